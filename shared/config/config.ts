@@ -1,0 +1,76 @@
+import type { LoggerOptions } from '../logger.ts'
+import { ConfigError, EnvReader } from './env-reader.ts'
+import { readInferenceConfig, type InferenceConfig } from './inference.ts'
+import { readInfraConfig, type InfraConfig } from './infra.ts'
+import { readLogConfig, readServerConfig, type ServerConfig } from './server.ts'
+
+/** Everything that can be set, nested by subject and frozen. */
+export interface Config {
+  readonly server: ServerConfig
+  readonly log: LoggerOptions
+  readonly infra: InfraConfig
+  readonly inference: InferenceConfig
+}
+
+/** An environment as `process.env` holds it. */
+export type Env = Readonly<Record<string, string | undefined>>
+
+const OUR_PREFIXES = ['MILLRACE_', 'AUTH_', 'S3_']
+
+/**
+ * Reads the whole configuration. Throws one `ConfigError` that names every wrong setting. `warnings`
+ * holds a line for each variable that carries one of our prefixes and means nothing.
+ */
+export function loadConfig(env: Env): { config: Config; warnings: readonly string[] } {
+  const reader = new EnvReader(env)
+  const config = readAll(reader)
+  if (reader.problems.length > 0) throw new ConfigError(reader.problems)
+  const warnings = reader.unknownNames(OUR_PREFIXES).map((name) => `${name} is not a setting`)
+  return { config: deepFreeze(config), warnings }
+}
+
+/** The text of `.env.example`: every setting with its default, by section. */
+export function renderEnvExample(): string {
+  const reader = new EnvReader({})
+  readAll(reader)
+  const lines: string[] = ['# Every setting with its default. The environment wins over this file.']
+  let section = ''
+  for (const setting of reader.settings) {
+    if (setting.section !== section) {
+      section = setting.section
+      lines.push('', `## ${section}`)
+    }
+    const [name, ...others] = setting.names
+    lines.push(`# ${setting.about}${others.length > 0 ? ` (also ${others.join(', ')})` : ''}`)
+    lines.push(`# ${name}=${setting.fallback}`)
+  }
+  return `${lines.join('\n')}\n`
+}
+
+/** The settings in force as lines, with secrets masked. */
+export function describeConfig(env: Env): readonly string[] {
+  const reader = new EnvReader(env)
+  readAll(reader)
+  return reader.settings.map((setting) => {
+    const set = setting.names.find((name) => (env[name] ?? '') !== '')
+    const value = set === undefined ? setting.fallback : setting.isSecret ? '********' : env[set]
+    return `${set ?? setting.names[0]}=${value}`
+  })
+}
+
+function readAll(reader: EnvReader): Config {
+  return {
+    server: readServerConfig(reader),
+    log: readLogConfig(reader),
+    infra: readInfraConfig(reader),
+    inference: readInferenceConfig(reader),
+  }
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
+    Object.freeze(value)
+    for (const inner of Object.values(value)) deepFreeze(inner)
+  }
+  return value
+}

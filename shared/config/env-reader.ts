@@ -1,0 +1,196 @@
+import { parseDurationMs } from '../duration.ts'
+
+/** Every wrong setting at once. */
+export class ConfigError extends Error {
+  readonly problems: readonly string[]
+
+  constructor(problems: readonly string[]) {
+    super(`the configuration has ${problems.length} problem(s):\n  ${problems.join('\n  ')}`)
+    this.name = 'ConfigError'
+    this.problems = problems
+  }
+}
+
+/** One setting as `.env.example` lists it. */
+export interface SettingDoc {
+  readonly names: readonly string[]
+  readonly fallback: string
+  readonly about: string
+  readonly isSecret: boolean
+  readonly section: string
+}
+
+interface Common {
+  /** One line for `.env.example`. */
+  readonly about: string
+  readonly isSecret?: boolean
+}
+
+type Names = string | readonly string[]
+
+/**
+ * Reads settings from an environment, remembering every name it was asked for and every problem it
+ * met. Give several names where a setting has several spellings; the first one set wins. An empty
+ * value counts as unset.
+ */
+export class EnvReader {
+  readonly settings: SettingDoc[] = []
+  readonly problems: string[] = []
+  readonly #env: Readonly<Record<string, string | undefined>>
+  #section = ''
+
+  constructor(env: Readonly<Record<string, string | undefined>>) {
+    this.#env = env
+  }
+
+  /** Settings read from now on belong to this heading of `.env.example`. */
+  section(title: string): void {
+    this.#section = title
+  }
+
+  /** Notes a problem that spans several settings. */
+  problem(text: string): void {
+    this.problems.push(text)
+  }
+
+  string(names: Names, options: Common & { readonly fallback?: string }): string {
+    return this.#raw(names, options, options.fallback ?? '')?.value ?? options.fallback ?? ''
+  }
+
+  optional(names: Names, options: Common): string | undefined {
+    return this.#raw(names, options, '')?.value
+  }
+
+  /** Like `string`, but a missing value is a problem. */
+  required(names: Names, options: Common): string {
+    const found = this.#raw(names, options, '')
+    if (!found) this.problems.push(`${first(names)} is required (${options.about})`)
+    return found?.value ?? ''
+  }
+
+  int(
+    names: Names,
+    options: Common & { readonly fallback: number; readonly min?: number; readonly max?: number },
+  ): number {
+    const found = this.#raw(names, options, String(options.fallback))
+    if (!found) return options.fallback
+    const value = Number(found.value)
+    const { min = 0, max = Number.MAX_SAFE_INTEGER } = options
+    if (Number.isInteger(value) && value >= min && value <= max) return value
+    this.problems.push(
+      `${found.name} must be an integer from ${min} to ${max}, not "${found.value}"`,
+    )
+    return options.fallback
+  }
+
+  number(
+    names: Names,
+    options: Common & { readonly fallback: number; readonly min?: number; readonly max?: number },
+  ): number {
+    const found = this.#raw(names, options, String(options.fallback))
+    if (!found) return options.fallback
+    const value = Number(found.value)
+    const { min = 0, max = Number.MAX_VALUE } = options
+    if (Number.isFinite(value) && value >= min && value <= max) return value
+    this.problems.push(`${found.name} must be a number from ${min} to ${max}, not "${found.value}"`)
+    return options.fallback
+  }
+
+  bool(names: Names, options: Common & { readonly fallback: boolean }): boolean {
+    const found = this.#raw(names, options, String(options.fallback))
+    if (!found) return options.fallback
+    const value = found.value.toLowerCase()
+    if (['true', '1', 'yes', 'on', 't'].includes(value)) return true
+    if (['false', '0', 'no', 'off', 'f'].includes(value)) return false
+    this.problems.push(`${found.name} must be true or false, not "${found.value}"`)
+    return options.fallback
+  }
+
+  oneOf<const T extends string>(
+    names: Names,
+    values: readonly T[],
+    options: Common & { readonly fallback: T },
+  ): T {
+    const found = this.#raw(names, options, options.fallback)
+    if (!found) return options.fallback
+    const match = values.find((value) => value === found.value.toLowerCase())
+    if (match !== undefined) return match
+    this.problems.push(`${found.name} must be one of ${values.join(', ')}, not "${found.value}"`)
+    return options.fallback
+  }
+
+  url(names: Names, options: Common & { readonly fallback?: string }): string {
+    const found = this.#raw(names, options, options.fallback ?? '')
+    if (!found) return options.fallback ?? ''
+    if (URL.canParse(found.value)) return found.value
+    this.problems.push(`${found.name} must be a URL, not "${found.value}"`)
+    return options.fallback ?? ''
+  }
+
+  /** A comma-separated list; surrounding spaces and empty entries are dropped. */
+  list(
+    names: Names,
+    options: Common & { readonly fallback?: readonly string[] },
+  ): readonly string[] {
+    const found = this.#raw(names, options, (options.fallback ?? []).join(','))
+    if (!found) return options.fallback ?? []
+    return found.value
+      .split(',')
+      .map((entry) => entry.trim())
+      .filter((entry) => entry !== '')
+  }
+
+  /** A duration in whole or fractional seconds; accepts `900`, `900s`, `15m`. */
+  seconds(names: Names, options: Common & { readonly fallback: number }): number {
+    const found = this.#raw(names, options, String(options.fallback))
+    if (!found) return options.fallback
+    const ms = parseDurationMs(found.value)
+    if (ms !== undefined) return ms / 1000
+    this.problems.push(
+      `${found.name} must be a duration such as 900, 900s or 15m, not "${found.value}"`,
+    )
+    return options.fallback
+  }
+
+  /** Character sets separated by colons; `\:` stands for a literal colon. */
+  colonSets(names: Names, options: Common): readonly string[] {
+    const found = this.#raw(names, options, '')
+    if (!found) return []
+    return found.value
+      .split(/(?<!\\):/)
+      .map((set) => set.replaceAll('\\:', ':'))
+      .filter(Boolean)
+  }
+
+  /** Names in the environment that begin with one of the prefixes and that nothing asked for. */
+  unknownNames(prefixes: readonly string[]): readonly string[] {
+    const known = new Set(this.settings.flatMap((setting) => setting.names))
+    return Object.keys(this.#env).filter(
+      (name) => !known.has(name) && prefixes.some((prefix) => name.startsWith(prefix)),
+    )
+  }
+
+  #raw(
+    names: Names,
+    options: Common,
+    fallback: string,
+  ): { name: string; value: string } | undefined {
+    const all = typeof names === 'string' ? [names] : names
+    this.settings.push({
+      names: all,
+      fallback,
+      about: options.about,
+      isSecret: options.isSecret ?? false,
+      section: this.#section,
+    })
+    for (const name of all) {
+      const value = this.#env[name]
+      if (value !== undefined && value.trim() !== '') return { name, value: value.trim() }
+    }
+    return undefined
+  }
+}
+
+function first(names: Names): string {
+  return typeof names === 'string' ? names : (names[0] ?? '')
+}

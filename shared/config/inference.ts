@@ -1,0 +1,101 @@
+import type { EnvReader } from './env-reader.ts'
+
+/** Limits of the inference service and what a worker serves. */
+export interface InferenceConfig {
+  /** Path of the catalogue. */
+  readonly catalogueFile: string
+  /** Where pulled models are kept. */
+  readonly modelCacheDir: string
+  readonly hub: {
+    readonly endpoint: string
+    readonly accessToken: string
+    readonly isOffline: boolean
+  }
+  /** First organization's API key; a random one is made when empty. */
+  readonly bootstrapApiKey: string
+  readonly deadlineSeconds: number
+  readonly queueDepthMax: number
+  readonly worker: WorkerConfig
+}
+
+export interface WorkerConfig {
+  /** Kinds of queues to serve; empty means all. */
+  readonly kinds: readonly string[]
+  /** Models to serve; empty means all of the catalogue. */
+  readonly modelIds: readonly string[]
+  readonly intraOpThreads: number
+  /** Bytes of models and caches that may be resident at once. */
+  readonly memoryBytesMax: number
+  readonly drainTimeoutSeconds: number
+  readonly metricsPort: number
+}
+
+/** Reads the settings of the inference service. */
+export function readInferenceConfig(env: EnvReader): InferenceConfig {
+  env.section('Inference')
+  return {
+    catalogueFile: env.string('MILLRACE_CATALOGUE', {
+      about: 'the catalogue of models',
+      fallback: 'models.json',
+    }),
+    modelCacheDir: env.string(['MILLRACE_MODEL_CACHE', 'HF_HOME'], {
+      about: 'where pulled models are kept; below MILLRACE_DATA_DIR if unset',
+    }),
+    hub: {
+      endpoint: env.url('HF_ENDPOINT', {
+        about: 'the model hub',
+        fallback: 'https://huggingface.co',
+      }),
+      accessToken: env.string('HF_TOKEN', { about: 'access token of the hub', isSecret: true }),
+      isOffline: env.bool('HF_HUB_OFFLINE', {
+        about: 'never contact the hub; use what the cache holds',
+        fallback: false,
+      }),
+    },
+    bootstrapApiKey: env.string('MILLRACE_BOOTSTRAP_API_KEY', {
+      about: "the first organization's API key; a random one is made if unset",
+      isSecret: true,
+    }),
+    deadlineSeconds: env.seconds('MILLRACE_DEADLINE', {
+      about: 'longest time that a request may take, waiting included',
+      fallback: 600,
+    }),
+    queueDepthMax: env.int('MILLRACE_QUEUE_DEPTH_MAX', {
+      about: 'waiting jobs per queue beyond which new ones are refused',
+      fallback: 1000,
+      min: 1,
+    }),
+    worker: readWorkerConfig(env),
+  }
+}
+
+function readWorkerConfig(env: EnvReader): WorkerConfig {
+  env.section('Workers')
+  return {
+    kinds: env.list('MILLRACE_WORKER_KINDS', {
+      about:
+        'kinds of queues that a worker serves (completion, embedding, image, audio); all if unset',
+    }),
+    modelIds: env.list('MILLRACE_WORKER_MODELS', {
+      about: 'models that a worker serves; all of the catalogue if unset',
+    }),
+    intraOpThreads: env.int('MILLRACE_INTRA_OP_THREADS', {
+      about: 'threads of one model run; 0 means one per core',
+      fallback: 0,
+      max: 256,
+    }),
+    memoryBytesMax: env.int('MILLRACE_WORKER_MEMORY_BYTES_MAX', {
+      about: 'bytes of models and caches that may be resident at once; 0 means no limit',
+      fallback: 0,
+    }),
+    drainTimeoutSeconds: env.seconds('MILLRACE_WORKER_DRAIN_TIMEOUT', {
+      about: 'how long a stopping worker goes on before it hands its jobs back',
+      fallback: 1,
+    }),
+    metricsPort: env.int('MILLRACE_WORKER_METRICS_PORT', {
+      about: "port of a worker's metrics and health; 0 takes a free one",
+      fallback: 9101,
+      max: 65_535,
+    }),
+  }
+}

@@ -1,0 +1,87 @@
+import type { EnvReader } from './env-reader.ts'
+
+/** Where the pieces of infrastructure are. */
+export interface InfraConfig {
+  readonly dataDir: string
+  readonly redisUrl: string
+  readonly database: {
+    readonly url: string
+    /** 0 means no limit of our own. */
+    readonly maxPoolSize: number
+    /** Put before every table name, followed by an underscore; empty for none. */
+    readonly tablePrefix: string
+  }
+  readonly storage: StorageConfig
+}
+
+/** Object storage: an S3 endpoint, or a local directory when no endpoint is given. */
+export type StorageConfig =
+  | {
+      readonly driver: 's3'
+      readonly endpoint: string
+      readonly bucket: string
+      readonly region: string
+      readonly accessKeyId: string
+      readonly secretAccessKey: string
+    }
+  | { readonly driver: 'directory'; readonly path: string }
+
+/** Reads the settings of Redis, Postgres and object storage. */
+export function readInfraConfig(env: EnvReader): InfraConfig {
+  env.section('Infrastructure')
+  const dataDir = env.string('MILLRACE_DATA_DIR', {
+    about: 'folder of everything that the embedded services and the model cache keep',
+    fallback: '.data',
+  })
+  const redisUrl = env.string('REDIS_URL', {
+    about: 'Redis 6.2 or newer with maxmemory-policy noeviction; `millrace up` starts one if unset',
+    fallback: 'redis://127.0.0.1:6379',
+  })
+  return { dataDir, redisUrl, database: readDatabase(env), storage: readStorage(env, dataDir) }
+}
+
+function readDatabase(env: EnvReader): InfraConfig['database'] {
+  env.oneOf('AUTH_DB_DRIVER', ['postgres'], { about: 'must be postgres', fallback: 'postgres' })
+  return {
+    url: env.required(['AUTH_DB_DATABASE_URL', 'DATABASE_URL'], {
+      about: 'Postgres connection string; `millrace up` starts one if unset',
+      isSecret: true,
+    }),
+    maxPoolSize: env.int('AUTH_DB_MAX_POOL_SIZE', {
+      about: 'open connections per process; 0 means unlimited',
+      fallback: 0,
+      max: 10_000,
+    }),
+    tablePrefix: readTablePrefix(env),
+  }
+}
+
+function readTablePrefix(env: EnvReader): string {
+  const prefix = env.string(['AUTH_DB_NAMESPACE', 'DB_NAMESPACE'], {
+    about: 'prefix added to all table names',
+    fallback: '',
+  })
+  if (/^[a-z_][a-z0-9_]{0,30}$|^$/.test(prefix)) return prefix
+  env.problem('AUTH_DB_NAMESPACE must be lower-case letters, digits and underscores, 31 at most')
+  return ''
+}
+
+function readStorage(env: EnvReader, dataDir: string): StorageConfig {
+  const endpoint = env.url('S3_ENDPOINT', {
+    about: 'S3-compatible object storage; unset, files go to a directory below MILLRACE_DATA_DIR',
+  })
+  const s3 = {
+    bucket: env.string('S3_BUCKET', { about: 'bucket of all objects', fallback: 'millrace' }),
+    region: env.string('S3_REGION', { about: 'region of the bucket', fallback: 'us-east-1' }),
+    accessKeyId: env.string('S3_ACCESS_KEY_ID', { about: 'S3 access key id', isSecret: true }),
+    secretAccessKey: env.string('S3_SECRET_ACCESS_KEY', {
+      about: 'S3 secret access key',
+      isSecret: true,
+    }),
+  }
+  if (endpoint === '') return { driver: 'directory', path: `${dataDir}/objects` }
+  if (s3.accessKeyId === '' || s3.secretAccessKey === '') {
+    env.problem('S3_ENDPOINT needs S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY')
+  }
+  return { driver: 's3', endpoint, ...s3 }
+}

@@ -1,0 +1,58 @@
+import type { LoggerOptions } from '../logger.ts'
+import type { EnvReader } from './env-reader.ts'
+
+/** How the API process listens and drains. */
+export interface ServerConfig {
+  readonly host: string
+  readonly port: number
+  /** Name of the incoming header from which a request id is inherited; empty for none. */
+  readonly requestIdHeader: string
+  /** Largest JSON body. */
+  readonly bodyBytesMax: number
+  readonly drainTimeoutSeconds: number
+  /** Proxies whose X-Forwarded-* headers are believed: addresses or networks; empty for none. */
+  readonly trustedProxies: readonly string[]
+}
+
+/** Reads the settings of the HTTP listener. */
+export function readServerConfig(env: EnvReader): ServerConfig {
+  env.section('HTTP listener')
+  return {
+    host: env.string('AUTH_API_HOST', { about: 'host to listen on', fallback: '127.0.0.1' }),
+    port: env.int(['AUTH_API_PORT', 'PORT'], {
+      about: 'port to listen on',
+      fallback: 8081,
+      max: 65_535,
+    }),
+    requestIdHeader: env
+      .string(['AUTH_REQUEST_ID_HEADER', 'REQUEST_ID_HEADER'], {
+        about: 'incoming header from which a request id is inherited',
+      })
+      .toLowerCase(),
+    bodyBytesMax: env.int('MILLRACE_BODY_BYTES_MAX', {
+      about: 'largest JSON body in bytes',
+      fallback: 16 * 1024 * 1024,
+      min: 1024,
+    }),
+    drainTimeoutSeconds: env.seconds('MILLRACE_DRAIN_TIMEOUT', {
+      about: 'how long a stopping process waits for open requests',
+      fallback: 30,
+    }),
+    trustedProxies: env.list('MILLRACE_TRUSTED_PROXIES', {
+      about: 'addresses or networks of proxies whose X-Forwarded-* headers are believed',
+    }),
+  }
+}
+
+/** Reads the settings of the log. */
+export function readLogConfig(env: EnvReader): LoggerOptions {
+  env.section('Logging')
+  return {
+    level: env.oneOf(
+      ['AUTH_LOG_LEVEL', 'LOG_LEVEL'],
+      ['panic', 'fatal', 'error', 'warn', 'info', 'debug'],
+      { about: 'least severe level that is logged', fallback: 'info' },
+    ),
+    file: env.optional('AUTH_LOG_FILE', { about: 'log file; standard output if unset' }),
+  }
+}

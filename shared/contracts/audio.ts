@@ -1,0 +1,40 @@
+/** One clip in object storage to transcribe in its language or translate into English. */
+export interface AudioInput {
+  readonly task: 'transcribe' | 'translate'
+  readonly audioKey: string
+  /** As uploaded; helps the decoder with formats that have no signature. */
+  readonly filename: string
+  /** ISO 639-1; null detects it. */
+  readonly language: string | null
+  readonly prompt: string
+  readonly temperature: number
+  readonly wordTimestamps: boolean
+}
+
+/** One stretch of speech; times in seconds from the start of the clip. */
+export interface AudioSegment {
+  readonly seekFrames: number
+  readonly start: number
+  readonly end: number
+  readonly text: string
+  readonly tokenIds: readonly number[]
+  readonly temperature: number
+  readonly averageLogprob: number
+  readonly compressionRatio: number
+  readonly noSpeechProbability: number
+}
+
+export interface AudioWord {
+  readonly word: string
+  readonly start: number
+  readonly end: number
+}
+
+export interface AudioResult {
+  readonly text: string
+  /** ISO 639-1. */
+  readonly language: string
+  readonly durationSeconds: number
+  readonly segments: readonly AudioSegment[]
+  readonly words?: readonly AudioWord[]
+}

@@ -1,0 +1,31 @@
+interface Common {
+  readonly n: number
+  readonly width: number
+  readonly height: number
+  readonly seed: number
+  /** Object key prefix below which the worker writes its PNG files, one per picture. */
+  readonly outputPrefix: string
+  readonly steps?: number
+  readonly guidanceScale?: number
+  readonly negativePrompt?: string
+}
+
+/** One request for pictures; source pictures are keys in object storage. */
+export type ImageInput = Common &
+  (
+    | { readonly task: 'generate'; readonly prompt: string }
+    | {
+        readonly task: 'edit'
+        readonly prompt: string
+        readonly imageKey: string
+        /** Transparent areas of the mask are redrawn; without one, those of the picture itself. */
+        readonly maskKey?: string
+        readonly strength?: number
+      }
+    | { readonly task: 'variation'; readonly imageKey: string; readonly strength?: number }
+  )
+
+export interface ImageResult {
+  /** Keys of the PNG files in object storage, in order. */
+  readonly imageKeys: readonly string[]
+}

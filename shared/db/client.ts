@@ -1,0 +1,41 @@
+import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
+import { Pool } from 'pg'
+
+import type { Logger } from '../logger.ts'
+
+/** A query runner: the database itself or an open transaction of it. */
+export type Db = Pick<
+  NodePgDatabase,
+  'select' | 'selectDistinct' | 'insert' | 'update' | 'delete' | 'execute' | 'transaction'
+>
+
+export interface Database {
+  readonly db: Db
+  readonly pool: Pool
+  close(): Promise<void>
+}
+
+/** Opens a pool of connections to Postgres; nothing is sent until the first query. */
+export function openDatabase(options: {
+  readonly url: string
+  /** 0 means no limit of our own. */
+  readonly maxPoolSize: number
+  readonly logger: Logger
+}): Database {
+  const pool = new Pool({
+    connectionString: options.url,
+    max: options.maxPoolSize === 0 ? UNLIMITED : options.maxPoolSize,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    idleTimeoutMillis: 30_000,
+    allowExitOnIdle: true,
+  })
+  // Without a listener, a server that goes away would take this process with it.
+  pool.on('error', (error) =>
+    options.logger.warn({ error: error.message }, 'database connection lost'),
+  )
+  return { db: drizzle(pool), pool, close: () => pool.end() }
+}
+
+// The pool needs a number; Postgres' own max_connections is the real limit.
+const UNLIMITED = 1000
+const CONNECT_TIMEOUT_MS = 5000

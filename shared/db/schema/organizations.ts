@@ -1,0 +1,46 @@
+import { customType, pgTableCreator, primaryKey, text, timestamp, uuid } from 'drizzle-orm/pg-core'
+
+import { tablePrefixOf } from '../migrate.ts'
+
+const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
+const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
+
+/** Organizations, members and API keys, under the configured table prefix. */
+export function organizationTables(namespace: string) {
+  const prefix = tablePrefixOf(namespace)
+  const table = pgTableCreator((name) => `${prefix}${name}`)
+  const organizations = table('organizations', {
+    id: text('id').primaryKey(),
+    name: text('name').notNull(),
+    personalUserId: uuid('personal_user_id').unique(),
+    createdAt: moment('created_at').notNull().defaultNow(),
+    deletedAt: moment('deleted_at'),
+  })
+  const members = table(
+    'organization_members',
+    {
+      organizationId: text('organization_id').notNull(),
+      userId: uuid('user_id').notNull(),
+      role: text('role', { enum: ['owner', 'admin', 'member'] }).notNull(),
+      createdAt: moment('created_at').notNull().defaultNow(),
+    },
+    (t) => [primaryKey({ columns: [t.organizationId, t.userId] })],
+  )
+  const apiKeys = table('api_keys', {
+    id: text('id').primaryKey(),
+    organizationId: text('organization_id').notNull(),
+    name: text('name').notNull(),
+    secretSha256: bytea('secret_sha256').notNull().unique(),
+    prefix: text('prefix').notNull(),
+    scopes: text('scopes').array(),
+    modelIds: text('model_ids').array(),
+    createdBy: uuid('created_by'),
+    createdAt: moment('created_at').notNull().defaultNow(),
+    expiresAt: moment('expires_at'),
+    revokedAt: moment('revoked_at'),
+    lastUsedAt: moment('last_used_at'),
+  })
+  return { organizations, members, apiKeys }
+}
+
+export type OrganizationTables = ReturnType<typeof organizationTables>

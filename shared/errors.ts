@@ -1,0 +1,116 @@
+/** What went wrong, in one word: each kind is one row of `ERROR_KINDS`. */
+export type ErrorKind = keyof typeof ERROR_KINDS
+
+/**
+ * The whole error hierarchy as a table: HTTP status, the `type` slug of the OpenAI dialect, and
+ * whether the queue may run the job again when nothing has been delivered yet.
+ */
+export const ERROR_KINDS = {
+  invalidRequest: { status: 400, openaiType: 'invalid_request_error', isRetryable: false },
+  unauthenticated: { status: 401, openaiType: 'invalid_request_error', isRetryable: false },
+  accessDenied: { status: 403, openaiType: 'invalid_request_error', isRetryable: false },
+  notFound: { status: 404, openaiType: 'invalid_request_error', isRetryable: false },
+  methodNotAllowed: { status: 405, openaiType: 'invalid_request_error', isRetryable: false },
+  conflict: { status: 409, openaiType: 'invalid_request_error', isRetryable: false },
+  tooLarge: { status: 413, openaiType: 'invalid_request_error', isRetryable: false },
+  unsupportedMediaType: { status: 415, openaiType: 'invalid_request_error', isRetryable: false },
+  unprocessable: { status: 422, openaiType: 'invalid_request_error', isRetryable: false },
+  rateLimited: { status: 429, openaiType: 'rate_limit_error', isRetryable: false },
+  internal: { status: 500, openaiType: 'server_error', isRetryable: true },
+  upstream: { status: 502, openaiType: 'server_error', isRetryable: false },
+  overloaded: { status: 503, openaiType: 'overloaded_error', isRetryable: false },
+  deadline: { status: 504, openaiType: 'timeout_error', isRetryable: false },
+} as const satisfies Record<string, { status: number; openaiType: string; isRetryable: boolean }>
+
+/** What a failure may carry besides its message; `cause` never leaves the process. */
+export interface FailureDetails {
+  /** Stable slug such as `model_not_found`. */
+  readonly code?: string
+  /** The request field at fault, as the client wrote it. */
+  readonly param?: string
+  /** Overrides the kind's `type` slug in the OpenAI dialect. */
+  readonly openaiType?: string
+  readonly retryAfterSeconds?: number
+  /** False tells clients that trying again cannot help. */
+  readonly shouldRetry?: boolean
+  readonly cause?: unknown
+}
+
+/** An expected failure whose message is safe to show to the client. */
+export class ServiceError extends Error {
+  readonly kind: ErrorKind
+  readonly code: string | undefined
+  readonly param: string | undefined
+  readonly openaiType: string | undefined
+  readonly retryAfterSeconds: number | undefined
+  readonly shouldRetry: boolean | undefined
+
+  constructor(kind: ErrorKind, message: string, details: FailureDetails = {}) {
+    super(message, { cause: details.cause })
+    this.name = 'ServiceError'
+    this.kind = kind
+    this.code = details.code
+    this.param = details.param
+    this.openaiType = details.openaiType
+    this.retryAfterSeconds = details.retryAfterSeconds
+    this.shouldRetry = details.shouldRetry
+  }
+
+  get status(): number {
+    return ERROR_KINDS[this.kind].status
+  }
+}
+
+/** The caller went away; never rendered, never retried. */
+export class CancelledError extends Error {
+  constructor(reason = 'cancelled by the caller') {
+    super(reason)
+    this.name = 'CancelledError'
+  }
+}
+
+type FailureFactory = (message: string, details?: FailureDetails) => ServiceError
+
+/** One factory per kind: `throw failure.notFound('…', { param: 'model' })`. */
+export const failure = Object.fromEntries(
+  Object.keys(ERROR_KINDS).map((kind) => [
+    kind,
+    (message: string, details?: FailureDetails) =>
+      new ServiceError(kind as ErrorKind, message, details),
+  ]),
+) as Record<ErrorKind, FailureFactory>
+
+/** A failure as it crosses Redis. */
+export interface WireError {
+  readonly kind: ErrorKind
+  readonly message: string
+  readonly code?: string
+  readonly param?: string
+  readonly openaiType?: string
+  readonly retryAfterSeconds?: number
+}
+
+/** Turns any thrown value into its wire form; messages of unknown errors never cross. */
+export function toWireError(thrown: unknown): WireError {
+  if (!(thrown instanceof ServiceError)) {
+    return { kind: 'internal', message: INTERNAL_MESSAGE }
+  }
+  const { kind, message, code, param, openaiType, retryAfterSeconds } = thrown
+  return {
+    kind,
+    message,
+    ...(code !== undefined && { code }),
+    ...(param !== undefined && { param }),
+    ...(openaiType !== undefined && { openaiType }),
+    ...(retryAfterSeconds !== undefined && { retryAfterSeconds }),
+  }
+}
+
+/** The inverse of `toWireError`. */
+export function fromWireError(wire: WireError): ServiceError {
+  return new ServiceError(wire.kind, wire.message, wire)
+}
+
+/** What a client reads when the fault is ours. */
+export const INTERNAL_MESSAGE =
+  'The server had an error while processing your request. Sorry about that!'

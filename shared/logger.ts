@@ -1,0 +1,49 @@
+import { pino, destination as openDestination } from 'pino'
+
+/** The part of the logger that the code uses: structured fields first, a constant message second. */
+export interface Logger {
+  fatal(fields: object, message: string): void
+  error(fields: object, message: string): void
+  warn(fields: object, message: string): void
+  info(fields: object, message: string): void
+  debug(fields: object, message: string): void
+  child(fields: object): Logger
+}
+
+export interface LoggerOptions {
+  /** `panic` is accepted for compatibility and means `fatal`. */
+  readonly level: 'panic' | 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'silent'
+  /** Path of the log file; standard output when absent. */
+  readonly file?: string | undefined
+  /** Fields on every line, such as the tier. */
+  readonly base?: object
+}
+
+// Nothing of these names may reach a log line, wherever it stands in the fields.
+const SECRET_FIELDS = [
+  'authorization',
+  'cookie',
+  'password',
+  'secret',
+  'apikey',
+  'prompt',
+  'messages',
+]
+
+/** JSON lines with UTC timestamps; fields named like secrets are masked. */
+export function createLogger(options: LoggerOptions): Logger {
+  const level = options.level === 'panic' ? 'fatal' : options.level
+  return pino(
+    {
+      level,
+      base: options.base ?? {},
+      timestamp: () => `,"time":"${new Date().toISOString()}"`,
+      formatters: { level: (label) => ({ level: label }) },
+      redact: {
+        paths: SECRET_FIELDS.flatMap((name) => [name, `*.${name}`, `*.*.${name}`]),
+        censor: '[redacted]',
+      },
+    },
+    openDestination({ dest: options.file ?? 1, mkdir: true, sync: false }),
+  )
+}
