@@ -1,0 +1,95 @@
+import cors from '@fastify/cors'
+import helmet from '@fastify/helmet'
+import { fastify, type FastifyInstance, type FastifyPluginAsync } from 'fastify'
+
+import type { ServerConfig } from '#shared/config/server.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import { healthPlugin, type HealthServices } from './health/plugin.ts'
+import { isBug, normalizeError } from './http/normalize-error.ts'
+import { registerOpenApi } from './http/openapi.ts'
+import { requestIdFrom } from './http/request-id.ts'
+import { registerRequestLog } from './http/request-log.ts'
+
+/** One encapsulated scope with one error dialect. */
+export interface Surface {
+  /** Where it is mounted; several places serve the same routes. */
+  readonly prefixes: readonly string[]
+  readonly plugin: FastifyPluginAsync
+}
+
+export interface AppOptions {
+  readonly server: ServerConfig
+  readonly version: string
+  /** The address that clients use, as the OpenAPI document states it. */
+  readonly publicUrl: string
+  readonly log: Logger
+  readonly health: HealthServices
+  readonly surfaces: readonly Surface[]
+}
+
+// Slow or silent clients hold a socket no longer than this.
+const HEADERS_TIMEOUT_MS = 15_000
+const REQUEST_TIMEOUT_MS = 300_000
+const KEEP_ALIVE_TIMEOUT_MS = 72_000
+const MAX_PARAM_LENGTH = 512
+
+/** The whole HTTP application; does no I/O until it is asked to listen or to serve. */
+export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
+  const { server, log } = options
+  const app = fastify({
+    bodyLimit: server.bodyBytesMax,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+    http: { headersTimeout: HEADERS_TIMEOUT_MS },
+    trustProxy: server.trustedProxies.length > 0 ? [...server.trustedProxies] : false,
+    genReqId: requestIdFrom(server.requestIdHeader),
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },
+    forceCloseConnections: 'idle',
+    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, allErrors: false } },
+  })
+  registerRequestLog(app, log)
+  await app.register(cors, CORS)
+  // Pages state their own content security policy; the API answers need none.
+  await app.register(helmet, { contentSecurityPolicy: false, crossOriginResourcePolicy: false })
+  await registerOpenApi(app, { version: options.version, serverUrl: options.publicUrl })
+  app.setErrorHandler((thrown, request, reply) => {
+    const error = normalizeError(thrown)
+    if (isBug(error)) log.error({ err: error.cause, requestId: request.id }, 'request failed')
+    return reply.code(error.status).send({ error: { message: error.message, type: 'error' } })
+  })
+  app.setNotFoundHandler((request, reply) =>
+    reply.code(404).send({
+      error: {
+        message: `Unknown request URL: ${request.method} ${request.url.split('?')[0]}. See /docs for what is served here.`,
+        type: 'invalid_request_error',
+        param: null,
+        code: 'unknown_url',
+      },
+    }),
+  )
+  await app.register(healthPlugin(options.health))
+  for (const surface of options.surfaces) {
+    for (const prefix of surface.prefixes) await app.register(surface.plugin, { prefix })
+  }
+  return app
+}
+
+const CORS = {
+  origin: '*',
+  methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
+  maxAge: 86_400,
+  exposedHeaders: [
+    'x-request-id',
+    'x-total-count',
+    'link',
+    'retry-after',
+    'openai-processing-ms',
+    'x-ratelimit-limit-requests',
+    'x-ratelimit-limit-tokens',
+    'x-ratelimit-remaining-requests',
+    'x-ratelimit-remaining-tokens',
+    'x-ratelimit-reset-requests',
+    'x-ratelimit-reset-tokens',
+  ],
+}

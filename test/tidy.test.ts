@@ -1,0 +1,194 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, normalize, relative } from 'node:path'
+
+import { describe, expect, it } from 'vitest'
+
+import { describeConfig, renderEnvExample } from '#shared/config/config.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+const PRODUCT = ['api', 'workers', 'shared', 'launcher']
+const FILE_LINES_MAX = 300
+const FUNCTION_LINES_MAX = 70
+
+interface Source {
+  readonly path: string
+  readonly text: string
+  /** Imported files of ours (paths from the root) and packages (bare names). */
+  readonly imports: readonly string[]
+}
+
+/** Which imports a folder may not have; the first row that matches a file decides. */
+const LAYERS: readonly { readonly files: RegExp; readonly never: RegExp; readonly why: string }[] =
+  [
+    { files: /^api\//, never: /^(workers|launcher)\//, why: 'the tiers meet only in Redis' },
+    { files: /^workers\//, never: /^(api|launcher)\//, why: 'the tiers meet only in Redis' },
+    { files: /^shared\//, never: /^(api|workers|launcher)\//, why: 'shared imports neither tier' },
+    { files: /^api\/auth\/flows\//, never: /^(fastify|@fastify\/.*)$/, why: 'flows know no HTTP' },
+    { files: /^api\/auth\/flows\//, never: /^api\/auth\/flows\//, why: 'flows call no flow' },
+    {
+      files: /^api\/(auth\/(identity|providers|delivery)\/|files\/files\.ts)/,
+      never: /^(fastify|@fastify\/.*|api\/auth\/flows\/.*)$/,
+      why: 'the nouns know neither HTTP nor flows',
+    },
+    {
+      files: /^api\/inference\//,
+      never: /^api\/(auth|files|activities|dashboard)\//,
+      why: 'one surface imports no other',
+    },
+    {
+      files: /^api\/auth\//,
+      never: /^api\/(inference|files|activities|dashboard)\//,
+      why: 'one surface imports no other',
+    },
+    {
+      files: /^workers\/processors\//,
+      never: /^(bullmq|ioredis)$/,
+      why: 'processors know no queue',
+    },
+    {
+      files: /^workers\/(engine|sampling|text|tensor|audio|image|embedding|runtime)\//,
+      never:
+        /^(bullmq|ioredis|@aws-sdk\/.*|shared\/(queue|storage|db|config)\/.*|workers\/processors\/.*)$/,
+      why: 'engines know no infrastructure',
+    },
+    {
+      files: /^workers\/tensor\//,
+      never: /^workers\/(?!tensor)/,
+      why: 'tensor is the lowest room',
+    },
+    {
+      files: /^workers\/(?!runtime\/)/,
+      never: /^(koffi|onnxruntime-node)$/,
+      why: 'only the runtime knows the native library',
+    },
+    {
+      files: /^workers\//,
+      never: /^(pg|drizzle-orm.*|shared\/db\/.*)$/,
+      why: 'workers never touch Postgres',
+    },
+    {
+      files: /^shared\/(contracts\/.*|errors|catalogue|clock|ids|duration)(\.ts)?$/,
+      never: /^(?!shared\/(contracts\/|errors|catalogue|clock|ids|duration)|node:)/,
+      why: 'contracts import no package',
+    },
+    {
+      files: /^shared\/config\//,
+      never: /^(pg|ioredis|bullmq|@aws-sdk\/.*|shared\/(queue|db|storage|telemetry)\/.*)$/,
+      why: 'config knows no driver',
+    },
+    {
+      files: /^shared\/db\//,
+      never: /^shared\/(queue|storage|telemetry)\//,
+      why: 'adapters know not each other',
+    },
+    {
+      files: /^shared\/queue\//,
+      never: /^shared\/(db|storage|telemetry)\//,
+      why: 'adapters know not each other',
+    },
+    {
+      files: /^shared\/storage\//,
+      never: /^shared\/(db|queue|telemetry)\//,
+      why: 'adapters know not each other',
+    },
+  ]
+
+describe('the tree', () => {
+  const sources = PRODUCT.flatMap((folder) => readSources(folder))
+
+  it.each(LAYERS)('holds that $why ($files)', ({ files, never }) => {
+    const breaches = sources
+      .filter((source) => files.test(source.path))
+      .flatMap((source) =>
+        source.imports
+          .filter((name) => never.test(name) && name !== source.path)
+          .map((name) => `${source.path} imports ${name}`),
+      )
+    expect(breaches).toEqual([])
+  })
+
+  it(`has no file over ${FILE_LINES_MAX} lines`, () => {
+    const long = [...sources, ...readSources('test'), ...readSources('bench')]
+      .map(({ path, text }) => ({ path, lines: text.split('\n').length - 1 }))
+      .filter(({ lines }) => lines > FILE_LINES_MAX)
+    expect(long).toEqual([])
+  })
+
+  it(`has no function over ${FUNCTION_LINES_MAX} lines`, () => {
+    const long = sources.flatMap((source) => longFunctions(source))
+    expect(long).toEqual([])
+  })
+
+  it('reads the environment in the configuration and the launcher alone', () => {
+    expect(pathsWith(sources, /\bprocess\.env\b/, /^(shared\/config|launcher)\//)).toEqual([])
+  })
+
+  it('prints through the logger alone, except for the command line', () => {
+    expect(pathsWith(sources, /\bconsole\./, /^launcher\//)).toEqual([])
+  })
+
+  it('has no default exports', () => {
+    expect(pathsWith(sources, /^export default /m, /^$/)).toEqual([])
+  })
+
+  it('numbers its migrations in order without a repeat', () => {
+    const numbers = readdirSync(join(ROOT, 'migrations')).map((name) => Number(name.slice(0, 4)))
+    expect(numbers.every(Number.isInteger)).toBe(true)
+    expect(new Set(numbers).size).toBe(numbers.length)
+  })
+})
+
+describe('.env.example', () => {
+  it('lists every setting with its default and nothing else', () => {
+    expect(readFileSync(join(ROOT, '.env.example'), 'utf8')).toBe(renderEnvExample())
+  })
+
+  it('names no setting twice', () => {
+    const names = describeConfig({}).map((line) => line.split('=')[0])
+    expect(names.filter((name, index) => names.indexOf(name) !== index)).toEqual([])
+  })
+})
+
+function readSources(folder: string): Source[] {
+  const entries = readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })
+  return entries
+    .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
+    .map((entry) => relative(ROOT, join(entry.parentPath, entry.name)))
+    .map((path) => {
+      const text = readFileSync(join(ROOT, path), 'utf8')
+      return { path, text, imports: importsOf(path, text) }
+    })
+}
+
+function importsOf(path: string, text: string): string[] {
+  const found = text.matchAll(
+    /^(?:import|export)\b[^'"]*?from '([^']+)'|\bimport\('([^']+)'\)|^import '([^']+)'/gm,
+  )
+  return [...found].map((match) => {
+    const name = (match[1] ?? match[2] ?? match[3]) as string
+    if (name.startsWith('#')) return name.slice(1)
+    return name.startsWith('.') ? normalize(join(dirname(path), name)) : name
+  })
+}
+
+/** Functions whose text, found by indentation (the formatter guarantees it), is too long. */
+function longFunctions({ path, text }: Source): string[] {
+  const lines = text.split('\n')
+  const opening =
+    /^(\s*)(?:export )?(?:async )?(?:function\*? (\w+)|(?:static |async |\*|#)*(\w+)\([^)]*\)[^;=]*\{$)/
+  return lines.flatMap((line, start) => {
+    const match = opening.exec(line)
+    if (match === null || /^\s*(if|for|while|switch|return|await)\b/.test(line)) return []
+    const end = lines.findIndex((other, index) => index > start && other === `${match[1]}}`)
+    const length = end - start + 1
+    return length > FUNCTION_LINES_MAX
+      ? [`${path}:${start + 1} ${match[2] ?? match[3]} (${length})`]
+      : []
+  })
+}
+
+function pathsWith(sources: readonly Source[], pattern: RegExp, except: RegExp): string[] {
+  return sources
+    .filter(({ path, text }) => pattern.test(text) && !except.test(path))
+    .map(({ path }) => path)
+}
