@@ -1,15 +1,25 @@
 import type { LoggerOptions } from '../logger.ts'
 import { ConfigError, EnvReader } from './env-reader.ts'
 import { readInferenceConfig, type InferenceConfig } from './inference.ts'
-import { readInfraConfig, type InfraConfig } from './infra.ts'
+import {
+  readDatabaseConfig,
+  readInfraConfig,
+  type DatabaseConfig,
+  type InfraConfig,
+} from './infra.ts'
 import { readLogConfig, readServerConfig, type ServerConfig } from './server.ts'
 
-/** Everything that can be set, nested by subject and frozen. */
-export interface Config {
-  readonly server: ServerConfig
+/** What a worker needs to know: it has no HTTP listener, no database and no users. */
+export interface WorkerTierConfig {
   readonly log: LoggerOptions
   readonly infra: InfraConfig
   readonly inference: InferenceConfig
+}
+
+/** Everything that can be set, nested by subject and frozen. */
+export interface Config extends WorkerTierConfig {
+  readonly server: ServerConfig
+  readonly database: DatabaseConfig
 }
 
 /** An environment as `process.env` holds it. */
@@ -18,7 +28,7 @@ export type Env = Readonly<Record<string, string | undefined>>
 const OUR_PREFIXES = ['MILLRACE_', 'AUTH_', 'S3_']
 
 /**
- * Reads the whole configuration. Throws one `ConfigError` that names every wrong setting. `warnings`
+ * Reads the whole configuration of the API tier. Throws one `ConfigError` that names every wrong setting. `warnings`
  * holds a line for each variable that carries one of our prefixes and means nothing.
  */
 export function loadConfig(env: Env): { config: Config; warnings: readonly string[] } {
@@ -27,6 +37,14 @@ export function loadConfig(env: Env): { config: Config; warnings: readonly strin
   if (reader.problems.length > 0) throw new ConfigError(reader.problems)
   const warnings = reader.unknownNames(OUR_PREFIXES).map((name) => `${name} is not a setting`)
   return { config: deepFreeze(config), warnings }
+}
+
+/** Like `loadConfig`, for a worker: settings of the API tier may be missing. */
+export function loadWorkerConfig(env: Env): WorkerTierConfig {
+  const reader = new EnvReader(env)
+  const config = readShared(reader)
+  if (reader.problems.length > 0) throw new ConfigError(reader.problems)
+  return deepFreeze(config)
 }
 
 /** The text of `.env.example`: every setting with its default, by section. */
@@ -61,6 +79,13 @@ export function describeConfig(env: Env): readonly string[] {
 function readAll(reader: EnvReader): Config {
   return {
     server: readServerConfig(reader),
+    database: readDatabaseConfig(reader),
+    ...readShared(reader),
+  }
+}
+
+function readShared(reader: EnvReader): WorkerTierConfig {
+  return {
     log: readLogConfig(reader),
     infra: readInfraConfig(reader),
     inference: readInferenceConfig(reader),

@@ -1,17 +1,19 @@
 import type { EnvReader } from './env-reader.ts'
 
-/** Where the pieces of infrastructure are. */
+/** Where the pieces of infrastructure are that both tiers use. */
 export interface InfraConfig {
   readonly dataDir: string
   readonly redisUrl: string
-  readonly database: {
-    readonly url: string
-    /** 0 means no limit of our own. */
-    readonly maxPoolSize: number
-    /** Put before every table name, followed by an underscore; empty for none. */
-    readonly tablePrefix: string
-  }
   readonly storage: StorageConfig
+}
+
+/** The database, which the API tier alone uses. */
+export interface DatabaseConfig {
+  readonly url: string
+  /** 0 means no limit of our own. */
+  readonly maxPoolSize: number
+  /** Put before every table name, followed by an underscore; empty for none. */
+  readonly tablePrefix: string
 }
 
 /** Object storage: an S3 endpoint, or a local directory when no endpoint is given. */
@@ -26,7 +28,7 @@ export type StorageConfig =
     }
   | { readonly driver: 'directory'; readonly path: string }
 
-/** Reads the settings of Redis, Postgres and object storage. */
+/** Reads the settings of Redis and object storage. */
 export function readInfraConfig(env: EnvReader): InfraConfig {
   env.section('Infrastructure')
   const dataDir = env.string('MILLRACE_DATA_DIR', {
@@ -37,10 +39,12 @@ export function readInfraConfig(env: EnvReader): InfraConfig {
     about: 'Redis 6.2 or newer with maxmemory-policy noeviction; `millrace up` starts one if unset',
     fallback: 'redis://127.0.0.1:6379',
   })
-  return { dataDir, redisUrl, database: readDatabase(env), storage: readStorage(env, dataDir) }
+  return { dataDir, redisUrl, storage: readStorage(env, dataDir) }
 }
 
-function readDatabase(env: EnvReader): InfraConfig['database'] {
+/** Reads the settings of Postgres. */
+export function readDatabaseConfig(env: EnvReader): DatabaseConfig {
+  env.section('Database')
   env.oneOf('AUTH_DB_DRIVER', ['postgres'], { about: 'must be postgres', fallback: 'postgres' })
   return {
     url: env.required(['AUTH_DB_DATABASE_URL', 'DATABASE_URL'], {

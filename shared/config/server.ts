@@ -12,6 +12,10 @@ export interface ServerConfig {
   readonly drainTimeoutSeconds: number
   /** Proxies whose X-Forwarded-* headers are believed: addresses or networks; empty for none. */
   readonly trustedProxies: readonly string[]
+  /** Signs the addresses of pictures and downloads; the same on every API process. */
+  readonly urlSigningSecret: string
+  /** Opens the dashboard besides administrators' access tokens; empty for none. */
+  readonly adminToken: string
 }
 
 /** Reads the settings of the HTTP listener. */
@@ -40,6 +44,14 @@ export function readServerConfig(env: EnvReader): ServerConfig {
     }),
     trustedProxies: env.list('MILLRACE_TRUSTED_PROXIES', {
       about: 'addresses or networks of proxies whose X-Forwarded-* headers are believed',
+    }),
+    urlSigningSecret: env.required('MILLRACE_URL_SIGNING_SECRET', {
+      about: 'signs the addresses of pictures and downloads; `millrace up` makes one if unset',
+      isSecret: true,
+    }),
+    adminToken: env.string('MILLRACE_ADMIN_TOKEN', {
+      about: "opens the dashboard besides administrators' access tokens; none if unset",
+      isSecret: true,
     }),
   }
 }

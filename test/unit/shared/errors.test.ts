@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest'
+
+import {
+  ERROR_KINDS,
+  failure,
+  fromWireError,
+  INTERNAL_MESSAGE,
+  ServiceError,
+  toWireError,
+} from '#shared/errors.ts'
+
+describe('a failure', () => {
+  it.each(Object.entries(ERROR_KINDS))('of kind %s carries its status', (kind, { status }) => {
+    const error = failure[kind as keyof typeof ERROR_KINDS]('text')
+    expect(error).toBeInstanceOf(ServiceError)
+    expect(error.status).toBe(status)
+  })
+
+  it('crosses the wire and comes back the same', () => {
+    const error = failure.invalidRequest('too long', {
+      code: 'context_length_exceeded',
+      param: 'prompt',
+    })
+    const back = fromWireError(JSON.parse(JSON.stringify(toWireError(error))))
+    expect(back).toMatchObject({
+      kind: 'invalidRequest',
+      message: 'too long',
+      code: 'context_length_exceeded',
+      param: 'prompt',
+    })
+  })
+
+  it('never takes its cause or an unknown message across the wire', () => {
+    const known = toWireError(failure.upstream('mail failed', { cause: new Error('secret host') }))
+    expect(JSON.stringify(known)).not.toContain('secret')
+    expect(toWireError(new Error('secret host'))).toEqual({
+      kind: 'internal',
+      message: INTERNAL_MESSAGE,
+    })
+  })
+})
