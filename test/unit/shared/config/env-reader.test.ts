@@ -47,8 +47,8 @@ describe('the configuration', () => {
   it('reports every wrong setting at once', () => {
     const load = () => loadConfig({ PORT: 'many', LOG_LEVEL: 'loud' })
     expect(load).toThrow(ConfigError)
-    expect(load).toThrow(
-      /PORT must be[\s\S]*LOG_LEVEL must be[\s\S]*AUTH_DB_DATABASE_URL is required/,
-    )
+    for (const name of ['PORT', 'LOG_LEVEL', 'AUTH_DB_DATABASE_URL']) {
+      expect(load).toThrow(new RegExp(`^  ${name} (must be|is required)`, 'm'))
+    }
   })
 })
