@@ -1,0 +1,95 @@
+import { randomUUID } from 'node:crypto'
+import { createWriteStream } from 'node:fs'
+import { access, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join, relative, resolve, sep } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+
+import { failure } from '../errors.ts'
+import {
+  assertPlainKey,
+  type ObjectInfo,
+  type ObjectStore,
+  type PutOptions,
+} from './object-store.ts'
+
+// Unfinished uploads lie here, on the same file system, so that a rename publishes them at once.
+const STAGING = '.staging'
+
+/** An object store on a local directory, for the embedded default. */
+export function openDirectoryStore(folder: string): ObjectStore {
+  const root = resolve(folder)
+  const pathOf = (key: string) => {
+    assertPlainKey(key)
+    return join(root, key)
+  }
+  return {
+    put: (key, body, options) => put(root, pathOf(key), body, options),
+    async get(key, range) {
+      const file = await open(pathOf(key), 'r').catch(translateMissing)
+      const { size } = await file.stat()
+      const body = file.createReadStream({
+        start: range?.start ?? 0,
+        ...(range?.end !== undefined && { end: range.end }),
+      })
+      return { body, totalBytes: size }
+    },
+    head: (key) => infoOf(root, pathOf(key)),
+    delete: (key) => rm(pathOf(key), { force: true }),
+    list: (prefix) => list(root, prefix),
+    async check() {
+      await mkdir(join(root, STAGING), { recursive: true })
+      await access(root)
+    },
+    close() {
+      // Nothing is kept open.
+    },
+  }
+}
+
+async function put(
+  root: string,
+  path: string,
+  body: Readable | Buffer,
+  options: PutOptions = {},
+): Promise<{ bytes: number }> {
+  const staged = join(root, STAGING, randomUUID())
+  await mkdir(dirname(staged), { recursive: true })
+  await mkdir(dirname(path), { recursive: true })
+  try {
+    const target = createWriteStream(staged, { flush: true })
+    const source = Buffer.isBuffer(body) ? Readable.from([body]) : body
+    await pipeline(source, target, options.signal === undefined ? {} : { signal: options.signal })
+    await rename(staged, path)
+    return { bytes: target.bytesWritten }
+  } catch (error) {
+    await rm(staged, { force: true })
+    throw error
+  }
+}
+
+async function infoOf(root: string, path: string): Promise<ObjectInfo | undefined> {
+  const stats = await stat(path).catch(() => undefined)
+  if (!stats?.isFile()) return undefined
+  const key = relative(root, path).split(sep).join('/')
+  return { key, bytes: stats.size, modifiedAtMs: stats.mtimeMs }
+}
+
+async function* list(root: string, prefix: string): AsyncGenerator<ObjectInfo> {
+  const entries = await readdir(root, { recursive: true, withFileTypes: true }).catch(() => [])
+  const paths = entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .map((path) => ({ path, key: relative(root, path).split(sep).join('/') }))
+    .filter(({ key }) => key.startsWith(prefix) && !key.startsWith(`${STAGING}/`))
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
+  for (const { path } of paths) {
+    const info = await infoOf(root, path)
+    if (info !== undefined) yield info
+  }
+}
+
+function translateMissing(error: NodeJS.ErrnoException): never {
+  if (error.code === 'ENOENT') throw failure.notFound('No such object.', { cause: error })
+  throw error
+}
