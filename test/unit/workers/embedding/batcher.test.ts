@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest'
+
+import { CancelledError } from '#shared/errors.ts'
+import { Batcher } from '#workers/embedding/batcher.ts'
+
+const FOREVER = new AbortController().signal
+
+/** A batcher over words that records its batches; a word's result is its upper case. */
+function recording(maxBatchTokens: number, maxBatchSize = 100) {
+  const batches: string[][] = []
+  const batcher = new Batcher<string, string>({
+    maxBatchTokens,
+    maxBatchSize,
+    lengthOf: (word) => word.length,
+    async run(words) {
+      batches.push([...words])
+      await new Promise((resolve) => setImmediate(resolve))
+      return words.map((word) => word.toUpperCase())
+    },
+  })
+  const submit = (...words: string[]) =>
+    Promise.all(words.map((word) => batcher.submit(word, FOREVER)))
+  return { batcher, batches, submit }
+}
+
+describe('the batcher', () => {
+  it('gives every item its own result', async () => {
+    const { submit } = recording(4)
+    expect(await submit('a', 'bbb', 'cc', 'dddd')).toEqual(['A', 'BBB', 'CC', 'DDDD'])
+  })
+
+  it('lets a batch grow while its longest item times its size fits', async () => {
+    const { batches, submit } = recording(6)
+    await submit('aa', 'bb', 'cc', 'dd')
+    expect(batches).toEqual([['aa', 'bb', 'cc'], ['dd']])
+  })
+
+  it('runs an item alone that is longer than the whole budget', async () => {
+    const { batches, submit } = recording(3)
+    await submit('aaaaaa', 'b')
+    expect(batches).toEqual([['aaaaaa'], ['b']])
+  })
+
+  it('begins with the oldest item and adds those nearest in length', async () => {
+    const { batches, submit } = recording(8)
+    await submit('aaa', 'bbbbbbbb', 'cc', 'ddd')
+    expect(batches).toEqual([['aaa', 'ddd'], ['bbbbbbbb'], ['cc']])
+  })
+
+  it('holds no more than its largest count', async () => {
+    const { batches, submit } = recording(1000, 2)
+    await submit('a', 'b', 'c')
+    expect(batches).toEqual([['a', 'b'], ['c']])
+  })
+
+  it('drops an item whose caller left before it ran', async () => {
+    const { batcher, batches } = recording(1)
+    const abort = new AbortController()
+    const kept = batcher.submit('a', FOREVER)
+    const dropped = batcher.submit('b', abort.signal)
+    abort.abort()
+    await expect(dropped).rejects.toThrow(CancelledError)
+    await kept
+    expect(batches).toEqual([['a']])
+    expect(batcher.waitingCount).toBe(0)
+  })
+
+  it('fails the items of a failed batch and goes on', async () => {
+    let isFirst = true
+    const batcher = new Batcher<string, string>({
+      maxBatchTokens: 1,
+      maxBatchSize: 1,
+      lengthOf: () => 1,
+      async run(words) {
+        if (!isFirst) return [...words]
+        isFirst = false
+        throw new Error('the run failed')
+      },
+    })
+    const outcomes = await Promise.allSettled(
+      ['a', 'b'].map((word) => batcher.submit(word, FOREVER)),
+    )
+    expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'fulfilled'])
+  })
+})

@@ -1,0 +1,58 @@
+import type { NoiseSchedulerConfig } from './types.ts'
+
+/**
+ * ᾱ_t, the products of 1 − β: how much of the picture is left after t steps of noise (Ho et al. 2020,
+ * eq. 4). With zero terminal SNR (Lin et al. 2023, algorithm 1) nothing is left at the end.
+ */
+export function cumulativeAlphas(config: NoiseSchedulerConfig): Float64Array {
+  const betas = betasOf(config)
+  const products = new Float64Array(betas.length)
+  let product = 1
+  for (const [t, beta] of betas.entries()) {
+    product *= 1 - beta
+    products[t] = product
+  }
+  return config.rescaleBetasZeroSnr ? rescaleToZeroSnr(products) : products
+}
+
+/** Timesteps in falling order for a number of steps, spaced as the configuration says. */
+export function spacedTimesteps(config: NoiseSchedulerConfig, steps: number): number[] {
+  const total = config.numTrainTimesteps
+  const range = Array.from({ length: steps }, (_, i) => i)
+  switch (config.timestepSpacing) {
+    case 'linspace':
+      return range.map((i) => Math.round((i * (total - 1)) / Math.max(1, steps - 1))).reverse()
+    case 'leading':
+      return range
+        .map((i) => Math.round(i * Math.floor(total / steps)) + config.stepsOffset)
+        .reverse()
+    case 'trailing':
+      return range.map((i) => Math.round(total - (i * total) / steps) - 1)
+  }
+}
+
+function betasOf({ numTrainTimesteps: n, betaStart, betaEnd, betaSchedule }: NoiseSchedulerConfig) {
+  const line = (from: number, to: number) =>
+    Float64Array.from({ length: n }, (_, i) => from + ((to - from) * i) / (n - 1))
+  switch (betaSchedule) {
+    case 'linear':
+      return line(betaStart, betaEnd)
+    case 'scaled_linear':
+      return line(Math.sqrt(betaStart), Math.sqrt(betaEnd)).map((root) => root * root)
+    case 'squaredcos_cap_v2':
+      return Float64Array.from({ length: n }, (_, i) =>
+        Math.min(1 - cosineAlpha((i + 1) / n) / cosineAlpha(i / n), 0.999),
+      )
+  }
+}
+
+function cosineAlpha(t: number): number {
+  return Math.cos(((t + 0.008) / 1.008) * (Math.PI / 2)) ** 2
+}
+
+function rescaleToZeroSnr(products: Float64Array): Float64Array {
+  const roots = products.map(Math.sqrt)
+  const first = roots[0] as number
+  const last = roots[roots.length - 1] as number
+  return roots.map((root) => (((root - last) * first) / (first - last)) ** 2)
+}

@@ -1,0 +1,73 @@
+import { cumulativeAlphas, spacedTimesteps } from './betas.ts'
+import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
+
+/**
+ * Denoising diffusion implicit models, Song et al. 2020, with η = 0.
+ *
+ * `alpha` is ᾱ_t, `clean` the predicted x₀, `noise` the predicted ε; step = eq. 12 without its random
+ * part.
+ */
+export function createDdim(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
+  const alphas = cumulativeAlphas(config)
+  const timesteps = spacedTimesteps(config, steps)
+  const alphaAt = (t: number) => alphas[t] as number
+  const finalAlpha = config.setAlphaToOne ? 1 : alphaAt(0)
+  const stride = Math.floor(config.numTrainTimesteps / steps)
+  return {
+    timesteps,
+    initNoiseSigma: 1,
+    scaleInput: (latents) => latents,
+    step(prediction, latents, index) {
+      const timestep = timesteps[index] as number
+      const alpha = alphaAt(timestep)
+      const previous = timestep - stride
+      const previousAlpha = previous >= 0 ? alphaAt(previous) : finalAlpha
+      const next = new Float32Array(latents.length)
+      for (let i = 0; i < next.length; i++) {
+        const sample = latents[i] as number
+        const [clean, noise] = explain(config, prediction[i] as number, sample, alpha)
+        next[i] = Math.sqrt(previousAlpha) * clean + Math.sqrt(1 - previousAlpha) * noise
+      }
+      return next
+    },
+    addNoise: (clean, noise, index) => mix(clean, noise, alphaAt(timesteps[index] as number)),
+  }
+}
+
+/** √ᾱ · clean + √(1 − ᾱ) · noise. */
+export function mix(clean: Float32Array, noise: Float32Array, alpha: number): Float32Array {
+  const signal = Math.sqrt(alpha)
+  const sigma = Math.sqrt(1 - alpha)
+  return clean.map((value, i) => signal * value + sigma * (noise[i] as number))
+}
+
+/** What a prediction says about one value: the clean value x₀ and the noise ε. */
+export function explain(
+  config: NoiseSchedulerConfig,
+  prediction: number,
+  sample: number,
+  alpha: number,
+): [clean: number, noise: number] {
+  const signal = Math.sqrt(alpha)
+  const sigma = Math.sqrt(1 - alpha)
+  let clean: number
+  let noise: number
+  switch (config.predictionType) {
+    case 'epsilon':
+      noise = prediction
+      clean = (sample - sigma * noise) / signal
+      break
+    case 'sample':
+      clean = prediction
+      noise = (sample - signal * clean) / sigma
+      break
+    case 'v_prediction':
+      clean = signal * sample - sigma * prediction
+      noise = signal * prediction + sigma * sample
+      break
+  }
+  if (config.clipSample) {
+    clean = Math.max(-config.clipSampleRange, Math.min(config.clipSampleRange, clean))
+  }
+  return [clean, noise]
+}
