@@ -10,6 +10,7 @@ import { isBug, normalizeError } from './http/normalize-error.ts'
 import { registerOpenApi } from './http/openapi.ts'
 import { requestIdFrom } from './http/request-id.ts'
 import { registerRequestLog } from './http/request-log.ts'
+import { registerValidation } from './http/validation.ts'
 
 /** One encapsulated scope with one error dialect. */
 export interface Surface {
@@ -46,9 +47,9 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     genReqId: requestIdFrom(server.requestIdHeader),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },
     forceCloseConnections: 'idle',
-    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, allErrors: false } },
   })
   registerRequestLog(app, log)
+  registerValidation(app)
   await app.register(cors, CORS)
   // Pages state their own content security policy; the API answers need none.
   await app.register(helmet, { contentSecurityPolicy: false, crossOriginResourcePolicy: false })

@@ -1,0 +1,210 @@
+import { createHash } from 'node:crypto'
+
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+/** An activity in the vocabulary of Activity Streams 2.0, checked and completed. */
+export interface Activity {
+  /** Given by the client; undefined when one is to be made. */
+  readonly id: string | undefined
+  readonly type: string
+  readonly actorId: string | undefined
+  readonly objectId: string | undefined
+  readonly publishedMs: number
+  /** What the client sent. */
+  readonly sent: Readonly<Record<string, unknown>>
+  /** What is stored: as sent, with the actor and the time filled in. */
+  readonly content: Readonly<Record<string, unknown>>
+}
+
+const ID_LENGTH_MAX = 200
+const TYPE_LENGTH_MAX = 100
+const SUMMARY_LENGTH_MAX = 2000
+const CONTENT_BYTES_MAX = 64 * 1024
+const DEPTH_MAX = 32
+const BATCH_MAX = 1000
+const REFERENCES = ['actor', 'object', 'target', 'origin', 'result', 'instrument'] as const
+const RFC_3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/
+
+/** The generator of the platform's own records, which no client may claim. */
+export const OWN_GENERATOR = 'millrace'
+
+/**
+ * The activities of a request body: a single one, `{"activities": […]}`, or a collection of Activity
+ * Streams. Throws `invalidRequest` naming the field, with its index in a batch.
+ */
+export function parseActivities(
+  body: unknown,
+  context: { readonly actor: string; readonly nowMs: number },
+): { readonly isBatch: boolean; readonly activities: readonly Activity[] } {
+  if (!isRecord(body)) throw invalid('', 'The body must be a JSON object.')
+  const list = batchOf(body)
+  if (list === undefined) return { isBatch: false, activities: [parseActivity(body, '', context)] }
+  const { name, items } = list
+  if (!Array.isArray(items))
+    throw invalid(name, `Invalid type for '${name}': expected an array of activities.`)
+  if (items.length === 0) throw invalid(name, `Invalid '${name}': empty array.`)
+  if (items.length > BATCH_MAX) {
+    throw invalid(
+      name,
+      `Invalid '${name}': array too long. Expected at most ${BATCH_MAX} activities, but got ${items.length}.`,
+    )
+  }
+  const activities = items.map((item: unknown, index) =>
+    parseActivity(item, `${name}[${index}]`, context),
+  )
+  refuseRepeatedIds(activities, name)
+  return { isBatch: true, activities }
+}
+
+/** Checks one activity and completes what the client left out. */
+export function parseActivity(
+  value: unknown,
+  path: string,
+  context: { readonly actor: string; readonly nowMs: number },
+): Activity {
+  const at = (field: string) => (path === '' ? field : `${path}.${field}`)
+  if (!isRecord(value)) throw invalid(path, `Invalid type for '${path}': expected an object.`)
+  const { id, type, published, summary, generator } = value
+  if (type === undefined)
+    throw invalid(
+      at('type'),
+      `Missing required parameter: '${at('type')}'.`,
+      'missing_required_parameter',
+    )
+  requireText(type, at('type'), TYPE_LENGTH_MAX)
+  if (id !== undefined) requireText(id, at('id'), ID_LENGTH_MAX)
+  if (summary !== undefined) requireText(summary, at('summary'), SUMMARY_LENGTH_MAX, 0)
+  for (const field of REFERENCES) {
+    if (value[field] !== undefined) requireReference(value[field], at(field))
+  }
+  if (referenceId(generator) === OWN_GENERATOR) {
+    throw invalid(at('generator'), `'${at('generator')}' may not be "${OWN_GENERATOR}".`)
+  }
+  const publishedMs =
+    published === undefined ? context.nowMs : parseMoment(published, at('published'))
+  const content = {
+    ...value,
+    actor: value.actor ?? context.actor,
+    published: published ?? new Date(context.nowMs).toISOString(),
+  }
+  requireBounded(content, path)
+  return {
+    id: id as string | undefined,
+    type: type as string,
+    actorId: referenceId(content.actor),
+    objectId: referenceId(value.object),
+    publishedMs,
+    sent: value,
+    content,
+  }
+}
+
+/** The SHA-256 by which the same content is recognized, whatever the order of its keys. */
+export function digestOf(sent: Activity['sent']): Buffer {
+  return createHash('sha256').update(canonical(sent)).digest()
+}
+
+/** The id that a reference stands for: the string itself, or the object's `id`, else its `name`. */
+export function referenceId(value: unknown): string | undefined {
+  if (typeof value === 'string') return value
+  if (!isRecord(value)) return undefined
+  const id = value.id ?? value.name
+  return typeof id === 'string' ? id : undefined
+}
+
+/** Milliseconds of an RFC 3339 timestamp. Throws naming the field. */
+export function parseMoment(value: unknown, path: string): number {
+  const ms = typeof value === 'string' && RFC_3339.test(value) ? Date.parse(value) : Number.NaN
+  if (Number.isNaN(ms))
+    throw invalid(
+      path,
+      `Invalid '${path}': expected an RFC 3339 timestamp such as 2026-01-31T12:00:00Z.`,
+    )
+  return ms
+}
+
+function batchOf(body: Record<string, unknown>): { name: string; items: unknown } | undefined {
+  if ('activities' in body) return { name: 'activities', items: body.activities }
+  const isOrdered = body.type === 'OrderedCollection' || body.type === 'OrderedCollectionPage'
+  if (isOrdered) return { name: 'orderedItems', items: body.orderedItems }
+  const isCollection = body.type === 'Collection' || body.type === 'CollectionPage'
+  return isCollection ? { name: 'items', items: body.items } : undefined
+}
+
+function refuseRepeatedIds(activities: readonly Activity[], name: string): void {
+  const seen = new Set<string>()
+  for (const [index, { id }] of activities.entries()) {
+    if (id === undefined) continue
+    if (seen.has(id))
+      throw invalid(
+        `${name}[${index}].id`,
+        `'${name}[${index}].id' repeats an id of the same batch.`,
+      )
+    seen.add(id)
+  }
+}
+
+function requireText(value: unknown, path: string, lengthMax: number, lengthMin = 1): void {
+  if (typeof value !== 'string')
+    throw invalid(path, `Invalid type for '${path}': expected a string.`, 'invalid_type')
+  if (value.length < lengthMin)
+    throw invalid(path, `Invalid '${path}': empty string.`, 'empty_string')
+  if (value.length > lengthMax) {
+    throw invalid(
+      path,
+      `Invalid '${path}': string too long. Expected a string with maximum length ${lengthMax}, but got one with length ${value.length}.`,
+      'string_above_max_length',
+    )
+  }
+  // Postgres cannot store it, and no honest text holds it.
+  if (value.includes('\u0000'))
+    throw invalid(path, `Invalid '${path}': the character U+0000 is not allowed.`)
+}
+
+function requireReference(value: unknown, path: string): void {
+  const isNamed = typeof value === 'string' ? value !== '' : referenceId(value) !== undefined
+  if (!isNamed)
+    throw invalid(path, `Invalid '${path}': expected a string, or an object with an id or a name.`)
+  requireText(referenceId(value), path, SUMMARY_LENGTH_MAX)
+}
+
+function requireBounded(content: object, path: string): void {
+  const place = path === '' ? 'The activity' : `'${path}'`
+  if (depthOf(content, DEPTH_MAX) > DEPTH_MAX)
+    throw invalid(path, `${place} is nested deeper than ${DEPTH_MAX} levels.`)
+  const text = JSON.stringify(content)
+  if (Buffer.byteLength(text) > CONTENT_BYTES_MAX)
+    throw invalid(path, `${place} is larger than ${CONTENT_BYTES_MAX} bytes.`)
+  if (text.includes('\\u0000'))
+    throw invalid(path, `${place} holds the character U+0000, which is not allowed.`)
+}
+
+/** How deep a value is nested, or `limit + 1` as soon as it is deeper. */
+function depthOf(value: unknown, limit: number): number {
+  if (typeof value !== 'object' || value === null) return 0
+  if (limit < 0) return 1
+  return (
+    1 +
+    Object.values(value).reduce<number>(
+      (deepest, inner) => Math.max(deepest, depthOf(inner, limit - 1)),
+      0,
+    )
+  )
+}
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`
+  if (!isRecord(value)) return JSON.stringify(value)
+  const entries = Object.keys(value)
+    .sort()
+    .map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`)
+  return `{${entries.join(',')}}`
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function invalid(path: string, message: string, code = 'invalid_value'): ServiceError {
+  return failure.invalidRequest(message, { code, ...(path !== '' && { param: path }) })
+}

@@ -1,0 +1,149 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { Type } from 'typebox'
+
+import { callerOf, requireScope, type Caller } from '#api/inference/caller.ts'
+import { unixSeconds, type Clock } from '#shared/clock.ts'
+import type { ActivityRow } from '#shared/db/schema/activities.ts'
+import { failure } from '#shared/errors.ts'
+import { timeOrderedId } from '#shared/ids.ts'
+
+import { digestOf, parseActivities, parseMoment, type Activity } from './activity.ts'
+import type { Activities, ActivityQuery, NewActivity } from './activities.ts'
+
+export interface ActivityServices {
+  readonly activities: Activities
+  readonly clock: Clock
+}
+
+const MEDIA_TYPES = ['application/activity+json', 'application/ld+json']
+const LIMIT_DEFAULT = 20
+
+/** `/activities`: record one or many, list, retrieve. */
+export function activitiesPlugin(services: ActivityServices): FastifyPluginAsyncTypebox {
+  const { activities, clock } = services
+  return async (app) => {
+    app.addContentTypeParser(
+      MEDIA_TYPES,
+      { parseAs: 'string' },
+      app.getDefaultJsonParser('ignore', 'ignore'),
+    )
+    app.addHook('preHandler', async (request) => requireScope(callerOf(request), 'activities'))
+
+    app.post('/activities', { schema: RECORD }, async (request, reply) => {
+      const caller = callerOf(request)
+      const nowMs = clock.now()
+      const { isBatch, activities: parsed } = parseActivities(request.body, {
+        actor: actorOf(caller),
+        nowMs,
+      })
+      const { rows, createdCount } = await activities.record(
+        caller.organizationId,
+        parsed.map((activity) => identify(activity, nowMs)),
+        { nowMs, pathOf: (index) => (isBatch ? `activities[${index}].id` : 'id') },
+      )
+      reply.code(createdCount > 0 ? 201 : 200)
+      if (isBatch) return { object: 'list' as const, data: rows.map(presentActivity) }
+      const row = rows[0] as ActivityRow
+      reply.header('location', `/v1/activities/${encodeURIComponent(row.id)}`)
+      return presentActivity(row)
+    })
+
+    app.get('/activities', { schema: LIST }, async (request) => {
+      const { since, until, limit = LIMIT_DEFAULT, order = 'desc', ...filters } = request.query
+      const query: ActivityQuery = {
+        ...filters,
+        limit,
+        order,
+        ...(since !== undefined && { sinceMs: parseMoment(since, 'since') }),
+        ...(until !== undefined && { untilMs: parseMoment(until, 'until') }),
+      }
+      const { rows, hasMore } = await activities.list(callerOf(request).organizationId, query)
+      return {
+        object: 'list' as const,
+        data: rows.map(presentActivity),
+        first_id: rows[0]?.id ?? null,
+        last_id: rows.at(-1)?.id ?? null,
+        has_more: hasMore,
+      }
+    })
+
+    app.get('/activities/:activity_id', { schema: RETRIEVE }, async (request) => {
+      const { activity_id } = request.params
+      const row = await activities.find(callerOf(request).organizationId, activity_id)
+      if (row === undefined)
+        throw failure.notFound(`No such activity: ${activity_id}`, { param: 'id' })
+      return presentActivity(row)
+    })
+  }
+}
+
+function identify(activity: Activity, nowMs: number): NewActivity {
+  const { id = timeOrderedId('act_', nowMs), ...rest } = activity
+  return { ...rest, id, digest: digestOf(activity.sent) }
+}
+
+function presentActivity(row: ActivityRow) {
+  return {
+    id: row.id,
+    object: 'activity' as const,
+    created_at: unixSeconds(row.createdAt.getTime()),
+    activity: row.activity,
+  }
+}
+
+function actorOf(caller: Caller): string {
+  return caller.userId === undefined ? `key:${caller.apiKeyId ?? ''}` : `user:${caller.userId}`
+}
+
+const TAGS = ['Activities']
+const ACTIVITY = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('activity'),
+  created_at: Type.Integer({ description: 'Unix seconds of receipt' }),
+  activity: Type.Record(Type.String(), Type.Unknown(), {
+    description: 'The activity as it is stored',
+  }),
+})
+const LIST_OF_ACTIVITIES = Type.Object({ object: Type.Literal('list'), data: Type.Array(ACTIVITY) })
+const RECORDED = Type.Union([ACTIVITY, LIST_OF_ACTIVITIES])
+const NAME = Type.String({ minLength: 1, maxLength: 2000 })
+const NULLABLE_ID = Type.Union([Type.String(), Type.Null()])
+const RECORD = {
+  tags: TAGS,
+  summary: 'Record one activity, or a batch as a whole',
+  description:
+    'One activity in the vocabulary of Activity Streams 2.0, `{"activities": […]}` with up to 1,000, or a collection. The same id with the same content again answers 200 with the stored record.',
+  body: Type.Unknown(),
+  response: { 200: RECORDED, 201: RECORDED },
+}
+const LIST = {
+  tags: TAGS,
+  summary: 'List the activities of the organization',
+  querystring: Type.Object(
+    {
+      actor: Type.Optional(NAME),
+      type: Type.Optional(NAME),
+      object: Type.Optional(NAME),
+      since: Type.Optional(Type.String({ description: 'RFC 3339; published at or after' })),
+      until: Type.Optional(Type.String({ description: 'RFC 3339; published before' })),
+      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
+      order: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')])),
+      after: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+    },
+    { additionalProperties: false },
+  ),
+  response: {
+    200: Type.Object({
+      ...LIST_OF_ACTIVITIES.properties,
+      first_id: NULLABLE_ID,
+      last_id: NULLABLE_ID,
+      has_more: Type.Boolean(),
+    }),
+  },
+}
+const RETRIEVE = {
+  tags: TAGS,
+  summary: 'Retrieve an activity',
+  params: Type.Object({ activity_id: Type.String({ minLength: 1, maxLength: 200 }) }),
+  response: { 200: ACTIVITY },
+}

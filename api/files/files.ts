@@ -1,0 +1,150 @@
+import { and, asc, desc, eq, gt, inArray, lt, or, sql, type SQL } from 'drizzle-orm'
+
+import type { Db } from '#shared/db/client.ts'
+import type { FileRow, FileTables } from '#shared/db/schema/files.ts'
+
+/** What is known of a file whose bytes are already stored. */
+export interface StoredUpload {
+  readonly id: string
+  readonly organizationId: string
+  readonly objectKey: string
+  readonly filename: string
+  readonly purpose: string
+  readonly bytes: number
+  readonly sha256: Buffer
+}
+
+export interface FilePage {
+  readonly purpose?: string
+  readonly limit: number
+  readonly order: 'asc' | 'desc'
+  /** The id of the last file of the page before. */
+  readonly after?: string
+}
+
+/** The rows of uploaded files; the bytes are in object storage. */
+export interface Files {
+  /** How many bytes the organization's files have in total. */
+  usedBytes(organizationId: string): Promise<number>
+  /**
+   * Makes a stored upload visible and charges its bytes, both in one statement: however many
+   * uploads end at once, the sum never passes `bytesMax`. Undefined when it does not fit.
+   */
+  publish(upload: StoredUpload, bytesMax: number): Promise<FileRow | undefined>
+  find(organizationId: string, id: string): Promise<FileRow | undefined>
+  list(organizationId: string, page: FilePage): Promise<{ rows: FileRow[]; hasMore: boolean }>
+  /** Removes the row and gives its bytes back; returns it so that its object can be deleted. */
+  remove(organizationId: string, id: string): Promise<FileRow | undefined>
+  /** Which of these object keys belong to a file. */
+  knownKeys(keys: readonly string[]): Promise<ReadonlySet<string>>
+}
+
+/** Opens the files of a database. */
+export function openFiles(db: Db, tables: FileTables): Files {
+  const { files, storage } = tables
+  const own = (organizationId: string, id: string) =>
+    and(eq(files.organizationId, organizationId), eq(files.id, id))
+  return {
+    async usedBytes(organizationId) {
+      const rows = await db
+        .select({ used: storage.usedBytes })
+        .from(storage)
+        .where(eq(storage.organizationId, organizationId))
+      return rows[0]?.used ?? 0
+    },
+    publish: (upload, bytesMax) => publish(db, tables, upload, bytesMax),
+    async find(organizationId, id) {
+      const rows = await db.select().from(files).where(own(organizationId, id))
+      return rows[0]
+    },
+    list: (organizationId, page) => list(db, tables, organizationId, page),
+    remove: (organizationId, id) => remove(db, tables, organizationId, id),
+    async knownKeys(keys) {
+      if (keys.length === 0) return new Set()
+      const rows = await db
+        .select({ key: files.objectKey })
+        .from(files)
+        .where(inArray(files.objectKey, [...keys]))
+      return new Set(rows.map((row) => row.key))
+    },
+  }
+}
+
+async function publish(
+  db: Db,
+  { files, storage }: FileTables,
+  upload: StoredUpload,
+  bytesMax: number,
+): Promise<FileRow | undefined> {
+  if (upload.bytes > bytesMax) return undefined
+  const charged = sql`
+    with charged as (
+      insert into ${storage} (organization_id, used_bytes)
+      values (${upload.organizationId}, ${upload.bytes})
+      on conflict (organization_id) do update
+        set used_bytes = ${storage.usedBytes} + excluded.used_bytes
+        where ${storage.usedBytes} + excluded.used_bytes <= ${bytesMax}
+      returning organization_id
+    )
+    insert into ${files} (id, organization_id, object_key, filename, purpose, bytes, sha256)
+    select ${upload.id}, organization_id, ${upload.objectKey}, ${upload.filename}, ${upload.purpose},
+      ${upload.bytes}::bigint, ${upload.sha256}::bytea
+    from charged
+    returning id`
+  const { rowCount } = await db.execute(charged)
+  if (rowCount === 0) return undefined
+  const rows = await db.select().from(files).where(eq(files.id, upload.id))
+  return rows[0]
+}
+
+async function list(
+  db: Db,
+  { files }: FileTables,
+  organizationId: string,
+  page: FilePage,
+): Promise<{ rows: FileRow[]; hasMore: boolean }> {
+  const conditions: (SQL | undefined)[] = [eq(files.organizationId, organizationId)]
+  if (page.purpose !== undefined) conditions.push(eq(files.purpose, page.purpose))
+  const isAscending = page.order === 'asc'
+  if (page.after !== undefined) {
+    const cursor = await db
+      .select()
+      .from(files)
+      .where(and(eq(files.organizationId, organizationId), eq(files.id, page.after)))
+    if (cursor[0] === undefined) return { rows: [], hasMore: false }
+    const { createdAt, id } = cursor[0]
+    const past = isAscending ? gt : lt
+    conditions.push(
+      or(past(files.createdAt, createdAt), and(eq(files.createdAt, createdAt), past(files.id, id))),
+    )
+  }
+  const direction = isAscending ? asc : desc
+  const rows = await db
+    .select()
+    .from(files)
+    .where(and(...conditions))
+    .orderBy(direction(files.createdAt), direction(files.id))
+    .limit(page.limit + 1)
+  return { rows: rows.slice(0, page.limit), hasMore: rows.length > page.limit }
+}
+
+async function remove(
+  db: Db,
+  { files, storage }: FileTables,
+  organizationId: string,
+  id: string,
+): Promise<FileRow | undefined> {
+  return db.transaction(async (tx) => {
+    const rows = await tx
+      .delete(files)
+      .where(and(eq(files.organizationId, organizationId), eq(files.id, id)))
+      .returning()
+    const row = rows[0]
+    if (row === undefined) return undefined
+    await tx
+      .update(storage)
+      .set({ usedBytes: sql`${storage.usedBytes} - ${row.bytes}` })
+      .where(eq(storage.organizationId, organizationId))
+    return row
+  })
+}

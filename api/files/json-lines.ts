@@ -1,0 +1,156 @@
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+/** What every line of a file must hold, by purpose; other purposes hold any bytes. */
+const LINE_RULES: Readonly<Record<string, LineRule>> = {
+  search: { keys: 'text and (optional) metadata', isValid: (line) => hasText(line, 'text') },
+  answers: { keys: 'text and (optional) metadata', isValid: (line) => hasText(line, 'text') },
+  classifications: {
+    keys: 'text/label and (optional) metadata',
+    isValid: (line) => hasText(line, 'text') && hasText(line, 'label'),
+  },
+  'fine-tune': {
+    keys: 'prompt/completion',
+    isValid: (line) =>
+      Array.isArray(line.messages) || (hasText(line, 'prompt') && hasText(line, 'completion')),
+  },
+  batch: {
+    keys: 'custom_id/method/url/body',
+    isValid: (line) =>
+      hasText(line, 'custom_id') &&
+      hasText(line, 'method') &&
+      hasText(line, 'url') &&
+      isRecord(line.body),
+  },
+}
+
+interface LineRule {
+  readonly keys: string
+  isValid(line: Record<string, unknown>): boolean
+}
+
+/** The purposes that a file may be uploaded for. */
+export const PURPOSES: readonly string[] = [
+  'search',
+  'answers',
+  'classifications',
+  'fine-tune',
+  'batch',
+  'user_data',
+  'vision',
+  'assistants',
+  'evals',
+]
+
+const LINE_BYTES_MAX = 16 * 1024 * 1024
+const NEWLINE = 0x0a
+
+/**
+ * Checks JSON lines while they stream by. The purpose may become known only afterwards (forms send
+ * fields in any order), so the first fault is kept for each purpose that is still possible.
+ */
+export class JsonLinesCheck {
+  #pending: Buffer[] = []
+  #pendingBytes = 0
+  #lineNumber = 0
+  readonly #faults = new Map<string, ServiceError>()
+  readonly #purposes: readonly string[]
+
+  constructor(purpose: string | undefined) {
+    this.#purposes = Object.keys(LINE_RULES).filter(
+      (name) => purpose === undefined || name === purpose,
+    )
+  }
+
+  /** Takes the next bytes of the file. */
+  push(chunk: Buffer): void {
+    if (this.#isDecided()) return
+    let start = 0
+    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
+      this.#keep(chunk.subarray(start, end))
+      this.#endLine()
+      start = end + 1
+    }
+    this.#keep(chunk.subarray(start))
+  }
+
+  /** The first fault for this purpose once all bytes were pushed, or undefined. */
+  finish(purpose: string): ServiceError | undefined {
+    if (this.#pendingBytes > 0) this.#endLine()
+    if (LINE_RULES[purpose] === undefined) return undefined
+    if (this.#lineNumber === 0) return fault('The file is empty.')
+    return this.#faults.get(purpose)
+  }
+
+  #isDecided(): boolean {
+    return this.#faults.size === this.#purposes.length
+  }
+
+  #keep(bytes: Buffer): void {
+    if (bytes.length === 0) return
+    this.#pendingBytes += bytes.length
+    if (this.#pendingBytes <= LINE_BYTES_MAX) this.#pending.push(bytes)
+  }
+
+  #endLine(): void {
+    const bytes = this.#pendingBytes
+    const line = Buffer.concat(this.#pending)
+    this.#pending = []
+    this.#pendingBytes = 0
+    this.#lineNumber += 1
+    if (bytes > LINE_BYTES_MAX) {
+      this.#note(() => `Line ${this.#lineNumber} is longer than ${LINE_BYTES_MAX} bytes.`)
+      return
+    }
+    const text = line.toString('utf8').trim()
+    // A last newline, and empty lines between, carry nothing.
+    if (text === '') return
+    this.#checkLine(text)
+  }
+
+  #checkLine(text: string): void {
+    const parsed = parseRecord(text)
+    if (parsed === undefined) {
+      const hint = `(HINT: line starts with: ${JSON.stringify(text.slice(0, 20))})`
+      this.#note(
+        () =>
+          `Expected file to have JSONL format, where every line is a JSON dictionary. Line ${this.#lineNumber} is not a dictionary ${hint}.`,
+      )
+      return
+    }
+    this.#note((rule) =>
+      rule.isValid(parsed)
+        ? undefined
+        : `Expected file to have JSONL format with ${rule.keys} keys. Invalid format on line ${this.#lineNumber}.`,
+    )
+  }
+
+  #note(messageFor: (rule: LineRule) => string | undefined): void {
+    for (const purpose of this.#purposes) {
+      if (this.#faults.has(purpose)) continue
+      const message = messageFor(LINE_RULES[purpose] as LineRule)
+      if (message !== undefined) this.#faults.set(purpose, fault(message))
+    }
+  }
+}
+
+function fault(message: string): ServiceError {
+  return failure.invalidRequest(message, { param: 'file', code: 'invalid_file_format' })
+}
+
+function parseRecord(text: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isRecord(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function hasText(line: Record<string, unknown>, key: string): boolean {
+  const value = line[key]
+  return typeof value === 'string' && (value !== '' || key === 'completion')
+}

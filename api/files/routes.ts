@@ -1,0 +1,217 @@
+import multipart from '@fastify/multipart'
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { Type } from 'typebox'
+
+import { callerOf, requireScope } from '#api/inference/caller.ts'
+import { unixSeconds, type Clock } from '#shared/clock.ts'
+import type { FileRow } from '#shared/db/schema/files.ts'
+import { failure } from '#shared/errors.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+
+import type { FilePage, Files } from './files.ts'
+import { PURPOSES } from './json-lines.ts'
+import { parseRange } from './range.ts'
+import { receiveUpload, storageLimitExceeded } from './upload.ts'
+
+export interface FileServices {
+  readonly files: Files
+  readonly store: ObjectStore
+  readonly clock: Clock
+  /** How much an organization may store. */
+  readonly storageBytesMax: number
+  /** Told after a file was stored or deleted. */
+  onChange(change: {
+    readonly type: 'stored' | 'deleted'
+    readonly file: FileRow
+    readonly actor: string
+  }): void
+}
+
+// Boundaries, headers and the other fields of a form, beside the bytes of its file.
+const FORM_OVERHEAD_BYTES_MAX = 64 * 1024
+const FORM_LIMITS = {
+  fileSize: Number.POSITIVE_INFINITY,
+  files: 2,
+  fields: 8,
+  parts: 10,
+  fieldSize: 4096,
+  headerPairs: 32,
+}
+
+/** `/files`: upload, list, retrieve, download, delete. */
+export function filesPlugin(services: FileServices): FastifyPluginAsyncTypebox {
+  const { files, store } = services
+  return async (app) => {
+    await app.register(multipart, { limits: FORM_LIMITS, throwFileSizeLimit: true })
+    app.addHook('preHandler', async (request) => requireScope(callerOf(request), 'files'))
+
+    app.post(
+      '/files',
+      { schema: UPLOAD, bodyLimit: services.storageBytesMax + FORM_OVERHEAD_BYTES_MAX },
+      async (request, reply) => {
+        const { organizationId, ...caller } = callerOf(request)
+        const bytesMax = services.storageBytesMax - (await files.usedBytes(organizationId))
+        const announced = Number(request.headers['content-length'] ?? 0)
+        if (announced - FORM_OVERHEAD_BYTES_MAX > bytesMax) {
+          // The body stays unread, so the connection cannot be used again.
+          reply.header('connection', 'close')
+          throw storageLimitExceeded()
+        }
+        const abort = new AbortController()
+        request.raw.on('aborted', () => abort.abort())
+        const upload = await receiveUpload(request.parts(), {
+          organizationId,
+          store,
+          bytesMax,
+          signal: abort.signal,
+        })
+        const file = await files.publish(upload, services.storageBytesMax)
+        if (file === undefined) {
+          await store.delete(upload.objectKey)
+          throw storageLimitExceeded()
+        }
+        services.onChange({ type: 'stored', file, actor: actorOf(caller) })
+        return presentFile(file)
+      },
+    )
+
+    app.get('/files', { schema: LIST }, async (request) => {
+      const { purpose, limit = 10_000, order = 'desc', after } = request.query
+      const page: FilePage = {
+        limit,
+        order,
+        ...(purpose !== undefined && { purpose }),
+        ...(after !== undefined && { after }),
+      }
+      const { rows, hasMore } = await files.list(callerOf(request).organizationId, page)
+      const data = rows.map(presentFile)
+      return {
+        object: 'list' as const,
+        data,
+        first_id: data[0]?.id ?? null,
+        last_id: data.at(-1)?.id ?? null,
+        has_more: hasMore,
+      }
+    })
+
+    app.get('/files/:file_id', { schema: RETRIEVE }, async (request) => {
+      const { file_id } = request.params
+      return presentFile(
+        (await files.find(callerOf(request).organizationId, file_id)) ?? noSuchFile(file_id),
+      )
+    })
+
+    app.get('/files/:file_id/content', { schema: CONTENT }, async (request, reply) => {
+      const { file_id } = request.params
+      const file =
+        (await files.find(callerOf(request).organizationId, file_id)) ?? noSuchFile(file_id)
+      const range = parseRange(request.headers.range, file.bytes)
+      const { body } = await store.get(file.objectKey, range)
+      if (range !== undefined) {
+        reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.bytes}`)
+      }
+      return reply
+        .header('content-type', 'application/octet-stream')
+        .header('content-length', range === undefined ? file.bytes : range.end - range.start + 1)
+        .header('accept-ranges', 'bytes')
+        .header(
+          'content-disposition',
+          `attachment; filename*=UTF-8''${encodeURIComponent(file.filename)}`,
+        )
+        .header('etag', `"${file.sha256.toString('hex')}"`)
+        .send(body)
+    })
+
+    app.delete('/files/:file_id', { schema: DELETE }, async (request) => {
+      const { organizationId, ...caller } = callerOf(request)
+      const { file_id } = request.params
+      const file = (await files.remove(organizationId, file_id)) ?? noSuchFile(file_id)
+      await store.delete(file.objectKey)
+      services.onChange({ type: 'deleted', file, actor: actorOf(caller) })
+      return { id: file_id, object: 'file' as const, deleted: true }
+    })
+  }
+}
+
+function presentFile(file: FileRow) {
+  return {
+    id: file.id,
+    object: 'file' as const,
+    bytes: file.bytes,
+    created_at: unixSeconds(file.createdAt.getTime()),
+    filename: file.filename,
+    purpose: file.purpose,
+    status: 'processed',
+    status_details: null,
+  }
+}
+
+function noSuchFile(id: string): never {
+  throw failure.notFound(`No such File object: ${id.slice(0, 100)}`, { param: 'id' })
+}
+
+function actorOf(caller: { apiKeyId?: string; userId?: string }): string {
+  return caller.userId === undefined ? `key:${caller.apiKeyId ?? ''}` : `user:${caller.userId}`
+}
+
+const FILE = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('file'),
+  bytes: Type.Integer(),
+  created_at: Type.Integer({ description: 'Unix seconds' }),
+  filename: Type.String(),
+  purpose: Type.String(),
+  status: Type.String(),
+  status_details: Type.Null(),
+})
+const FILE_ID = Type.Object({ file_id: Type.String({ minLength: 1, maxLength: 200 }) })
+const TAGS = ['Files']
+const UPLOAD = {
+  tags: TAGS,
+  summary: 'Upload a file',
+  description: 'A form with `file` and `purpose`. JSON-lines purposes are checked line by line.',
+  consumes: ['multipart/form-data'],
+  response: { 200: FILE },
+}
+const LIST = {
+  tags: TAGS,
+  summary: 'List the files of the organization',
+  querystring: Type.Object(
+    {
+      purpose: Type.Optional(Type.String({ enum: [...PURPOSES] })),
+      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
+      order: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')])),
+      after: Type.Optional(Type.String({ maxLength: 200 })),
+    },
+    { additionalProperties: false },
+  ),
+  response: {
+    200: Type.Object({
+      object: Type.Literal('list'),
+      data: Type.Array(FILE),
+      first_id: Type.Union([Type.String(), Type.Null()]),
+      last_id: Type.Union([Type.String(), Type.Null()]),
+      has_more: Type.Boolean(),
+    }),
+  },
+}
+const RETRIEVE = {
+  tags: TAGS,
+  summary: 'Retrieve a file',
+  params: FILE_ID,
+  response: { 200: FILE },
+}
+const CONTENT = {
+  tags: TAGS,
+  summary: 'Download the bytes of a file',
+  params: FILE_ID,
+  produces: ['application/octet-stream'],
+}
+const DELETE = {
+  tags: TAGS,
+  summary: 'Delete a file',
+  params: FILE_ID,
+  response: {
+    200: Type.Object({ id: Type.String(), object: Type.Literal('file'), deleted: Type.Boolean() }),
+  },
+}

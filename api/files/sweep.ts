@@ -1,0 +1,33 @@
+import type { Clock } from '#shared/clock.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+
+import type { Files } from './files.ts'
+
+// Longer than any upload may take: what is older and has no row belongs to nobody.
+const ORPHAN_AGE_MS = 6 * 3600 * 1000
+const BATCH = 500
+
+/** Deletes stored objects of uploads that never became visible. Returns how many. */
+export async function sweepOrphans(options: {
+  readonly files: Files
+  readonly store: ObjectStore
+  readonly clock: Clock
+}): Promise<number> {
+  const { files, store, clock } = options
+  let swept = 0
+  let batch: string[] = []
+  const sweepBatch = async () => {
+    const known = await files.knownKeys(batch)
+    for (const key of batch.filter((candidate) => !known.has(candidate))) {
+      await store.delete(key)
+      swept += 1
+    }
+    batch = []
+  }
+  for await (const { key, modifiedAtMs } of store.list('files/')) {
+    if (clock.now() - modifiedAtMs > ORPHAN_AGE_MS) batch.push(key)
+    if (batch.length === BATCH) await sweepBatch()
+  }
+  await sweepBatch()
+  return swept
+}

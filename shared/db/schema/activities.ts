@@ -1,0 +1,40 @@
+import { customType, json, pgTableCreator, primaryKey, text, timestamp } from 'drizzle-orm/pg-core'
+
+import { tablePrefixOf } from '../migrate.ts'
+
+const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
+const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
+
+/** The activity record, under the configured table prefix. */
+export function activityTables(namespace: string) {
+  const prefix = tablePrefixOf(namespace)
+  const table = pgTableCreator((name) => `${prefix}${name}`)
+  const activities = table(
+    'activities',
+    {
+      organizationId: text('organization_id').notNull(),
+      id: text('id').notNull(),
+      type: text('type').notNull(),
+      actorId: text('actor_id'),
+      objectId: text('object_id'),
+      published: moment('published').notNull(),
+      createdAt: moment('created_at').notNull(),
+      activity: json('activity').$type<Record<string, unknown>>().notNull(),
+    },
+    (t) => [primaryKey({ columns: [t.organizationId, t.createdAt, t.id] })],
+  )
+  const activityIds = table(
+    'activity_ids',
+    {
+      organizationId: text('organization_id').notNull(),
+      id: text('id').notNull(),
+      createdAt: moment('created_at').notNull(),
+      digest: bytea('digest').notNull(),
+    },
+    (t) => [primaryKey({ columns: [t.organizationId, t.id] })],
+  )
+  return { activities, activityIds, makePartitions: `${prefix}make_activity_partitions`, prefix }
+}
+
+export type ActivityTables = ReturnType<typeof activityTables>
+export type ActivityRow = ActivityTables['activities']['$inferSelect']

@@ -1,0 +1,29 @@
+import { bigint, customType, pgTableCreator, text, timestamp } from 'drizzle-orm/pg-core'
+
+import { tablePrefixOf } from '../migrate.ts'
+
+const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
+
+/** Uploaded files and storage accounts, under the configured table prefix. */
+export function fileTables(namespace: string) {
+  const prefix = tablePrefixOf(namespace)
+  const table = pgTableCreator((name) => `${prefix}${name}`)
+  const files = table('files', {
+    id: text('id').primaryKey(),
+    organizationId: text('organization_id').notNull(),
+    objectKey: text('object_key').notNull().unique(),
+    filename: text('filename').notNull(),
+    purpose: text('purpose').notNull(),
+    bytes: bigint('bytes', { mode: 'number' }).notNull(),
+    sha256: bytea('sha256').notNull(),
+    createdAt: timestamp('created_at', { withTimezone: true, mode: 'date' }).notNull().defaultNow(),
+  })
+  const storage = table('organization_storage', {
+    organizationId: text('organization_id').primaryKey(),
+    usedBytes: bigint('used_bytes', { mode: 'number' }).notNull(),
+  })
+  return { files, storage }
+}
+
+export type FileTables = ReturnType<typeof fileTables>
+export type FileRow = FileTables['files']['$inferSelect']

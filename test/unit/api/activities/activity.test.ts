@@ -1,0 +1,98 @@
+import { describe, expect, it } from 'vitest'
+
+import { digestOf, parseActivities } from '#api/activities/activity.ts'
+
+const NOW = Date.parse('2026-03-01T12:00:00Z')
+const parse = (body: unknown) => parseActivities(body, { actor: 'key:key_1', nowMs: NOW })
+const nested = (depth: number): unknown => (depth === 0 ? 'leaf' : { inner: nested(depth - 1) })
+
+describe('an activity', () => {
+  it('is completed with the caller and the time, and keeps its extensions', () => {
+    const { activities, isBatch } = parse({ type: 'Create', object: { id: 'doc:1', 'x:size': 3 } })
+    expect(isBatch).toBe(false)
+    expect(activities[0]).toMatchObject({
+      type: 'Create',
+      actorId: 'key:key_1',
+      objectId: 'doc:1',
+      publishedMs: NOW,
+    })
+    expect(activities[0]?.content).toEqual({
+      type: 'Create',
+      object: { id: 'doc:1', 'x:size': 3 },
+      actor: 'key:key_1',
+      published: '2026-03-01T12:00:00.000Z',
+    })
+  })
+
+  it.each([
+    ['a batch', { activities: [{ type: 'Like' }, { type: 'View' }] }],
+    [
+      'an ordered collection',
+      { type: 'OrderedCollection', orderedItems: [{ type: 'Like' }, { type: 'View' }] },
+    ],
+    ['a collection', { type: 'Collection', items: [{ type: 'Like' }, { type: 'View' }] }],
+  ])('may come in %s', (_form, body) => {
+    const { activities, isBatch } = parse(body)
+    expect(isBatch).toBe(true)
+    expect(activities.map(({ type }) => type)).toEqual(['Like', 'View'])
+  })
+
+  it.each<[string, unknown, string | undefined]>([
+    ['no object', [], undefined],
+    ['no type', {}, 'type'],
+    ['a type that is no text', { type: 5 }, 'type'],
+    ['an empty type', { type: '' }, 'type'],
+    ['a long type', { type: 'x'.repeat(101) }, 'type'],
+    ['a long id', { type: 'Like', id: 'x'.repeat(201) }, 'id'],
+    ['a long summary', { type: 'Like', summary: 'x'.repeat(2001) }, 'summary'],
+    ['an actor without id or name', { type: 'Like', actor: { url: 'x' } }, 'actor'],
+    ['a number as its target', { type: 'Like', target: 5 }, 'target'],
+    ['a date without a time', { type: 'Like', published: '2026-03-01' }, 'published'],
+    ['a date that is none', { type: 'Like', published: '2026-13-01T00:00:00Z' }, 'published'],
+    [
+      'the generator of the platform',
+      { type: 'Like', generator: { name: 'millrace' } },
+      'generator',
+    ],
+    ['a NUL character', { type: 'Like', extra: 'a\u0000b' }, undefined],
+    ['65 KiB', { type: 'Like', extra: 'x'.repeat(65 * 1024) }, undefined],
+    ['33 levels', { type: 'Like', extra: nested(33) }, undefined],
+    ['an empty batch', { activities: [] }, 'activities'],
+    ['a batch that is no array', { activities: {} }, 'activities'],
+    [
+      '1,001 in a batch',
+      { activities: Array.from({ length: 1001 }, () => ({ type: 'Like' })) },
+      'activities',
+    ],
+    [
+      'a faulty fourth one',
+      { activities: [...Array(3).fill({ type: 'Like' }), { type: 1 }] },
+      'activities[3].type',
+    ],
+    [
+      'a repeated id',
+      {
+        activities: [
+          { type: 'Like', id: 'a' },
+          { type: 'View', id: 'a' },
+        ],
+      },
+      'activities[1].id',
+    ],
+  ])('is refused with %s, naming the field', (_case, body, param) => {
+    expect(() => parse(body)).toThrow(expect.objectContaining({ kind: 'invalidRequest', param }))
+  })
+
+  it('may be nested 30 levels deep', () => {
+    expect(() => parse({ type: 'Like', extra: nested(30) })).not.toThrow()
+  })
+})
+
+it('recognizes the same content whatever the order of its keys', () => {
+  expect(digestOf({ type: 'Like', object: { a: 1, b: [2] } })).toEqual(
+    digestOf({ object: { b: [2], a: 1 }, type: 'Like' }),
+  )
+  expect(digestOf({ type: 'Like', object: 'a' })).not.toEqual(
+    digestOf({ type: 'Like', object: 'b' }),
+  )
+})
