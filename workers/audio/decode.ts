@@ -1,0 +1,179 @@
+import { spawn } from 'node:child_process'
+import { open } from 'node:fs/promises'
+import { on, once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+
+import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
+
+/** Every decoder delivers one channel at this rate. */
+export const SAMPLE_RATE = 16_000
+
+const STALL_TIMEOUT_MS = 20_000
+const PROBE_TIMEOUT_MS = 5000
+const BYTES_PER_SAMPLE = 4
+
+export interface DecodeOptions {
+  /** Longer clips are refused, by their header where it says so and else while they are decoded. */
+  readonly secondsMax: number
+  readonly signal: AbortSignal
+}
+
+/** Turns an audio file into pieces of mono samples at 16 kHz. Stopping early stops the decoder. */
+export type AudioDecoder = (path: string, options: DecodeOptions) => AsyncGenerator<Float32Array>
+
+/**
+ * The decoder of this machine: FFmpeg in a process of its own where it is on the PATH, else decoders
+ * in WebAssembly in a thread of their own. Both are stopped when they deliver nothing for 20 s.
+ */
+export async function findAudioDecoder(): Promise<{ decode: AudioDecoder; name: string }> {
+  const hasFfmpeg = await runs('ffmpeg', ['-version'])
+  const source = hasFfmpeg ? ffmpegSamples : threadSamples
+  return {
+    decode: (path, options) => limited(path, source, options),
+    name: hasFfmpeg ? 'ffmpeg' : 'audio-decode',
+  }
+}
+
+type SampleSource = (path: string, signal: AbortSignal) => AsyncGenerator<Float32Array>
+
+async function* limited(
+  path: string,
+  source: SampleSource,
+  options: DecodeOptions,
+): AsyncGenerator<Float32Array> {
+  const { secondsMax } = options
+  if ((await oggSeconds(path)) > secondsMax) throw tooLong(secondsMax)
+  const stall = new AbortController()
+  const timer = setTimeout(() => stall.abort(), STALL_TIMEOUT_MS)
+  const signal = AbortSignal.any([options.signal, stall.signal])
+  let samples = 0
+  try {
+    for await (const piece of source(path, signal)) {
+      timer.refresh()
+      samples += piece.length
+      if (samples > secondsMax * SAMPLE_RATE) throw tooLong(secondsMax)
+      yield piece
+      // The consumer may take its time; only the decoder's own is measured.
+      timer.refresh()
+    }
+  } catch (error) {
+    if (options.signal.aborted) throw new CancelledError()
+    throw stall.signal.aborted ? corrupted(error) : error
+  } finally {
+    clearTimeout(timer)
+  }
+  if (samples === 0) throw corrupted()
+}
+
+async function* ffmpegSamples(path: string, signal: AbortSignal): AsyncGenerator<Float32Array> {
+  const child = spawn(
+    'ffmpeg',
+    [
+      '-nostdin',
+      '-v',
+      'error',
+      '-protocol_whitelist',
+      'file',
+      '-i',
+      path,
+      '-map',
+      '0:a:0',
+      '-vn',
+      '-sn',
+      '-dn',
+    ].concat(['-threads', '1', '-ac', '1', '-ar', String(SAMPLE_RATE), '-f', 'f32le', 'pipe:1']),
+    { stdio: ['ignore', 'pipe', 'ignore'], signal, killSignal: 'SIGKILL' },
+  )
+  const exit = once(child, 'close')
+  // A failed start and an abort are reported by the stream below; this only keeps them from being lost.
+  exit.catch(() => {})
+  let rest: Buffer = Buffer.alloc(0)
+  try {
+    for await (const chunk of child.stdout) {
+      const bytes = rest.length === 0 ? (chunk as Buffer) : Buffer.concat([rest, chunk as Buffer])
+      const whole = bytes.length - (bytes.length % BYTES_PER_SAMPLE)
+      rest = bytes.subarray(whole)
+      if (whole > 0) yield toSamples(bytes.subarray(0, whole))
+    }
+    const [code] = (await exit) as [number | null]
+    if (code !== 0) throw corrupted()
+  } finally {
+    child.kill('SIGKILL')
+  }
+}
+
+async function* threadSamples(path: string, signal: AbortSignal): AsyncGenerator<Float32Array> {
+  const thread = new Worker(new URL('./decode-thread.ts', import.meta.url), {
+    workerData: { path, sampleRate: SAMPLE_RATE },
+    resourceLimits: { maxOldGenerationSizeMb: 512 },
+  })
+  const answers = on(thread, 'message', { signal, close: ['exit', 'error'] })
+  try {
+    // The thread sends a piece for each request, so that no more than one is ever under way.
+    thread.postMessage('next')
+    for await (const [piece] of answers as AsyncIterable<[Float32Array | null | 'corrupted']>) {
+      if (piece === null) return
+      if (piece === 'corrupted') throw corrupted()
+      if (piece.length > 0) yield piece
+      thread.postMessage('next')
+    }
+    throw corrupted()
+  } finally {
+    await thread.terminate()
+  }
+}
+
+function toSamples(bytes: Buffer): Float32Array {
+  const copy = new Uint8Array(bytes.length)
+  copy.set(bytes)
+  return new Float32Array(copy.buffer)
+}
+
+/**
+ * Seconds of an Ogg file by the granule position of its last page (RFC 3533, section 6), 0 for anything
+ * else: hours of silence take few bytes there, and this refuses them before they are decoded.
+ */
+async function oggSeconds(path: string): Promise<number> {
+  const file = await open(path, 'r')
+  try {
+    const { size } = await file.stat()
+    const head = Buffer.alloc(64)
+    await file.read(head, 0, head.length, 0)
+    if (head.toString('latin1', 0, 4) !== 'OggS') return 0
+    const tail = Buffer.alloc(Math.min(size, 66_000))
+    await file.read(tail, 0, tail.length, size - tail.length)
+    const page = tail.lastIndexOf('OggS')
+    if (page < 0 || page + 14 > tail.length) return 0
+    const granule = Number(tail.readBigUInt64LE(page + 6))
+    const isOpus = head.includes('OpusHead')
+    const vorbis = head.indexOf('\u0001vorbis', 'latin1')
+    const rate = isOpus ? 48_000 : vorbis >= 0 ? head.readUInt32LE(vorbis + 12) : 0
+    return rate > 0 ? granule / rate : 0
+  } finally {
+    await file.close()
+  }
+}
+
+async function runs(command: string, args: readonly string[]): Promise<boolean> {
+  const child = spawn(command, args, { stdio: 'ignore', timeout: PROBE_TIMEOUT_MS })
+  const [code] = (await once(child, 'close').catch(() => [null])) as [number | null]
+  return code === 0
+}
+
+function tooLong(secondsMax: number): ServiceError {
+  return failure.invalidRequest(
+    `Audio file is too long. Maximum audio length is ${secondsMax} seconds.`,
+    {
+      param: 'file',
+      code: 'audio_too_long',
+    },
+  )
+}
+
+function corrupted(cause?: unknown): ServiceError {
+  return failure.invalidRequest('Audio file might be corrupted or unsupported.', {
+    param: 'file',
+    code: 'invalid_value',
+    cause,
+  })
+}

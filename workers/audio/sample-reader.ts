@@ -1,0 +1,56 @@
+/**
+ * Reads stretches of a decoded clip in rising order while it is still being decoded. What lies before
+ * the last start is forgotten, so that the memory is that of one window, however long the clip.
+ */
+export class SampleReader {
+  #held: Float32Array<ArrayBufferLike> = new Float32Array(0)
+  #start = 0
+  #isAtEnd = false
+  readonly #pieces: AsyncIterator<Float32Array>
+
+  constructor(pieces: AsyncIterable<Float32Array>) {
+    this.#pieces = pieces[Symbol.asyncIterator]()
+  }
+
+  /** Samples decoded so far; the whole length once a read came back short. */
+  get decodedSamples(): number {
+    return this.#start + this.#held.length
+  }
+
+  /** Up to `length` samples from `start` on; fewer at the end of the clip. */
+  async read(start: number, length: number): Promise<Float32Array> {
+    if (start < this.#start) throw new Error(`sample ${start} is already forgotten`)
+    const pieces: Float32Array[] = [this.#held]
+    let end = this.#start + this.#held.length
+    while (end < start + length && !this.#isAtEnd) {
+      const { value, done } = await this.#pieces.next()
+      if (done === true) {
+        this.#isAtEnd = true
+      } else {
+        pieces.push(value)
+        end += value.length
+      }
+    }
+    this.#held = joinFrom(pieces, start - this.#start)
+    this.#start = Math.min(start, end)
+    return this.#held.slice(0, length)
+  }
+
+  /** Stops the decoder. */
+  async close(): Promise<void> {
+    await this.#pieces.return?.()
+  }
+}
+
+/** The pieces as one array, without the first `skip` samples. */
+function joinFrom(pieces: readonly Float32Array[], skip: number): Float32Array {
+  const total = pieces.reduce((sum, piece) => sum + piece.length, 0)
+  const joined = new Float32Array(Math.max(0, total - skip))
+  let at = -skip
+  for (const piece of pieces) {
+    const from = Math.max(0, -at)
+    if (from < piece.length) joined.set(piece.subarray(from), at + from)
+    at += piece.length
+  }
+  return joined
+}
