@@ -1,0 +1,147 @@
+import { failure, type ServiceError } from '#shared/errors.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+import type { ModelSession } from '#workers/runtime/session.ts'
+import { createTokenizer, encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
+
+import { Batcher } from './batcher.ts'
+import { buildBatch, toFloat32, type EncodedText } from './encoder-batch.ts'
+import { readEncoderFiles, type EncoderFiles } from './encoder-files.ts'
+import { normalize, pool } from './pooling.ts'
+
+/** A loaded embedding model; texts of all requests share its batches. */
+export interface Encoder {
+  readonly contextLength: number
+  readonly dimensions: number | undefined
+  readonly isTruncatable: boolean
+  /** Tokens of a text with the model's own markers. Throws `context_length_exceeded`. */
+  encodeText(text: string): Promise<readonly number[]>
+  /** Checks ids of the model's own vocabulary. Throws `invalidRequest`. */
+  checkTokenIds(tokenIds: readonly number[]): readonly number[]
+  /** The vector of one text, float32, normalized where the model's files say so. */
+  embed(tokenIds: readonly number[], signal: AbortSignal): Promise<Float32Array>
+  readonly waitingCount: number
+  close(): Promise<void>
+}
+
+export interface EncoderOptions {
+  readonly runtime: Runtime
+  readonly folder: string
+  readonly onnxFile?: string
+  readonly maxContextTokens?: number
+  readonly maxBatchTokens?: number
+  readonly session?: SessionOptions
+}
+
+// About the size from which a larger batch gains nothing on processors.
+const MAX_BATCH_TOKENS = 4096
+const MAX_BATCH_SIZE = 64
+// Token vectors to be pooled, or a vector that the graph has pooled already.
+const TOKEN_OUTPUTS = ['last_hidden_state', 'token_embeddings', 'hidden_states']
+const TEXT_OUTPUTS = ['sentence_embedding', 'sentence_embeddings', 'text_embeds', 'pooler_output']
+
+/** Loads an encoder in the hub layout (BERT, MiniLM, BGE, E5, GTE, Nomic families). */
+export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
+  const { runtime } = options
+  const files = await readEncoderFiles(options.folder, options.onnxFile)
+  const session = await runtime.load(files.modelFile, options.session ?? {})
+  const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
+  const vocabSize = tokenizer.pieces.size
+  const contextLength = Math.min(
+    files.contextLength,
+    options.maxContextTokens ?? files.contextLength,
+  )
+  const output = chooseOutput(session)
+  const batcher = new Batcher<EncodedText, Float32Array>({
+    maxBatchTokens: options.maxBatchTokens ?? MAX_BATCH_TOKENS,
+    maxBatchSize: MAX_BATCH_SIZE,
+    lengthOf: ({ tokenIds }) => tokenIds.length,
+    run: (texts) => runBatch({ runtime, session, files, output }, texts),
+  })
+  const width = output.spec.dims.at(-1)
+  return {
+    contextLength,
+    dimensions: typeof width === 'number' ? width : undefined,
+    isTruncatable: files.isTruncatable,
+    encodeText: (text) => encodeText(tokenizer, text, contextLength),
+    checkTokenIds: (tokenIds) => checkTokenIds(tokenIds, vocabSize, contextLength),
+    embed: (tokenIds, signal) => batcher.submit({ tokenIds }, signal),
+    get waitingCount() {
+      return batcher.waitingCount
+    },
+    close: () => session.close(),
+  }
+}
+
+/** Tokens of a text within the context. Throws `context_length_exceeded` with both numbers. */
+export async function encodeText(
+  tokenizer: Tokenizer,
+  text: string,
+  contextLength: number,
+): Promise<readonly number[]> {
+  const outcome = await encodeWithin(tokenizer, text, {
+    addSpecialTokens: true,
+    tokensMax: contextLength,
+  })
+  if (outcome.fits) return outcome.tokenIds
+  throw tooLong(contextLength, outcome.estimatedTokens)
+}
+
+function checkTokenIds(tokenIds: readonly number[], vocabSize: number, contextLength: number) {
+  if (tokenIds.length > contextLength) throw tooLong(contextLength, tokenIds.length)
+  const wrong = tokenIds.find((id) => id >= vocabSize)
+  if (wrong === undefined) return tokenIds
+  throw failure.invalidRequest(
+    `Invalid 'input': token id ${wrong} is not in the vocabulary of this model, which has ${vocabSize} tokens.`,
+    { param: 'input', code: 'invalid_value' },
+  )
+}
+
+function tooLong(contextLength: number, tokens: number): ServiceError {
+  return failure.invalidRequest(
+    `This model's maximum context length is ${contextLength} tokens, however you requested ${tokens} tokens (${tokens} in your prompt; 0 for the completion). Please reduce your prompt; or completion length.`,
+    { param: 'input', code: 'context_length_exceeded' },
+  )
+}
+
+interface Output {
+  readonly spec: ModelSession['outputs'][number]
+  readonly isPooled: boolean
+}
+
+function chooseOutput(session: ModelSession): Output {
+  const find = (names: readonly string[]) =>
+    names.flatMap((name) => session.outputs.filter((spec) => spec.name === name))[0]
+  const tokens = find(TOKEN_OUTPUTS)
+  if (tokens !== undefined) return { spec: tokens, isPooled: false }
+  const pooled = find(TEXT_OUTPUTS) ?? session.outputs[0]
+  if (pooled === undefined) throw new Error(`${session.file}: the model has no output`)
+  return { spec: pooled, isPooled: pooled.dims.length === 2 }
+}
+
+async function runBatch(
+  model: { runtime: Runtime; session: ModelSession; files: EncoderFiles; output: Output },
+  texts: readonly EncodedText[],
+): Promise<readonly Float32Array[]> {
+  const { runtime, session, files, output } = model
+  const batch = buildBatch(runtime, session, texts, files.paddingId)
+  const { name } = output.spec
+  try {
+    const fetched = await session.run(batch.feeds, { [name]: null })
+    const tensor = fetched[name] as (typeof fetched)[string]
+    try {
+      const data = toFloat32(tensor)
+      const dimensions = tensor.dims.at(-1) as number
+      const vectors = texts.map((_text, row) =>
+        output.isPooled
+          ? data.slice(row * dimensions, (row + 1) * dimensions)
+          : pool(files.pooling, { data, width: batch.width, dimensions, mask: batch.mask }, row),
+      )
+      return files.isNormalized ? vectors.map(normalize) : vectors
+    } finally {
+      tensor.dispose()
+    }
+  } finally {
+    batch.dispose()
+  }
+}

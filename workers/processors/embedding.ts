@@ -1,0 +1,115 @@
+import type { ModelOptions } from '#shared/catalogue.ts'
+import type { EmbedInput, RerankInput } from '#shared/contracts/embedding.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import { failure } from '#shared/errors.ts'
+import type { Encoder } from '#workers/embedding/encoder.ts'
+import { normalize } from '#workers/embedding/pooling.ts'
+import type { Reranker } from '#workers/embedding/reranker.ts'
+
+import type { JobTools } from './job-tools.ts'
+
+/** What an embedding queue serves: vectors of texts, or relevance of pairs. */
+export type EmbeddingModel =
+  | { readonly task: 'embed'; readonly encoder: Encoder; readonly options: ModelOptions }
+  | { readonly task: 'rerank'; readonly reranker: Reranker }
+
+/** Answers one embedding job. Batches are shared with the jobs that run beside it. */
+export async function processEmbedding(
+  job: JobEnvelope<'embedding'>,
+  tools: JobTools<EmbeddingModel, 'embedding'>,
+): Promise<void> {
+  const { input } = job
+  const { model } = tools
+  if (input.task !== model.task) {
+    throw failure.invalidRequest(`The model \`${job.modelId}\` cannot ${input.task}.`, {
+      param: 'model',
+    })
+  }
+  if (input.task === 'embed' && model.task === 'embed') return embed(job, input, model, tools)
+  if (input.task === 'rerank' && model.task === 'rerank')
+    return rerank(job, input, model.reranker, tools)
+}
+
+async function embed(
+  job: JobEnvelope<'embedding'>,
+  input: EmbedInput,
+  { encoder, options }: EmbeddingModel & { readonly task: 'embed' },
+  { reply, signal, clock }: JobTools<EmbeddingModel, 'embedding'>,
+): Promise<void> {
+  const begunMs = clock.now()
+  refuseDimensions(input, encoder)
+  const prefix =
+    { query: options.queryPrefix, passage: options.passagePrefix, none: undefined }[input.role] ??
+    ''
+  const items: (readonly number[])[] = []
+  for (const item of input.items) {
+    items.push(
+      typeof item === 'string'
+        ? await encoder.encodeText(prefix + item)
+        : encoder.checkTokenIds(item),
+    )
+  }
+  const promptTokens = items.reduce((sum, { length }) => sum + length, 0)
+  reply.started(promptTokens)
+  const preparedMs = clock.now()
+  const vectors = await Promise.all(items.map((tokenIds) => encoder.embed(tokenIds, signal)))
+  const cut = vectors.map((vector) => cutTo(vector, input.dimensions))
+  reply.result(
+    { task: 'embed', vectors: cut.map(toBase64), dimensions: cut[0]?.length ?? 0 },
+    { promptTokens, completionTokens: 0, cachedTokens: 0 },
+    {
+      queueMs: begunMs - job.enqueuedAtMs,
+      prepareMs: preparedMs - begunMs,
+      runMs: clock.now() - preparedMs,
+    },
+  )
+}
+
+async function rerank(
+  job: JobEnvelope<'embedding'>,
+  input: RerankInput,
+  reranker: Reranker,
+  { reply, signal, clock }: JobTools<EmbeddingModel, 'embedding'>,
+): Promise<void> {
+  const begunMs = clock.now()
+  const pairs = input.documents.map((document) => reranker.encodePair(input.query, document))
+  const promptTokens = pairs.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
+  reply.started(promptTokens)
+  const preparedMs = clock.now()
+  const scores = await Promise.all(pairs.map((pair) => reranker.score(pair, signal)))
+  reply.result(
+    { task: 'rerank', scores },
+    { promptTokens, completionTokens: 0, cachedTokens: 0 },
+    {
+      queueMs: begunMs - job.enqueuedAtMs,
+      prepareMs: preparedMs - begunMs,
+      runMs: clock.now() - preparedMs,
+    },
+  )
+}
+
+function refuseDimensions({ dimensions }: EmbedInput, encoder: Encoder): void {
+  if (dimensions === null || dimensions === encoder.dimensions) return
+  if (!encoder.isTruncatable) {
+    throw failure.invalidRequest('This model does not support specifying dimensions.', {
+      param: 'dimensions',
+      code: 'unsupported_parameter',
+    })
+  }
+  if (encoder.dimensions !== undefined && dimensions > encoder.dimensions) {
+    throw failure.invalidRequest(
+      `Invalid 'dimensions': integer above maximum value. Expected a value <= ${encoder.dimensions}, but got ${dimensions} instead.`,
+      { param: 'dimensions', code: 'integer_above_max_value' },
+    )
+  }
+}
+
+/** The leading dimensions, scaled to length 1 again (Matryoshka representations, Kusupati 2022). */
+function cutTo(vector: Float32Array, dimensions: number | null): Float32Array {
+  if (dimensions === null || dimensions === vector.length) return vector
+  return normalize(vector.slice(0, dimensions))
+}
+
+function toBase64(vector: Float32Array): string {
+  return Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength).toString('base64')
+}
