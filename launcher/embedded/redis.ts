@@ -1,0 +1,142 @@
+import { spawnSync } from 'node:child_process'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+
+import { Redis } from 'ioredis'
+
+import { findFreePort, startChild, waitUntil, type PrivateChild } from './child.ts'
+
+/** A service that runs as long as this process. */
+export interface EmbeddedService {
+  readonly url: string
+  /** How it was found, for people. */
+  readonly how: string
+  stop(): Promise<void>
+}
+
+const START_TIMEOUT_MS = 20_000
+
+/** Where a Redis can come from, in the order of preference. */
+type Source = (
+  port: number,
+  folder: string,
+) => { command: string; args: readonly string[]; how: string } | undefined
+
+/**
+ * Starts a private Redis that keeps its data below `dataDir`: one of the PATH, else one in Docker, else
+ * one that the system's package manager installs when this is root. Throws one sentence otherwise.
+ */
+export async function startRedis(
+  dataDir: string,
+  options: { readonly password: string; readonly onProgress: (text: string) => void },
+): Promise<EmbeddedService> {
+  const folder = resolve(dataDir, 'redis')
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  const port = await findFreePort()
+  const sources: readonly Source[] = [fromPath, fromDocker, fromPackages(options.onProgress)]
+  for (const source of sources) {
+    const found = source(port, folder)
+    if (found === undefined) continue
+    await writeFile(
+      join(folder, 'redis.conf'),
+      configFor(port, folder, options.password, found.how),
+      { mode: 0o600 },
+    )
+    const child = await startChild({
+      ...found,
+      logFile: resolve(dataDir, 'logs/redis.log'),
+      stopSignal: 'TERM',
+    })
+    const url = `redis://:${options.password}@127.0.0.1:${port}`
+    await whenReady(url, child)
+    return { url, how: found.how, stop: () => child.stop() }
+  }
+  throw new Error(
+    'There is no Redis: set REDIS_URL, or install redis-server (Debian, Ubuntu: apt-get install redis-server; macOS: brew install redis), or start Docker.',
+  )
+}
+
+const fromPath: Source = (_port, folder) => {
+  const command = ['valkey-server', 'redis-server'].find(isOnPath)
+  return command === undefined
+    ? undefined
+    : { command, args: [join(folder, 'redis.conf')], how: command }
+}
+
+const fromDocker: Source = (port, folder) => {
+  if (!isOnPath('docker') || !succeeds('docker', ['info'])) return undefined
+  const mounts = ['-v', `${folder}:${folder}`, '-p', `127.0.0.1:${port}:${port}`]
+  return {
+    command: 'docker',
+    args: [
+      'run',
+      '--rm',
+      '--init',
+      ...mounts,
+      'valkey/valkey:8-bookworm',
+      'valkey-server',
+      join(folder, 'redis.conf'),
+    ],
+    how: 'docker',
+  }
+}
+
+function fromPackages(onProgress: (text: string) => void): Source {
+  return (port, folder) => {
+    if (process.getuid?.() !== 0 || !isOnPath('apt-get')) return undefined
+    onProgress('installing redis-server with apt-get …')
+    const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
+    spawnSync('apt-get', ['update', '-qq'], { env, stdio: 'ignore' })
+    spawnSync('apt-get', ['install', '-y', '-qq', '--no-install-recommends', 'redis-server'], {
+      env,
+      stdio: 'ignore',
+    })
+    const found = fromPath(port, folder)
+    return found && { ...found, how: `${found.how}, installed with apt-get` }
+  }
+}
+
+function configFor(port: number, folder: string, password: string, how: string): string {
+  return [
+    `port ${port}`,
+    // Inside a container the port is reached through its own interface.
+    `bind ${how === 'docker' ? '0.0.0.0' : '127.0.0.1'}`,
+    `dir "${folder}"`,
+    `requirepass ${password}`,
+    'appendonly yes',
+    'appendfsync everysec',
+    'save ""',
+    'maxmemory-policy noeviction',
+    'daemonize no',
+    '',
+  ].join('\n')
+}
+
+async function whenReady(url: string, child: PrivateChild): Promise<void> {
+  await waitUntil(
+    async () => {
+      const redis = new Redis(url, {
+        lazyConnect: true,
+        retryStrategy: () => null,
+        connectTimeout: 1000,
+      })
+      // The attempt's own rejection says the same.
+      redis.on('error', () => {})
+      try {
+        await redis.connect()
+        await redis.ping()
+      } finally {
+        redis.disconnect()
+      }
+    },
+    { timeoutMs: START_TIMEOUT_MS, child },
+  )
+}
+
+function isOnPath(command: string): boolean {
+  return succeeds('sh', ['-c', `command -v ${command}`])
+}
+
+function succeeds(command: string, args: readonly string[]): boolean {
+  return spawnSync(command, args, { stdio: 'ignore', timeout: 10_000 }).status === 0
+}

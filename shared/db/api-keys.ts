@@ -1,0 +1,118 @@
+import { createHash, randomBytes } from 'node:crypto'
+
+import { and, desc, eq, isNull } from 'drizzle-orm'
+
+import { randomId } from '../ids.ts'
+import type { Db } from './client.ts'
+import { ensureDefaultOrganization } from './organizations.ts'
+import type { OrganizationTables } from './schema/organizations.ts'
+
+/** An API key as its owner sees it. */
+export interface StoredApiKey {
+  readonly id: string
+  readonly organizationId: string
+  readonly name: string
+  readonly prefix: string
+  readonly scopes: readonly string[] | null
+  readonly modelIds: readonly string[] | null
+  readonly createdAt: Date
+  readonly expiresAt: Date | null
+  readonly lastUsedAt: Date | null
+}
+
+export interface ApiKeyRequest {
+  readonly organizationId: string
+  readonly name: string
+  readonly scopes: readonly string[] | null
+  readonly modelIds: readonly string[] | null
+  readonly expiresAt: Date | null
+  readonly createdBy?: string
+}
+
+const SECRET_BYTES = 32
+const VISIBLE_LENGTH = 10
+
+/** The API keys of a database; secrets are never stored, only their SHA-256. */
+export function openApiKeys(db: Db, { apiKeys }: OrganizationTables) {
+  const isLive = isNull(apiKeys.revokedAt)
+  return {
+    async findBySecretHash(sha256: Buffer): Promise<StoredApiKey | undefined> {
+      const rows = await db
+        .select()
+        .from(apiKeys)
+        .where(and(eq(apiKeys.secretSha256, sha256), isLive))
+      return rows[0]
+    },
+    async create(request: ApiKeyRequest): Promise<{ key: StoredApiKey; secret: string }> {
+      const secret = `mr-${randomBytes(SECRET_BYTES).toString('base64url')}`
+      const key = await insert(db, apiKeys, request, secret)
+      if (key === undefined) throw new Error('256 random bits came twice')
+      return { key, secret }
+    },
+    async list(organizationId: string): Promise<readonly StoredApiKey[]> {
+      return db
+        .select()
+        .from(apiKeys)
+        .where(and(eq(apiKeys.organizationId, organizationId), isLive))
+        .orderBy(desc(apiKeys.createdAt), desc(apiKeys.id))
+    },
+    async revoke(organizationId: string, id: string): Promise<boolean> {
+      const rows = await db
+        .update(apiKeys)
+        .set({ revokedAt: new Date() })
+        .where(and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive))
+        .returning({ id: apiKeys.id })
+      return rows.length > 0
+    },
+    async touch(id: string): Promise<void> {
+      await db.update(apiKeys).set({ lastUsedAt: new Date() }).where(eq(apiKeys.id, id))
+    },
+  }
+}
+
+export type ApiKeyStore = ReturnType<typeof openApiKeys>
+
+/** SHA-256 of a secret: enough for 256 random bits, which nobody can guess. */
+export function hashSecret(secret: string): Buffer {
+  return createHash('sha256').update(secret).digest()
+}
+
+/** Makes the given secret a key of the default organization; one that is there already stays. */
+export async function ensureBootstrapKey(
+  db: Db,
+  tables: OrganizationTables,
+  secret: string,
+): Promise<void> {
+  const organizationId = await ensureDefaultOrganization(db, tables)
+  const { apiKeys } = tables
+  const request = {
+    organizationId,
+    name: 'First key',
+    scopes: null,
+    modelIds: null,
+    expiresAt: null,
+  }
+  // Of several processes that start at once, one inserts and the others find it there.
+  await insert(db, apiKeys, request, secret)
+}
+
+async function insert(
+  db: Db,
+  apiKeys: OrganizationTables['apiKeys'],
+  request: ApiKeyRequest,
+  secret: string,
+): Promise<StoredApiKey | undefined> {
+  const rows = await db
+    .insert(apiKeys)
+    .values({
+      ...request,
+      id: randomId('key_'),
+      scopes: request.scopes === null ? null : [...request.scopes],
+      modelIds: request.modelIds === null ? null : [...request.modelIds],
+      secretSha256: hashSecret(secret),
+      prefix: secret.slice(0, VISIBLE_LENGTH),
+    })
+    .onConflictDoNothing()
+    .returning()
+  return rows[0]
+}

@@ -1,0 +1,83 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { Client, Pool } from 'pg'
+import type { TestProject } from 'vitest/node'
+
+import { startPostgres } from '#launcher/embedded/postgres.ts'
+import { startRedis } from '#launcher/embedded/redis.ts'
+import { migrate } from '#shared/db/migrate.ts'
+import { createLogger } from '#shared/logger.ts'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** A database server; the test databases are made from the template there. */
+    postgresUrl: string
+    templateDatabase: string
+    redisUrl: string
+  }
+}
+
+/**
+ * One Postgres and one Redis for the whole run: those of TEST_DATABASE_URL and TEST_REDIS_URL, or
+ * private ones by the code that `millrace up` uses. The template database is migrated once.
+ */
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-test-'))
+  const [postgres, redis] = await Promise.all([findPostgres(folder), findRedis(folder)])
+  const templateDatabase = `template_${process.pid}`
+  await makeTemplate(postgres.url, templateDatabase)
+  project.provide('postgresUrl', postgres.url)
+  project.provide('templateDatabase', templateDatabase)
+  project.provide('redisUrl', redis.url)
+  return async () => {
+    await dropDatabase(postgres.url, templateDatabase)
+    await Promise.all([postgres.stop(), redis.stop()])
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function findPostgres(folder: string) {
+  const url = process.env.TEST_DATABASE_URL ?? ''
+  if (url !== '') return { url, stop: async () => {} }
+  // Tests do not survive a power cut anyway.
+  return startPostgres(folder, {
+    password: 'test',
+    settings: { fsync: 'off', max_connections: '300' },
+  })
+}
+
+async function findRedis(folder: string) {
+  const url = process.env.TEST_REDIS_URL ?? ''
+  if (url !== '') return { url, stop: async () => {} }
+  // biome-ignore lint/suspicious/noConsole: an installation takes seconds, and somebody waits for it.
+  return startRedis(folder, { password: 'test', onProgress: (text) => console.error(text) })
+}
+
+async function makeTemplate(serverUrl: string, name: string): Promise<void> {
+  await onServer(serverUrl, `create database "${name}"`)
+  const url = new URL(serverUrl)
+  url.pathname = `/${name}`
+  const pool = new Pool({ connectionString: url.href })
+  try {
+    const folder = join(import.meta.dirname, '../../migrations')
+    await migrate({ pool, folder, tablePrefix: '', logger: createLogger({ level: 'error' }) })
+  } finally {
+    await pool.end()
+  }
+}
+
+async function dropDatabase(serverUrl: string, name: string): Promise<void> {
+  await onServer(serverUrl, `drop database if exists "${name}" with (force)`)
+}
+
+async function onServer(url: string, statement: string): Promise<void> {
+  const client = new Client({ connectionString: url })
+  await client.connect()
+  try {
+    await client.query(statement)
+  } finally {
+    await client.end()
+  }
+}

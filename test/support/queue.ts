@@ -1,0 +1,201 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { openSubmitter, type OpenSubmitter } from '#api/inference/submit.ts'
+import type { JobEvent, SubmitRequest } from '#api/inference/job-events.ts'
+import { systemClock } from '#shared/clock.ts'
+import type { GenerateInput } from '#shared/contracts/completion.ts'
+import { createLogger } from '#shared/logger.ts'
+import { openRedis } from '#shared/queue/connection.ts'
+import { queueKeys } from '#shared/queue/keys.ts'
+
+import { TOY } from './toy-worker.ts'
+
+/** A log that says nothing, or everything under `TOY_LOG=debug`. */
+export const log = createLogger({ level: process.env.TOY_LOG === 'debug' ? 'debug' : 'silent' })
+
+/** A key prefix that no other test uses. */
+export const freshPrefix = (): string => `test-${randomBytes(6).toString('hex')}`
+
+/** A Redis of its own that a test may stop, kill and start again on the same data. */
+export interface PrivateRedis {
+  readonly url: string
+  kill(): Promise<void>
+  start(): Promise<void>
+  close(): Promise<void>
+}
+
+/** Starts a private Redis with an append-only file. */
+export async function startRedis(): Promise<PrivateRedis> {
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-redis-'))
+  const port = await freePort()
+  let child: ChildProcess | undefined
+  const start = async (): Promise<void> => {
+    const args = ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', folder, '--save', '']
+    child = spawn('redis-server', [...args, '--appendonly', 'yes'], { stdio: 'pipe' })
+    await outputOf(child, /Ready to accept connections/)
+  }
+  const kill = async (): Promise<void> => {
+    const gone = new Promise((resolve) => child?.once('exit', resolve))
+    child?.kill('SIGKILL')
+    await gone
+  }
+  await start()
+  return {
+    url: `redis://127.0.0.1:${port}`,
+    kill,
+    start,
+    async close() {
+      await kill()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+/** A toy worker in its own process. */
+export interface ToyProcess {
+  readonly child: ChildProcess
+  readonly workerId: string
+  kill(signal: NodeJS.Signals): void
+  readonly exited: Promise<number | null>
+}
+
+/** Spawns a toy worker and waits until it beats. */
+export async function spawnToyWorker(
+  redisUrl: string,
+  prefix: string,
+  slots = 16,
+): Promise<ToyProcess> {
+  const main = join(import.meta.dirname, 'toy-worker-main.ts')
+  const child = spawn(process.execPath, [main, redisUrl, prefix, `${slots}`], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
+  const output = await outputOf(child, /ready (\S+)\n/)
+  const workerId = /ready (\S+)\n/.exec(output)?.[1] ?? ''
+  return { child, workerId, exited, kill: (signal) => void child.kill(signal) }
+}
+
+/** Opens a submitter on connections of its own. */
+export async function openTestSubmitter(
+  redisUrl: string,
+  prefix: string,
+  queueDepthMax = 1000,
+): Promise<OpenSubmitter> {
+  const redis = await openRedis(redisUrl, 'producer', log)
+  const reader = await openRedis(redisUrl, 'reader', log)
+  const keys = queueKeys(prefix)
+  const submitter = await openSubmitter({
+    redis,
+    reader,
+    keys,
+    queueDepthMax,
+    clock: systemClock,
+    log,
+  })
+  return {
+    ...submitter,
+    async close() {
+      await submitter.close()
+      redis.disconnect()
+    },
+  }
+}
+
+/** A request to the toy model. */
+export function toyRequest(
+  text: string,
+  maxTokens: number,
+  overrides: Partial<SubmitRequest<'completion'>> = {},
+): SubmitRequest<'completion'> {
+  return {
+    kind: 'completion',
+    model: TOY,
+    input: toyInput(text, maxTokens),
+    organizationId: 'org',
+    deadlineAtMs: Date.now() + 30_000,
+    signal: new AbortController().signal,
+    ...overrides,
+  }
+}
+
+function toyInput(text: string, maxTokens: number): GenerateInput {
+  return {
+    task: 'generate',
+    prompts: [{ form: 'text', text }],
+    n: 1,
+    bestOf: 1,
+    maxTokens,
+    sampling: {
+      temperature: 0,
+      topP: 1,
+      topK: 0,
+      minP: 0,
+      presencePenalty: 0,
+      frequencyPenalty: 0,
+      repetitionPenalty: 1,
+      logitBias: {},
+      seed: 1,
+    },
+    stop: [],
+    logprobs: null,
+    echo: false,
+    responseFormat: { type: 'text' },
+    stream: true,
+  }
+}
+
+/** Reads a job to its end: the text that a client would have seen, and the longest silence. */
+export async function readAll(
+  events: AsyncIterable<JobEvent<'completion'>>,
+  onText?: (text: string) => void,
+): Promise<{ text: string; starts: number; results: number; longestGapMs: number }> {
+  const seen = { text: '', starts: 0, results: 0, longestGapMs: 0 }
+  let at = performance.now()
+  for await (const event of events) {
+    seen.longestGapMs = Math.max(seen.longestGapMs, performance.now() - at)
+    at = performance.now()
+    if (event.type === 'started') seen.starts += 1
+    if (event.type === 'result') seen.results += 1
+    if (event.type !== 'delta') continue
+    seen.text += event.deltas.map(({ text }) => text).join('')
+    onText?.(seen.text)
+  }
+  return seen
+}
+
+/** Waits until something holds; fails after ten seconds. */
+export async function eventually(holds: () => boolean | Promise<boolean>): Promise<void> {
+  const until = performance.now() + 10_000
+  while (!(await holds())) {
+    if (performance.now() > until) throw new Error('it never came to hold')
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
+
+function outputOf(child: ChildProcess, pattern: RegExp): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let output = ''
+    child.once('exit', () => reject(new Error(`exited early: ${output}`)))
+    child.stdout?.on('data', (chunk: Buffer) => {
+      output += chunk.toString()
+      if (pattern.test(output)) resolve(output)
+    })
+  })
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      const port = typeof address === 'object' && address !== null ? address.port : 0
+      server.close(() => resolve(port))
+    })
+  })
+}

@@ -1,0 +1,83 @@
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { Client } from 'pg'
+import { test as base, inject } from 'vitest'
+
+import { openDatabase, type Database } from '#shared/db/client.ts'
+import { createLogger, type Logger } from '#shared/logger.ts'
+
+import { startMailCatcher, type MailCatcher } from './mail-catcher.ts'
+
+/** What a test can ask for: `it('…', async ({ databaseUrl, redisUrl, keyPrefix }) => …)`. */
+export interface TestServices {
+  /** Says nothing below fatal. */
+  log: Logger
+  redisUrl: string
+  /** For the Redis keys of this test alone. */
+  keyPrefix: string
+  /** A migrated database for this test alone. */
+  databaseUrl: string
+  database: Database
+  /** A real SMTP server that keeps what it receives. */
+  mail: MailCatcher
+  /** An empty folder, removed afterwards. */
+  folder: string
+}
+
+/** `it` with the services of a run as fixtures. */
+export const it = base.extend<TestServices>({
+  // biome-ignore lint/correctness/noEmptyPattern: the first argument of a fixture must be a pattern.
+  log: async ({}, use) => use(createLogger({ level: 'silent' })),
+  // biome-ignore lint/correctness/noEmptyPattern: see above.
+  redisUrl: async ({}, use) => use(inject('redisUrl')),
+  // biome-ignore lint/correctness/noEmptyPattern: see above.
+  keyPrefix: async ({}, use) => use(`test-${randomUUID().slice(0, 8)}`),
+  // biome-ignore lint/correctness/noEmptyPattern: see above.
+  databaseUrl: async ({}, use) => {
+    const { url, drop } = await createDatabase()
+    await use(url)
+    await drop()
+  },
+  database: async ({ databaseUrl, log }, use) => {
+    const database = openDatabase({ url: databaseUrl, maxPoolSize: 10, logger: log })
+    await use(database)
+    await database.close()
+  },
+  // biome-ignore lint/correctness/noEmptyPattern: see above.
+  mail: async ({}, use) => {
+    const mail = await startMailCatcher()
+    await use(mail)
+    await mail.stop()
+  },
+  // biome-ignore lint/correctness/noEmptyPattern: see above.
+  folder: async ({}, use) => {
+    const folder = await mkdtemp(join(tmpdir(), 'millrace-test-'))
+    await use(folder)
+    await rm(folder, { recursive: true, force: true })
+  },
+})
+
+/** A fresh copy of the migrated template, for a test or, from `beforeAll`, for a whole file. */
+export async function createDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
+  const name = `test_${randomUUID().replaceAll('-', '')}`
+  await onServer(`create database "${name}" template "${inject('templateDatabase')}"`)
+  const url = new URL(inject('postgresUrl'))
+  url.pathname = `/${name}`
+  return {
+    url: url.href,
+    drop: () => onServer(`drop database if exists "${name}" with (force)`),
+  }
+}
+
+async function onServer(statement: string): Promise<void> {
+  const client = new Client({ connectionString: inject('postgresUrl') })
+  await client.connect()
+  try {
+    await client.query(statement)
+  } finally {
+    await client.end()
+  }
+}
