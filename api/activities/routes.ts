@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from 'typebox'
 
-import { callerOf, requireScope, type Caller } from '#api/inference/caller.ts'
+import { callerOf, type Caller } from '#api/v1/caller.ts'
 import { unixSeconds, type Clock } from '#shared/clock.ts'
 import type { ActivityRow } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
@@ -27,9 +27,7 @@ export function activitiesPlugin(services: ActivityServices): FastifyPluginAsync
       { parseAs: 'string' },
       app.getDefaultJsonParser('ignore', 'ignore'),
     )
-    app.addHook('preHandler', async (request) => requireScope(callerOf(request), 'activities'))
-
-    app.post('/activities', { schema: RECORD }, async (request, reply) => {
+    app.post('/activities', { schema: RECORD, config: WRITE }, async (request, reply) => {
       const caller = callerOf(request)
       const nowMs = clock.now()
       const { isBatch, activities: parsed } = parseActivities(request.body, {
@@ -48,7 +46,7 @@ export function activitiesPlugin(services: ActivityServices): FastifyPluginAsync
       return presentActivity(row)
     })
 
-    app.get('/activities', { schema: LIST }, async (request) => {
+    app.get('/activities', { schema: LIST, config: READ }, async (request) => {
       const { since, until, limit = LIMIT_DEFAULT, order = 'desc', ...filters } = request.query
       const query: ActivityQuery = {
         ...filters,
@@ -67,7 +65,7 @@ export function activitiesPlugin(services: ActivityServices): FastifyPluginAsync
       }
     })
 
-    app.get('/activities/:activity_id', { schema: RETRIEVE }, async (request) => {
+    app.get('/activities/:activity_id', { schema: RETRIEVE, config: READ }, async (request) => {
       const { activity_id } = request.params
       const row = await activities.find(callerOf(request).organizationId, activity_id)
       if (row === undefined)
@@ -95,6 +93,8 @@ function actorOf(caller: Caller): string {
   return caller.userId === undefined ? `key:${caller.apiKeyId ?? ''}` : `user:${caller.userId}`
 }
 
+const WRITE = { scope: 'activities:write' } as const
+const READ = { scope: 'activities:read' } as const
 const TAGS = ['Activities']
 const ACTIVITY = Type.Object({
   id: Type.String(),

@@ -2,7 +2,7 @@ import multipart from '@fastify/multipart'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from 'typebox'
 
-import { callerOf, requireScope } from '#api/inference/caller.ts'
+import { callerOf } from '#api/v1/caller.ts'
 import { unixSeconds, type Clock } from '#shared/clock.ts'
 import type { FileRow } from '#shared/db/schema/files.ts'
 import { failure } from '#shared/errors.ts'
@@ -13,6 +13,14 @@ import { PURPOSES } from './json-lines.ts'
 import { parseRange } from './range.ts'
 import { receiveUpload, storageLimitExceeded } from './upload.ts'
 
+/** A file that came or went. */
+export interface FileChange {
+  readonly type: 'stored' | 'deleted'
+  readonly file: FileRow
+  /** `key:<id>` or `user:<id>`. */
+  readonly actor: string
+}
+
 export interface FileServices {
   readonly files: Files
   readonly store: ObjectStore
@@ -20,11 +28,7 @@ export interface FileServices {
   /** How much an organization may store. */
   readonly storageBytesMax: number
   /** Told after a file was stored or deleted. */
-  onChange(change: {
-    readonly type: 'stored' | 'deleted'
-    readonly file: FileRow
-    readonly actor: string
-  }): void
+  onChange(change: FileChange): void
 }
 
 // Boundaries, headers and the other fields of a form, beside the bytes of its file.
@@ -43,11 +47,14 @@ export function filesPlugin(services: FileServices): FastifyPluginAsyncTypebox {
   const { files, store } = services
   return async (app) => {
     await app.register(multipart, { limits: FORM_LIMITS, throwFileSizeLimit: true })
-    app.addHook('preHandler', async (request) => requireScope(callerOf(request), 'files'))
 
     app.post(
       '/files',
-      { schema: UPLOAD, bodyLimit: services.storageBytesMax + FORM_OVERHEAD_BYTES_MAX },
+      {
+        schema: UPLOAD,
+        config: SCOPE,
+        bodyLimit: services.storageBytesMax + FORM_OVERHEAD_BYTES_MAX,
+      },
       async (request, reply) => {
         const { organizationId, ...caller } = callerOf(request)
         const bytesMax = services.storageBytesMax - (await files.usedBytes(organizationId))
@@ -75,7 +82,7 @@ export function filesPlugin(services: FileServices): FastifyPluginAsyncTypebox {
       },
     )
 
-    app.get('/files', { schema: LIST }, async (request) => {
+    app.get('/files', { schema: LIST, config: SCOPE }, async (request) => {
       const { purpose, limit = 10_000, order = 'desc', after } = request.query
       const page: FilePage = {
         limit,
@@ -94,35 +101,39 @@ export function filesPlugin(services: FileServices): FastifyPluginAsyncTypebox {
       }
     })
 
-    app.get('/files/:file_id', { schema: RETRIEVE }, async (request) => {
+    app.get('/files/:file_id', { schema: RETRIEVE, config: SCOPE }, async (request) => {
       const { file_id } = request.params
       return presentFile(
         (await files.find(callerOf(request).organizationId, file_id)) ?? noSuchFile(file_id),
       )
     })
 
-    app.get('/files/:file_id/content', { schema: CONTENT }, async (request, reply) => {
-      const { file_id } = request.params
-      const file =
-        (await files.find(callerOf(request).organizationId, file_id)) ?? noSuchFile(file_id)
-      const range = parseRange(request.headers.range, file.bytes)
-      const { body } = await store.get(file.objectKey, range)
-      if (range !== undefined) {
-        reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.bytes}`)
-      }
-      return reply
-        .header('content-type', 'application/octet-stream')
-        .header('content-length', range === undefined ? file.bytes : range.end - range.start + 1)
-        .header('accept-ranges', 'bytes')
-        .header(
-          'content-disposition',
-          `attachment; filename*=UTF-8''${encodeURIComponent(file.filename)}`,
-        )
-        .header('etag', `"${file.sha256.toString('hex')}"`)
-        .send(body)
-    })
+    app.get(
+      '/files/:file_id/content',
+      { schema: CONTENT, config: SCOPE },
+      async (request, reply) => {
+        const { file_id } = request.params
+        const file =
+          (await files.find(callerOf(request).organizationId, file_id)) ?? noSuchFile(file_id)
+        const range = parseRange(request.headers.range, file.bytes)
+        const { body } = await store.get(file.objectKey, range)
+        if (range !== undefined) {
+          reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.bytes}`)
+        }
+        return reply
+          .header('content-type', 'application/octet-stream')
+          .header('content-length', range === undefined ? file.bytes : range.end - range.start + 1)
+          .header('accept-ranges', 'bytes')
+          .header(
+            'content-disposition',
+            `attachment; filename*=UTF-8''${encodeURIComponent(file.filename)}`,
+          )
+          .header('etag', `"${file.sha256.toString('hex')}"`)
+          .send(body)
+      },
+    )
 
-    app.delete('/files/:file_id', { schema: DELETE }, async (request) => {
+    app.delete('/files/:file_id', { schema: DELETE, config: SCOPE }, async (request) => {
       const { organizationId, ...caller } = callerOf(request)
       const { file_id } = request.params
       const file = (await files.remove(organizationId, file_id)) ?? noSuchFile(file_id)
@@ -165,6 +176,7 @@ const FILE = Type.Object({
   status_details: Type.Null(),
 })
 const FILE_ID = Type.Object({ file_id: Type.String({ minLength: 1, maxLength: 200 }) })
+const SCOPE = { scope: 'files' } as const
 const TAGS = ['Files']
 const UPLOAD = {
   tags: TAGS,

@@ -1,4 +1,6 @@
 import type { LoggerOptions } from '../logger.ts'
+import { readAuthConfig, type AuthConfig } from './auth.ts'
+import { readContentConfig, type ContentConfig } from './content.ts'
 import { ConfigError, EnvReader } from './env-reader.ts'
 import { readInferenceConfig, type InferenceConfig } from './inference.ts'
 import {
@@ -20,6 +22,8 @@ export interface WorkerTierConfig {
 export interface Config extends WorkerTierConfig {
   readonly server: ServerConfig
   readonly database: DatabaseConfig
+  readonly auth: AuthConfig
+  readonly content: ContentConfig
 }
 
 /** An environment as `process.env` holds it. */
@@ -80,6 +84,8 @@ function readAll(reader: EnvReader): Config {
   return {
     server: readServerConfig(reader),
     database: readDatabaseConfig(reader),
+    auth: readAuthConfig(reader),
+    content: readContentConfig(reader),
     ...readShared(reader),
   }
 }

@@ -4,6 +4,8 @@ import type { EnvReader } from './env-reader.ts'
 export interface InfraConfig {
   readonly dataDir: string
   readonly redisUrl: string
+  /** Put before every Redis key, so that installations can share one server. */
+  readonly redisPrefix: string
   readonly storage: StorageConfig
 }
 
@@ -39,7 +41,14 @@ export function readInfraConfig(env: EnvReader): InfraConfig {
     about: 'Redis 6.2 or newer with maxmemory-policy noeviction; `millrace up` starts one if unset',
     fallback: 'redis://127.0.0.1:6379',
   })
-  return { dataDir, redisUrl, storage: readStorage(env, dataDir) }
+  const redisPrefix = env.string('MILLRACE_REDIS_PREFIX', {
+    about: 'put before every Redis key, so that installations can share one server',
+    fallback: 'millrace',
+  })
+  if (!/^[\w.{}-]{1,64}$/.test(redisPrefix)) {
+    env.problem('MILLRACE_REDIS_PREFIX must be 1 to 64 letters, digits, dots, dashes or braces')
+  }
+  return { dataDir, redisUrl, redisPrefix, storage: readStorage(env, dataDir) }
 }
 
 /** Reads the settings of Postgres. */

@@ -20,5 +20,14 @@ export interface JobEnvelope<K extends QueueKind = QueueKind> {
   readonly deadlineAtMs: number
   /** W3C trace context of the request. */
   readonly trace?: { readonly traceparent: string; readonly tracestate?: string }
+  /** Its process died with this job aboard and nothing delivered: it starts alone. */
+  readonly isSuspect?: boolean
+  /** Runs even when the process that enqueued it is gone. */
+  readonly isOwnerless?: boolean
   readonly input: QueueTable[K]['input']
+}
+
+/** What lies in a BullMQ queue under which id: one entry per epoch of a job. BullMQ forbids colons. */
+export function queuedJobId(jobId: string, epoch: number): string {
+  return `${jobId}-${epoch}`
 }

@@ -19,6 +19,8 @@ export interface JobTimings {
 
 /** What a worker says about a job, in order: started, then deltas or progress, then one ending. */
 export type ReplyBody<K extends QueueKind = QueueKind> =
+  /** A suspect is about to run alone: if its process dies now, it is the cause. */
+  | { readonly type: 'entered'; readonly workerId: string }
   | {
       /** The input is valid and the job runs: the owner may now send its headers. */
       readonly type: 'started'
@@ -41,4 +43,8 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
 export type Reply<K extends QueueKind = QueueKind> = ReplyBody<K> & {
   readonly jobId: string
   readonly epoch: number
+  /** The run that speaks: the owner listens to one run per epoch, whatever the queue delivers. */
+  readonly runId: string
+  /** 1, 2, 3, … within a run: a repeated frame is recognized, a lost one noticed. */
+  readonly seq: number
 }

@@ -6,6 +6,9 @@ import type { Pool, PoolClient } from 'pg'
 
 import type { Logger } from '../logger.ts'
 
+/** Where the migrations of this release are. */
+export const MIGRATIONS_FOLDER = join(import.meta.dirname, '../../migrations')
+
 // Any constant will do, as long as every instance takes the same lock.
 const ADVISORY_LOCK = 7_231_964_305
 

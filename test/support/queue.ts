@@ -70,10 +70,12 @@ export async function spawnToyWorker(
   prefix: string,
   slots = 16,
 ): Promise<ToyProcess> {
-  const main = join(import.meta.dirname, 'toy-worker-main.ts')
-  const child = spawn(process.execPath, [main, redisUrl, prefix, `${slots}`], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
+  return spawnReady(join(import.meta.dirname, 'toy-worker-main.ts'), [redisUrl, prefix, `${slots}`])
+}
+
+/** Runs a script that prints `ready <name>` once it is. */
+export async function spawnReady(script: string, args: readonly string[]): Promise<ToyProcess> {
+  const child = spawn(process.execPath, [script, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
   const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
   const output = await outputOf(child, /ready (\S+)\n/)
   const workerId = /ready (\S+)\n/.exec(output)?.[1] ?? ''

@@ -1,0 +1,75 @@
+import type { FastifyInstance } from 'fastify'
+
+import { authFailure } from './errors.ts'
+
+const BODY_BYTES_MAX = 1024 * 1024
+const DEPTH_MAX = 64
+
+/**
+ * Reads bodies as JSON whatever their type claims to be, because clients of this protocol are lax
+ * about it; forms are read where they say they are forms.
+ */
+export function registerBodyParsers(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers()
+  const options = { parseAs: 'string', bodyLimit: BODY_BYTES_MAX } as const
+  const form = 'application/x-www-form-urlencoded'
+  app.addContentTypeParser(form, options, async (_request: unknown, text: string) =>
+    parseForm(text),
+  )
+  app.addContentTypeParser('*', options, async (_request: unknown, text: string) =>
+    parseJsonBody(text),
+  )
+}
+
+/** An object from JSON; top-level nulls count as absent. Throws `bad_json`. */
+export function parseJsonBody(text: string): Record<string, unknown> | undefined {
+  if (text.trim() === '') return undefined
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (error) {
+    throw badJson('it is not valid JSON', error)
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw badJson('an object is expected')
+  }
+  checkStorable(value)
+  return Object.fromEntries(Object.entries(value).filter(([, field]) => field !== null))
+}
+
+function parseForm(text: string): Record<string, string> {
+  const fields = Object.fromEntries(new URLSearchParams(text))
+  checkStorable(fields)
+  return fields
+}
+
+// What the database cannot hold is refused here instead of failing there: NUL characters, halves of
+// surrogate pairs, and nesting without end.
+function checkStorable(root: object): void {
+  const pending: { readonly value: unknown; readonly depth: number }[] = [{ value: root, depth: 1 }]
+  for (let entry = pending.pop(); entry !== undefined; entry = pending.pop()) {
+    const { value, depth } = entry
+    if (typeof value === 'string') checkText(value)
+    if (typeof value !== 'object' || value === null) continue
+    if (depth > DEPTH_MAX) throw badJson('it is nested too deeply')
+    for (const [name, inner] of Object.entries(value)) {
+      if (name === '__proto__') throw badJson('it has a field named __proto__')
+      checkText(name)
+      pending.push({ value: inner, depth: depth + 1 })
+    }
+  }
+}
+
+function checkText(text: string): void {
+  if (text.includes('\u0000') || !text.isWellFormed()) {
+    throw badJson('a text holds characters that cannot be stored')
+  }
+}
+
+/** 400 `bad_json` with the reason. */
+export function badJson(reason: string, cause?: unknown): Error {
+  return authFailure('bad_json', {
+    message: `Could not parse request body as JSON: ${reason}`,
+    cause,
+  })
+}

@@ -1,0 +1,92 @@
+import { and, eq, inArray, isNotNull, lt, or, sql, type SQL } from 'drizzle-orm'
+import type { PgColumn, PgTable } from 'drizzle-orm/pg-core'
+
+import type { Store } from './identity/store.ts'
+import type { AuthServices } from './services.ts'
+
+const DAY_MS = 86_400_000
+// Rows per table and turn: a clean-up never holds many locks at once.
+const BATCH_ROWS_MAX = 1000
+
+/** How many rows of each table went. */
+export type CleanupResult = Readonly<Record<string, number>>
+
+/** Deletes what has expired for a day, a batch of each table. */
+export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
+  const { store, config } = services
+  const { tables } = store
+  const ago = (ms: number): Date => new Date(store.now().getTime() - ms)
+  const { challenges, factors, flowStates, oneTimeTokens, refreshTokens, users } = tables
+  const result: Record<string, number> = {}
+  const sweep = async (name: string, table: Swept, condition: SQL | undefined): Promise<void> => {
+    result[name] = await deleteBatch(store, table, condition)
+  }
+  await sweep('oneTimeTokens', oneTimeTokens, lt(oneTimeTokens.expiresAt, ago(DAY_MS)))
+  await sweep('flowStates', flowStates, lt(flowStates.createdAt, ago(DAY_MS)))
+  await sweep('challenges', challenges, lt(challenges.expiresAt, ago(DAY_MS)))
+  await sweep(
+    'factors',
+    factors,
+    and(eq(factors.status, 'unverified'), lt(factors.createdAt, ago(DAY_MS))),
+  )
+  await sweep(
+    'refreshTokens',
+    refreshTokens,
+    and(isNotNull(refreshTokens.revokedAt), lt(refreshTokens.revokedAt, ago(DAY_MS))),
+  )
+  await sweep('sessions', tables.sessions, endedSessions(services, ago))
+  if (config.signup.isAnonymousEnabled) {
+    const old = and(eq(users.isAnonymous, true), lt(users.createdAt, ago(30 * DAY_MS)))
+    await sweep('anonymousUsers', users, old)
+  }
+  return result
+}
+
+/** Cleans up every now and then until the returned function is called. */
+export function startCleanUp(services: AuthServices): () => void {
+  const { isEnabled, intervalSeconds } = services.config.cleanup
+  if (!isEnabled) return () => undefined
+  const timer = setInterval(() => {
+    cleanUp(services).then(
+      (deleted) => services.log.debug({ operation: 'auth.cleanup', deleted }, 'cleaned up'),
+      (error: unknown) =>
+        services.log.warn({ operation: 'auth.cleanup', error }, 'clean-up failed'),
+    )
+  }, Math.max(1, intervalSeconds) * 1000)
+  timer.unref()
+  return () => clearInterval(timer)
+}
+
+type Swept = PgTable & { readonly id: PgColumn }
+
+function endedSessions(services: AuthServices, ago: (ms: number) => Date): SQL | undefined {
+  const { sessions } = services.store.tables
+  const { timeboxSeconds, inactivityTimeoutSeconds } = services.config.sessions
+  const lastUse = sql`coalesce(${sessions.refreshedAt}, ${sessions.createdAt})`
+  const conditions = [
+    ...(timeboxSeconds > 0 ? [lt(sessions.createdAt, ago(timeboxSeconds * 1000 + DAY_MS))] : []),
+    ...(inactivityTimeoutSeconds > 0
+      ? [sql`${lastUse} < ${ago(inactivityTimeoutSeconds * 1000 + DAY_MS)}`]
+      : []),
+  ]
+  return conditions.length === 0 ? sql`false` : or(...conditions)
+}
+
+async function deleteBatch(
+  store: Store,
+  table: Swept,
+  condition: SQL | undefined,
+): Promise<number> {
+  // Whatever somebody else holds is left for the next turn.
+  const batch = store.db
+    .select({ id: table.id })
+    .from(table)
+    .where(condition)
+    .limit(BATCH_ROWS_MAX)
+    .for('update', { skipLocked: true })
+  const deleted = await store.db
+    .delete(table)
+    .where(inArray(table.id, batch))
+    .returning({ id: table.id })
+  return deleted.length
+}

@@ -1,0 +1,60 @@
+import type { UserRow, SessionRow } from '#shared/db/schema/auth.ts'
+
+import type { AccessTokenClaims } from './identity/access-token.ts'
+
+/** Who makes a request: a signed-in user, or an administrator by role. */
+export type Caller =
+  | {
+      readonly kind: 'user'
+      readonly user: UserRow
+      /** Absent for access tokens that were made outside of a session. */
+      readonly session: SessionRow | undefined
+      readonly claims: AccessTokenClaims
+    }
+  | { readonly kind: 'admin'; readonly role: string; readonly claims: AccessTokenClaims }
+
+/** What a flow knows of the request besides its body. */
+export interface AuthRequest {
+  readonly ip: string
+  readonly userAgent: string
+  /** A permitted redirect target; the site when the client named none. */
+  readonly redirectTo: string
+  /** The audience that the client asks for, else the configured one. */
+  readonly audience: string
+  /** The base of links in mails. */
+  readonly externalUrl: string
+}
+
+/** A request of a signed-in user. */
+export interface UserRequest extends AuthRequest {
+  readonly caller: Extract<Caller, { kind: 'user' }>
+}
+
+/** A request of an administrator. */
+export interface AdminRequest extends AuthRequest {
+  readonly caller: Extract<Caller, { kind: 'admin' }>
+}
+
+/** What a flow answers. */
+export type Answer =
+  | {
+      readonly kind: 'json'
+      readonly status: number
+      readonly body: unknown
+      readonly headers?: Readonly<Record<string, string>>
+    }
+  | { readonly kind: 'redirect'; readonly status: 302 | 303; readonly url: string }
+  | { readonly kind: 'empty' }
+
+/** 200 with a JSON body. */
+export function json(body: unknown, headers?: Readonly<Record<string, string>>): Answer {
+  return { kind: 'json', status: 200, body, ...(headers && { headers }) }
+}
+
+/** Sends the browser elsewhere. */
+export function redirect(url: string, status: 302 | 303 = 303): Answer {
+  return { kind: 'redirect', status, url }
+}
+
+/** 204 without a body. */
+export const EMPTY: Answer = { kind: 'empty' }

@@ -1,0 +1,113 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type AdminRequest, type Answer } from '../context.ts'
+import { authFailure, invalid } from '../errors.ts'
+import type { Contact } from '../identity/contact.ts'
+import { saveContactIdentity } from '../identity/identities.ts'
+import { mergeMetadata, presentUser } from '../identity/present-user.ts'
+import { inTransaction } from '../identity/store.ts'
+import { findUserByContact, findUserById, insertUser, loadParts } from '../identity/users.ts'
+import type { AdminUserBody, Parsed } from '../schemas.ts'
+import type { AuthServices } from '../services.ts'
+import { contactClaims } from '../steps/accounts.ts'
+import { parseBan, parseContacts, parsePassword } from '../steps/admin-user.ts'
+import { parseUuid } from '../steps/own-factor.ts'
+import { record } from '../steps/record.ts'
+
+type Body = Parsed<typeof AdminUserBody>
+
+/** Makes a user without sending anything; `user_id` of the path wins over `id` of the body. */
+export async function adminCreateUser(
+  services: AuthServices,
+  request: AdminRequest,
+  body: Body,
+  params: { readonly user_id?: string },
+): Promise<Answer> {
+  const contacts = parseContacts(body)
+  const { email, phone } = contacts
+  if (email === undefined && phone === undefined) {
+    throw invalid('Cannot create a user without either an email or phone')
+  }
+  const id = await parseNewId(services, params.user_id ?? body.id)
+  await checkTaken(services, contacts)
+  const passwordHash = await parsePassword(services, body, { areChecked: false })
+  const user = await inTransaction(services.store, async (store) => {
+    const now = store.now()
+    const providers = [...(email ? ['email'] : []), ...(phone ? ['phone'] : [])]
+    const created = await insertUser(store, {
+      ...(id !== undefined && { id }),
+      ...{ email, phone, passwordHash },
+      aud: body.aud || request.audience,
+      role: body.role || services.config.jwt.defaultGroupName,
+      userMetadata: mergeMetadata({}, body.user_metadata),
+      appMetadata: { ...mergeMetadata({}, body.app_metadata), provider: providers[0], providers },
+      bannedUntil: parseBan(body.ban_duration, now) ?? null,
+      ...(email && body.email_confirm && { emailConfirmedAt: now }),
+      ...(phone && body.phone_confirm && { phoneConfirmedAt: now }),
+    })
+    if (created === undefined) throw authFailure('conflict', { message: 'The user exists already' })
+    const all: Contact[] = [
+      ...(email ? [{ kind: 'email', email } as const] : []),
+      ...(phone ? [{ kind: 'phone', phone } as const] : []),
+    ]
+    for (const contact of all) await addIdentity(store, created, { contact, body })
+    await record(services, store, {
+      request,
+      actor: { kind: 'admin', role: request.caller.role },
+      action: 'user_signedup',
+      traits: {
+        user_id: created.id,
+        ...(email && { user_email: email }),
+        ...(phone && { user_phone: phone }),
+        provider: providers[0],
+      },
+    })
+    return created
+  })
+  return json(presentUser(await loadParts(services.store, user)))
+}
+
+async function parseNewId(
+  services: AuthServices,
+  text: string | undefined,
+): Promise<string | undefined> {
+  if (text === undefined || text === '') return undefined
+  const id = parseUuid(text, 'user_id')
+  if (id === NIL_UUID) throw invalid('ID cannot be a nil uuid', 'id')
+  if (await findUserById(services.store, id)) {
+    throw authFailure('user_already_exists', { message: 'A user with this id exists already' })
+  }
+  return id
+}
+
+const NIL_UUID = '00000000-0000-0000-0000-000000000000'
+
+async function checkTaken(
+  services: AuthServices,
+  contacts: { readonly email?: string; readonly phone?: string },
+): Promise<void> {
+  const { email, phone } = contacts
+  if (email && (await findUserByContact(services.store, { kind: 'email', email }))) {
+    throw authFailure('email_exists')
+  }
+  if (phone && (await findUserByContact(services.store, { kind: 'phone', phone }))) {
+    throw authFailure('phone_exists', {
+      message: 'Phone number already registered by another user',
+    })
+  }
+}
+
+async function addIdentity(
+  store: AuthServices['store'],
+  user: UserRow,
+  made: { readonly contact: Contact; readonly body: Body },
+): Promise<void> {
+  const { contact, body } = made
+  const isConfirmed = contact.kind === 'email' ? body.email_confirm : body.phone_confirm
+  const verified = contact.kind === 'email' ? 'email_verified' : 'phone_verified'
+  await saveContactIdentity(store, {
+    userId: user.id,
+    provider: contact.kind,
+    identityData: { ...contactClaims(user.id, contact), [verified]: isConfirmed === true },
+  })
+}

@@ -1,0 +1,122 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type AdminRequest, type Answer } from '../context.ts'
+import { authFailure } from '../errors.ts'
+import { saveContactIdentity } from '../identity/identities.ts'
+import { clearOneTimeTokens } from '../identity/one-time-tokens.ts'
+import { mergeMetadata, presentUser } from '../identity/present-user.ts'
+import { endSessions } from '../identity/sessions.ts'
+import { inTransaction, type Store } from '../identity/store.ts'
+import {
+  findUserByContact,
+  loadParts,
+  lockUser,
+  updateUser,
+  type UserChanges,
+} from '../identity/users.ts'
+import type { AdminUserBody, Parsed, UserParams } from '../schemas.ts'
+import type { AuthServices } from '../services.ts'
+import { withProviders } from '../steps/accounts.ts'
+import { getUser, parseBan, parseContacts, parsePassword } from '../steps/admin-user.ts'
+import { record } from '../steps/record.ts'
+
+type Body = Parsed<typeof AdminUserBody>
+type Contacts = ReturnType<typeof parseContacts>
+
+/** Changes a user at once: nobody is asked to confirm what an administrator says. */
+export async function adminUpdateUser(
+  services: AuthServices,
+  request: AdminRequest,
+  body: Body,
+  params: Parsed<typeof UserParams>,
+): Promise<Answer> {
+  const before = await getUser(services, params.user_id)
+  const contacts = parseContacts(body)
+  await checkTaken(services, contacts, before.id)
+  const bannedUntil = parseBan(body.ban_duration, services.store.now())
+  const passwordHash = await parsePassword(services, body, { areChecked: true })
+  const user = await inTransaction(services.store, async (store) => {
+    const locked = await lockUser(store, before.id)
+    await saveIdentities(store, locked, { contacts, body })
+    const changes: UserChanges = {
+      ...contactChanges(store, locked, { contacts, body }),
+      ...(body.role !== undefined && body.role !== '' && { role: body.role }),
+      ...(body.aud !== undefined && body.aud !== '' && { aud: body.aud }),
+      ...(bannedUntil !== undefined && { bannedUntil }),
+      ...(passwordHash !== undefined && { passwordHash }),
+      ...(body.user_metadata && {
+        userMetadata: mergeMetadata(locked.userMetadata, body.user_metadata),
+      }),
+    }
+    const withContacts = await updateUser(store, locked.id, changes)
+    const appMetadata = mergeMetadata(
+      contacts.email || contacts.phone
+        ? await withProviders(store, withContacts)
+        : withContacts.appMetadata,
+      body.app_metadata,
+    )
+    if (passwordHash !== undefined) {
+      await endSessions(store, { userId: locked.id, scope: 'global' })
+      await clearOneTimeTokens(store, locked.id)
+    }
+    await record(services, store, {
+      request,
+      actor: { kind: 'admin', role: request.caller.role },
+      action: 'user_modified',
+      traits: { user_id: locked.id, ...(locked.email !== null && { user_email: locked.email }) },
+    })
+    return updateUser(store, locked.id, { appMetadata })
+  })
+  return json(presentUser(await loadParts(services.store, user)))
+}
+
+interface ContactChange {
+  readonly contacts: Contacts
+  readonly body: Body
+}
+
+function contactChanges(
+  store: Store,
+  user: UserRow,
+  { contacts, body }: ContactChange,
+): UserChanges {
+  const now = store.now()
+  const { email, phone } = contacts
+  return {
+    ...(email && { email, emailChange: null, emailChangeAgreed: 0 }),
+    ...(phone && { phone, phoneChange: null }),
+    ...((email || user.email !== null) && body.email_confirm && { emailConfirmedAt: now }),
+    ...((phone || user.phone !== null) && body.phone_confirm && { phoneConfirmedAt: now }),
+    ...((email || phone) && { isAnonymous: false }),
+  }
+}
+
+async function saveIdentities(
+  store: Store,
+  user: UserRow,
+  { contacts, body }: ContactChange,
+): Promise<void> {
+  const email = contacts.email ?? (body.email_confirm ? user.email : null)
+  const phone = contacts.phone ?? (body.phone_confirm ? user.phone : null)
+  const base = { sub: user.id }
+  if (email) {
+    const identityData = { ...base, email, email_verified: body.email_confirm === true }
+    await saveContactIdentity(store, { userId: user.id, provider: 'email', identityData })
+  }
+  if (phone) {
+    const identityData = { ...base, phone, phone_verified: body.phone_confirm === true }
+    await saveContactIdentity(store, { userId: user.id, provider: 'phone', identityData })
+  }
+}
+
+async function checkTaken(
+  services: AuthServices,
+  contacts: Contacts,
+  userId: string,
+): Promise<void> {
+  const { email, phone } = contacts
+  const byEmail = email && (await findUserByContact(services.store, { kind: 'email', email }))
+  if (byEmail && byEmail.id !== userId) throw authFailure('email_exists')
+  const byPhone = phone && (await findUserByContact(services.store, { kind: 'phone', phone }))
+  if (byPhone && byPhone.id !== userId) throw authFailure('phone_exists')
+}

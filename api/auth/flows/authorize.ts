@@ -1,0 +1,97 @@
+import { createHash } from 'node:crypto'
+
+import { json, redirect, type Answer, type AuthRequest, type UserRequest } from '../context.ts'
+import { authFailure, invalid } from '../errors.ts'
+import { parsePkce, startFlow } from '../identity/flow-states.ts'
+import { findByLink } from '../identity/one-time-tokens.ts'
+import { sha256 } from '../identity/secrets.ts'
+import type { AuthorizeQuery, Parsed } from '../schemas.ts'
+import type { AuthServices } from '../services.ts'
+import { randomCodeVerifier } from '../steps/external-account.ts'
+
+type Query = Parsed<typeof AuthorizeQuery>
+
+/** Sends the browser to an external provider. */
+export async function authorize(
+  services: AuthServices,
+  request: AuthRequest,
+  query: Query,
+): Promise<Answer> {
+  const url = await begin(services, request, { query })
+  return query.skip_http_redirect === 'true' ? json({ url }) : redirect(url, 302)
+}
+
+/** Sends a signed-in user to a provider, to add its identity to the account. */
+export async function authorizeLinking(
+  services: AuthServices,
+  request: UserRequest,
+  query: Query,
+): Promise<Answer> {
+  if (!services.config.security.isManualLinkingEnabled) throw authFailure('manual_linking_disabled')
+  const url = await begin(services, request, { query, linkingUserId: request.caller.user.id })
+  return query.skip_http_redirect === 'true' ? json({ url }) : redirect(url, 302)
+}
+
+async function begin(
+  services: AuthServices,
+  request: AuthRequest,
+  start: { readonly query: Query; readonly linkingUserId?: string },
+): Promise<string> {
+  const { query, linkingUserId } = start
+  if (!query.provider) {
+    throw invalid('Unsupported provider: Provider could not be found', 'provider')
+  }
+  const provider = services.providers.get(query.provider)
+  const pkce = parsePkce(query)
+  const inviteLinkSha256 = await checkInvite(services, query.invite_token)
+  const providerCodeVerifier = randomCodeVerifier()
+  const { state } = await startFlow(services.store, {
+    provider: provider.id,
+    authenticationMethod: 'oauth',
+    pkce,
+    referrer: request.redirectTo,
+    providerCodeVerifier,
+    linkingUserId,
+    inviteLinkSha256,
+  })
+  return provider.authorizationUrl({
+    state,
+    scopes: query.scopes ?? '',
+    pkceChallenge: createHash('sha256').update(providerCodeVerifier).digest('base64url'),
+    query: passedOn(query),
+  })
+}
+
+async function checkInvite(
+  services: AuthServices,
+  inviteToken: string | undefined,
+): Promise<Buffer | undefined> {
+  if (!inviteToken) return undefined
+  const invite = await findByLink(services.store, inviteToken, ['confirmation'])
+  if (invite === undefined) throw authFailure('invite_not_found')
+  return sha256(inviteToken)
+}
+
+// What is ours stays here, everything else is for the provider.
+const OURS = new Set([
+  'provider',
+  'scopes',
+  'invite_token',
+  'skip_http_redirect',
+  'code_challenge',
+  'code_challenge_method',
+  'redirect_to',
+  'state',
+  'client_id',
+  'client_secret',
+  'redirect_uri',
+  'response_type',
+])
+const PASSED_ON_MAX = 20
+
+function passedOn(query: Query): Record<string, string> {
+  const entries = Object.entries(query as Record<string, unknown>).filter(
+    (entry): entry is [string, string] => !OURS.has(entry[0]) && typeof entry[1] === 'string',
+  )
+  return Object.fromEntries(entries.slice(0, PASSED_ON_MAX))
+}

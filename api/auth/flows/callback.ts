@@ -1,0 +1,181 @@
+import type { FlowStateRow, UserRow } from '#shared/db/schema/auth.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
+
+import { redirect, type Answer, type AuthRequest } from '../context.ts'
+import { authFailure } from '../errors.ts'
+import { issueAuthCode, redeemState } from '../identity/flow-states.ts'
+import { findInvitedUser } from '../identity/invites.ts'
+import { findIdentity } from '../identity/identities.ts'
+import { withFragment, withQuery } from '../identity/redirect-url.ts'
+import { inTransaction } from '../identity/store.ts'
+import { lockUser, updateUser } from '../identity/users.ts'
+import type { ExternalProfile } from '../ports.ts'
+import type { AuthServices } from '../services.ts'
+import { decideAccount, linkIdentity } from '../steps/external-account.ts'
+import { record } from '../steps/record.ts'
+import { redirectWithError } from '../steps/redirect-with-error.ts'
+import { startSession, tokenFragment, tokenResponse } from '../steps/start-session.ts'
+
+const STATE_TTL_SECONDS = 300
+
+/** Where a provider sends the browser back to. Always ends in a redirect to the application. */
+export async function callback(
+  services: AuthServices,
+  request: AuthRequest,
+  fields: Readonly<Record<string, string>>,
+): Promise<Answer> {
+  const site = services.config.site.url
+  let flow: FlowStateRow | undefined
+  try {
+    flow = await findFlow(services, fields.state)
+    const target = services.config.external.redirectUrl || flow.referrer || site
+    const profile = await askProvider(services, flow, fields)
+    return await finish(services, request, { flow, profile, target })
+  } catch (error) {
+    const target = flow === undefined ? site : flow.referrer || site
+    services.log.info(
+      { operation: 'auth.callback', code: (error as { code?: string }).code },
+      'external sign-in failed',
+    )
+    return redirectWithError(target, error, { isInQueryToo: true, status: flow ? 302 : 303 })
+  }
+}
+
+async function findFlow(services: AuthServices, state: string | undefined): Promise<FlowStateRow> {
+  if (!state) {
+    throw authFailure('bad_oauth_callback', { message: 'OAuth state parameter missing' })
+  }
+  const flow = await redeemState(services.store, state, STATE_TTL_SECONDS)
+  if (flow === undefined) throw authFailure('bad_oauth_state')
+  return flow
+}
+
+async function askProvider(
+  services: AuthServices,
+  flow: FlowStateRow,
+  fields: Readonly<Record<string, string>>,
+): Promise<ExternalProfile> {
+  if (fields.error) throw refusalOf(fields.error, fields.error_description)
+  const code = fields.code || fields.oauth_verifier || ''
+  if (code === '') {
+    throw authFailure('bad_oauth_callback', {
+      message: 'OAuth callback with missing authorization code missing',
+    })
+  }
+  const provider = services.providers.get(flow.provider)
+  const codeVerifier = flow.providerCodeVerifier
+  try {
+    return await provider.exchange({
+      code,
+      query: { ...fields },
+      ...(codeVerifier !== null && { codeVerifier }),
+    })
+  } catch (error) {
+    if (error instanceof ServiceError && error.kind !== 'internal') throw error
+    const message = `Unable to exchange external code: ${code.slice(0, 64)}`
+    throw failure.internal(message, { code: 'unexpected_failure', cause: error })
+  }
+}
+
+// The provider's own words, in the application's address bar; bounded, since they are not ours.
+function refusalOf(word: string, description: string | undefined): ServiceError {
+  const isDenied = word === 'access_denied'
+  return new ServiceError(
+    isDenied ? 'accessDenied' : word === 'server_error' ? 'internal' : 'invalidRequest',
+    (description || word).slice(0, 500),
+    { code: word.slice(0, 64) },
+  )
+}
+
+interface Finish {
+  readonly flow: FlowStateRow
+  readonly profile: ExternalProfile
+  readonly target: string
+}
+
+async function finish(
+  services: AuthServices,
+  request: AuthRequest,
+  { flow, profile, target }: Finish,
+): Promise<Answer> {
+  const user =
+    flow.linkingUserId === null
+      ? await signIn(services, request, { flow, profile })
+      : await link(services, request, { flow, profile, userId: flow.linkingUserId })
+  const { providerAccessToken, providerRefreshToken } = profile
+  if (flow.codeChallenge !== null) {
+    const authCode = await issueAuthCode(services.store, flow.id, {
+      userId: user.id,
+      providerAccessToken,
+      providerRefreshToken,
+    })
+    return redirect(withQuery(target, { code: authCode }), 302)
+  }
+  const proof = { method: 'oauth', provider: flow.provider }
+  const started = await inTransaction(services.store, (store) =>
+    startSession(store, { user, proof, request }),
+  )
+  const fragment = {
+    ...tokenFragment(await tokenResponse(services, started)),
+    provider: flow.provider,
+    ...(providerAccessToken !== undefined && { provider_token: providerAccessToken }),
+    ...(providerRefreshToken !== undefined && { provider_refresh_token: providerRefreshToken }),
+  }
+  return redirect(withFragment(target, fragment), 302)
+}
+
+async function signIn(
+  services: AuthServices,
+  request: AuthRequest,
+  arrival: { readonly flow: FlowStateRow; readonly profile: ExternalProfile },
+): Promise<UserRow> {
+  const { flow, profile } = arrival
+  const invitedUser =
+    flow.inviteLinkSha256 === null
+      ? undefined
+      : await findInvitedUser(services.store, flow.inviteLinkSha256)
+  if (flow.inviteLinkSha256 !== null && invitedUser === undefined) {
+    throw authFailure('invite_not_found')
+  }
+  const visitor = { providerId: flow.provider, profile, invitedUser }
+  const { user } = await decideAccount(services, request, visitor)
+  return user
+}
+
+async function link(
+  services: AuthServices,
+  request: AuthRequest,
+  linking: {
+    readonly flow: FlowStateRow
+    readonly profile: ExternalProfile
+    readonly userId: string
+  },
+): Promise<UserRow> {
+  const { flow, profile, userId } = linking
+  const known = await findIdentity(services.store, flow.provider, profile.subject)
+  if (known !== undefined) {
+    const elsewhere = 'Identity is already linked to another user'
+    throw authFailure(
+      'identity_already_exists',
+      known.userId === userId ? {} : { message: elsewhere },
+    )
+  }
+  return inTransaction(services.store, async (store) => {
+    const user = await lockUser(store, userId)
+    const linked = await linkIdentity(store, user, { providerId: flow.provider, profile })
+    if (linked === undefined) throw authFailure('identity_already_exists')
+    const verified = profile.emails.find((entry) => entry.isVerified)
+    // Whoever brings an identity is nobody no longer.
+    const becomes =
+      user.isAnonymous && user.email === null && verified !== undefined
+        ? { email: verified.email.toLowerCase(), emailConfirmedAt: store.now() }
+        : {}
+    await record(services, store, {
+      request,
+      actor: { kind: 'user', user: linked.user },
+      action: 'identity_linked',
+      traits: { provider: flow.provider },
+    })
+    return updateUser(store, user.id, { ...becomes, isAnonymous: false })
+  })
+}

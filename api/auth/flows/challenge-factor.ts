@@ -1,0 +1,70 @@
+import { randomUUID } from 'node:crypto'
+
+import type { FactorRow } from '#shared/db/schema/auth.ts'
+
+import { json, type Answer, type UserRequest } from '../context.ts'
+import { authFailure } from '../errors.ts'
+import { claimChallenge, insertChallenge } from '../identity/factors.ts'
+import { codeHmac, randomDigits } from '../identity/secrets.ts'
+import { tooSoon } from '../rate-limits.ts'
+import type { ChallengeBody, FactorParams, Parsed } from '../schemas.ts'
+import type { AuthServices } from '../services.ts'
+import { getOwnFactor, requireNamedUser } from '../steps/own-factor.ts'
+import { record } from '../steps/record.ts'
+import { requireChannel } from '../steps/send-mail.ts'
+import { renderCode } from '../steps/send-sms.ts'
+
+/** Asks for the proof of a second factor. */
+export async function challengeFactor(
+  services: AuthServices,
+  request: UserRequest,
+  body: Parsed<typeof ChallengeBody>,
+  params: Parsed<typeof FactorParams>,
+): Promise<Answer> {
+  const { user } = request.caller
+  requireNamedUser(user)
+  const factor = await getOwnFactor(services, user, params.factor_id)
+  const { mfa } = services.config
+  checkEnabled(services, factor)
+  const isPhone = factor.factorType === 'phone'
+  const gapSeconds = isPhone ? mfa.phone.gapSeconds : 0
+  if (!(await claimChallenge(services.store, factor.id, gapSeconds))) {
+    throw tooSoon('sms', gapSeconds)
+  }
+  const id = randomUUID()
+  const code = isPhone ? randomDigits(Math.max(6, Math.min(10, mfa.phone.otpLength))) : undefined
+  const hmac =
+    code === undefined ? null : codeHmac(services.config.jwt.secret, ['challenge', id], code)
+  const challenge = await insertChallenge(
+    services.store,
+    { id, factorId: factor.id, codeHmac: hmac, ip: request.ip },
+    mfa.challengeTtlSeconds,
+  )
+  if (code !== undefined) {
+    await services.limits.takeSend('sms')
+    await services.sms.send({
+      to: factor.phone as string,
+      message: renderCode(mfa.phone.template, code),
+      channel: requireChannel(services, body.channel),
+      otp: code,
+    })
+  }
+  await record(services, services.store, {
+    request,
+    actor: { kind: 'user', user },
+    action: 'challenge_created',
+    traits: { factor_id: factor.id, factor_status: factor.status },
+  })
+  const expiresAt = Math.floor(challenge.expiresAt.getTime() / 1000)
+  return json({ id: challenge.id, type: factor.factorType, expires_at: expiresAt })
+}
+
+function checkEnabled(services: AuthServices, factor: FactorRow): void {
+  const { mfa } = services.config
+  if (factor.factorType === 'totp' && !mfa.totp.canVerify) {
+    throw authFailure('mfa_totp_verify_not_enabled')
+  }
+  if (factor.factorType === 'phone' && !mfa.phone.canVerify) {
+    throw authFailure('mfa_phone_verify_not_enabled')
+  }
+}

@@ -1,0 +1,179 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type AdminRequest, type Answer } from '../context.ts'
+import { authFailure, invalid } from '../errors.ts'
+import { parseEmail } from '../identity/contact.ts'
+import { checkPasswordRules } from '../identity/password-rules.ts'
+import { mergeMetadata, presentUser } from '../identity/present-user.ts'
+import { chooseRedirect } from '../identity/redirect-url.ts'
+import { inTransaction } from '../identity/store.ts'
+import { findUserByContact, loadParts, updateUser, type SentColumn } from '../identity/users.ts'
+import type { GenerateLinkBody, Parsed } from '../schemas.ts'
+import type { AuthServices } from '../services.ts'
+import { createAccount, isConfirmed } from '../steps/accounts.ts'
+import { record } from '../steps/record.ts'
+import { linkOf, mintForMail, type MailName } from '../steps/send-mail.ts'
+
+type Body = Parsed<typeof GenerateLinkBody>
+
+/** What each type of link makes; the link itself is of `linkType`. */
+const TYPES = {
+  signup: { mail: 'confirmation', linkType: 'signup', column: 'confirmationSentAt' },
+  invite: { mail: 'invite', linkType: 'invite', column: 'confirmationSentAt' },
+  magiclink: { mail: 'magicLink', linkType: 'magiclink', column: 'recoverySentAt' },
+  recovery: { mail: 'recovery', linkType: 'recovery', column: 'recoverySentAt' },
+  email_change_current: {
+    mail: 'emailChangeCurrent',
+    linkType: 'email_change',
+    column: 'emailChangeSentAt',
+  },
+  email_change_new: {
+    mail: 'emailChangeNew',
+    linkType: 'email_change',
+    column: 'emailChangeSentAt',
+  },
+} as const satisfies Record<string, { mail: MailName; linkType: string; column: SentColumn }>
+
+type LinkType = keyof typeof TYPES
+
+interface Wanted {
+  readonly type: LinkType
+  readonly email: string
+  readonly newEmail: string | undefined
+  readonly body: Body
+}
+
+/** Makes the link of a mail without sending it: the caller delivers it by other means. */
+export async function generateLink(
+  services: AuthServices,
+  request: AdminRequest,
+  body: Body,
+): Promise<Answer> {
+  const wanted = parse(body)
+  const { user, type } = await prepareUser(services, request, wanted)
+  const { mail, linkType, column } = TYPES[type]
+  const to = type === 'email_change_new' ? (wanted.newEmail as string) : wanted.email
+  const minted = await mintForMail(services, { user, name: mail, to })
+  const sent = await updateUser(services.store, user.id, { [column]: services.store.now() })
+  const redirectTo = chooseRedirect([body.redirect_to || request.redirectTo], {
+    siteUrl: services.config.site.url,
+    uriAllowList: services.config.site.uriAllowList,
+  })
+  const place = { externalUrl: request.externalUrl, redirectTo }
+  const link = linkOf(services, place, { name: mail, linkToken: minted.linkToken, type: linkType })
+  return json({
+    ...presentUser(await loadParts(services.store, sent)),
+    action_link: link,
+    email_otp: minted.code,
+    hashed_token: minted.linkToken,
+    verification_type: type,
+    redirect_to: redirectTo,
+  })
+}
+
+function parse(body: Body): Wanted {
+  const { type } = body
+  if (type === undefined || !Object.hasOwn(TYPES, type)) {
+    throw invalid(`Invalid email action link type requested: ${(type ?? '').slice(0, 64)}`, 'type')
+  }
+  const email = parseEmail(body.email ?? '')
+  const isChange = type === 'email_change_current' || type === 'email_change_new'
+  const newEmail = isChange ? parseEmail(body.new_email ?? '') : undefined
+  return { type: type as LinkType, email, newEmail, body }
+}
+
+async function prepareUser(
+  services: AuthServices,
+  request: AdminRequest,
+  wanted: Wanted,
+): Promise<{ user: UserRow; type: LinkType }> {
+  const contact = { kind: 'email', email: wanted.email } as const
+  const known = await findUserByContact(services.store, contact)
+  // A magic link for somebody new is a sign-up.
+  const type = wanted.type === 'magiclink' && known === undefined ? 'signup' : wanted.type
+  switch (type) {
+    case 'magiclink':
+      return { user: known as UserRow, type }
+    case 'recovery':
+      if (known === undefined) throw notFound()
+      return { user: known, type }
+    case 'email_change_current':
+    case 'email_change_new':
+      if (known === undefined) throw notFound()
+      return { user: await prepareChange(services, known, wanted.newEmail as string), type }
+    case 'signup':
+    case 'invite':
+      if (known !== undefined && isConfirmed(known, 'email')) throw authFailure('email_exists')
+      return { user: await prepareNewUser(services, request, { type, known, wanted }), type }
+  }
+}
+
+function notFound(): Error {
+  const message = 'User with this email not found'
+  return authFailure('user_not_found', { message, kind: 'notFound' })
+}
+
+async function prepareChange(
+  services: AuthServices,
+  user: UserRow,
+  newEmail: string,
+): Promise<UserRow> {
+  const owner = await findUserByContact(services.store, { kind: 'email', email: newEmail })
+  if (owner !== undefined) throw authFailure('email_exists')
+  if (user.emailChange === newEmail) return user
+  return updateUser(services.store, user.id, { emailChange: newEmail, emailChangeAgreed: 0 })
+}
+
+async function prepareNewUser(
+  services: AuthServices,
+  request: AdminRequest,
+  making: {
+    readonly type: 'signup' | 'invite'
+    readonly known: UserRow | undefined
+    readonly wanted: Wanted
+  },
+): Promise<UserRow> {
+  const { type, known, wanted } = making
+  const { body, email } = wanted
+  const passwordHash = type === 'signup' ? await hashPassword(services, wanted) : undefined
+  return inTransaction(services.store, async (store) => {
+    const invitedAt = type === 'invite' ? store.now() : undefined
+    const user =
+      known === undefined
+        ? await createAccount(services, store, {
+            account: {
+              contact: { kind: 'email', email },
+              passwordHash,
+              data: body.data,
+              keepsIdentityClaims: false,
+              ...(invitedAt && { invitedAt }),
+            },
+            request,
+          })
+        : await updateUser(store, known.id, {
+            ...(passwordHash !== undefined && { passwordHash }),
+            ...(invitedAt && { invitedAt }),
+            userMetadata: mergeMetadata(known.userMetadata, body.data),
+          })
+    if (user === undefined) throw authFailure('email_exists')
+    await record(services, store, {
+      request,
+      actor: { kind: 'admin', role: request.caller.role },
+      action: type === 'invite' ? 'user_invited' : 'user_signedup',
+      traits: { user_id: user.id, user_email: email },
+    })
+    return user
+  })
+}
+
+async function hashPassword(
+  services: AuthServices,
+  { type, body }: Wanted,
+): Promise<string | undefined> {
+  if (!body.password) {
+    if (type === 'signup') throw invalid('Signup requires a valid password', 'password')
+    return undefined
+  }
+  await checkPasswordRules(body.password, { config: services.config.password, log: services.log })
+  return services.passwords.hash(body.password)
+}

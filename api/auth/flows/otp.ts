@@ -1,0 +1,140 @@
+import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type Answer, type AuthRequest } from '../context.ts'
+import { authFailure, invalid } from '../errors.ts'
+import { parseContact, type Contact } from '../identity/contact.ts'
+import { parsePkce, type PkceChallenge } from '../identity/flow-states.ts'
+import { inTransaction } from '../identity/store.ts'
+import { findUserByContact } from '../identity/users.ts'
+import type { OtpBody, Parsed } from '../schemas.ts'
+import type { AuthServices } from '../services.ts'
+import { confirmContact, createAccount, isConfirmed } from '../steps/accounts.ts'
+import { record } from '../steps/record.ts'
+import { requireChannel, requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
+import { sendTokenSms } from '../steps/send-sms.ts'
+
+interface Otp {
+  readonly contact: Contact
+  readonly createsUser: boolean
+  readonly data: Metadata | undefined
+  readonly channel: 'sms' | 'whatsapp'
+  readonly pkce: PkceChallenge | undefined
+}
+
+/** Sends a link or code to sign in with; new users are signed up by it unless told otherwise. */
+export async function otp(
+  services: AuthServices,
+  request: AuthRequest,
+  body: Parsed<typeof OtpBody>,
+): Promise<Answer> {
+  const contact = parseContact(body, {
+    both: 'Only an email address or phone number should be provided',
+    none: 'One of email or phone must be set',
+  })
+  if (contact.kind === 'email' && body.channel) {
+    throw invalid('Channel should only be specified with Phone OTP', 'channel')
+  }
+  return send(services, request, {
+    contact,
+    createsUser: body.create_user ?? true,
+    data: body.data,
+    channel: requireChannel(services, body.channel),
+    pkce: parsePkce(body),
+  })
+}
+
+/** The older way to ask for a link by email. */
+export async function magicLink(
+  services: AuthServices,
+  request: AuthRequest,
+  body: Parsed<typeof OtpBody>,
+): Promise<Answer> {
+  if (!body.email) {
+    throw authFailure('validation_failed', {
+      message: 'Password recovery requires an email',
+      kind: 'unprocessable',
+      param: 'email',
+    })
+  }
+  return otp(services, request, { ...body, phone: '', channel: '' })
+}
+
+async function send(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<Answer> {
+  checkEnabled(services, parsed.contact)
+  const known = await findUserByContact(services.store, parsed.contact)
+  if (known === undefined && !parsed.createsUser) throw authFailure('otp_disabled')
+  const user = known ?? (await signUp(services, request, parsed))
+  return parsed.contact.kind === 'email'
+    ? sendMail(services, request, { parsed, user, to: parsed.contact.email })
+    : sendSms(services, request, { parsed, user, to: parsed.contact.phone })
+}
+
+function checkEnabled(services: AuthServices, contact: Contact): void {
+  const { signup } = services.config
+  if (contact.kind === 'phone' && !signup.isPhoneEnabled) {
+    throw authFailure('phone_provider_disabled', { message: 'Unsupported phone provider' })
+  }
+  if (contact.kind === 'phone') return
+  requireEmailEnabled(services, 'Email logins are disabled')
+  if (signup.isMagicLinkEnabled) return
+  throw authFailure('email_provider_disabled', {
+    message: 'Login with magic link is disabled',
+    kind: 'unprocessable',
+  })
+}
+
+// A user without a password: whoever gets the message is the one.
+async function signUp(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<UserRow> {
+  const { contact, data } = parsed
+  if (services.config.signup.isDisabled) throw authFailure('signup_disabled')
+  const created = await inTransaction(services.store, async (store) => {
+    const account = { contact, data, keepsIdentityClaims: true }
+    const user = await createAccount(services, store, { account, request })
+    if (user === undefined) return undefined
+    await record(services, store, {
+      request,
+      actor: { kind: 'user', user },
+      action: 'user_signedup',
+      traits: { provider: contact.kind },
+    })
+    const { mailer, sms } = services.config
+    const isAutoconfirm = contact.kind === 'email' ? mailer.isAutoconfirm : sms.isAutoconfirm
+    return isAutoconfirm ? confirmContact(store, user, contact.kind) : user
+  })
+  const user = created ?? (await findUserByContact(services.store, contact))
+  if (user === undefined) throw authFailure('conflict', { message: 'Please try again.' })
+  return user
+}
+
+interface Message {
+  readonly parsed: Otp
+  readonly user: UserRow
+  readonly to: string
+}
+
+async function sendMail(
+  services: AuthServices,
+  request: AuthRequest,
+  message: Message,
+): Promise<Answer> {
+  const { user, to, parsed } = message
+  const name = isConfirmed(user, 'email') ? 'magicLink' : 'confirmation'
+  await sendTokenMail(services, request, { user, name, to, pkce: parsed.pkce })
+  await record(services, services.store, {
+    request,
+    actor: { kind: 'user', user },
+    action: name === 'magicLink' ? 'user_recovery_requested' : 'user_confirmation_requested',
+  })
+  return json({})
+}
+
+async function sendSms(
+  services: AuthServices,
+  request: AuthRequest,
+  message: Message,
+): Promise<Answer> {
+  const { user, to, parsed } = message
+  const sms = { user, kind: 'phone_confirmation', to, channel: parsed.channel } as const
+  const { messageId } = await sendTokenSms(services, request, sms)
+  return json(messageId === '' ? {} : { message_id: messageId })
+}

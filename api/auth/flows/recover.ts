@@ -1,0 +1,37 @@
+import { json, type Answer, type AuthRequest } from '../context.ts'
+import { invalid } from '../errors.ts'
+import { parseEmail } from '../identity/contact.ts'
+import { parsePkce } from '../identity/flow-states.ts'
+import { findUserByContact } from '../identity/users.ts'
+import type { Parsed, RecoverBody } from '../schemas.ts'
+import type { AuthServices } from '../services.ts'
+import { record } from '../steps/record.ts'
+import { requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
+
+/** Sends a link for choosing a new password. The same answer for known and unknown addresses. */
+export async function recover(
+  services: AuthServices,
+  request: AuthRequest,
+  body: Parsed<typeof RecoverBody>,
+): Promise<Answer> {
+  if (!body.email) throw invalid('Password recovery requires an email', 'email')
+  const pkce = parsePkce(body)
+  const email = parseEmail(body.email)
+  requireEmailEnabled(services, 'Email logins are disabled')
+  const user = await findUserByContact(services.store, { kind: 'email', email })
+  if (user === undefined) {
+    await services.limits.takeContact('recover', email, services.config.smtp.linkGapSeconds)
+    await services.limits.checkSend('email')
+    await services.pace.imitate('recover')
+    return json({})
+  }
+  await services.pace.run('recover', async () => {
+    await sendTokenMail(services, request, { user, name: 'recovery', to: email, pkce })
+    await record(services, services.store, {
+      request,
+      actor: { kind: 'user', user },
+      action: 'user_recovery_requested',
+    })
+  })
+  return json({})
+}

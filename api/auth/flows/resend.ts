@@ -1,0 +1,108 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type Answer, type AuthRequest } from '../context.ts'
+import { authFailure, invalid } from '../errors.ts'
+import { parseContact, type Contact } from '../identity/contact.ts'
+import { parsePkce } from '../identity/flow-states.ts'
+import { findUserByContact } from '../identity/users.ts'
+import type { Parsed, ResendBody } from '../schemas.ts'
+import type { AuthServices } from '../services.ts'
+import { isConfirmed } from '../steps/accounts.ts'
+import { record } from '../steps/record.ts'
+import { sendEmailChange } from '../steps/send-email-change.ts'
+import { requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
+import { sendTokenSms } from '../steps/send-sms.ts'
+
+const TYPES = {
+  signup: 'email',
+  email_change: 'email',
+  sms: 'phone',
+  phone_change: 'phone',
+} as const
+
+type ResendType = keyof typeof TYPES
+
+/** Sends what waits for confirmation once more; `{}` too where nothing waits. */
+export async function resend(
+  services: AuthServices,
+  request: AuthRequest,
+  body: Parsed<typeof ResendBody>,
+): Promise<Answer> {
+  const type = parseType(body.type)
+  const contact = parseContact(body, {
+    both: 'Only an email address or phone number should be provided.',
+    none: 'Missing email address or phone number',
+  })
+  checkContact(type, contact)
+  checkEnabled(services, contact)
+  const pkce = parsePkce(body)
+  const user = await findUserByContact(services.store, contact)
+  if (user === undefined || !isPending(type, user)) return pretend(services, contact)
+  return services.pace.run(`resend.${contact.kind}`, async () => {
+    if (type === 'signup') {
+      const to = user.email as string
+      await sendTokenMail(services, request, { user, name: 'confirmation', to, pkce })
+      await recordRequest(services, request, user)
+      return json({})
+    }
+    if (type === 'email_change') {
+      await sendEmailChange(services, request, { user, pkce })
+      return json({})
+    }
+    const isChange = type === 'phone_change'
+    const { messageId } = await sendTokenSms(services, request, {
+      user,
+      kind: isChange ? 'phone_change' : 'phone_confirmation',
+      to: (isChange ? user.phoneChange : user.phone) as string,
+      channel: 'sms',
+    })
+    return json({ message_id: messageId })
+  })
+}
+
+function parseType(type: string | undefined): ResendType {
+  if (type !== undefined && Object.hasOwn(TYPES, type)) return type as ResendType
+  throw invalid('Missing one of these types: signup, email_change, sms, phone_change', 'type')
+}
+
+function checkContact(type: ResendType, contact: Contact): void {
+  if (TYPES[type] === contact.kind) return
+  throw contact.kind === 'phone'
+    ? invalid('Type provided requires an email address', 'email')
+    : invalid('Type provided requires a phone number', 'phone')
+}
+
+function checkEnabled(services: AuthServices, contact: Contact): void {
+  if (contact.kind === 'email') requireEmailEnabled(services, 'Email logins are disabled')
+  else if (!services.config.signup.isPhoneEnabled) {
+    throw authFailure('phone_provider_disabled', {
+      message: 'Phone logins are disabled',
+      kind: 'unprocessable',
+    })
+  }
+}
+
+function isPending(type: ResendType, user: UserRow): boolean {
+  if (type === 'signup') return !isConfirmed(user, 'email')
+  if (type === 'sms') return !isConfirmed(user, 'phone')
+  return (type === 'email_change' ? user.emailChange : user.phoneChange) !== null
+}
+
+// Unknown addresses meet the limits of known ones, and the answer takes as long.
+async function pretend(services: AuthServices, contact: Contact): Promise<Answer> {
+  if (contact.kind === 'email') {
+    const gapSeconds = services.config.smtp.confirmationGapSeconds
+    await services.limits.takeContact('resend', contact.email, gapSeconds)
+    await services.limits.checkSend('email')
+  }
+  await services.pace.imitate(`resend.${contact.kind}`)
+  return json({})
+}
+
+function recordRequest(services: AuthServices, request: AuthRequest, user: UserRow): Promise<void> {
+  return record(services, services.store, {
+    request,
+    actor: { kind: 'user', user },
+    action: 'user_confirmation_requested',
+  })
+}

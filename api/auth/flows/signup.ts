@@ -1,0 +1,203 @@
+import { randomUUID } from 'node:crypto'
+
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type Answer, type AuthRequest } from '../context.ts'
+import { authFailure, invalid } from '../errors.ts'
+import { parseContact, type Contact } from '../identity/contact.ts'
+import { parsePkce, type PkceChallenge } from '../identity/flow-states.ts'
+import { checkPasswordRules } from '../identity/password-rules.ts'
+import { presentUser } from '../identity/present-user.ts'
+import { inTransaction } from '../identity/store.ts'
+import { findUserByContact, loadParts } from '../identity/users.ts'
+import type { Parsed, SignupBody } from '../schemas.ts'
+import type { AuthServices } from '../services.ts'
+import { confirmContact, contactClaims, createAccount, isConfirmed } from '../steps/accounts.ts'
+import { record } from '../steps/record.ts'
+import { requireChannel, sendTokenMail } from '../steps/send-mail.ts'
+import { sendTokenSms } from '../steps/send-sms.ts'
+import { startSession, tokenResponse } from '../steps/start-session.ts'
+import { signInAnonymously } from '../steps/sign-in-anonymously.ts'
+
+/** A sign-up that has been understood. */
+interface Signup {
+  readonly contact: Contact
+  readonly passwordHash: string
+  readonly data: Record<string, unknown> | undefined
+  readonly channel: 'sms' | 'whatsapp'
+  readonly pkce: PkceChallenge | undefined
+  readonly isAutoconfirm: boolean
+}
+
+/** Makes a user; without address and number, an anonymous one. */
+export async function signup(
+  services: AuthServices,
+  request: AuthRequest,
+  body: Parsed<typeof SignupBody>,
+): Promise<Answer> {
+  if (!body.email && !body.phone) return signInAnonymously(services, request, body.data)
+  if (services.config.signup.isDisabled) throw authFailure('signup_disabled')
+  const parsed = await parseSignup(services, body)
+  const existing = await findUserByContact(services.store, parsed.contact)
+  if (existing === undefined) return signUpNewUser(services, request, parsed)
+  return signUpAgain(services, request, { parsed, existing })
+}
+
+async function parseSignup(
+  services: AuthServices,
+  body: Parsed<typeof SignupBody>,
+): Promise<Signup> {
+  const { config, log } = services
+  if (!body.password) throw invalid('Signup requires a valid password', 'password')
+  await checkPasswordRules(body.password, { config: config.password, log })
+  const both = 'Only an email address or phone number should be provided on signup.'
+  const contact = parseContact(body, { both, none: both })
+  const pkce = parsePkce(body)
+  if (contact.kind === 'phone' && pkce !== undefined) {
+    throw invalid('PKCE not supported for phone signups', 'code_challenge')
+  }
+  const channel = requireChannel(services, body.channel)
+  if (contact.kind === 'email' && !config.signup.isEmailEnabled) {
+    throw authFailure('email_provider_disabled')
+  }
+  if (contact.kind === 'phone' && !config.signup.isPhoneEnabled) {
+    throw authFailure('phone_provider_disabled')
+  }
+  const isAutoconfirm =
+    contact.kind === 'email' ? config.mailer.isAutoconfirm : config.sms.isAutoconfirm
+  // Hashed before anybody looks for the user, so that the answer takes as long for known ones.
+  const passwordHash = await services.passwords.hash(body.password)
+  return { contact, passwordHash, data: body.data, channel, pkce, isAutoconfirm }
+}
+
+async function signUpNewUser(
+  services: AuthServices,
+  request: AuthRequest,
+  parsed: Signup,
+): Promise<Answer> {
+  const { contact, passwordHash, data } = parsed
+  const account = { contact, passwordHash, data, keepsIdentityClaims: true }
+  if (parsed.isAutoconfirm) {
+    const started = await inTransaction(services.store, async (store) => {
+      const user = await createAccount(services, store, { account, request })
+      if (user === undefined) return undefined
+      await recordSignup(services, request, { store, user, provider: contact.kind })
+      const confirmed = await confirmContact(store, user, contact.kind)
+      return startSession(store, { user: confirmed, proof: { method: 'password' }, request })
+    })
+    if (started === undefined) throw authFailure('user_already_exists')
+    return json(await tokenResponse(services, started))
+  }
+  return services.pace.run(`signup.${contact.kind}`, async () => {
+    const user = await inTransaction(services.store, async (store) => {
+      const created = await createAccount(services, store, { account, request })
+      if (created !== undefined) {
+        await recordSignup(services, request, { store, user: created, provider: contact.kind })
+      }
+      return created
+    })
+    // Somebody else was faster with the same address.
+    if (user === undefined) return json(madeUpUser(services, request, parsed))
+    return sendConfirmation(services, request, { user, parsed })
+  })
+}
+
+async function signUpAgain(
+  services: AuthServices,
+  request: AuthRequest,
+  again: { readonly parsed: Signup; readonly existing: UserRow },
+): Promise<Answer> {
+  const { parsed, existing } = again
+  const { contact } = parsed
+  if (!isConfirmed(existing, contact.kind)) {
+    if (!parsed.isAutoconfirm) {
+      return sendConfirmation(services, request, { user: existing, parsed })
+    }
+    throw authFailure('user_already_exists')
+  }
+  await record(services, services.store, {
+    request,
+    actor: { kind: 'user', user: existing },
+    action: 'user_repeated_signup',
+    traits: { provider: contact.kind },
+  })
+  if (parsed.isAutoconfirm) throw authFailure('user_already_exists')
+  // From here on nothing may tell this answer from that to a new user, its limits included.
+  if (contact.kind === 'email') {
+    const gapSeconds = services.config.smtp.confirmationGapSeconds
+    await services.limits.takeContact('signup', contact.email, gapSeconds)
+    await services.limits.checkSend('email')
+  }
+  await services.pace.imitate(`signup.${contact.kind}`)
+  return json(madeUpUser(services, request, parsed))
+}
+
+async function sendConfirmation(
+  services: AuthServices,
+  request: AuthRequest,
+  confirmation: { readonly user: UserRow; readonly parsed: Signup },
+): Promise<Answer> {
+  const { user, parsed } = confirmation
+  const { contact, channel, pkce } = parsed
+  if (contact.kind === 'phone') {
+    const to = contact.phone
+    const sms = { user, kind: 'phone_confirmation', to, channel } as const
+    const sent = await sendTokenSms(services, request, sms)
+    return json(presentUser(await loadParts(services.store, sent.user)))
+  }
+  const mail = { user, name: 'confirmation', to: contact.email, pkce } as const
+  const sent = await sendTokenMail(services, request, mail)
+  await record(services, services.store, {
+    request,
+    actor: { kind: 'user', user },
+    action: 'user_confirmation_requested',
+    traits: { provider: 'email' },
+  })
+  const presented = presentUser(await loadParts(services.store, sent))
+  // What an administrator said about an invited user is not for whoever knows the address.
+  if (sent.invitedAt !== null) return json({ ...presented, user_metadata: {}, identities: [] })
+  return json(presented)
+}
+
+function recordSignup(
+  services: AuthServices,
+  request: AuthRequest,
+  made: {
+    readonly store: AuthServices['store']
+    readonly user: UserRow
+    readonly provider: string
+  },
+): Promise<void> {
+  return record(services, made.store, {
+    request,
+    actor: { kind: 'user', user: made.user },
+    action: 'user_signedup',
+    traits: { provider: made.provider },
+  })
+}
+
+// The same answer for taken addresses as for new ones. Applications know it by its empty list of
+// identities; those who only hold the address learn nothing from the rest.
+function madeUpUser(
+  services: AuthServices,
+  request: AuthRequest,
+  parsed: Signup,
+): Record<string, unknown> {
+  const { contact } = parsed
+  const id = randomUUID()
+  const now = services.store.now().toISOString()
+  return {
+    id,
+    aud: request.audience,
+    role: services.config.jwt.defaultGroupName,
+    email: contact.kind === 'email' ? contact.email : '',
+    phone: contact.kind === 'phone' ? contact.phone : '',
+    confirmation_sent_at: now,
+    app_metadata: { provider: contact.kind, providers: [contact.kind] },
+    user_metadata: contactClaims(id, contact, parsed.data),
+    identities: [],
+    created_at: now,
+    updated_at: now,
+    is_anonymous: false,
+  }
+}

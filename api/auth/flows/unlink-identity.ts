@@ -1,0 +1,68 @@
+import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type Answer, type UserRequest } from '../context.ts'
+import { authFailure } from '../errors.ts'
+import { deleteIdentity, listIdentities } from '../identity/identities.ts'
+import { presentIdentity } from '../identity/present-user.ts'
+import { inTransaction, type Store } from '../identity/store.ts'
+import { findUserByContact, lockUser, updateUser, type UserChanges } from '../identity/users.ts'
+import type { IdentityParams, Parsed } from '../schemas.ts'
+import type { AuthServices } from '../services.ts'
+import { withProviders } from '../steps/accounts.ts'
+import { parseUuid } from '../steps/own-factor.ts'
+import { record } from '../steps/record.ts'
+
+/** The identities of the user. */
+export async function identities(services: AuthServices, request: UserRequest): Promise<Answer> {
+  const rows = await listIdentities(services.store, request.caller.user.id)
+  return json({ identities: rows.map(presentIdentity) })
+}
+
+/** Takes an identity off the account, unless it is the last. */
+export async function unlinkIdentity(
+  services: AuthServices,
+  request: UserRequest,
+  params: Parsed<typeof IdentityParams>,
+): Promise<Answer> {
+  if (!services.config.security.isManualLinkingEnabled) throw authFailure('manual_linking_disabled')
+  const identityId = parseUuid(params.identity_id, 'identity_id')
+  await inTransaction(services.store, async (store) => {
+    // Locked, so that two at once cannot take the last two.
+    const user = await lockUser(store, request.caller.user.id)
+    const all = await listIdentities(store, user.id)
+    if (all.length < 2) throw authFailure('single_identity_not_deletable')
+    const gone = all.find((identity) => identity.id === identityId)
+    if (gone === undefined) throw authFailure('identity_not_found')
+    await deleteIdentity(store, gone.id)
+    const rest = all.filter((identity) => identity !== gone)
+    const changes = await contactAfter(store, { user, gone, rest })
+    await updateUser(store, user.id, { ...changes, appMetadata: await withProviders(store, user) })
+    await record(services, store, {
+      request,
+      actor: { kind: 'user', user },
+      action: 'identity_unlinked',
+      traits: { identity_id: gone.id, provider: gone.provider, provider_id: gone.providerId },
+    })
+  })
+  return json({})
+}
+
+async function contactAfter(
+  store: Store,
+  unlinked: {
+    readonly user: UserRow
+    readonly gone: IdentityRow
+    readonly rest: readonly IdentityRow[]
+  },
+): Promise<UserChanges> {
+  const { user, gone, rest } = unlinked
+  if (gone.provider === 'phone') return { phone: null, phoneConfirmedAt: null }
+  if (user.email === null || rest.some((identity) => identity.email === user.email)) return {}
+  const email = rest.find((identity) => identity.email !== null)?.email ?? null
+  if (email === null) return { email: null, emailConfirmedAt: null }
+  const owner = await findUserByContact(store, { kind: 'email', email })
+  if (owner !== undefined && owner.id !== user.id) {
+    throw authFailure('email_conflict_identity_not_deletable')
+  }
+  return { email }
+}

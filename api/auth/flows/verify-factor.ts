@@ -1,0 +1,125 @@
+import type { ChallengeRow, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
+
+import { json, type Answer, type UserRequest } from '../context.ts'
+import { authFailure, invalid } from '../errors.ts'
+import {
+  acceptTotpStep,
+  consumeChallenge,
+  countAttempt,
+  findChallenge,
+  markFactorVerified,
+} from '../identity/factors.ts'
+import { replaceRefreshToken } from '../identity/refresh-tokens.ts'
+import { codeHmac, isSameBytes } from '../identity/secrets.ts'
+import { endSessionsBelowAal2, raiseSession } from '../identity/sessions.ts'
+import { inTransaction, type Store } from '../identity/store.ts'
+import { findTotpStep } from '../identity/totp.ts'
+import { lockUser } from '../identity/users.ts'
+import type { FactorParams, FactorVerifyBody, Parsed } from '../schemas.ts'
+import type { AuthServices } from '../services.ts'
+import { getOwnFactor, parseChallengeId, requireNamedUser } from '../steps/own-factor.ts'
+import { record } from '../steps/record.ts'
+import { tokenResponse } from '../steps/start-session.ts'
+
+/** Proves a second factor: the session rises to the second assurance level. */
+export async function verifyFactor(
+  services: AuthServices,
+  request: UserRequest,
+  body: Parsed<typeof FactorVerifyBody>,
+  params: Parsed<typeof FactorParams>,
+): Promise<Answer> {
+  const { user, session } = request.caller
+  requireNamedUser(user)
+  const factor = await getOwnFactor(services, user, params.factor_id)
+  if (!body.code) throw invalid('Code needs to be non-empty', 'code')
+  if (session === undefined) throw authFailure('session_not_found')
+  const challenge = await getChallenge(services, request, { factor, id: body.challenge_id })
+  await record(services, services.store, {
+    request,
+    actor: { kind: 'user', user },
+    action: 'verification_attempted',
+    traits: { factor_id: factor.id, challenge_id: challenge.id },
+  })
+  const { otpAttemptsMax } = services.config.rateLimits
+  if (!(await countAttempt(services.store, challenge.id, otpAttemptsMax))) throw wrongCode(factor)
+  if (!(await isRight(services, { factor, challenge, code: body.code }))) throw wrongCode(factor)
+  const started = await inTransaction(services.store, async (store) => {
+    const locked = await lockUser(store, user.id)
+    if (!(await consumeChallenge(store, challenge.id))) throw authFailure('mfa_ip_address_mismatch')
+    const raised = await raise(store, { factor, session })
+    await record(services, store, {
+      request,
+      actor: { kind: 'user', user },
+      action: 'mfa_code_login',
+      traits: { factor_id: factor.id },
+    })
+    return { user: locked, ...raised }
+  })
+  return json(await tokenResponse(services, started))
+}
+
+async function getChallenge(
+  services: AuthServices,
+  request: UserRequest,
+  wanted: { readonly factor: FactorRow; readonly id: string | undefined },
+): Promise<ChallengeRow> {
+  const { factor } = wanted
+  const { mfa } = services.config
+  const canVerify = factor.factorType === 'totp' ? mfa.totp.canVerify : mfa.phone.canVerify
+  if (!canVerify) {
+    const isTotp = factor.factorType === 'totp'
+    throw authFailure(isTotp ? 'mfa_totp_verify_not_enabled' : 'mfa_phone_verify_not_enabled')
+  }
+  const id = parseChallengeId(wanted.id)
+  const challenge = await findChallenge(services.store, factor.id, id)
+  if (challenge === undefined) {
+    throw authFailure('mfa_factor_not_found', {
+      message: 'MFA factor with the provided challenge ID not found',
+      kind: 'unprocessable',
+    })
+  }
+  if (challenge.verifiedAt !== null || challenge.ip !== request.ip) {
+    throw authFailure('mfa_ip_address_mismatch')
+  }
+  if (challenge.expiresAt <= services.store.now()) {
+    throw authFailure('mfa_challenge_expired', {
+      message: `MFA challenge ${challenge.id} has expired, verify against another challenge or create a new challenge.`,
+    })
+  }
+  return challenge
+}
+
+async function isRight(
+  services: AuthServices,
+  proof: { readonly factor: FactorRow; readonly challenge: ChallengeRow; readonly code: string },
+): Promise<boolean> {
+  const { factor, challenge, code } = proof
+  if (factor.factorType === 'phone') {
+    const hmac = codeHmac(services.config.jwt.secret, ['challenge', challenge.id], code)
+    return challenge.codeHmac !== null && isSameBytes(challenge.codeHmac, hmac)
+  }
+  const step = findTotpStep(factor.secret as string, code, services.clock.now())
+  if (step === undefined) return false
+  // A code that was watched while it was typed is worth nothing a second time. Only the one that
+  // finishes the enrolment may be used once more: the sign-in after it comes within its 30 seconds.
+  return factor.status === 'unverified' || acceptTotpStep(services.store, factor.id, step)
+}
+
+function wrongCode(factor: FactorRow): Error {
+  const message =
+    factor.factorType === 'totp' ? 'Invalid TOTP code entered' : 'Invalid MFA Phone code entered'
+  return authFailure('mfa_verification_failed', { message, param: 'code' })
+}
+
+async function raise(
+  store: Store,
+  proof: { readonly factor: FactorRow; readonly session: SessionRow },
+): Promise<{ session: SessionRow; refreshToken: string }> {
+  const { factor, session } = proof
+  const method = factor.factorType === 'totp' ? 'totp' : 'mfa/phone'
+  const refreshToken = await replaceRefreshToken(store, session.id)
+  const raised = await raiseSession(store, session, { method, factorId: factor.id })
+  await markFactorVerified(store, factor)
+  await endSessionsBelowAal2(store, session.userId, session.id)
+  return { session: raised, refreshToken }
+}

@@ -1,0 +1,117 @@
+import type { FastifyRequest } from 'fastify'
+
+import type { AuthRequest, Caller } from './context.ts'
+import { authFailure } from './errors.ts'
+import type { AccessTokenClaims } from './identity/access-token.ts'
+import { chooseRedirect } from './identity/redirect-url.ts'
+import { findSession } from './identity/sessions.ts'
+import { findUserById } from './identity/users.ts'
+import type { AuthServices } from './services.ts'
+
+/** Who may use a route. */
+export type Guard = 'public' | 'user' | 'admin'
+
+const BEARER = /^bearer (\S+)$/i
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+const NIL_UUID = '00000000-0000-0000-0000-000000000000'
+
+/** The access token of a request; undefined when there is none. */
+export function bearerOf(request: FastifyRequest): string | undefined {
+  return BEARER.exec(request.headers.authorization ?? '')?.[1]
+}
+
+/** The claims of a bearer that happens to be there, on routes that ask for none. */
+export async function findClaims(
+  services: AuthServices,
+  request: FastifyRequest,
+): Promise<AccessTokenClaims | undefined> {
+  const accessToken = bearerOf(request)
+  if (accessToken === undefined) return undefined
+  // Public routes are often called with the key of the project or with a token that has run out.
+  return services.accessTokens.verify(accessToken).catch(() => undefined)
+}
+
+/** Lets the caller in, or throws what the client is told. */
+export async function admit(
+  services: AuthServices,
+  request: FastifyRequest,
+  guard: Exclude<Guard, 'public'>,
+): Promise<Caller> {
+  const accessToken = bearerOf(request)
+  if (accessToken === undefined) throw authFailure('no_authorization')
+  const claims = await services.accessTokens.verify(accessToken)
+  return guard === 'admin' ? admitAdmin(services, claims) : admitUser(services, claims)
+}
+
+/** True when the role claim is one of those that may administer. */
+export function isAdmin(services: AuthServices, claims: AccessTokenClaims | undefined): boolean {
+  const role = claims?.role
+  return typeof role === 'string' && services.config.jwt.adminRoles.includes(role)
+}
+
+function admitAdmin(services: AuthServices, claims: AccessTokenClaims): Caller {
+  if (!isAdmin(services, claims)) throw authFailure('not_admin')
+  return { kind: 'admin', role: claims.role as string, claims }
+}
+
+async function admitUser(services: AuthServices, claims: AccessTokenClaims): Promise<Caller> {
+  const { sub = '', session_id: sessionId = '' } = claims
+  if (sub === '') throw authFailure('bad_jwt', { message: 'invalid claim: missing sub claim' })
+  if (!UUID.test(sub)) {
+    const message = 'invalid claim: sub claim must be a UUID'
+    throw authFailure('bad_jwt', { message, kind: 'invalidRequest' })
+  }
+  const user = await findUserById(services.store, sub)
+  if (user === undefined) throw authFailure('user_not_found')
+  if (sessionId === '' || sessionId === NIL_UUID) {
+    return { kind: 'user', user, session: undefined, claims }
+  }
+  const session = UUID.test(sessionId) ? await findSession(services.store, sessionId) : undefined
+  if (session === undefined || session.userId !== user.id) throw authFailure('session_not_found')
+  return { kind: 'user', user, session, claims }
+}
+
+/** What flows get to know of an HTTP request. */
+export function describeRequest(
+  services: AuthServices,
+  request: FastifyRequest,
+  claims: AccessTokenClaims | undefined,
+): AuthRequest {
+  const { site, jwt, mailer } = services.config
+  const query = request.query as Readonly<Record<string, unknown>> | undefined
+  const body = request.body as Readonly<Record<string, unknown>> | undefined
+  const candidates = [
+    request.headers.redirect_to,
+    query?.redirect_to,
+    body?.redirect_to,
+    request.headers.referer,
+  ].map((value) => (typeof value === 'string' && value !== '' ? value : undefined))
+  const audience = [claims?.aud ?? ''].flat()[0] ?? ''
+  return {
+    ip: request.ip,
+    userAgent: request.headers['user-agent'] ?? '',
+    redirectTo: chooseRedirect(candidates, { siteUrl: site.url, uriAllowList: site.uriAllowList }),
+    audience: headerOf(request, 'x-jwt-aud') || audience || jwt.audience,
+    externalUrl: externalUrlOf(request, { externalUrl: site.externalUrl, ...mailer }),
+  }
+}
+
+/** A header that is there once. */
+export function headerOf(request: FastifyRequest, name: string): string | undefined {
+  const value = request.headers[name]
+  return typeof value === 'string' ? value : undefined
+}
+
+// A host that clients name themselves may stand in links only when the operator listed it: else a
+// forged header would send somebody's link to the forger.
+function externalUrlOf(
+  request: FastifyRequest,
+  config: { readonly externalUrl: string; readonly externalHosts: readonly string[] },
+): string {
+  if (config.externalHosts.length === 0) return config.externalUrl
+  const host = headerOf(request, 'x-forwarded-host') ?? request.headers.host ?? ''
+  if (!config.externalHosts.includes(host)) return config.externalUrl
+  const isLocal = /^localhost(:\d+)?$/.test(host)
+  const isPlain = isLocal && headerOf(request, 'x-forwarded-proto') === 'http'
+  return `${isPlain ? 'http' : 'https'}://${host}`
+}

@@ -1,0 +1,138 @@
+import { randomUUID } from 'node:crypto'
+
+import { desc, sql, type SQL } from 'drizzle-orm'
+
+import type { AuditLogRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import type { Store } from './store.ts'
+
+/** What can be done with an account, and the log it belongs to. */
+const ACTIONS = {
+  login: 'account',
+  logout: 'account',
+  invite_accepted: 'account',
+  user_signedup: 'team',
+  user_invited: 'team',
+  user_deleted: 'team',
+  token_refreshed: 'token',
+  token_revoked: 'token',
+  token_reuse_detected: 'token',
+  user_modified: 'user',
+  user_recovery_requested: 'user',
+  user_confirmation_requested: 'user',
+  user_repeated_signup: 'user',
+  user_updated_password: 'user',
+  user_reauthenticate_requested: 'user',
+  identity_linked: 'user',
+  identity_unlinked: 'user',
+  factor_in_progress: 'factor',
+  factor_unenrolled: 'factor',
+  challenge_created: 'factor',
+  verification_attempted: 'factor',
+  factor_deleted: 'factor',
+  factor_updated: 'factor',
+  mfa_code_login: 'factor',
+} as const
+
+export type AuditAction = keyof typeof ACTIONS
+
+/** One security event. */
+export interface SecurityEvent {
+  readonly action: AuditAction
+  readonly logType: string
+  /** The nil UUID when an administrator acts by role alone. */
+  readonly actorId: string
+  readonly traits: Readonly<Record<string, unknown>>
+  readonly ip: string
+  readonly at: Date
+}
+
+/** Who did it: a user, or an administrator by role. */
+export type Actor =
+  | { readonly kind: 'user'; readonly user: UserRow }
+  | { readonly kind: 'admin'; readonly role: string }
+
+const NIL_UUID = '00000000-0000-0000-0000-000000000000'
+
+/** Appends to the audit log. */
+export async function appendAudit(
+  store: Store,
+  entry: {
+    readonly actor: Actor
+    readonly action: AuditAction
+    readonly traits?: Readonly<Record<string, unknown>>
+    readonly ip: string
+  },
+): Promise<SecurityEvent> {
+  const { actor, action, traits = {}, ip } = entry
+  const now = store.now()
+  const payload = {
+    ...describeActor(actor),
+    action,
+    log_type: ACTIONS[action],
+    ...(Object.keys(traits).length > 0 && { traits }),
+  }
+  await store.db
+    .insert(store.tables.auditLog)
+    .values({ id: randomUUID(), payload, ipAddress: ip, createdAt: now })
+  return { action, logType: ACTIONS[action], actorId: payload.actor_id, traits, ip, at: now }
+}
+
+/** What an administrator may search the audit log by. */
+export const AUDIT_SCOPES = ['author', 'action', 'type'] as const
+
+/** One page of the audit log, newest first. */
+export async function listAudit(
+  store: Store,
+  page: {
+    readonly offset: number
+    readonly limit: number
+    readonly search:
+      | { readonly scope: (typeof AUDIT_SCOPES)[number]; readonly text: string }
+      | undefined
+  },
+): Promise<{ entries: AuditLogRow[]; total: number }> {
+  const { auditLog } = store.tables
+  const matches = page.search && searchCondition(store, page.search)
+  const [entries, [count]] = await Promise.all([
+    store.db
+      .select()
+      .from(auditLog)
+      .where(matches)
+      .orderBy(desc(auditLog.createdAt), desc(auditLog.id))
+      .limit(page.limit)
+      .offset(page.offset),
+    store.db.select({ total: sql<number>`count(*)::int` }).from(auditLog).where(matches),
+  ])
+  return { entries, total: count?.total ?? 0 }
+}
+
+function searchCondition(
+  store: Store,
+  search: { readonly scope: (typeof AUDIT_SCOPES)[number]; readonly text: string },
+): SQL {
+  const { payload } = store.tables.auditLog
+  const fields = {
+    author: ['actor_username', 'actor_name'],
+    action: ['action'],
+    type: ['log_type'],
+  }
+  const parts = fields[search.scope].map(
+    (field) => sql`position(lower(${search.text}) in lower(${payload} ->> ${field})) > 0`,
+  )
+  return sql`(${sql.join(parts, sql` or `)})`
+}
+
+function describeActor(actor: Actor): { actor_id: string } & Record<string, unknown> {
+  if (actor.kind === 'admin') {
+    return { actor_id: NIL_UUID, actor_username: actor.role, actor_via_sso: false }
+  }
+  const { user } = actor
+  const name = user.userMetadata.full_name
+  return {
+    actor_id: user.id,
+    actor_username: user.phone ?? user.email ?? '',
+    ...(typeof name === 'string' && { actor_name: name }),
+    actor_via_sso: false,
+  }
+}

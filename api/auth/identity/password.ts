@@ -1,0 +1,129 @@
+import { scrypt, timingSafeEqual } from 'node:crypto'
+import { availableParallelism } from 'node:os'
+
+import argon2 from 'argon2'
+import bcrypt from 'bcryptjs'
+
+import type { PasswordConfig } from '#shared/config/auth-policies.ts'
+import { failure } from '#shared/errors.ts'
+
+import { verifyFirebaseScrypt } from './firebase-scrypt.ts'
+
+/** Hashes and checks passwords on a bounded pool. */
+export interface PasswordHasher {
+  hash(password: string): Promise<string>
+  /**
+   * `hash` undefined means there is nothing to compare with; it takes as long and answers false.
+   * `needsUpgrade` is true for a right password whose hash is of an older kind.
+   */
+  verify(
+    password: string,
+    hash: string | undefined,
+  ): Promise<{ readonly isRight: boolean; readonly needsUpgrade: boolean }>
+}
+
+type Scheme = (password: string, hash: string) => Promise<boolean>
+
+// Hashes that other servers wrote, by how they begin.
+const SCHEMES: readonly { readonly prefix: RegExp; readonly verify: Scheme }[] = [
+  { prefix: /^\$argon2(?:i|d|id)\$/, verify: (password, hash) => argon2.verify(hash, password) },
+  { prefix: /^\$2[abxy]\$/, verify: (password, hash) => bcrypt.compare(password, hash) },
+  { prefix: /^\$fbscrypt\$/, verify: verifyFirebaseScrypt },
+  { prefix: /^\$scrypt\$/, verify: verifyScrypt },
+]
+
+/** True when `hash` is of a kind that `verify` understands. */
+export function isKnownPasswordHash(hash: string): boolean {
+  return hash.length <= HASH_CHARACTERS_MAX && findScheme(hash) !== undefined
+}
+
+const HASH_CHARACTERS_MAX = 1024
+
+/** argon2id with the configured parameters; older kinds are verified and reported for an upgrade. */
+export function createPasswordHasher(config: PasswordConfig): PasswordHasher {
+  const parameters = {
+    type: argon2.argon2id,
+    memoryCost: config.argon2.memoryKib,
+    timeCost: config.argon2.iterations,
+    parallelism: config.argon2.parallelism,
+  } as const
+  const inPool = createPool({
+    concurrency: config.hashConcurrency || availableParallelism(),
+    waitingMax: config.hashQueueMax,
+  })
+  const hash = (password: string): Promise<string> =>
+    inPool(() => argon2.hash(password, parameters))
+  // Made at the first need: an unknown user is compared with the password of nobody.
+  let nobody: Promise<string> | undefined
+  return {
+    hash,
+    async verify(password, stored) {
+      const scheme = stored === undefined ? undefined : findScheme(stored)
+      if (stored === undefined || scheme === undefined) {
+        nobody ??= hash('the password of nobody')
+        const dummy = await nobody
+        await inPool(() => argon2.verify(dummy, password))
+        return { isRight: false, needsUpgrade: false }
+      }
+      const isRight = await inPool(() => scheme.verify(password, stored))
+      const isCurrent =
+        stored.startsWith('$argon2id$') &&
+        !argon2.needsRehash(stored, { ...parameters, version: ARGON2_VERSION })
+      return { isRight, needsUpgrade: isRight && !isCurrent }
+    },
+  }
+}
+
+const ARGON2_VERSION = 0x13
+
+function findScheme(hash: string): (typeof SCHEMES)[number] | undefined {
+  return SCHEMES.find((scheme) => scheme.prefix.test(hash))
+}
+
+/** `$scrypt$ln=14,r=8,p=1$salt$hash` with base64 fields. */
+async function verifyScrypt(password: string, hash: string): Promise<boolean> {
+  const match = /^\$scrypt\$ln=(\d+),r=(\d+),p=(\d+)\$([^$]+)\$([^$]+)$/.exec(hash)
+  if (!match) return false
+  const [, ln, r, p, salt = '', key = ''] = match
+  const cost = 2 ** Number(ln)
+  const expected = Buffer.from(key, 'base64')
+  if (cost * Number(r) > SCRYPT_WORK_MAX || expected.length === 0) return false
+  const options = { N: cost, r: Number(r), p: Number(p), maxmem: 512 * 1024 * 1024 }
+  const actual = await new Promise<Buffer>((resolve, reject) => {
+    scrypt(password, Buffer.from(salt, 'base64'), expected.length, options, (error, derived) =>
+      error ? reject(error) : resolve(derived),
+    )
+  })
+  return timingSafeEqual(actual, expected)
+}
+
+// 2^22 blocks of 128 bytes are 512 MiB: an imported hash must not exhaust the machine.
+const SCRYPT_WORK_MAX = 2 ** 22
+
+type Pool = <T>(work: () => Promise<T>) => Promise<T>
+
+function createPool(limits: { readonly concurrency: number; readonly waitingMax: number }): Pool {
+  const waiting: (() => void)[] = []
+  let running = 0
+  return async (work) => {
+    if (running >= limits.concurrency) {
+      if (waiting.length >= limits.waitingMax) {
+        throw failure.overloaded('Too many sign-ins at once, please retry after a moment.', {
+          code: 'over_capacity',
+          retryAfterSeconds: 1,
+        })
+      }
+      // The finished work hands its place over, so `running` stays as it is.
+      await new Promise<void>((resolve) => waiting.push(resolve))
+    } else {
+      running += 1
+    }
+    try {
+      return await work()
+    } finally {
+      const next = waiting.shift()
+      if (next === undefined) running -= 1
+      else next()
+    }
+  }
+}

@@ -1,0 +1,105 @@
+import { matchesGlob } from './glob.ts'
+
+/** Which redirect targets are permitted: the host of the site, and the globs of the allow list. */
+export interface RedirectRules {
+  readonly siteUrl: string
+  readonly uriAllowList: readonly string[]
+}
+
+/**
+ * The first permitted candidate, else the site itself. Never an error: a bad target must not tell
+ * its sender anything.
+ */
+export function chooseRedirect(
+  candidates: readonly (string | undefined)[],
+  rules: RedirectRules,
+): string {
+  const chosen = candidates.find(
+    (candidate) => candidate !== undefined && isRedirectAllowed(candidate, rules),
+  )
+  return chosen ?? rules.siteUrl
+}
+
+/** True when users may be sent to `target` with their secrets in the address. */
+export function isRedirectAllowed(target: string, rules: RedirectRules): boolean {
+  // Browsers read backslashes as slashes and skip control characters; nothing honest has them.
+  if (target === '' || target.length > URL_CHARACTERS_MAX || HOSTILE.test(target)) return false
+  // What follows the scheme of an address without `//` is not a place on a host.
+  if (!ABSOLUTE.test(target) || !URL.canParse(target)) return false
+  const url = new URL(target)
+  if (url.username !== '' || url.password !== '' || !isHostAsWritten(target, url)) return false
+  if (SCRIPT_SCHEMES.has(url.protocol)) return false
+  if (isOnSite(url, rules.siteUrl)) return true
+  if (isForeignAddress(url)) return isListedLiterally(target, rules.uriAllowList)
+  return rules.uriAllowList.some((glob) => matchesGlob(glob, withoutFragment(target)))
+}
+
+const URL_CHARACTERS_MAX = 2048
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it looks for.
+const HOSTILE = /[\u0000-\u0020\u007f\\<>"`{}^|]/
+const ABSOLUTE = /^[a-z][a-z0-9+.-]*:\/\//i
+const SCRIPT_SCHEMES = new Set(['javascript:', 'data:', 'vbscript:', 'file:', 'blob:', 'about:'])
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
+
+function isOnSite(url: URL, siteUrl: string): boolean {
+  if (!URL.canParse(siteUrl)) return false
+  const site = new URL(siteUrl)
+  // An empty host (myapp:///home) is no host to share.
+  if (site.hostname === '' || url.hostname.toLowerCase() !== site.hostname.toLowerCase()) {
+    return false
+  }
+  // Fragments of sign-ins must not travel in clear or into another app because a name is the same.
+  return url.protocol === site.protocol || (isHttp(url) && isHttp(site))
+}
+
+function isHttp(url: URL): boolean {
+  return url.protocol === 'http:' || url.protocol === 'https:'
+}
+
+// The parser maps look-alikes, percent signs and odd numbers to a host; a glob sees the text. Where
+// the two differ, text that looks permitted may lead elsewhere.
+function isHostAsWritten(target: string, url: URL): boolean {
+  const written = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(target)?.[1]?.toLowerCase() ?? ''
+  if (!isHttp(url)) return !written.includes('@')
+  const hostname = written.replace(/:\d*$/, '')
+  return hostname !== '' && hostname === url.hostname
+}
+
+// Numeric hosts other than this machine match no glob: `*` must not turn into an address.
+function isForeignAddress(url: URL): boolean {
+  if (!isHttp(url) || LOOPBACK.test(url.hostname)) return false
+  return /^[\d.]+$/.test(url.hostname) || url.hostname.startsWith('[')
+}
+
+function isListedLiterally(target: string, globs: readonly string[]): boolean {
+  const { origin } = new URL(target)
+  return globs.some(
+    (glob) =>
+      URL.canParse(glob) &&
+      new URL(glob).origin === origin &&
+      matchesGlob(glob, withoutFragment(target)),
+  )
+}
+
+function withoutFragment(target: string): string {
+  return target.replace(/#.*$/s, '')
+}
+
+/** Puts parameters behind `#`, keys in alphabetical order; an older fragment gives way. */
+export function withFragment(target: string, parameters: Readonly<Record<string, string>>): string {
+  return `${withoutFragment(target)}#${encode(parameters)}`
+}
+
+/** Adds parameters to the query, replacing those of the same name. */
+export function withQuery(target: string, parameters: Readonly<Record<string, string>>): string {
+  const [, base = '', query = '', fragment = ''] =
+    /^([^?#]*)(?:\?([^#]*))?(#.*)?$/s.exec(target) ?? []
+  const merged = new URLSearchParams(query)
+  for (const [name, value] of Object.entries(parameters)) merged.set(name, value)
+  return `${base}?${merged.toString()}${fragment}`
+}
+
+function encode(parameters: Readonly<Record<string, string>>): string {
+  const sorted = Object.entries(parameters).sort(([a], [b]) => (a < b ? -1 : 1))
+  return new URLSearchParams(sorted).toString()
+}

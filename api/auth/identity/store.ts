@@ -1,0 +1,64 @@
+import type { Clock } from '#shared/clock.ts'
+import type { Db } from '#shared/db/client.ts'
+import type { AuthTables } from '#shared/db/schema/auth.ts'
+
+import { authFailure } from '../errors.ts'
+
+/** The tables of the user server over a database or an open transaction, and the time. */
+export interface Store {
+  readonly db: Db
+  readonly tables: AuthTables
+  now(): Date
+}
+
+/** A store on the clock of the process. */
+export function createStore(db: Db, tables: AuthTables, clock: Clock): Store {
+  return { db, tables, now: () => new Date(clock.now()) }
+}
+
+/**
+ * Runs `work` in a transaction. What must survive a failure is returned as an outcome and thrown
+ * after the commit; a taken address or number becomes the failure that clients know.
+ */
+export async function inTransaction<T>(
+  store: Store,
+  work: (store: Store) => Promise<T>,
+): Promise<T> {
+  try {
+    return await store.db.transaction((db) => work({ ...store, db }))
+  } catch (error) {
+    throw translateConflict(error)
+  }
+}
+
+interface PostgresError {
+  readonly code?: string
+  readonly constraint?: string
+  readonly cause?: unknown
+}
+
+const UNIQUE_VIOLATION = '23505'
+const LOCK_NOT_AVAILABLE = '55P03'
+const DEADLOCK = '40P01'
+
+function translateConflict(error: unknown): unknown {
+  const { code, constraint = '', cause } = (error ?? {}) as PostgresError
+  if (code === LOCK_NOT_AVAILABLE || code === DEADLOCK)
+    return authFailure('conflict', { cause: error })
+  if (code === UNIQUE_VIOLATION && constraint.endsWith('users_email')) {
+    return authFailure('email_exists', { cause: error })
+  }
+  if (code === UNIQUE_VIOLATION && constraint.endsWith('users_phone')) {
+    return authFailure('phone_exists', { cause: error })
+  }
+  // The query builder wraps what the driver says.
+  if (cause !== undefined && cause !== error && isPostgresError(cause)) {
+    const translated = translateConflict(cause)
+    return translated === cause ? error : translated
+  }
+  return error
+}
+
+function isPostgresError(value: unknown): value is PostgresError {
+  return typeof value === 'object' && value !== null && 'code' in value
+}

@@ -1,0 +1,242 @@
+import { createHash, randomUUID } from 'node:crypto'
+
+import { and, asc, desc, eq, inArray, isNull, lte, or, sql, type SQL } from 'drizzle-orm'
+
+import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
+
+import { authFailure } from '../errors.ts'
+import type { Contact } from './contact.ts'
+import type { UserWithParts } from './present-user.ts'
+import type { Store } from './store.ts'
+
+/** What a new user starts with. */
+export interface NewUser {
+  readonly id?: string
+  readonly aud: string
+  readonly role: string
+  readonly email?: string | undefined
+  readonly phone?: string | undefined
+  readonly passwordHash?: string | undefined
+  readonly appMetadata?: Metadata
+  readonly userMetadata?: Metadata | undefined
+  readonly isAnonymous?: boolean
+  readonly emailConfirmedAt?: Date
+  readonly phoneConfirmedAt?: Date
+  readonly invitedAt?: Date
+  readonly bannedUntil?: Date | null
+}
+
+/** Columns that may change after a user was made. */
+export type UserChanges = Partial<Omit<UserRow, 'id' | 'createdAt' | 'updatedAt'>>
+
+export async function findUserById(store: Store, id: string): Promise<UserRow | undefined> {
+  const { users } = store.tables
+  return first(store, eq(users.id, id))
+}
+
+export async function findUserByContact(
+  store: Store,
+  contact: Contact,
+): Promise<UserRow | undefined> {
+  const { users } = store.tables
+  return contact.kind === 'email'
+    ? first(store, eq(users.email, contact.email))
+    : first(store, eq(users.phone, contact.phone))
+}
+
+/** Users who asked to change to this address or number; several may have asked. */
+export async function findUsersChangingTo(store: Store, contact: Contact): Promise<UserRow[]> {
+  const { users } = store.tables
+  const column = contact.kind === 'email' ? users.emailChange : users.phoneChange
+  const value = contact.kind === 'email' ? contact.email : contact.phone
+  return store.db
+    .select()
+    .from(users)
+    .where(and(eq(column, value), isNull(users.deletedAt)))
+    .limit(CHANGING_USERS_MAX)
+}
+
+// More claimants of one address than this are not people.
+const CHANGING_USERS_MAX = 5
+
+/** The user with a lock on the row until the transaction ends. */
+export async function lockUser(store: Store, id: string): Promise<UserRow> {
+  const { users } = store.tables
+  const [user] = await store.db.select().from(users).where(eq(users.id, id)).for('update')
+  if (user === undefined) throw authFailure('user_not_found')
+  return user
+}
+
+/** Adds a user; undefined when the id, address or number is taken. */
+export async function insertUser(store: Store, fields: NewUser): Promise<UserRow | undefined> {
+  const now = store.now()
+  const values = { id: randomUUID(), ...fields, createdAt: now, updatedAt: now }
+  const [user] = await store.db
+    .insert(store.tables.users)
+    .values({ ...values, userMetadata: fields.userMetadata ?? {} })
+    .onConflictDoNothing()
+    .returning()
+  return user
+}
+
+export async function updateUser(store: Store, id: string, changes: UserChanges): Promise<UserRow> {
+  const { users } = store.tables
+  const [user] = await store.db
+    .update(users)
+    .set({ ...changes, updatedAt: store.now() })
+    .where(eq(users.id, id))
+    .returning()
+  if (user === undefined) throw authFailure('user_not_found')
+  return user
+}
+
+/** The columns that remember when something was last sent. */
+export type SentColumn =
+  | 'confirmationSentAt'
+  | 'recoverySentAt'
+  | 'emailChangeSentAt'
+  | 'phoneChangeSentAt'
+  | 'reauthenticationSentAt'
+
+/**
+ * Notes that something is sent now, unless something was within the gap: of many requests at once
+ * one wins. Answers the user, or the seconds to wait.
+ */
+export async function claimSend(
+  store: Store,
+  claim: { readonly userId: string; readonly column: SentColumn; readonly gapSeconds: number },
+): Promise<{ user: UserRow } | { waitSeconds: number }> {
+  const { users } = store.tables
+  const now = store.now()
+  const column = users[claim.column]
+  const latest = new Date(now.getTime() - claim.gapSeconds * 1000)
+  const [user] = await store.db
+    .update(users)
+    .set({ [claim.column]: now, updatedAt: now })
+    .where(and(eq(users.id, claim.userId), or(isNull(column), lte(column, latest))))
+    .returning()
+  if (user !== undefined) return { user }
+  const known = await findUserById(store, claim.userId)
+  const sentAt = known?.[claim.column]?.getTime() ?? now.getTime()
+  return { waitSeconds: Math.max(1, Math.ceil((sentAt - latest.getTime()) / 1000)) }
+}
+
+/** A user with identities and second factors, oldest first. */
+export async function loadParts(store: Store, user: UserRow): Promise<UserWithParts> {
+  const [parts] = await loadPartsOfAll(store, [user])
+  return parts as UserWithParts
+}
+
+/** Like `loadParts` for a page of users, in two queries. */
+export async function loadPartsOfAll(
+  store: Store,
+  page: readonly UserRow[],
+): Promise<UserWithParts[]> {
+  if (page.length === 0) return []
+  const { identities, factors } = store.tables
+  const ids = page.map((user) => user.id)
+  const [allIdentities, allFactors] = await Promise.all([
+    store.db
+      .select()
+      .from(identities)
+      .where(inArray(identities.userId, ids))
+      .orderBy(asc(identities.createdAt), asc(identities.id)),
+    store.db
+      .select()
+      .from(factors)
+      .where(inArray(factors.userId, ids))
+      .orderBy(asc(factors.createdAt), asc(factors.id)),
+  ])
+  return page.map((user) => ({
+    user,
+    identities: allIdentities.filter((identity) => identity.userId === user.id),
+    factors: allFactors.filter((factor) => factor.userId === user.id),
+  }))
+}
+
+/** One page of users, newest first unless asked otherwise, and how many there are. */
+export async function listUsers(
+  store: Store,
+  page: {
+    readonly offset: number
+    readonly limit: number
+    readonly isOldestFirst: boolean
+    readonly filter: string
+  },
+): Promise<{ users: UserRow[]; total: number }> {
+  const { users } = store.tables
+  const matches = page.filter === '' ? undefined : matchesFilter(store, page.filter)
+  const order = page.isOldestFirst ? asc : desc
+  const [rows, [count]] = await Promise.all([
+    store.db
+      .select()
+      .from(users)
+      .where(matches)
+      .orderBy(order(users.createdAt), order(users.id))
+      .limit(page.limit)
+      .offset(page.offset),
+    store.db.select({ total: sql<number>`count(*)::int` }).from(users).where(matches),
+  ])
+  return { users: rows, total: count?.total ?? 0 }
+}
+
+export async function deleteUser(store: Store, id: string): Promise<boolean> {
+  const { users } = store.tables
+  const deleted = await store.db.delete(users).where(eq(users.id, id)).returning({ id: users.id })
+  return deleted.length > 0
+}
+
+/** Keeps the row, without anything that tells who it was. */
+export async function softDeleteUser(store: Store, user: UserRow): Promise<void> {
+  const { identities, sessions, factors, oneTimeTokens } = store.tables
+  const veil = (value: string | null): string | null =>
+    value === null
+      ? null
+      : createHash('sha256')
+          .update(user.id + value)
+          .digest('base64url')
+  await updateUser(store, user.id, {
+    email: veil(user.email)?.toLowerCase() ?? null,
+    phone: veil(user.phone)?.slice(0, 15) ?? null,
+    emailChange: null,
+    phoneChange: null,
+    passwordHash: null,
+    appMetadata: {},
+    userMetadata: {},
+    deletedAt: store.now(),
+  })
+  await store.db
+    .update(identities)
+    .set({
+      identityData: {},
+      providerId: sql`encode(sha256((${identities.userId}::text || ${identities.providerId})::bytea), 'hex')`,
+    })
+    .where(eq(identities.userId, user.id))
+  await store.db.delete(sessions).where(eq(sessions.userId, user.id))
+  await store.db.delete(factors).where(eq(factors.userId, user.id))
+  await store.db.delete(oneTimeTokens).where(eq(oneTimeTokens.userId, user.id))
+}
+
+/** True while an administrator keeps the user out. */
+export function isBanned(user: UserRow, now: Date): boolean {
+  return user.bannedUntil !== null && user.bannedUntil > now
+}
+
+function matchesFilter(store: Store, filter: string): SQL | undefined {
+  const { users } = store.tables
+  // `position` instead of `like`, so that percent signs and underscores mean themselves.
+  return or(
+    sql`position(${filter} in ${users.email}) > 0`,
+    sql`position(lower(${filter}) in lower(${users.userMetadata} ->> 'full_name')) > 0`,
+  )
+}
+
+async function first(store: Store, condition: SQL): Promise<UserRow | undefined> {
+  const { users } = store.tables
+  const [user] = await store.db
+    .select()
+    .from(users)
+    .where(and(condition, isNull(users.deletedAt)))
+    .limit(1)
+  return user
+}

@@ -1,0 +1,164 @@
+import type {
+  FastifyPluginAsync,
+  FastifyReply,
+  FastifyRequest,
+  FastifySchema,
+  RouteOptions,
+} from 'fastify'
+import type { TSchema } from 'typebox'
+import { Compile } from 'typebox/compile'
+
+import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+
+import { badJson, registerBodyParsers } from './body-parser.ts'
+import type { Answer, AuthRequest, UserRequest } from './context.ts'
+import { presentAuthError } from './error-dialect.ts'
+import { authFailure, invalid } from './errors.ts'
+import { admit, describeRequest, findClaims, headerOf, isAdmin } from './guards.ts'
+import type { Route } from './route.ts'
+import { ROUTES } from './routes.ts'
+import type { AuthServices } from './services.ts'
+
+/** The user server as one encapsulated surface; register it once per prefix. */
+export function authPlugin(services: AuthServices): FastifyPluginAsync {
+  return async (app) => {
+    registerBodyParsers(app)
+    app.setValidatorCompiler(({ schema, httpPart }) => validatorOf(schema as TSchema, httpPart))
+    app.setErrorHandler((thrown, request, reply) => sendError(services, { thrown, request, reply }))
+    // At the root the application says itself what is unknown.
+    if (app.prefix.length > 1) {
+      app.setNotFoundHandler((_request, reply) =>
+        reply.code(404).type('text/plain').send('404 page not found\n'),
+      )
+    }
+    for (const row of ROUTES) app.route(optionsOf(services, row))
+  }
+}
+
+function optionsOf(services: AuthServices, row: Route): RouteOptions {
+  const schema: FastifySchema = {
+    tags: [row.guard === 'admin' ? 'users: administration' : 'users'],
+    summary: row.operation,
+    ...(row.guard !== 'public' && { security: [{ userToken: [] }] }),
+    ...(row.body !== undefined && { body: row.body }),
+    ...(row.query !== undefined && { querystring: row.query }),
+    ...(row.params !== undefined && { params: row.params }),
+  }
+  return {
+    method: row.method,
+    url: row.path,
+    schema,
+    // A HEAD would run the flow: mail scanners must not use up the links that they look at.
+    exposeHeadRoute: false,
+    preValidation: async (request) => {
+      if (row.body === undefined || request.body) return
+      if (!row.isBodyOptional) throw badJson('the body is empty')
+      request.body = {}
+    },
+    handler: async (request, reply) => {
+      const answer = await withinTime(services, () => run(services, row, request))
+      return send(reply, answer)
+    },
+  }
+}
+
+async function run(services: AuthServices, row: Route, request: FastifyRequest): Promise<Answer> {
+  const { body, query, params } = request
+  await takeLimit(services, row, request)
+  const caller = row.guard === 'public' ? undefined : await admit(services, request, row.guard)
+  const claims = caller?.claims ?? (await findClaims(services, request))
+  if (row.captcha(body, query) && !isAdmin(services, claims)) await checkCaptcha(services, request)
+  const described: AuthRequest = describeRequest(services, request, claims)
+  const withCaller = caller === undefined ? described : { ...described, caller }
+  return row.flow({ services, request: withCaller as UserRequest, body, query, params })
+}
+
+async function takeLimit(
+  services: AuthServices,
+  row: Route,
+  request: FastifyRequest,
+): Promise<void> {
+  const { header } = services.config.rateLimits
+  if (row.limit === undefined || header === '') return
+  // Of a list such as X-Forwarded-For the first is the client.
+  const address = headerOf(request, header)?.split(',')[0]?.trim() ?? ''
+  if (address === '') return
+  const limit = row.limit(request.body)
+  const bucket = limit === 'anonymousUsers' ? limit : row.operation.replace('Link', '')
+  await services.limits.takeRequest(limit, bucket, address)
+}
+
+async function checkCaptcha(services: AuthServices, request: FastifyRequest): Promise<void> {
+  if (!services.config.captcha.isEnabled) return
+  const body = request.body as {
+    readonly captcha_token?: string
+    readonly gotrue_meta_security?: { readonly captcha_token?: string }
+  }
+  const answer = body.gotrue_meta_security?.captcha_token || body.captcha_token
+  if (!answer) {
+    throw authFailure('captcha_failed', {
+      message: 'captcha protection: request disallowed (no captcha_token found)',
+    })
+  }
+  await services.captcha.verify(answer, request.ip)
+}
+
+async function withinTime(services: AuthServices, work: () => Promise<Answer>): Promise<Answer> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_resolve, reject) => {
+    const limitMs = services.config.site.maxRequestDurationSeconds * 1000
+    timer = setTimeout(() => reject(authFailure('request_timeout')), limitMs)
+  })
+  try {
+    return await Promise.race([work(), late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function send(reply: FastifyReply, answer: Answer): FastifyReply {
+  // Every answer here is about one person.
+  if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store')
+  switch (answer.kind) {
+    case 'json':
+      return reply
+        .code(answer.status)
+        .headers(answer.headers ?? {})
+        .send(answer.body)
+    case 'redirect':
+      return reply.redirect(answer.url, answer.status)
+    case 'empty':
+      return reply.code(204).send()
+  }
+}
+
+function sendError(
+  services: AuthServices,
+  failed: {
+    readonly thrown: unknown
+    readonly request: FastifyRequest
+    readonly reply: FastifyReply
+  },
+): FastifyReply {
+  const { request, reply } = failed
+  const error = normalizeError(failed.thrown)
+  if (isBug(error)) {
+    services.log.error({ err: error.cause, requestId: request.id }, 'request failed')
+  }
+  const apiVersion = headerOf(request, 'x-supabase-api-version')
+  const answer = presentAuthError(error, { apiVersion, requestId: request.id })
+  return reply.code(answer.status).headers(answer.headers).send(answer.body)
+}
+
+type Validator = (value: unknown) => { value: unknown } | { error: Error }
+
+function validatorOf(schema: TSchema, httpPart: string | undefined): Validator {
+  const compiled = Compile(schema)
+  return (value) => {
+    if (compiled.Check(value)) return { value }
+    const [first] = compiled.Errors(value)
+    const field = first?.instancePath.slice(1).replaceAll('/', '.') ?? ''
+    const reason = `${field === '' ? 'the value' : field} ${first?.message ?? 'is not valid'}`
+    return { error: httpPart === 'body' ? badJson(reason) : invalid(reason, field) }
+  }
+}

@@ -1,0 +1,86 @@
+import type { MailKind } from '#shared/config/auth-mail.ts'
+
+/** Sends mails; throws a `ServiceError` of kind internal when one cannot be delivered. */
+export interface Mailer {
+  send(mail: {
+    readonly kind: MailKind
+    readonly to: string
+    readonly variables: MailVariables
+  }): Promise<void>
+}
+
+/** What the template of a mail can mention. */
+export interface MailVariables {
+  siteUrl: string
+  email: string
+  newEmail?: string
+  confirmationUrl: string
+  token: string
+  tokenHash: string
+  redirectTo: string
+  data: Record<string, unknown>
+}
+
+/** Sends text messages. */
+export interface SmsSender {
+  send(sms: {
+    readonly to: string
+    readonly message: string
+    readonly channel: 'sms' | 'whatsapp'
+    readonly otp: string
+  }): Promise<{ messageId: string }>
+  /** The code that was agreed on for a test number. */
+  testOtp(phone: string): string | undefined
+}
+
+/** Asks the CAPTCHA provider; throws when the visitor did not pass. */
+export interface CaptchaVerifier {
+  verify(token: string, remoteIp: string): Promise<void>
+}
+
+/** What a provider says about a user. */
+export interface ExternalProfile {
+  /** The provider's name of the user, which never changes. */
+  readonly subject: string
+  readonly emails: readonly {
+    readonly email: string
+    readonly isVerified: boolean
+    readonly isPrimary: boolean
+  }[]
+  readonly metadata: Record<string, unknown>
+  readonly providerAccessToken?: string
+  readonly providerRefreshToken?: string
+}
+
+/** An external identity provider. */
+export interface Provider {
+  readonly id: string
+  authorizationUrl(request: {
+    readonly state: string
+    readonly scopes: string
+    readonly pkceChallenge?: string
+    readonly query: Record<string, string>
+  }): Promise<string>
+  exchange(callback: {
+    readonly code: string
+    readonly query: Record<string, string>
+    readonly codeVerifier?: string
+  }): Promise<ExternalProfile>
+  verifyIdToken?(
+    idToken: string,
+    options: {
+      readonly nonce?: string
+      readonly accessToken?: string
+      readonly clientId?: string
+      readonly issuer?: string
+    },
+  ): Promise<ExternalProfile>
+}
+
+/** Every provider there is. */
+export interface Providers {
+  /** Throws when there is none of this name or it is not enabled. */
+  get(id: string): Provider
+  enabledIds(): readonly string[]
+  readonly allIds: readonly string[]
+}

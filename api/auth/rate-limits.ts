@@ -1,0 +1,136 @@
+import type { Clock } from '#shared/clock.ts'
+import type { RateLimit, RateLimitsConfig } from '#shared/config/auth-rate-limits.ts'
+
+import { authFailure } from './errors.ts'
+import { sha256 } from './identity/secrets.ts'
+
+/** The part of the Redis client that limits need. */
+export interface RateLimitRedis {
+  eval(
+    script: string,
+    numberOfKeys: number,
+    ...keysAndArguments: (string | number)[]
+  ): Promise<unknown>
+}
+
+/** Limits per client, each with a bucket of its own per route. */
+export const REQUEST_LIMITS = [
+  'tokenRefresh',
+  'verify',
+  'otp',
+  'anonymousUsers',
+  'mfaChallengeAndVerify',
+] as const
+
+export type RequestLimit = (typeof REQUEST_LIMITS)[number]
+
+export type SendChannel = 'email' | 'sms'
+
+/** Counts in Redis, so that all API processes together keep every limit. */
+export interface RateLimits {
+  /** Throws 429 when the client of this address has used the bucket up. */
+  takeRequest(limit: RequestLimit, bucket: string, address: string): Promise<void>
+  /** Throws 429 when the hour's messages are used up; otherwise counts one. */
+  takeSend(channel: SendChannel): Promise<void>
+  /** Like `takeSend`, counting nothing. */
+  checkSend(channel: SendChannel): Promise<void>
+  /** Throws 429 when the same was asked for this contact within the gap. */
+  takeContact(purpose: string, contact: string, gapSeconds: number): Promise<void>
+}
+
+/** Rate limits on Redis; keys begin with `keyPrefix`. */
+export function createRateLimits(options: {
+  readonly redis: RateLimitRedis
+  readonly keyPrefix: string
+  readonly config: RateLimitsConfig
+  readonly clock: Clock
+}): RateLimits {
+  const { redis, config, clock } = options
+  const key = (...parts: string[]): string => `${options.keyPrefix}${parts.join(':')}`
+  const window = async (name: string, limit: RateLimit, cost: number): Promise<number> =>
+    Number(
+      await redis.eval(
+        TAKE_FROM_WINDOW,
+        1,
+        name,
+        clock.now(),
+        limit.windowSeconds * 1000,
+        limit.count,
+        cost,
+      ),
+    )
+  const send = async (channel: SendChannel, cost: number): Promise<void> => {
+    const limit = channel === 'email' ? config.emailSent : config.smsSent
+    const waitMs = await window(key('send', channel), limit, cost)
+    if (waitMs > 0) throw authFailure(SEND_FAILURES[channel], { retryAfterSeconds: waitMs / 1000 })
+  }
+  return {
+    async takeRequest(limit, bucket, address) {
+      const { count, windowSeconds, burst } = config[limit]
+      const name = key('request', bucket, sha256(address).toString('base64url'))
+      const perMs = count / (windowSeconds * 1000)
+      const waitMs = Number(await redis.eval(TAKE_FROM_BUCKET, 1, name, clock.now(), perMs, burst))
+      if (waitMs > 0) {
+        throw authFailure('over_request_rate_limit', { retryAfterSeconds: waitMs / 1000 })
+      }
+    },
+    takeSend: (channel) => send(channel, 1),
+    checkSend: (channel) => send(channel, 0),
+    async takeContact(purpose, contact, gapSeconds) {
+      if (gapSeconds <= 0) return
+      const name = key('contact', purpose, sha256(contact).toString('base64url'))
+      const waitMs = await window(name, { count: 1, windowSeconds: gapSeconds, burst: 0 }, 1)
+      if (waitMs > 0) throw tooSoon('email', waitMs / 1000)
+    },
+  }
+}
+
+/** 429 for asking again within the gap of one user. */
+export function tooSoon(channel: SendChannel, waitSeconds: number): Error {
+  const seconds = Math.max(1, Math.ceil(waitSeconds))
+  return authFailure(SEND_FAILURES[channel], {
+    message: `For security purposes, you can only request this after ${seconds} seconds.`,
+    retryAfterSeconds: seconds,
+  })
+}
+
+const SEND_FAILURES = {
+  email: 'over_email_send_rate_limit',
+  sms: 'over_sms_send_rate_limit',
+} as const
+
+/*
+ * Purpose: take one from a bucket that refills evenly. Guarantee: never more than burst at once nor
+ * more than the rate over time, whoever asks. KEYS[1] bucket; ARGV[1] now (ms), [2] refill per ms,
+ * [3] burst. Answers 0, or the milliseconds until the next one.
+ */
+const TAKE_FROM_BUCKET = `
+local now, rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local state = redis.call('HMGET', KEYS[1], 'level', 'at')
+local at = tonumber(state[2]) or now
+local level = math.min(burst, (tonumber(state[1]) or burst) + math.max(0, now - at) * rate)
+local wait = 0
+if level >= 1 then level = level - 1
+elseif rate > 0 then wait = math.ceil((1 - level) / rate)
+else wait = 3600000 end
+redis.call('HSET', KEYS[1], 'level', tostring(level), 'at', math.max(now, at))
+if rate > 0 then redis.call('PEXPIRE', KEYS[1], math.ceil(burst / rate) + 1000)
+else redis.call('PEXPIRE', KEYS[1], 3600000) end
+return wait`
+
+/*
+ * Purpose: count in fixed windows that begin with their first use. Guarantee: at most ARGV[3] per
+ * window. KEYS[1] window; ARGV[1] now (ms), [2] length (ms), [3] limit, [4] cost (0 only looks).
+ * Answers 0, or the milliseconds until the window ends.
+ */
+const TAKE_FROM_WINDOW = `
+local now, length, limit, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local state = redis.call('HMGET', KEYS[1], 'since', 'used')
+local since, used = tonumber(state[1]), tonumber(state[2]) or 0
+if since == nil or now >= since + length then since, used = now, 0 end
+if used + math.max(cost, 1) > limit then return math.max(1, since + length - now) end
+if cost > 0 then
+  redis.call('HSET', KEYS[1], 'since', since, 'used', used + cost)
+  redis.call('PEXPIRE', KEYS[1], math.ceil(length))
+end
+return 0`

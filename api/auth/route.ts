@@ -1,0 +1,85 @@
+import type { Static, TSchema } from 'typebox'
+
+import type { AdminRequest, Answer, AuthRequest, UserRequest } from './context.ts'
+import type { Guard } from './guards.ts'
+import type { RequestLimit } from './rate-limits.ts'
+import type { AuthServices } from './services.ts'
+
+interface RequestByGuard {
+  readonly public: AuthRequest
+  readonly user: UserRequest
+  readonly admin: AdminRequest
+}
+
+/** What a row hands to its flow. */
+export interface Call<G extends Guard, B, Q, P> {
+  readonly services: AuthServices
+  readonly request: RequestByGuard[G]
+  readonly body: B
+  readonly query: Q
+  readonly params: P
+}
+
+type Value<S> = S extends TSchema ? Static<S> : undefined
+
+/** One row of the routing table, as it is written. */
+export interface RouteRow<G extends Guard, B, Q, P> {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  readonly path: string
+  /** Dotted name of the operation, for logs and metrics. */
+  readonly operation: string
+  readonly guard: G
+  /** Bucket that the client's address draws from. */
+  readonly limit?: RequestLimit | ((body: Value<B>) => RequestLimit)
+  /** Whether a CAPTCHA is asked for, where it is switched on. */
+  readonly captcha?: boolean | ((body: Value<B>, query: Value<Q>) => boolean)
+  readonly body?: B
+  /** The body may be missing altogether. */
+  readonly isBodyOptional?: boolean
+  readonly query?: Q
+  readonly params?: P
+  readonly flow: (call: Call<G, Value<B>, Value<Q>, Value<P>>) => Promise<Answer>
+}
+
+/** A row whose types have been checked and forgotten. */
+export interface Route {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  readonly path: string
+  readonly operation: string
+  readonly guard: Guard
+  readonly limit: ((body: unknown) => RequestLimit) | undefined
+  readonly captcha: (body: unknown, query: unknown) => boolean
+  readonly body: TSchema | undefined
+  readonly isBodyOptional: boolean
+  readonly query: TSchema | undefined
+  readonly params: TSchema | undefined
+  readonly flow: (call: Call<Guard, unknown, unknown, unknown>) => Promise<Answer>
+}
+
+/** A row of the routing table; the flow's input has the types of the row's schemas. */
+export function route<
+  const G extends Guard,
+  B extends TSchema | undefined = undefined,
+  Q extends TSchema | undefined = undefined,
+  P extends TSchema | undefined = undefined,
+>(row: RouteRow<G, B, Q, P>): Route {
+  const { limit, captcha = false } = row
+  return {
+    method: row.method,
+    path: row.path,
+    operation: row.operation,
+    guard: row.guard,
+    limit:
+      limit === undefined
+        ? undefined
+        : (body) => (typeof limit === 'function' ? limit(body as Value<B>) : limit),
+    captcha: (body, query) =>
+      typeof captcha === 'function' ? captcha(body as Value<B>, query as Value<Q>) : captcha,
+    body: row.body,
+    isBodyOptional: row.isBodyOptional ?? false,
+    query: row.query,
+    params: row.params,
+    // The validator has checked the values against the row's schemas before this is called.
+    flow: row.flow as unknown as Route['flow'],
+  }
+}

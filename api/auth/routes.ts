@@ -1,0 +1,87 @@
+import { Type } from 'typebox'
+
+import { adminAudit } from './flows/admin-audit.ts'
+import { adminCreateUser } from './flows/admin-create-user.ts'
+import { adminDeleteFactor, adminListFactors, adminUpdateFactor } from './flows/admin-factors.ts'
+import { adminUpdateUser } from './flows/admin-update-user.ts'
+import { adminDeleteUser, adminGetUser, adminListUsers } from './flows/admin-users.ts'
+import { authorize, authorizeLinking } from './flows/authorize.ts'
+import { callback } from './flows/callback.ts'
+import { challengeFactor } from './flows/challenge-factor.ts'
+import { enrollFactor } from './flows/enroll-factor.ts'
+import { generateLink } from './flows/generate-link.ts'
+import { health } from './flows/health.ts'
+import { invite } from './flows/invite.ts'
+import { jwks } from './flows/jwks.ts'
+import { logout } from './flows/logout.ts'
+import { magicLink, otp } from './flows/otp.ts'
+import { reauthenticate } from './flows/reauthenticate.ts'
+import { recover } from './flows/recover.ts'
+import { resend } from './flows/resend.ts'
+import { settings } from './flows/settings.ts'
+import { signup } from './flows/signup.ts'
+import { sso } from './flows/sso.ts'
+import { grantTypeOf, token } from './flows/token.ts'
+import { unenrollFactor } from './flows/unenroll-factor.ts'
+import { identities, unlinkIdentity } from './flows/unlink-identity.ts'
+import { updateOwnUser } from './flows/update-user.ts'
+import { user } from './flows/user.ts'
+import { verify, verifyLink } from './flows/verify.ts'
+import { verifyFactor } from './flows/verify-factor.ts'
+import { route, type Route } from './route.ts'
+import * as schema from './schemas.ts'
+
+const ProviderFields = Type.Record(Type.String(), Type.String({ maxLength: 65_536 }))
+
+// biome-ignore format: one row, one line: this table is what a security review reads.
+const PUBLIC: readonly Route[] = [
+  route({ method: 'GET', path: '/health', operation: 'auth.health', guard: 'public', flow: ({ services }) => health(services) }),
+  route({ method: 'GET', path: '/settings', operation: 'auth.settings', guard: 'public', flow: ({ services }) => settings(services) }),
+  route({ method: 'GET', path: '/.well-known/jwks.json', operation: 'auth.jwks', guard: 'public', flow: ({ services }) => jwks(services) }),
+  route({ method: 'POST', path: '/signup', operation: 'auth.signup', guard: 'public', limit: (body) => (body.email || body.phone ? 'otp' : 'anonymousUsers'), captcha: true, body: schema.SignupBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => signup(services, request, body) }),
+  route({ method: 'POST', path: '/resend', operation: 'auth.resend', guard: 'public', limit: 'otp', captcha: true, body: schema.ResendBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => resend(services, request, body) }),
+  route({ method: 'POST', path: '/otp', operation: 'auth.otp', guard: 'public', limit: 'otp', captcha: true, body: schema.OtpBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => otp(services, request, body) }),
+  route({ method: 'POST', path: '/magiclink', operation: 'auth.magiclink', guard: 'public', limit: 'otp', captcha: true, body: schema.OtpBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => magicLink(services, request, body) }),
+  route({ method: 'POST', path: '/recover', operation: 'auth.recover', guard: 'public', limit: 'otp', captcha: true, body: schema.RecoverBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => recover(services, request, body) }),
+  route({ method: 'POST', path: '/verify', operation: 'auth.verify', guard: 'public', limit: 'verify', body: schema.VerifyBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => verify(services, request, body) }),
+  route({ method: 'GET', path: '/verify', operation: 'auth.verifyLink', guard: 'public', limit: 'verify', query: schema.VerifyQuery, flow: ({ services, request, query }) => verifyLink(services, request, query) }),
+  route({ method: 'POST', path: '/token', operation: 'auth.token', guard: 'public', limit: 'tokenRefresh', captcha: (body, query) => grantTypeOf(body, query) === 'password', body: schema.TokenBody, query: schema.GrantQuery, flow: ({ services, request, body, query }) => token(services, request, body, query) }),
+  route({ method: 'POST', path: '/sso', operation: 'auth.sso', guard: 'public', limit: 'otp', captcha: true, body: schema.SsoBody, flow: () => sso() }),
+  route({ method: 'GET', path: '/authorize', operation: 'auth.authorize', guard: 'public', query: schema.AuthorizeQuery, flow: ({ services, request, query }) => authorize(services, request, query) }),
+  route({ method: 'GET', path: '/callback', operation: 'auth.callback', guard: 'public', query: ProviderFields, flow: ({ services, request, query }) => callback(services, request, query) }),
+  route({ method: 'POST', path: '/callback', operation: 'auth.callbackForm', guard: 'public', body: ProviderFields, isBodyOptional: true, query: ProviderFields, flow: ({ services, request, body, query }) => callback(services, request, { ...query, ...body }) }),
+]
+
+// biome-ignore format: one row, one line: this table is what a security review reads.
+const USER: readonly Route[] = [
+  route({ method: 'GET', path: '/user', operation: 'auth.user', guard: 'user', flow: ({ services, request }) => user(services, request) }),
+  route({ method: 'PUT', path: '/user', operation: 'auth.updateUser', guard: 'user', limit: 'otp', body: schema.UserUpdateBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => updateOwnUser(services, request, body) }),
+  route({ method: 'GET', path: '/reauthenticate', operation: 'auth.reauthenticate', guard: 'user', flow: ({ services, request }) => reauthenticate(services, request) }),
+  route({ method: 'POST', path: '/logout', operation: 'auth.logout', guard: 'user', query: schema.LogoutQuery, flow: ({ services, request, query }) => logout(services, request, query) }),
+  route({ method: 'GET', path: '/user/identities', operation: 'auth.identities', guard: 'user', flow: ({ services, request }) => identities(services, request) }),
+  route({ method: 'GET', path: '/user/identities/authorize', operation: 'auth.linkIdentity', guard: 'user', query: schema.AuthorizeQuery, flow: ({ services, request, query }) => authorizeLinking(services, request, query) }),
+  route({ method: 'DELETE', path: '/user/identities/:identity_id', operation: 'auth.unlinkIdentity', guard: 'user', params: schema.IdentityParams, flow: ({ services, request, params }) => unlinkIdentity(services, request, params) }),
+  route({ method: 'POST', path: '/factors', operation: 'auth.enrollFactor', guard: 'user', body: schema.FactorBody, flow: ({ services, request, body }) => enrollFactor(services, request, body) }),
+  route({ method: 'POST', path: '/factors/:factor_id/challenge', operation: 'auth.challengeFactor', guard: 'user', limit: 'mfaChallengeAndVerify', body: schema.ChallengeBody, isBodyOptional: true, params: schema.FactorParams, flow: ({ services, request, body, params }) => challengeFactor(services, request, body, params) }),
+  route({ method: 'POST', path: '/factors/:factor_id/verify', operation: 'auth.verifyFactor', guard: 'user', limit: 'mfaChallengeAndVerify', body: schema.FactorVerifyBody, params: schema.FactorParams, flow: ({ services, request, body, params }) => verifyFactor(services, request, body, params) }),
+  route({ method: 'DELETE', path: '/factors/:factor_id', operation: 'auth.unenrollFactor', guard: 'user', params: schema.FactorParams, flow: ({ services, request, params }) => unenrollFactor(services, request, params) }),
+]
+
+// biome-ignore format: one row, one line: this table is what a security review reads.
+const ADMIN: readonly Route[] = [
+  route({ method: 'POST', path: '/invite', operation: 'auth.invite', guard: 'admin', body: schema.InviteBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => invite(services, request, body) }),
+  route({ method: 'POST', path: '/admin/generate_link', operation: 'auth.admin.generateLink', guard: 'admin', body: schema.GenerateLinkBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => generateLink(services, request, body) }),
+  route({ method: 'GET', path: '/admin/audit', operation: 'auth.admin.audit', guard: 'admin', query: schema.PageQuery, flow: ({ services, request, query }) => adminAudit(services, request, query) }),
+  route({ method: 'GET', path: '/admin/users', operation: 'auth.admin.listUsers', guard: 'admin', query: schema.PageQuery, flow: ({ services, request, query }) => adminListUsers(services, request, query) }),
+  route({ method: 'POST', path: '/admin/users', operation: 'auth.admin.createUser', guard: 'admin', body: schema.AdminUserBody, flow: ({ services, request, body }) => adminCreateUser(services, request, body, {}) }),
+  route({ method: 'POST', path: '/admin/users/:user_id', operation: 'auth.admin.createUserWithId', guard: 'admin', body: schema.AdminUserBody, params: schema.UserParams, flow: ({ services, request, body, params }) => adminCreateUser(services, request, body, params) }),
+  route({ method: 'GET', path: '/admin/users/:user_id', operation: 'auth.admin.getUser', guard: 'admin', params: schema.UserParams, flow: ({ services, request, params }) => adminGetUser(services, request, params) }),
+  route({ method: 'PUT', path: '/admin/users/:user_id', operation: 'auth.admin.updateUser', guard: 'admin', body: schema.AdminUserBody, params: schema.UserParams, flow: ({ services, request, body, params }) => adminUpdateUser(services, request, body, params) }),
+  route({ method: 'DELETE', path: '/admin/users/:user_id', operation: 'auth.admin.deleteUser', guard: 'admin', body: schema.AdminDeleteBody, isBodyOptional: true, params: schema.UserParams, flow: ({ services, request, body, params }) => adminDeleteUser(services, request, body, params) }),
+  route({ method: 'GET', path: '/admin/users/:user_id/factors', operation: 'auth.admin.listFactors', guard: 'admin', params: schema.UserParams, flow: ({ services, request, params }) => adminListFactors(services, request, params) }),
+  route({ method: 'PUT', path: '/admin/users/:user_id/factors/:factor_id', operation: 'auth.admin.updateFactor', guard: 'admin', body: schema.AdminFactorBody, params: schema.UserFactorParams, flow: ({ services, request, body, params }) => adminUpdateFactor(services, request, body, params) }),
+  route({ method: 'DELETE', path: '/admin/users/:user_id/factors/:factor_id', operation: 'auth.admin.deleteFactor', guard: 'admin', params: schema.UserFactorParams, flow: ({ services, request, params }) => adminDeleteFactor(services, request, params) }),
+]
+
+/** Every route of the user server: method, path, guard, limit, CAPTCHA, schemas and flow. */
+export const ROUTES: readonly Route[] = [...PUBLIC, ...USER, ...ADMIN]

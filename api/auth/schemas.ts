@@ -1,0 +1,179 @@
+import { Type, type Static, type TSchema } from 'typebox'
+
+// Fields are optional for the parser: which of them a request needs, and what it is told when one
+// is missing, is the flow's to say. Unknown fields are ignored, as clients of all ages expect.
+const text = (description: string, max = 2048) =>
+  Type.Optional(Type.String({ description, maxLength: max }))
+const flag = (description: string) => Type.Optional(Type.Boolean({ description }))
+const metadata = (description: string) =>
+  Type.Optional(Type.Record(Type.String(), Type.Unknown(), { description }))
+
+const email = text('email address', 1024)
+const phone = text('phone number (E.164)', 64)
+const password = text('password', 4096)
+const channel = text('sms or whatsapp')
+const pkce = {
+  code_challenge: text('PKCE challenge'),
+  code_challenge_method: text('s256 or plain'),
+}
+const captcha = {
+  captcha_token: text('answer to the CAPTCHA', 16_384),
+  gotrue_meta_security: Type.Optional(
+    Type.Object({ captcha_token: text('answer to the CAPTCHA', 16_384) }),
+  ),
+}
+
+export const SignupBody = Type.Object({
+  ...{ email, phone, password, channel },
+  data: metadata('custom user data'),
+  ...pkce,
+  ...captcha,
+})
+
+export const OtpBody = Type.Object({
+  ...{ email, phone, channel },
+  create_user: flag('false: only for users that exist already'),
+  data: metadata('custom user data of a new user'),
+  ...pkce,
+  ...captcha,
+})
+
+export const RecoverBody = Type.Object({ email, ...pkce, ...captcha })
+
+export const ResendBody = Type.Object({
+  type: text('signup, sms, email_change or phone_change'),
+  ...{ email, phone },
+  ...pkce,
+  ...captcha,
+})
+
+export const InviteBody = Type.Object({ email, data: metadata('custom user data') })
+
+export const VerifyBody = Type.Object({
+  type: text('signup, invite, recovery, magiclink, email, email_change, sms or phone_change'),
+  token: text('the code, or the token of the link'),
+  token_hash: text('the token of the link'),
+  ...{ email, phone, password },
+  redirect_to: text('where the client goes next'),
+})
+
+export const VerifyQuery = Type.Object({
+  type: text('signup, invite, recovery, magiclink or email_change'),
+  token: text('the token of the link'),
+  token_hash: text('the token of the link'),
+  redirect_to: text('where the browser goes next'),
+})
+
+export const TokenBody = Type.Object({
+  ...{ email, phone, password },
+  refresh_token: text('for grant_type=refresh_token'),
+  auth_code: text('for grant_type=pkce'),
+  code_verifier: text('for grant_type=pkce'),
+  id_token: text('for grant_type=id_token', 65_536),
+  provider: text('for grant_type=id_token'),
+  access_token: text('for grant_type=id_token', 65_536),
+  nonce: text('for grant_type=id_token'),
+  client_id: text('for grant_type=id_token'),
+  issuer: text('for grant_type=id_token'),
+  grant_type: text('password, refresh_token, pkce or id_token'),
+  ...captcha,
+})
+
+export const UserUpdateBody = Type.Object({
+  ...{ email, phone, password, channel },
+  nonce: text('from GET /reauthenticate'),
+  data: metadata('custom user data; null deletes a key'),
+  app_metadata: metadata('administrators only'),
+  ...pkce,
+})
+
+export const AdminUserBody = Type.Object({
+  id: text('UUID of a new user'),
+  aud: text('audience'),
+  role: text('role'),
+  ...{ email, phone, password },
+  password_hash: text('argon2, bcrypt or scrypt hash of an imported user'),
+  email_confirm: flag('treat the address as confirmed'),
+  phone_confirm: flag('treat the number as confirmed'),
+  user_metadata: metadata('custom user data'),
+  app_metadata: metadata('data of the application'),
+  ban_duration: text('such as 24h; none lifts a ban'),
+  nonce: text('ignored for administrators'),
+})
+
+export const AdminDeleteBody = Type.Object({
+  should_soft_delete: flag('keep the row without personal data'),
+})
+
+export const GenerateLinkBody = Type.Object({
+  type: text('signup, invite, magiclink, recovery, email_change_current or email_change_new'),
+  email,
+  new_email: email,
+  password,
+  data: metadata('custom user data'),
+  redirect_to: text('where the browser goes after the link'),
+})
+
+export const FactorBody = Type.Object({
+  factor_type: text('totp or phone'),
+  friendly_name: text('name shown to the user', 255),
+  issuer: text('name shown in the authenticator', 255),
+  phone,
+})
+
+export const ChallengeBody = Type.Object({ channel })
+
+export const FactorVerifyBody = Type.Object({
+  challenge_id: text('from the challenge'),
+  code: text('the code'),
+})
+
+export const AdminFactorBody = Type.Object({
+  friendly_name: text('name shown to the user', 255),
+  phone,
+})
+
+export const SsoBody = Type.Object({
+  provider_id: text('SAML provider'),
+  domain: text('email domain'),
+  ...captcha,
+})
+
+export const AuthorizeQuery = Type.Object(
+  {
+    provider: text('one of the provider identifiers'),
+    scopes: text('further scopes, separated by commas or spaces'),
+    redirect_to: text('where the browser goes in the end'),
+    invite_token: text('token of an invitation'),
+    skip_http_redirect: text('true: answer {url} instead of redirecting'),
+    ...pkce,
+  },
+  { additionalProperties: true },
+)
+
+export const LogoutQuery = Type.Object({ scope: text('global, local or others') })
+
+export const PageQuery = Type.Object({
+  page: text('page, from 1'),
+  per_page: text('entries per page'),
+  sort: text('created_at asc or created_at desc'),
+  filter: text('part of an address or a name'),
+  query: text('author:, action: or type: and a text'),
+})
+
+export const GrantQuery = Type.Object({
+  grant_type: text('password, refresh_token, pkce or id_token'),
+})
+
+export const RedirectQuery = Type.Object({
+  redirect_to: text('where links in mails lead in the end'),
+})
+
+const id = (description: string) => Type.String({ description, maxLength: 128 })
+export const UserParams = Type.Object({ user_id: id('user') })
+export const FactorParams = Type.Object({ factor_id: id('factor') })
+export const UserFactorParams = Type.Object({ user_id: id('user'), factor_id: id('factor') })
+export const IdentityParams = Type.Object({ identity_id: id('identity') })
+
+/** The value that a schema describes. */
+export type Parsed<Schema extends TSchema> = Static<Schema>

@@ -1,0 +1,70 @@
+import type { Clock } from '#shared/clock.ts'
+import type { AuthConfig } from '#shared/config/auth.ts'
+import type { Db } from '#shared/db/client.ts'
+import type { AuthTables } from '#shared/db/schema/auth.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import { createAccessTokens, type AccessTokens } from './identity/access-token.ts'
+import type { SecurityEvent } from './identity/audit-log.ts'
+import { createPasswordHasher, type PasswordHasher } from './identity/password.ts'
+import { createStore, type Store } from './identity/store.ts'
+import { createPace, type Pace } from './pace.ts'
+import type { CaptchaVerifier, Mailer, Providers, SmsSender } from './ports.ts'
+import { createRateLimits, type RateLimitRedis, type RateLimits } from './rate-limits.ts'
+
+/** What the user server needs from outside. */
+export interface AuthDependencies {
+  readonly db: Db
+  readonly tables: AuthTables
+  readonly redis: RateLimitRedis
+  /** Put before every key in Redis. */
+  readonly redisKeyPrefix: string
+  readonly config: AuthConfig
+  readonly clock: Clock
+  readonly log: Logger
+  readonly mailer: Mailer
+  readonly sms: SmsSender
+  readonly captcha: CaptchaVerifier
+  readonly providers: Providers
+  readonly version: string
+  /** Called after every security event, besides the audit log. */
+  readonly onSecurityEvent?: (event: SecurityEvent) => void
+}
+
+/** Every collaborator of the flows, built once. */
+export interface AuthServices {
+  readonly store: Store
+  readonly config: AuthConfig
+  readonly clock: Clock
+  readonly log: Logger
+  readonly mailer: Mailer
+  readonly sms: SmsSender
+  readonly captcha: CaptchaVerifier
+  readonly providers: Providers
+  readonly passwords: PasswordHasher
+  readonly accessTokens: AccessTokens
+  readonly limits: RateLimits
+  readonly pace: Pace
+  readonly version: string
+  onSecurityEvent(event: SecurityEvent): void
+}
+
+/** Builds the collaborators; imports the signing keys, and fails when one cannot be used. */
+export async function createAuthServices(dependencies: AuthDependencies): Promise<AuthServices> {
+  const { db, tables, redis, redisKeyPrefix, config, clock, log } = dependencies
+  const { mailer, sms, captcha, providers, version } = dependencies
+  return {
+    ...{ config, clock, log, mailer, sms, captcha, providers, version },
+    store: createStore(db, tables, clock),
+    passwords: createPasswordHasher(config.password),
+    accessTokens: await createAccessTokens(config.jwt, clock),
+    limits: createRateLimits({
+      redis,
+      keyPrefix: `${redisKeyPrefix}auth:`,
+      config: config.rateLimits,
+      clock,
+    }),
+    pace: createPace(clock),
+    onSecurityEvent: (event) => dependencies.onSecurityEvent?.(event),
+  }
+}

@@ -1,0 +1,57 @@
+import type { UserRequest } from '../context.ts'
+import { authFailure } from '../errors.ts'
+import { consumeOneTimeToken, findByCode } from '../identity/one-time-tokens.ts'
+import { checkPasswordRules } from '../identity/password-rules.ts'
+import type { AuthServices } from '../services.ts'
+
+/** Checks everything about a new password of a signed-in user, and hashes it. */
+export async function preparePassword(
+  services: AuthServices,
+  request: UserRequest,
+  change: { readonly password: string; readonly nonce: string | undefined },
+): Promise<string> {
+  const { config, log, passwords } = services
+  const { user } = request.caller
+  if (config.security.requiresReauthentication && !hasJustProvenContact(services, request)) {
+    await redeemNonce(services, request, change.nonce)
+  }
+  await checkPasswordRules(change.password, { config: config.password, log })
+  if (user.passwordHash !== null) {
+    const { isRight } = await passwords.verify(change.password, user.passwordHash)
+    if (isRight) throw authFailure('same_password', { param: 'password' })
+  }
+  return passwords.hash(change.password)
+}
+
+const FRESH_SESSION_MS = 24 * 3600 * 1000
+const CONTACT_PROOFS = ['otp', 'magiclink', 'recovery', 'invite', 'email/signup', 'email_change']
+
+// A session that began with a link or code a short while ago rests on the very proof that the nonce
+// would be: asking for it again would only break the recovery of passwords.
+function hasJustProvenContact(services: AuthServices, request: UserRequest): boolean {
+  const { session } = request.caller
+  if (session === undefined) return false
+  const isFresh = services.clock.now() - session.createdAt.getTime() < FRESH_SESSION_MS
+  return isFresh && session.amr.some((entry) => CONTACT_PROOFS.includes(entry.method))
+}
+
+async function redeemNonce(
+  services: AuthServices,
+  request: UserRequest,
+  nonce: string | undefined,
+): Promise<void> {
+  if (!nonce) throw authFailure('reauthentication_needed', { param: 'nonce' })
+  const { user } = request.caller
+  const { jwt, rateLimits } = services.config
+  const found = await findByCode(services.store, {
+    userId: user.id,
+    kinds: ['reauthentication'],
+    contact: user.email ?? user.phone ?? '',
+    code: nonce,
+    pepper: jwt.secret,
+    attemptsMax: rateLimits.otpAttemptsMax,
+  })
+  if (found === undefined || !(await consumeOneTimeToken(services.store, found.id))) {
+    throw authFailure('reauthentication_not_valid', { param: 'nonce' })
+  }
+}

@@ -1,0 +1,46 @@
+import { json, type Answer, type AuthRequest } from '../context.ts'
+import { authFailure, invalid } from '../errors.ts'
+import { findByAuthCode, finishFlow, isVerifierOf } from '../identity/flow-states.ts'
+import { inTransaction } from '../identity/store.ts'
+import { isBanned, lockUser } from '../identity/users.ts'
+import type { AuthServices } from '../services.ts'
+import { record } from './record.ts'
+import { startSession, tokenResponse } from './start-session.ts'
+
+/** Grant `pkce`: the code from the address bar and the verifier that only the client knows. */
+export async function exchangeAuthCode(
+  services: AuthServices,
+  request: AuthRequest,
+  body: { readonly auth_code?: string; readonly code_verifier?: string },
+): Promise<Answer> {
+  const { auth_code: authCode, code_verifier: verifier } = body
+  if (!authCode || !verifier) {
+    throw invalid('invalid request: both auth code and code verifier should be non-empty')
+  }
+  const flow = await findByAuthCode(services.store, authCode)
+  if (flow === undefined || flow.userId === null) throw authFailure('flow_state_not_found')
+  const issuedAt = (flow.authCodeIssuedAt ?? flow.createdAt).getTime()
+  const ttlMs = services.config.external.flowStateTtlSeconds * 1000
+  if (services.clock.now() > issuedAt + ttlMs) throw authFailure('flow_state_expired')
+  if (!isVerifierOf(flow, verifier)) throw authFailure('bad_code_verifier')
+  const userId = flow.userId
+  const started = await inTransaction(services.store, async (store) => {
+    const user = await lockUser(store, userId)
+    if (!(await finishFlow(store, flow.id))) throw authFailure('flow_state_not_found')
+    if (isBanned(user, store.now())) throw authFailure('user_banned')
+    const actor = { kind: 'user', user } as const
+    const traits = { provider: flow.provider }
+    await record(services, store, { request, actor, action: 'login', traits })
+    const proof = {
+      method: flow.authenticationMethod,
+      ...(flow.authenticationMethod === 'oauth' && { provider: flow.provider }),
+    }
+    return startSession(store, { user, proof, request })
+  })
+  const { providerAccessToken, providerRefreshToken } = flow
+  return json({
+    ...(await tokenResponse(services, started)),
+    ...(providerAccessToken !== null && { provider_token: providerAccessToken }),
+    ...(providerRefreshToken !== null && { provider_refresh_token: providerRefreshToken }),
+  })
+}

@@ -1,0 +1,57 @@
+import { json, type Answer, type AuthRequest } from '../context.ts'
+import { invalid, OAuthError } from '../errors.ts'
+import type { AuthServices } from '../services.ts'
+import { decideAccount } from './external-account.ts'
+import { startSession, tokenResponse } from './start-session.ts'
+import { inTransaction } from '../identity/store.ts'
+
+/** Grant `id_token`: what a provider's own sign-in library got on the device. */
+export async function exchangeIdToken(
+  services: AuthServices,
+  request: AuthRequest,
+  body: {
+    readonly id_token?: string
+    readonly provider?: string
+    readonly access_token?: string
+    readonly nonce?: string
+    readonly client_id?: string
+    readonly issuer?: string
+  },
+): Promise<Answer> {
+  if (!body.id_token) throw new OAuthError('invalid request', 'id_token required')
+  const { nonce, access_token: accessToken, client_id: clientId, issuer } = body
+  if (!body.provider && !(clientId && issuer)) {
+    throw new OAuthError('invalid request', 'provider or client_id and issuer required')
+  }
+  const id = body.provider || providerOfIssuer(services, issuer as string)
+  const provider = services.providers.get(id)
+  if (provider.verifyIdToken === undefined) {
+    throw invalid(`Custom OIDC provider "${id}" not allowed`, 'provider')
+  }
+  const profile = await provider.verifyIdToken(body.id_token, {
+    ...(nonce !== undefined && { nonce }),
+    ...(accessToken !== undefined && { accessToken }),
+    ...(clientId !== undefined && { clientId }),
+    ...(issuer !== undefined && { issuer }),
+  })
+  const { user } = await decideAccount(services, request, { providerId: id, profile })
+  const started = await inTransaction(services.store, (store) =>
+    startSession(store, { user, proof: { method: 'oauth', provider: id }, request }),
+  )
+  return json(await tokenResponse(services, started))
+}
+
+// An issuer is matched against fixed addresses, never contacted because a client names it.
+const WELL_KNOWN_ISSUERS: Readonly<Record<string, string>> = {
+  'https://appleid.apple.com': 'apple',
+  'https://accounts.google.com': 'google',
+}
+
+function providerOfIssuer(services: AuthServices, issuer: string): string {
+  const isAllowed = services.config.external.allowedIdTokenIssuers.includes(issuer)
+  const id = WELL_KNOWN_ISSUERS[issuer] ?? (isAllowed ? 'oidc' : undefined)
+  if (!isAllowed || id === undefined) {
+    throw invalid(`Custom OIDC provider "${issuer}" not allowed`, 'issuer')
+  }
+  return id
+}

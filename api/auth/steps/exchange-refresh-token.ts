@@ -1,0 +1,39 @@
+import { json, type Answer, type AuthRequest } from '../context.ts'
+import { authFailure, OAuthError } from '../errors.ts'
+import { rotateRefreshToken } from '../identity/refresh-tokens.ts'
+import { inTransaction } from '../identity/store.ts'
+import type { AuthServices } from '../services.ts'
+import { record } from './record.ts'
+import { tokenResponse } from './start-session.ts'
+
+/** Grant `refresh_token`: a new access token, and the next refresh token. */
+export async function exchangeRefreshToken(
+  services: AuthServices,
+  request: AuthRequest,
+  body: { readonly refresh_token?: string },
+): Promise<Answer> {
+  if (!body.refresh_token) throw new OAuthError('invalid_request', 'refresh_token required')
+  const presented = body.refresh_token
+  const { security, sessions } = services.config
+  const { userAgent, ip } = request
+  // A refusal may come with a revocation that has to stay: it is thrown after the commit.
+  const outcome = await inTransaction(services.store, async (store) => {
+    const options = { security, sessions, userAgent, ip }
+    const result = await rotateRefreshToken(store, presented, options)
+    if (result.kind === 'accepted') {
+      const actor = { kind: 'user', user: result.user } as const
+      await record(services, store, { request, actor, action: 'token_refreshed' })
+    }
+    return result
+  })
+  if (outcome.kind === 'refused') {
+    if (outcome.code === 'refresh_token_already_used') {
+      services.log.warn({ operation: 'auth.refresh' }, 'a used refresh token was presented')
+    }
+    throw authFailure(outcome.code, {
+      kind: 'invalidRequest',
+      ...(outcome.message !== '' && { message: outcome.message }),
+    })
+  }
+  return json(await tokenResponse(services, outcome))
+}

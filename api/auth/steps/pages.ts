@@ -1,0 +1,42 @@
+import { invalid } from '../errors.ts'
+
+/** A page of a list. */
+export interface Page {
+  readonly number: number
+  readonly size: number
+  readonly offset: number
+}
+
+const SIZE_DEFAULT = 50
+const SIZE_MAX = 1000
+const NUMBER_MAX = 1_000_000
+
+/** The page of a query; empty values mean the defaults. */
+export function parsePage(query: {
+  readonly page?: string | undefined
+  readonly per_page?: string | undefined
+}): Page {
+  const number = parseCount(query.page, 1, NUMBER_MAX)
+  const size = parseCount(query.per_page, SIZE_DEFAULT, SIZE_MAX)
+  return { number, size, offset: (number - 1) * size }
+}
+
+/** Headers that tell how much there is and where the next page lies. */
+export function pageHeaders(path: string, page: Page, total: number): Record<string, string> {
+  const last = Math.max(1, Math.ceil(total / page.size))
+  // Clients look for `page` as the first parameter.
+  const link = (number: number, rel: string): string =>
+    `<${path}?page=${number}&per_page=${page.size}>; rel="${rel}"`
+  const links = [...(page.number < last ? [link(page.number + 1, 'next')] : []), link(last, 'last')]
+  return { 'x-total-count': String(total), link: links.join(', ') }
+}
+
+function parseCount(text: string | undefined, fallback: number, max: number): number {
+  if (text === undefined || text === '') return fallback
+  const count = Number(text)
+  if (!/^\d+$/.test(text) || count > max) {
+    throw invalid(`Bad Pagination Parameters: "${text.slice(0, 32)}" is not a page number or size`)
+  }
+  // Zero is what some clients send for the first page.
+  return Math.max(1, count)
+}

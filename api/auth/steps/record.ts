@@ -1,0 +1,26 @@
+import type { AuthRequest } from '../context.ts'
+import { appendAudit, type Actor, type AuditAction } from '../identity/audit-log.ts'
+import type { Store } from '../identity/store.ts'
+import type { AuthServices } from '../services.ts'
+
+/** Writes a security event to the audit log and to the log, and tells whoever listens. */
+export async function record(
+  services: AuthServices,
+  store: Store,
+  event: {
+    readonly request: AuthRequest
+    readonly actor: Actor
+    readonly action: AuditAction
+    readonly traits?: Readonly<Record<string, unknown>>
+  },
+): Promise<void> {
+  const { request, ...entry } = event
+  const written = await appendAudit(store, { ...entry, ip: request.ip })
+  const authEvent = {
+    action: written.action,
+    logType: written.logType,
+    actorId: written.actorId,
+  }
+  services.log.info({ operation: 'auth.event', authEvent }, 'security event')
+  services.onSecurityEvent(written)
+}

@@ -1,0 +1,160 @@
+import type { OneTimeTokenKind, OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import type { AuthRequest } from '../context.ts'
+import { authFailure } from '../errors.ts'
+import { issueAuthCode } from '../identity/flow-states.ts'
+import { saveContactIdentity } from '../identity/identities.ts'
+import { clearOneTimeTokens, consumeOneTimeToken } from '../identity/one-time-tokens.ts'
+import { inTransaction, type Store } from '../identity/store.ts'
+import { isBanned, lockUser, updateUser } from '../identity/users.ts'
+import type { AuthServices } from '../services.ts'
+import { confirmContact, isConfirmed, withProviders } from './accounts.ts'
+import { record } from './record.ts'
+import { startSession, type StartedSession } from './start-session.ts'
+
+/** What came of redeeming a one-time token. */
+export type Redemption =
+  | { readonly kind: 'session'; readonly started: StartedSession }
+  /** The client exchanges this for a session. */
+  | { readonly kind: 'authCode'; readonly authCode: string }
+  /** One side of a change of address has agreed; the other has not yet. */
+  | { readonly kind: 'halfway' }
+
+/** Which one-time tokens a `type` of the wire stands for. */
+export const KINDS_BY_TYPE: Readonly<Record<string, readonly OneTimeTokenKind[]>> = {
+  signup: ['confirmation'],
+  invite: ['confirmation'],
+  recovery: ['recovery'],
+  magiclink: ['recovery'],
+  email: ['confirmation', 'recovery'],
+  email_change: ['email_change_new', 'email_change_current'],
+  sms: ['phone_confirmation'],
+  phone_change: ['phone_change'],
+}
+
+/**
+ * Uses a one-time token up and does what it stands for, all or nothing. Of several at once one
+ * wins; the others are told what a stranger is told.
+ */
+export async function redeem(
+  services: AuthServices,
+  request: AuthRequest,
+  redemption: {
+    readonly token: OneTimeTokenRow
+    /** Links of PKCE flows end in a code instead of a session. */
+    readonly endsInCode: boolean
+    readonly passwordHash?: string | undefined
+    readonly failureMessage: string
+  },
+): Promise<Redemption> {
+  const { token, passwordHash, failureMessage } = redemption
+  return inTransaction(services.store, async (store) => {
+    const locked = await lockUser(store, token.userId)
+    if (!(await consumeOneTimeToken(store, token.id))) {
+      throw authFailure('otp_expired', { message: failureMessage })
+    }
+    if (isBanned(locked, store.now()) || locked.deletedAt !== null) throw authFailure('user_banned')
+    if (needsOtherSide(services, token, locked)) {
+      await updateUser(store, locked.id, { emailChangeAgreed: 1 })
+      return { kind: 'halfway' }
+    }
+    const applied = await apply(services, request, { store, token, user: locked })
+    const user =
+      passwordHash === undefined || applied.passwordHash !== null
+        ? applied
+        : await updateUser(store, applied.id, { passwordHash })
+    await clearOneTimeTokens(store, user.id)
+    if (redemption.endsInCode && token.flowStateId !== null) {
+      const authCode = await issueAuthCode(store, token.flowStateId, { userId: user.id })
+      return { kind: 'authCode', authCode }
+    }
+    const started = await startSession(store, { user, proof: { method: 'otp' }, request })
+    return { kind: 'session', started }
+  })
+}
+
+function needsOtherSide(services: AuthServices, token: OneTimeTokenRow, user: UserRow): boolean {
+  const isEmailChange = token.kind === 'email_change_new' || token.kind === 'email_change_current'
+  return (
+    isEmailChange &&
+    services.config.mailer.isSecureEmailChangeEnabled &&
+    user.email !== null &&
+    user.emailChangeAgreed === 0
+  )
+}
+
+interface Application {
+  readonly store: Store
+  readonly token: OneTimeTokenRow
+  readonly user: UserRow
+}
+
+async function apply(
+  services: AuthServices,
+  request: AuthRequest,
+  application: Application,
+): Promise<UserRow> {
+  const { store, token, user } = application
+  const note = (action: 'login' | 'user_signedup' | 'invite_accepted' | 'user_modified') =>
+    record(services, store, { request, actor: { kind: 'user', user }, action })
+  switch (token.kind) {
+    case 'confirmation':
+      await note(user.invitedAt === null ? 'user_signedup' : 'invite_accepted')
+      return confirmContact(store, user, 'email')
+    case 'recovery':
+      await note('login')
+      return isConfirmed(user, 'email') ? user : confirmContact(store, user, 'email')
+    case 'phone_confirmation':
+      await note(isConfirmed(user, 'phone') ? 'login' : 'user_signedup')
+      return isConfirmed(user, 'phone') ? user : confirmContact(store, user, 'phone')
+    case 'email_change_new':
+    case 'email_change_current':
+      await note('user_modified')
+      return applyEmailChange(store, user)
+    case 'phone_change':
+      await note('user_modified')
+      return applyPhoneChange(store, user)
+    case 'reauthentication':
+      // Nonces are redeemed with the change that they allow, never here.
+      throw authFailure('otp_expired')
+  }
+}
+
+/** Gives the user the address that waited for confirmation. */
+export async function applyEmailChange(store: Store, user: UserRow): Promise<UserRow> {
+  const email = user.emailChange
+  if (email === null) throw authFailure('otp_expired')
+  await saveContactIdentity(store, {
+    userId: user.id,
+    provider: 'email',
+    identityData: { sub: user.id, email, email_verified: true },
+  })
+  return updateUser(store, user.id, {
+    email,
+    emailChange: null,
+    emailChangeAgreed: 0,
+    emailConfirmedAt: store.now(),
+    isAnonymous: false,
+    appMetadata: await withProviders(store, user),
+    userMetadata: { ...user.userMetadata, email, email_verified: true },
+  })
+}
+
+/** Gives the user the number that waited for confirmation. */
+export async function applyPhoneChange(store: Store, user: UserRow): Promise<UserRow> {
+  const phone = user.phoneChange
+  if (phone === null) throw authFailure('otp_expired')
+  await saveContactIdentity(store, {
+    userId: user.id,
+    provider: 'phone',
+    identityData: { sub: user.id, phone, phone_verified: true },
+  })
+  return updateUser(store, user.id, {
+    phone,
+    phoneChange: null,
+    phoneConfirmedAt: store.now(),
+    isAnonymous: false,
+    appMetadata: await withProviders(store, user),
+    userMetadata: { ...user.userMetadata, phone_verified: true },
+  })
+}

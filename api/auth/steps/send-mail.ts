@@ -1,0 +1,200 @@
+import type { MailKind } from '#shared/config/auth-mail.ts'
+import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
+
+import type { AuthRequest } from '../context.ts'
+import { authFailure, invalid } from '../errors.ts'
+import { isAuthorizedAddress } from '../identity/contact.ts'
+import { startFlow, type PkceChallenge } from '../identity/flow-states.ts'
+import {
+  consumeOneTimeToken,
+  mintOneTimeToken,
+  type MintedToken,
+} from '../identity/one-time-tokens.ts'
+import { claimSend, updateUser, type SentColumn } from '../identity/users.ts'
+import { tooSoon } from '../rate-limits.ts'
+import type { AuthServices } from '../services.ts'
+
+/** What each mail carries and which limits it meets. */
+const MAILS = {
+  confirmation: mail('confirmation', 'confirmation', 'signup', 'confirmationSentAt'),
+  invite: mail('invite', 'confirmation', 'invite', 'confirmationSentAt'),
+  recovery: mail('recovery', 'recovery', 'recovery', 'recoverySentAt'),
+  magicLink: mail('magicLink', 'recovery', 'magiclink', 'recoverySentAt'),
+  emailChangeNew: mail('emailChange', 'email_change_new', 'email_change', 'emailChangeSentAt'),
+  emailChangeCurrent: mail(
+    'emailChange',
+    'email_change_current',
+    'email_change',
+    'emailChangeSentAt',
+  ),
+  reauthentication: mail(
+    'reauthentication',
+    'reauthentication',
+    'reauthentication',
+    'reauthenticationSentAt',
+  ),
+} as const
+
+export type MailName = keyof typeof MAILS
+
+interface MailRow {
+  readonly kind: MailKind
+  readonly tokenKind: OneTimeTokenKind
+  /** `type` in the link. */
+  readonly linkType: string
+  readonly column: SentColumn
+}
+
+function mail(
+  kind: MailKind,
+  tokenKind: OneTimeTokenKind,
+  linkType: string,
+  column: SentColumn,
+): MailRow {
+  return { kind, tokenKind, linkType, column }
+}
+
+/** A mail to a user that carries a one-time token. */
+export interface TokenMail {
+  readonly user: UserRow
+  readonly name: MailName
+  readonly to: string
+  readonly pkce?: PkceChallenge | undefined
+  /** False for mails that an administrator asks for. */
+  readonly isPaced?: boolean
+}
+
+/**
+ * Sends a mail with a link and a code: at most one per gap and user, within the hour's limit of the
+ * server. When it cannot be sent, it is as if nobody had asked, so that the user can ask again.
+ */
+export async function sendTokenMail(
+  services: AuthServices,
+  request: AuthRequest,
+  token: TokenMail,
+): Promise<UserRow> {
+  const { user } = token
+  const { column, kind } = MAILS[token.name]
+  if (!isAuthorizedAddress(token.to, services.config.mailer.authorizedAddresses)) {
+    throw authFailure('email_address_not_authorized', {
+      message: `Email address "${token.to}" cannot be used as it is not authorized`,
+    })
+  }
+  const { confirmationGapSeconds, linkGapSeconds } = services.config.smtp
+  const gapSeconds = kind === 'confirmation' ? confirmationGapSeconds : linkGapSeconds
+  const claim = await claimSend(services.store, {
+    userId: user.id,
+    column,
+    gapSeconds: token.isPaced === false ? 0 : gapSeconds,
+  })
+  if ('waitSeconds' in claim) throw tooSoon('email', claim.waitSeconds)
+  let minted: MintedToken | undefined
+  try {
+    if (!services.config.mailer.isAutoconfirm) await services.limits.takeSend('email')
+    minted = await mintForMail(services, token)
+    await deliver(services, request, { ...token, user: claim.user, minted })
+    return claim.user
+  } catch (error) {
+    await updateUser(services.store, user.id, { [column]: user[column] })
+    if (minted !== undefined) await consumeOneTimeToken(services.store, minted.id)
+    throw error
+  }
+}
+
+/** Makes the one-time token of a mail, and the PKCE flow that it ends in. */
+export async function mintForMail(
+  services: AuthServices,
+  token: Pick<TokenMail, 'user' | 'name' | 'to' | 'pkce'>,
+): Promise<MintedToken> {
+  const { mailer, jwt } = services.config
+  const { tokenKind, linkType } = MAILS[token.name]
+  const flow =
+    token.pkce &&
+    (await startFlow(services.store, {
+      provider: 'email',
+      authenticationMethod: linkType === 'signup' ? 'email/signup' : linkType,
+      pkce: token.pkce,
+      userId: token.user.id,
+    }))
+  return mintOneTimeToken(services.store, {
+    userId: token.user.id,
+    kind: tokenKind,
+    contact: token.to,
+    ttlSeconds: mailer.otpTtlSeconds,
+    codeLength: mailer.otpLength,
+    pepper: jwt.secret,
+    flowStateId: flow?.id,
+  })
+}
+
+/** The link of a mail. */
+export function linkOf(
+  services: AuthServices,
+  request: Pick<AuthRequest, 'externalUrl' | 'redirectTo'>,
+  link: { readonly name: MailName; readonly linkToken: string; readonly type?: string },
+): string {
+  const { kind, linkType } = MAILS[link.name]
+  const url = new URL(services.config.mailer.urlPaths[kind], request.externalUrl)
+  const redirectTo = /[&=#]/.test(request.redirectTo)
+    ? encodeURIComponent(request.redirectTo)
+    : request.redirectTo
+  const separator = url.search === '' ? '?' : '&'
+  return `${url.href}${separator}token=${link.linkToken}&type=${link.type ?? linkType}&redirect_to=${redirectTo}`
+}
+
+async function deliver(
+  services: AuthServices,
+  request: AuthRequest,
+  token: TokenMail & { readonly minted: MintedToken },
+): Promise<void> {
+  const { user, name, minted } = token
+  const { kind } = MAILS[name]
+  try {
+    await services.mailer.send({
+      kind,
+      to: token.to,
+      variables: {
+        siteUrl: services.config.site.url,
+        email: user.email ?? '',
+        ...(user.emailChange !== null && { newEmail: user.emailChange }),
+        confirmationUrl: linkOf(services, request, { name, linkToken: minted.linkToken }),
+        token: minted.code,
+        tokenHash: minted.linkToken,
+        redirectTo: request.redirectTo,
+        data: { ...user.userMetadata },
+      },
+    })
+  } catch (error) {
+    if (error instanceof ServiceError && error.kind !== 'internal') throw error
+    throw failure.internal(FAILURES[kind], { code: 'unexpected_failure', cause: error })
+  }
+}
+
+const FAILURES: Readonly<Record<MailKind, string>> = {
+  confirmation: 'Error sending confirmation email',
+  invite: 'Error sending invite email',
+  recovery: 'Error sending recovery email',
+  magicLink: 'Error sending magic link email',
+  emailChange: 'Error sending email change email',
+  reauthentication: 'Error sending reauthentication email',
+}
+
+/** Throws unless users may sign up or in by email. */
+export function requireEmailEnabled(services: AuthServices, message: string): void {
+  if (services.config.signup.isEmailEnabled) return
+  throw authFailure('email_provider_disabled', { message, kind: 'unprocessable' })
+}
+
+/** Throws unless the channel of a body is one that gateways have. */
+export function requireChannel(
+  services: AuthServices,
+  channel: string | undefined,
+): 'sms' | 'whatsapp' {
+  if (channel === undefined || channel === '' || channel === 'sms') return 'sms'
+  if (channel === 'whatsapp' && services.config.sms.gateway === 'twilio') return 'whatsapp'
+  throw invalid(
+    "Invalid channel, supported values are 'sms' or 'whatsapp'. 'whatsapp' is only supported if Twilio or Twilio Verify is used as the provider.",
+    'channel',
+  )
+}

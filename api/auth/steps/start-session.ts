@@ -1,0 +1,70 @@
+import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import type { AuthRequest } from '../context.ts'
+import { presentUser } from '../identity/present-user.ts'
+import { issueRefreshToken } from '../identity/refresh-tokens.ts'
+import { openSession } from '../identity/sessions.ts'
+import type { Store } from '../identity/store.ts'
+import { loadParts, updateUser } from '../identity/users.ts'
+import type { AuthServices } from '../services.ts'
+
+/** A sign-in that the database knows and that the client has yet to be told of. */
+export interface StartedSession {
+  readonly user: UserRow
+  readonly session: SessionRow
+  readonly refreshToken: string
+}
+
+/** The answer to every successful sign-in. */
+export interface TokenResponse {
+  readonly access_token: string
+  readonly token_type: 'bearer'
+  readonly expires_in: number
+  readonly expires_at: number
+  readonly refresh_token: string
+  readonly user: Record<string, unknown>
+}
+
+/** Opens a session for a user who has proven who they are. */
+export async function startSession(
+  store: Store,
+  start: {
+    readonly user: UserRow
+    readonly proof: { readonly method: string; readonly provider?: string }
+    readonly request: AuthRequest
+  },
+): Promise<StartedSession> {
+  const { proof, request } = start
+  const { userAgent, ip } = request
+  const user = await updateUser(store, start.user.id, { lastSignInAt: store.now() })
+  const session = await openSession(store, { userId: user.id, proof, userAgent, ip })
+  return { user, session, refreshToken: await issueRefreshToken(store, session.id) }
+}
+
+/** Signs the access token and presents the user, outside of any transaction. */
+export async function tokenResponse(
+  services: AuthServices,
+  started: StartedSession,
+): Promise<TokenResponse> {
+  const { user, session, refreshToken } = started
+  const { accessToken, expiresAt } = await services.accessTokens.issue(user, session)
+  return {
+    access_token: accessToken,
+    token_type: 'bearer',
+    expires_in: Math.floor(services.config.jwt.ttlSeconds),
+    expires_at: expiresAt,
+    refresh_token: refreshToken,
+    user: presentUser(await loadParts(services.store, user)),
+  }
+}
+
+/** The token response as the fragment of a redirect; without the user. */
+export function tokenFragment(response: TokenResponse): Record<string, string> {
+  return {
+    access_token: response.access_token,
+    expires_at: String(response.expires_at),
+    expires_in: String(response.expires_in),
+    refresh_token: response.refresh_token,
+    token_type: response.token_type,
+  }
+}

@@ -1,0 +1,44 @@
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
+
+const RETRY_AFTER_SECONDS_MAX = 60
+
+/** Capacity of one queue as the living workers report it. */
+export interface Capacity {
+  readonly freeSlots: number
+  readonly jobsPerSecond: number
+}
+
+/** Sums up what the living workers offer for one model. */
+export function capacityOf(workers: readonly WorkerBeat[], model: CatalogueModel): Capacity {
+  const served = workers
+    .filter(({ isDraining }) => !isDraining)
+    .flatMap(({ queues }) => queues)
+    .filter((queue) => queue.kind === model.kind && queue.modelId === model.id && queue.isReady)
+  const sum = (count: (queue: ServedQueue) => number): number =>
+    served.reduce((total, queue) => total + count(queue), 0)
+  return {
+    freeSlots: sum(({ slots, active }) => Math.max(slots - active, 0)),
+    jobsPerSecond: sum(({ jobsPerSecond }) => jobsPerSecond),
+  }
+}
+
+/** How long a job behind `depth` others waits; undefined while nothing is known of the pace. */
+export function projectedWaitMs(depth: number, capacity: Capacity): number | undefined {
+  if (depth < capacity.freeSlots) return 0
+  if (capacity.jobsPerSecond <= 0) return undefined
+  return Math.ceil(((depth - capacity.freeSlots + 1) / capacity.jobsPerSecond) * 1000)
+}
+
+/** The refusal of a job for which there is no room now. */
+export function overloaded(model: CatalogueModel, waitMs: number | undefined): ServiceError {
+  const seconds = Math.ceil((waitMs ?? 1000) / 1000)
+  return failure.overloaded(
+    `The model \`${model.id}\` is overloaded with other requests at the moment. Please retry later.`,
+    {
+      code: 'server_is_overloaded',
+      retryAfterSeconds: Math.min(Math.max(seconds, 1), RETRY_AFTER_SECONDS_MAX),
+    },
+  )
+}

@@ -1,0 +1,168 @@
+import type { Candidate, FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { randomId } from '#shared/ids.ts'
+
+import { ToolCallParser } from './chat-tool-calls.ts'
+import type { ToolPlan } from './chat-tools.ts'
+import { presentUsage, type AnswerHead, type PresentedUsage } from './completion-answer.ts'
+import type { PriorityClass } from './job-events.ts'
+
+/** What every chunk and every answer to one chat request says alike. */
+export interface ChatHead extends AnswerHead {
+  readonly serviceTier: PriorityClass
+}
+
+type ChatFinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call'
+
+interface PresentedLogprob {
+  readonly token: string
+  readonly logprob: number
+  readonly bytes: readonly number[]
+}
+
+interface PresentedFunction {
+  readonly name: string
+  readonly arguments: string
+}
+
+interface ChatAnswerMessage {
+  readonly role: 'assistant'
+  readonly content: string | null
+  readonly refusal: null
+  readonly annotations: readonly never[]
+  readonly tool_calls?: readonly {
+    readonly id: string
+    readonly type: 'function'
+    readonly function: PresentedFunction
+  }[]
+  readonly function_call?: PresentedFunction
+}
+
+/** The answer to a chat request that is no stream. */
+export interface ChatAnswer {
+  readonly id: string
+  readonly object: 'chat.completion'
+  readonly created: number
+  readonly model: string
+  readonly choices: readonly {
+    readonly index: number
+    readonly message: ChatAnswerMessage
+    readonly logprobs: ReturnType<typeof presentChatLogprobs> | null
+    readonly finish_reason: ChatFinishReason
+  }[]
+  readonly usage: PresentedUsage
+  readonly service_tier: PriorityClass
+  readonly system_fingerprint: string
+}
+
+/** Presents all candidates of a finished chat, in the order of their indexes. */
+export function presentChat(
+  head: ChatHead,
+  tools: ToolPlan | undefined,
+  outcome: { readonly candidates: readonly Candidate[]; readonly usage: TokenUsage },
+): ChatAnswer {
+  return {
+    id: head.id,
+    object: 'chat.completion',
+    created: head.created,
+    model: head.model,
+    choices: outcome.candidates
+      .toSorted((one, other) => one.index - other.index)
+      .map((candidate) => {
+        const { content, calls } = readAnswer(candidate.text, tools)
+        return {
+          index: candidate.index,
+          message: presentMessage(content, calls, tools),
+          logprobs:
+            candidate.logprobs === undefined ? null : presentChatLogprobs(candidate.logprobs),
+          finish_reason: finishReason(candidate.finishReason, calls.length, tools),
+        }
+      }),
+    usage: presentUsage(outcome.usage),
+    service_tier: head.serviceTier,
+    system_fingerprint: head.systemFingerprint,
+  }
+}
+
+/** The parser for answers under a tool plan; undefined where nothing may be called. */
+export function toolCallParser(tools: ToolPlan | undefined): ToolCallParser | undefined {
+  if (tools === undefined || tools.choice === 'none') return undefined
+  return new ToolCallParser({ callsMax: tools.callsMax, isForced: tools.choice !== 'auto' })
+}
+
+/** Why a candidate ended: calls show as such unless the one function was demanded by name. */
+export function finishReason(
+  reason: FinishReason,
+  callCount: number,
+  tools: ToolPlan | undefined,
+): ChatFinishReason {
+  if (reason === 'length') return 'length'
+  if (callCount === 0 || typeof tools?.choice === 'object') return 'stop'
+  return tools?.isLegacy === true ? 'function_call' : 'tool_calls'
+}
+
+/** Presents the log-probabilities of an answer or a piece of it. */
+export function presentChatLogprobs(entries: readonly TokenLogprob[]): {
+  readonly content: readonly (PresentedLogprob & {
+    readonly top_logprobs: readonly PresentedLogprob[]
+  })[]
+  readonly refusal: null
+} {
+  return {
+    content: entries.map((entry) => ({
+      ...presentLogprob(entry),
+      top_logprobs: entry.top.map(presentLogprob),
+    })),
+    refusal: null,
+  }
+}
+
+/** The id of a new tool call. */
+export function toolCallId(): string {
+  return randomId('call_')
+}
+
+// JSON knows no infinity: clients read this as "practically never".
+const LOGPROB_FLOOR = -9999
+
+function presentLogprob(entry: {
+  readonly token: string
+  readonly bytes: readonly number[]
+  readonly logprob: number | null
+}): PresentedLogprob {
+  const { token, bytes, logprob } = entry
+  return { token, logprob: Math.max(LOGPROB_FLOOR, logprob ?? LOGPROB_FLOOR), bytes }
+}
+
+function readAnswer(
+  text: string,
+  tools: ToolPlan | undefined,
+): { content: string; calls: PresentedFunction[] } {
+  const parser = toolCallParser(tools)
+  if (parser === undefined) return { content: text, calls: [] }
+  let content = ''
+  const calls: { name: string; arguments: string }[] = []
+  for (const part of [...parser.push(text), ...parser.finish()]) {
+    if (part.type === 'content') content += part.text
+    else if (part.type === 'callStart') calls.push({ name: part.name, arguments: '' })
+    else (calls[part.index] as { arguments: string }).arguments += part.text
+  }
+  return { content, calls }
+}
+
+function presentMessage(
+  content: string,
+  calls: readonly PresentedFunction[],
+  tools: ToolPlan | undefined,
+): ChatAnswerMessage {
+  const message = { role: 'assistant', refusal: null, annotations: [] } as const
+  const [first] = calls
+  if (first === undefined) return { ...message, content }
+  const spoken = content === '' ? null : content
+  if (tools?.isLegacy === true) return { ...message, content: spoken, function_call: first }
+  return {
+    ...message,
+    content: spoken,
+    tool_calls: calls.map((call) => ({ id: toolCallId(), type: 'function', function: call })),
+  }
+}

@@ -1,0 +1,190 @@
+import type { ChatMessage } from '#shared/contracts/completion.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+const NAME_LENGTH_MAX = 64
+
+interface MessageCall {
+  readonly id: string
+  readonly type: 'function'
+  readonly function: { readonly name: string; readonly arguments: string }
+}
+
+interface ContentPart {
+  readonly type: 'text' | 'refusal'
+  readonly text?: string
+  readonly refusal?: string
+}
+
+/** One message as clients write it. */
+export interface MessageField {
+  readonly role: 'developer' | 'system' | 'user' | 'assistant' | 'tool' | 'function'
+  readonly content?: string | readonly ContentPart[] | null
+  readonly name?: string | null
+  readonly tool_calls?: readonly MessageCall[] | null
+  readonly tool_call_id?: string | null
+  readonly function_call?: { readonly name: string; readonly arguments: string } | null
+}
+
+const CALLED_FUNCTION = {
+  type: 'object',
+  required: ['name', 'arguments'],
+  properties: { name: { type: 'string', minLength: 1 }, arguments: { type: 'string' } },
+  additionalProperties: false,
+}
+
+/** The schema of one message; which fields belong to which role is checked afterwards. */
+export const MESSAGE_SCHEMA = {
+  type: 'object',
+  required: ['role'],
+  properties: {
+    role: {
+      type: 'string',
+      enum: ['developer', 'system', 'user', 'assistant', 'tool', 'function'],
+      description: '`developer` is another word for `system`, `function` an older one for `tool`.',
+    },
+    content: {
+      anyOf: [
+        { type: ['string', 'null'] },
+        {
+          type: 'array',
+          minItems: 1,
+          items: {
+            type: 'object',
+            required: ['type'],
+            properties: {
+              type: { type: 'string', enum: ['text', 'refusal'] },
+              text: { type: 'string' },
+              refusal: { type: 'string' },
+            },
+          },
+        },
+      ],
+    },
+    name: { type: ['string', 'null'], maxLength: NAME_LENGTH_MAX, pattern: '^[^\\s<|\\\\/>]+$' },
+    tool_calls: {
+      type: ['array', 'null'],
+      items: {
+        type: 'object',
+        required: ['id', 'type', 'function'],
+        properties: {
+          id: { type: 'string', minLength: 1 },
+          index: { type: 'integer' },
+          type: { type: 'string', enum: ['function'] },
+          function: CALLED_FUNCTION,
+        },
+        additionalProperties: false,
+      },
+    },
+    tool_call_id: { type: ['string', 'null'] },
+    function_call: { ...CALLED_FUNCTION, type: ['object', 'null'] },
+    // Clients send whole answers back; these parts of them are not for the model's eyes.
+    refusal: { type: ['string', 'null'] },
+    annotations: { type: ['array', 'null'] },
+    reasoning: { type: ['string', 'null'] },
+    reasoning_content: { type: ['string', 'null'] },
+    audio: { type: 'null' },
+    parsed: {},
+  },
+  additionalProperties: false,
+}
+
+/** The messages as chat templates read them. Throws when they make no possible conversation. */
+export function chatMessages(fields: readonly MessageField[]): readonly ChatMessage[] {
+  const messages = fields.map((field, index) => presentable(field, `messages[${index}]`))
+  checkToolHistory(messages, fields)
+  return messages
+}
+
+function presentable(field: MessageField, path: string): ChatMessage {
+  const calls = callsOf(field, path)
+  const name = typeof field.name === 'string' ? { name: field.name } : {}
+  const content = textOf(field.content, `${path}.content`)
+  if (content === undefined && calls.length === 0) throw noContent(field, path)
+  const message = { content: content ?? '', ...name }
+  switch (field.role) {
+    case 'developer':
+    case 'system':
+      return { role: 'system', ...message }
+    case 'user':
+      return { role: 'user', ...message }
+    case 'assistant':
+      return { role: 'assistant', ...message, ...(calls.length > 0 && { toolCalls: calls }) }
+    case 'tool':
+      if (typeof field.tool_call_id !== 'string') throw missing(`${path}.tool_call_id`)
+      return { role: 'tool', ...message, toolCallId: field.tool_call_id }
+    case 'function':
+      if (typeof field.name !== 'string') throw missing(`${path}.name`)
+      return { role: 'tool', ...message, toolCallId: legacyCallId(field.name) }
+  }
+}
+
+function callsOf(field: MessageField, path: string): NonNullable<ChatMessage['toolCalls']> {
+  const calls = field.tool_calls ?? []
+  const legacy = field.function_call ?? undefined
+  if (field.role !== 'assistant' && (calls.length > 0 || legacy !== undefined)) {
+    const param = `${path}.${calls.length > 0 ? 'tool_calls' : 'function_call'}`
+    throw failure.invalidRequest(
+      `Invalid parameter: only messages with role 'assistant' may have '${param}'.`,
+      { param, code: 'invalid_value' },
+    )
+  }
+  if (legacy !== undefined) return [{ ...legacy, id: legacyCallId(legacy.name) }]
+  return calls.map((call) => ({ id: call.id, ...call.function }))
+}
+
+function textOf(content: MessageField['content'], path: string): string | undefined {
+  if (content === null || content === undefined) return undefined
+  if (typeof content === 'string') return content
+  return content
+    .map((part, index) => {
+      const text = part[part.type]
+      if (text === undefined) throw missing(`${path}[${index}].${part.type}`)
+      return text
+    })
+    .join('')
+}
+
+/** Every call is answered right after it was made, and nothing else is. */
+function checkToolHistory(messages: readonly ChatMessage[], fields: readonly MessageField[]): void {
+  let open = new Set<string>()
+  messages.forEach((message, index) => {
+    const isLegacy = fields[index]?.role === 'function'
+    if (message.role === 'tool') {
+      if (isLegacy || open.delete(message.toolCallId as string)) return
+      throw failure.invalidRequest(
+        "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
+        { param: `messages[${index}].role` },
+      )
+    }
+    if (open.size > 0) throw unanswered(open, index)
+    const wasLegacy = fields[index]?.function_call !== undefined
+    open = new Set(wasLegacy ? [] : message.toolCalls?.map(({ id }) => id))
+  })
+  if (open.size > 0) throw unanswered(open, messages.length)
+}
+
+function unanswered(callIds: ReadonlySet<string>, index: number): ServiceError {
+  return failure.invalidRequest(
+    `An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: ${[...callIds].join(', ').slice(0, 200)}`,
+    { param: `messages[${index - 1}].tool_calls`.replace('[-1]', '[0]') },
+  )
+}
+
+function noContent(field: MessageField, path: string): ServiceError {
+  if (field.content === undefined) return missing(`${path}.content`)
+  return failure.invalidRequest(
+    `Invalid value for '${path}.content': expected a string, got null.`,
+    { param: `${path}.content`, code: 'invalid_value' },
+  )
+}
+
+function missing(param: string): ServiceError {
+  return failure.invalidRequest(`Missing required parameter: '${param}'.`, {
+    param,
+    code: 'missing_required_parameter',
+  })
+}
+
+function legacyCallId(name: string): string {
+  return `call_${name}`
+}

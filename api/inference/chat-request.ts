@@ -1,0 +1,223 @@
+import { Type, type Static } from 'typebox'
+
+import type { GenerateInput, ResponseFormat } from '#shared/contracts/completion.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+import { chatMessages, MESSAGE_SCHEMA, type MessageField } from './chat-messages.ts'
+import { CALL_CLOSES } from './chat-tool-calls.ts'
+import { TOOL_FIELDS, toolPlan, type ToolPlan } from './chat-tools.ts'
+import {
+  optionalBoolean,
+  optionalEnum,
+  optionalInteger,
+  optionalString,
+  unsupported,
+} from './field-schemas.ts'
+import type { PriorityClass } from './job-events.ts'
+import { SAMPLING_FIELDS, samplingParams, stopStrings, streamChoice } from './sampling-fields.ts'
+import { checkStrictSchema } from './strict-schema.ts'
+
+const TOP_LOGPROBS_MAX = 20
+const MESSAGES_MAX = 10_000
+const METADATA_MAX = 16
+
+interface ResponseFormatField {
+  readonly type: 'text' | 'json_object' | 'json_schema'
+  readonly json_schema?: {
+    readonly name: string
+    readonly description?: string | null
+    readonly schema?: object
+    readonly strict?: boolean | null
+  }
+}
+
+const RESPONSE_FORMAT = {
+  type: ['object', 'null'],
+  required: ['type'],
+  properties: {
+    type: { type: 'string', enum: ['text', 'json_object', 'json_schema'] },
+    json_schema: {
+      type: 'object',
+      required: ['name'],
+      properties: {
+        name: { type: 'string', pattern: '^[a-zA-Z0-9_-]{1,64}$' },
+        description: { type: ['string', 'null'] },
+        schema: { type: 'object' },
+        strict: { type: ['boolean', 'null'] },
+      },
+      additionalProperties: false,
+    },
+  },
+  additionalProperties: false,
+  description: 'What the answer must be: free text, any JSON object, or JSON that fits a schema.',
+}
+
+const FIELDS = {
+  messages: Type.Unsafe<readonly MessageField[]>({
+    type: 'array',
+    minItems: 1,
+    maxItems: MESSAGES_MAX,
+    items: MESSAGE_SCHEMA,
+    description: 'The conversation so far.',
+  }),
+  max_tokens: optionalInteger({ minimum: 1, description: 'Older name of the next one.' }),
+  max_completion_tokens: optionalInteger({
+    minimum: 1,
+    description: 'Longest answer in tokens; the rest of the context window if absent.',
+  }),
+  logprobs: optionalBoolean({
+    default: false,
+    description: 'Return the log-probabilities of the chosen tokens.',
+  }),
+  top_logprobs: optionalInteger({
+    minimum: 0,
+    maximum: TOP_LOGPROBS_MAX,
+    description: 'Alternatives per token; only with `logprobs`.',
+  }),
+  response_format: Type.Optional(Type.Unsafe<ResponseFormatField | null>(RESPONSE_FORMAT)),
+  ...TOOL_FIELDS,
+  service_tier: optionalEnum(['auto', 'default', 'flex', 'priority', 'scale', 'fast'], {
+    description: 'How urgent the request is among those of its organization.',
+  }),
+  store: optionalBoolean({ description: 'Accepted; conversations are never kept.' }),
+  metadata: Type.Optional(
+    Type.Unsafe<Record<string, string> | null>({
+      type: ['object', 'null'],
+      maxProperties: METADATA_MAX,
+      propertyNames: { maxLength: 64 },
+      additionalProperties: { type: 'string', maxLength: 512 },
+      description: 'Your own notes on the request.',
+    }),
+  ),
+  modalities: Type.Optional(
+    Type.Unsafe<readonly 'text'[] | null>({
+      type: ['array', 'null'],
+      items: { type: 'string', enum: ['text'] },
+    }),
+  ),
+  prompt_cache_key: optionalString({
+    maxLength: 256,
+    description: 'Accepted; shared beginnings are found without it.',
+  }),
+  safety_identifier: optionalString({ maxLength: 64, description: 'Your id of the end user.' }),
+  prediction: unsupported(),
+  audio: unsupported(),
+  reasoning_effort: unsupported(),
+  verbosity: unsupported(),
+  web_search_options: unsupported(),
+  ...SAMPLING_FIELDS,
+}
+
+/** The body of `POST /v1/chat/completions`. */
+export const CHAT_BODY = Type.Object(
+  { model: Type.String({ minLength: 1, description: 'The id of a model.' }), ...FIELDS },
+  { additionalProperties: false },
+)
+
+/** The same where the path names the model. */
+export const ENGINE_CHAT_BODY = Type.Object(
+  { model: optionalString({ description: 'Ignored: the path names the model.' }), ...FIELDS },
+  { additionalProperties: false },
+)
+
+export type ChatBody = Static<typeof ENGINE_CHAT_BODY>
+
+/** A chat request as the workers read it, and what is needed to present its answer. */
+export interface ChatRequest {
+  readonly input: GenerateInput
+  readonly tools: ToolPlan | undefined
+}
+
+/** Reads a chat request. Throws what the schema cannot say. */
+export function chatRequest(body: ChatBody): ChatRequest {
+  streamChoice(body)
+  const messages = chatMessages(body.messages)
+  const tools = toolPlan(body)
+  const n = body.n ?? 1
+  // A single call is enforced by ending at its closing tag.
+  const stopAtCall = tools !== undefined && tools.callsMax === 1 && tools.choice !== 'none'
+  return {
+    tools,
+    input: {
+      task: 'generate',
+      prompts: [
+        {
+          form: 'chat',
+          messages,
+          ...(tools !== undefined && { tools: tools.tools, toolChoice: tools.choice }),
+        },
+      ],
+      n,
+      bestOf: n,
+      maxTokens: body.max_completion_tokens ?? body.max_tokens ?? null,
+      sampling: samplingParams(body),
+      stop: [...stopStrings(body.stop), ...(stopAtCall ? [CALL_CLOSES] : [])],
+      logprobs: logprobsOf(body),
+      echo: false,
+      responseFormat: responseFormatOf(body),
+      stream: body.stream ?? false,
+    },
+  }
+}
+
+/** The tier under which a request runs, as its answer states it. */
+export function serviceTierOf(body: ChatBody): PriorityClass {
+  switch (body.service_tier) {
+    case 'flex':
+      return 'flex'
+    case 'priority':
+    case 'scale':
+    case 'fast':
+      return 'priority'
+    default:
+      return 'default'
+  }
+}
+
+function logprobsOf(body: ChatBody): number | null {
+  const count = body.top_logprobs ?? null
+  if (body.logprobs === true) return count ?? 0
+  if (count === null) return null
+  throw invalid('top_logprobs', "'top_logprobs' is only allowed when 'logprobs' is enabled.")
+}
+
+function responseFormatOf(body: ChatBody): ResponseFormat {
+  const format = body.response_format ?? { type: 'text' }
+  switch (format.type) {
+    case 'text':
+      return { type: 'text' }
+    case 'json_object':
+      if (!/json/i.test(JSON.stringify(body.messages))) {
+        throw failure.invalidRequest(
+          "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
+          { param: 'messages' },
+        )
+      }
+      return { type: 'jsonObject' }
+    case 'json_schema':
+      return jsonSchemaFormat(format.json_schema)
+  }
+}
+
+function jsonSchemaFormat(field: ResponseFormatField['json_schema']): ResponseFormat {
+  if (field === undefined) throw missing('response_format.json_schema')
+  if (field.schema === undefined) throw missing('response_format.json_schema.schema')
+  if (field.strict === true) {
+    checkStrictSchema(field.schema, 'response_format.json_schema.schema')
+  }
+  return { type: 'jsonSchema', schema: field.schema }
+}
+
+function invalid(param: string, message: string): ServiceError {
+  return failure.invalidRequest(`Invalid value for '${param}': ${message}`, {
+    param,
+    code: 'invalid_value',
+  })
+}
+
+function missing(param: string): ServiceError {
+  return failure.invalidRequest(`Missing required parameter: '${param}'.`, {
+    param,
+    code: 'missing_required_parameter',
+  })
+}

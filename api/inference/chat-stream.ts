@@ -1,0 +1,114 @@
+import type {
+  CandidateDelta,
+  FinishReason,
+  GenerateInput,
+  TokenLogprob,
+} from '#shared/contracts/completion.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+
+import {
+  finishReason,
+  presentChatLogprobs,
+  toolCallId,
+  toolCallParser,
+  type ChatHead,
+} from './chat-answer.ts'
+import type { AnswerPart, ToolCallParser } from './chat-tool-calls.ts'
+import type { ToolPlan } from './chat-tools.ts'
+import { presentUsage } from './completion-answer.ts'
+import { obfuscation, type StreamPresenter } from './event-stream-answer.ts'
+import type { StreamChoice } from './sampling-fields.ts'
+
+const OPENING_DELTA = '{"role":"assistant","content":"","refusal":null}'
+
+/** Writes the chunks of a streamed chat. */
+export function chatPresenter(
+  head: ChatHead,
+  request: { readonly input: GenerateInput; readonly tools: ToolPlan | undefined },
+  choice: StreamChoice,
+): StreamPresenter {
+  // Written once: a chunk is this, the delta and the little that differs.
+  const prefix = `data: ${JSON.stringify({
+    id: head.id,
+    object: 'chat.completion.chunk',
+    created: head.created,
+    model: head.model,
+    service_tier: head.serviceTier,
+    system_fingerprint: head.systemFingerprint,
+  }).slice(0, -1)},"choices":[`
+  const suffix = choice.includesUsage ? '],"usage":null' : ']'
+  const write: WriteChunk = (index, delta, logprobs, reason) =>
+    `${prefix}{"index":${index},"delta":${delta},"logprobs":${logprobs},"finish_reason":${reason}}${suffix}${obfuscation(choice)}}\n\n`
+  const candidates = Array.from(
+    { length: request.input.n },
+    (_, index) => new CandidateWriter(index, request.tools, write),
+  )
+  return {
+    opening: () =>
+      candidates.map((_, index) => write(index, OPENING_DELTA, 'null', 'null')).join(''),
+    deltas: (deltas) =>
+      deltas.map((delta) => candidates[delta.index]?.present(delta) ?? '').join(''),
+    ending: (usage: TokenUsage) =>
+      choice.includesUsage ? `${prefix}],"usage":${JSON.stringify(presentUsage(usage))}}\n\n` : '',
+  }
+}
+
+type WriteChunk = (index: number, delta: string, logprobs: string, reason: string) => string
+
+/** Writes the chunks of one candidate. */
+class CandidateWriter {
+  readonly #index: number
+  readonly #tools: ToolPlan | undefined
+  readonly #write: WriteChunk
+  readonly #parser: ToolCallParser | undefined
+  // Of text that the parser withholds: sent with the next chunk.
+  #logprobs: TokenLogprob[] = []
+
+  constructor(index: number, tools: ToolPlan | undefined, write: WriteChunk) {
+    this.#index = index
+    this.#tools = tools
+    this.#write = write
+    this.#parser = toolCallParser(tools)
+  }
+
+  present(delta: CandidateDelta): string {
+    if (delta.logprobs !== undefined) this.#logprobs.push(...delta.logprobs)
+    let chunks = ''
+    for (const part of this.#partsOf(delta)) chunks += this.#chunk(this.#deltaOf(part))
+    if (delta.finishReason !== undefined) chunks += this.#ending(delta.finishReason)
+    return chunks
+  }
+
+  #partsOf(delta: CandidateDelta): readonly AnswerPart[] {
+    if (this.#parser === undefined) {
+      return delta.text === '' ? [] : [{ type: 'content', text: delta.text }]
+    }
+    const parts = this.#parser.push(delta.text)
+    return delta.finishReason === undefined ? parts : [...parts, ...this.#parser.finish()]
+  }
+
+  #deltaOf(part: AnswerPart): string {
+    if (part.type === 'content') return `{"content":${JSON.stringify(part.text)}}`
+    const piece =
+      part.type === 'callStart' ? { name: part.name, arguments: '' } : { arguments: part.text }
+    if (this.#tools?.isLegacy === true) return JSON.stringify({ function_call: piece })
+    const opening = part.type === 'callStart' ? { id: toolCallId(), type: 'function' } : {}
+    return JSON.stringify({ tool_calls: [{ index: part.index, ...opening, function: piece }] })
+  }
+
+  #chunk(delta: string): string {
+    return this.#write(this.#index, delta, this.#takeLogprobs(), 'null')
+  }
+
+  #ending(reason: FinishReason): string {
+    const presented = finishReason(reason, this.#parser?.callCount ?? 0, this.#tools)
+    return this.#write(this.#index, '{}', this.#takeLogprobs(), `"${presented}"`)
+  }
+
+  #takeLogprobs(): string {
+    if (this.#logprobs.length === 0) return 'null'
+    const presented = JSON.stringify(presentChatLogprobs(this.#logprobs))
+    this.#logprobs = []
+    return presented
+  }
+}

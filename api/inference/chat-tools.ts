@@ -1,0 +1,223 @@
+import { Type, type Static } from 'typebox'
+
+import type { ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+import { checkStrictSchema } from './strict-schema.ts'
+import { optionalBoolean } from './field-schemas.ts'
+
+const TOOLS_MAX = 128
+const FUNCTION_NAME = { type: 'string', pattern: '^[a-zA-Z0-9_-]{1,64}$' }
+
+interface FunctionField {
+  readonly name: string
+  readonly description?: string | null
+  readonly parameters?: object | null
+  readonly strict?: boolean | null
+}
+interface ToolField {
+  readonly type: 'function'
+  readonly function: FunctionField
+}
+interface NamedTool {
+  readonly type: 'function'
+  readonly function: { readonly name: string }
+}
+type ToolChoiceField =
+  | 'none'
+  | 'auto'
+  | 'required'
+  | NamedTool
+  | {
+      readonly type: 'allowed_tools'
+      readonly allowed_tools: {
+        readonly mode: 'auto' | 'required'
+        readonly tools: readonly NamedTool[]
+      }
+    }
+
+const FUNCTION = {
+  type: 'object',
+  required: ['name'],
+  properties: {
+    name: FUNCTION_NAME,
+    description: { type: ['string', 'null'] },
+    parameters: { type: ['object', 'null'], description: 'A JSON Schema.' },
+    strict: { type: ['boolean', 'null'] },
+  },
+  additionalProperties: false,
+}
+const NAMED_FUNCTION = {
+  type: 'object',
+  required: ['name'],
+  properties: { name: { type: 'string' } },
+  additionalProperties: false,
+}
+
+/** The request fields of chat completions that speak of functions. */
+export const TOOL_FIELDS = {
+  tools: Type.Optional(
+    Type.Unsafe<readonly ToolField[] | null>({
+      type: ['array', 'null'],
+      maxItems: TOOLS_MAX,
+      items: {
+        type: 'object',
+        required: ['type', 'function'],
+        properties: { type: { type: 'string', enum: ['function'] }, function: FUNCTION },
+        additionalProperties: false,
+      },
+      description: 'Functions that the model may call.',
+    }),
+  ),
+  tool_choice: Type.Optional(
+    Type.Unsafe<ToolChoiceField | null>({
+      anyOf: [
+        { type: ['string', 'null'], enum: ['none', 'auto', 'required', null] },
+        {
+          type: 'object',
+          required: ['type'],
+          properties: {
+            type: { type: 'string', enum: ['function', 'allowed_tools'] },
+            function: NAMED_FUNCTION,
+            allowed_tools: {
+              type: 'object',
+              required: ['mode', 'tools'],
+              properties: {
+                mode: { type: 'string', enum: ['auto', 'required'] },
+                tools: {
+                  type: 'array',
+                  maxItems: TOOLS_MAX,
+                  items: {
+                    type: 'object',
+                    required: ['type', 'function'],
+                    properties: {
+                      type: { type: 'string', enum: ['function'] },
+                      function: NAMED_FUNCTION,
+                    },
+                  },
+                },
+              },
+              additionalProperties: false,
+            },
+          },
+          additionalProperties: false,
+        },
+      ],
+      description: 'Whether and which function is called: none, auto, required, or a name.',
+    }),
+  ),
+  parallel_tool_calls: optionalBoolean({
+    description: 'False allows one call at most.',
+  }),
+  functions: Type.Optional(
+    Type.Unsafe<readonly FunctionField[] | null>({
+      type: ['array', 'null'],
+      minItems: 1,
+      maxItems: TOOLS_MAX,
+      items: FUNCTION,
+      description: 'Deprecated: use `tools`.',
+    }),
+  ),
+  function_call: Type.Optional(
+    Type.Unsafe<'none' | 'auto' | { readonly name: string } | null>({
+      anyOf: [{ type: ['string', 'null'], enum: ['none', 'auto', null] }, NAMED_FUNCTION],
+      description: 'Deprecated: use `tool_choice`.',
+    }),
+  ),
+}
+
+/** What a chat may call, and how its calls are presented. */
+export interface ToolPlan {
+  readonly tools: readonly ToolDefinition[]
+  readonly choice: ToolChoice
+  /** Calls beyond this number are not wanted. */
+  readonly callsMax: number
+  /** Calls are presented as the deprecated `function_call`. */
+  readonly isLegacy: boolean
+}
+
+const TOOL_BODY = Type.Object(TOOL_FIELDS)
+type ToolBody = Static<typeof TOOL_BODY>
+
+/** What the fields about functions come to; undefined when there are none to call. */
+export function toolPlan(body: ToolBody): ToolPlan | undefined {
+  const tools = body.tools ?? []
+  const functions = body.functions ?? []
+  if (tools.length > 0 && functions.length > 0) {
+    throw invalid('functions', "'functions' and 'tools' cannot be given together.")
+  }
+  if (functions.length > 0) return legacyPlan(functions, body.function_call)
+  if (tools.length === 0) {
+    for (const field of ['tool_choice', 'parallel_tool_calls', 'function_call'] as const) {
+      if (body[field] === null || body[field] === undefined) continue
+      const needed = field === 'function_call' ? 'functions' : 'tools'
+      throw invalid(field, `'${field}' is only allowed when '${needed}' are specified.`)
+    }
+    return undefined
+  }
+  const definitions = tools.map((tool, index) =>
+    definitionOf(tool.function, `tools[${index}].function`),
+  )
+  const { choice, allowed } = choiceOf(body.tool_choice, definitions)
+  const callsMax = body.parallel_tool_calls === false ? 1 : TOOLS_MAX
+  return { tools: allowed, choice, callsMax, isLegacy: false }
+}
+
+function legacyPlan(
+  functions: readonly FunctionField[],
+  call: ToolBody['function_call'],
+): ToolPlan {
+  const tools = functions.map((entry, index) => definitionOf(entry, `functions[${index}]`))
+  if (typeof call === 'object' && call !== null) checkName(call.name, tools, 'function_call')
+  return { tools, choice: call ?? 'auto', callsMax: 1, isLegacy: true }
+}
+
+function definitionOf(field: FunctionField, path: string): ToolDefinition {
+  const { name, description, parameters } = field
+  if (field.strict === true) checkStrictSchema(parameters ?? {}, `${path}.parameters`)
+  return {
+    name,
+    ...(typeof description === 'string' && { description }),
+    ...(typeof parameters === 'object' && parameters !== null && { parameters }),
+  }
+}
+
+function choiceOf(
+  field: ToolBody['tool_choice'],
+  tools: readonly ToolDefinition[],
+): { choice: ToolChoice; allowed: readonly ToolDefinition[] } {
+  if (field === null || field === undefined) return { choice: 'auto', allowed: tools }
+  if (typeof field === 'string') return { choice: field, allowed: tools }
+  if (field.type === 'function') {
+    if (field.function === undefined) throw missing('tool_choice.function')
+    checkName(field.function.name, tools, 'tool_choice')
+    return { choice: { name: field.function.name }, allowed: tools }
+  }
+  if (field.allowed_tools === undefined) throw missing('tool_choice.allowed_tools')
+  const names = field.allowed_tools.tools.map((tool) => tool.function.name)
+  for (const name of names) checkName(name, tools, 'tool_choice')
+  return {
+    choice: field.allowed_tools.mode,
+    allowed: tools.filter(({ name }) => names.includes(name)),
+  }
+}
+
+function checkName(name: string, tools: readonly ToolDefinition[], param: string): void {
+  if (tools.some((tool) => tool.name === name)) return
+  const where = param === 'function_call' ? 'functions' : 'tools'
+  throw invalid(param, `The function '${name.slice(0, 64)}' is not among the '${where}'.`)
+}
+
+function invalid(param: string, reason: string): ServiceError {
+  return failure.invalidRequest(`Invalid value for '${param}': ${reason}`, {
+    param,
+    code: 'invalid_value',
+  })
+}
+
+function missing(param: string): ServiceError {
+  return failure.invalidRequest(`Missing required parameter: '${param}'.`, {
+    param,
+    code: 'missing_required_parameter',
+  })
+}

@@ -1,0 +1,89 @@
+import type { Candidate, GenerateInput, Prompt } from '#shared/contracts/completion.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+
+import { countCodePoints, LogprobsWriter, type CompletionLogprobs } from './completion-logprobs.ts'
+
+/** What every chunk and every answer to one request says alike. */
+export interface AnswerHead {
+  readonly id: string
+  readonly created: number
+  readonly model: string
+  readonly systemFingerprint: string
+}
+
+/** Token counts as clients read them. */
+export interface PresentedUsage {
+  readonly prompt_tokens: number
+  readonly completion_tokens: number
+  readonly total_tokens: number
+  readonly prompt_tokens_details: { readonly cached_tokens: number }
+}
+
+interface CompletionChoice {
+  readonly text: string
+  readonly index: number
+  readonly logprobs: CompletionLogprobs | null
+  readonly finish_reason: 'stop' | 'length'
+}
+
+/** The answer to a completion request that is no stream. */
+export interface CompletionAnswer {
+  readonly id: string
+  readonly object: 'text_completion'
+  readonly created: number
+  readonly model: string
+  readonly system_fingerprint: string
+  readonly choices: readonly CompletionChoice[]
+  readonly usage: PresentedUsage
+}
+
+/** Presents all candidates of a finished completion, in the order of their indexes. */
+export function presentCompletion(
+  head: AnswerHead,
+  input: GenerateInput,
+  outcome: { readonly candidates: readonly Candidate[]; readonly usage: TokenUsage },
+): CompletionAnswer {
+  return {
+    id: head.id,
+    object: 'text_completion',
+    created: head.created,
+    model: head.model,
+    system_fingerprint: head.systemFingerprint,
+    choices: outcome.candidates
+      .toSorted((one, other) => one.index - other.index)
+      .map((candidate) => ({
+        text: candidate.text,
+        index: candidate.index,
+        logprobs:
+          candidate.logprobs === undefined
+            ? null
+            : logprobsWriter(input, candidate.index).present(candidate.logprobs),
+        finish_reason: candidate.finishReason === 'length' ? 'length' : 'stop',
+      })),
+    usage: presentUsage(outcome.usage),
+  }
+}
+
+/** Presents token counts. */
+export function presentUsage(usage: TokenUsage): PresentedUsage {
+  return {
+    prompt_tokens: usage.promptTokens,
+    completion_tokens: usage.completionTokens,
+    total_tokens: usage.promptTokens + usage.completionTokens,
+    prompt_tokens_details: { cached_tokens: usage.cachedTokens },
+  }
+}
+
+/** The writer of one candidate's log-probabilities: offsets begin after a prompt not returned. */
+export function logprobsWriter(input: GenerateInput, index: number): LogprobsWriter {
+  const prompt = input.prompts[Math.floor(index / input.n)]
+  return new LogprobsWriter({
+    alternatives: input.logprobs ?? 0,
+    startOffset: input.echo || prompt === undefined ? 0 : promptLength(prompt),
+  })
+}
+
+// The text of token ids is known to the worker alone: their answers count from zero.
+function promptLength(prompt: Prompt): number {
+  return prompt.form === 'text' ? countCodePoints(prompt.text) : 0
+}

@@ -1,0 +1,139 @@
+import { Type, type Static } from 'typebox'
+
+import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
+
+import { optionalBoolean, optionalInteger, optionalString } from './field-schemas.ts'
+import {
+  CANDIDATES_MAX,
+  SAMPLING_FIELDS,
+  samplingParams,
+  stopStrings,
+  streamChoice,
+} from './sampling-fields.ts'
+
+const PROMPTS_MAX = 2048
+const BEST_OF_MAX = 20
+const LOGPROBS_MAX = 5
+const DEFAULT_MAX_TOKENS = 16
+
+const TOKEN_IDS = { type: 'array', minItems: 1, items: { type: 'integer', minimum: 0 } }
+
+const FIELDS = {
+  prompt: Type.Optional(
+    Type.Unsafe<string | string[] | number[] | number[][] | null>({
+      anyOf: [
+        { type: ['string', 'null'] },
+        { type: 'array', minItems: 1, maxItems: PROMPTS_MAX, items: { type: 'string' } },
+        TOKEN_IDS,
+        { type: 'array', minItems: 1, maxItems: PROMPTS_MAX, items: TOKEN_IDS },
+      ],
+      description:
+        'A text, several texts, token ids or several lists of token ids; a fresh document if absent.',
+    }),
+  ),
+  suffix: optionalString({
+    description: 'Text after the inserted one, for models that can fill in.',
+  }),
+  max_tokens: optionalInteger({
+    minimum: 0,
+    default: DEFAULT_MAX_TOKENS,
+    description: 'Longest answer in tokens.',
+  }),
+  best_of: optionalInteger({
+    minimum: 1,
+    maximum: BEST_OF_MAX,
+    description: 'Answers made per prompt, of which the `n` likeliest per token are returned.',
+  }),
+  logprobs: optionalInteger({
+    minimum: 0,
+    maximum: LOGPROBS_MAX,
+    description: 'Log-probabilities of the chosen tokens and of this many alternatives.',
+  }),
+  echo: optionalBoolean({ default: false, description: 'Return the prompt too.' }),
+  ...SAMPLING_FIELDS,
+}
+
+/** The body of `POST /v1/completions`. */
+export const COMPLETION_BODY = Type.Object(
+  { model: Type.String({ minLength: 1, description: 'The id of a model.' }), ...FIELDS },
+  { additionalProperties: false },
+)
+
+/** The same where the path names the model. */
+export const ENGINE_COMPLETION_BODY = Type.Object(
+  { model: optionalString({ description: 'Ignored: the path names the model.' }), ...FIELDS },
+  { additionalProperties: false },
+)
+
+export type CompletionBody = Static<typeof ENGINE_COMPLETION_BODY>
+
+/** A completion request as the workers read it. Throws what the schema cannot say. */
+export function completionInput(body: CompletionBody): GenerateInput {
+  const prompts = promptsOf(body.prompt)
+  const n = body.n ?? 1
+  const bestOf = body.best_of ?? n
+  streamChoice(body)
+  checkCounts({ prompts: prompts.length, n, bestOf, isStream: body.stream === true })
+  if (body.suffix !== null && body.suffix !== undefined && body.suffix !== '') {
+    throw failure.invalidRequest(
+      "Unsupported parameter: 'suffix' is not supported with this model, which cannot insert text.",
+      { param: 'suffix', code: 'unsupported_parameter' },
+    )
+  }
+  return {
+    task: 'generate',
+    prompts,
+    n,
+    bestOf,
+    maxTokens: body.max_tokens ?? DEFAULT_MAX_TOKENS,
+    sampling: samplingParams(body),
+    stop: stopStrings(body.stop),
+    logprobs: body.logprobs ?? null,
+    echo: body.echo ?? false,
+    responseFormat: { type: 'text' },
+    stream: body.stream ?? false,
+  }
+}
+
+function promptsOf(prompt: CompletionBody['prompt']): readonly Prompt[] {
+  if (prompt === null || prompt === undefined) return [{ form: 'text', text: '' }]
+  if (typeof prompt === 'string') return [{ form: 'text', text: prompt }]
+  if (isTokenIds(prompt)) return [{ form: 'tokenIds', tokenIds: prompt }]
+  return prompt.map((entry) =>
+    typeof entry === 'string'
+      ? { form: 'text', text: entry }
+      : { form: 'tokenIds', tokenIds: entry },
+  )
+}
+
+function isTokenIds(prompt: readonly (string | number | number[])[]): prompt is number[] {
+  return typeof prompt[0] === 'number'
+}
+
+function checkCounts(counts: {
+  readonly prompts: number
+  readonly n: number
+  readonly bestOf: number
+  readonly isStream: boolean
+}): void {
+  const { prompts, n, bestOf, isStream } = counts
+  if (bestOf < n) {
+    throw failure.invalidRequest(
+      `You requested that the server return more choices than it will generate (HINT: you must set 'n' (currently ${n}) to be at most 'best_of' (currently ${bestOf}), or omit either parameter if you don't specifically want to use them.)`,
+      { param: 'best_of', code: 'invalid_value' },
+    )
+  }
+  if (isStream && bestOf > n) {
+    throw failure.invalidRequest("Results with 'best_of' greater than 'n' cannot be streamed.", {
+      param: 'best_of',
+      code: 'invalid_value',
+    })
+  }
+  if (prompts * bestOf > CANDIDATES_MAX) {
+    throw failure.invalidRequest(
+      `Invalid 'prompt': ${prompts} prompts with ${bestOf} completions each make ${prompts * bestOf} completions, but a request may ask for at most ${CANDIDATES_MAX}.`,
+      { param: 'prompt', code: 'array_above_max_length' },
+    )
+  }
+}

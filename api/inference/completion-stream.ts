@@ -1,0 +1,48 @@
+import type { CandidateDelta, GenerateInput } from '#shared/contracts/completion.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+
+import { logprobsWriter, presentUsage, type AnswerHead } from './completion-answer.ts'
+import type { LogprobsWriter } from './completion-logprobs.ts'
+import { obfuscation, type StreamPresenter } from './event-stream-answer.ts'
+import type { StreamChoice } from './sampling-fields.ts'
+
+/** Writes the chunks of a streamed completion. */
+export function completionPresenter(
+  head: AnswerHead,
+  input: GenerateInput,
+  choice: StreamChoice,
+): StreamPresenter {
+  // Written once: a chunk is this, the text and the little that differs.
+  const prefix = `data: ${JSON.stringify({
+    id: head.id,
+    object: 'text_completion',
+    created: head.created,
+    model: head.model,
+    system_fingerprint: head.systemFingerprint,
+  }).slice(0, -1)},"choices":[`
+  const suffix = choice.includesUsage ? '],"usage":null' : ']'
+  const writers = new Map<number, LogprobsWriter>()
+  const chunk = (delta: CandidateDelta): string =>
+    `${prefix}{"text":${JSON.stringify(delta.text)},"index":${delta.index},"logprobs":${logprobsOf(delta)},"finish_reason":${finishReasonOf(delta)}}${suffix}${obfuscation(choice)}}\n\n`
+  return {
+    opening: () => '',
+    deltas: (deltas) => deltas.map(chunk).join(''),
+    ending: (usage: TokenUsage) =>
+      choice.includesUsage ? `${prefix}],"usage":${JSON.stringify(presentUsage(usage))}}\n\n` : '',
+  }
+
+  function logprobsOf(delta: CandidateDelta): string {
+    if (delta.logprobs === undefined || input.logprobs === null) return 'null'
+    let writer = writers.get(delta.index)
+    if (writer === undefined) {
+      writer = logprobsWriter(input, delta.index)
+      writers.set(delta.index, writer)
+    }
+    return JSON.stringify(writer.present(delta.logprobs))
+  }
+}
+
+function finishReasonOf(delta: CandidateDelta): string {
+  if (delta.finishReason === undefined) return 'null'
+  return delta.finishReason === 'length' ? '"length"' : '"stop"'
+}

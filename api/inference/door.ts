@@ -1,0 +1,56 @@
+import type { Turn } from '#shared/queue/turns.ts'
+
+/** The server forgets its turns when it dealt none for longer than this and the queue is empty. */
+const GUESS_MS_MAX = 900
+const ORGANIZATIONS_MAX = 1000
+
+/** The entrance of one queue as this process sees it. */
+export class Door {
+  /** Admitted and on their way into the queue, where its depth does not show them yet. */
+  entering = 0
+  #newestStart: Turn | undefined
+  #generation = ''
+  #dealtAtMs = Number.NEGATIVE_INFINITY
+  #depth = 0
+  readonly #lastTurns = new Map<string, number>()
+
+  /** The newest turn that was seen to start. */
+  get newestStart(): Turn | undefined {
+    return this.#newestStart
+  }
+
+  /**
+   * The turn that the queue would deal now, as far as this process can tell; undefined when it
+   * cannot, or when the queue is so full that it must be asked first. Saves a wait for the answer.
+   */
+  guessTurn(organizationId: string, depthMax: number, nowMs: number): Turn | undefined {
+    const isStale = nowMs - this.#dealtAtMs > GUESS_MS_MAX
+    if (isStale || 2 * (this.#depth + this.entering) > depthMax) return undefined
+    const current = this.#newestStart?.generation === this.#generation ? this.#newestStart.turn : 0
+    const turn = Math.max(current, this.#lastTurns.get(organizationId) ?? 0) + 1
+    this.#lastTurns.set(organizationId, turn)
+    return { generation: this.#generation, turn }
+  }
+
+  /** Takes up what the queue dealt. */
+  noteDealt(
+    organizationId: string,
+    { generation, turn }: Turn,
+    depth: number,
+    nowMs: number,
+  ): void {
+    if (generation !== this.#generation || this.#lastTurns.size >= ORGANIZATIONS_MAX) {
+      this.#lastTurns.clear()
+    }
+    this.#generation = generation
+    this.#depth = depth
+    this.#dealtAtMs = nowMs
+    this.#lastTurns.set(organizationId, Math.max(turn, this.#lastTurns.get(organizationId) ?? 0))
+  }
+
+  noteStart(start: Turn): void {
+    const newest = this.#newestStart
+    const isOlder = newest?.generation === start.generation && newest.turn >= start.turn
+    if (!isOlder) this.#newestStart = start
+  }
+}

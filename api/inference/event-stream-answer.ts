@@ -1,0 +1,93 @@
+import type { FastifyReply } from 'fastify'
+
+import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+import { openEventStream } from '#api/http/sse.ts'
+import type { CandidateDelta } from '#shared/contracts/completion.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { CancelledError } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import { presentErrorBody } from '#api/v1/error-dialect.ts'
+import type { JobEvent } from './job-events.ts'
+import type { StreamChoice } from './sampling-fields.ts'
+
+/** Turns what happens to a job into whole server-sent events, possibly none. */
+export interface StreamPresenter {
+  /** What comes before the first token. */
+  opening(): string
+  deltas(deltas: readonly CandidateDelta[]): string
+  /** What comes after the last token, before `[DONE]`. */
+  ending(usage: TokenUsage): string
+}
+
+const DONE = 'data: [DONE]\n\n'
+
+/**
+ * Answers with a stream. Headers are sent once the job has begun, so that everything before is an
+ * ordinary error. A failure after that is one error frame and an end without `[DONE]`. While the
+ * socket is full, nothing more is taken from the job. A reader that has not taken its answer when
+ * the job's time is over is cut off.
+ */
+export async function answerWithStream(
+  reply: FastifyReply,
+  events: AsyncGenerator<JobEvent<'completion'>>,
+  options: {
+    readonly presenter: StreamPresenter
+    readonly timeLeftMs: number
+    readonly log: Logger
+  },
+): Promise<void> {
+  const { presenter } = options
+  const first = await events.next()
+  if (reply.raw.destroyed) {
+    await events.return(undefined)
+    throw new CancelledError()
+  }
+  reply.header('openai-processing-ms', Math.round(reply.elapsedTime))
+  const stream = openEventStream(reply)
+  const cutOff = setTimeout(() => reply.raw.destroy(), options.timeLeftMs + CUT_OFF_GRACE_MS)
+  try {
+    await write(presenter.opening())
+    if (first.done !== true) await write(textOf(first.value, presenter))
+    for await (const event of events) {
+      if (stream.signal.aborted) return
+      await write(textOf(event, presenter))
+    }
+  } catch (thrown) {
+    if (thrown instanceof CancelledError || stream.signal.aborted) return
+    const error = normalizeError(thrown)
+    if (isBug(error)) options.log.error({ err: error.cause }, 'stream failed')
+    await stream.write(`data: ${JSON.stringify(presentErrorBody(error))}\n\n`)
+  } finally {
+    clearTimeout(cutOff)
+    stream.end()
+    // Ends the job if it has not ended; the loop has done so already unless it never began.
+    await events.return(undefined)
+  }
+
+  async function write(text: string): Promise<void> {
+    if (text !== '') await stream.write(text)
+  }
+}
+
+// The job's own deadline is answered first; this only ends readers that take nothing at all.
+const CUT_OFF_GRACE_MS = 10_000
+const OBFUSCATION_MAX = 16
+
+/** Random characters that hide the size of a chunk, as a further field; empty if not wanted. */
+export function obfuscation(choice: StreamChoice): string {
+  if (!choice.isObfuscated) return ''
+  return `,"obfuscation":"${randomId('', 1 + Math.floor(Math.random() * OBFUSCATION_MAX))}"`
+}
+
+function textOf(event: JobEvent<'completion'>, presenter: StreamPresenter): string {
+  switch (event.type) {
+    case 'delta':
+      return presenter.deltas(event.deltas)
+    case 'result':
+      return presenter.ending(event.usage) + DONE
+    default:
+      return ''
+  }
+}

@@ -1,0 +1,39 @@
+import { Type, type TOptional, type TUnsafe } from 'typebox'
+
+// JSON Schema of request fields. `null` means the default everywhere, and is spelled as a list of
+// types rather than a union, so that the validator has one clear thing to complain about.
+
+/** A number that may be left out. */
+export function optionalNumber(options: object): TOptional<TUnsafe<number | null>> {
+  return Type.Optional(Type.Unsafe<number | null>({ type: ['number', 'null'], ...options }))
+}
+
+/** A whole number that may be left out. */
+export function optionalInteger(options: object): TOptional<TUnsafe<number | null>> {
+  return Type.Optional(Type.Unsafe<number | null>({ type: ['integer', 'null'], ...options }))
+}
+
+/** A truth value that may be left out. */
+export function optionalBoolean(options: object): TOptional<TUnsafe<boolean | null>> {
+  return Type.Optional(Type.Unsafe<boolean | null>({ type: ['boolean', 'null'], ...options }))
+}
+
+/** A text that may be left out. */
+export function optionalString(options: object): TOptional<TUnsafe<string | null>> {
+  return Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], ...options }))
+}
+
+/** One of some words, which may be left out. */
+export function optionalEnum<const Value extends string>(
+  values: readonly Value[],
+  options: object,
+): TOptional<TUnsafe<Value | null>> {
+  return Type.Optional(
+    Type.Unsafe<Value | null>({ type: ['string', 'null'], enum: [...values, null], ...options }),
+  )
+}
+
+/** A parameter of the API that no model here supports: only its default, null, is accepted. */
+export function unsupported(): TOptional<TUnsafe<null>> {
+  return Type.Optional(Type.Unsafe<null>({ type: 'null', description: 'Not supported.' }))
+}

@@ -1,0 +1,154 @@
+import type { Redis } from 'ioredis'
+
+import type { Clock } from '#shared/clock.ts'
+import type { Logger } from '#shared/logger.ts'
+import type { QueueKeys } from '#shared/queue/keys.ts'
+import { listWorkers, type WorkerBeat } from '#shared/queue/liveness.ts'
+import type { JobProducer } from '#shared/queue/producer.ts'
+
+import type { OwnedJob } from './owned-job.ts'
+
+const LOOK_INTERVAL_MS = 150
+/** A worker whose beat is missing for this long is gone; a beat that is merely late is not. */
+const MISSING_MS = 300
+/** After Redis was away, workers need this long to beat again before they can be missed. */
+const SETTLE_MS = 1500
+/** A job that was silent for this long is looked for in its queue. */
+const SILENT_MS = 400
+const JOBS_PER_LOOK = 500
+
+export interface JobLedgerOptions {
+  readonly redis: Redis
+  readonly keys: QueueKeys
+  readonly producer: JobProducer
+  readonly clock: Clock
+  readonly log: Logger
+}
+
+/**
+ * The jobs that this process owns, and the watch over them: a worker whose heartbeat vanished, a
+ * job that vanished from Redis, and a deadline that passed all become events in a job's life.
+ */
+export class JobLedger {
+  readonly #options: JobLedgerOptions
+  readonly #jobs = new Map<string, OwnedJob>()
+  readonly #missingSince = new Map<string, number>()
+  #workers: readonly WorkerBeat[] = []
+  #reachableSince: number | undefined
+  #timer: NodeJS.Timeout | undefined
+  #isLooking = false
+
+  constructor(options: JobLedgerOptions) {
+    this.#options = options
+  }
+
+  /** The workers seen alive at the last look. */
+  get workers(): readonly WorkerBeat[] {
+    return this.#workers
+  }
+
+  get size(): number {
+    return this.#jobs.size
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.#look(), LOOK_INTERVAL_MS)
+  }
+
+  add(job: OwnedJob): void {
+    this.#jobs.set(job.envelope.jobId, job)
+  }
+
+  remove(jobId: string): void {
+    this.#jobs.delete(jobId)
+  }
+
+  close(): void {
+    clearInterval(this.#timer)
+  }
+
+  async #look(): Promise<void> {
+    this.#expireJobs()
+    if (this.#isLooking) return
+    this.#isLooking = true
+    const { redis, keys, clock, log } = this.#options
+    try {
+      this.#workers = await listWorkers(redis, keys)
+      const nowMs = clock.monotonic()
+      this.#reachableSince ??= nowMs
+      // A job whose worker could not reach Redis either has not lost it.
+      if (nowMs - this.#reachableSince >= SETTLE_MS) {
+        this.#missWorkers(nowMs)
+        await this.#findSilentJobs(nowMs)
+      }
+    } catch (error) {
+      this.#reachableSince = undefined
+      this.#missingSince.clear()
+      const reason = error instanceof Error ? error.message : String(error)
+      log.debug({ operation: 'ledger.look', reason }, 'redis could not be asked')
+    } finally {
+      this.#isLooking = false
+    }
+  }
+
+  #expireJobs(): void {
+    const nowMs = this.#options.clock.now()
+    for (const job of this.#jobs.values()) {
+      if (nowMs >= job.envelope.deadlineAtMs) job.apply({ type: 'deadline' })
+    }
+  }
+
+  #missWorkers(nowMs: number): void {
+    const alive = new Set(this.#workers.map(({ workerId }) => workerId))
+    const needed = new Set<string>()
+    for (const job of this.#jobs.values()) {
+      if (job.workerId === undefined || job.life.phase !== 'running') continue
+      needed.add(job.workerId)
+      if (alive.has(job.workerId)) continue
+      const since = this.#missingSince.get(job.workerId) ?? nowMs
+      this.#missingSince.set(job.workerId, since)
+      if (nowMs - since < MISSING_MS) continue
+      this.#options.log.warn(
+        { operation: 'job.workerLost', jobId: job.envelope.jobId, epoch: job.life.epoch },
+        'worker lost, job goes on elsewhere',
+      )
+      job.apply({ type: 'workerLost', epoch: job.life.epoch })
+    }
+    for (const workerId of this.#missingSince.keys()) {
+      if (alive.has(workerId) || !needed.has(workerId)) this.#missingSince.delete(workerId)
+    }
+  }
+
+  /**
+   * Looks where silent jobs stand. The last reply of a job is in the stream before the job leaves
+   * its queue, so one that is missing at two looks, with the inbox read in between, is lost.
+   */
+  async #findSilentJobs(nowMs: number): Promise<void> {
+    const silent: { readonly job: OwnedJob; readonly epoch: number }[] = []
+    for (const job of this.#jobs.values()) {
+      if (nowMs - job.heardAtMs < SILENT_MS) continue
+      if (job.life.phase !== 'waiting' && job.life.phase !== 'running') continue
+      silent.push({ job, epoch: job.life.epoch })
+      if (silent.length === JOBS_PER_LOOK) break
+    }
+    const standings = await this.#options.producer.standings(
+      silent.map(({ job }) => ({ ...job.envelope, epoch: job.life.epoch })),
+    )
+    for (const [index, { job, epoch }] of silent.entries()) {
+      const standing = standings[index]
+      // A job with a living worker may be without a lock for a moment; its worker is believed.
+      const isOrphan = standing === 'orphaned' && job.life.phase === 'waiting'
+      if (standing !== 'missing' && !isOrphan) {
+        job.isDoubtful = false
+        // Round robin: what was looked at goes to the end of the queue of the silent.
+        job.heardAtMs = nowMs
+        continue
+      }
+      if (!job.isDoubtful) {
+        job.isDoubtful = true
+        continue
+      }
+      job.apply({ type: isOrphan ? 'workerLost' : 'jobLost', epoch })
+    }
+  }
+}

@@ -1,0 +1,195 @@
+import type { FastifyInstance } from 'fastify'
+import { Type, type Static } from 'typebox'
+
+import { unixSeconds } from '#shared/clock.ts'
+import type { ApiKeyRequest, StoredApiKey } from '#shared/db/api-keys.ts'
+import { failure } from '#shared/errors.ts'
+
+import { callerOf, type Caller } from '#api/v1/caller.ts'
+import { optionalInteger } from './field-schemas.ts'
+import { getModel } from './model-lookup.ts'
+import { deletedResponse, errorResponses, listResponse } from './response-schemas.ts'
+import { SCOPES } from '#api/v1/scopes.ts'
+import type { InferenceServices } from './services.ts'
+
+const MODELS_MAX = 1000
+
+const KEY_BODY = Type.Object(
+  {
+    name: Type.String({ minLength: 1, maxLength: 200, description: 'What the key is for.' }),
+    scopes: Type.Optional(
+      Type.Unsafe<string[] | null>({
+        type: ['array', 'null'],
+        maxItems: SCOPES.length,
+        items: { type: 'string', enum: SCOPES },
+        description: "Endpoint families that the key may use; the creator's if absent.",
+      }),
+    ),
+    models: Type.Optional(
+      Type.Unsafe<string[] | null>({
+        type: ['array', 'null'],
+        maxItems: MODELS_MAX,
+        items: { type: 'string' },
+        description: "Models that the key may use; the creator's if absent.",
+      }),
+    ),
+    expires_at: optionalInteger({
+      description: 'Unix seconds after which the key is dead; with its creator if absent.',
+    }),
+  },
+  { additionalProperties: false },
+)
+
+const LIST_OR_NULL = { type: ['array', 'null'], items: { type: 'string' } }
+const KEY_FIELDS = {
+  id: { type: 'string' },
+  object: { const: 'api_key' },
+  name: { type: 'string' },
+  prefix: { type: 'string', description: 'The first characters of the secret.' },
+  scopes: LIST_OR_NULL,
+  models: LIST_OR_NULL,
+  created_at: { type: 'integer' },
+  expires_at: { type: ['integer', 'null'] },
+  last_used_at: { type: ['integer', 'null'] },
+}
+const KEY_RESPONSE = {
+  type: 'object',
+  description: 'An API key.',
+  required: ['id', 'object', 'name', 'prefix', 'created_at'],
+  properties: KEY_FIELDS,
+}
+const NEW_KEY_RESPONSE = {
+  type: 'object',
+  description: 'The new key. Its secret is shown this once.',
+  required: ['id', 'object', 'name', 'prefix', 'created_at', 'secret'],
+  properties: { ...KEY_FIELDS, secret: { type: 'string' } },
+}
+
+/** `POST` and `GET /api_keys` and `DELETE /api_keys/{id}`, within the caller's organization. */
+export function registerKeys(app: FastifyInstance, services: InferenceServices): void {
+  const { apiKeys } = services
+  const common = { tags: ['API keys'], security: [{ apiKey: [] }] }
+  app.post<{ Body: Static<typeof KEY_BODY> }>('/api_keys', {
+    config: { scope: 'keys' },
+    schema: {
+      ...common,
+      operationId: 'createApiKey',
+      summary: 'Create an API key',
+      body: KEY_BODY,
+      response: { 200: NEW_KEY_RESPONSE, ...errorResponses(400, 401, 403, 413, 415) },
+    },
+    handler: async (request) => {
+      const { key, secret } = await apiKeys.create(
+        newKey(request.body, callerOf(request), services),
+      )
+      return { ...presentKey(key), secret }
+    },
+  })
+  app.get('/api_keys', {
+    config: { scope: 'keys' },
+    schema: {
+      ...common,
+      operationId: 'listApiKeys',
+      summary: 'List the API keys',
+      response: { 200: listResponse(KEY_RESPONSE), ...errorResponses(401, 403) },
+    },
+    handler: async (request) => {
+      const keys = await apiKeys.list(callerOf(request).organizationId)
+      return {
+        object: 'list',
+        data: keys.map(presentKey),
+        first_id: keys[0]?.id ?? null,
+        last_id: keys.at(-1)?.id ?? null,
+        has_more: false,
+      }
+    },
+  })
+  app.delete<{ Params: { id: string } }>('/api_keys/:id', {
+    config: { scope: 'keys' },
+    schema: {
+      ...common,
+      operationId: 'revokeApiKey',
+      summary: 'Revoke an API key',
+      params: { type: 'object', required: ['id'], properties: { id: { type: 'string' } } },
+      response: { 200: deletedResponse('api_key'), ...errorResponses(401, 403, 404) },
+    },
+    handler: async (request) => {
+      const { id } = request.params
+      if (!(await apiKeys.revoke(callerOf(request).organizationId, id))) {
+        throw failure.notFound(`No such API key: ${id.slice(0, 64)}`, { param: 'id' })
+      }
+      return { id, object: 'api_key', deleted: true }
+    },
+  })
+}
+
+/** A new key with the rights that were asked for, which its creator must have. */
+function newKey(
+  body: Static<typeof KEY_BODY>,
+  caller: Caller,
+  services: InferenceServices,
+): ApiKeyRequest {
+  const expiresAtMs =
+    typeof body.expires_at === 'number' ? body.expires_at * 1000 : caller.expiresAtMs
+  if (
+    expiresAtMs !== null &&
+    !(expiresAtMs > services.clock.now() && expiresAtMs <= LATEST_DATE_MS)
+  ) {
+    throw failure.invalidRequest("Invalid 'expires_at': expected a time in the future.", {
+      param: 'expires_at',
+      code: 'invalid_value',
+    })
+  }
+  if (caller.expiresAtMs !== null && (expiresAtMs ?? Infinity) > caller.expiresAtMs) {
+    throw tooManyRights('expires_at', 'a later expiry')
+  }
+  return {
+    organizationId: caller.organizationId,
+    name: body.name,
+    scopes: subset(body.scopes ?? null, caller.scopes, 'scopes'),
+    modelIds: subset(
+      body.models?.map((name) => getModel(services.catalogue, caller, name, 'models').id) ?? null,
+      caller.modelIds,
+      'models',
+    ),
+    expiresAt: expiresAtMs === null ? null : new Date(expiresAtMs),
+    ...(caller.userId !== undefined && { createdBy: caller.userId }),
+  }
+}
+
+// Postgres ends here; JavaScript goes no farther either.
+const LATEST_DATE_MS = 8.64e15
+
+function subset(
+  wanted: readonly string[] | null,
+  own: readonly string[] | null,
+  param: string,
+): readonly string[] | null {
+  if (own === null || wanted === null) return wanted ?? own
+  const extra = wanted.find((right) => !own.includes(right))
+  if (extra !== undefined) throw tooManyRights(param, `'${extra.slice(0, 64)}'`)
+  return wanted
+}
+
+function tooManyRights(param: string, what: string): Error {
+  return failure.accessDenied(
+    `An API key cannot create a key with more rights than its own: it lacks ${what}.`,
+    { param, code: 'insufficient_permissions' },
+  )
+}
+
+function presentKey(key: StoredApiKey): object {
+  const seconds = (date: Date | null): number | null =>
+    date === null ? null : unixSeconds(date.getTime())
+  return {
+    id: key.id,
+    object: 'api_key',
+    name: key.name,
+    prefix: key.prefix,
+    scopes: key.scopes,
+    models: key.modelIds,
+    created_at: seconds(key.createdAt),
+    expires_at: seconds(key.expiresAt),
+    last_used_at: seconds(key.lastUsedAt),
+  }
+}

@@ -1,0 +1,74 @@
+import { createHash } from 'node:crypto'
+
+import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+import { mayUseModel, type Caller } from '#api/v1/caller.ts'
+
+/** The model behind an id or alias. Throws `model_not_found` when absent or not the caller's. */
+export function getModel(
+  catalogue: Catalogue,
+  caller: Caller,
+  name: string,
+  param: string | undefined = undefined,
+): CatalogueModel {
+  const model = catalogue.find(name)
+  if (model !== undefined && mayUseModel(caller, model)) return model
+  throw failure.notFound(
+    `The model \`${name.slice(0, NAME_SHOWN_MAX)}\` does not exist or you do not have access to it.`,
+    { code: 'model_not_found', ...(param !== undefined && { param }) },
+  )
+}
+
+const NAME_SHOWN_MAX = 200
+
+/** Like `getModel`, for a text model that can complete a prompt. */
+export function getCompletionModel(
+  catalogue: Catalogue,
+  caller: Caller,
+  name: string,
+): CatalogueModel {
+  const model = getModel(catalogue, caller, name)
+  if (model.kind !== 'completion') throw unsuitable(model, 'v1/completions')
+  if (model.capabilities.includes('completion')) return model
+  if (model.capabilities.includes('chat')) {
+    throw failure.notFound(
+      'This is a chat model and not supported in the v1/completions endpoint. Did you mean to use v1/chat/completions?',
+      { param: 'model' },
+    )
+  }
+  throw unsuitable(model, 'v1/completions')
+}
+
+/** Like `getModel`, for a text model that can answer a chat. */
+export function getChatModel(catalogue: Catalogue, caller: Caller, name: string): CatalogueModel {
+  const model = getModel(catalogue, caller, name)
+  if (model.kind === 'completion' && model.capabilities.includes('chat')) return model
+  if (model.kind === 'completion' && model.capabilities.includes('completion')) {
+    throw failure.notFound(
+      'This is not a chat model and thus not supported in the v1/chat/completions endpoint. Did you mean to use v1/completions?',
+      { param: 'model' },
+    )
+  }
+  throw unsuitable(model, 'v1/chat/completions')
+}
+
+function unsuitable(model: CatalogueModel, endpoint: string): ServiceError {
+  return failure.notFound(
+    `The model \`${model.id}\` is made for ${model.kind} requests and not supported in the ${endpoint} endpoint.`,
+    { param: 'model' },
+  )
+}
+
+/** Names what answers: the same model with the same settings always has the same fingerprint. */
+export function systemFingerprint(model: CatalogueModel): string {
+  const known = FINGERPRINTS.get(model)
+  if (known !== undefined) return known
+  const identity = JSON.stringify([model.id, model.source, model.options])
+  const fingerprint = `fp_${createHash('sha256').update(identity).digest('hex').slice(0, 10)}`
+  FINGERPRINTS.set(model, fingerprint)
+  return fingerprint
+}
+
+// Hashing once per model instead of once per request.
+const FINGERPRINTS = new WeakMap<CatalogueModel, string>()

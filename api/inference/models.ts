@@ -1,0 +1,85 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+
+import { callerOf, mayUseModel } from '#api/v1/caller.ts'
+import { getModel } from './model-lookup.ts'
+import { errorResponses, listResponse } from './response-schemas.ts'
+import type { InferenceServices } from './services.ts'
+
+const MODEL_RESPONSE = {
+  type: 'object',
+  description: 'A model.',
+  required: ['id', 'object', 'created', 'owned_by'],
+  properties: {
+    id: { type: 'string' },
+    object: { const: 'model' },
+    created: { type: 'integer' },
+    owned_by: { type: 'string' },
+    root: { type: 'string' },
+    parent: { type: 'null' },
+    permission: { type: 'array' },
+    kind: { type: 'string', enum: ['completion', 'embedding', 'image', 'audio'] },
+    capabilities: { type: 'array', items: { type: 'string' } },
+    aliases: { type: 'array', items: { type: 'string' } },
+  },
+}
+
+/** `GET /models` and `GET /models/{model}`; ids may hold slashes and colons. */
+export function registerModels(app: FastifyInstance, services: InferenceServices): void {
+  const { catalogue } = services
+  app.get('/models', {
+    config: { scope: 'any' },
+    schema: {
+      operationId: 'listModels',
+      summary: 'List the models',
+      tags: ['Models'],
+      security: [{ apiKey: [] }],
+      response: { 200: listResponse(MODEL_RESPONSE), ...errorResponses(401, 403) },
+    },
+    handler: async (request) => {
+      const caller = callerOf(request)
+      const models = catalogue.models.filter((model) => mayUseModel(caller, model))
+      return { object: 'list', data: models.map(presentModel) }
+    },
+  })
+  const retrieve = async (request: FastifyRequest, id: string): Promise<object> =>
+    presentModel(getModel(catalogue, callerOf(request), id, 'model'))
+  app.get<{ Params: { model: string } }>('/models/:model', {
+    config: { scope: 'any' },
+    schema: {
+      operationId: 'retrieveModel',
+      summary: 'Show a model',
+      tags: ['Models'],
+      security: [{ apiKey: [] }],
+      params: {
+        type: 'object',
+        required: ['model'],
+        properties: { model: { type: 'string', description: 'An id or alias.' } },
+      },
+      response: { 200: MODEL_RESPONSE, ...errorResponses(401, 403, 404) },
+    },
+    handler: (request) => retrieve(request, request.params.model),
+  })
+  // The same for ids whose slashes are not percent-encoded.
+  app.get<{ Params: { '*': string } }>('/models/*', {
+    config: { scope: 'any' },
+    schema: { hide: true },
+    handler: (request) => retrieve(request, request.params['*']),
+  })
+}
+
+function presentModel(model: CatalogueModel): object {
+  return {
+    id: model.id,
+    object: 'model',
+    created: model.created,
+    owned_by: model.ownedBy,
+    root: model.id,
+    parent: null,
+    permission: [],
+    kind: model.kind,
+    capabilities: model.capabilities,
+    aliases: model.aliases,
+  }
+}

@@ -1,0 +1,180 @@
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import type { Reply } from '#shared/contracts/reply.ts'
+import { ERROR_KINDS, failure, fromWireError } from '#shared/errors.ts'
+import { advance, beginLife, isSuspect } from '#shared/queue/job-life.ts'
+import type { JobLife, LifeEvent } from '#shared/queue/job-life.ts'
+import type { Turn } from '#shared/queue/turns.ts'
+
+import { EventBuffer } from './event-buffer.ts'
+import type { JobEvent } from './job-events.ts'
+import { ResumePoints } from './resume-points.ts'
+
+/** What a slow client may leave unread before its run is stopped until it has caught up. */
+const UNREAD_CHARS_MAX = 64 * 1024
+
+/** What a job needs done in the queues. */
+export interface JobActions {
+  /** Puts the next epoch into its queue. */
+  resubmit(job: OwnedJob): void
+  /** Stops an epoch wherever it is. */
+  cancel(job: OwnedJob, epoch: number): void
+  /** Keeps the record of a job that kills workers. */
+  convict(job: OwnedJob): void
+}
+
+/** One job on the side of the process that holds its client. */
+export class OwnedJob {
+  readonly buffer: EventBuffer<JobEvent>
+  readonly turn: Turn
+  readonly priority: number
+  /** The worker that runs the present epoch, once it has said so. */
+  workerId: string | undefined
+  /** When anything was last heard of it, on the monotonic clock. */
+  heardAtMs: number
+  /** Its standing looked lost at the last look. */
+  isDoubtful = false
+  #envelope: JobEnvelope
+  #life: JobLife = beginLife()
+  #hasStarted = false
+  readonly #points = new ResumePoints()
+  readonly #actions: JobActions
+
+  constructor(
+    envelope: JobEnvelope,
+    place: { readonly turn: Turn; readonly priority: number; readonly nowMs: number },
+    actions: JobActions,
+  ) {
+    this.#envelope = envelope
+    this.turn = place.turn
+    this.priority = place.priority
+    this.heardAtMs = place.nowMs
+    this.#actions = actions
+    this.buffer = new EventBuffer(UNREAD_CHARS_MAX, () => this.apply({ type: 'caughtUp' }))
+  }
+
+  get envelope(): JobEnvelope {
+    return this.#envelope
+  }
+
+  get life(): JobLife {
+    return this.#life
+  }
+
+  /** Takes a reply of its worker. */
+  hear(reply: Reply, nowMs: number): void {
+    const before = this.#life
+    const { epoch, runId, seq } = reply
+    const isRetryable = reply.type === 'failed' && ERROR_KINDS[reply.error.kind].isRetryable
+    const event: LifeEvent = { type: 'reply', epoch, runId, seq, says: reply.type, isRetryable }
+    const { life, action } = advance(before, event)
+    this.#life = life
+    if (action === 'ignore') return
+    this.heardAtMs = nowMs
+    this.isDoubtful = false
+    switch (action) {
+      case 'deliver':
+        if ('workerId' in reply) this.workerId = reply.workerId
+        this.#deliver(reply)
+        return
+      case 'answer':
+        this.buffer.push(present(reply), 0)
+        this.buffer.finish()
+        return
+      case 'fail':
+        if (reply.type === 'failed') this.buffer.fail(fromWireError(reply.error))
+        return
+      default:
+        this.#act(before, action)
+    }
+  }
+
+  /** Takes an event that is no reply. */
+  apply(event: Exclude<LifeEvent, { type: 'reply' }>): void {
+    const before = this.#life
+    const { life, action } = advance(before, event)
+    this.#life = life
+    this.#act(before, action)
+  }
+
+  #act(before: JobLife, action: ReturnType<typeof advance>['action']): void {
+    switch (action) {
+      case 'resubmit':
+        this.#beginEpoch()
+        // The old run may still be alive behind a lost frame; a paused one is stopped already.
+        if (before.phase !== 'paused') this.#actions.cancel(this, before.epoch)
+        this.#actions.resubmit(this)
+        return
+      case 'pause':
+      case 'cancel':
+        this.#actions.cancel(this, before.epoch)
+        return
+      case 'expire':
+        this.#actions.cancel(this, before.epoch)
+        this.buffer.fail(deadlineExceeded())
+        return
+      case 'convict':
+        this.#actions.cancel(this, before.epoch)
+        this.#actions.convict(this)
+        this.buffer.fail(workerCrashed())
+        return
+      case 'giveUp':
+        this.#actions.cancel(this, before.epoch)
+        this.buffer.fail(failure.internal('The request could not be completed.'))
+        return
+      default:
+        return
+    }
+  }
+
+  #beginEpoch(): void {
+    this.workerId = undefined
+    this.isDoubtful = false
+    this.#envelope = {
+      ...this.#envelope,
+      epoch: this.#life.epoch,
+      ...(isSuspect(this.#life) && { isSuspect: true }),
+      input: this.#points.applyTo(this.#envelope),
+    }
+  }
+
+  #deliver(reply: Reply): void {
+    if (reply.type === 'entered') return
+    if (reply.type === 'started') {
+      // The client need not know that its job began a second time.
+      if (!this.#hasStarted) this.buffer.push(present(reply), 0)
+      this.#hasStarted = true
+      return
+    }
+    if (reply.type === 'delta') this.#points.add(reply.deltas)
+    if (!this.buffer.push(present(reply), charsOf(reply))) this.apply({ type: 'overflow' })
+  }
+}
+
+function charsOf(reply: Reply): number {
+  if (reply.type !== 'delta') return 64
+  return reply.deltas.reduce(
+    (sum, { text, tokenIds, logprobs }) =>
+      sum + text.length + 8 * tokenIds.length + 200 * (logprobs?.length ?? 0),
+    64,
+  )
+}
+
+/** The reply as its route sees it, without what concerns the wire. */
+function present(reply: Reply): JobEvent {
+  const { jobId: _jobId, epoch: _epoch, runId: _runId, seq: _seq, ...event } = reply
+  return event as JobEvent
+}
+
+/** The answer to a job whose time is up. */
+export function deadlineExceeded(): Error {
+  return failure.deadline('The request timed out before it was completed.', {
+    code: 'request_timeout',
+  })
+}
+
+function workerCrashed(): Error {
+  return failure.internal('The request made its worker fail repeatedly and was given up.', {
+    code: 'worker_crashed',
+    shouldRetry: false,
+  })
+}

@@ -1,0 +1,41 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+
+/** Aborted when the client leaves before its answer is complete, streamed or not. */
+export function clientSignal(reply: FastifyReply): AbortSignal {
+  const abort = new AbortController()
+  const { raw } = reply
+  raw.once('close', () => {
+    if (!raw.writableEnded) abort.abort()
+  })
+  if (raw.destroyed) abort.abort()
+  return abort.signal
+}
+
+/**
+ * How long a request may take, in milliseconds: the installation's limit, or less when the client
+ * says that it waits no longer. Of a stream the client's limit is per read, so it says nothing.
+ */
+export function deadlineOf(
+  request: FastifyRequest,
+  config: { readonly deadlineSeconds: number },
+  isStream: boolean,
+): number {
+  const limitMs = config.deadlineSeconds * 1000
+  if (isStream) return limitMs
+  const { headers } = request
+  const seconds = Number(headers['x-stainless-timeout'] ?? headers['x-stainless-read-timeout'])
+  return seconds > 0 ? Math.min(limitMs, seconds * 1000) : limitMs
+}
+
+const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
+const TRACESTATE_LENGTH_MAX = 512
+
+/** The W3C trace context that the client sent, if it is well formed. */
+export function traceOf(request: FastifyRequest): JobEnvelope['trace'] {
+  const { traceparent, tracestate } = request.headers
+  if (typeof traceparent !== 'string' || !TRACEPARENT.test(traceparent)) return undefined
+  const isStateUsable = typeof tracestate === 'string' && tracestate.length <= TRACESTATE_LENGTH_MAX
+  return { traceparent, ...(isStateUsable && { tracestate }) }
+}

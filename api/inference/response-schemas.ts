@@ -1,0 +1,202 @@
+/** Schemas of what the routes answer, for the OpenAPI document. */
+const NULLABLE_STRING = { type: ['string', 'null'] }
+
+const ERROR_BODY = {
+  type: 'object',
+  required: ['error'],
+  properties: {
+    error: {
+      type: 'object',
+      required: ['message', 'type', 'param', 'code'],
+      properties: {
+        message: { type: 'string' },
+        type: { type: 'string' },
+        param: NULLABLE_STRING,
+        code: NULLABLE_STRING,
+      },
+    },
+  },
+}
+
+const ERROR_DESCRIPTIONS: Readonly<Record<number, string>> = {
+  400: 'The request is not valid; `param` names the field.',
+  401: 'The API key is missing or wrong.',
+  403: 'The API key may not do this.',
+  404: 'There is no such model or object.',
+  413: 'The body is too large.',
+  415: 'The body is of the wrong type.',
+  429: 'Too many requests of this caller; see Retry-After.',
+  500: 'The fault is ours.',
+  503: 'Too much work is waiting; see Retry-After.',
+  504: 'The deadline passed before the answer was complete.',
+}
+
+/** The error answers of a route, by status. */
+export function errorResponses(...statuses: readonly number[]): Record<number, object> {
+  return Object.fromEntries(
+    statuses.map((status) => [
+      status,
+      { description: ERROR_DESCRIPTIONS[status] ?? 'Error', ...ERROR_BODY },
+    ]),
+  )
+}
+
+/** The errors of every route that runs a model. */
+export const JOB_ERRORS = errorResponses(400, 401, 403, 404, 413, 415, 429, 500, 503, 504)
+
+/** An answer that is JSON or, when asked for, a stream of events. */
+export function answerOrStream(description: string, schema: object): object {
+  return {
+    description,
+    content: {
+      'application/json': { schema },
+      'text/event-stream': {
+        schema: {
+          type: 'string',
+          description: 'Lines `data: {…}`, one chunk each, and at last `data: [DONE]`.',
+        },
+      },
+    },
+  }
+}
+
+const USAGE = {
+  type: 'object',
+  required: ['prompt_tokens', 'completion_tokens', 'total_tokens'],
+  properties: {
+    prompt_tokens: { type: 'integer' },
+    completion_tokens: { type: 'integer' },
+    total_tokens: { type: 'integer' },
+    prompt_tokens_details: {
+      type: 'object',
+      properties: { cached_tokens: { type: 'integer' } },
+    },
+  },
+}
+
+const NUMBERS_OR_NULL = { type: 'array', items: { type: ['number', 'null'] } }
+
+/** The answer of `POST /v1/completions`. */
+export const COMPLETION_RESPONSE = {
+  type: 'object',
+  required: ['id', 'object', 'created', 'model', 'choices', 'usage'],
+  properties: {
+    id: { type: 'string' },
+    object: { const: 'text_completion' },
+    created: { type: 'integer' },
+    model: { type: 'string' },
+    system_fingerprint: { type: 'string' },
+    choices: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['text', 'index', 'logprobs', 'finish_reason'],
+        properties: {
+          text: { type: 'string' },
+          index: { type: 'integer' },
+          logprobs: {
+            type: ['object', 'null'],
+            required: ['tokens', 'token_logprobs', 'top_logprobs', 'text_offset'],
+            properties: {
+              tokens: { type: 'array', items: { type: 'string' } },
+              token_logprobs: NUMBERS_OR_NULL,
+              top_logprobs: { type: ['array', 'null'], items: { type: ['object', 'null'] } },
+              text_offset: { type: 'array', items: { type: 'integer' } },
+            },
+          },
+          finish_reason: { type: 'string', enum: ['stop', 'length'] },
+        },
+      },
+    },
+    usage: USAGE,
+  },
+}
+
+const FUNCTION_CALL = {
+  type: 'object',
+  required: ['name', 'arguments'],
+  properties: { name: { type: 'string' }, arguments: { type: 'string', description: 'JSON.' } },
+}
+
+/** The answer of `POST /v1/chat/completions`. */
+export const CHAT_RESPONSE = {
+  type: 'object',
+  required: ['id', 'object', 'created', 'model', 'choices', 'usage'],
+  properties: {
+    id: { type: 'string' },
+    object: { const: 'chat.completion' },
+    created: { type: 'integer' },
+    model: { type: 'string' },
+    choices: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['index', 'message', 'logprobs', 'finish_reason'],
+        properties: {
+          index: { type: 'integer' },
+          message: {
+            type: 'object',
+            required: ['role', 'content'],
+            properties: {
+              role: { const: 'assistant' },
+              content: NULLABLE_STRING,
+              refusal: NULLABLE_STRING,
+              annotations: { type: 'array' },
+              tool_calls: {
+                type: 'array',
+                items: {
+                  type: 'object',
+                  required: ['id', 'type', 'function'],
+                  properties: {
+                    id: { type: 'string' },
+                    type: { const: 'function' },
+                    function: FUNCTION_CALL,
+                  },
+                },
+              },
+              function_call: FUNCTION_CALL,
+            },
+          },
+          logprobs: { type: ['object', 'null'] },
+          finish_reason: {
+            type: 'string',
+            enum: ['stop', 'length', 'tool_calls', 'function_call'],
+          },
+        },
+      },
+    },
+    usage: USAGE,
+    service_tier: { type: 'string', enum: ['default', 'flex', 'priority'] },
+    system_fingerprint: { type: 'string' },
+  },
+}
+
+/** A list of things in the wrapper of `/v1`. */
+export function listResponse(item: object): object {
+  return {
+    type: 'object',
+    description: 'A list.',
+    required: ['object', 'data'],
+    properties: {
+      object: { const: 'list' },
+      data: { type: 'array', items: item },
+      first_id: NULLABLE_STRING,
+      last_id: NULLABLE_STRING,
+      has_more: { type: 'boolean' },
+    },
+  }
+}
+
+/** What a deletion answers. */
+export function deletedResponse(object: string): object {
+  return {
+    type: 'object',
+    description: 'It is gone.',
+    required: ['id', 'object', 'deleted'],
+    properties: {
+      id: { type: 'string' },
+      object: { const: object },
+      deleted: { const: true },
+    },
+  }
+}

@@ -1,0 +1,166 @@
+import { randomInt } from 'node:crypto'
+
+import { Type, type Static } from 'typebox'
+
+import type { SamplingParams } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
+
+import {
+  optionalBoolean,
+  optionalInteger,
+  optionalNumber,
+  optionalString,
+} from './field-schemas.ts'
+
+/** Answers that one request may ask for. */
+export const CANDIDATES_MAX = 128
+const STOP_STRINGS_MAX = 4
+const STOP_LENGTH_MAX = 1024
+const LOGIT_BIAS_MAX = 1024
+const INT64_MAX = 2 ** 63
+
+/** The request fields that completions and chat completions share. */
+export const SAMPLING_FIELDS = {
+  temperature: optionalNumber({
+    minimum: 0,
+    maximum: 2,
+    default: 1,
+    description: 'How freely tokens are chosen; 0 always takes the likeliest.',
+  }),
+  top_p: optionalNumber({
+    minimum: 0,
+    maximum: 1,
+    default: 1,
+    description: 'Only the likeliest tokens that together have this probability are considered.',
+  }),
+  n: optionalInteger({
+    minimum: 1,
+    maximum: CANDIDATES_MAX,
+    default: 1,
+    description: 'Answers per prompt.',
+  }),
+  stream: optionalBoolean({ default: false, description: 'Answer with server-sent events.' }),
+  stream_options: Type.Optional(
+    Type.Unsafe<StreamOptions | null>({
+      type: ['object', 'null'],
+      properties: {
+        include_usage: {
+          type: ['boolean', 'null'],
+          description: 'Send token counts in a last chunk.',
+        },
+        include_obfuscation: {
+          type: ['boolean', 'null'],
+          description: 'Pad chunks with random characters, so that their sizes tell nothing.',
+        },
+      },
+      additionalProperties: false,
+      description: 'Only with `stream`.',
+    }),
+  ),
+  stop: Type.Optional(
+    Type.Unsafe<string | string[] | null>({
+      anyOf: [
+        { type: ['string', 'null'], minLength: 1, maxLength: STOP_LENGTH_MAX },
+        {
+          type: 'array',
+          maxItems: STOP_STRINGS_MAX,
+          items: { type: 'string', minLength: 1, maxLength: STOP_LENGTH_MAX },
+        },
+      ],
+      description: 'Up to 4 strings at which generation ends; they are not part of the answer.',
+    }),
+  ),
+  presence_penalty: optionalNumber({
+    minimum: -2,
+    maximum: 2,
+    default: 0,
+    description: 'Taken from the logits of tokens that occur in the answer so far.',
+  }),
+  frequency_penalty: optionalNumber({
+    minimum: -2,
+    maximum: 2,
+    default: 0,
+    description: 'Taken from the logits of tokens as often as they occur in the answer so far.',
+  }),
+  logit_bias: Type.Optional(
+    Type.Unsafe<Record<string, number> | null>({
+      type: ['object', 'null'],
+      maxProperties: LOGIT_BIAS_MAX,
+      propertyNames: { pattern: '^[0-9]{1,7}$' },
+      additionalProperties: { type: 'number', minimum: -100, maximum: 100 },
+      description: 'Token ids and what is added to their logits, from -100 (never) to 100.',
+    }),
+  ),
+  seed: optionalInteger({
+    minimum: -INT64_MAX,
+    maximum: INT64_MAX,
+    description: 'Makes sampling repeatable; drawn at random when absent.',
+  }),
+  user: optionalString({ maxLength: 64, description: 'Your id of the end user.' }),
+  top_k: optionalInteger({
+    minimum: -1,
+    maximum: 1_000_000,
+    description: 'Only this many of the likeliest tokens are considered; 0 or -1 means all.',
+  }),
+  min_p: optionalNumber({
+    minimum: 0,
+    maximum: 1,
+    description: "Tokens less likely than this share of the likeliest one's are not considered.",
+  }),
+  repetition_penalty: optionalNumber({
+    exclusiveMinimum: 0,
+    maximum: 10,
+    description: 'Divides the logits of tokens that occurred before; 1 is off.',
+  }),
+  timeout: optionalNumber({ description: 'Sent by old clients for themselves; ignored.' }),
+}
+
+export interface StreamOptions {
+  readonly include_usage?: boolean | null
+  readonly include_obfuscation?: boolean | null
+}
+
+const SAMPLING_BODY = Type.Object(SAMPLING_FIELDS)
+type SamplingBody = Static<typeof SAMPLING_BODY>
+
+/** How the next token is chosen, with every default in place. */
+export function samplingParams(body: SamplingBody): SamplingParams {
+  return {
+    temperature: body.temperature ?? 1,
+    topP: body.top_p ?? 1,
+    topK: Math.max(0, body.top_k ?? 0),
+    minP: body.min_p ?? 0,
+    presencePenalty: body.presence_penalty ?? 0,
+    frequencyPenalty: body.frequency_penalty ?? 0,
+    repetitionPenalty: body.repetition_penalty ?? 1,
+    logitBias: body.logit_bias ?? {},
+    seed: body.seed ?? randomInt(2 ** 32),
+  }
+}
+
+/** The strings at which generation ends. */
+export function stopStrings(stop: string | string[] | null | undefined): readonly string[] {
+  if (stop === null || stop === undefined) return []
+  return typeof stop === 'string' ? [stop] : stop
+}
+
+/** How a stream is to be written. */
+export interface StreamChoice {
+  readonly includesUsage: boolean
+  readonly isObfuscated: boolean
+}
+
+/** The stream options. Throws when they are given for an answer that is no stream. */
+export function streamChoice(body: SamplingBody): StreamChoice {
+  const options = body.stream_options
+  if (options !== null && options !== undefined && body.stream !== true) {
+    throw failure.invalidRequest(
+      "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+      { param: 'stream_options', code: 'invalid_value' },
+    )
+  }
+  return {
+    includesUsage: options?.include_usage === true,
+    isObfuscated: options?.include_obfuscation === true,
+  }
+}

@@ -1,0 +1,227 @@
+import { randomUUID } from 'node:crypto'
+
+import type { Redis } from 'ioredis'
+
+import type { Clock } from '#shared/clock.ts'
+import { ENVELOPE_VERSION, type JobEnvelope } from '#shared/contracts/job.ts'
+import type { QueueKind } from '#shared/contracts/queues.ts'
+import { CancelledError, failure } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+import type { Logger } from '#shared/logger.ts'
+import type { QueueKeys } from '#shared/queue/keys.ts'
+import { JobProducer } from '#shared/queue/producer.ts'
+import { ReplyInbox } from '#shared/queue/reply-inbox.ts'
+import { priorityOf, takeTurn, type Turn } from '#shared/queue/turns.ts'
+
+import { capacityOf, overloaded, projectedWaitMs } from './admission.ts'
+import { Door } from './door.ts'
+import type { JobEvent, SubmitRequest, Submitter } from './job-events.ts'
+import { JobLedger } from './job-ledger.ts'
+import { deadlineExceeded, OwnedJob, type JobActions } from './owned-job.ts'
+
+const RESUBMIT_DELAY_MS = 100
+
+export interface SubmitterOptions {
+  /** For short commands that fail fast. */
+  readonly redis: Redis
+  /** Blocks on the reply stream; closed with the submitter. */
+  readonly reader: Redis
+  readonly keys: QueueKeys
+  readonly queueDepthMax: number
+  readonly clock: Clock
+  readonly log: Logger
+}
+
+/** The submitter of one API process, and what it has under way. */
+export interface OpenSubmitter extends Submitter {
+  readonly producer: JobProducer
+  readonly ledger: JobLedger
+}
+
+/** Opens the way into the queues: the reply stream is read before the first job goes in. */
+export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubmitter> {
+  const { redis, reader, keys, clock, log } = options
+  const producer = new JobProducer({ redis, keys, log })
+  const ledger = new JobLedger({ redis, keys, producer, clock, log })
+  const inbox = new ReplyInbox({ reader, redis, keys, instanceId: randomUUID(), log })
+  await inbox.start()
+  ledger.start()
+  const context: Context = { ...options, producer, ledger, inbox, doors: new Map() }
+  return {
+    producer,
+    ledger,
+    submit: <K extends QueueKind>(request: SubmitRequest<K>) =>
+      runJob(context, request) as AsyncGenerator<JobEvent<K>>,
+    async close() {
+      ledger.close()
+      await inbox.close()
+      await producer.close()
+    },
+  }
+}
+
+interface Context extends SubmitterOptions {
+  readonly producer: JobProducer
+  readonly ledger: JobLedger
+  readonly inbox: ReplyInbox
+  /** What this process remembers of each queue; bounded by the catalogue. */
+  readonly doors: Map<string, Door>
+}
+
+async function* runJob(
+  context: Context,
+  request: SubmitRequest<QueueKind>,
+): AsyncGenerator<JobEvent> {
+  const { inbox, ledger, producer, clock } = context
+  const { signal } = request
+  if (signal.aborted) throw new CancelledError()
+  if (clock.now() >= request.deadlineAtMs) throw deadlineExceeded()
+  const door = doorOf(context, request)
+  door.entering += 1
+  let job: OwnedJob | undefined
+  const onAbort = (): void => {
+    job?.apply({ type: 'abandon' })
+    job?.buffer.fail(new CancelledError())
+  }
+  try {
+    try {
+      const guess = door.guessTurn(request.organizationId, limitOf(context, request), clock.now())
+      const asked = askForTurn(context, request, door)
+      job = ownJob(context, request, guess ?? (await asked))
+      // The inbox listens and the watch begins before the job can be fetched.
+      const owned = job
+      inbox.open(owned.envelope.jobId, (reply) => owned.hear(reply, clock.monotonic()))
+      ledger.add(owned)
+      // With a guessed turn the question and the job travel together; a refusal takes it back.
+      await Promise.all([asked, enqueueFirst(producer, owned)])
+    } finally {
+      door.entering -= 1
+    }
+    signal.addEventListener('abort', onAbort, { once: true })
+    if (signal.aborted) onAbort()
+    for await (const event of job.buffer.drain()) {
+      if (event.type === 'started') door.noteStart(job.turn)
+      yield event
+    }
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+    if (job !== undefined) {
+      // Nothing happens to a job that has ended; any other is stopped.
+      job.apply({ type: 'abandon' })
+      ledger.remove(job.envelope.jobId)
+      inbox.shut(job.envelope.jobId)
+    }
+  }
+}
+
+/** Takes a turn in the queue. Throws when it is too full, or too slow for the deadline. */
+async function askForTurn(
+  context: Context,
+  request: SubmitRequest<QueueKind>,
+  door: Door,
+): Promise<Turn> {
+  const { redis, keys, clock, ledger } = context
+  const { model, kind, organizationId, deadlineAtMs } = request
+  const others = door.entering - 1
+  const admission = await takeTurn(redis, keys, {
+    kind,
+    modelId: model.id,
+    organizationId,
+    depthMax: limitOf(context, request) - others,
+    newestStart: door.newestStart,
+  }).catch((cause: unknown) => {
+    throw unavailable(cause)
+  })
+  const waitMs = projectedWaitMs(admission.depth + others, capacityOf(ledger.workers, model))
+  const nowMs = clock.now()
+  if (!admission.isAdmitted || (waitMs !== undefined && nowMs + waitMs > deadlineAtMs)) {
+    throw overloaded(model, waitMs)
+  }
+  door.noteDealt(organizationId, admission.turn, admission.depth, nowMs)
+  return admission.turn
+}
+
+function limitOf({ queueDepthMax }: Context, { model }: SubmitRequest<QueueKind>): number {
+  return model.options.maxQueueDepth ?? queueDepthMax
+}
+
+function ownJob(context: Context, request: SubmitRequest<QueueKind>, turn: Turn): OwnedJob {
+  const { clock, inbox } = context
+  const envelope: JobEnvelope = {
+    version: ENVELOPE_VERSION,
+    jobId: randomId('job_'),
+    epoch: 1,
+    kind: request.kind,
+    modelId: request.model.id,
+    organizationId: request.organizationId,
+    replyTo: inbox.replyTo,
+    enqueuedAtMs: clock.now(),
+    deadlineAtMs: request.deadlineAtMs,
+    ...(request.trace !== undefined && { trace: request.trace }),
+    input: request.input,
+  }
+  const priority = priorityOf(turn, request.priorityClass ?? 'default')
+  return new OwnedJob(envelope, { turn, priority, nowMs: clock.monotonic() }, actionsOf(context))
+}
+
+async function enqueueFirst(producer: JobProducer, job: OwnedJob): Promise<void> {
+  try {
+    await producer.enqueue(job.envelope, job.priority)
+  } catch (cause) {
+    // It may have arrived all the same: the caller's `finally` cancels it.
+    throw unavailable(cause)
+  }
+}
+
+function actionsOf({ producer, clock, log }: Context): JobActions {
+  const quietly = (work: Promise<unknown>, operation: string): void => {
+    work.catch((error: unknown) => {
+      const reason = error instanceof Error ? error.message : String(error)
+      log.debug({ operation, reason }, 'left to expire')
+    })
+  }
+  const resubmit = (job: OwnedJob): void => {
+    const { epoch } = job.life
+    producer.enqueue(job.envelope, 1).catch(() => {
+      // Redis is away: the deadline bounds how often this is tried.
+      setTimeout(() => {
+        const isCurrent = job.life.epoch === epoch && job.life.phase === 'waiting'
+        if (isCurrent && clock.now() < job.envelope.deadlineAtMs) resubmit(job)
+      }, RESUBMIT_DELAY_MS)
+    })
+  }
+  return {
+    // It has waited its turn already, so it goes to the front.
+    resubmit(job) {
+      log.info(
+        { operation: 'job.resubmit', jobId: job.envelope.jobId, epoch: job.life.epoch },
+        'job submitted again',
+      )
+      resubmit(job)
+    },
+    cancel: (job, epoch) => quietly(producer.cancel({ ...job.envelope, epoch }), 'job.cancel'),
+    convict(job) {
+      const { jobId, modelId, organizationId } = job.envelope
+      log.error({ operation: 'job.convict', jobId, modelId, organizationId }, 'job kills workers')
+      quietly(producer.recordDeadJob(job.envelope, 'worker_crashed'), 'job.convict')
+    },
+  }
+}
+
+function doorOf({ doors }: Context, { kind, model }: SubmitRequest<QueueKind>): Door {
+  const name = `${kind}.${model.id}`
+  let door = doors.get(name)
+  if (door === undefined) {
+    door = new Door()
+    doors.set(name, door)
+  }
+  return door
+}
+
+function unavailable(cause: unknown): Error {
+  return failure.overloaded('The service is not able to take requests at the moment.', {
+    code: 'service_unavailable',
+    retryAfterSeconds: 1,
+    cause,
+  })
+}

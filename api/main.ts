@@ -1,0 +1,76 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import type { FastifyInstance } from 'fastify'
+
+import { loadConfig, type Env } from '#shared/config/config.ts'
+import { createLogger, type Logger } from '#shared/logger.ts'
+
+import { buildApp } from './app.ts'
+import { startMaintenance } from './maintenance.ts'
+import { openServices, type Services } from './services.ts'
+import { surfacesOf } from './surfaces.ts'
+
+/** An API process that serves. */
+export interface RunningApi {
+  /** Where it listens. */
+  readonly url: string
+  /** Finishes open requests within the drain time, then closes everything; safe to call twice. */
+  stop(): Promise<void>
+}
+
+/** Starts an API process: configuration → services → listen. */
+export async function runApi(env: Env): Promise<RunningApi> {
+  const { config, warnings } = loadConfig(env)
+  const log = createLogger({ ...config.log, base: { tier: 'api' } })
+  for (const warning of warnings) log.warn({ operation: 'config.read' }, warning)
+  const services = await openServices(config, log)
+  let isDraining = false
+  const app = await buildApp({
+    server: config.server,
+    version: await readVersion(),
+    publicUrl: config.auth.site.externalUrl,
+    log,
+    health: { checks: readinessChecks(services), isDraining: () => isDraining },
+    surfaces: await surfacesOf(services),
+  })
+  const stopMaintenance = startMaintenance(services)
+  const url = await app.listen({ host: config.server.host, port: config.server.port })
+  log.info({ operation: 'api.start', url }, 'API started')
+  let stopping: Promise<void> | undefined
+  const stop = async () => {
+    isDraining = true
+    stopMaintenance()
+    await drain(app, config.server.drainTimeoutSeconds * 1000, log)
+    await services.close()
+    log.info({ operation: 'api.stop' }, 'API stopped')
+  }
+  return { url, stop: () => (stopping ??= stop()) }
+}
+
+/** The version of this release, as package.json states it. */
+export async function readVersion(): Promise<string> {
+  const text = await readFile(join(import.meta.dirname, '../package.json'), 'utf8')
+  return JSON.parse(text).version
+}
+
+function readinessChecks({ database, redis, store }: Services) {
+  return [
+    { name: 'database', run: () => database.pool.query('select 1') },
+    { name: 'redis', run: () => redis.ping() },
+    { name: 'storage', run: () => store.check() },
+  ]
+}
+
+/** Refuses new connections and waits for open requests; what is still open after the time is cut. */
+async function drain(app: FastifyInstance, timeoutMs: number, log: Logger): Promise<void> {
+  const timer = setTimeout(() => {
+    log.warn({ operation: 'api.drain' }, 'open requests were cut off after the drain time')
+    app.server.closeAllConnections()
+  }, timeoutMs)
+  try {
+    await app.close()
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,31 @@
+import { sweepOrphans } from './files/sweep.ts'
+import type { Services } from './services.ts'
+
+const INTERVAL_MS = 3_600_000
+// Not at once: processes that start together would all begin with it.
+const FIRST_DELAY_MS_MAX = 600_000
+
+/**
+ * Makes the partitions ahead, deletes what is past its retention and sweeps orphaned objects, every
+ * hour in every API process: each task may run twice without harm. Returns what ends it.
+ */
+export function startMaintenance(services: Services): () => void {
+  let timer = setTimeout(() => void run(), Math.random() * FIRST_DELAY_MS_MAX)
+  timer.unref()
+  async function run(): Promise<void> {
+    for (const [name, task] of Object.entries(TASKS)) {
+      await task(services).catch((error: unknown) =>
+        services.log.warn({ operation: `maintenance.${name}`, err: error }, 'maintenance failed'),
+      )
+    }
+    timer = setTimeout(() => void run(), INTERVAL_MS)
+    timer.unref()
+  }
+  return () => clearTimeout(timer)
+}
+
+const TASKS: Readonly<Record<string, (services: Services) => Promise<unknown>>> = {
+  activities: ({ activities, config, clock }) =>
+    activities.maintain(config.content.activitiesRetentionDays, clock.now()),
+  files: (services) => sweepOrphans(services),
+}

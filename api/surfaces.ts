@@ -1,0 +1,60 @@
+import { timeOrderedId } from '#shared/ids.ts'
+import { listWorkers } from '#shared/queue/liveness.ts'
+
+import type { NewActivity } from './activities/activities.ts'
+import { digestOf, OWN_GENERATOR } from './activities/activity.ts'
+import { activitiesPlugin } from './activities/routes.ts'
+import type { Surface } from './app.ts'
+import { filesPlugin, type FileChange } from './files/routes.ts'
+import { inferencePlugin } from './inference/plugin.ts'
+import type { Services } from './services.ts'
+import { v1Plugin } from './v1/plugin.ts'
+
+/** The surfaces of the API and where they are mounted. */
+export async function surfacesOf(services: Services): Promise<readonly Surface[]> {
+  return [{ prefixes: ['/v1'], plugin: v1(services) }]
+}
+
+function v1(services: Services): Surface['plugin'] {
+  const { redis, queueKeys, config } = services
+  return v1Plugin(services, [
+    inferencePlugin({
+      ...services,
+      workers: () => listWorkers(redis, queueKeys),
+      config: { deadlineSeconds: config.inference.deadlineSeconds },
+    }),
+    filesPlugin({
+      ...services,
+      storageBytesMax: config.content.storageBytesMax,
+      onChange: (change) => recordFileChange(services, change),
+    }),
+    activitiesPlugin(services),
+  ])
+}
+
+/** Files that come and go stand in the organization's own activities; a failure there breaks nothing. */
+function recordFileChange(
+  { activities, clock, log }: Services,
+  { type, file, actor }: FileChange,
+): void {
+  const nowMs = clock.now()
+  const content = {
+    type: type === 'stored' ? 'Create' : 'Delete',
+    actor,
+    object: { type: 'Document', id: `file:${file.id}`, purpose: file.purpose, bytes: file.bytes },
+    published: new Date(nowMs).toISOString(),
+    generator: OWN_GENERATOR,
+  }
+  const activity: NewActivity = {
+    id: timeOrderedId('act_', nowMs),
+    type: content.type,
+    actorId: actor,
+    objectId: content.object.id,
+    publishedMs: nowMs,
+    content,
+    digest: digestOf(content),
+  }
+  activities
+    .record(file.organizationId, [activity], { nowMs, pathOf: () => 'id' })
+    .catch((error: unknown) => log.warn({ err: error, fileId: file.id }, 'activity not recorded'))
+}

@@ -1,0 +1,25 @@
+import type { FastifyInstance } from 'fastify'
+
+/** Says which methods a path knows. */
+export type AllowedMethods = (path: string) => readonly string[]
+
+/** Watches the routes that are registered after this call, also in inner scopes. */
+export function watchMethods(app: FastifyInstance): AllowedMethods {
+  const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = []
+  app.addHook('onRoute', ({ url, method }) => {
+    routes.push({ pattern: patternOf(url), methods: [method].flat() })
+  })
+  return (path) => [
+    ...new Set(
+      routes.filter(({ pattern }) => pattern.test(path)).flatMap(({ methods }) => methods),
+    ),
+  ]
+}
+
+function patternOf(url: string): RegExp {
+  const pattern = url
+    .replaceAll(/[.+?^$()[\]{}|\\]/g, '\\$&')
+    .replaceAll(/:\w+/g, '[^/]+')
+    .replaceAll('*', '.*')
+  return new RegExp(`^${pattern}/?$`)
+}

@@ -1,0 +1,49 @@
+import type { FastifyRequest } from 'fastify'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { failure } from '#shared/errors.ts'
+
+import type { RequiredScope } from './scopes.ts'
+
+/** Who made a request and what they may do. */
+export interface Caller {
+  readonly organizationId: string
+  /** Set when the request carried an API key. */
+  readonly apiKeyId?: string
+  /** Set when the request carried a user's access token. */
+  readonly userId?: string
+  /** Null means all. */
+  readonly scopes: readonly string[] | null
+  /** Null means all. */
+  readonly modelIds: readonly string[] | null
+  /** When the credential stops working; null means never. */
+  readonly expiresAtMs: number | null
+}
+
+const CALLERS = new WeakMap<FastifyRequest, Caller>()
+
+/** Remembers who made a request; called once, before its body is read. */
+export function rememberCaller(request: FastifyRequest, caller: Caller): void {
+  CALLERS.set(request, caller)
+}
+
+/** Who made a request. Only routes behind the credential check may ask. */
+export function callerOf(request: FastifyRequest): Caller {
+  const caller = CALLERS.get(request)
+  if (caller === undefined) throw new Error('the route is not behind the credential check')
+  return caller
+}
+
+/** Throws `accessDenied` when the caller's key is not meant for this family of endpoints. */
+export function requireScope(caller: Caller, scope: RequiredScope): void {
+  if (scope === 'any' || caller.scopes === null || caller.scopes.includes(scope)) return
+  throw failure.accessDenied(
+    `You have insufficient permissions for this operation. Missing scopes: ${scope}.`,
+    { code: 'missing_scope' },
+  )
+}
+
+/** Whether the caller's key may use a model. */
+export function mayUseModel(caller: Caller, model: CatalogueModel): boolean {
+  return caller.modelIds === null || caller.modelIds.includes(model.id)
+}

@@ -1,0 +1,216 @@
+import type { Clock } from '#shared/clock.ts'
+import { hashSecret, type ApiKeyStore, type StoredApiKey } from '#shared/db/api-keys.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import type { Caller } from './caller.ts'
+import { SCOPES } from './scopes.ts'
+
+// A revoked key stops within a second, so nothing is believed for longer.
+const TRUST_MS = 900
+// While the database is away, keys seen lately go on working.
+const TRUST_WITHOUT_DATABASE_MS = 10 * 60_000
+const CACHED_KEYS_MAX = 10_000
+const TOUCH_INTERVAL_MS = 60_000
+const SECRET_LENGTH_MAX = 512
+
+/** What a user's access token proves. */
+export interface UserAccess {
+  readonly userId: string
+  /** The user's organizations, the default one first. */
+  readonly organizations: readonly {
+    readonly id: string
+    readonly role: 'owner' | 'admin' | 'member'
+  }[]
+}
+
+/** What finding out a caller takes. */
+export interface CredentialServices {
+  readonly apiKeys: ApiKeyStore
+  readonly verifyAccessToken?: (accessToken: string) => Promise<UserAccess | undefined>
+  readonly clock: Clock
+  readonly log: Logger
+}
+
+/** The headers that say who is calling and for which organization. */
+export interface CredentialHeaders {
+  readonly authorization?: string | undefined
+  readonly organization?: string | undefined
+}
+
+/** Turns the credential of a request into its caller. Throws `unauthenticated`. */
+export type Authenticate = (headers: CredentialHeaders) => Promise<Caller>
+
+/** Reads API keys (as bearer or as the password of a blank user) and users' access tokens. */
+export function createAuthenticate(services: CredentialServices): Authenticate {
+  const keys = new KnownKeys(services)
+  return async ({ authorization, organization }) => {
+    const secret = readSecret(authorization)
+    const { verifyAccessToken } = services
+    if (verifyAccessToken !== undefined && looksLikeAccessToken(secret)) {
+      const access = await verifyAccessToken(secret)
+      if (access === undefined) throw wrongKey(secret)
+      return callerOfUser(access, organization)
+    }
+    const key = await keys.find(secret)
+    if (key === undefined) throw wrongKey(secret)
+    return callerOfKey(key, organization)
+  }
+}
+
+const NO_KEY =
+  "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY), or as the password field (with blank username) if you're accessing the API from your browser and are prompted for a username and password. You can create an API key with `millrace keys create`."
+
+function readSecret(authorization: string | undefined): string {
+  if (authorization === undefined || authorization.trim() === '') {
+    throw failure.unauthenticated(NO_KEY)
+  }
+  const [scheme = '', value = ''] = authorization.trim().split(/\s+/, 2)
+  const secret = scheme.toLowerCase() === 'basic' ? passwordOf(value) : value
+  const isKnownScheme = /^(bearer|basic)$/i.test(scheme)
+  if (!isKnownScheme || secret === undefined) {
+    throw failure.unauthenticated(
+      'Invalid Authorization header. Expected `Authorization: Bearer YOUR_KEY`.',
+      { code: 'invalid_api_key' },
+    )
+  }
+  if (secret === '') throw failure.unauthenticated(NO_KEY)
+  if (secret.length > SECRET_LENGTH_MAX && !looksLikeAccessToken(secret)) throw wrongKey(secret)
+  return secret
+}
+
+function passwordOf(encoded: string): string | undefined {
+  const [user, ...password] = Buffer.from(encoded, 'base64').toString('utf8').split(':')
+  return user === '' ? password.join(':') : undefined
+}
+
+function looksLikeAccessToken(secret: string): boolean {
+  return secret.startsWith('eyJ') && secret.split('.').length === 3
+}
+
+function wrongKey(secret: string): ServiceError {
+  // Enough to recognize one's own key, too little to use it.
+  const shown =
+    secret.length < 16 ? '****' : `${secret.slice(0, 7)}${'*'.repeat(8)}${secret.slice(-4)}`
+  return failure.unauthenticated(
+    `Incorrect API key provided: ${shown}. You can see which keys exist with \`millrace keys list\`.`,
+    { code: 'invalid_api_key' },
+  )
+}
+
+function callerOfKey(key: StoredApiKey, organization: string | undefined): Caller {
+  if (organization !== undefined && organization !== key.organizationId) {
+    throw failure.unauthenticated(
+      'OpenAI-Organization header should match organization for API key',
+      {
+        code: 'mismatched_organization',
+      },
+    )
+  }
+  return {
+    organizationId: key.organizationId,
+    apiKeyId: key.id,
+    scopes: key.scopes,
+    modelIds: key.modelIds,
+    expiresAtMs: key.expiresAt?.getTime() ?? null,
+  }
+}
+
+// Members use what their organization has; its keys are for owners and administrators.
+const MEMBER_SCOPES = SCOPES.filter((scope) => scope !== 'keys')
+
+function callerOfUser(access: UserAccess, organization: string | undefined): Caller {
+  const chosen =
+    organization === undefined
+      ? access.organizations[0]
+      : access.organizations.find(({ id }) => id === organization)
+  if (chosen === undefined && organization !== undefined) {
+    throw failure.unauthenticated(`No such organization: ${organization.slice(0, 64)}.`, {
+      code: 'invalid_organization',
+    })
+  }
+  if (chosen === undefined) {
+    throw failure.unauthenticated('You must be a member of an organization to use the API.')
+  }
+  return {
+    organizationId: chosen.id,
+    userId: access.userId,
+    scopes: chosen.role === 'member' ? MEMBER_SCOPES : null,
+    modelIds: null,
+    expiresAtMs: null,
+  }
+}
+
+interface CachedKey {
+  readonly key: StoredApiKey
+  readonly loadedAtMs: number
+  touchedAtMs: number
+}
+
+/** API keys by the hash of their secret, each looked up once a second at most. */
+class KnownKeys {
+  readonly #services: CredentialServices
+  readonly #cache = new Map<string, CachedKey>()
+  readonly #lookups = new Map<string, Promise<StoredApiKey | undefined>>()
+
+  constructor(services: CredentialServices) {
+    this.#services = services
+  }
+
+  async find(secret: string): Promise<StoredApiKey | undefined> {
+    const sha256 = hashSecret(secret)
+    const hash = sha256.toString('base64')
+    const cached = this.#cache.get(hash)
+    const nowMs = this.#services.clock.now()
+    const isFresh = cached !== undefined && this.#ageMs(cached) < TRUST_MS
+    const key = isFresh ? cached.key : await this.#lookUpOnce(hash, sha256)
+    if (key === undefined) return undefined
+    if (key.expiresAt !== null && key.expiresAt.getTime() <= nowMs) return undefined
+    this.#touch(hash, nowMs)
+    return key
+  }
+
+  #ageMs(cached: CachedKey): number {
+    return this.#services.clock.monotonic() - cached.loadedAtMs
+  }
+
+  #lookUpOnce(hash: string, sha256: Buffer): Promise<StoredApiKey | undefined> {
+    const running = this.#lookups.get(hash)
+    if (running !== undefined) return running
+    const lookup = this.#lookUp(hash, sha256).finally(() => this.#lookups.delete(hash))
+    this.#lookups.set(hash, lookup)
+    return lookup
+  }
+
+  async #lookUp(hash: string, sha256: Buffer): Promise<StoredApiKey | undefined> {
+    // The age counts from before the question: the answer may be as old as that.
+    const loadedAtMs = this.#services.clock.monotonic()
+    const before = this.#cache.get(hash)
+    let key: StoredApiKey | undefined
+    try {
+      key = await this.#services.apiKeys.findBySecretHash(sha256)
+    } catch (error) {
+      if (before === undefined || this.#ageMs(before) > TRUST_WITHOUT_DATABASE_MS) throw error
+      return before.key
+    }
+    this.#cache.delete(hash)
+    if (key !== undefined) {
+      this.#cache.set(hash, { key, loadedAtMs, touchedAtMs: before?.touchedAtMs ?? 0 })
+      const oldest = this.#cache.keys().next()
+      if (this.#cache.size > CACHED_KEYS_MAX && oldest.done !== true)
+        this.#cache.delete(oldest.value)
+    }
+    return key
+  }
+
+  #touch(hash: string, nowMs: number): void {
+    const cached = this.#cache.get(hash)
+    if (cached === undefined || nowMs - cached.touchedAtMs < TOUCH_INTERVAL_MS) return
+    cached.touchedAtMs = nowMs
+    // Nobody waits for this: a lost update only makes the date a minute older.
+    this.#services.apiKeys.touch(cached.key.id).catch((error: unknown) => {
+      const reason = error instanceof Error ? error.message : String(error)
+      this.#services.log.warn({ apiKeyId: cached.key.id, reason }, 'use of a key not noted')
+    })
+  }
+}

@@ -1,0 +1,52 @@
+import { ERROR_KINDS, type ServiceError } from '#shared/errors.ts'
+
+/** The body of every error; all four keys are always there, `code` is a string or null. */
+export interface ErrorBody {
+  readonly error: {
+    readonly message: string
+    readonly type: string
+    readonly param: string | null
+    readonly code: string | null
+  }
+}
+
+/** An error as a client of `/v1` reads it. */
+export interface ErrorAnswer {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: ErrorBody
+}
+
+// Clients ignore longer waits than a minute and fall back to guessing.
+const RETRY_AFTER_SECONDS_MAX = 60
+
+/** Renders a failure in the dialect of `/v1`. */
+export function presentError(error: ServiceError): ErrorAnswer {
+  const kind = ERROR_KINDS[error.kind]
+  const retry = error.retryAfterSeconds
+  return {
+    status: kind.status,
+    headers: {
+      ...(error.kind === 'unauthenticated' && {
+        'www-authenticate': 'Bearer realm="Millrace API"',
+      }),
+      ...(retry !== undefined && {
+        'retry-after': String(Math.min(RETRY_AFTER_SECONDS_MAX, Math.max(1, Math.ceil(retry)))),
+      }),
+      ...(error.shouldRetry !== undefined && { 'x-should-retry': String(error.shouldRetry) }),
+    },
+    body: presentErrorBody(error),
+  }
+}
+
+/** The body alone, as it also stands in a stream that has already begun. */
+export function presentErrorBody(error: ServiceError): ErrorBody {
+  return {
+    error: {
+      message: error.message,
+      type: error.openaiType ?? ERROR_KINDS[error.kind].openaiType,
+      param: error.param ?? null,
+      code: error.code ?? null,
+    },
+  }
+}

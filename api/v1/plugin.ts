@@ -1,0 +1,125 @@
+import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
+
+import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import { watchMethods, type AllowedMethods } from './allowed-methods.ts'
+import { rememberCaller, requireScope } from './caller.ts'
+import { createAuthenticate, type CredentialServices } from './credentials.ts'
+import { presentError } from './error-dialect.ts'
+import type { RequiredScope } from './scopes.ts'
+import { validationFailure, type SchemaComplaint } from './validation-message.ts'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** What a route of `/v1` demands of its caller. */
+    scope?: RequiredScope
+  }
+}
+
+// The revision of the interface that clients have been told since 2020.
+const API_VERSION = '2020-10-01'
+
+/** What every surface below `/v1` shares. */
+export interface V1Services extends CredentialServices {
+  readonly log: Logger
+}
+
+/**
+ * `/v1` as one scope: the surfaces registered in it share its credentials, headers and error dialect.
+ * Each of their routes states what it demands of its caller as `config: { scope }`.
+ */
+export function v1Plugin(
+  services: V1Services,
+  surfaces: readonly FastifyPluginAsync[],
+): FastifyPluginAsync {
+  return async (app) => {
+    // Answers are presented by hand, exactly; the response schemas are for the document.
+    app.setSerializerCompiler(() => (answer) => JSON.stringify(answer))
+    const allowedMethods = watchMethods(app)
+    addErrorDialect(app, services, allowedMethods)
+    addCredentials(app, services)
+    for (const surface of surfaces) await app.register(surface)
+  }
+}
+
+/** Every route finds its caller before the body is read, and says so in the headers. */
+function addCredentials(app: FastifyInstance, services: V1Services): void {
+  const authenticate = createAuthenticate(services)
+  app.addHook('onRoute', ({ url, config }) => {
+    if (config?.scope === undefined) throw new Error(`the route ${url} states no scope`)
+  })
+  app.addHook('onRequest', async (request, reply) => {
+    const { scope } = request.routeOptions.config
+    if (scope === undefined) return
+    const organization = request.headers['openai-organization']
+    const caller = await authenticate({
+      authorization: request.headers.authorization,
+      organization:
+        typeof organization === 'string' && organization !== '' ? organization : undefined,
+    })
+    reply.header('openai-version', API_VERSION)
+    reply.header('openai-organization', caller.organizationId)
+    requireScope(caller, scope)
+    rememberCaller(request, caller)
+  })
+  app.addHook('onSend', async (request, reply) => {
+    if (request.routeOptions.config.scope === undefined) return
+    reply.header('openai-processing-ms', Math.round(reply.elapsedTime))
+  })
+}
+
+function addErrorDialect(
+  app: FastifyInstance,
+  services: V1Services,
+  allowedMethods: AllowedMethods,
+): void {
+  const answer = (
+    error: ServiceError,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): FastifyReply => {
+    if (isBug(error))
+      services.log.error({ err: error.cause, requestId: request.id }, 'request failed')
+    const { status, headers, body } = presentError(error)
+    return reply.code(status).headers(headers).type('application/json; charset=utf-8').send(body)
+  }
+  app.setErrorHandler((thrown, request, reply) =>
+    answer(translate(thrown, request), request, reply),
+  )
+  app.setNotFoundHandler((request, reply) => {
+    const path = request.url.split('?', 1)[0] as string
+    const allowed = allowedMethods(path)
+    if (allowed.length === 0) {
+      return answer(failure.notFound(`Invalid URL (${request.method} ${path})`), request, reply)
+    }
+    reply.header('allow', allowed.join(', '))
+    const message = `Not allowed to ${request.method} on ${path}. (HINT: Perhaps you meant to use a different HTTP method?)`
+    return answer(failure.methodNotAllowed(message), request, reply)
+  })
+}
+
+function translate(thrown: unknown, request: FastifyRequest): ServiceError {
+  const complaints = complaintsOf(thrown)
+  if (complaints === undefined) return normalizeError(thrown)
+  const { part, list } = complaints
+  const schema = request.routeOptions.schema as Readonly<Record<string, unknown>> | undefined
+  return validationFailure(list, {
+    value: part === 'body' ? request.body : request[part],
+    schema: schema?.[part],
+  })
+}
+
+type RequestPart = 'body' | 'params' | 'query' | 'headers'
+
+function complaintsOf(
+  thrown: unknown,
+): { part: RequestPart; list: readonly SchemaComplaint[] } | undefined {
+  if (typeof thrown !== 'object' || thrown === null || !('validation' in thrown)) return undefined
+  const part = 'validationContext' in thrown ? thrown.validationContext : 'body'
+  return {
+    part: (part === 'querystring' ? 'query' : part) as RequestPart,
+    list: thrown.validation as readonly SchemaComplaint[],
+  }
+}

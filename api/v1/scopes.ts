@@ -1,0 +1,23 @@
+/** Endpoint families that an API key can be limited to. */
+export const SCOPES = [
+  'completions',
+  'chat',
+  'edits',
+  'embeddings',
+  'images',
+  'audio',
+  'search',
+  'moderations',
+  'responses',
+  'batches',
+  'files',
+  'activities:read',
+  'activities:write',
+  'usage',
+  'keys',
+] as const
+
+export type Scope = (typeof SCOPES)[number]
+
+/** What a route demands of its caller; `any` is satisfied by every valid key. */
+export type RequiredScope = Scope | 'any'

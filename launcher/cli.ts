@@ -1,0 +1,123 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+
+import { describeConfig, loadConfig, renderEnvExample, type Env } from '#shared/config/config.ts'
+import { ConfigError } from '#shared/config/env-reader.ts'
+
+import { serve } from './commands/serve.ts'
+import { UsageError, type Arguments } from './commands/usage.ts'
+
+interface Command {
+  readonly about: string
+  run(env: Env, args: Arguments): Promise<void>
+}
+
+// Tiers and tools are loaded when they are asked for: a worker needs no database driver.
+const COMMANDS: Readonly<Record<string, Command>> = {
+  up: {
+    about: 'start everything on this machine',
+    run: async (env) => (await import('./commands/up.ts')).up(env),
+  },
+  api: {
+    about: 'start an API process',
+    run: async (env) => serve((await import('#api/main.ts')).runApi(env)),
+  },
+  worker: {
+    about: 'start a worker process',
+    run: async (env) => serve((await import('#workers/main.ts')).runWorker(env)),
+  },
+  migrate: {
+    about: 'apply the database migrations',
+    run: async (env) => (await import('./commands/migrate.ts')).runMigrations(env),
+  },
+  keys: {
+    about: 'create, list or revoke <id>: API keys',
+    run: async (env, args) => (await import('./commands/keys.ts')).keys(env, args),
+  },
+  models: {
+    about: 'list, verify or pull <repository>: models',
+    run: async (env, args) => (await import('./commands/models.ts')).models(env, args),
+  },
+  config: {
+    about: 'show the settings in force (--example: .env.example)',
+    run: async (env, args) => showConfig(env, args),
+  },
+  doctor: {
+    about: 'check what this installation needs',
+    run: async (env) => (await import('./commands/doctor.ts')).doctor(env),
+  },
+}
+
+await main(process.argv.slice(2))
+
+async function main(argv: readonly string[]): Promise<void> {
+  process.chdir(join(import.meta.dirname, '..'))
+  // The environment wins over the file: what is set already stays.
+  if (existsSync('.env')) process.loadEnvFile('.env')
+  try {
+    await runCommand(argv)
+  } catch (error) {
+    console.error(explain(error))
+    process.exit(error instanceof UsageError ? 2 : 1)
+  }
+}
+
+async function runCommand(argv: readonly string[]): Promise<void> {
+  const [name = '--help', ...rest] = argv
+  if (name === '--version') {
+    console.log(JSON.parse(readFileSync('package.json', 'utf8')).version)
+    return
+  }
+  if (name === '--help' || name === 'help') {
+    console.log(usage())
+    return
+  }
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined
+  if (command === undefined) throw new UsageError(`there is no command "${name}"\n\n${usage()}`)
+  await command.run(process.env, parseArguments(rest))
+}
+
+function parseArguments(rest: readonly string[]): Arguments {
+  try {
+    const { values, positionals } = parseArgs({
+      args: [...rest],
+      allowPositionals: true,
+      options: {
+        name: { type: 'string' },
+        scopes: { type: 'string' },
+        file: { type: 'string' },
+        example: { type: 'boolean' },
+      },
+    })
+    const options = Object.fromEntries(
+      Object.entries(values).map(([key, value]) => [key, String(value)]),
+    )
+    return { positionals, options }
+  } catch (error) {
+    throw new UsageError((error as Error).message)
+  }
+}
+
+async function showConfig(env: Env, { options }: Arguments): Promise<void> {
+  if (options.example !== undefined) {
+    process.stdout.write(renderEnvExample())
+    return
+  }
+  for (const line of describeConfig(env)) console.log(line)
+  loadConfig(env)
+}
+
+function usage(): string {
+  const lines = Object.entries(COMMANDS).map(([name, { about }]) => `  ${name.padEnd(10)}${about}`)
+  return `millrace <command>\n\n${lines.join('\n')}`
+}
+
+/** One sentence for what people can mend; the whole of what they cannot. */
+function explain(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const isPlain =
+    error instanceof UsageError || error instanceof ConfigError || error.constructor === Error
+  const cause = error.cause instanceof Error ? ` (${error.cause.message})` : ''
+  return isPlain ? `${error.message}${cause}` : (error.stack ?? error.message)
+}

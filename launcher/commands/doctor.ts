@@ -1,0 +1,171 @@
+import { statfs } from 'node:fs/promises'
+import { createConnection } from 'node:net'
+import { once } from 'node:events'
+import { randomUUID } from 'node:crypto'
+import { resolve } from 'node:path'
+
+import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
+import { openDatabase } from '#shared/db/client.ts'
+import { loadCatalogue } from '#shared/load-catalogue.ts'
+import { createLogger, type Logger } from '#shared/logger.ts'
+import { checkRedis, openRedis } from '#shared/queue/connection.ts'
+import { openObjectStore } from '#shared/storage/open-store.ts'
+import { verifyFolder } from '#workers/models/manifest.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+
+import { findFreePort } from '../embedded/child.ts'
+
+/** One thing that users get wrong: the check says what it found or throws what is wrong. */
+interface Check {
+  readonly name: string
+  readonly remedy: string
+  run(config: Config, log: Logger): Promise<string>
+}
+
+const FREE_BYTES_MIN = 1024 ** 3
+const CLOCK_SKEW_MS_MAX = 5000
+
+const CHECKS: readonly Check[] = [
+  {
+    name: 'Redis',
+    remedy: 'check REDIS_URL; set maxmemory-policy to noeviction',
+    run: checkRedisServer,
+  },
+  {
+    name: 'Postgres',
+    remedy: 'check DATABASE_URL and that the user may create tables',
+    run: checkPostgres,
+  },
+  {
+    name: 'Clock',
+    remedy: 'synchronize the clocks of this machine and the database (NTP)',
+    run: checkClock,
+  },
+  {
+    name: 'Storage',
+    remedy: 'check S3_ENDPOINT, S3_BUCKET and that the keys may read, write and delete',
+    run: checkStorage,
+  },
+  { name: 'Disk', remedy: 'free some space below MILLRACE_DATA_DIR', run: checkDisk },
+  {
+    name: 'Port',
+    remedy: 'stop what listens there (perhaps Millrace itself), or set PORT',
+    run: checkPort,
+  },
+  { name: 'Mail', remedy: 'check AUTH_SMTP_HOST and AUTH_SMTP_PORT', run: checkMail },
+  {
+    name: 'Models',
+    remedy: 'restore the files of the model, or run `millrace models pull`',
+    run: checkModels,
+  },
+  {
+    name: 'ONNX Runtime',
+    remedy: 'install the dependencies again; glibc and a supported platform are needed',
+    run: checkRuntime,
+  },
+]
+
+/** `millrace doctor`: runs every check; ends with status 1 when one fails. */
+export async function doctor(env: Env): Promise<void> {
+  const { config, warnings } = loadConfig(env)
+  const log = createLogger({ level: 'silent' })
+  for (const warning of warnings) console.log(`?  ${warning}`)
+  let failures = 0
+  for (const { name, remedy, run } of CHECKS) {
+    try {
+      console.log(`✓  ${name}: ${await run(config, log)}`)
+    } catch (error) {
+      failures += 1
+      console.log(`✗  ${name}: ${(error as Error).message}\n   → ${remedy}`)
+    }
+  }
+  if (failures > 0) throw new Error(`${failures} check(s) failed`)
+}
+
+async function checkRedisServer(config: Config, log: Logger): Promise<string> {
+  const redis = await openRedis(config.infra.redisUrl, 'producer', log, 5000)
+  try {
+    await checkRedis(redis)
+    return 'new enough, and nothing is evicted'
+  } finally {
+    redis.disconnect()
+  }
+}
+
+async function checkPostgres(config: Config, logger: Logger): Promise<string> {
+  return queryOne(config, logger, 'select version() as found')
+}
+
+async function checkClock(config: Config, logger: Logger): Promise<string> {
+  const theirs = Number(
+    await queryOne(config, logger, 'select extract(epoch from clock_timestamp()) * 1000 as found'),
+  )
+  const skewMs = Math.abs(Date.now() - theirs)
+  if (skewMs > CLOCK_SKEW_MS_MAX)
+    throw new Error(`${Math.round(skewMs / 1000)} s off the database's`)
+  return "agrees with the database's"
+}
+
+async function queryOne(config: Config, logger: Logger, query: string): Promise<string> {
+  const database = openDatabase({ ...config.database, logger })
+  try {
+    const { rows } = await database.pool.query<{ found: unknown }>(query)
+    return String(rows[0]?.found)
+  } finally {
+    await database.close()
+  }
+}
+
+async function checkStorage(config: Config): Promise<string> {
+  const store = openObjectStore(config.infra.storage)
+  const key = `doctor/${randomUUID()}`
+  try {
+    await store.check()
+    await store.put(key, Buffer.from('ok'))
+    await store.delete(key)
+    return `${config.infra.storage.driver}: may write and delete`
+  } finally {
+    store.close()
+  }
+}
+
+async function checkDisk(config: Config): Promise<string> {
+  const { bavail, bsize } = await statfs(resolve(config.infra.dataDir)).catch(() => statfs('.'))
+  const free = `${(Number(bavail * bsize) / 1024 ** 3).toFixed(1)} GiB free`
+  if (bavail * bsize < FREE_BYTES_MIN) throw new Error(free)
+  return free
+}
+
+async function checkPort({ server }: Config): Promise<string> {
+  if ((await findFreePort(server.port)) !== server.port) throw new Error(`${server.port} is taken`)
+  return `${server.port} is free`
+}
+
+async function checkMail({ auth }: Config): Promise<string> {
+  const { host, port } = auth.smtp
+  const socket = createConnection({ host, port, timeout: 5000 })
+  try {
+    const [greeting] = (await once(socket, 'data', { signal: AbortSignal.timeout(5000) })) as [
+      Buffer,
+    ]
+    if (!greeting.toString().startsWith('220'))
+      throw new Error(`${host}:${port} does not speak SMTP`)
+    return `${host}:${port} answers`
+  } finally {
+    socket.destroy()
+  }
+}
+
+async function checkModels({ inference }: Config): Promise<string> {
+  const { models } = await loadCatalogue(inference.catalogueFile)
+  const folders = models.filter(({ source }) => !/^(hub|s3):/.test(source))
+  for (const { source } of folders) await verifyFolder(resolve(source))
+  return `${folders.length} of ${models.length} are here and undamaged`
+}
+
+async function checkRuntime(): Promise<string> {
+  const runtime = openRuntime()
+  const { version, providers } = runtime
+  await runtime.close()
+  return `${version} with ${providers.join(', ')}`
+}

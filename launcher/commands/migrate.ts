@@ -1,0 +1,23 @@
+import { loadConfig, type Env } from '#shared/config/config.ts'
+import { openDatabase } from '#shared/db/client.ts'
+import { migrate, MIGRATIONS_FOLDER } from '#shared/db/migrate.ts'
+import { createLogger } from '#shared/logger.ts'
+
+/** `millrace migrate`: applies what has not been applied yet; running it again changes nothing. */
+export async function runMigrations(env: Env): Promise<void> {
+  const { config } = loadConfig(env)
+  const logger = createLogger({ level: 'warn' })
+  const database = openDatabase({ ...config.database, logger })
+  try {
+    const { applied } = await migrate({
+      pool: database.pool,
+      folder: MIGRATIONS_FOLDER,
+      tablePrefix: config.database.tablePrefix,
+      logger,
+    })
+    for (const name of applied) console.log(`applied ${name}`)
+    console.log(applied.length === 0 ? 'the database is up to date' : `${applied.length} applied`)
+  } finally {
+    await database.close()
+  }
+}

@@ -1,0 +1,102 @@
+import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import { loadWorkerConfig, type Env } from '#shared/config/config.ts'
+import { loadCatalogue } from '#shared/load-catalogue.ts'
+import { createLogger } from '#shared/logger.ts'
+import { openObjectStore } from '#shared/storage/open-store.ts'
+import { ensureModel, modelCacheDir, type FetchOptions } from '#workers/models/fetcher.ts'
+import type { PullProgress } from '#workers/models/hub-cache.ts'
+
+import { UsageError, type Arguments } from './usage.ts'
+
+type Action = (context: Context, args: Arguments) => Promise<void>
+
+interface Context {
+  readonly catalogue: Catalogue
+  readonly fetchOptions: FetchOptions
+}
+
+const ACTIONS: Readonly<Record<string, Action>> = {
+  async list({ catalogue }) {
+    for (const { id, kind, source } of catalogue.models)
+      console.log(`${id.padEnd(20)} ${kind.padEnd(12)} ${source}`)
+  },
+  async verify({ catalogue, fetchOptions }) {
+    let faults = 0
+    for (const model of catalogue.models) {
+      const { id } = model
+      const problem = await ensureModel(model, offline(fetchOptions)).then(
+        () => undefined,
+        (error: Error) => error.message,
+      )
+      console.log(`${id.padEnd(20)} ${problem ?? 'as it should be'}`)
+      if (problem !== undefined) faults += 1
+    }
+    if (faults > 0) throw new Error(`${faults} model(s) are damaged or missing`)
+  },
+  async pull({ fetchOptions }, { positionals, options }) {
+    const name = positionals[1]
+    if (name === undefined)
+      throw new UsageError(
+        'models pull needs a repository such as owner/name, or a model of models.json',
+      )
+    const known = catalogue.find(name)
+    const model = known ?? unlisted(name, options.file)
+    console.log(await ensureModel(model, { ...fetchOptions, isThorough: true }))
+    if (known !== undefined) return
+    console.log(`add it to models.json: { "id": "…", "kind": "…", "source": "${model.source}" }`)
+  },
+}
+
+/** `millrace models list|verify|pull <repository>`. */
+export async function models(env: Env, args: Arguments): Promise<void> {
+  const action = ACTIONS[args.positionals[0] ?? '']
+  if (action === undefined) throw new UsageError('models: list, verify or pull')
+  const config = loadWorkerConfig(env)
+  const storage = openObjectStore(config.infra.storage)
+  try {
+    const catalogue = await loadCatalogue(config.inference.catalogueFile)
+    const fetchOptions = {
+      rootDir: process.cwd(),
+      cacheDir: modelCacheDir(config),
+      hub: config.inference.hub,
+      storage,
+      log: createLogger({ level: 'warn' }),
+      onProgress: showProgress,
+    }
+    await action({ catalogue, fetchOptions }, args)
+  } finally {
+    storage.close()
+  }
+}
+
+/** A repository of the hub that is not in models.json yet. */
+function unlisted(repository: string, onnxFile: string | undefined): CatalogueModel {
+  return {
+    id: repository,
+    kind: 'completion',
+    source: `hub:${repository.replace(/^hub:/, '')}`,
+    aliases: [],
+    ownedBy: 'hub',
+    created: 0,
+    capabilities: [],
+    options: onnxFile === undefined ? {} : { onnxFile },
+  }
+}
+
+/** What is here is verified; nothing is fetched for it. */
+function offline(options: FetchOptions): FetchOptions {
+  return { ...options, hub: { ...options.hub, isOffline: true } }
+}
+
+/** A bar that grows on a terminal; one line at the end elsewhere. */
+function showProgress({ file, doneBytes, totalBytes }: PullProgress): void {
+  const share = totalBytes === 0 ? 1 : doneBytes / totalBytes
+  if (!process.stderr.isTTY) {
+    if (share === 1) console.error(`${totalBytes} bytes are there`)
+    return
+  }
+  const bar = '█'.repeat(Math.round(share * 30)).padEnd(30, '░')
+  process.stderr.write(
+    `\r${bar} ${Math.floor(share * 100)} % ${file}\u001b[K${share === 1 ? '\n' : ''}`,
+  )
+}

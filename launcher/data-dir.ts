@@ -1,0 +1,95 @@
+import { randomBytes } from 'node:crypto'
+import { mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+
+/** Random secrets of one installation, made once. */
+export interface Secrets {
+  readonly jwtSecret: string
+  readonly apiKey: string
+  readonly urlSigningSecret: string
+  readonly adminToken: string
+  readonly redisPassword: string
+  readonly postgresPassword: string
+}
+
+const random = () => randomBytes(32).toString('hex')
+
+const SECRET_MAKERS: { readonly [Name in keyof Secrets]: () => string } = {
+  jwtSecret: random,
+  apiKey: () => `mr-${randomBytes(32).toString('base64url')}`,
+  urlSigningSecret: random,
+  adminToken: random,
+  redisPassword: random,
+  postgresPassword: random,
+}
+
+/**
+ * Makes this process the only one that uses a data directory. Throws one sentence while another
+ * process does; a lock whose process is gone is taken over. Returns what gives it back.
+ */
+export async function lockDataDir(dataDir: string): Promise<() => Promise<void>> {
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  const file = join(dataDir, 'launcher.lock')
+  for (let attempt = 0; attempt < 2; attempt++) {
+    const handle = await open(file, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EEXIST') throw error
+    })
+    if (handle !== undefined) {
+      await handle.writeFile(
+        JSON.stringify({ pid: process.pid, startedAt: await startOf(process.pid) }),
+      )
+      await handle.close()
+      return () => rm(file, { force: true })
+    }
+    const owner = await findOwner(file)
+    if (owner !== undefined) {
+      throw new Error(
+        `Another Millrace (process ${owner}) uses ${resolve(dataDir)}: stop it, or set MILLRACE_DATA_DIR.`,
+      )
+    }
+    await rm(file, { force: true })
+  }
+  throw new Error(`Another Millrace starts in ${resolve(dataDir)} at this moment.`)
+}
+
+/** The secrets of a data directory; missing ones are made. The file is for its owner alone. */
+export async function loadSecrets(dataDir: string): Promise<Secrets> {
+  const file = join(dataDir, 'secrets.json')
+  const stored = await readSecrets(file)
+  const missing = Object.keys(SECRET_MAKERS).filter((name) => typeof stored[name] !== 'string')
+  if (missing.length === 0) return stored as unknown as Secrets
+  for (const name of missing) stored[name] = SECRET_MAKERS[name as keyof Secrets]()
+  // A crash must not leave half a file: the database cannot be opened without its password.
+  await writeFile(`${file}.new`, `${JSON.stringify(stored, null, 2)}\n`, { mode: 0o600 })
+  await rename(`${file}.new`, file)
+  return stored as unknown as Secrets
+}
+
+async function readSecrets(file: string): Promise<Record<string, unknown>> {
+  try {
+    return JSON.parse(await readFile(file, 'utf8'))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {}
+    throw new Error(`${file} cannot be read: ${(error as Error).message}`)
+  }
+}
+
+/** The process that holds the lock, if it still lives; a later one of the same number does not count. */
+async function findOwner(file: string): Promise<number | undefined> {
+  const text = await readFile(file, 'utf8').catch(() => '')
+  // Still empty: its owner is writing it.
+  if (text === '') return undefined
+  const { pid, startedAt } = JSON.parse(text) as { pid: number; startedAt: string }
+  try {
+    process.kill(pid, 0)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return undefined
+  }
+  return (await startOf(pid)) === startedAt ? pid : undefined
+}
+
+/** When a process started, in the kernel's ticks; empty where the system does not say. */
+async function startOf(pid: number): Promise<string> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
+  return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? ''
+}

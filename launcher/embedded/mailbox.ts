@@ -1,0 +1,162 @@
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import { join } from 'node:path'
+
+import PostalMime from 'postal-mime'
+import { SMTPServer } from 'smtp-server'
+
+import { findFreePort } from './child.ts'
+
+/** Where mails land when no mail server is configured. */
+export interface Mailbox {
+  readonly smtpPort: number
+  /** A page that shows the mails. */
+  readonly pageUrl: string
+  /** The folder of their files. */
+  readonly folder: string
+  stop(): Promise<void>
+}
+
+interface StoredMail {
+  readonly receivedAt: string
+  readonly to: string
+  readonly subject: string
+  readonly text: string
+}
+
+const MAILS_MAX = 500
+const MAIL_BYTES_MAX = 5 * 1024 * 1024
+const PAGE_HEADERS = {
+  'content-type': 'text/html; charset=utf-8',
+  'content-security-policy':
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+}
+
+/** Starts a mail server that delivers into files, and the page that shows them; both on loopback. */
+export async function startMailbox(folder: string): Promise<Mailbox> {
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  const smtpPort = await findFreePort()
+  const smtp = createSmtp(folder)
+  await new Promise<void>((resolve, reject) => {
+    smtp.once('error', reject)
+    smtp.listen(smtpPort, '127.0.0.1', resolve)
+  })
+  // A client that breaks off is no reason to stop.
+  smtp.on('error', () => {})
+  const page = createPage(folder)
+  const pagePort = await findFreePort(8025)
+  page.listen(pagePort, '127.0.0.1')
+  await once(page, 'listening')
+  return {
+    smtpPort,
+    pageUrl: `http://127.0.0.1:${pagePort}/`,
+    folder,
+    async stop() {
+      page.closeAllConnections()
+      page.close()
+      await new Promise<void>((resolve) => smtp.close(() => resolve()))
+    },
+  }
+}
+
+function createSmtp(folder: string): SMTPServer {
+  return new SMTPServer({
+    authOptional: true,
+    disabledCommands: ['STARTTLS'],
+    size: MAIL_BYTES_MAX,
+    onData(stream, _session, done) {
+      const chunks: Buffer[] = []
+      stream.on('data', (chunk: Buffer) => chunks.push(chunk))
+      stream.on('error', done)
+      stream.on('end', () => {
+        store(folder, Buffer.concat(chunks)).then(
+          () => done(),
+          (error: Error) => done(error),
+        )
+      })
+    },
+  })
+}
+
+async function store(folder: string, raw: Buffer): Promise<void> {
+  const parsed = await PostalMime.parse(raw)
+  const receivedAt = new Date().toISOString()
+  const mail: StoredMail = {
+    receivedAt,
+    to: (parsed.to ?? []).map(({ address }) => address).join(', '),
+    subject: parsed.subject ?? '',
+    text: parsed.text ?? '',
+  }
+  const digest = createHash('sha256').update(raw).digest('hex').slice(0, 8)
+  const name = `${receivedAt.replaceAll(':', '-')}-${digest}`
+  await writeFile(join(folder, `${name}.eml`), raw, { mode: 0o600 })
+  await writeFile(join(folder, `${name}.json`), JSON.stringify(mail, null, 2), { mode: 0o600 })
+  const names = await listMails(folder)
+  for (const old of names.slice(MAILS_MAX)) {
+    await rm(join(folder, `${old}.eml`), { force: true })
+    await rm(join(folder, `${old}.json`), { force: true })
+  }
+}
+
+/** Names of the stored mails, newest first. */
+async function listMails(folder: string): Promise<string[]> {
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.json'))
+  return names
+    .map((name) => name.slice(0, -'.json'.length))
+    .sort()
+    .reverse()
+}
+
+function createPage(folder: string): Server {
+  return createServer((request, response) => {
+    // Another site's name that resolves to this address must not read the mails.
+    const host = (request.headers.host ?? '').split(':')[0]
+    if (host !== '127.0.0.1' && host !== 'localhost') {
+      response.writeHead(403).end()
+      return
+    }
+    renderPage(folder).then(
+      (html) => response.writeHead(200, PAGE_HEADERS).end(html),
+      () => response.writeHead(500).end(),
+    )
+  })
+}
+
+async function renderPage(folder: string): Promise<string> {
+  const names = await listMails(folder)
+  const mails = await Promise.all(
+    names.map(
+      async (name): Promise<StoredMail> =>
+        JSON.parse(await readFile(join(folder, `${name}.json`), 'utf8')),
+    ),
+  )
+  const articles = mails.map(
+    (mail) => `<article><h2>${escapeHtml(mail.subject)}</h2>
+<p class="meta">to ${escapeHtml(mail.to)} · ${escapeHtml(mail.receivedAt)}</p><pre>${withLinks(mail.text)}</pre></article>`,
+  )
+  return `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Mailbox</title>
+<meta name="viewport" content="width=device-width"><style>
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
+body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
+article { border-top: 1px solid #8886; padding: .5rem 0 }
+h2 { font-size: 1.1rem; margin: .5rem 0 0 } .meta { margin: 0; opacity: .7 }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font: inherit }
+</style></head><body><h1>Mailbox</h1>
+<p>Mails that this installation sent. They go no further than this page.</p>
+${articles.join('\n') || '<p>Nothing yet.</p>'}</body></html>`
+}
+
+function withLinks(text: string): string {
+  return escapeHtml(text).replace(
+    /https?:\/\/[^\s<>"]+/g,
+    (url) => `<a href="${url}" rel="noreferrer">${url}</a>`,
+  )
+}
+
+function escapeHtml(text: string): string {
+  return text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`)
+}

@@ -1,0 +1,84 @@
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { startChild, type PrivateChild } from './embedded/child.ts'
+
+/** A tier that runs in a process of its own and is started again when it crashes. */
+export interface SupervisedTier {
+  stop(graceMs: number): Promise<void>
+}
+
+const RESTART_DELAY_MS_MIN = 250
+const RESTART_DELAY_MS_MAX = 10_000
+// A process that ran this long had started well; the delay begins anew.
+const STABLE_AFTER_MS = 60_000
+const NOTABLE_LEVELS = ['warn', 'error', 'fatal']
+
+/** Runs `millrace <name>` until it is stopped. Its warnings are shown, its whole log goes to a file. */
+export async function superviseTier(options: {
+  readonly name: 'api' | 'worker'
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly logFolder: string
+  readonly onNote: (text: string) => void
+}): Promise<SupervisedTier> {
+  const { name, onNote } = options
+  let isStopping = false
+  let child: PrivateChild = await start()
+  const loop = keepRunning()
+
+  function start(): Promise<PrivateChild> {
+    return startChild({
+      command: process.execPath,
+      args: [join(import.meta.dirname, 'cli.ts'), name],
+      env: options.env,
+      logFile: join(options.logFolder, `${name}.log`),
+      stopSignal: 'TERM',
+      onOutput: (text) => {
+        for (const line of notableLines(text)) onNote(`${name}: ${line}`)
+      },
+    })
+  }
+
+  async function keepRunning(): Promise<void> {
+    let delayMs = RESTART_DELAY_MS_MIN
+    while (!isStopping) {
+      const startedAt = performance.now()
+      const code = await child.ended
+      if (isStopping) return
+      delayMs = performance.now() - startedAt > STABLE_AFTER_MS ? RESTART_DELAY_MS_MIN : delayMs
+      onNote(`${name} ended with ${code ?? 'a signal'}; it starts again in ${delayMs / 1000} s`)
+      await sleep(delayMs)
+      delayMs = Math.min(delayMs * 2, RESTART_DELAY_MS_MAX)
+      if (!isStopping) child = await start()
+    }
+  }
+
+  return {
+    async stop(graceMs) {
+      isStopping = true
+      await child.stop(graceMs)
+      await loop
+    },
+  }
+}
+
+/** Warnings and worse of JSON log lines, shortened for people; anything that is no JSON as it is. */
+function notableLines(text: string): string[] {
+  return text.split('\n').flatMap((line) => {
+    if (line.trim() === '') return []
+    try {
+      const entry = JSON.parse(line) as {
+        level?: string
+        msg?: string
+        err?: { message?: string }
+        reason?: string
+      }
+      if (!NOTABLE_LEVELS.includes(entry.level ?? '')) return []
+      const why = entry.err?.message ?? entry.reason
+      return [`${entry.level}: ${entry.msg ?? ''}${why === undefined ? '' : ` (${why})`}`]
+    } catch {
+      // What comes before the logger is there, such as a problem of the configuration.
+      return [line]
+    }
+  })
+}

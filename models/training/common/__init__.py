@@ -1,0 +1,1 @@
+"""What the five trainers share: storage, layout, checkpoints, words."""

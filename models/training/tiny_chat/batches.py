@@ -1,0 +1,60 @@
+"""Rows of one conversation each, sorted by length so that little is padded."""
+
+import random
+from collections.abc import Iterator
+
+import torch
+from tokenizers import Tokenizer
+
+from .data.mix import chain
+from .render import example_segments
+
+POOL_TOKENS = 12
+LONGEST = 640
+
+Row = tuple[list[int], list[float]]
+
+
+def encode(tokenizer: Tokenizer, pieces: list[tuple[str, float]]) -> Row:
+    """Token ids and the loss weight of each."""
+    ids: list[int] = []
+    weights: list[float] = []
+    for text, weight in pieces:
+        part = tokenizer.encode(text).ids
+        ids += part
+        weights += [weight] * len(part)
+    return ids, weights
+
+
+def _tensors(rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
+    longest = max(len(ids) for ids, _ in rows)
+    x = torch.zeros(len(rows), longest, dtype=torch.long)
+    w = torch.zeros(len(rows), longest)
+    for index, (ids, weights) in enumerate(rows):
+        x[index, : len(ids)] = torch.tensor(ids)
+        w[index, : len(ids)] = torch.tensor(weights)
+    return x, w
+
+
+def batches(
+    tokenizer: Tokenizer, rng: random.Random, tokens: int, curriculum: list[float]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Endless batches of about `tokens` tokens; `curriculum[0]` is read anew for every pool."""
+    while True:
+        rows: list[Row] = []
+        filled = 0
+        while filled < tokens * POOL_TOKENS:
+            row = encode(tokenizer, example_segments(chain(rng, curriculum[0])))
+            if len(row[0]) <= LONGEST:
+                rows.append(row)
+                filled += len(row[0])
+        rows.sort(key=lambda row: len(row[0]))
+        pool, batch = [], []
+        for row in rows:
+            if batch and (len(batch) + 1) * len(row[0]) > tokens:
+                pool.append(batch)
+                batch = []
+            batch.append(row)
+        pool.append(batch)
+        rng.shuffle(pool)
+        yield from (_tensors(batch) for batch in pool)

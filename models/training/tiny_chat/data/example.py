@@ -1,0 +1,51 @@
+"""What one training example is."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A conversation (or plain text) with the key of its problem for the held-out split."""
+
+    kind: str
+    key: str
+    messages: list[Message] = field(default_factory=list)
+    tools: list[dict[str, Any]] | None = None
+    text: str | None = None
+    prompt_chars: int = 0
+
+
+Maker = Callable[[random.Random], Example]
+
+
+def user(content: str) -> Message:
+    """A turn of the user."""
+    return {"role": "user", "content": content}
+
+
+def assistant(content: str) -> Message:
+    """A turn of the model: these are the tokens that are learned."""
+    return {"role": "assistant", "content": content}
+
+
+def system(content: str) -> Message:
+    """The turn that sets the rules."""
+    return {"role": "system", "content": content}
+
+
+def single(kind: str, key: str, question: str, answer: str) -> Example:
+    """One question, one answer."""
+    return Example(kind, f"{kind}:{key}", [user(question), assistant(answer)])
+
+
+_SEPARATORS = [":\n"] * 12 + ["\n", ": ", "\n\n", ".\n", ":\n\n"]
+
+
+def instruct(rng: random.Random, instruction: str, text: str) -> str:
+    """Instruction and input as `/v1/edits` joins them, sometimes as people type them."""
+    return instruction + rng.choice(_SEPARATORS) + text

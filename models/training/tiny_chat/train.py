@@ -1,0 +1,98 @@
+"""Training: Muon on the matrices, AdamW on the rest, constant rate and then a linear decay."""
+
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+
+from ..common.loop import Budget, Checkpoint, learning_rate, run_steps
+from ..common.optim import Muon, split_matrices
+from ..common.paths import work_dir
+from .batches import batches
+from .model import Decoder, Shape
+from .quick import quick_scores
+
+NAME = "tiny-chat"
+TOKENS_PER_STEP = 2048
+COPY_PHASE = 0.1
+
+
+class Trainer:
+    """Model, optimizers and the stream of batches."""
+
+    def __init__(self, tokenizer: Tokenizer, seed: int) -> None:
+        self.tokenizer = tokenizer
+        self.model = Decoder(Shape(vocabulary=tokenizer.get_vocab_size()))
+        matrices, rest = split_matrices(self.model, ("embed_tokens",))
+        self.rest = rest
+        self.muon = Muon(matrices)
+        self.adam = torch.optim.AdamW(rest, 3e-3, betas=(0.9, 0.98), weight_decay=0.01)
+        self.seed = seed
+        self.tokens = 0
+        self.curriculum = [0.0]
+
+    def snapshot(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        return {
+            "model": self.model.state_dict(),
+            "muon": self.muon.state_dict(),
+            "adam": self.adam.state_dict(),
+            "tokens": self.tokens,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.model.load_state_dict(state["model"])
+        self.muon.load_state_dict(state["muon"])
+        self.adam.load_state_dict(state["adam"])
+        self.tokens = state["tokens"]
+
+    def step(self, ids: torch.Tensor, weights: torch.Tensor, scale: float) -> float:
+        """One update; returns the mean loss of the answers' tokens."""
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = self.model(ids[:, :-1])
+        losses = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+        wanted = weights[:, 1:].flatten()
+        answers = wanted == 1
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        ((losses * wanted).sum() / wanted.sum()).backward()
+        torch.nn.utils.clip_grad_norm_(self.rest, 1.0)
+        for group in self.adam.param_groups:
+            group["lr"] = 3e-3 * scale
+        self.adam.step()
+        self.muon.step(scale)
+        self.tokens += int((weights > 0).sum())
+        return float((losses.detach() * answers).sum() / answers.sum().clamp(min=1))
+
+
+def train(minutes: float, resume: bool, pause_file: Path | None, seed: int = 1) -> None:
+    """Train within the budget; the checkpoint is always loadable."""
+    folder = work_dir(NAME)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    torch.manual_seed(seed)
+    trainer = Trainer(tokenizer, seed)
+    checkpoint, step, spent = Checkpoint(folder / "checkpoint.pt"), 0, 0.0
+    if resume and checkpoint.path.exists():
+        state = checkpoint.load()
+        trainer.restore(state)
+        step, spent = state["step"], state["spent"]
+    stream = batches(tokenizer, random.Random(seed * 1_000_003 + step), TOKENS_PER_STEP, trainer.curriculum)
+    budget = Budget(minutes, spent, pause_file)
+    loss, started, first, next_score = 0.0, time.monotonic(), trainer.tokens, (int(spent / budget.total * 8) + 1) / 8
+    for step, fraction in run_steps(budget, checkpoint, trainer.snapshot, step):
+        trainer.curriculum[0] = max(0.0, 1 - fraction / COPY_PHASE) * 0.8
+        ids, weights = next(stream)
+        answer_loss = trainer.step(ids, weights, learning_rate(step, fraction, 50))
+        loss = answer_loss if step == 0 else loss * 0.99 + answer_loss * 0.01
+        if step % 100 == 0:
+            rate = (trainer.tokens - first) / (time.monotonic() - started)
+            print(f"{budget.spent:.0f}s step {step} tokens {trainer.tokens / 1e6:.2f}M answer-loss {loss:.3f} {rate:.0f} tok/s", flush=True)
+        if fraction >= next_score:
+            next_score += 1 / 8
+            print("scores", json.dumps(quick_scores(trainer.model, tokenizer, 12)), flush=True)

@@ -1,0 +1,55 @@
+"""Held-out retrieval problems: queries, candidates and which candidate is right."""
+
+import random
+from dataclasses import dataclass
+
+from .data import held_out_frame, lexical
+from .frames import change, question, render
+
+CANDIDATES = 200
+FAMILY = 5
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Row i of `queries` is answered by row `right[i]` of `documents`."""
+
+    queries: list[str]
+    documents: list[str]
+    right: list[int]
+
+
+def paraphrases(seed: str) -> Trial:
+    """Forty events with four one-slot changes each: find the sentence with exactly the same meaning."""
+    rng, queries, documents = random.Random(seed), [], []
+    while len(documents) < CANDIDATES:
+        frame = held_out_frame(rng)
+        members = [frame]
+        while len(members) < FAMILY:
+            other = change(rng, frame)
+            if other not in members:
+                members.append(other)
+        for member in members:
+            documents.append(render(rng, member))
+            queries.append(render(rng, member))
+    return Trial(queries, documents, list(range(CANDIDATES)))
+
+
+def questions(seed: str) -> Trial:
+    """Each question names some slots; its four distractors differ in one of these."""
+    rng, queries, documents, right = random.Random(seed), [], [], []
+    while len(documents) < CANDIDATES:
+        frame = held_out_frame(rng)
+        asked, slots = question(rng, frame)
+        queries.append(asked)
+        right.append(len(documents))
+        documents.append(render(rng, frame))
+        documents += [render(rng, change(rng, frame, slots)) for _ in range(FAMILY - 1)]
+    return Trial(queries, documents, right)
+
+
+def unseen_words(seed: str) -> Trial:
+    """One to three words out of texts of mostly invented words."""
+    rng = random.Random(seed)
+    pairs = [lexical(rng) for _ in range(CANDIDATES)]
+    return Trial([query for query, _ in pairs], [document for _, document in pairs], list(range(CANDIDATES)))

@@ -1,0 +1,1 @@
+"""tiny-sd: a small Stable Diffusion that draws flat coloured shapes at 64 pixels."""

@@ -1,0 +1,102 @@
+import type { EnvReader } from './env-reader.ts'
+
+/** How access tokens are signed and what they say. */
+export interface JwtConfig {
+  readonly secret: string
+  readonly ttlSeconds: number
+  readonly audience: string
+  readonly issuer: string
+  /** `kid` of the shared secret; empty for none. */
+  readonly keyId: string
+  /** Private JWKs; the one with `sign` among its key_ops signs, all verify. Empty: the secret signs. */
+  readonly keys: readonly PrivateJwk[]
+  /** Role of new users. */
+  readonly defaultGroupName: string
+  /** Roles that may use the admin endpoints. */
+  readonly adminRoles: readonly string[]
+}
+
+/** A JSON Web Key as `AUTH_JWT_KEYS` holds it. */
+export interface PrivateJwk {
+  readonly kty: string
+  readonly alg: SigningAlgorithm
+  readonly kid?: string
+  readonly key_ops?: readonly string[]
+  readonly [field: string]: unknown
+}
+
+export type SigningAlgorithm = (typeof SIGNING_ALGORITHMS)[number]
+
+const SIGNING_ALGORITHMS = ['HS256', 'RS256', 'ES256', 'EdDSA'] as const
+const SECRET_CHARACTERS_MIN = 16
+// Secrets that stand in public examples protect nobody.
+const PUBLIC_SECRETS = [
+  'super-secret-jwt-token-with-at-least-32-characters-long',
+  'your-super-secret-jwt-token-with-at-least-32-characters-long',
+  'your-super-secret-and-long-operator-token',
+]
+
+/** Reads the settings of access tokens. */
+export function readJwtConfig(env: EnvReader): JwtConfig {
+  env.section('User server: access tokens')
+  return {
+    secret: readSecret(env),
+    ttlSeconds: env.seconds('AUTH_JWT_EXP', {
+      about: 'lifetime of access tokens',
+      fallback: 3600,
+    }),
+    audience: env.string('AUTH_JWT_AUD', { about: 'default audience' }),
+    issuer: env.string('AUTH_JWT_ISSUER', { about: 'the iss claim; none if unset' }),
+    keyId: env.string('AUTH_JWT_KEY_ID', { about: 'kid of the shared secret; none if unset' }),
+    keys: readKeys(env),
+    defaultGroupName: env.string('AUTH_JWT_DEFAULT_GROUP_NAME', { about: 'role of new users' }),
+    adminRoles: env.list('AUTH_JWT_ADMIN_ROLES', {
+      about: 'role claims that may use the admin endpoints',
+      fallback: ['service_role', 'supabase_admin'],
+    }),
+  }
+}
+
+function readSecret(env: EnvReader): string {
+  const secret = env.required('AUTH_JWT_SECRET', {
+    about: 'secret that signs access tokens; `millrace up` makes one if unset',
+    isSecret: true,
+  })
+  if (PUBLIC_SECRETS.includes(secret)) {
+    env.problem('AUTH_JWT_SECRET is a published example; choose a secret of your own')
+  } else if (secret !== '' && secret.length < SECRET_CHARACTERS_MIN) {
+    env.problem(`AUTH_JWT_SECRET must have at least ${SECRET_CHARACTERS_MIN} characters`)
+  }
+  return secret
+}
+
+function readKeys(env: EnvReader): readonly PrivateJwk[] {
+  const text = env.optional('AUTH_JWT_KEYS', {
+    about: 'JSON array of private JWKs (HS256, RS256, ES256, EdDSA); exactly one may sign',
+    isSecret: true,
+  })
+  if (text === undefined) return []
+  try {
+    const keys: unknown = JSON.parse(text)
+    if (!Array.isArray(keys) || keys.length === 0) throw new Error('it is not a JSON array of keys')
+    for (const key of keys) checkKey(key)
+    const signers = keys.filter((key: PrivateJwk) => key.key_ops?.includes('sign'))
+    if (signers.length !== 1) throw new Error('exactly one key must have "sign" in its key_ops')
+    return keys as PrivateJwk[]
+  } catch (error) {
+    // The message of a parser may quote the key, so it is not repeated.
+    const reason = error instanceof SyntaxError ? 'it is not JSON' : (error as Error).message
+    env.problem(`AUTH_JWT_KEYS is not usable: ${reason}`)
+    return []
+  }
+}
+
+function checkKey(key: unknown): void {
+  if (typeof key !== 'object' || key === null) throw new Error('a key is not an object')
+  const { kty, alg, kid } = key as Record<string, unknown>
+  if (typeof kty !== 'string') throw new Error('a key lacks kty')
+  if (!SIGNING_ALGORITHMS.some((known) => known === alg)) {
+    throw new Error(`alg of every key must be one of ${SIGNING_ALGORITHMS.join(', ')}`)
+  }
+  if (typeof kid !== 'string' || kid === '') throw new Error('a key lacks kid')
+}

@@ -1,0 +1,190 @@
+import type { EnvReader } from './env-reader.ts'
+
+/** What passwords must be like and how they are stored. */
+export interface PasswordConfig {
+  readonly lengthMin: number
+  /** A password needs a character of each set. */
+  readonly requiredCharacters: readonly string[]
+  readonly breachCheck: {
+    readonly isEnabled: boolean
+    /** Refuse passwords while the service cannot be reached. */
+    readonly isFailClosed: boolean
+    readonly url: string
+  }
+  readonly argon2: {
+    readonly memoryKib: number
+    readonly iterations: number
+    readonly parallelism: number
+  }
+  /** Hashes computed at once; 0 means one per core. */
+  readonly hashConcurrency: number
+  /** Waiting hashes beyond which sign-ins are refused for the moment. */
+  readonly hashQueueMax: number
+}
+
+/** Refresh tokens, reauthentication and manual linking. */
+export interface SecurityConfig {
+  readonly isRefreshTokenRotationEnabled: boolean
+  readonly refreshTokenReuseIntervalSeconds: number
+  readonly requiresReauthentication: boolean
+  readonly isManualLinkingEnabled: boolean
+}
+
+/** When sessions end by themselves; 0 means never. */
+export interface SessionsConfig {
+  readonly timeboxSeconds: number
+  readonly inactivityTimeoutSeconds: number
+  readonly isSinglePerUser: boolean
+}
+
+/** Second factors. */
+export interface MfaConfig {
+  readonly totp: { readonly canEnroll: boolean; readonly canVerify: boolean }
+  readonly phone: {
+    readonly canEnroll: boolean
+    readonly canVerify: boolean
+    readonly otpLength: number
+    readonly gapSeconds: number
+    readonly template: string
+  }
+  readonly challengeTtlSeconds: number
+  readonly factorTtlSeconds: number
+  readonly enrolledFactorsMax: number
+  readonly verifiedFactorsMax: number
+}
+
+/** Reads the rules of passwords. */
+export function readPasswordConfig(env: EnvReader): PasswordConfig {
+  env.section('User server: passwords')
+  return {
+    lengthMin: Math.max(
+      PASSWORD_LENGTH_FLOOR,
+      env.int('AUTH_PASSWORD_MIN_LENGTH', {
+        about: 'shortest password; never less than 6',
+        fallback: PASSWORD_LENGTH_FLOOR,
+        max: 72,
+      }),
+    ),
+    requiredCharacters: env.colonSets('AUTH_PASSWORD_REQUIRED_CHARACTERS', {
+      about: 'sets of characters separated by colons, each of which a password must touch',
+    }),
+    breachCheck: {
+      isEnabled: env.bool('AUTH_PASSWORD_HIBP_ENABLED', {
+        about: 'refuse passwords that are known from breaches',
+        fallback: false,
+      }),
+      isFailClosed: env.bool('AUTH_PASSWORD_HIBP_FAIL_CLOSED', {
+        about: 'refuse passwords while the breach service cannot be reached',
+        fallback: false,
+      }),
+      url: env.url('MILLRACE_PASSWORD_HIBP_URL', {
+        about: 'breach service (k-anonymity range queries)',
+        fallback: 'https://api.pwnedpasswords.com',
+      }),
+    },
+    argon2: {
+      memoryKib: env.int('MILLRACE_ARGON2_MEMORY_KIB', {
+        about: 'memory of one password hash',
+        fallback: 19_456,
+        min: 8,
+        max: 4_194_304,
+      }),
+      iterations: env.int('MILLRACE_ARGON2_ITERATIONS', {
+        about: 'passes of one password hash',
+        fallback: 2,
+        min: 2,
+        max: 100,
+      }),
+      parallelism: env.int('MILLRACE_ARGON2_PARALLELISM', {
+        about: 'lanes of one password hash',
+        fallback: 1,
+        min: 1,
+        max: 64,
+      }),
+    },
+    hashConcurrency: env.int('MILLRACE_PASSWORD_HASH_CONCURRENCY', {
+      about: 'password hashes computed at once; 0 means one per core',
+      fallback: 0,
+      max: 256,
+    }),
+    hashQueueMax: env.int('MILLRACE_PASSWORD_HASH_QUEUE_MAX', {
+      about: 'waiting password hashes beyond which sign-ins are refused for the moment',
+      fallback: 1000,
+      min: 1,
+    }),
+  }
+}
+
+const PASSWORD_LENGTH_FLOOR = 6
+
+/** Reads the rules of refresh tokens and reauthentication. */
+export function readSecurityConfig(env: EnvReader): SecurityConfig {
+  env.section('User server: security')
+  return {
+    isRefreshTokenRotationEnabled: env.bool('AUTH_SECURITY_REFRESH_TOKEN_ROTATION_ENABLED', {
+      about: 'reuse of an old refresh token revokes its family',
+      fallback: true,
+    }),
+    refreshTokenReuseIntervalSeconds: env.seconds('AUTH_SECURITY_REFRESH_TOKEN_REUSE_INTERVAL', {
+      about: 'seconds in which the previous refresh token may be used again',
+      fallback: 0,
+    }),
+    requiresReauthentication: env.bool('AUTH_SECURITY_UPDATE_PASSWORD_REQUIRE_REAUTHENTICATION', {
+      about: 'a nonce is needed to change the password of an older session',
+      fallback: false,
+    }),
+    isManualLinkingEnabled: env.bool('AUTH_SECURITY_MANUAL_LINKING_ENABLED', {
+      about: 'users may link and unlink identities',
+      fallback: false,
+    }),
+  }
+}
+
+/** Reads the rules of sessions. */
+export function readSessionsConfig(env: EnvReader): SessionsConfig {
+  return {
+    timeboxSeconds: env.seconds('AUTH_SESSIONS_TIMEBOX', {
+      about: 'longest life of a session; 0 means no limit',
+      fallback: 0,
+    }),
+    inactivityTimeoutSeconds: env.seconds('AUTH_SESSIONS_INACTIVITY_TIMEOUT', {
+      about: 'a session not refreshed for so long ends; 0 means no limit',
+      fallback: 0,
+    }),
+    isSinglePerUser: env.bool('AUTH_SESSIONS_SINGLE_PER_USER', {
+      about: 'a new sign-in ends the older sessions',
+      fallback: false,
+    }),
+  }
+}
+
+/** Reads the rules of second factors; the deprecated switch gives TOTP its defaults. */
+export function readMfaConfig(env: EnvReader, deprecatedSwitch: string | undefined): MfaConfig {
+  const isTotpOn = !['false', '0', 'no', 'off', 'f'].includes(deprecatedSwitch?.toLowerCase() ?? '')
+  const bool = (name: string, about: string, fallback: boolean): boolean =>
+    env.bool(`AUTH_MFA_${name}`, { about, fallback })
+  const int = (name: string, about: string, fallback: number): number =>
+    env.int(`AUTH_MFA_${name}`, { about, fallback })
+  const seconds = (name: string, about: string, fallback: number): number =>
+    env.seconds(`AUTH_MFA_${name}`, { about, fallback })
+  return {
+    totp: {
+      canEnroll: bool('TOTP_ENROLL_ENABLED', 'users may add TOTP factors', isTotpOn),
+      canVerify: bool('TOTP_VERIFY_ENABLED', 'users may verify TOTP factors', isTotpOn),
+    },
+    phone: {
+      canEnroll: bool('PHONE_ENROLL_ENABLED', 'users may add phone factors', false),
+      canVerify: bool('PHONE_VERIFY_ENABLED', 'users may verify phone factors', false),
+      otpLength: int('PHONE_OTP_LENGTH', 'digits of the code of a phone factor', 6),
+      gapSeconds: seconds('PHONE_MAX_FREQUENCY', 'seconds between two codes', 60),
+      template: env.string('AUTH_MFA_PHONE_TEMPLATE', {
+        about: 'text of the message of a phone factor',
+        fallback: 'Your code is {{ .Code }}',
+      }),
+    },
+    challengeTtlSeconds: seconds('CHALLENGE_EXPIRY_DURATION', 'validity of a challenge', 300),
+    factorTtlSeconds: seconds('FACTOR_EXPIRY_DURATION', 'time to verify a new factor', 300),
+    enrolledFactorsMax: int('MAX_ENROLLED_FACTORS', 'factors per user', 10),
+    verifiedFactorsMax: int('MAX_VERIFIED_FACTORS', 'verified factors per user', 10),
+  }
+}

@@ -1,0 +1,98 @@
+import { parseDurationMs } from '../duration.ts'
+import type { EnvReader } from './env-reader.ts'
+
+/** `count` per window; a bucket refills evenly and holds `burst` at most. */
+export interface RateLimit {
+  readonly count: number
+  readonly windowSeconds: number
+  readonly burst: number
+}
+
+/** How often things may be asked for. */
+export interface RateLimitsConfig {
+  /** Header by whose value clients are told apart, in lower case; empty for no limits per client. */
+  readonly header: string
+  /** Mails per hour for the whole server; a count of 0 sends none. */
+  readonly emailSent: RateLimit
+  /** Text messages per hour for the whole server. */
+  readonly smsSent: RateLimit
+  readonly tokenRefresh: RateLimit
+  readonly verify: RateLimit
+  readonly otp: RateLimit
+  readonly anonymousUsers: RateLimit
+  readonly mfaChallengeAndVerify: RateLimit
+  /** Wrong guesses after which a one-time code is void. */
+  readonly otpAttemptsMax: number
+}
+
+const MINUTE = 60
+const HOUR = 3600
+const BURST = 30
+
+/** Reads the rate limits. */
+export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
+  env.section('User server: rate limits')
+  const read = (name: string, about: string, fallback: Omit<RateLimit, 'burst'>): RateLimit =>
+    readLimit(env, name, { about, ...fallback, burst: BURST })
+  const perFiveMinutes = (count: number) => ({ count, windowSeconds: 5 * MINUTE })
+  return {
+    header: env
+      .string('AUTH_RATE_LIMIT_HEADER', {
+        about: 'header that tells clients apart for rate limits; no limits per client if unset',
+      })
+      .toLowerCase(),
+    emailSent: readLimit(env, 'AUTH_RATE_LIMIT_EMAIL_SENT', {
+      about: 'mails per hour',
+      ...{ count: 30, windowSeconds: HOUR, burst: 0 },
+    }),
+    smsSent: readLimit(env, 'AUTH_RATE_LIMIT_SMS_SENT', {
+      about: 'text messages per hour',
+      ...{ count: 30, windowSeconds: HOUR, burst: 0 },
+    }),
+    tokenRefresh: read(
+      'AUTH_RATE_LIMIT_TOKEN_REFRESH',
+      '/token per 5 minutes',
+      perFiveMinutes(150),
+    ),
+    verify: read('AUTH_RATE_LIMIT_VERIFY', '/verify per 5 minutes', perFiveMinutes(30)),
+    otp: read(
+      'AUTH_RATE_LIMIT_OTP',
+      'each of sign-up, recovery, resend and one-time codes per 5 minutes',
+      perFiveMinutes(30),
+    ),
+    anonymousUsers: read('AUTH_RATE_LIMIT_ANONYMOUS_USERS', 'anonymous sign-ins per hour', {
+      count: 30,
+      windowSeconds: HOUR,
+    }),
+    mfaChallengeAndVerify: read(
+      'AUTH_MFA_RATE_LIMIT_CHALLENGE_AND_VERIFY',
+      'challenges and verifications of second factors per minute',
+      { count: 15, windowSeconds: MINUTE },
+    ),
+    otpAttemptsMax: env.int('MILLRACE_OTP_ATTEMPTS_MAX', {
+      about: 'wrong guesses after which a one-time code is void',
+      fallback: 10,
+      min: 1,
+    }),
+  }
+}
+
+// `30` keeps the usual window, `30/10m` names its own.
+function readLimit(
+  env: EnvReader,
+  name: string,
+  fallback: RateLimit & { readonly about: string },
+): RateLimit {
+  const { about, ...limit } = fallback
+  const text = env.string(name, {
+    about: `${about}; 30/10m names another window`,
+    fallback: String(limit.count),
+  })
+  const [count = '', window] = text.split('/')
+  const windowMs = window === undefined ? limit.windowSeconds * 1000 : parseDurationMs(window)
+  if (!/^\d+(\.\d+)?$/.test(count) || windowMs === undefined || windowMs <= 0) {
+    env.problem(`${name} must be a number such as 30, or 30/10m, not "${text}"`)
+    return limit
+  }
+  return { ...limit, count: Number(count), windowSeconds: windowMs / 1000 }
+}

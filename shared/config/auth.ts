@@ -1,0 +1,228 @@
+import { readCaptchaConfig, readSmsConfig, type CaptchaConfig, type SmsConfig } from './auth-sms.ts'
+import { readExternalConfig, type ExternalConfig } from './auth-external.ts'
+import { readJwtConfig, type JwtConfig } from './auth-jwt.ts'
+import {
+  readMailerConfig,
+  readSmtpConfig,
+  type MailerConfig,
+  type SmtpConfig,
+} from './auth-mail.ts'
+import {
+  readMfaConfig,
+  readPasswordConfig,
+  readSecurityConfig,
+  readSessionsConfig,
+  type MfaConfig,
+  type PasswordConfig,
+  type SecurityConfig,
+  type SessionsConfig,
+} from './auth-policies.ts'
+import { readRateLimitsConfig, type RateLimitsConfig } from './auth-rate-limits.ts'
+import type { EnvReader } from './env-reader.ts'
+
+/** The settings of the user server, nested by subject. */
+export interface AuthConfig {
+  readonly site: SiteConfig
+  readonly signup: SignupConfig
+  readonly jwt: JwtConfig
+  readonly password: PasswordConfig
+  readonly security: SecurityConfig
+  readonly sessions: SessionsConfig
+  readonly mailer: MailerConfig
+  readonly smtp: SmtpConfig
+  readonly sms: SmsConfig
+  readonly captcha: CaptchaConfig
+  readonly mfa: MfaConfig
+  readonly rateLimits: RateLimitsConfig
+  readonly external: ExternalConfig
+  readonly inherited: InheritedConfig
+  readonly cleanup: { readonly isEnabled: boolean; readonly intervalSeconds: number }
+  /** One line for each setting in use that will go away; logged at start. */
+  readonly deprecations: readonly string[]
+}
+
+/** Where the site and this server are. */
+export interface SiteConfig {
+  /** Base URL of the site; redirects to its host are permitted. */
+  readonly url: string
+  /** Globs of further permitted redirects. */
+  readonly uriAllowList: readonly string[]
+  /** URL under which this server is reached; the base of links in mails. */
+  readonly externalUrl: string
+  readonly maxRequestDurationSeconds: number
+  /** Headers that browsers of other origins may send besides the usual ones. */
+  readonly corsAllowedHeaders: readonly string[]
+  /** Time limit of calls to providers and gateways. */
+  readonly internalHttpTimeoutSeconds: number
+}
+
+/** Who may become a user by themselves. */
+export interface SignupConfig {
+  readonly isDisabled: boolean
+  readonly isEmailEnabled: boolean
+  readonly isMagicLinkEnabled: boolean
+  readonly isPhoneEnabled: boolean
+  readonly isAnonymousEnabled: boolean
+}
+
+/** Features that remain for compatibility and may be removed without notice. */
+export interface InheritedConfig {
+  /** Shared secret with an operator; only of use to a multi-instance server. */
+  readonly operatorToken: string
+  /** Only of use to a multi-instance server. */
+  readonly apiEndpoint: string
+  /** Users whose role is this group count as administrators of app_metadata. */
+  readonly adminGroupName: string
+}
+
+/** Settings that still work and will not for ever; a notice is logged when one is set. */
+export const DEPRECATED_SETTINGS = [
+  { name: 'AUTH_OPERATOR_TOKEN', notice: 'multi-instance mode is an inherited feature' },
+  { name: 'AUTH_API_ENDPOINT', notice: 'multi-instance mode is an inherited feature' },
+  {
+    name: 'AUTH_JWT_ADMIN_GROUP_NAME',
+    notice: 'group information is an inherited feature; use AUTH_JWT_ADMIN_ROLES',
+  },
+  {
+    name: 'AUTH_MFA_ENABLED',
+    notice: 'use AUTH_MFA_TOTP_ENROLL_ENABLED and AUTH_MFA_TOTP_VERIFY_ENABLED',
+  },
+] as const
+
+/** Reads every setting of the user server. */
+export function readAuthConfig(env: EnvReader): AuthConfig {
+  const site = readSiteConfig(env)
+  const signup = readSignupConfig(env)
+  const jwt = readJwtConfig(env)
+  const password = readPasswordConfig(env)
+  const security = readSecurityConfig(env)
+  const sessions = readSessionsConfig(env)
+  const mailer = readMailerConfig(env)
+  const smtp = readSmtpConfig(env)
+  const sms = readSmsConfig(env)
+  const captcha = readCaptchaConfig(env)
+  env.section('User server: second factors')
+  const mfaSwitch = env.optional('AUTH_MFA_ENABLED', {
+    about: 'deprecated: switches TOTP on or off',
+  })
+  const mfa = readMfaConfig(env, mfaSwitch)
+  const rateLimits = readRateLimitsConfig(env)
+  const external = readExternalConfig(env)
+  const inherited = readInheritedConfig(env)
+  const cleanup = readCleanupConfig(env)
+  if (mailer.isAutoconfirm && mailer.allowsUnverifiedSignIns) {
+    env.problem(
+      'AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS cannot go with AUTH_MAILER_AUTOCONFIRM',
+    )
+  }
+  const inUse: Readonly<Record<string, boolean>> = {
+    AUTH_OPERATOR_TOKEN: inherited.operatorToken !== '',
+    AUTH_API_ENDPOINT: inherited.apiEndpoint !== '',
+    AUTH_JWT_ADMIN_GROUP_NAME: inherited.adminGroupName !== DEFAULT_ADMIN_GROUP,
+    AUTH_MFA_ENABLED: mfaSwitch !== undefined,
+  }
+  const deprecations = DEPRECATED_SETTINGS.filter((setting) => inUse[setting.name]).map(
+    (setting) => `${setting.name} is deprecated: ${setting.notice}`,
+  )
+  return {
+    ...{ site, signup, jwt, password, security, sessions, mailer, smtp, sms, captcha, mfa },
+    ...{ rateLimits, external, inherited, cleanup, deprecations },
+  }
+}
+
+const DEFAULT_ADMIN_GROUP = 'admin'
+
+function readSiteConfig(env: EnvReader): SiteConfig {
+  env.section('User server')
+  return {
+    url: requiredUrl(env, 'AUTH_SITE_URL', 'base URL of your site; mails and redirects lead there'),
+    uriAllowList: env.list('AUTH_URI_ALLOW_LIST', {
+      about: 'further permitted redirect_to values, with globs such as https://*.example.com/**',
+    }),
+    externalUrl: requiredUrl(
+      env,
+      ['AUTH_API_EXTERNAL_URL', 'API_EXTERNAL_URL'],
+      'URL on which this server is reached; links in mails begin with it',
+    ),
+    maxRequestDurationSeconds: env.seconds('AUTH_API_MAX_REQUEST_DURATION', {
+      about: 'longest time that a request of the user server may take',
+      fallback: 10,
+    }),
+    corsAllowedHeaders: env.list(['AUTH_CORS_ALLOWED_HEADERS', 'CORS_ALLOWED_HEADERS'], {
+      about: 'request headers that browsers may send besides the usual ones',
+    }),
+    internalHttpTimeoutSeconds: env.seconds('AUTH_INTERNAL_HTTP_TIMEOUT', {
+      about: 'time limit of calls to identity providers and SMS gateways',
+      fallback: 10,
+    }),
+  }
+}
+
+function requiredUrl(env: EnvReader, names: string | readonly string[], about: string): string {
+  const value = env.required(names, { about })
+  if (value === '' || /^https?:\/\//.test(value) || isDeepLink(value)) return value
+  const name = typeof names === 'string' ? names : names[0]
+  env.problem(`${name} must be a URL, not "${value}"`)
+  return value
+}
+
+// Mobile apps have sites such as myapp://home.
+function isDeepLink(value: string): boolean {
+  return /^[a-z][a-z0-9+.-]*:\/\//i.test(value) && URL.canParse(value)
+}
+
+function readSignupConfig(env: EnvReader): SignupConfig {
+  return {
+    isDisabled: env.bool('AUTH_DISABLE_SIGNUP', {
+      about: 'when true, users are created by invitation only',
+      fallback: false,
+    }),
+    isEmailEnabled: env.bool('AUTH_EXTERNAL_EMAIL_ENABLED', {
+      about: 'sign-up and sign-in by email',
+      fallback: true,
+    }),
+    isMagicLinkEnabled: env.bool('AUTH_EXTERNAL_EMAIL_MAGIC_LINK_ENABLED', {
+      about: 'sign-in by links and codes sent by email',
+      fallback: true,
+    }),
+    isPhoneEnabled: env.bool('AUTH_EXTERNAL_PHONE_ENABLED', {
+      about: 'sign-up and sign-in by phone',
+      fallback: false,
+    }),
+    isAnonymousEnabled: env.bool('AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED', {
+      about: 'anonymous sign-ins',
+      fallback: false,
+    }),
+  }
+}
+
+function readInheritedConfig(env: EnvReader): InheritedConfig {
+  env.section('User server: inherited settings')
+  return {
+    operatorToken: env.string('AUTH_OPERATOR_TOKEN', {
+      about: 'deprecated: shared secret with an operator, multi-instance mode only',
+      isSecret: true,
+    }),
+    apiEndpoint: env.string('AUTH_API_ENDPOINT', {
+      about: 'deprecated: multi-instance mode only',
+    }),
+    adminGroupName: env.string('AUTH_JWT_ADMIN_GROUP_NAME', {
+      about: 'deprecated: users whose role this is may write their own app_metadata',
+      fallback: DEFAULT_ADMIN_GROUP,
+    }),
+  }
+}
+
+function readCleanupConfig(env: EnvReader): AuthConfig['cleanup'] {
+  env.section('User server: clean-up')
+  return {
+    isEnabled: env.bool('AUTH_DB_CLEANUP_ENABLED', {
+      about: 'delete expired sessions, tokens and challenges now and then',
+      fallback: true,
+    }),
+    intervalSeconds: env.seconds('MILLRACE_CLEANUP_INTERVAL', {
+      about: 'pause between two clean-ups',
+      fallback: 300,
+    }),
+  }
+}

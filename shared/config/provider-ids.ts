@@ -1,0 +1,36 @@
+/** The seventeen external identity providers of the specification, by their identifiers. */
+export const SPECIFIED_PROVIDER_IDS = [
+  'apple',
+  'azure',
+  'bitbucket',
+  'discord',
+  'facebook',
+  'figma',
+  'github',
+  'gitlab',
+  'google',
+  'keycloak',
+  'linkedin',
+  'notion',
+  'slack',
+  'spotify',
+  'twitch',
+  'twitter',
+  'workos',
+] as const
+
+/** Providers that came later, and `oidc`: any issuer that speaks OpenID Connect. */
+export const ADDED_PROVIDER_IDS = [
+  'fly',
+  'kakao',
+  'linkedin_oidc',
+  'slack_oidc',
+  'snapchat',
+  'zoom',
+  'oidc',
+] as const
+
+/** Every provider that can be switched on. */
+export const PROVIDER_IDS = [...SPECIFIED_PROVIDER_IDS, ...ADDED_PROVIDER_IDS] as const
+
+export type ProviderId = (typeof PROVIDER_IDS)[number]

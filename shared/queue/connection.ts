@@ -1,0 +1,109 @@
+import { createHash } from 'node:crypto'
+
+import { Redis, type RedisOptions } from 'ioredis'
+
+import type { Logger } from '../logger.ts'
+
+/** What a connection is for, which decides how it behaves while Redis is away. */
+export type ConnectionRole = 'producer' | 'reader' | 'worker'
+
+const COMMAND_TIMEOUT_MS = 2000
+const RECONNECT_DELAY_MS_MAX = 250
+const LOG_INTERVAL_MS = 5000
+
+type Options = Omit<RedisOptions, 'replyMapping'>
+
+const ROLES: Record<ConnectionRole, Options> = {
+  // An HTTP request must learn at once that Redis is away.
+  producer: {
+    enableOfflineQueue: false,
+    maxRetriesPerRequest: 1,
+    commandTimeout: COMMAND_TIMEOUT_MS,
+  },
+  // Longer than any BLOCK, so that only a dead socket meets it.
+  reader: { maxRetriesPerRequest: null, commandTimeout: 5000 },
+  // BullMQ insists on null: its commands wait for the connection to come back.
+  worker: { maxRetriesPerRequest: null },
+}
+
+/** Opens a connection and waits until it is usable. Throws when Redis does not answer in time. */
+export async function openRedis(
+  url: string,
+  role: ConnectionRole,
+  log: Logger,
+  timeoutMs = 10_000,
+): Promise<Redis> {
+  const options: Options = {
+    ...ROLES[role],
+    connectTimeout: 2000,
+    retryStrategy: (attempt) => Math.min(attempt * 25, RECONNECT_DELAY_MS_MAX),
+    // After a failover the old address answers READONLY until the connection is made anew.
+    reconnectOnError: (error) => (/^(READONLY|UNBLOCKED|LOADING)/.test(error.message) ? 2 : false),
+  }
+  const redis = new Redis(url, options)
+  let loggedAt = 0
+  // Without a listener an error event would end the process; one line per outage is enough.
+  redis.on('error', (error: Error) => {
+    if (Date.now() - loggedAt < LOG_INTERVAL_MS) return
+    loggedAt = Date.now()
+    log.warn({ operation: 'redis.connect', role, reason: error.message }, 'redis is unreachable')
+  })
+  await whenReady(redis, timeoutMs)
+  return redis
+}
+
+function whenReady(redis: Redis, timeoutMs: number): Promise<void> {
+  if (redis.status === 'ready') return Promise.resolve()
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      redis.disconnect()
+      reject(new Error(`Redis did not answer within ${timeoutMs} ms: check REDIS_URL`))
+    }, timeoutMs)
+    redis.once('ready', () => {
+      clearTimeout(timer)
+      resolve()
+    })
+  })
+}
+
+/** Refuses a Redis that is too old or that may throw jobs away. */
+export async function checkRedis(redis: Redis): Promise<void> {
+  const info = await redis.info()
+  const version = /^redis_version:(\d+)\.(\d+)/m.exec(info)
+  const [major, minor] = [Number(version?.[1] ?? 0), Number(version?.[2] ?? 0)]
+  if (major < 6 || (major === 6 && minor < 2)) {
+    throw new Error(`Redis ${major}.${minor} is too old: 6.2 or newer is needed`)
+  }
+  const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1]
+  if (policy !== undefined && policy !== 'noeviction') {
+    throw new Error(
+      `Redis has maxmemory-policy ${policy}, which may drop jobs: set it to noeviction`,
+    )
+  }
+}
+
+/** A Lua script; its hash is sent instead of its text once the server knows it. */
+export interface Script {
+  readonly text: string
+  readonly sha: string
+}
+
+/** Names a Lua script by its hash. */
+export function defineScript(text: string): Script {
+  return { text, sha: createHash('sha1').update(text).digest('hex') }
+}
+
+/** Runs a script, loading it when the server does not know it (any more). */
+export async function runScript(
+  redis: Redis,
+  { text, sha }: Script,
+  keys: readonly string[],
+  args: readonly (string | number)[],
+): Promise<unknown> {
+  try {
+    return await redis.evalsha(sha, keys.length, ...keys, ...args)
+  } catch (error) {
+    if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error
+    return redis.eval(text, keys.length, ...keys, ...args)
+  }
+}

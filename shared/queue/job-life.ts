@@ -1,0 +1,189 @@
+import type { ReplyBody } from '../contracts/reply.ts'
+
+/**
+ * The life of a job as its owner sees it. Pure: the submitter and the model check run the same code.
+ *
+ *   waiting ──started──► running ──result──► ended          worker lost ─► resubmit (epoch + 1)
+ *      │                    │                               job lost    ─► resubmit (epoch + 1)
+ *      └──── abandon, deadline, failed ────► ended          yielded     ─► resubmit (epoch + 1)
+ *
+ * A loss of its worker is charged to a job only if the lost run had delivered nothing: whatever
+ * made progress was not what killed the process at its start, and its next run begins after it.
+ */
+export interface JobLife {
+  readonly phase: 'waiting' | 'running' | 'paused' | 'ended'
+  readonly epoch: number
+  /** The run that this epoch listens to; undefined until it speaks. */
+  readonly runId: string | undefined
+  readonly lastSeq: number
+  /** The current run has delivered something. */
+  readonly isProven: boolean
+  /** Any run has delivered something. */
+  readonly hasDelivered: boolean
+  /** Workers lost with this job aboard and unproven. */
+  readonly charges: number
+  readonly resubmissions: number
+  readonly retries: number
+}
+
+export type LifeEvent =
+  | {
+      readonly type: 'reply'
+      readonly epoch: number
+      readonly runId: string
+      readonly seq: number
+      readonly says: ReplyBody['type']
+      readonly isRetryable?: boolean
+    }
+  | { readonly type: 'workerLost'; readonly epoch: number }
+  | { readonly type: 'jobLost'; readonly epoch: number }
+  | { readonly type: 'overflow' }
+  | { readonly type: 'caughtUp' }
+  | { readonly type: 'deadline' }
+  | { readonly type: 'abandon' }
+
+/** What the owner has to do after an event. */
+export type LifeAction =
+  | 'ignore'
+  | 'deliver'
+  | 'answer'
+  | 'fail'
+  | 'resubmit'
+  | 'pause'
+  | 'convict'
+  | 'giveUp'
+  | 'expire'
+  | 'cancel'
+
+/** Losses that a job may cause before it is held to be what kills workers. */
+export const CHARGES_MAX = 2
+/** Bounds every loop of losses and hand-overs. */
+export const RESUBMISSIONS_MAX = 100
+const RETRIES_MAX = 1
+
+/** A job at its submission. */
+export function beginLife(): JobLife {
+  return {
+    phase: 'waiting',
+    epoch: 1,
+    runId: undefined,
+    lastSeq: 0,
+    isProven: false,
+    hasDelivered: false,
+    charges: 0,
+    resubmissions: 0,
+    retries: 0,
+  }
+}
+
+interface Turn {
+  readonly life: JobLife
+  readonly action: LifeAction
+}
+
+/** The next state of a job and what its owner must do. */
+export function advance(life: JobLife, event: LifeEvent): Turn {
+  if (life.phase === 'ended') return ignore(life)
+  switch (event.type) {
+    case 'reply':
+      return hear(life, event)
+    case 'workerLost': {
+      if (event.epoch !== life.epoch || life.phase === 'paused') return ignore(life)
+      const charges = life.charges + (isChargeable(life) ? 1 : 0)
+      if (charges >= CHARGES_MAX) return end({ ...life, charges }, 'convict')
+      return resubmit({ ...life, charges })
+    }
+    case 'jobLost':
+      if (event.epoch !== life.epoch || life.phase === 'paused') return ignore(life)
+      return resubmit(life)
+    case 'overflow':
+      return life.phase === 'running' ? pause(life) : ignore(life)
+    case 'caughtUp':
+      return life.phase === 'paused' ? resubmit(life) : ignore(life)
+    case 'deadline':
+      return end(life, 'expire')
+    case 'abandon':
+      return end(life, 'cancel')
+  }
+}
+
+/**
+ * A suspect announces itself before it runs, so one that had not yet was only in line. Any other
+ * job may have died before its first word was sent.
+ */
+function isChargeable({ isProven, charges, phase }: JobLife): boolean {
+  return !isProven && (charges === 0 || phase === 'running')
+}
+
+/** Whether the next run must not share its first moments with other unproven jobs. */
+export function isSuspect(life: JobLife): boolean {
+  return life.charges > 0
+}
+
+function hear(life: JobLife, event: Extract<LifeEvent, { type: 'reply' }>): Turn {
+  if (event.epoch !== life.epoch || life.phase === 'paused') return ignore(life)
+  if (life.runId !== undefined && event.runId !== life.runId) return ignore(life)
+  if (event.seq <= life.lastSeq) return ignore(life)
+  // A frame was lost with a failover: the run cannot be followed any further.
+  if (event.seq > life.lastSeq + 1) return resubmit(life)
+  const heard: JobLife = { ...life, phase: 'running', runId: event.runId, lastSeq: event.seq }
+  switch (event.says) {
+    case 'entered':
+    case 'started':
+      return { life: heard, action: 'deliver' }
+    case 'delta':
+    case 'progress':
+      return { life: { ...heard, isProven: true, hasDelivered: true }, action: 'deliver' }
+    case 'result':
+      return end(heard, 'answer')
+    case 'failed': {
+      const mayRetry = event.isRetryable === true && !life.hasDelivered
+      if (!mayRetry || life.retries >= RETRIES_MAX) return end(heard, 'fail')
+      return resubmit({ ...heard, retries: life.retries + 1 })
+    }
+    case 'yielded':
+      return resubmit(heard)
+  }
+}
+
+function resubmit(life: JobLife): Turn {
+  const resubmissions = life.resubmissions + 1
+  if (resubmissions > RESUBMISSIONS_MAX) return end(life, 'giveUp')
+  return { life: { ...nextEpoch(life), phase: 'waiting', resubmissions }, action: 'resubmit' }
+}
+
+function pause(life: JobLife): Turn {
+  return { life: { ...life, phase: 'paused' }, action: 'pause' }
+}
+
+function nextEpoch(life: JobLife): JobLife {
+  return { ...life, epoch: life.epoch + 1, runId: undefined, lastSeq: 0, isProven: false }
+}
+
+function end(life: JobLife, action: LifeAction): Turn {
+  return { life: { ...life, phase: 'ended' }, action }
+}
+
+function ignore(life: JobLife): Turn {
+  return { life, action: 'ignore' }
+}
+
+/** What a worker knows about a job that it has just fetched. */
+export interface Fetched {
+  readonly nowMs: number
+  readonly deadlineAtMs: number
+  readonly isCancelled: boolean
+  readonly isClaimed: boolean
+  readonly isOwnerAlive: boolean
+  readonly isOwnerless: boolean
+}
+
+/** Whether a fetched job is run or dropped without a run. */
+export function judgeFetched(
+  fetched: Fetched,
+): 'run' | 'cancelled' | 'claimed' | 'expired' | 'orphaned' {
+  if (fetched.isCancelled) return 'cancelled'
+  if (!fetched.isClaimed) return 'claimed'
+  if (fetched.nowMs >= fetched.deadlineAtMs) return 'expired'
+  return fetched.isOwnerAlive || fetched.isOwnerless ? 'run' : 'orphaned'
+}

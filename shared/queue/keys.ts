@@ -1,0 +1,40 @@
+import { queueName, type QueueKind } from '../contracts/queues.ts'
+
+/** The names of all Redis keys, below one prefix. */
+export interface QueueKeys {
+  readonly prefix: string
+  /** The stream on which a process receives replies; also its `replyTo`. */
+  replyStream(instanceId: string): string
+  /** Alive as long as the process that reads the stream. */
+  owner(replyTo: string): string
+  /** Sorted set of worker ids by their last heartbeat. */
+  readonly workers: string
+  worker(workerId: string): string
+  readonly cancelChannel: string
+  cancelled(queuedId: string): string
+  /** Taken by the first run of a queued job, so that a second delivery does not run. */
+  claim(queuedId: string): string
+  /** Turns of the organizations in one queue. */
+  turns(kind: QueueKind, modelId: string): string
+  /** Jobs that kept killing their workers, without their inputs. */
+  readonly deadJobs: string
+  /** A key of BullMQ's own. */
+  bull(kind: QueueKind, modelId: string, part: string): string
+}
+
+/** Builds the key names of one installation. */
+export function queueKeys(prefix: string): QueueKeys {
+  return {
+    prefix,
+    replyStream: (instanceId) => `${prefix}:replies:${instanceId}`,
+    owner: (replyTo) => `${replyTo}:owner`,
+    workers: `${prefix}:workers`,
+    worker: (workerId) => `${prefix}:worker:${workerId}`,
+    cancelChannel: `${prefix}:cancel`,
+    cancelled: (queuedId) => `${prefix}:cancelled:${queuedId}`,
+    claim: (queuedId) => `${prefix}:claim:${queuedId}`,
+    turns: (kind, modelId) => `${prefix}:turns:${queueName(kind, modelId)}`,
+    deadJobs: `${prefix}:dead-jobs`,
+    bull: (kind, modelId, part) => `${prefix}:${queueName(kind, modelId)}:${part}`,
+  }
+}

@@ -1,0 +1,60 @@
+import type { Redis } from 'ioredis'
+
+import type { QueueKind } from '../contracts/queues.ts'
+import type { QueueKeys } from './keys.ts'
+
+/** A worker is held to be gone this long after its last beat. */
+export const WORKER_TTL_MS = 1200
+/** Four beats fit into the time to live: one lost to a hiccup is no death. */
+export const WORKER_BEAT_MS = 300
+
+/** One queue as a worker serves it. */
+export interface ServedQueue {
+  readonly kind: QueueKind
+  readonly modelId: string
+  readonly isReady: boolean
+  readonly slots: number
+  readonly active: number
+  /** Accepted by the engine, without a slot. */
+  readonly waiting: number
+  readonly jobsPerSecond: number
+  readonly tokensPerSecond: number
+  /** Of the cache's slots, from 0 to 1. */
+  readonly cacheUse: number
+}
+
+/** What a worker says of itself with every beat. */
+export interface WorkerBeat {
+  readonly workerId: string
+  readonly version: string
+  readonly nodeVersion: string
+  readonly pid: number
+  readonly hostname: string
+  readonly startedAtMs: number
+  readonly isDraining: boolean
+  readonly queues: readonly ServedQueue[]
+}
+
+/** Writes one beat. */
+export async function writeBeat(redis: Redis, keys: QueueKeys, beat: WorkerBeat): Promise<void> {
+  const pipeline = redis.pipeline()
+  pipeline.set(keys.worker(beat.workerId), JSON.stringify(beat), 'PX', WORKER_TTL_MS)
+  pipeline.zadd(keys.workers, `${Date.now()}`, beat.workerId)
+  // An hour covers every clock skew between the machines.
+  pipeline.zremrangebyscore(keys.workers, '-inf', `${Date.now() - 3_600_000}`)
+  pipeline.pexpire(keys.workers, 3_600_000)
+  await pipeline.exec()
+}
+
+/** Says goodbye, so that nobody waits for the beat to expire. */
+export async function removeBeat(redis: Redis, keys: QueueKeys, workerId: string): Promise<void> {
+  await redis.pipeline().del(keys.worker(workerId)).zrem(keys.workers, workerId).exec()
+}
+
+/** The workers that are alive. */
+export async function listWorkers(redis: Redis, keys: QueueKeys): Promise<WorkerBeat[]> {
+  const ids = await redis.zrange(keys.workers, '0', '999')
+  if (ids.length === 0) return []
+  const beats = await redis.mget(ids.map((id) => keys.worker(id)))
+  return beats.flatMap((beat) => (beat === null ? [] : [JSON.parse(beat) as WorkerBeat]))
+}

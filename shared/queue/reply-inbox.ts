@@ -1,0 +1,137 @@
+import type { Redis } from 'ioredis'
+
+import type { Reply } from '../contracts/reply.ts'
+import type { Logger } from '../logger.ts'
+import type { QueueKeys } from './keys.ts'
+
+const BLOCK_MS = 1000
+const FRAMES_PER_READ = 256
+const OWNER_TTL_MS = 1500
+const OWNER_BEAT_MS = 300
+const STREAM_TTL_MS = 60_000
+
+export interface ReplyInboxOptions {
+  /** Used by the blocking read alone. */
+  readonly reader: Redis
+  /** For the short commands. */
+  readonly redis: Redis
+  readonly keys: QueueKeys
+  readonly instanceId: string
+  readonly log: Logger
+}
+
+/**
+ * The replies to one API process: one blocking read, handed out by job id. It remembers the last
+ * frame that it has read, so that a reconnect loses nothing, and says that this process is alive.
+ */
+export class ReplyInbox {
+  readonly replyTo: string
+  readonly #options: ReplyInboxOptions
+  readonly #listeners = new Map<string, (reply: Reply) => void>()
+  #lastId = '0-0'
+  #isClosed = false
+  #reading: Promise<void> = Promise.resolve()
+  #beatTimer: NodeJS.Timeout | undefined
+
+  constructor(options: ReplyInboxOptions) {
+    this.#options = options
+    this.replyTo = options.keys.replyStream(options.instanceId)
+  }
+
+  /** Announces this process, then reads until `close`. */
+  async start(): Promise<void> {
+    await this.#beat()
+    this.#beatTimer = setInterval(() => void this.#beat().catch(() => {}), OWNER_BEAT_MS)
+    this.#options.reader.on('ready', this.#onReady)
+    this.#reading = this.#read()
+  }
+
+  /** Must precede the enqueue, else a fast answer finds nobody. */
+  open(jobId: string, listener: (reply: Reply) => void): void {
+    this.#listeners.set(jobId, listener)
+  }
+
+  shut(jobId: string): void {
+    this.#listeners.delete(jobId)
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    clearInterval(this.#beatTimer)
+    this.#options.reader.off('ready', this.#onReady)
+    this.#options.reader.disconnect()
+    await this.#reading
+    await this.#options.redis
+      .del(this.replyTo, this.#options.keys.owner(this.replyTo))
+      .catch(() => undefined)
+  }
+
+  /** Keys expire with this process; read frames are trimmed on the way. */
+  async #beat(): Promise<void> {
+    const { redis, keys } = this.#options
+    const pipeline = redis.pipeline()
+    pipeline.set(keys.owner(this.replyTo), '1', 'PX', OWNER_TTL_MS)
+    pipeline.xtrim(this.replyTo, 'MINID', '~', this.#lastId)
+    pipeline.pexpire(this.replyTo, STREAM_TTL_MS)
+    await pipeline.exec()
+  }
+
+  async #read(): Promise<void> {
+    const { reader, log } = this.#options
+    while (!this.#isClosed) {
+      try {
+        const answer = await reader.xread(
+          'COUNT',
+          FRAMES_PER_READ,
+          'BLOCK',
+          BLOCK_MS,
+          'STREAMS',
+          this.replyTo,
+          this.#lastId,
+        )
+        if (answer === null) await this.#rewindIfStreamRestarted()
+        for (const [, frames] of answer ?? []) for (const frame of frames) this.#accept(frame)
+      } catch (error) {
+        if (this.#isClosed) return
+        const reason = error instanceof Error ? error.message : String(error)
+        log.warn({ operation: 'reply.read', reason }, 'reply read failed')
+        // A command that timed out leaves the socket blocked: only a new one is sure to answer.
+        if (/timed out/i.test(reason)) reader.disconnect(true)
+        await new Promise((resolve) => setTimeout(resolve, 50))
+      }
+    }
+  }
+
+  #accept([id, fields]: [id: string, fields: string[]]): void {
+    this.#lastId = id
+    const text = fields[1]
+    if (text === undefined) return
+    let replies: Reply[]
+    try {
+      replies = JSON.parse(text) as Reply[]
+    } catch {
+      // Only a foreign writer can do this; its frame is skipped.
+      this.#options.log.error({ operation: 'reply.read' }, 'unreadable reply frame')
+      return
+    }
+    for (const reply of replies) this.#listeners.get(reply.jobId)?.(reply)
+  }
+
+  /** After a failover the ids may begin before the last one read; repeats are dropped by `seq`. */
+  async #rewindIfStreamRestarted(): Promise<void> {
+    if (this.#lastId === '0-0') return
+    const newest = await this.#options.reader.xrevrange(this.replyTo, '+', '-', 'COUNT', 1)
+    const id = newest[0]?.[0]
+    if (id !== undefined && compareIds(id, this.#lastId) < 0) this.#lastId = '0-0'
+  }
+
+  #onReady = (): void => {
+    void this.#beat().catch(() => {})
+  }
+}
+
+function compareIds(a: string, b: string): number {
+  const [aMs = 0, aSeq = 0] = a.split('-').map(Number)
+  const [bMs = 0, bSeq = 0] = b.split('-').map(Number)
+  return aMs - bMs || aSeq - bSeq
+}

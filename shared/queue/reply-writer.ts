@@ -1,0 +1,145 @@
+import type { Redis } from 'ioredis'
+
+import type { Reply } from '../contracts/reply.ts'
+import type { Logger } from '../logger.ts'
+
+/** Replies in one frame. */
+const FRAME_REPLIES_MAX = 512
+/** Frames that a stream keeps if nobody trims it. */
+const STREAM_FRAMES_MAX = 20_000
+const STREAM_TTL_MS = 60_000
+const TOUCH_INTERVAL_MS = 5000
+const TOUCHED_MAX = 1000
+/** Characters that may wait for Redis per stream before its jobs are given up. */
+const PENDING_CHARS_MAX = 16 * 1024 * 1024
+const RETRY_DELAY_MS_MAX = 500
+
+interface Outlet {
+  pending: string[]
+  pendingChars: number
+  isFlushScheduled: boolean
+  /** The chain of writes: one is under way at a time, so that order survives retries. */
+  writing: Promise<void> | undefined
+}
+
+/**
+ * Sends replies to the owners of jobs. What is pushed in one go (the tokens of an engine step) leaves as one frame per owner; what gathers while a frame is under way joins the next. A
+ * frame is repeated until Redis took it; `seq` lets the owner drop what arrived twice.
+ */
+export class ReplyWriter {
+  readonly #redis: Redis
+  readonly #log: Logger
+  readonly #onOverflow: (replyTo: string) => void
+  readonly #outlets = new Map<string, Outlet>()
+  readonly #touchedAtMs = new Map<string, number>()
+  #isClosed = false
+
+  constructor(redis: Redis, log: Logger, onOverflow: (replyTo: string) => void) {
+    this.#redis = redis
+    this.#log = log
+    this.#onOverflow = onOverflow
+  }
+
+  push(replyTo: string, reply: Reply): void {
+    const outlet = this.#outlet(replyTo)
+    const text = JSON.stringify(reply)
+    outlet.pending.push(text)
+    outlet.pendingChars += text.length
+    if (outlet.pendingChars > PENDING_CHARS_MAX) this.#overflow(replyTo)
+    else if (outlet.writing !== undefined || outlet.isFlushScheduled) return
+    else this.#scheduleFlush(replyTo, outlet)
+  }
+
+  /** Resolves when all that was pushed for an owner lies in its stream, or was given up. */
+  async flushed(replyTo: string): Promise<void> {
+    const outlet = this.#outlets.get(replyTo)
+    if (outlet === undefined) return
+    outlet.writing ??= this.#drain(replyTo, outlet)
+    await outlet.writing
+  }
+
+  /** Drops what waits for an owner that is gone. */
+  forget(replyTo: string): void {
+    const outlet = this.#outlets.get(replyTo)
+    if (outlet === undefined) return
+    outlet.pending = []
+    outlet.pendingChars = 0
+    this.#outlets.delete(replyTo)
+  }
+
+  /** Gives up what could not be written; call `flushed` before. */
+  close(): void {
+    this.#isClosed = true
+    this.#outlets.clear()
+  }
+
+  /** After the synchronous work of this moment, such as handing out the tokens of a step. */
+  #scheduleFlush(replyTo: string, outlet: Outlet): void {
+    outlet.isFlushScheduled = true
+    queueMicrotask(() => {
+      outlet.isFlushScheduled = false
+      outlet.writing ??= this.#drain(replyTo, outlet)
+    })
+  }
+
+  #outlet(replyTo: string): Outlet {
+    let outlet = this.#outlets.get(replyTo)
+    if (outlet === undefined) {
+      outlet = { pending: [], pendingChars: 0, isFlushScheduled: false, writing: undefined }
+      this.#outlets.set(replyTo, outlet)
+    }
+    return outlet
+  }
+
+  async #drain(replyTo: string, outlet: Outlet): Promise<void> {
+    while (outlet.pending.length > 0 && !this.#isClosed) {
+      const texts = outlet.pending.splice(0, FRAME_REPLIES_MAX)
+      for (const text of texts) outlet.pendingChars -= text.length
+      await this.#write(replyTo, `[${texts.join(',')}]`)
+    }
+    outlet.writing = undefined
+    // An owner that has nothing under way costs no memory; the map is bounded by live owners.
+    if (this.#outlets.get(replyTo) === outlet) this.#outlets.delete(replyTo)
+  }
+
+  async #write(replyTo: string, frame: string): Promise<void> {
+    for (let attempt = 1; !this.#isClosed; attempt += 1) {
+      try {
+        if (!this.#isFirst(replyTo)) {
+          await this.#redis.xadd(replyTo, 'MAXLEN', '~', STREAM_FRAMES_MAX, '*', 'f', frame)
+          return
+        }
+        const pipeline = this.#redis.pipeline()
+        pipeline.xadd(replyTo, 'MAXLEN', '~', STREAM_FRAMES_MAX, '*', 'f', frame)
+        // The owner refreshes it too; this covers the stream that outlives its owner.
+        pipeline.pexpire(replyTo, STREAM_TTL_MS)
+        const results = await pipeline.exec()
+        const error = results?.[0]?.[0]
+        if (error === null) return
+        throw error ?? new Error('no answer')
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error)
+        if (attempt === 1) this.#log.warn({ operation: 'reply.write', reason }, 'reply delayed')
+        if (/^WRONGTYPE/.test(reason)) return
+        await new Promise((resolve) =>
+          setTimeout(resolve, Math.min(25 * attempt, RETRY_DELAY_MS_MAX)),
+        )
+      }
+    }
+  }
+
+  /** Whether the stream's time to live was not set by us in this while. */
+  #isFirst(replyTo: string): boolean {
+    const nowMs = performance.now()
+    if (nowMs - (this.#touchedAtMs.get(replyTo) ?? -STREAM_TTL_MS) < TOUCH_INTERVAL_MS) return false
+    if (this.#touchedAtMs.size > TOUCHED_MAX) this.#touchedAtMs.clear()
+    this.#touchedAtMs.set(replyTo, nowMs)
+    return true
+  }
+
+  #overflow(replyTo: string): void {
+    this.#log.error({ operation: 'reply.write' }, 'replies given up: redis is away for too long')
+    this.forget(replyTo)
+    this.#onOverflow(replyTo)
+  }
+}

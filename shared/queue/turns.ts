@@ -1,0 +1,94 @@
+import type { Redis } from 'ioredis'
+
+import type { QueueKind } from '../contracts/queues.ts'
+import { defineScript, runScript } from './connection.ts'
+import type { QueueKeys } from './keys.ts'
+
+/** How much a request may push before others. */
+export type PriorityClass = 'priority' | 'default' | 'flex' | 'batch'
+
+/** Turns that a class lets others go first: the wait of every class stays bounded. */
+const CLASS_OFFSETS = { priority: 0, default: 16, flex: 64, batch: 512 } as const satisfies Record<
+  PriorityClass,
+  number
+>
+
+/** BullMQ's largest priority. */
+const PRIORITY_MAX = 2_097_151
+const TURNS_TTL_MS = 3_600_000
+
+/**
+ * Deals the turns. A queue has a current turn, that of the job started last; an organization's next
+ * job gets the turn after its own last one, or after the current one when it has nothing waiting.
+ * So the tenth waiting job of one organization stands behind the first of any other, and jobs that
+ * arrive later never push it back further than one round. An empty queue begins anew.
+ *
+ * KEYS: turns hash, BullMQ's `prioritized` set
+ * ARGV: organization, depth limit, generation and turn of the newest start seen, time to live
+ * Returns: admitted (1 or 0), depth, turn, generation
+ */
+const ADMIT = defineScript(`
+local depth = redis.call('ZCARD', KEYS[2])
+if depth >= tonumber(ARGV[2]) then return {0, depth, 0, ''} end
+local generation = redis.call('HGET', KEYS[1], 'generation')
+local time = redis.call('TIME')
+-- The jobs dealt a turn in the last second may still be on their way into the queue.
+local idle = tonumber(time[1]) - tonumber(redis.call('HGET', KEYS[1], 'dealt') or '0') > 1
+if not generation or (depth == 0 and idle) then
+  redis.call('DEL', KEYS[1])
+  generation = time[1] .. '.' .. time[2]
+  redis.call('HSET', KEYS[1], 'generation', generation)
+end
+local current = tonumber(redis.call('HGET', KEYS[1], 'current') or '0')
+if generation == ARGV[3] and tonumber(ARGV[4]) > current then
+  current = tonumber(ARGV[4])
+  redis.call('HSET', KEYS[1], 'current', current)
+end
+local field = 'last:' .. ARGV[1]
+local turn = math.max(current, tonumber(redis.call('HGET', KEYS[1], field) or '0')) + 1
+redis.call('HSET', KEYS[1], field, turn, 'dealt', time[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+return {1, depth, turn, generation}
+`)
+
+/** A place in a queue. */
+export interface Turn {
+  readonly generation: string
+  readonly turn: number
+}
+
+export type Admission =
+  | { readonly isAdmitted: true; readonly depth: number; readonly turn: Turn }
+  | { readonly isAdmitted: false; readonly depth: number }
+
+export interface AdmissionRequest {
+  readonly kind: QueueKind
+  readonly modelId: string
+  readonly organizationId: string
+  readonly depthMax: number
+  /** The newest turn that was seen to start. */
+  readonly newestStart: Turn | undefined
+}
+
+/** Checks the depth of a queue and deals a turn in it, in one command. */
+export async function takeTurn(
+  redis: Redis,
+  keys: QueueKeys,
+  request: AdmissionRequest,
+): Promise<Admission> {
+  const { kind, modelId, organizationId, depthMax, newestStart } = request
+  const answer = (await runScript(
+    redis,
+    ADMIT,
+    [keys.turns(kind, modelId), keys.bull(kind, modelId, 'prioritized')],
+    [organizationId, depthMax, newestStart?.generation ?? '', newestStart?.turn ?? 0, TURNS_TTL_MS],
+  )) as [number, number, number, string]
+  const [admitted, depth, turn, generation] = answer
+  if (admitted === 0) return { isAdmitted: false, depth }
+  return { isAdmitted: true, depth, turn: { generation, turn } }
+}
+
+/** The BullMQ priority of a turn: never 0, which would outrank all others. */
+export function priorityOf({ turn }: Turn, priorityClass: PriorityClass): number {
+  return Math.min(turn + CLASS_OFFSETS[priorityClass], PRIORITY_MAX)
+}

@@ -1,0 +1,214 @@
+import { randomUUID } from 'node:crypto'
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { createUser, newEmail, PASSWORD, signIn } from './support/people.ts'
+import { startServer, type CallResult, type TestServer } from './support/server.ts'
+
+let server: TestServer
+let bearer: string
+
+beforeAll(async () => {
+  server = await startServer({ env: { AUTH_DISABLE_SIGNUP: 'true' } })
+  bearer = await server.serviceToken()
+})
+
+afterAll(() => server.close())
+
+const admin = (
+  method: 'GET' | 'POST' | 'PUT' | 'DELETE',
+  path: string,
+  body?: object,
+): Promise<CallResult> =>
+  server.call({ method, path: `/admin${path}`, bearer, ...(body && { body }) })
+
+describe('administrators', () => {
+  it('make users by both forms, signed up or not', async () => {
+    const email = newEmail()
+    const { status, body } = await admin('POST', '/users', {
+      email,
+      phone: '+41790001122',
+      password: PASSWORD,
+      role: 'editor',
+      user_metadata: { a: 1 },
+      app_metadata: { plan: 'pro' },
+    })
+    expect(status).toBe(200)
+    expect(body).toMatchObject({
+      email,
+      phone: '41790001122',
+      role: 'editor',
+      user_metadata: { a: 1 },
+      app_metadata: { plan: 'pro', provider: 'email', providers: ['email', 'phone'] },
+    })
+    expect(body).not.toHaveProperty('email_confirmed_at')
+    expect(body.identities).toHaveLength(2)
+    const id = randomUUID()
+    const named = await admin('POST', `/users/${id}`, { email: newEmail(), email_confirm: true })
+    expect(named.body).toMatchObject({ id, email_confirmed_at: expect.any(String) })
+    expect((await admin('POST', '/users', { id, email: newEmail() })).status).toBe(400)
+    expect(server.mails).toEqual([])
+  })
+
+  it('are told what is wrong with a new user', async () => {
+    const { email } = await createUser(server)
+    const cases: readonly (readonly [object, object])[] = [
+      [{}, { code: 400, msg: 'Cannot create a user without either an email or phone' }],
+      [{ email }, { code: 422, error_code: 'email_exists' }],
+      [{ email: 'x' }, { code: 400, error_code: 'validation_failed' }],
+      [{ email: newEmail(), ban_duration: '1 day' }, { code: 400 }],
+      [{ email: newEmail(), ban_duration: '1d' }, { code: 400 }],
+      [{ email: newEmail(), password: 'a', password_hash: '$2b$x' }, { code: 400 }],
+      [{ email: newEmail(), password_hash: 'md5:x' }, { code: 400 }],
+      [{ email: newEmail(), id: 'x' }, { code: 404 }],
+    ]
+    for (const [body, expected] of cases) {
+      expect((await admin('POST', '/users', body)).body).toMatchObject(expected)
+    }
+  })
+
+  it('change users at once, and only what they name', async () => {
+    const user = await createUser(server, { user_metadata: { a: 1, b: 2 } })
+    const session = await signIn(server, user.email)
+    const email = newEmail('changed')
+    const { body } = await admin('PUT', `/users/${user.id}`, {
+      email,
+      user_metadata: { b: null, c: 3 },
+      app_metadata: { plan: 'pro' },
+      role: 'editor',
+    })
+    expect(body).toMatchObject({
+      email,
+      role: 'editor',
+      user_metadata: { a: 1, c: 3 },
+      app_metadata: { plan: 'pro', provider: 'email' },
+    })
+    expect(body.user_metadata).not.toHaveProperty('b')
+    expect(body.identities[0].identity_data.email).toBe(email)
+    expect((await server.call({ path: '/user', bearer: session.access_token })).status).toBe(200)
+    await admin('PUT', `/users/${user.id}`, { password: 'set by somebody' })
+    const gone = await server.call({ path: '/user', bearer: session.access_token })
+    expect(gone.body.error_code).toBe('session_not_found')
+    const weak = await admin('PUT', `/users/${user.id}`, { password: 'x' })
+    expect(weak.body.error_code).toBe('weak_password')
+  })
+
+  it('page through users, newest first', async () => {
+    const total = Number((await admin('GET', '/users')).headers['x-total-count'])
+    const { body, headers } = await admin('GET', '/users?page=1&per_page=2')
+    expect(body.users).toHaveLength(2)
+    expect(body.users[0].created_at >= body.users[1].created_at).toBe(true)
+    const last = Math.ceil(total / 2)
+    expect(headers['link']).toBe(
+      `</admin/users?page=2&per_page=2>; rel="next", </admin/users?page=${last}&per_page=2>; rel="last"`,
+    )
+    const oldest = await admin('GET', '/users?sort=created_at%20asc&per_page=2&page=')
+    expect(oldest.body.users[0].created_at <= oldest.body.users[1].created_at).toBe(true)
+    for (const query of ['page=-1', 'per_page=x', 'page=1e3', 'sort=email', 'page=99999999999']) {
+      expect((await admin('GET', `/users?${query}`)).status, query).toBe(400)
+    }
+    const { email } = await createUser(server)
+    const found = await admin('GET', `/users?filter=${encodeURIComponent(email.slice(2, -3))}`)
+    expect(found.body.users.map((user: { email: string }) => user.email)).toEqual([email])
+  })
+
+  it('find, delete and veil users', async () => {
+    expect((await admin('GET', '/users/x')).body).toMatchObject({
+      code: 404,
+      error_code: 'validation_failed',
+      msg: 'user_id must be an UUID',
+    })
+    expect((await admin('GET', `/users/${randomUUID()}`)).body.error_code).toBe('user_not_found')
+    const gone = await createUser(server)
+    expect((await admin('DELETE', `/users/${gone.id}`)).body).toEqual({})
+    expect((await admin('GET', `/users/${gone.id}`)).status).toBe(404)
+    const veiled = await createUser(server, { user_metadata: { name: 'Ada' } })
+    await admin('DELETE', `/users/${veiled.id}`, { should_soft_delete: true })
+    const { rows } = await server.database.pool.query('select * from users where id = $1', [
+      veiled.id,
+    ])
+    expect(rows[0]).toMatchObject({ deleted_at: expect.any(Date), user_metadata: {} })
+    expect(JSON.stringify(rows)).not.toContain(veiled.email)
+    expect((await createUser(server, { email: veiled.email })).email).toBe(veiled.email)
+  })
+
+  it('make links of six kinds without sending anything', async () => {
+    const link = (body: object) => admin('POST', '/generate_link', body)
+    const { email } = await createUser(server)
+    const email_otp = expect.stringMatching(/^\d{6}$/)
+    for (const type of ['magiclink', 'recovery', 'email_change_current', 'email_change_new']) {
+      const answer = await link({
+        type,
+        email,
+        new_email: newEmail(),
+        redirect_to: 'http://localhost:3000/x',
+      })
+      expect(answer.body).toMatchObject({ email, verification_type: type, email_otp })
+      const url = new URL(answer.body.action_link)
+      expect(url.searchParams.get('redirect_to')).toBe('http://localhost:3000/x')
+      expect(url.searchParams.get('type')).toBe(type.replace(/_(current|new)$/, ''))
+      expect(url.searchParams.get('token')).toBe(answer.body.hashed_token)
+    }
+    const fresh = newEmail()
+    const signup = await link({ type: 'signup', email: fresh, password: PASSWORD, data: { a: 1 } })
+    expect(signup.body).toMatchObject({ email: fresh, user_metadata: { a: 1 } })
+    const clicked = await server.call({
+      path: new URL(signup.body.action_link).pathname + new URL(signup.body.action_link).search,
+    })
+    expect(clicked.location).toContain('access_token=')
+    expect((await signIn(server, fresh)).user.email).toBe(fresh)
+    const invite = await link({ type: 'invite', email: newEmail() })
+    expect(invite.body).toMatchObject({
+      invited_at: expect.any(String),
+      redirect_to: 'http://localhost:3000',
+    })
+    const unknown = await link({ type: 'magiclink', email: newEmail(), password: PASSWORD })
+    expect(unknown.body.verification_type).toBe('signup')
+    expect((await link({ type: 'recovery', email: newEmail() })).status).toBe(404)
+    expect((await link({ type: 'signup', email, password: PASSWORD })).body.error_code).toBe(
+      'email_exists',
+    )
+    expect((await link({ type: 'x', email })).body.msg).toBe(
+      'Invalid email action link type requested: x',
+    )
+    expect(server.mails).toEqual([])
+  })
+
+  it('read what was done', async () => {
+    const { email } = await createUser(server)
+    await signIn(server, email)
+    const { body, headers } = await admin('GET', `/audit?query=author:${email}&per_page=5`)
+    expect(Number(headers['x-total-count'])).toBe(1)
+    expect(body).toMatchObject([
+      {
+        id: expect.any(String),
+        payload: { action: 'login', log_type: 'account', actor_username: email },
+        created_at: expect.any(String),
+        ip_address: '127.0.0.1',
+      },
+    ])
+    expect((await admin('GET', '/audit?query=action:user_deleted')).body.length).toBeGreaterThan(0)
+    expect((await admin('GET', '/audit?query=nobody:x')).status).toBe(400)
+    expect(server.events).toContain('login')
+  })
+
+  it('see, rename and remove second factors', async () => {
+    const { id, email } = await createUser(server)
+    const { access_token } = await signIn(server, email)
+    const body = { factor_type: 'totp', friendly_name: 'a' }
+    const enrolled = await server.call({
+      method: 'POST',
+      path: '/factors',
+      bearer: access_token,
+      body,
+    })
+    const path = `/users/${id}/factors`
+    expect((await admin('GET', path)).body).toMatchObject([
+      { friendly_name: 'a', status: 'unverified' },
+    ])
+    const renamed = await admin('PUT', `${path}/${enrolled.body.id}`, { friendly_name: 'b' })
+    expect(renamed.body.friendly_name).toBe('b')
+    expect((await admin('DELETE', `${path}/${enrolled.body.id}`)).body.id).toBe(enrolled.body.id)
+    expect((await admin('GET', path)).body).toEqual([])
+  })
+})

@@ -1,0 +1,185 @@
+import { TOTP } from 'otpauth'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { createUser, refresh, signedInUser, signIn } from './support/people.ts'
+import { startServer, type CallResult, type TestServer } from './support/server.ts'
+
+let server: TestServer
+
+beforeAll(async () => {
+  server = await startServer({
+    isFrozen: true,
+    env: {
+      AUTH_MFA_MAX_ENROLLED_FACTORS: '3',
+      AUTH_MFA_PHONE_ENROLL_ENABLED: 'true',
+      AUTH_MFA_PHONE_VERIFY_ENABLED: 'true',
+      AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true',
+      MILLRACE_OTP_ATTEMPTS_MAX: '3',
+    },
+  })
+})
+
+afterAll(() => server.close())
+
+interface Enrolled {
+  readonly id: string
+  readonly secret: string
+}
+
+const post = (path: string, bearer: string, body?: object): Promise<CallResult> =>
+  server.call({ method: 'POST', path, bearer, ...(body && { body }) })
+
+async function enroll(bearer: string, friendly_name = ''): Promise<Enrolled> {
+  const { status, body } = await post('/factors', bearer, { factor_type: 'totp', friendly_name })
+  expect(status, JSON.stringify(body)).toBe(200)
+  return { id: body.id, secret: body.totp.secret }
+}
+
+const codeOf = (secret: string): string =>
+  new TOTP({ secret }).generate({ timestamp: server.clock.now() })
+
+async function prove(bearer: string, factor: Enrolled, code?: string): Promise<CallResult> {
+  const challenge = await post(`/factors/${factor.id}/challenge`, bearer)
+  return post(`/factors/${factor.id}/verify`, bearer, {
+    challenge_id: challenge.body.id,
+    code: code ?? codeOf(factor.secret),
+  })
+}
+
+describe('a second factor', () => {
+  it('lifts this session, ends weaker ones, and swaps the refresh token', async () => {
+    const { email } = await createUser(server)
+    const [session, other] = [await signIn(server, email), await signIn(server, email)]
+    const factor = await enroll(session.access_token, 'phone')
+    const { status, body } = await prove(session.access_token, factor)
+    expect(status).toBe(200)
+    const claims = JSON.parse(Buffer.from(body.access_token.split('.')[1], 'base64url').toString())
+    expect(claims).toMatchObject({ aal: 'aal2', amr: [{ method: 'password' }, { method: 'totp' }] })
+    expect(body.user.factors).toMatchObject([{ status: 'verified', friendly_name: 'phone' }])
+    expect(JSON.stringify(body)).not.toContain(factor.secret)
+    expect((await server.call({ path: '/user', bearer: other.access_token })).body.error_code).toBe(
+      'session_not_found',
+    )
+    expect((await refresh(server, body.refresh_token)).status).toBe(200)
+  })
+
+  it('takes a code of a sign-in once, also of many tries at the same time', async () => {
+    const { email } = await createUser(server)
+    const first = await signIn(server, email)
+    const factor = await enroll(first.access_token)
+    await prove(first.access_token, factor)
+    const { access_token: bearer } = await signIn(server, email)
+    const tries = await Promise.all([1, 2, 3].map(() => prove(bearer, factor)))
+    expect(tries.map((answer) => answer.status).sort()).toEqual([200, 422, 422])
+    server.clock.advance(30)
+    const later = (await signIn(server, email)).access_token
+    expect((await prove(later, factor)).status).toBe(200)
+  })
+
+  it('refuses wrong, strange and late answers', async () => {
+    const { access_token: bearer } = await signedInUser(server)
+    const factor = await enroll(bearer)
+    expect((await prove(bearer, factor, '000000')).body).toMatchObject({
+      code: 422,
+      error_code: 'mfa_verification_failed',
+      msg: 'Invalid TOTP code entered',
+    })
+    const challenge = (await post(`/factors/${factor.id}/challenge`, bearer)).body
+    expect(challenge).toMatchObject({ type: 'totp', expires_at: expect.any(Number) })
+    const verify = (body: object) => post(`/factors/${factor.id}/verify`, bearer, body)
+    const id = challenge.id
+    expect((await verify({ challenge_id: id })).body.msg).toBe('Code needs to be non-empty')
+    expect((await verify({ challenge_id: 'x', code: '1' })).status).toBe(400)
+    const unknown = { challenge_id: '11111111-1111-4111-8111-111111111111', code: '1' }
+    expect((await verify(unknown)).body).toMatchObject({ code: 422 })
+    for (let guess = 0; guess < 3; guess += 1) await verify({ challenge_id: id, code: '000000' })
+    const right = { challenge_id: id, code: codeOf(factor.secret) }
+    expect((await verify(right)).body.error_code).toBe('mfa_verification_failed')
+    const late = (await post(`/factors/${factor.id}/challenge`, bearer)).body
+    server.clock.advance(300)
+    expect((await verify({ challenge_id: late.id, code: '1' })).body.error_code).toBe(
+      'mfa_challenge_expired',
+    )
+  })
+
+  it('is the user’s own, named once, and of a kind that exists', async () => {
+    const { access_token: bearer } = await signedInUser(server)
+    const factor = await enroll(bearer, 'a')
+    const add = (body: object) => post('/factors', bearer, body)
+    expect((await add({ factor_type: 'totp', friendly_name: 'a' })).body).toMatchObject({
+      code: 422,
+      error_code: 'mfa_factor_name_conflict',
+    })
+    expect((await add({ factor_type: 'webauthn' })).body.msg).toBe(
+      'factor_type needs to be totp, phone, or webauthn',
+    )
+    const stranger = (await signedInUser(server)).access_token
+    expect((await post(`/factors/${factor.id}/challenge`, stranger)).body).toMatchObject({
+      code: 404,
+      error_code: 'mfa_factor_not_found',
+    })
+    expect((await post('/factors/x/challenge', bearer)).body).toMatchObject({
+      code: 404,
+      msg: 'factor_id must be an UUID',
+    })
+  })
+
+  it('is limited in number, however many enrol at once', async () => {
+    const { access_token: bearer } = await signedInUser(server)
+    const answers = await Promise.all(
+      ['a', 'b', 'c', 'd', 'e'].map((friendly_name) =>
+        post('/factors', bearer, { factor_type: 'totp', friendly_name }),
+      ),
+    )
+    expect(answers.filter((answer) => answer.status === 200)).toHaveLength(3)
+    const refused = answers.find((answer) => answer.status === 422)
+    expect(refused?.body.error_code).toBe('too_many_enrolled_mfa_factors')
+  })
+
+  it('protects itself and the password from sessions without it', async () => {
+    const { email } = await createUser(server)
+    const first = await signIn(server, email)
+    const factor = await enroll(first.access_token)
+    const strong = (await prove(first.access_token, factor)).body.access_token
+    const { access_token: weak } = await signIn(server, email)
+    const unenroll = (bearer: string) =>
+      server.call({ method: 'DELETE', path: `/factors/${factor.id}`, bearer })
+    expect((await unenroll(weak)).body).toMatchObject({ code: 422, error_code: 'insufficient_aal' })
+    expect((await post('/factors', weak, { factor_type: 'totp' })).body).toMatchObject({
+      code: 403,
+      error_code: 'insufficient_aal',
+    })
+    const put = { method: 'PUT', path: '/user', body: { password: 'something new' } } as const
+    expect((await server.call({ ...put, bearer: weak })).body).toMatchObject({
+      code: 401,
+      error_code: 'insufficient_aal',
+    })
+    expect((await server.call({ ...put, bearer: strong })).status).toBe(200)
+    expect((await unenroll(strong)).body).toEqual({ id: factor.id })
+  })
+
+  it('can be a phone', async () => {
+    const { access_token: bearer } = await signedInUser(server)
+    const body = { factor_type: 'phone', phone: '+41791112233' }
+    const factor = (await post('/factors', bearer, body)).body
+    expect(factor).toMatchObject({ type: 'phone', phone: '41791112233' })
+    const challenge = (await post(`/factors/${factor.id}/challenge`, bearer)).body
+    const code = server.messages.at(-1)?.otp
+    const proof = { challenge_id: challenge.id, code }
+    const { body: proven } = await post(`/factors/${factor.id}/verify`, bearer, proof)
+    expect(proven.user.factors).toMatchObject([{ factor_type: 'phone', status: 'verified' }])
+    expect((await post(`/factors/${factor.id}/challenge`, bearer)).body.error_code).toBe(
+      'over_sms_send_rate_limit',
+    )
+  })
+
+  it('is not for anonymous users', async () => {
+    const { body } = await server.call({ method: 'POST', path: '/signup', body: {} })
+    expect((await post('/factors', body.access_token, { factor_type: 'totp' })).body).toMatchObject(
+      {
+        code: 403,
+        error_code: 'no_authorization',
+      },
+    )
+  })
+})

@@ -1,0 +1,222 @@
+import { afterEach, describe, expect, it } from 'vitest'
+
+import { createUser, newEmail, PASSWORD, signedInUser, signIn } from './support/people.ts'
+import {
+  startServer,
+  type CallResult,
+  type ServerOptions,
+  type TestServer,
+} from './support/server.ts'
+
+let server: TestServer
+
+afterEach(() => server.close())
+
+const start = async (env: Record<string, string>, options: ServerOptions = {}): Promise<void> => {
+  server = await startServer({ env, ...options })
+}
+const post = (
+  path: string,
+  body: object,
+  headers: Record<string, string> = {},
+): Promise<CallResult> => server.call({ method: 'POST', path, body, headers })
+const signUp = (fields: object = {}): Promise<CallResult> =>
+  post('/signup', { email: newEmail(), password: PASSWORD, ...fields })
+
+describe('a setting', () => {
+  it('is shown where sign-in pages look', async () => {
+    await start({ AUTH_DISABLE_SIGNUP: 'true', AUTH_EXTERNAL_PHONE_ENABLED: 'true' })
+    const { body } = await server.call({ path: '/settings' })
+    expect(body).toEqual({
+      external: { github: false, google: false, anonymous_users: false, email: true, phone: true },
+      disable_signup: true,
+      autoconfirm: false,
+      mailer_autoconfirm: false,
+      phone_autoconfirm: false,
+      sms_provider: '',
+      saml_enabled: false,
+    })
+    expect((await server.call({ path: '/health' })).body).toMatchObject({ name: 'GoTrue' })
+  })
+
+  it('can close the door to new users: AUTH_DISABLE_SIGNUP', async () => {
+    await start({ AUTH_DISABLE_SIGNUP: 'true', AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true' })
+    const closed = { code: 422, error_code: 'signup_disabled' }
+    expect((await signUp()).body).toMatchObject(closed)
+    expect((await post('/signup', {})).body).toMatchObject(closed)
+    expect((await post('/otp', { email: newEmail() })).body).toMatchObject(closed)
+    expect((await signIn(server, (await createUser(server)).email)).token_type).toBe('bearer')
+  })
+
+  it('can switch email, phone and anonymous users off', async () => {
+    await start({ AUTH_EXTERNAL_EMAIL_ENABLED: 'false' })
+    expect((await signUp()).body).toMatchObject({ code: 400, msg: 'Email signups are disabled' })
+    const email = newEmail()
+    const password = { email, password: PASSWORD }
+    expect((await post('/token?grant_type=password', password)).body).toMatchObject({
+      code: 422,
+      error_code: 'email_provider_disabled',
+      msg: 'Email logins are disabled',
+    })
+    const phone = { phone: '+41791234567', password: PASSWORD }
+    expect((await post('/signup', phone)).body).toMatchObject({ msg: 'Phone signups are disabled' })
+    expect((await post('/otp', phone)).body.msg).toBe('Unsupported phone provider')
+    expect((await post('/signup', {})).body.error_code).toBe('anonymous_provider_disabled')
+    expect((await post('/otp', { email })).status).toBe(422)
+  })
+
+  it('says whether codes make users: create_user', async () => {
+    await start({})
+    const email = newEmail()
+    expect((await post('/otp', { email, create_user: false })).body).toMatchObject({
+      code: 422,
+      error_code: 'otp_disabled',
+      msg: 'Signups not allowed for otp',
+    })
+    expect((await post('/otp', { email, create_user: true })).body).toEqual({})
+    expect(server.lastMail(email).kind).toBe('confirmation')
+    const { email: known } = await createUser(server)
+    await post('/magiclink', { email: known })
+    expect(server.lastMail(known).kind).toBe('magicLink')
+  })
+
+  it('answers duplicates with 400 when addresses need no confirmation', async () => {
+    await start({ AUTH_MAILER_AUTOCONFIRM: 'true', AUTH_RATE_LIMIT_EMAIL_SENT: '0' })
+    const email = newEmail()
+    expect((await signUp({ email })).body).toMatchObject({ token_type: 'bearer' })
+    expect((await signUp({ email })).body).toEqual({
+      code: 400,
+      error_code: 'user_already_exists',
+      msg: 'User already registered',
+    })
+  })
+
+  it('shapes passwords: length and sets of characters', async () => {
+    await start({
+      AUTH_PASSWORD_MIN_LENGTH: '8',
+      AUTH_PASSWORD_REQUIRED_CHARACTERS: 'abc:123:\\:!',
+    })
+    const weak = await signUp({ password: 'zzzzzzz' })
+    expect(weak.body).toMatchObject({
+      error_code: 'weak_password',
+      msg: 'Password should be at least 8 characters. Password should contain at least one character of each: abc, 123, :!.',
+      weak_password: { reasons: ['length', 'characters'] },
+    })
+    expect((await signUp({ password: 'zzzzza1:' })).status).toBe(200)
+    const { email } = await createUser(server)
+    expect(await signIn(server, email)).toMatchObject({
+      weak_password: { reasons: ['characters'] },
+    })
+  })
+
+  it('lets users with an unconfirmed address in', async () => {
+    await start({ AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS: 'true' })
+    const email = newEmail()
+    await signUp({ email })
+    expect((await signIn(server, email)).user.email).toBe(email)
+  })
+
+  it('limits who gets mail', async () => {
+    await start({ AUTH_EXTERNAL_EMAIL_AUTHORIZED_ADDRESSES: 'me@example.com' })
+    expect((await signUp()).body.error_code).toBe('email_address_not_authorized')
+    expect((await signUp({ email: 'me+label@example.com' })).status).toBe(200)
+  })
+
+  it('gives access tokens their lifetime, audience and role', async () => {
+    await start({ AUTH_JWT_EXP: '60', AUTH_JWT_AUD: 'web', AUTH_JWT_DEFAULT_GROUP_NAME: 'member' })
+    const session = await signedInUser(server)
+    expect(session).toMatchObject({ expires_in: 60, user: { aud: 'web', role: 'member' } })
+  })
+
+  it('names the roles that may administer', async () => {
+    await start({ AUTH_JWT_ADMIN_ROLES: 'boss' })
+    const status = async (role: string) =>
+      (await server.call({ path: '/admin/users', bearer: await server.serviceToken(role) })).status
+    expect([await status('boss'), await status('service_role')]).toEqual([200, 403])
+  })
+
+  it('builds the links of mails', async () => {
+    await start({
+      AUTH_API_EXTERNAL_URL: 'https://api.example.com/auth/v1',
+      AUTH_MAILER_URLPATHS_CONFIRMATION: '/auth/v1/verify',
+      AUTH_MAILER_EXTERNAL_HOSTS: 'other.example.com',
+      AUTH_URI_ALLOW_LIST: 'https://*.example.com/**',
+      AUTH_MAILER_OTP_LENGTH: '8',
+    })
+    const linkOf = async (headers: Record<string, string>, query = ''): Promise<string> => {
+      const email = newEmail()
+      await post(`/signup${query}`, { email, password: PASSWORD }, headers)
+      const { variables } = server.lastMail(email)
+      expect(variables.token).toMatch(/^\d{8}$/)
+      return variables.confirmationUrl.replace(/token=[0-9a-f]+/, 'token=T')
+    }
+    const rest = '/auth/v1/verify?token=T&type=signup&redirect_to='
+    expect(await linkOf({})).toBe(`https://api.example.com${rest}http://localhost:3000`)
+    expect(await linkOf({ 'x-forwarded-host': 'evil.test' })).toContain('https://api.example.com/')
+    expect(await linkOf({ 'x-forwarded-host': 'other.example.com' })).toBe(
+      `https://other.example.com${rest}http://localhost:3000`,
+    )
+    const target = 'https://a.example.com/x?y=1'
+    expect(await linkOf({ redirect_to: target })).toBe(
+      `https://api.example.com${rest}${encodeURIComponent(target)}`,
+    )
+    expect(await linkOf({}, '?redirect_to=https://evil.test')).toContain('=http://localhost:3000')
+    expect(await linkOf({ referer: 'https://b.example.com/page' })).toContain('b.example.com/page')
+  })
+
+  it('asks for a CAPTCHA, except from administrators', async () => {
+    const answers: string[] = []
+    const captcha = { verify: async (answer: string) => void answers.push(answer) }
+    await start(
+      { AUTH_SECURITY_CAPTCHA_ENABLED: 'true', AUTH_SECURITY_CAPTCHA_SECRET: 's' },
+      { captcha },
+    )
+    expect((await signUp()).body).toEqual({
+      code: 400,
+      error_code: 'captcha_failed',
+      msg: 'captcha protection: request disallowed (no captcha_token found)',
+    })
+    expect((await signUp({ captcha_token: 'flat' })).status).toBe(200)
+    expect((await signUp({ gotrue_meta_security: { captcha_token: 'nested' } })).status).toBe(200)
+    expect(answers).toEqual(['flat', 'nested'])
+    const asked = [
+      '/recover',
+      '/otp',
+      '/magiclink',
+      '/resend',
+      '/token?grant_type=password',
+      '/sso',
+    ]
+    for (const path of asked) {
+      expect((await post(path, { email: newEmail() })).body.error_code, path).toBe('captcha_failed')
+    }
+    const refresh = await post('/token?grant_type=refresh_token', { refresh_token: 'x' })
+    expect(refresh.body.error_code).toBe('refresh_token_not_found')
+    const authorization = `Bearer ${await server.serviceToken()}`
+    const body = { email: newEmail(), password: PASSWORD }
+    expect((await post('/signup', body, { authorization })).status).toBe(200)
+  })
+
+  it('gives test numbers their code without sending anything', async () => {
+    await start({
+      AUTH_EXTERNAL_PHONE_ENABLED: 'true',
+      AUTH_SMS_TEST_OTP: '41790000001:123456',
+    })
+    const phone = '+41 79 000 00 01'
+    expect((await post('/otp', { phone })).body).toEqual({ message_id: 'test-otp' })
+    const verified = await post('/verify', { type: 'sms', phone, token: '123456' })
+    expect(verified.body.user.phone).toBe('41790000001')
+    expect(server.messages).toEqual([])
+  })
+
+  it('writes the code into the text of a message', async () => {
+    await start({ AUTH_EXTERNAL_PHONE_ENABLED: 'true', AUTH_SMS_TEMPLATE: 'Hi {{.Code}}!' })
+    const body = { phone: '+41790000002', password: PASSWORD }
+    expect((await post('/signup', body)).body).toMatchObject({ phone: '41790000002' })
+    const [{ message, otp }] = server.messages as [{ message: string; otp: string }]
+    expect(message).toBe(`Hi ${otp}!`)
+    expect((await post('/token?grant_type=password', body)).body.error_code).toBe(
+      'phone_not_confirmed',
+    )
+  })
+})

@@ -1,0 +1,207 @@
+import { randomUUID } from 'node:crypto'
+
+import { fastify, type FastifyInstance, type InjectOptions } from 'fastify'
+import { Redis } from 'ioredis'
+import { SignJWT } from 'jose'
+import { inject } from 'vitest'
+
+import { authPlugin } from '#api/auth/plugin.ts'
+import type {
+  CaptchaVerifier,
+  Mailer,
+  MailVariables,
+  Providers,
+  SmsSender,
+} from '#api/auth/ports.ts'
+import { createAuthServices, type AuthServices } from '#api/auth/services.ts'
+import { systemClock, type Clock } from '#shared/clock.ts'
+import { readAuthConfig, type AuthConfig } from '#shared/config/auth.ts'
+import { ConfigError, EnvReader } from '#shared/config/env-reader.ts'
+import type { MailKind } from '#shared/config/auth-mail.ts'
+import { openDatabase, type Database } from '#shared/db/client.ts'
+import { authTables } from '#shared/db/schema/auth.ts'
+import { createLogger } from '#shared/logger.ts'
+import { createDatabase } from '#test/support/services.ts'
+
+/** A mail as the flows sent it. */
+export interface SentMail {
+  readonly kind: MailKind
+  readonly to: string
+  readonly variables: MailVariables
+}
+
+/** A text message as the flows sent it. */
+export interface SentSms {
+  readonly to: string
+  readonly message: string
+  readonly otp: string
+}
+
+/** A user server on a database of its own. */
+export interface TestServer {
+  readonly app: FastifyInstance
+  readonly services: AuthServices
+  readonly database: Database
+  readonly redis: Redis
+  readonly clock: TestClock
+  readonly mails: SentMail[]
+  readonly messages: SentSms[]
+  readonly events: string[]
+  /** The newest mail to an address. */
+  lastMail(to: string): SentMail
+  call(request: CallOptions): Promise<CallResult>
+  serviceToken(role?: string): Promise<string>
+  close(): Promise<void>
+}
+
+export interface CallOptions {
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE' | 'HEAD' | 'OPTIONS'
+  readonly path: string
+  readonly body?: unknown
+  readonly bearer?: string
+  readonly headers?: Record<string, string>
+}
+
+export interface CallResult {
+  readonly status: number
+  // biome-ignore lint/suspicious/noExplicitAny: tests read whatever came.
+  readonly body: any
+  readonly headers: Record<string, string>
+  readonly location: string
+}
+
+/** A clock that stands still until it is moved. */
+export interface TestClock extends Clock {
+  advance(seconds: number): void
+}
+
+export interface ServerOptions {
+  /** Settings besides the required ones. */
+  readonly env?: Record<string, string>
+  readonly isFrozen?: boolean
+  readonly mailer?: Mailer
+  readonly captcha?: CaptchaVerifier
+  readonly providers?: Providers
+  readonly sms?: SmsSender
+}
+
+const REQUIRED = {
+  AUTH_SITE_URL: 'http://localhost:3000',
+  AUTH_API_EXTERNAL_URL: 'http://localhost:9999',
+  AUTH_JWT_SECRET: '37c304f8-51aa-419a-a1af-06154e63707a',
+  MILLRACE_ARGON2_MEMORY_KIB: '64',
+  AUTH_SMTP_MAX_FREQUENCY: '60s',
+  AUTH_RATE_LIMIT_EMAIL_SENT: '10000',
+  AUTH_RATE_LIMIT_SMS_SENT: '10000',
+}
+
+/** Starts a user server with its own database; everything it sends is collected. */
+export async function startServer(options: ServerOptions = {}): Promise<TestServer> {
+  const log = createLogger({ level: 'silent' })
+  const { url, drop } = await createDatabase()
+  const database = openDatabase({ url, maxPoolSize: 10, logger: log })
+  const redis = new Redis(inject('redisUrl'))
+  const clock = createTestClock(options.isFrozen ?? false)
+  const config = readConfig({ ...REQUIRED, ...options.env })
+  const [mails, messages, events]: [SentMail[], SentSms[], string[]] = [[], [], []]
+  const services = await createAuthServices({
+    db: database.db,
+    tables: authTables(''),
+    redis,
+    redisKeyPrefix: `test:${randomUUID()}:`,
+    ...{ config, clock, log },
+    mailer: options.mailer ?? { send: async (mail) => void mails.push(mail) },
+    sms: options.sms ?? collectingSms(config, messages),
+    captcha: options.captcha ?? { verify: async () => undefined },
+    providers: options.providers ?? NO_PROVIDERS,
+    version: 'test',
+    onSecurityEvent: (event) => events.push(event.action),
+  })
+  const app = fastify({ trustProxy: false })
+  await app.register(authPlugin(services), { prefix: '/' })
+  await app.register(authPlugin(services), { prefix: '/auth/v1' })
+  await app.ready()
+  return {
+    ...{ app, services, database, redis, clock, mails, messages, events },
+    lastMail(to) {
+      const mail = mails.findLast((sent) => sent.to === to)
+      if (mail === undefined) throw new Error(`no mail was sent to ${to}`)
+      return mail
+    },
+    call: (request) => call(app, request),
+    serviceToken: (role = 'service_role') => signToken(config, { role }),
+    async close() {
+      await app.close()
+      redis.disconnect()
+      await database.close()
+      await drop()
+    },
+  }
+}
+
+/** Reads settings of the user server, as the process does at its start. */
+export function readConfig(env: Record<string, string>): AuthConfig {
+  const reader = new EnvReader(env)
+  const config = readAuthConfig(reader)
+  if (reader.problems.length > 0) throw new ConfigError(reader.problems)
+  return config
+}
+
+/** An access token with the given claims, signed with the shared secret. */
+export function signToken(config: AuthConfig, claims: Record<string, unknown>): Promise<string> {
+  return new SignJWT(claims)
+    .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
+    .sign(new TextEncoder().encode(config.jwt.secret))
+}
+
+async function call(app: FastifyInstance, request: CallOptions): Promise<CallResult> {
+  const { method = 'GET', path, body, bearer, headers = {} } = request
+  const options: InjectOptions = {
+    method,
+    url: path,
+    headers: {
+      ...(body !== undefined && { 'content-type': 'application/json;charset=UTF-8' }),
+      ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
+      ...headers,
+    },
+    ...(body !== undefined && { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
+  }
+  const response = await app.inject(options)
+  const isJson = response.headers['content-type']?.toString().includes('json') === true
+  return {
+    status: response.statusCode,
+    body: isJson && response.body !== '' ? response.json() : response.body,
+    headers: response.headers as Record<string, string>,
+    location: String(response.headers.location ?? ''),
+  }
+}
+
+function createTestClock(isFrozen: boolean): TestClock {
+  const frozenAt = Date.parse('2026-01-15T12:00:00Z')
+  let offsetMs = 0
+  return {
+    now: () => (isFrozen ? frozenAt : systemClock.now()) + offsetMs,
+    monotonic: () => systemClock.monotonic(),
+    advance: (seconds) => {
+      offsetMs += seconds * 1000
+    },
+  }
+}
+
+function collectingSms(config: AuthConfig, messages: SentSms[]): SmsSender {
+  return {
+    async send({ to, message, otp }) {
+      messages.push({ to, message, otp })
+      return { messageId: `message-${messages.length}` }
+    },
+    testOtp: (phone) => config.sms.testOtps[phone],
+  }
+}
+
+const NO_PROVIDERS: Providers = {
+  get: (id) => {
+    throw new Error(`there is no provider ${id}`)
+  },
+  enabledIds: () => [],
+  allIds: ['github', 'google'],
+}

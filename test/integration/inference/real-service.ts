@@ -1,0 +1,140 @@
+import { randomUUID } from 'node:crypto'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+
+import { inject } from 'vitest'
+
+import { openSubmitter } from '#api/inference/submit.ts'
+import { parseCatalogue, type CatalogueModel } from '#shared/catalogue.ts'
+import { systemClock } from '#shared/clock.ts'
+import { openApiKeys } from '#shared/db/api-keys.ts'
+import { openDatabase } from '#shared/db/client.ts'
+import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
+import { organizationTables } from '#shared/db/schema/organizations.ts'
+import { createLogger } from '#shared/logger.ts'
+import { listenForCancels } from '#shared/queue/cancellation.ts'
+import { openRedis } from '#shared/queue/connection.ts'
+import { queueKeys } from '#shared/queue/keys.ts'
+import { listWorkers, WORKER_BEAT_MS, writeBeat } from '#shared/queue/liveness.ts'
+import { ReplyWriter } from '#shared/queue/reply-writer.ts'
+import { createDatabase } from '#test/support/services.ts'
+import { openSurface } from '#test/unit/api/inference/surface.ts'
+import { openTextEngine } from '#workers/engine/open-text-engine.ts'
+import { JobRunner, type Execute } from '#workers/job-runner.ts'
+import { createCompletionModel } from '#workers/processors/completion-model.ts'
+import { processCompletion } from '#workers/processors/completion.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+import { loadTextModel } from '#workers/text/text-model.ts'
+import { QueueServer } from '#workers/worker.ts'
+
+const SLOTS = 4
+const CATALOGUE = parseCatalogue({
+  models: [
+    {
+      id: 'tiny-chat',
+      kind: 'completion',
+      source: 'models/tiny-chat',
+      capabilities: ['chat', 'completion'],
+    },
+  ],
+})
+const log = createLogger({ level: 'silent' })
+
+/** The whole way from a socket to a model: real keys, queue, worker and engine in one process. */
+export interface RealService {
+  readonly baseURL: string
+  readonly apiKey: string
+  /** Sequences that the engine has in its slots or before them. */
+  numBusy(): number
+  close(): Promise<void>
+}
+
+export async function openRealService(): Promise<RealService> {
+  const keys = queueKeys(`test-${randomUUID().slice(0, 8)}`)
+  const redisUrl = inject('redisUrl')
+  const worker = await startWorker(redisUrl, keys)
+  const redis = await openRedis(redisUrl, 'producer', log)
+  const reader = await openRedis(redisUrl, 'reader', log)
+  const submitter = await openSubmitter({
+    redis,
+    reader,
+    keys,
+    queueDepthMax: 100,
+    clock: systemClock,
+    log,
+  })
+  const { url, drop } = await createDatabase()
+  const database = openDatabase({ url, maxPoolSize: 5, logger: log })
+  const tables = organizationTables('')
+  const apiKeys = openApiKeys(database.db, tables)
+  const organizationId = await ensureDefaultOrganization(database.db, tables)
+  const rights = { scopes: null, modelIds: null, expiresAt: null }
+  const { secret } = await apiKeys.create({ organizationId, name: 'test', ...rights })
+  const { app } = await openSurface(undefined, {
+    submitter,
+    catalogue: CATALOGUE,
+    workers: () => listWorkers(redis, keys),
+    apiKeys,
+    clock: systemClock,
+    log,
+  })
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  const { port } = app.server.address() as AddressInfo
+  return {
+    baseURL: `http://127.0.0.1:${port}/v1`,
+    apiKey: secret,
+    numBusy: worker.numBusy,
+    async close() {
+      app.server.closeAllConnections()
+      await app.close()
+      await submitter.close()
+      await worker.close()
+      redis.disconnect()
+      await database.close()
+      await drop()
+    },
+  }
+}
+
+async function startWorker(redisUrl: string, keys: ReturnType<typeof queueKeys>) {
+  const redis = await openRedis(redisUrl, 'worker', log)
+  const subscriber = await openRedis(redisUrl, 'worker', log)
+  const runtime = openRuntime()
+  const folder = join(import.meta.dirname, '../../../models/tiny-chat')
+  const engine = await openTextEngine({ runtime, folder, slots: SLOTS, intraOpThreads: 1 })
+  const model = createCompletionModel(engine, await loadTextModel(folder, systemClock))
+  const clock = systemClock
+  const workerId = randomUUID()
+  const writer = new ReplyWriter(redis, log, (replyTo) => runner.cancelOwner(replyTo))
+  const runner = new JobRunner({ redis, keys, writer, workerId, clock, log })
+  await listenForCancels(subscriber, keys, { onCancel: (id) => runner.cancel(id), log })
+  const execute: Execute = (envelope, tools) =>
+    processCompletion(envelope as never, { ...tools, model, clock } as never)
+  const { id, kind } = CATALOGUE.models[0] as CatalogueModel
+  const common = { redis, keys, runner, execute, clock, log }
+  const server = new QueueServer({ ...common, kind, modelId: id, slots: SLOTS })
+  const queue = { kind, modelId: id, isReady: true, slots: SLOTS, waiting: 0, active: 0 }
+  const rates = { jobsPerSecond: 0, tokensPerSecond: 0, cacheUse: 0 }
+  const about = { version: '0', nodeVersion: '', pid: 0, hostname: '', startedAtMs: 0 }
+  const beat = () =>
+    writeBeat(redis, keys, {
+      ...about,
+      workerId,
+      isDraining: false,
+      queues: [{ ...queue, ...rates }],
+    })
+  await beat()
+  const timer = setInterval(() => void beat().catch(() => {}), WORKER_BEAT_MS)
+  return {
+    numBusy: () => runner.numRunning,
+    async close() {
+      clearInterval(timer)
+      await server.close()
+      writer.close()
+      redis.disconnect()
+      subscriber.disconnect()
+      await engine.close()
+      await runtime.close()
+    },
+  }
+}

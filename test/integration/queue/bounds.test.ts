@@ -1,0 +1,184 @@
+import { Queue } from 'bullmq'
+import type { Redis } from 'ioredis'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+
+import type { OpenSubmitter } from '#api/inference/submit.ts'
+import { CancelledError } from '#shared/errors.ts'
+import { checkRedis, openRedis } from '#shared/queue/connection.ts'
+import { queueKeys } from '#shared/queue/keys.ts'
+import { listWorkers } from '#shared/queue/liveness.ts'
+import {
+  eventually,
+  freshPrefix,
+  log,
+  openTestSubmitter,
+  readAll,
+  startRedis,
+  toyRequest,
+} from '#test/support/queue.ts'
+import type { PrivateRedis } from '#test/support/queue.ts'
+import { startToyWorker, TOY, toyText } from '#test/support/toy-worker.ts'
+
+describe('the queues', () => {
+  let server: PrivateRedis
+  let redis: Redis
+  let prefix: string
+  let submitter: OpenSubmitter
+  let workers: Awaited<ReturnType<typeof startToyWorker>>[]
+
+  const startWorker = async (slots: number): Promise<void> => {
+    workers.push(await startToyWorker(server.url, prefix, slots))
+  }
+  const busySlots = async (): Promise<number> => {
+    const beats = await listWorkers(redis, queueKeys(prefix))
+    return beats.reduce((sum, { queues }) => sum + (queues[0]?.active ?? 0), 0)
+  }
+
+  beforeEach(async () => {
+    server = await startRedis()
+    redis = await openRedis(server.url, 'worker', log)
+    prefix = freshPrefix()
+    submitter = await openTestSubmitter(server.url, prefix, 5)
+    workers = []
+  })
+
+  afterEach(async () => {
+    await submitter.close()
+    for (const worker of workers) await worker.stop()
+    redis.disconnect()
+    await server.close()
+  })
+
+  it('refuse a job beyond their depth at once and say when to come back', async () => {
+    const abort = new AbortController()
+    const waiting = Array.from({ length: 5 }, () =>
+      readAll(submitter.submit(toyRequest('x', 1, { signal: abort.signal }))).catch(() => 'gone'),
+    )
+    const thrown = await readAll(submitter.submit(toyRequest('x', 1))).catch((e: unknown) => e)
+    expect(thrown).toMatchObject({ kind: 'overloaded', code: 'server_is_overloaded' })
+    expect(thrown).toMatchObject({ retryAfterSeconds: expect.any(Number) })
+    abort.abort()
+    expect(await Promise.all(waiting)).toEqual(Array(5).fill('gone'))
+  })
+
+  it('forget a waiting job whose client left: it never runs', async () => {
+    const abort = new AbortController()
+    const reading = readAll(submitter.submit(toyRequest('x', 1, { signal: abort.signal })))
+    const queue = submitter.producer.queue('completion', 'toy')
+    await eventually(async () => (await queue.getPrioritizedCount()) === 1)
+    abort.abort()
+    await expect(reading).rejects.toThrow(CancelledError)
+    await eventually(async () => (await queue.getPrioritizedCount()) === 0)
+  })
+
+  it.each(['hang', 'stepMs=5', 'slowStart'])(
+    'free the slot of a running job (%s)',
+    async (text) => {
+      await startWorker(2)
+      const abort = new AbortController()
+      const reading = readAll(submitter.submit(toyRequest(text, 100_000, { signal: abort.signal })))
+      await eventually(async () => (await busySlots()) === 1)
+      abort.abort()
+      await expect(reading).rejects.toThrow(CancelledError)
+      await eventually(async () => (await busySlots()) === 0)
+    },
+  )
+
+  it('free the slot when the consumer merely stops reading', async () => {
+    await startWorker(2)
+    for await (const event of submitter.submit(toyRequest('stepMs=5', 100_000))) {
+      if (event.type === 'delta') break
+    }
+    await eventually(async () => (await busySlots()) === 0)
+  })
+
+  it('stop a job whose owner died', async () => {
+    await startWorker(2)
+    const other = await openTestSubmitter(server.url, prefix)
+    const reading = readAll(other.submit(toyRequest('hang', 1))).catch(() => 'gone')
+    await eventually(async () => (await busySlots()) === 1)
+    // Gone without a word: the keys of a killed process expire, nothing is cancelled.
+    await other.close()
+    await eventually(async () => (await busySlots()) === 0)
+    other.ledger.remove('none')
+    void reading
+  })
+
+  it('deal the turns around between organizations', async () => {
+    const order: string[] = []
+    const submit = (organizationId: string) =>
+      readAll(wide.submit(toyRequest('x', 1, { organizationId }))).then(() =>
+        order.push(organizationId),
+      )
+    const wide = await openTestSubmitter(server.url, prefix)
+    const queue = wide.producer.queue('completion', 'toy')
+    const all: Promise<number>[] = []
+    for (let i = 0; i < 20; i += 1) all.push(submit('noisy'))
+    await eventually(async () => (await queue.getPrioritizedCount()) === 20)
+    all.push(submit('quiet'))
+    await eventually(async () => (await queue.getPrioritizedCount()) === 21)
+    await startWorker(1)
+    await Promise.all(all)
+    await wide.close()
+    expect(order.indexOf('quiet')).toBeLessThanOrEqual(2)
+  })
+
+  it('stop the run of a client that does not read, and go on when it does', async () => {
+    await startWorker(2)
+    const stream = submitter.submit(toyRequest('flood', 4000))
+    await stream.next()
+    await eventually(async () => (await busySlots()) === 0)
+    let text = ''
+    for await (const event of stream) {
+      if (event.type === 'delta') text += event.deltas.map((delta) => delta.text).join('')
+    }
+    expect(text).toBe(toyText(4000))
+  })
+
+  it('run a job once even if it is delivered twice', async () => {
+    const reading = readAll(submitter.submit(toyRequest('stepMs=2', 50)))
+    const queue = submitter.producer.queue('completion', 'toy')
+    await eventually(async () => (await queue.getPrioritizedCount()) === 1)
+    const [job] = await queue.getPrioritized()
+    // A second entry with the same envelope, as a failover may leave behind.
+    const twin = new Queue(queue.name, { connection: redis, prefix })
+    await twin.add('completion', job?.data, {
+      jobId: 'twin-1',
+      priority: 1,
+      removeOnComplete: true,
+    })
+    await startWorker(4)
+    await startWorker(4)
+    const seen = await reading
+    expect(seen).toMatchObject({ text: toyText(50), starts: 1, results: 1 })
+    await twin.close()
+  })
+
+  it('refuse a Redis that may evict jobs', async () => {
+    await expect(checkRedis(redis)).resolves.toBeUndefined()
+    await redis.config('SET', 'maxmemory-policy', 'allkeys-lru')
+    await expect(checkRedis(redis)).rejects.toThrow('noeviction')
+  })
+
+  it('answer at once that they are unavailable while Redis is away', async () => {
+    await startWorker(1)
+    await server.kill()
+    const thrown = await readAll(submitter.submit(toyRequest('x', 1))).catch((e: unknown) => e)
+    expect(thrown).toMatchObject({ kind: 'overloaded', code: 'service_unavailable' })
+    await server.start()
+    await eventually(async () => {
+      const seen = await readAll(submitter.submit(toyRequest('x', 3))).catch(() => undefined)
+      return seen?.text === toyText(3)
+    })
+  })
+
+  it('list their workers with what they serve', async () => {
+    await startWorker(3)
+    await eventually(async () => {
+      const [beat] = await listWorkers(redis, queueKeys(prefix))
+      return beat?.queues[0]?.isReady === true
+    })
+    const [beat] = await listWorkers(redis, queueKeys(prefix))
+    expect(beat).toMatchObject({ pid: process.pid, queues: [{ modelId: TOY.id, slots: 3 }] })
+  })
+})

@@ -1,0 +1,112 @@
+import { describe, expect, it } from 'vitest'
+
+import {
+  chooseRedirect,
+  isRedirectAllowed,
+  withFragment,
+  withQuery,
+} from '#api/auth/identity/redirect-url.ts'
+
+const RULES = {
+  siteUrl: 'https://app.example.com/home',
+  uriAllowList: [
+    'https://*.preview.example.org',
+    'https://docs.example.org/*',
+    'https://deep.example.org/**',
+    'http://localhost:8000/*',
+    'com.example.app.*://**',
+    'https://{red,blue}.example.net/[a-c]?x',
+    'http://10.0.0.7/cb',
+  ],
+}
+
+describe('isRedirectAllowed', () => {
+  const check = (target: string, expected: boolean): void =>
+    it(`${expected ? 'permits' : 'refuses'} ${JSON.stringify(target.slice(0, 80))}`, () => {
+      expect(isRedirectAllowed(target, RULES)).toBe(expected)
+    })
+
+  describe('on the host of the site', () => {
+    check('https://app.example.com', true)
+    check('https://app.example.com/any/where?x=1#y', true)
+    check('http://app.example.com:8080/dev', true)
+    check('HTTPS://APP.EXAMPLE.COM/upper', true)
+    check('https://example.com/', false)
+    check('https://other.app.example.com/', false)
+    check('https://app.example.com.evil.test/', false)
+    check('https://xapp.example.com/', false)
+    check('ftp://app.example.com/', false)
+  })
+
+  describe('by the allow list', () => {
+    check('https://one.preview.example.org', true)
+    check('https://one.two.preview.example.org', false)
+    check('https://evil.test/.preview.example.org', false)
+    check('https://evil.test#.preview.example.org', false)
+    check('https://evil.test?.preview.example.org', false)
+    check('https://docs.example.org/page', true)
+    check('https://docs.example.org/page?x=1', true)
+    check('https://docs.example.org/page/sub', false)
+    check('https://docs.example.org', false)
+    check('https://docs.example.org/page.html', false)
+    check('https://deep.example.org/a/b/c.html', true)
+    check('http://localhost:8000/path', true)
+    check('http://localhost:8001/path', false)
+    check('com.example.app.staging://callback/deep', true)
+    check('com.example.other://callback', false)
+    check('https://red.example.net/b1x', true)
+    check('https://green.example.net/b1x', false)
+    check('https://red.example.net/d1x', false)
+    check('http://10.0.0.7/cb', true)
+    check('http://10.0.0.8/cb', false)
+  })
+
+  describe('whatever the list says', () => {
+    check('', false)
+    check('/relative', false)
+    check('//evil.test', false)
+    check('https:evil.test', false)
+    check('https:/evil.test', false)
+    check('https:///evil.test', false)
+    check('https://app.example.com@evil.test/', false)
+    check('https://app.example.com:pw@evil.test/', false)
+    check('https://evil.test\\@app.example.com/', false)
+    check('https://app.example.com\\.evil.test/', false)
+    check('https://evil.test\\.preview.example.org', false)
+    check('https://evil.test\t.preview.example.org', false)
+    check('https://app.example.com/\r\nSet-Cookie: a=b', false)
+    check('https://app.example.com/\u0000', false)
+    check('java\nscript://app.example.com/%0aalert(1)', false)
+    check('javascript://app.example.com/%0aalert(1)', false)
+    check('data://app.example.com/text', false)
+    check('https://evil%2etest%2f.preview.example.org', false)
+    check('https://evil。test/', false)
+    check('https://2130706433/', false)
+    check(`https://app.example.com/${'a'.repeat(3000)}`, false)
+  })
+})
+
+describe('chooseRedirect', () => {
+  it('takes the first permitted candidate, else the site', () => {
+    const good = 'https://app.example.com/a'
+    expect(chooseRedirect([undefined, 'https://evil.test', good], RULES)).toBe(good)
+    expect(chooseRedirect(['https://evil.test'], RULES)).toBe(RULES.siteUrl)
+  })
+})
+
+describe('parameters of a redirect', () => {
+  it('go behind the hash in alphabetical order, replacing an older fragment', () => {
+    expect(withFragment('https://a.test/x?y=1#old', { b: '2', a: '1 1' })).toBe(
+      'https://a.test/x?y=1#a=1+1&b=2',
+    )
+  })
+
+  it('go into the query before the fragment, replacing their namesakes', () => {
+    expect(withQuery('https://a.test/x?code=old&y=1#z', { code: 'new' })).toBe(
+      'https://a.test/x?code=new&y=1#z',
+    )
+    expect(withQuery('com.example.app://callback', { code: 'c' })).toBe(
+      'com.example.app://callback?code=c',
+    )
+  })
+})

@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { API_KEY, openSurface } from './surface.ts'
+
+const CHAT = '/v1/chat/completions'
+const TEXT = '/v1/completions'
+
+describe('a body that cannot be read', () => {
+  let surface: Awaited<ReturnType<typeof openSurface>>
+  beforeAll(async () => {
+    surface = await openSurface()
+  })
+  afterAll(() => surface.app.close())
+
+  it.each([
+    ['text that is no JSON', '{"model": '],
+    ['an array', '[]'],
+    ['a text', '"x"'],
+    ['null', 'null'],
+    ['nothing', ''],
+    ['a forbidden key', '{"model":"tiny-chat","__proto__":{"a":1}}'],
+  ])('%s as a body is answered as malformed JSON', async (_title, payload) => {
+    const response = await surface.post(CHAT, payload)
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toMatchObject({
+      message: expect.stringContaining('We could not parse the JSON body of your request.'),
+      type: 'invalid_request_error',
+      param: null,
+      code: null,
+    })
+  })
+
+  it('a body of another type is answered with 415', async () => {
+    const response = await surface.post(CHAT, 'model=x', { 'content-type': 'text/csv' })
+    expect(response.statusCode).toBe(415)
+    expect(response.json().error.type).toBe('invalid_request_error')
+  })
+
+  it('a body over the limit is answered with 413', async () => {
+    const response = await surface.post(TEXT, { model: 'tiny-chat', prompt: 'x'.repeat(2 ** 20) })
+    expect(response.statusCode).toBe(413)
+    expect(response.json().error).toMatchObject({ param: null, code: null })
+  })
+
+  it('nobody learns what is valid without a key', async () => {
+    const response = await surface.post(CHAT, '{', { authorization: 'Bearer wrong' })
+    expect(response.statusCode).toBe(401)
+    expect(response.body).not.toContain(API_KEY)
+  })
+})

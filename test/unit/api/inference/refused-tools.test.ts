@@ -1,0 +1,76 @@
+import { itRefuses, USER, type Refusal } from './refusals.ts'
+
+const TOOL = { type: 'function', function: { name: 'add', parameters: { type: 'object' } } }
+
+// Wording: the error tables of the API's 2024 dialect.
+const REFUSALS: readonly Refusal[] = [
+  [{ response_format: { type: 'yaml' } }, 'response_format.type', 'invalid_value', /./],
+  [{ response_format: { type: 'json_object' } }, 'messages', null, /must contain the word 'json'/],
+  [
+    { response_format: { type: 'json_schema' } },
+    'response_format.json_schema',
+    'missing_required_parameter',
+    /./,
+  ],
+  [
+    { response_format: { type: 'json_schema', json_schema: { name: 'x y', schema: {} } } },
+    'response_format.json_schema.name',
+    'invalid_value',
+    /does not match pattern/,
+  ],
+  [
+    {
+      response_format: {
+        type: 'json_schema',
+        json_schema: { name: 'x', strict: true, schema: { type: 'object' } },
+      },
+    },
+    'response_format.json_schema.schema',
+    'invalid_json_schema',
+    /additionalProperties/,
+  ],
+  [{ tools: [{ type: 'retrieval' }] }, 'tools[0].function', 'missing_required_parameter', /./],
+  [{ tools: [{ ...TOOL, type: 'retrieval' }] }, 'tools[0].type', 'invalid_value', /./],
+  [
+    { tools: [{ type: 'function', function: { name: 'a b' } }] },
+    'tools[0].function.name',
+    'invalid_value',
+    /./,
+  ],
+  [
+    { tool_choice: 'auto' },
+    'tool_choice',
+    'invalid_value',
+    /only allowed when 'tools' are specified/,
+  ],
+  [
+    { tools: [TOOL], tool_choice: 'maybe' },
+    'tool_choice',
+    'invalid_value',
+    "Invalid value: 'maybe'. Supported values are: 'none', 'auto', and 'required'.",
+  ],
+  [
+    { tools: [TOOL], tool_choice: { type: 'function', function: { name: 'sub' } } },
+    'tool_choice',
+    'invalid_value',
+    /'sub' is not among/,
+  ],
+  [{ tools: Array(129).fill(TOOL) }, 'tools', 'array_above_max_length', /./],
+  [{ functions: [] }, 'functions', 'empty_array', /./],
+  [{ metadata: { a: 'x'.repeat(513) } }, 'metadata.a', 'string_above_max_length', /./],
+  [
+    { metadata: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [i, ''])) },
+    'metadata',
+    'object_above_max_properties',
+    /./,
+  ],
+  [
+    { reasoning_effort: 'high' },
+    'reasoning_effort',
+    'unsupported_parameter',
+    "Unsupported parameter: 'reasoning_effort' is not supported with this model.",
+  ],
+  [{ modalities: ['audio'] }, 'modalities[0]', 'invalid_value', /./],
+]
+
+itRefuses('/v1/chat/completions', { messages: [USER] }, REFUSALS)

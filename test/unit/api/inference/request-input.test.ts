@@ -1,0 +1,259 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { openSurface } from './surface.ts'
+
+const MESSAGES = [{ role: 'user', content: 'Hi' }]
+const ADD = { name: 'add', description: 'Adds', parameters: { type: 'object' } }
+const TOOLS = [{ type: 'function', function: ADD }]
+
+type Row = readonly [title: string, fields: object, expected: object]
+
+const COMPLETION_ROWS: readonly Row[] = [
+  [
+    'the defaults',
+    {},
+    {
+      prompts: [{ form: 'text', text: '' }],
+      n: 1,
+      bestOf: 1,
+      maxTokens: 16,
+      stop: [],
+      logprobs: null,
+      echo: false,
+      stream: false,
+      responseFormat: { type: 'text' },
+    },
+  ],
+  ['null as the default', { max_tokens: null, n: null, stop: null }, { maxTokens: 16, n: 1 }],
+  ['a text', { prompt: 'a' }, { prompts: [{ form: 'text', text: 'a' }] }],
+  [
+    'texts',
+    { prompt: ['a', ''] },
+    {
+      prompts: [
+        { form: 'text', text: 'a' },
+        { form: 'text', text: '' },
+      ],
+    },
+  ],
+  ['token ids', { prompt: [1, 2] }, { prompts: [{ form: 'tokenIds', tokenIds: [1, 2] }] }],
+  [
+    'lists of token ids',
+    { prompt: [[1], [2, 3]] },
+    {
+      prompts: [
+        { form: 'tokenIds', tokenIds: [1] },
+        { form: 'tokenIds', tokenIds: [2, 3] },
+      ],
+    },
+  ],
+  ['no new tokens', { max_tokens: 0, echo: true, logprobs: 0 }, { maxTokens: 0, logprobs: 0 }],
+  ['best_of', { n: 2, best_of: 5 }, { n: 2, bestOf: 5 }],
+  ['one stop string', { stop: '\n' }, { stop: ['\n'] }],
+  ['what old clients send for themselves', { timeout: 20, user: 'u' }, { n: 1 }],
+]
+
+const SAMPLING_ROWS: readonly Row[] = [
+  ['temperature', { temperature: 0 }, { temperature: 0 }],
+  ['top_p', { top_p: 0.5 }, { topP: 0.5 }],
+  ['top_k', { top_k: 40 }, { topK: 40 }],
+  ['top_k switched off', { top_k: -1 }, { topK: 0 }],
+  ['min_p', { min_p: 0.1 }, { minP: 0.1 }],
+  ['presence_penalty', { presence_penalty: -2 }, { presencePenalty: -2 }],
+  ['frequency_penalty', { frequency_penalty: 1.5 }, { frequencyPenalty: 1.5 }],
+  ['repetition_penalty', { repetition_penalty: 1.2 }, { repetitionPenalty: 1.2 }],
+  ['logit_bias', { logit_bias: { '5': -100 } }, { logitBias: { '5': -100 } }],
+  ['seed', { seed: 7 }, { seed: 7 }],
+]
+
+const CHAT_ROWS: readonly Row[] = [
+  [
+    'the defaults',
+    {},
+    {
+      prompts: [{ form: 'chat', messages: [{ role: 'user', content: 'Hi' }] }],
+      maxTokens: null,
+      echo: false,
+      logprobs: null,
+    },
+  ],
+  ['max_tokens', { max_tokens: 5 }, { maxTokens: 5 }],
+  [
+    'the newer limit before the older',
+    { max_tokens: 5, max_completion_tokens: 9 },
+    { maxTokens: 9 },
+  ],
+  ['logprobs', { logprobs: true }, { logprobs: 0 }],
+  ['top_logprobs', { logprobs: true, top_logprobs: 3 }, { logprobs: 3 }],
+  [
+    'a JSON object',
+    { response_format: { type: 'json_object' }, messages: [{ role: 'user', content: 'As JSON.' }] },
+    { responseFormat: { type: 'jsonObject' } },
+  ],
+  [
+    'a JSON schema',
+    {
+      response_format: {
+        type: 'json_schema',
+        json_schema: { name: 'x', schema: { type: 'null' } },
+      },
+    },
+    { responseFormat: { type: 'jsonSchema', schema: { type: 'null' } } },
+  ],
+  [
+    'developers as system, and parts as one text',
+    {
+      messages: [
+        { role: 'developer', content: 'Be brief.' },
+        {
+          role: 'user',
+          name: 'ann',
+          content: [
+            { type: 'text', text: 'a' },
+            { type: 'text', text: 'b' },
+          ],
+        },
+      ],
+    },
+    {
+      prompts: [
+        {
+          form: 'chat',
+          messages: [
+            { role: 'system', content: 'Be brief.' },
+            { role: 'user', content: 'ab', name: 'ann' },
+          ],
+        },
+      ],
+    },
+  ],
+]
+
+const TOOL_ROWS: readonly Row[] = [
+  ['tools', { tools: TOOLS }, { tools: [ADD], toolChoice: 'auto' }],
+  ['required', { tools: TOOLS, tool_choice: 'required' }, { tools: [ADD], toolChoice: 'required' }],
+  [
+    'a named tool',
+    { tools: TOOLS, tool_choice: { type: 'function', function: { name: 'add' } } },
+    { toolChoice: { name: 'add' } },
+  ],
+  [
+    'allowed tools',
+    {
+      tools: [...TOOLS, { type: 'function', function: { name: 'sub' } }],
+      tool_choice: {
+        type: 'allowed_tools',
+        allowed_tools: {
+          mode: 'required',
+          tools: [{ type: 'function', function: { name: 'sub' } }],
+        },
+      },
+    },
+    { tools: [{ name: 'sub' }], toolChoice: 'required' },
+  ],
+  ['functions', { functions: [ADD], function_call: 'auto' }, { tools: [ADD], toolChoice: 'auto' }],
+  [
+    'a named function',
+    { functions: [ADD], function_call: { name: 'add' } },
+    { toolChoice: { name: 'add' } },
+  ],
+]
+
+describe('what a request makes the workers do', () => {
+  let surface: Awaited<ReturnType<typeof openSurface>>
+  beforeAll(async () => {
+    surface = await openSurface()
+  })
+  afterAll(() => surface.app.close())
+
+  async function inputOf(url: string, fields: object): Promise<typeof surface.submitter.input> {
+    const response = await surface.post(url, { model: 'gpt-3.5-turbo', ...fields })
+    expect(response.body).toContain('"tiny-chat"')
+    return surface.submitter.input
+  }
+
+  it.each(COMPLETION_ROWS)('a completion with %s', async (_title, fields, expected) => {
+    expect(await inputOf('/v1/completions', fields)).toMatchObject(expected)
+  })
+
+  it.each(SAMPLING_ROWS)('sampling with %s', async (_title, fields, expected) => {
+    const completion = await inputOf('/v1/completions', fields)
+    const chat = await inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
+    expect(completion.sampling).toMatchObject(expected)
+    expect(chat.sampling).toMatchObject(expected)
+  })
+
+  it.each(CHAT_ROWS)('a chat with %s', async (_title, fields, expected) => {
+    const input = await inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
+    expect(input).toMatchObject(expected)
+  })
+
+  it.each(TOOL_ROWS)('a chat with %s', async (_title, fields, expected) => {
+    const input = await inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
+    expect(input.prompts[0]).toMatchObject(expected)
+  })
+
+  it('hands the history of tool calls to the template, older forms included', async () => {
+    const input = await inputOf('/v1/chat/completions', {
+      messages: [
+        ...MESSAGES,
+        {
+          role: 'assistant',
+          content: null,
+          refusal: null,
+          annotations: [],
+          tool_calls: [
+            { id: 'call_1', type: 'function', function: { name: 'add', arguments: '{}' } },
+          ],
+        },
+        { role: 'tool', tool_call_id: 'call_1', content: '3' },
+        { role: 'assistant', content: null, function_call: { name: 'sub', arguments: '{"a":1}' } },
+        { role: 'function', name: 'sub', content: '0' },
+      ],
+    })
+    expect(input.prompts[0]).toMatchObject({
+      messages: [
+        { role: 'user' },
+        {
+          role: 'assistant',
+          content: '',
+          toolCalls: [{ id: 'call_1', name: 'add', arguments: '{}' }],
+        },
+        { role: 'tool', toolCallId: 'call_1', content: '3' },
+        { role: 'assistant', toolCalls: [{ name: 'sub', arguments: '{"a":1}' }] },
+        { role: 'tool', name: 'sub', content: '0' },
+      ],
+    })
+  })
+
+  it('draws a seed when none is given', async () => {
+    const first = await inputOf('/v1/completions', {})
+    const second = await inputOf('/v1/completions', {})
+    expect(first.sampling.seed).not.toBe(second.sampling.seed)
+  })
+
+  it('ends a single call at its closing tag when only one is allowed', async () => {
+    const fields = { messages: MESSAGES, tools: TOOLS, stop: 'x' }
+    const many = await inputOf('/v1/chat/completions', fields)
+    const one = await inputOf('/v1/chat/completions', { ...fields, parallel_tool_calls: false })
+    expect([many.stop, one.stop]).toEqual([['x'], ['x', '</tool_call>']])
+  })
+
+  it.each([
+    [undefined, 'default'],
+    ['auto', 'default'],
+    ['flex', 'flex'],
+    ['fast', 'priority'],
+  ])('service tier %s runs as %s and says so', async (tier, expected) => {
+    const body = { model: 'tiny-chat', messages: MESSAGES, service_tier: tier }
+    const response = await surface.post('/v1/chat/completions', body)
+    expect(surface.submitter.requests.at(-1)?.priorityClass).toBe(expected)
+    expect(response.json().service_tier).toBe(expected)
+  })
+
+  it('waits no longer than a client that says how long it waits', async () => {
+    await surface.post('/v1/completions', { model: 'tiny-chat' }, { 'x-stainless-timeout': '5' })
+    const { deadlineAtMs } = surface.submitter.requests.at(-1) as { deadlineAtMs: number }
+    expect(deadlineAtMs).toBe(surface.clock.nowMs + 5000)
+  })
+})

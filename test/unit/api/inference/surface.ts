@@ -1,0 +1,257 @@
+import { createHash } from 'node:crypto'
+
+import type { FastifyInstance } from 'fastify'
+
+import { buildApp } from '#api/app.ts'
+import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/job-events.ts'
+import { inferencePlugin } from '#api/inference/plugin.ts'
+import { v1Plugin, type V1Services } from '#api/v1/plugin.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+import { parseCatalogue } from '#shared/catalogue.ts'
+import type { Candidate, GenerateInput } from '#shared/contracts/completion.ts'
+import type { ApiKeyStore, StoredApiKey } from '#shared/db/api-keys.ts'
+import type { Logger } from '#shared/logger.ts'
+
+/** The key that the surface under test knows. */
+export const API_KEY = 'sk-test-0123456789abcdefWXYZ'
+
+/** Models of every sort that the routes tell apart. */
+export const CATALOGUE = parseCatalogue({
+  models: [
+    {
+      id: 'tiny-chat',
+      kind: 'completion',
+      source: 'models/tiny-chat',
+      aliases: ['gpt-3.5-turbo'],
+      capabilities: ['chat', 'completion'],
+      created: 1_700_000_000,
+    },
+    { id: 'org/base:v1', kind: 'completion', source: 'x', capabilities: ['completion'] },
+    { id: 'only-chat', kind: 'completion', source: 'x', capabilities: ['chat'] },
+    { id: 'tiny-embed', kind: 'embedding', source: 'x', capabilities: [] },
+  ],
+})
+
+type CompletionEvents = AsyncIterable<JobEvent<'completion'>> | Iterable<JobEvent<'completion'>>
+
+/** What the workers would say to a request. */
+export type Script = (request: SubmitRequest<'completion'>) => CompletionEvents
+
+/** A submitter that plays a script and remembers what was submitted. */
+export class ScriptedSubmitter implements Submitter {
+  readonly requests: SubmitRequest<'completion'>[] = []
+  cancelled = 0
+  script: Script
+
+  constructor(script: Script) {
+    this.script = script
+  }
+
+  get input(): GenerateInput {
+    return this.requests.at(-1)?.input as GenerateInput
+  }
+
+  async *submit(request: SubmitRequest<never>): AsyncGenerator<never> {
+    const job = request as unknown as SubmitRequest<'completion'>
+    this.requests.push(job)
+    let isDone = false
+    try {
+      for await (const event of this.script(job)) {
+        isDone = event.type === 'result'
+        yield event as never
+      }
+    } finally {
+      if (!isDone) this.cancelled += 1
+    }
+  }
+
+  async close(): Promise<void> {}
+}
+
+/** Events of a job that says these pieces, one token each, for every candidate. */
+export function* speak(
+  input: GenerateInput,
+  pieces: readonly string[],
+  last: Partial<Candidate> = {},
+): Generator<JobEvent<'completion'>> {
+  const indexes = Array.from({ length: input.prompts.length * input.n }, (_, index) => index)
+  const finishReason = last.finishReason ?? 'stop'
+  yield { type: 'started', workerId: 'w1', promptTokens: 5 }
+  if (input.stream) {
+    for (const [at, text] of pieces.entries()) {
+      yield {
+        type: 'delta',
+        deltas: indexes.map((index) => ({
+          index,
+          text,
+          tokenIds: [at],
+          ...(last.logprobs?.[at] !== undefined && { logprobs: [last.logprobs[at]] }),
+          ...(at === pieces.length - 1 && { finishReason }),
+        })),
+      }
+    }
+  }
+  yield {
+    type: 'result',
+    result: {
+      task: 'generate',
+      candidates: indexes.map((index) => ({
+        index,
+        text: pieces.join(''),
+        tokenIds: pieces.map((_, at) => at),
+        ...(last.logprobs !== undefined && { logprobs: last.logprobs }),
+        finishReason,
+      })),
+    },
+    usage: {
+      promptTokens: 5,
+      completionTokens: pieces.length * indexes.length,
+      cachedTokens: 2,
+    },
+    timings: { queueMs: 1, prepareMs: 1, runMs: 7 },
+  }
+}
+
+/** API keys in memory. */
+export class MemoryKeys implements ApiKeyStore {
+  readonly bySecret = new Map<string, StoredApiKey>()
+  lookups = 0
+  touched: string[] = []
+  failure: Error | undefined
+
+  add(secret: string, key: Partial<StoredApiKey> = {}): void {
+    this.bySecret.set(createHash('sha256').update(secret).digest('hex'), {
+      id: `key_${this.bySecret.size}`,
+      organizationId: 'org-test',
+      name: 'test',
+      prefix: secret.slice(0, 7),
+      scopes: null,
+      modelIds: null,
+      createdAt: new Date(0),
+      expiresAt: null,
+      lastUsedAt: null,
+      ...key,
+    })
+  }
+
+  async findBySecretHash(sha256: Buffer): Promise<StoredApiKey | undefined> {
+    this.lookups += 1
+    if (this.failure !== undefined) throw this.failure
+    return this.bySecret.get(sha256.toString('hex'))
+  }
+
+  async create(key: Parameters<ApiKeyStore['create']>[0]): ReturnType<ApiKeyStore['create']> {
+    const secret = `sk-new-${this.bySecret.size}-0123456789`
+    this.add(secret, key)
+    return { key: [...this.bySecret.values()].at(-1) as StoredApiKey, secret }
+  }
+
+  async list(organizationId: string): Promise<readonly StoredApiKey[]> {
+    return [...this.bySecret.values()].filter((key) => key.organizationId === organizationId)
+  }
+
+  async revoke(organizationId: string, id: string): Promise<boolean> {
+    for (const [hash, key] of this.bySecret) {
+      if (key.id === id && key.organizationId === organizationId) return this.bySecret.delete(hash)
+    }
+    return false
+  }
+
+  async touch(id: string): Promise<void> {
+    this.touched.push(id)
+  }
+}
+
+/** The whole application with one surface, over a script instead of queues. */
+export async function openSurface(
+  script: Script = ({ input }) => speak(input as GenerateInput, ['Hello', ' world']),
+  overrides: Partial<InferenceServices & V1Services> = {},
+): Promise<{
+  app: FastifyInstance
+  submitter: ScriptedSubmitter
+  keys: MemoryKeys
+  clock: { nowMs: number }
+  post(url: string, body: unknown, headers?: Record<string, string>): Promise<Answer>
+  get(url: string): Promise<Answer>
+}> {
+  const submitter = new ScriptedSubmitter(script)
+  const keys = new MemoryKeys()
+  keys.add(API_KEY)
+  const clock = { nowMs: 1_750_000_000_000 }
+  const services: InferenceServices = {
+    submitter,
+    catalogue: CATALOGUE,
+    workers: async () => [],
+    apiKeys: keys,
+    clock: { now: () => clock.nowMs, monotonic: () => clock.nowMs },
+    log: SILENT,
+    config: { deadlineSeconds: 600 },
+    ...overrides,
+  }
+  const app = await buildApp({
+    server: {
+      host: '127.0.0.1',
+      port: 0,
+      requestIdHeader: '',
+      bodyBytesMax: 1024 * 1024,
+      drainTimeoutSeconds: 1,
+      trustedProxies: [],
+      urlSigningSecret: 'x',
+      adminToken: '',
+    },
+    version: '0.0.0',
+    publicUrl: 'http://127.0.0.1',
+    log: SILENT,
+    health: { checks: [], isDraining: () => false },
+    surfaces: [{ prefixes: ['/v1'], plugin: v1Plugin(services, [inferencePlugin(services)]) }],
+  })
+  const authorization = `Bearer ${API_KEY}`
+  return {
+    app,
+    submitter,
+    keys,
+    clock,
+    post: (url, body, headers = {}) =>
+      app.inject({
+        method: 'POST',
+        url,
+        headers: { authorization, 'content-type': 'application/json', ...headers },
+        payload: typeof body === 'string' ? body : JSON.stringify(body),
+      }),
+    get: (url) => app.inject({ method: 'GET', url, headers: { authorization } }),
+  }
+}
+
+type Answer = Awaited<ReturnType<FastifyInstance['inject']>>
+
+/** The chunks of a streamed answer, and whether it ended with `[DONE]`. */
+export function readStream(payload: string): { chunks: Chunk[]; isDone: boolean } {
+  const lines = payload.split('\n\n').filter((line) => line !== '')
+  const data = lines.map((line) => line.replace(/^data: /, ''))
+  const isDone = data.at(-1) === '[DONE]'
+  return { chunks: data.slice(0, isDone ? -1 : undefined).map((line) => JSON.parse(line)), isDone }
+}
+
+/** A chunk, loosely: tests say what they expect of it. */
+export interface Chunk {
+  id: string
+  object: string
+  choices: {
+    index: number
+    text?: string
+    delta?: Record<string, unknown>
+    logprobs: unknown
+    finish_reason: string | null
+  }[]
+  usage?: Record<string, unknown> | null
+  [field: string]: unknown
+}
+
+const SILENT: Logger = {
+  fatal: () => {},
+  error: () => {},
+  warn: () => {},
+  info: () => {},
+  debug: () => {},
+  child: () => SILENT,
+}

@@ -1,0 +1,279 @@
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterAll, afterEach, describe, expect, it } from 'vitest'
+
+import { openTextEngine, type TextEngineOptions } from '#workers/engine/open-text-engine.ts'
+import type { TextEngine } from '#workers/engine/types.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+
+import { generate, greedy, makeRequest, MODELS, type RequestChanges } from './generate.ts'
+
+const runtime = openRuntime()
+const opened: TextEngine[] = []
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((engine) => engine.close()))
+})
+afterAll(() => runtime.close())
+
+async function openEngine(
+  name: string,
+  changes: Partial<TextEngineOptions> = {},
+): Promise<TextEngine> {
+  const folder = join(MODELS, name)
+  const options = { runtime, folder, onnxFile: 'model', slots: 16, intraOpThreads: 1, ...changes }
+  const engine = await openTextEngine(options)
+  opened.push(engine)
+  return engine
+}
+
+/** A prompt of its own for each number. */
+function makePrompt(number: number, length: number): number[] {
+  return Array.from({ length }, (_, index) => 5 + ((number * 53 + index * 17) % 300))
+}
+
+const STYLES = ['llama-in-place', 'llama', 'gpt2', 'gemma', 'qwen3-in-place']
+
+describe.each(STYLES)('%s', (name) => {
+  it.each([1, 2, 5, 15])(
+    'gives a sequence the same tokens beside %i others',
+    async (neighbours) => {
+      const engine = await openEngine(name, { prefillChunk: 16 })
+      const prompts = Array.from({ length: neighbours + 1 }, (_, index) =>
+        makePrompt(index, 3 + ((index * 11) % 40)),
+      )
+      const alone: number[][] = []
+      for (const promptTokenIds of prompts) {
+        const options = { promptTokenIds, maxNewTokens: 24, cacheScope: `${Math.random()}` }
+        alone.push((await generate(engine, options)).tokenIds)
+      }
+      const together = await Promise.all(
+        prompts.map((promptTokenIds, index) =>
+          // Different lengths, so that sequences leave between steps.
+          generate(engine, { promptTokenIds, maxNewTokens: 24 - index, cacheScope: `${index}` }),
+        ),
+      )
+      expect(together.map(({ tokenIds }) => tokenIds)).toEqual(
+        alone.map((tokenIds, index) => tokenIds.slice(0, 24 - index)),
+      )
+    },
+  )
+
+  it('goes on as if nothing had happened after a resumption', async () => {
+    const engine = await openEngine(name)
+    const promptTokenIds = makePrompt(1, 20)
+    const whole = await generate(engine, { promptTokenIds, maxNewTokens: 20, cacheScope: 'a' })
+    const generatedTokenIds = whole.tokenIds.slice(0, 9)
+    const resumed = { promptTokenIds, generatedTokenIds, maxNewTokens: 20, cacheScope: 'b' }
+    const rest = await generate(engine, resumed)
+    expect(rest.tokenIds).toEqual(whole.tokenIds.slice(9))
+  })
+
+  it('starts from a finished prefix of the same scope, and from no other', async () => {
+    const engine = await openEngine(name)
+    const first = makePrompt(2, 30)
+    const answer = await generate(engine, { promptTokenIds: first, cacheScope: 'a' })
+    const promptTokenIds = [...first, ...answer.tokenIds, 9, 8, 7]
+    const elsewhere = await generate(engine, { promptTokenIds, cacheScope: 'b' })
+    const reused = await generate(engine, { promptTokenIds, cacheScope: 'a' })
+    const branched = await generate(engine, { promptTokenIds, cacheScope: 'a' })
+    expect(elsewhere.cachedTokens).toBe(0)
+    expect(reused.cachedTokens).toBe(first.length + answer.tokenIds.length - 1)
+    expect(branched.cachedTokens).toBe(promptTokenIds.length - 1)
+    expect(reused.tokenIds).toEqual(elsewhere.tokenIds)
+    expect(branched.tokenIds).toEqual(elsewhere.tokenIds)
+  })
+
+  it('computes a prompt once for several candidates', async () => {
+    const engine = await openEngine(name, { prefillChunk: 8 })
+    const promptTokenIds = makePrompt(3, 40)
+    const alone = await generate(engine, { promptTokenIds, cacheScope: 'other' })
+    const candidates = await Promise.all(
+      Array.from({ length: 4 }, () => generate(engine, { promptTokenIds })),
+    )
+    for (const { tokenIds } of candidates) expect(tokenIds).toEqual(alone.tokenIds)
+    const cached = candidates.map(({ cachedTokens }) => cachedTokens)
+    expect(cached).toEqual([0, 39, 39, 39])
+  })
+})
+
+describe('an engine', () => {
+  it.each(['model_quantized', 'model_uint8'])(
+    'keeps rows apart where %s couples them through its quantization',
+    async (onnxFile) => {
+      const engine = await openEngine('llama', { onnxFile, prefillChunk: 8 })
+      const prompts = [0, 1, 2].map((index) => makePrompt(index, 10 + 7 * index))
+      const alone: number[][] = []
+      for (const promptTokenIds of prompts) {
+        alone.push((await generate(engine, { promptTokenIds })).tokenIds)
+      }
+      const runs = prompts.map((promptTokenIds, index) => {
+        const generatedTokenIds = alone[index]!.slice(0, index)
+        return generate(engine, { promptTokenIds, generatedTokenIds })
+      })
+      const together = await Promise.all(runs)
+      const expected = alone.map((tokenIds, index) => tokenIds.slice(index))
+      expect(together.map(({ tokenIds }) => tokenIds)).toEqual(expected)
+    },
+  )
+
+  it.each([
+    ['a right guess', (whole: number[], length: number) => whole.slice(length, length + 5)],
+    [
+      'a half right guess',
+      (whole: number[], length: number) => [...whole.slice(length, length + 2), 1],
+    ],
+    ['a wrong guess', () => [1, 2, 3]],
+    ['no guess', () => []],
+  ])('gives the same tokens after %s', async (_name, guess) => {
+    const engine = await openEngine('llama-in-place')
+    const promptTokenIds = makePrompt(4, 12)
+    const plain = await generate(engine, { promptTokenIds, maxNewTokens: 40, cacheScope: 'a' })
+    const whole = [...promptTokenIds, ...plain.tokenIds]
+    const before = engine.stats().steps
+    const drafted = await generate(engine, {
+      promptTokenIds,
+      maxNewTokens: 40,
+      cacheScope: 'b',
+      propose: (tokenIds) => guess(whole, tokenIds.length),
+    })
+    expect(drafted.tokenIds).toEqual(plain.tokenIds)
+    const numSteps = engine.stats().steps - before
+    if (_name === 'a right guess') expect(numSteps).toBeLessThan(10)
+    else expect(numSteps).toBeLessThanOrEqual(40)
+  })
+
+  it('runs old merged exports, whose branches take a whole prompt or one token', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'millrace-merged-'))
+    copyFileSync(join(MODELS, 'llama/config.json'), join(folder, 'config.json'))
+    const merged = join(MODELS, '../runtime/merged.onnx')
+    copyFileSync(merged, join(folder, 'decoder_model_merged.onnx'))
+    const plain = await openEngine('llama')
+    const engine = await openEngine('.', { folder, onnxFile: 'decoder_model_merged' })
+    const prompts = [makePrompt(1, 30), makePrompt(2, 5)]
+    const [expected, actual] = await Promise.all(
+      [plain, engine].map((each) =>
+        Promise.all(prompts.map((promptTokenIds) => generate(each, { promptTokenIds }))),
+      ),
+    )
+    expect(actual!.map(({ tokenIds }) => tokenIds)).toEqual(
+      expected!.map(({ tokenIds }) => tokenIds),
+    )
+    rmSync(folder, { recursive: true })
+  })
+
+  it.each([0, 7, 23])('gives prompt logits from position %i on and caches before', async (from) => {
+    const engine = await openEngine('llama', { prefillChunk: 5 })
+    const promptTokenIds = makePrompt(6, 24)
+    const collect = async (changes: RequestChanges): Promise<Map<number, Float32Array>> => {
+      const rows = new Map<number, Float32Array>()
+      const onPromptLogits = (position: number, logits: Float32Array): void => {
+        rows.set(position, logits.slice())
+      }
+      await generate(engine, { promptTokenIds, onPromptLogits, maxNewTokens: 0, ...changes })
+      return rows
+    }
+    const whole = await collect({})
+    const part = await collect({ promptLogitsFrom: from })
+    expect([...whole.keys()]).toEqual(promptTokenIds.map((_, index) => index))
+    expect([...part.keys()]).toEqual([...whole.keys()].slice(from))
+    for (const [position, logits] of part) {
+      const expected = whole.get(position)!
+      const distances = logits.map((value, index) => Math.abs(value - expected[index]!))
+      expect(Math.max(...distances)).toBeLessThan(1e-4)
+    }
+    expect(engine.stats().cachedTokens).toBe(from)
+  })
+
+  it('numbers the sampler’s positions from the first generated token, across a resumption', async () => {
+    const engine = await openEngine('llama-in-place')
+    const positions: number[] = []
+    const sampler = {
+      next(logits: Float32Array, position: number) {
+        positions.push(position)
+        return greedy.next(logits, position)
+      },
+    }
+    await generate(engine, { generatedTokenIds: [9, 9], maxNewTokens: 5, sampler })
+    expect(positions).toEqual([2, 3, 4])
+  })
+
+  it('ends at an end token, at a stop, at the length and at the end of the context', async () => {
+    const engine = await openEngine('llama-in-place', { maxContextTokens: 20 })
+    const { tokenIds } = await generate(engine, { maxNewTokens: 6 })
+    const endTokenIds = new Set([tokenIds[2]!])
+    const expected = tokenIds.slice(0, tokenIds.indexOf(tokenIds[2]!))
+    expect(await generate(engine, { endTokenIds })).toMatchObject({
+      reason: 'endOfText',
+      tokenIds: expected,
+    })
+    const stopped = await generate(engine, { onToken: ({ tokenId }) => tokenId !== tokenIds[1] })
+    expect(stopped).toMatchObject({ reason: 'stopped', tokenIds: tokenIds.slice(0, 2) })
+    expect((await generate(engine, { maxNewTokens: 0 })).tokenIds).toEqual([])
+    const long = await generate(engine, { maxNewTokens: 100 })
+    expect(long).toMatchObject({ reason: 'length', tokenIds: { length: 17 } })
+    await expect(generate(engine, { promptTokenIds: makePrompt(0, 21) })).rejects.toMatchObject({
+      code: 'context_length_exceeded',
+    })
+  })
+
+  it('rejects an aborted sequence at once and gives its slot to the next', async () => {
+    const engine = await openEngine('llama-in-place', { slots: 1 })
+    const controller = new AbortController()
+    let numTokens = 0
+    const aborted = generate(engine, {
+      maxNewTokens: 200,
+      signal: controller.signal,
+      onToken: () => {
+        numTokens += 1
+        if (numTokens === 3) controller.abort()
+        return true
+      },
+    })
+    const next = generate(engine, { promptTokenIds: makePrompt(1, 9) })
+    await expect(aborted).rejects.toMatchObject({ name: 'CancelledError' })
+    expect(numTokens).toBe(3)
+    expect((await next).tokenIds).toHaveLength(16)
+    expect(engine.stats()).toMatchObject({ active: 0, waiting: 0 })
+  })
+
+  it('lets an error in one sequence’s own code end that sequence alone', async () => {
+    const engine = await openEngine('llama')
+    const failing = generate(engine, {
+      onToken: () => {
+        throw new Error('broken pipe')
+      },
+    })
+    const other = generate(engine, { promptTokenIds: makePrompt(1, 9) })
+    await expect(failing).rejects.toThrow('broken pipe')
+    expect((await other).tokenIds).toHaveLength(16)
+  })
+
+  it('tells its listeners after every step, when the tokens of the step are there', async () => {
+    const engine = await openEngine('llama-in-place')
+    let numTokens = 0
+    const seen: number[] = []
+    engine.onStep(() => seen.push(numTokens))
+    const onToken = (): boolean => {
+      numTokens += 1
+      return true
+    }
+    const counting = { onToken, maxNewTokens: 3 }
+    await Promise.all([
+      engine.run(makeRequest(counting), new AbortController()),
+      engine.run(makeRequest({ ...counting, cacheScope: 'b' }), new AbortController()),
+    ])
+    expect(seen.at(-1)).toBe(6)
+    expect(engine.stats()).toMatchObject({ tokens: 6, steps: seen.length })
+  })
+
+  it('cancels what runs when it closes', async () => {
+    const engine = await openEngine('llama')
+    const running = generate(engine, { maxNewTokens: 200 })
+    const closing = engine.close()
+    await expect(running).rejects.toMatchObject({ name: 'CancelledError' })
+    await closing
+    await expect(generate(engine)).rejects.toMatchObject({ name: 'CancelledError' })
+  })
+})

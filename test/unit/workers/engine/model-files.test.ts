@@ -1,0 +1,94 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+
+import { readDecoderGraph, scanOperators } from '#workers/engine/decoder-graph.ts'
+import { findDecoderFile, readDecoderConfig } from '#workers/engine/model-files.ts'
+
+import { MODELS } from './generate.ts'
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'millrace-model-'))
+  mkdirSync(join(folder, 'onnx'))
+})
+afterEach(() => rmSync(folder, { recursive: true }))
+
+describe('the decoder file', () => {
+  it.each([
+    [['onnx/model.onnx'], {}, 'onnx/model.onnx'],
+    [['onnx/model.onnx', 'onnx/model_quantized.onnx'], {}, 'onnx/model_quantized.onnx'],
+    [['onnx/model_q4.onnx', 'onnx/model_fp16.onnx'], {}, 'onnx/model_q4.onnx'],
+    [['onnx/model.onnx', 'onnx/model_q4.onnx'], { onnxFile: 'model_q4' }, 'onnx/model_q4.onnx'],
+    [['onnx/model.onnx', 'custom.onnx'], { onnxFile: 'custom.onnx' }, 'custom.onnx'],
+    [['model.onnx'], {}, 'model.onnx'],
+    [['onnx/decoder_model_merged.onnx'], {}, 'onnx/decoder_model_merged.onnx'],
+    [
+      ['onnx/model_quantized.onnx', 'onnx/model_fp16.onnx'],
+      { executionProvider: 'cuda' as const },
+      'onnx/model_fp16.onnx',
+    ],
+  ])('of %j with %j is %s', async (names, options, expected) => {
+    for (const name of names) writeFileSync(join(folder, name), '')
+    expect(await findDecoderFile(folder, options)).toBe(join(folder, expected))
+  })
+
+  it('is missed by name', async () => {
+    await expect(findDecoderFile(folder)).rejects.toMatchObject({ name: 'ModelLoadError' })
+    await expect(findDecoderFile(folder, { onnxFile: 'model_q2' })).rejects.toThrow('model_q2')
+  })
+})
+
+describe('the context length', () => {
+  it.each([
+    [{ max_position_embeddings: 512 }, 512],
+    [{ n_positions: 1024 }, 1024],
+    [{ model_type: 'gemma3', text_config: { max_position_embeddings: 2048 } }, 2048],
+    [{ max_position_embeddings: 'many' }, undefined],
+  ])('of %j is %s', async (config, expected) => {
+    writeFileSync(join(folder, 'config.json'), JSON.stringify(config))
+    expect((await readDecoderConfig(folder)).contextLength).toBe(expected)
+  })
+
+  it('needs a readable config.json', async () => {
+    await expect(readDecoderConfig(folder)).rejects.toThrow('config.json')
+    writeFileSync(join(folder, 'config.json'), '[]')
+    await expect(readDecoderConfig(folder)).rejects.toThrow('not a JSON object')
+  })
+})
+
+describe('operators', () => {
+  it.each([
+    ['llama-in-place/onnx/model.onnx', true, false],
+    ['llama/onnx/model.onnx', false, false],
+    ['llama/onnx/model_quantized.onnx', false, true],
+  ])('of %s are found', async (name, hasGroupQueryAttention, hasDynamicQuantization) => {
+    const marks = await scanOperators(join(MODELS, name))
+    expect(marks).toEqual({ hasGroupQueryAttention, hasDynamicQuantization })
+  })
+
+  it('are found across the boundary of two reads', async () => {
+    const file = join(folder, 'large.onnx')
+    writeFileSync(file, `${'x'.repeat((4 << 20) - 7)}GroupQueryAttention`)
+    expect((await scanOperators(file)).hasGroupQueryAttention).toBe(true)
+  })
+})
+
+describe('a graph that is no decoder', () => {
+  const marks = { hasGroupQueryAttention: false, hasDynamicQuantization: false }
+  const ids = { name: 'input_ids', type: 'int64', dims: ['b', 's'] } as const
+  const past = { name: 'past_key_values.0.key', type: 'float32', dims: ['b', 2, 'p', 16] } as const
+  const present = { ...past, name: 'present.0.key' }
+  const logits = { name: 'logits', type: 'float32', dims: ['b', 's', 320] } as const
+
+  it.each([
+    ['logits', [ids, past], [present]],
+    ['past_key_values', [ids], [logits]],
+    ['past_key_values.0.key', [ids, past], [logits]],
+    ['pixel_values', [ids, past, { ...ids, name: 'pixel_values' }], [logits, present]],
+  ])('is refused for its %s', (named, inputs, outputs) => {
+    expect(() => readDecoderGraph({ file: 'model.onnx', inputs, outputs }, marks)).toThrow(named)
+  })
+})

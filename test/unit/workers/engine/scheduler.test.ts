@@ -1,0 +1,173 @@
+import { describe, expect, it } from 'vitest'
+
+import { Scheduler, type SchedulerOptions, type Step } from '#workers/engine/scheduler.ts'
+import { Sequence } from '#workers/engine/sequence.ts'
+
+import { makeRequest, type RequestChanges } from './generate.ts'
+
+const OPTIONS: SchedulerOptions = {
+  slots: 3,
+  prefillChunk: 4,
+  contextLength: 100,
+  reusesPrefixes: true,
+  givesAllLogits: true,
+  draftMax: 4,
+}
+
+describe('the scheduler', () => {
+  it('admits in order of arrival while there are slots', () => {
+    const scheduler = new Scheduler(OPTIONS)
+    const sequences = [10, 20, 30, 40].map((first) => add(scheduler, { length: 6, first }))
+    admitAll(scheduler)
+    expect(sequences.map(({ state }) => state)).toEqual([
+      'running',
+      'running',
+      'running',
+      'waiting',
+    ])
+    end(scheduler, sequences[1]!)
+    admitAll(scheduler)
+    expect(sequences[3]).toMatchObject({ state: 'running', slot: 1 })
+  })
+
+  it('runs at most one chunk of a prompt between two decode steps', () => {
+    const scheduler = new Scheduler(OPTIONS)
+    const decoding = add(scheduler, { length: 3, first: 10 })
+    admitAll(scheduler)
+    take(scheduler)
+    add(scheduler, { length: 20, first: 50 })
+    admitAll(scheduler)
+    expect(Array.from({ length: 6 }, () => describeStep(take(scheduler)))).toEqual([
+      'decode 1',
+      'prefill 4',
+      'decode 1',
+      'prefill 4',
+      'decode 1',
+      'prefill 4',
+    ])
+    expect(decoding.numGenerated).toBe(4)
+  })
+
+  it('lets prompts take turns, so that a short one overtakes a long one', () => {
+    const scheduler = new Scheduler(OPTIONS)
+    const long = add(scheduler, { length: 40, first: 10 })
+    const short = add(scheduler, { length: 7, first: 60 })
+    admitAll(scheduler)
+    const order = Array.from({ length: 4 }, () => take(scheduler)).map((step) =>
+      step.kind === 'prefill' ? step.sequence : undefined,
+    )
+    expect(order).toEqual([long, short, long, short])
+    expect(short.isDecoding).toBe(true)
+  })
+
+  it('decodes every running sequence in one step', () => {
+    const scheduler = new Scheduler(OPTIONS)
+    for (const first of [10, 20, 30]) add(scheduler, { length: 3, first })
+    admitAll(scheduler)
+    for (let turn = 0; turn < 5; turn += 1) take(scheduler)
+    expect(describeStep(take(scheduler))).toBe('decode 3')
+  })
+
+  it('lets a sequence wait for the prefix that another is computing, and others pass', () => {
+    const scheduler = new Scheduler({ ...OPTIONS, prefillChunk: 8 })
+    const first = add(scheduler, { length: 16, first: 10 })
+    admitAll(scheduler)
+    const twin = add(scheduler, { length: 16, first: 10 })
+    const other = add(scheduler, { length: 6, first: 70 })
+    admitAll(scheduler)
+    expect([twin.state, other.state]).toEqual(['waiting', 'running'])
+    while (first.numMissing > 1) take(scheduler)
+    admitAll(scheduler)
+    expect(twin).toMatchObject({ state: 'running', cachedTokens: 15 })
+  })
+
+  it('shares no prefix between scopes, nor where prompt logits are wanted', () => {
+    const scheduler = new Scheduler({ ...OPTIONS, prefillChunk: 16 })
+    add(scheduler, { length: 16, first: 10 })
+    admitAll(scheduler)
+    take(scheduler)
+    const stranger = add(scheduler, { length: 16, first: 10 }, { cacheScope: 'other' })
+    const scored = add(scheduler, { length: 16, first: 10 }, { onPromptLogits: () => undefined })
+    admitAll(scheduler)
+    expect([stranger.cachedTokens, scored.cachedTokens]).toEqual([0, 0])
+  })
+
+  it('keeps what the most recently finished sequences left', () => {
+    const scheduler = new Scheduler({ ...OPTIONS, prefillChunk: 16 })
+    const sequences = [10, 30, 50].map((first) => add(scheduler, { length: 8, first }))
+    admitAll(scheduler)
+    for (let turn = 0; turn < 5; turn += 1) take(scheduler)
+    for (const index of [1, 0, 2]) end(scheduler, sequences[index]!)
+    const stranger = add(scheduler, { length: 8, first: 90 })
+    admitAll(scheduler)
+    expect(stranger.slot).toBe(1)
+  })
+
+  it('cuts a text as an undisturbed run would where that changes the numbers', () => {
+    const scheduler = new Scheduler({ ...OPTIONS, reusesPrefixes: false })
+    add(scheduler, { length: 6, first: 10 }, { generatedTokenIds: [1, 2, 3] })
+    admitAll(scheduler)
+    const steps = Array.from({ length: 5 }, () => describeStep(take(scheduler)))
+    expect(steps).toEqual(['prefill 4', 'prefill 2', 'prefill 1', 'prefill 1', 'decode 1'])
+  })
+
+  it('speculates for a lone sequence alone, and ever more rarely while guesses fail', () => {
+    const scheduler = new Scheduler(OPTIONS)
+    add(scheduler, { length: 3, first: 10 }, { propose: () => [1, 2, 3, 4, 5], maxNewTokens: 90 })
+    admitAll(scheduler)
+    take(scheduler)
+    const kinds = Array.from({ length: 12 }, () => take(scheduler).kind)
+    expect(kinds.map((kind) => kind[0]).join('')).toBe('vdvddvddddvd')
+    add(scheduler, { length: 3, first: 40 })
+    admitAll(scheduler)
+    const shared = Array.from({ length: 12 }, () => take(scheduler).kind)
+    expect(shared).not.toContain('verify')
+  })
+
+  it('drafts no further than the length allows', () => {
+    const scheduler = new Scheduler(OPTIONS)
+    add(scheduler, { length: 3, first: 10 }, { propose: () => [1, 2, 3, 4, 5], maxNewTokens: 4 })
+    admitAll(scheduler)
+    take(scheduler)
+    expect(scheduler.next()).toMatchObject({ kind: 'verify', draft: [1, 2] })
+  })
+})
+
+function add(
+  scheduler: Scheduler,
+  { length, first }: { length: number; first: number },
+  changes: RequestChanges = {},
+): Sequence {
+  const promptTokenIds = Array.from({ length }, (_, index) => first + index)
+  const ignore = (): void => undefined
+  const request = makeRequest({ promptTokenIds, maxNewTokens: 50, ...changes })
+  const sequence = new Sequence(request, new AbortController().signal, ignore, ignore)
+  scheduler.add(sequence)
+  return sequence
+}
+
+function admitAll(scheduler: Scheduler): void {
+  for (let next = scheduler.canAdmit(); next; next = scheduler.canAdmit()) {
+    scheduler.admit(next.sequence, next.placement)
+  }
+}
+
+/** Takes the next step as the engine does, with token 0 as every choice. */
+function take(scheduler: Scheduler): Step {
+  const step = scheduler.next()!
+  const sequences = step.kind === 'decode' ? step.sequences : [step.sequence]
+  const count = step.kind === 'prefill' ? step.count : 1
+  for (const sequence of sequences) if (sequence.numMissing === count) sequence.tokenIds.push(0)
+  scheduler.settle(step, count)
+  return step
+}
+
+function end(scheduler: Scheduler, sequence: Sequence): void {
+  sequence.finish('stopped')
+  scheduler.sweep()
+}
+
+function describeStep(step: Step): string {
+  if (step.kind === 'decode') return `decode ${step.sequences.length}`
+  return step.kind === 'prefill' ? `prefill ${step.count}` : `verify ${step.draft.length}`
+}

@@ -1,0 +1,156 @@
+import { describe, expect, it } from 'vitest'
+
+import type { GenerateInput } from '#shared/contracts/completion.ts'
+
+import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
+
+import { encode, runJob, text } from './completion-job.ts'
+import { babble, scriptedEngine, VOCABULARY } from './scripted-engine.ts'
+
+const SAMPLING: GenerateInput['sampling'] = {
+  temperature: 0.7,
+  topP: 1,
+  topK: 0,
+  minP: 0,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  repetitionPenalty: 1,
+  logitBias: {},
+  seed: 3,
+}
+const WEATHER = {
+  name: 'weather',
+  parameters: {
+    type: 'object',
+    properties: { city: { type: 'string', maxLength: 10 }, days: { type: 'integer', maximum: 9 } },
+    required: ['city', 'days'],
+  },
+}
+const CLOCK = { name: 'clock' }
+const chat = (rest: object) => ({
+  form: 'chat' as const,
+  messages: [{ role: 'user' as const, content: 'Hi' }],
+  ...rest,
+})
+
+async function answer(input: Partial<GenerateInput>) {
+  const engine = scriptedEngine(babble, 1024)
+  const { result } = await runJob({ maxTokens: 100, sampling: SAMPLING, ...input }, { engine })
+  return { candidate: result.candidates[0]!, prompt: engine.requests[0]!.promptTokenIds }
+}
+
+describe('a required form', () => {
+  it('of a JSON schema is kept and ends the answer', async () => {
+    const schema = {
+      type: 'object',
+      properties: { ok: { type: 'boolean' }, n: { enum: [1, 2] } },
+      required: ['ok', 'n'],
+    }
+    for (const seed of [1, 2, 3, 4]) {
+      const { candidate } = await answer({
+        sampling: { ...SAMPLING, seed },
+        responseFormat: { type: 'jsonSchema', schema },
+      })
+      expect(candidate.finishReason).toBe('stop')
+      expect(JSON.parse(candidate.text)).toEqual({
+        ok: expect.any(Boolean),
+        n: expect.toBeOneOf([1, 2]),
+      })
+    }
+  })
+
+  it('of a JSON object begins one, and a length limit may cut it', async () => {
+    const { candidate } = await answer({ responseFormat: { type: 'jsonObject' }, maxTokens: 5 })
+    expect(candidate.text[0]).toBe('{')
+    expect(candidate.finishReason).toBe('length')
+  })
+
+  it('holds greedily and with a bias against it', async () => {
+    const logitBias = Object.fromEntries(encode('{').map((id) => [id, -100]))
+    const { candidate } = await answer({
+      sampling: { ...SAMPLING, temperature: 0, logitBias },
+      responseFormat: {
+        type: 'jsonSchema',
+        schema: { type: 'object', additionalProperties: false },
+      },
+    })
+    expect(candidate.text).toBe('{}')
+  })
+
+  it.each([
+    { toolChoice: 'required' as const, tools: [WEATHER, CLOCK], names: ['weather', 'clock'] },
+    { toolChoice: { name: 'weather' }, tools: [CLOCK, WEATHER], names: ['weather'] },
+    { toolChoice: { name: 'clock' }, tools: [CLOCK, WEATHER], names: ['clock'] },
+  ])('of a call is one of $names', async ({ toolChoice, tools, names }) => {
+    for (const seed of [1, 2, 3]) {
+      const { candidate } = await answer({
+        sampling: {
+          ...SAMPLING,
+          seed,
+          logitBias: Object.fromEntries(encode('}"').map((id) => [id, 6])),
+        },
+        prompts: [chat({ tools, toolChoice })],
+        maxTokens: 150,
+      })
+      const inside = /^<tool_call>\n(.*)\n<\/tool_call>$/.exec(candidate.text)?.[1]
+      expect(candidate.finishReason, candidate.text).toBe('stop')
+      const call = JSON.parse(inside as string) as { name: string; arguments: object }
+      expect(names).toContain(call.name)
+      if (call.name === 'weather') {
+        expect(call.arguments).toEqual({ city: expect.any(String), days: expect.any(Number) })
+      }
+    }
+  })
+
+  it('shows tools to the model unless the choice is none', async () => {
+    const none = await answer({ prompts: [chat({ tools: [WEATHER], toolChoice: 'none' })] })
+    const auto = await answer({ prompts: [chat({ tools: [WEATHER], toolChoice: 'auto' })] })
+    expect(auto.prompt.length).toBeGreaterThan(none.prompt.length + 20)
+    expect(none.prompt).toEqual((await answer({ prompts: [chat({})] })).prompt)
+  })
+})
+
+describe('a score job', () => {
+  const documents = ['The river is cold.', 'Paris', '']
+  const query = 'the river'
+
+  it('measures how much likelier the query becomes, in document order', async () => {
+    // A model that expects "the river" after any text that holds "river is", and nothing otherwise.
+    const engine = scriptedEngine((tokenIds) => {
+      const logits = new Float32Array(VOCABULARY)
+      const seen = decodeTokens(text.tokenizer.pieces, tokenIds)
+      if (seen.includes('river is')) for (const id of encode(query)) logits[id] = 2
+      return logits
+    })
+    const { raw, usage, promptTokens, deltas } = await runJob(
+      { task: 'score', query, documents },
+      { engine },
+    )
+    expect(raw).toMatchObject({ task: 'score' })
+    const scores = raw.task === 'score' ? raw.scores : []
+    expect(scores[0]).toBeGreaterThan(50)
+    expect(scores.slice(1)).toEqual([expect.closeTo(0), expect.closeTo(0)])
+    expect(usage).toMatchObject({ completionTokens: 0, promptTokens })
+    expect(deltas).toEqual([])
+    expect(engine.requests.every(({ maxNewTokens }) => maxNewTokens === 0)).toBe(true)
+  })
+
+  it('follows the published recipe for the prompt', async () => {
+    const engine = scriptedEngine(babble)
+    await runJob({ task: 'score', query, documents: ['Paris'] }, { engine })
+    const bridge = '\n\n---\n\nThe above passage is related to: '
+    expect(engine.requests.map(({ promptTokenIds }) => promptTokenIds)).toEqual([
+      [0, ...encode(`${bridge}${query}`)],
+      [0, ...encode(`Paris${bridge}${query}`)],
+    ])
+  })
+
+  it('names the document that is too long', async () => {
+    const long = { task: 'score' as const, query, documents: ['short', 'z'.repeat(400)] }
+    await expect(runJob(long, { engine: scriptedEngine(babble) })).rejects.toMatchObject({
+      kind: 'invalidRequest',
+      param: 'documents[1]',
+      code: 'context_length_exceeded',
+    })
+  })
+})

@@ -1,0 +1,111 @@
+import { systemClock } from '#shared/clock.ts'
+import type {
+  CandidateDelta,
+  CompletionResult,
+  GenerateInput,
+} from '#shared/contracts/completion.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+import type { TextEngine } from '#workers/engine/types.ts'
+import { processCompletion } from '#workers/processors/completion.ts'
+import { createCompletionModel } from '#workers/processors/completion-model.ts'
+import { loadTextModel } from '#workers/text/text-model.ts'
+import type { TextModel } from '#workers/text/text-model.ts'
+
+import { fixtureFolder } from '../text/model-folders.ts'
+
+export const text: TextModel = await loadTextModel(fixtureFolder('llama'), systemClock)
+
+/** A plain greedy request for up to 16 tokens. */
+export const BASE: GenerateInput = {
+  task: 'generate',
+  prompts: [{ form: 'text', text: 'The quick' }],
+  n: 1,
+  bestOf: 1,
+  maxTokens: 16,
+  sampling: {
+    temperature: 0,
+    topP: 1,
+    topK: 0,
+    minP: 0,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+    repetitionPenalty: 1,
+    logitBias: {},
+    seed: 5,
+  },
+  stop: [],
+  logprobs: null,
+  echo: false,
+  responseFormat: { type: 'text' },
+  stream: false,
+}
+
+/** What a job answered. */
+export interface Answer {
+  readonly promptTokens: number
+  readonly deltas: readonly CandidateDelta[]
+  readonly result: Extract<CompletionResult, { task: 'generate' }>
+  readonly usage: TokenUsage
+}
+
+interface RunOptions {
+  readonly engine: TextEngine
+  readonly text?: TextModel
+  readonly signal?: AbortSignal
+  /** Milliseconds that seem to pass with each look at the clock. */
+  readonly tickMs?: number
+}
+
+/** Runs one job of a completion queue and gathers its replies. */
+export async function runJob(
+  input: JobEnvelope<'completion'>['input'] | Partial<GenerateInput>,
+  options: RunOptions,
+): Promise<Answer & { readonly raw: CompletionResult }> {
+  let now = 1000
+  const clock = { now: () => now, monotonic: () => (now += options.tickMs ?? 0) }
+  const seen = { promptTokens: -1, deltas: [] as CandidateDelta[] }
+  let ending: { raw: CompletionResult; usage: TokenUsage } | undefined
+  const job: JobEnvelope<'completion'> = {
+    version: 1,
+    jobId: 'job_1',
+    epoch: 1,
+    kind: 'completion',
+    modelId: 'tiny',
+    organizationId: 'org_1',
+    replyTo: 'replies',
+    enqueuedAtMs: 0,
+    deadlineAtMs: 10_000,
+    input:
+      'task' in input && input.task === 'score' ? input : ({ ...BASE, ...input } as GenerateInput),
+  }
+  await processCompletion(job, {
+    model: createCompletionModel(options.engine, options.text ?? text),
+    signal: options.signal ?? new AbortController().signal,
+    clock,
+    reply: {
+      started: (promptTokens) => {
+        seen.promptTokens = promptTokens
+      },
+      delta: (deltas) => seen.deltas.push(...deltas),
+      progress: () => undefined,
+      result: (raw, usage) => {
+        ending = { raw, usage }
+      },
+    },
+  })
+  if (ending === undefined) throw new Error('the job ended without a result')
+  return { ...seen, ...ending, result: ending.raw as Answer['result'] }
+}
+
+/** The text of one candidate as its deltas spell it. */
+export function textOf(deltas: readonly CandidateDelta[], index = 0): string {
+  return deltas
+    .filter((delta) => delta.index === index)
+    .map((delta) => delta.text)
+    .join('')
+}
+
+export function encode(content: string): number[] {
+  return text.tokenizer.encode(content, { addSpecialTokens: false })
+}

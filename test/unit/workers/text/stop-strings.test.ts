@@ -1,0 +1,47 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+
+import { StopStrings } from '#workers/text/stop-strings.ts'
+
+function run(stops: readonly string[], parts: readonly string[]) {
+  const watcher = new StopStrings(stops)
+  const shown: string[] = []
+  for (const part of parts) {
+    const { text, isStopped } = watcher.push(part)
+    shown.push(text)
+    if (isStopped) return { shown, isStopped }
+  }
+  return { shown: [...shown, watcher.flush()], isStopped: false }
+}
+
+describe('stop strings', () => {
+  it.each([
+    { stops: [], parts: ['a', 'b'], shown: ['a', 'b', ''], isStopped: false },
+    { stops: ['b'], parts: ['abc'], shown: ['a'], isStopped: true },
+    { stops: ['END'], parts: ['xE', 'N', 'D'], shown: ['x', '', ''], isStopped: true },
+    { stops: ['END'], parts: ['xE', 'N', 'X'], shown: ['x', '', 'ENX', ''], isStopped: false },
+    { stops: ['aab'], parts: ['a', 'a', 'a', 'b'], shown: ['', '', 'a', ''], isStopped: true },
+    { stops: ['\n\n', 'c'], parts: ['a\n', 'b\n', '\n'], shown: ['a', '\nb', ''], isStopped: true },
+    { stops: ['xyz', 'y'], parts: ['x', 'y'], shown: ['', 'x'], isStopped: true },
+    { stops: ['END'], parts: ['aEN'], shown: ['a', 'EN'], isStopped: false },
+    { stops: [''], parts: ['a'], shown: ['a', ''], isStopped: false },
+  ])('show $shown of $parts with $stops', ({ stops, parts, shown, isStopped }) => {
+    expect(run(stops, parts)).toEqual({ shown, isStopped })
+  })
+
+  it('show the same text however it is cut into parts', () => {
+    const letters = fc.string({ unit: fc.constantFrom('a', 'b', '\n'), minLength: 1, maxLength: 4 })
+    fc.assert(
+      fc.property(
+        fc.array(letters, { minLength: 1, maxLength: 3 }),
+        fc.array(letters),
+        (stops, parts) => {
+          const whole = parts.join('')
+          const places = stops.map((stop) => whole.indexOf(stop)).filter((place) => place >= 0)
+          const expected = places.length === 0 ? whole : whole.slice(0, Math.min(...places))
+          expect(run(stops, [...whole]).shown.join('')).toBe(expected)
+        },
+      ),
+    )
+  })
+})

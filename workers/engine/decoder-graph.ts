@@ -1,0 +1,142 @@
+import { createReadStream } from 'node:fs'
+
+import type { TensorSpec } from '#workers/runtime/specs.ts'
+import type { ElementType } from '#workers/tensor/element-type.ts'
+
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+
+/** A pair of cache input and output: a layer's keys or values. */
+export interface CachePair {
+  readonly past: string
+  readonly present: string
+  readonly type: 'float32' | 'float16'
+  readonly numHeads: number
+  readonly headDim: number
+}
+
+/** What the runners must know of an exported decoder. */
+export interface DecoderGraph {
+  /**
+   * `inPlace`: past and present may be one buffer (GroupQueryAttention). `growing`: present is the
+   * past with the new positions appended.
+   */
+  readonly cacheStyle: 'inPlace' | 'growing'
+  readonly cache: readonly CachePair[]
+  readonly logitsType: 'float32' | 'float16'
+  readonly vocabSize: number
+  readonly hasPositionIds: boolean
+  readonly hasAttentionMask: boolean
+  /** Old merged exports choose between their two branches by this input. */
+  readonly hasCacheBranch: boolean
+  /** The input that says of how many last positions logits are wanted, when there is one. */
+  readonly logitsToKeep: TensorSpec | undefined
+  readonly givesAllLogits: boolean
+  /**
+   * Activations are quantized over the whole tensor, so that one row, or the way a text is cut into
+   * runs, changes the numbers of another. Such models run row by row in fixed pieces.
+   */
+  readonly isRowCoupled: boolean
+}
+
+/** Operators whose presence decides how a decoder may be run. */
+export interface OperatorMarks {
+  readonly hasGroupQueryAttention: boolean
+  readonly hasDynamicQuantization: boolean
+}
+
+const IN_PLACE_MARK = 'GroupQueryAttention'
+const COUPLING_MARK = 'DynamicQuantize' // DynamicQuantizeLinear, …MatMul, …LSTM
+
+/**
+ * Looks for the operators in the file: their names stand in it as plain text. Tensor names of past
+ * and present cannot tell, because both export styles use the same.
+ */
+export async function scanOperators(file: string): Promise<OperatorMarks> {
+  const marks = { hasGroupQueryAttention: false, hasDynamicQuantization: false }
+  const overlap = Math.max(IN_PLACE_MARK.length, COUPLING_MARK.length)
+  let tail = Buffer.alloc(0)
+  for await (const chunk of createReadStream(file, { highWaterMark: 4 << 20 })) {
+    const text = Buffer.concat([tail, chunk as Buffer])
+    marks.hasGroupQueryAttention ||= text.includes(IN_PLACE_MARK)
+    marks.hasDynamicQuantization ||= text.includes(COUPLING_MARK)
+    tail = text.subarray(-overlap)
+  }
+  return marks
+}
+
+/** Reads a decoder's inputs and outputs. Throws `ModelLoadError` when the engine cannot run it. */
+export function readDecoderGraph(
+  session: {
+    readonly file: string
+    readonly inputs: readonly TensorSpec[]
+    readonly outputs: readonly TensorSpec[]
+  },
+  marks: OperatorMarks,
+): DecoderGraph {
+  const { file, inputs, outputs } = session
+  const names = new Map(inputs.map((spec) => [spec.name, spec]))
+  const logits = outputs.find((spec) => spec.name === 'logits')
+  const vocabSize = logits?.dims.at(-1)
+  if (!names.has('input_ids') || logits === undefined || typeof vocabSize !== 'number') {
+    throw new ModelLoadError(file, 'not a decoder: it needs input_ids and logits of fixed width')
+  }
+  const logitsToKeep = names.get('num_logits_to_keep') ?? names.get('logits_to_keep')
+  const cache = readCache(file, inputs, outputs)
+  refuseUnknownInputs(file, inputs, cache, logitsToKeep)
+  return {
+    cacheStyle: marks.hasGroupQueryAttention ? 'inPlace' : 'growing',
+    cache,
+    logitsType: floatType(file, logits),
+    vocabSize,
+    hasPositionIds: names.has('position_ids'),
+    hasAttentionMask: names.has('attention_mask'),
+    hasCacheBranch: names.has('use_cache_branch'),
+    logitsToKeep,
+    givesAllLogits: logits.dims[1] !== 1,
+    isRowCoupled: marks.hasDynamicQuantization,
+  }
+}
+
+function readCache(
+  file: string,
+  inputs: readonly TensorSpec[],
+  outputs: readonly TensorSpec[],
+): CachePair[] {
+  const pasts = inputs.filter((spec) => spec.name.startsWith('past_key_values.'))
+  if (pasts.length === 0) {
+    throw new ModelLoadError(file, 'the decoder was exported without a cache (past_key_values.*)')
+  }
+  return pasts.map((spec) => {
+    const present = spec.name.replace('past_key_values.', 'present.')
+    const output = outputs.find(({ name }) => name === present)
+    const [, numHeads, , headDim] = spec.dims
+    if (output === undefined || typeof numHeads !== 'number' || typeof headDim !== 'number') {
+      throw new ModelLoadError(file, `${spec.name} is no cache of [batch, heads, length, size]`)
+    }
+    return { past: spec.name, present, type: floatType(file, spec), numHeads, headDim }
+  })
+}
+
+function floatType(file: string, spec: TensorSpec): 'float32' | 'float16' {
+  const type: ElementType | undefined = spec.type
+  if (type === 'float32' || type === 'float16') return type
+  throw new ModelLoadError(file, `${spec.name} must be float32 or float16, not ${type ?? 'other'}`)
+}
+
+function refuseUnknownInputs(
+  file: string,
+  inputs: readonly TensorSpec[],
+  cache: readonly CachePair[],
+  logitsToKeep: TensorSpec | undefined,
+): void {
+  const known = new Set([
+    'input_ids',
+    'attention_mask',
+    'position_ids',
+    'use_cache_branch',
+    logitsToKeep?.name,
+    ...cache.map(({ past }) => past),
+  ])
+  const unknown = inputs.find(({ name }) => !known.has(name))
+  if (unknown) throw new ModelLoadError(file, `the decoder wants an unknown input ${unknown.name}`)
+}

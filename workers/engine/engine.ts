@@ -1,0 +1,255 @@
+import { CancelledError, failure } from '#shared/errors.ts'
+
+import type { ModelRunner, StepLogits } from './model-runner.ts'
+import { Scheduler, type SchedulerOptions, type Step } from './scheduler.ts'
+import { Sequence } from './sequence.ts'
+import type { EngineStats, SampledToken, SequenceEnd, SequenceRequest } from './types.ts'
+
+/** Settings of an engine beyond its scheduler's. */
+export interface EngineOptions extends SchedulerOptions {
+  /** Sequences that may wait for a slot; more are refused. */
+  readonly waitingMax: number
+}
+
+/**
+ * Turns the wheel: `scheduler.next()` → `runner.run(step)` → sample → `scheduler.settle…`. One step
+ * is in flight at a time; sequences join and leave between steps.
+ */
+export class Engine {
+  readonly #scheduler: Scheduler
+  readonly #runner: ModelRunner
+  readonly #options: EngineOptions
+  readonly #stepListeners: (() => void)[] = []
+  #turning: Promise<void> | undefined
+  #isClosed = false
+  #cachedTokens = 0
+  #steps = 0
+  #tokens = 0
+  #promptTokens = 0
+
+  constructor(runner: ModelRunner, options: EngineOptions) {
+    this.#runner = runner
+    this.#options = options
+    this.#scheduler = new Scheduler(options)
+  }
+
+  /** Continues a text; see `TextEngine`. */
+  run(request: SequenceRequest, options: { readonly signal: AbortSignal }): Promise<SequenceEnd> {
+    const { signal } = options
+    return new Promise((resolve, reject) => {
+      if (this.#isClosed || signal.aborted) throw new CancelledError()
+      this.#checkLimits(request)
+      const onAbort = (): void => this.#cancel(sequence)
+      const settled = <Value>(settle: (value: Value) => void): ((value: Value) => void) => {
+        return (value) => {
+          signal.removeEventListener('abort', onAbort)
+          settle(value)
+        }
+      }
+      const sequence = new Sequence(request, signal, settled(resolve), settled(reject))
+      const reason = findEnd(sequence, this.#options.contextLength)
+      if (reason !== undefined && !sequence.wantsPromptLogits) return sequence.finish(reason)
+      signal.addEventListener('abort', onAbort, { once: true })
+      this.#scheduler.add(sequence)
+      this.#turning ??= this.#turn()
+    })
+  }
+
+  onStep(listener: () => void): void {
+    this.#stepListeners.push(listener)
+  }
+
+  stats(): EngineStats {
+    return {
+      slots: this.#options.slots,
+      active: this.#scheduler.numRunning,
+      waiting: this.#scheduler.numWaiting,
+      cachedTokens: this.#cachedTokens,
+      steps: this.#steps,
+      tokens: this.#tokens,
+      promptTokens: this.#promptTokens,
+    }
+  }
+
+  /** Cancels every sequence and waits for the step in flight. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    for (const sequence of this.#scheduler.sequences) this.#cancel(sequence)
+    while (this.#turning !== undefined) await this.#turning
+    this.#runner.close()
+  }
+
+  #checkLimits(request: SequenceRequest): void {
+    const { contextLength, waitingMax } = this.#options
+    const numTokens = request.promptTokenIds.length + request.generatedTokenIds.length
+    if (request.promptTokenIds.length === 0) {
+      throw failure.invalidRequest('the prompt must have at least one token', { param: 'prompt' })
+    }
+    if (numTokens > contextLength) {
+      throw failure.invalidRequest(
+        `the model's context is ${contextLength} tokens, but the prompt has ${numTokens}`,
+        { code: 'context_length_exceeded', param: 'prompt' },
+      )
+    }
+    if (this.#scheduler.numWaiting >= waitingMax) {
+      throw failure.overloaded('too many texts are waiting for the model')
+    }
+  }
+
+  async #turn(): Promise<void> {
+    // The caller's own code goes first: several sequences started together begin together.
+    await Promise.resolve()
+    try {
+      let hasMore = true
+      while (hasMore) hasMore = await this.#moveOn()
+    } catch (error) {
+      this.#failAll(this.#scheduler.sequences, error)
+    } finally {
+      // A sequence may have come after the last look: it must not wait for the one after it.
+      this.#turning = this.#scheduler.hasWork ? this.#turn() : undefined
+    }
+  }
+
+  /** One step; false when no sequence is left. */
+  async #moveOn(): Promise<boolean> {
+    this.#scheduler.sweep()
+    this.#admitAll()
+    this.#scheduler.sweep() // being admitted may have ended one
+    const step = this.#scheduler.next()
+    if (step === undefined) {
+      if (!this.#scheduler.hasWork) return false
+      throw new Error('sequences wait, but none can run')
+    }
+    await this.#takeStep(step)
+    this.#steps += 1
+    for (const listener of this.#stepListeners) listener()
+    return true
+  }
+
+  #admitAll(): void {
+    for (;;) {
+      const admission = this.#scheduler.canAdmit()
+      if (admission === undefined) return
+      const { sequence, placement } = admission
+      const { slot, source, prefixLength } = placement
+      if (prefixLength > 0 && source !== slot) this.#runner.copyPrefix(source, slot, prefixLength)
+      this.#scheduler.admit(sequence, placement)
+      this.#cachedTokens += prefixLength
+      guard(sequence, () => sequence.request.onAdmitted?.({ cachedTokens: prefixLength }))
+    }
+  }
+
+  async #takeStep(step: Step): Promise<void> {
+    try {
+      const logits = await this.#runner.run(step, this.#scheduler.slots)
+      const numComputed = this.#sample(step, logits)
+      this.#scheduler.settle(step, numComputed)
+      this.#scheduler.sweep()
+    } catch (error) {
+      this.#failAll(step.kind === 'decode' ? step.sequences : [step.sequence], error)
+    }
+  }
+
+  /** Chooses tokens from a step's logits; returns how many positions of each sequence now count. */
+  #sample(step: Step, logits: StepLogits): number {
+    switch (step.kind) {
+      case 'prefill':
+        this.#samplePrefill(step.sequence, step.count, logits)
+        return step.count
+      case 'decode':
+        for (const [index, sequence] of step.sequences.entries()) {
+          guard(sequence, () => this.#sampleToken(sequence, logits.row(index)))
+        }
+        return 1
+      case 'verify':
+        return this.#sampleDraft(step.sequence, step.draft, logits)
+    }
+  }
+
+  #samplePrefill(sequence: Sequence, count: number, logits: StepLogits): void {
+    const { numComputed, numPrompt, numMissing } = sequence
+    this.#promptTokens += count
+    guard(sequence, () => {
+      const { onPromptLogits, promptLogitsFrom = 0 } = sequence.request
+      const end = Math.min(count, numPrompt - numComputed)
+      const start = Math.max(promptLogitsFrom - numComputed, 0)
+      for (let row = start; onPromptLogits && row < end; row += 1) {
+        onPromptLogits(numComputed + row, logits.row(row))
+      }
+      if (numMissing === count) this.#sampleToken(sequence, logits.row(logits.numRows - 1))
+    })
+  }
+
+  /**
+   * Row i of the logits follows the draft's first i tokens. As long as the sampler chooses what was
+   * drafted, the next row is valid; its first other choice is valid as well and ends the step.
+   */
+  #sampleDraft(sequence: Sequence, draft: readonly number[], logits: StepLogits): number {
+    let accepted = 0
+    guard(sequence, () => {
+      this.#sampleToken(sequence, logits.row(0))
+      while (sequence.state === 'running' && sequence.tokenIds.at(-1) === draft[accepted]) {
+        accepted += 1
+        this.#sampleToken(sequence, logits.row(accepted))
+      }
+    })
+    return 1 + accepted
+  }
+
+  #sampleToken(sequence: Sequence, logits: Float32Array): void {
+    const { request } = sequence
+    const { contextLength } = this.#options
+    const early = findEnd(sequence, contextLength)
+    if (early !== undefined) {
+      sequence.finish(early)
+      return
+    }
+    const token: SampledToken = request.sampler.next(logits, sequence.numGenerated)
+    if (request.endTokenIds.has(token.tokenId)) {
+      sequence.finish('endOfText')
+      return
+    }
+    sequence.tokenIds.push(token.tokenId)
+    this.#tokens += 1
+    const reason = request.onToken(token) ? findEnd(sequence, contextLength) : 'stopped'
+    if (reason !== undefined) sequence.finish(reason)
+  }
+
+  /** A failed run leaves the cache in doubt: nothing of it is used again. */
+  #failAll(sequences: readonly Sequence[], error: unknown): void {
+    for (const sequence of sequences) {
+      if (sequence.state !== 'done') sequence.fail(error)
+      this.#scheduler.remove(sequence, { keeps: false })
+    }
+    this.#scheduler.slots.forgetIdle()
+  }
+
+  /** Answers at once; a slot that the step in flight uses is freed when that step ends. */
+  #cancel(sequence: Sequence): void {
+    if (sequence.state === 'done') return
+    const wasWaiting = sequence.state === 'waiting'
+    sequence.fail(new CancelledError())
+    if (wasWaiting) this.#scheduler.remove(sequence, { keeps: false })
+  }
+}
+
+/** Runs a sequence's own code; what it throws ends that sequence alone. */
+function guard(sequence: Sequence, callback: () => void): void {
+  if (sequence.state === 'done') return
+  try {
+    callback()
+  } catch (error) {
+    sequence.fail(error)
+  }
+}
+
+/** Why a sequence needs no further token, if it does not. */
+function findEnd(sequence: Sequence, contextLength: number): SequenceEnd['reason'] | undefined {
+  const { request, numGenerated, tokenIds } = sequence
+  const last = request.generatedTokenIds.at(-1)
+  if (last !== undefined && numGenerated === request.generatedTokenIds.length) {
+    if (request.endTokenIds.has(last)) return 'endOfText'
+  }
+  if (numGenerated >= request.maxNewTokens || tokenIds.length >= contextLength) return 'length'
+  return undefined
+}

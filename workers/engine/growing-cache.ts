@@ -1,0 +1,69 @@
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { Tensor } from '#workers/runtime/tensor.ts'
+import { allocateElements } from '#workers/tensor/element-type.ts'
+
+import type { CachePair } from './decoder-graph.ts'
+
+/** A layer's keys or values of several rows, [rows, heads, length, size], one tensor per pair. */
+export interface GrowingCache {
+  readonly tensors: readonly Tensor[]
+  readonly rows: number
+  readonly length: number
+  /** Whether the memory is JavaScript's, made by `packRows`, rather than a run's output. */
+  readonly isPacked: boolean
+}
+
+/** Where a row's positions lie inside a cache: at `offset`, after the padding. */
+export interface CachedRow {
+  readonly cache: GrowingCache
+  readonly row: number
+  readonly offset: number
+}
+
+type CacheData = Float32Array | Float16Array
+
+/** A cache of no positions: what the first run of a sequence gets as its past. */
+export function emptyCache(runtime: Runtime, pairs: readonly CachePair[]): GrowingCache {
+  const tensors = pairs.map(({ type, numHeads, headDim }) =>
+    runtime.zeros(type, [1, numHeads, 0, headDim]),
+  )
+  return { tensors, rows: 1, length: 0, isPacked: true }
+}
+
+/** Gives the memory back. */
+export function disposeCache(cache: GrowingCache): void {
+  for (const tensor of cache.tensors) {
+    const buffer = cache.isPacked && !tensor.isDisposed ? tensor.data.buffer : undefined
+    tensor.dispose()
+    // Detaching frees the memory now; the garbage collector might let megabytes wait for long.
+    if (buffer instanceof ArrayBuffer) buffer.transfer(0)
+  }
+}
+
+/**
+ * Copies the first `lengths[i]` positions of each source into one cache, left-padded so that every
+ * row's newest position sits in the same column.
+ */
+export function packRows(
+  runtime: Runtime,
+  pairs: readonly CachePair[],
+  sources: readonly CachedRow[],
+  lengths: readonly number[],
+): GrowingCache {
+  const length = Math.max(...lengths)
+  const rows = sources.length
+  const tensors = pairs.map(({ type, numHeads, headDim }, index) => {
+    const data = allocateElements(type, rows * numHeads * length * headDim) as CacheData
+    for (const [row, source] of sources.entries()) {
+      const held = source.cache.tensors[index]!.data as CacheData
+      for (let head = 0; head < numHeads; head += 1) {
+        const from = (source.row * numHeads + head) * source.cache.length + source.offset
+        const to = (row * numHeads + head) * length + length - lengths[row]!
+        const part = held.subarray(from * headDim, (from + lengths[row]!) * headDim)
+        data.set(part as never, to * headDim)
+      }
+    }
+    return runtime.tensor(type, data, [rows, numHeads, length, headDim])
+  })
+  return { tensors, rows, length, isPacked: true }
+}

@@ -1,0 +1,240 @@
+import type { Tensor } from '#workers/runtime/tensor.ts'
+
+import {
+  type CachedRow,
+  disposeCache,
+  emptyCache,
+  type GrowingCache,
+  packRows,
+} from './growing-cache.ts'
+import {
+  chunkTokens,
+  int64Tensor,
+  logitsToKeepTensor,
+  type ModelRunner,
+  readLogits,
+  type RunnerOptions,
+  type StepLogits,
+  wantsAllLogits,
+} from './model-runner.ts'
+import type { Step } from './scheduler.ts'
+import type { Sequence } from './sequence.ts'
+import type { SlotTable } from './slots.ts'
+
+/** Slots whose sequences decode together; an undefined member has left and is computed unread. */
+interface Group {
+  readonly members: (number | undefined)[]
+  /** Padding before each member's first position. */
+  readonly offsets: readonly number[]
+  cache: GrowingCache
+}
+
+/**
+ * Runs decoders that return their cache with the new positions appended. The returned values are
+ * the next inputs without passing through JavaScript. Prompts run alone; decoding sequences run as
+ * one left-padded group, which is laid out anew only when one joins or half of it has left.
+ */
+export class GrowingRunner implements ModelRunner {
+  readonly #options: RunnerOptions
+  /** Caches of slots that are in no group. */
+  readonly #single = new Map<number, GrowingCache>()
+  #group: Group | undefined
+  #logits: Tensor | undefined
+  readonly #canGroup: boolean
+
+  constructor(options: RunnerOptions) {
+    const { graph } = options
+    this.#options = options
+    this.#canGroup = graph.hasPositionIds && graph.hasAttentionMask && !graph.isRowCoupled
+  }
+
+  copyPrefix(source: number, target: number, length: number): void {
+    const row = this.#find(source)
+    if (row === undefined) throw new Error(`slot ${source} has no cache`)
+    const { runtime, graph } = this.#options
+    const copy = packRows(runtime, graph.cache, [row], [length])
+    this.#drop(target)
+    this.#single.set(target, copy)
+  }
+
+  async run(step: Step, slots: SlotTable): Promise<StepLogits> {
+    if (step.kind !== 'decode') return await this.#runChunk(step)
+    const { sequences } = step
+    if (sequences.length > 1 && this.#canGroup) return await this.#runGroup(sequences, slots)
+    const rows: Float32Array[] = []
+    for (const sequence of sequences) {
+      const logits = await this.#runChunk({ kind: 'prefill', sequence, count: 1 })
+      const row = logits.row(0)
+      rows.push(sequences.length > 1 ? row.slice() : row)
+    }
+    return { numRows: rows.length, row: (index) => rows[index]! }
+  }
+
+  close(): void {
+    for (const cache of this.#single.values()) disposeCache(cache)
+    this.#single.clear()
+    if (this.#group) disposeCache(this.#group.cache)
+    this.#group = undefined
+    this.#logits?.dispose()
+  }
+
+  async #runChunk(step: Exclude<Step, { kind: 'decode' }>): Promise<StepLogits> {
+    const { runtime, graph } = this.#options
+    const { slot, numComputed } = step.sequence
+    const tokens = chunkTokens(step)
+    const cache = this.#take(slot, numComputed)
+    const isTrimmed = !wantsAllLogits(step) && graph.logitsToKeep !== undefined
+    const numRows = isTrimmed || !graph.givesAllLogits ? 1 : tokens.length
+    const integers: Record<string, Tensor> = {
+      ...this.#integers(1, {
+        ids: BigInt64Array.from(tokens, BigInt),
+        positions: BigInt64Array.from(tokens, (_, index) => BigInt(numComputed + index)),
+        mask: new BigInt64Array(numComputed + tokens.length).fill(1n),
+        hasPast: numComputed > 0,
+      }),
+      ...logitsToKeepTensor(runtime, graph, numRows),
+    }
+    this.#single.set(slot, await this.#run(integers, cache))
+    return this.#readLogits(numRows)
+  }
+
+  async #runGroup(sequences: readonly Sequence[], slots: SlotTable): Promise<StepLogits> {
+    const { contextLength } = this.#options
+    const group = this.#gather(sequences, slots)
+    const { length } = group.cache
+    const rows = group.members.length
+    const ids = new BigInt64Array(rows)
+    const mask = new BigInt64Array(rows * (length + 1)).fill(1n)
+    const positions = BigInt64Array.from(group.offsets, (offset, row) => {
+      mask.fill(0n, row * (length + 1), row * (length + 1) + offset)
+      return BigInt(Math.min(length - offset, contextLength - 1))
+    })
+    const rowOf = sequences.map((sequence) => group.members.indexOf(sequence.slot))
+    for (const [index, sequence] of sequences.entries()) {
+      ids[rowOf[index]!] = BigInt(sequence.tokenIds.at(-1)!)
+    }
+    const integers = {
+      ...this.#integers(rows, { ids, positions, mask, hasPast: true }),
+      ...logitsToKeepTensor(this.#options.runtime, this.#options.graph, 1),
+    }
+    this.#group = undefined // the run uses the cache up, also when it fails
+    group.cache = await this.#run(integers, group.cache)
+    this.#group = group
+    const logits = this.#readLogits(rows)
+    return { numRows: sequences.length, row: (index) => logits.row(rowOf[index]!) }
+  }
+
+  #integers(
+    rows: number,
+    values: {
+      readonly ids: BigInt64Array
+      readonly positions: BigInt64Array
+      readonly mask: BigInt64Array
+      readonly hasPast: boolean
+    },
+  ): Record<string, Tensor> {
+    const { runtime, graph } = this.#options
+    const branch = Uint8Array.of(values.hasPast ? 1 : 0)
+    const tensor = (data: BigInt64Array): Tensor =>
+      int64Tensor(runtime, data, rows, data.length / rows)
+    return {
+      input_ids: tensor(values.ids),
+      ...(graph.hasAttentionMask && { attention_mask: tensor(values.mask) }),
+      ...(graph.hasPositionIds && { position_ids: tensor(values.positions) }),
+      ...(graph.hasCacheBranch && { use_cache_branch: runtime.tensor('bool', branch, [1]) }),
+    }
+  }
+
+  /** Runs the model on a cache, which is used up, and returns the grown one. */
+  async #run(integers: Record<string, Tensor>, cache: GrowingCache): Promise<GrowingCache> {
+    const { session, graph } = this.#options
+    const feeds = { ...integers }
+    const fetches: Record<string, null> = { logits: null }
+    for (const [index, { past, present }] of graph.cache.entries()) {
+      feeds[past] = cache.tensors[index]!
+      fetches[present] = null
+    }
+    this.#logits?.dispose()
+    this.#logits = undefined
+    try {
+      const results = await session.run(feeds, fetches)
+      this.#logits = results.logits!
+      const tensors = graph.cache.map(({ present }) => results[present]!)
+      return { tensors, rows: cache.rows, length: tensors[0]!.dims[2]!, isPacked: false }
+    } finally {
+      disposeCache(cache)
+      for (const tensor of Object.values(integers)) tensor.dispose()
+    }
+  }
+
+  #readLogits(numRows: number): StepLogits {
+    const data = this.#logits!.data as Float32Array | Float16Array
+    return readLogits(data, this.#options.graph.vocabSize, numRows)
+  }
+
+  /** The slot's first `length` positions as a cache of its own, taken out of where it was. */
+  #take(slot: number, length: number): GrowingCache {
+    const { runtime, graph } = this.#options
+    const single = this.#single.get(slot)
+    if (length > 0 && single?.length === length) {
+      this.#single.delete(slot)
+      return single
+    }
+    const row = length > 0 ? this.#find(slot) : undefined
+    const cache = row
+      ? packRows(runtime, graph.cache, [row], [length])
+      : emptyCache(runtime, graph.cache)
+    this.#drop(slot)
+    return cache
+  }
+
+  /** Makes the sequences one group, keeping the present one while they fit into it. */
+  #gather(sequences: readonly Sequence[], slots: SlotTable): Group {
+    const present = this.#group
+    const isCovered = sequences.every(({ slot }) => present?.members.includes(slot))
+    if (present && isCovered && sequences.length * 2 > present.members.length) return present
+    const { runtime, graph } = this.#options
+    const members = sequences.map(({ slot }) => slot)
+    const lengths = sequences.map(({ numComputed }) => numComputed)
+    const sources = members.map((slot) => this.#find(slot)!)
+    const cache = packRows(runtime, graph.cache, sources, lengths)
+    for (const slot of present?.members ?? []) {
+      if (slot !== undefined && !members.includes(slot)) this.#extract(slot, slots)
+    }
+    for (const slot of members) this.#drop(slot)
+    if (present) disposeCache(present.cache)
+    this.#group = { members, offsets: lengths.map((length) => cache.length - length), cache }
+    return this.#group
+  }
+
+  /** Keeps what a finished sequence left in a group that is about to go. */
+  #extract(slot: number, slots: SlotTable): void {
+    const { runtime, graph } = this.#options
+    const { length } = slots.at(slot)
+    const row = this.#find(slot)
+    if (length > 0 && row) {
+      this.#single.set(slot, packRows(runtime, graph.cache, [row], [length]))
+    }
+  }
+
+  #find(slot: number): CachedRow | undefined {
+    const row = this.#group?.members.indexOf(slot) ?? -1
+    if (row >= 0) {
+      return { cache: this.#group!.cache, row, offset: this.#group!.offsets[row]! }
+    }
+    const cache = this.#single.get(slot)
+    return cache && { cache, row: 0, offset: 0 }
+  }
+
+  #drop(slot: number): void {
+    const cache = this.#single.get(slot)
+    if (cache) disposeCache(cache)
+    this.#single.delete(slot)
+    const row = this.#group?.members.indexOf(slot) ?? -1
+    if (row < 0) return
+    this.#group!.members[row] = undefined
+    if (this.#group!.members.some((member) => member !== undefined)) return
+    disposeCache(this.#group!.cache)
+    this.#group = undefined
+  }
+}

@@ -1,0 +1,216 @@
+import type { Tensor } from '#workers/runtime/tensor.ts'
+import { allocateElements } from '#workers/tensor/element-type.ts'
+
+import {
+  chunkTokens,
+  int64Tensor,
+  logitsToKeepTensor,
+  type ModelRunner,
+  readLogits,
+  type RunnerOptions,
+  type StepLogits,
+  wantsAllLogits,
+} from './model-runner.ts'
+import type { Sequence } from './sequence.ts'
+import type { Step } from './scheduler.ts'
+import type { SlotTable } from './slots.ts'
+
+type CacheData = Float32Array | Float16Array
+
+/** Mask widths are rounded up, so that the mask of a growing sequence is rarely laid out anew. */
+const MASK_WIDTH_STEP = 64
+
+/** Cache tensors of a range of slots, as past and as present: the same memory. */
+interface SlotRange {
+  readonly pasts: Readonly<Record<string, Tensor>>
+  readonly presents: Readonly<Record<string, Tensor>>
+}
+
+/**
+ * Runs decoders with GroupQueryAttention on one buffer per layer, [slots, heads, length, size],
+ * which is past and present at once. A prompt runs on a view of its slot. A decode step runs on the
+ * range of slots that spans the decoding ones; idle slots inside it compute a token that nobody
+ * reads, written behind what they hold, and one of them per step is exchanged away.
+ */
+export class InPlaceRunner implements ModelRunner {
+  readonly #options: RunnerOptions
+  readonly #buffers: readonly CacheData[]
+  readonly #ranges = new Map<string, SlotRange>()
+  readonly #logits: CacheData
+  readonly #mask: BigInt64Array
+  #maskLayout = ''
+  #maskLengths: number[] = []
+
+  constructor(options: RunnerOptions) {
+    const { graph, slots, contextLength, chunkMax } = options
+    this.#options = options
+    this.#buffers = graph.cache.map(
+      ({ type, numHeads, headDim }) =>
+        allocateElements(type, slots * numHeads * contextLength * headDim) as CacheData,
+    )
+    const rows = Math.max(slots, chunkMax)
+    this.#logits = allocateElements(graph.logitsType, rows * graph.vocabSize) as CacheData
+    this.#mask = new BigInt64Array(slots * contextLength)
+  }
+
+  copyPrefix(source: number, target: number, length: number): void {
+    this.#forEachHead((buffer, slotStride, headOffset, headDim) => {
+      const from = source * slotStride + headOffset
+      buffer.copyWithin(target * slotStride + headOffset, from, from + length * headDim)
+    })
+  }
+
+  async run(step: Step, slots: SlotTable): Promise<StepLogits> {
+    return step.kind === 'decode'
+      ? await this.#decode(step.sequences, slots)
+      : await this.#runChunk(step)
+  }
+
+  close(): void {
+    for (const { pasts } of this.#ranges.values()) {
+      for (const tensor of Object.values(pasts)) tensor.dispose()
+    }
+    this.#ranges.clear()
+  }
+
+  async #runChunk(step: Exclude<Step, { kind: 'decode' }>): Promise<StepLogits> {
+    const { graph } = this.#options
+    const { numComputed, slot } = step.sequence
+    const tokens = chunkTokens(step)
+    const ids = BigInt64Array.from(tokens, BigInt)
+    const positions = BigInt64Array.from(tokens, (_, index) => BigInt(numComputed + index))
+    const mask = new BigInt64Array(numComputed + tokens.length).fill(1n)
+    const isTrimmed = !wantsAllLogits(step) && graph.logitsToKeep !== undefined
+    const numRows = isTrimmed || !graph.givesAllLogits ? 1 : tokens.length
+    await this.#run(this.#range(slot, 1), { rows: 1, ids, positions, mask, numRows })
+    return readLogits(this.#logits, graph.vocabSize, numRows)
+  }
+
+  async #decode(sequences: readonly Sequence[], slots: SlotTable): Promise<StepLogits> {
+    const { graph, contextLength } = this.#options
+    this.#compact(sequences, slots)
+    const owned = sequences.map(({ slot }) => slot)
+    const first = Math.min(...owned)
+    const rows = Math.max(...owned) - first + 1
+    const ids = new BigInt64Array(rows)
+    const lengths = Array.from({ length: rows }, (_, row) => {
+      const { length } = slots.at(first + row)
+      const held = Math.min(length, contextLength - 1)
+      slots.truncate(first + row, held)
+      return held + 1
+    })
+    for (const sequence of sequences) ids[sequence.slot - first] = BigInt(sequence.tokenIds.at(-1)!)
+    const positions = BigInt64Array.from(lengths, (length) => BigInt(length - 1))
+    const mask = this.#layMask(lengths)
+    await this.#run(this.#range(first, rows), { rows, ids, positions, mask, numRows: rows })
+    const logits = readLogits(this.#logits, graph.vocabSize, rows)
+    return { numRows: sequences.length, row: (index) => logits.row(owned[index]! - first) }
+  }
+
+  async #run(
+    range: SlotRange,
+    inputs: {
+      readonly rows: number
+      readonly ids: BigInt64Array
+      readonly positions: BigInt64Array
+      readonly mask: BigInt64Array
+      readonly numRows: number
+    },
+  ): Promise<void> {
+    const { runtime, session, graph } = this.#options
+    const { rows, ids, positions, mask, numRows } = inputs
+    const integers: Record<string, Tensor> = {
+      input_ids: int64Tensor(runtime, ids, rows, ids.length / rows),
+      ...(graph.hasAttentionMask && {
+        attention_mask: int64Tensor(runtime, mask, rows, mask.length / rows),
+      }),
+      ...(graph.hasPositionIds && {
+        position_ids: int64Tensor(runtime, positions, rows, positions.length / rows),
+      }),
+      ...logitsToKeepTensor(runtime, graph, numRows / rows),
+    }
+    const used = this.#logits.subarray(0, numRows * graph.vocabSize)
+    const logits = runtime.tensor(graph.logitsType, used, [rows, numRows / rows, graph.vocabSize])
+    try {
+      await session.run({ ...integers, ...range.pasts }, { logits, ...range.presents })
+    } finally {
+      logits.dispose()
+      for (const tensor of Object.values(integers)) tensor.dispose()
+    }
+  }
+
+  /** Moves the outermost decoding slot into a gap, one per step: idle rows cost time every step. */
+  #compact(sequences: readonly Sequence[], slots: SlotTable): void {
+    const owned = new Set(sequences.map(({ slot }) => slot))
+    const last = Math.max(...owned)
+    const first = Math.min(...owned)
+    for (let gap = first; gap < last; gap += 1) {
+      if (owned.has(gap)) continue
+      this.#swap(gap, last, slots.at(gap).length, slots.at(last).length)
+      slots.swap(gap, last)
+      return
+    }
+  }
+
+  #swap(a: number, b: number, lengthA: number, lengthB: number): void {
+    this.#forEachHead((buffer, slotStride, headOffset, headDim) => {
+      const startA = a * slotStride + headOffset
+      const startB = b * slotStride + headOffset
+      const heldA = buffer.slice(startA, startA + lengthA * headDim)
+      buffer.copyWithin(startA, startB, startB + lengthB * headDim)
+      buffer.set(heldA as never, startB)
+    })
+  }
+
+  #forEachHead(
+    visit: (buffer: CacheData, slotStride: number, headOffset: number, headDim: number) => void,
+  ): void {
+    const { graph, contextLength } = this.#options
+    for (const [index, { numHeads, headDim }] of graph.cache.entries()) {
+      const headStride = contextLength * headDim
+      for (let head = 0; head < numHeads; head += 1) {
+        visit(this.#buffers[index]!, numHeads * headStride, head * headStride, headDim)
+      }
+    }
+  }
+
+  /** A right-padded mask; only what changed since the last step is written. */
+  #layMask(lengths: readonly number[]): BigInt64Array {
+    const longest = Math.max(...lengths)
+    const rounded = Math.ceil(longest / MASK_WIDTH_STEP) * MASK_WIDTH_STEP
+    const width = Math.min(rounded, this.#options.contextLength)
+    const mask = this.#mask.subarray(0, lengths.length * width)
+    const layout = `${lengths.length}x${width}`
+    if (layout !== this.#maskLayout) {
+      mask.fill(0n)
+      this.#maskLayout = layout
+      this.#maskLengths = lengths.map(() => 0)
+    }
+    for (const [row, length] of lengths.entries()) {
+      const before = this.#maskLengths[row]!
+      if (length > before) mask.fill(1n, row * width + before, row * width + length)
+      else mask.fill(0n, row * width + length, row * width + before)
+      this.#maskLengths[row] = length
+    }
+    return mask
+  }
+
+  #range(first: number, rows: number): SlotRange {
+    const key = `${first}+${rows}`
+    const known = this.#ranges.get(key)
+    if (known) return known
+    const { runtime, graph, contextLength } = this.#options
+    const pasts: Record<string, Tensor> = {}
+    const presents: Record<string, Tensor> = {}
+    for (const [index, { past, present, type, numHeads, headDim }] of graph.cache.entries()) {
+      const stride = numHeads * contextLength * headDim
+      const data = this.#buffers[index]!.subarray(first * stride, (first + rows) * stride)
+      const tensor = runtime.tensor(type, data, [rows, numHeads, contextLength, headDim])
+      pasts[past] = tensor
+      presents[present] = tensor
+    }
+    const range = { pasts, presents }
+    this.#ranges.set(key, range)
+    return range
+  }
+}

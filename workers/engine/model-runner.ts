@@ -1,0 +1,85 @@
+import type { ModelSession } from '#workers/runtime/session.ts'
+import type { Tensor } from '#workers/runtime/tensor.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+
+import type { DecoderGraph } from './decoder-graph.ts'
+import type { Step } from './scheduler.ts'
+import type { SlotTable } from './slots.ts'
+
+/** Runs steps on a model and keeps the cache; the only room that knows a decoder's tensors. */
+export interface ModelRunner {
+  /** Makes `length` positions of one slot the beginning of another. */
+  copyPrefix(source: number, target: number, length: number): void
+  /** Runs a step. The logits are valid until the next run. */
+  run(step: Step, slots: SlotTable): Promise<StepLogits>
+  close(): void
+}
+
+/**
+ * Logits of a step: of the chunk's positions (prefill, verify) or of the sequences (decode). Where
+ * a prefill was not asked for all of them, only its last row is there.
+ */
+export interface StepLogits {
+  readonly numRows: number
+  row(index: number): Float32Array
+}
+
+/** What both runners are made of. */
+export interface RunnerOptions {
+  readonly runtime: Runtime
+  readonly session: ModelSession
+  readonly graph: DecoderGraph
+  readonly slots: number
+  readonly contextLength: number
+  /** Most positions of one sequence in one run. */
+  readonly chunkMax: number
+}
+
+/** Rows of logits over a tensor's memory, widened to 32 bits where needed. */
+export function readLogits(
+  data: Float32Array | Float16Array,
+  vocabSize: number,
+  numRows: number,
+): StepLogits {
+  return {
+    numRows,
+    row(index) {
+      const row = data.subarray(index * vocabSize, (index + 1) * vocabSize)
+      return row instanceof Float32Array ? row : Float32Array.from(row)
+    },
+  }
+}
+
+/** The tokens that a step computes for one sequence. */
+export function chunkTokens(step: Exclude<Step, { kind: 'decode' }>): readonly number[] {
+  const { tokenIds, numComputed } = step.sequence
+  if (step.kind === 'verify') return [...tokenIds.slice(numComputed), ...step.draft]
+  return tokenIds.slice(numComputed, numComputed + step.count)
+}
+
+/** Whether logits of every position of a step are wanted. */
+export function wantsAllLogits(step: Step): boolean {
+  return step.kind === 'verify' || (step.kind === 'prefill' && step.sequence.wantsPromptLogits)
+}
+
+/** A [rows, columns] tensor of integers. */
+export function int64Tensor(
+  runtime: Runtime,
+  values: BigInt64Array,
+  rows: number,
+  columns: number,
+): Tensor {
+  return runtime.tensor('int64', values, [rows, columns])
+}
+
+/** The input that limits the logits, when the graph has one. */
+export function logitsToKeepTensor(
+  runtime: Runtime,
+  graph: DecoderGraph,
+  count: number,
+): Record<string, Tensor> {
+  const spec = graph.logitsToKeep
+  if (spec === undefined) return {}
+  const dims = spec.dims.map(() => 1)
+  return { [spec.name]: runtime.tensor('int64', BigInt64Array.of(BigInt(count)), dims) }
+}

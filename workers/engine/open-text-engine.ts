@@ -1,0 +1,94 @@
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { ModelSession } from '#workers/runtime/session.ts'
+
+import { readDecoderGraph, scanOperators, type DecoderGraph } from './decoder-graph.ts'
+import { Engine } from './engine.ts'
+import { GrowingRunner } from './growing-runner.ts'
+import { InPlaceRunner } from './in-place-runner.ts'
+import { findDecoderFile, readDecoderConfig } from './model-files.ts'
+import type { TextEngine } from './types.ts'
+
+/** What an engine is opened with. */
+export interface TextEngineOptions {
+  readonly runtime: Runtime
+  /** A folder in the Hugging Face layout. */
+  readonly folder: string
+  /** File below `onnx/`; the best one there when it is not given. */
+  readonly onnxFile?: string
+  /** Sequences that run at a time. */
+  readonly slots: number
+  /** Upper bound of the context; the model's own is never exceeded. */
+  readonly maxContextTokens?: number
+  /** Tokens of a prompt per run. */
+  readonly prefillChunk?: number
+  /** Sequences that may wait for a slot. */
+  readonly waitingMax?: number
+  readonly intraOpThreads?: number
+  readonly executionProvider?: 'cpu' | 'cuda'
+}
+
+const PREFILL_CHUNK = 128 // tokens; about as long as a few decode steps of a full engine
+const DRAFT_MAX = 8 // tokens; a run of nine costs little more than a run of one
+const WAITING_MAX = 4096 // sequences
+const CONTEXT_TOKENS_MAX = 8192 // the in-place cache reserves addresses for all of it
+const CONTEXT_TOKENS_UNKNOWN = 2048 // where config.json does not say
+
+/** Loads a decoder and makes an engine of it. Throws `ModelLoadError`. */
+export async function openTextEngine(options: TextEngineOptions): Promise<TextEngine> {
+  const { runtime, folder, executionProvider, intraOpThreads } = options
+  const config = await readDecoderConfig(folder)
+  const file = await findDecoderFile(folder, options)
+  const session = await runtime.load(file, {
+    ...(executionProvider && { executionProvider }),
+    ...(intraOpThreads !== undefined && { intraOpThreads }),
+  })
+  try {
+    const graph = readDecoderGraph(session, await scanOperators(file))
+    const contextLength = Math.min(
+      config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
+      options.maxContextTokens ?? CONTEXT_TOKENS_MAX,
+    )
+    return assemble(options, session, graph, contextLength)
+  } catch (error) {
+    await session.close()
+    throw error
+  }
+}
+
+function assemble(
+  options: TextEngineOptions,
+  session: ModelSession,
+  graph: DecoderGraph,
+  contextLength: number,
+): TextEngine {
+  const { runtime, slots } = options
+  const isInPlace = graph.cacheStyle === 'inPlace'
+  // The two branches of a merged export take a whole prompt or one token, nothing between.
+  const isCuttable = !graph.hasCacheBranch
+  const chunk = options.prefillChunk ?? PREFILL_CHUNK
+  const prefillChunk = isCuttable ? Math.min(chunk, contextLength) : contextLength
+  const draftMax = isInPlace ? DRAFT_MAX : 0
+  const chunkMax = Math.max(prefillChunk, draftMax + 1)
+  const runnerOptions = { runtime, session, graph, slots, contextLength, chunkMax }
+  const runner = isInPlace ? new InPlaceRunner(runnerOptions) : new GrowingRunner(runnerOptions)
+  const engine = new Engine(runner, {
+    slots,
+    prefillChunk,
+    contextLength,
+    reusesPrefixes: isCuttable && !graph.isRowCoupled,
+    givesAllLogits: graph.givesAllLogits,
+    draftMax,
+    waitingMax: options.waitingMax ?? WAITING_MAX,
+  })
+  return {
+    contextLength,
+    vocabSize: graph.vocabSize,
+    run: (request, runOptions) => engine.run(request, runOptions),
+    onStep: (listener) => engine.onStep(listener),
+    stats: () => engine.stats(),
+    async close() {
+      await engine.close()
+      await session.close()
+    },
+  }
+}

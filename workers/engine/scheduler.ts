@@ -1,0 +1,176 @@
+import type { Sequence } from './sequence.ts'
+import { type Placement, SlotTable } from './slots.ts'
+
+/** One run of the model. */
+export type Step =
+  /** The next `count` tokens of one sequence; logits of all of them if wanted, else of the last. */
+  | { readonly kind: 'prefill'; readonly sequence: Sequence; readonly count: number }
+  /** One token of every sequence. */
+  | { readonly kind: 'decode'; readonly sequences: readonly Sequence[] }
+  /** One token of a sequence and a draft of those after it. */
+  | { readonly kind: 'verify'; readonly sequence: Sequence; readonly draft: readonly number[] }
+
+/** Limits and abilities that the policy follows. */
+export interface SchedulerOptions {
+  readonly slots: number
+  /** Tokens of a prompt per run; bounds how long others wait for their next token. */
+  readonly prefillChunk: number
+  readonly contextLength: number
+  /** Off for models in which the way a text is cut into runs changes its numbers. */
+  readonly reusesPrefixes: boolean
+  /** Whether a run gives the logits of every position, or of the last alone. */
+  readonly givesAllLogits: boolean
+  /** Tokens drafted ahead; 0 turns speculation off. */
+  readonly draftMax: number
+}
+
+/** Longest pause of a sequence whose drafts fail, in steps. */
+const SPECULATION_PAUSE_MAX = 64
+
+/**
+ * Decides who runs next; touches no tensor.
+ *
+ * Waiting sequences are admitted in order of arrival while there are slots. Prompts and decoding
+ * take turns: after each decode step at most one chunk of one prompt, prompts in rotation, so that
+ * neither a long prompt nor many of them freeze a stream, and a short prompt overtakes a long one.
+ */
+export class Scheduler {
+  readonly slots: SlotTable
+  readonly #options: SchedulerOptions
+  readonly #waiting: Sequence[] = []
+  #running: Sequence[] = []
+  #isPrefillsTurn = true
+
+  constructor(options: SchedulerOptions) {
+    this.#options = options
+    this.slots = new SlotTable(options.slots, { reusesPrefixes: options.reusesPrefixes })
+  }
+
+  get numWaiting(): number {
+    return this.#waiting.length
+  }
+
+  get numRunning(): number {
+    return this.#running.length
+  }
+
+  get hasWork(): boolean {
+    return this.#waiting.length + this.#running.length > 0
+  }
+
+  /** Every sequence that has not ended. */
+  get sequences(): Sequence[] {
+    return [...this.#waiting, ...this.#running]
+  }
+
+  add(sequence: Sequence): void {
+    this.#waiting.push(sequence)
+  }
+
+  /**
+   * Where the first waiting sequence may start, or undefined while there is no slot. One whose
+   * prompt another is just computing waits for it, and lets those behind it pass.
+   */
+  canAdmit(): { sequence: Sequence; placement: Placement } | undefined {
+    if (this.slots.numOwned === this.slots.count) return undefined
+    for (const sequence of this.#waiting) {
+      if (this.slots.isPrefixUnderway(sequence)) continue
+      const placement = this.slots.findPlacement(sequence)
+      return placement && { sequence, placement }
+    }
+    return undefined
+  }
+
+  /** Starts a sequence where `canAdmit` said, after the cache has made the prefix ready. */
+  admit(sequence: Sequence, placement: Placement): void {
+    this.#waiting.splice(this.#waiting.indexOf(sequence), 1)
+    this.slots.assign(sequence, placement)
+    sequence.cachedTokens = placement.prefixLength
+    sequence.state = 'running'
+    this.#running.push(sequence)
+  }
+
+  /** The next run, or undefined when nothing is admitted. */
+  next(): Step | undefined {
+    const decoding = this.#running.filter((sequence) => sequence.isDecoding)
+    const prefilling = this.#running.find((sequence) => !sequence.isDecoding)
+    if (prefilling && (this.#isPrefillsTurn || decoding.length === 0)) {
+      this.#isPrefillsTurn = false
+      return this.#prefill(prefilling)
+    }
+    this.#isPrefillsTurn = true
+    if (decoding.length === 0) return undefined
+    return this.#speculate(decoding) ?? { kind: 'decode', sequences: decoding }
+  }
+
+  /** Records what a step computed: so many positions of each of its sequences. */
+  settle(step: Step, numComputed: number): void {
+    if (step.kind === 'decode') {
+      for (const sequence of step.sequences) sequence.numComputed += numComputed
+      return
+    }
+    const { sequence } = step
+    sequence.numComputed += numComputed
+    if (step.kind === 'verify') settleDraft(sequence, step.draft.length, numComputed - 1)
+    // The next prompt has its turn.
+    const index = this.#running.indexOf(sequence)
+    this.#running.push(...this.#running.splice(index, 1))
+  }
+
+  /** Takes out the sequences that have ended; what they computed stays for others. */
+  sweep(): void {
+    for (const sequence of this.sequences) {
+      if (sequence.state === 'done') this.remove(sequence, { keeps: true })
+    }
+  }
+
+  /** Takes an ended sequence out; its positions may be kept for others. */
+  remove(sequence: Sequence, options: { readonly keeps: boolean }): void {
+    const waitingIndex = this.#waiting.indexOf(sequence)
+    if (waitingIndex >= 0) this.#waiting.splice(waitingIndex, 1)
+    if (!this.#running.includes(sequence)) return
+    this.#running = this.#running.filter((other) => other !== sequence)
+    this.slots.release(sequence, options)
+  }
+
+  #prefill(sequence: Sequence): Step {
+    const { prefillChunk, reusesPrefixes, givesAllLogits } = this.#options
+    const { numComputed, numPrompt, numMissing } = sequence
+    if (sequence.wantsPromptLogits && !givesAllLogits)
+      return { kind: 'prefill', sequence, count: 1 }
+    if (reusesPrefixes) {
+      return { kind: 'prefill', sequence, count: Math.min(numMissing, prefillChunk) }
+    }
+    // Cut exactly as an undisturbed run would be: whole chunks of the prompt, then single tokens.
+    const left = numPrompt - numComputed
+    return { kind: 'prefill', sequence, count: left > 0 ? Math.min(left, prefillChunk) : 1 }
+  }
+
+  #speculate(decoding: readonly Sequence[]): Step | undefined {
+    const [sequence] = decoding
+    if (decoding.length !== 1 || sequence?.request.propose === undefined) return undefined
+    if (!this.#options.reusesPrefixes || !this.#options.givesAllLogits) return undefined
+    if (sequence.speculationPause > 0) {
+      sequence.speculationPause -= 1
+      return undefined
+    }
+    const room = Math.min(
+      this.#options.draftMax,
+      this.#options.contextLength - sequence.tokenIds.length - 1,
+      sequence.request.maxNewTokens - sequence.numGenerated - 1,
+    )
+    if (room <= 0) return undefined
+    const draft = sequence.request.propose(sequence.tokenIds).slice(0, room)
+    return draft.length > 0 ? { kind: 'verify', sequence, draft } : undefined
+  }
+}
+
+/** Drafts that pass go on; each failure doubles the pause before the next one. */
+function settleDraft(sequence: Sequence, drafted: number, accepted: number): void {
+  if (accepted * 2 >= drafted) {
+    sequence.speculationBackoff = 1
+    return
+  }
+  sequence.speculationPause = sequence.speculationBackoff
+  sequence.speculationBackoff = Math.min(sequence.speculationBackoff * 2, SPECULATION_PAUSE_MAX)
+}

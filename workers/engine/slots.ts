@@ -1,0 +1,162 @@
+import type { Sequence } from './sequence.ts'
+
+/** One row of the cache: what it holds and who works on it. */
+export interface Slot {
+  readonly index: number
+  readonly tokenIds: readonly number[]
+  /** How many of `tokenIds` are in the cache. */
+  readonly length: number
+  readonly scope: string
+  readonly owner: Sequence | undefined
+}
+
+/** A slot for a sequence, and where its first `prefixLength` positions are copied from. */
+export interface Placement {
+  readonly slot: number
+  readonly source: number
+  readonly prefixLength: number
+}
+
+interface IdleSlot {
+  tokenIds: readonly number[]
+  length: number
+  scope: string
+  owner: Sequence | undefined
+  lastUsed: number
+}
+
+/** Prefixes shorter than this are computed again: copying them would cost as much. */
+const PREFIX_LENGTH_MIN = 4
+
+/**
+ * Which sequence works in which slot, and what finished ones left behind. A finished sequence's
+ * positions stay until the slot is needed; a new one of the same scope starts from the longest
+ * common prefix, in place where it continues all of it, else by copying.
+ */
+export class SlotTable {
+  readonly #slots: IdleSlot[]
+  readonly #reusesPrefixes: boolean
+  #uses = 0
+
+  constructor(count: number, options: { readonly reusesPrefixes: boolean }) {
+    this.#reusesPrefixes = options.reusesPrefixes
+    this.#slots = Array.from({ length: count }, emptySlot)
+  }
+
+  get count(): number {
+    return this.#slots.length
+  }
+
+  get numOwned(): number {
+    return this.#slots.filter((slot) => slot.owner !== undefined).length
+  }
+
+  /** What a slot holds now; a running sequence's length is its own count. */
+  at(index: number): Slot {
+    const slot = this.#slots[index]!
+    const length = slot.owner?.numComputed ?? slot.length
+    const tokenIds = slot.owner?.tokenIds ?? slot.tokenIds
+    return { index, tokenIds, length, scope: slot.scope, owner: slot.owner }
+  }
+
+  /** Where the sequence would go, or undefined when every slot is taken. */
+  findPlacement(sequence: Sequence): Placement | undefined {
+    const free = this.#slots.flatMap((slot, index) => (slot.owner ? [] : [index]))
+    if (free.length === 0) return undefined
+    const { source, length } = this.findPrefix(sequence)
+    if (length > 0 && free.includes(source) && length >= this.#slots[source]!.length - 1) {
+      return { slot: source, source, prefixLength: length }
+    }
+    const slot = this.#leastUseful(free, source)
+    return { slot, source, prefixLength: length }
+  }
+
+  /** Takes the slot; its earlier contents are gone but for the placement's prefix. */
+  assign(sequence: Sequence, placement: Placement): void {
+    Object.assign(this.#slots[placement.slot]!, {
+      owner: sequence,
+      scope: sequence.request.cacheScope,
+      tokenIds: [],
+      length: 0,
+    })
+    sequence.slot = placement.slot
+    sequence.numComputed = placement.prefixLength
+  }
+
+  /** Frees the slot; the positions stay for those who share them unless they are in doubt. */
+  release(sequence: Sequence, options: { readonly keeps: boolean }): void {
+    const slot = this.#slots[sequence.slot]!
+    this.#uses += 1
+    slot.owner = undefined
+    slot.lastUsed = this.#uses
+    slot.tokenIds = options.keeps ? sequence.tokenIds : []
+    slot.length = options.keeps ? sequence.numComputed : 0
+    sequence.slot = -1
+  }
+
+  /** Exchanges two slots, after the cache has exchanged their contents. */
+  swap(a: number, b: number): void {
+    const first = this.#slots[a]!
+    const second = this.#slots[b]!
+    this.#slots[a] = second
+    this.#slots[b] = first
+    if (second.owner) second.owner.slot = a
+    if (first.owner) first.owner.slot = b
+  }
+
+  /** Forgets positions beyond `length` of an idle slot, because something was written over them. */
+  truncate(index: number, length: number): void {
+    const slot = this.#slots[index]!
+    if (slot.owner === undefined) slot.length = Math.min(slot.length, length)
+  }
+
+  /** Forgets what finished sequences left, because the cache is in doubt. */
+  forgetIdle(): void {
+    for (const slot of this.#slots) if (slot.owner === undefined) slot.length = 0
+  }
+
+  /** The slot with the longest usable common prefix. The last token is always computed anew. */
+  findPrefix(sequence: Sequence): { source: number; length: number } {
+    let best = { source: -1, length: 0 }
+    if (!this.#reusesPrefixes) return best
+    for (let index = 0; index < this.#slots.length; index += 1) {
+      const slot = this.at(index)
+      if (slot.owner === sequence || slot.scope !== sequence.request.cacheScope) continue
+      const length = commonPrefix(slot.tokenIds, sequence, slot.length)
+      if (length > best.length) best = { source: index, length }
+    }
+    return best.length >= PREFIX_LENGTH_MIN ? best : { source: -1, length: 0 }
+  }
+
+  /** Whether a running sequence is just computing more of the same prefix than the cache has yet. */
+  isPrefixUnderway(sequence: Sequence): boolean {
+    if (!this.#reusesPrefixes) return false
+    const { length } = this.findPrefix(sequence)
+    return this.#slots.some(({ owner, scope }) => {
+      if (owner === undefined || owner === sequence || owner.isDecoding) return false
+      if (scope !== sequence.request.cacheScope) return false
+      const shared = commonPrefix(owner.tokenIds, sequence, owner.tokenIds.length)
+      return shared >= length + PREFIX_LENGTH_MIN && owner.numComputed < shared
+    })
+  }
+
+  #leastUseful(free: readonly number[], source: number): number {
+    const empty = free.find((index) => this.#slots[index]!.length === 0)
+    if (empty !== undefined) return empty
+    const others = free.filter((index) => index !== source)
+    const byAge = (a: number, b: number): number =>
+      this.#slots[a]!.lastUsed - this.#slots[b]!.lastUsed
+    return (others.length > 0 ? others : free).toSorted(byAge)[0]!
+  }
+}
+
+function emptySlot(): IdleSlot {
+  return { tokenIds: [], length: 0, scope: '', owner: undefined, lastUsed: 0 }
+}
+
+function commonPrefix(held: readonly number[], sequence: Sequence, limit: number): number {
+  const end = Math.min(limit, held.length, sequence.numCacheable)
+  let length = 0
+  while (length < end && held[length] === sequence.tokenIds[length]) length += 1
+  return length
+}

@@ -1,0 +1,253 @@
+import { randomUUID } from 'node:crypto'
+
+import type { Redis } from 'ioredis'
+
+import type { Clock } from '#shared/clock.ts'
+import { queuedJobId, type JobEnvelope } from '#shared/contracts/job.ts'
+import type { ReplyBody } from '#shared/contracts/reply.ts'
+import { CancelledError, failure, ServiceError, toWireError } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
+import { judgeFetched } from '#shared/queue/job-life.ts'
+import type { QueueKeys } from '#shared/queue/keys.ts'
+import type { ReplyWriter } from '#shared/queue/reply-writer.ts'
+
+import { IsolationGate, type Passage } from './isolation-gate.ts'
+import type { JobReplies } from './processors/job-tools.ts'
+
+/** An owner beats every 300 ms; after a flush its key is back by then. */
+const OWNER_LOOKS = 4
+const OWNER_LOOK_INTERVAL_MS = 250
+const CHECK_DELAY_MS = 3
+const CLAIM_TTL_MS = 3_600_000
+
+/** Runs the domain call of one job. */
+export type Execute = (
+  envelope: JobEnvelope,
+  tools: { readonly reply: JobReplies; readonly signal: AbortSignal },
+) => Promise<void>
+
+interface Run {
+  readonly envelope: JobEnvelope
+  readonly queuedId: string
+  readonly runId: string
+  readonly abort: AbortController
+  /** Looks in a row at which the owner was missing. */
+  ownerMisses: number
+  seq: number
+  hasEnded: boolean
+  isProven: boolean
+  passage: Passage | undefined
+}
+
+/** The reason of an abort that hands the job back instead of ending it. */
+const YIELD = new CancelledError('the worker drains')
+
+export interface JobRunnerOptions {
+  readonly redis: Redis
+  readonly keys: QueueKeys
+  readonly writer: ReplyWriter
+  readonly workerId: string
+  readonly clock: Clock
+  readonly log: Logger
+}
+
+/** Runs fetched jobs: checks, isolation, replies, cancellation, hand-over. */
+export class JobRunner {
+  readonly #options: JobRunnerOptions
+  readonly #runs = new Map<string, Run>()
+  readonly #gate = new IsolationGate()
+  #isDraining = false
+
+  constructor(options: JobRunnerOptions) {
+    this.#options = options
+  }
+
+  get numRunning(): number {
+    return this.#runs.size
+  }
+
+  /** Runs one job to its end; never throws. The last reply lies in the stream when it resolves. */
+  async run(envelope: JobEnvelope, execute: Execute): Promise<void> {
+    const queuedId = queuedJobId(envelope.jobId, envelope.epoch)
+    // A second delivery while the first still runs here.
+    if (this.#runs.has(queuedId)) return
+    const run: Run = {
+      envelope,
+      queuedId,
+      runId: randomUUID(),
+      abort: new AbortController(),
+      ownerMisses: 0,
+      seq: 0,
+      hasEnded: false,
+      isProven: false,
+      passage: undefined,
+    }
+    // Known before the checks: a cancel that arrives from here on is not missed.
+    this.#runs.set(queuedId, run)
+    try {
+      await this.#runChecked(run, execute)
+    } catch (error) {
+      this.#conclude(run, error)
+    } finally {
+      run.hasEnded = true
+      await this.#options.writer.flushed(envelope.replyTo)
+      run.passage?.leave()
+      this.#runs.delete(queuedId)
+    }
+  }
+
+  cancel(queuedId: string): void {
+    this.#runs.get(queuedId)?.abort.abort(new CancelledError())
+  }
+
+  /** Stops all runs of an owner whose replies cannot be delivered. */
+  cancelOwner(replyTo: string): void {
+    for (const { envelope, abort } of this.#runs.values()) {
+      if (envelope.replyTo === replyTo) abort.abort(new CancelledError())
+    }
+  }
+
+  /** Hands every job back, now and from now on. */
+  yieldAll(): void {
+    this.#isDraining = true
+    for (const { abort } of this.#runs.values()) abort.abort(YIELD)
+  }
+
+  /** Stops runs that nobody waits for: cancelled, past their deadline, or with their owner gone. */
+  async sweep(): Promise<void> {
+    const { redis, keys, clock, writer } = this.#options
+    const runs = [...this.#runs.values()]
+    if (runs.length === 0) return
+    const found = await redis.mget(
+      runs.flatMap(({ queuedId, envelope }) => [
+        keys.cancelled(queuedId),
+        keys.owner(envelope.replyTo),
+      ]),
+    )
+    for (const [index, run] of runs.entries()) {
+      const { envelope, abort } = run
+      const isOwnerAlive = found[2 * index + 1] !== null || envelope.isOwnerless === true
+      run.ownerMisses = isOwnerAlive ? 0 : run.ownerMisses + 1
+      const isOrphaned = run.ownerMisses > 1
+      if (isOrphaned) writer.forget(envelope.replyTo)
+      const isCancelled = found[2 * index] !== null
+      const isExpired = clock.now() >= envelope.deadlineAtMs
+      if (isCancelled || isExpired || isOrphaned) abort.abort(new CancelledError())
+    }
+  }
+
+  async #runChecked(run: Run, execute: Execute): Promise<void> {
+    const { envelope, abort } = run
+    if (this.#isDraining) throw YIELD
+    if (this.#options.clock.now() >= envelope.deadlineAtMs) return
+    const checking = envelope.isSuspect === true ? this.#check(run) : this.#checkSoon(run)
+    // The run need not wait for the check: a cancelled job, a second delivery and an owner that is
+    // gone all mean that nobody hears its replies, and that it is stopped a moment later. A suspect
+    // waits, because it may do harm.
+    if (envelope.isSuspect === true) await checking
+    else void checking
+    run.passage = await this.#gate.enter(envelope.isSuspect === true, abort.signal)
+    abort.signal.throwIfAborted()
+    if (envelope.isSuspect === true) {
+      const { writer, workerId } = this.#options
+      this.#say(run, { type: 'entered', workerId })
+      await writer.flushed(envelope.replyTo)
+    }
+    await execute(envelope, { reply: this.#repliesOf(run), signal: abort.signal })
+  }
+
+  /** Most short jobs are over before it would be worth asking. */
+  async #checkSoon(run: Run): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, CHECK_DELAY_MS))
+    if (!run.hasEnded) await this.#check(run)
+  }
+
+  async #check(run: Run): Promise<void> {
+    try {
+      if (!(await this.#mayRun(run))) run.abort.abort(new CancelledError())
+    } catch (error) {
+      // Without an answer the sweep decides; the claim only saves the work of a second delivery.
+      const reason = error instanceof Error ? error.message : String(error)
+      this.#options.log.debug({ operation: 'job.check', reason }, 'job could not be checked')
+    }
+  }
+
+  async #mayRun({ envelope, queuedId, runId }: Run): Promise<boolean> {
+    const { redis, keys, clock, log } = this.#options
+    const isOwnerless = envelope.isOwnerless === true
+    const claim = redis
+      .pipeline()
+      .set(keys.claim(queuedId), runId, 'PX', CLAIM_TTL_MS, 'NX')
+      .mget(keys.cancelled(queuedId), keys.owner(envelope.replyTo))
+    const answers = await claim.exec()
+    const isClaimed = answers?.[0]?.[1] === 'OK'
+    let [tombstone, owner] = (answers?.[1]?.[1] ?? [null, null]) as (string | null)[]
+    for (let look = 1; owner === null && !isOwnerless && look < OWNER_LOOKS; look += 1) {
+      await new Promise((resolve) => setTimeout(resolve, OWNER_LOOK_INTERVAL_MS))
+      ;[tombstone = null, owner = null] = await redis.mget(
+        keys.cancelled(queuedId),
+        keys.owner(envelope.replyTo),
+      )
+    }
+    const verdict = judgeFetched({
+      nowMs: clock.now(),
+      deadlineAtMs: envelope.deadlineAtMs,
+      isCancelled: tombstone !== null,
+      isClaimed,
+      isOwnerAlive: owner !== null,
+      isOwnerless,
+    })
+    if (verdict === 'run') return true
+    log.info({ operation: 'job.drop', jobId: envelope.jobId, verdict }, 'job dropped unrun')
+    return false
+  }
+
+  #repliesOf(run: Run): JobReplies {
+    const { workerId } = this.#options
+    return {
+      started: (promptTokens) => this.#say(run, { type: 'started', workerId, promptTokens }),
+      delta: (deltas) => {
+        this.#say(run, { type: 'delta', deltas })
+        this.#prove(run)
+      },
+      progress: (step, steps) => {
+        this.#say(run, { type: 'progress', step, steps })
+        this.#prove(run)
+      },
+      result: (result, usage, timings) => {
+        this.#say(run, { type: 'result', result, usage, timings })
+        run.hasEnded = true
+      },
+    }
+  }
+
+  /** Once the owner can know of it: a suspect that enters next may kill the process at once. */
+  #prove(run: Run): void {
+    if (run.isProven) return
+    run.isProven = true
+    void this.#options.writer.flushed(run.envelope.replyTo).then(() => run.passage?.prove())
+  }
+
+  /** Replies after the end or after an abort concern nobody. */
+  #say(run: Run, body: ReplyBody): void {
+    if (run.hasEnded || (run.abort.signal.aborted && run.abort.signal.reason !== YIELD)) return
+    const { jobId, epoch, replyTo } = run.envelope
+    run.seq += 1
+    this.#options.writer.push(replyTo, { ...body, jobId, epoch, runId: run.runId, seq: run.seq })
+  }
+
+  #conclude(run: Run, error: unknown): void {
+    const { signal } = run.abort
+    if (run.hasEnded) return
+    const isYielded = error === YIELD || signal.reason === YIELD
+    if (isYielded) this.#say(run, { type: 'yielded' })
+    if (isYielded || signal.aborted) return
+    const { jobId, modelId } = run.envelope
+    if (!(error instanceof ServiceError)) {
+      this.#options.log.error({ operation: 'job.fail', jobId, modelId, err: error }, 'job failed')
+    }
+    const shown = error instanceof ServiceError ? error : failure.internal('', { cause: error })
+    const wire = shown === error ? toWireError(error) : toWireError(undefined)
+    this.#say(run, { type: 'failed', error: wire })
+  }
+}

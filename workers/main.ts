@@ -1,0 +1,137 @@
+import { join } from 'node:path'
+
+import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import { systemClock } from '#shared/clock.ts'
+import { loadWorkerConfig, type Env, type WorkerTierConfig } from '#shared/config/config.ts'
+import { loadCatalogue } from '#shared/load-catalogue.ts'
+import { createLogger, type Logger } from '#shared/logger.ts'
+import { checkRedis, openRedis } from '#shared/queue/connection.ts'
+import { queueKeys } from '#shared/queue/keys.ts'
+import { openObjectStore } from '#shared/storage/open-store.ts'
+
+import { openHealthServer } from './health-server.ts'
+import { ensureModel, modelCacheDir } from './models/fetcher.ts'
+import { Residency } from './models/residency.ts'
+import { PROCESSORS, type OpenModel, type ProcessorRow } from './processors/index.ts'
+import { openRuntime } from './runtime/runtime.ts'
+import { WorkerHost, type ServedModel } from './worker-host.ts'
+
+const VERSION = '0.1.0'
+// Folders of the catalogue are relative to the repository.
+const ROOT = join(import.meta.dirname, '..')
+
+/** A worker that runs. */
+export interface RunningWorker {
+  readonly workerId: string
+  readonly healthPort: number
+  /** Drains and releases everything; safe to call twice. */
+  stop(): Promise<void>
+}
+
+/** Starts a worker: configuration → catalogue → models → queues → heartbeat. */
+export async function runWorker(env: Env): Promise<RunningWorker> {
+  const config = loadWorkerConfig(env)
+  const log = createLogger({ ...config.log, base: { tier: 'worker' } })
+  const catalogue = await loadCatalogue(config.inference.catalogueFile)
+  const served = chooseModels(catalogue, config, log)
+  const redis = await openRedis(config.infra.redisUrl, 'worker', log)
+  await checkRedis(redis)
+  const subscriber = await openRedis(config.infra.redisUrl, 'worker', log)
+  const runtime = openRuntime()
+  const residency = new Residency<OpenModel>({
+    bytesMax: config.inference.worker.memoryBytesMax,
+    open: opener(config, runtime, log),
+    log,
+  })
+  const host = new WorkerHost({
+    redis,
+    subscriber,
+    keys: queueKeys(config.infra.redisPrefix),
+    served,
+    residency,
+    version: VERSION,
+    clock: systemClock,
+    log,
+  })
+  const health = await openHealthServer(config.inference.worker.metricsPort, () => host.isReady)
+  await host.start()
+  log.info(
+    { operation: 'worker.start', workerId: host.workerId, models: served.map((s) => s.model.id) },
+    'worker started',
+  )
+  let stopping: Promise<void> | undefined
+  const stop = async (): Promise<void> => {
+    await host.drain(config.inference.worker.drainTimeoutSeconds * 1000)
+    await health.close()
+    redis.disconnect()
+    subscriber.disconnect()
+    await residency.close()
+    await runtime.close()
+    log.info({ operation: 'worker.stop', workerId: host.workerId }, 'worker stopped')
+  }
+  return {
+    workerId: host.workerId,
+    healthPort: health.port,
+    stop: () => (stopping ??= stop()),
+  }
+}
+
+/** The models of the catalogue that this worker is told to serve and has a processor for. */
+export function chooseModels(
+  catalogue: Catalogue,
+  { inference }: Pick<WorkerTierConfig, 'inference'>,
+  log: Logger,
+): ServedModel[] {
+  const { kinds, modelIds } = inference.worker
+  for (const modelId of modelIds) {
+    if (catalogue.find(modelId) === undefined) {
+      throw new Error(`MILLRACE_WORKER_MODELS names "${modelId}", which the catalogue has not`)
+    }
+  }
+  const wanted = new Set(modelIds.map((modelId) => catalogue.find(modelId)?.id))
+  return catalogue.models.flatMap((model) => {
+    if (kinds.length > 0 && !kinds.includes(model.kind)) return []
+    if (wanted.size > 0 && !wanted.has(model.id)) return []
+    const row = findProcessor(model)
+    if (row === undefined) {
+      log.warn({ modelId: model.id, kind: model.kind }, 'no processor for this kind: not served')
+      return []
+    }
+    return [{ model, slots: slotsOf(model, row) }]
+  })
+}
+
+function opener(
+  config: WorkerTierConfig,
+  runtime: ReturnType<typeof openRuntime>,
+  log: Logger,
+): (model: CatalogueModel) => Promise<OpenModel> {
+  const storage = openObjectStore(config.infra.storage)
+  return async (model) => {
+    const row = findProcessor(model)
+    if (row === undefined) throw new Error(`no processor for models of kind ${model.kind}`)
+    return row.open(model, {
+      folder: await ensureModel(model, {
+        rootDir: ROOT,
+        cacheDir: modelCacheDir(config),
+        hub: config.inference.hub,
+        storage,
+        log,
+      }),
+      slots: slotsOf(model, row),
+      runtime,
+      storage,
+      config: config.inference.worker,
+      clock: systemClock,
+      log,
+    })
+  }
+}
+
+function findProcessor(model: CatalogueModel): ProcessorRow | undefined {
+  return PROCESSORS.find(({ kind }) => kind === model.kind)
+}
+
+function slotsOf(model: CatalogueModel, row: ProcessorRow): number {
+  return model.options.slots ?? row.slots
+}

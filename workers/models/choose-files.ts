@@ -1,0 +1,124 @@
+import { dirname, basename } from 'node:path/posix'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+
+/** A file of a model's source. */
+export interface ListedFile {
+  readonly path: string
+  readonly bytes: number
+}
+
+type Wanted = Pick<CatalogueModel, 'options'>
+
+/** What a source is, as its files tell. */
+type Layout = 'pipeline' | 'single'
+
+const CONFIG_BYTES_MAX = 128 * 1024 * 1024
+const CONFIG_NAMES = /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|(?!manifest\.)[\w.-]+\.json)$/
+// Indexes of weights in other formats and records of how an export was made.
+const USELESS_NAMES = /\.index\.json$|(^|\/)(quantize|quant)_config\.json$|^onnx\/.*\.json$/
+// Parts of picture pipelines that nothing here runs.
+const UNUSED_FOLDERS = ['safety_checker', 'feature_extractor']
+/** Kinds of weights, best first: for processors, and for GPUs. */
+const SUFFIXES = {
+  cpu: ['_quantized', '_int8', '_uint8', '', '_q4', '_q4f16', '_bnb4', '_fp16'],
+  cuda: ['_fp16', '_q4f16', '', '_quantized', '_int8', '_uint8', '_q4', '_bnb4'],
+  // Pictures suffer visibly from 8-bit weights.
+  pipeline: ['', '_fp16', '_quantized', '_int8', '_uint8', '_q4', '_q4f16', '_bnb4'],
+} as const
+const SUFFIX = /_(quantized|int8|uint8|q4|q4f16|bnb4|fp16)$/
+
+/**
+ * The files of a source that a model needs: its configuration and tokenizer, and of each graph one
+ * kind of weights with its external data. Throws when there is no graph among them.
+ */
+export function chooseFiles<File extends ListedFile>(
+  files: readonly File[],
+  model: Wanted,
+): readonly File[] {
+  const paths = files.map(({ path }) => path)
+  const layout = paths.includes('model_index.json') ? 'pipeline' : 'single'
+  const graphs = chooseGraphs(
+    paths.filter((path) => path.endsWith('.onnx')),
+    layout,
+    model,
+  )
+  if (graphs.length === 0) {
+    const { onnxFile } = model.options
+    const wanted = onnxFile === undefined ? 'no ONNX file' : `no onnx/${onnxFile}.onnx`
+    throw new Error(`there is ${wanted} among its files`)
+  }
+  return files.filter(
+    ({ path, bytes }) =>
+      graphs.includes(path) ||
+      graphs.some((graph) => isExternalData(path, graph)) ||
+      isConfiguration(path, bytes),
+  )
+}
+
+function chooseGraphs(paths: readonly string[], layout: Layout, model: Wanted): readonly string[] {
+  const { onnxFile } = model.options
+  if (onnxFile !== undefined) {
+    const names = [onnxFile, `${onnxFile}.onnx`].flatMap((name) => [`onnx/${name}`, name])
+    const found = names.find((name) => paths.includes(name))
+    return found === undefined ? [] : [found]
+  }
+  return foldersOf(paths, layout).flatMap((folder) => {
+    const stems = paths
+      .filter((path) => dirname(path) === folder)
+      .map((path) => basename(path, '.onnx'))
+    return chooseStems(stems, layout, model).map((stem) =>
+      folder === '.' ? `${stem}.onnx` : `${folder}/${stem}.onnx`,
+    )
+  })
+}
+
+/** A pipeline has a folder for each of its graphs; everything else keeps its graphs in one. */
+function foldersOf(paths: readonly string[], layout: Layout): readonly string[] {
+  const folders = [...new Set(paths.map((path) => dirname(path)))]
+  if (layout === 'pipeline') return folders.filter((folder) => !UNUSED_FOLDERS.includes(folder))
+  return folders.includes('onnx') ? ['onnx'] : folders.filter((folder) => folder === '.')
+}
+
+function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): readonly string[] {
+  const roles = rolesOf([...new Set(stems.map((stem) => stem.replace(SUFFIX, '')))])
+  const { executionProvider = 'cpu' } = model.options
+  const suffixes = SUFFIXES[layout === 'pipeline' ? 'pipeline' : executionProvider]
+  return roles.flatMap((role) => {
+    const suffix = suffixes.find((candidate) => stems.includes(`${role}${candidate}`))
+    return suffix === undefined ? [] : [`${role}${suffix}`]
+  })
+}
+
+/** Which graphs of a folder are run: one for text; an encoder and its decoder for speech. */
+function rolesOf(roles: readonly string[]): readonly string[] {
+  const has = (role: string) => roles.includes(role)
+  const isSpeech = has('encoder_model')
+  if (!isSpeech && has('model')) return ['model']
+  if (!has('decoder_model_merged')) return roles
+  return isSpeech ? ['encoder_model', 'decoder_model_merged'] : ['decoder_model_merged']
+}
+
+/** Exports over 2 GB keep their weights beside the graph, under one of a few names. */
+function isExternalData(path: string, graph: string): boolean {
+  if (path === graph || dirname(path) !== dirname(graph)) return false
+  const name = basename(path)
+  const graphName = basename(graph)
+  return (
+    name.startsWith(`${graphName}_data`) ||
+    name.startsWith(`${graphName}.data`) ||
+    name === `${basename(graph, '.onnx')}.data` ||
+    name === 'weights.pb'
+  )
+}
+
+function isConfiguration(path: string, bytes: number): boolean {
+  const depth = path.split('/').length
+  return (
+    depth <= 2 &&
+    bytes <= CONFIG_BYTES_MAX &&
+    CONFIG_NAMES.test(path) &&
+    !USELESS_NAMES.test(path) &&
+    !UNUSED_FOLDERS.includes(dirname(path))
+  )
+}

@@ -1,0 +1,158 @@
+import { createHash } from 'node:crypto'
+import { createReadStream, createWriteStream } from 'node:fs'
+import { mkdir, rename, rm, stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { failure, ServiceError } from '#shared/errors.ts'
+
+import { openHubFile, type HubFile, type HubOptions, type HubSource } from './hub.ts'
+
+export interface DownloadOptions {
+  readonly hub: HubOptions
+  readonly source: HubSource & { readonly commit: string }
+  readonly file: HubFile
+  /** Where the whole file appears, at once. */
+  readonly target: string
+  /** Where what has come so far is kept for the next attempt. */
+  readonly partFile: string
+  readonly signal?: AbortSignal | undefined
+  /** Called with the bytes that lie there, as they come. */
+  readonly onBytes?: ((bytes: number) => void) | undefined
+}
+
+const ATTEMPTS_MAX = 5
+const RETRY_DELAY_MS = 300
+// A connection that is open but sends nothing is given up after this.
+const IDLE_TIMEOUT_MS = 30_000
+
+/**
+ * Fetches one file, going on where an earlier attempt stopped, and checks it. Attempts without any
+ * progress are bounded; a file whose checksum is wrong is fetched anew once, then refused.
+ */
+export async function download(options: DownloadOptions): Promise<void> {
+  const { file, target, partFile } = options
+  await mkdir(dirname(partFile), { recursive: true })
+  await mkdir(dirname(target), { recursive: true })
+  for (let tries = 0; ; tries++) {
+    const wasResumed = (await sizeOf(partFile)) > 0
+    await fetchAll(options)
+    if ((await checksumOf(partFile, file)) === file.checksum.hex) break
+    await rm(partFile, { force: true })
+    // Only a file that was pieced together may be better the second time.
+    if (tries > 0 || !wasResumed) {
+      throw failure.upstream(
+        `${options.source.repository}: ${file.path} came damaged, its checksum is wrong`,
+      )
+    }
+  }
+  await rename(partFile, target)
+}
+
+/** The checksum of a file in the way that the hub states it. */
+export async function checksumOf(path: string, { bytes, checksum }: HubFile): Promise<string> {
+  const hash = createHash(checksum.kind === 'git' ? 'sha1' : 'sha256')
+  // Git hashes a header before the content.
+  if (checksum.kind === 'git') hash.update(`blob ${bytes}\0`)
+  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
+  return hash.digest('hex')
+}
+
+/** Repeats attempts until all bytes are there. */
+async function fetchAll(options: DownloadOptions): Promise<void> {
+  const { file, partFile, signal } = options
+  let failures = 0
+  for (;;) {
+    const before = await sizeOf(partFile)
+    if (before === file.bytes && before > 0) return
+    try {
+      await attempt(options, before > file.bytes ? 0 : before)
+      return
+    } catch (error) {
+      signal?.throwIfAborted()
+      if (!isWorthRetrying(error)) throw error
+      failures = (await sizeOf(partFile)) > before ? 1 : failures + 1
+      if (failures >= ATTEMPTS_MAX) throw error
+    }
+    await sleep(RETRY_DELAY_MS * 2 ** failures, undefined, signal && { signal })
+  }
+}
+
+async function attempt(options: DownloadOptions, offset: number): Promise<void> {
+  const { file, partFile } = options
+  const watchdog = watchForSilence(options.signal)
+  try {
+    const response = await openHubFile(
+      options.hub,
+      { ...options.source, path: file.path },
+      { offset, signal: watchdog.signal },
+    )
+    if (response.status === 416) {
+      await response.body?.cancel()
+      await rm(partFile, { force: true })
+      throw new Error('the server does not have the bytes that were asked for')
+    }
+    const start = continuationOf(response, offset)
+    let bytes = start
+    const body = response.body ?? new ReadableStream<Uint8Array>({ start: (c) => c.close() })
+    await pipeline(
+      body,
+      async function* (chunks: AsyncIterable<Uint8Array>) {
+        for await (const chunk of chunks) {
+          watchdog.touch()
+          bytes += chunk.byteLength
+          if (bytes > file.bytes) throw await tooLong(options)
+          yield chunk
+          options.onBytes?.(bytes)
+        }
+      },
+      createWriteStream(partFile, { flags: start > 0 ? 'a' : 'w' }),
+    )
+    if (bytes < file.bytes) throw new Error('the connection ended early')
+  } finally {
+    watchdog.stop()
+  }
+}
+
+/** Where the body of an answer begins: servers may ignore that a part was asked for. */
+function continuationOf(response: Response, offset: number): number {
+  if (response.status !== 206) return 0
+  const begins = /^bytes (\d+)-/.exec(response.headers.get('content-range') ?? '')?.[1]
+  if (Number(begins) === offset) return offset
+  throw failure.upstream('the hub sent another part of the file than was asked for')
+}
+
+async function tooLong({ source, file, partFile }: DownloadOptions): Promise<ServiceError> {
+  await rm(partFile, { force: true })
+  return failure.upstream(`${source.repository}: ${file.path} is longer than the hub says`)
+}
+
+function isWorthRetrying(error: unknown): boolean {
+  // Of what the hub says itself only "later" may change.
+  return !(error instanceof ServiceError) || error.kind === 'overloaded'
+}
+
+function watchForSilence(outer: AbortSignal | undefined): {
+  readonly signal: AbortSignal
+  touch(): void
+  stop(): void
+} {
+  const silence = new AbortController()
+  const timer = setTimeout(
+    () => silence.abort(new Error('the server fell silent')),
+    IDLE_TIMEOUT_MS,
+  )
+  return {
+    signal: outer === undefined ? silence.signal : AbortSignal.any([outer, silence.signal]),
+    touch: () => void timer.refresh(),
+    stop: () => clearTimeout(timer),
+  }
+}
+
+async function sizeOf(path: string): Promise<number> {
+  return stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  )
+}

@@ -1,0 +1,207 @@
+import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { dirname, join, relative, sep } from 'node:path'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { failure } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import { chooseFiles, type ListedFile } from './choose-files.ts'
+import { checksumOf, download } from './download.ts'
+import { withFileLock } from './file-lock.ts'
+import {
+  HubUnreachableError,
+  listHubFiles,
+  parseHubSource,
+  resolveRevision,
+  type HubFile,
+  type HubOptions,
+  type HubSource,
+} from './hub.ts'
+
+/** How far a pull has come. */
+export interface PullProgress {
+  readonly file: string
+  readonly doneBytes: number
+  readonly totalBytes: number
+}
+
+export interface PullOptions {
+  readonly cacheDir: string
+  readonly hub: HubOptions & { readonly isOffline: boolean }
+  readonly log: Logger
+  readonly signal?: AbortSignal
+  readonly onProgress?: (progress: PullProgress) => void
+  /** Checks the bytes of files that are there already, not only their sizes. */
+  readonly isThorough?: boolean
+}
+
+type Wanted = Pick<CatalogueModel, 'options' | 'source'>
+
+/**
+ * The folder that holds a model of the hub; what is missing is fetched first. The cache is laid out
+ * as Hugging Face's own tools do it (`models--owner--name/refs` and `/snapshots/<commit>`), so that
+ * both find each other's files. Of several processes one fetches and the others wait for it.
+ */
+export async function ensureHubModel(model: Wanted, options: PullOptions): Promise<string> {
+  const source = parseHubSource(model.source)
+  const folder = join(options.cacheDir, 'hub', `models--${source.repository.replace('/', '--')}`)
+  if (options.hub.isOffline) return findOffline(folder, source, model, offlineReason)
+  let commit: string
+  try {
+    commit = await currentCommit(options.hub, source)
+  } catch (error) {
+    if (!(error instanceof HubUnreachableError)) throw error
+    const snapshot = await findOffline(folder, source, model, `${error.message}, and`)
+    options.log.warn(
+      { operation: 'model.pull', repository: source.repository, reason: error.message },
+      'using the model of the cache',
+    )
+    return snapshot
+  }
+  return withFileLock(
+    join(folder, '.pull.lock'),
+    () => pull(folder, { ...source, commit }, model, options),
+    options.signal,
+  )
+}
+
+const offlineReason = 'HF_HUB_OFFLINE is set, and'
+
+/** A full commit id needs no question to the hub. */
+async function currentCommit(hub: HubOptions, source: HubSource): Promise<string> {
+  if (/^[0-9a-f]{40}$/.test(source.revision)) return source.revision
+  return resolveRevision(hub, source)
+}
+
+async function pull(
+  folder: string,
+  source: HubSource & { readonly commit: string },
+  model: Wanted,
+  options: PullOptions,
+): Promise<string> {
+  const snapshot = join(folder, 'snapshots', source.commit)
+  const listed = await listFiles(folder, source, options.hub)
+  const files = chooseOf(source, listed, model)
+  const totalBytes = files.reduce((sum, { bytes }) => sum + bytes, 0)
+  let doneBytes = 0
+  for (const file of files) {
+    const target = join(snapshot, file.path)
+    const report = (bytes: number) =>
+      options.onProgress?.({ file: file.path, doneBytes: doneBytes + bytes, totalBytes })
+    if (!(await isThere(target, file, options.isThorough === true))) {
+      await download({
+        hub: options.hub,
+        source,
+        file,
+        target,
+        partFile: join(folder, 'blobs', `${file.checksum.hex}.part`),
+        signal: options.signal,
+        onBytes: report,
+      })
+    }
+    report(file.bytes)
+    doneBytes += file.bytes
+  }
+  // Written last: a revision that is known offline is there as a whole.
+  await writeWhole(join(folder, 'refs', source.revision), source.commit)
+  return snapshot
+}
+
+/** The listing of a commit never changes, so it is asked for once. */
+async function listFiles(
+  folder: string,
+  source: HubSource & { readonly commit: string },
+  hub: HubOptions,
+): Promise<readonly HubFile[]> {
+  const path = listingPath(folder, source.commit)
+  const known = await readListing(path)
+  if (known !== undefined) return known
+  const files = await listHubFiles(hub, source, source.commit)
+  await writeWhole(path, JSON.stringify(files))
+  return files
+}
+
+/** The snapshot of the cache, if it holds all that the model needs. */
+async function findOffline(
+  folder: string,
+  source: HubSource,
+  model: Wanted,
+  reason: string,
+): Promise<string> {
+  const ref = await readFile(join(folder, 'refs', source.revision), 'utf8').catch(() => undefined)
+  const commit = ref?.trim() ?? source.revision
+  const snapshot = join(folder, 'snapshots', commit)
+  const present = await filesBelow(snapshot)
+  if (present.length === 0) {
+    throw failure.notFound(
+      `${reason} the cache does not hold ${source.repository}@${source.revision}: pull it first`,
+    )
+  }
+  // Another tool filled the cache when there is no listing of ours; then what is there must do.
+  const listed: readonly ListedFile[] = (await readListing(listingPath(folder, commit))) ?? present
+  const sizes = new Map(present.map(({ path, bytes }) => [path, bytes]))
+  const missing = chooseOf(source, listed, model).filter(
+    ({ path, bytes }) => sizes.get(path) !== bytes,
+  )
+  if (missing.length === 0) return snapshot
+  throw failure.notFound(
+    `${reason} the cache holds ${source.repository} only in part (${missing[0]?.path} is missing): pull it again`,
+  )
+}
+
+function chooseOf<File extends ListedFile>(
+  source: HubSource,
+  files: readonly File[],
+  model: Wanted,
+): readonly File[] {
+  try {
+    return chooseFiles(files, model)
+  } catch (error) {
+    const reason = (error as Error).message
+    throw failure.notFound(`${source.repository} cannot be used: ${reason}`, { cause: error })
+  }
+}
+
+async function isThere(target: string, file: HubFile, isThorough: boolean): Promise<boolean> {
+  const found = await stat(target).catch(() => undefined)
+  if (found?.size !== file.bytes) return false
+  return !isThorough || (await checksumOf(target, file)) === file.checksum.hex
+}
+
+async function filesBelow(folder: string): Promise<ListedFile[]> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => [])
+  const files = await Promise.all(
+    entries.map(async (entry) => {
+      const path = join(entry.parentPath, entry.name)
+      // Other tools put links to blobs there, so links are followed.
+      const found = await stat(path).catch(() => undefined)
+      if (found?.isFile() !== true) return []
+      return [{ path: relative(folder, path).split(sep).join('/'), bytes: found.size }]
+    }),
+  )
+  return files.flat()
+}
+
+function listingPath(folder: string, commit: string): string {
+  return join(folder, 'listings', `${commit}.json`)
+}
+
+async function readListing(path: string): Promise<readonly HubFile[] | undefined> {
+  try {
+    return JSON.parse(await readFile(path, 'utf8'))
+  } catch {
+    // A missing or unreadable listing is fetched again.
+    return undefined
+  }
+}
+
+async function writeWhole(path: string, text: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true })
+  const staged = `${path}.${process.pid}.new`
+  try {
+    await writeFile(staged, text)
+    await rename(staged, path)
+  } finally {
+    await rm(staged, { force: true })
+  }
+}

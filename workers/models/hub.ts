@@ -1,0 +1,196 @@
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+import { isPlainPath } from './manifest.ts'
+import type { ListedFile } from './choose-files.ts'
+
+/** A model hub that speaks the file API of Hugging Face. */
+export interface HubOptions {
+  readonly endpoint: string
+  /** Empty for anonymous access. */
+  readonly accessToken: string
+}
+
+/** A file of a repository with the checksum that the hub states. */
+export interface HubFile extends ListedFile {
+  /** SHA-256 of large files, the SHA-1 of git's blob of small ones. */
+  readonly checksum: { readonly kind: 'sha256' | 'git'; readonly hex: string }
+}
+
+/** A repository at one revision. */
+export interface HubSource {
+  readonly repository: string
+  readonly revision: string
+}
+
+const REDIRECTS_MAX = 5
+const TREE_PAGES_MAX = 50
+const ANSWER_TIMEOUT_MS = 30_000
+const ANSWER_BYTES_MAX = 32 * 1024 * 1024
+
+/** The hub cannot be reached at all, so that what is in the cache has to do. */
+export class HubUnreachableError extends Error {
+  constructor(endpoint: string, cause: unknown) {
+    super(`the model hub ${endpoint} cannot be reached`, { cause })
+    this.name = 'HubUnreachableError'
+  }
+}
+
+/** Reads `hub:<owner>/<name>[@revision]` (the prefix may be left out). */
+export function parseHubSource(source: string): HubSource {
+  const [repository = '', revision = 'main'] = source.replace(/^hub:/, '').split('@')
+  const isPlain = /^[\w.-]+\/[\w.-]+$/.test(repository) && isPlainPath(repository)
+  if (!isPlain || !/^[\w./-]+$/.test(revision) || !isPlainPath(revision)) {
+    throw failure.invalidRequest(`"${source}" is not a repository such as owner/name@revision`)
+  }
+  return { repository, revision }
+}
+
+/** The commit that a branch or tag stands for now. */
+export async function resolveRevision(hub: HubOptions, source: HubSource): Promise<string> {
+  const path = `/api/models/${source.repository}/revision/${encodeURIComponent(source.revision)}`
+  const { body } = await getJson(hub, new URL(baseOf(hub) + path), source)
+  const { sha } = (body ?? {}) as { sha?: unknown }
+  if (typeof sha === 'string' && /^[0-9a-f]{40}$/.test(sha)) return sha
+  throw failure.upstream(`the hub names no commit for ${source.repository}@${source.revision}`)
+}
+
+/** Every file of a repository at a commit. */
+export async function listHubFiles(
+  hub: HubOptions,
+  source: HubSource,
+  commit: string,
+): Promise<readonly HubFile[]> {
+  const files: HubFile[] = []
+  let url: URL | undefined = new URL(
+    `${baseOf(hub)}/api/models/${source.repository}/tree/${commit}?recursive=true`,
+  )
+  for (let page = 0; url !== undefined; page++) {
+    if (page >= TREE_PAGES_MAX) throw failure.upstream(`${source.repository} has too many files`)
+    const { body, next } = await getJson(hub, url, source)
+    if (!Array.isArray(body)) throw failure.upstream('the hub sent no list of files')
+    files.push(...body.flatMap(parseTreeEntry))
+    url = next
+  }
+  return files
+}
+
+/** Opens a file from byte `offset` on. The answer says whether the server honours the offset. */
+export async function openHubFile(
+  hub: HubOptions,
+  source: HubSource & { readonly commit: string; readonly path: string },
+  options: { readonly offset: number; readonly signal: AbortSignal },
+): Promise<Response> {
+  const path = source.path.split('/').map(encodeURIComponent).join('/')
+  const url = new URL(`${baseOf(hub)}/${source.repository}/resolve/${source.commit}/${path}`)
+  const headers: Record<string, string> = { 'accept-encoding': 'identity' }
+  if (options.offset > 0) headers.range = `bytes=${options.offset}-`
+  const response = await request(hub, url, { headers, signal: options.signal })
+  if (response.ok || response.status === 416) return response
+  await response.body?.cancel()
+  throw refusalOf(response, source)
+}
+
+async function getJson(
+  hub: HubOptions,
+  url: URL,
+  source: HubSource,
+): Promise<{ body: unknown; next: URL | undefined }> {
+  const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS)
+  const response = await request(hub, url, { headers: { accept: 'application/json' }, signal })
+  if (!response.ok) {
+    await response.body?.cancel()
+    throw refusalOf(response, source)
+  }
+  return { body: await readJson(response), next: nextPage(hub, response, url) }
+}
+
+async function readJson(response: Response): Promise<unknown> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of response.body ?? []) {
+    bytes += chunk.byteLength
+    if (bytes > ANSWER_BYTES_MAX) throw failure.upstream('the answer of the hub is too long')
+    chunks.push(chunk)
+  }
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString('utf8'))
+  } catch (error) {
+    throw failure.upstream('the answer of the hub is not JSON', { cause: error })
+  }
+}
+
+/** Follows redirects by hand: the access token goes to the hub alone, never to its file servers. */
+async function request(
+  hub: HubOptions,
+  first: URL,
+  init: { readonly headers: Record<string, string>; readonly signal: AbortSignal },
+): Promise<Response> {
+  let url = first
+  for (let hop = 0; hop <= REDIRECTS_MAX; hop++) {
+    const isHub = url.origin === new URL(hub.endpoint).origin
+    const headers: Record<string, string> = { ...init.headers, 'user-agent': 'millrace' }
+    if (isHub && hub.accessToken !== '') headers.authorization = `Bearer ${hub.accessToken}`
+    const response = await send(hub, url, { headers, signal: init.signal })
+    const location = response.headers.get('location')
+    if (response.status < 300 || response.status >= 400 || location === null) return response
+    await response.body?.cancel()
+    url = new URL(location, url)
+    if (!/^https?:$/.test(url.protocol)) break
+  }
+  throw failure.upstream('the hub redirects in circles')
+}
+
+async function send(
+  hub: HubOptions,
+  url: URL,
+  init: { readonly headers: Record<string, string>; readonly signal: AbortSignal },
+): Promise<Response> {
+  try {
+    return await fetch(url, { ...init, redirect: 'manual' })
+  } catch (error) {
+    throw new HubUnreachableError(hub.endpoint, error)
+  }
+}
+
+function refusalOf(response: Response, source: HubSource): ServiceError {
+  const name = `${source.repository}@${source.revision}`
+  if (response.status === 401 || response.status === 403) {
+    return failure.accessDenied(
+      `the hub refuses ${name}: it does not exist, or HF_TOKEN must hold a token that may read it`,
+    )
+  }
+  if (response.status === 404) return failure.notFound(`the hub has no ${name}`)
+  if (response.status === 429 || response.status >= 500) {
+    return failure.overloaded(`the hub answers ${response.status} for ${name}`)
+  }
+  return failure.upstream(`the hub answers ${response.status} for ${name}`)
+}
+
+/** Pages of a long listing are linked; a link to another host is not followed. */
+function nextPage(hub: HubOptions, response: Response, url: URL): URL | undefined {
+  const link = /<([^>]+)>;\s*rel="?next"?/.exec(response.headers.get('link') ?? '')?.[1]
+  if (link === undefined) return undefined
+  const next = new URL(link, url)
+  return next.origin === new URL(hub.endpoint).origin ? next : undefined
+}
+
+function parseTreeEntry(entry: unknown): HubFile[] {
+  const { type, path, size, oid, lfs } = (entry ?? {}) as Record<string, unknown>
+  if (type !== 'file') return []
+  const large = lfs as { oid?: unknown; sha256?: unknown; size?: unknown } | undefined
+  const hex = large === undefined || large === null ? oid : (large.oid ?? large.sha256)
+  const bytes = large?.size ?? size
+  const isWell =
+    typeof path === 'string' &&
+    isPlainPath(path) &&
+    Number.isSafeInteger(bytes) &&
+    /^(sha256:)?([0-9a-f]{40}|[0-9a-f]{64})$/.test(`${hex}`)
+  if (!isWell) throw failure.upstream('the hub lists a file that makes no sense')
+  const plain = `${hex}`.replace('sha256:', '')
+  const kind = plain.length === 64 ? 'sha256' : 'git'
+  return [{ path, bytes: bytes as number, checksum: { kind, hex: plain } }]
+}
+
+function baseOf({ endpoint }: HubOptions): string {
+  return endpoint.replace(/\/+$/, '')
+}

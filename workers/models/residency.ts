@@ -1,0 +1,132 @@
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { failure } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
+
+/** A model in memory. */
+export interface ResidentModel {
+  readonly bytes: number
+  close(): Promise<void>
+}
+
+/** A model that is in use: it stays until every lease is released. */
+export interface Lease<Model> {
+  readonly model: Model
+  release(): void
+}
+
+interface Resident<Model> {
+  readonly loading: Promise<Model>
+  model: Model | undefined
+  leases: number
+  usedAt: number
+}
+
+export interface ResidencyOptions<Model> {
+  /** 0 means no limit. */
+  readonly bytesMax: number
+  readonly open: (model: CatalogueModel) => Promise<Model>
+  readonly log: Logger
+}
+
+/** What is loaded: opened once however many ask, least recently used first to go. */
+export class Residency<Model extends ResidentModel> {
+  readonly #options: ResidencyOptions<Model>
+  readonly #residents = new Map<string, Resident<Model>>()
+  #useCounter = 0
+  #isClosed = false
+
+  constructor(options: ResidencyOptions<Model>) {
+    this.#options = options
+  }
+
+  /** Loads the model if it is not there, and holds it. */
+  async lease(model: CatalogueModel): Promise<Lease<Model>> {
+    const resident = this.#residents.get(model.id) ?? this.#load(model)
+    resident.leases += 1
+    resident.usedAt = ++this.#useCounter
+    let isHeld = true
+    const release = (): void => {
+      if (isHeld) resident.leases -= 1
+      isHeld = false
+    }
+    try {
+      return { model: await resident.loading, release }
+    } catch (error) {
+      release()
+      throw error
+    }
+  }
+
+  /** The model if it is in memory. */
+  find(modelId: string): Model | undefined {
+    return this.#residents.get(modelId)?.model
+  }
+
+  /** Closes every model. Those that are still leased are cut off: stop their users before. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    const residents = [...this.#residents.values()]
+    this.#residents.clear()
+    await Promise.allSettled(residents.map(async ({ loading }) => (await loading).close()))
+  }
+
+  #load(model: CatalogueModel): Resident<Model> {
+    if (this.#isClosed) throw failure.overloaded('the worker is stopping')
+    const resident: Resident<Model> = {
+      loading: this.#open(model),
+      model: undefined,
+      leases: 0,
+      usedAt: 0,
+    }
+    this.#residents.set(model.id, resident)
+    resident.loading.then(
+      (opened) => {
+        resident.model = opened
+      },
+      () => {
+        // Not remembered: the next lease tries again.
+        if (this.#residents.get(model.id) === resident) this.#residents.delete(model.id)
+      },
+    )
+    return resident
+  }
+
+  async #open(model: CatalogueModel): Promise<Model> {
+    const startedAt = performance.now()
+    const opened = await this.#options.open(model)
+    await this.#makeRoom(model, opened)
+    this.#options.log.info(
+      {
+        operation: 'model.load',
+        modelId: model.id,
+        bytes: opened.bytes,
+        loadMs: Math.round(performance.now() - startedAt),
+      },
+      'model loaded',
+    )
+    return opened
+  }
+
+  /** Evicts idle models until the new one fits, or refuses it. */
+  async #makeRoom(model: CatalogueModel, opened: Model): Promise<void> {
+    const { bytesMax, log } = this.#options
+    if (bytesMax === 0) return
+    while (this.#bytes() + opened.bytes > bytesMax) {
+      const idle = [...this.#residents]
+        .filter(([, resident]) => resident.model !== undefined && resident.leases === 0)
+        .toSorted(([, a], [, b]) => a.usedAt - b.usedAt)[0]
+      if (idle === undefined) {
+        await opened.close()
+        throw failure.overloaded(`there is no memory left for the model \`${model.id}\``)
+      }
+      const [modelId, resident] = idle
+      this.#residents.delete(modelId)
+      log.info({ operation: 'model.evict', modelId }, 'model evicted')
+      await resident.model?.close()
+    }
+  }
+
+  #bytes(): number {
+    return [...this.#residents.values()].reduce((sum, { model }) => sum + (model?.bytes ?? 0), 0)
+  }
+}

@@ -1,0 +1,207 @@
+import type {
+  Candidate,
+  FinishReason,
+  GenerateInput,
+  ResumePoint,
+  TokenLogprob,
+} from '#shared/contracts/completion.ts'
+
+import type { SampledToken, SequenceEnd, SequenceRequest } from '../engine/types.ts'
+import type { ConstraintFactory, TokenConstraint } from '../sampling/constraint/token-constraint.ts'
+import { scoreToken } from '../sampling/logprobs.ts'
+import { Sampler } from '../sampling/sampler.ts'
+import { proposeByPromptLookup } from '../text/prompt-lookup.ts'
+import { CandidateText } from './candidate-text.ts'
+import type { CompletionModel } from './completion-model.ts'
+import type { PreparedPrompt } from './completion-prompt.ts'
+import type { DeltaOutlet } from './delta-outlet.ts'
+import { presentPromptLogprobs } from './token-logprobs.ts'
+import type { TokenScore } from './token-logprobs.ts'
+
+interface CandidateOptions {
+  readonly model: CompletionModel
+  readonly input: GenerateInput
+  readonly prompt: PreparedPrompt
+  readonly index: number
+  readonly constraint: ConstraintFactory | undefined
+  readonly outlet: DeltaOutlet
+}
+
+/** One candidate from its prompt, or from where another worker left it, to its end. */
+export class CandidateRun {
+  readonly #options: CandidateOptions
+  readonly #resume: ResumePoint | undefined
+  readonly #constraint: TokenConstraint | undefined
+  readonly #sampler: Sampler
+  readonly #text: CandidateText
+  readonly #promptScores: (TokenScore | undefined)[] = []
+  #hasEchoed: boolean
+  #finishReason: FinishReason | undefined
+  #cachedTokens = 0
+
+  constructor(options: CandidateOptions) {
+    const { model, input, prompt, index } = options
+    this.#options = options
+    this.#resume = input.resume?.find((point) => point.index === index)
+    this.#constraint = options.constraint?.create()
+    this.#sampler = new Sampler({
+      params: input.sampling,
+      promptTokenIds: prompt.tokenIds,
+      candidateIndex: index,
+      logprobs: needsScores(input) ? (input.logprobs ?? 0) : null,
+      workspace: model.workspace,
+      ...(this.#constraint !== undefined && { constraint: this.#constraint }),
+    })
+    this.#text = new CandidateText({
+      index,
+      pieces: model.text.tokenizer.pieces,
+      continuesText: prompt.continuesText,
+      stop: input.stop,
+      constraint: this.#constraint,
+    })
+    // What was delivered before the resumption began with the echo.
+    this.#hasEchoed = !input.echo || this.#resume !== undefined
+    for (const tokenId of this.#resume?.tokenIds ?? []) {
+      this.#sampler.replay(tokenId)
+      this.#text.push(tokenId)
+    }
+  }
+
+  get tokenIds(): readonly number[] {
+    return this.#text.tokenIds
+  }
+
+  get cachedTokens(): number {
+    return this.#cachedTokens
+  }
+
+  meanLogprob(): number {
+    return this.#text.meanLogprob()
+  }
+
+  async run(scope: { readonly signal: AbortSignal; readonly cacheScope: string }): Promise<void> {
+    const { input, prompt, outlet } = this.#options
+    const earlierReason = this.#resume?.finishReason
+    const isFull = this.tokenIds.length >= prompt.maxNewTokens
+    const isOver = earlierReason !== undefined || this.#text.isComplete || isFull
+    const wantsPrompt = input.echo && input.logprobs !== null
+    const wantsReplayed = needsScores(input) && this.#resume !== undefined
+    const canSkip = isOver && (input.stream || !(wantsPrompt || wantsReplayed))
+    const end = canSkip
+      ? undefined
+      : await this.#runEngine({
+          ...scope,
+          maxNewTokens: isOver ? this.tokenIds.length : prompt.maxNewTokens,
+          wantsPromptLogits: wantsPrompt || wantsReplayed,
+        })
+    this.#cachedTokens = end?.cachedTokens ?? 0
+    this.#finishReason = earlierReason ?? this.#reasonOf(end)
+    this.#echo()
+    const last = this.#withoutUnasked(this.#text.finish(this.#finishReason))
+    if (earlierReason === undefined) outlet.add(last)
+  }
+
+  /** The whole candidate, once it has ended. */
+  present(): Omit<Candidate, 'index'> {
+    const { input, prompt } = this.#options
+    const logprobs = this.#logprobs()
+    return {
+      text: (input.echo ? prompt.text : '') + this.#text.text,
+      tokenIds: this.tokenIds,
+      ...(logprobs !== undefined && { logprobs }),
+      finishReason: this.#finishReason ?? 'stop',
+    }
+  }
+
+  async #runEngine(options: {
+    readonly signal: AbortSignal
+    readonly cacheScope: string
+    readonly maxNewTokens: number
+    readonly wantsPromptLogits: boolean
+  }): Promise<SequenceEnd> {
+    const { model, prompt } = this.#options
+    const delivered = [...this.tokenIds]
+    // Tokens whose scores were lost with the other worker are read as a part of the prompt.
+    const rescored = options.wantsPromptLogits ? delivered.length : 0
+    const request: SequenceRequest = {
+      promptTokenIds: rescored > 0 ? [...prompt.tokenIds, ...delivered] : prompt.tokenIds,
+      generatedTokenIds: rescored > 0 ? [] : delivered,
+      maxNewTokens: options.maxNewTokens - rescored,
+      sampler: {
+        next: (logits, position) => this.#sampler.next(logits, position + rescored),
+      },
+      endTokenIds: model.text.endTokenIds,
+      cacheScope: options.cacheScope,
+      onToken: (token) => this.#take(token),
+      ...(options.wantsPromptLogits && {
+        onPromptLogits: (position: number, logits: Float32Array) =>
+          this.#scorePrompt(position, logits),
+      }),
+      ...(prompt.isGrounded && { propose: proposeByPromptLookup }),
+    }
+    return model.engine.run(request, { signal: options.signal })
+  }
+
+  #take(token: SampledToken): boolean {
+    this.#echo()
+    const score = token.logprob === undefined ? undefined : scoreOf(token, token.logprob)
+    this.#options.outlet.add(this.#withoutUnasked(this.#text.push(token.tokenId, score)))
+    return !this.#text.isComplete
+  }
+
+  #scorePrompt(position: number, logits: Float32Array): void {
+    const { prompt, input } = this.#options
+    const next = position + 1
+    const alternatives = input.logprobs ?? 0
+    const promptToken = prompt.tokenIds[next]
+    if (promptToken !== undefined) {
+      if (input.echo) this.#promptScores[next] = scoreToken(logits, promptToken, alternatives)
+      return
+    }
+    const order = next - prompt.tokenIds.length
+    const replayed = this.#resume?.tokenIds[order]
+    if (replayed !== undefined) {
+      this.#text.setScore(order, scoreToken(logits, replayed, alternatives))
+    }
+  }
+
+  /** Sends the prompt ahead of the first token. */
+  #echo(): void {
+    if (this.#hasEchoed) return
+    this.#hasEchoed = true
+    const { prompt, outlet, index } = this.#options
+    const logprobs = this.#promptLogprobs()
+    outlet.add({ index, text: prompt.text, tokenIds: [], ...(logprobs && { logprobs }) })
+  }
+
+  #reasonOf(end: SequenceEnd | undefined): FinishReason {
+    return this.#text.isComplete || end?.reason === 'endOfText' ? 'stop' : 'length'
+  }
+
+  #promptLogprobs(): TokenLogprob[] | undefined {
+    const { input, prompt, model } = this.#options
+    if (!input.echo || input.logprobs === null) return undefined
+    return presentPromptLogprobs(model.text.tokenizer.pieces, prompt, this.#promptScores)
+  }
+
+  #logprobs(): TokenLogprob[] | undefined {
+    if (this.#options.input.logprobs === null) return undefined
+    const own = this.#text.logprobs()
+    return own && [...(this.#promptLogprobs() ?? []), ...own]
+  }
+
+  /** Scores that only rank the candidates stay here. */
+  #withoutUnasked(delta: ReturnType<CandidateText['push']>): ReturnType<CandidateText['push']> {
+    if (this.#options.input.logprobs !== null) return delta
+    const { logprobs: _, ...rest } = delta
+    return rest
+  }
+}
+
+function needsScores(input: GenerateInput): boolean {
+  return input.logprobs !== null || input.bestOf > input.n
+}
+
+function scoreOf({ top }: SampledToken, logprob: number): TokenScore {
+  return { logprob, top: top ?? [] }
+}

@@ -1,0 +1,138 @@
+import type { CandidateDelta, FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
+
+import type { TokenConstraint } from '../sampling/constraint/token-constraint.ts'
+import { IncrementalDetokenizer } from '../text/incremental-detokenizer.ts'
+import { StopStrings } from '../text/stop-strings.ts'
+import type { TokenPieces } from '../text/token-pieces.ts'
+import { cutLogprob, presentLogprob } from './token-logprobs.ts'
+import type { TokenScore } from './token-logprobs.ts'
+
+interface Span {
+  readonly tokenId: number
+  /** Characters of the whole text before this token and after it, stop strings included. */
+  readonly start: number
+  readonly end: number
+}
+
+/**
+ * The text of one candidate as its tokens arrive. It is a function of the tokens alone: replaying
+ * those that another worker delivered leads to the same text, withheld parts included.
+ */
+export class CandidateText {
+  readonly index: number
+  readonly tokenIds: number[] = []
+  text = ''
+  readonly #pieces: TokenPieces
+  readonly #detokenizer: IncrementalDetokenizer
+  readonly #stops: StopStrings
+  readonly #constraint: TokenConstraint | undefined
+  readonly #spans: Span[] = []
+  readonly #scores: (TokenScore | undefined)[] = []
+  #characters = 0
+  #shownSpans = 0
+  #hasStopped = false
+  /** What the present call has made visible. */
+  #shownText = ''
+
+  constructor(options: {
+    readonly index: number
+    readonly pieces: TokenPieces
+    readonly continuesText: boolean
+    readonly stop: readonly string[]
+    readonly constraint: TokenConstraint | undefined
+  }) {
+    this.index = options.index
+    this.#pieces = options.pieces
+    this.#detokenizer = new IncrementalDetokenizer(options.pieces, options)
+    this.#stops = new StopStrings(options.stop)
+    this.#constraint = options.constraint
+  }
+
+  /** True once a stop string was met or the required form is complete. */
+  get isComplete(): boolean {
+    return this.#hasStopped || this.#constraint?.isFinished === true
+  }
+
+  /** Takes one more token; the delta holds what became visible with it. */
+  push(tokenId: number, score?: TokenScore): CandidateDelta {
+    const order = this.tokenIds.length
+    this.tokenIds.push(tokenId)
+    if (score !== undefined) this.#scores[order] = score
+    const start = this.#characters
+    const before = this.#shownSpans
+    this.#show(this.#detokenizer.push(tokenId), { tokenId, start })
+    return this.#delta([tokenId], before)
+  }
+
+  /** The last delta: what was withheld, and why the candidate ended. */
+  finish(finishReason: FinishReason): CandidateDelta {
+    const before = this.#shownSpans
+    this.#shownText = ''
+    if (!this.#hasStopped) {
+      this.#show(this.#detokenizer.flush())
+      if (!this.#hasStopped) this.#reveal(this.#stops.flush())
+    }
+    return { ...this.#delta([], before), finishReason }
+  }
+
+  /** Adds the score of a token that was replayed without one. */
+  setScore(order: number, score: TokenScore): void {
+    this.#scores[order] = score
+  }
+
+  /** Every visible token with its score, or undefined when a score is missing. */
+  logprobs(): TokenLogprob[] | undefined {
+    return this.#entries(0)
+  }
+
+  /** The mean log-probability of the tokens, by which candidates are ranked. */
+  meanLogprob(): number {
+    if (this.tokenIds.length === 0) return Number.NEGATIVE_INFINITY
+    const sum = this.#scores.reduce((total, score) => total + (score?.logprob ?? 0), 0)
+    return sum / this.tokenIds.length
+  }
+
+  #show(raw: string, token?: { readonly tokenId: number; readonly start: number }): void {
+    this.#shownText = ''
+    this.#characters += raw.length
+    if (token !== undefined) this.#spans.push({ ...token, end: this.#characters })
+    const verdict = this.#stops.push(raw)
+    this.#hasStopped = verdict.isStopped
+    this.#reveal(verdict.text)
+  }
+
+  #reveal(text: string): void {
+    this.text += text
+    this.#shownText += text
+    while (this.#isVisible(this.#spans[this.#shownSpans])) this.#shownSpans += 1
+  }
+
+  /** A token is visible when all of it is, or at the end when a part of it is. */
+  #isVisible(span: Span | undefined): boolean {
+    if (span === undefined) return false
+    return span.end <= this.text.length || (this.#hasStopped && span.start < this.text.length)
+  }
+
+  #delta(tokenIds: readonly number[], shownBefore: number): CandidateDelta {
+    const logprobs = this.#shownSpans > shownBefore ? this.#entries(shownBefore) : undefined
+    return {
+      index: this.index,
+      text: this.#shownText,
+      tokenIds,
+      ...(logprobs !== undefined && { logprobs }),
+    }
+  }
+
+  #entries(from: number): TokenLogprob[] | undefined {
+    const entries: TokenLogprob[] = []
+    for (let order = from; order < this.#shownSpans; order += 1) {
+      const score = this.#scores[order]
+      const span = this.#spans[order] as Span
+      if (score === undefined) return undefined
+      const entry = presentLogprob(this.#pieces, span.tokenId, score)
+      const isCut = span.end > this.text.length
+      entries.push(isCut ? cutLogprob(entry, this.text.length - span.start) : entry)
+    }
+    return entries
+  }
+}

@@ -1,0 +1,149 @@
+import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
+
+import { renderChat } from '../text/text-model.ts'
+import { encodeWithin } from '../text/tokenizer.ts'
+import type { CompletionModel } from './completion-model.ts'
+
+/** A prompt as the model reads it. */
+export interface PreparedPrompt {
+  readonly tokenIds: readonly number[]
+  /** What `echo` repeats. */
+  readonly text: string
+  /** Tokens that may be generated in total. */
+  readonly maxNewTokens: number
+  /** Whether the answer goes on in the middle of a text, so that its first space counts. */
+  readonly continuesText: boolean
+  /** Whether the answer will repeat much of the prompt, so that guessing ahead pays. */
+  readonly isGrounded: boolean
+}
+
+/** Tokenizes a prompt and checks that it leaves room for the answer. */
+export async function preparePrompt(
+  model: CompletionModel,
+  prompt: Prompt,
+  maxTokens: GenerateInput['maxTokens'],
+): Promise<PreparedPrompt> {
+  const { contextLength } = model.engine
+  const { tokenIds: encoded, text, count } = await readPrompt(model, prompt)
+  const requested = count + (maxTokens ?? 0)
+  const isTooLong = maxTokens === null ? count >= contextLength : requested > contextLength
+  if (isTooLong || encoded === undefined) {
+    throw contextLengthExceeded(prompt, { contextLength, count, maxTokens })
+  }
+  const tokenIds = encoded.length > 0 ? encoded : [freshDocument(model)]
+  return {
+    tokenIds,
+    text,
+    maxNewTokens: maxTokens ?? contextLength - tokenIds.length,
+    continuesText: encoded.length > 0 && (prompt.form === 'text' || prompt.form === 'tokenIds'),
+    isGrounded: prompt.form === 'edit',
+  }
+}
+
+interface ReadPrompt {
+  /** Absent when the text is far too long to be encoded at all. */
+  readonly tokenIds?: readonly number[]
+  readonly text: string
+  readonly count: number
+}
+
+async function readPrompt(model: CompletionModel, prompt: Prompt): Promise<ReadPrompt> {
+  switch (prompt.form) {
+    case 'text':
+      return encode(model, prompt.text, { addSpecialTokens: true })
+    case 'tokenIds':
+      return readTokenIds(model, prompt.tokenIds)
+    case 'chat': {
+      const tools = prompt.toolChoice === 'none' ? [] : (prompt.tools ?? [])
+      const text = renderChat(model.text, prompt.messages, tools)
+      return encode(model, text, { addSpecialTokens: false })
+    }
+    case 'edit': {
+      const text = editPrompt(prompt.instruction, prompt.input)
+      if (model.text.chatTemplate === undefined) {
+        return encode(model, `${text}\n`, { addSpecialTokens: true })
+      }
+      const chat = renderChat(model.text, [{ role: 'user', content: text }], [])
+      return encode(model, chat, { addSpecialTokens: false })
+    }
+  }
+}
+
+function editPrompt(instruction: string, input: string): string {
+  const asked = instruction.trim()
+  return `${asked}${/[:.?!]$/.test(asked) ? '' : ':'}\n${input}`
+}
+
+async function encode(
+  model: CompletionModel,
+  text: string,
+  options: { readonly addSpecialTokens: boolean },
+): Promise<ReadPrompt> {
+  const tokensMax = model.engine.contextLength
+  const outcome = await encodeWithin(model.text.tokenizer, text, { ...options, tokensMax })
+  return outcome.fits
+    ? { tokenIds: outcome.tokenIds, text, count: outcome.tokenIds.length }
+    : { text, count: outcome.estimatedTokens }
+}
+
+function readTokenIds(model: CompletionModel, tokenIds: readonly number[]): ReadPrompt {
+  const { vocabSize } = model.engine
+  const wrong = tokenIds.find((id) => !Number.isInteger(id) || id < 0 || id >= vocabSize)
+  if (wrong !== undefined) {
+    throw failure.invalidRequest(
+      `Invalid 'prompt': ${wrong} is not a token id of this model. ` +
+        `Expected integers from 0 to ${vocabSize - 1}.`,
+      { param: 'prompt', code: 'invalid_value' },
+    )
+  }
+  return { tokenIds, text: spell(model, tokenIds), count: tokenIds.length }
+}
+
+/** The text of token ids, special ones spelled out. */
+function spell(model: CompletionModel, tokenIds: readonly number[]): string {
+  const { pieces } = model.text.tokenizer
+  const [first = new Uint8Array(0), ...rest] = tokenIds.map((tokenId, index) =>
+    index === 0 ? pieces.firstBytesOf(tokenId) : pieces.bytesOf(tokenId),
+  )
+  return Buffer.concat([first, ...rest]).toString('utf8')
+}
+
+/** An empty prompt asks for the start of a fresh document. */
+function freshDocument(model: CompletionModel): number {
+  const tokenId = model.text.documentStartTokenId
+  if (tokenId === undefined) {
+    throw failure.invalidRequest("Invalid 'prompt': this model needs at least one token.", {
+      param: 'prompt',
+    })
+  }
+  return tokenId
+}
+
+function contextLengthExceeded(
+  { form }: Prompt,
+  numbers: {
+    readonly contextLength: number
+    readonly count: number
+    readonly maxTokens: number | null
+  },
+): Error {
+  const { contextLength, count, maxTokens } = numbers
+  const requested = count + (maxTokens ?? 0)
+  const code = 'context_length_exceeded'
+  if (form !== 'chat') {
+    return failure.invalidRequest(
+      `This model's maximum context length is ${contextLength} tokens, however you requested ` +
+        `${requested} tokens (${count} in your prompt; ${maxTokens ?? 0} for the completion). ` +
+        'Please reduce your prompt; or completion length.',
+      { code, param: form === 'edit' ? 'input' : 'prompt' },
+    )
+  }
+  const maximum = `This model's maximum context length is ${contextLength} tokens. However, `
+  const message =
+    maxTokens === null
+      ? `your messages resulted in ${count} tokens. Please reduce the length of the messages.`
+      : `you requested ${requested} tokens (${count} in the messages, ${maxTokens} in the ` +
+        'completion). Please reduce the length of the messages or completion.'
+  return failure.invalidRequest(maximum + message, { code, param: 'messages' })
+}

@@ -1,0 +1,133 @@
+import type { Candidate, CompletionResult, GenerateInput } from '#shared/contracts/completion.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { failure } from '#shared/errors.ts'
+
+import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
+import { findConstraint } from './completion-constraint.ts'
+import type { CompletionModel } from './completion-model.ts'
+import { preparePrompt } from './completion-prompt.ts'
+import type { PreparedPrompt } from './completion-prompt.ts'
+import { CandidateRun } from './candidate-run.ts'
+import { DeltaOutlet } from './delta-outlet.ts'
+import type { JobTools } from './job-tools.ts'
+import { processScore } from './score.ts'
+
+type CompletionTools = JobTools<CompletionModel, 'completion'>
+
+/**
+ * Runs one job of a completion queue. Deltas and resume points number the candidates that are
+ * generated, `p * bestOf + k`; the result numbers those that are returned, `p * n + k`.
+ */
+export async function processCompletion(
+  job: JobEnvelope<'completion'>,
+  tools: CompletionTools,
+): Promise<void> {
+  const { input } = job
+  try {
+    if (input.task === 'score') await processScore(job, input, tools)
+    else await processGenerate(job, input, tools)
+  } catch (error) {
+    if (!(error instanceof GrammarTooAmbiguousError)) throw error
+    throw failure.invalidRequest('The schema is too ambiguous to be enforced while decoding.', {
+      param: 'response_format',
+      cause: error,
+    })
+  }
+}
+
+async function processGenerate(
+  job: JobEnvelope<'completion'>,
+  input: GenerateInput,
+  { model, reply, signal, clock }: CompletionTools,
+): Promise<void> {
+  const startedAt = clock.monotonic()
+  const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
+  assertLogitBias(input, model.engine.vocabSize)
+  const constraint = findConstraint(model, input)
+  const prompts: PreparedPrompt[] = []
+  for (const prompt of input.prompts) {
+    prompts.push(await preparePrompt(model, prompt, input.maxTokens))
+  }
+  const promptTokens = prompts.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
+  const outlet = new DeltaOutlet({ isStreamed: input.stream, reply, clock })
+  const runs = prompts.flatMap((prompt, promptIndex) =>
+    Array.from({ length: input.bestOf }, (_, k) => {
+      const index = promptIndex * input.bestOf + k
+      return new CandidateRun({ model, input, prompt, index, constraint, outlet })
+    }),
+  )
+  reply.started(promptTokens)
+  const preparedAt = clock.monotonic()
+  await runAll(runs, { signal, cacheScope: job.organizationId })
+  const usage: TokenUsage = {
+    promptTokens,
+    completionTokens: runs.reduce((sum, run) => sum + run.tokenIds.length, 0),
+    cachedTokens: countCached(runs, prompts, input.bestOf),
+  }
+  reply.result(present(runs, prompts, input), usage, {
+    queueMs,
+    prepareMs: preparedAt - startedAt,
+    runMs: clock.monotonic() - preparedAt,
+  })
+}
+
+/** Runs all candidates at once; the first failure ends the others. */
+async function runAll(
+  runs: readonly CandidateRun[],
+  { signal, cacheScope }: { readonly signal: AbortSignal; readonly cacheScope: string },
+): Promise<void> {
+  const failed = new AbortController()
+  const either = AbortSignal.any([signal, failed.signal])
+  const outcomes = await Promise.allSettled(
+    runs.map((run) =>
+      run.run({ signal: either, cacheScope }).catch((error: unknown) => {
+        const isFirst = !failed.signal.aborted
+        failed.abort()
+        if (isFirst) throw error
+      }),
+    ),
+  )
+  const rejected = outcomes.find((outcome) => outcome.status === 'rejected')
+  if (rejected !== undefined) throw rejected.reason
+}
+
+function present(
+  runs: readonly CandidateRun[],
+  prompts: readonly PreparedPrompt[],
+  { n, bestOf }: GenerateInput,
+): CompletionResult {
+  const candidates = prompts.flatMap((_, promptIndex) => {
+    const own = runs.slice(promptIndex * bestOf, (promptIndex + 1) * bestOf)
+    const best = bestOf > n ? own.toSorted((a, b) => b.meanLogprob() - a.meanLogprob()) : own
+    return best
+      .slice(0, n)
+      .map((run, k): Candidate => ({ ...run.present(), index: promptIndex * n + k }))
+  })
+  return { task: 'generate', candidates }
+}
+
+/** A prompt counts once, and what its own candidates left in the cache for each other does not. */
+function countCached(
+  runs: readonly CandidateRun[],
+  prompts: readonly PreparedPrompt[],
+  bestOf: number,
+): number {
+  return prompts.reduce((sum, { tokenIds }, promptIndex) => {
+    const own = runs.slice(promptIndex * bestOf, (promptIndex + 1) * bestOf)
+    const least = Math.min(...own.map((run) => run.cachedTokens))
+    return sum + Math.min(least, tokenIds.length)
+  }, 0)
+}
+
+function assertLogitBias({ sampling }: GenerateInput, vocabSize: number): void {
+  for (const key of Object.keys(sampling.logitBias)) {
+    const tokenId = Number(key)
+    if (Number.isInteger(tokenId) && tokenId >= 0 && tokenId < vocabSize) continue
+    throw failure.invalidRequest(
+      `Invalid 'logit_bias': '${key.slice(0, 32)}' is not a token id of this model. ` +
+        `Expected integers from 0 to ${vocabSize - 1}.`,
+      { param: 'logit_bias', code: 'invalid_value' },
+    )
+  }
+}

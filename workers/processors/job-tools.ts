@@ -1,0 +1,20 @@
+import type { Clock } from '#shared/clock.ts'
+import type { CandidateDelta } from '#shared/contracts/completion.ts'
+import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
+import type { JobTimings, TokenUsage } from '#shared/contracts/reply.ts'
+
+/** How a processor answers a job; nothing waits, the worker sends what has gathered. */
+export interface JobReplies<K extends QueueKind = QueueKind> {
+  started(promptTokens: number): void
+  delta(deltas: readonly CandidateDelta[]): void
+  progress(step: number, steps: number): void
+  result(result: QueueTable[K]['result'], usage: TokenUsage, timings: JobTimings): void
+}
+
+/** What a processor gets beside its job. Failures are thrown; the worker turns them into replies. */
+export interface JobTools<Model, K extends QueueKind = QueueKind> {
+  readonly model: Model
+  readonly reply: JobReplies<K>
+  readonly signal: AbortSignal
+  readonly clock: Clock
+}

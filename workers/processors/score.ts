@@ -1,0 +1,129 @@
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import type { ScoreInput } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
+
+import type { SequenceEnd } from '../engine/types.ts'
+import { logprobOf } from '../sampling/logprobs.ts'
+import { encodeWithin } from '../text/tokenizer.ts'
+import type { TokenPieces } from '../text/token-pieces.ts'
+import type { CompletionModel } from './completion-model.ts'
+import type { JobTools } from './job-tools.ts'
+
+const BRIDGE = '\n\n---\n\nThe above passage is related to: '
+const SCALE = 100 // scores are hundredths of a nat per token of the query
+
+/**
+ * Scores documents by query likelihood: how much likelier, per token and in hundredths of a nat, the
+ * query becomes when the document precedes it than when nothing does.
+ */
+export async function processScore(
+  job: JobEnvelope<'completion'>,
+  input: ScoreInput,
+  { model, reply, signal, clock }: JobTools<CompletionModel, 'completion'>,
+): Promise<void> {
+  const startedAt = clock.monotonic()
+  const texts = [] as (readonly number[])[]
+  for (const [index, document] of ['', ...input.documents].entries()) {
+    texts.push(await encodePassage(model, { document, query: input.query, index: index - 1 }))
+  }
+  const promptTokens = texts.reduce((sum, tokenIds) => sum + tokenIds.length, 0)
+  reply.started(promptTokens)
+  const preparedAt = clock.monotonic()
+  const failed = new AbortController()
+  const scope = {
+    signal: AbortSignal.any([signal, failed.signal]),
+    cacheScope: job.organizationId,
+  }
+  const values = await Promise.all(
+    texts.map((tokenIds) => scoreQuery(model, { tokenIds, query: input.query, ...scope })),
+  ).catch((error: unknown) => {
+    failed.abort()
+    throw error
+  })
+  const [empty, ...scored] = values as [QueryScore, ...QueryScore[]]
+  const scores = scored.map(({ value }) => value - empty.value)
+  const cachedTokens = values.reduce((sum, { end }) => sum + end.cachedTokens, 0)
+  reply.result(
+    { task: 'score', scores },
+    { promptTokens, completionTokens: 0, cachedTokens },
+    {
+      queueMs: Math.max(clock.now() - job.enqueuedAtMs, 0),
+      prepareMs: preparedAt - startedAt,
+      runMs: clock.monotonic() - preparedAt,
+    },
+  )
+}
+
+/** Document and query as one text. Index -1 is the empty document that all are measured against. */
+async function encodePassage(
+  model: CompletionModel,
+  { document, query, index }: { document: string; query: string; index: number },
+): Promise<readonly number[]> {
+  const { contextLength } = model.engine
+  const start = model.text.documentStartTokenId
+  const prefix = start === undefined ? [] : [start]
+  const outcome = await encodeWithin(model.text.tokenizer, `${document}${BRIDGE}${query}`, {
+    addSpecialTokens: false,
+    tokensMax: contextLength - prefix.length,
+  })
+  if (outcome.fits) return [...prefix, ...outcome.tokenIds]
+  const param = index < 0 ? 'query' : `documents[${index}]`
+  throw failure.invalidRequest(
+    `This model's maximum context length is ${contextLength} tokens, however ${param} resulted in ` +
+      `${outcome.estimatedTokens + prefix.length} tokens together with the query. Please reduce it.`,
+    { param, code: 'context_length_exceeded' },
+  )
+}
+
+interface QueryScore {
+  readonly value: number
+  readonly end: SequenceEnd
+}
+
+/** The mean log-probability of the query's tokens, times 100. */
+async function scoreQuery(
+  model: CompletionModel,
+  options: {
+    readonly tokenIds: readonly number[]
+    readonly query: string
+    readonly signal: AbortSignal
+    readonly cacheScope: string
+  },
+): Promise<QueryScore> {
+  const { tokenIds, query, signal, cacheScope } = options
+  const first = Math.max(queryStart(model.text.tokenizer.pieces, tokenIds, query), 1)
+  let sum = 0
+  const end = await model.engine.run(
+    {
+      promptTokenIds: tokenIds,
+      generatedTokenIds: [],
+      maxNewTokens: 0,
+      sampler: { next: refuseToSample },
+      endTokenIds: model.text.endTokenIds,
+      cacheScope,
+      onToken: () => false,
+      onPromptLogits: (position, logits) => {
+        const next = tokenIds[position + 1]
+        if (next !== undefined && position + 1 >= first) sum += logprobOf(logits, next)
+      },
+    },
+    { signal },
+  )
+  return { value: (SCALE * sum) / Math.max(tokenIds.length - first, 1), end }
+}
+
+/** The first token that covers a part of the query, found by walking back from the end. */
+function queryStart(pieces: TokenPieces, tokenIds: readonly number[], query: string): number {
+  const wanted = Buffer.byteLength(query)
+  let covered = 0
+  let start = tokenIds.length
+  while (start > 0 && covered < wanted) {
+    start -= 1
+    covered += pieces.bytesOf(tokenIds[start] as number).length
+  }
+  return start
+}
+
+function refuseToSample(): never {
+  throw new Error('scoring asks for no token')
+}

@@ -1,0 +1,66 @@
+import type { TokenLogprob } from '#shared/contracts/completion.ts'
+
+import type { ScoredToken } from '../sampling/logprobs.ts'
+import type { TokenPieces } from '../text/token-pieces.ts'
+
+/** What the model thought of a token; the log-probability is null where nothing preceded it. */
+export interface TokenScore {
+  readonly logprob: number | null
+  readonly top: readonly ScoredToken[]
+}
+
+/** A token with its score as it crosses the wire. */
+export function presentLogprob(
+  pieces: TokenPieces,
+  tokenId: number,
+  score: TokenScore,
+): TokenLogprob {
+  return withBytes(pieces.bytesOf(tokenId), tokenId, pieces, score)
+}
+
+/**
+ * The scores of an echoed prompt. A marker that the tokenizer put in front of the text has no text
+ * of its own, so that the tokens, joined, are the prompt.
+ */
+export function presentPromptLogprobs(
+  pieces: TokenPieces,
+  prompt: { readonly text: string; readonly tokenIds: readonly number[] },
+  scores: readonly (TokenScore | undefined)[],
+): TokenLogprob[] {
+  let hasBegun = false
+  return prompt.tokenIds.map((tokenId, index) => {
+    const own = hasBegun ? pieces.bytesOf(tokenId) : pieces.firstBytesOf(tokenId)
+    const isAdded = index === 0 && pieces.isSpecial(tokenId) && !prompt.text.startsWith(textOf(own))
+    hasBegun ||= !isAdded
+    const score = scores[index] ?? { logprob: null, top: [] }
+    return withBytes(isAdded ? new Uint8Array(0) : own, tokenId, pieces, score)
+  })
+}
+
+/** The same entry, cut to the characters of its token that are shown. */
+export function cutLogprob(entry: TokenLogprob, characters: number): TokenLogprob {
+  const token = entry.token.slice(0, characters)
+  return { ...entry, token, bytes: [...Buffer.from(token)] }
+}
+
+function withBytes(
+  bytes: Uint8Array,
+  tokenId: number,
+  pieces: TokenPieces,
+  score: TokenScore,
+): TokenLogprob {
+  return {
+    tokenId,
+    token: textOf(bytes),
+    bytes: [...bytes],
+    logprob: score.logprob,
+    top: score.top.map((other) => {
+      const otherBytes = pieces.bytesOf(other.tokenId)
+      return { ...other, token: textOf(otherBytes), bytes: [...otherBytes] }
+    }),
+  }
+}
+
+function textOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('utf8')
+}

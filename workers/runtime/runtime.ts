@@ -1,0 +1,141 @@
+import {
+  allocateElements,
+  countElements,
+  type ElementType,
+  type TensorData,
+} from '#workers/tensor/element-type.ts'
+
+import { ModelLoadError } from './errors.ts'
+import { openLibrary, type Pointer } from './library.ts'
+import { callForPointer, check, type Native } from './native.ts'
+import { RunQueue } from './run-queue.ts'
+import { ModelSession } from './session.ts'
+import { createSessionOptions, type SessionOptions } from './session-options.ts'
+import { readProviders } from './specs.ts'
+import { createTensor, type Tensor } from './tensor.ts'
+
+/** Settings of a runtime. */
+export interface RuntimeOptions {
+  /** Native calls at a time; below the size of libuv's pool, so that file access never waits. */
+  readonly concurrentRunsMax?: number
+}
+
+const CONCURRENT_RUNS_MAX = 3 // of the four threads that libuv has by default
+const LOG_FATAL_ONLY = 4 // errors come back as statuses and are thrown
+const DEVICE_ALLOCATOR = 0
+const DEFAULT_MEMORY = 0
+
+/** ONNX Runtime, opened: the only object with process-wide native state. */
+export interface Runtime {
+  /** Version of the native library. */
+  readonly version: string
+  /** Execution providers that the library was built with. */
+  readonly providers: readonly string[]
+  /** Loads a model file (with its external data) off the event loop. Throws `ModelLoadError`. */
+  load(file: string, options?: SessionOptions): Promise<ModelSession>
+  /** A tensor over the given memory, which is not copied. */
+  tensor(type: ElementType, data: TensorData, dims: readonly number[]): Tensor
+  /** A tensor over fresh zeroed memory. */
+  zeros(type: ElementType, dims: readonly number[]): Tensor
+  /** Waits for runs in flight, then releases every session and the library's state. */
+  close(): Promise<void>
+}
+
+/** Opens the native library that onnxruntime-node ships. */
+export function openRuntime(options: RuntimeOptions = {}): Runtime {
+  const library = openLibrary()
+  const native: Native = {
+    library,
+    env: callForPointer(library, 'createEnv', LOG_FATAL_ONLY, 'millrace'),
+    allocator: callForPointer(library, 'getDefaultAllocator'),
+    cpuMemory: callForPointer(library, 'createCpuMemoryInfo', DEVICE_ALLOCATOR, DEFAULT_MEMORY),
+    prepackedWeights: callForPointer(library, 'createPrepackedWeights'),
+  }
+  const providers = readProviders(native)
+  const queue = new RunQueue(options.concurrentRunsMax ?? CONCURRENT_RUNS_MAX)
+  const sessions = new Set<ModelSession>()
+  const loads = new Set<Promise<unknown>>()
+  let isClosed = false
+
+  async function load(file: string, sessionOptions: SessionOptions = {}): Promise<ModelSession> {
+    if (isClosed) throw new ModelLoadError(file, 'the runtime is closed')
+    const loading = loadOpen(file, sessionOptions)
+    loads.add(loading)
+    try {
+      return await loading
+    } finally {
+      loads.delete(loading)
+    }
+  }
+
+  async function loadOpen(file: string, sessionOptions: SessionOptions): Promise<ModelSession> {
+    const session = await loadSession(native, queue, providers, file, sessionOptions)
+    if (isClosed) {
+      await session.close()
+      throw new ModelLoadError(file, 'the runtime is closed')
+    }
+    sessions.add(session)
+    session.onClose(() => sessions.delete(session))
+    return session
+  }
+
+  async function close(): Promise<void> {
+    if (isClosed) return
+    isClosed = true
+    const closings = [...sessions].map((session) => session.close())
+    await Promise.allSettled([...closings, ...loads])
+    library.releasePrepackedWeights(native.prepackedWeights)
+    library.releaseMemoryInfo(native.cpuMemory)
+    library.releaseEnv(native.env)
+  }
+
+  return {
+    version: library.version,
+    providers,
+    load,
+    tensor: (type, data, dims) => createTensor(native, type, data, dims),
+    zeros: (type, dims) =>
+      createTensor(native, type, allocateElements(type, countElements(dims)), dims),
+    close,
+  }
+}
+
+async function loadSession(
+  native: Native,
+  queue: RunQueue,
+  providers: readonly string[],
+  file: string,
+  options: SessionOptions,
+): Promise<ModelSession> {
+  const nativeOptions = createSessionOptions(native, providers, file, options)
+  const cell = new BigUint64Array(new ArrayBuffer(8))
+  await queue.enter()
+  try {
+    await createSession(native, file, nativeOptions, cell)
+    return new ModelSession(native, queue, cell[0]!, file)
+  } finally {
+    queue.leave()
+    native.library.releaseSessionOptions(nativeOptions)
+  }
+}
+
+function createSession(
+  native: Native,
+  file: string,
+  nativeOptions: Pointer,
+  cell: BigUint64Array,
+): Promise<void> {
+  const { library, env, prepackedWeights } = native
+  return new Promise((resolve, reject) => {
+    const done = (failure: Error | null, status: unknown): void => {
+      try {
+        if (failure) throw failure
+        check(library, status)
+        resolve()
+      } catch (error) {
+        reject(new ModelLoadError(file, (error as Error).message))
+      }
+    }
+    library.createSession.async(env, file, nativeOptions, prepackedWeights, cell, done)
+  })
+}

@@ -1,0 +1,74 @@
+import { ModelLoadError } from './errors.ts'
+import type { Pointer } from './library.ts'
+import { callForPointer, check, type Native } from './native.ts'
+
+/** How a model is loaded. */
+export interface SessionOptions {
+  /** Threads of one run; 0 means one per core. */
+  readonly intraOpThreads?: number
+  readonly executionProvider?: 'cpu' | 'cuda'
+  readonly graphOptimization?: 'none' | 'basic' | 'extended' | 'all'
+}
+
+const OPTIMIZATION_LEVELS = { none: 0, basic: 1, extended: 2, all: 99 } as const
+
+/** Settings of ONNX Runtime that every session gets, with the reason. */
+const CONFIG_ENTRIES = {
+  // Threads spin between the operators of a run, but not between runs: an idle worker costs nothing.
+  'session.force_spinning_stop': '1',
+} as const
+
+/** Builds native session options; the caller releases them. */
+export function createSessionOptions(
+  native: Native,
+  providers: readonly string[],
+  file: string,
+  options: SessionOptions,
+): Pointer {
+  const { library } = native
+  const handle = callForPointer(library, 'createSessionOptions')
+  try {
+    check(library, library.setIntraOpNumThreads(handle, options.intraOpThreads ?? 0))
+    check(library, library.setInterOpNumThreads(handle, 1))
+    const level = OPTIMIZATION_LEVELS[options.graphOptimization ?? 'all']
+    check(library, library.setGraphOptimizationLevel(handle, level))
+    // Shapes change with every step; remembering a memory plan for each would only grow.
+    check(library, library.disableMemPattern(handle))
+    for (const [key, value] of Object.entries(CONFIG_ENTRIES)) {
+      check(library, library.addSessionConfigEntry(handle, key, value))
+    }
+    if (options.executionProvider === 'cuda') appendCuda(native, handle, providers, file)
+    return handle
+  } catch (error) {
+    library.releaseSessionOptions(handle)
+    throw error instanceof ModelLoadError
+      ? error
+      : new ModelLoadError(file, (error as Error).message)
+  }
+}
+
+function appendCuda(
+  native: Native,
+  handle: Pointer,
+  providers: readonly string[],
+  file: string,
+): void {
+  const { library } = native
+  try {
+    if (!providers.includes('CUDAExecutionProvider')) {
+      throw new Error(`this library offers ${providers.join(', ')}`)
+    }
+    const cuda = callForPointer(library, 'createCudaOptions')
+    try {
+      check(library, library.appendCuda(handle, cuda))
+    } finally {
+      library.releaseCudaOptions(cuda)
+    }
+  } catch (error) {
+    throw new ModelLoadError(
+      file,
+      `the execution provider cuda is not available (${(error as Error).message}); it needs an NVIDIA ` +
+        'driver and onnxruntime-node installed with ONNXRUNTIME_NODE_INSTALL=cuda12',
+    )
+  }
+}

@@ -1,0 +1,128 @@
+import {
+  countElements,
+  ELEMENT_TYPES,
+  type ElementType,
+  findElementType,
+  type TensorData,
+} from '#workers/tensor/element-type.ts'
+
+import { addressOf, type Pointer, viewMemory } from './library.ts'
+import { callForNumber, callForPointer, check, type Native } from './native.ts'
+
+/**
+ * A dense row-major tensor. Its memory belongs either to JavaScript (made by `createTensor`; views
+ * of one buffer are tensors over subarrays) or to ONNX Runtime (an output that a run allocated).
+ *
+ * `dispose` gives the native side back. The data of a runtime-owned tensor must not be touched
+ * afterwards; memory of JavaScript stays. A tensor must not be disposed while a run uses it.
+ */
+export class Tensor {
+  readonly type: ElementType
+  readonly dims: readonly number[]
+  #handle: Pointer
+  #data: TensorData | undefined
+  readonly #native: Native
+
+  constructor(
+    native: Native,
+    handle: Pointer,
+    type: ElementType,
+    dims: readonly number[],
+    data: TensorData | undefined,
+  ) {
+    this.#native = native
+    this.#handle = handle
+    this.type = type
+    this.dims = dims
+    this.#data = data
+  }
+
+  /** Address of the native value. */
+  get handle(): Pointer {
+    if (this.#handle === 0n) throw new Error('the tensor has been disposed')
+    return this.#handle
+  }
+
+  /** The elements themselves, not a copy. */
+  get data(): TensorData {
+    this.#data ??= viewNativeData(this.#native, this.handle, this.type, this.dims)
+    return this.#data
+  }
+
+  get isDisposed(): boolean {
+    return this.#handle === 0n
+  }
+
+  /** Releases the native value; more than once does no harm. */
+  dispose(): void {
+    if (this.#handle === 0n) return
+    this.#native.library.releaseValue(this.#handle)
+    this.#handle = 0n
+    this.#data = undefined
+  }
+}
+
+/** Makes a tensor over existing memory without a copy; a subarray makes a view with an offset. */
+export function createTensor(
+  native: Native,
+  type: ElementType,
+  data: TensorData,
+  dims: readonly number[],
+): Tensor {
+  const { bytes, onnxType } = ELEMENT_TYPES[type]
+  if (data.length !== countElements(dims) || data.BYTES_PER_ELEMENT !== bytes) {
+    throw new RangeError(
+      `${data.length} elements of ${data.BYTES_PER_ELEMENT} bytes are not a ${type} tensor [${dims}]`,
+    )
+  }
+  const shape = BigInt64Array.from(dims, BigInt)
+  const handle = callForPointer(
+    native.library,
+    'createTensorWithData',
+    native.cpuMemory,
+    addressOf(data),
+    data.byteLength,
+    shape,
+    dims.length,
+    onnxType,
+  )
+  return new Tensor(native, handle, type, dims, data)
+}
+
+/** Takes over a value that a run allocated. */
+export function adoptTensor(native: Native, handle: Pointer): Tensor {
+  const { library } = native
+  const info = callForPointer(library, 'getTensorTypeAndShape', handle)
+  try {
+    const { onnxType, dims } = readShape(native, info)
+    const type = findElementType(onnxType)
+    if (type === undefined) throw new Error(`outputs of ONNX type ${onnxType} cannot be read`)
+    return new Tensor(native, handle, type, dims, undefined)
+  } finally {
+    library.releaseTensorTypeAndShapeInfo(info)
+  }
+}
+
+/** Element type and dimensions (-1 where they vary) of a `OrtTensorTypeAndShapeInfo`. */
+export function readShape(native: Native, info: Pointer): { onnxType: number; dims: number[] } {
+  const { library } = native
+  const rank = callForNumber(library, 'getDimensionsCount', info)
+  const dims = new BigInt64Array(new ArrayBuffer(rank * 8))
+  if (rank > 0) check(library, library.getDimensions(info, dims, rank))
+  return {
+    onnxType: callForNumber(library, 'getTensorElementType', info),
+    dims: Array.from(dims, Number),
+  }
+}
+
+function viewNativeData(
+  native: Native,
+  handle: Pointer,
+  type: ElementType,
+  dims: readonly number[],
+): TensorData {
+  const { bytes, view } = ELEMENT_TYPES[type]
+  const length = countElements(dims)
+  const address = callForPointer(native.library, 'getTensorMutableData', handle)
+  return view(viewMemory(address, length * bytes), 0, length)
+}

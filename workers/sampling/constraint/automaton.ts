@@ -1,0 +1,151 @@
+import type { Grammar } from './grammar.ts'
+
+/** A set of ways in which the text so far can go on; the same set is always the same object. */
+export interface AutomatonState {
+  /** Whether the text may end here. */
+  readonly isAccepting: boolean
+  /** Whether nothing may follow. */
+  readonly isFinal: boolean
+  readonly tops: readonly Frame[]
+  /** By byte: a state, null where the text would be wrong, undefined where nobody has looked. */
+  readonly next: (AutomatonState | null | undefined)[]
+}
+
+/** What remains to be read: the rest of one node, then everything below it. */
+interface Frame {
+  readonly id: number
+  readonly grammar: Grammar
+  /** Bytes read, parts done or rounds made, according to the node's kind. */
+  readonly position: number
+  readonly below: Frame | null
+}
+
+const FRAMES_PER_STEP_MAX = 20_000
+const STATES_MAX = 20_000 // about 2 kB each with their transitions
+
+/**
+ * Reads bytes against a grammar. A way to go on is a stack of frames; stacks are shared and numbered,
+ * so that a set of them is a state of a lazily built deterministic automaton: the first visit of a
+ * (state, byte) pair expands the grammar, every later one is an array lookup.
+ */
+export class Automaton {
+  readonly start: AutomatonState
+  readonly #frames = new Map<string, Frame>()
+  readonly #states = new Map<string, AutomatonState>()
+  #frameCount = 0
+
+  constructor(grammar: Grammar) {
+    this.start = this.#close([this.#frame(grammar, 0, null)])
+  }
+
+  /** The state after one more byte, or null when the grammar forbids it. */
+  step(state: AutomatonState, byte: number): AutomatonState | null {
+    const known = state.next[byte]
+    if (known !== undefined) return known
+    const pending: (Frame | null)[] = []
+    for (const frame of state.tops) {
+      const { grammar, position, below } = frame
+      if (grammar.kind === 'oneOf' && grammar.members[byte] === 1) pending.push(below)
+      if (grammar.kind === 'bytes' && grammar.bytes[position] === byte) {
+        pending.push(this.#frame(grammar, position + 1, below))
+      }
+    }
+    const found = pending.length === 0 ? null : this.#close(pending)
+    state.next[byte] = found
+    return found
+  }
+
+  /** Expands frames until each stack begins with something that reads a byte. */
+  #close(pending: (Frame | null)[]): AutomatonState {
+    const tops = new Map<number, Frame>()
+    const seen = new Set<number>()
+    let isAccepting = false
+    while (pending.length > 0) {
+      const frame = pending.pop() as Frame | null
+      if (frame === null) {
+        isAccepting = true
+        continue
+      }
+      if (seen.has(frame.id)) continue
+      seen.add(frame.id)
+      if (seen.size > FRAMES_PER_STEP_MAX) throw new GrammarTooAmbiguousError()
+      if (readsByte(frame)) tops.set(frame.id, frame)
+      else this.#expand(frame, pending)
+    }
+    return this.#state([...tops.values()], isAccepting)
+  }
+
+  #expand({ grammar, position, below }: Frame, pending: (Frame | null)[]): void {
+    switch (grammar.kind) {
+      case 'bytes':
+      case 'oneOf':
+        pending.push(below)
+        return
+      case 'reference':
+        pending.push(this.#frame(grammar.resolve(), 0, below))
+        return
+      case 'choice':
+        for (const option of grammar.options) pending.push(this.#frame(option, 0, below))
+        return
+      case 'sequence': {
+        const part = grammar.parts[position]
+        const isLast = position >= grammar.parts.length - 1
+        const rest = isLast ? below : this.#frame(grammar, position + 1, below)
+        pending.push(part === undefined ? below : this.#frame(part, 0, rest))
+        return
+      }
+      case 'repeat': {
+        if (position >= grammar.min) pending.push(below)
+        if (position >= grammar.max) return
+        // Without an upper bound, rounds beyond the lower one need not be counted.
+        const rounds =
+          grammar.max === Number.POSITIVE_INFINITY
+            ? Math.min(position + 1, grammar.min)
+            : position + 1
+        pending.push(this.#frame(grammar.body, 0, this.#frame(grammar, rounds, below)))
+        return
+      }
+    }
+  }
+
+  #frame(grammar: Grammar, position: number, below: Frame | null): Frame {
+    const key = `${grammar.id} ${position} ${below?.id ?? 0}`
+    const known = this.#frames.get(key)
+    if (known !== undefined) return known
+    this.#frameCount += 1
+    const frame = { id: this.#frameCount, grammar, position, below }
+    this.#frames.set(key, frame)
+    return frame
+  }
+
+  #state(tops: Frame[], isAccepting: boolean): AutomatonState {
+    tops.sort((a, b) => a.id - b.id)
+    const key = `${isAccepting} ${tops.map((frame) => frame.id).join(' ')}`
+    const known = this.#states.get(key)
+    if (known !== undefined) return known
+    if (this.#states.size >= STATES_MAX) this.#forget()
+    const state = { isAccepting, isFinal: tops.length === 0, tops, next: new Array(256) }
+    this.#states.set(key, state)
+    return state
+  }
+
+  /** Bounds the memory: what is still in use lives on through its holders and is met anew. */
+  #forget(): void {
+    this.#states.clear()
+    this.#frames.clear()
+    this.start.next.fill(undefined)
+  }
+}
+
+/** The grammar offers too many readings of one text at once, such as deeply nested repetitions. */
+export class GrammarTooAmbiguousError extends Error {
+  constructor() {
+    super('the grammar is too ambiguous')
+    this.name = 'GrammarTooAmbiguousError'
+  }
+}
+
+function readsByte({ grammar, position }: Frame): boolean {
+  if (grammar.kind === 'oneOf') return true
+  return grammar.kind === 'bytes' && position < grammar.bytes.length
+}

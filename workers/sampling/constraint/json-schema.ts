@@ -1,0 +1,265 @@
+import { failure } from '#shared/errors.ts'
+
+import { GrammarBuilder } from './grammar.ts'
+import type { Grammar } from './grammar.ts'
+import { JsonGrammar } from './json-grammar.ts'
+import { mergeSchemas, typesOf } from './schema-merge.ts'
+import type { JsonType, Schema } from './schema-merge.ts'
+import { assertTellApart } from './schema-one-of.ts'
+import { compileArray, compileNumber, compileObject, compileString } from './schema-types.ts'
+
+const NODES_MAX = 100_000
+const DEPTH_MAX = 64
+const SCHEMAS_MAX = 10_000 // combinations included, which can grow with every reference
+
+const ANNOTATIONS = new Set([
+  ...['$schema', '$id', '$comment', '$defs', 'definitions', 'title', 'description', 'default'],
+  ...['examples', 'example', 'deprecated', 'readOnly', 'writeOnly'],
+])
+const KEYWORDS = new Set([
+  ...['type', 'nullable', 'enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref'],
+  ...['pattern', 'format', 'minLength', 'maxLength'],
+  ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  ...['properties', 'required', 'additionalProperties', 'minProperties', 'maxProperties'],
+  ...['items', 'prefixItems', 'minItems', 'maxItems'],
+])
+
+/** Where the compiler stands: for messages, and against references that lead in a circle. */
+export interface SchemaPlace {
+  readonly path: string
+  readonly depth: number
+  /** References followed since the last value began. */
+  readonly followed: readonly string[]
+}
+
+/**
+ * Turns a JSON Schema into a grammar whose texts all satisfy it; the properties of an object come in
+ * the order in which the schema lists them. Throws `invalidRequest` naming the path of a keyword
+ * that cannot be enforced: a constraint is kept or refused, never ignored.
+ */
+export class SchemaCompiler {
+  readonly json = new JsonGrammar(new GrammarBuilder())
+  readonly #param: string
+  readonly #roots: unknown[] = []
+  readonly #references = new Map<string, Grammar>()
+  #schemasRead = 0
+
+  /** `param` is the request field that holds the schemas. */
+  constructor(param: string) {
+    this.#param = param
+  }
+
+  /** Compiles a schema with its own `$defs`. */
+  compileRoot(schema: unknown, path: string): Grammar {
+    this.#roots.push(schema)
+    this.#references.clear()
+    return this.compile(schema, { path, depth: 0, followed: [] })
+  }
+
+  compile(schema: unknown, place: SchemaPlace): Grammar {
+    if (schema === true) return this.json.value
+    const checked = this.#check(schema, place)
+    if (this.json.builder.size > NODES_MAX) this.refuse(place, 'the schema is too large')
+    if (place.depth > DEPTH_MAX) this.refuse(place, 'the schema is nested too deeply')
+    const { $ref, anyOf, oneOf, allOf, ...rest } = checked
+    if (allOf !== undefined) return this.#compileAll(checked, allOf, place)
+    if ($ref !== undefined) return this.#compileReference($ref, { ...rest, anyOf, oneOf }, place)
+    if (anyOf !== undefined && oneOf !== undefined) {
+      return this.refuse(place, "'anyOf' and 'oneOf' side by side are not supported")
+    }
+    if (anyOf !== undefined) return this.#compileBranches('anyOf', anyOf, rest, place)
+    if (oneOf !== undefined) return this.#compileBranches('oneOf', oneOf, rest, place)
+    return this.#compileValue(rest, place)
+  }
+
+  /** The place of a value inside the current one. */
+  below(place: SchemaPlace, name: string | number): SchemaPlace {
+    return { path: `${place.path}.${name}`, depth: place.depth + 1, followed: [] }
+  }
+
+  refuse(place: SchemaPlace, reason: string): never {
+    throw failure.invalidRequest(`Invalid schema at '${place.path}': ${reason}.`, {
+      param: this.#param,
+      code: 'invalid_json_schema',
+    })
+  }
+
+  #check(schema: unknown, place: SchemaPlace): Schema {
+    this.#schemasRead += 1
+    if (this.#schemasRead > SCHEMAS_MAX) this.refuse(place, 'the schema is too large')
+    if (schema === false) return this.refuse(place, 'false accepts no value')
+    if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
+      return this.refuse(place, 'a schema must be an object or a boolean')
+    }
+    for (const name of Object.keys(schema)) {
+      if (ANNOTATIONS.has(name) || KEYWORDS.has(name) || name.startsWith('x-')) continue
+      this.refuse(place, `the keyword '${name}' is not supported`)
+    }
+    return Object.fromEntries(
+      Object.entries(schema).filter(([name, value]) => KEYWORDS.has(name) && value !== undefined),
+    )
+  }
+
+  #compileAll(schema: Schema, allOf: unknown, place: SchemaPlace): Grammar {
+    const { allOf: _, ...rest } = schema
+    const parts = this.#list('allOf', allOf, place).map((part, index) =>
+      this.#dereference(part, { ...place, path: `${place.path}.allOf.${index}` }),
+    )
+    const merged = parts.reduce<Schema>((sum, part) => this.#merge(sum, part, place), rest)
+    return this.compile(merged, { ...place, depth: place.depth + 1 })
+  }
+
+  #compileBranches(keyword: string, list: unknown, rest: Schema, place: SchemaPlace): Grammar {
+    const branches = this.#list(keyword, list, place)
+    const places = branches.map((_, index) => ({
+      ...place,
+      path: `${place.path}.${keyword}.${index}`,
+      depth: place.depth + 1,
+    }))
+    if (keyword === 'oneOf') {
+      const resolved = branches.map((branch, index) =>
+        this.#dereference(branch, places[index] as SchemaPlace),
+      )
+      assertTellApart(resolved, (reason) => this.refuse(place, reason))
+    }
+    const hasRest = Object.keys(rest).length > 0
+    return this.json.builder.choice(
+      ...branches.map((branch, index) => {
+        const at = places[index] as SchemaPlace
+        const merged = hasRest ? this.#merge(rest, this.#dereference(branch, at), at) : branch
+        return this.compile(merged, at)
+      }),
+    )
+  }
+
+  #compileReference(reference: unknown, siblings: Schema, place: SchemaPlace): Grammar {
+    const given = Object.entries(siblings).filter(([, value]) => value !== undefined)
+    const pointer = this.#pointer(reference, place)
+    const inside = { ...place, depth: place.depth + 1, followed: [...place.followed, pointer] }
+    if (given.length > 0) {
+      const merged = this.#merge(Object.fromEntries(given), this.#target(pointer, place), place)
+      return this.compile(merged, inside)
+    }
+    const known = this.#references.get(pointer)
+    if (known !== undefined) return known
+    let compiled: Grammar | undefined
+    this.#references.set(
+      pointer,
+      this.json.builder.reference(() => compiled as Grammar),
+    )
+    compiled = this.compile(this.#target(pointer, place), inside)
+    return compiled
+  }
+
+  #compileValue(schema: Schema, place: SchemaPlace): Grammar {
+    const types = typesOf(schema)
+    if (schema.const !== undefined || schema.enum !== undefined) {
+      return this.#compileEnum(schema, types, place)
+    }
+    if (types === undefined) return this.json.value
+    const { json } = this
+    const compilers: Readonly<Record<JsonType, () => Grammar>> = {
+      string: () => compileString(this, schema, place),
+      number: () => compileNumber(this, schema, place, 'number'),
+      integer: () => compileNumber(this, schema, place, 'integer'),
+      object: () => compileObject(this, schema, place),
+      array: () => compileArray(this, schema, place),
+      boolean: () => json.boolean,
+      null: () => json.null,
+    }
+    return json.builder.choice(
+      ...types.map((type) => {
+        if (!Object.hasOwn(compilers, type)) this.refuse(place, `there is no type '${type}'`)
+        return compilers[type]()
+      }),
+    )
+  }
+
+  #compileEnum(
+    schema: Schema,
+    types: readonly JsonType[] | undefined,
+    place: SchemaPlace,
+  ): Grammar {
+    const listed =
+      schema.enum === undefined ? [schema.const] : this.#list('enum', schema.enum, place)
+    const values = listed.filter(
+      (value) =>
+        (schema.type === undefined ||
+          types === undefined ||
+          types.some((type) => isOfType(value, type))) &&
+        (schema.const === undefined || JSON.stringify(value) === JSON.stringify(schema.const)),
+    )
+    if (values.length === 0) this.refuse(place, 'no listed value has the stated type')
+    return this.json.builder.choice(...values.map((value) => this.json.literal(value)))
+  }
+
+  /** A schema with a leading `$ref` replaced by what it points to. */
+  #dereference(schema: unknown, place: SchemaPlace): Schema {
+    const checked = schema === true ? {} : this.#check(schema, place)
+    const { $ref, ...rest } = checked
+    if ($ref === undefined) return checked
+    const pointer = this.#pointer($ref, place)
+    const at = { ...place, followed: [...place.followed, pointer] }
+    return this.#merge(rest, this.#dereference(this.#target(pointer, place), at), place)
+  }
+
+  #merge(a: Schema, b: unknown, place: SchemaPlace): Schema {
+    const checked = b === true ? {} : this.#check(b, place)
+    return mergeSchemas(a, checked, (reason) => this.refuse(place, reason))
+  }
+
+  #pointer(reference: unknown, place: SchemaPlace): string {
+    if (typeof reference !== 'string' || !/^#(\/|$)/.test(reference)) {
+      return this.refuse(place, "'$ref' must point into the schema itself, such as '#/$defs/name'")
+    }
+    if (place.followed.includes(reference)) {
+      return this.refuse(place, `'${reference}' refers to itself without a value in between`)
+    }
+    return reference
+  }
+
+  #target(pointer: string, place: SchemaPlace): unknown {
+    const names = pointer
+      .split('/')
+      .slice(1)
+      .map((name) => decodeName(name).replaceAll('~1', '/').replaceAll('~0', '~'))
+    let found: unknown = this.#roots.at(-1)
+    for (const name of names) {
+      const isContainer = typeof found === 'object' && found !== null && Object.hasOwn(found, name)
+      if (!isContainer) return this.refuse(place, `'${pointer}' points nowhere`)
+      found = (found as Record<string, unknown>)[name]
+    }
+    return found
+  }
+
+  #list(keyword: string, value: unknown, place: SchemaPlace): readonly unknown[] {
+    if (Array.isArray(value) && value.length > 0) return value
+    return this.refuse(place, `'${keyword}' must be a list with at least one entry`)
+  }
+}
+
+function decodeName(name: string): string {
+  try {
+    return decodeURIComponent(name)
+  } catch {
+    // A stray percent sign encodes nothing.
+    return name
+  }
+}
+
+function isOfType(value: unknown, type: JsonType): boolean {
+  switch (type) {
+    case 'null':
+      return value === null
+    case 'array':
+      return Array.isArray(value)
+    case 'object':
+      return typeof value === 'object' && value !== null && !Array.isArray(value)
+    case 'integer':
+      return Number.isInteger(value)
+    case 'number':
+    case 'string':
+    case 'boolean':
+      return typeof value === type
+  }
+}

@@ -1,0 +1,131 @@
+import type { Grammar } from './grammar.ts'
+import type { JsonGrammar } from './json-grammar.ts'
+
+/** Inclusive or exclusive bounds of a JSON number, as its schema states them. */
+export interface NumberBounds {
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly exclusiveMinimum?: number
+  readonly exclusiveMaximum?: number
+}
+
+const MAGNITUDE_MAX = 1e15 - 1 // the same digits as an unbounded integer
+const DECIMALS_MAX = 6
+
+/** Integers within the bounds, or undefined when there are none. */
+export function integersWithin(json: JsonGrammar, bounds: NumberBounds): Grammar | undefined {
+  return scaledWithin(json, bounds, 0)
+}
+
+/**
+ * Numbers within the bounds, or undefined when there are none: integers, and decimals with two
+ * digits more than the bounds have themselves.
+ */
+export function numbersWithin(json: JsonGrammar, bounds: NumberBounds): Grammar | undefined {
+  const given = [bounds.minimum, bounds.maximum, bounds.exclusiveMinimum, bounds.exclusiveMaximum]
+  const decimals = Math.max(...given.map((bound) => decimalsOf(bound ?? 0)))
+  const grammars = [0, 1, 2]
+    .map((extra) => (extra === 0 ? 0 : Math.min(decimals + extra, DECIMALS_MAX)))
+    .map((places) => scaledWithin(json, bounds, places))
+    .filter((grammar) => grammar !== undefined)
+  return grammars.length === 0 ? undefined : json.builder.choice(...grammars)
+}
+
+/** Multiples of 10^-places within the bounds, all written with that many decimals. */
+function scaledWithin(
+  json: JsonGrammar,
+  bounds: NumberBounds,
+  places: number,
+): Grammar | undefined {
+  const scale = 10 ** places
+  const low = Math.max(
+    Math.ceil(exact((bounds.minimum ?? -MAGNITUDE_MAX) * scale)),
+    Math.floor(exact((bounds.exclusiveMinimum ?? -MAGNITUDE_MAX - 1) * scale)) + 1,
+    -MAGNITUDE_MAX,
+  )
+  const high = Math.min(
+    Math.floor(exact((bounds.maximum ?? MAGNITUDE_MAX) * scale)),
+    Math.ceil(exact((bounds.exclusiveMaximum ?? MAGNITUDE_MAX + 1) * scale)) - 1,
+    MAGNITUDE_MAX,
+  )
+  if (low > high) return undefined
+  const parts: Grammar[] = []
+  if (high >= 0) parts.push(...spell(json, Math.max(low, 0), high, places))
+  if (low < 0) {
+    const negative = spell(json, Math.max(-high, 1), -low, places)
+    parts.push(json.builder.sequence(json.builder.literal('-'), json.builder.choice(...negative)))
+  }
+  return json.builder.choice(...parts)
+}
+
+/** Non-negative numbers from `low` to `high`, as rows of digit ranges with the point put in. */
+function spell(json: JsonGrammar, low: number, high: number, places: number): Grammar[] {
+  return digitRows(low, high, places + 1).map((row) => {
+    const digits = row.map(([from, to]) => json.builder.byte([0x30 + from, 0x30 + to]))
+    if (places > 0) digits.splice(digits.length - places, 0, json.builder.literal('.'))
+    return json.builder.sequence(...digits)
+  })
+}
+
+type DigitRow = readonly (readonly [number, number])[]
+
+/** Covers `low` to `high` by rows of digit ranges: at most about two per digit and length. */
+function digitRows(low: number, high: number, lengthMin: number): DigitRow[] {
+  const rows: DigitRow[] = []
+  for (let length = lengthMin; length <= String(high).length || length === lengthMin; length += 1) {
+    const from = Math.max(low, length === lengthMin ? 0 : 10 ** (length - 1))
+    const to = Math.min(high, 10 ** length - 1)
+    if (from > to) continue
+    const digitsOf = (value: number) =>
+      [...String(value).padStart(length, '0')].map((digit) => Number(digit))
+    rows.push(...sameLengthRows(digitsOf(from), digitsOf(to)))
+  }
+  return rows
+}
+
+function sameLengthRows(low: readonly number[], high: readonly number[]): DigitRow[] {
+  const [first, ...lowRest] = low
+  const [last, ...highRest] = high
+  if (first === undefined || last === undefined) return [[]]
+  const prefixed = (digit: number, rows: DigitRow[]) =>
+    rows.map((row): DigitRow => [[digit, digit], ...row])
+  if (first === last) return prefixed(first, sameLengthRows(lowRest, highRest))
+  const anyRest: DigitRow = lowRest.map(() => [0, 9] as const)
+  const isLowest = lowRest.every((digit) => digit === 0)
+  const isHighest = highRest.every((digit) => digit === 9)
+  const from = isLowest ? first : first + 1
+  const to = isHighest ? last : last - 1
+  return [
+    ...(isLowest
+      ? []
+      : prefixed(
+          first,
+          sameLengthRows(
+            lowRest,
+            lowRest.map(() => 9),
+          ),
+        )),
+    ...(from <= to ? [[[from, to] as const, ...anyRest]] : []),
+    ...(isHighest
+      ? []
+      : prefixed(
+          last,
+          sameLengthRows(
+            highRest.map(() => 0),
+            highRest,
+          ),
+        )),
+  ]
+}
+
+function decimalsOf(value: number): number {
+  const text = String(value)
+  if (text.includes('e-')) return Number(text.split('e-')[1])
+  return text.split('.')[1]?.length ?? 0
+}
+
+/** Takes away the rounding error of a multiplication by a power of ten. */
+function exact(value: number): number {
+  const rounded = Math.round(value)
+  return Math.abs(value - rounded) < 1e-6 ? rounded : value
+}

@@ -1,0 +1,68 @@
+import type { Grammar } from './grammar.ts'
+import type { JsonGrammar } from './json-grammar.ts'
+
+/** A property as `"name": value`, and whether it may be left out. */
+export interface ListedProperty {
+  readonly pair: Grammar
+  readonly isRequired: boolean
+}
+
+/**
+ * An object with its properties in order. Each stage knows only whether something stands before
+ * it, so that a comma is due: two small grammars per property, however many may be left out.
+ */
+export function objectWith(
+  json: JsonGrammar,
+  properties: readonly ListedProperty[],
+  other: Grammar | undefined,
+): Grammar {
+  const { builder } = json
+  const nothing = builder.literal('')
+  const others =
+    other === undefined ? nothing : builder.repeat(builder.sequence(json.comma, other), 0)
+  let afterComma = others
+  let atStart = other === undefined ? nothing : builder.optional(builder.sequence(other, others))
+  for (const { pair, isRequired } of properties.toReversed()) {
+    const withComma = builder.sequence(json.comma, pair, afterComma)
+    const first = builder.sequence(pair, afterComma)
+    atStart = isRequired ? first : builder.choice(first, atStart)
+    afterComma = isRequired ? withComma : builder.choice(withComma, afterComma)
+  }
+  return builder.sequence(builder.literal('{'), atStart, builder.literal('}'))
+}
+
+interface NameTree {
+  readonly children: Map<number, NameTree>
+  isName: boolean
+}
+
+/** A quoted key that is none of the names: a second spelling of a name would replace its value. */
+export function keyOtherThan(json: JsonGrammar, names: readonly string[]): Grammar {
+  const root: NameTree = { children: new Map(), isName: false }
+  for (const name of names) {
+    let node = root
+    for (const character of name) {
+      const point = character.codePointAt(0) as number
+      const child = node.children.get(point) ?? { children: new Map(), isName: false }
+      node.children.set(point, child)
+      node = child
+    }
+    node.isName = true
+  }
+  const { builder } = json
+  const anyEnd = builder.sequence(builder.repeat(json.plainCharacter([]), 0), builder.literal('"'))
+  const continueFrom = (node: NameTree): Grammar => {
+    const taken = [...node.children.keys()].map((point) => [point, point] as const)
+    const isPlain = (point: number) => point >= 0x20 && point !== 0x22 && point !== 0x5c
+    return builder.choice(
+      builder.sequence(json.plainCharacter(taken), anyEnd),
+      ...(node.isName ? [] : [builder.literal('"')]),
+      ...[...node.children]
+        .filter(([point]) => isPlain(point))
+        .map(([point, child]) =>
+          builder.sequence(builder.literal(String.fromCodePoint(point)), continueFrom(child)),
+        ),
+    )
+  }
+  return builder.sequence(builder.literal('"'), continueFrom(root))
+}

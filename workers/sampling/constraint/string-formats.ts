@@ -1,0 +1,23 @@
+const MONTH_DAY =
+  '(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|' +
+  '02-(?:0[1-9]|1\\d|2[0-8]))'
+const DATE = `[12]\\d{3}-${MONTH_DAY}`
+const TIME =
+  '(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)'
+const LABEL = '[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,40}[a-zA-Z0-9])?'
+const HOSTNAME = `${LABEL}(?:\\.${LABEL}){0,3}`
+const OCTET = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)'
+
+/** What each supported `format` looks like; every match is valid, some valid spellings are left out. */
+export const FORMAT_PATTERNS: Readonly<Record<string, string>> = {
+  date: `^${DATE}$`,
+  time: `^${TIME}$`,
+  'date-time': `^${DATE}T${TIME}$`,
+  duration: '^P(?:\\d{1,4}W|\\d{1,4}D(?:T\\d{1,4}H)?|T\\d{1,4}[HMS])$',
+  email: `^[a-zA-Z0-9_+-]{1,32}(?:\\.[a-zA-Z0-9_+-]{1,32}){0,2}@${LABEL}(?:\\.${LABEL}){1,3}$`,
+  hostname: `^${HOSTNAME}$`,
+  ipv4: `^${OCTET}(?:\\.${OCTET}){3}$`,
+  ipv6: '^[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}$',
+  uuid: '^[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$',
+  uri: `^https?://${HOSTNAME}(?:/[a-zA-Z0-9._~-]{0,64}){0,4}$`,
+}

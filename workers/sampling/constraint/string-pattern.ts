@@ -1,0 +1,207 @@
+import type { Grammar } from './grammar.ts'
+import { invertRanges } from './code-points.ts'
+import type { CodePointRanges } from './code-points.ts'
+import type { JsonGrammar } from './json-grammar.ts'
+
+const DIGITS: CodePointRanges = [[0x30, 0x39]]
+const WORD: CodePointRanges = [...DIGITS, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]]
+const SPACES: CodePointRanges = [
+  ...([
+    [0x09, 0x0d],
+    [0x20, 0x20],
+    [0xa0, 0xa0],
+    [0x1680, 0x1680],
+    [0x2000, 0x200a],
+  ] as const),
+  ...([
+    [0x2028, 0x2029],
+    [0x202f, 0x202f],
+    [0x205f, 0x205f],
+    [0x3000, 0x3000],
+  ] as const),
+  [0xfeff, 0xfeff],
+]
+const LINE_ENDS: CodePointRanges = [
+  [0x0a, 0x0a],
+  [0x0d, 0x0d],
+  [0x2028, 0x2029],
+]
+const CLASSES: Readonly<Record<string, CodePointRanges>> = {
+  d: DIGITS,
+  w: WORD,
+  s: SPACES,
+  D: invertRanges(DIGITS),
+  W: invertRanges(WORD),
+  S: invertRanges(SPACES),
+}
+const CONTROL_LETTERS: Readonly<Record<string, number>> = { t: 9, n: 10, v: 11, f: 12, r: 13, 0: 0 }
+
+/** A regular expression that uses something beyond the supported part of the language. */
+export class UnsupportedPatternError extends Error {}
+
+/**
+ * The inside of a JSON string that matches an ECMAScript pattern: literals, classes, groups,
+ * alternatives, quantifiers and anchors at the ends. A pattern without anchors may match anywhere.
+ */
+export function compilePattern(json: JsonGrammar, pattern: string): Grammar {
+  return new PatternParser(json, pattern).parse()
+}
+
+class PatternParser {
+  readonly #json: JsonGrammar
+  readonly #characters: readonly string[]
+  #position = 0
+
+  constructor(json: JsonGrammar, pattern: string) {
+    this.#json = json
+    this.#characters = [...pattern]
+  }
+
+  parse(): Grammar {
+    const { builder } = this.#json
+    const branches: Grammar[] = []
+    do {
+      const isStart = this.#take('^')
+      const body = this.#sequence()
+      const isEnd = this.#take('$')
+      const around = () => builder.repeat(this.#json.character, 0)
+      branches.push(
+        builder.sequence(...(isStart ? [] : [around()]), body, ...(isEnd ? [] : [around()])),
+      )
+    } while (this.#take('|'))
+    if (this.#peek() !== undefined) this.#refuse(`'${this.#peek()}' in this place`)
+    return builder.choice(...branches)
+  }
+
+  #sequence(): Grammar {
+    const parts: Grammar[] = []
+    for (let next = this.#peek(); next !== undefined; next = this.#peek()) {
+      if (next === '|' || next === ')' || next === '$') break
+      parts.push(this.#quantified(this.#atom()))
+    }
+    return this.#json.builder.sequence(...parts)
+  }
+
+  #atom(): Grammar {
+    const next = this.#next()
+    if (next === '(') return this.#group()
+    if (next === '[') return this.#json.characterOf(this.#set())
+    if (next === '.') return this.#json.characterOf(invertRanges(LINE_ENDS))
+    if (next === '\\') return this.#json.characterOf(this.#escape())
+    if ('^*+?{'.includes(next)) this.#refuse(`'${next}' in this place`)
+    return this.#json.characterOf([single(next)])
+  }
+
+  #group(): Grammar {
+    if (this.#take('?')) {
+      const isNamed =
+        this.#peek() === '<' && !'=!'.includes(this.#characters[this.#position + 1] ?? '=')
+      if (isNamed) while (this.#next() !== '>');
+      else if (!this.#take(':')) this.#refuse('look-around')
+    }
+    const options = [this.#sequence()]
+    while (this.#take('|')) options.push(this.#sequence())
+    if (!this.#take(')')) this.#refuse('an anchor or an open parenthesis inside a group')
+    return this.#json.builder.choice(...options)
+  }
+
+  #quantified(atom: Grammar): Grammar {
+    const { builder } = this.#json
+    const bounds = this.#quantifier()
+    if (bounds === undefined) return atom
+    this.#take('?') // lazy or greedy matches the same strings
+    return builder.repeat(atom, bounds[0], bounds[1])
+  }
+
+  #quantifier(): readonly [number, number] | undefined {
+    if (this.#take('*')) return [0, Number.POSITIVE_INFINITY]
+    if (this.#take('+')) return [1, Number.POSITIVE_INFINITY]
+    if (this.#take('?')) return [0, 1]
+    if (!this.#take('{')) return undefined
+    let text = ''
+    while (this.#peek() !== undefined && this.#peek() !== '}') text += this.#next()
+    const match = /^(\d+)(,(\d*))?$/.exec(text)
+    if (match === null || !this.#take('}')) return this.#refuse(`the quantifier {${text}}`)
+    const min = Number(match[1])
+    const max = match[2] === undefined ? min : Number(match[3] || Number.POSITIVE_INFINITY)
+    if (max < min) this.#refuse(`the quantifier {${text}}`)
+    return [min, max]
+  }
+
+  #set(): CodePointRanges {
+    const isNegated = this.#take('^')
+    const ranges: (readonly [number, number])[] = []
+    while (!this.#take(']')) {
+      const from = this.#setMember()
+      const isRange = this.#peek() === '-' && this.#characters[this.#position + 1] !== ']'
+      if (!isRange || from.length !== 1) {
+        ranges.push(...from)
+        continue
+      }
+      this.#next()
+      const to = this.#setMember()
+      const [low, high] = [from[0]![0], to[0]![1]]
+      if (to.length !== 1 || high < low) this.#refuse('a range whose ends are out of order')
+      ranges.push([low, high])
+    }
+    const found = isNegated ? invertRanges(ranges) : ranges
+    return found.length > 0 ? found : this.#refuse('an empty set')
+  }
+
+  #setMember(): CodePointRanges {
+    const next = this.#next()
+    if (next !== '\\') return [single(next)]
+    return this.#take('b') ? [[8, 8]] : this.#escape()
+  }
+
+  #escape(): CodePointRanges {
+    const letter = this.#next()
+    const known = CLASSES[letter]
+    if (known !== undefined) return known
+    const control = CONTROL_LETTERS[letter]
+    if (control !== undefined) return [[control, control]]
+    if (letter === 'x') return this.#hex(2)
+    if (letter === 'u') return this.#take('{') ? this.#hexUntilBrace() : this.#hex(4)
+    if (/[a-zA-Z0-9]/.test(letter)) this.#refuse(`\\${letter}`)
+    return [single(letter)]
+  }
+
+  #hex(digits: number): CodePointRanges {
+    const text = Array.from({ length: digits }, () => this.#next()).join('')
+    const code = Number.parseInt(text, 16)
+    return /^[0-9a-fA-F]+$/.test(text) ? [[code, code]] : this.#refuse(`\\${text}`)
+  }
+
+  #hexUntilBrace(): CodePointRanges {
+    let text = ''
+    while (!this.#take('}')) text += this.#next()
+    const code = Number.parseInt(text, 16)
+    return code <= 0x10ffff ? [[code, code]] : this.#refuse(`\\u{${text}}`)
+  }
+
+  #peek(): string | undefined {
+    return this.#characters[this.#position]
+  }
+
+  #next(): string {
+    const next = this.#peek()
+    if (next === undefined) return this.#refuse('an unexpected end')
+    this.#position += 1
+    return next
+  }
+
+  #take(expected: string): boolean {
+    if (this.#peek() !== expected) return false
+    this.#position += 1
+    return true
+  }
+
+  #refuse(what: string): never {
+    throw new UnsupportedPatternError(`${what} is not supported`)
+  }
+}
+
+function single(character: string): readonly [number, number] {
+  const point = character.codePointAt(0) as number
+  return [point, point]
+}

@@ -1,0 +1,112 @@
+import { Automaton } from './automaton.ts'
+import type { AutomatonState } from './automaton.ts'
+import type { Grammar } from './grammar.ts'
+import type { TokenPieces } from '../../text/token-pieces.ts'
+import type { TokenTrie } from './token-trie.ts'
+
+/** Follows one answer through a grammar and says which tokens may come next. */
+export interface TokenConstraint {
+  /** Gives every token that the grammar forbids here a score of -∞. */
+  mask(scores: Float32Array): void
+  accept(tokenId: number): void
+  /** True when the answer is whole and nothing may follow. */
+  readonly isFinished: boolean
+}
+
+const MASKS_MAX = 64
+
+/** A grammar over the tokens of one model; its masks are kept for all answers that follow it. */
+export class ConstraintFactory {
+  readonly #automaton: Automaton
+  readonly #masks = new Map<AutomatonState, Uint8Array>()
+  readonly #trie: TokenTrie
+  readonly #pieces: TokenPieces
+  readonly #endTokenIds: ReadonlySet<number>
+
+  constructor(options: {
+    readonly grammar: Grammar
+    readonly trie: TokenTrie
+    readonly pieces: TokenPieces
+    readonly endTokenIds: ReadonlySet<number>
+  }) {
+    this.#automaton = new Automaton(options.grammar)
+    this.#trie = options.trie
+    this.#pieces = options.pieces
+    this.#endTokenIds = options.endTokenIds
+    // Worked out ahead, so that a grammar that cannot be followed is refused before anything runs.
+    this.#maskOf(this.#automaton.start)
+  }
+
+  /** A follower at the beginning of an answer. */
+  create(): TokenConstraint {
+    let state: AutomatonState = this.#automaton.start
+    return {
+      mask: (scores) => this.#apply(state, scores),
+      accept: (tokenId) => {
+        state = this.#read(state, tokenId) ?? state
+      },
+      get isFinished() {
+        return state.isFinal && state.isAccepting
+      },
+    }
+  }
+
+  #read(from: AutomatonState, tokenId: number): AutomatonState | null {
+    if (this.#pieces.isSpecial(tokenId)) return from
+    let state: AutomatonState | null = from
+    for (const byte of this.#pieces.bytesOf(tokenId)) {
+      if (state === null) return null
+      state = this.#automaton.step(state, byte)
+    }
+    return state
+  }
+
+  #apply(state: AutomatonState, scores: Float32Array): void {
+    const allowed = this.#maskOf(state)
+    for (let tokenId = 0; tokenId < scores.length; tokenId += 1) {
+      if (allowed[tokenId] !== 1) scores[tokenId] = Number.NEGATIVE_INFINITY
+    }
+  }
+
+  #maskOf(state: AutomatonState): Uint8Array {
+    const known = this.#masks.get(state)
+    if (known !== undefined) {
+      this.#masks.delete(state)
+      this.#masks.set(state, known)
+      return known
+    }
+    const allowed = new Uint8Array(Math.max(this.#pieces.size, ...this.#endTokenIds) + 1)
+    this.#walk(state, allowed)
+    for (const tokenId of this.#endTokenIds) {
+      allowed[tokenId] = state.isAccepting ? 1 : 0
+    }
+    // The map is ordered by last use, so its first entry is the one to drop.
+    if (this.#masks.size >= MASKS_MAX) {
+      this.#masks.delete(this.#masks.keys().next().value as AutomatonState)
+    }
+    this.#masks.set(state, allowed)
+    return allowed
+  }
+
+  /** Reads all tokens at once: tokens that begin alike share the way, a dead end drops them all. */
+  #walk(start: AutomatonState, allowed: Uint8Array): void {
+    const { nodes, byte, depth, end, firstToken, tokenCount, tokenIds, depthMax } = this.#trie
+    const states = new Array<AutomatonState>(depthMax + 1).fill(start)
+    let node = 0
+    while (node < nodes) {
+      const level = depth[node] as number
+      const state = states[level] as AutomatonState
+      const next = this.#automaton.step(state, byte[node] as number)
+      if (next === null) {
+        node = end[node] as number
+        continue
+      }
+      states[level + 1] = next
+      const first = firstToken[node] as number
+      for (let order = first; order < first + (tokenCount[node] as number); order += 1) {
+        allowed[tokenIds[order] as number] = 1
+      }
+      node += 1
+    }
+  }
+}

@@ -1,0 +1,103 @@
+import type { SamplingParams } from '#shared/contracts/completion.ts'
+
+import { largestValueAt } from './select.ts'
+import { keepNucleus } from './nucleus.ts'
+
+/** What a logits processor may look at besides the scores. */
+export interface SamplingHistory {
+  readonly promptTokenIds: readonly number[]
+  /** How often each token was generated so far. */
+  readonly counts: ReadonlyMap<number, number>
+}
+
+/** Changes the scores of one position in place; a banned token gets -∞. */
+export type LogitsProcessor = (scores: Float32Array, history: SamplingHistory) => void
+
+/** Which tokens may come next; the constrained decoder is one. */
+export type TokenMask = (scores: Float32Array) => void
+
+/**
+ * The whole list of processors of a request, in the order in which they run; a parameter at its
+ * neutral value adds none. Greedy decoding needs only those that can change which score is largest.
+ */
+export function buildLogitsProcessors(
+  params: SamplingParams,
+  promptTokenIds: readonly number[],
+  mask?: TokenMask,
+): readonly LogitsProcessor[] {
+  const isSampled = params.temperature > 0
+  const list: (LogitsProcessor | false)[] = [
+    Object.keys(params.logitBias).length > 0 && biasLogits(params.logitBias),
+    params.repetitionPenalty !== 1 && penalizeRepetition(params.repetitionPenalty, promptTokenIds),
+    (params.frequencyPenalty !== 0 || params.presencePenalty !== 0) &&
+      penalizeCounts(params.frequencyPenalty, params.presencePenalty),
+    mask !== undefined && mask,
+    isSampled && params.temperature !== 1 && scaleByTemperature(params.temperature),
+    isSampled && params.topK > 0 && keepTopK(params.topK),
+    isSampled && params.topP < 1 && keepTopP(params.topP),
+    isSampled && params.minP > 0 && keepMinP(params.minP),
+  ]
+  return list.filter((processor) => processor !== false)
+}
+
+function biasLogits(logitBias: Readonly<Record<string, number>>): LogitsProcessor {
+  const biases = Object.entries(logitBias).map(([id, bias]) => [Number(id), bias] as const)
+  return (scores) => {
+    for (const [tokenId, bias] of biases) {
+      if (tokenId < scores.length) scores[tokenId] = (scores[tokenId] as number) + bias
+    }
+  }
+}
+
+/** Keskar et al. 2019 (CTRL): a seen token's score is divided by the penalty, or multiplied if negative. */
+function penalizeRepetition(penalty: number, promptTokenIds: readonly number[]): LogitsProcessor {
+  const promptSet = new Set(promptTokenIds)
+  const penalize = (scores: Float32Array, tokenId: number) => {
+    const score = scores[tokenId] as number
+    scores[tokenId] = score < 0 ? score * penalty : score / penalty
+  }
+  return (scores, { counts }) => {
+    for (const tokenId of promptSet) penalize(scores, tokenId)
+    for (const tokenId of counts.keys()) if (!promptSet.has(tokenId)) penalize(scores, tokenId)
+  }
+}
+
+/** As the API describes them: over generated tokens, never over the prompt. */
+function penalizeCounts(frequencyPenalty: number, presencePenalty: number): LogitsProcessor {
+  return (scores, { counts }) => {
+    for (const [tokenId, count] of counts) {
+      scores[tokenId] = (scores[tokenId] as number) - count * frequencyPenalty - presencePenalty
+    }
+  }
+}
+
+function scaleByTemperature(temperature: number): LogitsProcessor {
+  return (scores) => {
+    for (let index = 0; index < scores.length; index += 1) {
+      scores[index] = (scores[index] as number) / temperature
+    }
+  }
+}
+
+function keepTopK(topK: number): LogitsProcessor {
+  return (scores) => {
+    if (topK >= scores.length) return
+    banBelow(scores, largestValueAt(scores, topK))
+  }
+}
+
+function keepTopP(topP: number): LogitsProcessor {
+  return (scores) => keepNucleus(scores, topP)
+}
+
+/** Keeps tokens at least `minP` times as likely as the likeliest. */
+function keepMinP(minP: number): LogitsProcessor {
+  const distance = Math.log(minP)
+  return (scores) => banBelow(scores, largestValueAt(scores, 1) + distance)
+}
+
+function banBelow(scores: Float32Array, threshold: number): void {
+  for (let index = 0; index < scores.length; index += 1) {
+    if ((scores[index] as number) < threshold) scores[index] = Number.NEGATIVE_INFINITY
+  }
+}

@@ -1,0 +1,41 @@
+import { selectLargest } from './select.ts'
+
+/** A token with its log-probability under the model, before any sampling parameter. */
+export interface ScoredToken {
+  readonly tokenId: number
+  readonly logprob: number
+}
+
+/** The log of the sum of the exponentials: what turns a logit into a log-probability. */
+export function logSumExp(logits: Float32Array): number {
+  let max = Number.NEGATIVE_INFINITY
+  for (const logit of logits) if (logit > max) max = logit
+  let sum = 0
+  for (const logit of logits) sum += Math.exp(logit - max)
+  return max + Math.log(sum)
+}
+
+/** The log-probability of one token. */
+export function logprobOf(logits: Float32Array, tokenId: number): number {
+  return Math.max((logits[tokenId] as number) - logSumExp(logits), LOGPROB_LOWEST)
+}
+
+/** A token's log-probability together with the likeliest `count` tokens, best first. */
+export function scoreToken(
+  logits: Float32Array,
+  tokenId: number,
+  count: number,
+): ScoredToken & { readonly top: readonly ScoredToken[] } {
+  const normalizer = logSumExp(logits)
+  const score = (id: number): ScoredToken => ({
+    tokenId: id,
+    logprob: Math.max((logits[id] as number) - normalizer, LOGPROB_LOWEST),
+  })
+  return {
+    ...score(tokenId),
+    top: count > 0 ? selectLargest(logits, count).map(score) : [],
+  }
+}
+
+/** JSON has no -Infinity; the API writes this for a token that the model deems impossible. */
+const LOGPROB_LOWEST = -9999

@@ -1,0 +1,98 @@
+import type { SamplingParams } from '#shared/contracts/completion.ts'
+
+import type { SampledToken, TokenSampler } from '../engine/types.ts'
+import type { TokenConstraint } from './constraint/token-constraint.ts'
+import { uniformAt } from './counter-random.ts'
+import { buildLogitsProcessors } from './logits-processors.ts'
+import type { LogitsProcessor } from './logits-processors.ts'
+import { scoreToken } from './logprobs.ts'
+import { argmax } from './select.ts'
+
+/** What the sampler of one candidate needs to know. */
+export interface SamplerOptions {
+  readonly params: SamplingParams
+  readonly promptTokenIds: readonly number[]
+  /** Chooses the candidate's own random stream. */
+  readonly candidateIndex: number
+  /** Alternatives per token, 0 for the chosen token's alone, null for no log-probabilities. */
+  readonly logprobs: number | null
+  readonly constraint?: TokenConstraint
+  readonly workspace: SamplingWorkspace
+}
+
+/** Room for one row of scores, shared by all samplers of a model: sampling never waits midway. */
+export class SamplingWorkspace {
+  #scores = new Float32Array(0)
+
+  /** A copy of the logits that may be changed until the next call. */
+  copy(logits: Float32Array): Float32Array {
+    if (this.#scores.length !== logits.length) this.#scores = new Float32Array(logits.length)
+    this.#scores.set(logits)
+    return this.#scores
+  }
+}
+
+/** Chooses the tokens of one candidate and remembers what it chose. */
+export class Sampler implements TokenSampler {
+  readonly #options: SamplerOptions
+  readonly #processors: readonly LogitsProcessor[]
+  readonly #counts = new Map<number, number>()
+
+  constructor(options: SamplerOptions) {
+    this.#options = options
+    const { constraint } = options
+    this.#processors = buildLogitsProcessors(
+      options.params,
+      options.promptTokenIds,
+      constraint && ((scores) => constraint.mask(scores)),
+    )
+  }
+
+  /** Chooses the token at a position (the number of tokens generated before it). */
+  next(logits: Float32Array, position: number): SampledToken {
+    const tokenId = this.#choose(logits, position)
+    this.replay(tokenId)
+    const { logprobs } = this.#options
+    return logprobs === null ? { tokenId } : scoreToken(logits, tokenId, logprobs)
+  }
+
+  /** Takes note of a token that was chosen before, on this worker or another. */
+  replay(tokenId: number): void {
+    this.#counts.set(tokenId, (this.#counts.get(tokenId) ?? 0) + 1)
+    this.#options.constraint?.accept(tokenId)
+  }
+
+  #choose(logits: Float32Array, position: number): number {
+    const { params, promptTokenIds, candidateIndex, workspace } = this.#options
+    let scores = logits
+    // Greedy decoding without processors, the usual case, reads the engine's row as it is.
+    if (this.#processors.length > 0) {
+      scores = workspace.copy(logits)
+      const history = { promptTokenIds, counts: this.#counts }
+      for (const process of this.#processors) process(scores, history)
+    }
+    const tokenId =
+      params.temperature > 0
+        ? draw(scores, uniformAt(params.seed, candidateIndex, position))
+        : argmax(scores)
+    if (tokenId < 0) throw new Error('the model produced no finite logits')
+    return tokenId
+  }
+}
+
+/** The token at `uniform` of the way through the cumulated probabilities, or -1 without any. */
+function draw(scores: Float32Array, uniform: number): number {
+  const likeliest = argmax(scores)
+  if (likeliest < 0) return -1
+  const max = scores[likeliest] as number
+  let total = 0
+  for (const score of scores) if (score > Number.NEGATIVE_INFINITY) total += Math.exp(score - max)
+  let remaining = uniform * total
+  for (let tokenId = 0; tokenId < scores.length; tokenId += 1) {
+    const score = scores[tokenId] as number
+    if (!(score > Number.NEGATIVE_INFINITY)) continue
+    remaining -= Math.exp(score - max)
+    if (remaining < 0) return tokenId
+  }
+  return likeliest // rounding left a sliver at the very end
+}

@@ -1,0 +1,183 @@
+/** How a model's tokens become text; what each token contributes is a run of bytes. */
+export interface TokenPieces {
+  /** The bytes that a token adds to a text that has already begun. */
+  bytesOf(tokenId: number): Uint8Array
+  /** The bytes of a token that begins a text: some tokenizers drop a space there. */
+  firstBytesOf(tokenId: number): Uint8Array
+  /** Whether the token is a marker that never appears in an answer. */
+  isSpecial(tokenId: number): boolean
+  /** Token ids from 0 to here have bytes; a model may know more ids than its tokenizer. */
+  readonly size: number
+}
+
+/** The parts of `tokenizer.json` that decide how tokens are spelled. */
+export interface TokenizerJson {
+  readonly model: {
+    readonly type?: string
+    readonly vocab: Readonly<Record<string, number>> | readonly (readonly [string, number])[]
+  }
+  readonly added_tokens?: readonly {
+    readonly id: number
+    readonly content: string
+    readonly special?: boolean
+  }[]
+  readonly decoder?: DecoderJson | null
+}
+
+interface DecoderJson {
+  readonly type: string
+  readonly decoders?: readonly DecoderJson[]
+  readonly pattern?: { readonly String?: string }
+  readonly content?: string
+  readonly replacement?: string
+  readonly prefix?: string
+  readonly cleanup?: boolean
+  readonly suffix?: string
+  readonly start?: number
+}
+
+/**
+ * Spells every token of a vocabulary in bytes. Byte-level BPE, SentencePiece with byte fallback,
+ * WordPiece and end-of-word BPE differ only in the rules that their decoder lists.
+ */
+export function buildTokenPieces(tokenizer: TokenizerJson): TokenPieces {
+  const rules = [...flatten(tokenizer.decoder ?? { type: 'Joined' }).map(ruleOf), finish]
+  const words = vocabularyOf(tokenizer)
+  const special = new Set<number>()
+  const added = new Set<number>()
+  for (const token of tokenizer.added_tokens ?? []) {
+    words[token.id] = token.content
+    added.add(token.id)
+    if (token.special === true) special.add(token.id)
+  }
+  const spell = (word: string | undefined, tokenId: number, isFirst: boolean): Uint8Array => {
+    if (word === undefined) return NO_BYTES
+    if (added.has(tokenId)) return encoder.encode(word)
+    return rules.reduce<Spelling>((spelling, rule) => rule(spelling, isFirst), {
+      text: word,
+    }).bytes as Uint8Array
+  }
+  const later = Array.from(words, (word, tokenId) => spell(word, tokenId, false))
+  const first = Array.from(words, (word, tokenId) => spell(word, tokenId, true))
+  return {
+    size: words.length,
+    bytesOf: (tokenId) => later[tokenId] ?? NO_BYTES,
+    firstBytesOf: (tokenId) => first[tokenId] ?? NO_BYTES,
+    isSpecial: (tokenId) => special.has(tokenId),
+  }
+}
+
+interface Spelling {
+  readonly text: string
+  /** Set by the rule that settles the bytes; later rules leave them alone. */
+  readonly bytes?: Uint8Array
+}
+
+type Rule = (spelling: Spelling, isFirst: boolean) => Spelling
+
+const encoder = new TextEncoder()
+const NO_BYTES = new Uint8Array(0)
+
+const finish: Rule = (spelling) =>
+  spelling.bytes === undefined ? { ...spelling, bytes: encoder.encode(spelling.text) } : spelling
+
+function flatten(decoder: DecoderJson): readonly DecoderJson[] {
+  return decoder.type === 'Sequence' ? (decoder.decoders ?? []).flatMap(flatten) : [decoder]
+}
+
+function vocabularyOf({ model }: TokenizerJson): (string | undefined)[] {
+  const words: (string | undefined)[] = []
+  const entries = Array.isArray(model.vocab)
+    ? model.vocab.map(([word], tokenId) => [word, tokenId] as const)
+    : Object.entries(model.vocab as Readonly<Record<string, number>>)
+  for (const [word, tokenId] of entries) words[tokenId as number] = word as string
+  return words
+}
+
+/** One rule per decoder type of the Hugging Face format. Throws on a type that it does not know. */
+function ruleOf(decoder: DecoderJson): Rule {
+  switch (decoder.type) {
+    case 'ByteLevel':
+      return ({ text }) => ({ text, bytes: byteLevelBytes(text) })
+    case 'ByteFallback':
+      return ({ text, bytes }) => byteFallback(text) ?? { text, ...(bytes && { bytes }) }
+    case 'Replace':
+      return replaceRule(decoder)
+    case 'Strip':
+      return stripRule(decoder)
+    case 'Metaspace':
+      return metaspaceRule(decoder.replacement ?? '▁')
+    case 'WordPiece':
+      return wordPieceRule(decoder)
+    case 'BPEDecoder':
+      return onText((text) => text.replaceAll(decoder.suffix ?? '</w>', ' '))
+    case 'Fuse':
+      return (spelling) => spelling
+    case 'Joined':
+      return (spelling, isFirst) => (isFirst ? spelling : { text: ` ${spelling.text}` })
+    default:
+      throw new Error(`tokenizer.json: decoder type "${decoder.type}" is not supported`)
+  }
+}
+
+function onText(change: (text: string, isFirst: boolean) => string): Rule {
+  return (spelling, isFirst) =>
+    spelling.bytes === undefined ? { text: change(spelling.text, isFirst) } : spelling
+}
+
+function replaceRule({ pattern, content }: DecoderJson): Rule {
+  const sought = pattern?.String
+  if (sought === undefined) {
+    throw new Error('tokenizer.json: a Replace decoder needs a plain string pattern')
+  }
+  return onText((text) => text.replaceAll(sought, content ?? ''))
+}
+
+function stripRule({ content, start }: DecoderJson): Rule {
+  const stripped = content ?? ' '
+  return onText((text, isFirst) => {
+    let cut = 0
+    while (isFirst && cut < (start ?? 0) && text[cut] === stripped) cut += 1
+    return text.slice(cut)
+  })
+}
+
+function metaspaceRule(replacement: string): Rule {
+  return onText((text, isFirst) => {
+    const spaced = text.replaceAll(replacement, ' ')
+    return isFirst && spaced.startsWith(' ') ? spaced.slice(1) : spaced
+  })
+}
+
+function wordPieceRule({ prefix = '##', cleanup }: DecoderJson): Rule {
+  return onText((text, isFirst) => {
+    if (isFirst) return text
+    const joined = text.startsWith(prefix) ? text.slice(prefix.length) : ` ${text}`
+    return cleanup === true ? joined.replace(/^ (?=[.?!,]|n't|'(?:m|s|ve|re))/, '') : joined
+  })
+}
+
+function byteFallback(text: string): Spelling | undefined {
+  const match = /^<0x([0-9A-Fa-f]{2})>$/.exec(text)
+  if (match === null) return undefined
+  const byte = Number.parseInt(match[1] as string, 16)
+  // A whole character stays text, so that a space at the beginning can still be stripped.
+  return byte < 0x80 ? { text: String.fromCharCode(byte) } : { text, bytes: Uint8Array.of(byte) }
+}
+
+function byteLevelBytes(text: string): Uint8Array {
+  return Uint8Array.from(text, (character) => BYTE_OF_CHARACTER.get(character) ?? 0x3f)
+}
+
+/** GPT-2's printable stand-ins: bytes that print stand for themselves, others from U+0100 on. */
+const BYTE_OF_CHARACTER: ReadonlyMap<string, number> = new Map(
+  (() => {
+    let replacements = 0
+    return Array.from({ length: 256 }, (_, byte) => {
+      const prints = (byte >= 33 && byte <= 126) || (byte >= 161 && byte !== 173)
+      const character = String.fromCodePoint(prints ? byte : 256 + replacements)
+      if (!prints) replacements += 1
+      return [character, byte] as const
+    })
+  })(),
+)

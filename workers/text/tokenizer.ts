@@ -1,0 +1,78 @@
+import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
+
+import { buildTokenPieces } from './token-pieces.ts'
+import type { TokenizerJson, TokenPieces } from './token-pieces.ts'
+
+/** Text to token ids by the model's own rules. */
+export interface Tokenizer {
+  readonly pieces: TokenPieces
+  /** `addSpecialTokens` lets the tokenizer put its own markers around the text. */
+  encode(text: string, options: { readonly addSpecialTokens: boolean }): number[]
+  /** The id of a token by its spelling in the vocabulary. */
+  findTokenId(token: string): number | undefined
+}
+
+/** Makes a tokenizer of the parsed `tokenizer.json` and `tokenizer_config.json`. */
+export function createTokenizer(tokenizerJson: object, tokenizerConfig: object): Tokenizer {
+  const library = new LibraryTokenizer(tokenizerJson, tokenizerConfig)
+  return {
+    pieces: buildTokenPieces(tokenizerJson as TokenizerJson),
+    encode: (text, { addSpecialTokens }) =>
+      text === '' && !addSpecialTokens
+        ? []
+        : library.encode(text, { add_special_tokens: addSpecialTokens }).ids,
+    findTokenId: (token) => library.token_to_id(token),
+  }
+}
+
+/** What encoding a text of any size found out. */
+export type EncodeOutcome =
+  | { readonly fits: true; readonly tokenIds: number[] }
+  | { readonly fits: false; readonly estimatedTokens: number }
+
+const SLICE_CHARS = 16_384 // about 20 ms of tokenizing on the event loop
+const USUAL_CHARS_PER_TOKEN = 6
+const LARGEST_CHARS_PER_TOKEN = 64
+
+/**
+ * Encodes a text that may be far too long. The library encodes in one go (about 1 µs and 300 bytes
+ * a character), so a suspiciously long text is first counted slice by slice, with the event loop
+ * free in between, and given up as soon as it cannot fit; the count is then an estimate.
+ */
+export async function encodeWithin(
+  tokenizer: Tokenizer,
+  text: string,
+  options: { readonly addSpecialTokens: boolean; readonly tokensMax: number },
+): Promise<EncodeOutcome> {
+  const { tokensMax } = options
+  if (text.length > Math.max(SLICE_CHARS, tokensMax * USUAL_CHARS_PER_TOKEN)) {
+    const estimatedTokens = await estimateOverflow(tokenizer, text, tokensMax)
+    if (estimatedTokens !== undefined) return { fits: false, estimatedTokens }
+  }
+  const tokenIds = tokenizer.encode(text, options)
+  return tokenIds.length <= tokensMax
+    ? { fits: true, tokenIds }
+    : { fits: false, estimatedTokens: tokenIds.length }
+}
+
+/** The estimated number of tokens when it certainly exceeds the limit, else undefined. */
+async function estimateOverflow(
+  tokenizer: Tokenizer,
+  text: string,
+  tokensMax: number,
+): Promise<number | undefined> {
+  // A word cut between two slices may count for a few tokens more than it is.
+  const certainlyTooMany = tokensMax * 1.05 + 64
+  const charsMax = Math.max(SLICE_CHARS, tokensMax * LARGEST_CHARS_PER_TOKEN)
+  let counted = 0
+  for (let start = 0; start < text.length; start += SLICE_CHARS) {
+    const slice = text.slice(start, start + SLICE_CHARS)
+    counted += tokenizer.encode(slice, { addSpecialTokens: false }).length
+    const seenChars = start + slice.length
+    if (counted > certainlyTooMany || seenChars > charsMax) {
+      return Math.max(Math.round((counted * text.length) / seenChars), tokensMax + 1)
+    }
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  return undefined
+}

@@ -1,0 +1,83 @@
+import type { ChatMessage, ChatToolCall, ToolDefinition } from '#shared/contracts/completion.ts'
+
+/** The tags of the Hermes form, in which models without a form of their own learn about tools. */
+export const TOOL_CALL_OPENING = '<tool_call>\n'
+export const TOOL_CALL_CLOSING = '\n</tool_call>'
+
+/** A message with the field names that chat templates read. */
+export function toTemplateMessage(message: ChatMessage): Record<string, unknown> {
+  return {
+    role: message.role,
+    content: message.content,
+    ...(message.name !== undefined && { name: message.name }),
+    ...(message.toolCallId !== undefined && { tool_call_id: message.toolCallId }),
+    ...(message.toolCalls !== undefined &&
+      message.toolCalls.length > 0 && { tool_calls: message.toolCalls.map(toTemplateCall) }),
+  }
+}
+
+/** A tool with the field names that chat templates read. */
+export function toTemplateTool(tool: ToolDefinition): Record<string, unknown> {
+  return {
+    type: 'function',
+    function: {
+      name: tool.name,
+      ...(tool.description !== undefined && { description: tool.description }),
+      parameters: tool.parameters ?? { type: 'object', properties: {} },
+    },
+  }
+}
+
+/**
+ * For templates that know only roles and contents: the tools join the system turn, calls become
+ * text of the assistant's turn, and results become a turn of the user, each in Hermes tags.
+ */
+export function foldToolsIntoText(
+  messages: readonly ChatMessage[],
+  tools: readonly ToolDefinition[],
+): readonly Record<string, unknown>[] {
+  const folded = messages.map(foldMessage)
+  if (tools.length === 0) return folded
+  const listed = tools.map((tool) => JSON.stringify(toTemplateTool(tool))).join('\n')
+  const about =
+    'You may call one or more functions to assist with the user query.\n' +
+    `<tools>\n${listed}\n</tools>\n` +
+    'For each function call, return a JSON object with the function name and arguments within ' +
+    'tags:\n<tool_call>\n{"name": <function name>, "arguments": <arguments as JSON>}\n</tool_call>'
+  const first = folded[0]
+  return first?.role === 'system'
+    ? [{ ...first, content: `${first.content}\n\n${about}` }, ...folded.slice(1)]
+    : [{ role: 'system', content: about }, ...folded]
+}
+
+function foldMessage(message: ChatMessage): { role: string; content: string } {
+  if (message.role === 'tool') {
+    return { role: 'user', content: `<tool_response>\n${message.content}\n</tool_response>` }
+  }
+  const calls = (message.toolCalls ?? []).map(presentCall)
+  return { role: message.role, content: [message.content, ...calls].filter(Boolean).join('\n') }
+}
+
+function presentCall(call: ChatToolCall): string {
+  const name = JSON.stringify(call.name)
+  return `${TOOL_CALL_OPENING}{"name": ${name}, "arguments": ${call.arguments}}${TOOL_CALL_CLOSING}`
+}
+
+function toTemplateCall(call: ChatToolCall): Record<string, unknown> {
+  return {
+    id: call.id,
+    type: 'function',
+    function: { name: call.name, arguments: parseArguments(call.arguments) },
+  }
+}
+
+/** Templates write arguments as JSON themselves; what is no JSON object goes in as it is. */
+function parseArguments(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? value : text
+  } catch {
+    // The client sends back what a model once wrote, which may have been cut.
+    return text
+  }
+}

@@ -1,0 +1,229 @@
+import { randomUUID } from 'node:crypto'
+import { hostname } from 'node:os'
+
+import type { Redis } from 'ioredis'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { Clock } from '#shared/clock.ts'
+import type { Logger } from '#shared/logger.ts'
+import { listenForCancels } from '#shared/queue/cancellation.ts'
+import type { QueueKeys } from '#shared/queue/keys.ts'
+import { removeBeat, WORKER_BEAT_MS, writeBeat } from '#shared/queue/liveness.ts'
+import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
+import { ReplyWriter } from '#shared/queue/reply-writer.ts'
+
+import { JobRunner } from './job-runner.ts'
+import type { Residency } from './models/residency.ts'
+import type { OpenModel } from './processors/index.ts'
+import { QueueServer } from './worker.ts'
+
+const RELOAD_DELAY_MS = 5000
+const REBUILD_CHECK_MS = 1000
+/** What remains of two seconds after a drain of one: runs end within a step, replies fly. */
+const YIELD_GRACE_MS = 600
+const CLOSE_GRACE_MS = 200
+
+/** A model with the number of its jobs at a time. */
+export interface ServedModel {
+  readonly model: CatalogueModel
+  readonly slots: number
+}
+
+export interface WorkerHostOptions {
+  /** BullMQ's commands and ours; its commands wait while Redis is away. */
+  readonly redis: Redis
+  readonly subscriber: Redis
+  readonly keys: QueueKeys
+  readonly served: readonly ServedModel[]
+  readonly residency: Residency<OpenModel>
+  readonly version: string
+  readonly clock: Clock
+  readonly log: Logger
+}
+
+/** One worker process: its queues, its heartbeat, its end. */
+export class WorkerHost {
+  readonly workerId = randomUUID()
+  readonly #options: WorkerHostOptions
+  readonly #writer: ReplyWriter
+  readonly #runner: JobRunner
+  readonly #servers = new Map<string, QueueServer>()
+  readonly #tokenCounts = new Map<string, { tokens: number; atMs: number; perSecond: number }>()
+  readonly #startedAtMs: number
+  readonly #timers: NodeJS.Timeout[] = []
+  readonly #stopping = new AbortController()
+
+  constructor(options: WorkerHostOptions) {
+    const { redis, keys, clock, log } = options
+    this.#options = options
+    this.#startedAtMs = clock.now()
+    this.#writer = new ReplyWriter(redis, log, (replyTo) => this.#runner.cancelOwner(replyTo))
+    const { workerId } = this
+    this.#runner = new JobRunner({ redis, keys, writer: this.#writer, workerId, clock, log })
+  }
+
+  /** Every model is loaded and its queue served. */
+  get isReady(): boolean {
+    return this.#servers.size === this.#options.served.length
+  }
+
+  /** Beats at once; models load one after another, each serving as soon as it is there. */
+  async start(): Promise<void> {
+    const { subscriber, keys, log } = this.#options
+    await listenForCancels(subscriber, keys, {
+      onCancel: (queuedId) => this.#runner.cancel(queuedId),
+      log,
+    })
+    await this.#beat()
+    this.#every(WORKER_BEAT_MS, () => this.#beat())
+    this.#every(WORKER_BEAT_MS, () => this.#runner.sweep())
+    this.#every(REBUILD_CHECK_MS, async () => {
+      for (const server of this.#servers.values()) await server.rebuildIfStuck()
+    })
+    void this.#loadAll()
+  }
+
+  /**
+   * Stops within the given time and a little more: nothing new is fetched, short jobs end, the
+   * others go back to their owners with everything that was delivered.
+   */
+  async drain(timeoutMs: number): Promise<void> {
+    this.#stopping.abort()
+    await within(CLOSE_GRACE_MS, this.#beat())
+    await within(
+      CLOSE_GRACE_MS,
+      Promise.all([...this.#servers.values()].map((server) => server.pause())),
+    )
+    await within(timeoutMs, this.#whenIdle())
+    this.#runner.yieldAll()
+    await within(YIELD_GRACE_MS, this.#whenIdle())
+    for (const timer of this.#timers) clearInterval(timer)
+    const { redis, keys } = this.#options
+    await within(CLOSE_GRACE_MS, removeBeat(redis, keys, this.workerId))
+    await within(
+      CLOSE_GRACE_MS,
+      Promise.all([...this.#servers.values()].map((server) => server.close())),
+    )
+    this.#writer.close()
+  }
+
+  async #loadAll(): Promise<void> {
+    for (const served of this.#options.served) void (await this.#load(served))
+  }
+
+  async #load(served: ServedModel): Promise<void> {
+    const { residency, log } = this.#options
+    if (this.#stopping.signal.aborted) return
+    try {
+      const lease = await residency.lease(served.model)
+      lease.release()
+      if (!this.#stopping.signal.aborted) this.#serve(served)
+    } catch (error) {
+      log.error(
+        { operation: 'model.load', modelId: served.model.id, err: error },
+        'model could not be loaded and is tried again',
+      )
+      const timer = setTimeout(() => void this.#load(served), RELOAD_DELAY_MS)
+      timer.unref()
+    }
+  }
+
+  #serve({ model, slots }: ServedModel): void {
+    const { redis, keys, residency, clock, log } = this.#options
+    const server = new QueueServer({
+      kind: model.kind,
+      modelId: model.id,
+      slots,
+      redis,
+      keys,
+      runner: this.#runner,
+      execute: async (envelope, tools) => {
+        const lease = await residency.lease(model)
+        try {
+          await lease.model.process(envelope, { ...tools, clock })
+        } finally {
+          lease.release()
+        }
+      },
+      clock,
+      log,
+    })
+    this.#servers.set(model.id, server)
+  }
+
+  async #beat(): Promise<void> {
+    const { redis, keys, version, served } = this.#options
+    const beat: WorkerBeat = {
+      workerId: this.workerId,
+      version,
+      nodeVersion: process.version,
+      pid: process.pid,
+      hostname: hostname(),
+      startedAtMs: this.#startedAtMs,
+      isDraining: this.#stopping.signal.aborted,
+      queues: served.map((entry) => this.#present(entry)),
+    }
+    await writeBeat(redis, keys, beat)
+  }
+
+  #present({ model, slots }: ServedModel): ServedQueue {
+    const server = this.#servers.get(model.id)
+    const stats = this.#options.residency.find(model.id)?.stats()
+    return {
+      kind: model.kind,
+      modelId: model.id,
+      isReady: server !== undefined,
+      slots,
+      active: server?.active ?? 0,
+      waiting: stats?.waiting ?? 0,
+      jobsPerSecond: server?.jobsPerSecond ?? 0,
+      tokensPerSecond: this.#tokensPerSecond(model.id, stats?.tokens ?? 0),
+      cacheUse: stats?.cacheUse ?? 0,
+    }
+  }
+
+  #tokensPerSecond(modelId: string, tokens: number): number {
+    const nowMs = this.#options.clock.monotonic()
+    const last = this.#tokenCounts.get(modelId) ?? { tokens, atMs: nowMs, perSecond: 0 }
+    const elapsedMs = nowMs - last.atMs
+    // Over about a second, so that a beat between two steps does not read as silence.
+    const perSecond =
+      elapsedMs < 1000 ? last.perSecond : Math.max(tokens - last.tokens, 0) / (elapsedMs / 1000)
+    if (elapsedMs >= 1000 || !this.#tokenCounts.has(modelId)) {
+      this.#tokenCounts.set(modelId, { tokens, atMs: nowMs, perSecond })
+    }
+    return Math.round(perSecond * 10) / 10
+  }
+
+  async #whenIdle(): Promise<void> {
+    while (this.#runner.numRunning > 0) await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+
+  /** Repeats work that may fail while Redis is away; a turn is left out while the last still waits. */
+  #every(intervalMs: number, work: () => Promise<void>): void {
+    let isBusy = false
+    const timer = setInterval(() => {
+      if (isBusy) return
+      isBusy = true
+      work()
+        .catch((error: unknown) => {
+          const reason = error instanceof Error ? error.message : String(error)
+          this.#options.log.debug({ operation: 'worker.tick', reason }, 'redis is away')
+        })
+        .finally(() => {
+          isBusy = false
+        })
+    }, intervalMs)
+    this.#timers.push(timer)
+  }
+}
+
+/** Waits for work, but no longer than the time given. Failures are the work's own business. */
+async function within(timeoutMs: number, work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const timeout = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, timeoutMs)
+  })
+  await Promise.race([work.catch(() => undefined), timeout])
+  clearTimeout(timer)
+}

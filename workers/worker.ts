@@ -1,0 +1,143 @@
+import { Worker } from 'bullmq'
+import type { Redis } from 'ioredis'
+
+import type { Clock } from '#shared/clock.ts'
+import { queueName, type QueueKind } from '#shared/contracts/queues.ts'
+import type { Logger } from '#shared/logger.ts'
+import type { QueueKeys } from '#shared/queue/keys.ts'
+
+import type { Execute, JobRunner } from './job-runner.ts'
+import { parseEnvelope } from './parse-envelope.ts'
+
+/** The lock of a fetched job; renewed from the event loop, which never computes. */
+const LOCK_MS = 2000
+const LOCK_RENEW_MS = 1000
+const STALLED_INTERVAL_MS = 5000
+const RETRY_DELAY_MS = 200
+/** A queue with waiting jobs and free slots from which nothing came for this long is stuck. */
+const STUCK_MS = 5000
+const RATE_WINDOW_MS = 10_000
+
+export interface ServeOptions {
+  readonly kind: QueueKind
+  readonly modelId: string
+  readonly slots: number
+  readonly redis: Redis
+  readonly keys: QueueKeys
+  readonly runner: JobRunner
+  readonly execute: Execute
+  readonly clock: Clock
+  readonly log: Logger
+}
+
+/**
+ * Serves one queue: BullMQ fetches, the runner runs. The concurrency is the number of slots.
+ *
+ * BullMQ never runs a job twice here. With `maxStalledCount` 0 its stalled check marks a job whose
+ * lock expired as failed, and the next fetch removes it without a run: whether it runs again is
+ * decided by its owner alone, who knows what was delivered and raises the epoch. The check thereby
+ * only sweeps up after workers that died together with the owners of their jobs.
+ */
+export class QueueServer {
+  readonly #options: ServeOptions
+  #worker: Worker
+  #active = 0
+  #fetchedAtMs: number
+  #endedAtMs: number[] = []
+  #isPaused = false
+
+  constructor(options: ServeOptions) {
+    this.#options = options
+    this.#fetchedAtMs = options.clock.monotonic()
+    this.#worker = this.#open()
+  }
+
+  get active(): number {
+    return this.#active
+  }
+
+  get kind(): QueueKind {
+    return this.#options.kind
+  }
+
+  get modelId(): string {
+    return this.#options.modelId
+  }
+
+  get slots(): number {
+    return this.#options.slots
+  }
+
+  /** Jobs that ended per second, over the last ten seconds. */
+  get jobsPerSecond(): number {
+    const since = this.#options.clock.monotonic() - RATE_WINDOW_MS
+    this.#endedAtMs = this.#endedAtMs.filter((at) => at >= since)
+    return this.#endedAtMs.length / (RATE_WINDOW_MS / 1000)
+  }
+
+  /** Stops fetching; what runs goes on. */
+  async pause(): Promise<void> {
+    this.#isPaused = true
+    await this.#worker.pause(true)
+  }
+
+  /** Builds the BullMQ worker anew when it stopped fetching, as happens after failovers. */
+  async rebuildIfStuck(): Promise<void> {
+    const { redis, keys, kind, modelId, slots, clock, log } = this.#options
+    const isBusy = this.#isPaused || this.#active >= slots
+    if (isBusy || clock.monotonic() - this.#fetchedAtMs < STUCK_MS) return
+    if ((await redis.zcard(keys.bull(kind, modelId, 'prioritized'))) === 0) {
+      this.#fetchedAtMs = clock.monotonic()
+      return
+    }
+    log.warn({ operation: 'queue.rebuild', kind, modelId }, 'fetching stopped, worker rebuilt')
+    const stuck = this.#worker
+    this.#fetchedAtMs = clock.monotonic()
+    this.#worker = this.#open()
+    // Not forced: it renews the locks of what it runs until that has ended.
+    void stuck.close()
+  }
+
+  /** Lets go of the connections; jobs still running lose their locks. */
+  async close(): Promise<void> {
+    await this.#worker.close(true)
+  }
+
+  #open(): Worker {
+    const { kind, modelId, slots, redis, keys, log } = this.#options
+    const name = queueName(kind, modelId)
+    const worker = new Worker(name, (job) => this.#process(job.data), {
+      connection: redis,
+      prefix: keys.prefix,
+      concurrency: slots,
+      lockDuration: LOCK_MS,
+      lockRenewTime: LOCK_RENEW_MS,
+      stalledInterval: STALLED_INTERVAL_MS,
+      maxStalledCount: 0,
+      runRetryDelay: RETRY_DELAY_MS,
+    })
+    worker.on('error', (error) =>
+      log.debug({ operation: 'queue.error', queue: name, reason: error.message }, 'queue'),
+    )
+    return worker
+  }
+
+  /** Never throws: failures are replies, so that BullMQ has nothing to retry or to keep. */
+  async #process(data: unknown): Promise<void> {
+    const { kind, modelId, clock, runner, execute, log } = this.#options
+    this.#fetchedAtMs = clock.monotonic()
+    this.#active += 1
+    try {
+      await runner.run(parseEnvelope(data, kind, modelId), execute)
+    } catch (error) {
+      // Its owner finds the job missing, submits it again, and gives up after a bounded number.
+      const reason = error instanceof Error ? error.message : String(error)
+      log.error({ operation: 'job.parse', kind, modelId, reason }, 'unreadable job dropped')
+    } finally {
+      this.#active -= 1
+      this.#fetchedAtMs = clock.monotonic()
+      this.#endedAtMs.push(clock.monotonic())
+      if (this.#endedAtMs.length > 10_000) this.#endedAtMs.shift()
+    }
+  }
+}
