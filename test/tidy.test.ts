@@ -179,7 +179,7 @@ function longFunctions({ path, text }: Source): string[] {
   return lines.flatMap((line, start) => {
     const match = opening.exec(line)
     if (match === null || /^\s*(if|for|while|switch|return|await)\b/.test(line)) return []
-    const end = lines.findIndex((other, index) => index > start && other === `${match[1]}}`)
+    const end = lines.findIndex((other, index) => index > start && other.startsWith(`${match[1]}}`))
     const length = end - start + 1
     return length > FUNCTION_LINES_MAX
       ? [`${path}:${start + 1} ${match[2] ?? match[3]} (${length})`]

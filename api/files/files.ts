@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, gt, inArray, lt, or, sql, type SQL } from 'drizzle-orm'
+import { and, asc, desc, eq, inArray, sql, type SQL } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
 import type { FileRow, FileTables } from '#shared/db/schema/files.ts'
@@ -107,16 +107,10 @@ async function list(
   if (page.purpose !== undefined) conditions.push(eq(files.purpose, page.purpose))
   const isAscending = page.order === 'asc'
   if (page.after !== undefined) {
-    const cursor = await db
-      .select()
-      .from(files)
-      .where(and(eq(files.organizationId, organizationId), eq(files.id, page.after)))
-    if (cursor[0] === undefined) return { rows: [], hasMore: false }
-    const { createdAt, id } = cursor[0]
-    const past = isAscending ? gt : lt
-    conditions.push(
-      or(past(files.createdAt, createdAt), and(eq(files.createdAt, createdAt), past(files.id, id))),
-    )
+    // Compared where the times lie: a JavaScript date would lose their microseconds.
+    const cursor = sql`(select ${files.createdAt}, ${files.id} from ${files} where ${files.organizationId} = ${organizationId} and ${files.id} = ${page.after})`
+    const past = sql.raw(isAscending ? '>' : '<')
+    conditions.push(sql`(${files.createdAt}, ${files.id}) ${past} ${cursor}`)
   }
   const direction = isAscending ? asc : desc
   const rows = await db

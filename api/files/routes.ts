@@ -1,5 +1,8 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+
 import multipart from '@fastify/multipart'
-import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyPluginAsyncTypebox, TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
 import { Type } from 'typebox'
 
 import { callerOf } from '#api/v1/caller.ts'
@@ -31,6 +34,7 @@ export interface FileServices {
   onChange(change: FileChange): void
 }
 
+const LIMIT_MAX = 10_000
 // Boundaries, headers and the other fields of a form, beside the bytes of its file.
 const FORM_OVERHEAD_BYTES_MAX = 64 * 1024
 const FORM_LIMITS = {
@@ -44,104 +48,114 @@ const FORM_LIMITS = {
 
 /** `/files`: upload, list, retrieve, download, delete. */
 export function filesPlugin(services: FileServices): FastifyPluginAsyncTypebox {
-  const { files, store } = services
   return async (app) => {
     await app.register(multipart, { limits: FORM_LIMITS, throwFileSizeLimit: true })
-
-    app.post(
-      '/files',
-      {
-        schema: UPLOAD,
-        config: SCOPE,
-        bodyLimit: services.storageBytesMax + FORM_OVERHEAD_BYTES_MAX,
-      },
-      async (request, reply) => {
-        const { organizationId, ...caller } = callerOf(request)
-        const bytesMax = services.storageBytesMax - (await files.usedBytes(organizationId))
-        const announced = Number(request.headers['content-length'] ?? 0)
-        if (announced - FORM_OVERHEAD_BYTES_MAX > bytesMax) {
-          // The body stays unread, so the connection cannot be used again.
-          reply.header('connection', 'close')
-          throw storageLimitExceeded()
-        }
-        const abort = new AbortController()
-        request.raw.on('aborted', () => abort.abort())
-        const upload = await receiveUpload(request.parts(), {
-          organizationId,
-          store,
-          bytesMax,
-          signal: abort.signal,
-        })
-        const file = await files.publish(upload, services.storageBytesMax)
-        if (file === undefined) {
-          await store.delete(upload.objectKey)
-          throw storageLimitExceeded()
-        }
-        services.onChange({ type: 'stored', file, actor: actorOf(caller) })
-        return presentFile(file)
-      },
-    )
-
-    app.get('/files', { schema: LIST, config: SCOPE }, async (request) => {
-      const { purpose, limit = 10_000, order = 'desc', after } = request.query
-      const page: FilePage = {
-        limit,
-        order,
-        ...(purpose !== undefined && { purpose }),
-        ...(after !== undefined && { after }),
-      }
-      const { rows, hasMore } = await files.list(callerOf(request).organizationId, page)
-      const data = rows.map(presentFile)
-      return {
-        object: 'list' as const,
-        data,
-        first_id: data[0]?.id ?? null,
-        last_id: data.at(-1)?.id ?? null,
-        has_more: hasMore,
-      }
-    })
-
-    app.get('/files/:file_id', { schema: RETRIEVE, config: SCOPE }, async (request) => {
-      const { file_id } = request.params
-      return presentFile(
-        (await files.find(callerOf(request).organizationId, file_id)) ?? noSuchFile(file_id),
-      )
-    })
-
-    app.get(
-      '/files/:file_id/content',
-      { schema: CONTENT, config: SCOPE },
-      async (request, reply) => {
-        const { file_id } = request.params
-        const file =
-          (await files.find(callerOf(request).organizationId, file_id)) ?? noSuchFile(file_id)
-        const range = parseRange(request.headers.range, file.bytes)
-        const { body } = await store.get(file.objectKey, range)
-        if (range !== undefined) {
-          reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.bytes}`)
-        }
-        return reply
-          .header('content-type', 'application/octet-stream')
-          .header('content-length', range === undefined ? file.bytes : range.end - range.start + 1)
-          .header('accept-ranges', 'bytes')
-          .header(
-            'content-disposition',
-            `attachment; filename*=UTF-8''${encodeURIComponent(file.filename)}`,
-          )
-          .header('etag', `"${file.sha256.toString('hex')}"`)
-          .send(body)
-      },
-    )
-
-    app.delete('/files/:file_id', { schema: DELETE, config: SCOPE }, async (request) => {
-      const { organizationId, ...caller } = callerOf(request)
-      const { file_id } = request.params
-      const file = (await files.remove(organizationId, file_id)) ?? noSuchFile(file_id)
-      await store.delete(file.objectKey)
-      services.onChange({ type: 'deleted', file, actor: actorOf(caller) })
-      return { id: file_id, object: 'file' as const, deleted: true }
-    })
+    registerUpload(app, services)
+    registerList(app, services)
+    registerContent(app, services)
+    registerDelete(app, services)
   }
+}
+
+type App = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>
+
+function registerUpload(app: App, services: FileServices): void {
+  const { files, store, storageBytesMax } = services
+  const options = {
+    schema: UPLOAD,
+    config: SCOPE,
+    bodyLimit: storageBytesMax + FORM_OVERHEAD_BYTES_MAX,
+  }
+  app.post('/files', options, async (request, reply) => {
+    const { organizationId, ...caller } = callerOf(request)
+    const bytesMax = storageBytesMax - (await files.usedBytes(organizationId))
+    const announced = Number(request.headers['content-length'] ?? 0)
+    if (announced - FORM_OVERHEAD_BYTES_MAX > bytesMax) {
+      // The body stays unread, so the connection cannot be used again.
+      reply.header('connection', 'close')
+      throw storageLimitExceeded()
+    }
+    const abort = new AbortController()
+    request.raw.on('aborted', () => abort.abort())
+    const { signal } = abort
+    const upload = await receiveUpload(request.parts(), { organizationId, store, bytesMax, signal })
+    const file = await files.publish(upload, storageBytesMax)
+    if (file === undefined) {
+      await store.delete(upload.objectKey)
+      throw storageLimitExceeded()
+    }
+    services.onChange({ type: 'stored', file, actor: actorOf(caller) })
+    return presentFile(file)
+  })
+}
+
+function registerList(app: App, { files }: FileServices): void {
+  app.get('/files', { schema: LIST, config: SCOPE }, async (request) => {
+    const { purpose, limit = LIMIT_MAX, order = 'desc', after } = request.query
+    const page: FilePage = {
+      limit,
+      order,
+      ...(purpose !== undefined && { purpose }),
+      ...(after !== undefined && { after }),
+    }
+    const { rows, hasMore } = await files.list(callerOf(request).organizationId, page)
+    const data = rows.map(presentFile)
+    return {
+      object: 'list' as const,
+      data,
+      first_id: data[0]?.id ?? null,
+      last_id: data.at(-1)?.id ?? null,
+      has_more: hasMore,
+    }
+  })
+}
+
+function registerContent(app: App, { files, store }: FileServices): void {
+  app.get('/files/:file_id', { schema: RETRIEVE, config: SCOPE }, async (request) => {
+    const { file_id } = request.params
+    return presentFile(
+      (await files.find(callerOf(request).organizationId, file_id)) ?? noSuchFile(file_id),
+    )
+  })
+
+  app.get('/files/:file_id/content', { schema: CONTENT, config: SCOPE }, async (request, reply) => {
+    const { file_id } = request.params
+    const file =
+      (await files.find(callerOf(request).organizationId, file_id)) ?? noSuchFile(file_id)
+    const range = parseRange(request.headers.range, file.bytes)
+    const { body } = await store.get(file.objectKey, range)
+    if (range !== undefined) {
+      reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.bytes}`)
+    }
+    return reply
+      .header('content-type', 'application/octet-stream')
+      .header('content-length', range === undefined ? file.bytes : range.end - range.start + 1)
+      .header('accept-ranges', 'bytes')
+      .header(
+        'content-disposition',
+        `attachment; filename*=UTF-8''${encodeURIComponent(file.filename)}`,
+      )
+      .header('etag', `"${file.sha256.toString('hex')}"`)
+      .send(body)
+  })
+}
+
+function registerDelete(app: App, services: FileServices): void {
+  const { files, store } = services
+  app.delete('/files/:file_id', { schema: DELETE, config: SCOPE }, async (request) => {
+    const { organizationId, ...caller } = callerOf(request)
+    const { file_id } = request.params
+    const file = (await files.remove(organizationId, file_id)) ?? noSuchFile(file_id)
+    await store.delete(file.objectKey)
+    services.onChange({ type: 'deleted', file, actor: actorOf(caller) })
+    return { id: file_id, object: 'file' as const, deleted: true }
+  })
 }
 
 function presentFile(file: FileRow) {
@@ -191,7 +205,7 @@ const LIST = {
   querystring: Type.Object(
     {
       purpose: Type.Optional(Type.String({ enum: [...PURPOSES] })),
-      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
+      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT_MAX })),
       order: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')])),
       after: Type.Optional(Type.String({ maxLength: 200 })),
     },

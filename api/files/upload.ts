@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { basename } from 'node:path'
-import { Transform, type Readable } from 'node:stream'
+import { Readable } from 'node:stream'
 
 import type { Multipart } from '@fastify/multipart'
 
@@ -86,21 +86,19 @@ async function receiveFile(
   const hash = createHash('sha256')
   const check = new JsonLinesCheck(purpose)
   let bytes = 0
-  const meter = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
+  // Read only when the store asks: a fault then surfaces there, and nowhere else.
+  async function* metered(): AsyncGenerator<Buffer> {
+    for await (const chunk of part.file as AsyncIterable<Buffer>) {
       bytes += chunk.length
-      if (bytes > context.bytesMax) {
-        done(storageLimitExceeded())
-        return
-      }
+      if (bytes > context.bytesMax) throw storageLimitExceeded()
       hash.update(chunk)
       check.push(chunk)
-      done(null, chunk)
-    },
-  })
-  part.file.on('error', (error) => meter.destroy(error))
+      yield chunk
+    }
+  }
   const objectKey = `files/${randomId('file-')}`
-  await context.store.put(objectKey, part.file.pipe(meter), { signal: context.signal })
+  const body = Readable.from(metered(), { objectMode: false })
+  await context.store.put(objectKey, body, { signal: context.signal })
   const filename = basename(part.filename.replaceAll('\\', '/')).slice(0, FILENAME_LENGTH_MAX)
   return { objectKey, filename: filename || 'file', bytes, sha256: hash.digest(), check }
 }
