@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url'
 
 const NODE_MAJOR_MIN = 24
 const LOCK_STALE_MS = 10 * 60_000
+const PID_WRITTEN_WITHIN_MS = 5000
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const stamp = join(root, 'node_modules', '.installed')
@@ -25,34 +26,60 @@ function installWhenChanged() {
   const isInstalled = () => existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted
   if (isInstalled()) return
   takeLock()
+  let problem
   try {
     // Another start may have done it while this one waited.
-    if (isInstalled()) return
-    console.error('installing the dependencies (npm ci) …')
-    const npm = spawnSync('npm', ['ci', '--ignore-scripts'], {
-      cwd: root,
-      stdio: ['ignore', 2, 2],
-      shell: process.platform === 'win32',
-    })
-    if (npm.status !== 0) fail('npm ci failed; see above')
-    writeFileSync(stamp, wanted)
+    if (!isInstalled()) problem = install(wanted)
   } finally {
     rmSync(lock, { recursive: true, force: true })
   }
+  if (problem !== undefined) fail(problem)
 }
 
-/** A directory is made by one process only; one that is too old was left behind by a crash. */
+function install(wanted) {
+  console.error('installing the dependencies (npm ci) …')
+  const npm = spawnSync('npm', ['ci', '--ignore-scripts'], {
+    cwd: root,
+    stdio: ['ignore', 2, 2],
+    shell: process.platform === 'win32',
+  })
+  if (npm.error !== undefined) return `npm cannot be run: ${npm.error.message}`
+  if (npm.status !== 0) return 'npm ci failed; see above'
+  // Written last, so that an installation that was broken off is done again.
+  writeFileSync(stamp, wanted)
+}
+
+/** A directory is made by one process only; one whose maker is gone was left behind. */
 function takeLock() {
+  let isTold = false
   for (;;) {
     try {
       mkdirSync(lock)
+      writeFileSync(join(lock, 'pid'), String(process.pid))
       return
     } catch (error) {
       if (error.code !== 'EEXIST') throw error
     }
-    const madeAt = statSync(lock, { throwIfNoEntry: false })?.mtimeMs ?? 0
-    if (Date.now() - madeAt > LOCK_STALE_MS) rmSync(lock, { recursive: true, force: true })
-    else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200)
+    if (isAbandoned()) {
+      rmSync(lock, { recursive: true, force: true })
+      continue
+    }
+    if (!isTold) console.error('waiting for another start to install the dependencies …')
+    isTold = true
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200)
+  }
+}
+
+function isAbandoned() {
+  const madeAt = statSync(lock, { throwIfNoEntry: false })?.mtimeMs
+  if (madeAt === undefined) return false
+  const age = Date.now() - madeAt
+  try {
+    process.kill(Number(readFileSync(join(lock, 'pid'), 'utf8')), 0)
+    return age > LOCK_STALE_MS
+  } catch (error) {
+    // The process is gone, or belongs to somebody else; or its number is not written yet.
+    return error.code === 'ESRCH' || (error.code === 'ENOENT' && age > PID_WRITTEN_WITHIN_MS)
   }
 }
 

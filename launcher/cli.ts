@@ -1,12 +1,13 @@
+import { AssertionError } from 'node:assert'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
 import { describeConfig, loadConfig, renderEnvExample, type Env } from '#shared/config/config.ts'
-import { ConfigError } from '#shared/config/env-reader.ts'
 
 import { serve } from './commands/serve.ts'
 import { UsageError, type Arguments } from './commands/usage.ts'
+import { withRunningInstallation } from './running.ts'
 
 interface Command {
   readonly about: string
@@ -29,11 +30,13 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   },
   migrate: {
     about: 'apply the database migrations',
-    run: async (env) => (await import('./commands/migrate.ts')).runMigrations(env),
+    run: async (env) =>
+      (await import('./commands/migrate.ts')).runMigrations(await withRunningInstallation(env)),
   },
   keys: {
     about: 'create, list or revoke <id>: API keys',
-    run: async (env, args) => (await import('./commands/keys.ts')).keys(env, args),
+    run: async (env, args) =>
+      (await import('./commands/keys.ts')).keys(await withRunningInstallation(env), args),
   },
   models: {
     about: 'list, verify or pull <repository>: models',
@@ -45,9 +48,13 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   },
   doctor: {
     about: 'check what this installation needs',
-    run: async (env) => (await import('./commands/doctor.ts')).doctor(env),
+    run: async (env) =>
+      (await import('./commands/doctor.ts')).doctor(await withRunningInstallation(env)),
   },
 }
+
+// What only a mistake in the code throws.
+const BUGS = [TypeError, ReferenceError, RangeError, AssertionError] as const
 
 await main(process.argv.slice(2))
 
@@ -116,8 +123,8 @@ function usage(): string {
 /** One sentence for what people can mend; the whole of what they cannot. */
 function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
-  const isPlain =
-    error instanceof UsageError || error instanceof ConfigError || error.constructor === Error
-  const cause = error.cause instanceof Error ? ` (${error.cause.message})` : ''
-  return isPlain ? `${error.message}${cause}` : (error.stack ?? error.message)
+  const isBug = BUGS.some((kind) => error instanceof kind)
+  const cause =
+    error.cause instanceof Error && error.cause.message !== '' ? ` (${error.cause.message})` : ''
+  return isBug ? (error.stack ?? error.message) : `${error.message}${cause}`
 }

@@ -65,6 +65,11 @@ export async function loadSecrets(dataDir: string): Promise<Secrets> {
   return stored as unknown as Secrets
 }
 
+/** The process that uses a data directory now, if there is one. */
+export async function findDataDirOwner(dataDir: string): Promise<number | undefined> {
+  return findOwner(join(dataDir, 'launcher.lock'))
+}
+
 async function readSecrets(file: string): Promise<Record<string, unknown>> {
   try {
     return JSON.parse(await readFile(file, 'utf8'))

@@ -5,6 +5,8 @@ import { startChild, type PrivateChild } from './embedded/child.ts'
 
 /** A tier that runs in a process of its own and is started again when it crashes. */
 export interface SupervisedTier {
+  /** Resolves with the path of its log when it has ended without being asked to. */
+  readonly firstCrash: Promise<string>
   stop(graceMs: number): Promise<void>
 }
 
@@ -23,6 +25,8 @@ export async function superviseTier(options: {
 }): Promise<SupervisedTier> {
   const { name, onNote } = options
   let isStopping = false
+  const logFile = join(options.logFolder, `${name}.log`)
+  const crash = Promise.withResolvers<string>()
   let child: PrivateChild = await start()
   const loop = keepRunning()
 
@@ -31,7 +35,7 @@ export async function superviseTier(options: {
       command: process.execPath,
       args: [join(import.meta.dirname, 'cli.ts'), name],
       env: options.env,
-      logFile: join(options.logFolder, `${name}.log`),
+      logFile,
       stopSignal: 'TERM',
       onOutput: (text) => {
         for (const line of notableLines(text)) onNote(`${name}: ${line}`)
@@ -45,6 +49,7 @@ export async function superviseTier(options: {
       const startedAt = performance.now()
       const code = await child.ended
       if (isStopping) return
+      crash.resolve(logFile)
       delayMs = performance.now() - startedAt > STABLE_AFTER_MS ? RESTART_DELAY_MS_MIN : delayMs
       onNote(`${name} ended with ${code ?? 'a signal'}; it starts again in ${delayMs / 1000} s`)
       await sleep(delayMs)
@@ -54,6 +59,7 @@ export async function superviseTier(options: {
   }
 
   return {
+    firstCrash: crash.promise,
     async stop(graceMs) {
       isStopping = true
       await child.stop(graceMs)

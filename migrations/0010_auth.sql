@@ -76,8 +76,8 @@ create table {{prefix}}refresh_tokens (
   session_id uuid not null references {{prefix}}sessions (id) on delete cascade,
   -- SHA-256; the refresh token itself is never stored.
   token_sha256 bytea not null unique check (octet_length(token_sha256) = 32),
-  -- Together with the refresh token in clear this makes its child.
-  child_seed bytea not null check (octet_length(child_seed) = 32),
+  -- Together with the parent in clear this makes the refresh token again.
+  seed bytea not null check (octet_length(seed) = 32),
   parent_id bigint,
   created_at timestamptz not null,
   revoked_at timestamptz

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import type { QueueKind } from '#shared/contracts/queues.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { mayUseModel, type Caller } from '#api/v1/caller.ts'
@@ -51,6 +52,32 @@ export function getChatModel(catalogue: Catalogue, caller: Caller, name: string)
     )
   }
   throw unsuitable(model, 'v1/chat/completions')
+}
+
+/** What an endpoint needs of its model. */
+export interface ModelNeed {
+  readonly name: string
+  readonly kind: QueueKind
+  /** What the catalogue must say that the model is made for; any of its kind when absent. */
+  readonly capability?: string
+  /** As the client knows it, such as `v1/edits`. */
+  readonly endpoint: string
+}
+
+/** Like `getModel`, for a model of one kind that can do what the endpoint asks for. */
+export function getCapableModel(
+  catalogue: Catalogue,
+  caller: Caller,
+  need: ModelNeed,
+): CatalogueModel {
+  const model = getModel(catalogue, caller, need.name)
+  const { kind, capability, endpoint } = need
+  if (model.kind !== kind) throw unsuitable(model, endpoint)
+  if (capability === undefined || model.capabilities.includes(capability)) return model
+  throw failure.notFound(
+    `The model \`${model.id}\` is not supported in the ${endpoint} endpoint.`,
+    { param: 'model' },
+  )
 }
 
 function unsuitable(model: CatalogueModel, endpoint: string): ServiceError {

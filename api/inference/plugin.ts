@@ -2,6 +2,7 @@ import type { FastifyPluginAsync } from 'fastify'
 
 import { registerChatCompletions } from './chat-completions.ts'
 import { registerCompletions } from './completions.ts'
+import { registerEdits } from './edits.ts'
 import { registerEngines } from './engines.ts'
 import { registerKeys } from './keys.ts'
 import { registerModels } from './models.ts'
@@ -12,6 +13,7 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
   return async (app) => {
     registerCompletions(app, services)
     registerChatCompletions(app, services)
+    registerEdits(app, services)
     registerModels(app, services)
     registerEngines(app, services)
     registerKeys(app, services)

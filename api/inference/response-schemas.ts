@@ -112,6 +112,26 @@ export const COMPLETION_RESPONSE = {
   },
 }
 
+/** The answer of `POST /v1/edits`. */
+export const EDIT_RESPONSE = {
+  type: 'object',
+  description: 'The edited texts.',
+  required: ['object', 'created', 'choices', 'usage'],
+  properties: {
+    object: { const: 'edit' },
+    created: { type: 'integer' },
+    choices: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['text', 'index'],
+        properties: { text: { type: 'string' }, index: { type: 'integer' } },
+      },
+    },
+    usage: USAGE,
+  },
+}
+
 const FUNCTION_CALL = {
   type: 'object',
   required: ['name', 'arguments'],

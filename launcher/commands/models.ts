@@ -33,7 +33,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
     }
     if (faults > 0) throw new Error(`${faults} model(s) are damaged or missing`)
   },
-  async pull({ fetchOptions }, { positionals, options }) {
+  async pull({ catalogue, fetchOptions }, { positionals, options }) {
     const name = positionals[1]
     if (name === undefined)
       throw new UsageError(

@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path'
 import type { Env } from '#shared/config/config.ts'
 
 import { lockDataDir, loadSecrets, type Secrets } from '../data-dir.ts'
+import { rememberEnvironment } from '../running.ts'
 import { findFreePort, waitUntil } from '../embedded/child.ts'
 import { startMailbox, type Mailbox } from '../embedded/mailbox.ts'
 import { startPostgres } from '../embedded/postgres.ts'
@@ -60,13 +61,14 @@ async function startEverything(
   ])
   if (mailbox !== undefined) stops.push(() => mailbox.stop())
   const port = Number(env.AUTH_API_PORT ?? env.PORT ?? DEFAULT_PORT)
-  if (!env.AUTH_API_PORT && !env.PORT) await assertPortIsFree(port)
+  await assertPortIsFree(port)
   const ports = {
     api: port,
     apiMetrics: await findFreePort(9100),
     workerMetrics: await findFreePort(9101),
   }
   const tierEnv = composeEnv(env, { dataDir, redisUrl, databaseUrl, mailbox, secrets, ports })
+  stops.push(await rememberEnvironment(dataDir, tierEnv))
   if (signal.aborted) throw new Error('stopped while starting')
   await startTiers(tierEnv, dataDir, stops, {
     apiPort: port,
@@ -105,17 +107,28 @@ async function startTiers(
   // Stopped in the reverse order: the API finishes its requests while the worker still answers.
   stops.push(() => worker.stop(WORKER_GRACE_MS))
   stops.push(() => api.stop(API_GRACE_MS))
-  for (const port of [options.apiPort, options.workerPort]) {
-    await waitUntil(
-      async () => {
-        if (options.signal.aborted) return
-        const answer = await fetch(`http://127.0.0.1:${port}/readyz`)
-        await answer.body?.cancel()
-        if (!answer.ok) throw new Error(`port ${port} is not ready; see ${join(dataDir, 'logs')}`)
-      },
-      { timeoutMs: READY_TIMEOUT_MS },
-    )
-  }
+  const ready = Promise.all([
+    whenReady(options.apiPort, dataDir, options.signal),
+    whenReady(options.workerPort, dataDir, options.signal),
+  ])
+  // What cannot even start would crash again and again: nobody should have to wait for that.
+  await Promise.race([ready, ...[api, worker].map(({ firstCrash }) => firstCrash.then(giveUp))])
+}
+
+async function whenReady(port: number, dataDir: string, signal: StopSignal): Promise<void> {
+  await waitUntil(
+    async () => {
+      if (signal.aborted) return
+      const answer = await fetch(`http://127.0.0.1:${port}/readyz`)
+      await answer.body?.cancel()
+      if (!answer.ok) throw new Error(`port ${port} is not ready; see ${join(dataDir, 'logs')}`)
+    },
+    { timeoutMs: READY_TIMEOUT_MS },
+  )
+}
+
+function giveUp(logFile: string): never {
+  throw new Error(`Millrace cannot start; the reason is above and in ${logFile}.`)
 }
 
 /** What the tiers read; whatever the user has set stays. */

@@ -28,6 +28,7 @@ interface StoredMail {
 
 const MAILS_MAX = 500
 const MAIL_BYTES_MAX = 5 * 1024 * 1024
+const TEXT_CHARACTERS_MAX = 20_000
 const PAGE_HEADERS = {
   'content-type': 'text/html; charset=utf-8',
   'content-security-policy':
@@ -70,9 +71,15 @@ function createSmtp(folder: string): SMTPServer {
     size: MAIL_BYTES_MAX,
     onData(stream, _session, done) {
       const chunks: Buffer[] = []
-      stream.on('data', (chunk: Buffer) => chunks.push(chunk))
+      stream.on('data', (chunk: Buffer) => {
+        if (!stream.sizeExceeded) chunks.push(chunk)
+      })
       stream.on('error', done)
       stream.on('end', () => {
+        if (stream.sizeExceeded) {
+          done(Object.assign(new Error('the mail is too long'), { responseCode: 552 }))
+          return
+        }
         store(folder, Buffer.concat(chunks)).then(
           () => done(),
           (error: Error) => done(error),
@@ -89,7 +96,7 @@ async function store(folder: string, raw: Buffer): Promise<void> {
     receivedAt,
     to: (parsed.to ?? []).map(({ address }) => address).join(', '),
     subject: parsed.subject ?? '',
-    text: parsed.text ?? '',
+    text: (parsed.text || textOf(parsed.html ?? '')).slice(0, TEXT_CHARACTERS_MAX),
   }
   const digest = createHash('sha256').update(raw).digest('hex').slice(0, 8)
   const name = `${receivedAt.replaceAll(':', '-')}-${digest}`
@@ -100,6 +107,27 @@ async function store(folder: string, raw: Buffer): Promise<void> {
     await rm(join(folder, `${old}.eml`), { force: true })
     await rm(join(folder, `${old}.json`), { force: true })
   }
+}
+
+/** The words of a mail that is HTML alone, each link with its address. */
+function textOf(html: string): string {
+  return html
+    .replace(/<(style|script|head)\b.*?<\/\1>/gis, '')
+    .replace(/<a\b[^>]*?href="([^"]*)"[^>]*>(.*?)<\/a>/gis, '$2: $1')
+    .replace(/<\/?(p|div|h\d|br|li|tr)\b[^>]*>/gi, '\n')
+    .replace(/<[^>]*>/g, '')
+    .replace(/&(amp|lt|gt|quot|#39|nbsp);/g, (entity) => ENTITIES[entity] ?? entity)
+    .replace(/\n\s*\n\s*/g, '\n\n')
+    .trim()
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&amp;': '&',
+  '&lt;': '<',
+  '&gt;': '>',
+  '&quot;': '"',
+  '&#39;': "'",
+  '&nbsp;': ' ',
 }
 
 /** Names of the stored mails, newest first. */

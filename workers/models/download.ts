@@ -7,7 +7,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { failure, ServiceError } from '#shared/errors.ts'
 
-import { openHubFile, type HubFile, type HubOptions, type HubSource } from './hub.ts'
+import {
+  HubUnreachableError,
+  openHubFile,
+  type HubFile,
+  type HubOptions,
+  type HubSource,
+} from './hub.ts'
 
 export interface DownloadOptions {
   readonly hub: HubOptions
@@ -129,6 +135,7 @@ async function tooLong({ source, file, partFile }: DownloadOptions): Promise<Ser
 }
 
 function isWorthRetrying(error: unknown): boolean {
+  if (error instanceof HubUnreachableError) return true
   // Of what the hub says itself only "later" may change.
   return !(error instanceof ServiceError) || error.kind === 'overloaded'
 }

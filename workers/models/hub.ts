@@ -1,4 +1,4 @@
-import { failure, type ServiceError } from '#shared/errors.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
 
 import { isPlainPath } from './manifest.ts'
 import type { ListedFile } from './choose-files.ts'
@@ -28,9 +28,9 @@ const ANSWER_TIMEOUT_MS = 30_000
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
 /** The hub cannot be reached at all, so that what is in the cache has to do. */
-export class HubUnreachableError extends Error {
+export class HubUnreachableError extends ServiceError {
   constructor(endpoint: string, cause: unknown) {
-    super(`the model hub ${endpoint} cannot be reached`, { cause })
+    super('upstream', `the model hub ${endpoint} cannot be reached`, { cause })
     this.name = 'HubUnreachableError'
   }
 }

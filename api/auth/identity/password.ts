@@ -22,15 +22,34 @@ export interface PasswordHasher {
   ): Promise<{ readonly isRight: boolean; readonly needsUpgrade: boolean }>
 }
 
-type Scheme = (password: string, hash: string) => Promise<boolean>
+interface Scheme {
+  readonly prefix: RegExp
+  /** False for parameters that would keep the machine busy: hashes may come from outside. */
+  isBearable(hash: string): boolean
+  verify(password: string, hash: string): Promise<boolean>
+}
 
 // Hashes that other servers wrote, by how they begin.
-const SCHEMES: readonly { readonly prefix: RegExp; readonly verify: Scheme }[] = [
-  { prefix: /^\$argon2(?:i|d|id)\$/, verify: (password, hash) => argon2.verify(hash, password) },
-  { prefix: /^\$2[abxy]\$/, verify: (password, hash) => bcrypt.compare(password, hash) },
-  { prefix: /^\$fbscrypt\$/, verify: verifyFirebaseScrypt },
-  { prefix: /^\$scrypt\$/, verify: verifyScrypt },
+const SCHEMES: readonly Scheme[] = [
+  {
+    prefix: /^\$argon2(?:i|d|id)\$/,
+    isBearable: (hash) =>
+      parameterOf(hash, 'm') <= ARGON2_MEMORY_KIB_MAX &&
+      parameterOf(hash, 't') <= ARGON2_PASSES_MAX,
+    verify: (password, hash) => argon2.verify(hash, password),
+  },
+  {
+    prefix: /^\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}$/,
+    isBearable: (hash) => Number(hash.slice(4, 6)) <= BCRYPT_COST_MAX,
+    verify: (password, hash) => bcrypt.compare(password, hash),
+  },
+  { prefix: /^\$fbscrypt\$/, isBearable: () => true, verify: verifyFirebaseScrypt },
+  { prefix: /^\$scrypt\$/, isBearable: () => true, verify: verifyScrypt },
 ]
+
+const ARGON2_MEMORY_KIB_MAX = 1024 * 1024
+const ARGON2_PASSES_MAX = 64
+const BCRYPT_COST_MAX = 15
 
 /** True when `hash` is of a kind that `verify` understands. */
 export function isKnownPasswordHash(hash: string): boolean {
@@ -51,8 +70,8 @@ export function createPasswordHasher(config: PasswordConfig): PasswordHasher {
     concurrency: config.hashConcurrency || availableParallelism(),
     waitingMax: config.hashQueueMax,
   })
-  const hash = (password: string): Promise<string> =>
-    inPool(() => argon2.hash(password, parameters))
+  const hash = async (password: string): Promise<string> =>
+    inStandardOrder(await inPool(() => argon2.hash(password, parameters)))
   // Made at the first need: an unknown user is compared with the password of nobody.
   let nobody: Promise<string> | undefined
   return {
@@ -65,19 +84,30 @@ export function createPasswordHasher(config: PasswordConfig): PasswordHasher {
         await inPool(() => argon2.verify(dummy, password))
         return { isRight: false, needsUpgrade: false }
       }
-      const isRight = await inPool(() => scheme.verify(password, stored))
+      // A malformed hash is nobody's password, and nobody's failure either.
+      const isRight = await inPool(() => scheme.verify(password, stored).catch(() => false))
+      if (!isRight) return { isRight, needsUpgrade: false }
       const isCurrent =
         stored.startsWith('$argon2id$') &&
         !argon2.needsRehash(stored, { ...parameters, version: ARGON2_VERSION })
-      return { isRight, needsUpgrade: isRight && !isCurrent }
+      return { isRight, needsUpgrade: !isCurrent }
     },
   }
 }
 
 const ARGON2_VERSION = 0x13
 
-function findScheme(hash: string): (typeof SCHEMES)[number] | undefined {
-  return SCHEMES.find((scheme) => scheme.prefix.test(hash))
+function findScheme(hash: string): Scheme | undefined {
+  return SCHEMES.find((scheme) => scheme.prefix.test(hash) && scheme.isBearable(hash))
+}
+
+function parameterOf(hash: string, name: string): number {
+  return Number(new RegExp(`[$,]${name}=(\\d+)`).exec(hash)?.[1] ?? 0)
+}
+
+// The library sorts the parameters by name; readers elsewhere insist on the order of the standard.
+function inStandardOrder(hash: string): string {
+  return hash.replace(/\$m=(\d+),p=(\d+),t=(\d+)\$/, '$m=$1,t=$3,p=$2$')
 }
 
 /** `$scrypt$ln=14,r=8,p=1$salt$hash` with base64 fields. */

@@ -7,7 +7,7 @@ import type { RefreshTokenRow, SessionRow, UserRow } from '#shared/db/schema/aut
 
 import type { AuthErrorCode } from '../errors.ts'
 import { randomSecret, sha256 } from './secrets.ts'
-import { findSessionEnd } from './sessions.ts'
+import { findSessionEnd, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 import type { Store } from './store.ts'
 import { isBanned } from './users.ts'
 
@@ -34,7 +34,8 @@ export interface RotationOptions {
 /** Issues the first refresh token of a session. */
 export async function issueRefreshToken(store: Store, sessionId: string): Promise<string> {
   const refreshToken = randomSecret()
-  await insertToken(store, { sessionId, refreshToken, parentId: null })
+  const seed = randomBytes(SEED_BYTES)
+  await insertToken(store, { sessionId, refreshToken, seed, parentId: null })
   return refreshToken
 }
 
@@ -51,7 +52,7 @@ export async function issueRefreshToken(store: Store, sessionId: string): Promis
  *
  * The family of a refresh token is its session. The row of the session is locked first, so that of
  * many that race one rotates and the others see what it did. The child is a function of its parent
- * and of a seed in the parent's row: it can be handed out again although only hashes are stored.
+ * and of a seed in the child's row: it can be handed out again although only hashes are stored.
  */
 export async function rotateRefreshToken(
   store: Store,
@@ -71,9 +72,10 @@ export async function rotateRefreshToken(
     return refused('session_expired', `Invalid Refresh Token: Session Expired${ending}`)
   }
   if (token.revokedAt !== null) return reuse(store, { token, presented, user, session, options })
-  const refreshToken = childOf(presented, token)
+  const seed = randomBytes(SEED_BYTES)
+  const refreshToken = deriveChild(presented, seed)
   const refreshed = await revokeAndTouch(store, { token, session, options })
-  await insertToken(store, { sessionId: session.id, refreshToken, parentId: token.id })
+  await insertToken(store, { sessionId: session.id, refreshToken, seed, parentId: token.id })
   return { kind: 'accepted', user, session: refreshed, refreshToken, isRotated: true }
 }
 
@@ -111,7 +113,7 @@ async function reuse(store: Store, attempt: Reuse): Promise<RotationOutcome> {
   const isInInterval =
     refreshTokenReuseIntervalSeconds > 0 && age <= refreshTokenReuseIntervalSeconds * 1000
   if (isParentOfValid && (isInInterval || !isRefreshTokenRotationEnabled)) {
-    const refreshToken = childOf(presented, token)
+    const refreshToken = deriveChild(presented, valid.seed)
     return { kind: 'accepted', user, session, refreshToken, isRotated: false }
   }
   // Reuse is theft until proven otherwise, so the family is revoked before the refusal leaves.
@@ -123,10 +125,14 @@ function refused(code: AuthErrorCode, message?: string): RotationOutcome {
   return { kind: 'refused', code, message: message ?? '' }
 }
 
-function childOf(presented: string, token: RefreshTokenRow): string {
-  const digest = createHash('sha256').update(token.childSeed).update(presented).digest()
+/** The refresh token that a parent and a seed make. */
+export function deriveChild(parent: string, seed: Buffer): string {
+  const digest = createHash('sha256').update(seed).update(parent).digest()
   return digest.subarray(0, 16).toString('base64url')
 }
+
+/** Length of a seed. */
+export const SEED_BYTES = 32
 
 async function lockSessionOf(store: Store, tokenSha256: Buffer): Promise<SessionRow | undefined> {
   const { sessions, refreshTokens } = store.tables
@@ -190,7 +196,12 @@ async function revokeAndTouch(
     .update(refreshTokens)
     .set({ revokedAt: now })
     .where(eq(refreshTokens.id, rotation.token.id))
-  const changes = { refreshedAt: now, updatedAt: now, userAgent: userAgent.slice(0, 512), ip }
+  const changes = {
+    refreshedAt: now,
+    updatedAt: now,
+    userAgent: userAgent.slice(0, USER_AGENT_CHARACTERS_MAX),
+    ip,
+  }
   await store.db.update(sessions).set(changes).where(eq(sessions.id, rotation.session.id))
   return { ...rotation.session, ...changes }
 }
@@ -200,13 +211,14 @@ async function insertToken(
   row: {
     readonly sessionId: string
     readonly refreshToken: string
+    readonly seed: Buffer
     readonly parentId: number | null
   },
 ): Promise<void> {
   await store.db.insert(store.tables.refreshTokens).values({
     sessionId: row.sessionId,
     tokenSha256: sha256(row.refreshToken),
-    childSeed: randomBytes(32),
+    seed: row.seed,
     parentId: row.parentId,
     createdAt: store.now(),
   })

@@ -38,7 +38,8 @@ export async function openSession(
   return session as SessionRow
 }
 
-const USER_AGENT_CHARACTERS_MAX = 512
+/** Longer names of browsers are cut. */
+export const USER_AGENT_CHARACTERS_MAX = 512
 
 /** The proofs with one more; a repeated one moves its time. Oldest first. */
 export function addProof(

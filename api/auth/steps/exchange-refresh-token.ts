@@ -1,9 +1,14 @@
 import { json, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure, OAuthError } from '../errors.ts'
-import { rotateRefreshToken } from '../identity/refresh-tokens.ts'
+import {
+  rotateRefreshToken,
+  type RotationOptions,
+  type RotationOutcome,
+} from '../identity/refresh-tokens.ts'
+import { rotateInOneStatement } from '../identity/rotate-in-one-statement.ts'
 import { inTransaction } from '../identity/store.ts'
 import type { AuthServices } from '../services.ts'
-import { record } from './record.ts'
+import { announce, record } from './record.ts'
 import { tokenResponse } from './start-session.ts'
 
 /** Grant `refresh_token`: a new access token, and the next refresh token. */
@@ -16,16 +21,10 @@ export async function exchangeRefreshToken(
   const presented = body.refresh_token
   const { security, sessions } = services.config
   const { userAgent, ip } = request
-  // A refusal may come with a revocation that has to stay: it is thrown after the commit.
-  const outcome = await inTransaction(services.store, async (store) => {
-    const options = { security, sessions, userAgent, ip }
-    const result = await rotateRefreshToken(store, presented, options)
-    if (result.kind === 'accepted') {
-      const actor = { kind: 'user', user: result.user } as const
-      await record(services, store, { request, actor, action: 'token_refreshed' })
-    }
-    return result
-  })
+  const options = { security, sessions, userAgent, ip }
+  const outcome =
+    (await rotateAtOnce(services, presented, options)) ??
+    (await rotateStepByStep(services, request, { presented, options }))
   if (outcome.kind === 'refused') {
     if (outcome.code === 'refresh_token_already_used') {
       services.log.warn({ operation: 'auth.refresh' }, 'a used refresh token was presented')
@@ -36,4 +35,31 @@ export async function exchangeRefreshToken(
     })
   }
   return json(await tokenResponse(services, outcome))
+}
+
+async function rotateAtOnce(
+  services: AuthServices,
+  presented: string,
+  options: RotationOptions,
+): Promise<RotationOutcome | undefined> {
+  const rotated = await rotateInOneStatement(services.store, presented, options)
+  if (rotated === undefined) return undefined
+  announce(services, rotated.event)
+  return rotated.outcome
+}
+
+// A refusal may come with a revocation that has to stay: it is thrown after the commit.
+function rotateStepByStep(
+  services: AuthServices,
+  request: AuthRequest,
+  rotation: { readonly presented: string; readonly options: RotationOptions },
+): Promise<RotationOutcome> {
+  return inTransaction(services.store, async (store) => {
+    const result = await rotateRefreshToken(store, rotation.presented, rotation.options)
+    if (result.kind === 'accepted') {
+      const actor = { kind: 'user', user: result.user } as const
+      await record(services, store, { request, actor, action: 'token_refreshed' })
+    }
+    return result
+  })
 }

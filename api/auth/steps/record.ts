@@ -1,5 +1,10 @@
 import type { AuthRequest } from '../context.ts'
-import { appendAudit, type Actor, type AuditAction } from '../identity/audit-log.ts'
+import {
+  appendAudit,
+  type Actor,
+  type AuditAction,
+  type SecurityEvent,
+} from '../identity/audit-log.ts'
 import type { Store } from '../identity/store.ts'
 import type { AuthServices } from '../services.ts'
 
@@ -15,12 +20,13 @@ export async function record(
   },
 ): Promise<void> {
   const { request, ...entry } = event
-  const written = await appendAudit(store, { ...entry, ip: request.ip })
-  const authEvent = {
-    action: written.action,
-    logType: written.logType,
-    actorId: written.actorId,
-  }
+  announce(services, await appendAudit(store, { ...entry, ip: request.ip }))
+}
+
+/** Tells the log and whoever listens of an event that the audit log has already. */
+export function announce(services: AuthServices, event: SecurityEvent): void {
+  const { action, logType, actorId } = event
+  const authEvent = { action, logType, actorId }
   services.log.info({ operation: 'auth.event', authEvent }, 'security event')
-  services.onSecurityEvent(written)
+  services.onSecurityEvent(event)
 }

@@ -131,10 +131,11 @@ class LlamaGraph:
         angles = np.arange(s.positions, dtype=np.float64)[:, None] * frequency
         self.constant("cos_cache", np.cos(angles).astype(np.float32))
         self.constant("sin_cache", np.sin(angles).astype(np.float32))
-        one, axis1 = self.constant("one", np.array([1], np.int64)), self.constant("axis_1", np.array(1, np.int64))
+        axis1 = self.constant("axis_1", np.array(1, np.int64))
         self.node("Shape", ["attention_mask"], "mask_shape")
         self.node("Gather", ["mask_shape", axis1], "total_length", axis=0)
         if not self.growing:
+            one = self.constant("one", np.array([1], np.int64))
             self.node("ReduceSum", ["attention_mask", one], "mask_sum", keepdims=0)
             self.node("Sub", ["mask_sum", one], "last_position")
             self.node("Cast", ["last_position"], "seqlens_k", to=TensorProto.INT32)

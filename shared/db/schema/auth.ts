@@ -115,7 +115,7 @@ function sessionTables(table: TableCreator) {
     id: bigint('id', { mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
     sessionId: uuid('session_id').notNull(),
     tokenSha256: bytea('token_sha256').notNull(),
-    childSeed: bytea('child_seed').notNull(),
+    seed: bytea('seed').notNull(),
     parentId: bigint('parent_id', { mode: 'number' }),
     createdAt: moment('created_at').notNull(),
     revokedAt: moment('revoked_at'),

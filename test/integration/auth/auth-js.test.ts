@@ -38,7 +38,10 @@ afterAll(async () => {
 for (const { name, Client } of CLIENTS) {
   describe(name, () => {
     const address = (local: string): string => `${local}.${name.replaceAll(/\W/g, '')}@example.com`
-    const open = (url: string, options: Record<string, unknown> = {}): AuthClient =>
+    const open = (
+      url: string,
+      options: Record<string, unknown> = {},
+    ): InstanceType<typeof AuthClient> =>
       new Client({
         url: `${url}/auth/v1`,
         autoRefreshToken: false,

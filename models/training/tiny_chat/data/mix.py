@@ -8,12 +8,12 @@ from . import context, edits, facts, stories, talk, tools
 from .example import Example, Maker
 
 MIX: list[tuple[Maker, float]] = [
-    (edits.upper, 3.2), (edits.lower, 2.2), (edits.spell, 4.6), (edits.replace, 4.6), (edits.delete, 1.0),
-    (edits.copy, 0.8), (edits.plural, 1.5), (edits.past, 0.9), (edits.punctuate, 0.4), (edits.sort, 0.7),
-    (edits.reverse, 0.4), (edits.count, 0.3), (edits.nth, 0.4), (sums.addition, 3.0), (sums.subtraction, 3.0),
-    (sums.multiplication, 0.5), (sums.word_problem, 0.6), (facts.facts, 3.6), (context.context, 4.8),
-    (context.json_from_text, 2.2), (context.json_from_list, 0.6), (tools.tools, 2.3), (talk.recall, 1.5),
-    (talk.refusal, 0.9), (talk.greeting, 0.4), (talk.obey, 0.6), (stories.story, 0.9), (stories.related, 0.6),
+    (edits.upper, 3.6), (edits.lower, 3.0), (edits.spell, 4.6), (edits.replace, 6.0), (edits.delete, 1.0),
+    (edits.copy, 0.8), (edits.plural, 1.2), (edits.past, 0.7), (edits.punctuate, 0.4), (edits.sort, 0.6),
+    (edits.reverse, 0.4), (edits.count, 0.3), (edits.nth, 0.5), (sums.addition, 2.8), (sums.subtraction, 2.8),
+    (sums.multiplication, 0.5), (sums.word_problem, 0.5), (facts.facts, 3.4), (context.context, 6.0),
+    (context.json_from_text, 2.6), (context.json_from_list, 0.9), (tools.tools, 2.3), (talk.recall, 1.2),
+    (talk.refusal, 0.8), (talk.greeting, 0.4), (talk.obey, 0.6), (stories.story, 0.7), (stories.related, 0.6),
 ]
 COPYING: list[tuple[Maker, float]] = [
     (edits.copy, 5), (edits.upper, 2), (edits.lower, 2), (edits.replace, 3), (edits.delete, 1.5), (edits.nth, 1),

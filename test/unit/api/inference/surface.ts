@@ -23,7 +23,7 @@ export const CATALOGUE = parseCatalogue({
       kind: 'completion',
       source: 'models/tiny-chat',
       aliases: ['gpt-3.5-turbo'],
-      capabilities: ['chat', 'completion'],
+      capabilities: ['chat', 'completion', 'edit', 'search'],
       created: 1_700_000_000,
     },
     { id: 'org/base:v1', kind: 'completion', source: 'x', capabilities: ['completion'] },

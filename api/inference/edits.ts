@@ -1,0 +1,124 @@
+import { randomInt } from 'node:crypto'
+
+import type { FastifyInstance } from 'fastify'
+import { Type, type Static } from 'typebox'
+
+import { unixSeconds } from '#shared/clock.ts'
+import type { GenerateInput } from '#shared/contracts/completion.ts'
+
+import { callerOf } from '#api/v1/caller.ts'
+import { presentUsage } from './completion-answer.ts'
+import { optionalInteger, optionalString } from './field-schemas.ts'
+import { getCapableModel } from './model-lookup.ts'
+import { EDIT_RESPONSE, JOB_ERRORS } from './response-schemas.ts'
+import { ENGINE_PARAMS, modelNameOf } from './route-params.ts'
+import { runJob, type Http } from './run-job.ts'
+import { SAMPLING_FIELDS } from './sampling-fields.ts'
+import type { InferenceServices } from './services.ts'
+
+const CANDIDATES_MAX = 20
+
+const FIELDS = {
+  input: optionalString({ default: '', description: 'The text to edit.' }),
+  instruction: Type.String({ minLength: 1, description: 'What to do with the text.' }),
+  n: optionalInteger({
+    minimum: 1,
+    maximum: CANDIDATES_MAX,
+    default: 1,
+    description: 'How many edited texts to answer.',
+  }),
+  temperature: SAMPLING_FIELDS.temperature,
+  top_p: SAMPLING_FIELDS.top_p,
+  seed: SAMPLING_FIELDS.seed,
+  timeout: SAMPLING_FIELDS.timeout,
+}
+
+const EDIT_BODY = Type.Object(
+  { model: Type.String({ minLength: 1, description: 'The id of a model.' }), ...FIELDS },
+  { additionalProperties: false },
+)
+const ENGINE_EDIT_BODY = Type.Object(
+  { model: optionalString({ description: 'Ignored: the path names the model.' }), ...FIELDS },
+  { additionalProperties: false },
+)
+type EditBody = Static<typeof ENGINE_EDIT_BODY>
+
+/** `POST /edits` and its older path, which names the model. */
+export function registerEdits(app: FastifyInstance, services: InferenceServices): void {
+  const common = {
+    deprecated: true,
+    security: [{ apiKey: [] }],
+    response: { 200: EDIT_RESPONSE, ...JOB_ERRORS },
+  }
+  app.post('/edits', {
+    config: { scope: 'edits' },
+    schema: {
+      operationId: 'createEdit',
+      summary: 'Edit a text as an instruction says',
+      tags: ['Edits'],
+      ...common,
+      body: EDIT_BODY,
+    },
+    handler: (request, reply) => edit({ request, reply }, services),
+  })
+  app.post('/engines/:engine_id/edits', {
+    config: { scope: 'edits' },
+    schema: {
+      operationId: 'createEngineEdit',
+      summary: 'Edit a text with the model of the path',
+      tags: ['Engines'],
+      ...common,
+      params: ENGINE_PARAMS,
+      body: ENGINE_EDIT_BODY,
+    },
+    handler: (request, reply) => edit({ request, reply }, services),
+  })
+}
+
+async function edit(http: Http, services: InferenceServices): Promise<object> {
+  const { request } = http
+  const model = getCapableModel(services.catalogue, callerOf(request), {
+    name: modelNameOf(request),
+    kind: 'completion',
+    capability: 'edit',
+    endpoint: 'v1/edits',
+  })
+  const input = editInput(request.body as EditBody)
+  const { result, usage } = await runJob(http, services, { kind: 'completion', model, input })
+  if (result.task !== 'generate') throw new Error('an edit was answered with scores')
+  return {
+    object: 'edit',
+    created: unixSeconds(services.clock.now()),
+    choices: result.candidates
+      .toSorted((one, other) => one.index - other.index)
+      .map(({ text, index }) => ({ text, index })),
+    usage: presentUsage(usage),
+  }
+}
+
+function editInput(body: EditBody): GenerateInput {
+  const n = body.n ?? 1
+  return {
+    task: 'generate',
+    prompts: [{ form: 'edit', input: body.input ?? '', instruction: body.instruction }],
+    n,
+    bestOf: n,
+    maxTokens: null,
+    sampling: {
+      temperature: body.temperature ?? 1,
+      topP: body.top_p ?? 1,
+      topK: 0,
+      minP: 0,
+      presencePenalty: 0,
+      frequencyPenalty: 0,
+      repetitionPenalty: 1,
+      logitBias: {},
+      seed: body.seed ?? randomInt(2 ** 32),
+    },
+    stop: [],
+    logprobs: null,
+    echo: false,
+    responseFormat: { type: 'text' },
+    stream: false,
+  }
+}

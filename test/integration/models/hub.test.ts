@@ -1,0 +1,221 @@
+import { existsSync } from 'node:fs'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+
+import { afterEach, beforeEach, describe, expect } from 'vitest'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { createLogger } from '#shared/logger.ts'
+import { openDirectoryStore } from '#shared/storage/directory-store.ts'
+import { it } from '#test/support/services.ts'
+import { ensureModel, type FetchOptions } from '#workers/models/fetcher.ts'
+
+import { COMMIT, REPOSITORY, startHub, type TestHub } from './hub-server.ts'
+
+const WEIGHTS = randomBytes(200_000)
+const FILES = {
+  'README.md': '# words',
+  'config.json': '{"model_type":"llama"}',
+  'tokenizer.json': '{}',
+  'tokenizer_config.json': '{}',
+  'pytorch_model.bin': randomBytes(2000),
+  'onnx/model.onnx': randomBytes(3000),
+  'onnx/model.onnx_data': randomBytes(4000),
+  'onnx/model_quantized.onnx': WEIGHTS,
+}
+const WEIGHTS_PATH = 'onnx/model_quantized.onnx'
+
+let hub: TestHub
+beforeEach(async () => {
+  hub = await startHub(FILES)
+})
+afterEach(() => hub.close())
+
+function modelOf(source: string, options: CatalogueModel['options'] = {}): CatalogueModel {
+  return {
+    ...{ id: 'a-model', kind: 'completion', source, options },
+    ...{ aliases: [], ownedBy: 'hub', created: 0, capabilities: [] },
+  }
+}
+
+function optionsFor(folder: string, more: Partial<FetchOptions> = {}): FetchOptions {
+  return {
+    rootDir: folder,
+    cacheDir: join(folder, 'cache'),
+    hub: { endpoint: hub.endpoint, accessToken: '', isOffline: false },
+    storage: openDirectoryStore(join(folder, 'objects')),
+    log: createLogger({ level: 'silent' }),
+    ...more,
+  }
+}
+
+const MODEL = modelOf(`hub:${REPOSITORY}`)
+const paths = () => hub.seen.map(({ path }) => path)
+
+describe('a model of the hub', () => {
+  it('is fetched with its configuration and the best weights, and nothing else', async ({
+    folder,
+  }) => {
+    const progress: number[] = []
+    const onProgress = ({ doneBytes }: { doneBytes: number }) => void progress.push(doneBytes)
+    const found = await ensureModel(MODEL, optionsFor(folder, { onProgress }))
+    const names = await readdir(found, { recursive: true })
+    expect(names.toSorted()).toEqual([
+      'config.json',
+      'onnx',
+      WEIGHTS_PATH,
+      'tokenizer.json',
+      'tokenizer_config.json',
+    ])
+    expect(await readFile(join(found, WEIGHTS_PATH))).toEqual(WEIGHTS)
+    expect(found.endsWith(join('snapshots', COMMIT))).toBe(true)
+    expect(progress).toEqual(progress.toSorted((a, b) => a - b))
+    expect(progress.at(-1)).toBeGreaterThan(WEIGHTS.length)
+  })
+
+  it('comes with the external data of the weights that were asked for', async ({ folder }) => {
+    const model = modelOf(`hub:${REPOSITORY}`, { onnxFile: 'model' })
+    const found = await ensureModel(model, optionsFor(folder))
+    expect((await readdir(join(found, 'onnx'))).toSorted()).toEqual([
+      'model.onnx',
+      'model.onnx_data',
+    ])
+  })
+
+  it('is fetched on from where the connection broke', async ({ folder }) => {
+    hub.breaks.set(WEIGHTS_PATH, [50_000, 60_000])
+    const found = await ensureModel(MODEL, optionsFor(folder))
+    expect(await readFile(join(found, WEIGHTS_PATH))).toEqual(WEIGHTS)
+    const ranges = hub.seen.filter(({ host }) => host === 'cdn').map(({ range }) => range)
+    expect(ranges).toHaveLength(3)
+    expect(ranges[0]).toBeUndefined()
+    expect(Number(/bytes=(\d+)-/.exec(ranges[2] ?? '')?.[1])).toBeGreaterThan(50_000)
+  })
+
+  it('is not fetched again when it is there', async ({ folder }) => {
+    await ensureModel(MODEL, optionsFor(folder))
+    hub.seen.length = 0
+    await ensureModel(MODEL, optionsFor(folder))
+    expect(paths()).toEqual([`/api/models/${REPOSITORY}/revision/main`])
+  })
+
+  it('is fetched once when several ask for it at once', async ({ folder }) => {
+    const options = optionsFor(folder)
+    await Promise.all([1, 2, 3].map(() => ensureModel(MODEL, options)))
+    expect(hub.seen.filter(({ host }) => host === 'cdn')).toHaveLength(1)
+  })
+
+  it.for(['onnx/model_quantized.onnx', 'tokenizer.json'])(
+    'is refused when %s is not what the hub states',
+    async (path, { folder }) => {
+      const real = hub.files.get(path) as Buffer
+      hub.forged.set(path, Buffer.alloc(real.length, 'x'))
+      const pull = ensureModel(MODEL, optionsFor(folder))
+      await expect(pull).rejects.toThrow(`${path} came damaged`)
+      const snapshot = join(folder, 'cache/hub/models--someone--some-model/snapshots', COMMIT)
+      expect(existsSync(join(snapshot, path))).toBe(false)
+    },
+  )
+
+  it('is put together anew when what came before the break was wrong', async ({ folder }) => {
+    hub.breaks.set(WEIGHTS_PATH, [50_000])
+    hub.forged.set(WEIGHTS_PATH, Buffer.concat([Buffer.alloc(50_000), WEIGHTS.subarray(50_000)]))
+    const controller = new AbortController()
+    const first = ensureModel(
+      MODEL,
+      optionsFor(folder, {
+        signal: controller.signal,
+        onProgress: ({ file }) => {
+          if (file === WEIGHTS_PATH) controller.abort()
+        },
+      }),
+    )
+    await expect(first).rejects.toThrow()
+    hub.forged.clear()
+    hub.breaks.clear()
+    const found = await ensureModel(MODEL, optionsFor(folder))
+    expect(await readFile(join(found, WEIGHTS_PATH))).toEqual(WEIGHTS)
+  })
+
+  it('is used from the cache when the hub is away or must not be asked', async ({ folder }) => {
+    const found = await ensureModel(MODEL, optionsFor(folder))
+    const isAway = { endpoint: 'http://127.0.0.1:1', accessToken: '', isOffline: false }
+    expect(await ensureModel(MODEL, optionsFor(folder, { hub: isAway }))).toBe(found)
+    hub.seen.length = 0
+    const offline = { ...isAway, isOffline: true }
+    expect(await ensureModel(MODEL, optionsFor(folder, { hub: offline }))).toBe(found)
+    expect(hub.seen).toEqual([])
+  })
+
+  it('is missed by name when it is neither in the cache nor reachable', async ({ folder }) => {
+    const offline = { endpoint: hub.endpoint, accessToken: '', isOffline: true }
+    const pull = ensureModel(MODEL, optionsFor(folder, { hub: offline }))
+    await expect(pull).rejects.toThrow(
+      `HF_HUB_OFFLINE is set, and the cache does not hold ${REPOSITORY}@main`,
+    )
+  })
+})
+
+describe('the access token', () => {
+  it('goes to the hub and never to the server of the files', async ({ folder }) => {
+    hub.accessToken = 'hf_secret'
+    const withToken = { endpoint: hub.endpoint, accessToken: 'hf_secret', isOffline: false }
+    await ensureModel(MODEL, optionsFor(folder, { hub: withToken }))
+    const sent = new Set(hub.seen.map(({ host, authorization }) => `${host} ${authorization}`))
+    expect(sent).toEqual(new Set(['hub Bearer hf_secret', 'cdn undefined']))
+  })
+
+  it('is asked for when the hub refuses', async ({ folder }) => {
+    hub.accessToken = 'hf_secret'
+    await expect(ensureModel(MODEL, optionsFor(folder))).rejects.toThrow('HF_TOKEN')
+  })
+})
+
+it.for([
+  ['hub:someone/unknown', 'the hub has no someone/unknown@main'],
+  ['hub:someone/../else', 'is not a repository'],
+  ['hub:nobody', 'is not a repository'],
+  ['somewhere', 'are not there'],
+  ['s3:nowhere', 'no ONNX file'],
+])('says what is wrong with the source %s', async ([source, message], { folder }) => {
+  await expect(ensureModel(modelOf(source as string), optionsFor(folder))).rejects.toThrow(message)
+})
+
+it('brings a model from object storage, and only what has changed the second time', async ({
+  folder,
+}) => {
+  const storage = openDirectoryStore(join(folder, 'objects'))
+  for (const [path, body] of Object.entries(FILES)) {
+    await storage.put(`models/mine/${path}`, Buffer.from(body))
+  }
+  const read: string[] = []
+  const watched = {
+    list: storage.list,
+    get: (key: string) => {
+      read.push(key)
+      return storage.get(key)
+    },
+  }
+  const options = optionsFor(folder, { storage: watched })
+  const found = await ensureModel(modelOf('s3:models/mine'), options)
+  expect(await readFile(join(found, WEIGHTS_PATH))).toEqual(WEIGHTS)
+  expect(read).not.toContain('models/mine/README.md')
+  read.length = 0
+  await storage.put('models/mine/config.json', Buffer.from('{"model_type":"phi"}'))
+  await ensureModel(modelOf('s3:models/mine'), options)
+  expect(read).toEqual(['models/mine/config.json'])
+})
+
+it('refuses a model whose files are not those of its manifest', async ({ folder }) => {
+  await mkdir(join(folder, 'mine'))
+  await writeFile(join(folder, 'mine/config.json'), '{}')
+  const digest = { sha256: '0'.repeat(64), bytes: 2 }
+  await writeFile(
+    join(folder, 'mine/manifest.json'),
+    JSON.stringify({ files: { 'config.json': digest } }),
+  )
+  await expect(ensureModel(modelOf('mine'), optionsFor(folder))).rejects.toThrow(
+    'config.json has another SHA-256',
+  )
+})

@@ -1,0 +1,67 @@
+import { describe, expect, it } from 'vitest'
+
+import { verifyFirebaseScrypt } from '#api/auth/identity/firebase-scrypt.ts'
+import { createPasswordHasher, isKnownPasswordHash } from '#api/auth/identity/password.ts'
+import { checkPasswordRules } from '#api/auth/identity/password-rules.ts'
+import { readPasswordConfig } from '#shared/config/auth-policies.ts'
+import { EnvReader } from '#shared/config/env-reader.ts'
+import { createLogger } from '#shared/logger.ts'
+
+const config = (env: Record<string, string> = {}) =>
+  readPasswordConfig(new EnvReader({ MILLRACE_ARGON2_MEMORY_KIB: '64', ...env }))
+
+// The example of the README of github.com/firebase/scrypt.
+const FIREBASE_HASH = [
+  '$fbscrypt$v=1,n=14,r=8,p=1,ss=Bw==',
+  'sk=jxspr8Ki0RYycVU8zykbdLGjFQ3McFUH0uiiTvC8pVMXAn210wjLNmdZJzxUECKbm0QsEmYUSDzZvpjeJ9WmXA==$42xEC+ixf3L2lw==$lSrfV15cpx95/sZS2W9c9Kp6i/LVgQNDNC/qzrCnh1SAyZvqmZqAjTdn3aoItz+VHjoZilo78198JAdRuid5lQ==',
+].join(',')
+
+describe('the password hasher', () => {
+  it('writes argon2id at the parameters of OWASP unless told otherwise', async () => {
+    const hasher = createPasswordHasher(readPasswordConfig(new EnvReader({})))
+    expect(await hasher.hash('correct horse')).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
+  })
+
+  it('verifies what Firebase stored', async () => {
+    expect(isKnownPasswordHash(FIREBASE_HASH)).toBe(true)
+    expect(await verifyFirebaseScrypt('user1password', FIREBASE_HASH)).toBe(true)
+    expect(await verifyFirebaseScrypt('user2password', FIREBASE_HASH)).toBe(false)
+  })
+
+  it('refuses hashes whose verification would exhaust the machine', async () => {
+    const hasher = createPasswordHasher(config())
+    for (const hash of [
+      '$scrypt$ln=30,r=8,p=1$c2FsdA==$aGFzaA==',
+      '$fbscrypt$v=1,n=30,r=8,p=1,ss=Bw==,sk=AAAA$AAAA$AAAA',
+      '$argon2id$v=19$m=4294967295,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA',
+      '$argon2id$v=19$m=64,t=4294967295,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA',
+      '$argon2id$nonsense',
+      `$2b$31$${'a'.repeat(53)}`,
+    ]) {
+      expect(isKnownPasswordHash(hash) && (await hasher.verify('x', hash)).isRight).toBe(false)
+    }
+  })
+
+  it('computes at most so many hashes at once and lets only so many wait', async () => {
+    const hasher = createPasswordHasher(
+      config({ MILLRACE_PASSWORD_HASH_CONCURRENCY: '1', MILLRACE_PASSWORD_HASH_QUEUE_MAX: '2' }),
+    )
+    const results = await Promise.allSettled(
+      Array.from({ length: 5 }, () => hasher.hash('correct horse')),
+    )
+    const refused = results.filter((result) => result.status === 'rejected')
+    expect(refused).toHaveLength(2)
+    expect(refused[0]?.reason).toMatchObject({ kind: 'overloaded', code: 'over_capacity' })
+    expect(await hasher.hash('correct horse')).toMatch(/^\$argon2id/)
+  })
+})
+
+describe('password rules', () => {
+  it('count characters, not code units', async () => {
+    const log = createLogger({ level: 'silent' })
+    await expect(checkPasswordRules('😀😀😀', { config: config(), log })).rejects.toMatchObject({
+      reasons: ['length'],
+    })
+    await checkPasswordRules('😀😀😀😀😀😀', { config: config(), log })
+  })
+})
