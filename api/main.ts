@@ -11,6 +11,8 @@ import { startMaintenance } from './maintenance.ts'
 import { openServices, type Services } from './services.ts'
 import { surfacesOf } from './surfaces.ts'
 
+const SWEEP_INTERVAL_MS = 50
+
 /** An API process that serves. */
 export interface RunningApi {
   /** Where it listens. */
@@ -68,9 +70,12 @@ async function drain(app: FastifyInstance, timeoutMs: number, log: Logger): Prom
     log.warn({ operation: 'api.drain' }, 'open requests were cut off after the drain time')
     app.server.closeAllConnections()
   }, timeoutMs)
+  // A connection whose stream ends while the server closes would be kept alive for a next request.
+  const sweep = setInterval(() => app.server.closeIdleConnections(), SWEEP_INTERVAL_MS)
   try {
     await app.close()
   } finally {
     clearTimeout(timer)
+    clearInterval(sweep)
   }
 }

@@ -1,5 +1,6 @@
 import { timeOrderedId } from '#shared/ids.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'
+import { createUrlSigner } from '#shared/storage/signed-url.ts'
 
 import type { NewActivity } from './activities/activities.ts'
 import { digestOf, OWN_GENERATOR } from './activities/activity.ts'
@@ -21,6 +22,7 @@ function v1(services: Services): Surface['plugin'] {
     inferencePlugin({
       ...services,
       workers: () => listWorkers(redis, queueKeys),
+      signer: createUrlSigner(config.server.urlSigningSecret),
       config: { deadlineSeconds: config.inference.deadlineSeconds },
     }),
     filesPlugin({

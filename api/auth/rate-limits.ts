@@ -22,8 +22,10 @@ export const REQUEST_LIMITS = [
   'mfaChallengeAndVerify',
 ] as const
 
+/** The name of a limit per client. */
 export type RequestLimit = (typeof REQUEST_LIMITS)[number]
 
+/** What the limits of the whole server count. */
 export type SendChannel = 'email' | 'sms'
 
 /** Counts in Redis, so that all API processes together keep every limit. */

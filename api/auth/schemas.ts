@@ -23,6 +23,7 @@ const captcha = {
   ),
 }
 
+/** Body of POST /signup. */
 export const SignupBody = Type.Object({
   ...{ email, phone, password, channel },
   data: metadata('custom user data'),
@@ -30,6 +31,7 @@ export const SignupBody = Type.Object({
   ...captcha,
 })
 
+/** Body of POST /otp and /magiclink. */
 export const OtpBody = Type.Object({
   ...{ email, phone, channel },
   create_user: flag('false: only for users that exist already'),
@@ -38,8 +40,10 @@ export const OtpBody = Type.Object({
   ...captcha,
 })
 
+/** Body of POST /recover. */
 export const RecoverBody = Type.Object({ email, ...pkce, ...captcha })
 
+/** Body of POST /resend. */
 export const ResendBody = Type.Object({
   type: text('signup, sms, email_change or phone_change'),
   ...{ email, phone },
@@ -47,8 +51,10 @@ export const ResendBody = Type.Object({
   ...captcha,
 })
 
+/** Body of POST /invite. */
 export const InviteBody = Type.Object({ email, data: metadata('custom user data') })
 
+/** Body of POST /verify. */
 export const VerifyBody = Type.Object({
   type: text('signup, invite, recovery, magiclink, email, email_change, sms or phone_change'),
   token: text('the code, or the token of the link'),
@@ -57,6 +63,7 @@ export const VerifyBody = Type.Object({
   redirect_to: text('where the client goes next'),
 })
 
+/** Query of GET /verify. */
 export const VerifyQuery = Type.Object({
   type: text('signup, invite, recovery, magiclink or email_change'),
   token: text('the token of the link'),
@@ -64,6 +71,7 @@ export const VerifyQuery = Type.Object({
   redirect_to: text('where the browser goes next'),
 })
 
+/** Body of POST /token, for every grant. */
 export const TokenBody = Type.Object({
   ...{ email, phone, password },
   refresh_token: text('for grant_type=refresh_token'),
@@ -79,6 +87,7 @@ export const TokenBody = Type.Object({
   ...captcha,
 })
 
+/** Body of PUT /user. */
 export const UserUpdateBody = Type.Object({
   ...{ email, phone, password, channel },
   nonce: text('from GET /reauthenticate'),
@@ -87,6 +96,7 @@ export const UserUpdateBody = Type.Object({
   ...pkce,
 })
 
+/** Body that makes or changes a user. */
 export const AdminUserBody = Type.Object({
   id: text('UUID of a new user'),
   aud: text('audience'),
@@ -101,10 +111,12 @@ export const AdminUserBody = Type.Object({
   nonce: text('ignored for administrators'),
 })
 
+/** Body of DELETE /admin/users/{user_id}. */
 export const AdminDeleteBody = Type.Object({
   should_soft_delete: flag('keep the row without personal data'),
 })
 
+/** Body of POST /admin/generate_link. */
 export const GenerateLinkBody = Type.Object({
   type: text('signup, invite, magiclink, recovery, email_change_current or email_change_new'),
   email,
@@ -114,6 +126,7 @@ export const GenerateLinkBody = Type.Object({
   redirect_to: text('where the browser goes after the link'),
 })
 
+/** Body of POST /factors. */
 export const FactorBody = Type.Object({
   factor_type: text('totp or phone'),
   friendly_name: text('name shown to the user', 255),
@@ -121,24 +134,29 @@ export const FactorBody = Type.Object({
   phone,
 })
 
+/** Body of a challenge. */
 export const ChallengeBody = Type.Object({ channel })
 
+/** Body of the answer to a challenge. */
 export const FactorVerifyBody = Type.Object({
   challenge_id: text('from the challenge'),
   code: text('the code'),
 })
 
+/** Body that changes a second factor. */
 export const AdminFactorBody = Type.Object({
   friendly_name: text('name shown to the user', 255),
   phone,
 })
 
+/** Body of POST /sso. */
 export const SsoBody = Type.Object({
   provider_id: text('SAML provider'),
   domain: text('email domain'),
   ...captcha,
 })
 
+/** Query of the ways to a provider. */
 export const AuthorizeQuery = Type.Object(
   {
     provider: text('one of the provider identifiers'),
@@ -151,8 +169,10 @@ export const AuthorizeQuery = Type.Object(
   { additionalProperties: true },
 )
 
+/** Query of POST /logout. */
 export const LogoutQuery = Type.Object({ scope: text('global, local or others') })
 
+/** Query of lists. */
 export const PageQuery = Type.Object({
   page: text('page, from 1'),
   per_page: text('entries per page'),
@@ -161,18 +181,24 @@ export const PageQuery = Type.Object({
   query: text('author:, action: or type: and a text'),
 })
 
+/** Query of POST /token. */
 export const GrantQuery = Type.Object({
   grant_type: text('password, refresh_token, pkce or id_token'),
 })
 
+/** Query of everything that sends a mail. */
 export const RedirectQuery = Type.Object({
   redirect_to: text('where links in mails lead in the end'),
 })
 
 const id = (description: string) => Type.String({ description, maxLength: 128 })
+/** Path of a user. */
 export const UserParams = Type.Object({ user_id: id('user') })
+/** Path of an own second factor. */
 export const FactorParams = Type.Object({ factor_id: id('factor') })
+/** Path of somebody's second factor. */
 export const UserFactorParams = Type.Object({ user_id: id('user'), factor_id: id('factor') })
+/** Path of an identity. */
 export const IdentityParams = Type.Object({ identity_id: id('identity') })
 
 /** The value that a schema describes. */

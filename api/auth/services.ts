@@ -53,6 +53,7 @@ export interface AuthServices {
 export async function createAuthServices(dependencies: AuthDependencies): Promise<AuthServices> {
   const { db, tables, redis, redisKeyPrefix, config, clock, log } = dependencies
   const { mailer, sms, captcha, providers, version } = dependencies
+  for (const notice of config.deprecations) log.warn({ operation: 'auth.deprecation' }, notice)
   return {
     ...{ config, clock, log, mailer, sms, captcha, providers, version },
     store: createStore(db, tables, clock),

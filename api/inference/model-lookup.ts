@@ -60,6 +60,8 @@ export interface ModelNeed {
   readonly kind: QueueKind
   /** What the catalogue must say that the model is made for; any of its kind when absent. */
   readonly capability?: string
+  /** What rules it out. */
+  readonly without?: string
   /** As the client knows it, such as `v1/edits`. */
   readonly endpoint: string
 }
@@ -71,9 +73,11 @@ export function getCapableModel(
   need: ModelNeed,
 ): CatalogueModel {
   const model = getModel(catalogue, caller, need.name)
-  const { kind, capability, endpoint } = need
+  const { kind, capability, without, endpoint } = need
   if (model.kind !== kind) throw unsuitable(model, endpoint)
-  if (capability === undefined || model.capabilities.includes(capability)) return model
+  const can = (name: string): boolean => model.capabilities.includes(name)
+  const isAble = capability === undefined || can(capability)
+  if (isAble && (without === undefined || !can(without))) return model
   throw failure.notFound(
     `The model \`${model.id}\` is not supported in the ${endpoint} endpoint.`,
     { param: 'model' },

@@ -3,6 +3,8 @@ import type { Clock } from '#shared/clock.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 import type { ApiKeyStore } from '#shared/db/api-keys.ts'
 import type { Logger } from '#shared/logger.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+import type { UrlSigner } from '#shared/storage/signed-url.ts'
 
 import type { Submitter } from './job-events.ts'
 
@@ -16,12 +18,27 @@ export interface WorkerInfo {
   }[]
 }
 
+/** An uploaded file as far as the endpoints here read it. */
+export interface InferenceFile {
+  readonly objectKey: string
+  readonly purpose: string
+  readonly bytes: number
+}
+
 /** Everything that the inference surface needs. */
 export interface InferenceServices {
   readonly submitter: Submitter
   readonly catalogue: Catalogue
   readonly workers: () => Promise<readonly WorkerInfo[]>
   readonly apiKeys: ApiKeyStore
+  /** The uploaded files of organizations. */
+  readonly files: {
+    find(organizationId: string, id: string): Promise<InferenceFile | undefined>
+  }
+  /** Where the bytes of files, pictures and recordings lie. */
+  readonly store: ObjectStore
+  /** Proves that the addresses of pictures were given out here. */
+  readonly signer: UrlSigner
   readonly clock: Clock
   readonly log: Logger
   readonly config: { readonly deadlineSeconds: number }

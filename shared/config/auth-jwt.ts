@@ -25,6 +25,7 @@ export interface PrivateJwk {
   readonly [field: string]: unknown
 }
 
+/** An algorithm that access tokens can be signed with. */
 export type SigningAlgorithm = (typeof SIGNING_ALGORITHMS)[number]
 
 const SIGNING_ALGORITHMS = ['HS256', 'RS256', 'ES256', 'EdDSA'] as const

@@ -11,6 +11,7 @@ export const MAIL_KINDS = [
   'reauthentication',
 ] as const
 
+/** What a mail is about. */
 export type MailKind = (typeof MAIL_KINDS)[number]
 
 /** What mails say and how long their codes live. */

@@ -4,6 +4,7 @@ import type { EnvReader } from './env-reader.ts'
 /** The SMS gateways, by their identifiers. */
 export const SMS_GATEWAY_IDS = ['twilio', 'messagebird', 'textlocal', 'vonage'] as const
 
+/** The identifier of an SMS gateway. */
 export type SmsGatewayId = (typeof SMS_GATEWAY_IDS)[number]
 
 /** How codes are sent by phone. */

@@ -108,7 +108,8 @@ async function fetchObject(file: StoredFile, target: string, options: FetchOptio
   const staged = `${target}.part`
   try {
     const { body } = await options.storage.get(file.object.key)
-    await pipeline(body, createWriteStream(staged), options.signal && { signal: options.signal })
+    const cancel = options.signal === undefined ? {} : { signal: options.signal }
+    await pipeline(body, createWriteStream(staged), cancel)
     if ((await stat(staged)).size !== file.bytes) {
       throw failure.upstream(`the object ${file.object.key} came in part only`)
     }

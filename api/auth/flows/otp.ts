@@ -63,10 +63,26 @@ async function send(services: AuthServices, request: AuthRequest, parsed: Otp): 
   checkEnabled(services, parsed.contact)
   const known = await findUserByContact(services.store, parsed.contact)
   if (known === undefined && !parsed.createsUser) throw authFailure('otp_disabled')
-  const user = known ?? (await signUp(services, request, parsed))
+  if (known === undefined && services.config.signup.isDisabled) throw authFailure('signup_disabled')
+  const user = await findOrSignUp(services, request, { known, parsed })
   return parsed.contact.kind === 'email'
     ? sendMail(services, request, { parsed, user, to: parsed.contact.email })
     : sendSms(services, request, { parsed, user, to: parsed.contact.phone })
+}
+
+// Users who exist already wait as long as it takes to make one.
+async function findOrSignUp(
+  services: AuthServices,
+  request: AuthRequest,
+  asked: { readonly known: UserRow | undefined; readonly parsed: Otp },
+): Promise<UserRow> {
+  const { known, parsed } = asked
+  const purpose = `otp.signup.${parsed.contact.kind}`
+  if (known === undefined) {
+    return services.pace.run(purpose, () => signUp(services, request, parsed))
+  }
+  await services.pace.imitate(purpose)
+  return known
 }
 
 function checkEnabled(services: AuthServices, contact: Contact): void {
@@ -86,7 +102,6 @@ function checkEnabled(services: AuthServices, contact: Contact): void {
 // A user without a password: whoever gets the message is the one.
 async function signUp(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<UserRow> {
   const { contact, data } = parsed
-  if (services.config.signup.isDisabled) throw authFailure('signup_disabled')
   const created = await inTransaction(services.store, async (store) => {
     const account = { contact, data, keepsIdentityClaims: true }
     const user = await createAccount(services, store, { account, request })

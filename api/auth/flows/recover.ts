@@ -20,9 +20,10 @@ export async function recover(
   requireEmailEnabled(services, 'Email logins are disabled')
   const user = await findUserByContact(services.store, { kind: 'email', email })
   if (user === undefined) {
-    await services.limits.takeContact('recover', email, services.config.smtp.linkGapSeconds)
-    await services.limits.checkSend('email')
-    await services.pace.imitate('recover')
+    await services.pace.imitate('recover', async () => {
+      await services.limits.takeContact('recover', email, services.config.smtp.linkGapSeconds)
+      await services.limits.checkSend('email')
+    })
     return json({})
   }
   await services.pace.run('recover', async () => {

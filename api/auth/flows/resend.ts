@@ -90,12 +90,12 @@ function isPending(type: ResendType, user: UserRow): boolean {
 
 // Unknown addresses meet the limits of known ones, and the answer takes as long.
 async function pretend(services: AuthServices, contact: Contact): Promise<Answer> {
-  if (contact.kind === 'email') {
+  await services.pace.imitate(`resend.${contact.kind}`, async () => {
+    if (contact.kind === 'phone') return
     const gapSeconds = services.config.smtp.confirmationGapSeconds
     await services.limits.takeContact('resend', contact.email, gapSeconds)
     await services.limits.checkSend('email')
-  }
-  await services.pace.imitate(`resend.${contact.kind}`)
+  })
   return json({})
 }
 

@@ -115,20 +115,25 @@ async function signUpAgain(
     }
     throw authFailure('user_already_exists')
   }
-  await record(services, services.store, {
-    request,
-    actor: { kind: 'user', user: existing },
-    action: 'user_repeated_signup',
-    traits: { provider: contact.kind },
-  })
-  if (parsed.isAutoconfirm) throw authFailure('user_already_exists')
+  const note = (): Promise<void> =>
+    record(services, services.store, {
+      request,
+      actor: { kind: 'user', user: existing },
+      action: 'user_repeated_signup',
+      traits: { provider: contact.kind },
+    })
+  if (parsed.isAutoconfirm) {
+    await note()
+    throw authFailure('user_already_exists')
+  }
   // From here on nothing may tell this answer from that to a new user, its limits included.
-  if (contact.kind === 'email') {
+  await services.pace.imitate(`signup.${contact.kind}`, async () => {
+    await note()
+    if (contact.kind === 'phone') return
     const gapSeconds = services.config.smtp.confirmationGapSeconds
     await services.limits.takeContact('signup', contact.email, gapSeconds)
     await services.limits.checkSend('email')
-  }
-  await services.pace.imitate(`signup.${contact.kind}`)
+  })
   return json(madeUpUser(services, request, parsed))
 }
 

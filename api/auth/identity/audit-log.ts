@@ -34,6 +34,7 @@ const ACTIONS = {
   mfa_code_login: 'factor',
 } as const
 
+/** The name of an action in the audit log. */
 export type AuditAction = keyof typeof ACTIONS
 
 /** One security event. */

@@ -6,6 +6,7 @@ import type { ChallengeRow, FactorRow } from '#shared/db/schema/auth.ts'
 
 import type { Store } from './store.ts'
 
+/** The second factors of a user, oldest first. */
 export async function listFactors(store: Store, userId: string): Promise<FactorRow[]> {
   const { factors } = store.tables
   return store.db
@@ -15,6 +16,7 @@ export async function listFactors(store: Store, userId: string): Promise<FactorR
     .orderBy(asc(factors.createdAt), asc(factors.id))
 }
 
+/** A second factor, if it is the user's own. */
 export async function findFactor(
   store: Store,
   userId: string,
@@ -68,6 +70,7 @@ export async function updateFactor(
   return factor
 }
 
+/** Forgets a second factor and its challenges. */
 export async function deleteFactor(store: Store, factorId: string): Promise<void> {
   const { factors } = store.tables
   await store.db.delete(factors).where(eq(factors.id, factorId))
@@ -153,6 +156,7 @@ export async function claimChallenge(
   return claimed.length > 0
 }
 
+/** Adds a challenge that holds for `ttlSeconds`. */
 export async function insertChallenge(
   store: Store,
   fields: Pick<ChallengeRow, 'id' | 'factorId' | 'codeHmac' | 'ip'>,
@@ -167,6 +171,7 @@ export async function insertChallenge(
   return challenge as ChallengeRow
 }
 
+/** A challenge, if it is of this factor. */
 export async function findChallenge(
   store: Store,
   factorId: string,

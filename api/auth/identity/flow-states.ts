@@ -118,6 +118,7 @@ export async function issueAuthCode(
   return authCode
 }
 
+/** The flow that a code was given to. */
 export async function findByAuthCode(
   store: Store,
   authCode: string,

@@ -59,6 +59,7 @@ export async function saveContactIdentity(
     })
 }
 
+/** The identity of a provider's user. */
 export async function findIdentity(
   store: Store,
   provider: string,
@@ -72,6 +73,7 @@ export async function findIdentity(
   return identity
 }
 
+/** The identities of a user, oldest first. */
 export async function listIdentities(store: Store, userId: string): Promise<IdentityRow[]> {
   const { identities } = store.tables
   return store.db
@@ -115,6 +117,7 @@ export async function updateIdentityData(
     .where(eq(identities.id, id))
 }
 
+/** Takes an identity off its user. */
 export async function deleteIdentity(store: Store, id: string): Promise<void> {
   const { identities } = store.tables
   await store.db.delete(identities).where(eq(identities.id, id))

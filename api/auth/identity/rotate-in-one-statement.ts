@@ -67,7 +67,10 @@ export async function rotateInOneStatement(
     select session_id from revoked`)
   const sessionId = rows[0]?.session_id
   if (sessionId === undefined) return undefined
-  const { user, session } = await loadSession(store, sessionId)
+  const loaded = await loadSession(store, sessionId)
+  // Signed out in the meantime.
+  if (loaded === undefined) return undefined
+  const { user, session } = loaded
   const outcome = { kind: 'accepted', user, session, refreshToken, isRotated: true } as const
   const event = { action: 'token_refreshed', logType: 'token', traits: {} } as const
   return { outcome, event: { ...event, actorId: user.id, ip: options.ip, at } }
@@ -83,12 +86,12 @@ function hasSessionRules({ sessions }: RotationOptions): boolean {
 async function loadSession(
   store: Store,
   sessionId: string,
-): Promise<{ user: UserRow; session: SessionRow }> {
+): Promise<{ user: UserRow; session: SessionRow } | undefined> {
   const { sessions, users } = store.tables
   const [row] = await store.db
     .select({ user: users, session: sessions })
     .from(sessions)
     .innerJoin(users, eq(users.id, sessions.userId))
     .where(eq(sessions.id, sessionId))
-  return row as { user: UserRow; session: SessionRow }
+  return row
 }

@@ -56,6 +56,7 @@ export function assuranceLevel(amr: readonly AmrEntry[]): 'aal1' | 'aal2' {
   return amr.some((entry) => SECOND_FACTORS.includes(entry.method)) ? 'aal2' : 'aal1'
 }
 
+/** A session that has not ended. */
 export async function findSession(store: Store, id: string): Promise<SessionRow | undefined> {
   const { sessions } = store.tables
   const [session] = await store.db.select().from(sessions).where(eq(sessions.id, id))

@@ -29,11 +29,13 @@ export interface NewUser {
 /** Columns that may change after a user was made. */
 export type UserChanges = Partial<Omit<UserRow, 'id' | 'createdAt' | 'updatedAt'>>
 
+/** A user who was not deleted. */
 export async function findUserById(store: Store, id: string): Promise<UserRow | undefined> {
   const { users } = store.tables
   return first(store, eq(users.id, id))
 }
 
+/** The user of an address or number. */
 export async function findUserByContact(
   store: Store,
   contact: Contact,
@@ -79,6 +81,7 @@ export async function insertUser(store: Store, fields: NewUser): Promise<UserRow
   return user
 }
 
+/** Changes columns of a user. Throws `user_not_found`. */
 export async function updateUser(store: Store, id: string, changes: UserChanges): Promise<UserRow> {
   const { users } = store.tables
   const [user] = await store.db
@@ -180,6 +183,7 @@ export async function listUsers(
   return { users: rows, total: count?.total ?? 0 }
 }
 
+/** Deletes a user with everything that hangs on it; false when there was none. */
 export async function deleteUser(store: Store, id: string): Promise<boolean> {
   const { users } = store.tables
   const deleted = await store.db.delete(users).where(eq(users.id, id)).returning({ id: users.id })

@@ -36,6 +36,7 @@ const MAILS = {
   ),
 } as const
 
+/** The name of a mail in the table. */
 export type MailName = keyof typeof MAILS
 
 interface MailRow {

@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass
 
+from ..tiny_chat.data.sentences import sentence
 from .data import held_out_frame, lexical
 from .frames import change, question, render
 
@@ -53,3 +54,19 @@ def unseen_words(seed: str) -> Trial:
     rng = random.Random(seed)
     pairs = [lexical(rng) for _ in range(CANDIDATES)]
     return Trial([query for query, _ in pairs], [document for _, document in pairs], list(range(CANDIDATES)))
+
+
+def passages(seed: str) -> Trial:
+    """Twenty families of ten passages that share their other sentences; one sentence decides."""
+    rng, queries, documents, right = random.Random(seed), [], [], []
+    while len(documents) < CANDIDATES:
+        frame = held_out_frame(rng)
+        asked, slots = question(rng, frame)
+        filler = [sentence(rng) for _ in range(3)]
+        queries.append(asked)
+        right.append(len(documents))
+        for member in [frame, *(change(rng, frame, slots) for _ in range(9))]:
+            lines = [*filler, render(rng, member)]
+            rng.shuffle(lines)
+            documents.append(" ".join(lines))
+    return Trial(queries, documents, right)

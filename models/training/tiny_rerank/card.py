@@ -9,5 +9,5 @@ CARD = Card(
     can="- sort the ten best of tiny-embed again, which puts the right one first more often (the table says how often before and after)",
     cannot="It has no knowledge of the world and no language but simple English; scores of unlike texts are noise.",
     files="- `onnx/model.onnx`: `input_ids`, `attention_mask`, `token_type_ids` to `logits` of one value; weights stored as fp16",
-    labels={"paraphrase": "Paraphrases", "question": "Questions", "unseenWords": "Unseen words", "gain": "Gain in right first places, all queries"},
+    labels={"paraphrase": "Paraphrases", "question": "Questions", "unseenWords": "Unseen words", "passage": "Passages of four sentences", "gain": "Gain in right first places, all queries"},
 )

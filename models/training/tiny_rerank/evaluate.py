@@ -9,7 +9,7 @@ from ..common.paths import EVALS, model_dir
 from ..common.report import load_cost, print_scores, write_eval
 from ..tiny_embed.export import FILE as ENCODER_FILE
 from ..tiny_embed.train import NAME as ENCODER
-from ..tiny_embed.trials import Trial, paraphrases, questions, unseen_words
+from ..tiny_embed.trials import Trial, paraphrases, passages, questions, unseen_words
 from .export import FILE
 from .train import NAME
 
@@ -41,9 +41,9 @@ def evaluate() -> None:
     encoder, reranker = EncoderRun(other, ENCODER_FILE), EncoderRun(folder, FILE)
     scores: dict[str, dict[str, float]] = {}
     shown = {}
-    for name, make in (("paraphrase", paraphrases), ("question", questions), ("unseenWords", unseen_words)):
+    for name, make in (("paraphrase", paraphrases), ("question", questions), ("unseenWords", unseen_words), ("passage", passages)):
         scores[name], groups = compare(encoder, reranker, make(f"rerank/{name}"))
-        shown[name] = groups[:25]
+        shown[name] = groups[:20]
     gain = sum((s["after"] - s["before"]) * s["queries"] for s in scores.values()) / sum(s["queries"] for s in scores.values())
     scores["gain"] = {"score": round(gain, 3), "wanted": 0.05}
     write_eval(NAME, {"gates": scores, "load": load_cost([folder / FILE])})

@@ -99,7 +99,7 @@ describe('administrators', () => {
     expect(body.users).toHaveLength(2)
     expect(body.users[0].created_at >= body.users[1].created_at).toBe(true)
     const last = Math.ceil(total / 2)
-    expect(headers['link']).toBe(
+    expect(headers.link).toBe(
       `</admin/users?page=2&per_page=2>; rel="next", </admin/users?page=${last}&per_page=2>; rel="last"`,
     )
     const oldest = await admin('GET', '/users?sort=created_at%20asc&per_page=2&page=')

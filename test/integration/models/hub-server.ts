@@ -109,7 +109,10 @@ export async function startHub(files: Record<string, string | Buffer>): Promise<
     })
     const breakAfter = hub.breaks.get(path)?.shift()
     if (breakAfter === undefined) return void response.end(body.subarray(start))
-    response.write(body.subarray(start, start + breakAfter), () => response.destroy())
+    // What was sent should arrive before the connection breaks: a reset would throw it away.
+    response.write(body.subarray(start, start + breakAfter), () => {
+      setTimeout(() => response.destroy(), 200)
+    })
   }
   return hub
 }

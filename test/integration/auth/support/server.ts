@@ -5,6 +5,7 @@ import { Redis } from 'ioredis'
 import { SignJWT } from 'jose'
 import { inject } from 'vitest'
 
+import { createMailer, type SmtpMailer } from '#api/auth/delivery/mailer.ts'
 import { authPlugin } from '#api/auth/plugin.ts'
 import type {
   CaptchaVerifier,
@@ -21,6 +22,7 @@ import type { MailKind } from '#shared/config/auth-mail.ts'
 import { openDatabase, type Database } from '#shared/db/client.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
 import { createLogger } from '#shared/logger.ts'
+import type { MailCatcher } from '#test/support/mail-catcher.ts'
 import { createDatabase } from '#test/support/services.ts'
 
 /** A mail as the flows sent it. */
@@ -80,6 +82,8 @@ export interface ServerOptions {
   readonly env?: Record<string, string>
   readonly isFrozen?: boolean
   readonly mailer?: Mailer
+  /** Sends mails over SMTP to this server instead of collecting them. */
+  readonly mailServer?: Pick<MailCatcher, 'host' | 'port'>
   readonly captcha?: CaptchaVerifier
   readonly providers?: Providers
   readonly sms?: SmsSender
@@ -102,7 +106,8 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
   const database = openDatabase({ url, maxPoolSize: 10, logger: log })
   const redis = new Redis(inject('redisUrl'))
   const clock = createTestClock(options.isFrozen ?? false)
-  const config = readConfig({ ...REQUIRED, ...options.env })
+  const config = readConfig({ ...REQUIRED, ...smtpSettings(options), ...options.env })
+  const smtp = options.mailServer && openSmtp(config, clock)
   const [mails, messages, events]: [SentMail[], SentSms[], string[]] = [[], [], []]
   const services = await createAuthServices({
     db: database.db,
@@ -110,7 +115,7 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
     redis,
     redisKeyPrefix: `test:${randomUUID()}:`,
     ...{ config, clock, log },
-    mailer: options.mailer ?? { send: async (mail) => void mails.push(mail) },
+    mailer: smtp ?? options.mailer ?? { send: async (mail) => void mails.push(mail) },
     sms: options.sms ?? collectingSms(config, messages),
     captcha: options.captcha ?? { verify: async () => undefined },
     providers: options.providers ?? NO_PROVIDERS,
@@ -132,6 +137,7 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
     serviceToken: (role = 'service_role') => signToken(config, { role }),
     async close() {
       await app.close()
+      smtp?.close()
       redis.disconnect()
       await database.close()
       await drop()
@@ -174,6 +180,21 @@ async function call(app: FastifyInstance, request: CallOptions): Promise<CallRes
     headers: response.headers as Record<string, string>,
     location: String(response.headers.location ?? ''),
   }
+}
+
+function smtpSettings({ mailServer }: ServerOptions): Record<string, string> {
+  if (mailServer === undefined) return {}
+  return {
+    AUTH_SMTP_HOST: mailServer.host,
+    AUTH_SMTP_PORT: String(mailServer.port),
+    AUTH_SMTP_ADMIN_EMAIL: 'admin@example.com',
+  }
+}
+
+function openSmtp(config: AuthConfig, clock: Clock): SmtpMailer {
+  const log = createLogger({ level: 'silent' })
+  const { smtp, mailer } = config
+  return createMailer({ smtp, mailer, siteUrl: config.site.url, clock, log })
 }
 
 function createTestClock(isFrozen: boolean): TestClock {

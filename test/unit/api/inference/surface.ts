@@ -1,4 +1,6 @@
 import { createHash } from 'node:crypto'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 
 import type { FastifyInstance } from 'fastify'
 
@@ -9,8 +11,11 @@ import { v1Plugin, type V1Services } from '#api/v1/plugin.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { parseCatalogue } from '#shared/catalogue.ts'
 import type { Candidate, GenerateInput } from '#shared/contracts/completion.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { ApiKeyStore, StoredApiKey } from '#shared/db/api-keys.ts'
 import type { Logger } from '#shared/logger.ts'
+import { openDirectoryStore } from '#shared/storage/directory-store.ts'
+import { createUrlSigner } from '#shared/storage/signed-url.ts'
 
 /** The key that the surface under test knows. */
 export const API_KEY = 'sk-test-0123456789abcdefWXYZ'
@@ -29,6 +34,7 @@ export const CATALOGUE = parseCatalogue({
     { id: 'org/base:v1', kind: 'completion', source: 'x', capabilities: ['completion'] },
     { id: 'only-chat', kind: 'completion', source: 'x', capabilities: ['chat'] },
     { id: 'tiny-embed', kind: 'embedding', source: 'x', capabilities: [] },
+    { id: 'tiny-rerank', kind: 'embedding', source: 'x', capabilities: ['rerank'] },
   ],
 })
 
@@ -112,6 +118,23 @@ export function* speak(
   }
 }
 
+/** A job of any kind that ends with this result, or with one made from its input. */
+export function answering(
+  result: object | ((input: never) => object),
+  usage: Partial<TokenUsage> = {},
+): Script {
+  return ({ input }) =>
+    [
+      { type: 'started', workerId: 'w1', promptTokens: usage.promptTokens ?? 3 },
+      {
+        type: 'result',
+        result: typeof result === 'function' ? result(input as never) : result,
+        usage: { promptTokens: 3, completionTokens: 0, cachedTokens: 0, ...usage },
+        timings: { queueMs: 1, prepareMs: 1, runMs: 1 },
+      },
+    ] as unknown as JobEvent<'completion'>[]
+}
+
 /** API keys in memory. */
 export class MemoryKeys implements ApiKeyStore {
   readonly bySecret = new Map<string, StoredApiKey>()
@@ -182,6 +205,10 @@ export async function openSurface(
     submitter,
     catalogue: CATALOGUE,
     workers: async () => [],
+    files: { find: async () => undefined },
+    // Made when something is first put there.
+    store: openDirectoryStore(join(tmpdir(), `millrace-surface-${process.pid}`)),
+    signer: createUrlSigner('secret of the tests'),
     apiKeys: keys,
     clock: { now: () => clock.nowMs, monotonic: () => clock.nowMs },
     log: SILENT,

@@ -1,0 +1,61 @@
+import type { Clock } from '#shared/clock.ts'
+import type { SmsConfig } from '#shared/config/auth-sms.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
+import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
+
+import type { SmsSender } from '../ports.ts'
+import { SMS_GATEWAYS } from './sms-gateways.ts'
+
+const DETAIL_CHARS_MAX = 300
+
+/** Sends text messages through the gateway of the settings. */
+export function createSmsSender(options: {
+  readonly config: SmsConfig
+  readonly fetch: GuardedFetch
+  readonly clock: Clock
+}): SmsSender {
+  const { config, fetch, clock } = options
+  return {
+    async send(sms) {
+      if (config.gateway === 'none') throw noGateway()
+      const gateway = SMS_GATEWAYS[config.gateway]
+      if (gateway.missing(config).length > 0) throw noGateway()
+      if (sms.channel === 'whatsapp' && config.gateway !== 'twilio') {
+        throw sendFailed(`channel type "whatsapp" is not supported by ${config.gateway}`)
+      }
+      try {
+        const reply = await fetch({ method: 'POST', ...gateway.request(config, sms) })
+        const result = gateway.read(parseJson(reply.text), reply.status)
+        if ('messageId' in result) return result
+        throw sendFailed(result.problem || `the gateway answered ${reply.status}`)
+      } catch (error) {
+        if (error instanceof ServiceError) throw error
+        throw sendFailed('the gateway cannot be reached', error)
+      }
+    },
+    testOtp(phone) {
+      const until = config.testOtpsValidUntilMs
+      if (until !== undefined && clock.now() >= until) return undefined
+      const number = phone.replace(/^\+/, '')
+      return Object.hasOwn(config.testOtps, number) ? config.testOtps[number] : undefined
+    },
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    // A page in place of JSON says nothing; the status does.
+    return undefined
+  }
+}
+
+function noGateway(): ServiceError {
+  return failure.internal('Unable to get SMS provider', { code: 'unexpected_failure' })
+}
+
+function sendFailed(detail: string, cause?: unknown): ServiceError {
+  const message = `Error sending confirmation OTP to provider: ${detail.slice(0, DETAIL_CHARS_MAX)}`
+  return failure.unprocessable(message, { code: 'sms_send_failed', cause })
+}

@@ -1,0 +1,201 @@
+import type { Readable } from 'node:stream'
+
+import type { Multipart } from '@fastify/multipart'
+import type { FastifyRequest } from 'fastify'
+
+import { CancelledError, failure, ServiceError } from '#shared/errors.ts'
+
+/** One file of a form, while it streams by. */
+export interface FormFile {
+  readonly filename: string
+  readonly stream: Readable
+}
+
+/** What a form may hold, and what becomes of its files. */
+export interface FormRules<File> {
+  readonly fields: readonly string[]
+  /** Fields that may be repeated, also written with brackets. */
+  readonly lists?: readonly string[]
+  /** Each at most once, also written with brackets. */
+  readonly files: readonly string[]
+  /** The whole body. */
+  readonly bytesMax: number
+  /** The refusal of a larger body. */
+  tooLarge(bytes: number): ServiceError
+  /** Reads a file to its end. */
+  receive(file: FormFile, fieldname: string): Promise<File>
+}
+
+/** A form that was read to its end. */
+export interface Form<File> {
+  /** Texts; of lists, arrays of texts. */
+  readonly fields: Readonly<Record<string, string | string[]>>
+  readonly files: Readonly<Partial<Record<string, File>>>
+}
+
+const FORM_LIMITS = {
+  fileSize: Number.POSITIVE_INFINITY,
+  files: 8,
+  fields: 32,
+  parts: 40,
+  fieldSize: 64 * 1024,
+  headerPairs: 32,
+}
+/** After a refusal the rest of the body is read and dropped, so that the client hears of it. */
+const DRAINED_BYTES_MAX = 64 * 1024 * 1024
+
+/**
+ * Reads a form whose fields and files come in any order. What the rules do not name, what comes
+ * twice, a body that is too large or that breaks off is refused.
+ */
+export async function readForm<File>(
+  request: FastifyRequest,
+  rules: FormRules<File>,
+): Promise<Form<File>> {
+  const reading = new FormReading(rules)
+  try {
+    const announced = Number(request.headers['content-length'] ?? 0)
+    if (announced > rules.bytesMax) throw rules.tooLarge(announced)
+    const { raw } = request
+    const parts = request.parts({ limits: FORM_LIMITS, throwFileSizeLimit: false })
+    raw.on('data', reading.count)
+    // The first question connects the parser; from then on the body flows.
+    await Promise.race([reading.readAll(parts), reading.overflow])
+    return reading.form
+  } catch (error) {
+    drain(request)
+    if (request.raw.destroyed && !request.raw.complete) throw new CancelledError()
+    throw error
+  } finally {
+    request.raw.off('data', reading.count)
+  }
+}
+
+class FormReading<File> {
+  readonly overflow: Promise<never>
+  readonly #rules: FormRules<File>
+  readonly #fields: Record<string, string | string[]> = {}
+  readonly #files: Record<string, File> = {}
+  #bytes = 0
+  #current: Readable | undefined
+  #reject: (error: Error) => void = () => {}
+
+  constructor(rules: FormRules<File>) {
+    this.#rules = rules
+    this.overflow = new Promise((_resolve, reject) => {
+      this.#reject = reject
+    })
+    // It is awaited only while the form is read.
+    this.overflow.catch(() => {})
+  }
+
+  get form(): Form<File> {
+    return { fields: this.#fields, files: this.#files }
+  }
+
+  readonly count = (chunk: Buffer): void => {
+    this.#bytes += chunk.length
+    if (this.#bytes <= this.#rules.bytesMax) return
+    const error = this.#rules.tooLarge(this.#bytes)
+    this.#current?.destroy(error)
+    this.#reject(error)
+  }
+
+  async readAll(parts: AsyncIterableIterator<Multipart>): Promise<void> {
+    for (;;) {
+      const next = await parts.next().catch((error: unknown) => {
+        throw asFormFault(error)
+      })
+      if (next.done === true) return
+      if (next.value.type === 'file') await this.#takeFile(next.value)
+      else this.#takeField(next.value)
+    }
+  }
+
+  async #takeFile(part: Multipart & { readonly type: 'file' }): Promise<void> {
+    const name = this.#nameOf(part.fieldname)
+    if (!this.#rules.files.includes(name)) throw wrongType(name, 'text', 'a file')
+    if (this.#files[name] !== undefined) throw repeated(name)
+    let broken: unknown
+    part.file.on('error', (error) => {
+      broken = error
+    })
+    this.#current = part.file
+    try {
+      const file = { filename: part.filename ?? '', stream: part.file }
+      this.#files[name] = await this.#rules.receive(file, name)
+    } catch (error) {
+      throw broken === undefined || error instanceof ServiceError ? error : asFormFault(broken)
+    } finally {
+      this.#current = undefined
+    }
+  }
+
+  #takeField(part: Multipart & { readonly type: 'field' }): void {
+    const name = this.#nameOf(part.fieldname)
+    if (this.#rules.files.includes(name)) throw wrongType(name, 'a file', 'text')
+    if (part.valueTruncated) {
+      throw failure.invalidRequest(`Invalid '${name}': string too long.`, {
+        param: name,
+        code: 'string_above_max_length',
+      })
+    }
+    const text = typeof part.value === 'string' ? part.value : JSON.stringify(part.value)
+    const before = this.#fields[name]
+    if (this.#rules.lists?.includes(name)) this.#fields[name] = [before ?? [], text].flat()
+    else if (before === undefined) this.#fields[name] = text
+    else throw repeated(name)
+  }
+
+  #nameOf(fieldname: string): string {
+    const { fields, lists = [], files } = this.#rules
+    const bare = fieldname.replace(/\[\]$/, '')
+    if (lists.includes(bare) || files.includes(bare)) return bare
+    if (fields.includes(fieldname)) return fieldname
+    const name = fieldname.slice(0, 64)
+    throw failure.invalidRequest(`Unknown parameter: '${name}'.`, {
+      param: name,
+      code: 'unknown_parameter',
+    })
+  }
+}
+
+/** Everything that the parser throws is the client's: a form that is malformed or breaks off. */
+function asFormFault(error: unknown): unknown {
+  if (error instanceof ServiceError) return error
+  const code = (error as { code?: unknown }).code
+  if (typeof code === 'string' && /^FST_.*(LIMIT|CONTENT_TYPE|TOO_LARGE)/.test(code)) return error
+  return failure.invalidRequest('The form is malformed or ends too early.', { cause: error })
+}
+
+function drain({ raw }: FastifyRequest): void {
+  let bytes = 0
+  raw.unpipe()
+  raw.on('data', (chunk: Buffer) => {
+    bytes += chunk.length
+    if (bytes > DRAINED_BYTES_MAX) raw.destroy()
+  })
+  raw.resume()
+}
+
+function repeated(name: string): ServiceError {
+  return failure.invalidRequest(`Duplicate parameter: '${name}'.`, {
+    param: name,
+    code: 'duplicate_parameter',
+  })
+}
+
+function wrongType(name: string, expected: string, found: string): ServiceError {
+  return failure.invalidRequest(
+    `Invalid type for '${name}': expected ${expected}, but got ${found} instead.`,
+    { param: name, code: 'invalid_type' },
+  )
+}
+
+/** The refusal of a form without one of its parameters. */
+export function missingParameter(name: string): ServiceError {
+  return failure.invalidRequest(`Missing required parameter: '${name}'.`, {
+    param: name,
+    code: 'missing_required_parameter',
+  })
+}

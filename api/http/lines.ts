@@ -1,0 +1,35 @@
+const NEWLINE = 0x0a
+
+/**
+ * The lines of a byte stream, without their ends. Only newlines separate them: JSON may hold every
+ * other separator. Throws beyond `bytesMax` per line; a stream that breaks off throws its error.
+ */
+export async function* readLines(
+  source: AsyncIterable<Uint8Array>,
+  bytesMax: number,
+): AsyncGenerator<string> {
+  let pending: Buffer[] = []
+  let pendingBytes = 0
+  const keep = (bytes: Buffer): void => {
+    pendingBytes += bytes.length
+    if (pendingBytes > bytesMax) throw new Error(`a line is longer than ${bytesMax} bytes`)
+    pending.push(bytes)
+  }
+  const take = (): string => {
+    const line = Buffer.concat(pending).toString('utf8')
+    pending = []
+    pendingBytes = 0
+    return line
+  }
+  for await (const part of source) {
+    const chunk = Buffer.from(part.buffer, part.byteOffset, part.byteLength)
+    let start = 0
+    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
+      keep(chunk.subarray(start, end))
+      start = end + 1
+      yield take()
+    }
+    if (start < chunk.length) keep(chunk.subarray(start))
+  }
+  if (pendingBytes > 0) yield take()
+}

@@ -1,0 +1,106 @@
+import { Type, type Static } from 'typebox'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { EmbedInput } from '#shared/contracts/embedding.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+import { optionalEnum, optionalInteger, optionalString } from './field-schemas.ts'
+import { SAMPLING_FIELDS } from './sampling-fields.ts'
+
+const INPUTS_MAX = 2048
+/** Tokens of all inputs of one request together. */
+export const EMBEDDING_TOKENS_MAX = 300_000
+const DIMENSIONS_MAX = 65_536
+
+const TEXT = { type: 'string', minLength: 1 }
+const TOKEN_IDS = {
+  type: 'array',
+  minItems: 1,
+  maxItems: EMBEDDING_TOKENS_MAX,
+  items: { type: 'integer', minimum: 0 },
+}
+
+const FIELDS = {
+  input: Type.Unsafe<string | string[] | number[] | number[][]>({
+    anyOf: [
+      TEXT,
+      { type: 'array', minItems: 1, items: TEXT },
+      TOKEN_IDS,
+      { type: 'array', minItems: 1, items: TOKEN_IDS },
+    ],
+    description: 'A text, several texts, the token ids of a text or of several texts.',
+  }),
+  encoding_format: optionalEnum(['float', 'base64'], {
+    default: 'float',
+    description: 'Numbers, or base64 of little-endian 32-bit floats.',
+  }),
+  dimensions: optionalInteger({
+    minimum: 1,
+    maximum: DIMENSIONS_MAX,
+    description: 'Keep this many leading dimensions, for models made for it.',
+  }),
+  input_type: optionalEnum(['query', 'passage', 'document'], {
+    description: 'What the texts are, for models that were trained with a prefix for each.',
+  }),
+  user: SAMPLING_FIELDS.user,
+  timeout: SAMPLING_FIELDS.timeout,
+}
+
+/** The body of `POST /v1/embeddings`. */
+export const EMBEDDING_BODY = Type.Object(
+  { model: Type.String({ minLength: 1, description: 'The id of a model.' }), ...FIELDS },
+  { additionalProperties: false },
+)
+
+/** The same where the path names the model. */
+export const ENGINE_EMBEDDING_BODY = Type.Object(
+  { model: optionalString({ description: 'Ignored: the path names the model.' }), ...FIELDS },
+  { additionalProperties: false },
+)
+
+export type EmbeddingBody = Static<typeof ENGINE_EMBEDDING_BODY>
+
+/** An embedding request as the workers read it. Throws what the schema cannot say. */
+export function embedInput(body: EmbeddingBody, model: CatalogueModel): EmbedInput {
+  const items = itemsOf(body.input)
+  // Not in the schema: the validator would complain of the first item, as being no token id.
+  if (items.length > INPUTS_MAX) throw tooManyInputs(items.length)
+  if (model.options.tokenIdVocabulary === 'reject' && typeof items[0] !== 'string') {
+    throw failure.invalidRequest(
+      "Invalid type for 'input': the model takes texts, but got token ids instead.",
+      { param: 'input', code: 'invalid_type' },
+    )
+  }
+  const tokens = items.reduce((sum, { length }) => sum + length, 0)
+  if (typeof items[0] !== 'string' && tokens > EMBEDDING_TOKENS_MAX) throw tooManyTokens(tokens)
+  return {
+    task: 'embed',
+    items,
+    role: body.input_type === 'document' ? 'passage' : (body.input_type ?? 'none'),
+    dimensions: body.dimensions ?? null,
+  }
+}
+
+function tooManyInputs(count: number): ServiceError {
+  return failure.invalidRequest(
+    `Invalid 'input': array too long. Expected an array with maximum length ${INPUTS_MAX}, but got an array with length ${count} instead.`,
+    { param: 'input', code: 'array_above_max_length' },
+  )
+}
+
+/** The refusal of inputs that are too long together. */
+export function tooManyTokens(tokens: number): ServiceError {
+  return failure.invalidRequest(
+    `Invalid 'input': a request may embed at most ${EMBEDDING_TOKENS_MAX} tokens, but its inputs have ${tokens}.`,
+    { param: 'input', code: 'max_tokens_per_request' },
+  )
+}
+
+function itemsOf(input: EmbeddingBody['input']): EmbedInput['items'] {
+  if (typeof input === 'string') return [input]
+  return isTokenIds(input) ? [input] : input
+}
+
+function isTokenIds(input: readonly (string | number | number[])[]): input is number[] {
+  return typeof input[0] === 'number'
+}

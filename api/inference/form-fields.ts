@@ -1,0 +1,29 @@
+import type { FastifyRequest, FastifySchemaCompiler } from 'fastify'
+import type { Static, TSchema } from 'typebox'
+
+import { validationFailure, type SchemaComplaint } from '#api/v1/validation-message.ts'
+
+/** A file in the schema of a form. */
+export const BINARY = { type: 'string', format: 'binary' }
+
+/** For routes that read a form: the schema of the body is for the document alone. */
+export const acceptAny: FastifySchemaCompiler<unknown> = () => () => true
+
+/**
+ * The fields of a form as their schema wants them: numbers and truth values are read from text. Says
+ * the same of a wrong value as the endpoints that take JSON.
+ */
+export function parseFields<Schema extends TSchema>(
+  request: FastifyRequest,
+  schema: Schema,
+  fields: Readonly<Record<string, unknown>>,
+): Static<Schema> {
+  const value = { ...fields }
+  const validate = request.compileValidationSchema(
+    schema as unknown as Record<string, unknown>,
+    'querystring',
+  )
+  if (validate(value)) return value as Static<Schema>
+  const complaints = (validate as unknown as { errors: readonly SchemaComplaint[] }).errors
+  throw validationFailure(complaints, { value, schema })
+}

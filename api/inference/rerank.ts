@@ -1,0 +1,114 @@
+import type { FastifyInstance } from 'fastify'
+import { Type, type Static } from 'typebox'
+
+import { randomId } from '#shared/ids.ts'
+
+import { callerOf } from '#api/v1/caller.ts'
+import { optionalBoolean, optionalInteger } from './field-schemas.ts'
+import { getCapableModel } from './model-lookup.ts'
+import { JOB_ERRORS } from './response-schemas.ts'
+import { runJob, type Http } from './run-job.ts'
+import { SAMPLING_FIELDS } from './sampling-fields.ts'
+import type { InferenceServices } from './services.ts'
+
+const DOCUMENTS_MAX = 1000
+
+const DOCUMENT = {
+  anyOf: [
+    { type: 'string' },
+    { type: 'object', required: ['text'], properties: { text: { type: 'string' } } },
+  ],
+}
+
+const RERANK_BODY = Type.Object(
+  {
+    model: Type.String({ minLength: 1, description: 'The id of a model.' }),
+    query: Type.String({ minLength: 1, description: 'What the documents should be about.' }),
+    documents: Type.Unsafe<(string | { text: string })[]>({
+      type: 'array',
+      minItems: 1,
+      maxItems: DOCUMENTS_MAX,
+      items: DOCUMENT,
+      description: 'Texts, or objects with a `text`.',
+    }),
+    top_n: optionalInteger({ minimum: 1, description: 'How many results to answer; all if absent.' }),
+    return_documents: optionalBoolean({ default: false, description: 'Repeat the texts.' }),
+    user: SAMPLING_FIELDS.user,
+  },
+  { additionalProperties: false },
+)
+type RerankBody = Static<typeof RERANK_BODY>
+
+const RERANK_RESPONSE = {
+  type: 'object',
+  description: 'The documents, the most relevant first.',
+  required: ['id', 'object', 'model', 'results', 'usage'],
+  properties: {
+    id: { type: 'string' },
+    object: { const: 'list' },
+    model: { type: 'string' },
+    results: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['index', 'relevance_score'],
+        properties: {
+          index: { type: 'integer', description: 'Position among the documents sent.' },
+          relevance_score: { type: 'number', minimum: 0, maximum: 1 },
+          document: { type: 'object', properties: { text: { type: 'string' } } },
+        },
+      },
+    },
+    usage: {
+      type: 'object',
+      properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } },
+    },
+  },
+}
+
+/** `POST /rerank`: documents by their relevance to a query. */
+export function registerRerank(app: FastifyInstance, services: InferenceServices): void {
+  app.post('/rerank', {
+    config: { scope: 'search' },
+    schema: {
+      operationId: 'createRerank',
+      summary: 'Order documents by their relevance to a query',
+      tags: ['Rerank'],
+      security: [{ apiKey: [] }],
+      body: RERANK_BODY,
+      response: { 200: RERANK_RESPONSE, ...JOB_ERRORS },
+    },
+    handler: (request, reply) => rerank({ request, reply }, services),
+  })
+}
+
+async function rerank(http: Http, services: InferenceServices): Promise<object> {
+  const body = http.request.body as RerankBody
+  const model = getCapableModel(services.catalogue, callerOf(http.request), {
+    name: body.model,
+    kind: 'embedding',
+    capability: 'rerank',
+    endpoint: 'v1/rerank',
+  })
+  const documents = body.documents.map((document) =>
+    typeof document === 'string' ? document : document.text,
+  )
+  const input = { task: 'rerank', query: body.query, documents } as const
+  const { result, usage } = await runJob(http, services, { kind: 'embedding', model, input })
+  if (result.task !== 'rerank') throw new Error('a ranking was answered with vectors')
+  const ranked = result.scores
+    .map((score, index) => ({ index, relevance_score: score }))
+    .toSorted((one, other) => other.relevance_score - one.relevance_score)
+    .slice(0, body.top_n ?? documents.length)
+  return {
+    id: randomId('rerank-'),
+    object: 'list',
+    model: model.id,
+    results: ranked.map((result) =>
+      body.return_documents === true
+        ? { ...result, document: { text: documents[result.index] } }
+        : result,
+    ),
+    usage: { prompt_tokens: usage.promptTokens, total_tokens: usage.promptTokens },
+  }
+}

@@ -1,0 +1,176 @@
+import type { FastifyInstance } from 'fastify'
+import { Type, type Static } from 'typebox'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
+
+import { callerOf } from '#api/v1/caller.ts'
+import { optionalBoolean, optionalInteger, optionalString } from './field-schemas.ts'
+import { getCapableModel } from './model-lookup.ts'
+import { clientSignal } from './request-context.ts'
+import { JOB_ERRORS, listResponse } from './response-schemas.ts'
+import { ENGINE_PARAMS, modelNameOf } from './route-params.ts'
+import { runJob, type Http } from './run-job.ts'
+import { SAMPLING_FIELDS } from './sampling-fields.ts'
+import { narrowFile, type FileDocument } from './search-file.ts'
+import type { InferenceServices } from './services.ts'
+
+const DOCUMENTS_MAX = 200
+const RERANK_DEFAULT = 200
+const RERANK_MAX = 1000
+
+const SEARCH_BODY = Type.Object(
+  {
+    query: Type.String({ minLength: 1, description: 'What the documents should be about.' }),
+    documents: Type.Optional(
+      Type.Unsafe<string[] | null>({
+        type: ['array', 'null'],
+        minItems: 1,
+        maxItems: DOCUMENTS_MAX,
+        items: { type: 'string' },
+        description: 'Texts to search, if no file is given.',
+      }),
+    ),
+    file: optionalString({ minLength: 1, description: 'The id of a file with the purpose search.' }),
+    max_rerank: optionalInteger({
+      minimum: 1,
+      maximum: RERANK_MAX,
+      default: RERANK_DEFAULT,
+      description: 'Documents of the file that are scored. Only with `file`.',
+    }),
+    return_metadata: optionalBoolean({
+      default: false,
+      description: "Answer the documents' metadata too. Only with `file`.",
+    }),
+    user: SAMPLING_FIELDS.user,
+    model: optionalString({ description: 'Ignored: the path names the model.' }),
+  },
+  { additionalProperties: false },
+)
+type SearchBody = Static<typeof SEARCH_BODY>
+
+const SEARCH_RESULT = {
+  type: 'object',
+  required: ['object', 'document', 'score'],
+  properties: {
+    object: { const: 'search_result' },
+    document: { type: 'integer', description: 'Position among the documents or in the file.' },
+    score: { type: 'number', minimum: 0, description: 'Above 200 usually means similar.' },
+    text: { type: 'string', description: 'With `file` only.' },
+    metadata: { description: 'With `return_metadata` only.' },
+  },
+}
+
+/** `POST /engines/{engine_id}/search`: documents by how likely they make the query. */
+export function registerSearch(app: FastifyInstance, services: InferenceServices): void {
+  app.post('/engines/:engine_id/search', {
+    config: { scope: 'search' },
+    schema: {
+      operationId: 'createSearch',
+      summary: 'Score documents by how well they suit a query',
+      tags: ['Search'],
+      deprecated: true,
+      security: [{ apiKey: [] }],
+      params: ENGINE_PARAMS,
+      body: SEARCH_BODY,
+      response: { 200: listResponse(SEARCH_RESULT), ...JOB_ERRORS },
+    },
+    handler: (request, reply) => search({ request, reply }, services),
+  })
+}
+
+async function search(http: Http, services: InferenceServices): Promise<object> {
+  const { request } = http
+  const body = request.body as SearchBody
+  const model = getCapableModel(services.catalogue, callerOf(request), {
+    name: modelNameOf(request),
+    kind: 'completion',
+    capability: 'search',
+    endpoint: 'v1/engines/{engine_id}/search',
+  })
+  const documents = body.documents ?? undefined
+  const fileId = body.file ?? undefined
+  if ((documents === undefined) === (fileId === undefined)) {
+    throw failure.invalidRequest(
+      'You should specify either `documents` or a `file`, but not both',
+      { param: documents === undefined ? 'documents' : 'file', code: 'invalid_value' },
+    )
+  }
+  const data =
+    documents === undefined
+      ? await searchFile(http, services, { model, body, fileId: fileId as string })
+      : await searchDocuments(http, services, { model, query: body.query, documents })
+  return { object: 'list', model: model.id, data }
+}
+
+async function searchDocuments(
+  http: Http,
+  services: InferenceServices,
+  { model, query, documents }: { model: CatalogueModel; query: string; documents: string[] },
+): Promise<readonly object[]> {
+  const scores = await score(http, services, { model, query, documents })
+  return scores.map((value, document) => ({ object: 'search_result', document, score: value }))
+}
+
+async function searchFile(
+  http: Http,
+  services: InferenceServices,
+  { model, body, fileId }: { model: CatalogueModel; body: SearchBody; fileId: string },
+): Promise<readonly object[]> {
+  const { query } = body
+  const file = await services.files.find(callerOf(http.request).organizationId, fileId)
+  if (file === undefined) {
+    throw failure.notFound(`No such File object: ${fileId.slice(0, 100)}`, { param: 'file' })
+  }
+  const found = await narrowFile(services.store, file, {
+    query,
+    limit: body.max_rerank ?? RERANK_DEFAULT,
+    signal: clientSignal(http.reply),
+  })
+  const documents = found.map(({ text }) => text)
+  const scores = await score(http, services, { model, query, documents }).catch((error: unknown) => {
+    throw inFile(error, found)
+  })
+  return found
+    .map(({ index, text, metadata }, at) => ({
+      object: 'search_result',
+      document: index,
+      score: scores[at] as number,
+      text,
+      ...(body.return_metadata === true && { metadata }),
+    }))
+    .toSorted((one, other) => other.score - one.score || one.document - other.document)
+}
+
+async function score(
+  http: Http,
+  services: InferenceServices,
+  { model, query, documents }: { model: CatalogueModel; query: string; documents: string[] },
+): Promise<readonly number[]> {
+  if (documents.length === 0) return []
+  const input = { task: 'score', query, documents } as const
+  const { result } = await runJob(http, services, { kind: 'completion', model, input })
+  if (result.task !== 'score') throw new Error('a search was answered with texts')
+  return result.scores.map(presentScore)
+}
+
+/** Not below 0, to three decimals; a query that is impossible after a document scores 0. */
+function presentScore(score: number): number {
+  return Number.isFinite(score) ? Math.round(Math.max(score, 0) * 1000) / 1000 : 0
+}
+
+/** A complaint about one of the documents names its place in the file. */
+function inFile(error: unknown, found: readonly FileDocument[]): unknown {
+  const match = error instanceof ServiceError ? /^documents\[(\d+)\]$/.exec(error.param ?? '') : null
+  const document = match === null ? undefined : found[Number(match[1])]
+  if (!(error instanceof ServiceError) || document === undefined) return error
+  const message = error.message.replaceAll(
+    error.param ?? '',
+    `document ${document.index} of the file`,
+  )
+  return new ServiceError(error.kind, message, {
+    param: 'file',
+    ...(error.code !== undefined && { code: error.code }),
+    cause: error,
+  })
+}

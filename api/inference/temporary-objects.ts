@@ -1,0 +1,41 @@
+import type { Readable } from 'node:stream'
+
+import { randomId } from '#shared/ids.ts'
+import type { Logger } from '#shared/logger.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+
+/** Below this prefix lies what only the job of one request reads; it is swept after an hour. */
+const PREFIX = 'temporary'
+
+/** What a request puts into object storage for its job, and takes away again at its end. */
+export class TemporaryObjects {
+  readonly #store: ObjectStore
+  readonly #log: Logger
+  readonly #keys: string[] = []
+
+  constructor({ store, log }: { readonly store: ObjectStore; readonly log: Logger }) {
+    this.#store = store
+    this.#log = log
+  }
+
+  /** Stores bytes under a key of their own. */
+  async put(
+    body: Readable | Buffer,
+    signal?: AbortSignal,
+  ): Promise<{ readonly key: string; readonly bytes: number }> {
+    const key = `${PREFIX}/${randomId('')}`
+    const { bytes } = await this.#store.put(key, body, signal === undefined ? {} : { signal })
+    this.#keys.push(key)
+    return { key, bytes }
+  }
+
+  /** Removes everything that was put; what cannot be removed now is swept later. */
+  async discard(): Promise<void> {
+    for (const key of this.#keys.splice(0)) {
+      await this.#store.delete(key).catch((error: unknown) => {
+        const reason = error instanceof Error ? error.message : String(error)
+        this.#log.warn({ operation: 'temporary.discard', reason }, 'left to be swept')
+      })
+    }
+  }
+}

@@ -1,0 +1,98 @@
+import type { Readable } from 'node:stream'
+
+import sharp, { type Metadata } from 'sharp'
+
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+/** Largest upload of one picture, not included. */
+export const IMAGE_BYTES_MAX = 4 * 1024 * 1024
+const SIDE_MAX = 4096 // pixels; more cannot come from a picture of 4 MB in good faith
+
+/** A picture whose header was read; its pixels are the worker's business. */
+export interface UploadedImage {
+  readonly bytes: Buffer
+  readonly format: 'png' | 'jpeg' | 'webp'
+  readonly side: number
+  readonly hasAlpha: boolean
+}
+
+/** Reads a picture of a form, up to the limit. */
+export async function receiveImage(stream: Readable, param: string): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of stream) {
+    bytes += chunk.length
+    if (bytes >= IMAGE_BYTES_MAX) throw notAnImage(param)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+
+/** Checks what the header of a picture tells. Throws what is wrong with it, naming the parameter. */
+export async function inspectImage(bytes: Buffer, param: string): Promise<UploadedImage> {
+  const format = formatOf(bytes)
+  if (format === undefined) throw notAnImage(param)
+  const { width, height, hasAlpha, pages } = await readHeader(bytes, param)
+  if (width === undefined || height === undefined || (pages ?? 1) > 1) throw notAnImage(param)
+  if (width !== height) throw invalidFormat('Uploaded image must be square.', param)
+  if (width > SIDE_MAX) {
+    throw invalidFormat(
+      `Uploaded image must be at most ${SIDE_MAX} pixels wide and high, but it is ${width}.`,
+      param,
+    )
+  }
+  return { bytes, format, side: width, hasAlpha: hasAlpha === true }
+}
+
+/** Checks that it is said what to redraw: by a mask of the same size, or by the picture itself. */
+export function checkTransparency(image: UploadedImage, mask: UploadedImage | undefined): void {
+  if (mask === undefined) {
+    if (image.hasAlpha) return
+    throw invalidFormat(
+      "Invalid input image - format must be in ['RGBA', 'LA', 'L'], got RGB. Without a mask, its transparent areas are redrawn.",
+      'image',
+    )
+  }
+  if (mask.format !== 'png') throw invalidFormat('Uploaded mask must be a PNG.', 'mask')
+  if (mask.side !== image.side) {
+    throw invalidFormat(
+      `Uploaded mask must have the size of the image: expected ${image.side}x${image.side}, but got ${mask.side}x${mask.side}.`,
+      'mask',
+    )
+  }
+  if (!mask.hasAlpha) {
+    throw invalidFormat(
+      "Invalid mask image - format must be in ['RGBA', 'LA'], got RGB. Its transparent areas are redrawn.",
+      'mask',
+    )
+  }
+}
+
+// By the signature alone: neither names nor content types of uploads can be relied on, and the
+// decoder knows formats that are not meant to be read here.
+function formatOf(bytes: Buffer): UploadedImage['format'] | undefined {
+  const head = bytes.subarray(0, 12).toString('latin1')
+  if (head.startsWith('\x89PNG\r\n\x1a\n')) return 'png'
+  if (head.startsWith('\xff\xd8\xff')) return 'jpeg'
+  if (head.startsWith('RIFF') && head.endsWith('WEBP')) return 'webp'
+  return undefined
+}
+
+async function readHeader(bytes: Buffer, param: string): Promise<Metadata> {
+  try {
+    return await sharp(bytes, { limitInputPixels: SIDE_MAX * SIDE_MAX }).metadata()
+  } catch (cause) {
+    throw notAnImage(param, cause)
+  }
+}
+
+function notAnImage(param: string, cause?: unknown): ServiceError {
+  return failure.invalidRequest(
+    'Uploaded image must be a PNG and less than 4 MB. JPEG and WebP are accepted too.',
+    { param, code: 'invalid_image', cause },
+  )
+}
+
+function invalidFormat(message: string, param: string): ServiceError {
+  return failure.invalidRequest(message, { param, code: 'invalid_image_format' })
+}

@@ -1,0 +1,199 @@
+import { lookup as resolveHost, type LookupAddress } from 'node:dns'
+import { request as requestHttp, type IncomingMessage } from 'node:http'
+import { request as requestHttps } from 'node:https'
+import { isIP, type LookupFunction } from 'node:net'
+
+import { isPublicAddress } from './private-addresses.ts'
+
+/** Why a call to somebody else's server failed. */
+export type OutgoingFailure = 'address' | 'protocol' | 'timeout' | 'size' | 'redirects' | 'network'
+
+/** A call that brought no answer; the message names no secret of the request. */
+export class OutgoingError extends Error {
+  readonly reason: OutgoingFailure
+
+  constructor(reason: OutgoingFailure, message: string, cause?: unknown) {
+    super(message, { cause })
+    this.name = 'OutgoingError'
+    this.reason = reason
+  }
+}
+
+/** One call. */
+export interface OutgoingRequest {
+  readonly url: string
+  readonly method?: 'GET' | 'POST'
+  readonly headers?: Readonly<Record<string, string>>
+  /** Sent form-encoded. */
+  readonly form?: Readonly<Record<string, string>>
+  readonly signal?: AbortSignal
+}
+
+/** What came back; the body is text within the size limit. */
+export interface OutgoingReply {
+  readonly status: number
+  readonly contentType: string
+  readonly text: string
+}
+
+/** Calls a server outside. */
+export type GuardedFetch = (request: OutgoingRequest) => Promise<OutgoingReply>
+
+/** The limits of a client. */
+export interface GuardedFetchOptions {
+  readonly timeoutMs: number
+  /** Largest body that is read. */
+  readonly bodyBytesMax?: number
+  /** How many redirects a GET may follow; each target is checked like the first. */
+  readonly redirectsMax?: number
+  /** Whether addresses outside the public internet may be called. */
+  readonly allowsPrivateAddresses: boolean
+  /** Leads calls to other places, such as a stand-in for a provider. */
+  readonly rewrite?: (url: URL) => URL
+  /** How names become addresses. */
+  readonly resolve?: (hostname: string) => Promise<readonly LookupAddress[]>
+}
+
+const BODY_BYTES_MAX = 1_048_576 // 1 MiB: profiles and key sets take kilobytes
+
+/**
+ * Makes the one client for calls to servers outside. Every address that a name resolves to is
+ * checked at the moment of connecting, and the connection goes to the checked address: a name
+ * that changes its mind between check and use gains nothing.
+ */
+export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
+  return async (request) => {
+    const deadline = AbortSignal.timeout(options.timeoutMs)
+    const signal = request.signal ? AbortSignal.any([deadline, request.signal]) : deadline
+    let url = parseUrl(request.url)
+    for (let hop = 0; ; hop += 1) {
+      const reply = await sendOnce(options, { ...request, signal }, url)
+      const target = redirectOf(reply, request)
+      if (target === undefined || (options.redirectsMax ?? 0) === 0) return presentReply(reply)
+      if (hop >= (options.redirectsMax ?? 0)) {
+        throw new OutgoingError('redirects', `${url.host} redirects too often`)
+      }
+      url = parseUrl(target, url)
+    }
+  }
+}
+
+interface RawReply {
+  readonly message: IncomingMessage
+  readonly text: string
+}
+
+function presentReply({ message, text }: RawReply): OutgoingReply {
+  return {
+    status: message.statusCode ?? 0,
+    contentType: message.headers['content-type'] ?? '',
+    text,
+  }
+}
+
+function redirectOf({ message }: RawReply, request: OutgoingRequest): string | undefined {
+  const isRedirect = [301, 302, 303, 307, 308].includes(message.statusCode ?? 0)
+  const isGet = (request.method ?? 'GET') === 'GET'
+  return isRedirect && isGet ? message.headers.location : undefined
+}
+
+function parseUrl(text: string, base?: URL): URL {
+  const url = URL.parse(text, base)
+  if (url === null || !['http:', 'https:'].includes(url.protocol)) {
+    throw new OutgoingError('protocol', 'only http and https addresses can be called')
+  }
+  if (base?.protocol === 'https:' && url.protocol === 'http:') {
+    throw new OutgoingError('protocol', `${base.host} redirects to an unencrypted address`)
+  }
+  return url
+}
+
+function sendOnce(
+  options: GuardedFetchOptions,
+  request: OutgoingRequest & { readonly signal: AbortSignal },
+  address: URL,
+): Promise<RawReply> {
+  const url = options.rewrite?.(address) ?? address
+  const body = request.form === undefined ? undefined : new URLSearchParams(request.form).toString()
+  // Literal addresses are never looked up, so they are checked here.
+  const literal = url.hostname.replace(/^\[|\]$/g, '')
+  if (!options.allowsPrivateAddresses && isIP(literal) !== 0 && !isPublicAddress(literal)) {
+    return Promise.reject(refusedAddress(url.hostname))
+  }
+  return new Promise((resolve, reject) => {
+    const fail = (error: unknown) => reject(toOutgoingError(error, url, request.signal))
+    const open = url.protocol === 'https:' ? requestHttps : requestHttp
+    const outgoing = open(url, {
+      method: request.method ?? 'GET',
+      // One connection per call: none stays open for a later caller or another host.
+      agent: false,
+      signal: request.signal,
+      lookup: guardedLookup(options),
+      headers: {
+        accept: 'application/json',
+        'accept-encoding': 'identity',
+        'user-agent': 'millrace',
+        ...(body !== undefined && {
+          'content-type': 'application/x-www-form-urlencoded',
+          'content-length': String(Buffer.byteLength(body)),
+        }),
+        ...request.headers,
+      },
+    })
+    outgoing.on('error', fail)
+    outgoing.on('response', (message) => {
+      readText(message, options.bodyBytesMax ?? BODY_BYTES_MAX).then((text) => {
+        resolve({ message, text })
+      }, fail)
+    })
+    outgoing.end(body)
+  })
+}
+
+async function readText(message: IncomingMessage, bytesMax: number): Promise<string> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of message as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    // Leaving the loop destroys the stream, and with it the connection.
+    if (bytes > bytesMax) throw new OutgoingError('size', `the reply is over ${bytesMax} bytes`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function guardedLookup(options: GuardedFetchOptions): LookupFunction {
+  const resolve = options.resolve ?? resolveAll
+  return (hostname, lookupOptions, done) => {
+    resolve(hostname).then(
+      (found) => {
+        const isAllowed = ({ address }: LookupAddress) =>
+          options.allowsPrivateAddresses || isPublicAddress(address)
+        const [first] = found
+        if (first === undefined || !found.every(isAllowed)) {
+          done(refusedAddress(hostname), '', 4)
+        } else if (lookupOptions.all) done(null, [...found])
+        else done(null, first.address, first.family)
+      },
+      (error: NodeJS.ErrnoException) => done(error, '', 4),
+    )
+  }
+}
+
+function resolveAll(hostname: string): Promise<readonly LookupAddress[]> {
+  return new Promise((resolve, reject) => {
+    resolveHost(hostname, { all: true }, (error, found) => (error ? reject(error) : resolve(found)))
+  })
+}
+
+function refusedAddress(hostname: string): OutgoingError {
+  return new OutgoingError('address', `${hostname} is not on the public internet`)
+}
+
+function toOutgoingError(error: unknown, url: URL, signal: AbortSignal): OutgoingError {
+  if (error instanceof OutgoingError) return error
+  if (signal.aborted) {
+    return new OutgoingError('timeout', `${url.host} did not answer in time`, error)
+  }
+  return new OutgoingError('network', `${url.host} cannot be reached`, error)
+}

@@ -1,0 +1,120 @@
+import { readFile, stat } from 'node:fs/promises'
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+
+import { describe, expect } from 'vitest'
+
+import { it } from '#test/support/services.ts'
+
+import {
+  envOf,
+  leftoversOf,
+  processesOf,
+  runCommand,
+  startInstallation,
+  type Installation,
+} from './installation.ts'
+
+// The folder's name has a space, as folders of people do.
+const dataDirOf = (folder: string) => join(folder, 'my data')
+
+describe('millrace up', () => {
+  it('prints a first request that streams an answer as it stands', async ({ folder }) => {
+    const millrace = await startInstallation(dataDirOf(folder))
+    try {
+      const command = /^curl .*$/m.exec(millrace.output())?.[0] ?? ''
+      const { stdout } = spawnSync('bash', ['-c', `${command} -s`], { encoding: 'utf8' })
+      const events = stdout.split('\n\n').filter((event) => event !== '')
+      expect(events.length).toBeGreaterThan(2)
+      expect(events.at(-1)).toBe('data: [DONE]')
+      expect(stdout).toContain('chat.completion.chunk')
+      expect(millrace.output()).toContain(`http://localhost:${millrace.port}/docs`)
+      expect(millrace.output()).toContain(`http://localhost:${millrace.port}/admin/queues`)
+    } finally {
+      await millrace.end('SIGTERM')
+    }
+  })
+
+  it('keeps secrets and data over a restart, for its owner alone', async ({ folder }) => {
+    const dataDir = dataDirOf(folder)
+    const first = await startInstallation(dataDir)
+    const secrets = await readFile(join(dataDir, 'secrets.json'), 'utf8')
+    const made = runCommand(['keys', 'create', '--name', 'kept'], envOf(dataDir))
+    await first.end('SIGTERM')
+    expect(made.stdout.trim(), made.stderr).toMatch(/^mr-[\w-]{43}$/)
+    const second = await startInstallation(dataDir)
+    try {
+      expect(await readFile(join(dataDir, 'secrets.json'), 'utf8')).toBe(secrets)
+      expect((await stat(join(dataDir, 'secrets.json'))).mode & 0o777).toBe(0o600)
+      expect((await stat(dataDir)).mode & 0o777).toBe(0o700)
+      expect(await statusOf(second, made.stdout.trim())).toBe(200)
+      expect(await statusOf(second, 'mr-unknown')).toBe(401)
+      expect(runCommand(['keys', 'list'], envOf(dataDir)).stdout).toContain('kept')
+    } finally {
+      await second.end('SIGTERM')
+    }
+  })
+
+  it('refuses a second copy on the same data, and leaves the first alone', async ({ folder }) => {
+    const dataDir = dataDirOf(folder)
+    const millrace = await startInstallation(dataDir)
+    try {
+      const second = runCommand(['up'], envOf(dataDir, { PORT: '0' }))
+      expect(second.status).toBe(1)
+      expect(second.stderr).toContain(`Another Millrace (process ${millrace.child.pid})`)
+      expect((await fetch(`http://localhost:${millrace.port}/readyz`)).status).toBe(200)
+    } finally {
+      await millrace.end('SIGTERM')
+    }
+  })
+
+  it.for(['SIGTERM', 'SIGINT', 'SIGKILL'] as const)(
+    'leaves no process behind after %s, and starts again afterwards',
+    async (signal, { folder }) => {
+      const dataDir = dataDirOf(folder)
+      const millrace = await startInstallation(dataDir)
+      expect(processesOf(dataDir).length).toBeGreaterThan(3)
+      const code = await millrace.end(signal)
+      expect(code).toBe(signal === 'SIGKILL' ? null : 0)
+      expect(await leftoversOf(dataDir)).toEqual([])
+      const again = await startInstallation(dataDir)
+      await again.end('SIGTERM')
+      expect(await leftoversOf(dataDir)).toEqual([])
+    },
+  )
+
+  it('starts a worker again that was killed', async ({ folder }) => {
+    const dataDir = dataDirOf(folder)
+    const millrace = await startInstallation(dataDir)
+    try {
+      const findWorker = () =>
+        processesOf(dataDir).find((line) => /^\d+ \S*node\S* .*cli\.ts worker/.test(line))
+      const before = Number.parseInt(findWorker() ?? '', 10)
+      process.kill(before, 'SIGKILL')
+      await expect
+        .poll(() => Number.parseInt(findWorker() ?? '0', 10), { timeout: 30_000 })
+        .toBeGreaterThan(before)
+    } finally {
+      await millrace.end('SIGTERM')
+    }
+  })
+
+  it('says that its port is taken', async ({ folder }) => {
+    const millrace = await startInstallation(dataDirOf(folder))
+    try {
+      const other = runCommand(
+        ['up'],
+        envOf(join(folder, 'other'), { PORT: String(millrace.port) }),
+      )
+      expect(other.status).toBe(1)
+      expect(other.stderr).toContain(`Port ${millrace.port} is taken`)
+    } finally {
+      await millrace.end('SIGTERM')
+    }
+  })
+})
+
+async function statusOf({ port }: Installation, key: string): Promise<number> {
+  const url = `http://localhost:${port}/v1/models`
+  return (await fetch(url, { headers: { authorization: `Bearer ${key}` } })).status
+}

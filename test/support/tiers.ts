@@ -1,0 +1,90 @@
+import { join } from 'node:path'
+
+import { findFreePort, startChild, waitUntil, type PrivateChild } from '#launcher/embedded/child.ts'
+
+/** Real API and worker processes, as `millrace api` and `millrace worker` start them. */
+export interface Tiers {
+  /** The first API process's address. */
+  readonly url: string
+  readonly apiKey: string
+  /** Starts another API process; resolves with its address when it is ready. */
+  startApi(): Promise<{ url: string; process: PrivateChild }>
+  /** Starts another worker; resolves when its models are loaded. */
+  startWorker(): Promise<{ process: PrivateChild; kill(): Promise<void> }>
+  stop(): Promise<void>
+}
+
+const READY_TIMEOUT_MS = 60_000
+const API_KEY = 'mr-a-key-of-the-tests'
+
+/** Starts one API process; workers are started by the test. `env` adds settings. */
+export async function startTiers(options: {
+  readonly databaseUrl: string
+  readonly redisUrl: string
+  readonly keyPrefix: string
+  readonly folder: string
+  readonly env?: Readonly<Record<string, string>>
+}): Promise<Tiers> {
+  const running: PrivateChild[] = []
+  const common = {
+    MILLRACE_DATA_DIR: options.folder,
+    MILLRACE_REDIS_PREFIX: options.keyPrefix,
+    REDIS_URL: options.redisUrl,
+    LOG_LEVEL: 'warn',
+  }
+  const start = async (name: 'api' | 'worker', env: Record<string, string>, port: number) => {
+    const child = await startChild({
+      command: process.execPath,
+      args: [join(import.meta.dirname, '../../launcher/cli.ts'), name],
+      env: { ...common, ...env, ...options.env },
+      logFile: join(options.folder, `${name}.log`),
+      stopSignal: 'TERM',
+    })
+    running.push(child)
+    await waitUntil(() => assertReady(port), { timeoutMs: READY_TIMEOUT_MS, child })
+    return child
+  }
+  const startApi = async () => {
+    const port = await findFreePort()
+    const url = `http://127.0.0.1:${port}`
+    return { url, process: await start('api', apiEnv(options.databaseUrl, url, port), port) }
+  }
+  const api = await startApi()
+  return {
+    url: api.url,
+    apiKey: API_KEY,
+    startApi,
+    async startWorker() {
+      const port = await findFreePort()
+      const child = await start('worker', { MILLRACE_WORKER_METRICS_PORT: String(port) }, port)
+      return { process: child, kill: () => child.stop(0) }
+    },
+    async stop() {
+      await Promise.all(running.map((child) => child.stop()))
+    },
+  }
+}
+
+function apiEnv(databaseUrl: string, url: string, port: number): Record<string, string> {
+  return {
+    DATABASE_URL: databaseUrl,
+    AUTH_DB_DRIVER: 'postgres',
+    AUTH_API_HOST: '127.0.0.1',
+    AUTH_API_PORT: String(port),
+    AUTH_SITE_URL: url,
+    AUTH_API_EXTERNAL_URL: url,
+    AUTH_JWT_SECRET: 'a secret of the tests that is long enough',
+    AUTH_SMTP_HOST: '127.0.0.1',
+    AUTH_SMTP_PORT: '1',
+    AUTH_SMTP_ADMIN_EMAIL: 'no-reply@example.test',
+    MILLRACE_BOOTSTRAP_API_KEY: API_KEY,
+    MILLRACE_URL_SIGNING_SECRET: 'another secret of the tests',
+    OTEL_EXPORTER_PROMETHEUS_PORT: '0',
+  }
+}
+
+async function assertReady(port: number): Promise<void> {
+  const answer = await fetch(`http://127.0.0.1:${port}/readyz`)
+  await answer.body?.cancel()
+  if (!answer.ok) throw new Error(`port ${port} is not ready`)
+}

@@ -1,0 +1,44 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { describe, expect, it } from 'vitest'
+
+import { createPace } from '#api/auth/pace.ts'
+import { systemClock } from '#shared/clock.ts'
+import { failure } from '#shared/errors.ts'
+
+describe('a pace', () => {
+  it('makes nothing take as long as the work did', async () => {
+    const pace = createPace(systemClock)
+    await pace.run('mail', () => sleep(40))
+    const startMs = performance.now()
+    await pace.imitate('mail', () => sleep(10))
+    // The work slept for 40 ms; timers may ring a millisecond early.
+    expect(performance.now() - startMs).toBeGreaterThan(30)
+  })
+
+  it('does not wait before there was any work', async () => {
+    let isDone = false
+    await createPace(systemClock).imitate('mail', async () => {
+      isDone = true
+    })
+    expect(isDone).toBe(true)
+  })
+
+  it('fails as the work failed last, until the work succeeds again', async () => {
+    const pace = createPace(systemClock)
+    const broken = failure.internal('the mail server is dead')
+    const work = pace.run('mail', () => Promise.reject(broken))
+    await expect(work).rejects.toBe(broken)
+    await expect(pace.imitate('mail')).rejects.toBe(broken)
+    await expect(pace.imitate('something else')).resolves.toBeUndefined()
+    await pace.run('mail', async () => 'sent')
+    await expect(pace.imitate('mail')).resolves.toBeUndefined()
+  })
+
+  it('does not hold against others what one client was refused for', async () => {
+    const pace = createPace(systemClock)
+    const refused = pace.run('mail', () => Promise.reject(failure.rateLimited('too soon')))
+    await expect(refused).rejects.toMatchObject({ kind: 'rateLimited' })
+    await expect(pace.imitate('mail')).resolves.toBeUndefined()
+  })
+})

@@ -1,0 +1,161 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import type { EmbedInput } from '#shared/contracts/embedding.ts'
+
+import { itRefuses, type Refusal } from './refusals.ts'
+import { answering, openSurface } from './surface.ts'
+
+const VECTOR = new Float32Array([0.25, -1.5, Math.fround(0.1)])
+const BASE64 = Buffer.from(VECTOR.buffer).toString('base64')
+const SCRIPT = answering(({ items }: EmbedInput) => ({
+  task: 'embed',
+  vectors: items.map(() => BASE64),
+  dimensions: 3,
+}))
+
+describe('POST /v1/embeddings', () => {
+  let surface: Awaited<ReturnType<typeof openSurface>>
+  beforeAll(async () => {
+    surface = await openSurface(SCRIPT)
+  })
+  afterAll(() => surface.app.close())
+  const ask = (fields: object, url = '/v1/embeddings') =>
+    surface.post(url, { model: 'tiny-embed', input: 'Hi', ...fields })
+  const submitted = () => surface.submitter.requests.at(-1)?.input as unknown as EmbedInput
+
+  it('answers numbers that are exactly those of the base64 form', async () => {
+    expect((await ask({})).json()).toEqual({
+      object: 'list',
+      data: [{ object: 'embedding', index: 0, embedding: [...VECTOR] }],
+      model: 'tiny-embed',
+      usage: { prompt_tokens: 3, total_tokens: 3 },
+    })
+    const { data } = (await ask({ encoding_format: 'base64' })).json()
+    expect(data[0].embedding).toBe(BASE64)
+  })
+
+  it.each([
+    ['a text', 'Hi', ['Hi']],
+    ['texts', ['a', 'b'], ['a', 'b']],
+    ['token ids', [1, 2, 3], [[1, 2, 3]]],
+    ['lists of token ids', [[1], [2, 3]], [[1], [2, 3]]],
+  ])('takes %s', async (_title, input, items) => {
+    const { data } = (await ask({ input })).json()
+    expect(data.map(({ index }: { index: number }) => index)).toEqual(items.map((_, at) => at))
+    expect(submitted().items).toEqual(items)
+  })
+
+  it('hands dimensions and the sort of text to the worker', async () => {
+    await ask({ dimensions: 2, input_type: 'query', user: 'u', timeout: 20 })
+    expect(submitted()).toMatchObject({ dimensions: 2, role: 'query' })
+    await ask({ input_type: 'document' })
+    expect(submitted()).toMatchObject({ dimensions: null, role: 'passage' })
+    await ask({})
+    expect(submitted()).toMatchObject({ role: 'none' })
+  })
+
+  it('takes the model from the older path', async () => {
+    const response = await ask({ model: undefined }, '/v1/engines/tiny-embed/embeddings')
+    expect(response.json().model).toBe('tiny-embed')
+  })
+
+  it('takes 2048 inputs and refuses one more', async () => {
+    const many = Array.from({ length: 2048 }, () => 'a')
+    expect((await ask({ input: many })).json().data).toHaveLength(2048)
+    const response = await ask({ input: [...many, 'a'] })
+    expect([response.statusCode, response.json().error.param]).toEqual([400, 'input'])
+  })
+
+  it('refuses more tokens than a request may have, counted here or by the worker', async () => {
+    const ids = Array.from({ length: 151 }, () => Array.from({ length: 2000 }, () => 1))
+    const counted = await ask({ input: ids })
+    expect(counted.json().error).toMatchObject({ code: 'max_tokens_per_request', param: 'input' })
+    const { cancelled } = surface.submitter
+    surface.submitter.script = answering({ task: 'embed', vectors: [] }, { promptTokens: 300_001 })
+    const heard = await ask({})
+    surface.submitter.script = SCRIPT
+    expect(heard.json().error).toMatchObject({ code: 'max_tokens_per_request', param: 'input' })
+    expect(surface.submitter.cancelled).toBe(cancelled + 1)
+  })
+
+  it.each(['tiny-chat', 'tiny-rerank', 'nope'])('does not embed with %s', async (model) => {
+    expect((await ask({ model })).statusCode).toBe(404)
+  })
+})
+
+describe('POST /v1/rerank', () => {
+  let surface: Awaited<ReturnType<typeof openSurface>>
+  beforeAll(async () => {
+    surface = await openSurface(answering({ task: 'rerank', scores: [0.2, 0.9, 0.5] }))
+  })
+  afterAll(() => surface.app.close())
+  const ask = (fields: object) =>
+    surface.post('/v1/rerank', {
+      model: 'tiny-rerank',
+      query: 'cats',
+      documents: ['a', { text: 'b' }, 'c'],
+      ...fields,
+    })
+
+  it('answers the best documents first', async () => {
+    expect((await ask({})).json()).toEqual({
+      id: expect.stringMatching(/^rerank-\w{24}$/),
+      object: 'list',
+      model: 'tiny-rerank',
+      results: [
+        { index: 1, relevance_score: 0.9 },
+        { index: 2, relevance_score: 0.5 },
+        { index: 0, relevance_score: 0.2 },
+      ],
+      usage: { prompt_tokens: 3, total_tokens: 3 },
+    })
+    expect(surface.submitter.requests.at(-1)?.input).toEqual({
+      task: 'rerank',
+      query: 'cats',
+      documents: ['a', 'b', 'c'],
+    })
+  })
+
+  it('repeats the texts and ends after top_n when asked to', async () => {
+    const { results } = (await ask({ top_n: 2, return_documents: true })).json()
+    expect(results).toEqual([
+      { index: 1, relevance_score: 0.9, document: { text: 'b' } },
+      { index: 2, relevance_score: 0.5, document: { text: 'c' } },
+    ])
+  })
+
+  it('does not rank with a model that embeds', async () => {
+    expect((await ask({ model: 'tiny-embed' })).statusCode).toBe(404)
+  })
+})
+
+const EMBEDDING_REFUSALS: readonly Refusal[] = [
+  [{ input: undefined }, 'input', 'missing_required_parameter', /./],
+  [{ input: '' }, 'input', 'empty_string', /./],
+  [{ input: [] }, 'input', 'empty_array', /./],
+  [{ input: ['a', ''] }, 'input[1]', 'empty_string', /./],
+  [{ input: [[]] }, 'input[0]', 'empty_array', /./],
+  [{ input: ['a', 1] }, 'input[1]', 'invalid_type', /./],
+  [{ input: [-1] }, 'input[0]', 'integer_below_min_value', /./],
+  [{ input: { text: 'a' } }, 'input', 'invalid_type', /./],
+  [
+    { encoding_format: 'md5' },
+    'encoding_format',
+    'invalid_value',
+    "Invalid value: 'md5'. Supported values are: 'float' and 'base64'.",
+  ],
+  [{ dimensions: 0 }, 'dimensions', 'integer_below_min_value', /./],
+  [{ truncate: true }, 'truncate', 'unknown_parameter', /./],
+]
+itRefuses('/v1/embeddings', { model: 'tiny-embed', input: 'Hi' }, EMBEDDING_REFUSALS)
+
+const RERANK = { model: 'tiny-rerank', query: 'cats', documents: ['a'] }
+const RERANK_REFUSALS: readonly Refusal[] = [
+  [{ query: '' }, 'query', 'empty_string', /./],
+  [{ documents: [] }, 'documents', 'empty_array', /./],
+  [{ documents: [5] }, 'documents[0]', 'invalid_type', /./],
+  [{ documents: [{ title: 'a' }] }, 'documents[0].text', 'missing_required_parameter', /./],
+  [{ top_n: 0 }, 'top_n', 'integer_below_min_value', /./],
+  [{ max_chunks_per_doc: 1 }, 'max_chunks_per_doc', 'unknown_parameter', /./],
+]
+itRefuses('/v1/rerank', RERANK, RERANK_REFUSALS)

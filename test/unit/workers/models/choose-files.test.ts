@@ -1,0 +1,111 @@
+import { describe, expect, it } from 'vitest'
+
+import type { ModelOptions } from '#shared/catalogue.ts'
+import { chooseFiles } from '#workers/models/choose-files.ts'
+
+function check(paths: readonly string[], options: ModelOptions, expected: readonly string[]): void {
+  const files = paths.map((path) => ({ path, bytes: 10 }))
+  const chosen = chooseFiles(files, { options }).map(({ path }) => path)
+  expect(chosen.toSorted()).toEqual(expected.toSorted())
+}
+
+const DECODER = [
+  'onnx/model.onnx',
+  'onnx/model.onnx_data',
+  'onnx/model.onnx_data_1',
+  'onnx/model_fp16.onnx',
+  'onnx/model_fp16.onnx_data',
+  'onnx/model_q4.onnx',
+]
+
+describe('of a source', () => {
+  it.each<[string, readonly string[], ModelOptions, readonly string[]]>([
+    ['the 32-bit weights before the 4-bit ones', DECODER, {}, DECODER.slice(0, 3)],
+    ['half precision on a GPU', DECODER, { executionProvider: 'cuda' }, DECODER.slice(3, 5)],
+    ['the weights that were asked for', DECODER, { onnxFile: 'model_q4' }, DECODER.slice(5)],
+    [
+      'graphs that lie beside the configuration',
+      ['config.json', 'model.onnx', 'decoder_model.onnx'],
+      {},
+      ['config.json', 'model.onnx'],
+    ],
+    [
+      'the encoder and the merged decoder of a speech model',
+      [
+        'onnx/encoder_model.onnx',
+        'onnx/encoder_model_quantized.onnx',
+        'onnx/decoder_model.onnx',
+        'onnx/decoder_with_past_model.onnx',
+        'onnx/decoder_model_merged_quantized.onnx',
+        'preprocessor_config.json',
+      ],
+      {},
+      [
+        'onnx/encoder_model_quantized.onnx',
+        'onnx/decoder_model_merged_quantized.onnx',
+        'preprocessor_config.json',
+      ],
+    ],
+    [
+      'both decoders of a speech model where they are not merged',
+      ['onnx/encoder_model.onnx', 'onnx/decoder_model.onnx', 'onnx/decoder_with_past_model.onnx'],
+      {},
+      ['onnx/encoder_model.onnx', 'onnx/decoder_model.onnx', 'onnx/decoder_with_past_model.onnx'],
+    ],
+    [
+      'every part of a picture pipeline that is run',
+      [
+        'model_index.json',
+        'scheduler/scheduler_config.json',
+        'tokenizer/merges.txt',
+        'tokenizer/vocab.json',
+        'unet/model.onnx',
+        'unet/weights.pb',
+        'unet/diffusion_pytorch_model.bin',
+        'vae_decoder/model.onnx',
+        'safety_checker/model.onnx',
+        'safety_checker/config.json',
+      ],
+      {},
+      [
+        'model_index.json',
+        'scheduler/scheduler_config.json',
+        'tokenizer/merges.txt',
+        'tokenizer/vocab.json',
+        'unet/model.onnx',
+        'unet/weights.pb',
+        'vae_decoder/model.onnx',
+      ],
+    ],
+    [
+      'tokenizer, templates and pooling, but no other formats',
+      [
+        'onnx/model_quantized.onnx',
+        'chat_template.jinja',
+        'tokenizer.json',
+        '1_Pooling/config.json',
+        'modules.json',
+        'pytorch_model.bin.index.json',
+        'model.safetensors',
+        'openvino/openvino_model.xml',
+        'README.md',
+      ],
+      {},
+      [
+        'onnx/model_quantized.onnx',
+        'chat_template.jinja',
+        'tokenizer.json',
+        '1_Pooling/config.json',
+        'modules.json',
+      ],
+    ],
+  ])('takes %s', (_name, paths, options, expected) => check(paths, options, expected))
+
+  it('says that there is nothing to run', () => {
+    const files = [{ path: 'config.json', bytes: 10 }]
+    expect(() => chooseFiles(files, { options: {} })).toThrow('no ONNX file')
+    expect(() => chooseFiles(files, { options: { onnxFile: 'model_q4' } })).toThrow(
+      'no onnx/model_q4.onnx',
+    )
+  })
+})
