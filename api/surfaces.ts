@@ -6,23 +6,29 @@ import type { NewActivity } from './activities/activities.ts'
 import { digestOf, OWN_GENERATOR } from './activities/activity.ts'
 import { activitiesPlugin } from './activities/routes.ts'
 import type { Surface } from './app.ts'
+import { dashboardPlugin } from './dashboard/plugin.ts'
 import { filesPlugin, type FileChange } from './files/routes.ts'
 import { inferencePlugin } from './inference/plugin.ts'
+import { mediaPlugin } from './media/routes.ts'
 import type { Services } from './services.ts'
 import { v1Plugin } from './v1/plugin.ts'
 
 /** The surfaces of the API and where they are mounted. */
 export async function surfacesOf(services: Services): Promise<readonly Surface[]> {
-  return [{ prefixes: ['/v1'], plugin: v1(services) }]
+  return [
+    { prefixes: ['/v1'], plugin: v1(services) },
+    { prefixes: ['/admin/queues'], plugin: dashboard(services) },
+  ]
 }
 
 function v1(services: Services): Surface['plugin'] {
   const { redis, queueKeys, config } = services
+  const signer = createUrlSigner(config.server.urlSigningSecret)
   return v1Plugin(services, [
     inferencePlugin({
       ...services,
       workers: () => listWorkers(redis, queueKeys),
-      signer: createUrlSigner(config.server.urlSigningSecret),
+      signer,
       config: { deadlineSeconds: config.inference.deadlineSeconds },
     }),
     filesPlugin({
@@ -31,7 +37,16 @@ function v1(services: Services): Surface['plugin'] {
       onChange: (change) => recordFileChange(services, change),
     }),
     activitiesPlugin(services),
+    mediaPlugin({ ...services, signer }),
   ])
+}
+
+function dashboard({ catalogue, submitter, config }: Services): Surface['plugin'] {
+  return dashboardPlugin({
+    catalogue,
+    queueOf: (kind, modelId) => submitter.producer.queue(kind, modelId),
+    guard: { adminToken: config.server.adminToken, isAdministrator: async () => false },
+  })
 }
 
 /** Files that come and go stand in the organization's own activities; a failure there breaks nothing. */

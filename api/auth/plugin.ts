@@ -143,11 +143,22 @@ function sendError(
   const { request, reply } = failed
   const error = normalizeError(failed.thrown)
   if (isBug(error)) {
-    services.log.error({ err: error.cause, requestId: request.id }, 'request failed')
+    services.log.error({ err: loggable(error.cause), requestId: request.id }, 'request failed')
   }
   const apiVersion = headerOf(request, 'x-supabase-api-version')
   const answer = presentAuthError(error, { apiVersion, requestId: request.id })
   return reply.code(answer.status).headers(answer.headers).send(answer.body)
+}
+
+// Errors of the query builder quote the values of the query, and those of the database some of them:
+// addresses and hashes that have no place in a log.
+function loggable(cause: unknown): object {
+  if (!(cause instanceof Error)) return { message: 'something that is no error was thrown' }
+  const inner = 'query' in cause && cause.cause instanceof Error ? cause.cause : cause
+  const { code, constraint } = inner as { readonly code?: unknown; readonly constraint?: unknown }
+  const frames = (cause.stack ?? '').split('\n').filter((line) => /^\s+at /.test(line))
+  const message = 'query' in inner ? 'a query failed' : inner.message
+  return { type: inner.name, message, code, constraint, stack: frames.join('\n') }
 }
 
 type Validator = (value: unknown) => { value: unknown } | { error: Error }

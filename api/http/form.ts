@@ -57,7 +57,7 @@ export async function readForm<File>(
     const announced = Number(request.headers['content-length'] ?? 0)
     if (announced > rules.bytesMax) throw rules.tooLarge(announced)
     const { raw } = request
-    const parts = request.parts({ limits: FORM_LIMITS, throwFileSizeLimit: false })
+    const parts = request.parts({ limits: FORM_LIMITS })
     raw.on('data', reading.count)
     // The first question connects the parser; from then on the body flows.
     await Promise.race([reading.readAll(parts), reading.overflow])

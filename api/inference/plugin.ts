@@ -1,3 +1,4 @@
+import multipart from '@fastify/multipart'
 import type { FastifyPluginAsync } from 'fastify'
 
 import { registerChatCompletions } from './chat-completions.ts'
@@ -5,6 +6,7 @@ import { registerCompletions } from './completions.ts'
 import { registerEdits } from './edits.ts'
 import { registerEmbeddings } from './embeddings.ts'
 import { registerEngines } from './engines.ts'
+import { registerImageForms, registerImageGenerations } from './images.ts'
 import { registerKeys } from './keys.ts'
 import { registerModels } from './models.ts'
 import { registerRerank } from './rerank.ts'
@@ -20,6 +22,12 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     registerEmbeddings(app, services)
     registerRerank(app, services)
     registerSearch(app, services)
+    registerImageGenerations(app, services)
+    // Only these routes read forms; the others refuse them as a body of the wrong type.
+    await app.register(async (forms) => {
+      await forms.register(multipart)
+      registerImageForms(forms, services)
+    })
     registerModels(app, services)
     registerEngines(app, services)
     registerKeys(app, services)

@@ -31,7 +31,10 @@ const RERANK_BODY = Type.Object(
       items: DOCUMENT,
       description: 'Texts, or objects with a `text`.',
     }),
-    top_n: optionalInteger({ minimum: 1, description: 'How many results to answer; all if absent.' }),
+    top_n: optionalInteger({
+      minimum: 1,
+      description: 'How many results to answer; all if absent.',
+    }),
     return_documents: optionalBoolean({ default: false, description: 'Repeat the texts.' }),
     user: SAMPLING_FIELDS.user,
   },

@@ -31,7 +31,10 @@ const SEARCH_BODY = Type.Object(
         description: 'Texts to search, if no file is given.',
       }),
     ),
-    file: optionalString({ minLength: 1, description: 'The id of a file with the purpose search.' }),
+    file: optionalString({
+      minLength: 1,
+      description: 'The id of a file with the purpose search.',
+    }),
     max_rerank: optionalInteger({
       minimum: 1,
       maximum: RERANK_MAX,
@@ -128,9 +131,11 @@ async function searchFile(
     signal: clientSignal(http.reply),
   })
   const documents = found.map(({ text }) => text)
-  const scores = await score(http, services, { model, query, documents }).catch((error: unknown) => {
-    throw inFile(error, found)
-  })
+  const scores = await score(http, services, { model, query, documents }).catch(
+    (error: unknown) => {
+      throw inFile(error, found)
+    },
+  )
   return found
     .map(({ index, text, metadata }, at) => ({
       object: 'search_result',
@@ -161,7 +166,8 @@ function presentScore(score: number): number {
 
 /** A complaint about one of the documents names its place in the file. */
 function inFile(error: unknown, found: readonly FileDocument[]): unknown {
-  const match = error instanceof ServiceError ? /^documents\[(\d+)\]$/.exec(error.param ?? '') : null
+  const match =
+    error instanceof ServiceError ? /^documents\[(\d+)\]$/.exec(error.param ?? '') : null
   const document = match === null ? undefined : found[Number(match[1])]
   if (!(error instanceof ServiceError) || document === undefined) return error
   const message = error.message.replaceAll(

@@ -52,7 +52,7 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
   })
   app.addHook('onRequest', async (request, reply) => {
     const { scope } = request.routeOptions.config
-    if (scope === undefined) return
+    if (scope === undefined || scope === 'none') return
     const organization = request.headers['openai-organization']
     const caller = await authenticate({
       authorization: request.headers.authorization,

@@ -19,5 +19,8 @@ export const SCOPES = [
 
 export type Scope = (typeof SCOPES)[number]
 
-/** What a route demands of its caller; `any` is satisfied by every valid key. */
-export type RequiredScope = Scope | 'any'
+/**
+ * What a route demands of its caller; `any` is satisfied by every valid key. `none` demands no key:
+ * the route has its own proof, such as a signed address.
+ */
+export type RequiredScope = Scope | 'any' | 'none'

@@ -23,7 +23,7 @@ export class OutgoingError extends Error {
 export interface OutgoingRequest {
   readonly url: string
   readonly method?: 'GET' | 'POST'
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: Readonly<Record<string, string>> | undefined
   /** Sent form-encoded. */
   readonly form?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal
@@ -66,14 +66,18 @@ export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
     const deadline = AbortSignal.timeout(options.timeoutMs)
     const signal = request.signal ? AbortSignal.any([deadline, request.signal]) : deadline
     let url = parseUrl(request.url)
+    let headers = request.headers
     for (let hop = 0; ; hop += 1) {
-      const reply = await sendOnce(options, { ...request, signal }, url)
+      const reply = await sendOnce(options, { ...request, headers, signal }, url)
       const target = redirectOf(reply, request)
       if (target === undefined || (options.redirectsMax ?? 0) === 0) return presentReply(reply)
       if (hop >= (options.redirectsMax ?? 0)) {
         throw new OutgoingError('redirects', `${url.host} redirects too often`)
       }
-      url = parseUrl(target, url)
+      const next = parseUrl(target, url)
+      // What was meant for one server is not shown to another.
+      if (next.origin !== url.origin) headers = undefined
+      url = next
     }
   }
 }
@@ -98,7 +102,7 @@ function redirectOf({ message }: RawReply, request: OutgoingRequest): string | u
 }
 
 function parseUrl(text: string, base?: URL): URL {
-  const url = URL.parse(text, base)
+  const url = URL.parse(text, base?.href)
   if (url === null || !['http:', 'https:'].includes(url.protocol)) {
     throw new OutgoingError('protocol', 'only http and https addresses can be called')
   }

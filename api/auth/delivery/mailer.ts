@@ -32,8 +32,11 @@ export interface SmtpMailerOptions {
 }
 
 const CONNECTIONS_MAX = 4
-const SMTP_TIMEOUT_MS = 10_000
-const TEMPLATE_TIMEOUT_MS = 10_000
+const WAITING_MAX = 500 // Mails that wait for a connection; a dead server must not fill the memory.
+const SMTP_TIMEOUT_MS = 5_000
+// Whatever the server does, the request that waits for the mail is answered within its own limit.
+const DELIVERY_TIMEOUT_MS = 6_000
+const TEMPLATE_TIMEOUT_MS = 3_000
 const TEMPLATE_BYTES_MAX = 262_144 // 256 KiB: mail programs cut longer mails anyway
 const SUBJECT_CHARS_MAX = 200
 const SMTPS_PORT = 465
@@ -61,6 +64,7 @@ export function createMailer(options: SmtpMailerOptions): SmtpMailer {
     })
   const templates = createTemplates({ config: mailer, siteUrl, fetch, clock, log })
   const transport = smtp.host === '' ? undefined : openTransport(smtp)
+  let waiting = 0
   return {
     async send({ kind, to, variables }) {
       if (transport === undefined) {
@@ -69,6 +73,8 @@ export function createMailer(options: SmtpMailerOptions): SmtpMailer {
       }
       const values = valuesOf(variables, to)
       const html = renderBody(log, { kind, template: await templates.get(kind), values })
+      if (waiting >= WAITING_MAX) throw failure.overloaded('The mail server is too slow')
+      waiting += 1
       try {
         await transport.sendMail({
           from: { name: oneLine(smtp.senderName), address: smtp.adminEmail },
@@ -80,9 +86,12 @@ export function createMailer(options: SmtpMailerOptions): SmtpMailer {
           headers: headersOf(smtp, kind),
           disableFileAccess: true,
           disableUrlAccess: true,
+          signal: AbortSignal.timeout(DELIVERY_TIMEOUT_MS),
         })
       } catch (error) {
         throw failure.internal('Error sending email', { code: 'unexpected_failure', cause: error })
+      } finally {
+        waiting -= 1
       }
     },
     close: () => transport?.close(),
@@ -101,6 +110,8 @@ function openTransport(smtp: SmtpConfig) {
     tls: { rejectUnauthorized: smtp.isCertificateChecked },
     pool: true,
     maxConnections: CONNECTIONS_MAX,
+    maxRequeues: 1,
+    dnsTimeout: SMTP_TIMEOUT_MS,
     connectionTimeout: SMTP_TIMEOUT_MS,
     greetingTimeout: SMTP_TIMEOUT_MS,
     socketTimeout: SMTP_TIMEOUT_MS,

@@ -9,7 +9,7 @@ export class TemplateError extends Error {
 }
 
 // {{ .Name }}, {{ .Data.a.b }}, {{ if .Name }}, {{ else }}, {{ end }}, comments; `-` trims space.
-const ACTION = /(\s*)\{\{(-?)\s*(.*?)\s*(-?)\}\}(\s*)/gs
+const ACTION = /\{\{(-?)([^{}]*)\}\}/g
 const PATH = /^\.[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*$/
 const DEPTH_MAX = 20
 
@@ -20,7 +20,7 @@ const DEPTH_MAX = 20
 export function renderTemplate(
   template: string,
   values: Readonly<Record<string, unknown>>,
-  escape: (text: string) => string = escapeHtml,
+  escapeText: (text: string) => string = escapeHtml,
 ): string {
   const out: string[] = []
   // One entry per open `if`: whether its present branch is shown, and whether `else` was seen.
@@ -29,22 +29,29 @@ export function renderTemplate(
     if (open.every((block) => block.isShown)) out.push(text)
   }
   let position = 0
+  let trimsNext = false
+  const putText = (text: string, trimsEnd: boolean) => {
+    const kept = trimsNext ? text.trimStart() : text
+    put(trimsEnd ? kept.trimEnd() : kept)
+  }
   for (const match of template.matchAll(ACTION)) {
-    const [whole, before = '', trimLeft, action = '', trimRight, after = ''] = match
-    put(template.slice(position, match.index) + (trimLeft ? '' : before))
-    position = match.index + whole.length - (trimRight ? 0 : after.length)
+    const [whole, trimLeft, inside = ''] = match
+    putText(template.slice(position, match.index), trimLeft === '-')
+    position = match.index + whole.length
+    trimsNext = inside.endsWith('-')
+    const action = (trimsNext ? inside.slice(0, -1) : inside).trim()
     const condition = /^if\s+(\S+)$/.exec(action)?.[1]
     if (condition !== undefined) {
       if (open.length >= DEPTH_MAX) throw new TemplateError('the template nests too deeply')
       open.push({ isShown: isTruthy(valueAt(values, condition)), hasElse: false })
     } else if (action === 'else') turn(open.at(-1))
     else if (action === 'end') close(open)
-    else if (!/^\/\*.*\*\/$/s.test(action)) put(escape(display(valueAt(values, action))))
+    else if (!/^\/\*.*\*\/$/s.test(action)) put(escapeText(display(valueAt(values, action))))
   }
   const rest = template.slice(position)
   if (open.length > 0) throw new TemplateError('an if has no end')
   if (rest.includes('{{')) throw new TemplateError('an action is not closed')
-  out.push(rest)
+  putText(rest, false)
   return out.join('')
 }
 

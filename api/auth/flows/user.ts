@@ -7,7 +7,9 @@ import type { AuthServices } from '../services.ts'
 /** The user of the access token. */
 export async function user(services: AuthServices, request: UserRequest): Promise<Answer> {
   const { claims, user: row } = request.caller
-  const audiences = [claims.aud ?? ''].flat()
-  if (!audiences.includes(request.audience)) throw authFailure('unexpected_audience')
+  const audiences = [claims.aud ?? []].flat().filter((audience) => audience !== '')
+  // Access tokens without an audience are for any.
+  const isMeant = audiences.length === 0 || audiences.includes(request.audience)
+  if (!isMeant) throw authFailure('unexpected_audience')
   return json(presentUser(await loadParts(services.store, row)))
 }

@@ -21,7 +21,13 @@ export type RotationOutcome =
       /** True when a child was issued, false when the earlier child was handed out again. */
       readonly isRotated: boolean
     }
-  | { readonly kind: 'refused'; readonly code: AuthErrorCode; readonly message: string }
+  | {
+      readonly kind: 'refused'
+      readonly code: AuthErrorCode
+      readonly message: string
+      /** Whose refresh token was used again. */
+      readonly reusedOf?: UserRow
+    }
 
 /** Rules and circumstances of a rotation. */
 export interface RotationOptions {
@@ -118,7 +124,7 @@ async function reuse(store: Store, attempt: Reuse): Promise<RotationOutcome> {
   }
   // Reuse is theft until proven otherwise, so the family is revoked before the refusal leaves.
   if (isRefreshTokenRotationEnabled) await revokeFamily(store, session.id)
-  return refused('refresh_token_already_used')
+  return { kind: 'refused', code: 'refresh_token_already_used', message: '', reusedOf: user }
 }
 
 function refused(code: AuthErrorCode, message?: string): RotationOutcome {

@@ -45,7 +45,11 @@ export function createIdTokens(options: {
   const discoveries = new Map<string, Kept<Discovery>>()
   const keySets = new Map<string, Kept<JSONWebKeySet>>()
   const discover = (issuer: string) =>
-    keep(discoveries, issuer, { clock, ttlMs: DISCOVERY_TTL_MS, load: () => loadDiscovery(fetch, issuer) })
+    keep(discoveries, issuer, {
+      clock,
+      ttlMs: DISCOVERY_TTL_MS,
+      load: () => loadDiscovery(fetch, issuer),
+    })
   const keysAt = (uri: string, ttlMs: number) =>
     keep(keySets, uri, { clock, ttlMs, load: () => loadKeys(fetch, uri) })
   return {

@@ -16,9 +16,7 @@ export const MORE_OAUTH_ROWS = {
         ),
       )
       const emails = await load(
-        at(
-          'https://api.linkedin.com/v2/emailAddress?q=members&projection=(elements*(handle~))',
-        ),
+        at('https://api.linkedin.com/v2/emailAddress?q=members&projection=(elements*(handle~))'),
       )
       const name = [localized(field(user, 'firstName')), localized(field(user, 'lastName'))]
       const pictures = field(field(user, 'profilePicture'), 'displayImage~')

@@ -18,7 +18,8 @@ const azure: IdTokenRule = {
   issuer: (config) => `${ownIssuer('https://login.microsoftonline.com/common')(config)}/v2.0`,
   // For several tenants the issuer is a pattern; the token's tenant must fill it.
   issuerOf: (pattern, claims) => pattern.replace('{tenantid}', textAt(claims, 'tid')),
-  profile: (claims) => profileOfClaims(claims, { isVerified: isAzureVerified(claims), keepsOthers: true }),
+  profile: (claims) =>
+    profileOfClaims(claims, { isVerified: isAzureVerified(claims), keepsOthers: true }),
 }
 
 const standard = (issuer: string, customClaims: readonly string[] = []): IdTokenRule => ({
@@ -28,7 +29,10 @@ const standard = (issuer: string, customClaims: readonly string[] = []): IdToken
 
 const google = standard('https://accounts.google.com', ['hd'])
 const linkedin = standard('https://www.linkedin.com/oauth')
-const slack = standard('https://slack.com', ['https://slack.com/team_id', 'https://slack.com/user_id'])
+const slack = standard('https://slack.com', [
+  'https://slack.com/team_id',
+  'https://slack.com/user_id',
+])
 const keycloak = standard('')
 const generic: IdTokenRule = {
   issuer: ownIssuer(''),

@@ -81,8 +81,7 @@ export function profileOfClaims(
 ): ExternalProfile {
   const text = (name: string) => textAt(claims, name)
   const others = Object.entries(claims).filter(
-    ([name]) =>
-      own.customClaims?.includes(name) || (own.keepsOthers && !STANDARD_CLAIMS.has(name)),
+    ([name]) => own.customClaims?.includes(name) || (own.keepsOthers && !STANDARD_CLAIMS.has(name)),
   )
   const given = [text('given_name'), text('family_name')].filter(Boolean).join(' ')
   return toProfile({

@@ -26,9 +26,6 @@ export async function exchangeRefreshToken(
     (await rotateAtOnce(services, presented, options)) ??
     (await rotateStepByStep(services, request, { presented, options }))
   if (outcome.kind === 'refused') {
-    if (outcome.code === 'refresh_token_already_used') {
-      services.log.warn({ operation: 'auth.refresh' }, 'a used refresh token was presented')
-    }
     throw authFailure(outcome.code, {
       kind: 'invalidRequest',
       ...(outcome.message !== '' && { message: outcome.message }),
@@ -59,6 +56,10 @@ function rotateStepByStep(
     if (result.kind === 'accepted') {
       const actor = { kind: 'user', user: result.user } as const
       await record(services, store, { request, actor, action: 'token_refreshed' })
+    }
+    if (result.kind === 'refused' && result.reusedOf !== undefined) {
+      const actor = { kind: 'user', user: result.reusedOf } as const
+      await record(services, store, { request, actor, action: 'token_reuse_detected' })
     }
     return result
   })

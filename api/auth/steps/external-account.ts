@@ -167,7 +167,8 @@ async function createUser(
     providerId: profile.subject,
     identityData: claimsOf(profile),
   })
-  if (identity === undefined) return { error: authFailure('identity_already_exists') }
+  // Somebody was faster with the same identity: thrown, so that the new user goes again.
+  if (identity === undefined) throw authFailure('conflict', { message: 'Please try again.' })
   await record(services, store, {
     request,
     actor: { kind: 'user', user },

@@ -79,6 +79,15 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return state
 
 
+def restore(path: Path, state: dict[str, Any], take: Callable[[dict[str, Any]], Any]) -> tuple[int, float]:
+    """Give the state to the trainer and return (step, seconds spent), or say that it does not fit."""
+    try:
+        take(state)
+        return int(state["step"]), float(state["spent"])
+    except (KeyError, RuntimeError, ValueError, TypeError):
+        refuse(f"{path} is not a checkpoint of this trainer (its contents do not fit the model).")
+
+
 def run_steps(
     budget: Budget,
     checkpoint: Checkpoint,

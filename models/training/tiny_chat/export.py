@@ -4,14 +4,14 @@ import json
 import shutil
 
 import numpy as np
-from tokenizers import Tokenizer
 
+from ..common.errors import refuse
 from ..common.layout import added_tokens_decoder, special_tokens_map, write_bytes, write_json, write_manifest
 from ..common.llama_graph import LlamaShape, Weights, llama_graph
 from ..common.loop import read_checkpoint
 from ..common.paths import model_dir, work_dir
 from ..common.storage import shrink
-from ..common.errors import refuse
+from ..common.vocabulary_file import load_tokenizer
 from .model import Shape
 from .render import CHAT_TEMPLATE, END, START, STOP
 
@@ -39,11 +39,9 @@ def _config(s: Shape) -> dict[str, object]:
 def export() -> None:
     """Write models/tiny-chat from the newest checkpoint."""
     work, folder = work_dir(NAME), model_dir(NAME)
-    source = work / "tokenizer.json"
-    if not source.is_file():
-        refuse(f"There is no tokenizer at {source}: run `generate` first.")
+    tokenizer = load_tokenizer(work / "tokenizer.json")
     state = read_checkpoint(work / "checkpoint.pt")["model"]
-    shape = Shape(vocabulary=Tokenizer.from_file(str(source)).get_vocab_size())
+    shape = Shape(vocabulary=tokenizer.get_vocab_size())
     if state.get("embed_tokens.weight") is None or state["embed_tokens.weight"].shape != (shape.vocabulary, shape.width):
         refuse(f"{work / 'checkpoint.pt'} does not have the shape of tiny-chat.")
     weights = hub_weights(state)

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-from ..common.loop import Budget, Checkpoint, learning_rate, run_steps
+from ..common.loop import Budget, Checkpoint, learning_rate, restore, run_steps
 from ..common.optim import Muon, split_matrices
 from ..common.paths import work_dir
+from ..common.vocabulary_file import load_tokenizer
 from .batches import batches
 from .model import Decoder, Shape
 from .quick import quick_scores
@@ -74,14 +75,12 @@ class Trainer:
 def train(minutes: float, resume: bool, pause_file: Path | None, seed: int = 1) -> None:
     """Train within the budget; the checkpoint is always loadable."""
     folder = work_dir(NAME)
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = load_tokenizer(folder / "tokenizer.json")
     torch.manual_seed(seed)
     trainer = Trainer(tokenizer, seed)
     checkpoint, step, spent = Checkpoint(folder / "checkpoint.pt"), 0, 0.0
     if resume and checkpoint.path.exists():
-        state = checkpoint.load()
-        trainer.restore(state)
-        step, spent = state["step"], state["spent"]
+        step, spent = restore(checkpoint.path, checkpoint.load(), trainer.restore)
     stream = batches(tokenizer, random.Random(seed * 1_000_003 + step), TOKENS_PER_STEP, trainer.curriculum)
     budget = Budget(minutes, spent, pause_file)
     loss, started, first, next_score = 0.0, time.monotonic(), trainer.tokens, (int(spent / budget.total * 8) + 1) / 8

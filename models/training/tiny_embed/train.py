@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 
 from ..common import wordpiece
-from ..common.errors import refuse
-from ..common.loop import Budget, Checkpoint, run_steps
+from ..common.loop import Budget, Checkpoint, restore, run_steps
 from ..common.paths import work_dir
+from ..common.vocabulary_file import load_tokenizer as read_tokenizer
 from .data import batch, passages
 from .model import build, encode
 
@@ -31,10 +31,7 @@ def generate() -> None:
 
 def load_tokenizer() -> Tokenizer:
     """The vocabulary that `generate` made."""
-    path = work_dir(NAME) / "tokenizer.json"
-    if not path.is_file():
-        refuse(f"There is no tokenizer at {path}: run `generate` first.")
-    return Tokenizer.from_file(str(path))
+    return read_tokenizer(work_dir(NAME) / "tokenizer.json")
 
 
 def contrastive(queries: torch.Tensor, documents: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
@@ -52,12 +49,14 @@ def train(minutes: float, resume: bool, pause_file: Path | None) -> None:
     torch.manual_seed(2)
     model = build(tokenizer.get_vocab_size())
     adam = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.01)
-    checkpoint, step, spent = Checkpoint(work_dir(NAME) / "checkpoint.pt"), 0, 0.0
-    if resume and checkpoint.path.exists():
-        state = checkpoint.load()
+
+    def take(state: dict[str, Any]) -> None:
         model.load_state_dict(state["model"])
         adam.load_state_dict(state["adam"])
-        step, spent = state["step"], state["spent"]
+
+    checkpoint, step, spent = Checkpoint(work_dir(NAME) / "checkpoint.pt"), 0, 0.0
+    if resume and checkpoint.path.exists():
+        step, spent = restore(checkpoint.path, checkpoint.load(), take)
     rng = random.Random(5 + step)
 
     def snapshot() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from transformers import CLIPTokenizer
 
 from ..common import clip_tokenizer
 from ..common.errors import refuse
-from ..common.loop import Budget, Checkpoint, learning_rate, run_steps
+from ..common.loop import Budget, Checkpoint, learning_rate, restore, run_steps
 from ..common.paths import work_dir
 from .model import LENGTH, Networks, noise_levels, token_ids
 from .patches import PatchCode, fit
@@ -34,7 +34,10 @@ def load_parts() -> tuple[CLIPTokenizer, PatchCode]:
     folder, code = work_dir(NAME), PatchCode()
     if not (folder / "patches.pt").is_file() or not (folder / "tokenizer" / "vocab.json").is_file():
         refuse(f"There is no picture code in {folder}: run `generate` first.")
-    code.load_state_dict(torch.load(folder / "patches.pt", weights_only=True)["model"])
+    try:
+        code.load_state_dict(torch.load(folder / "patches.pt", weights_only=True)["model"])
+    except Exception:
+        refuse(f"{folder / 'patches.pt'} is not a picture code: run `generate` again.")
     return CLIPTokenizer.from_pretrained(folder / "tokenizer"), code.eval()
 
 
@@ -90,11 +93,9 @@ def train(minutes: float, resume: bool, pause_file: Path | None, seed: int = 11)
     torch.manual_seed(seed)
     checkpoint, step, spent = Checkpoint(work_dir(NAME) / "checkpoint.pt"), 0, 0.0
     state = checkpoint.load() if resume and checkpoint.path.exists() else None
+    trainer = Trainer(seed * 1_000_003 + (state or {}).get("step", 0))
     if state:
-        step, spent = state["step"], state["spent"]
-    trainer = Trainer(seed * 1_000_003 + step)
-    if state:
-        trainer.restore(state)
+        step, spent = restore(checkpoint.path, state, trainer.restore)
     budget, started = Budget(minutes, spent, pause_file), time.monotonic()
     for step, fraction in run_steps(budget, checkpoint, trainer.snapshot, step):
         loss = trainer.step(step, learning_rate(step, fraction, 100, 0.6))

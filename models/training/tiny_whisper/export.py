@@ -11,6 +11,7 @@ from ..common.layout import added_tokens_decoder, special_tokens_map, write_byte
 from ..common.loop import read_checkpoint
 from ..common.paths import model_dir, work_dir
 from ..common.storage import shrink
+from ..common.vocabulary_file import load_tokenizer
 from ..common.whisper_export import export_encoder, export_merged
 from .grammar import LANGUAGES
 from .model import Trained
@@ -55,7 +56,7 @@ def export() -> None:
     """Write models/tiny-whisper from the newest checkpoint."""
     work, folder = work_dir(NAME), model_dir(NAME)
     state = read_checkpoint(work / "checkpoint.pt")["model"]
-    vocabulary = Vocabulary.load(work / "tokenizer.json")
+    vocabulary = Vocabulary(load_tokenizer(work / "tokenizer.json"))
     trained = Trained(vocabulary)
     try:
         trained.load_state_dict(state)

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ..common.errors import refuse
-from ..common.loop import Budget, Checkpoint, learning_rate, run_steps
+from ..common.loop import Budget, Checkpoint, learning_rate, restore, run_steps
 from ..common.optim import Muon, split_matrices
 from ..common.paths import work_dir
+from ..common.vocabulary_file import load_tokenizer
 from ..common.wer import word_error_rate
 from . import pool as speech
 from .features import log_mel, mask
@@ -125,18 +125,14 @@ def quick_scores(trainer: Trainer, held_out: speech.Pool, count: int) -> dict[st
 def train(minutes: float, resume: bool, pause_file: Path | None, seed: int = 3) -> None:
     """Train within the budget."""
     folder = work_dir(NAME)
-    if not (folder / "tokenizer.json").is_file():
-        refuse(f"There is no tokenizer at {folder / 'tokenizer.json'}: run `generate` first.")
-    vocabulary = Vocabulary.load(folder / "tokenizer.json")
+    vocabulary = Vocabulary(load_tokenizer(folder / "tokenizer.json"))
     pool, held_out = speech.Pool(folder, "train"), speech.Pool(folder, "test")
     torch.manual_seed(seed)
     checkpoint, step, spent = Checkpoint(folder / "checkpoint.pt"), 0, 0.0
     state = checkpoint.load() if resume and checkpoint.path.exists() else None
+    trainer = Trainer(vocabulary, pool, seed * 1_000_003 + (state or {}).get("step", 0))
     if state:
-        step, spent = state["step"], state["spent"]
-    trainer = Trainer(vocabulary, pool, seed * 1_000_003 + step)
-    if state:
-        trainer.restore(state)
+        step, spent = restore(checkpoint.path, state, trainer.restore)
     budget, started, next_score = Budget(minutes, spent, pause_file), time.monotonic(), (int(spent / (minutes * 60) * 6) + 1) / 6
     for step, fraction in run_steps(budget, checkpoint, trainer.snapshot, step):
         spoken, aligned = trainer.step(trainer.batch(fraction), learning_rate(step, fraction, 150))

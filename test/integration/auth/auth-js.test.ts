@@ -203,7 +203,7 @@ for (const { name, Client } of CLIENTS) {
 
 async function readMail(email: string): Promise<{ code: string; link: URL }> {
   const { html = '' } = await mail.waitFor(email)
-  const link = /href="([^"]+)"/.exec(html)?.[1]?.replaceAll('&amp;', '&') ?? ''
+  const link = /href="([^"]+)"/.exec(html)?.[1]?.replaceAll(/&(amp|#38);/g, '&') ?? ''
   const code = /\b\d{6}\b/.exec(html.replaceAll(/<[^>]+>/g, ' '))?.[0] ?? ''
   return { code, link: new URL(link) }
 }

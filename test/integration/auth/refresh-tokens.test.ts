@@ -29,6 +29,7 @@ describe('refresh tokens without a reuse interval', () => {
     for (const presented of tokens) {
       expect((await refresh(server, presented)).body).toMatchObject(USED)
     }
+    expect(server.events.filter((event) => event === 'token_reuse_detected')).toHaveLength(4)
   })
 
   it('leaves other sessions of the user alone', async () => {

@@ -29,7 +29,7 @@ async function makeCheckout(folder: string) {
   await writeFile(join(root, 'target.mjs'), 'process.exit(Number(process.argv[2] ?? 0))')
   await writeFile(
     join(root, 'waiting.mjs'),
-    "console.log('waiting'); process.on('SIGTERM', () => process.exit(7)); setInterval(() => {}, 1000)",
+    "process.on('SIGTERM', () => process.exit(7)); console.log('waiting'); setInterval(() => {}, 1000)",
   )
   await writeFile(join(bin, 'npm'), NPM)
   await chmod(join(bin, 'npm'), 0o755)

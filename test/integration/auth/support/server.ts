@@ -20,8 +20,9 @@ import { readAuthConfig, type AuthConfig } from '#shared/config/auth.ts'
 import { ConfigError, EnvReader } from '#shared/config/env-reader.ts'
 import type { MailKind } from '#shared/config/auth-mail.ts'
 import { openDatabase, type Database } from '#shared/db/client.ts'
+import { migrate, MIGRATIONS_FOLDER } from '#shared/db/migrate.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
-import { createLogger } from '#shared/logger.ts'
+import { createLogger, type Logger } from '#shared/logger.ts'
 import type { MailCatcher } from '#test/support/mail-catcher.ts'
 import { createDatabase } from '#test/support/services.ts'
 
@@ -81,6 +82,11 @@ export interface ServerOptions {
   /** Settings besides the required ones. */
   readonly env?: Record<string, string>
   readonly isFrozen?: boolean
+  /** Put before the names of all tables. */
+  readonly tablePrefix?: string
+  /** Another database than the migrated one, such as one that is not there. */
+  readonly databaseUrl?: string
+  readonly log?: Logger
   readonly mailer?: Mailer
   /** Sends mails over SMTP to this server instead of collecting them. */
   readonly mailServer?: Pick<MailCatcher, 'host' | 'port'>
@@ -101,9 +107,13 @@ const REQUIRED = {
 
 /** Starts a user server with its own database; everything it sends is collected. */
 export async function startServer(options: ServerOptions = {}): Promise<TestServer> {
-  const log = createLogger({ level: 'silent' })
+  const log = options.log ?? createLogger({ level: 'silent' })
+  const tablePrefix = options.tablePrefix ?? ''
   const { url, drop } = await createDatabase()
-  const database = openDatabase({ url, maxPoolSize: 10, logger: log })
+  const database = openDatabase({ url: options.databaseUrl ?? url, maxPoolSize: 10, logger: log })
+  if (tablePrefix !== '') {
+    await migrate({ pool: database.pool, folder: MIGRATIONS_FOLDER, tablePrefix, logger: log })
+  }
   const redis = new Redis(inject('redisUrl'))
   const clock = createTestClock(options.isFrozen ?? false)
   const config = readConfig({ ...REQUIRED, ...smtpSettings(options), ...options.env })
@@ -111,7 +121,7 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
   const [mails, messages, events]: [SentMail[], SentSms[], string[]] = [[], [], []]
   const services = await createAuthServices({
     db: database.db,
-    tables: authTables(''),
+    tables: authTables(tablePrefix),
     redis,
     redisKeyPrefix: `test:${randomUUID()}:`,
     ...{ config, clock, log },

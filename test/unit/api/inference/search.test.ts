@@ -135,7 +135,10 @@ describe('POST /v1/engines/{engine_id}/search', () => {
   })
 
   it.each(['tiny-embed', 'only-chat', 'nope'])('does not search with %s', async (id) => {
-    const response = await surface.post(`/v1/engines/${id}/search`, { query: 'a', documents: ['b'] })
+    const response = await surface.post(`/v1/engines/${id}/search`, {
+      query: 'a',
+      documents: ['b'],
+    })
     expect(response.statusCode).toBe(404)
   })
 })
@@ -192,7 +195,10 @@ describe('the keyword score', () => {
 describe('the lines of a stream', () => {
   it.each([
     [['a\nb'], ['a', 'b']],
-    [['a', 'b\n', '\nc\n'], ['ab', '', 'c']],
+    [
+      ['a', 'b\n', '\nc\n'],
+      ['ab', '', 'c'],
+    ],
     [[], []],
     [['a\u2028b\r\n'], ['a\u2028b\r']],
   ])('of %j are %j', async (chunks, lines) => {

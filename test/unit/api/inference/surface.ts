@@ -7,6 +7,7 @@ import type { FastifyInstance } from 'fastify'
 import { buildApp } from '#api/app.ts'
 import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/job-events.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
+import { mediaPlugin } from '#api/media/routes.ts'
 import { v1Plugin, type V1Services } from '#api/v1/plugin.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { parseCatalogue } from '#shared/catalogue.ts'
@@ -34,6 +35,8 @@ export const CATALOGUE = parseCatalogue({
     { id: 'org/base:v1', kind: 'completion', source: 'x', capabilities: ['completion'] },
     { id: 'only-chat', kind: 'completion', source: 'x', capabilities: ['chat'] },
     { id: 'tiny-embed', kind: 'embedding', source: 'x', capabilities: [] },
+    { id: 'tiny-sd', kind: 'image', source: 'x', aliases: ['dall-e-2'], capabilities: [] },
+    { id: 'tiny-whisper', kind: 'audio', source: 'x', aliases: ['whisper-1'], capabilities: [] },
     { id: 'tiny-rerank', kind: 'embedding', source: 'x', capabilities: ['rerank'] },
   ],
 })
@@ -230,7 +233,12 @@ export async function openSurface(
     publicUrl: 'http://127.0.0.1',
     log: SILENT,
     health: { checks: [], isDraining: () => false },
-    surfaces: [{ prefixes: ['/v1'], plugin: v1Plugin(services, [inferencePlugin(services)]) }],
+    surfaces: [
+      {
+        prefixes: ['/v1'],
+        plugin: v1Plugin(services, [inferencePlugin(services), mediaPlugin(services)]),
+      },
+    ],
   })
   const authorization = `Bearer ${API_KEY}`
   return {

@@ -1,0 +1,184 @@
+import { createHash } from 'node:crypto'
+
+import { errors } from 'jose'
+
+import type { ExternalConfig, ProviderConfig } from '#shared/config/auth-external.ts'
+import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
+
+import { OAuthError } from '../errors.ts'
+import type { ExternalProfile, Provider } from '../ports.ts'
+import { isAccessTokenBound, type IdTokens } from './id-tokens.ts'
+import { textAt } from './json.ts'
+import { ProviderReplyError } from './profile.ts'
+import type { IdTokenRule, ProviderRow, ProviderTokens } from './row.ts'
+import { getJson, requestTokens } from './token-request.ts'
+
+/** What a provider of OAuth 2.0 is made from. */
+export interface Oauth2Options {
+  readonly id: string
+  readonly row: ProviderRow
+  readonly config: ProviderConfig
+  readonly external: ExternalConfig
+  readonly fetch: GuardedFetch
+  readonly idTokens: IdTokens
+}
+
+type Claims = Readonly<Record<string, unknown>>
+type VerifyOptions = Parameters<NonNullable<Provider['verifyIdToken']>>[1]
+
+// Below these, no query parameter of a client may replace what the server says.
+const PROTECTED = ['client_id', 'redirect_uri', 'response_type', 'state', 'code_challenge', 'scope']
+
+/** A provider that follows its row. */
+export function createOauth2Provider(options: Oauth2Options): Provider {
+  const { id, row } = options
+  const rule = row.idToken
+  return {
+    id,
+    authorizationUrl: (request) => authorizationUrl(options, request),
+    exchange: (callback) => exchange(options, callback),
+    ...(rule !== undefined && {
+      verifyIdToken: (idToken: string, expected: VerifyOptions) =>
+        verifyForClient(options, { rule, idToken, expected }),
+    }),
+  }
+}
+
+async function authorizationUrl(
+  options: Oauth2Options,
+  request: Parameters<Provider['authorizationUrl']>[0],
+): Promise<string> {
+  const { row, config } = options
+  const { state, scopes, pkceChallenge, query } = request
+  const url = new URL(await endpoint(options, 'authorize'))
+  const wanted = scopes.split(',').map((scope) => scope.trim())
+  const scope = [...new Set([...row.scopes, ...wanted.filter(Boolean)])].join(' ')
+  for (const [name, value] of Object.entries(query)) {
+    const theirs = row.renames?.[name] ?? name
+    if (!PROTECTED.includes(theirs)) url.searchParams.set(theirs, value)
+  }
+  const ours = {
+    ...row.parameters,
+    response_type: 'code',
+    client_id: config.clientIds[0] ?? '',
+    redirect_uri: config.redirectUri,
+    ...(scope !== '' && { scope }),
+    state,
+    ...(row.usesPkce &&
+      pkceChallenge !== undefined && {
+        code_challenge: pkceChallenge,
+        code_challenge_method: 'S256',
+      }),
+  }
+  for (const [name, value] of Object.entries(ours)) url.searchParams.set(name, value)
+  return url.href
+}
+
+async function exchange(
+  options: Oauth2Options,
+  callback: Parameters<Provider['exchange']>[0],
+): Promise<ExternalProfile> {
+  const { row, config, fetch } = options
+  const tokens = await requestTokens(fetch, {
+    url: await endpoint(options, 'token'),
+    clientAuth: row.clientAuth,
+    config,
+    code: callback.code,
+    codeVerifier: row.usesPkce ? callback.codeVerifier : undefined,
+  })
+  const authorization = `Bearer ${tokens.accessToken}`
+  const profile = await row.profile({
+    config,
+    tokens,
+    query: callback.query,
+    at: (address) => addressOf(options, address),
+    load: (url, headers) => getJson(fetch, { url, headers: { ...headers, authorization } }),
+    claims: () => ownClaims(options, tokens),
+  })
+  return {
+    ...profile,
+    providerAccessToken: tokens.accessToken,
+    ...(tokens.refreshToken !== '' && { providerRefreshToken: tokens.refreshToken }),
+  }
+}
+
+async function ownClaims(options: Oauth2Options, tokens: ProviderTokens): Promise<Claims> {
+  const rule = options.row.idToken
+  if (rule === undefined || tokens.idToken === '') {
+    throw new ProviderReplyError('the provider sent no id token')
+  }
+  const claims = await verify(options, rule, tokens.idToken)
+  if (!isAccessTokenBound(claims, tokens.accessToken)) {
+    throw new ProviderReplyError('the id token belongs to another access token')
+  }
+  return claims
+}
+
+function verify(options: Oauth2Options, rule: IdTokenRule, idToken: string): Promise<Claims> {
+  const { config, external, idTokens } = options
+  return idTokens.verify(idToken, {
+    issuer: rule.issuer(config),
+    ...(rule.issuerOf !== undefined && { issuerOf: rule.issuerOf }),
+    audiences: [...config.clientIds, ...(rule.audiences?.(external) ?? [])],
+  })
+}
+
+async function verifyForClient(
+  options: Oauth2Options,
+  token: { readonly rule: IdTokenRule; readonly idToken: string; readonly expected: VerifyOptions },
+): Promise<ExternalProfile> {
+  const { rule, idToken, expected } = token
+  const claims = await verify(options, rule, idToken).catch((error: unknown) => {
+    throw refusalOf(error)
+  })
+  if (!options.config.skipsNonceCheck) checkNonce(textAt(claims, 'nonce'), expected.nonce ?? '')
+  const { accessToken } = expected
+  if (accessToken !== undefined && !isAccessTokenBound(claims, accessToken)) {
+    throw new OAuthError('invalid request', 'Bad ID token')
+  }
+  return {
+    ...rule.profile(claims),
+    ...(accessToken !== undefined && { providerAccessToken: accessToken }),
+  }
+}
+
+// The client keeps the nonce and gives the provider its hash.
+function checkNonce(claimed: string, nonce: string): void {
+  if ((claimed === '') !== (nonce === '')) {
+    const message = 'Passed nonce and nonce in id_token should either both exist or not.'
+    throw new OAuthError('invalid request', message)
+  }
+  if (nonce !== '' && createHash('sha256').update(nonce).digest('hex') !== claimed) {
+    throw new OAuthError('invalid nonce', 'Nonces mismatch')
+  }
+}
+
+function refusalOf(error: unknown): OAuthError {
+  if (error instanceof errors.JWTClaimValidationFailed && error.claim === 'aud') {
+    return new OAuthError('invalid request', 'Unacceptable audience in id_token', error)
+  }
+  return new OAuthError('invalid request', 'Bad ID token', error)
+}
+
+async function endpoint(options: Oauth2Options, kind: 'authorize' | 'token'): Promise<string> {
+  const { row, config, idTokens } = options
+  const address = row[kind]
+  if (address !== undefined) return addressOf(options, address)
+  const { authorizationEndpoint, tokenEndpoint } = await idTokens.discover(
+    row.idToken?.issuer(config) ?? '',
+  )
+  const found = kind === 'authorize' ? authorizationEndpoint : tokenEndpoint
+  if (!/^https?:\/\//.test(found)) {
+    throw new ProviderReplyError('the discovery document is incomplete')
+  }
+  return found
+}
+
+// A base URL of the settings takes the place of the public origin; the path stays.
+function addressOf({ row, config }: Oauth2Options, address: string): string {
+  const base = (config.url || row.defaultUrl || '').replace(/\/+$/, '')
+  if (row.isBelowUrl) return `${base}${address}`
+  if (base === '') return address
+  const { pathname, search } = new URL(address)
+  return `${base}${pathname}${search}`
+}

@@ -1,0 +1,83 @@
+import { createBullBoard } from '@bull-board/api'
+import { BullMQAdapter } from '@bull-board/api/bullMQAdapter'
+import { FastifyAdapter } from '@bull-board/fastify'
+import helmet from '@fastify/helmet'
+import type { Queue } from 'bullmq'
+import type { FastifyPluginAsync } from 'fastify'
+
+import type { Catalogue } from '#shared/catalogue.ts'
+import type { QueueKind } from '#shared/contracts/queues.ts'
+
+import { createDashboardHook, type DashboardGuard } from './guard.ts'
+
+export interface DashboardServices {
+  readonly guard: DashboardGuard
+  readonly catalogue: Catalogue
+  queueOf(kind: QueueKind, modelId: string): Queue
+}
+
+// Fields of a job that tell an operator something and a stranger nothing.
+const SHOWN_FIELDS = [
+  'jobId',
+  'epoch',
+  'kind',
+  'modelId',
+  'organizationId',
+  'enqueuedAtMs',
+  'deadlineAtMs',
+]
+
+/** The queue dashboard (Bull Board), to look at only: every change goes through the API. */
+export function dashboardPlugin(services: DashboardServices): FastifyPluginAsync {
+  return async (app) => {
+    app.addHook('onRequest', createDashboardHook(services.guard))
+    await app.register(helmet, {
+      contentSecurityPolicy: CONTENT_SECURITY_POLICY,
+      enableCSPNonces: false,
+    })
+    const board = new FastifyAdapter()
+    board.setBasePath(app.prefix)
+    const queues = services.catalogue.models.map(({ kind, id }) =>
+      readOnly(services.queueOf(kind, id)),
+    )
+    createBullBoard({
+      queues,
+      serverAdapter: board,
+      options: { uiConfig: { boardTitle: 'Millrace', hideRedisDetails: true } },
+    })
+    app.addHook('onRoute', (route) => {
+      route.schema = { ...route.schema, hide: true }
+    })
+    await app.register(board.registerPlugin())
+  }
+}
+
+function readOnly(queue: Queue): BullMQAdapter {
+  const adapter = new BullMQAdapter(queue, { readOnlyMode: true })
+  adapter.setFormatter('data', redact)
+  // An answer never passes through BullMQ; should one ever, it is not shown.
+  adapter.setFormatter('returnValue', () => undefined)
+  return adapter
+}
+
+/** What a job is about without what it contains: no prompt, no file, no reply address. */
+function redact(data: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const shown = Object.fromEntries(SHOWN_FIELDS.map((name) => [name, data[name]]))
+  return { ...shown, input: '[redacted]' }
+}
+
+const CONTENT_SECURITY_POLICY = {
+  useDefaults: false,
+  directives: {
+    defaultSrc: ["'none'"],
+    scriptSrc: ["'self'"],
+    // The board sets styles and its colours inline.
+    styleSrc: ["'self'", "'unsafe-inline'"],
+    fontSrc: ["'self'"],
+    imgSrc: ["'self'", 'data:'],
+    connectSrc: ["'self'"],
+    baseUri: ["'self'"],
+    formAction: ["'none'"],
+    frameAncestors: ["'none'"],
+  },
+}

@@ -1,0 +1,85 @@
+import type { FastifyRequest } from 'fastify'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { unixSeconds } from '#shared/clock.ts'
+import { readObject } from '#shared/storage/object-store.ts'
+
+import { callerOf, mayUseModel } from '#api/v1/caller.ts'
+import type { ImageFields } from './image-request.ts'
+import { getCapableModel } from './model-lookup.ts'
+import type { Http } from './run-job.ts'
+import type { InferenceServices } from './services.ts'
+
+const URL_LIFETIME_MS = 3_600_000
+const PICTURE_BYTES_MAX = 32 * 1024 * 1024
+/** What clients mean that name no model. */
+const DEFAULT_MODEL = 'dall-e-2'
+
+/** The answer of the endpoints that make pictures. */
+export const IMAGES_RESPONSE = {
+  type: 'object',
+  description: 'The pictures, as PNG.',
+  required: ['created', 'data'],
+  properties: {
+    created: { type: 'integer' },
+    data: {
+      type: 'array',
+      items: {
+        type: 'object',
+        properties: {
+          url: { type: 'string', format: 'uri', description: 'Valid for an hour.' },
+          b64_json: { type: 'string', description: 'The bytes in base64.' },
+        },
+      },
+    },
+  },
+}
+
+/** The model that a request names, else the default one. Throws unless it makes pictures. */
+export function getImageModel(
+  { catalogue }: InferenceServices,
+  request: FastifyRequest,
+  { model }: ImageFields,
+  endpoint: string,
+): CatalogueModel {
+  const caller = callerOf(request)
+  const first = catalogue.models.find(
+    (candidate) => candidate.kind === 'image' && mayUseModel(caller, candidate),
+  )
+  const fallback = catalogue.find(DEFAULT_MODEL)?.id ?? first?.id ?? DEFAULT_MODEL
+  return getCapableModel(catalogue, caller, { name: model ?? fallback, kind: 'image', endpoint })
+}
+
+/** Presents pictures as addresses, or as bytes that are then stored no longer. */
+export async function answerImages(
+  { request }: Http,
+  services: InferenceServices,
+  { fields, imageKeys }: { readonly fields: ImageFields; readonly imageKeys: readonly string[] },
+): Promise<object> {
+  const nowMs = services.clock.now()
+  const data =
+    fields.response_format === 'b64_json'
+      ? await inlineImages(services, imageKeys)
+      : imageKeys.map((key) => ({
+          url: addressOf(request, services.signer.sign(`/v1/${key}`, nowMs + URL_LIFETIME_MS)),
+        }))
+  return { created: unixSeconds(nowMs), data }
+}
+
+async function inlineImages(
+  { store }: InferenceServices,
+  imageKeys: readonly string[],
+): Promise<readonly object[]> {
+  const data: object[] = []
+  for (const key of imageKeys) {
+    const bytes = await readObject(store, key, PICTURE_BYTES_MAX)
+    data.push({ b64_json: bytes.toString('base64') })
+    await store.delete(key)
+  }
+  return data
+}
+
+// The host by which the client found us is the one by which it finds the picture.
+function addressOf({ protocol, host }: FastifyRequest, path: string): string {
+  return `${protocol}://${host}${path}`
+}

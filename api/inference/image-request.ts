@@ -1,0 +1,119 @@
+import { randomInt } from 'node:crypto'
+
+import { Type, type Static } from 'typebox'
+
+import type { ImageInput } from '#shared/contracts/image.ts'
+import { randomId } from '#shared/ids.ts'
+
+import {
+  optionalEnum,
+  optionalInteger,
+  optionalNumber,
+  optionalString,
+  unsupported,
+} from './field-schemas.ts'
+import { BINARY } from './form-fields.ts'
+
+const PICTURES_MAX = 10
+const PROMPT_LENGTH_MAX = 1000
+const SIZES = ['256x256', '512x512', '1024x1024'] as const
+const STEPS_MAX = 150
+const GUIDANCE_MAX = 30
+const SEED_MAX = 2 ** 32 - 1
+
+/** Where pictures are written; `GET /media` serves what lies below for an hour. */
+export const MEDIA_PREFIX = 'media'
+
+const COMMON = {
+  model: optionalString({
+    minLength: 1,
+    description: 'The id of a model; the default one if absent.',
+  }),
+  n: optionalInteger({
+    minimum: 1,
+    maximum: PICTURES_MAX,
+    default: 1,
+    description: 'How many pictures to make.',
+  }),
+  size: optionalEnum(SIZES, { default: '1024x1024', description: 'Width and height.' }),
+  response_format: optionalEnum(['url', 'b64_json'], {
+    default: 'url',
+    description: 'An address that is valid for an hour, or the bytes in base64.',
+  }),
+  user: optionalString({ maxLength: 64, description: 'Your id of the end user.' }),
+  seed: optionalInteger({
+    minimum: 0,
+    maximum: SEED_MAX,
+    description: 'Makes the pictures repeatable; drawn at random when absent.',
+  }),
+  steps: optionalInteger({
+    minimum: 1,
+    maximum: STEPS_MAX,
+    description: 'Steps of denoising; what the model is made for if absent.',
+  }),
+  guidance_scale: optionalNumber({
+    minimum: 0,
+    maximum: GUIDANCE_MAX,
+    description: 'How closely to follow the prompt; what the model is made for if absent.',
+  }),
+  negative_prompt: optionalString({
+    maxLength: PROMPT_LENGTH_MAX,
+    description: 'What should not be seen.',
+  }),
+  quality: unsupported(),
+  style: unsupported(),
+  background: unsupported(),
+  moderation: unsupported(),
+  output_format: unsupported(),
+  output_compression: unsupported(),
+  partial_images: unsupported(),
+  stream: unsupported(),
+}
+
+const PROMPT = Type.String({
+  minLength: 1,
+  maxLength: PROMPT_LENGTH_MAX,
+  description: 'What should be seen.',
+})
+const STRENGTH = optionalNumber({
+  exclusiveMinimum: 0,
+  maximum: 1,
+  description: 'How far to leave the original; 1 keeps nothing of it.',
+})
+const STRICT = { additionalProperties: false }
+const FILE = Type.Unsafe<never>(BINARY)
+
+/** The body of `POST /v1/images/generations`. */
+export const GENERATION_BODY = Type.Object({ prompt: PROMPT, ...COMMON }, STRICT)
+
+/** The texts of the form of `POST /v1/images/edits`. */
+export const EDIT_FIELDS = Type.Object({ prompt: PROMPT, strength: STRENGTH, ...COMMON }, STRICT)
+/** The whole form. */
+export const EDIT_FORM = Type.Object(
+  { image: FILE, mask: Type.Optional(FILE), ...EDIT_FIELDS.properties },
+  STRICT,
+)
+
+/** The texts of the form of `POST /v1/images/variations`. */
+export const VARIATION_FIELDS = Type.Object({ strength: STRENGTH, ...COMMON }, STRICT)
+/** The whole form. */
+export const VARIATION_FORM = Type.Object({ image: FILE, ...VARIATION_FIELDS.properties }, STRICT)
+
+const COMMON_FIELDS = Type.Object(COMMON)
+export type ImageFields = Static<typeof COMMON_FIELDS>
+
+/** What every request for pictures tells the workers, with every default in place. */
+export function commonInput(fields: ImageFields): Omit<ImageInput, 'task'> {
+  const [width, height] = (fields.size ?? '1024x1024').split('x').map(Number)
+  const { steps, guidance_scale: guidanceScale, negative_prompt: negativePrompt } = fields
+  return {
+    n: fields.n ?? 1,
+    width: width as number,
+    height: height as number,
+    seed: fields.seed ?? randomInt(2 ** 32),
+    outputPrefix: `${MEDIA_PREFIX}/${randomId('img-')}`,
+    ...(typeof steps === 'number' && { steps }),
+    ...(typeof guidanceScale === 'number' && { guidanceScale }),
+    ...(typeof negativePrompt === 'string' && { negativePrompt }),
+  }
+}

@@ -1,0 +1,157 @@
+import type { FastifyInstance } from 'fastify'
+import type { Static } from 'typebox'
+
+import { failure } from '#shared/errors.ts'
+
+import { missingParameter, readForm, type Form } from '#api/http/form.ts'
+import { acceptAny, parseFields } from './form-fields.ts'
+import { answerImages, getImageModel, IMAGES_RESPONSE } from './image-answer.ts'
+import {
+  commonInput,
+  EDIT_FIELDS,
+  EDIT_FORM,
+  GENERATION_BODY,
+  VARIATION_FIELDS,
+  VARIATION_FORM,
+} from './image-request.ts'
+import { JOB_ERRORS } from './response-schemas.ts'
+import { runJob, type Http } from './run-job.ts'
+import type { InferenceServices } from './services.ts'
+import { TemporaryObjects } from './temporary-objects.ts'
+import { checkTransparency, inspectImage, receiveImage } from './uploaded-image.ts'
+
+// Two pictures and the texts of a form.
+const FORM_BYTES_MAX = 16 * 1024 * 1024
+
+const COMMON = {
+  tags: ['Images'],
+  security: [{ apiKey: [] }],
+  response: { 200: IMAGES_RESPONSE, ...JOB_ERRORS },
+}
+
+/** `POST /images/generations`. */
+export function registerImageGenerations(app: FastifyInstance, services: InferenceServices): void {
+  app.post('/images/generations', {
+    config: { scope: 'images' },
+    schema: {
+      operationId: 'createImage',
+      summary: 'Make pictures from a description',
+      ...COMMON,
+      body: GENERATION_BODY,
+    },
+    handler: (request, reply) => generateImages({ request, reply }, services),
+  })
+}
+
+/** `POST /images/edits` and `POST /images/variations`; the scope must be able to read forms. */
+export function registerImageForms(app: FastifyInstance, services: InferenceServices): void {
+  app.post('/images/edits', {
+    config: { scope: 'images' },
+    schema: {
+      operationId: 'createImageEdit',
+      summary: 'Redraw the transparent areas of a picture',
+      ...COMMON,
+      consumes: ['multipart/form-data'],
+      body: EDIT_FORM,
+    },
+    validatorCompiler: acceptAny,
+    handler: (request, reply) => editImage({ request, reply }, services),
+  })
+  app.post('/images/variations', {
+    config: { scope: 'images' },
+    schema: {
+      operationId: 'createImageVariation',
+      summary: 'Make pictures that resemble one',
+      ...COMMON,
+      consumes: ['multipart/form-data'],
+      body: VARIATION_FORM,
+    },
+    validatorCompiler: acceptAny,
+    handler: (request, reply) => varyImage({ request, reply }, services),
+  })
+}
+
+async function generateImages(http: Http, services: InferenceServices): Promise<object> {
+  const fields = http.request.body as Static<typeof GENERATION_BODY>
+  const model = getImageModel(services, http.request, fields, 'v1/images/generations')
+  const input = { ...commonInput(fields), task: 'generate', prompt: fields.prompt } as const
+  const { result } = await runJob(http, services, { kind: 'image', model, input })
+  return answerImages(http, services, { fields, imageKeys: result.imageKeys })
+}
+
+async function editImage(http: Http, services: InferenceServices): Promise<object> {
+  const form = await readImages(http, EDIT_FIELDS, ['image', 'mask'])
+  const fields = parseFields(http.request, EDIT_FIELDS, form.fields)
+  const model = getImageModel(services, http.request, fields, 'v1/images/edits')
+  const image = await inspectImage(imageOf(form), 'image')
+  const mask =
+    form.files.mask === undefined ? undefined : await inspectImage(form.files.mask, 'mask')
+  checkTransparency(image, mask)
+  return withTemporary(services, async (temporary) => {
+    const { key: imageKey } = await temporary.put(image.bytes)
+    const maskKey = mask === undefined ? undefined : (await temporary.put(mask.bytes)).key
+    const input = {
+      ...commonInput(fields),
+      task: 'edit',
+      prompt: fields.prompt,
+      imageKey,
+      ...(maskKey !== undefined && { maskKey }),
+      ...(typeof fields.strength === 'number' && { strength: fields.strength }),
+    } as const
+    const { result } = await runJob(http, services, { kind: 'image', model, input })
+    return answerImages(http, services, { fields, imageKeys: result.imageKeys })
+  })
+}
+
+async function varyImage(http: Http, services: InferenceServices): Promise<object> {
+  const form = await readImages(http, VARIATION_FIELDS, ['image'])
+  const fields = parseFields(http.request, VARIATION_FIELDS, form.fields)
+  const model = getImageModel(services, http.request, fields, 'v1/images/variations')
+  const image = await inspectImage(imageOf(form), 'image')
+  return withTemporary(services, async (temporary) => {
+    const { key: imageKey } = await temporary.put(image.bytes)
+    const input = {
+      ...commonInput(fields),
+      task: 'variation',
+      imageKey,
+      ...(typeof fields.strength === 'number' && { strength: fields.strength }),
+    } as const
+    const { result } = await runJob(http, services, { kind: 'image', model, input })
+    return answerImages(http, services, { fields, imageKeys: result.imageKeys })
+  })
+}
+
+function readImages(
+  { request }: Http,
+  schema: { readonly properties: object },
+  files: readonly string[],
+): Promise<Form<Buffer>> {
+  return readForm(request, {
+    fields: Object.keys(schema.properties),
+    files,
+    bytesMax: FORM_BYTES_MAX,
+    tooLarge: (bytes) =>
+      failure.tooLarge(
+        `413: Maximum content size limit (${FORM_BYTES_MAX}) exceeded (${bytes} bytes read)`,
+        { openaiType: 'server_error' },
+      ),
+    receive: ({ stream }, name) => receiveImage(stream, name),
+  })
+}
+
+function imageOf({ files }: Form<Buffer>): Buffer {
+  if (files.image === undefined) throw missingParameter('image')
+  return files.image
+}
+
+async function withTemporary<Answer>(
+  services: InferenceServices,
+  use: (temporary: TemporaryObjects) => Promise<Answer>,
+): Promise<Answer> {
+  const temporary = new TemporaryObjects(services)
+  try {
+    return await use(temporary)
+  } finally {
+    await temporary.discard()
+  }
+}

@@ -1,0 +1,88 @@
+import type { FastifyPluginAsync } from 'fastify'
+
+import type { Clock } from '#shared/clock.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+import type { UrlSigner } from '#shared/storage/signed-url.ts'
+
+export interface MediaServices {
+  readonly store: ObjectStore
+  readonly signer: UrlSigner
+  readonly clock: Clock
+}
+
+interface SignedRequest {
+  readonly Params: { readonly '*': string }
+  readonly Querystring: { readonly expires?: string; readonly signature?: string }
+}
+
+const ERROR = { description: 'An error in the form of all others.', type: 'object' }
+
+/** `GET /media/{key}`: pictures under the addresses that were given out for them; no key is needed. */
+export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPluginAsync {
+  return async (app) => {
+    app.get<SignedRequest>('/media/*', {
+      config: { scope: 'none' },
+      schema: {
+        operationId: 'retrieveMedia',
+        summary: 'Download a picture',
+        description: 'Under the address that the answer to a request for pictures holds.',
+        tags: ['Media'],
+        params: { type: 'object', properties: { '*': { type: 'string' } } },
+        querystring: {
+          type: 'object',
+          properties: {
+            expires: { type: 'string', description: 'Unix seconds.' },
+            signature: { type: 'string' },
+          },
+        },
+        response: {
+          200: {
+            description: 'The picture.',
+            content: { 'image/png': { schema: { type: 'string', format: 'binary' } } },
+          },
+          403: ERROR,
+          404: ERROR,
+        },
+      },
+      handler: async (request, reply) => {
+        const key = `media/${request.params['*']}`
+        const nowMs = clock.now()
+        checkSignature(signer, { key, query: request.query, nowMs })
+        const { body, totalBytes } = await store.get(key).catch(asGone)
+        const secondsLeft = Math.max(0, Number(request.query.expires) - Math.floor(nowMs / 1000))
+        return reply
+          .header('content-type', 'image/png')
+          .header('content-length', totalBytes)
+          .header('cache-control', `private, max-age=${secondsLeft}`)
+          .send(body)
+      },
+    })
+  }
+}
+
+function checkSignature(
+  signer: UrlSigner,
+  signed: { key: string; query: SignedRequest['Querystring']; nowMs: number },
+): void {
+  const { key, query, nowMs } = signed
+  const path = `/v1/${key}`
+  if (signer.verify(path, query, nowMs)) return
+  if (signer.verify(path, query, 0)) {
+    throw failure.accessDenied('This address has expired: it was valid for one hour.', {
+      param: 'expires',
+      code: 'url_expired',
+    })
+  }
+  throw failure.accessDenied('The signature of this address is missing or wrong.', {
+    param: 'signature',
+    code: 'invalid_signature',
+  })
+}
+
+function asGone(error: unknown): never {
+  if (error instanceof ServiceError && error.kind === 'notFound') {
+    throw failure.notFound('The picture is no longer stored.', { code: 'media_not_found' })
+  }
+  throw error
+}

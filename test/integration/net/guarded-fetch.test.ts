@@ -1,0 +1,143 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+
+import {
+  createGuardedFetch,
+  type GuardedFetchOptions,
+  type OutgoingFailure,
+} from '#shared/net/guarded-fetch.ts'
+import {
+  startHttpPeer,
+  type HttpPeer,
+  type PeerReply,
+  type PeerRequest,
+} from '#test/support/http-peers.ts'
+
+let peer: HttpPeer
+let answer: (request: PeerRequest) => PeerReply
+beforeEach(async () => {
+  answer = () => ({ body: 'hello' })
+  peer = await startHttpPeer((request) => answer(request))
+})
+afterEach(() => peer.stop())
+
+const port = () => new URL(peer.url).port
+
+const open = (options: Partial<GuardedFetchOptions> = {}) =>
+  createGuardedFetch({ timeoutMs: 5_000, allowsPrivateAddresses: true, ...options })
+
+async function refused(
+  promise: Promise<unknown>,
+  reason: OutgoingFailure,
+): Promise<{ message: string }> {
+  const error = await promise.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  )
+  expect(error).toMatchObject({ name: 'OutgoingError', reason })
+  return error as { message: string }
+}
+
+describe('a call outside', () => {
+  it('brings status, type and text, and sends forms', async () => {
+    const reply = await open()({
+      url: `${peer.url}/a?b=c`,
+      method: 'POST',
+      headers: { authorization: 'Bearer x' },
+      form: { one: 'ä&b' },
+    })
+    expect(reply).toEqual({
+      status: 200,
+      contentType: 'text/html',
+      text: 'hello',
+    })
+    const [request] = peer.requests
+    expect(request?.form).toEqual({ one: 'ä&b' })
+    expect(request?.headers).toMatchObject({ authorization: 'Bearer x' })
+  })
+
+  it('goes to the public internet only, however the address is written', async () => {
+    const fetch = open({ allowsPrivateAddresses: false })
+    const hosts = ['127.0.0.1', 'localhost', '2130706433', '0x7f.1', '[::1]', '[::ffff:127.0.0.1]']
+    for (const host of hosts) {
+      await refused(fetch({ url: `http://${host}:${port()}/` }), 'address')
+    }
+    await refused(fetch({ url: 'http://169.254.169.254/latest/meta-data/' }), 'address')
+    expect(peer.requests).toHaveLength(0)
+  })
+
+  it('checks the very addresses that it connects to', async () => {
+    const answers = [['8.8.8.8', '127.0.0.1'], ['127.0.0.1'], []]
+    for (const addresses of answers) {
+      const fetch = open({
+        allowsPrivateAddresses: false,
+        resolve: async () => addresses.map((address) => ({ address, family: 4 })),
+      })
+      await refused(fetch({ url: `http://rebind.test:${port()}/` }), 'address')
+    }
+    expect(peer.requests).toHaveLength(0)
+    const toPeer = open({ resolve: async () => [{ address: '127.0.0.1', family: 4 }] })
+    expect((await toPeer({ url: `http://rebind.test:${port()}/` })).text).toBe('hello')
+    expect(peer.requests[0]?.headers.host).toBe(`rebind.test:${port()}`)
+  })
+
+  it('speaks http and https alone', async () => {
+    for (const url of ['file:///etc/passwd', 'ftp://a.test/', 'gopher://a.test/', 'nonsense']) {
+      await refused(open()({ url }), 'protocol')
+    }
+  })
+
+  it('follows redirects only as far as allowed, and checks each', async () => {
+    answer = ({ path }) =>
+      path === '/end' ? { body: 'end' } : { status: 302, headers: { location: '/end' } }
+    const url = `${peer.url}/start`
+    expect((await open({ redirectsMax: 1 })({ url })).text).toBe('end')
+    expect((await open()({ url })).status).toBe(302)
+    answer = () => ({ status: 302, headers: { location: '/again' } })
+    await refused(open({ redirectsMax: 3 })({ url }), 'redirects')
+    answer = () => ({ status: 302, headers: { location: 'file:///etc/passwd' } })
+    await refused(open({ redirectsMax: 3 })({ url }), 'protocol')
+    answer = () => ({ status: 302, headers: { location: 'http://127.0.0.1/' } })
+    const named = open({
+      allowsPrivateAddresses: false,
+      redirectsMax: 3,
+      rewrite: (target) => target,
+      resolve: async () => [{ address: '127.0.0.1', family: 4 }],
+    })
+    await refused(named({ url }), 'address')
+  })
+
+  it('shows credentials to nobody else after a redirect', async () => {
+    const other = await startHttpPeer(() => ({ body: 'other' }))
+    answer = () => ({ status: 302, headers: { location: `${other.url}/` } })
+    const headers = { authorization: 'Bearer secret' }
+    await open({ redirectsMax: 1 })({ url: peer.url, headers })
+    expect(other.requests[0]?.headers.authorization).toBeUndefined()
+    await other.stop()
+  })
+
+  it('reads no more than the limit', async () => {
+    answer = () => ({ body: 'x'.repeat(2_000) })
+    await refused(open({ bodyBytesMax: 1_999 })({ url: peer.url }), 'size')
+    expect((await open({ bodyBytesMax: 2_000 })({ url: peer.url })).text).toHaveLength(2_000)
+  })
+
+  it('waits no longer than the limit, for a reply or for its end', async () => {
+    answer = () => 'hang'
+    await refused(open({ timeoutMs: 100 })({ url: peer.url }), 'timeout')
+    answer = () => ({
+      write(response) {
+        const timer = setInterval(() => response.write('drip'), 20)
+        response.on('close', () => clearInterval(timer))
+      },
+    })
+    await refused(open({ timeoutMs: 200 })({ url: peer.url }), 'timeout')
+  })
+
+  it('names the host and no more when nobody is there', async () => {
+    const { host } = new URL(peer.url)
+    await peer.stop()
+    const url = `http://${host}/?code=secret`
+    const { message } = await refused(open()({ url }), 'network')
+    expect(message).toBe(`${host} cannot be reached`)
+  })
+})
