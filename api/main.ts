@@ -10,6 +10,7 @@ import { buildApp } from './app.ts'
 import { startMaintenance } from './maintenance.ts'
 import { openServices, type Services } from './services.ts'
 import { surfacesOf } from './surfaces.ts'
+import { openUserServer } from './user-server.ts'
 
 const SWEEP_INTERVAL_MS = 50
 
@@ -26,15 +27,17 @@ export async function runApi(env: Env): Promise<RunningApi> {
   const { config, warnings } = loadConfig(env)
   const log = createLogger({ ...config.log, base: { tier: 'api' } })
   for (const warning of warnings) log.warn({ operation: 'config.read' }, warning)
+  const version = await readVersion()
   const services = await openServices(config, log)
+  const users = await openUserServer(services, version)
   let isDraining = false
   const app = await buildApp({
     server: config.server,
-    version: await readVersion(),
+    version,
     publicUrl: config.auth.site.externalUrl,
     log,
     health: { checks: readinessChecks(services), isDraining: () => isDraining },
-    surfaces: await surfacesOf(services),
+    surfaces: surfacesOf(services, users),
   })
   const stopMaintenance = startMaintenance(services)
   const url = await app.listen({ host: config.server.host, port: config.server.port })
@@ -44,6 +47,7 @@ export async function runApi(env: Env): Promise<RunningApi> {
     isDraining = true
     stopMaintenance()
     await drain(app, config.server.drainTimeoutSeconds * 1000, log)
+    users.close()
     await services.close()
     log.info({ operation: 'api.stop' }, 'API stopped')
   }

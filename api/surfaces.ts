@@ -6,25 +6,28 @@ import type { NewActivity } from './activities/activities.ts'
 import { digestOf, OWN_GENERATOR } from './activities/activity.ts'
 import { activitiesPlugin } from './activities/routes.ts'
 import type { Surface } from './app.ts'
+import { authPlugin } from './auth/plugin.ts'
 import { dashboardPlugin } from './dashboard/plugin.ts'
 import { filesPlugin, type FileChange } from './files/routes.ts'
 import { inferencePlugin } from './inference/plugin.ts'
 import { mediaPlugin } from './media/routes.ts'
 import type { Services } from './services.ts'
+import type { UserServer } from './user-server.ts'
 import { v1Plugin } from './v1/plugin.ts'
 
 /** The surfaces of the API and where they are mounted. */
-export async function surfacesOf(services: Services): Promise<readonly Surface[]> {
+export function surfacesOf(services: Services, users: UserServer): readonly Surface[] {
   return [
-    { prefixes: ['/v1'], plugin: v1(services) },
-    { prefixes: ['/admin/queues'], plugin: dashboard(services) },
+    { prefixes: ['/v1'], plugin: v1(services, users) },
+    { prefixes: ['/', '/auth/v1'], plugin: authPlugin(users.services) },
+    { prefixes: ['/admin/queues'], plugin: dashboard(services, users) },
   ]
 }
 
-function v1(services: Services): Surface['plugin'] {
+function v1(services: Services, users: UserServer): Surface['plugin'] {
   const { redis, queueKeys, config } = services
   const signer = createUrlSigner(config.server.urlSigningSecret)
-  return v1Plugin(services, [
+  return v1Plugin({ ...services, verifyAccessToken: (token) => users.verifyAccess(token) }, [
     inferencePlugin({
       ...services,
       workers: () => listWorkers(redis, queueKeys),
@@ -41,11 +44,17 @@ function v1(services: Services): Surface['plugin'] {
   ])
 }
 
-function dashboard({ catalogue, submitter, config }: Services): Surface['plugin'] {
+function dashboard(
+  { catalogue, submitter, config }: Services,
+  users: UserServer,
+): Surface['plugin'] {
   return dashboardPlugin({
     catalogue,
     queueOf: (kind, modelId) => submitter.producer.queue(kind, modelId),
-    guard: { adminToken: config.server.adminToken, isAdministrator: async () => false },
+    guard: {
+      adminToken: config.server.adminToken,
+      isAdministrator: (token) => users.isAdministrator(token),
+    },
   })
 }
 

@@ -116,16 +116,14 @@ class FormReading<File> {
     const name = this.#nameOf(part.fieldname)
     if (!this.#rules.files.includes(name)) throw wrongType(name, 'text', 'a file')
     if (this.#files[name] !== undefined) throw repeated(name)
-    let broken: unknown
-    part.file.on('error', (error) => {
-      broken = error
-    })
     this.#current = part.file
     try {
       const file = { filename: part.filename ?? '', stream: part.file }
       this.#files[name] = await this.#rules.receive(file, name)
     } catch (error) {
-      throw broken === undefined || error instanceof ServiceError ? error : asFormFault(broken)
+      // What is wrong with the stream is the client's; anything else is the receiver's own failure.
+      const isOwn = error instanceof ServiceError || part.file.errored === null
+      throw isOwn ? error : asFormFault(part.file.errored)
     } finally {
       this.#current = undefined
     }

@@ -1,4 +1,4 @@
-import type { FastifyRequest, FastifySchemaCompiler } from 'fastify'
+import type { FastifyInstance, FastifyRequest, FastifySchemaCompiler } from 'fastify'
 import type { Static, TSchema } from 'typebox'
 
 import { validationFailure, type SchemaComplaint } from '#api/v1/validation-message.ts'
@@ -7,7 +7,12 @@ import { validationFailure, type SchemaComplaint } from '#api/v1/validation-mess
 export const BINARY = { type: 'string', format: 'binary' }
 
 /** For routes that read a form: the schema of the body is for the document alone. */
-export const acceptAny: FastifySchemaCompiler<unknown> = () => () => true
+export function bodyUnchecked(app: FastifyInstance): FastifySchemaCompiler<unknown> {
+  return (part) => {
+    const validate = part.httpPart === 'body' ? undefined : app.validatorCompiler?.(part)
+    return validate ?? (() => true)
+  }
+}
 
 /**
  * The fields of a form as their schema wants them: numbers and truth values are read from text. Says

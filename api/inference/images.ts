@@ -4,7 +4,7 @@ import type { Static } from 'typebox'
 import { failure } from '#shared/errors.ts'
 
 import { missingParameter, readForm, type Form } from '#api/http/form.ts'
-import { acceptAny, parseFields } from './form-fields.ts'
+import { bodyUnchecked, parseFields } from './form-fields.ts'
 import { answerImages, getImageModel, IMAGES_RESPONSE } from './image-answer.ts'
 import {
   commonInput,
@@ -54,7 +54,7 @@ export function registerImageForms(app: FastifyInstance, services: InferenceServ
       consumes: ['multipart/form-data'],
       body: EDIT_FORM,
     },
-    validatorCompiler: acceptAny,
+    validatorCompiler: bodyUnchecked(app),
     handler: (request, reply) => editImage({ request, reply }, services),
   })
   app.post('/images/variations', {
@@ -66,7 +66,7 @@ export function registerImageForms(app: FastifyInstance, services: InferenceServ
       consumes: ['multipart/form-data'],
       body: VARIATION_FORM,
     },
-    validatorCompiler: acceptAny,
+    validatorCompiler: bodyUnchecked(app),
     handler: (request, reply) => varyImage({ request, reply }, services),
   })
 }

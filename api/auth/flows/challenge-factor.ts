@@ -4,7 +4,7 @@ import type { FactorRow } from '#shared/db/schema/auth.ts'
 
 import { json, type Answer, type UserRequest } from '../context.ts'
 import { authFailure } from '../errors.ts'
-import { claimChallenge, insertChallenge } from '../identity/factors.ts'
+import { claimChallenge, insertChallenge, releaseChallenge } from '../identity/factors.ts'
 import { codeHmac, randomDigits } from '../identity/secrets.ts'
 import { tooSoon } from '../rate-limits.ts'
 import type { ChallengeBody, FactorParams, Parsed } from '../schemas.ts'
@@ -41,13 +41,7 @@ export async function challengeFactor(
     mfa.challengeTtlSeconds,
   )
   if (code !== undefined) {
-    await services.limits.takeSend('sms')
-    await services.sms.send({
-      to: factor.phone as string,
-      message: renderCode(mfa.phone.template, code),
-      channel: requireChannel(services, body.channel),
-      otp: code,
-    })
+    await sendCode(services, { factor, code, channel: requireChannel(services, body.channel) })
   }
   await record(services, services.store, {
     request,
@@ -57,6 +51,26 @@ export async function challengeFactor(
   })
   const expiresAt = Math.floor(challenge.expiresAt.getTime() / 1000)
   return json({ id: challenge.id, type: factor.factorType, expires_at: expiresAt })
+}
+
+// When the message cannot be sent, it is as if nobody had asked.
+async function sendCode(
+  services: AuthServices,
+  sms: {
+    readonly factor: FactorRow
+    readonly code: string
+    readonly channel: 'sms' | 'whatsapp'
+  },
+): Promise<void> {
+  const { factor, code, channel } = sms
+  const message = renderCode(services.config.mfa.phone.template, code)
+  try {
+    await services.limits.takeSend('sms')
+    await services.sms.send({ to: factor.phone as string, message, channel, otp: code })
+  } catch (error) {
+    await releaseChallenge(services.store, factor)
+    throw error
+  }
 }
 
 function checkEnabled(services: AuthServices, factor: FactorRow): void {

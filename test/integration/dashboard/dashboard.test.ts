@@ -11,7 +11,7 @@ import { serverConfig } from '#test/support/server-config.ts'
 import { it } from '#test/support/services.ts'
 
 const CATALOGUE = parseCatalogue({ models: [{ id: 'toy', kind: 'completion', source: 'x' }] })
-const TOKEN = 'the admin token of this test'
+const TOKEN = 'the-admin-token-of-this-test'
 const basic = (password: string) => `Basic ${Buffer.from(`admin:${password}`).toString('base64')}`
 
 async function openDashboard(redisUrl: string, prefix: string) {

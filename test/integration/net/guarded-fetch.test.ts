@@ -88,15 +88,15 @@ describe('a call outside', () => {
 
   it('follows redirects only as far as allowed, and checks each', async () => {
     answer = ({ path }) =>
-      path === '/end' ? { body: 'end' } : { status: 302, headers: { location: '/end' } }
+      path === '/end' ? { body: 'end' } : { status: 302, headers: { location: '/end' }, body: '' }
     const url = `${peer.url}/start`
     expect((await open({ redirectsMax: 1 })({ url })).text).toBe('end')
     expect((await open()({ url })).status).toBe(302)
-    answer = () => ({ status: 302, headers: { location: '/again' } })
+    answer = () => ({ status: 302, headers: { location: '/again' }, body: '' })
     await refused(open({ redirectsMax: 3 })({ url }), 'redirects')
-    answer = () => ({ status: 302, headers: { location: 'file:///etc/passwd' } })
+    answer = () => ({ status: 302, headers: { location: 'file:///etc/passwd' }, body: '' })
     await refused(open({ redirectsMax: 3 })({ url }), 'protocol')
-    answer = () => ({ status: 302, headers: { location: 'http://127.0.0.1/' } })
+    answer = () => ({ status: 302, headers: { location: 'http://127.0.0.1/' }, body: '' })
     const named = open({
       allowsPrivateAddresses: false,
       redirectsMax: 3,
@@ -108,7 +108,7 @@ describe('a call outside', () => {
 
   it('shows credentials to nobody else after a redirect', async () => {
     const other = await startHttpPeer(() => ({ body: 'other' }))
-    answer = () => ({ status: 302, headers: { location: `${other.url}/` } })
+    answer = () => ({ status: 302, headers: { location: `${other.url}/` }, body: '' })
     const headers = { authorization: 'Bearer secret' }
     await open({ redirectsMax: 1 })({ url: peer.url, headers })
     expect(other.requests[0]?.headers.authorization).toBeUndefined()

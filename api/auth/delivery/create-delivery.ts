@@ -1,0 +1,58 @@
+import type { Clock } from '#shared/clock.ts'
+import type { AuthConfig } from '#shared/config/auth.ts'
+import type { Logger } from '#shared/logger.ts'
+import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
+
+import type { CaptchaVerifier, Providers, SmsSender } from '../ports.ts'
+import { createProviders } from '../providers/providers.ts'
+import type { RequestSecrets } from '../providers/request-secrets.ts'
+import { createCaptchaVerifier } from './captcha.ts'
+import { createMailer, type SmtpMailer } from './mailer.ts'
+import { createSmsSender } from './sms.ts'
+
+/** Everything through which the user server talks to the world outside. */
+export interface Delivery {
+  readonly mailer: SmtpMailer
+  readonly sms: SmsSender
+  readonly captcha: CaptchaVerifier
+  readonly providers: Providers
+  /** Closes the connections to the mail server. */
+  close(): void
+}
+
+/** Builds mail, SMS, CAPTCHA and identity providers from the settings; nothing is called yet. */
+export function createDelivery(options: {
+  readonly config: AuthConfig
+  readonly clock: Clock
+  readonly log: Logger
+  /** Shared by the API processes; kept in this one if absent. */
+  readonly requestSecrets?: RequestSecrets
+}): Delivery {
+  const { config, clock, log, requestSecrets } = options
+  const { site, external } = config
+  const timeoutMs = site.internalHttpTimeoutSeconds * 1000
+  const mailer = createMailer({
+    ...{ smtp: config.smtp, mailer: config.mailer, siteUrl: site.url },
+    ...{ clock, log },
+  })
+  // The operator's own instance of a provider, or a gateway's stand-in, may be in the own network.
+  const hasOwnInstance = Object.values(external.providers).some(
+    ({ isEnabled, url }) => isEnabled && url !== '',
+  )
+  return {
+    mailer,
+    sms: createSmsSender({
+      config: config.sms,
+      fetch: createGuardedFetch({ timeoutMs, allowsPrivateAddresses: true }),
+      clock,
+    }),
+    captcha: createCaptchaVerifier(config.captcha),
+    providers: createProviders({
+      external,
+      fetch: createGuardedFetch({ timeoutMs, allowsPrivateAddresses: hasOwnInstance }),
+      clock,
+      ...(requestSecrets !== undefined && { secrets: requestSecrets }),
+    }),
+    close: () => mailer.close(),
+  }
+}
