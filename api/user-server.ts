@@ -23,8 +23,6 @@ export interface UserServer {
   close(): void
 }
 
-const OUTGOING_TIMEOUT_MS = 10_000
-
 type Foundation = Pick<
   Services,
   'config' | 'clock' | 'log' | 'database' | 'redis' | 'organizationTables'
@@ -36,7 +34,10 @@ export async function openUserServer(foundation: Foundation, version: string): P
   const { auth } = config
   const redisKeyPrefix = `${config.infra.redisPrefix}:`
   // Providers and gateways are the operator's own choice and may be inside his network.
-  const fetch = createGuardedFetch({ timeoutMs: OUTGOING_TIMEOUT_MS, allowsPrivateAddresses: true })
+  const fetch = createGuardedFetch({
+    timeoutMs: auth.site.internalHttpTimeoutSeconds * 1000,
+    allowsPrivateAddresses: true,
+  })
   const mailer = createMailer({ ...auth, siteUrl: auth.site.url, clock, log })
   const services = await createAuthServices({
     ...{ redis, redisKeyPrefix, clock, log, version, mailer, config: auth },

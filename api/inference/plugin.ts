@@ -1,6 +1,7 @@
 import multipart from '@fastify/multipart'
 import type { FastifyPluginAsync } from 'fastify'
 
+import { registerAudio } from './audio.ts'
 import { registerChatCompletions } from './chat-completions.ts'
 import { registerCompletions } from './completions.ts'
 import { registerEdits } from './edits.ts'
@@ -27,6 +28,7 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     await app.register(async (forms) => {
       await forms.register(multipart)
       registerImageForms(forms, services)
+      registerAudio(forms, services)
     })
     registerModels(app, services)
     registerEngines(app, services)

@@ -157,6 +157,8 @@ function composeEnv(
     AUTH_SITE_URL: publicUrl,
     AUTH_API_EXTERNAL_URL: publicUrl,
     AUTH_JWT_SECRET: secrets.jwtSecret,
+    AUTH_JWT_AUD: 'authenticated',
+    AUTH_JWT_DEFAULT_GROUP_NAME: 'authenticated',
     MILLRACE_BOOTSTRAP_API_KEY: secrets.apiKey,
     MILLRACE_URL_SIGNING_SECRET: secrets.urlSigningSecret,
     MILLRACE_ADMIN_TOKEN: secrets.adminToken,

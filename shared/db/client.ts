@@ -36,6 +36,7 @@ export function openDatabase(options: {
   return { db: drizzle(pool), pool, close: () => pool.end() }
 }
 
-// The pool needs a number; Postgres' own max_connections is the real limit.
-const UNLIMITED = 1000
+// The pool needs a number. More than this only wait inside Postgres, whose own limit (100 by default) a
+// burst of requests would otherwise meet as errors.
+const UNLIMITED = 80
 const CONNECT_TIMEOUT_MS = 5000

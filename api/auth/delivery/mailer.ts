@@ -29,12 +29,14 @@ export interface SmtpMailerOptions {
   readonly log: Logger
   /** Fetches templates. */
   readonly fetch?: GuardedFetch
+  /** How long the mail server may take for a mail, whatever it does meanwhile. */
+  readonly deliveryTimeoutMs?: number
 }
 
 const CONNECTIONS_MAX = 4
 const WAITING_MAX = 500 // Mails that wait for a connection; a dead server must not fill the memory.
 const SMTP_TIMEOUT_MS = 5_000
-// Whatever the server does, the request that waits for the mail is answered within its own limit.
+// A request that waits for its mail has ten seconds, and may have fetched a template before.
 const DELIVERY_TIMEOUT_MS = 6_000
 const TEMPLATE_TIMEOUT_MS = 3_000
 const TEMPLATE_BYTES_MAX = 262_144 // 256 KiB: mail programs cut longer mails anyway
@@ -54,6 +56,7 @@ const MESSAGE_TYPES: Readonly<Record<MailKind, string>> = {
 /** Sends mails over SMTP. Without a mail server in the settings, mails are dropped with a warning. */
 export function createMailer(options: SmtpMailerOptions): SmtpMailer {
   const { smtp, mailer, siteUrl, clock, log } = options
+  const timeoutMs = options.deliveryTimeoutMs ?? DELIVERY_TIMEOUT_MS
   const fetch =
     options.fetch ??
     createGuardedFetch({
@@ -86,7 +89,7 @@ export function createMailer(options: SmtpMailerOptions): SmtpMailer {
           headers: headersOf(smtp, kind),
           disableFileAccess: true,
           disableUrlAccess: true,
-          signal: AbortSignal.timeout(DELIVERY_TIMEOUT_MS),
+          signal: AbortSignal.timeout(timeoutMs),
         })
       } catch (error) {
         throw failure.internal('Error sending email', { code: 'unexpected_failure', cause: error })

@@ -7,7 +7,9 @@ import bcrypt from 'bcryptjs'
 import type { PasswordConfig } from '#shared/config/auth-policies.ts'
 import { failure } from '#shared/errors.ts'
 
+import { hashArgon2id, isCurrentHash, verifyArgon2id } from './argon2id.ts'
 import { verifyFirebaseScrypt } from './firebase-scrypt.ts'
+import { createHashThreads } from './hash-threads.ts'
 
 /** Hashes and checks passwords on a bounded pool. */
 export interface PasswordHasher {
@@ -60,18 +62,11 @@ const HASH_CHARACTERS_MAX = 1024
 
 /** argon2id with the configured parameters; older kinds are verified and reported for an upgrade. */
 export function createPasswordHasher(config: PasswordConfig): PasswordHasher {
-  const parameters = {
-    type: argon2.argon2id,
-    memoryCost: config.argon2.memoryKib,
-    timeCost: config.argon2.iterations,
-    parallelism: config.argon2.parallelism,
-  } as const
-  const inPool = createPool({
-    concurrency: config.hashConcurrency || availableParallelism(),
-    waitingMax: config.hashQueueMax,
-  })
-  const hash = async (password: string): Promise<string> =>
-    inStandardOrder(await inPool(() => argon2.hash(password, parameters)))
+  const concurrency = config.hashConcurrency || availableParallelism()
+  const inPool = createPool({ concurrency, waitingMax: config.hashQueueMax })
+  const compute = createHashThreads(concurrency)
+  const hash = (password: string): Promise<string> =>
+    inPool(() => hashArgon2id(compute, password, config.argon2))
   // Made at the first need: an unknown user is compared with the password of nobody.
   let nobody: Promise<string> | undefined
   return {
@@ -81,21 +76,18 @@ export function createPasswordHasher(config: PasswordConfig): PasswordHasher {
       if (stored === undefined || scheme === undefined) {
         nobody ??= hash('the password of nobody')
         const dummy = await nobody
-        await inPool(() => argon2.verify(dummy, password))
+        await inPool(() => verifyArgon2id(compute, password, dummy))
         return { isRight: false, needsUpgrade: false }
       }
-      // A malformed hash is nobody's password, and nobody's failure either.
-      const isRight = await inPool(() => scheme.verify(password, stored).catch(() => false))
-      if (!isRight) return { isRight, needsUpgrade: false }
-      const isCurrent =
-        stored.startsWith('$argon2id$') &&
-        !argon2.needsRehash(stored, { ...parameters, version: ARGON2_VERSION })
-      return { isRight, needsUpgrade: !isCurrent }
+      const isRight = await inPool(async () => {
+        const own = await verifyArgon2id(compute, password, stored)
+        // A malformed hash is nobody's password, and nobody's failure either.
+        return own ?? scheme.verify(password, stored).catch(() => false)
+      })
+      return { isRight, needsUpgrade: isRight && !isCurrentHash(stored, config.argon2) }
     },
   }
 }
-
-const ARGON2_VERSION = 0x13
 
 function findScheme(hash: string): Scheme | undefined {
   return SCHEMES.find((scheme) => scheme.prefix.test(hash) && scheme.isBearable(hash))
@@ -103,11 +95,6 @@ function findScheme(hash: string): Scheme | undefined {
 
 function parameterOf(hash: string, name: string): number {
   return Number(new RegExp(`[$,]${name}=(\\d+)`).exec(hash)?.[1] ?? 0)
-}
-
-// The library sorts the parameters by name; readers elsewhere insist on the order of the standard.
-function inStandardOrder(hash: string): string {
-  return hash.replace(/\$m=(\d+),p=(\d+),t=(\d+)\$/, '$m=$1,t=$3,p=$2$')
 }
 
 /** `$scrypt$ln=14,r=8,p=1$salt$hash` with base64 fields. */

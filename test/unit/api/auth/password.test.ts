@@ -1,3 +1,4 @@
+import argon2 from 'argon2'
 import { describe, expect, it } from 'vitest'
 
 import { verifyFirebaseScrypt } from '#api/auth/identity/firebase-scrypt.ts'
@@ -19,7 +20,10 @@ const FIREBASE_HASH = [
 describe('the password hasher', () => {
   it('writes argon2id at the parameters of OWASP unless told otherwise', async () => {
     const hasher = createPasswordHasher(readPasswordConfig(new EnvReader({})))
-    expect(await hasher.hash('correct horse')).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
+    const hash = await hasher.hash('correct horse')
+    expect(hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
+    // The reference implementation reads what we write.
+    expect(await argon2.verify(hash, 'correct horse')).toBe(true)
   })
 
   it('verifies what Firebase stored', async () => {

@@ -1,0 +1,69 @@
+import { Worker } from 'node:worker_threads'
+
+/** One argon2id computation. */
+export interface Argon2Request {
+  readonly message: string
+  readonly nonce: Uint8Array
+  readonly memoryKib: number
+  readonly passes: number
+  readonly parallelism: number
+  readonly tagLength: number
+}
+
+/** What a thread answers. */
+export type Argon2Reply = { readonly tag: Uint8Array } | { readonly failure: string }
+
+/** Computes argon2id on a thread of low priority. */
+export type ComputeArgon2 = (request: Argon2Request) => Promise<Buffer>
+
+interface HashThread {
+  readonly worker: Worker
+  readonly pending: Map<number, (reply: Argon2Reply) => void>
+}
+
+/**
+ * Threads that start at the first need, keep the process alive only while they compute, and are replaced when one
+ * dies. The caller bounds how many computations there are at once.
+ */
+export function createHashThreads(count: number): ComputeArgon2 {
+  const threads: (HashThread | undefined)[] = Array.from({ length: count })
+  let lastId = 0
+  return async (request) => {
+    const index = leastBusy(threads)
+    const thread = threads[index] ?? startThread(() => (threads[index] = undefined))
+    threads[index] = thread
+    lastId += 1
+    const id = lastId
+    const reply = await new Promise<Argon2Reply>((resolve) => {
+      thread.pending.set(id, resolve)
+      thread.worker.ref()
+      thread.worker.postMessage({ id, ...request })
+    })
+    if ('failure' in reply) throw new Error(reply.failure)
+    return Buffer.from(reply.tag)
+  }
+}
+
+function leastBusy(threads: readonly (HashThread | undefined)[]): number {
+  const loads = threads.map((thread) => thread?.pending.size ?? 0)
+  return loads.indexOf(Math.min(...loads))
+}
+
+function startThread(onExit: () => void): HashThread {
+  const worker = new Worker(new URL('./hash-thread.ts', import.meta.url))
+  const pending: HashThread['pending'] = new Map()
+  worker.on('message', ({ id, ...reply }: Argon2Reply & { readonly id: number }) => {
+    pending.get(id)?.(reply)
+    pending.delete(id)
+    if (pending.size === 0) worker.unref()
+  })
+  // Without a listener an error of a thread would end the process; `exit` follows and tells everybody.
+  worker.on('error', () => undefined)
+  worker.on('exit', () => {
+    onExit()
+    for (const resolve of pending.values()) resolve({ failure: 'the hashing thread ended' })
+    pending.clear()
+  })
+  worker.unref()
+  return { worker, pending }
+}

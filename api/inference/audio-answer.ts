@@ -1,0 +1,111 @@
+import type { AudioInput, AudioResult } from '#shared/contracts/audio.ts'
+
+import { languageName } from './languages.ts'
+import { subRip, webVtt } from './subtitles.ts'
+
+/** How a transcript is written. */
+export const AUDIO_FORMATS = ['json', 'text', 'srt', 'verbose_json', 'vtt'] as const
+export type AudioFormat = (typeof AUDIO_FORMATS)[number]
+
+/** What is timed in a verbose answer. */
+export type Granularity = 'word' | 'segment'
+
+/** A transcript as it is sent: text as plain text, everything else as JSON. */
+export type AudioAnswer =
+  | { readonly type: 'json'; readonly body: object }
+  | { readonly type: 'text'; readonly body: string }
+
+/** Presents a transcript in the format asked for. */
+export function presentAudio(
+  result: AudioResult,
+  asked: {
+    readonly task: AudioInput['task']
+    readonly format: AudioFormat
+    readonly granularities: readonly Granularity[]
+  },
+): AudioAnswer {
+  const text = result.text.trim()
+  switch (asked.format) {
+    case 'json':
+      return { type: 'json', body: { text, usage: usageOf(result) } }
+    case 'text':
+      return { type: 'text', body: `${text}\n` }
+    case 'srt':
+      return { type: 'text', body: subRip(result.segments) }
+    case 'vtt':
+      return { type: 'text', body: webVtt(result.segments) }
+    case 'verbose_json':
+      return { type: 'json', body: presentVerbose(result, asked) }
+  }
+}
+
+function presentVerbose(
+  result: AudioResult,
+  { task, granularities }: { task: AudioInput['task']; granularities: readonly Granularity[] },
+): object {
+  return {
+    task,
+    // A translation is always into English.
+    language: task === 'translate' ? 'english' : languageName(result.language),
+    duration: result.durationSeconds,
+    text: result.text.trim(),
+    ...(granularities.includes('segment') && {
+      segments: result.segments.map((segment, id) => ({
+        id,
+        seek: segment.seekFrames,
+        start: segment.start,
+        end: segment.end,
+        text: segment.text,
+        tokens: segment.tokenIds,
+        temperature: segment.temperature,
+        avg_logprob: segment.averageLogprob,
+        compression_ratio: segment.compressionRatio,
+        no_speech_prob: segment.noSpeechProbability,
+      })),
+    }),
+    ...(granularities.includes('word') && { words: result.words ?? [] }),
+    usage: usageOf(result),
+  }
+}
+
+function usageOf({ durationSeconds }: AudioResult): object {
+  return { type: 'duration', seconds: Math.ceil(durationSeconds) }
+}
+
+const NUMBER = { type: 'number' }
+
+/** The answers of the audio endpoints. */
+export const AUDIO_RESPONSE = {
+  description: 'The transcript.',
+  content: {
+    'application/json': {
+      schema: {
+        type: 'object',
+        required: ['text'],
+        properties: {
+          text: { type: 'string' },
+          task: { type: 'string' },
+          language: { type: 'string', description: 'Its English name in lower case.' },
+          duration: { type: 'number', description: 'Seconds.' },
+          segments: {
+            type: 'array',
+            items: {
+              type: 'object',
+              properties: { id: { type: 'integer' }, start: NUMBER, end: NUMBER },
+            },
+          },
+          words: {
+            type: 'array',
+            items: {
+              type: 'object',
+              required: ['word', 'start', 'end'],
+              properties: { word: { type: 'string' }, start: NUMBER, end: NUMBER },
+            },
+          },
+          usage: { type: 'object' },
+        },
+      },
+    },
+    'text/plain': { schema: { type: 'string' } },
+  },
+}

@@ -1,0 +1,129 @@
+import { extname } from 'node:path'
+
+import detectType from 'audio-type'
+import { Type, type Static } from 'typebox'
+
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+import { AUDIO_FORMATS, type Granularity } from './audio-answer.ts'
+import { optionalEnum, optionalNumber, optionalString, unsupported } from './field-schemas.ts'
+import { BINARY } from './form-fields.ts'
+import { languageCode } from './languages.ts'
+
+/** The whole form, as clients of this API know the limit. */
+export const AUDIO_FORM_BYTES_MAX = 26_214_400
+const PROMPT_LENGTH_MAX = 16_384
+
+const EXTENSIONS = ['flac', 'm4a', 'mp3', 'mp4', 'mpeg', 'mpga', 'oga', 'ogg', 'wav', 'webm']
+/** What the contents of files of these kinds look like. */
+const SIGNATURES: readonly string[] = ['flac', 'm4a', 'mp3', 'oga', 'opus', 'wav', 'webm', 'mkv']
+
+const COMMON = {
+  model: Type.String({ minLength: 1, description: 'The id of a model.' }),
+  prompt: optionalString({
+    maxLength: PROMPT_LENGTH_MAX,
+    description: 'Text that the recording goes on from, for style and names.',
+  }),
+  response_format: optionalEnum(AUDIO_FORMATS, {
+    default: 'json',
+    description: 'How the transcript is written.',
+  }),
+  temperature: optionalNumber({
+    minimum: 0,
+    maximum: 1,
+    default: 0,
+    description: 'How freely words are chosen; 0 raises itself where the likeliest make no sense.',
+  }),
+  stream: Type.Optional(
+    Type.Unsafe<false | null>({ type: ['boolean', 'null'], enum: [false, null] }),
+  ),
+  include: unsupported(),
+  chunking_strategy: unsupported(),
+}
+const STRICT = { additionalProperties: false }
+const FILE = Type.Unsafe<never>({ ...BINARY, description: 'A recording of up to 25 MB.' })
+
+/** The texts of the form of `POST /v1/audio/transcriptions`. */
+export const TRANSCRIPTION_FIELDS = Type.Object(
+  {
+    ...COMMON,
+    language: optionalString({ description: 'ISO 639-1 code; detected if absent.' }),
+    timestamp_granularities: Type.Optional(
+      Type.Unsafe<Granularity[]>({
+        type: 'array',
+        minItems: 1,
+        maxItems: 8,
+        items: { type: 'string', enum: ['word', 'segment'] },
+        description: 'What is timed. Only with `verbose_json`.',
+      }),
+    ),
+  },
+  STRICT,
+)
+/** The whole form. */
+export const TRANSCRIPTION_FORM = Type.Object(
+  { file: FILE, ...TRANSCRIPTION_FIELDS.properties },
+  STRICT,
+)
+
+/** The texts of the form of `POST /v1/audio/translations`. */
+export const TRANSLATION_FIELDS = Type.Object(COMMON, STRICT)
+/** The whole form. */
+export const TRANSLATION_FORM = Type.Object({ file: FILE, ...COMMON }, STRICT)
+
+export type TranscriptionFields = Static<typeof TRANSCRIPTION_FIELDS>
+
+/** The language asked for, or null. Throws when no model can know it. */
+export function languageOf({ language }: { readonly language?: string | null }): string | null {
+  if (language === undefined || language === null || language === '') return null
+  const code = languageCode(language)
+  if (code !== undefined) return code
+  throw failure.invalidRequest(
+    `Invalid language '${language.slice(0, 32)}'. Language parameter must be specified in ISO-639-1 format.`,
+    { param: 'language', code: 'invalid_language_format' },
+  )
+}
+
+/** What is to be timed. Throws when the format has no place for it. */
+export function granularitiesOf(
+  fields: Pick<TranscriptionFields, 'response_format' | 'timestamp_granularities'>,
+): readonly Granularity[] {
+  const asked = fields.timestamp_granularities
+  if (asked === undefined) return ['segment']
+  if (fields.response_format === 'verbose_json') return asked
+  throw failure.invalidRequest(
+    "The 'timestamp_granularities' parameter is only allowed with the response_format 'verbose_json'.",
+    { param: 'timestamp_granularities', code: 'invalid_value' },
+  )
+}
+
+/** Whether the name of a file says what it is. Throws when it says something that is no recording. */
+export function hasAudioExtension(filename: string): boolean {
+  const extension = extname(filename).slice(1).toLowerCase()
+  if (extension === '') return false
+  if (EXTENSIONS.includes(extension)) return true
+  throw invalidFormat()
+}
+
+/** Whether the first bytes of a file are those of a recording. */
+export function looksLikeAudio(head: Buffer): boolean {
+  // A copy: the detection reads the whole of the underlying memory.
+  return SIGNATURES.includes(detectType(Uint8Array.from(head)) ?? '')
+}
+
+/** The refusal of a file that is no recording of a known kind. */
+export function invalidFormat(): ServiceError {
+  const names = EXTENSIONS.map((name) => `'${name}'`).join(', ')
+  return failure.invalidRequest(`Invalid file format. Supported formats: [${names}]`, {
+    param: 'file',
+    code: 'invalid_file_format',
+  })
+}
+
+/** The refusal of a form that is too large; its type is what clients of this API know. */
+export function audioTooLarge(bytes: number): ServiceError {
+  return failure.tooLarge(
+    `413: Maximum content size limit (${AUDIO_FORM_BYTES_MAX}) exceeded (${bytes} bytes read)`,
+    { openaiType: 'server_error' },
+  )
+}

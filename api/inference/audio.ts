@@ -1,0 +1,190 @@
+import { Readable } from 'node:stream'
+
+import type { FastifyInstance, FastifyReply } from 'fastify'
+
+import type { AudioInput, AudioResult } from '#shared/contracts/audio.ts'
+import { failure } from '#shared/errors.ts'
+
+import { missingParameter, readForm, type Form, type FormFile } from '#api/http/form.ts'
+import { callerOf } from '#api/v1/caller.ts'
+import { AUDIO_RESPONSE, presentAudio, type AudioAnswer } from './audio-answer.ts'
+import {
+  AUDIO_FORM_BYTES_MAX,
+  audioTooLarge,
+  granularitiesOf,
+  hasAudioExtension,
+  invalidFormat,
+  languageOf,
+  looksLikeAudio,
+  TRANSCRIPTION_FIELDS,
+  TRANSCRIPTION_FORM,
+  TRANSLATION_FIELDS,
+  TRANSLATION_FORM,
+  type TranscriptionFields,
+} from './audio-request.ts'
+import { bodyUnchecked, parseFields } from './form-fields.ts'
+import { getCapableModel } from './model-lookup.ts'
+import { clientSignal } from './request-context.ts'
+import { JOB_ERRORS } from './response-schemas.ts'
+import { runJob, type Http } from './run-job.ts'
+import type { InferenceServices } from './services.ts'
+import { TemporaryObjects } from './temporary-objects.ts'
+
+const HEAD_BYTES = 4096
+const TASKS = {
+  transcribe: { endpoint: 'v1/audio/transcriptions', fields: TRANSCRIPTION_FIELDS },
+  translate: { endpoint: 'v1/audio/translations', fields: TRANSLATION_FIELDS },
+} as const
+
+const COMMON = {
+  tags: ['Audio'],
+  security: [{ apiKey: [] }],
+  consumes: ['multipart/form-data'],
+  response: { 200: AUDIO_RESPONSE, ...JOB_ERRORS },
+}
+
+/** `POST /audio/transcriptions` and `/audio/translations`; the scope must be able to read forms. */
+export function registerAudio(app: FastifyInstance, services: InferenceServices): void {
+  app.post('/audio/transcriptions', {
+    config: { scope: 'audio' },
+    schema: {
+      operationId: 'createTranscription',
+      summary: 'Write down a recording in its language',
+      ...COMMON,
+      body: TRANSCRIPTION_FORM,
+    },
+    validatorCompiler: bodyUnchecked(app),
+    handler: (request, reply) => listen({ request, reply }, services, 'transcribe'),
+  })
+  app.post('/audio/translations', {
+    config: { scope: 'audio' },
+    schema: {
+      operationId: 'createTranslation',
+      summary: 'Write down a recording in English',
+      ...COMMON,
+      body: TRANSLATION_FORM,
+    },
+    validatorCompiler: bodyUnchecked(app),
+    handler: (request, reply) => listen({ request, reply }, services, 'translate'),
+  })
+}
+
+async function listen(
+  http: Http,
+  services: InferenceServices,
+  task: AudioInput['task'],
+): Promise<unknown> {
+  const temporary = new TemporaryObjects(services)
+  try {
+    const form = await readRecording(http, temporary, task)
+    const fields = fieldsOf(http, form, task)
+    const granularities = granularitiesOf(fields)
+    const wordTimestamps = granularities.includes('word')
+    const result = await transcribe(http, services, { task, form, fields, wordTimestamps })
+    const format = fields.response_format ?? 'json'
+    return send(http.reply, presentAudio(result, { task, format, granularities }))
+  } finally {
+    await temporary.discard()
+  }
+}
+
+interface Recording {
+  readonly key: string
+  readonly filename: string
+}
+
+/** The form, its recording already in object storage. */
+function readRecording(
+  { request, reply }: Http,
+  temporary: TemporaryObjects,
+  task: AudioInput['task'],
+): Promise<Form<Recording>> {
+  const signal = clientSignal(reply)
+  return readForm(request, {
+    fields: Object.keys(TASKS[task].fields.properties),
+    lists: ['timestamp_granularities', 'include'],
+    files: ['file'],
+    bytesMax: AUDIO_FORM_BYTES_MAX,
+    tooLarge: audioTooLarge,
+    receive: (file) => storeRecording(file, temporary, signal),
+  })
+}
+
+/** The name of a file says what it is; where it says nothing, its first bytes do. */
+async function storeRecording(
+  { filename, stream }: FormFile,
+  temporary: TemporaryObjects,
+  signal: AbortSignal,
+): Promise<Recording> {
+  const isNamed = hasAudioExtension(filename)
+  let head = Buffer.alloc(0)
+  async function* watched(): AsyncGenerator<Buffer> {
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      if (head.length < HEAD_BYTES) {
+        head = Buffer.concat([head, chunk.subarray(0, HEAD_BYTES - head.length)])
+      }
+      yield chunk
+    }
+  }
+  // Nothing flows, and nothing can fail, before the store asks for it.
+  const { key, bytes } = await temporary.put(Readable.from(watched()), signal)
+  if (bytes === 0) {
+    throw failure.invalidRequest('Audio file is too short. Minimum audio length is 0.1 seconds.', {
+      param: 'file',
+      code: 'audio_too_short',
+    })
+  }
+  if (!isNamed && !looksLikeAudio(head)) throw invalidFormat()
+  return { key, filename }
+}
+
+function fieldsOf(
+  { request }: Http,
+  { fields, files }: Form<Recording>,
+  task: AudioInput['task'],
+): TranscriptionFields {
+  if (files.file === undefined) throw missingParameter('file')
+  if (fields.model === undefined) {
+    throw failure.invalidRequest('you must provide a model parameter', {
+      param: 'model',
+      code: 'missing_required_parameter',
+    })
+  }
+  return parseFields(request, TASKS[task].fields, fields)
+}
+
+async function transcribe(
+  http: Http,
+  services: InferenceServices,
+  asked: {
+    readonly task: AudioInput['task']
+    readonly form: Form<Recording>
+    readonly fields: TranscriptionFields
+    readonly wordTimestamps: boolean
+  },
+): Promise<AudioResult> {
+  const { task, form, fields, wordTimestamps } = asked
+  const model = getCapableModel(services.catalogue, callerOf(http.request), {
+    name: fields.model,
+    kind: 'audio',
+    endpoint: TASKS[task].endpoint,
+  })
+  const { key, filename } = form.files.file as Recording
+  const input: AudioInput = {
+    task,
+    audioKey: key,
+    filename,
+    language: languageOf(fields),
+    prompt: fields.prompt ?? '',
+    temperature: fields.temperature ?? 0,
+    wordTimestamps,
+  }
+  const { result } = await runJob(http, services, { kind: 'audio', model, input })
+  return result
+}
+
+function send(reply: FastifyReply, answer: AudioAnswer): unknown {
+  if (answer.type === 'json') return answer.body
+  // As bytes: a text would be written as JSON.
+  return reply.type('text/plain; charset=utf-8').send(Buffer.from(answer.body))
+}

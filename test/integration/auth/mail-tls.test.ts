@@ -1,0 +1,77 @@
+import { SMTPServer } from 'smtp-server'
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+
+import { createMailer } from '#api/auth/delivery/mailer.ts'
+import { systemClock } from '#shared/clock.ts'
+import { createLogger } from '#shared/logger.ts'
+
+import { readConfig } from './support/server.ts'
+
+interface Delivery {
+  readonly user: unknown
+  readonly isEncrypted: boolean
+}
+
+const deliveries: Delivery[] = []
+// Its certificate is one that nobody trusts.
+const server = new SMTPServer({
+  allowInsecureAuth: false,
+  onAuth({ username, password }, _session, done) {
+    if (username === 'user' && password === 'secret') done(null, { user: username })
+    else done(new Error('535 wrong'))
+  },
+  onData(stream, session, done) {
+    stream.resume()
+    stream.on('end', () => {
+      deliveries.push({ user: session.user, isEncrypted: session.secure })
+      done()
+    })
+  },
+})
+server.on('error', () => undefined)
+
+beforeAll(() => new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve)))
+beforeEach(() => {
+  deliveries.length = 0
+})
+afterAll(() => new Promise<void>((resolve) => server.close(() => resolve())))
+
+async function send(env: Record<string, string>): Promise<void> {
+  const { port } = server.server.address() as { port: number }
+  const config = readConfig({
+    AUTH_SITE_URL: 'https://app.test',
+    AUTH_API_EXTERNAL_URL: 'https://auth.test',
+    AUTH_JWT_SECRET: '37c304f8-51aa-419a-a1af-06154e63707a',
+    AUTH_SMTP_HOST: '0.0.0.0',
+    AUTH_SMTP_PORT: String(port),
+    AUTH_SMTP_ADMIN_EMAIL: 'admin@app.test',
+    AUTH_SMTP_USER: 'user',
+    AUTH_SMTP_PASS: 'secret',
+    ...env,
+  })
+  const mailer = createMailer({
+    ...{ smtp: config.smtp, mailer: config.mailer, siteUrl: config.site.url },
+    ...{ clock: systemClock, log: createLogger({ level: 'silent' }) },
+  })
+  const links = { confirmationUrl: 'https://auth.test/verify', redirectTo: 'https://app.test' }
+  const codes = { token: '123456', tokenHash: 'h', data: {} }
+  const variables = { siteUrl: 'https://app.test', email: 'ann@example.com', ...links, ...codes }
+  try {
+    await mailer.send({ kind: 'recovery', to: 'ann@example.com', variables })
+  } finally {
+    mailer.close()
+  }
+}
+
+it('signs in at the mail server, encrypted', async () => {
+  await send({ MILLRACE_SMTP_TLS_VERIFY: 'false' })
+  expect(deliveries).toEqual([{ user: 'user', isEncrypted: true }])
+})
+
+it.each([
+  ['the certificate is not trusted', {}],
+  ['the password is wrong', { MILLRACE_SMTP_TLS_VERIFY: 'false', AUTH_SMTP_PASS: 'other' }],
+])('fails with a code when %s', async (_name, env) => {
+  await expect(send(env)).rejects.toMatchObject({ kind: 'internal', code: 'unexpected_failure' })
+  expect(deliveries).toEqual([])
+})

@@ -1,0 +1,356 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { request as httpRequest } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { languageCode, languageName } from '#api/inference/languages.ts'
+import { subRip, webVtt } from '#api/inference/subtitles.ts'
+import type { AudioInput } from '#shared/contracts/audio.ts'
+import { openDirectoryStore } from '#shared/storage/directory-store.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+
+import { formBody, postForm, type Part } from './forms.ts'
+import { answering, API_KEY, openSurface, type Script } from './surface.ts'
+
+const CLIPS = join(import.meta.dirname, '../../../fixtures/audio')
+const WAV = await readFile(join(CLIPS, 'en-1.wav'))
+const SEGMENT = {
+  seekFrames: 0,
+  start: 0,
+  end: 1.5,
+  text: ' Hello there.',
+  tokenIds: [1, 2],
+  temperature: 0,
+  averageLogprob: -0.25,
+  compressionRatio: 1.1,
+  noSpeechProbability: 0.01,
+}
+const RESULT = {
+  text: ' Hello there.',
+  language: 'de',
+  durationSeconds: 1.52,
+  segments: [SEGMENT],
+  words: [{ word: 'Hello', start: 0, end: 0.5 }],
+}
+const USAGE = { type: 'duration', seconds: 2 }
+
+let surface: Awaited<ReturnType<typeof openSurface>>
+let store: ObjectStore
+let folder = ''
+let heard = Buffer.alloc(0)
+
+const transcribe: Script = async function* (request) {
+  const { body } = await store.get((request.input as unknown as AudioInput).audioKey)
+  heard = Buffer.concat(await Array.fromAsync(body))
+  yield* answering(RESULT)(request)
+}
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'millrace-audio-'))
+  store = openDirectoryStore(folder)
+  surface = await openSurface(transcribe, { store })
+})
+afterAll(async () => {
+  surface.app.server.closeAllConnections()
+  await surface.app.close()
+  await rm(folder, { recursive: true })
+})
+
+const MODEL: Part = ['model', 'whisper-1']
+const clip = (bytes = WAV, filename: string | undefined = 'a.wav'): Part => [
+  'file',
+  { bytes, ...(filename !== undefined && { filename }) },
+]
+const submitted = () => surface.submitter.requests.at(-1)?.input as unknown as AudioInput
+const leftovers = () => Array.fromAsync(store.list('temporary/'))
+const post = (parts: readonly Part[] | Buffer, url = 'transcriptions') =>
+  postForm(surface.app, `/v1/audio/${url}`, parts)
+
+describe('POST /v1/audio/transcriptions', () => {
+  it('answers the text, and keeps the recording no longer than its job', async () => {
+    const response = await post([clip(), MODEL])
+    expect(response.json()).toEqual({ text: 'Hello there.', usage: USAGE })
+    expect(heard.equals(WAV)).toBe(true)
+    expect(await leftovers()).toEqual([])
+    expect(submitted()).toEqual({
+      task: 'transcribe',
+      audioKey: expect.stringMatching(/^temporary\//),
+      filename: 'a.wav',
+      language: null,
+      prompt: '',
+      temperature: 0,
+      wordTimestamps: false,
+    })
+  })
+
+  it('hands every parameter to the worker, texts first or last', async () => {
+    const texts: Part[] = [
+      ['language', 'DE'],
+      ['prompt', 'Guten'],
+      ['temperature', '0.4'],
+      ['response_format', 'verbose_json'],
+      ['timestamp_granularities[]', 'word'],
+    ]
+    const expected = { language: 'de', prompt: 'Guten', temperature: 0.4, wordTimestamps: true }
+    expect((await post([clip(), MODEL, ...texts])).statusCode).toBe(200)
+    expect(submitted()).toMatchObject(expected)
+    expect((await post([...texts, MODEL, clip()])).statusCode).toBe(200)
+    expect(submitted()).toMatchObject(expected)
+  })
+
+  it.each([
+    ['text', 'Hello there.\n'],
+    ['srt', '1\n00:00:00,000 --> 00:00:01,500\nHello there.\n\n'],
+    ['vtt', 'WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nHello there.\n\n'],
+  ])('answers %s as plain text', async (format, body) => {
+    const response = await post([clip(), MODEL, ['response_format', format]])
+    expect(response.headers['content-type']).toBe('text/plain; charset=utf-8')
+    expect(response.body).toBe(body)
+  })
+
+  const VERBOSE: Part = ['response_format', 'verbose_json']
+  const HEAD = { task: 'transcribe', language: 'german', duration: 1.52, text: 'Hello there.' }
+  const segments = [
+    {
+      id: 0,
+      seek: 0,
+      start: 0,
+      end: 1.5,
+      text: ' Hello there.',
+      tokens: [1, 2],
+      temperature: 0,
+      avg_logprob: -0.25,
+      compression_ratio: 1.1,
+      no_speech_prob: 0.01,
+    },
+  ]
+  it.each([
+    [[], { segments }],
+    [[['timestamp_granularities[]', 'segment']], { segments }],
+    [[['timestamp_granularities[]', 'word']], { words: RESULT.words }],
+    [
+      [
+        ['timestamp_granularities', 'word'],
+        ['timestamp_granularities', 'segment'],
+      ],
+      { segments, words: RESULT.words },
+    ],
+  ] as [Part[], object][])('answers verbosely with %j', async (parts, timed) => {
+    const response = await post([clip(), MODEL, VERBOSE, ...parts])
+    expect(response.json()).toEqual({ ...HEAD, ...timed, usage: USAGE })
+  })
+
+  it.each([
+    ['blob', 'en-1.wav'],
+    ['blob', 'en-2.flac'],
+    ['recording', 'en-3.opus'],
+    ['', 'en-4.mp3'],
+  ])('knows by its content what the file %o is: %s', async (filename, name) => {
+    const bytes = await readFile(join(CLIPS, name))
+    expect((await post([clip(bytes, filename), MODEL])).statusCode).toBe(200)
+  })
+
+  const FORMATS =
+    "Invalid file format. Supported formats: ['flac', 'm4a', 'mp3', 'mp4', 'mpeg', 'mpga', 'oga', 'ogg', 'wav', 'webm']"
+  const rows: [string, Part[], string | null, string, RegExp | string][] = [
+    ['no file', [MODEL], 'file', 'missing_required_parameter', /./],
+    [
+      'no model',
+      [clip()],
+      'model',
+      'missing_required_parameter',
+      'you must provide a model parameter',
+    ],
+    [
+      'a name that is no recording',
+      [clip(WAV, 'a.bin'), MODEL],
+      'file',
+      'invalid_file_format',
+      FORMATS,
+    ],
+    ['the name .opus', [clip(WAV, 'a.opus'), MODEL], 'file', 'invalid_file_format', FORMATS],
+    [
+      'a nameless text',
+      [clip(Buffer.from('hello'), 'blob'), MODEL],
+      'file',
+      'invalid_file_format',
+      FORMATS,
+    ],
+    ['an empty file', [clip(Buffer.alloc(0)), MODEL], 'file', 'audio_too_short', /too short/],
+    [
+      'a language that is none',
+      [clip(), MODEL, ['language', 'xx']],
+      'language',
+      'invalid_language_format',
+      /ISO-639-1/,
+    ],
+    [
+      'a language by name',
+      [clip(), MODEL, ['language', 'english']],
+      'language',
+      'invalid_language_format',
+      /./,
+    ],
+    [
+      'an unknown format',
+      [clip(), MODEL, ['response_format', 'xml']],
+      'response_format',
+      'invalid_value',
+      /'json', 'text'/,
+    ],
+    [
+      'a temperature over 1',
+      [clip(), MODEL, ['temperature', '1.5']],
+      'temperature',
+      'decimal_above_max_value',
+      /./,
+    ],
+    [
+      'a temperature in words',
+      [clip(), MODEL, ['temperature', 'hot']],
+      'temperature',
+      'invalid_type',
+      /./,
+    ],
+    [
+      'timestamps in plain JSON',
+      [clip(), MODEL, ['timestamp_granularities[]', 'word']],
+      'timestamp_granularities',
+      'invalid_value',
+      /verbose_json/,
+    ],
+    [
+      'unknown timestamps',
+      [clip(), MODEL, VERBOSE, ['timestamp_granularities[]', 'line']],
+      'timestamp_granularities[0]',
+      'invalid_value',
+      /./,
+    ],
+    ['a stream', [clip(), MODEL, ['stream', 'true']], 'stream', 'invalid_value', /./],
+    [
+      'include',
+      [clip(), MODEL, ['include[]', 'logprobs']],
+      'include',
+      'unsupported_parameter',
+      /./,
+    ],
+    ['an unknown text', [clip(), MODEL, ['speed', '2']], 'speed', 'unknown_parameter', /./],
+    ['two files', [clip(), clip(), MODEL], 'file', 'duplicate_parameter', /./],
+    ['a text as file', [['file', 'x'], MODEL], 'file', 'invalid_type', /./],
+  ]
+  it.each(rows)('refuses %s', async (_title, parts, param, code, message) => {
+    const { length } = surface.submitter.requests
+    const response = await post(parts)
+    expect(response.statusCode).toBe(400)
+    const { error } = response.json()
+    expect(error).toMatchObject({ param, code, type: 'invalid_request_error' })
+    if (typeof message === 'string') expect(error.message).toBe(message)
+    else expect(error.message).toMatch(message)
+    expect(surface.submitter.requests).toHaveLength(length)
+    expect(await leftovers()).toEqual([])
+  })
+
+  it.each(['tiny-chat', 'nope'])('does not listen with %s', async (model) => {
+    expect((await post([clip(), ['model', model]])).statusCode).toBe(404)
+    expect(await leftovers()).toEqual([])
+  })
+
+  it('refuses a form that breaks off, and leaves nothing', async () => {
+    const response = await post(formBody([MODEL, clip()]).subarray(0, 20_000))
+    expect([response.statusCode, response.json().error.type]).toEqual([
+      400,
+      'invalid_request_error',
+    ])
+    expect(await leftovers()).toEqual([])
+  })
+})
+
+describe('POST /v1/audio/translations', () => {
+  it('is always English and asks for no language', async () => {
+    const verbose: Part = ['response_format', 'verbose_json']
+    const response = await post([clip(), MODEL, verbose], 'translations')
+    expect(response.json()).toMatchObject({ task: 'translate', language: 'english' })
+    expect(submitted().task).toBe('translate')
+    const refused = await post([clip(), MODEL, ['language', 'de']], 'translations')
+    expect(refused.json().error).toMatchObject({ param: 'language', code: 'unknown_parameter' })
+  })
+})
+
+describe('a body over 25 MB', () => {
+  const LIMIT = 26_214_400
+
+  it('is refused by what it announces, before it is read', async () => {
+    const response = await post([clip(Buffer.alloc(LIMIT)), MODEL])
+    expect(response.statusCode).toBe(413)
+    const { error } = response.json()
+    expect(error).toMatchObject({ type: 'server_error', param: null, code: null })
+    expect(error.message).toMatch(
+      /^413: Maximum content size limit \(26214400\) exceeded \(\d+ bytes read\)$/,
+    )
+  })
+
+  it('is refused while it is read when it announces nothing, and leaves nothing', async () => {
+    await surface.app.listen({ port: 0, host: '127.0.0.1' })
+    const body = formBody([MODEL, clip(Buffer.alloc(LIMIT + 1000))])
+    const status = await new Promise((resolve, reject) => {
+      const asked = openUpload((response) => resolve(response.statusCode))
+      asked.on('error', reject)
+      asked.end(body)
+    })
+    expect(status).toBe(413)
+    await expect.poll(leftovers).toEqual([])
+  })
+
+  it('leaves nothing when the client goes away', async () => {
+    const { length } = surface.submitter.requests
+    const asked = openUpload(() => {})
+    asked.on('error', () => {})
+    asked.write(formBody([MODEL, clip()]).subarray(0, 30_000))
+    await expect.poll(async () => (await Array.fromAsync(store.list(''))).length).toBe(0)
+    asked.destroy()
+    await expect.poll(leftovers).toEqual([])
+    expect(surface.submitter.requests).toHaveLength(length)
+  })
+
+  function openUpload(onAnswer: (response: { statusCode?: number }) => void) {
+    const { port } = surface.app.server.address() as AddressInfo
+    return httpRequest(
+      {
+        port,
+        method: 'POST',
+        path: '/v1/audio/transcriptions',
+        headers: {
+          authorization: `Bearer ${API_KEY}`,
+          'content-type': 'multipart/form-data; boundary=boundary-of-the-tests',
+        },
+      },
+      onAnswer,
+    )
+  }
+})
+
+describe('the subtitles', () => {
+  it('count hours and keep texts apart from their own marks', () => {
+    const cues = [{ start: 3723.0456, end: 360_000, text: ' a --> b\n\n c ' }]
+    expect(subRip(cues)).toBe('1\n01:02:03,046 --> 100:00:00,000\na -> b\nc\n\n')
+    expect(webVtt(cues)).toBe('WEBVTT\n\n01:02:03.046 --> 100:00:00.000\na -> b\nc\n\n')
+    expect([subRip([]), webVtt([])]).toEqual(['', 'WEBVTT\n\n'])
+  })
+})
+
+describe('the languages', () => {
+  it.each([
+    ['en', 'en', 'english'],
+    ['JV', 'jw', 'javanese'],
+    ['ht', 'ht', 'haitian creole'],
+  ])('know %s', (code, known, name) => {
+    expect([languageCode(code), languageName(known)]).toEqual([known, name])
+  })
+
+  it('know nothing else', () => {
+    expect(['toString', 'xx', 'english'].map(languageCode)).toEqual(Array(3).fill(undefined))
+  })
+})

@@ -1,0 +1,123 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+
+import type { MelConfig } from './mel.ts'
+
+/** What the files of a Whisper folder in the hub layout say. */
+export interface WhisperFiles {
+  readonly encoderFile: string
+  /** One file for both branches, or the decoder of the first run and that of all later ones. */
+  readonly decoderFiles: readonly [string] | readonly [string, string]
+  readonly tokenizerJson: object
+  readonly tokenizerConfig: object
+  readonly mel: MelConfig
+  /** Positions of the decoder: prompt and answer together. */
+  readonly contextLength: number
+  /** Seconds between two timestamps: the window over the encoder's positions. */
+  readonly secondsPerTimestamp: number
+  readonly generation: WhisperGeneration
+}
+
+/** `generation_config.json`, with what `config.json` holds in older exports. */
+export interface WhisperGeneration {
+  readonly isMultilingual: boolean
+  readonly suppressedTokens: readonly number[]
+  /** Not allowed as the first token of an answer. */
+  readonly suppressedAtBegin: readonly number[]
+  readonly maxInitialTimestampIndex: number
+}
+
+type Json = Record<string, unknown>
+
+const SUFFIXES = ['_quantized', '_int8', '_uint8', '', '_q4', '_fp16']
+// One second at 50 timestamps a second, as the original code has it.
+const MAX_INITIAL_TIMESTAMP_INDEX = 50
+// Multilingual vocabularies are one token longer than the English one of 51,864.
+const MULTILINGUAL_VOCABULARY = 51_865
+
+/** Reads a Whisper folder. Throws `ModelLoadError` when a file that it needs is missing. */
+export async function readWhisperFiles(folder: string, onnxFile?: string): Promise<WhisperFiles> {
+  const config = await readJson(join(folder, 'config.json'))
+  const generation = await readJson(join(folder, 'generation_config.json')).catch(() => ({}))
+  const mel = melConfigOf(await readJson(join(folder, 'preprocessor_config.json')))
+  const positions = numberOr(config.max_source_positions, 1500)
+  return {
+    ...(await findModelFiles(folder, onnxFile)),
+    tokenizerJson: await readJson(join(folder, 'tokenizer.json')),
+    tokenizerConfig: await readJson(join(folder, 'tokenizer_config.json')),
+    mel,
+    contextLength: numberOr(config.max_target_positions, 448),
+    secondsPerTimestamp: mel.chunkSamples / mel.sampleRate / positions,
+    generation: generationOf(generation, config),
+  }
+}
+
+function melConfigOf(raw: Json): MelConfig {
+  const sampleRate = numberOr(raw.sampling_rate, 16_000)
+  const hopSamples = numberOr(raw.hop_length, 160)
+  const frames = numberOr(raw.nb_max_frames, 0)
+  const seconds = numberOr(raw.chunk_length, 30)
+  return {
+    sampleRate,
+    hopSamples,
+    windowSamples: numberOr(raw.n_fft, 400),
+    melBins: numberOr(raw.feature_size, 80),
+    chunkSamples: numberOr(raw.n_samples, frames > 0 ? frames * hopSamples : seconds * sampleRate),
+  }
+}
+
+function generationOf(generation: Json, config: Json): WhisperGeneration {
+  const tokens = (name: string) => {
+    const list = generation[name] ?? config[name]
+    return Array.isArray(list) ? list.filter((id): id is number => Number(id) >= 0) : []
+  }
+  const isMultilingual =
+    typeof generation.is_multilingual === 'boolean'
+      ? generation.is_multilingual
+      : generation.lang_to_id !== undefined ||
+        numberOr(config.vocab_size, 0) >= MULTILINGUAL_VOCABULARY
+  return {
+    isMultilingual,
+    suppressedTokens: tokens('suppress_tokens'),
+    suppressedAtBegin: tokens('begin_suppress_tokens'),
+    maxInitialTimestampIndex: numberOr(
+      generation.max_initial_timestamp_index,
+      MAX_INITIAL_TIMESTAMP_INDEX,
+    ),
+  }
+}
+
+/** `onnxFile` names the decoder, merged or first of two; its suffix applies to the others as well. */
+async function findModelFiles(
+  folder: string,
+  onnxFile: string | undefined,
+): Promise<Pick<WhisperFiles, 'encoderFile' | 'decoderFiles'>> {
+  for (const place of [join(folder, 'onnx'), folder]) {
+    const present = new Set(await readdir(place).catch(() => []))
+    const find = (stem: string, suffixes: readonly string[]) =>
+      suffixes.map((suffix) => `${stem}${suffix}.onnx`).find((name) => present.has(name))
+    const wanted = onnxFile?.replace(/\.onnx$/, '').replace(/^decoder_model(_merged)?/, '')
+    const suffixes = wanted === undefined ? SUFFIXES : [wanted]
+    const encoder = find('encoder_model', wanted === undefined ? SUFFIXES : [wanted, ''])
+    const merged = find('decoder_model_merged', suffixes)
+    const first = find('decoder_model', suffixes)
+    const later = find('decoder_with_past_model', suffixes)
+    if (encoder === undefined) continue
+    const encoderFile = join(place, encoder)
+    if (merged !== undefined) return { encoderFile, decoderFiles: [join(place, merged)] }
+    if (first !== undefined && later !== undefined) {
+      return { encoderFile, decoderFiles: [join(place, first), join(place, later)] }
+    }
+  }
+  throw new ModelLoadError(folder, 'there is no encoder_model with a decoder_model in onnx/')
+}
+
+async function readJson(file: string): Promise<Json> {
+  return JSON.parse(await readFile(file, 'utf8'))
+}
+
+function numberOr(value: unknown, fallback: number): number {
+  return typeof value === 'number' ? value : fallback
+}
