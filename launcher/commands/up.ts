@@ -221,7 +221,7 @@ Millrace is ready (${started.seconds.toFixed(1)} s).
 
 Try it:
 
-curl -N ${url}/v1/chat/completions -H 'Authorization: Bearer ${apiKey}' -H 'Content-Type: application/json' -d '{"model":"tiny-chat","stream":true,"messages":[{"role":"user","content":"What is the capital of France?"}]}'
+curl -N ${url}/v1/chat/completions -H 'Authorization: Bearer ${apiKey}' -H 'Content-Type: application/json' -d '{"model":"tiny-chat","stream":true,"temperature":0,"messages":[{"role":"user","content":"What is the capital of France?"}]}'
 
 Ctrl-C stops everything.`)
 }

@@ -7,6 +7,7 @@ import { dirname, join, resolve } from 'node:path'
 import { Client } from 'pg'
 
 import { findFreePort, startChild, waitUntil } from './child.ts'
+import { findPlace, type PostgresPlace } from './postgres-place.ts'
 import type { EmbeddedService } from './redis.ts'
 
 const USER = 'millrace'
@@ -27,18 +28,16 @@ export async function startPostgres(
   dataDir: string,
   options: { readonly password: string; readonly settings?: Readonly<Record<string, string>> },
 ): Promise<EmbeddedService> {
-  const home = findBinaries()
-  const folder = resolve(dataDir, 'postgres')
-  await mkdir(dirname(folder), { recursive: true, mode: 0o700 })
-  if (!existsSync(join(folder, 'PG_VERSION'))) await initialize(home, folder, options.password)
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  const place = await findPlace(resolve(dataDir), findBinaries())
+  const { folder } = place
+  if (!existsSync(join(folder, 'PG_VERSION'))) await initialize(place, options.password)
   await waitForLeftover(folder)
   const port = await findFreePort()
   const settings = { ...SETTINGS, port: String(port), ...options.settings }
   const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  const [command, args] = asOrdinaryUser(join(home, 'bin/postgres'), ['-D', folder, ...flags])
   const child = await startChild({
-    command,
-    args,
+    ...place.run('postgres', ['-D', folder, ...flags]),
     logFile: resolve(dataDir, 'logs/postgres.log'),
     stopSignal: 'INT',
   })
@@ -67,11 +66,12 @@ function findBinaries(): string {
   return join(home, 'native')
 }
 
-async function initialize(home: string, folder: string, password: string): Promise<void> {
+async function initialize({ folder, own, run }: PostgresPlace, password: string): Promise<void> {
   const passwordFile = `${folder}.password`
   await writeFile(passwordFile, password, { mode: 0o600 })
+  await own(passwordFile)
   try {
-    const [command, args] = asOrdinaryUser(join(home, 'bin/initdb'), [
+    const { command, args } = run('initdb', [
       ...['-D', folder, '-U', USER, '--auth=scram-sha-256', `--pwfile=${passwordFile}`],
       ...['-E', 'UTF8', '--locale=C'],
     ])
@@ -82,21 +82,6 @@ async function initialize(home: string, folder: string, password: string): Promi
   } finally {
     await rm(passwordFile, { force: true })
   }
-}
-
-/**
- * Postgres refuses to run as root. In a user namespace root is an ordinary user to it, while to the
- * file system it stays the owner: no system user is needed, and a home folder of mode 700 is no bar.
- */
-function asOrdinaryUser(command: string, args: readonly string[]): [string, readonly string[]] {
-  if (process.getuid?.() !== 0) return [command, args]
-  const namespace = ['-U', '--map-user=1000', '--map-group=1000']
-  if (spawnSync('unshare', [...namespace, 'true'], { stdio: 'ignore' }).status !== 0) {
-    throw new Error(
-      'Postgres does not run as root, and this system has no user namespaces: run as an ordinary user, or set DATABASE_URL.',
-    )
-  }
-  return ['unshare', [...namespace, command, ...args]]
 }
 
 /** A server of a launcher that was killed may need a moment to end. */
