@@ -106,10 +106,34 @@ function run(args) {
       if (signal !== 'SIGINT' || !process.stdin.isTTY) child.kill(signal)
     })
   }
+  stopWithNpm(child)
   child.on('error', (error) => fail(error.message))
   child.on('exit', (code, signal) => {
     process.exit(code ?? 128 + (constants.signals[signal ?? ''] ?? 1))
   })
+}
+
+/**
+ * npm passes no signal on when it is killed itself, and its shell may outlive it. When either of the
+ * two is gone, nobody is left who could stop the child.
+ */
+function stopWithNpm(child) {
+  if (process.env.npm_lifecycle_event === undefined) return
+  const ancestors = () => `${process.ppid} ${parentOf(process.ppid)}`
+  const atStart = ancestors()
+  setInterval(() => {
+    if (ancestors() !== atStart) child.kill('SIGTERM')
+  }, 500).unref()
+}
+
+/** The parent of a process, where the system tells it; else nothing, which never changes. */
+function parentOf(pid) {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]
+  } catch {
+    return ''
+  }
 }
 
 /** Paths of the project are relative to it, whatever folder the user is in. */
