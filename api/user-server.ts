@@ -1,12 +1,8 @@
 import { authTables } from '#shared/db/schema/auth.ts'
-import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
 import { membershipsOf } from '#shared/db/organizations.ts'
 
 import { startCleanUp } from './auth/cleanup.ts'
-import { createCaptchaVerifier } from './auth/delivery/captcha.ts'
-import { createMailer } from './auth/delivery/mailer.ts'
-import { createSmsSender } from './auth/delivery/sms.ts'
-import { createProviders } from './auth/providers/providers.ts'
+import { createDelivery } from './auth/delivery/create-delivery.ts'
 import { createRedisRequestSecrets } from './auth/providers/request-secrets.ts'
 import { createAuthServices, type AuthServices } from './auth/services.ts'
 import { createAccessTokenVerifier } from './auth/verify-access-token.ts'
@@ -33,25 +29,17 @@ export async function openUserServer(foundation: Foundation, version: string): P
   const { config, clock, log, database, redis, organizationTables } = foundation
   const { auth } = config
   const redisKeyPrefix = `${config.infra.redisPrefix}:`
-  // Providers and gateways are the operator's own choice and may be inside his network.
-  const fetch = createGuardedFetch({
-    timeoutMs: auth.site.internalHttpTimeoutSeconds * 1000,
-    allowsPrivateAddresses: true,
+  const delivery = createDelivery({
+    config: auth,
+    requestSecrets: createRedisRequestSecrets(redis, redisKeyPrefix),
+    ...{ clock, log },
   })
-  const mailer = createMailer({ ...auth, siteUrl: auth.site.url, clock, log })
   const services = await createAuthServices({
-    ...{ redis, redisKeyPrefix, clock, log, version, mailer, config: auth },
+    ...{ redis, redisKeyPrefix, clock, log, version, config: auth },
+    ...delivery,
     db: database.db,
     tables: authTables(config.database.tablePrefix),
-    sms: createSmsSender({ config: auth.sms, fetch, clock }),
-    captcha: createCaptchaVerifier(auth.captcha),
-    providers: createProviders({
-      external: auth.external,
-      secrets: createRedisRequestSecrets(redis, redisKeyPrefix),
-      ...{ fetch, clock },
-    }),
   })
-  for (const notice of auth.deprecations) log.warn({ operation: 'config.read' }, notice)
   const verify = createAccessTokenVerifier(services.accessTokens)
   const stopCleanUp = startCleanUp(services)
   return {
@@ -68,7 +56,7 @@ export async function openUserServer(foundation: Foundation, version: string): P
     },
     close() {
       stopCleanUp()
-      mailer.close()
+      delivery.close()
     },
   }
 }

@@ -23,10 +23,30 @@ const refused = new Rate('refused')
 // What each scenario's arrivals do over time, as shares of RATE.
 const SHAPES = {
   smoke: [[0.1, '10s']],
-  load: [[1, '30s'], [1, '2m'], [0, '10s']],
-  stress: [[1, '1m'], [2, '1m'], [4, '1m'], [8, '1m'], [0, '30s']],
-  spike: [[0.5, '30s'], [10, '10s'], [10, '30s'], [0.5, '10s'], [0.5, '1m']],
-  soak: [[1, '1m'], [1, '1h'], [0, '1m']],
+  load: [
+    [1, '30s'],
+    [1, '2m'],
+    [0, '10s'],
+  ],
+  stress: [
+    [1, '1m'],
+    [2, '1m'],
+    [4, '1m'],
+    [8, '1m'],
+    [0, '30s'],
+  ],
+  spike: [
+    [0.5, '30s'],
+    [10, '10s'],
+    [10, '30s'],
+    [0.5, '10s'],
+    [0.5, '1m'],
+  ],
+  soak: [
+    [1, '1m'],
+    [1, '1h'],
+    [0, '1m'],
+  ],
 }
 
 // What each kind of request weighs in the mix.
@@ -39,7 +59,8 @@ const MIX = [
 ]
 
 const shape = SHAPES[__ENV.SCENARIO || 'smoke']
-if (shape === undefined) throw new Error(`SCENARIO must be one of ${Object.keys(SHAPES).join(', ')}`)
+if (shape === undefined)
+  throw new Error(`SCENARIO must be one of ${Object.keys(SHAPES).join(', ')}`)
 
 export const options = {
   scenarios: Object.fromEntries(
@@ -83,8 +104,14 @@ function answered(response, checks) {
 }
 
 export function chat() {
-  const body = { model: MODEL, max_tokens: 32, messages: [{ role: 'user', content: `What is ${__ITER} + 7?` }] }
-  const response = http.post(`${BASE_URL}/v1/chat/completions`, JSON.stringify(body), { headers: json })
+  const body = {
+    model: MODEL,
+    max_tokens: 32,
+    messages: [{ role: 'user', content: `What is ${__ITER} + 7?` }],
+  }
+  const response = http.post(`${BASE_URL}/v1/chat/completions`, JSON.stringify(body), {
+    headers: json,
+  })
   answered(response, {
     'chat answers 200': (r) => r.status === 200,
     'chat has text': (r) => r.json('choices.0.message.content').length > 0,
@@ -94,8 +121,15 @@ export function chat() {
 }
 
 export function stream() {
-  const body = { model: MODEL, max_tokens: 64, stream: true, messages: [{ role: 'user', content: 'Tell me a story.' }] }
-  const response = http.post(`${BASE_URL}/v1/chat/completions`, JSON.stringify(body), { headers: json })
+  const body = {
+    model: MODEL,
+    max_tokens: 64,
+    stream: true,
+    messages: [{ role: 'user', content: 'Tell me a story.' }],
+  }
+  const response = http.post(`${BASE_URL}/v1/chat/completions`, JSON.stringify(body), {
+    headers: json,
+  })
   answered(response, {
     'stream answers 200': (r) => r.status === 200,
     'stream is whole': (r) => r.body.endsWith('data: [DONE]\n\n'),
@@ -124,16 +158,25 @@ export function files() {
   check(http.get(`${BASE_URL}/v1/files/${id}/content`, { headers }), {
     'download gives the bytes back': (r) => r.body === `line ${__ITER}\n`,
   })
-  check(http.del(`${BASE_URL}/v1/files/${id}`, null, { headers }), { 'delete answers 200': (r) => r.status === 200 })
+  check(http.del(`${BASE_URL}/v1/files/${id}`, null, { headers }), {
+    'delete answers 200': (r) => r.status === 200,
+  })
 }
 
 /** Signs in a user that does not exist: the whole cost of a sign-in, and no mail. */
 export function signIn() {
-  const body = { email: `nobody-${encoding.b64encode(String(__VU), 'rawurl')}@example.com`, password: 'not the password' }
-  const response = http.post(`${BASE_URL}/auth/v1/token?grant_type=password`, JSON.stringify(body), {
-    headers: { 'content-type': 'application/json' },
-    responseCallback: http.expectedStatuses(400, 429),
-  })
+  const body = {
+    email: `nobody-${encoding.b64encode(String(__VU), 'rawurl')}@example.com`,
+    password: 'not the password',
+  }
+  const response = http.post(
+    `${BASE_URL}/auth/v1/token?grant_type=password`,
+    JSON.stringify(body),
+    {
+      headers: { 'content-type': 'application/json' },
+      responseCallback: http.expectedStatuses(400, 429),
+    },
+  )
   check(response, { 'sign-in refuses a stranger': (r) => r.status === 400 || r.status === 429 })
 }
 
@@ -141,6 +184,9 @@ export function handleSummary(data) {
   const file = __ENV.SUMMARY || 'k6-summary.json'
   const rows = Object.entries(data.metrics)
     .filter(([, metric]) => metric.thresholds !== undefined)
-    .map(([name, { thresholds }]) => `${Object.values(thresholds).every(({ ok }) => ok) ? 'met  ' : 'SHORT'} ${name}`)
+    .map(
+      ([name, { thresholds }]) =>
+        `${Object.values(thresholds).every(({ ok }) => ok) ? 'met  ' : 'SHORT'} ${name}`,
+    )
   return { stdout: `${rows.join('\n')}\n`, [file]: JSON.stringify(data, null, 2) }
 }

@@ -20,10 +20,10 @@ export class StopStrings {
   push(text: string): StopVerdict {
     if (this.#stops.length === 0) return { text, isStopped: false }
     const seen = this.#withheld + text
-    const found = this.#stops.map((stop) => seen.indexOf(stop)).filter((index) => index >= 0)
-    if (found.length > 0) {
+    const start = this.#firstStop(seen)
+    if (start !== undefined) {
       this.#withheld = ''
-      return { text: seen.slice(0, Math.min(...found)), isStopped: true }
+      return { text: seen.slice(0, start), isStopped: true }
     }
     const shown = seen.length - this.#suspiciousLength(seen)
     this.#withheld = seen.slice(shown)
@@ -35,6 +35,20 @@ export class StopStrings {
     const rest = this.#withheld
     this.#withheld = ''
     return rest
+  }
+
+  /** Where the stop string begins that is complete first: the same however the text was cut. */
+  #firstStop(seen: string): number | undefined {
+    let first: { start: number; end: number } | undefined
+    for (const stop of this.#stops) {
+      const start = seen.indexOf(stop)
+      if (start < 0) continue
+      const end = start + stop.length
+      const isEarlier =
+        first === undefined || end < first.end || (end === first.end && start < first.start)
+      if (isEarlier) first = { start, end }
+    }
+    return first?.start
   }
 
   #suspiciousLength(seen: string): number {

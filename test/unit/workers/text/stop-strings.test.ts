@@ -24,6 +24,7 @@ describe('stop strings', () => {
     { stops: ['\n\n', 'c'], parts: ['a\n', 'b\n', '\n'], shown: ['a', '\nb', ''], isStopped: true },
     { stops: ['xyz', 'y'], parts: ['x', 'y'], shown: ['', 'x'], isStopped: true },
     { stops: ['END'], parts: ['aEN'], shown: ['a', 'EN'], isStopped: false },
+    { stops: ['abb', 'b'], parts: ['abb'], shown: ['a'], isStopped: true },
     { stops: [''], parts: ['a'], shown: ['a', ''], isStopped: false },
   ])('show $shown of $parts with $stops', ({ stops, parts, shown, isStopped }) => {
     expect(run(stops, parts)).toEqual({ shown, isStopped })
@@ -37,11 +38,17 @@ describe('stop strings', () => {
         fc.array(letters),
         (stops, parts) => {
           const whole = parts.join('')
-          const places = stops.map((stop) => whole.indexOf(stop)).filter((place) => place >= 0)
-          const expected = places.length === 0 ? whole : whole.slice(0, Math.min(...places))
+          // The stop string that is complete first ends the text; of two, the longer one.
+          const ends = stops
+            .map((stop) => ({ start: whole.indexOf(stop), end: whole.indexOf(stop) + stop.length }))
+            .filter(({ start }) => start >= 0)
+            .sort((a, b) => a.end - b.end || a.start - b.start)
+          const expected = ends[0] === undefined ? whole : whole.slice(0, ends[0].start)
           expect(run(stops, [...whole]).shown.join('')).toBe(expected)
+          expect(run(stops, parts).shown.join('')).toBe(expected)
         },
       ),
+      { numRuns: 1000 },
     )
   })
 })
