@@ -48,6 +48,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },
     forceCloseConnections: 'idle',
   })
+  // Plain text is no form of any request here; each surface adds what it takes besides JSON.
+  app.removeContentTypeParser('text/plain')
   registerRequestLog(app, log)
   registerValidation(app)
   await app.register(cors, CORS)

@@ -9,7 +9,7 @@ import { createLogger, type Logger } from '#shared/logger.ts'
 import { buildApp } from './app.ts'
 import { startMaintenance } from './maintenance.ts'
 import { openServices, type Services } from './services.ts'
-import { surfacesOf } from './surfaces.ts'
+import { startBatches, surfacesOf } from './surfaces.ts'
 import { openUserServer } from './user-server.ts'
 
 const SWEEP_INTERVAL_MS = 50
@@ -40,13 +40,18 @@ export async function runApi(env: Env): Promise<RunningApi> {
     surfaces: surfacesOf(services, users),
   })
   const stopMaintenance = startMaintenance(services)
+  const batchDriver = startBatches(services)
   const url = await app.listen({ host: config.server.host, port: config.server.port })
   log.info({ operation: 'api.start', url }, 'API started')
   let stopping: Promise<void> | undefined
   const stop = async () => {
     isDraining = true
     stopMaintenance()
-    await drain(app, config.server.drainTimeoutSeconds * 1000, log)
+    // What it gives back, another process takes up.
+    await Promise.all([
+      batchDriver.stop(),
+      drain(app, config.server.drainTimeoutSeconds * 1000, log),
+    ])
     users.close()
     await services.close()
     log.info({ operation: 'api.stop' }, 'API stopped')

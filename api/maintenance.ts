@@ -1,4 +1,5 @@
 import { sweepOrphans } from './files/sweep.ts'
+import { sweepMedia } from './media/sweep.ts'
 import type { Services } from './services.ts'
 
 const INTERVAL_MS = 3_600_000
@@ -28,4 +29,5 @@ const TASKS: Readonly<Record<string, (services: Services) => Promise<unknown>>> 
   activities: ({ activities, config, clock }) =>
     activities.maintain(config.content.activitiesRetentionDays, clock.now()),
   files: (services) => sweepOrphans(services),
+  media: (services) => sweepMedia(services),
 }

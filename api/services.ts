@@ -7,6 +7,7 @@ import { migrate, MIGRATIONS_FOLDER } from '#shared/db/migrate.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
 import { organizationTables, type OrganizationTables } from '#shared/db/schema/organizations.ts'
+import { usageTables } from '#shared/db/schema/usage.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import type { Logger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
@@ -15,8 +16,13 @@ import { openObjectStore } from '#shared/storage/open-store.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import { openActivities, type Activities } from './activities/activities.ts'
+import { openBatches, type Batches } from './batches/batch-store.ts'
+import { openBatchLines, type BatchLines } from './batches/line-store.ts'
 import { openFiles, type Files } from './files/files.ts'
 import { openSubmitter, type OpenSubmitter } from './inference/submit.ts'
+import { meterJobs } from './usage/metered-submitter.ts'
+import { openUsageRecord, type UsageRecord } from './usage/usage-record.ts'
+import { UsageWriter } from './usage/usage-writer.ts'
 
 type RedisConnection = Awaited<ReturnType<typeof openRedis>>
 
@@ -31,10 +37,15 @@ export interface Services {
   readonly apiKeys: ApiKeyStore
   readonly redis: RedisConnection
   readonly queueKeys: QueueKeys
+  /** Every job that goes through it is written to the usage record. */
   readonly submitter: OpenSubmitter
+  readonly usage: UsageRecord
+  readonly usageWriter: UsageWriter
   readonly store: ObjectStore
   readonly files: Files
   readonly activities: Activities
+  readonly batches: Batches
+  readonly batchLines: BatchLines
   /** Closes everything in the reverse order of opening. */
   close(): Promise<void>
 }
@@ -53,6 +64,9 @@ export async function openServices(config: Config, log: Logger): Promise<Service
     const database = openDatabase({ ...config.database, logger: log })
     closers.push(() => database.close())
     const tables = await prepareDatabase(config, database, log)
+    const usage = openUsageRecord(database.db, usageTables(config.database.tablePrefix))
+    const usageWriter = new UsageWriter(usage, log)
+    closers.push(() => usageWriter.close())
     const redis = await openRedis(config.infra.redisUrl, 'producer', log)
     closers.push(() => redis.disconnect())
     await checkRedis(redis)
@@ -73,12 +87,15 @@ export async function openServices(config: Config, log: Logger): Promise<Service
     closers.push(() => submitter.close())
     const { tablePrefix } = config.database
     return {
-      ...{ config, log, catalogue, database, redis, submitter, store, close },
+      ...{ config, log, catalogue, database, redis, store, usage, usageWriter, close },
+      submitter: meterJobs(submitter, { writer: usageWriter, clock: systemClock }),
       clock: systemClock,
       queueKeys: keys,
       organizationTables: tables,
       apiKeys: openApiKeys(database.db, tables),
       files: openFiles(database.db, fileTables(tablePrefix)),
+      batches: openBatches(database.pool, tablePrefix),
+      batchLines: openBatchLines(database.pool, tablePrefix),
       activities: openActivities(database.db, activityTables(tablePrefix)),
     }
   } catch (error) {

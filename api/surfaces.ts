@@ -6,14 +6,21 @@ import type { NewActivity } from './activities/activities.ts'
 import { digestOf, OWN_GENERATOR } from './activities/activity.ts'
 import { activitiesPlugin } from './activities/routes.ts'
 import type { Surface } from './app.ts'
+import { BatchDriver } from './batches/driver.ts'
+import { batchesPlugin } from './batches/routes.ts'
 import { authPlugin } from './auth/plugin.ts'
 import { dashboardPlugin } from './dashboard/plugin.ts'
 import { filesPlugin, type FileChange } from './files/routes.ts'
+import { createBatchExecutor } from './inference/batchable.ts'
 import { inferencePlugin } from './inference/plugin.ts'
+import { createLimiter, type Limiter } from './limits/limiter.ts'
 import { mediaPlugin } from './media/routes.ts'
 import type { Services } from './services.ts'
+import { usagePlugin } from './usage/routes.ts'
 import type { UserServer } from './user-server.ts'
-import { v1Plugin } from './v1/plugin.ts'
+import { createIdempotencyGate } from './v1/idempotency.ts'
+import { openIdempotencyStore } from './v1/idempotency-store.ts'
+import { v1Plugin, type Gate } from './v1/plugin.ts'
 
 /** The surfaces of the API and where they are mounted. */
 export function surfacesOf(services: Services, users: UserServer): readonly Surface[] {
@@ -27,7 +34,13 @@ export function surfacesOf(services: Services, users: UserServer): readonly Surf
 function v1(services: Services, users: UserServer): Surface['plugin'] {
   const { redis, queueKeys, config } = services
   const signer = createUrlSigner(config.server.urlSigningSecret)
-  return v1Plugin({ ...services, verifyAccessToken: (token) => users.verifyAccess(token) }, [
+  const shared = {
+    ...services,
+    verifyAccessToken: (token: string) => users.verifyAccess(token),
+    // A replayed answer costs nothing, so it comes before the limits.
+    gates: [idempotencyOf(services), limiterOf(services)],
+  }
+  return v1Plugin(shared, [
     inferencePlugin({
       ...services,
       workers: () => listWorkers(redis, queueKeys),
@@ -40,8 +53,40 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
       onChange: (change) => recordFileChange(services, change),
     }),
     activitiesPlugin(services),
+    usagePlugin(services),
     mediaPlugin({ ...services, signer }),
+    batchesPlugin(services),
   ])
+}
+
+/** Begins to work at the batches; every API process does. */
+export function startBatches(services: Services): BatchDriver {
+  const { deadlineSeconds } = services.config.inference
+  return new BatchDriver({
+    ...services,
+    lines: services.batchLines,
+    execute: createBatchExecutor({ ...services, config: { deadlineSeconds } }),
+  })
+}
+
+function idempotencyOf(services: Services): Gate {
+  const { config, redis } = services
+  return createIdempotencyGate({
+    ...services,
+    idempotency: openIdempotencyStore(redis, config.infra.redisPrefix),
+    deadlineSeconds: config.inference.deadlineSeconds,
+  })
+}
+
+function limiterOf(services: Services): Limiter {
+  const { config, usage } = services
+  return createLimiter({
+    ...services,
+    prefix: config.infra.redisPrefix,
+    limits: config.limits,
+    deadlineSeconds: config.inference.deadlineSeconds,
+    tokensSince: (organizationId, sinceMs) => usage.tokensSince(organizationId, sinceMs),
+  })
 }
 
 function dashboard(

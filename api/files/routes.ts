@@ -204,7 +204,7 @@ const LIST = {
   summary: 'List the files of the organization',
   querystring: Type.Object(
     {
-      purpose: Type.Optional(Type.String({ enum: [...PURPOSES] })),
+      purpose: Type.Optional(Type.String({ enum: [...PURPOSES, 'batch_output'] })),
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT_MAX })),
       order: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')])),
       after: Type.Optional(Type.String({ maxLength: 200 })),

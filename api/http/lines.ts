@@ -1,8 +1,16 @@
 const NEWLINE = 0x0a
 
+/** A line is longer than its reader allows. */
+export class LineTooLongError extends Error {
+  constructor(bytesMax: number) {
+    super(`a line is longer than ${bytesMax} bytes`)
+    this.name = 'LineTooLongError'
+  }
+}
+
 /**
  * The lines of a byte stream, without their ends. Only newlines separate them: JSON may hold every
- * other separator. Throws beyond `bytesMax` per line; a stream that breaks off throws its error.
+ * other separator. Throws `LineTooLongError`; a stream that breaks off throws its error.
  */
 export async function* readLines(
   source: AsyncIterable<Uint8Array>,
@@ -12,7 +20,7 @@ export async function* readLines(
   let pendingBytes = 0
   const keep = (bytes: Buffer): void => {
     pendingBytes += bytes.length
-    if (pendingBytes > bytesMax) throw new Error(`a line is longer than ${bytesMax} bytes`)
+    if (pendingBytes > bytesMax) throw new LineTooLongError(bytesMax)
     pending.push(bytes)
   }
   const take = (): string => {

@@ -1,4 +1,4 @@
-import { Ajv2020 } from 'ajv/dist/2020.js'
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import addFormatsModule from 'ajv-formats'
 import type { FastifyInstance } from 'fastify'
 
@@ -15,6 +15,11 @@ export function registerValidation(app: FastifyInstance): void {
   app.setValidatorCompiler(({ schema, httpPart }) =>
     (httpPart === 'body' ? strict : reading).compile(schema as object),
   )
+}
+
+/** A check of bodies that come another way than through a route. */
+export function compileBodySchema(schema: object): ValidateFunction {
+  return createAjv(false).compile(schema)
 }
 
 function createAjv(coerceTypes: false | 'array') {

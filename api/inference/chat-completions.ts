@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { unixSeconds } from '#shared/clock.ts'
 import { randomId } from '#shared/ids.ts'
 
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf, type Caller } from '#api/v1/caller.ts'
 import { presentChat } from './chat-answer.ts'
 import {
   CHAT_BODY,
@@ -13,7 +13,7 @@ import {
   type ChatBody,
 } from './chat-request.ts'
 import { chatPresenter } from './chat-stream.ts'
-import { generate } from './generate.ts'
+import { generate, type Generation } from './generate.ts'
 import { getChatModel, systemFingerprint } from './model-lookup.ts'
 import { answerOrStream, CHAT_RESPONSE, JOB_ERRORS } from './response-schemas.ts'
 import { ENGINE_PARAMS, modelNameOf } from './route-params.ts'
@@ -63,20 +63,30 @@ function chat(
   services: InferenceServices,
 ): Promise<unknown> {
   const body = http.request.body as ChatBody
-  const model = getChatModel(services.catalogue, callerOf(http.request), modelNameOf(http.request))
+  const asked = { caller: callerOf(http.request), modelName: modelNameOf(http.request), body }
+  return generate(http, services, chatGeneration(services, asked))
+}
+
+/** What a chat request asks of the workers, and how to present what comes of it. */
+export function chatGeneration(
+  { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
+  asked: { readonly caller: Caller; readonly modelName: string; readonly body: ChatBody },
+): Generation<object> {
+  const { body } = asked
+  const model = getChatModel(catalogue, asked.caller, asked.modelName)
   const { input, tools } = chatRequest(body)
   const head = {
     id: randomId('chatcmpl-', CHAT_ID_LENGTH),
-    created: unixSeconds(services.clock.now()),
+    created: unixSeconds(clock.now()),
     model: model.id,
     systemFingerprint: systemFingerprint(model),
     serviceTier: serviceTierOf(body),
   }
-  return generate(http, services, {
+  return {
     model,
     input,
     priorityClass: head.serviceTier,
     present: (outcome) => presentChat(head, tools, outcome),
     presenter: () => chatPresenter(head, { input, tools }, streamChoice(body)),
-  })
+  }
 }

@@ -3,8 +3,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { unixSeconds } from '#shared/clock.ts'
 import { randomId } from '#shared/ids.ts'
 
-import { callerOf } from '#api/v1/caller.ts'
-import { presentCompletion } from './completion-answer.ts'
+import { callerOf, type Caller } from '#api/v1/caller.ts'
+import { presentCompletion, type CompletionAnswer } from './completion-answer.ts'
 import {
   COMPLETION_BODY,
   completionInput,
@@ -12,7 +12,7 @@ import {
   type CompletionBody,
 } from './completion-request.ts'
 import { completionPresenter } from './completion-stream.ts'
-import { generate } from './generate.ts'
+import { generate, type Generation } from './generate.ts'
 import { getCompletionModel, systemFingerprint } from './model-lookup.ts'
 import { answerOrStream, COMPLETION_RESPONSE, JOB_ERRORS } from './response-schemas.ts'
 import { ENGINE_PARAMS, modelNameOf } from './route-params.ts'
@@ -60,22 +60,27 @@ function complete(
   services: InferenceServices,
 ): Promise<unknown> {
   const body = http.request.body as CompletionBody
-  const model = getCompletionModel(
-    services.catalogue,
-    callerOf(http.request),
-    modelNameOf(http.request),
-  )
-  const input = completionInput(body)
+  const asked = { caller: callerOf(http.request), modelName: modelNameOf(http.request), body }
+  return generate(http, services, completionGeneration(services, asked))
+}
+
+/** What a completion request asks of the workers, and how to present what comes of it. */
+export function completionGeneration(
+  { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
+  asked: { readonly caller: Caller; readonly modelName: string; readonly body: CompletionBody },
+): Generation<CompletionAnswer> {
+  const model = getCompletionModel(catalogue, asked.caller, asked.modelName)
+  const input = completionInput(asked.body)
   const head = {
     id: randomId('cmpl-'),
-    created: unixSeconds(services.clock.now()),
+    created: unixSeconds(clock.now()),
     model: model.id,
     systemFingerprint: systemFingerprint(model),
   }
-  return generate(http, services, {
+  return {
     model,
     input,
     present: (outcome) => presentCompletion(head, input, outcome),
-    presenter: () => completionPresenter(head, input, streamChoice(body)),
-  })
+    presenter: () => completionPresenter(head, input, streamChoice(asked.body)),
+  }
 }

@@ -3,6 +3,8 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
 import type { ReplyBody } from '#shared/contracts/reply.ts'
 
+import type { JobAccount } from '#api/v1/account.ts'
+
 /** What the route of a job hears of it: failures are thrown, resubmissions are not seen. */
 export type JobEvent<K extends QueueKind = QueueKind> = Exclude<
   ReplyBody<K>,
@@ -18,8 +20,13 @@ export interface SubmitRequest<K extends QueueKind> {
   readonly model: CatalogueModel
   readonly input: QueueTable[K]['input']
   readonly organizationId: string
+  /** Who is charged; absent when nobody is. */
+  readonly account?: JobAccount
+  /** A fresh one is drawn when absent. */
+  readonly jobId?: string
   readonly deadlineAtMs: number
-  readonly priorityClass?: PriorityClass
+  /** `batch` is the lowest: what nobody waits for at a socket. */
+  readonly priorityClass?: PriorityClass | 'batch'
   readonly trace?: NonNullable<JobEnvelope['trace']>
   /** Aborted when the client leaves. */
   readonly signal: AbortSignal

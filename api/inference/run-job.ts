@@ -3,9 +3,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
 
+import { accountOf } from '#api/v1/account.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import { collectResult, type JobOutcome } from './collect.ts'
-import type { JobEvent } from './job-events.ts'
+import type { JobEvent, PriorityClass } from './job-events.ts'
 import { clientSignal, deadlineOf, traceOf } from './request-context.ts'
 import type { InferenceServices } from './services.ts'
 
@@ -15,31 +16,52 @@ export interface Http {
   readonly reply: FastifyReply
 }
 
+type Needs = Pick<InferenceServices, 'submitter' | 'clock' | 'config'>
+
+/** One job of a request. */
+export interface RequestJob<K extends QueueKind> {
+  readonly kind: K
+  readonly model: CatalogueModel
+  readonly input: QueueTable[K]['input']
+  readonly priorityClass?: PriorityClass
+}
+
+/** Submits a job for the caller of a request, until the client leaves or its time is over. */
+export function submitJob<K extends QueueKind>(
+  { request, reply }: Http,
+  { submitter, clock, config }: Needs,
+  job: RequestJob<K> & { readonly isStream: boolean },
+): { readonly events: AsyncGenerator<JobEvent<K>>; readonly timeLeftMs: number } {
+  const { kind, model, input, priorityClass, isStream } = job
+  const trace = traceOf(request)
+  const timeLeftMs = deadlineOf(request, config, isStream)
+  const events = submitter.submit<K>({
+    kind,
+    model,
+    input,
+    organizationId: callerOf(request).organizationId,
+    account: accountOf(request),
+    deadlineAtMs: clock.now() + timeLeftMs,
+    signal: clientSignal(reply),
+    ...(priorityClass !== undefined && { priorityClass }),
+    ...(trace !== undefined && { trace }),
+  })
+  return { events, timeLeftMs }
+}
+
 /** Runs one job for a request whose answer is no stream, and notes its timings in the headers. */
 export async function runJob<K extends QueueKind>(
-  { request, reply }: Http,
-  services: Pick<InferenceServices, 'submitter' | 'clock' | 'config'>,
-  job: {
-    readonly kind: K
-    readonly model: CatalogueModel
-    readonly input: QueueTable[K]['input']
+  http: Http,
+  services: Needs,
+  job: RequestJob<K> & {
     /** Looks at what happens to the job; what it throws ends the job. */
     readonly watch?: (event: JobEvent<K>) => void
   },
 ): Promise<JobOutcome<K>> {
-  const trace = traceOf(request)
-  const events = services.submitter.submit<K>({
-    kind: job.kind,
-    model: job.model,
-    input: job.input,
-    organizationId: callerOf(request).organizationId,
-    deadlineAtMs: services.clock.now() + deadlineOf(request, services.config, false),
-    signal: clientSignal(reply),
-    ...(trace !== undefined && { trace }),
-  })
+  const { events } = submitJob<K>(http, services, { ...job, isStream: false })
   const outcome = await collectResult<K>(watched(events, job.watch))
-  reply.header('x-queue-time-ms', Math.round(outcome.timings.queueMs))
-  reply.header('x-inference-time-ms', Math.round(outcome.timings.runMs))
+  http.reply.header('x-queue-time-ms', Math.round(outcome.timings.queueMs))
+  http.reply.header('x-inference-time-ms', Math.round(outcome.timings.runMs))
   return outcome
 }
 

@@ -149,7 +149,7 @@ function ownJob(context: Context, request: SubmitRequest<QueueKind>, turn: Turn)
   const { clock, inbox } = context
   const envelope: JobEnvelope = {
     version: ENVELOPE_VERSION,
-    jobId: randomId('job_'),
+    jobId: request.jobId ?? randomId('job_'),
     epoch: 1,
     kind: request.kind,
     modelId: request.model.id,

@@ -12,23 +12,27 @@ export interface MediaServices {
 }
 
 interface SignedRequest {
-  readonly Params: { readonly '*': string }
+  readonly Params: { readonly folder: string; readonly name: string }
   readonly Querystring: { readonly expires?: string; readonly signature?: string }
 }
 
 const ERROR = { description: 'An error in the form of all others.', type: 'object' }
 
-/** `GET /media/{key}`: pictures under the addresses that were given out for them; no key is needed. */
+/** `GET /media/{folder}/{name}`: pictures under the addresses that were given out for them; no key is needed. */
 export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPluginAsync {
   return async (app) => {
-    app.get<SignedRequest>('/media/*', {
+    app.get<SignedRequest>('/media/:folder/:name', {
       config: { scope: 'none' },
       schema: {
         operationId: 'retrieveMedia',
         summary: 'Download a picture',
         description: 'Under the address that the answer to a request for pictures holds.',
         tags: ['Media'],
-        params: { type: 'object', properties: { '*': { type: 'string' } } },
+        params: {
+          type: 'object',
+          required: ['folder', 'name'],
+          properties: { folder: { type: 'string' }, name: { type: 'string' } },
+        },
         querystring: {
           type: 'object',
           properties: {
@@ -46,7 +50,8 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
         },
       },
       handler: async (request, reply) => {
-        const key = `media/${request.params['*']}`
+        const { folder, name } = request.params
+        const key = `media/${folder}/${name}`
         const nowMs = clock.now()
         checkSignature(signer, { key, query: request.query, nowMs })
         const { body, totalBytes } = await store.get(key).catch(asGone)

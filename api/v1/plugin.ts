@@ -24,7 +24,12 @@ const API_VERSION = '2020-10-01'
 /** What every surface below `/v1` shares. */
 export interface V1Services extends CredentialServices {
   readonly log: Logger
+  /** What else each request behind the credential check passes, in this order, once its body is read. */
+  readonly gates?: readonly Gate[]
 }
+
+/** Looks at a request before its route does: it may set headers, refuse by throwing, or answer. */
+export type Gate = (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
 
 /**
  * `/v1` as one scope: the surfaces registered in it share its credentials, headers and error dialect.
@@ -64,6 +69,13 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
     requireScope(caller, scope)
     rememberCaller(request, caller)
   })
+  for (const gate of services.gates ?? []) {
+    app.addHook('preValidation', async (request, reply) => {
+      const { scope } = request.routeOptions.config
+      if (scope === undefined || scope === 'none' || reply.sent) return undefined
+      return gate(request, reply)
+    })
+  }
   app.addHook('onSend', async (request, reply) => {
     if (request.routeOptions.config.scope === undefined) return
     reply.header('openai-processing-ms', Math.round(reply.elapsedTime))

@@ -9,6 +9,7 @@ import {
   type DatabaseConfig,
   type InfraConfig,
 } from './infra.ts'
+import { readLimitsConfig, type LimitsConfig } from './limits.ts'
 import { readLogConfig, readServerConfig, type ServerConfig } from './server.ts'
 
 /** What a worker needs to know: it has no HTTP listener, no database and no users. */
@@ -24,6 +25,7 @@ export interface Config extends WorkerTierConfig {
   readonly database: DatabaseConfig
   readonly auth: AuthConfig
   readonly content: ContentConfig
+  readonly limits: LimitsConfig
 }
 
 /** An environment as `process.env` holds it. */
@@ -86,6 +88,7 @@ function readAll(reader: EnvReader): Config {
     database: readDatabaseConfig(reader),
     auth: readAuthConfig(reader),
     content: readContentConfig(reader),
+    limits: readLimitsConfig(reader),
     ...readShared(reader),
   }
 }

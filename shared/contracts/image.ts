@@ -3,7 +3,7 @@ interface Common {
   readonly width: number
   readonly height: number
   readonly seed: number
-  /** Object key prefix below which the worker writes its PNG files, one per picture. */
+  /** The worker writes its PNG files as `<outputPrefix>/<name>.png`, one per picture. */
   readonly outputPrefix: string
   readonly steps?: number
   readonly guidanceScale?: number

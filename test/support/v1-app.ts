@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 
 import { buildApp } from '#api/app.ts'
-import { v1Plugin } from '#api/v1/plugin.ts'
+import { v1Plugin, type V1Services } from '#api/v1/plugin.ts'
 import { systemClock } from '#shared/clock.ts'
 import { openApiKeys } from '#shared/db/api-keys.ts'
 import type { Database } from '#shared/db/client.ts'
@@ -28,6 +28,7 @@ export interface V1App {
 export async function openV1App(
   database: Database,
   surfaces: readonly FastifyPluginAsync[],
+  more: Partial<V1Services> = {},
 ): Promise<V1App> {
   const tables = organizationTables('')
   const apiKeys = openApiKeys(database.db, tables)
@@ -39,7 +40,10 @@ export async function openV1App(
     log,
     health: { checks: [], isDraining: () => false },
     surfaces: [
-      { prefixes: ['/v1'], plugin: v1Plugin({ apiKeys, clock: systemClock, log }, surfaces) },
+      {
+        prefixes: ['/v1'],
+        plugin: v1Plugin({ apiKeys, clock: systemClock, log, ...more }, surfaces),
+      },
     ],
   })
   const base = await app.listen({ port: 0, host: '127.0.0.1' })

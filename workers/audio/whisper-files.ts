@@ -23,6 +23,8 @@ export interface WhisperFiles {
 /** `generation_config.json`, with what `config.json` holds in older exports. */
 export interface WhisperGeneration {
   readonly isMultilingual: boolean
+  /** Ids that the decoder knows; tokenizers of some exports do not list the timestamps. */
+  readonly vocabularySize: number
   readonly suppressedTokens: readonly number[]
   /** Not allowed as the first token of an answer. */
   readonly suppressedAtBegin: readonly number[]
@@ -80,6 +82,7 @@ function generationOf(generation: Json, config: Json): WhisperGeneration {
         numberOr(config.vocab_size, 0) >= MULTILINGUAL_VOCABULARY
   return {
     isMultilingual,
+    vocabularySize: numberOr(config.vocab_size, 0),
     suppressedTokens: tokens('suppress_tokens'),
     suppressedAtBegin: tokens('begin_suppress_tokens'),
     maxInitialTimestampIndex: numberOr(

@@ -12,6 +12,8 @@ export interface WhisperTokens {
   readonly noTimestamps: number
   /** The token of 0.00 s; all timestamps follow it in order. */
   readonly firstTimestamp: number
+  /** Some small models were trained without. */
+  readonly hasTimestamps: boolean
   readonly tasks: Readonly<Record<'transcribe' | 'translate', number | undefined>>
   /** ISO 639-1 code to token; empty for English-only models. */
   readonly languages: ReadonlyMap<string, number>
@@ -23,7 +25,7 @@ export interface WhisperTokens {
 export function findWhisperTokens(
   tokenizer: Tokenizer,
   tokenizerJson: object,
-  { isMultilingual }: WhisperGeneration,
+  { isMultilingual, vocabularySize }: WhisperGeneration,
 ): WhisperTokens {
   const find = (name: string) => tokenizer.findTokenId(`<|${name}|>`)
   const get = (name: string) => {
@@ -43,6 +45,7 @@ export function findWhisperTokens(
     ...markers,
     endOfText: get('endoftext'),
     firstTimestamp: find('0.00') ?? noTimestamps + 1,
+    hasTimestamps: vocabularySize > noTimestamps + 1,
     tasks,
     languages: isMultilingual ? languagesOf(tokenizerJson) : new Map(),
     neverAnswered: [...Object.values(markers), ...Object.values(tasks), find('startoflm')].filter(
@@ -91,10 +94,13 @@ export function startTokens(
   task: SpeechTask['task'],
   language: string,
 ): number[] {
-  if (tokens.languages.size === 0) return [tokens.startOfTranscript]
-  return [tokens.startOfTranscript, findLanguage(tokens, language), tokens.tasks[task]].filter(
-    (id) => id !== undefined,
-  )
+  const isEnglishOnly = tokens.languages.size === 0
+  return [
+    tokens.startOfTranscript,
+    isEnglishOnly ? undefined : findLanguage(tokens, language),
+    isEnglishOnly ? undefined : tokens.tasks[task],
+    tokens.hasTimestamps ? undefined : tokens.noTimestamps,
+  ].filter((id) => id !== undefined)
 }
 
 /** Whisper learned Javanese under its withdrawn code. */

@@ -8,28 +8,39 @@ export class TemplateError extends Error {
   }
 }
 
-// {{ .Name }}, {{ .Data.a.b }}, {{ if .Name }}, {{ else }}, {{ end }}, comments; `-` trims space.
+type Values = Readonly<Record<string, unknown>>
+
+/** An open `if`. */
+interface Block {
+  isShown: boolean
+  /** Whether one of its branches was shown already. */
+  isDecided: boolean
+  hasElse: boolean
+}
+
+// An action in double braces; `-` on the inside trims the space outside.
 const ACTION = /\{\{(-?)([^{}]*)\}\}/g
 const PATH = /^\.[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*$/
+const WORDS = /"(?:[^"\\]|\\.)*"|\S+/g
 const DEPTH_MAX = 20
 
 /**
- * Fills a template in the notation of Go: values, `if`/`else`/`end` on values, comments. Throws
- * `TemplateError` for anything else, so that no half-rendered mail leaves.
+ * Fills a template in the notation of Go: values, comments, and `if`, `else if`, `else`, `end` on
+ * values, `not`, `eq` and `ne`. Throws `TemplateError` for anything else, so that no half-rendered
+ * mail leaves.
  */
 export function renderTemplate(
   template: string,
-  values: Readonly<Record<string, unknown>>,
+  values: Values,
   escapeText: (text: string) => string = escapeHtml,
 ): string {
   const out: string[] = []
-  // One entry per open `if`: whether its present branch is shown, and whether `else` was seen.
-  const open: { isShown: boolean; hasElse: boolean }[] = []
+  const open: Block[] = []
+  let position = 0
+  let trimsNext = false
   const put = (text: string) => {
     if (open.every((block) => block.isShown)) out.push(text)
   }
-  let position = 0
-  let trimsNext = false
   const putText = (text: string, trimsEnd: boolean) => {
     const kept = trimsNext ? text.trimStart() : text
     put(trimsEnd ? kept.trimEnd() : kept)
@@ -40,13 +51,7 @@ export function renderTemplate(
     position = match.index + whole.length
     trimsNext = inside.endsWith('-')
     const action = (trimsNext ? inside.slice(0, -1) : inside).trim()
-    const condition = /^if\s+(\S+)$/.exec(action)?.[1]
-    if (condition !== undefined) {
-      if (open.length >= DEPTH_MAX) throw new TemplateError('the template nests too deeply')
-      open.push({ isShown: isTruthy(valueAt(values, condition)), hasElse: false })
-    } else if (action === 'else') turn(open.at(-1))
-    else if (action === 'end') close(open)
-    else if (!/^\/\*.*\*\/$/s.test(action)) put(escapeText(display(valueAt(values, action))))
+    if (!control(open, action, values)) put(escapeText(display(valueAt(values, action))))
   }
   const rest = template.slice(position)
   if (open.length > 0) throw new TemplateError('an if has no end')
@@ -60,17 +65,51 @@ export function escapeHtml(text: string): string {
   return text.replace(/[&<>"'`]/g, (character) => `&#${character.charCodeAt(0)};`)
 }
 
-function turn(block: { isShown: boolean; hasElse: boolean } | undefined): void {
-  if (block === undefined || block.hasElse) throw new TemplateError('an else has no if')
-  block.isShown = !block.isShown
-  block.hasElse = true
+/** Whether the action was one that shows nothing itself. */
+function control(open: Block[], action: string, values: Values): boolean {
+  const [, word, condition = ''] = /^(if|else if|else|end)(?:\s+(.+))?$/s.exec(action) ?? []
+  if (word === 'if') {
+    if (open.length >= DEPTH_MAX) throw new TemplateError('the template nests too deeply')
+    const isShown = holds(values, condition)
+    open.push({ isShown, isDecided: isShown, hasElse: false })
+  } else if (word === 'else if' || word === 'else') {
+    const block = open.at(-1)
+    if (block === undefined || block.hasElse) throw new TemplateError('an else has no if')
+    const isMet = word === 'else' || holds(values, condition)
+    block.hasElse = word === 'else'
+    block.isShown = isMet && !block.isDecided
+    block.isDecided ||= block.isShown
+  } else if (word === 'end') {
+    if (open.pop() === undefined) throw new TemplateError('an end has no if')
+  } else return /^\/\*.*\*\/$/s.test(action)
+  return true
 }
 
-function close(open: unknown[]): void {
-  if (open.pop() === undefined) throw new TemplateError('an end has no if')
+function holds(values: Values, condition: string): boolean {
+  const words = condition.match(WORDS) ?? []
+  const [first = '', left = '', ...others] = words
+  if (words.length === 1) return isTruthy(operand(values, first))
+  if (first === 'not' && words.length === 2) return !isTruthy(operand(values, left))
+  if (first === 'eq' && others.length > 0) {
+    return others.some((other) => operand(values, other) === operand(values, left))
+  }
+  if (first === 'ne' && others.length === 1) {
+    return operand(values, others[0] ?? '') !== operand(values, left)
+  }
+  throw new TemplateError(`unknown condition: ${condition.slice(0, 60)}`)
 }
 
-function valueAt(values: Readonly<Record<string, unknown>>, path: string): unknown {
+/** A text, number or truth value as it is written, or the value at a path. */
+function operand(values: Values, word: string): unknown {
+  if (!/^("|-?\d|true$|false$)/.test(word)) return valueAt(values, word)
+  try {
+    return JSON.parse(word)
+  } catch {
+    throw new TemplateError(`unknown constant: ${word.slice(0, 60)}`)
+  }
+}
+
+function valueAt(values: Values, path: string): unknown {
   if (!PATH.test(path)) throw new TemplateError(`unknown action: ${path.slice(0, 60)}`)
   const [name = '', ...rest] = path.slice(1).split('.')
   if (!Object.hasOwn(values, name)) throw new TemplateError(`unknown variable: .${name}`)

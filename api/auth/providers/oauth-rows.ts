@@ -75,6 +75,11 @@ export const OAUTH_ROWS = {
         emails: oneEmail(textAt(user, 'email'), true),
       })
     },
+    // Of "Limited Login" on devices; the redirect brings none.
+    idToken: {
+      issuer: ({ url }) => url.replace(/\/+$/, '') || 'https://www.facebook.com',
+      profile: (claims) => profileOfClaims(claims, { isVerified: true }),
+    },
   },
   figma: {
     authorize: 'https://www.figma.com/oauth',

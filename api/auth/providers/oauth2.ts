@@ -27,7 +27,10 @@ type Claims = Readonly<Record<string, unknown>>
 type VerifyOptions = Parameters<NonNullable<Provider['verifyIdToken']>>[1]
 
 // Below these, no query parameter of a client may replace what the server says.
-const PROTECTED = ['client_id', 'redirect_uri', 'response_type', 'state', 'code_challenge', 'scope']
+const PROTECTED = [
+  ...['client_id', 'redirect_uri', 'response_type', 'response_mode', 'state', 'scope'],
+  ...['code_challenge', 'code_challenge_method', 'nonce', 'request', 'request_uri'],
+]
 
 /** A provider that follows its row. */
 export function createOauth2Provider(options: Oauth2Options): Provider {
@@ -64,6 +67,7 @@ async function authorizationUrl(
     redirect_uri: config.redirectUri,
     ...(scope !== '' && { scope }),
     state,
+    ...(row.idToken !== undefined && { nonce: nonceOf(state) }),
     ...(row.usesPkce &&
       pkceChallenge !== undefined && {
         code_challenge: pkceChallenge,
@@ -93,7 +97,7 @@ async function exchange(
     query: callback.query,
     at: (address) => addressOf(options, address),
     load: (url, headers) => getJson(fetch, { url, headers: { ...headers, authorization } }),
-    claims: () => ownClaims(options, tokens),
+    claims: () => ownClaims(options, tokens, callback.query.state ?? ''),
   })
   return {
     ...profile,
@@ -102,7 +106,11 @@ async function exchange(
   }
 }
 
-async function ownClaims(options: Oauth2Options, tokens: ProviderTokens): Promise<Claims> {
+async function ownClaims(
+  options: Oauth2Options,
+  tokens: ProviderTokens,
+  state: string,
+): Promise<Claims> {
   const rule = options.row.idToken
   if (rule === undefined || tokens.idToken === '') {
     throw new ProviderReplyError('the provider sent no id token')
@@ -111,7 +119,17 @@ async function ownClaims(options: Oauth2Options, tokens: ProviderTokens): Promis
   if (!isAccessTokenBound(claims, tokens.accessToken)) {
     throw new ProviderReplyError('the id token belongs to another access token')
   }
+  const nonce = textAt(claims, 'nonce')
+  // Not every provider hands the nonce back; one that does must hand back that of this sign-in.
+  if (nonce !== '' && nonce !== nonceOf(state) && !options.config.skipsNonceCheck) {
+    throw new ProviderReplyError('the id token belongs to another sign-in')
+  }
   return claims
+}
+
+// The state is a secret of this sign-in, so what is made of it need not be stored.
+function nonceOf(state: string): string {
+  return createHash('sha256').update(`nonce:${state}`).digest('base64url')
 }
 
 function verify(options: Oauth2Options, rule: IdTokenRule, idToken: string): Promise<Claims> {
@@ -131,6 +149,7 @@ async function verifyForClient(
   const claims = await verify(options, rule, idToken).catch((error: unknown) => {
     throw refusalOf(error)
   })
+  requireAgreement(claims, expected)
   if (!options.config.skipsNonceCheck) checkNonce(textAt(claims, 'nonce'), expected.nonce ?? '')
   const { accessToken } = expected
   if (accessToken !== undefined && !isAccessTokenBound(claims, accessToken)) {
@@ -139,6 +158,17 @@ async function verifyForClient(
   return {
     ...rule.profile(claims),
     ...(accessToken !== undefined && { providerAccessToken: accessToken }),
+  }
+}
+
+// What the client says about its token may only narrow what is accepted.
+function requireAgreement(claims: Claims, { clientId, issuer }: VerifyOptions): void {
+  if (clientId !== undefined && ![claims.aud].flat().includes(clientId)) {
+    throw new OAuthError('invalid request', 'Unacceptable audience in id_token')
+  }
+  const named = textAt(claims, 'iss').replace(/^https:\/\//, '')
+  if (issuer !== undefined && issuer.replace(/^https:\/\//, '') !== named) {
+    throw new OAuthError('invalid request', 'Bad ID token')
   }
 }
 

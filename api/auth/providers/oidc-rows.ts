@@ -66,7 +66,7 @@ export const OIDC_ROWS = {
     idToken: google,
     profile: async (source) => {
       if (source.tokens.idToken !== '') return google.profile(await source.claims())
-      const user = await source.load('https://www.googleapis.com/userinfo/v2/me')
+      const user = await source.load(source.at('https://www.googleapis.com/userinfo/v2/me'))
       return toProfile({
         issuer: 'https://accounts.google.com',
         subject: textAt(user, 'id'),

@@ -2,9 +2,9 @@ import type { Clock } from '#shared/clock.ts'
 
 /** Keeps the secrets of OAuth 1.0a request tokens while visitors are at the provider. */
 export interface RequestSecrets {
-  put(token: string, secret: string): Promise<void>
-  /** The secret of the token, once. */
-  take(token: string): Promise<string | undefined>
+  put(key: string, secret: string): Promise<void>
+  /** The secret, once. */
+  take(key: string): Promise<string | undefined>
 }
 
 const TTL_MS = 300_000 // as long as the state of the flow lives
@@ -18,12 +18,12 @@ export function createRedisRequestSecrets(
   },
   keyPrefix: string,
 ): RequestSecrets {
-  const keyOf = (token: string) => `${keyPrefix}auth:oauth1:${token}`
+  const redisKey = (key: string) => `${keyPrefix}auth:oauth1:${key}`
   return {
-    async put(token, secret) {
-      await redis.set(keyOf(token), secret, 'PX', TTL_MS)
+    async put(key, secret) {
+      await redis.set(redisKey(key), secret, 'PX', TTL_MS)
     },
-    take: async (token) => (await redis.getdel(keyOf(token))) ?? undefined,
+    take: async (key) => (await redis.getdel(redisKey(key))) ?? undefined,
   }
 }
 
@@ -31,14 +31,14 @@ export function createRedisRequestSecrets(
 export function createMemoryRequestSecrets(clock: Clock): RequestSecrets {
   const kept = new Map<string, { readonly secret: string; readonly untilMs: number }>()
   return {
-    async put(token, secret) {
+    async put(key, secret) {
       const oldest = kept.keys().next()
       if (kept.size >= SECRETS_MAX && !oldest.done) kept.delete(oldest.value)
-      kept.set(token, { secret, untilMs: clock.now() + TTL_MS })
+      kept.set(key, { secret, untilMs: clock.now() + TTL_MS })
     },
-    async take(token) {
-      const found = kept.get(token)
-      kept.delete(token)
+    async take(key) {
+      const found = kept.get(key)
+      kept.delete(key)
       return found !== undefined && clock.now() < found.untilMs ? found.secret : undefined
     },
   }

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 
 import type { Clock } from '#shared/clock.ts'
 import type { ProviderConfig } from '#shared/config/auth-external.ts'
@@ -50,15 +50,15 @@ export function createTwitter(options: {
       back.searchParams.set('state', state)
       const extra = { oauth_callback: back.href }
       const { token, tokenSecret } = await requestToken('/oauth/request_token', { extra })
-      await secrets.put(token, tokenSecret)
+      await secrets.put(keyOf(state, token), tokenSecret)
       const url = new URL(`${origin}/oauth/authenticate`)
       for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
       url.searchParams.set('oauth_token', token)
       return url.href
     },
     async exchange({ query }) {
-      const { oauth_token: token = '', oauth_verifier: verifier = '' } = query
-      const tokenSecret = await secrets.take(token)
+      const { state = '', oauth_token: token = '', oauth_verifier: verifier = '' } = query
+      const tokenSecret = await secrets.take(keyOf(state, token))
       if (tokenSecret === undefined) throw new ProviderReplyError('the request token is unknown')
       const extra = { oauth_verifier: verifier }
       const access = await requestToken('/oauth/access_token', { token, tokenSecret, extra })
@@ -67,6 +67,11 @@ export function createTwitter(options: {
       return toTwitterProfile(await getJson(fetch, { url, headers }), origin, access)
     },
   }
+}
+
+// A request token is good for the sign-in that it was asked for, and for no other.
+function keyOf(state: string, token: string): string {
+  return createHash('sha256').update(`${state}:${token}`).digest('base64url')
 }
 
 function readToken(reply: { readonly status: number; readonly text: string }): Token {

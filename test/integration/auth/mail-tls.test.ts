@@ -1,4 +1,4 @@
-import { SMTPServer } from 'smtp-server'
+import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 
 import { createMailer } from '#api/auth/delivery/mailer.ts'
@@ -13,35 +13,55 @@ interface Delivery {
 }
 
 const deliveries: Delivery[] = []
-// Its certificate is one that nobody trusts.
-const server = new SMTPServer({
-  allowInsecureAuth: false,
-  onAuth({ username, password }, _session, done) {
-    if (username === 'user' && password === 'secret') done(null, { user: username })
-    else done(new Error('535 wrong'))
-  },
-  onData(stream, session, done) {
-    stream.resume()
-    stream.on('end', () => {
-      deliveries.push({ user: session.user, isEncrypted: session.secure })
-      done()
-    })
-  },
-})
-server.on('error', () => undefined)
+let signIns = 0
 
-beforeAll(() => new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve)))
+function createServer(options: SMTPServerOptions): SMTPServer {
+  const server = new SMTPServer({
+    onAuth({ username, password }, _session, done) {
+      signIns += 1
+      if (username === 'user' && password === 'secret') done(null, { user: username })
+      else done(new Error('535 wrong'))
+    },
+    onData(stream, session, done) {
+      stream.resume()
+      stream.on('end', () => {
+        deliveries.push({ user: session.user, isEncrypted: session.secure })
+        done()
+      })
+    },
+    ...options,
+  })
+  // Clients that hang up are none of its business.
+  server.on('error', () => undefined)
+  return server
+}
+
+// Its certificate is one that nobody trusts.
+const encrypted = createServer({ allowInsecureAuth: false })
+const plain = createServer({ allowInsecureAuth: true, disabledCommands: ['STARTTLS'] })
+
+beforeAll(async () => {
+  for (const server of [encrypted, plain]) {
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  }
+})
 beforeEach(() => {
   deliveries.length = 0
+  signIns = 0
 })
-afterAll(() => new Promise<void>((resolve) => server.close(() => resolve())))
+afterAll(async () => {
+  for (const server of [encrypted, plain]) {
+    await new Promise<void>((resolve) => server.close(() => resolve()))
+  }
+})
 
-async function send(env: Record<string, string>): Promise<void> {
+async function send(env: Record<string, string>, server = encrypted): Promise<void> {
   const { port } = server.server.address() as { port: number }
   const config = readConfig({
     AUTH_SITE_URL: 'https://app.test',
     AUTH_API_EXTERNAL_URL: 'https://auth.test',
     AUTH_JWT_SECRET: '37c304f8-51aa-419a-a1af-06154e63707a',
+    // Leads here, and is no loopback address.
     AUTH_SMTP_HOST: '0.0.0.0',
     AUTH_SMTP_PORT: String(port),
     AUTH_SMTP_ADMIN_EMAIL: 'admin@app.test',
@@ -74,4 +94,11 @@ it.each([
 ])('fails with a code when %s', async (_name, env) => {
   await expect(send(env)).rejects.toMatchObject({ kind: 'internal', code: 'unexpected_failure' })
   expect(deliveries).toEqual([])
+})
+
+it('says its password in the clear to this machine alone', async () => {
+  await expect(send({}, plain)).rejects.toMatchObject({ kind: 'internal' })
+  expect(signIns).toBe(0)
+  await send({ AUTH_SMTP_HOST: '127.0.0.1' }, plain)
+  expect(deliveries).toEqual([{ user: 'user', isEncrypted: false }])
 })

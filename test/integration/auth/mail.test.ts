@@ -154,19 +154,8 @@ describe('a mail server', () => {
       })
       await silent.stop()
     }
-  })
-
-  it('never gets a password in the clear, except on this machine', async ({ mail }) => {
-    const credentials = { AUTH_SMTP_USER: 'user', AUTH_SMTP_PASS: 'secret' }
-    // Leads here, and is no loopback address.
-    const elsewhere = { host: '0.0.0.0', port: mail.port }
-    await closing(open(elsewhere), send)
-    await mail.waitFor('ann@example.com')
-    await closing(open(elsewhere, credentials), (mailer) =>
-      expect(send(mailer)).rejects.toMatchObject(failed),
-    )
-    expect(mail.received).toHaveLength(1)
-  })
+    // Far less than the single steps of SMTP may take.
+  }, 4_500)
 })
 
 function drip(socket: Socket): void {

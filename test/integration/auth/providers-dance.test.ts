@@ -142,6 +142,7 @@ describe('a sign-in that goes wrong', () => {
     ['of another issuer', { iss: 'https://evil.test' }],
     ['that expired', { exp: 1 }],
     ['of nobody', { sub: '' }],
+    ['of another sign-in', { nonce: 'another' }],
     ['of another access token', { at_hash: 'AAAAAAAAAAAAAAAAAAAAAA' }],
   ])('comes back with an error for an id token %s', async (_name, claims) => {
     const { fragment } = await visit(BY_ID.google as ProviderCase, { claims })

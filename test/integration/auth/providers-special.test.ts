@@ -53,7 +53,7 @@ it('takes a visitor through Twitter, once per request token', async () => {
   const url = await twitter.authorizationUrl({ state: 'st', scopes: '', query: {} })
   expect(url).toBe(`${peer.url}/oauth/authenticate?oauth_token=rt`)
   expect(peer.requests[0]?.headers.authorization).toContain('callback%3Fstate%3Dst')
-  const callback = { code: 'v', query: { oauth_token: 'rt', oauth_verifier: 'v' } }
+  const callback = { code: 'v', query: { state: 'st', oauth_token: 'rt', oauth_verifier: 'v' } }
   expect(await twitter.exchange(callback)).toMatchObject({
     subject: '99',
     emails: [{ email: 'b@test.dev', isVerified: true }],

@@ -153,9 +153,14 @@ describe('every provider', () => {
 })
 
 describe('id tokens', () => {
-  const verify = async (token: string, nonce?: string) =>
+  const verify = async (
+    token: string,
+    nonce?: string,
+    own: { clientId?: string; issuer?: string } = {},
+  ) =>
     provider('google').get('google').verifyIdToken!(token, {
       ...(nonce !== undefined && { nonce }),
+      ...own,
     })
 
   it('are accepted from the issuer for this client', async () => {
@@ -171,6 +176,23 @@ describe('id tokens', () => {
     await expect(verify(token, 'abd')).rejects.toThrow('Nonces mismatch')
     await expect(verify(token)).rejects.toThrow('should either both exist or not')
   })
+
+  it('are refused when the client names another audience or issuer than they have', async () => {
+    const token = await idToken(ID_TOKEN_CLAIMS)
+    const own = { clientId: 'client', issuer: peer.url }
+    await expect(verify(token, undefined, own)).resolves.toMatchObject({ subject: 'oidc-1' })
+    await expect(verify(token, undefined, { clientId: 'other' })).rejects.toThrow('audience')
+    await expect(verify(token, undefined, { issuer: 'https://other.test' })).rejects.toThrow('Bad')
+  })
+
+  it.each(['apple', 'azure', 'facebook', 'google', 'kakao', 'keycloak'] as const)(
+    'of %s are taken from devices',
+    async (id) => {
+      const token = await idToken(ID_TOKEN_CLAIMS)
+      const profile = await provider(id).get(id).verifyIdToken?.(token, {})
+      expect(profile).toMatchObject({ subject: 'oidc-1', emails: [{ email: 'o@test.dev' }] })
+    },
+  )
 
   it('are refused when forged, foreign, expired or unsigned', async () => {
     const stranger = (await generateKeyPair('RS256')).privateKey

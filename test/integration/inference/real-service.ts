@@ -34,7 +34,7 @@ const CATALOGUE = parseCatalogue({
       id: 'tiny-chat',
       kind: 'completion',
       source: 'models/tiny-chat',
-      capabilities: ['chat', 'completion'],
+      capabilities: ['chat', 'completion', 'edit', 'search'],
     },
   ],
 })

@@ -27,8 +27,8 @@ interface Stage {
   readonly url: string
   readonly row: ProviderCase
   readonly incident: Incident
-  /** Codes that were given out and not redeemed yet: their redirect URI and challenge. */
-  readonly grants: Map<string, { redirectUri: string; challenge: string }>
+  /** Codes that were given out and not redeemed yet: what they are bound to. */
+  readonly grants: Map<string, { redirectUri: string; challenge: string; nonce?: string }>
 }
 
 const KEYS = generateKeyPairSync('rsa', { modulusLength: 2048 })
@@ -78,7 +78,7 @@ function consent({ incident, grants }: Stage, { query }: PeerRequest): PeerReply
     return { status: 400, body: 'this is no request for a code' }
   }
   const code = randomUUID()
-  grants.set(code, { redirectUri, challenge })
+  grants.set(code, { redirectUri, challenge, ...(query.nonce && { nonce: query.nonce }) })
   const fields: Record<string, string> = incident.isDenied
     ? { error: 'access_denied', error_description: 'The user said no', state }
     : { code, state }
@@ -110,7 +110,8 @@ function redeem(stage: Stage, { form, headers }: PeerRequest): PeerReply {
     return { status: 400, body: { error: 'invalid_grant' } }
   }
   const tokens = { access_token: 'provider-access', refresh_token: 'provider-refresh' }
-  const claims = row.claims && { ...row.claims, ...stage.incident.claims }
+  const { nonce } = grant
+  const claims = row.claims && { nonce, ...row.claims, ...stage.incident.claims }
   const idToken = claims && { id_token: signIdToken(stage.url, claims) }
   return { body: { token_type: 'Bearer', ...tokens, ...row.tokenReply, ...idToken } }
 }

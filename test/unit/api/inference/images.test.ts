@@ -1,19 +1,10 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-
 import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { sweepMedia } from '#api/media/sweep.ts'
-import type { ImageInput } from '#shared/contracts/image.ts'
 import { failure } from '#shared/errors.ts'
-import { openDirectoryStore } from '#shared/storage/directory-store.ts'
-import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import { formBody, postForm, type Part } from './forms.ts'
-import { itRefuses, type Refusal } from './refusals.ts'
-import { answering, openSurface, type Script } from './surface.ts'
+import { openImageSurface, type ImageSurface } from './image-surface.ts'
 
 const PNG = await picture(64, 'png', { r: 9, g: 9, b: 9, alpha: 0.5 })
 const OPAQUE = await picture(64, 'png', { r: 9, g: 9, b: 9 })
@@ -32,121 +23,18 @@ async function picture(
   return sharp({ create: { width, height, channels, background } }).toFormat(format).toBuffer()
 }
 
-let surface: Awaited<ReturnType<typeof openSurface>>
-let store: ObjectStore
-let folder = ''
-/** What the worker saw of the uploads of its job. */
-let seen: Buffer[] = []
-
-const draw: Script = async function* (request) {
-  const input = request.input as unknown as ImageInput
-  const sources = [
-    ...('imageKey' in input ? [input.imageKey] : []),
-    ...('maskKey' in input && input.maskKey !== undefined ? [input.maskKey] : []),
-  ]
-  seen = []
-  for (const key of sources) {
-    const { body } = await store.get(key)
-    seen.push(Buffer.concat(await Array.fromAsync(body)))
-  }
-  const imageKeys = Array.from({ length: input.n }, (_, at) => `${input.outputPrefix}/${at}.png`)
-  for (const key of imageKeys) await store.put(key, Buffer.from(`picture ${key}`))
-  yield* answering({ imageKeys })(request)
-}
+let images: ImageSurface
+let surface: ImageSurface['surface']
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'millrace-images-'))
-  store = openDirectoryStore(folder)
-  surface = await openSurface(draw, { store })
+  images = await openImageSurface()
+  surface = images.surface
 })
-afterAll(async () => {
-  await surface.app.close()
-  await rm(folder, { recursive: true })
-})
+afterAll(() => images.close())
 
-const submitted = () => surface.submitter.requests.at(-1)?.input as unknown as ImageInput
-const keys = async (prefix: string) =>
-  (await Array.fromAsync(store.list(prefix))).map(({ key }) => key)
-const generate = (fields: object) =>
-  surface.post('/v1/images/generations', { prompt: 'a red circle', ...fields })
 const post = (url: string, body: readonly Part[] | Buffer) =>
   postForm(surface.app, `/v1/images/${url}`, body)
 const file = (name: string, bytes: Buffer, filename = 'a.png'): Part => [name, { filename, bytes }]
-
-describe('POST /v1/images/generations', () => {
-  it('answers addresses that serve the pictures without a key', async () => {
-    const { created, data } = (await generate({ n: 2 })).json()
-    expect([created, data.length]).toEqual([1_750_000_000, 2])
-    const { pathname, search } = new URL(data[1].url)
-    const served = await surface.app.inject({ url: pathname + search })
-    expect(served.statusCode).toBe(200)
-    expect(served.headers).toMatchObject({
-      'content-type': 'image/png',
-      'cache-control': 'private, max-age=3600',
-    })
-    expect(served.body).toBe(`picture ${submitted().outputPrefix}/1.png`)
-  })
-
-  it('answers bytes in base64 on demand, and stores them no longer', async () => {
-    const { data } = (await generate({ response_format: 'b64_json' })).json()
-    const { outputPrefix } = submitted()
-    expect(Buffer.from(data[0].b64_json, 'base64').toString()).toBe(`picture ${outputPrefix}/0.png`)
-    expect(await keys(outputPrefix)).toEqual([])
-  })
-
-  it('hands every parameter to the worker, and the defaults', async () => {
-    const fields = { steps: 4, guidance_scale: 1.5, negative_prompt: 'blue', user: 'u' }
-    await generate({ n: 2, size: '256x256', seed: 5, model: 'tiny-sd', ...fields })
-    expect(submitted()).toEqual({
-      task: 'generate',
-      prompt: 'a red circle',
-      n: 2,
-      width: 256,
-      height: 256,
-      seed: 5,
-      outputPrefix: expect.stringMatching(/^media\/img-\w{24}$/),
-      steps: 4,
-      guidanceScale: 1.5,
-      negativePrompt: 'blue',
-    })
-    await generate({})
-    expect(submitted()).toMatchObject({ n: 1, width: 1024, height: 1024 })
-    expect(surface.submitter.requests.at(-1)?.model.id).toBe('tiny-sd')
-  })
-})
-
-describe('GET /v1/media', () => {
-  it('refuses addresses that have expired, are forged or name nothing stored', async () => {
-    const { data } = (await generate({})).json()
-    const { pathname, search } = new URL(data[0].url)
-    const get = async (url: string) => {
-      const response = await surface.app.inject({ url })
-      return [response.statusCode, response.json().error.code]
-    }
-    expect(await get(pathname)).toEqual([403, 'invalid_signature'])
-    expect(await get(`${pathname}x${search}`)).toEqual([403, 'invalid_signature'])
-    expect(await get(pathname + search.replace(/expires=\d/, 'expires=9'))).toEqual([
-      403,
-      'invalid_signature',
-    ])
-    surface.clock.nowMs += 3_601_000
-    expect(await get(pathname + search)).toEqual([403, 'url_expired'])
-    surface.clock.nowMs -= 3_601_000
-    await store.delete(pathname.replace('/v1/', ''))
-    expect(await get(pathname + search)).toEqual([404, 'media_not_found'])
-  })
-
-  it('is emptied after its hour, like what dead requests left', async () => {
-    await store.put('temporary/left', Buffer.from('x'))
-    await store.put('files/file-stays', Buffer.from('x'))
-    await generate({})
-    const sweepIn = (minutes: number) =>
-      sweepMedia({ store, clock: { now: () => Date.now() + minutes * 60_000, monotonic: () => 0 } })
-    expect(await sweepIn(60)).toBe(0)
-    expect(await sweepIn(66)).toBeGreaterThan(1)
-    expect(await keys('')).toEqual(['files/file-stays'])
-  })
-})
 
 describe('POST /v1/images/edits', () => {
   const PROMPT: Part = ['prompt', 'a hat']
@@ -158,9 +46,9 @@ describe('POST /v1/images/edits', () => {
   ] as [string, Part[]][])('takes a picture and a mask, %s', async (_title, parts) => {
     const response = await post('edits', parts)
     expect(response.json().data).toHaveLength(2)
-    expect(submitted()).toMatchObject({ task: 'edit', prompt: 'a hat', n: 2 })
-    expect(seen).toEqual([PNG, PNG])
-    expect(await keys('temporary/')).toEqual([])
+    expect(images.submitted()).toMatchObject({ task: 'edit', prompt: 'a hat', n: 2 })
+    expect(images.seen()).toEqual([PNG, PNG])
+    expect(await images.keys('temporary/')).toEqual([])
   })
 
   it('takes a transparent picture without a mask, and its numbers', async () => {
@@ -170,8 +58,8 @@ describe('POST /v1/images/edits', () => {
       ['size', '256x256'],
     ]
     expect((await post('edits', [file('image', PNG), PROMPT, ...texts])).statusCode).toBe(200)
-    expect(submitted()).toMatchObject({ seed: 3, strength: 0.5, width: 256 })
-    expect(submitted()).not.toHaveProperty('maskKey')
+    expect(images.submitted()).toMatchObject({ seed: 3, strength: 0.5, width: 256 })
+    expect(images.submitted()).not.toHaveProperty('maskKey')
   })
 
   it.each(['jpeg', 'webp'] as const)('takes a picture in %s', async (format) => {
@@ -185,9 +73,9 @@ describe('POST /v1/images/edits', () => {
       throw failure.invalidRequest('The pixels are broken.', { param: 'image' })
     }
     const response = await post('edits', [file('image', PNG), PROMPT])
-    surface.submitter.script = draw
+    surface.submitter.script = images.draw
     expect([response.statusCode, response.json().error.param]).toEqual([400, 'image'])
-    expect(await keys('temporary/')).toEqual([])
+    expect(await images.keys('temporary/')).toEqual([])
   })
 
   const NOT_PNG = /^Uploaded image must be a PNG and less than 4 MB\./
@@ -290,7 +178,7 @@ describe('POST /v1/images/edits', () => {
     expect(response.json().error).toMatchObject({ param, code, type: 'invalid_request_error' })
     expect(response.json().error.message).toMatch(message)
     expect(surface.submitter.requests).toHaveLength(length)
-    expect(await keys('temporary/')).toEqual([])
+    expect(await images.keys('temporary/')).toEqual([])
   })
 
   it('refuses a picture whose header promises 50,000 pixels a side', async () => {
@@ -306,8 +194,8 @@ describe('POST /v1/images/variations', () => {
   it('needs nothing but a picture', async () => {
     const response = await post('variations', [file('image', OPAQUE)])
     expect(response.json().data).toHaveLength(1)
-    expect(submitted()).toMatchObject({ task: 'variation', n: 1 })
-    expect(seen).toEqual([OPAQUE])
+    expect(images.submitted()).toMatchObject({ task: 'variation', n: 1 })
+    expect(images.seen()).toEqual([OPAQUE])
   })
 
   it('knows neither a prompt nor a mask', async () => {
@@ -330,20 +218,3 @@ describe('POST /v1/images/variations', () => {
     expect((await post('variations', [file('image', PNG)])).statusCode).toBe(200)
   })
 })
-
-const REFUSALS: readonly Refusal[] = [
-  [{ prompt: undefined }, 'prompt', 'missing_required_parameter', /./],
-  [{ prompt: '' }, 'prompt', 'empty_string', /./],
-  [{ prompt: 'x'.repeat(1001) }, 'prompt', 'string_above_max_length', /./],
-  [{ n: 11 }, 'n', 'integer_above_max_value', /./],
-  [
-    { size: '256x257' },
-    'size',
-    'invalid_value',
-    "Invalid value: '256x257'. Supported values are: '256x256', '512x512', and '1024x1024'.",
-  ],
-  [{ response_format: 'png' }, 'response_format', 'invalid_value', /./],
-  [{ stream: true }, 'stream', 'unsupported_parameter', /./],
-  [{ image: 'x' }, 'image', 'unknown_parameter', /./],
-]
-itRefuses('/v1/images/generations', { model: 'tiny-sd', prompt: 'a cat' }, REFUSALS)

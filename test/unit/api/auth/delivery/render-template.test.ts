@@ -22,6 +22,11 @@ describe('a template', () => {
     ['{{ if .Email }}a{{ if .NewEmail }}b{{ end }}c{{ end }}', 'ac'],
     ['{{ if .NewEmail }}{{ if .Email }}x{{ else }}y{{ end }}{{ end }}z', 'z'],
     ['{{ if .Data.empty }}x{{ else }}y{{ end }}', 'y'],
+    ['{{ if eq .Data.plan.tier 2 }}two{{ else }}other{{ end }}', 'two'],
+    ['{{ if eq .Token "1" "123456" }}a{{ end }}{{ if eq .Token "a \\"b\\" c" }}b{{ end }}', 'a'],
+    ['{{ if ne .Token "1" }}a{{ end }}{{ if not .NewEmail }}b{{ end }}', 'ab'],
+    ['{{ if .NewEmail }}a{{ else if .Email }}b{{ else if .Token }}c{{ else }}d{{ end }}', 'b'],
+    ['{{ if .NewEmail }}a{{ else if eq .Token "x" }}b{{ else }}c{{ end }}', 'c'],
     ['no actions } or { here', 'no actions } or { here'],
   ])('%s says %s', (template, expected) => {
     expect(renderTemplate(template, VALUES)).toBe(expected)
@@ -49,6 +54,11 @@ describe('a template', () => {
     ['{{ end }}', 'has no if'],
     ['{{ if .Email }}{{ else }}{{ else }}{{ end }}', 'has no if'],
     ['{{ .Email', 'not closed'],
+    ['{{ if and .Email .Token }}x{{ end }}', 'unknown condition'],
+    ['{{ if eq .Email }}x{{ end }}', 'unknown condition'],
+    ['{{ if eq .Email "x }}x{{ end }}', 'unknown constant'],
+    ['{{ if }}x{{ end }}', 'unknown condition'],
+    ['{{ if .Email }}'.repeat(21), 'too deeply'],
   ])('%s is refused', (template, message) => {
     expect(() => renderTemplate(template, VALUES)).toThrow(TemplateError)
     expect(() => renderTemplate(template, VALUES)).toThrow(message)

@@ -1,0 +1,201 @@
+import type { Pool } from 'pg'
+
+import { tablePrefixOf } from '#shared/db/migrate.ts'
+
+import type { BatchRow, InputFault } from './batch.ts'
+
+/** What a batch is made of. */
+export interface NewBatch {
+  readonly id: string
+  readonly organizationId: string
+  readonly modelIds: readonly string[] | null
+  readonly endpoint: string
+  readonly inputFileId: string
+  readonly inputObjectKey: string
+  readonly completionWindow: string
+  readonly windowSeconds: number
+  readonly metadata: Readonly<Record<string, string>> | null
+}
+
+export interface BatchPage {
+  readonly limit: number
+  /** The id of the last batch of the page before. */
+  readonly after?: string
+}
+
+/** One request of an input file. */
+export interface NewLine {
+  readonly line: number
+  readonly customId: string
+  readonly body: string
+}
+
+/** The batches of a database and what moves them from state to state. */
+export interface Batches {
+  /** Undefined when the organization has `openMax` unfinished ones already. */
+  create(batch: NewBatch, openMax: number): Promise<BatchRow | undefined>
+  find(organizationId: string, id: string): Promise<BatchRow | undefined>
+  list(organizationId: string, page: BatchPage): Promise<{ rows: BatchRow[]; hasMore: boolean }>
+  /** Begins to cancel; undefined when it is unknown, unchanged when it has ended. */
+  cancel(organizationId: string, id: string): Promise<BatchRow | undefined>
+  /** Takes a batch that waits to be validated or finalized, unless another process has it. */
+  lease(leaseId: string, seconds: number): Promise<BatchRow | undefined>
+  renew(leaseId: string, seconds: number): Promise<void>
+  /** Stores the lines all at once and begins, unless the lease was lost. */
+  begin(id: string, leaseId: string, lines: AsyncIterable<readonly NewLine[]>): Promise<void>
+  /** Ends a batch whose input is faulty. */
+  reject(id: string, leaseId: string, errors: readonly InputFault[]): Promise<void>
+  /** Moves batches on whose lines are all answered, or whose time is over. */
+  settle(): Promise<void>
+}
+
+/** Opens the batches of a database. */
+export function openBatches(pool: Pool, namespace: string): Batches {
+  const prefix = tablePrefixOf(namespace)
+  const tables = { batches: `${prefix}batches`, lines: `${prefix}batch_lines` }
+  const { batches } = tables
+  const one = async (text: string, values: readonly unknown[]): Promise<BatchRow | undefined> =>
+    (await pool.query<BatchRow>(text, [...values])).rows[0]
+  return {
+    create: (batch, openMax) => create(one, batches, batch, openMax),
+    find: (organizationId, id) =>
+      one(`select * from ${batches} where organization_id = $1 and id = $2`, [organizationId, id]),
+    async list(organizationId, { limit, after }) {
+      const past = `(created_at, id) < (select created_at, id from ${batches}
+        where organization_id = $1 and id = $3)`
+      const { rows } = await pool.query<BatchRow>(
+        `select * from ${batches} where organization_id = $1 and ($3::text is null or ${past})
+         order by created_at desc, id desc limit $2`,
+        [organizationId, limit + 1, after ?? null],
+      )
+      return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
+    },
+    async cancel(organizationId, id) {
+      const cancelled = await one(
+        `update ${batches} set status = 'cancelling', cancelling_at = now(),
+           lease_id = null, lease_until = null
+         where organization_id = $1 and id = $2 and status in ('validating', 'in_progress')
+         returning *`,
+        [organizationId, id],
+      )
+      return cancelled ?? this.find(organizationId, id)
+    },
+    lease: (leaseId, seconds) => one(leaseQuery(tables), [leaseId, seconds]),
+    async renew(leaseId, seconds) {
+      await pool.query(
+        `update ${batches} set lease_until = now() + make_interval(secs => $2) where lease_id = $1`,
+        [leaseId, seconds],
+      )
+    },
+    begin: (id, leaseId, lines) => begin(pool, tables, { id, leaseId, lines }),
+    async reject(id, leaseId, errors) {
+      await pool.query(
+        `update ${batches} set status = 'failed', failed_at = now(), errors = $3,
+           lease_id = null, lease_until = null
+         where id = $1 and lease_id = $2 and status = 'validating'`,
+        [id, leaseId, JSON.stringify(errors)],
+      )
+    },
+    async settle() {
+      await pool.query(settleQuery(tables))
+    },
+  }
+}
+
+type One = (text: string, values: readonly unknown[]) => Promise<BatchRow | undefined>
+
+interface Tables {
+  readonly batches: string
+  readonly lines: string
+}
+
+function create(one: One, batches: string, batch: NewBatch, openMax: number) {
+  return one(
+    `insert into ${batches} (id, organization_id, model_ids, endpoint, input_file_id,
+       input_object_key, completion_window, metadata, expires_at)
+     select $1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9)
+     where (select count(*) from ${batches} where organization_id = $2
+       and status in ('validating', 'in_progress', 'finalizing', 'cancelling')) < $10
+     returning *`,
+    [
+      batch.id,
+      batch.organizationId,
+      batch.modelIds,
+      batch.endpoint,
+      batch.inputFileId,
+      batch.inputObjectKey,
+      batch.completionWindow,
+      batch.metadata === null ? null : JSON.stringify(batch.metadata),
+      batch.windowSeconds,
+      openMax,
+    ],
+  )
+}
+
+// A cancelled batch is finalized once none of its lines runs any more.
+function leaseQuery({ batches, lines }: Tables): string {
+  return `
+    update ${batches} set lease_id = $1, lease_until = now() + make_interval(secs => $2)
+    where id = (
+      select id from ${batches} b
+      where (lease_until is null or lease_until < now())
+        and (status in ('validating', 'finalizing') or (status = 'cancelling' and not exists (
+          select 1 from ${lines} l
+          where l.batch_id = b.id and l.state = 'running' and l.lease_until > now())))
+      order by created_at limit 1 for update skip locked
+    )
+    returning *`
+}
+
+function settleQuery({ batches, lines }: Tables): string {
+  return `
+    update ${batches} b set status = 'finalizing', finalizing_at = now()
+    where (status = 'validating' and expires_at <= now())
+      or (status = 'in_progress'
+        and not exists (select 1 from ${lines} l
+          where l.batch_id = b.id and l.state = 'running' and l.lease_until > now())
+        and (expires_at <= now() or not exists (
+          select 1 from ${lines} l where l.batch_id = b.id and l.state <> 'done')))`
+}
+
+async function begin(
+  pool: Pool,
+  { batches, lines }: Tables,
+  batch: {
+    readonly id: string
+    readonly leaseId: string
+    readonly lines: AsyncIterable<readonly NewLine[]>
+  },
+): Promise<void> {
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    let total = 0
+    for await (const page of batch.lines) {
+      await client.query(
+        `insert into ${lines} (batch_id, line, custom_id, body)
+         select $1, * from unnest($2::int[], $3::text[], $4::text[])`,
+        [
+          batch.id,
+          page.map(({ line }) => line),
+          page.map(({ customId }) => customId),
+          page.map(({ body }) => body),
+        ],
+      )
+      total += page.length
+    }
+    const { rowCount } = await client.query(
+      `update ${batches} set status = 'in_progress', in_progress_at = now(), total = $3,
+         lease_id = null, lease_until = null
+       where id = $1 and lease_id = $2 and status = 'validating'`,
+      [batch.id, batch.leaseId, total],
+    )
+    // Without the lease, the lines are another process's business, or nobody's.
+    await client.query(rowCount === 1 ? 'commit' : 'rollback')
+  } catch (error) {
+    await client.query('rollback')
+    throw error
+  } finally {
+    client.release()
+  }
+}

@@ -1,0 +1,78 @@
+import { unixSeconds } from '#shared/clock.ts'
+
+/** Where a batch stands. */
+export type BatchStatus =
+  | 'validating'
+  | 'failed'
+  | 'in_progress'
+  | 'finalizing'
+  | 'completed'
+  | 'expired'
+  | 'cancelling'
+  | 'cancelled'
+
+/** One fault of an input file. */
+export interface InputFault {
+  readonly code: string
+  readonly message: string
+  readonly param: string | null
+  readonly line: number | null
+}
+
+/** A batch as its table holds it. */
+export interface BatchRow {
+  readonly id: string
+  readonly organization_id: string
+  readonly model_ids: readonly string[] | null
+  readonly endpoint: string
+  readonly input_file_id: string
+  readonly input_object_key: string
+  readonly completion_window: string
+  readonly metadata: Readonly<Record<string, string>> | null
+  readonly status: BatchStatus
+  readonly errors: readonly InputFault[] | null
+  readonly output_file_id: string | null
+  readonly error_file_id: string | null
+  readonly total: number
+  readonly completed: number
+  readonly failed: number
+  readonly created_at: Date
+  readonly expires_at: Date
+  readonly in_progress_at: Date | null
+  readonly finalizing_at: Date | null
+  readonly completed_at: Date | null
+  readonly failed_at: Date | null
+  readonly expired_at: Date | null
+  readonly cancelling_at: Date | null
+  readonly cancelled_at: Date | null
+}
+
+/** A batch as clients read it. */
+export function presentBatch(row: BatchRow): object {
+  return {
+    id: row.id,
+    object: 'batch',
+    endpoint: row.endpoint,
+    errors: row.errors === null ? null : { object: 'list', data: row.errors },
+    input_file_id: row.input_file_id,
+    completion_window: row.completion_window,
+    status: row.status,
+    output_file_id: row.output_file_id,
+    error_file_id: row.error_file_id,
+    created_at: seconds(row.created_at),
+    in_progress_at: seconds(row.in_progress_at),
+    expires_at: seconds(row.expires_at),
+    finalizing_at: seconds(row.finalizing_at),
+    completed_at: seconds(row.completed_at),
+    failed_at: seconds(row.failed_at),
+    expired_at: seconds(row.expired_at),
+    cancelling_at: seconds(row.cancelling_at),
+    cancelled_at: seconds(row.cancelled_at),
+    request_counts: { total: row.total, completed: row.completed, failed: row.failed },
+    metadata: row.metadata,
+  }
+}
+
+function seconds(moment: Date | null): number | null {
+  return moment === null ? null : unixSeconds(moment.getTime())
+}

@@ -1,0 +1,196 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
+
+import { LineTooLongError } from '#api/http/lines.ts'
+import { ServiceError } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import type { BatchRow, InputFault } from './batch.ts'
+import type { Batches } from './batch-store.ts'
+import { finalize, type FinalizeServices } from './finalize.ts'
+import { FaultyInputError, readInput } from './input-lines.ts'
+import { lineName, type ClaimedLine, type LineAnswer } from './line-store.ts'
+import { runLine, type Execute } from './run-line.ts'
+
+export interface DriverServices extends FinalizeServices {
+  readonly batches: Batches
+  readonly execute: Execute
+  readonly log: Logger
+}
+
+/** Lines that one process runs at a time, and takes from one batch before it is another's turn. */
+const LINES_AT_ONCE = 32
+const LINES_PER_TURN = 8
+/** What a process that died had claimed is free after this time. */
+const LEASE_SECONDS = 15
+const LOOK_INTERVAL_MS = 1000
+const LOOK_INTERVAL_MS_MIN = 50
+const FINISH_TRIES = 3
+
+/**
+ * Drives the batches of a database, together with every other process that does: validates inputs,
+ * runs lines, writes the files. All that it holds is leased, so that another goes on when it dies.
+ */
+export class BatchDriver {
+  readonly #services: DriverServices
+  readonly #leaseId = randomUUID()
+  readonly #running = new Map<
+    string,
+    { readonly abort: AbortController; readonly end: Promise<void> }
+  >()
+  #stewardship: Promise<void> | undefined
+  #isStopping = false
+  /** Nothing was found at the last look. */
+  #isIdle = true
+  /** Something happened since the last look began. */
+  #isWoken = false
+  #interrupt: () => void = () => {}
+  readonly #loop: Promise<void>
+
+  constructor(services: DriverServices) {
+    this.#services = services
+    this.#loop = this.#run()
+  }
+
+  /** Gives everything back that it has not finished. */
+  async stop(): Promise<void> {
+    this.#isStopping = true
+    this.#wake()
+    await this.#loop
+    for (const { abort } of this.#running.values()) abort.abort()
+    await Promise.all([...this.#running.values()].map(({ end }) => end))
+    await this.#stewardship
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#isStopping) {
+      this.#isWoken = false
+      try {
+        await this.#look()
+      } catch (error) {
+        this.#isIdle = true
+        this.#services.log.warn({ operation: 'batch.look', err: error }, 'batches wait')
+      }
+      if (this.#isIdle || this.#running.size >= LINES_AT_ONCE) await this.#rest()
+      await setTimeout(LOOK_INTERVAL_MS_MIN)
+    }
+  }
+
+  async #look(): Promise<void> {
+    const { batches, lines } = this.#services
+    await batches.settle()
+    if (this.#running.size > 0) await this.#renewLines()
+    if (this.#stewardship !== undefined) await batches.renew(this.#leaseId, LEASE_SECONDS)
+    else await this.#takeStewardship()
+    this.#isIdle = true
+    while (!this.#isStopping && this.#running.size < LINES_AT_ONCE) {
+      const limit = Math.min(LINES_PER_TURN, LINES_AT_ONCE - this.#running.size)
+      const claimed = await lines.claim(this.#leaseId, limit, LEASE_SECONDS)
+      if (claimed.length === 0) return
+      this.#isIdle = false
+      for (const line of claimed) this.#start(line)
+    }
+  }
+
+  /** Lines of batches that were cancelled, or that another process has by now, are stopped. */
+  async #renewLines(): Promise<void> {
+    const before = [...this.#running]
+    const wanted = await this.#services.lines.renew(this.#leaseId, LEASE_SECONDS)
+    for (const [name, { abort }] of before) if (!wanted.has(name)) abort.abort()
+  }
+
+  #start(line: ClaimedLine): void {
+    const abort = new AbortController()
+    const name = lineName(line)
+    const end = this.#runLine(line, abort.signal)
+      .catch((error: unknown) => {
+        // Its lease runs out, and it is run again.
+        this.#services.log.warn({ operation: 'batch.line', err: error }, 'line left to its lease')
+      })
+      .finally(() => {
+        this.#running.delete(name)
+        this.#wake()
+      })
+    this.#running.set(name, { abort, end })
+  }
+
+  async #runLine(line: ClaimedLine, signal: AbortSignal): Promise<void> {
+    const { lines, execute, log } = this.#services
+    const outcome = await runLine(line, { execute, log, signal })
+    if (outcome.type === 'answered') await this.#finish(line, outcome.answer)
+    else await lines.release(line, this.#leaseId, outcome)
+  }
+
+  /** An answer is worth a few tries: the work behind it is done. */
+  async #finish(line: ClaimedLine, answer: LineAnswer): Promise<void> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        await this.#services.lines.finish(line, this.#leaseId, answer)
+        return
+      } catch (error) {
+        if (tries === FINISH_TRIES || this.#isStopping) throw error
+        await setTimeout(LOOK_INTERVAL_MS)
+      }
+    }
+  }
+
+  async #takeStewardship(): Promise<void> {
+    const batch = await this.#services.batches.lease(this.#leaseId, LEASE_SECONDS)
+    if (batch === undefined) return
+    this.#stewardship = this.#steward(batch)
+      .catch((error: unknown) => {
+        const fields = { operation: 'batch.steward', batchId: batch.id, err: error }
+        this.#services.log.warn(fields, 'batch left to its lease')
+      })
+      .finally(() => {
+        this.#stewardship = undefined
+        this.#isIdle = false
+        this.#wake()
+      })
+  }
+
+  async #steward(batch: BatchRow): Promise<void> {
+    if (batch.status === 'validating') await this.#validate(batch)
+    else await finalize(batch, this.#leaseId, this.#services)
+  }
+
+  async #validate(batch: BatchRow): Promise<void> {
+    const { batches, store } = this.#services
+    const input = { objectKey: batch.input_object_key, endpoint: batch.endpoint }
+    try {
+      await batches.begin(batch.id, this.#leaseId, readInput(store, input))
+    } catch (error) {
+      const faults = faultsOf(error)
+      if (faults === undefined) throw error
+      await batches.reject(batch.id, this.#leaseId, faults)
+    }
+  }
+
+  /** Waits a while, or until something happens. */
+  async #rest(): Promise<void> {
+    if (this.#isStopping || this.#isWoken) return
+    const woken = new AbortController()
+    this.#interrupt = () => woken.abort()
+    await setTimeout(LOOK_INTERVAL_MS, undefined, { signal: woken.signal }).catch(() => {
+      // Being woken is what this waits for.
+    })
+  }
+
+  #wake(): void {
+    this.#isWoken = true
+    this.#interrupt()
+  }
+}
+
+function faultsOf(error: unknown): readonly InputFault[] | undefined {
+  if (error instanceof FaultyInputError) return error.faults
+  if (error instanceof LineTooLongError) {
+    const message = `In the input file, ${error.message}.`
+    return [{ code: 'line_too_long', message, param: null, line: null }]
+  }
+  if (error instanceof ServiceError && error.kind === 'notFound') {
+    const message = 'The input file no longer exists.'
+    return [{ code: 'file_not_found', message, param: 'input_file_id', line: null }]
+  }
+  return undefined
+}

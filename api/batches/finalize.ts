@@ -1,0 +1,102 @@
+import { createHash } from 'node:crypto'
+import { Readable } from 'node:stream'
+
+import { randomId } from '#shared/ids.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+
+import type { BatchRow } from './batch.ts'
+import type { BatchEnd, BatchLines, FinishedLine } from './line-store.ts'
+
+/** Where the files of batches come to lie. */
+export interface BatchFiles {
+  publish(
+    file: {
+      readonly id: string
+      readonly organizationId: string
+      readonly objectKey: string
+      readonly filename: string
+      readonly purpose: string
+      readonly bytes: number
+      readonly sha256: Buffer
+    },
+    bytesMax: number,
+  ): Promise<object | undefined>
+  find(organizationId: string, id: string): Promise<object | undefined>
+}
+
+export interface FinalizeServices {
+  readonly lines: BatchLines
+  readonly files: BatchFiles
+  readonly store: ObjectStore
+}
+
+/**
+ * Writes the output file (what succeeded) and the error file (what failed or was never run), and
+ * ends the batch with them. Their ids follow from the batch, so that a second attempt, of a process
+ * that goes on for one that died, finds what the first has published.
+ */
+export async function finalize(
+  batch: BatchRow,
+  leaseId: string,
+  services: FinalizeServices,
+): Promise<void> {
+  const { good, bad, unrun } = await services.lines.countOutcomes(batch.id)
+  const status = endOf(batch, unrun)
+  const outputFileId = good > 0 ? await writeFile(batch, { isGood: true, status }, services) : null
+  const errorFileId = bad > 0 ? await writeFile(batch, { isGood: false, status }, services) : null
+  await services.lines.close(batch.id, leaseId, { status, outputFileId, errorFileId })
+}
+
+function endOf(batch: BatchRow, unrun: number): BatchEnd['status'] {
+  if (batch.cancelling_at !== null) return 'cancelled'
+  return batch.in_progress_at === null || unrun > 0 ? 'expired' : 'completed'
+}
+
+async function writeFile(
+  batch: BatchRow,
+  { isGood, status }: { readonly isGood: boolean; readonly status: BatchEnd['status'] },
+  { lines, files, store }: FinalizeServices,
+): Promise<string> {
+  const { organization_id: organizationId } = batch
+  const id = `file-${batch.id.replace(/^batch_/, '')}${isGood ? 'out' : 'err'}`
+  if ((await files.find(organizationId, id)) !== undefined) return id
+  // Not the id: a process that is late must not write over what is published already.
+  const objectKey = `files/${randomId('file-')}`
+  const hash = createHash('sha256')
+  async function* rows(): AsyncGenerator<Buffer> {
+    for await (const line of lines.read(batch.id, isGood)) {
+      const bytes = Buffer.from(`${presentLine(batch.id, line, status)}\n`)
+      hash.update(bytes)
+      yield bytes
+    }
+  }
+  const { bytes } = await store.put(objectKey, Readable.from(rows(), { objectMode: false }))
+  const filename = `${batch.id}_${isGood ? 'output' : 'error'}.jsonl`
+  const file = { id, organizationId, objectKey, filename, purpose: 'batch_output', bytes }
+  try {
+    // Answers that were computed are not thrown away because the organization's storage is full.
+    await files.publish({ ...file, sha256: hash.digest() }, Number.MAX_SAFE_INTEGER)
+  } catch (error) {
+    await store.delete(objectKey)
+    if ((await files.find(organizationId, id)) === undefined) throw error
+  }
+  return id
+}
+
+const UNRUN = {
+  completed: 'This request was not run.',
+  expired: 'This request could not be executed before the completion window expired.',
+  cancelled: 'This request was not executed because the batch was cancelled.',
+}
+
+function presentLine(batchId: string, line: FinishedLine, status: BatchEnd['status']): string {
+  const id = JSON.stringify(`batch_req_${batchId.replace(/^batch_/, '')}_${line.line}`)
+  const customId = JSON.stringify(line.custom_id)
+  const head = `{"id":${id},"custom_id":${customId}`
+  if (line.answer === null) {
+    const error = JSON.stringify({ code: `batch_${status}`, message: UNRUN[status] })
+    return `${head},"response":null,"error":${error}}`
+  }
+  const about = `"status_code":${line.status_code},"request_id":${JSON.stringify(line.request_id)}`
+  return `${head},"response":{${about},"body":${line.answer}},"error":null}`
+}

@@ -1,0 +1,207 @@
+import type { Pool } from 'pg'
+
+import { tablePrefixOf } from '#shared/db/migrate.ts'
+
+/** A line that was handed out to be run. */
+export interface ClaimedLine {
+  readonly batch_id: string
+  readonly line: number
+  readonly body: string
+  readonly attempts: number
+  readonly organization_id: string
+  readonly endpoint: string
+  readonly model_ids: readonly string[] | null
+}
+
+/** What a line came to. */
+export interface LineAnswer {
+  readonly requestId: string
+  readonly statusCode: number
+  /** JSON text. */
+  readonly body: string
+}
+
+/** A line as it is written to a file. */
+export interface FinishedLine {
+  readonly line: number
+  readonly custom_id: string
+  readonly request_id: string | null
+  readonly status_code: number | null
+  readonly answer: string | null
+}
+
+export interface LineCounts {
+  readonly good: number
+  /** Failed or never run. */
+  readonly bad: number
+  readonly unrun: number
+}
+
+/** The lines of batches: handed out to one process at a time, answered once. */
+export interface BatchLines {
+  /** Takes up to `limit` lines of the batch whose turn it is. */
+  claim(leaseId: string, limit: number, seconds: number): Promise<readonly ClaimedLine[]>
+  /** Keeps what was claimed; answers which lines are still wanted. */
+  renew(leaseId: string, seconds: number): Promise<ReadonlySet<string>>
+  /** Writes the answer and counts it, once; false when the line is another's by now. */
+  finish(line: ClaimedLine, leaseId: string, answer: LineAnswer): Promise<boolean>
+  /** Gives a line back, to be tried again later. */
+  release(
+    line: ClaimedLine,
+    leaseId: string,
+    options: { readonly delaySeconds: number; readonly isCounted: boolean },
+  ): Promise<void>
+  countOutcomes(batchId: string): Promise<LineCounts>
+  /** The lines of one outcome, in their order. */
+  read(batchId: string, isGood: boolean): AsyncIterable<FinishedLine>
+  /** Ends a batch with its files, and forgets its lines. False when the lease was lost. */
+  close(batchId: string, leaseId: string, end: BatchEnd): Promise<boolean>
+}
+
+export interface BatchEnd {
+  readonly status: 'completed' | 'expired' | 'cancelled'
+  readonly outputFileId: string | null
+  readonly errorFileId: string | null
+}
+
+const PAGE_LINES = 200
+
+/** The name of a line among all that a process has claimed. */
+export function lineName({ batch_id, line }: Pick<ClaimedLine, 'batch_id' | 'line'>): string {
+  return `${batch_id}:${line}`
+}
+
+/** Opens the lines of a database's batches. */
+export function openBatchLines(pool: Pool, namespace: string): BatchLines {
+  const prefix = tablePrefixOf(namespace)
+  const batches = `${prefix}batches`
+  const lines = `${prefix}batch_lines`
+  const outcome = "(state = 'done' and status_code between 200 and 299)"
+  return {
+    async claim(leaseId, limit, seconds) {
+      const { rows } = await pool.query<ClaimedLine>(claimQuery(batches, lines), [
+        leaseId,
+        limit,
+        seconds,
+      ])
+      return rows
+    },
+    async renew(leaseId, seconds) {
+      const { rows } = await pool.query<ClaimedLine>(
+        `update ${lines} l set lease_until = now() + make_interval(secs => $2)
+         from ${batches} b
+         where l.lease_id = $1 and l.state = 'running' and b.id = l.batch_id
+           and b.status = 'in_progress'
+         returning l.batch_id, l.line`,
+        [leaseId, seconds],
+      )
+      return new Set(rows.map(lineName))
+    },
+    finish: (line, leaseId, answer) => finish(pool, { batches, lines }, { line, leaseId, answer }),
+    release: (line, leaseId, options) => release(pool, lines, { line, leaseId, ...options }),
+    async countOutcomes(batchId) {
+      const { rows } = await pool.query<LineCounts>(
+        `select count(*) filter (where ${outcome})::int as good,
+           count(*) filter (where not ${outcome})::int as bad,
+           count(*) filter (where state <> 'done')::int as unrun
+         from ${lines} where batch_id = $1`,
+        [batchId],
+      )
+      return rows[0] ?? { good: 0, bad: 0, unrun: 0 }
+    },
+    async *read(batchId, isGood) {
+      let after = -1
+      for (;;) {
+        const { rows } = await pool.query<FinishedLine>(
+          `select line, custom_id, request_id, status_code, answer from ${lines}
+           where batch_id = $1 and line > $2 and ${isGood ? '' : 'not '}${outcome}
+           order by line limit ${PAGE_LINES}`,
+          [batchId, after],
+        )
+        yield* rows
+        const last = rows.at(-1)
+        if (last === undefined || rows.length < PAGE_LINES) return
+        after = last.line
+      }
+    },
+    async close(batchId, leaseId, { status, outputFileId, errorFileId }) {
+      const { rowCount } = await pool.query(
+        `with ended as (
+           update ${batches} set status = $3, ${status}_at = now(), failed = total - completed,
+             output_file_id = $4, error_file_id = $5, lease_id = null, lease_until = null
+           where id = $1 and lease_id = $2 and status in ('finalizing', 'cancelling')
+           returning id
+         ), forgotten as (delete from ${lines} where batch_id in (select id from ended))
+         select id from ended`,
+        [batchId, leaseId, status, outputFileId, errorFileId],
+      )
+      return rowCount === 1
+    },
+  }
+}
+
+async function finish(
+  pool: Pool,
+  { batches, lines }: { readonly batches: string; readonly lines: string },
+  done: { readonly line: ClaimedLine; readonly leaseId: string; readonly answer: LineAnswer },
+): Promise<boolean> {
+  const { requestId, statusCode, body } = done.answer
+  const isGood = statusCode >= 200 && statusCode < 300
+  const { rowCount } = await pool.query(
+    `with done as (
+       update ${lines} set state = 'done', lease_id = null, lease_until = null,
+         request_id = $4, status_code = $5, answer = $6
+       where batch_id = $1 and line = $2 and lease_id = $3 and state = 'running'
+       returning batch_id
+     )
+     update ${batches} set ${isGood ? 'completed = completed + 1' : 'failed = failed + 1'}
+     from done where id = done.batch_id`,
+    [done.line.batch_id, done.line.line, done.leaseId, requestId, statusCode, body],
+  )
+  return rowCount === 1
+}
+
+async function release(
+  pool: Pool,
+  lines: string,
+  given: {
+    readonly line: ClaimedLine
+    readonly leaseId: string
+    readonly delaySeconds: number
+    readonly isCounted: boolean
+  },
+): Promise<void> {
+  const { line, leaseId, delaySeconds, isCounted } = given
+  await pool.query(
+    `update ${lines} set state = 'waiting', lease_id = null, lease_until = null,
+       retry_at = now() + make_interval(secs => $4), attempts = attempts - $5
+     where batch_id = $1 and line = $2 and lease_id = $3 and state = 'running'`,
+    [line.batch_id, line.line, leaseId, delaySeconds, isCounted ? 0 : 1],
+  )
+}
+
+// Batches take turns: the one that was served longest ago goes first. A line whose lease has run out
+// belonged to a process that died.
+function claimQuery(batches: string, lines: string): string {
+  const isFree = `((l.state = 'waiting' and l.retry_at <= now())
+    or (l.state = 'running' and l.lease_until < now()))`
+  return `
+    with chosen as (
+      select b.id from ${batches} b
+      where b.status = 'in_progress' and b.expires_at > now()
+        and exists (select 1 from ${lines} l where l.batch_id = b.id and ${isFree})
+      order by b.served_at nulls first, b.created_at limit 1
+    ), served as (
+      update ${batches} set served_at = clock_timestamp() where id in (select id from chosen)
+      returning id, organization_id, endpoint, model_ids
+    ), free as (
+      select l.batch_id, l.line from ${lines} l join served on served.id = l.batch_id
+      where ${isFree} order by l.line limit $2 for update of l skip locked
+    )
+    update ${lines} l set state = 'running', lease_id = $1, attempts = l.attempts + 1,
+      lease_until = now() + make_interval(secs => $3)
+    from free, served
+    where l.batch_id = free.batch_id and l.line = free.line and served.id = l.batch_id
+    returning l.batch_id, l.line, l.body, l.attempts,
+      served.organization_id, served.endpoint, served.model_ids`
+}

@@ -1,0 +1,149 @@
+import { Type } from 'typebox'
+
+const METADATA_MAX = 16
+const LIST_LIMIT_MAX = 100
+const TAGS = ['Batches']
+const SECURITY = [{ apiKey: [] }]
+
+/** The body of `POST /v1/batches`. */
+export const CREATE_BODY = Type.Object(
+  {
+    input_file_id: Type.String({
+      minLength: 1,
+      description: 'A file of JSON lines with the purpose batch.',
+    }),
+    endpoint: Type.Unsafe<string>({
+      type: 'string',
+      enum: ['/v1/chat/completions', '/v1/completions', '/v1/embeddings'],
+      description: 'Where every line of the file would have been sent.',
+    }),
+    completion_window: Type.Unsafe<string>({ type: 'string', enum: ['24h'] }),
+    metadata: Type.Optional(
+      Type.Unsafe<Record<string, string> | null>({
+        type: ['object', 'null'],
+        maxProperties: METADATA_MAX,
+        propertyNames: { maxLength: 64 },
+        additionalProperties: { type: 'string', maxLength: 512 },
+        description: 'Up to 16 pairs of your own.',
+      }),
+    ),
+    output_expires_after: Type.Optional(
+      Type.Unsafe<null>({ type: 'null', description: 'Not supported.' }),
+    ),
+  },
+  { additionalProperties: false },
+)
+
+/** The path parameter. */
+export const BATCH_ID = Type.Object({ batch_id: Type.String({ minLength: 1, maxLength: 200 }) })
+
+const TIME = { type: ['integer', 'null'], description: 'Unix seconds.' }
+const STRING_OR_NULL = { type: ['string', 'null'] }
+
+const BATCH = {
+  type: 'object',
+  description: 'A batch.',
+  required: ['id', 'object', 'endpoint', 'input_file_id', 'status', 'created_at'],
+  properties: {
+    id: { type: 'string' },
+    object: { const: 'batch' },
+    endpoint: { type: 'string' },
+    errors: {
+      type: ['object', 'null'],
+      properties: { object: { const: 'list' }, data: { type: 'array' } },
+    },
+    input_file_id: { type: 'string' },
+    completion_window: { type: 'string' },
+    status: {
+      type: 'string',
+      enum: [
+        'validating',
+        'failed',
+        'in_progress',
+        'finalizing',
+        'completed',
+        'expired',
+        'cancelling',
+        'cancelled',
+      ],
+    },
+    output_file_id: STRING_OR_NULL,
+    error_file_id: STRING_OR_NULL,
+    created_at: { type: 'integer' },
+    in_progress_at: TIME,
+    expires_at: TIME,
+    finalizing_at: TIME,
+    completed_at: TIME,
+    failed_at: TIME,
+    expired_at: TIME,
+    cancelling_at: TIME,
+    cancelled_at: TIME,
+    request_counts: {
+      type: 'object',
+      properties: {
+        total: { type: 'integer' },
+        completed: { type: 'integer' },
+        failed: { type: 'integer' },
+      },
+    },
+    metadata: { type: ['object', 'null'] },
+  },
+}
+
+/** `POST /batches`. */
+export const CREATE = {
+  operationId: 'createBatch',
+  summary: 'Answer the requests of a file within a day',
+  tags: TAGS,
+  security: SECURITY,
+  body: CREATE_BODY,
+  response: { 200: BATCH },
+}
+
+/** `GET /batches`. */
+export const LIST = {
+  operationId: 'listBatches',
+  summary: 'List the batches of the organization',
+  tags: TAGS,
+  security: SECURITY,
+  querystring: Type.Object(
+    {
+      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIST_LIMIT_MAX })),
+      after: Type.Optional(Type.String({ maxLength: 200 })),
+    },
+    { additionalProperties: false },
+  ),
+  response: {
+    200: {
+      type: 'object',
+      description: 'A list.',
+      properties: {
+        object: { const: 'list' },
+        data: { type: 'array', items: BATCH },
+        first_id: STRING_OR_NULL,
+        last_id: STRING_OR_NULL,
+        has_more: { type: 'boolean' },
+      },
+    },
+  },
+}
+
+/** `GET /batches/{batch_id}`. */
+export const RETRIEVE = {
+  operationId: 'retrieveBatch',
+  summary: 'Show a batch',
+  tags: TAGS,
+  security: SECURITY,
+  params: BATCH_ID,
+  response: { 200: BATCH },
+}
+
+/** `POST /batches/{batch_id}/cancel`. */
+export const CANCEL = {
+  operationId: 'cancelBatch',
+  summary: 'Cancel a batch; what is answered already is kept',
+  tags: TAGS,
+  security: SECURITY,
+  params: BATCH_ID,
+  response: { 200: BATCH },
+}

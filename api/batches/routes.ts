@@ -1,0 +1,134 @@
+import type { FastifyPluginAsync } from 'fastify'
+import type { Static } from 'typebox'
+
+import { callerOf, requireScope } from '#api/v1/caller.ts'
+import type { Scope } from '#api/v1/scopes.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+
+import { presentBatch } from './batch.ts'
+import type { Batches } from './batch-store.ts'
+import { type BATCH_ID, CANCEL, CREATE, type CREATE_BODY, LIST, RETRIEVE } from './route-schemas.ts'
+
+export interface BatchServices {
+  readonly batches: Batches
+  readonly files: {
+    find(
+      organizationId: string,
+      id: string,
+    ): Promise<
+      { readonly objectKey: string; readonly purpose: string; readonly bytes: number } | undefined
+    >
+  }
+}
+
+const INPUT_BYTES_MAX = 200 * 1024 * 1024
+const OPEN_BATCHES_MAX = 100
+const WINDOW_SECONDS = 24 * 3600
+const LIST_LIMIT = 20
+const SCOPE = { scope: 'batches' } as const
+
+/** A key that may not use an endpoint directly may not use it in a batch either. */
+const ENDPOINT_SCOPES: Readonly<Record<string, Scope>> = {
+  '/v1/chat/completions': 'chat',
+  '/v1/completions': 'completions',
+  '/v1/embeddings': 'embeddings',
+}
+
+/** `/batches`: create, list, retrieve, cancel. */
+export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
+  const { batches } = services
+  return async (app) => {
+    app.post('/batches', { schema: CREATE, config: SCOPE }, async (request) => {
+      const caller = callerOf(request)
+      const body = request.body as Static<typeof CREATE_BODY>
+      requireScope(caller, ENDPOINT_SCOPES[body.endpoint] ?? 'batches')
+      const inputObjectKey = await inputOf(services, caller.organizationId, body.input_file_id)
+      const batch = await batches.create(
+        {
+          id: randomId('batch_'),
+          organizationId: caller.organizationId,
+          modelIds: caller.modelIds,
+          endpoint: body.endpoint,
+          inputFileId: body.input_file_id,
+          inputObjectKey,
+          completionWindow: body.completion_window,
+          windowSeconds: WINDOW_SECONDS,
+          metadata: body.metadata ?? null,
+        },
+        OPEN_BATCHES_MAX,
+      )
+      if (batch === undefined) throw tooManyBatches()
+      return presentBatch(batch)
+    })
+
+    app.get('/batches', { schema: LIST, config: SCOPE }, async (request) => {
+      const { limit = LIST_LIMIT, after } = request.query as { limit?: number; after?: string }
+      const page = { limit, ...(after !== undefined && { after }) }
+      const { rows, hasMore } = await batches.list(callerOf(request).organizationId, page)
+      return {
+        object: 'list',
+        data: rows.map(presentBatch),
+        first_id: rows[0]?.id ?? null,
+        last_id: rows.at(-1)?.id ?? null,
+        has_more: hasMore,
+      }
+    })
+
+    app.get('/batches/:batch_id', { schema: RETRIEVE, config: SCOPE }, async (request) => {
+      const { batch_id: id } = request.params as Static<typeof BATCH_ID>
+      const batch = await batches.find(callerOf(request).organizationId, id)
+      if (batch === undefined) throw noSuchBatch(id)
+      return presentBatch(batch)
+    })
+
+    app.post('/batches/:batch_id/cancel', { schema: CANCEL, config: SCOPE }, async (request) => {
+      const { batch_id: id } = request.params as Static<typeof BATCH_ID>
+      const batch = await batches.cancel(callerOf(request).organizationId, id)
+      if (batch === undefined) throw noSuchBatch(id)
+      if (batch.status !== 'cancelling' && batch.status !== 'cancelled') {
+        throw failure.conflict(`Cannot cancel a batch with status '${batch.status}'.`, {
+          shouldRetry: false,
+        })
+      }
+      return presentBatch(batch)
+    })
+  }
+}
+
+/** The key under which the input lies. Throws unless it is a file that was uploaded for this. */
+async function inputOf(
+  { files }: BatchServices,
+  organizationId: string,
+  id: string,
+): Promise<string> {
+  const param = 'input_file_id'
+  const file = await files.find(organizationId, id)
+  if (file === undefined) {
+    throw failure.notFound(`No such File object: ${id.slice(0, 100)}`, { param })
+  }
+  if (file.purpose !== 'batch') {
+    throw failure.invalidRequest(
+      `Invalid 'input_file_id': expected a file with the purpose 'batch', but it was uploaded for '${file.purpose}'.`,
+      { param, code: 'invalid_value' },
+    )
+  }
+  if (file.bytes > INPUT_BYTES_MAX) {
+    throw failure.invalidRequest(
+      `Invalid 'input_file_id': the file has ${file.bytes} bytes, but a batch may have at most ${INPUT_BYTES_MAX}.`,
+      { param, code: 'file_too_large' },
+    )
+  }
+  return file.objectKey
+}
+
+function noSuchBatch(id: string): ServiceError {
+  return failure.notFound(`No batch found with id '${id.slice(0, 100)}'.`, { param: 'batch_id' })
+}
+
+function tooManyBatches(): ServiceError {
+  return failure.rateLimited(
+    `Your organization has ${OPEN_BATCHES_MAX} unfinished batches, the most that are allowed. Wait for one to end, or cancel one.`,
+    { code: 'batch_limit_exceeded', retryAfterSeconds: 60, shouldRetry: false },
+  )
+}

@@ -1,0 +1,70 @@
+import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+import { presentErrorBody } from '#api/v1/error-dialect.ts'
+import { failure, INTERNAL_MESSAGE, type ErrorKind, type ServiceError } from '#shared/errors.ts'
+import { requestId } from '#shared/ids.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import type { ClaimedLine, LineAnswer } from './line-store.ts'
+
+/** Answers one request as its endpoint would. Throws failures. */
+export type Execute = (request: {
+  readonly endpoint: string
+  readonly body: unknown
+  readonly organizationId: string
+  readonly modelIds: readonly string[] | null
+  readonly signal: AbortSignal
+}) => Promise<object>
+
+/** What is to be done with a line that was run. */
+export type LineOutcome =
+  | { readonly type: 'answered'; readonly answer: LineAnswer }
+  | { readonly type: 'retry'; readonly delaySeconds: number; readonly isCounted: boolean }
+
+const ATTEMPTS_MAX = 5
+const BUSY_DELAY_SECONDS = 5
+const FAILED_DELAY_SECONDS = 2
+
+/** Nobody is to blame but the moment: tried again until the batch expires. */
+const BUSY: readonly ErrorKind[] = ['overloaded', 'rateLimited']
+/** Tried again, but not for ever. */
+const DOUBTFUL: readonly ErrorKind[] = ['internal', 'upstream', 'deadline']
+
+/** Runs a line and tells answers, good or bad, from what is worth another try. */
+export async function runLine(
+  line: ClaimedLine,
+  options: { readonly execute: Execute; readonly log: Logger; readonly signal: AbortSignal },
+): Promise<LineOutcome> {
+  const { execute, log, signal } = options
+  // Its process died with it this often: nobody knows whether it is the cause.
+  if (line.attempts > ATTEMPTS_MAX) return failed(failure.internal(INTERNAL_MESSAGE))
+  try {
+    const body = await execute({
+      endpoint: line.endpoint,
+      body: JSON.parse(line.body),
+      organizationId: line.organization_id,
+      modelIds: line.model_ids,
+      signal,
+    })
+    return answered(200, body)
+  } catch (thrown) {
+    if (signal.aborted) return { type: 'retry', delaySeconds: 0, isCounted: false }
+    const error = normalizeError(thrown)
+    if (isBug(error)) log.error({ operation: 'batch.line', err: error.cause }, 'request failed')
+    if (BUSY.includes(error.kind)) {
+      return { type: 'retry', delaySeconds: BUSY_DELAY_SECONDS, isCounted: false }
+    }
+    if (DOUBTFUL.includes(error.kind) && line.attempts < ATTEMPTS_MAX) {
+      return { type: 'retry', delaySeconds: FAILED_DELAY_SECONDS, isCounted: true }
+    }
+    return failed(error)
+  }
+}
+
+function failed(error: ServiceError): LineOutcome {
+  return answered(error.status, presentErrorBody(error))
+}
+
+function answered(statusCode: number, body: object): LineOutcome {
+  const answer = { requestId: requestId(), statusCode, body: JSON.stringify(body) }
+  return { type: 'answered', answer }
+}

@@ -1,0 +1,122 @@
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
+
+import { compileBodySchema } from '#api/http/validation.ts'
+import type { Caller } from '#api/v1/caller.ts'
+import { validationFailure } from '#api/v1/validation-message.ts'
+import { chatGeneration } from './chat-completions.ts'
+import { CHAT_BODY, type ChatBody } from './chat-request.ts'
+import { collectResult, type JobOutcome } from './collect.ts'
+import { completionGeneration } from './completions.ts'
+import { COMPLETION_BODY, type CompletionBody } from './completion-request.ts'
+import { EMBEDDING_BODY, embedInput, type EmbeddingBody } from './embedding-request.ts'
+import { getEmbeddingModel, presentEmbeddings } from './embeddings.ts'
+import type { Generation } from './generate.ts'
+import type { InferenceServices } from './services.ts'
+
+/** One request of a batch. */
+export interface BatchableRequest {
+  readonly endpoint: string
+  readonly body: unknown
+  readonly organizationId: string
+  /** The models that it may use; null means all. */
+  readonly modelIds: readonly string[] | null
+  readonly signal: AbortSignal
+}
+
+/** Answers a request as its endpoint would, behind all that somebody waits for. Throws failures. */
+export type ExecuteBatchable = (request: BatchableRequest) => Promise<object>
+
+type Needs = Pick<InferenceServices, 'catalogue' | 'clock' | 'submitter' | 'config'>
+
+/** A job of any kind, and how to present what comes of it. */
+interface Plan<K extends QueueKind = QueueKind> {
+  readonly kind: K
+  readonly model: CatalogueModel
+  readonly input: QueueTable[K]['input']
+  present(outcome: JobOutcome<K>): object
+}
+
+interface Asked {
+  readonly caller: Caller
+  readonly modelName: string
+  readonly body: unknown
+}
+
+interface Endpoint {
+  readonly schema: object
+  plan(services: Needs, asked: Asked): Plan
+}
+
+/** The endpoints whose requests can be batched, each one row. */
+const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
+  '/v1/chat/completions': {
+    schema: CHAT_BODY,
+    plan: (services, { body, ...asked }) =>
+      generationPlan(chatGeneration(services, { ...asked, body: body as ChatBody })),
+  },
+  '/v1/completions': {
+    schema: COMPLETION_BODY,
+    plan: (services, { body, ...asked }) =>
+      generationPlan(completionGeneration(services, { ...asked, body: body as CompletionBody })),
+  },
+  '/v1/embeddings': {
+    schema: EMBEDDING_BODY,
+    plan: (services, asked) => embeddingPlan(services, asked),
+  },
+}
+
+/** Opens the way for requests that come from a batch. */
+export function createBatchExecutor(services: Needs): ExecuteBatchable {
+  const validators = new Map(
+    Object.entries(ENDPOINTS).map(([path, { schema }]) => [path, compileBodySchema(schema)]),
+  )
+  return async ({ endpoint, body, organizationId, modelIds, signal }) => {
+    const row = ENDPOINTS[endpoint]
+    const validate = validators.get(endpoint)
+    if (row === undefined || validate === undefined) throw new Error(`no endpoint ${endpoint}`)
+    if (!validate(body)) {
+      throw validationFailure(validate.errors ?? [], { value: body, schema: row.schema })
+    }
+    const caller: Caller = { organizationId, modelIds, scopes: null, expiresAtMs: null }
+    const modelName = (body as { readonly model: string }).model
+    const plan = row.plan(services, { caller, modelName, body })
+    const events = services.submitter.submit({
+      kind: plan.kind,
+      model: plan.model,
+      input: plan.input,
+      organizationId,
+      deadlineAtMs: services.clock.now() + services.config.deadlineSeconds * 1000,
+      priorityClass: 'batch',
+      signal,
+    })
+    return plan.present(await collectResult(events))
+  }
+}
+
+function generationPlan(generation: Generation<object>): Plan {
+  const { model, input } = generation
+  return {
+    kind: 'completion',
+    model,
+    input: { ...input, stream: false },
+    present: ({ result, usage }) => {
+      if (!('candidates' in result)) throw new Error('a generation was answered with scores')
+      return generation.present({ candidates: result.candidates, usage })
+    },
+  }
+}
+
+function embeddingPlan(services: Needs, { caller, modelName, body: anyBody }: Asked): Plan {
+  const body = anyBody as EmbeddingBody
+  const model = getEmbeddingModel(services, caller, modelName)
+  return {
+    kind: 'embedding',
+    model,
+    input: embedInput(body, model),
+    present: ({ result, usage }) => {
+      if (!('vectors' in result)) throw new Error('an embedding was answered with scores')
+      return presentEmbeddings(model, body, { vectors: result.vectors, usage })
+    },
+  }
+}

@@ -1,0 +1,48 @@
+import type { FastifyRequest } from 'fastify'
+
+import type { RequiredScope } from '#api/v1/scopes.ts'
+
+/** Families whose requests make workers run. */
+const JOB_SCOPES: ReadonlySet<RequiredScope> = new Set<RequiredScope>([
+  'completions',
+  'chat',
+  'edits',
+  'embeddings',
+  'images',
+  'audio',
+  'search',
+  'moderations',
+  'responses',
+])
+
+// A token of English text is about four characters.
+const BYTES_PER_TOKEN = 4
+const TOKENS_MAX = 10_000_000
+const COPIES_MAX = 128
+// What an absent `max_tokens` means for a completion; a chat's is known only at its end.
+const COMPLETION_TOKENS_DEFAULT = 16
+
+/** Whether a request makes the workers run. */
+export function runsJob({ method, routeOptions }: FastifyRequest): boolean {
+  return method === 'POST' && JOB_SCOPES.has(routeOptions.config.scope as RequiredScope)
+}
+
+/** What a request is charged until its real use is known: its length and what it may generate. */
+export function estimateTokens(request: FastifyRequest): number {
+  const { body, headers, routeOptions } = request
+  // The bytes of a form are a picture or a recording.
+  if (typeof body !== 'object' || body === null) return 0
+  const fields = body as Readonly<Record<string, unknown>>
+  const asked = [fields.max_completion_tokens, fields.max_output_tokens, fields.max_tokens].find(
+    (value) => typeof value === 'number' && value >= 0,
+  )
+  const isCompletion = routeOptions.config.scope === 'completions'
+  const perCopy = typeof asked === 'number' ? asked : isCompletion ? COMPLETION_TOKENS_DEFAULT : 0
+  const copies = Math.max(1, count(fields.n), count(fields.best_of))
+  const prompt = Math.ceil(Number(headers['content-length'] ?? 0) / BYTES_PER_TOKEN)
+  return Math.min(TOKENS_MAX, Math.ceil(prompt + perCopy * Math.min(COPIES_MAX, copies)))
+}
+
+function count(value: unknown): number {
+  return typeof value === 'number' && value > 0 ? value : 0
+}

@@ -1,0 +1,169 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+
+import { onTokens } from '#api/v1/account.ts'
+import { callerOf } from '#api/v1/caller.ts'
+import type { Clock } from '#shared/clock.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import { estimateTokens, runsJob } from './estimate.ts'
+import {
+  charge,
+  fillMonth,
+  settle,
+  type Charge,
+  type LimitStore,
+  type LimitSubject,
+} from './limit-store.ts'
+import { limitHeaders, tightestOf, usedOf, waitMs, WINDOW_MS, type Window } from './windows.ts'
+
+// A lease outlives the longest request a little, so that it is only lost with its process.
+const LEASE_GRACE_MS = 30_000
+
+export interface LimiterServices extends LimitStore {
+  readonly clock: Clock
+  readonly log: Logger
+  readonly deadlineSeconds: number
+  /** Tokens that an organization has used since a moment, as the usage record has it. */
+  tokensSince(organizationId: string, sinceMs: number): Promise<number>
+}
+
+/** Charges a request to its key and organization. Throws `rateLimited` when it is over a limit. */
+export type Limiter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
+
+/** Opens the limiter; while Redis is away every request passes. */
+export function createLimiter(services: LimiterServices): Limiter {
+  const { log, clock } = services
+  let isAway = false
+  return async (request, reply) => {
+    const caller = callerOf(request)
+    const subject: LimitSubject = {
+      organizationId: caller.organizationId,
+      credentialId: caller.apiKeyId ?? `user:${caller.userId ?? ''}`,
+      month: new Date(clock.now()).toISOString().slice(0, 7),
+    }
+    const isJob = runsJob(request)
+    const wanted = {
+      tokens: isJob ? estimateTokens(request) : 0,
+      lease: isJob ? `${request.id}:${clock.monotonic()}` : '',
+      leaseMs: services.deadlineSeconds * 1000 + LEASE_GRACE_MS,
+    }
+    let charged: Charge
+    try {
+      charged = await charge(services, subject, wanted)
+      isAway = false
+    } catch (error) {
+      // Limits protect the service from its users, not the users from an outage.
+      if (!isAway) log.warn({ operation: 'limits.charge', err: error }, 'limits are not enforced')
+      isAway = true
+      return
+    }
+    reply.headers({
+      ...limitHeaders('requests', charged.requests, charged.elapsedMs),
+      ...limitHeaders('tokens', charged.tokens, charged.elapsedMs),
+    })
+    if (charged.verdict !== 'admitted') throw refusal(charged, subject, wanted.tokens)
+    if (!isJob) return
+    settleAtTheEnd(services, { request, reply, subject, charged, ...wanted })
+    await checkMonth(services, subject, charged)
+  }
+}
+
+/** Settles when the answer has ended; jobs that end later are added one by one. */
+function settleAtTheEnd(
+  services: LimiterServices,
+  open: {
+    readonly request: FastifyRequest
+    readonly reply: FastifyReply
+    readonly subject: LimitSubject
+    readonly charged: Charge
+    readonly tokens: number
+    readonly lease: string
+  },
+): void {
+  const { request, reply, subject, charged, tokens, lease } = open
+  let used = 0
+  let hasEnded = false
+  const send = (bill: { tokensToAdd: number; lease: string; tokensOfMonth: number }): void => {
+    settle(services, subject, { minute: charged.minute, ...bill }).catch((error: unknown) => {
+      const reason = error instanceof Error ? error.message : String(error)
+      services.log.debug({ operation: 'limits.settle', reason }, 'left to expire')
+    })
+  }
+  onTokens(request, (more) => {
+    used += more
+    if (hasEnded) send({ tokensToAdd: more, lease: '', tokensOfMonth: more })
+  })
+  reply.raw.once('close', () => {
+    hasEnded = true
+    send({ tokensToAdd: used - tokens, lease, tokensOfMonth: used })
+  })
+}
+
+/** Fills the counter of the month when nobody has, and applies the quota to this request too. */
+async function checkMonth(
+  services: LimiterServices,
+  subject: LimitSubject,
+  { monthlyTokens }: Charge,
+): Promise<void> {
+  const quota = services.limits.monthlyTokens
+  if (quota === 0 || monthlyTokens !== undefined) return
+  const tokens = await services.tokensSince(
+    subject.organizationId,
+    Date.parse(`${subject.month}-01T00:00:00Z`),
+  )
+  await fillMonth(services, subject, tokens).catch(() => {
+    // The next request fills it.
+  })
+  if (tokens >= quota) throw quotaExceeded()
+}
+
+function refusal(charged: Charge, subject: LimitSubject, tokens: number): ServiceError {
+  switch (charged.verdict) {
+    case 'month':
+      return quotaExceeded()
+    case 'jobs':
+      return failure.rateLimited(
+        `Rate limit reached for organization ${subject.organizationId} on requests at the same time. Please try again in 1s.`,
+        { openaiType: 'requests', code: 'rate_limit_exceeded', retryAfterSeconds: 1 },
+      )
+    case 'tokens':
+      return overLimit(charged, subject, { dimension: 'tokens', short: 'TPM', wanted: tokens })
+    default:
+      return overLimit(charged, subject, { dimension: 'requests', short: 'RPM', wanted: 1 })
+  }
+}
+
+function overLimit(
+  charged: Charge,
+  { organizationId }: LimitSubject,
+  over: { readonly dimension: 'requests' | 'tokens'; short: string; readonly wanted: number },
+): ServiceError {
+  const { elapsedMs } = charged
+  const { dimension, short, wanted } = over
+  const details = { openaiType: dimension, code: 'rate_limit_exceeded' }
+  const windows = charged[dimension]
+  const { limit, ...uses } = tightestOf(windows, elapsedMs) as Window
+  const used = usedOf({ limit, ...uses }, elapsedMs)
+  const waits = windows
+    .filter((window) => window.limit > 0)
+    .map((window) => waitMs(window, wanted, elapsedMs))
+  if (waits.includes(undefined)) {
+    return failure.rateLimited(
+      `Request too large for organization ${organizationId} on ${dimension} per min (${short}): Limit ${limit}, Requested ${wanted}.`,
+      { ...details, shouldRetry: false },
+    )
+  }
+  const seconds = Math.ceil(Math.min(WINDOW_MS, Math.max(...(waits as number[]))) / 1000)
+  return failure.rateLimited(
+    `Rate limit reached for organization ${organizationId} on ${dimension} per min (${short}): Limit ${limit}, Used ${used}, Requested ${wanted}. Please try again in ${seconds}s.`,
+    { ...details, retryAfterSeconds: seconds },
+  )
+}
+
+function quotaExceeded(): ServiceError {
+  return failure.rateLimited(
+    'You exceeded your current quota, please check your plan and billing details.',
+    { openaiType: 'insufficient_quota', code: 'insufficient_quota', shouldRetry: false },
+  )
+}

@@ -1,0 +1,72 @@
+import { formatGoDuration } from '#shared/duration.ts'
+
+/**
+ * A sliding window of a minute as two counters: the use of the running minute, and of the one before
+ * it, which counts less the further the running minute has come.
+ */
+export interface Window {
+  /** 0 is no limit. */
+  readonly limit: number
+  readonly previous: number
+  readonly current: number
+}
+
+/** How long a window is. */
+export const WINDOW_MS = 60_000
+
+/** What a window holds now. */
+export function usedOf({ previous, current }: Window, elapsedMs: number): number {
+  return Math.floor((previous * (WINDOW_MS - elapsedMs)) / WINDOW_MS) + current
+}
+
+/** What may still be used now; never below zero. */
+export function remainingOf(window: Window, elapsedMs: number): number {
+  return Math.max(0, window.limit - usedOf(window, elapsedMs))
+}
+
+/** Milliseconds until nothing of what was used counts any more. */
+export function resetMs({ previous, current }: Window, elapsedMs: number): number {
+  if (current > 0) return 2 * WINDOW_MS - elapsedMs
+  return previous > 0 ? WINDOW_MS - elapsedMs : 0
+}
+
+/** Milliseconds until `wanted` fits; undefined when it never will. */
+export function waitMs(window: Window, wanted: number, elapsedMs: number): number | undefined {
+  const { limit, previous, current } = window
+  const room = limit - wanted
+  if (room < 0) return undefined
+  if (usedOf(window, elapsedMs) <= room) return 0
+  if (current <= room) {
+    const shareLeft = (room - current) / previous
+    return Math.max(0, WINDOW_MS * (1 - shareLeft) - elapsedMs)
+  }
+  return WINDOW_MS - elapsedMs + WINDOW_MS * (1 - room / current)
+}
+
+/** The tightest of the windows that have a limit. */
+export function tightestOf(windows: readonly Window[], elapsedMs: number): Window | undefined {
+  return windows
+    .filter(({ limit }) => limit > 0)
+    .reduce<Window | undefined>(
+      (least, window) =>
+        least === undefined || remainingOf(window, elapsedMs) < remainingOf(least, elapsedMs)
+          ? window
+          : least,
+      undefined,
+    )
+}
+
+/** The three headers of one dimension; none when it has no limit. */
+export function limitHeaders(
+  dimension: 'requests' | 'tokens',
+  windows: readonly Window[],
+  elapsedMs: number,
+): Readonly<Record<string, string>> {
+  const window = tightestOf(windows, elapsedMs)
+  if (window === undefined) return {}
+  return {
+    [`x-ratelimit-limit-${dimension}`]: String(window.limit),
+    [`x-ratelimit-remaining-${dimension}`]: String(remainingOf(window, elapsedMs)),
+    [`x-ratelimit-reset-${dimension}`]: formatGoDuration(resetMs(window, elapsedMs)),
+  }
+}

@@ -1,0 +1,151 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import { Type } from 'typebox'
+
+import { callerOf } from '#api/v1/caller.ts'
+import type { Clock } from '#shared/clock.ts'
+import { failure } from '#shared/errors.ts'
+
+import { USAGE_GROUPS, type UsageGroup, type UsageLine, type UsageRecord } from './usage-record.ts'
+
+const DAY_MS = 86_400_000
+const FLUSH_TIMEOUT_MS = 1000
+const DAYS_DEFAULT = 30
+const LIMIT_DEFAULT = 100
+// The end of the year 9999.
+const SECONDS_MAX = 253_402_300_799
+
+/** `GET /usage`: what the organization's requests took, by day, model and key. */
+export function usagePlugin(services: {
+  readonly usage: Pick<UsageRecord, 'list'>
+  readonly usageWriter: { flush(timeoutMs: number): Promise<void> }
+  readonly clock: Clock
+}): FastifyPluginAsyncTypebox {
+  return async (app) => {
+    app.get('/usage', { schema: LIST, config: { scope: 'usage' } }, async (request) => {
+      const { start_time, end_time, group_by, after, limit, model, api_key_id } = request.query
+      const untilMs = end_time === undefined ? services.clock.now() + 1 : end_time * 1000
+      const sinceMs =
+        start_time === undefined
+          ? Math.max(0, Math.floor(untilMs / DAY_MS) - DAYS_DEFAULT + 1) * DAY_MS
+          : start_time * 1000
+      if (sinceMs >= untilMs) throw invalid('start_time', "'start_time' must be before 'end_time'.")
+      const groupBy = parseGroups(group_by)
+      // What this process has answered already is in the list.
+      await services.usageWriter.flush(FLUSH_TIMEOUT_MS)
+      const { lines, hasMore } = await services.usage.list(callerOf(request).organizationId, {
+        ...{ sinceMs, untilMs, groupBy, limit: limit ?? LIMIT_DEFAULT },
+        ...(model !== undefined && { model }),
+        ...(api_key_id !== undefined && { apiKeyId: api_key_id }),
+        ...(after !== undefined && { after: parseCursor(after, groupBy.length) }),
+      })
+      const data = lines.map((line) => presentLine(line, groupBy))
+      return {
+        object: 'list' as const,
+        data,
+        first_id: data[0]?.id ?? null,
+        last_id: data.at(-1)?.id ?? null,
+        has_more: hasMore,
+      }
+    })
+  }
+}
+
+function presentLine(line: UsageLine, groupBy: readonly UsageGroup[]) {
+  const values: Record<UsageGroup, string | null> = {
+    day: line.day,
+    model: line.model,
+    api_key_id: line.apiKeyId,
+  }
+  const cursor = JSON.stringify(groupBy.map((group) => values[group] ?? ''))
+  return {
+    id: `usage_${Buffer.from(cursor).toString('base64url')}`,
+    object: 'usage' as const,
+    ...values,
+    requests: line.requests,
+    prompt_tokens: line.promptTokens,
+    completion_tokens: line.completionTokens,
+    cached_tokens: line.cachedTokens,
+    total_tokens: line.promptTokens + line.completionTokens,
+  }
+}
+
+function parseGroups(text: string | undefined): readonly UsageGroup[] {
+  if (text === undefined) return USAGE_GROUPS
+  const wanted = text.split(',')
+  const unknown = wanted.find((group) => !USAGE_GROUPS.some((known) => known === group))
+  if (unknown !== undefined) {
+    throw invalid(
+      'group_by',
+      `Invalid value: '${unknown.slice(0, 64)}'. Supported values are: ${USAGE_GROUPS.map((group) => `'${group}'`).join(', ')}.`,
+    )
+  }
+  return USAGE_GROUPS.filter((group) => wanted.includes(group))
+}
+
+function parseCursor(after: string, length: number): readonly string[] {
+  try {
+    const encoded = /^usage_([\w-]+)$/.exec(after)?.[1] ?? ''
+    const values: unknown = JSON.parse(Buffer.from(encoded, 'base64url').toString('utf8'))
+    const isCursor =
+      Array.isArray(values) &&
+      values.length === length &&
+      values.every((value) => typeof value === 'string' && !value.includes('\0'))
+    if (isCursor) return values
+  } catch {
+    // Not a cursor: said below.
+  }
+  throw invalid('after', "Invalid 'after': expected the id of a line of this list.")
+}
+
+function invalid(param: string, message: string): Error {
+  return failure.invalidRequest(message, { param, code: 'invalid_value' })
+}
+
+const SECONDS = Type.Integer({ minimum: 0, maximum: SECONDS_MAX })
+const NULLABLE = Type.Union([Type.String(), Type.Null()])
+const COUNT = Type.Integer()
+const LINE = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('usage'),
+  day: NULLABLE,
+  model: NULLABLE,
+  api_key_id: NULLABLE,
+  requests: COUNT,
+  prompt_tokens: COUNT,
+  completion_tokens: COUNT,
+  cached_tokens: COUNT,
+  total_tokens: COUNT,
+})
+const NAME = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]+$' })
+const LIST = {
+  tags: ['Usage'],
+  security: [{ apiKey: [] }],
+  operationId: 'listUsage',
+  summary: 'What the requests of the organization took',
+  querystring: Type.Object(
+    {
+      start_time: Type.Optional(SECONDS),
+      end_time: Type.Optional(SECONDS),
+      group_by: Type.Optional(
+        Type.String({
+          maxLength: 100,
+          description: 'Any of day, model, api_key_id, separated by commas; all if absent.',
+        }),
+      ),
+      model: Type.Optional(NAME),
+      api_key_id: Type.Optional(NAME),
+      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
+      after: Type.Optional(Type.String({ minLength: 1, maxLength: 2000 })),
+    },
+    { additionalProperties: false },
+  ),
+  response: {
+    200: Type.Object({
+      object: Type.Literal('list'),
+      data: Type.Array(LINE),
+      first_id: NULLABLE,
+      last_id: NULLABLE,
+      has_more: Type.Boolean(),
+    }),
+  },
+}

@@ -1,0 +1,126 @@
+import { and, asc, eq, gte, lt, sql, sum, type SQL } from 'drizzle-orm'
+
+import type { Db } from '#shared/db/client.ts'
+import type { UsageRow, UsageTables } from '#shared/db/schema/usage.ts'
+
+/** What usage can be told apart by. */
+export const USAGE_GROUPS = ['day', 'model', 'api_key_id'] as const
+export type UsageGroup = (typeof USAGE_GROUPS)[number]
+
+export interface UsageQuery {
+  readonly sinceMs: number
+  readonly untilMs: number
+  readonly groupBy: readonly UsageGroup[]
+  readonly model?: string
+  readonly apiKeyId?: string
+  readonly limit: number
+  /** The groups of the last line of the page before, in the order of `USAGE_GROUPS`. */
+  readonly after?: readonly string[]
+}
+
+/** The use of one group; the groups that were not asked for are null. */
+export interface UsageLine {
+  readonly day: string | null
+  readonly model: string | null
+  readonly apiKeyId: string | null
+  readonly requests: number
+  readonly promptTokens: number
+  readonly completionTokens: number
+  readonly cachedTokens: number
+}
+
+/** The usage record of a database. */
+export interface UsageRecord {
+  /** Adds rows; those that are there already stay as they are. */
+  add(rows: readonly UsageRow[]): Promise<void>
+  list(organizationId: string, query: UsageQuery): Promise<{ lines: UsageLine[]; hasMore: boolean }>
+  tokensSince(organizationId: string, sinceMs: number): Promise<number>
+}
+
+/** Opens the usage record of a database. */
+export function openUsageRecord(db: Db, { usage }: UsageTables): UsageRecord {
+  return {
+    async add(rows) {
+      await db
+        .insert(usage)
+        .values([...rows])
+        .onConflictDoNothing()
+    },
+    list: (organizationId, query) => list(db, usage, organizationId, query),
+    async tokensSince(organizationId, sinceMs) {
+      const rows = await db
+        .select({ total: sum(sql`${usage.promptTokens} + ${usage.completionTokens}`) })
+        .from(usage)
+        .where(
+          and(eq(usage.organizationId, organizationId), gte(usage.createdAt, new Date(sinceMs))),
+        )
+      return Number(rows[0]?.total ?? 0)
+    },
+  }
+}
+
+async function list(
+  db: Db,
+  usage: UsageTables['usage'],
+  organizationId: string,
+  query: UsageQuery,
+): Promise<{ lines: UsageLine[]; hasMore: boolean }> {
+  const day = sql<string>`to_char(${usage.createdAt} at time zone 'utc', 'YYYY-MM-DD')`
+  // Rows of users carry no key; the empty text sorts and pages like any other.
+  const key = sql<string>`coalesce(${usage.apiKeyId}, '')`
+  const columns: Record<UsageGroup, SQL<string>> = {
+    day,
+    model: sql<string>`${usage.modelId}`,
+    api_key_id: key,
+  }
+  const groups = USAGE_GROUPS.filter((group) => query.groupBy.includes(group))
+  // By position: the same expression with parameters of its own would be another expression.
+  const positions = groups.map((_, index) => sql.raw(String(index + 1)))
+  const selected = Object.fromEntries(groups.map((group) => [group, columns[group]]))
+  const total = (column: (typeof usage)['promptTokens' | 'completionTokens' | 'cachedTokens']) =>
+    sql<string>`coalesce(sum(${column}), 0)`
+  const rows = await db
+    .select({
+      ...selected,
+      requests: sql<string>`count(distinct coalesce(${usage.requestId}, ${usage.jobId}))`,
+      promptTokens: total(usage.promptTokens),
+      completionTokens: total(usage.completionTokens),
+      cachedTokens: total(usage.cachedTokens),
+    })
+    .from(usage)
+    .where(
+      and(
+        eq(usage.organizationId, organizationId),
+        gte(usage.createdAt, new Date(query.sinceMs)),
+        lt(usage.createdAt, new Date(query.untilMs)),
+        query.model === undefined ? undefined : eq(usage.modelId, query.model),
+        query.apiKeyId === undefined ? undefined : eq(usage.apiKeyId, query.apiKeyId),
+        query.after === undefined || groups.length === 0
+          ? undefined
+          : sql`(${sql.join(
+              groups.map((group) => columns[group]),
+              sql`, `,
+            )}) > (${sql.join(
+              query.after.map((value) => sql`${value}`),
+              sql`, `,
+            )})`,
+      ),
+    )
+    .groupBy(...positions)
+    .orderBy(...positions.map((position) => asc(position)))
+    .limit(query.limit + 1)
+  const text = (row: Record<string, unknown>, group: UsageGroup): string | null => {
+    const value = row[group]
+    return typeof value === 'string' && value !== '' ? value : null
+  }
+  const lines = rows.slice(0, query.limit).map((row) => ({
+    day: text(row, 'day'),
+    model: text(row, 'model'),
+    apiKeyId: text(row, 'api_key_id'),
+    requests: Number(row.requests),
+    promptTokens: Number(row.promptTokens),
+    completionTokens: Number(row.completionTokens),
+    cachedTokens: Number(row.cachedTokens),
+  }))
+  return { lines, hasMore: rows.length > query.limit }
+}

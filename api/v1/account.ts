@@ -1,0 +1,32 @@
+import type { FastifyRequest } from 'fastify'
+
+import { callerOf } from './caller.ts'
+
+/** Who is charged for what a request makes the workers do. */
+export interface JobAccount {
+  readonly requestId: string
+  readonly apiKeyId: string | undefined
+  readonly userId: string | undefined
+  /** Told once per job how many tokens it took. */
+  noteTokens(tokens: number): void
+}
+
+type TokenListener = (tokens: number) => void
+
+const LISTENERS = new WeakMap<FastifyRequest, TokenListener>()
+
+/** Hears of the tokens that the jobs of a request take; at most one listener per request. */
+export function onTokens(request: FastifyRequest, listener: TokenListener): void {
+  LISTENERS.set(request, listener)
+}
+
+/** The account of a request behind the credential check. */
+export function accountOf(request: FastifyRequest): JobAccount {
+  const { apiKeyId, userId } = callerOf(request)
+  return {
+    requestId: request.id,
+    apiKeyId,
+    userId,
+    noteTokens: (tokens) => LISTENERS.get(request)?.(tokens),
+  }
+}

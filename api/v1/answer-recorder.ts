@@ -1,0 +1,67 @@
+import type { ServerResponse } from 'node:http'
+
+import type { RecordedAnswer } from './idempotency-store.ts'
+
+// What a client reads of an answer; the rest belongs to the request or the connection.
+const HEADERS_KEPT = [
+  'content-type',
+  'content-disposition',
+  'location',
+  'x-queue-time-ms',
+  'x-inference-time-ms',
+]
+
+/**
+ * Hears what is written to a response, streamed or not. `onEnd` is told once: the answer, or
+ * undefined when it was cut off or is longer than `bytesMax`.
+ */
+export function recordAnswer(
+  raw: ServerResponse,
+  bytesMax: number,
+  onEnd: (answer: RecordedAnswer | undefined) => void,
+): void {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  const keep = (chunk: unknown, encoding: unknown): void => {
+    if (typeof chunk !== 'string' && !(chunk instanceof Uint8Array)) return
+    const part =
+      typeof chunk === 'string'
+        ? Buffer.from(chunk, typeof encoding === 'string' ? (encoding as BufferEncoding) : 'utf8')
+        : Buffer.from(chunk)
+    bytes += part.length
+    if (bytes > bytesMax) chunks.length = 0
+    else chunks.push(part)
+  }
+  const write = raw.write.bind(raw) as (...args: unknown[]) => boolean
+  const end = raw.end.bind(raw) as (...args: unknown[]) => ServerResponse
+  let isWhole = false
+  raw.write = ((chunk: unknown, ...rest: unknown[]) => {
+    keep(chunk, rest[0])
+    return write(chunk, ...rest)
+  }) as ServerResponse['write']
+  raw.end = ((chunk?: unknown, ...rest: unknown[]) => {
+    // Node may call `write` itself for this chunk, but not through the replaced function.
+    keep(chunk, rest[0])
+    isWhole = true
+    return end(chunk, ...rest)
+  }) as ServerResponse['end']
+  raw.once('close', () => {
+    if (!isWhole || bytes > bytesMax) return onEnd(undefined)
+    const headers: Record<string, string> = {}
+    for (const name of HEADERS_KEPT) {
+      const value = raw.getHeader(name)
+      if (value !== undefined) headers[name] = String(value)
+    }
+    onEnd({ status: raw.statusCode, headers, body: Buffer.concat(chunks) })
+  })
+}
+
+const STREAM_FAILED = /^(data: \{"error":|event: (error|response\.failed)\r?$)/m
+
+/** Whether an answer is final: not a failure of ours, which the same request may not meet again. */
+export function isFinal({ status, headers, body }: RecordedAnswer): boolean {
+  // Being over a limit passes as well.
+  if (status >= 500 || status === 429 || status === 408) return false
+  const isStream = headers['content-type']?.startsWith('text/event-stream') === true
+  return !isStream || !STREAM_FAILED.test(body.toString('utf8'))
+}

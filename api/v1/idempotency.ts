@@ -1,0 +1,137 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import type { FastifyReply, FastifyRequest } from 'fastify'
+
+import type { Clock } from '#shared/clock.ts'
+import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import { isFinal, recordAnswer } from './answer-recorder.ts'
+import { callerOf } from './caller.ts'
+import {
+  claimOf,
+  RENEW_INTERVAL_MS,
+  type Beginning,
+  type Claim,
+  type IdempotencyStore,
+  type RecordedAnswer,
+} from './idempotency-store.ts'
+import type { Gate } from './plugin.ts'
+
+const KEY_PATTERN = /^[\x21-\x7e]{1,255}$/
+const ANSWER_BYTES_MAX = 8 * 1024 * 1024
+const POLL_MS_MIN = 50
+const POLL_MS_MAX = 500
+
+export interface IdempotencyServices {
+  readonly idempotency: IdempotencyStore
+  readonly clock: Clock
+  readonly log: Logger
+  /** How long a request waits for the answer of another under its key. */
+  readonly deadlineSeconds: number
+}
+
+/**
+ * Serves `Idempotency-Key` on every POST: the first request under a key runs, those that come
+ * meanwhile wait for it, and for a day the same request gets the same answer. Failures of ours,
+ * limits and answers over 8 MiB are not kept (nor what exceeds the day's bound of an organization), so the next request under the key runs.
+ */
+export function createIdempotencyGate(services: IdempotencyServices): Gate {
+  return async (request, reply) => {
+    const header = request.headers['idempotency-key']
+    if (header === undefined || request.method !== 'POST') return undefined
+    if (typeof header !== 'string' || !KEY_PATTERN.test(header)) {
+      throw invalidKey('expected 1 to 255 printable ASCII characters without spaces.')
+    }
+    const { organizationId } = callerOf(request)
+    const claim = claimOf(organizationId, header, fingerprintOf(request))
+    const beginning = await beginOrWait(services, request, claim)
+    if (beginning.state === 'other') throw otherRequest()
+    if (beginning.state === 'done') return replay(reply, beginning.answer)
+    watch(services, reply, claim)
+    return undefined
+  }
+}
+
+/** Tries until the request may run or has an answer; the lease of a dead process lapses. */
+async function beginOrWait(
+  { idempotency, clock, deadlineSeconds }: IdempotencyServices,
+  request: FastifyRequest,
+  claim: Claim,
+): Promise<Beginning> {
+  const lastAtMs = clock.monotonic() + deadlineSeconds * 1000
+  let pauseMs = POLL_MS_MIN
+  while (true) {
+    const beginning = await idempotency.begin(claim).catch((cause: unknown) => {
+      // Running it without the record could run it twice.
+      throw failure.overloaded('The service is not able to take requests at the moment.', {
+        ...{ code: 'service_unavailable', retryAfterSeconds: 1, cause },
+      })
+    })
+    if (beginning.state !== 'running') return beginning
+    if (clock.monotonic() >= lastAtMs) {
+      throw failure.deadline('A timeout occurred: the first request under this key still runs.')
+    }
+    await sleep(pauseMs)
+    if (request.raw.socket.destroyed) throw new CancelledError()
+    pauseMs = Math.min(POLL_MS_MAX, pauseMs * 1.5)
+  }
+}
+
+/** Keeps the key while the request runs, then records its answer or gives the key free. */
+function watch({ idempotency, log }: IdempotencyServices, reply: FastifyReply, claim: Claim): void {
+  const quietly = (work: Promise<void>): void => {
+    work.catch((error: unknown) => {
+      const reason = error instanceof Error ? error.message : String(error)
+      log.warn({ operation: 'idempotency.record', reason }, 'an answer was not kept')
+    })
+  }
+  const renewal = setInterval(() => quietly(idempotency.renew(claim)), RENEW_INTERVAL_MS)
+  renewal.unref()
+  recordAnswer(reply.raw, ANSWER_BYTES_MAX, (answer) => {
+    clearInterval(renewal)
+    quietly(
+      answer !== undefined && isFinal(answer)
+        ? idempotency.finish(claim, answer)
+        : idempotency.forget(claim),
+    )
+  })
+}
+
+function replay(reply: FastifyReply, { status, headers, body }: RecordedAnswer): FastifyReply {
+  return reply
+    .code(status)
+    .headers({ ...headers, 'idempotent-replayed': 'true' })
+    .send(body)
+}
+
+/**
+ * Method, path and body. A form is not read here: its length stands for its content, because every
+ * retry draws another boundary of the same length.
+ */
+function fingerprintOf({ method, url, body, headers }: FastifyRequest): string {
+  const hash = createHash('sha256').update(`${method}\n${url}\n`)
+  if (headers['content-type']?.startsWith('multipart/') === true) {
+    const length = headers['content-length']
+    if (length === undefined) throw invalidKey('a form under a key must state its Content-Length.')
+    hash.update(`form\n${length}`)
+  } else if (body !== undefined) {
+    hash.update(Buffer.isBuffer(body) ? body : JSON.stringify(body))
+  }
+  return hash.digest('hex')
+}
+
+function invalidKey(reason: string): ServiceError {
+  return failure.invalidRequest(`Invalid 'Idempotency-Key': ${reason}`, {
+    param: 'Idempotency-Key',
+    code: 'invalid_idempotency_key',
+  })
+}
+
+function otherRequest(): ServiceError {
+  return failure.unprocessable(
+    'This Idempotency-Key was used for another request. Use a new key for each request.',
+    { param: 'Idempotency-Key', code: 'idempotency_key_reuse' },
+  )
+}

@@ -1,0 +1,46 @@
+import type { EnvReader } from './env-reader.ts'
+
+/** What one key and one organization may use; 0 sets no limit. */
+export interface LimitsConfig {
+  readonly requestsPerMinute: { readonly key: number; readonly organization: number }
+  readonly tokensPerMinute: { readonly key: number; readonly organization: number }
+  /** Requests of an organization that may run jobs at the same time. */
+  readonly concurrentJobs: number
+  /** Tokens of an organization in a calendar month (UTC). */
+  readonly monthlyTokens: number
+}
+
+/** Reads the limits of keys and organizations. */
+export function readLimitsConfig(env: EnvReader): LimitsConfig {
+  env.section('Limits of keys and organizations')
+  const limit = (name: string, about: string, fallback: number): number =>
+    env.int(name, { about: `${about}; 0 sets no limit`, fallback, max: 1e12 })
+  return {
+    requestsPerMinute: {
+      key: limit('MILLRACE_KEY_REQUESTS_PER_MINUTE', 'requests of one key in a minute', 600_000),
+      organization: limit(
+        'MILLRACE_ORGANIZATION_REQUESTS_PER_MINUTE',
+        'requests of one organization in a minute',
+        600_000,
+      ),
+    },
+    tokensPerMinute: {
+      key: limit('MILLRACE_KEY_TOKENS_PER_MINUTE', 'tokens of one key in a minute', 100_000_000),
+      organization: limit(
+        'MILLRACE_ORGANIZATION_TOKENS_PER_MINUTE',
+        'tokens of one organization in a minute',
+        100_000_000,
+      ),
+    },
+    concurrentJobs: limit(
+      'MILLRACE_ORGANIZATION_CONCURRENT_JOBS',
+      'inference requests of one organization at the same time',
+      20_000,
+    ),
+    monthlyTokens: limit(
+      'MILLRACE_ORGANIZATION_MONTHLY_TOKENS',
+      'tokens of one organization in a calendar month',
+      0,
+    ),
+  }
+}

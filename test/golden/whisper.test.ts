@@ -1,0 +1,106 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+import { afterAll, describe, expect, it } from 'vitest'
+
+import { createAnswerDecoder } from '#workers/audio/answer-decoder.ts'
+import { planLogMel } from '#workers/audio/mel.ts'
+import { suppress, suppressAtBegin, timestampRules } from '#workers/audio/token-rules.ts'
+import { openWhisperDecoder } from '#workers/audio/whisper-decoder.ts'
+import { openWhisperEncoder } from '#workers/audio/whisper-encoder.ts'
+import { readWhisperFiles } from '#workers/audio/whisper-files.ts'
+import { findWhisperTokens } from '#workers/audio/whisper-tokens.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+import { createTokenizer } from '#workers/text/tokenizer.ts'
+
+// Recorded from transformers by test/fixtures/build-models.py.
+interface Golden {
+  readonly firstLogits: number[]
+  readonly plain: { prompt: number[]; tokens: number[] }
+  readonly timestamps: { prompt: number[]; tokens: number[] }
+  readonly language: number
+}
+
+const FIXTURES = join(import.meta.dirname, '../fixtures/models')
+const FOREVER = new AbortController().signal
+const WAV_HEADER_BYTES = 44
+const runtime = openRuntime()
+
+afterAll(() => runtime.close())
+
+describe.each(['whisper', 'whisper-split'])('the %s export', async (name) => {
+  const folder = join(FIXTURES, name)
+  const golden: Golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8'))
+  const files = await readWhisperFiles(folder)
+  const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
+  const tokens = findWhisperTokens(tokenizer, files.tokenizerJson, files.generation)
+  const decoder = await openWhisperDecoder(runtime, files.decoderFiles)
+  const encoder = await openWhisperEncoder({
+    runtime,
+    file: files.encoderFile,
+    stateType: decoder.stateType,
+    melBins: files.mel.melBins,
+  })
+  const window = await encoder.encode(planLogMel(files.mel)(readSamples(folder)), FOREVER)
+  const answers = createAnswerDecoder(decoder)
+  const common = [
+    suppress(files.generation.suppressedTokens),
+    suppressAtBegin(files.generation.suppressedAtBegin),
+  ]
+  const request = {
+    window,
+    rules: common,
+    temperature: 0,
+    tokensMax: 16,
+    endOfText: tokens.endOfText,
+  }
+
+  it('gives the first logits of the reference', async () => {
+    const run = await decoder.begin([[tokens.startOfTranscript]], [window])
+    const logits = run.logits(0)
+    run.dispose()
+    for (const [id, expected] of golden.firstLogits.entries()) {
+      expect(Math.abs(logits[id]! - expected)).toBeLessThan(2e-3)
+    }
+  })
+
+  it('decodes the tokens of the reference, with and without timestamps', async () => {
+    const { plain, timestamps } = golden
+    const stamped = [
+      ...common,
+      ...timestampRules(tokens, files.generation.maxInitialTimestampIndex),
+    ]
+    const [bare, timed, again] = await Promise.all([
+      answers.decode({ ...request, prompt: plain.prompt }, FOREVER),
+      answers.decode({ ...request, prompt: timestamps.prompt, rules: stamped }, FOREVER),
+      answers.decode({ ...request, prompt: timestamps.prompt, rules: common }, FOREVER),
+    ])
+    expect(bare.tokenIds).toEqual(plain.tokens)
+    expect(timed.tokenIds).toEqual(timestamps.tokens)
+    expect(again.tokenIds).not.toEqual(timestamps.tokens)
+  })
+
+  it('decodes windows side by side as it does alone', async () => {
+    const silence = await encoder.encode(planLogMel(files.mel)(new Float32Array(0)), FOREVER)
+    const prompts = [golden.plain.prompt, golden.plain.prompt, golden.plain.prompt]
+    const windows = [window, silence, window]
+    const requests = prompts.map((prompt, index) => ({
+      ...request,
+      prompt,
+      window: windows[index]!,
+      // Rows that end early are dropped from the run while the others go on.
+      tokensMax: [16, 2, 9][index]!,
+    }))
+    const together = await Promise.all(requests.map((one) => answers.decode(one, FOREVER)))
+    for (const [index, one] of requests.entries()) {
+      const alone = await answers.decode(one, FOREVER)
+      expect(together[index]!.tokenIds).toEqual(alone.tokenIds)
+      expect(together[index]!.averageLogprob).toBeCloseTo(alone.averageLogprob, 4)
+    }
+  })
+})
+
+function readSamples(folder: string): Float32Array {
+  const wav = readFileSync(join(folder, 'golden.wav')).subarray(WAV_HEADER_BYTES)
+  return Float32Array.from({ length: wav.length / 2 }, (_, i) => wav.readInt16LE(2 * i) / 32768)
+}

@@ -1,0 +1,198 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { afterEach, beforeEach, describe, expect } from 'vitest'
+import type { Redis } from 'ioredis'
+
+import { createLimiter } from '#api/limits/limiter.ts'
+import { accountOf } from '#api/v1/account.ts'
+import { systemClock } from '#shared/clock.ts'
+import type { LimitsConfig } from '#shared/config/limits.ts'
+import type { Database } from '#shared/db/client.ts'
+import { createLogger } from '#shared/logger.ts'
+import { openRedis } from '#shared/queue/connection.ts'
+import { it } from '#test/support/services.ts'
+import { openV1App } from '#test/support/v1-app.ts'
+
+const NO_LIMITS: LimitsConfig = {
+  requestsPerMinute: { key: 0, organization: 0 },
+  tokensPerMinute: { key: 0, organization: 0 },
+  concurrentJobs: 0,
+  monthlyTokens: 0,
+}
+const closers: (() => unknown)[] = []
+const log = createLogger({ level: 'silent' })
+
+// Numbers are compared exactly, so no test may begin in one minute and end in the next.
+beforeEach(async () => {
+  const leftMs = 60_000 - (Date.now() % 60_000)
+  if (leftMs < 5000) await sleep(leftMs + 10)
+}, 10_000)
+
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close()
+})
+
+async function openLimited(
+  { database, redis }: { database: Database; redis: Redis },
+  limits: Partial<LimitsConfig>,
+  options: { keyPrefix: string; tokensUsed?: number; usage?: number },
+) {
+  let release = (): void => {}
+  const surface = await openV1App(
+    database,
+    [
+      async (app) => {
+        app.get('/things', { config: { scope: 'any' } }, async () => ({ ok: true }))
+        app.post('/completions', { config: { scope: 'completions' } }, async (request) => {
+          if ((request.body as { hold?: boolean }).hold === true)
+            await new Promise<void>((resolve) => (release = resolve))
+          accountOf(request).noteTokens(options.usage ?? 0)
+          return { ok: true }
+        })
+      },
+    ],
+    {
+      gates: [
+        createLimiter({
+          ...{ redis, clock: systemClock, log, deadlineSeconds: 10 },
+          prefix: options.keyPrefix,
+          limits: { ...NO_LIMITS, ...limits },
+          tokensSince: async () => options.tokensUsed ?? 0,
+        }),
+      ],
+    },
+  )
+  closers.push(() => surface.app.close())
+  return { ...surface, release: () => release() }
+}
+
+async function connect(url: string): Promise<Redis> {
+  const redis = await openRedis(url, 'producer', log)
+  closers.push(() => redis.disconnect())
+  return redis
+}
+
+interface Refused {
+  error: { type: string; code: string; message: string }
+}
+
+describe('requests per minute', () => {
+  it('counts down in the headers, then refuses with a time to try again', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const redis = await connect(redisUrl)
+    const limits = { requestsPerMinute: { key: 2, organization: 0 } }
+    const { call, newKey } = await openLimited({ database, redis }, limits, { keyPrefix })
+    const first = await call('/things')
+    expect(first.headers.get('x-ratelimit-limit-requests')).toBe('2')
+    expect(first.headers.get('x-ratelimit-remaining-requests')).toBe('1')
+    expect(first.headers.get('x-ratelimit-reset-requests')).toMatch(/^(1m)?[\d.]+s$/)
+    expect(first.headers.get('x-ratelimit-limit-tokens')).toBeNull()
+    expect((await call('/things')).status).toBe(200)
+    const refused = await call('/things')
+    expect(refused.status).toBe(429)
+    const seconds = Number(refused.headers.get('retry-after'))
+    expect(seconds).toBeGreaterThanOrEqual(1)
+    expect(seconds).toBeLessThanOrEqual(60)
+    expect(refused.headers.get('x-ratelimit-remaining-requests')).toBe('0')
+    const { error } = (await refused.json()) as Refused
+    expect(error).toMatchObject({ type: 'requests', code: 'rate_limit_exceeded', param: null })
+    expect(error.message).toMatch(/RPM\): Limit 2, Used 2, Requested 1/)
+    // Another key of the same organization has a window of its own.
+    expect((await call('/things', {}, await newKey('org-one'))).status).toBe(200)
+  })
+
+  it('holds for all keys of an organization together, and for no other', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const redis = await connect(redisUrl)
+    const limits = { requestsPerMinute: { key: 0, organization: 3 } }
+    const { call, newKey } = await openLimited({ database, redis }, limits, { keyPrefix })
+    const other = await newKey('org-one')
+    const statuses = await Promise.all(
+      Array.from({ length: 10 }, (_, i) => call('/things', {}, i % 2 === 0 ? undefined : other)),
+    )
+    expect(statuses.filter(({ status }) => status === 200)).toHaveLength(3)
+    expect((await call('/things', {}, await newKey('org-two'))).status).toBe(200)
+  })
+
+  it('lets requests pass while Redis is away', async ({ database, redisUrl, keyPrefix }) => {
+    const redis = await connect(redisUrl)
+    const limits = { requestsPerMinute: { key: 1, organization: 1 } }
+    const { call } = await openLimited({ database, redis }, limits, { keyPrefix })
+    redis.disconnect()
+    for (let i = 0; i < 3; i += 1) expect((await call('/things')).status).toBe(200)
+  })
+})
+
+describe('tokens per minute', () => {
+  it('are charged by estimate and corrected by the real use', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const redis = await connect(redisUrl)
+    const limits = { tokensPerMinute: { key: 0, organization: 1000 } }
+    const options = { keyPrefix, usage: 30 }
+    const { post, call } = await openLimited({ database, redis }, limits, options)
+    const body = { prompt: 'x'.repeat(366), max_tokens: 700 }
+    const first = await post('/completions', body)
+    const length = JSON.stringify(body).length
+    expect(first.headers.get('x-ratelimit-remaining-tokens')).toBe(
+      String(300 - Math.ceil(length / 4)),
+    )
+    await expect
+      .poll(async () => (await call('/things')).headers.get('x-ratelimit-remaining-tokens'))
+      .toBe('970')
+    const large = await post('/completions', { prompt: 'x', max_tokens: 990 })
+    expect(large.status).toBe(429)
+    expect(((await large.json()) as Refused).error.type).toBe('tokens')
+    const impossible = await post('/completions', { prompt: 'x', max_tokens: 1001 })
+    expect(impossible.headers.get('x-should-retry')).toBe('false')
+    expect(((await impossible.json()) as Refused).error.message).toMatch(/^Request too large/)
+  })
+
+  it('end with the quota of the month, which no retry helps', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const redis = await connect(redisUrl)
+    const limits = { monthlyTokens: 100 }
+    const options = { keyPrefix, usage: 60, tokensUsed: 30 }
+    const { post, call } = await openLimited({ database, redis }, limits, options)
+    expect((await post('/completions', { prompt: 'x' })).status).toBe(200)
+    expect((await post('/completions', { prompt: 'x' })).status).toBe(200)
+    await expect.poll(async () => (await post('/completions', { prompt: 'x' })).status).toBe(429)
+    const refused = await post('/completions', { prompt: 'x' })
+    expect(refused.headers.get('x-should-retry')).toBe('false')
+    expect(refused.headers.get('retry-after')).toBeNull()
+    expect(((await refused.json()) as Refused).error).toMatchObject({
+      type: 'insufficient_quota',
+      code: 'insufficient_quota',
+    })
+    expect((await call('/things')).status).toBe(200)
+  })
+})
+
+describe('jobs at the same time', () => {
+  it('are bounded, and free again when the answer has ended', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const redis = await connect(redisUrl)
+    const options = { keyPrefix }
+    const { post, release } = await openLimited({ database, redis }, { concurrentJobs: 1 }, options)
+    const held = post('/completions', { hold: true })
+    await expect.poll(() => redis.zcard(`${keyPrefix}:limits:jobs:org-one`)).toBe(1)
+    expect((await post('/completions', {})).status).toBe(429)
+    release()
+    expect((await held).status).toBe(200)
+    await expect.poll(async () => (await post('/completions', {})).status).toBe(200)
+  })
+})

@@ -1,0 +1,150 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { openDirectoryStore } from '#shared/storage/directory-store.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+
+import { formBody, postForm, type Part } from './forms.ts'
+import { openSurface } from './surface.ts'
+
+const WAV = await readFile(join(import.meta.dirname, '../../../fixtures/audio/en-1.wav'))
+
+let surface: Awaited<ReturnType<typeof openSurface>>
+let store: ObjectStore
+let folder = ''
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'millrace-audio-'))
+  store = openDirectoryStore(folder)
+  surface = await openSurface(undefined, { store })
+})
+afterAll(async () => {
+  surface.app.server.closeAllConnections()
+  await surface.app.close()
+  await rm(folder, { recursive: true })
+})
+
+const MODEL: Part = ['model', 'whisper-1']
+const clip = (bytes = WAV, filename: string | undefined = 'a.wav'): Part => [
+  'file',
+  { bytes, ...(filename !== undefined && { filename }) },
+]
+const leftovers = () => Array.fromAsync(store.list('temporary/'))
+const post = (parts: readonly Part[] | Buffer, url = 'transcriptions') =>
+  postForm(surface.app, `/v1/audio/${url}`, parts)
+
+describe('a recording that cannot be transcribed', () => {
+  const VERBOSE: Part = ['response_format', 'verbose_json']
+  const FORMATS =
+    "Invalid file format. Supported formats: ['flac', 'm4a', 'mp3', 'mp4', 'mpeg', 'mpga', 'oga', 'ogg', 'wav', 'webm']"
+  const rows: [string, Part[], string | null, string, RegExp | string][] = [
+    ['no file', [MODEL], 'file', 'missing_required_parameter', /./],
+    [
+      'no model',
+      [clip()],
+      'model',
+      'missing_required_parameter',
+      'you must provide a model parameter',
+    ],
+    [
+      'a name that is no recording',
+      [clip(WAV, 'a.bin'), MODEL],
+      'file',
+      'invalid_file_format',
+      FORMATS,
+    ],
+    ['the name .opus', [clip(WAV, 'a.opus'), MODEL], 'file', 'invalid_file_format', FORMATS],
+    [
+      'a nameless text',
+      [clip(Buffer.from('hello'), 'blob'), MODEL],
+      'file',
+      'invalid_file_format',
+      FORMATS,
+    ],
+    ['an empty file', [clip(Buffer.alloc(0)), MODEL], 'file', 'audio_too_short', /too short/],
+    [
+      'a language that is none',
+      [clip(), MODEL, ['language', 'xx']],
+      'language',
+      'invalid_language_format',
+      /ISO-639-1/,
+    ],
+    [
+      'a language by name',
+      [clip(), MODEL, ['language', 'english']],
+      'language',
+      'invalid_language_format',
+      /./,
+    ],
+    [
+      'an unknown format',
+      [clip(), MODEL, ['response_format', 'xml']],
+      'response_format',
+      'invalid_value',
+      /'json', 'text'/,
+    ],
+    [
+      'a temperature over 1',
+      [clip(), MODEL, ['temperature', '1.5']],
+      'temperature',
+      'decimal_above_max_value',
+      /./,
+    ],
+    [
+      'a temperature in words',
+      [clip(), MODEL, ['temperature', 'hot']],
+      'temperature',
+      'invalid_type',
+      /./,
+    ],
+    [
+      'timestamps in plain JSON',
+      [clip(), MODEL, ['timestamp_granularities[]', 'word']],
+      'timestamp_granularities',
+      'invalid_value',
+      /verbose_json/,
+    ],
+    [
+      'unknown timestamps',
+      [clip(), MODEL, VERBOSE, ['timestamp_granularities[]', 'line']],
+      'timestamp_granularities[0]',
+      'invalid_value',
+      /./,
+    ],
+    ['a stream', [clip(), MODEL, ['stream', 'true']], 'stream', 'invalid_value', /./],
+    [
+      'include',
+      [clip(), MODEL, ['include[]', 'logprobs']],
+      'include',
+      'unsupported_parameter',
+      /./,
+    ],
+    ['an unknown text', [clip(), MODEL, ['speed', '2']], 'speed', 'unknown_parameter', /./],
+    ['two files', [clip(), clip(), MODEL], 'file', 'duplicate_parameter', /./],
+    ['a text as file', [['file', 'x'], MODEL], 'file', 'invalid_type', /./],
+  ]
+  it.each(rows)('refuses %s', async (_title, parts, param, code, message) => {
+    const { length } = surface.submitter.requests
+    const response = await post(parts)
+    expect(response.statusCode).toBe(400)
+    const { error } = response.json()
+    expect(error).toMatchObject({ param, code, type: 'invalid_request_error' })
+    if (typeof message === 'string') expect(error.message).toBe(message)
+    else expect(error.message).toMatch(message)
+    expect(surface.submitter.requests).toHaveLength(length)
+    expect(await leftovers()).toEqual([])
+  })
+
+  it('refuses a form that breaks off, and leaves nothing', async () => {
+    const response = await post(formBody([MODEL, clip()]).subarray(0, 20_000))
+    expect([response.statusCode, response.json().error.type]).toEqual([
+      400,
+      'invalid_request_error',
+    ])
+    expect(await leftovers()).toEqual([])
+  })
+})
+

@@ -1,0 +1,27 @@
+import { describe, expect, it } from 'vitest'
+
+import { languageCode, languageName } from '#api/inference/languages.ts'
+import { subRip, webVtt } from '#api/inference/subtitles.ts'
+
+describe('the subtitles', () => {
+  it('count hours and keep texts apart from their own marks', () => {
+    const cues = [{ start: 3723.0456, end: 360_000, text: ' a --> b\n\n c ' }]
+    expect(subRip(cues)).toBe('1\n01:02:03,046 --> 100:00:00,000\na -> b\nc\n\n')
+    expect(webVtt(cues)).toBe('WEBVTT\n\n01:02:03.046 --> 100:00:00.000\na -> b\nc\n\n')
+    expect([subRip([]), webVtt([])]).toEqual(['', 'WEBVTT\n\n'])
+  })
+})
+
+describe('the languages', () => {
+  it.each([
+    ['en', 'en', 'english'],
+    ['JV', 'jw', 'javanese'],
+    ['ht', 'ht', 'haitian creole'],
+  ])('know %s', (code, known, name) => {
+    expect([languageCode(code), languageName(known)]).toEqual([known, name])
+  })
+
+  it('know nothing else', () => {
+    expect(['toString', 'xx', 'english'].map(languageCode)).toEqual(Array(3).fill(undefined))
+  })
+})

@@ -1,0 +1,78 @@
+import { describe, expect, it } from 'vitest'
+
+import { createBatchExecutor } from '#api/inference/batchable.ts'
+import type { EmbedInput } from '#shared/contracts/embedding.ts'
+import { systemClock } from '#shared/clock.ts'
+
+import { answering, CATALOGUE, ScriptedSubmitter, speak, type Script } from './surface.ts'
+
+const play: Script = (request) =>
+  request.input.task === 'generate'
+    ? speak(request.input, ['Hello'])
+    : answering(({ items }: EmbedInput) => ({
+        task: 'embed',
+        vectors: items.map(() => 'AACAPw=='),
+        dimensions: 1,
+      }))(request)
+
+function open() {
+  const submitter = new ScriptedSubmitter(play)
+  const config = { deadlineSeconds: 600 }
+  const execute = createBatchExecutor({
+    submitter,
+    catalogue: CATALOGUE,
+    clock: systemClock,
+    config,
+  })
+  const run = (endpoint: string, body: object, modelIds: readonly string[] | null = null) =>
+    execute({
+      endpoint,
+      body,
+      organizationId: 'org-a',
+      modelIds,
+      signal: new AbortController().signal,
+    })
+  return { submitter, run }
+}
+
+const MESSAGES = [{ role: 'user', content: 'Hi' }]
+
+describe('a request of a batch', () => {
+  it.each([
+    ['/v1/chat/completions', { model: 'tiny-chat', messages: MESSAGES }, 'chat.completion'],
+    ['/v1/completions', { model: 'gpt-3.5-turbo', prompt: 'Hi' }, 'text_completion'],
+    ['/v1/embeddings', { model: 'tiny-embed', input: ['a'] }, 'list'],
+  ])('%s is answered as by its endpoint, behind all others', async (endpoint, body, object) => {
+    const { submitter, run } = open()
+    expect(await run(endpoint, body)).toMatchObject({ object, usage: expect.anything() })
+    expect(submitter.requests).toMatchObject([{ priorityClass: 'batch', organizationId: 'org-a' }])
+  })
+
+  it('answers vectors in the format asked for', async () => {
+    const body = { model: 'tiny-embed', input: 'a' }
+    expect(await open().run('/v1/embeddings', body)).toMatchObject({ data: [{ embedding: [1] }] })
+    expect(
+      await open().run('/v1/embeddings', { ...body, encoding_format: 'base64' }),
+    ).toMatchObject({ data: [{ embedding: 'AACAPw==' }] })
+  })
+
+  it.each([
+    ['a wrong field', { messages: MESSAGES, temperature: 3 }, 'invalidRequest', 'temperature'],
+    ['no messages', {}, 'invalidRequest', 'messages'],
+    ['an unknown model', { model: 'nope', messages: MESSAGES }, 'notFound', undefined],
+  ])('with %s is refused as by its endpoint', async (_title, fields, kind, param) => {
+    const { submitter, run } = open()
+    const body = { model: 'tiny-chat', ...fields }
+    await expect(run('/v1/chat/completions', body)).rejects.toMatchObject({ kind, param })
+    expect(submitter.requests).toEqual([])
+  })
+
+  it('may use only the models of the key that made the batch', async () => {
+    const { run } = open()
+    const body = { model: 'tiny-chat', messages: MESSAGES }
+    await expect(run('/v1/chat/completions', body, ['tiny-embed'])).rejects.toMatchObject({
+      code: 'model_not_found',
+    })
+    expect(await run('/v1/chat/completions', body, ['tiny-chat'])).toHaveProperty('choices')
+  })
+})

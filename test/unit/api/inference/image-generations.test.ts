@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { sweepMedia } from '#api/media/sweep.ts'
+
+import { openImageSurface, type ImageSurface } from './image-surface.ts'
+import { itRefuses, type Refusal } from './refusals.ts'
+
+let images: ImageSurface
+let surface: ImageSurface['surface']
+
+beforeAll(async () => {
+  images = await openImageSurface()
+  surface = images.surface
+})
+afterAll(() => images.close())
+
+const generate = (fields: object) =>
+  surface.post('/v1/images/generations', { prompt: 'a red circle', ...fields })
+
+describe('POST /v1/images/generations', () => {
+  it('answers addresses that serve the pictures without a key', async () => {
+    const { created, data } = (await generate({ n: 2 })).json()
+    expect([created, data.length]).toEqual([1_750_000_000, 2])
+    const { pathname, search } = new URL(data[1].url)
+    const served = await surface.app.inject({ url: pathname + search })
+    expect(served.statusCode).toBe(200)
+    expect(served.headers).toMatchObject({
+      'content-type': 'image/png',
+      'cache-control': 'private, max-age=3600',
+    })
+    expect(served.body).toBe(`picture ${images.submitted().outputPrefix}/1.png`)
+  })
+
+  it('answers bytes in base64 on demand, and stores them no longer', async () => {
+    const { data } = (await generate({ response_format: 'b64_json' })).json()
+    const { outputPrefix } = images.submitted()
+    expect(Buffer.from(data[0].b64_json, 'base64').toString()).toBe(`picture ${outputPrefix}/0.png`)
+    expect(await images.keys(outputPrefix)).toEqual([])
+  })
+
+  it('hands every parameter to the worker, and the defaults', async () => {
+    const fields = { steps: 4, guidance_scale: 1.5, negative_prompt: 'blue', user: 'u' }
+    await generate({ n: 2, size: '256x256', seed: 5, model: 'tiny-sd', ...fields })
+    expect(images.submitted()).toEqual({
+      task: 'generate',
+      prompt: 'a red circle',
+      n: 2,
+      width: 256,
+      height: 256,
+      seed: 5,
+      outputPrefix: expect.stringMatching(/^media\/img-\w{24}$/),
+      steps: 4,
+      guidanceScale: 1.5,
+      negativePrompt: 'blue',
+    })
+    await generate({})
+    expect(images.submitted()).toMatchObject({ n: 1, width: 1024, height: 1024 })
+    expect(surface.submitter.requests.at(-1)?.model.id).toBe('tiny-sd')
+  })
+})
+
+describe('GET /v1/media', () => {
+  it('refuses addresses that have expired, are forged or name nothing stored', async () => {
+    const { data } = (await generate({})).json()
+    const { pathname, search } = new URL(data[0].url)
+    const get = async (url: string) => {
+      const response = await surface.app.inject({ url })
+      return [response.statusCode, response.json().error.code]
+    }
+    expect(await get(pathname)).toEqual([403, 'invalid_signature'])
+    expect(await get(`${pathname}x${search}`)).toEqual([403, 'invalid_signature'])
+    expect(await get(pathname + search.replace(/expires=\d/, 'expires=9'))).toEqual([
+      403,
+      'invalid_signature',
+    ])
+    surface.clock.nowMs += 3_601_000
+    expect(await get(pathname + search)).toEqual([403, 'url_expired'])
+    surface.clock.nowMs -= 3_601_000
+    await images.store.delete(pathname.replace('/v1/', ''))
+    expect(await get(pathname + search)).toEqual([404, 'media_not_found'])
+  })
+
+  it('is emptied after its hour, like what dead requests left', async () => {
+    await images.store.put('temporary/left', Buffer.from('x'))
+    await images.store.put('files/file-stays', Buffer.from('x'))
+    await generate({})
+    const sweepIn = (minutes: number) =>
+      sweepMedia({ store: images.store, clock: { now: () => Date.now() + minutes * 60_000, monotonic: () => 0 } })
+    expect(await sweepIn(60)).toBe(0)
+    expect(await sweepIn(66)).toBeGreaterThan(1)
+    expect(await images.keys('')).toEqual(['files/file-stays'])
+  })
+})
+
+const REFUSALS: readonly Refusal[] = [
+  [{ prompt: undefined }, 'prompt', 'missing_required_parameter', /./],
+  [{ prompt: '' }, 'prompt', 'empty_string', /./],
+  [{ prompt: 'x'.repeat(1001) }, 'prompt', 'string_above_max_length', /./],
+  [{ n: 11 }, 'n', 'integer_above_max_value', /./],
+  [
+    { size: '256x257' },
+    'size',
+    'invalid_value',
+    "Invalid value: '256x257'. Supported values are: '256x256', '512x512', and '1024x1024'.",
+  ],
+  [{ response_format: 'png' }, 'response_format', 'invalid_value', /./],
+  [{ stream: true }, 'stream', 'unsupported_parameter', /./],
+  [{ image: 'x' }, 'image', 'unknown_parameter', /./],
+]
+itRefuses('/v1/images/generations', { model: 'tiny-sd', prompt: 'a cat' }, REFUSALS)

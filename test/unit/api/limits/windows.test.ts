@@ -1,0 +1,35 @@
+import { describe, expect, it } from 'vitest'
+
+import { limitHeaders, remainingOf, resetMs, usedOf, waitMs } from '#api/limits/windows.ts'
+
+// limit, previous, current, elapsed, wanted → used, wait (undefined: never)
+const CASES: readonly [number[], { used: number; wait: number | undefined; reset: number }][] = [
+  [[10, 0, 0, 0, 1], { used: 0, wait: 0, reset: 0 }],
+  [[10, 10, 0, 0, 1], { used: 10, wait: 6000, reset: 60_000 }],
+  [[10, 10, 0, 30_000, 1], { used: 5, wait: 0, reset: 30_000 }],
+  [[10, 10, 5, 30_000, 5], { used: 10, wait: 30_000, reset: 90_000 }],
+  [[10, 0, 10, 45_000, 1], { used: 10, wait: 21_000, reset: 75_000 }],
+  [[10, 0, 0, 0, 11], { used: 0, wait: undefined, reset: 0 }],
+]
+
+describe('a sliding window', () => {
+  it.each(CASES)('%j holds %j', ([limit, previous, current, elapsed, wanted], expected) => {
+    const window = { limit, previous, current } as Parameters<typeof usedOf>[0]
+    expect(usedOf(window, elapsed as number)).toBe(expected.used)
+    const wait = waitMs(window, wanted as number, elapsed as number)
+    expect(wait === undefined ? wait : Math.round(wait)).toBe(expected.wait)
+    expect(resetMs(window, elapsed as number)).toBe(expected.reset)
+    expect(remainingOf(window, elapsed as number)).toBe((limit as number) - expected.used)
+  })
+
+  it('names the tighter of two windows in Go durations, and nothing without a limit', () => {
+    const wide = { limit: 100, previous: 0, current: 1 }
+    const tight = { limit: 3, previous: 0, current: 2 }
+    expect(limitHeaders('requests', [wide, tight], 33_640)).toEqual({
+      'x-ratelimit-limit-requests': '3',
+      'x-ratelimit-remaining-requests': '1',
+      'x-ratelimit-reset-requests': '1m26.36s',
+    })
+    expect(limitHeaders('tokens', [{ ...wide, limit: 0 }], 0)).toEqual({})
+  })
+})

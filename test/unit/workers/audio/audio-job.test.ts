@@ -1,0 +1,141 @@
+import { readFileSync } from 'node:fs'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterAll, describe, expect, it, vi } from 'vitest'
+
+import { systemClock } from '#shared/clock.ts'
+import type { AudioInput, AudioResult } from '#shared/contracts/audio.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import { openDirectoryStore } from '#shared/storage/directory-store.ts'
+import { findAudioDecoder } from '#workers/audio/decode.ts'
+import { openWhisper } from '#workers/audio/whisper.ts'
+import { processAudio } from '#workers/processors/audio.ts'
+import type { JobReplies } from '#workers/processors/job-tools.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+
+// Random weights: what is asserted is where and how the clip is read, not what it says.
+const MODEL = join(import.meta.dirname, '../../../fixtures/models/whisper')
+const CLIPS = join(import.meta.dirname, '../../../fixtures/audio')
+const INPUT: Omit<AudioInput, 'audioKey'> = {
+  task: 'transcribe',
+  filename: 'clip.wav',
+  language: 'en',
+  prompt: '',
+  temperature: 0.4,
+  wordTimestamps: false,
+}
+const runtime = openRuntime()
+const folder = await mkdtemp(join(tmpdir(), 'millrace-clips-'))
+const storage = openDirectoryStore(folder)
+const whisper = await openWhisper({ runtime, folder: MODEL })
+const { decode } = await findAudioDecoder()
+await storage.put('clip', readFileSync(join(CLIPS, 'en-1.wav')))
+await storage.put('long', readFileSync(join(CLIPS, 'en-long.flac')))
+
+afterAll(async () => {
+  await whisper.close()
+  await runtime.close()
+  await rm(folder, { recursive: true })
+})
+
+async function listen(change: Partial<AudioInput> = {}, abortAtWindow = Infinity) {
+  const abort = new AbortController()
+  const progress: number[] = []
+  const found: AudioResult[] = []
+  let starts = 0
+  const reply = {
+    started: () => (starts += 1),
+    progress(step: number) {
+      progress.push(step)
+      if (step >= abortAtWindow) abort.abort()
+    },
+    result: (result: AudioResult) => found.push(result),
+    delta: () => {},
+  } as unknown as JobReplies<'audio'>
+  const job = { input: { ...INPUT, audioKey: 'clip', ...change }, enqueuedAtMs: 0 }
+  await processAudio(job as unknown as JobEnvelope<'audio'>, {
+    model: { whisper, decode, storage },
+    reply,
+    signal: abort.signal,
+    clock: systemClock,
+  })
+  return { result: found[0] as AudioResult, progress, starts }
+}
+
+it('reads a clip window by window and says how far it is', async () => {
+  const { result, progress, starts } = await listen()
+  expect(starts).toBe(1)
+  expect(result.durationSeconds).toBeCloseTo(2.54, 1)
+  expect(result.language).toBe('en')
+  expect(progress.length).toBeGreaterThanOrEqual(2)
+  expect(progress).toEqual(progress.map((_step, index) => index + 1))
+  for (const { start, end, temperature } of result.segments) {
+    expect(end).toBeGreaterThan(start)
+    expect(end).toBeLessThanOrEqual(2.55)
+    expect(temperature).toBe(0.4)
+  }
+})
+
+it('gives clips that run together what they get alone', async () => {
+  const changes = [{}, { task: 'translate' as const }, { prompt: 'red and new' }]
+  const together = await Promise.all(changes.map((change) => listen(change)))
+  for (const [index, change] of changes.entries()) {
+    expect(together[index]!.result.text).toBe((await listen(change)).result.text)
+  }
+})
+
+it.each([
+  ['task', { task: 'translate' as const }],
+  ['language', { language: 'de' }],
+  ['prompt', { prompt: 'red and new' }],
+  ['temperature', { temperature: 1 }],
+])('lets the %s change the answer', async (_name, change) => {
+  const plain = await listen()
+  const changed = await listen(change)
+  const idsOf = ({ result }: typeof plain) => result.segments.flatMap(({ tokenIds }) => tokenIds)
+  expect(idsOf(changed)).not.toEqual(idsOf(plain))
+})
+
+it('detects the language when none is given', async () => {
+  const { result } = await listen({ language: null })
+  expect(['en', 'de']).toContain(result.language)
+})
+
+it('gives words their times only when they are asked for', async () => {
+  expect((await listen()).result.words).toBeUndefined()
+  const { words, segments } = (await listen({ wordTimestamps: true })).result
+  expect(words).toBeDefined()
+  for (const { start, end } of words ?? []) {
+    expect(segments.some((segment) => segment.start <= start && end <= segment.end)).toBe(true)
+  }
+})
+
+describe('refusals', () => {
+  it.each([
+    ['a language that the model has not learned', { language: 'xx' }, 'language'],
+    ['a file that is no sound', { audioKey: 'noise' }, 'file'],
+    ['a clip shorter than a tenth of a second', { audioKey: 'short' }, 'file'],
+  ])('%s, naming the field', async (_name, change, param) => {
+    await storage.put('noise', Buffer.from('this is no sound at all'.repeat(40)))
+    await storage.put('short', shortWav())
+    await expect(listen(change)).rejects.toMatchObject({ kind: 'invalidRequest', param })
+  })
+})
+
+it('stops between two windows when it is cancelled and leaves no file behind', async () => {
+  vi.stubEnv('TMPDIR', folder)
+  await expect(listen({ audioKey: 'long' }, 2)).rejects.toMatchObject({ name: 'CancelledError' })
+  const left = (await readdir(folder)).filter((name) => name.startsWith('millrace-audio-'))
+  vi.unstubAllEnvs()
+  expect(left).toEqual([])
+})
+
+/** 50 ms. */
+function shortWav(): Buffer {
+  const wav = Buffer.from(readFileSync(join(MODEL, 'golden.wav')).subarray(0, 44 + 1600))
+  wav.writeUInt32LE(wav.length - 8, 4)
+  wav.writeUInt32LE(1600, 40)
+  return wav
+}

@@ -1,0 +1,194 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import sharp from 'sharp'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { systemClock } from '#shared/clock.ts'
+import type { ImageInput } from '#shared/contracts/image.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import { openDirectoryStore } from '#shared/storage/directory-store.ts'
+import { readObject } from '#shared/storage/object-store.ts'
+import { openPipeline } from '#workers/image/pipeline.ts'
+import { processImage } from '#workers/processors/image.ts'
+import type { JobReplies } from '#workers/processors/job-tools.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+
+const FOLDER = join(import.meta.dirname, '../../../fixtures/models/stable-diffusion')
+const SIDE = 24
+const COMMON = { n: 1, width: SIDE, height: SIDE, seed: 7, steps: 3 }
+const runtime = openRuntime()
+const folder = await mkdtemp(join(tmpdir(), 'millrace-pictures-'))
+const storage = openDirectoryStore(folder)
+const pipeline = await openPipeline({ runtime, folder: FOLDER })
+let runs = 0
+
+afterAll(async () => {
+  await runtime.close()
+  await rm(folder, { recursive: true })
+})
+
+/** Runs a job; what it replied, and the pixels of its pictures. */
+async function draw(
+  input: Partial<ImageInput> & Pick<ImageInput, 'task'>,
+  onProgress: (step: number) => void = () => {},
+  signal = new AbortController().signal,
+) {
+  runs += 1
+  const outputPrefix = `out/${runs}`
+  const progress: string[] = []
+  const keys: string[] = []
+  const reply = {
+    started: () => progress.push('started'),
+    progress(step: number, steps: number) {
+      progress.push(`${step}/${steps}`)
+      onProgress(step)
+    },
+    result: ({ imageKeys }: { imageKeys: readonly string[] }) => keys.push(...imageKeys),
+    delta: () => {},
+  } as unknown as JobReplies<'image'>
+  const job = { input: { ...COMMON, outputPrefix, ...input }, enqueuedAtMs: 0 }
+  await processImage(job as unknown as JobEnvelope<'image'>, {
+    model: { pipeline, storage },
+    reply,
+    signal,
+    clock: systemClock,
+  })
+  const files = await Promise.all(keys.map((key) => readObject(storage, key, 1e6)))
+  const pictures = await Promise.all(
+    files.map((file) => sharp(file).raw().toBuffer({ resolveWithObject: true })),
+  )
+  return { progress, keys, pictures: pictures.map(({ data }) => data), info: pictures[0]?.info }
+}
+
+/** Stores a picture with a colour per pixel; the left half transparent where asked for. */
+async function store(key: string, { isCut = false, side = SIDE } = {}): Promise<Buffer> {
+  const pixels = Buffer.alloc(side * side * 4)
+  for (let i = 0; i < side * side; i++) {
+    const isLeft = i % side < side / 2
+    pixels.set([(i * 7) % 256, (i * 13) % 256, (i * 29) % 256, isCut && isLeft ? 0 : 255], 4 * i)
+  }
+  const raw = { width: side, height: side, channels: 4 as const }
+  await storage.put(key, await sharp(pixels, { raw }).png().toBuffer())
+  return pixels
+}
+
+describe('generating', () => {
+  it('stores pictures of the asked size and reports every step', async () => {
+    const { progress, keys, info, pictures } = await draw({ task: 'generate', prompt: 'a', n: 2 })
+    expect(progress).toEqual(['started', '1/6', '2/6', '3/6', '4/6', '5/6', '6/6'])
+    expect(keys).toEqual([expect.stringMatching(/\/0\.png$/), expect.stringMatching(/\/1\.png$/)])
+    expect(info).toMatchObject({ width: SIDE, height: SIDE, channels: 3 })
+    expect(pictures[0]).not.toEqual(pictures[1])
+  })
+
+  it('draws the same for the same seed, whatever is drawn beside it', async () => {
+    const [alone] = (await draw({ task: 'generate', prompt: 'a' })).pictures
+    const [first] = (await draw({ task: 'generate', prompt: 'a', n: 2 })).pictures
+    expect(alone).toEqual(first)
+  })
+
+  it.each([
+    ['prompt', { prompt: 'a blue square' }],
+    ['seed', { seed: 8 }],
+    ['steps', { steps: 4 }],
+    ['guidance', { guidanceScale: 1 }],
+    ['negative prompt', { negativePrompt: 'a red circle' }],
+  ])('lets the %s change the picture', async (_name, change) => {
+    const plain = await draw({ task: 'generate', prompt: 'a' })
+    const changed = await draw({ task: 'generate', prompt: 'a', ...change })
+    expect(changed.pictures[0]).not.toEqual(plain.pictures[0])
+  })
+
+  it('stops between two steps when it is cancelled', async () => {
+    const abort = new AbortController()
+    const seen: number[] = []
+    const running = draw(
+      { task: 'generate', prompt: 'a', steps: 50 },
+      (step) => {
+        seen.push(step)
+        if (step === 2) abort.abort()
+      },
+      abort.signal,
+    )
+    await expect(running).rejects.toMatchObject({ name: 'CancelledError' })
+    expect(seen).toEqual([1, 2])
+  })
+})
+
+describe('editing', () => {
+  let original: Buffer
+
+  beforeAll(async () => {
+    original = await store('whole')
+    await store('cut', { isCut: true })
+    await store('small', { isCut: true, side: SIDE / 2 })
+  })
+
+  it.each([
+    ['a mask', { imageKey: 'whole', maskKey: 'cut' }],
+    ['the transparency of the picture', { imageKey: 'cut' }],
+  ])('redraws what %s says and keeps every other pixel', async (_name, keys) => {
+    const { pictures } = await draw({ task: 'edit', prompt: 'a', ...keys })
+    const drawn = pictures[0] as Buffer
+    const changed = new Set<string>()
+    for (let i = 0; i < SIDE * SIDE; i++) {
+      const before = original.subarray(4 * i, 4 * i + 3)
+      if (before.equals(drawn.subarray(3 * i, 3 * i + 3))) continue
+      changed.add(i % SIDE < SIDE / 2 ? 'left' : 'right')
+    }
+    expect([...changed]).toEqual(['left'])
+  })
+
+  it.each([
+    ['a mask of another size', { imageKey: 'whole', maskKey: 'small' }, 'mask'],
+    ['a picture without transparency or mask', { imageKey: 'whole' }, 'image'],
+  ])('refuses %s', async (_name, keys, param) => {
+    const running = draw({ task: 'edit', prompt: 'a', ...keys })
+    await expect(running).rejects.toMatchObject({ kind: 'invalidRequest', param })
+  })
+})
+
+describe('a variation', () => {
+  it('depends on its picture and on the strength', async () => {
+    await store('source')
+    await store('other', { isCut: true })
+    const drawFrom = async (imageKey: string, strength?: number) => {
+      const options = strength === undefined ? {} : { strength }
+      const { pictures, progress } = await draw({
+        task: 'variation',
+        imageKey,
+        steps: 4,
+        ...options,
+      })
+      return { picture: pictures[0], steps: progress.length - 1 }
+    }
+    const half = await drawFrom('source')
+    expect(half.steps).toBe(2)
+    expect((await drawFrom('source', 0.5)).picture).toEqual(half.picture)
+    expect((await drawFrom('other')).picture).not.toEqual(half.picture)
+    const strong = await drawFrom('source', 0.75)
+    expect(strong.steps).toBe(3)
+    expect(strong.picture).not.toEqual(half.picture)
+  })
+
+  it.each([
+    ['no picture', Buffer.from('hello')],
+    ['a truncated file', Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')],
+    ['a header of 50,000 × 50,000 pixels', hugePng()],
+  ])('refuses %s, naming the field', async (_name, bytes) => {
+    await storage.put('bad', bytes)
+    const running = draw({ task: 'variation', imageKey: 'bad' })
+    await expect(running).rejects.toMatchObject({ kind: 'invalidRequest', param: 'image' })
+  })
+})
+
+/** Signature and header of a PNG and nothing else. */
+function hugePng(): Buffer {
+  const side = 'c350'
+  return Buffer.from(
+    `89504e470d0a1a0a0000000d494844520000${side}0000${side}0806000000f2d3b3f20000000049454e44ae426082`,
+    'hex',
+  )
+}

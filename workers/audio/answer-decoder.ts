@@ -1,0 +1,175 @@
+import { CancelledError } from '#shared/errors.ts'
+import { Batcher } from '#workers/embedding/batcher.ts'
+import { uniformAt } from '#workers/sampling/counter-random.ts'
+
+import type { TokenRule } from './token-rules.ts'
+import type { DecoderRun, WhisperDecoder, WindowStates } from './whisper-decoder.ts'
+
+/** One answer that is wanted of one window. */
+export interface AnswerRequest {
+  readonly window: WindowStates
+  readonly prompt: readonly number[]
+  readonly rules: readonly TokenRule[]
+  /** 0 takes the likeliest token each time. */
+  readonly temperature: number
+  readonly tokensMax: number
+  readonly endOfText: number
+  /** Whose probability right after the prompt's token at `at` is wanted as well. */
+  readonly probe?: { readonly at: number; readonly tokenId: number } | undefined
+}
+
+/** The tokens of an answer, without the one that ends it. */
+export interface Answer {
+  readonly tokenIds: readonly number[]
+  /** Mean over the tokens and the end. */
+  readonly averageLogprob: number
+  /** Probability of the probed token, 0 without one. */
+  readonly probed: number
+}
+
+/** Decodes answers; those whose prompts have the same length share their runs. */
+export interface AnswerDecoder {
+  decode(request: AnswerRequest, signal: AbortSignal): Promise<Answer>
+}
+
+const ROWS_MAX = 8
+
+/** Rows of one run stand at the same position, so each length of prompt gathers its own batches. */
+export function createAnswerDecoder(
+  decoder: WhisperDecoder,
+  { rowsMax = ROWS_MAX }: { readonly rowsMax?: number } = {},
+): AnswerDecoder {
+  const batchers = new Map<number, Batcher<Row, void>>()
+  const batcherFor = (length: number): Batcher<Row, void> => {
+    const known = batchers.get(length)
+    if (known !== undefined) return known
+    const made = new Batcher<Row, void>({
+      maxBatchTokens: rowsMax,
+      maxBatchSize: rowsMax,
+      lengthOf: () => 1,
+      run: async (rows) => {
+        await decodeRows(decoder, rows)
+        return rows.map(() => undefined)
+      },
+    })
+    // No more than there are lengths of prompts.
+    batchers.set(length, made)
+    return made
+  }
+  return {
+    decode: (request, signal) =>
+      new Promise((resolve, reject) => {
+        const row = new Row(request, signal, resolve, reject)
+        batcherFor(request.prompt.length).submit(row, signal).catch(reject)
+      }),
+  }
+}
+
+/** One answer on its way; it is delivered when it is whole, while others of its run go on. */
+class Row {
+  readonly request: AnswerRequest
+  readonly tokenIds: number[] = []
+  isFinished = false
+  #logprobs = 0
+  #probed = 0
+  readonly #signal: AbortSignal
+  readonly #resolve: (answer: Answer) => void
+  readonly #reject: (reason: unknown) => void
+
+  constructor(
+    request: AnswerRequest,
+    signal: AbortSignal,
+    resolve: (answer: Answer) => void,
+    reject: (reason: unknown) => void,
+  ) {
+    this.request = request
+    this.#signal = signal
+    this.#resolve = resolve
+    this.#reject = reject
+  }
+
+  probe(logits: Float32Array): void {
+    const { probe } = this.request
+    if (probe !== undefined) this.#probed = Math.exp(logprobOf(logits, probe.tokenId))
+  }
+
+  /** Chooses the next token. */
+  take(logits: Float32Array): void {
+    if (this.#signal.aborted) {
+      this.isFinished = true
+      this.#reject(new CancelledError())
+      return
+    }
+    const { rules, temperature, tokensMax, endOfText } = this.request
+    for (const rule of rules) rule(logits, this.tokenIds)
+    const tokenId =
+      temperature === 0 ? likeliest(logits) : draw(logits, temperature, this.tokenIds.length)
+    this.#logprobs += logprobOf(logits, tokenId)
+    if (tokenId !== endOfText) this.tokenIds.push(tokenId)
+    if (tokenId === endOfText || this.tokenIds.length >= tokensMax) this.#finish()
+  }
+
+  #finish(): void {
+    this.isFinished = true
+    this.#resolve({
+      tokenIds: this.tokenIds,
+      averageLogprob: this.#logprobs / (this.tokenIds.length + 1),
+      probed: this.#probed,
+    })
+  }
+}
+
+async function decodeRows(decoder: WhisperDecoder, all: readonly Row[]): Promise<void> {
+  const run = await decoder.begin(
+    all.map(({ request }) => request.prompt),
+    all.map(({ request }) => request.window),
+  )
+  try {
+    for (const [index, row] of all.entries()) {
+      if (row.request.probe !== undefined) row.probe(run.logits(index, row.request.probe.at))
+    }
+    await decodeToTheEnd(run, all)
+  } finally {
+    run.dispose()
+  }
+}
+
+async function decodeToTheEnd(run: DecoderRun, all: readonly Row[]): Promise<void> {
+  let rows = [...all]
+  for (;;) {
+    for (const [index, row] of rows.entries()) if (!row.isFinished) row.take(run.logits(index))
+    const going = [...rows.keys()].filter((index) => !rows[index]!.isFinished)
+    if (going.length === 0) return
+    // Copying the others' cache pays once half of the rows would compute in vain.
+    if (going.length <= rows.length / 2) {
+      run.keep(going)
+      rows = going.map((index) => rows[index]!)
+    }
+    await run.step(rows.map(({ tokenIds, request }) => tokenIds.at(-1) ?? request.endOfText))
+  }
+}
+
+function likeliest(logits: Float32Array): number {
+  let best = 0
+  for (let id = 1; id < logits.length; id++) if (logits[id]! > logits[best]!) best = id
+  return best
+}
+
+/** A random token, the same for the same logits and position: a job that runs again says the same. */
+function draw(logits: Float32Array, temperature: number, position: number): number {
+  const max = logits[likeliest(logits)] as number
+  const weights = logits.map((value) => Math.exp((value - max) / temperature))
+  let rest = uniformAt(0, 0, position) * weights.reduce((sum, weight) => sum + weight, 0)
+  for (const [id, weight] of weights.entries()) {
+    rest -= weight
+    if (rest < 0) return id
+  }
+  return likeliest(logits)
+}
+
+function logprobOf(logits: Float32Array, tokenId: number): number {
+  const max = logits[likeliest(logits)] as number
+  let sum = 0
+  for (const value of logits) sum += Math.exp(value - max)
+  return (logits[tokenId] as number) - max - Math.log(sum)
+}

@@ -1,0 +1,79 @@
+/** A stretch of an answer between two timestamps, in seconds from the start of the window. */
+export interface TimedTokens {
+  readonly start: number
+  readonly end: number
+  readonly tokenIds: readonly number[]
+}
+
+/** How an answer divides its window, and from where the next window is read. */
+export interface WindowCut {
+  readonly segments: readonly TimedTokens[]
+  readonly advanceSeconds: number
+}
+
+export interface WindowTimes {
+  readonly firstTimestamp: number
+  readonly secondsPerTimestamp: number
+  /** Seconds of sound in the window; less than the model's at the end of a clip. */
+  readonly windowSeconds: number
+}
+
+// A model that stamps everything 0.00 must not make us read the same window for ever.
+const ADVANCE_SECONDS_MIN = 1
+
+/**
+ * Cuts an answer where two timestamps meet: the end of one segment and the start of the next (Radford
+ * et al. 2022, section 4.5). Speech that was begun but not ended there is read again with the next
+ * window; a single timestamp at the end says that nothing was cut off.
+ */
+export function cutWindow(answer: readonly number[], times: WindowTimes): WindowCut {
+  const { firstTimestamp, secondsPerTimestamp, windowSeconds } = times
+  const isTimestamp = (id: number | undefined) => id !== undefined && id >= firstTimestamp
+  const secondsAt = (id: number) =>
+    Math.min((id - firstTimestamp) * secondsPerTimestamp, windowSeconds)
+  const cuts = answer.flatMap((id, i) =>
+    i > 0 && isTimestamp(id) && isTimestamp(answer[i - 1]) ? [i] : [],
+  )
+  const endsWhole = isTimestamp(answer.at(-1)) && !isTimestamp(answer.at(-2))
+  if (cuts.length === 0 || answer.every(isTimestamp)) {
+    const whole = wholeSegment(answer, isTimestamp, secondsAt, windowSeconds)
+    return { segments: keepReal([whole], isTimestamp), advanceSeconds: windowSeconds }
+  }
+  if (endsWhole) cuts.push(answer.length)
+  const segments = cuts.map((cut, index) => {
+    const tokenIds = answer.slice(cuts[index - 1] ?? 0, cut)
+    return {
+      start: secondsAt(tokenIds[0] as number),
+      end: secondsAt(tokenIds.at(-1) as number),
+      tokenIds,
+    }
+  })
+  const lastEnd = segments.at(-1)?.end ?? windowSeconds
+  return {
+    segments: keepReal(segments, isTimestamp),
+    advanceSeconds: endsWhole
+      ? windowSeconds
+      : Math.min(windowSeconds, Math.max(lastEnd, ADVANCE_SECONDS_MIN)),
+  }
+}
+
+function wholeSegment(
+  answer: readonly number[],
+  isTimestamp: (id: number | undefined) => boolean,
+  secondsAt: (id: number) => number,
+  windowSeconds: number,
+): TimedTokens {
+  const lastIndex = answer.findLastIndex(isTimestamp)
+  const start = isTimestamp(answer[0]) ? secondsAt(answer[0] as number) : 0
+  const end = lastIndex > 0 ? secondsAt(answer[lastIndex] as number) : windowSeconds
+  return { start, end: end > start ? end : windowSeconds, tokenIds: answer }
+}
+
+function keepReal(
+  segments: readonly TimedTokens[],
+  isTimestamp: (id: number) => boolean,
+): readonly TimedTokens[] {
+  return segments.filter(
+    ({ start, end, tokenIds }) => end > start && !tokenIds.every((id) => isTimestamp(id)),
+  )
+}

@@ -1,0 +1,213 @@
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+import type { ModelSession } from '#workers/runtime/session.ts'
+import type { Tensor } from '#workers/runtime/tensor.ts'
+import {
+  allocateElements,
+  countElements,
+  type ElementType,
+  type TensorData,
+} from '#workers/tensor/element-type.ts'
+
+/** What the encoder says of one window: `[positions, width]`, in the decoder's own precision. */
+export interface WindowStates {
+  readonly data: TensorData
+  readonly positions: number
+}
+
+/** A decoder in either layout of the hub: one merged graph, or one for the first run and one later. */
+export interface WhisperDecoder {
+  /** Element type of the encoder's states as the decoder takes them. */
+  readonly stateType: ElementType
+  /** Reads one prompt per window, all of the same length. */
+  begin(
+    prompts: readonly (readonly number[])[],
+    windows: readonly WindowStates[],
+  ): Promise<DecoderRun>
+  close(): Promise<void>
+}
+
+const STATES = 'encoder_hidden_states'
+const PAST = 'past_key_values'
+
+/** Loads the decoder. Throws `ModelLoadError` when it has inputs that cannot be filled. */
+export async function openWhisperDecoder(
+  runtime: Runtime,
+  files: readonly [string] | readonly [string, string],
+  options: SessionOptions = {},
+): Promise<WhisperDecoder> {
+  const first = await runtime.load(files[0], options)
+  const later = files[1] === undefined ? first : await runtime.load(files[1], options)
+  for (const session of [first, later]) checkInputs(session)
+  const states = first.inputs.find(({ name }) => name === STATES)
+  return {
+    stateType: states?.type ?? 'float32',
+    begin: (prompts, windows) =>
+      DecoderRun.begin(
+        { runtime, first, later, stateType: states?.type ?? 'float32' },
+        prompts,
+        windows,
+      ),
+    async close() {
+      await Promise.all(new Set([first, later]).values().map((session) => session.close()))
+    },
+  }
+}
+
+function checkInputs(session: ModelSession): void {
+  for (const { name } of session.inputs) {
+    const isKnown =
+      ['input_ids', STATES, 'use_cache_branch', 'cache_position'].includes(name) ||
+      name.startsWith(`${PAST}.`)
+    if (!isKnown) throw new ModelLoadError(session.file, `the input ${name} is not known`)
+  }
+}
+
+interface Sessions {
+  readonly runtime: Runtime
+  readonly first: ModelSession
+  readonly later: ModelSession
+  readonly stateType: ElementType
+}
+
+/** Windows that are decoded side by side; every row is at the same position. */
+export class DecoderRun {
+  readonly #sessions: Sessions
+  #rows: number
+  #length = 0
+  #states: Tensor
+  /** By the name of the input that takes it. */
+  readonly #past = new Map<string, Tensor>()
+  #logits: TensorData = new Float32Array(0)
+  #numPositions = 0
+
+  private constructor(sessions: Sessions, windows: readonly WindowStates[]) {
+    const { runtime, stateType } = sessions
+    const [{ positions, data }] = windows as [WindowStates]
+    this.#sessions = sessions
+    this.#rows = windows.length
+    const joined = allocateElements(stateType, data.length * windows.length) as Float32Array
+    for (const [row, window] of windows.entries()) {
+      joined.set(window.data as Float32Array, row * data.length)
+    }
+    this.#states = runtime.tensor(stateType, joined, [
+      windows.length,
+      positions,
+      data.length / positions,
+    ])
+  }
+
+  static async begin(
+    sessions: Sessions,
+    prompts: readonly (readonly number[])[],
+    windows: readonly WindowStates[],
+  ): Promise<DecoderRun> {
+    const run = new DecoderRun(sessions, windows)
+    for (const { name, type, dims } of sessions.first.inputs) {
+      if (!name.startsWith(PAST)) continue
+      // The merged graph wants its past from the first run on; there it has no positions.
+      const shape = dims.map((dim, axis) => (axis === 0 ? run.#rows : axis === 2 ? 0 : Number(dim)))
+      run.#past.set(name, sessions.runtime.zeros(type ?? 'float32', shape))
+    }
+    await run.#advance(sessions.first, prompts)
+    return run
+  }
+
+  get rows(): number {
+    return this.#rows
+  }
+
+  /** A copy of a row's logits at the last position, or at one of the prompt right after `begin`. */
+  logits(row: number, position: number = this.#numPositions - 1): Float32Array {
+    const vocabulary = this.#logits.length / (this.#rows * this.#numPositions)
+    const start = (row * this.#numPositions + position) * vocabulary
+    return Float32Array.from(
+      this.#logits.subarray(start, start + vocabulary) as unknown as ArrayLike<number>,
+    )
+  }
+
+  /** Appends one token to every row. */
+  async step(tokenIds: readonly number[]): Promise<void> {
+    await this.#advance(
+      this.#sessions.later,
+      tokenIds.map((id) => [id]),
+    )
+  }
+
+  /** Goes on with these rows alone. */
+  keep(rows: readonly number[]): void {
+    const { runtime } = this.#sessions
+    const pick = (tensor: Tensor): Tensor => {
+      const size = countElements(tensor.dims) / this.#rows
+      const data = allocateElements(tensor.type, size * rows.length) as Float32Array
+      for (const [index, row] of rows.entries()) {
+        data.set(tensor.data.subarray(row * size, (row + 1) * size) as Float32Array, index * size)
+      }
+      const picked = runtime.tensor(tensor.type, data, [rows.length, ...tensor.dims.slice(1)])
+      tensor.dispose()
+      return picked
+    }
+    this.#states = pick(this.#states)
+    for (const [name, tensor] of this.#past) this.#past.set(name, pick(tensor))
+    this.#rows = rows.length
+  }
+
+  dispose(): void {
+    this.#states.dispose()
+    for (const tensor of this.#past.values()) tensor.dispose()
+    this.#past.clear()
+  }
+
+  async #advance(session: ModelSession, tokenIds: readonly (readonly number[])[]): Promise<void> {
+    const { runtime } = this.#sessions
+    const length = tokenIds[0]?.length ?? 0
+    const ids = BigInt64Array.from(tokenIds.flat(), BigInt)
+    const own: Readonly<Record<string, () => Tensor>> = {
+      input_ids: () => runtime.tensor('int64', ids, [this.#rows, length]),
+      use_cache_branch: () => runtime.tensor('bool', Uint8Array.of(this.#length > 0 ? 1 : 0), [1]),
+      cache_position: () =>
+        runtime.tensor(
+          'int64',
+          BigInt64Array.from({ length }, (_, i) => BigInt(this.#length + i)),
+          [length],
+        ),
+    }
+    const feeds: Record<string, Tensor> = {}
+    const made: Tensor[] = []
+    for (const { name } of session.inputs) {
+      const make = own[name]
+      const tensor = make?.() ?? (name === STATES ? this.#states : this.#past.get(name))
+      if (tensor === undefined) throw new Error(`${session.file}: nothing for the input ${name}`)
+      if (make !== undefined) made.push(tensor)
+      feeds[name] = tensor
+    }
+    try {
+      const fetched = await session.run(feeds, wanted(session, this.#length > 0))
+      this.#takeOver(fetched)
+    } finally {
+      for (const tensor of made) tensor.dispose()
+    }
+    this.#length += length
+    this.#numPositions = length
+  }
+
+  #takeOver({ logits, ...presents }: Record<string, Tensor>): void {
+    this.#logits = logits?.data.slice() ?? this.#logits
+    logits?.dispose()
+    for (const [name, tensor] of Object.entries(presents)) {
+      const input = name.replace(/^present/, PAST)
+      this.#past.get(input)?.dispose()
+      this.#past.set(input, tensor)
+    }
+  }
+}
+
+/** Keys and values of the encoder never change: later runs return them empty or not at all. */
+function wanted(session: ModelSession, isLater: boolean): Record<string, null> {
+  const names = session.outputs
+    .map(({ name }) => name)
+    .filter((name) => name === 'logits' || name.startsWith('present'))
+    .filter((name) => !(isLater && name.includes('.encoder.')))
+  return Object.fromEntries(names.map((name) => [name, null]))
+}

@@ -1,0 +1,73 @@
+import { Batcher } from '#workers/embedding/batcher.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+import { allocateElements, type ElementType } from '#workers/tensor/element-type.ts'
+
+import type { WindowStates } from './whisper-decoder.ts'
+
+/** The encoder: log-mel features of windows to what the decoder attends to. */
+export interface WhisperEncoder {
+  /** Windows that are asked for at the same time share a run. */
+  encode(features: Float32Array, signal: AbortSignal): Promise<WindowStates>
+  close(): Promise<void>
+}
+
+const ROWS_MAX = 4
+
+export interface WhisperEncoderOptions {
+  readonly runtime: Runtime
+  readonly file: string
+  /** The precision that the decoder takes. */
+  readonly stateType: ElementType
+  readonly melBins: number
+  /** Windows of one run. */
+  readonly rowsMax?: number
+  readonly session?: SessionOptions
+}
+
+/** Loads the encoder. */
+export async function openWhisperEncoder({
+  runtime,
+  file,
+  stateType,
+  melBins,
+  rowsMax = ROWS_MAX,
+  session: options = {},
+}: WhisperEncoderOptions): Promise<WhisperEncoder> {
+  const session = await runtime.load(file, options)
+  const type = session.inputs.find(({ name }) => name === 'input_features')?.type ?? 'float32'
+
+  async function encodeAll(windows: readonly Float32Array[]): Promise<readonly WindowStates[]> {
+    const size = windows[0]?.length ?? 0
+    const joined = allocateElements(type, size * windows.length) as Float32Array
+    for (const [row, features] of windows.entries()) joined.set(features, row * size)
+    const feed = runtime.tensor(type, joined, [windows.length, melBins, size / melBins])
+    try {
+      const { last_hidden_state: states } = await session.run(
+        { input_features: feed },
+        { last_hidden_state: null },
+      )
+      const length = states.data.length / windows.length
+      const rows = windows.map((_window, row) => {
+        const data = allocateElements(stateType, length) as Float32Array
+        data.set(states.data.subarray(row * length, (row + 1) * length) as Float32Array)
+        return { data, positions: states.dims[1] as number }
+      })
+      states.dispose()
+      return rows
+    } finally {
+      feed.dispose()
+    }
+  }
+
+  const batcher = new Batcher<Float32Array, WindowStates>({
+    maxBatchTokens: rowsMax,
+    maxBatchSize: rowsMax,
+    lengthOf: () => 1,
+    run: encodeAll,
+  })
+  return {
+    encode: (features, signal) => batcher.submit(features, signal),
+    close: () => session.close(),
+  }
+}

@@ -1,0 +1,291 @@
+import type { AudioResult, AudioSegment } from '#shared/contracts/audio.ts'
+import { CancelledError, failure } from '#shared/errors.ts'
+import { scanOperators } from '#workers/engine/decoder-graph.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
+import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
+
+import { createAnswerDecoder, type AnswerDecoder } from './answer-decoder.ts'
+import { SAMPLE_RATE } from './decode.ts'
+import { createThreadedMel, type ThreadedMel } from './mel-extractor.ts'
+import { SampleReader } from './sample-reader.ts'
+import { cutWindow } from './segments.ts'
+import { allowOnly, suppress, suppressAtBegin, timestampRules } from './token-rules.ts'
+import type { TokenRule } from './token-rules.ts'
+import { openWhisperDecoder, type WindowStates } from './whisper-decoder.ts'
+import { openWhisperEncoder, type WhisperEncoder } from './whisper-encoder.ts'
+import { readWhisperFiles, type WhisperFiles } from './whisper-files.ts'
+import { answerWindow, type WindowAnswer } from './window-answer.ts'
+import {
+  checkSpeechTask,
+  findWhisperTokens,
+  startTokens,
+  type SpeechTask,
+  type WhisperTokens,
+} from './whisper-tokens.ts'
+
+/** What is asked of one clip. */
+export interface SpeechRequest extends SpeechTask {
+  readonly prompt: string
+  readonly temperature: number
+}
+
+export interface SpeechTools {
+  readonly signal: AbortSignal
+  /** After each window: samples done and samples known to be there. */
+  onWindow?(doneSamples: number, knownSamples: number): void
+}
+
+/** A loaded speech model; clips that run at the same time share its batches. */
+export interface Whisper {
+  /** Samples of one window. */
+  readonly windowSamples: number
+  /** What was loaded. */
+  readonly modelFiles: readonly string[]
+  /** Throws `invalidRequest` for a task or language that the model has not learned. */
+  check(request: SpeechTask): void
+  /** Throws `audio_too_short`. Whatever the clip throws while it is decoded comes through. */
+  transcribe(
+    clip: AsyncIterable<Float32Array>,
+    request: SpeechRequest,
+    tools: SpeechTools,
+  ): Promise<Omit<AudioResult, 'words'>>
+  close(): Promise<void>
+}
+
+export interface WhisperOptions {
+  readonly runtime: Runtime
+  readonly folder: string
+  readonly onnxFile?: string
+  readonly session?: SessionOptions
+}
+
+/** Everything that a clip needs, loaded once. */
+interface Parts {
+  readonly files: WhisperFiles
+  readonly tokenizer: Tokenizer
+  readonly tokens: WhisperTokens
+  readonly rules: readonly TokenRule[]
+  readonly mel: ThreadedMel
+  readonly encoder: WhisperEncoder
+  readonly answers: AnswerDecoder
+}
+
+const SECONDS_MIN = 0.1
+// After a window as random as this, its text is no help for the next one.
+const TRUSTED_TEMPERATURE_MAX = 0.5
+
+/** Loads a Whisper model in the hub layout: any size, English-only or multilingual. */
+export async function openWhisper(options: WhisperOptions): Promise<Whisper> {
+  const { runtime, folder, onnxFile, session } = options
+  const files = await readWhisperFiles(folder, onnxFile)
+  if (files.mel.sampleRate !== SAMPLE_RATE) {
+    throw new ModelLoadError(folder, `${files.mel.sampleRate} samples a second are not supported`)
+  }
+  const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
+  const tokens = findWhisperTokens(tokenizer, files.tokenizerJson, files.generation)
+  const decoder = await openWhisperDecoder(runtime, files.decoderFiles, session)
+  const encoder = await openWhisperEncoder({
+    runtime,
+    file: files.encoderFile,
+    stateType: decoder.stateType,
+    melBins: files.mel.melBins,
+    ...(await rowsOf([files.encoderFile])),
+    ...(session && { session }),
+  })
+  const mel = createThreadedMel(files.mel)
+  const answers = createAnswerDecoder(decoder, await rowsOf(files.decoderFiles))
+  const rules = rulesOf(files, tokens)
+  const parts: Parts = { files, tokenizer, tokens, rules, mel, encoder, answers }
+  return {
+    windowSamples: files.mel.chunkSamples,
+    modelFiles: [files.encoderFile, ...files.decoderFiles],
+    check: (request) => checkSpeechTask(tokens, request),
+    transcribe: (clip, request, tools) => transcribe(parts, clip, request, tools),
+    async close() {
+      await Promise.all([mel.close(), encoder.close(), decoder.close()])
+    },
+  }
+}
+
+/** Dynamic quantization scales a whole batch at once: there, one clip would change another's text. */
+async function rowsOf(files: readonly string[]): Promise<{ readonly rowsMax?: number }> {
+  const marks = await Promise.all(files.map(scanOperators))
+  return marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization) ? { rowsMax: 1 } : {}
+}
+
+function rulesOf({ generation }: WhisperFiles, tokens: WhisperTokens): readonly TokenRule[] {
+  return [
+    suppress([...generation.suppressedTokens, ...tokens.neverAnswered]),
+    suppressAtBegin(generation.suppressedAtBegin),
+    ...(tokens.hasTimestamps ? timestampRules(tokens, generation.maxInitialTimestampIndex) : []),
+  ]
+}
+
+async function transcribe(
+  parts: Parts,
+  clip: AsyncIterable<Float32Array>,
+  request: SpeechRequest,
+  { signal, onWindow }: SpeechTools,
+): Promise<Omit<AudioResult, 'words'>> {
+  checkSpeechTask(parts.tokens, request)
+  const { chunkSamples } = parts.files.mel
+  const reader = new SampleReader(clip)
+  const segments: AudioSegment[] = []
+  let previous: readonly number[] = promptTokens(parts, request.prompt)
+  let language = request.language ?? (parts.tokens.languages.size === 0 ? 'en' : undefined)
+  try {
+    for (let seek = 0; ; ) {
+      const samples = await reader.read(seek, chunkSamples)
+      if (signal.aborted) throw new CancelledError()
+      if (samples.length < SECONDS_MIN * SAMPLE_RATE) {
+        if (seek === 0) throw tooShort()
+        break
+      }
+      const window = await parts.encoder.encode(await parts.mel.extract(samples), signal)
+      language ??= await detectLanguage(parts, window, signal)
+      const read = await readWindow(parts, window, { ...request, language }, previous, signal)
+      const cut = cutWindow(read.tokenIds, {
+        ...timesOf(parts),
+        windowSeconds: samples.length / SAMPLE_RATE,
+      })
+      if (!read.isSilence) {
+        const found = cut.segments.map((segment) => presentSegment(parts, segment, read, seek))
+        segments.push(...found)
+        previous = nextContext(previous, read, found)
+      }
+      seek += read.isSilence ? samples.length : Math.round(cut.advanceSeconds * SAMPLE_RATE)
+      onWindow?.(seek, Math.max(seek, reader.decodedSamples))
+    }
+    return {
+      text: segments
+        .map(({ text }) => text)
+        .join('')
+        .trim(),
+      language: language ?? 'en',
+      durationSeconds: reader.decodedSamples / SAMPLE_RATE,
+      segments,
+    }
+  } finally {
+    await reader.close()
+  }
+}
+
+/**
+ * What the next window is told of the text before it. Only clips with a prompt carry their text along:
+ * that is how the prompt reaches later windows, while bare windows keep equal prompts and so share
+ * their batches with other clips.
+ */
+function nextContext(
+  previous: readonly number[],
+  { temperature }: WindowAnswer,
+  found: readonly AudioSegment[],
+): readonly number[] {
+  if (previous.length === 0 || temperature > TRUSTED_TEMPERATURE_MAX) return []
+  return [...previous, ...found.flatMap(({ tokenIds }) => tokenIds)]
+}
+
+function timesOf({ files, tokens }: Parts) {
+  return {
+    firstTimestamp: tokens.firstTimestamp,
+    secondsPerTimestamp: files.secondsPerTimestamp,
+  }
+}
+
+/** One token after the start of the transcript: the language of the window. */
+async function detectLanguage(
+  { answers, tokens }: Parts,
+  window: WindowStates,
+  signal: AbortSignal,
+): Promise<string> {
+  const { tokenIds } = await answers.decode(
+    {
+      window,
+      prompt: [tokens.startOfTranscript],
+      rules: [allowOnly([...tokens.languages.values()])],
+      temperature: 0,
+      tokensMax: 1,
+      endOfText: tokens.endOfText,
+    },
+    signal,
+  )
+  const code = [...tokens.languages].find(([, id]) => id === tokenIds[0])?.[0] ?? 'en'
+  return code === 'jw' ? 'jv' : code
+}
+
+async function readWindow(
+  parts: Parts,
+  window: WindowStates,
+  request: SpeechRequest & { readonly language: string },
+  previous: readonly number[],
+  signal: AbortSignal,
+): Promise<WindowAnswer> {
+  const { tokens, files, answers, rules } = parts
+  const half = Math.floor(files.contextLength / 2)
+  const context =
+    previous.length === 0 || tokens.startOfPrevious === undefined
+      ? []
+      : [tokens.startOfPrevious, ...previous.slice(1 - half)]
+  const prompt = [...context, ...startTokens(tokens, request.task, request.language)]
+  return answerWindow(
+    answers,
+    {
+      window,
+      prompt,
+      rules,
+      temperature: request.temperature,
+      tokensMax: Math.min(half, files.contextLength - prompt.length),
+      endOfText: tokens.endOfText,
+      probe:
+        tokens.noSpeech === undefined
+          ? undefined
+          : { at: context.length, tokenId: tokens.noSpeech },
+      textOf: (tokenIds) => textOf(parts, tokenIds),
+    },
+    signal,
+  )
+}
+
+function promptTokens({ tokenizer }: Parts, prompt: string): readonly number[] {
+  const text = prompt.trim()
+  return text === '' ? [] : tokenizer.encode(` ${text}`, { addSpecialTokens: false })
+}
+
+/** Text tokens come before all markers in the vocabulary. */
+function textOf({ tokenizer, tokens }: Parts, tokenIds: readonly number[]): string {
+  const words = tokenIds.filter((id) => id < tokens.endOfText)
+  return decodeTokens(tokenizer.pieces, words, { continuesText: true })
+}
+
+function presentSegment(
+  parts: Parts,
+  { start, end, tokenIds }: { start: number; end: number; tokenIds: readonly number[] },
+  read: WindowAnswer,
+  seek: number,
+): AudioSegment {
+  const offset = seek / SAMPLE_RATE
+  return {
+    seekFrames: Math.round(seek / parts.files.mel.hopSamples),
+    start: roundToHundredths(offset + start),
+    end: roundToHundredths(offset + end),
+    text: textOf(parts, tokenIds),
+    tokenIds,
+    temperature: read.temperature,
+    averageLogprob: read.averageLogprob,
+    compressionRatio: read.compressionRatio,
+    noSpeechProbability: read.probed,
+  }
+}
+
+function roundToHundredths(seconds: number): number {
+  return Math.round(seconds * 100) / 100
+}
+
+function tooShort() {
+  return failure.invalidRequest(
+    `Audio file is too short. Minimum audio length is ${SECONDS_MIN} seconds.`,
+    { param: 'file', code: 'audio_too_short' },
+  )
+}

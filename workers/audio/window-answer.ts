@@ -1,0 +1,46 @@
+import { deflateSync } from 'node:zlib'
+
+import type { Answer, AnswerDecoder, AnswerRequest } from './answer-decoder.ts'
+
+/** The answer that was kept for a window, with what speaks for and against it. */
+export interface WindowAnswer extends Answer {
+  readonly temperature: number
+  readonly compressionRatio: number
+  readonly isSilence: boolean
+}
+
+// Radford et al. 2022, section 4.5: try again, more and more at random, where the text repeats itself
+// or the model doubts it; silence is what the model calls so and doubts.
+const TEMPERATURES = [0, 0.2, 0.4, 0.6, 0.8, 1]
+const COMPRESSION_RATIO_MAX = 2.4
+const AVERAGE_LOGPROB_MIN = -1
+const NO_SPEECH_PROBABILITY_MIN = 0.6
+
+/** Decodes a window, at temperature 0 with the fallbacks, at any other one only once. */
+export async function answerWindow(
+  decoder: AnswerDecoder,
+  request: AnswerRequest & { readonly textOf: (tokenIds: readonly number[]) => string },
+  signal: AbortSignal,
+): Promise<WindowAnswer> {
+  const temperatures = request.temperature === 0 ? TEMPERATURES : [request.temperature]
+  let kept: WindowAnswer | undefined
+  for (const temperature of temperatures) {
+    const answer = await decoder.decode({ ...request, temperature }, signal)
+    const doubts = answer.averageLogprob < AVERAGE_LOGPROB_MIN
+    kept = {
+      ...answer,
+      temperature,
+      compressionRatio: compressionRatioOf(request.textOf(answer.tokenIds)),
+      isSilence: doubts && answer.probed > NO_SPEECH_PROBABILITY_MIN,
+    }
+    if (kept.isSilence) break
+    if (!doubts && kept.compressionRatio <= COMPRESSION_RATIO_MAX) break
+  }
+  return kept as WindowAnswer
+}
+
+/** How many times shorter zlib makes a text; repetitions make it high. */
+export function compressionRatioOf(text: string): number {
+  const bytes = Buffer.from(text)
+  return bytes.length === 0 ? 0 : bytes.length / deflateSync(bytes).length
+}

@@ -1,0 +1,35 @@
+import type { AudioSegment, AudioWord } from '#shared/contracts/audio.ts'
+
+/**
+ * Words with times. The decoders of the hub do not return where they listened, so a segment's time is
+ * shared out among its words by their length: an approximation, exact at the segment's ends.
+ */
+export function timeWords(segments: readonly AudioSegment[]): readonly AudioWord[] {
+  return segments.flatMap(({ text, start, end }) => {
+    const words = splitWords(text)
+    // One more for the pause after each word.
+    const weights = words.map((word) => word.length + 1)
+    const total = weights.reduce((sum, weight) => sum + weight, 0)
+    let passed = 0
+    return words.map((word, index) => {
+      const from = start + ((end - start) * passed) / total
+      passed += weights[index] as number
+      return {
+        word,
+        start: roundToHundredths(from),
+        end: roundToHundredths(start + ((end - start) * passed) / total),
+      }
+    })
+  })
+}
+
+/** Words by the rules of Unicode: also of languages that put no spaces between them. */
+function splitWords(text: string): readonly string[] {
+  return [...new Intl.Segmenter(undefined, { granularity: 'word' }).segment(text)]
+    .filter(({ isWordLike }) => isWordLike === true)
+    .map(({ segment }) => segment)
+}
+
+function roundToHundredths(seconds: number): number {
+  return Math.round(seconds * 100) / 100
+}

@@ -1,0 +1,97 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { Tokenizer } from '@huggingface/tokenizers'
+
+/** Prompts as token ids of exactly the text encoder's length. */
+export interface ClipTokenizer {
+  readonly length: number
+  /** Longer prompts are cut, as every pipeline of this layout does. */
+  encode(prompt: string): number[]
+}
+
+const LENGTH_UNKNOWN = 77
+// CLIP's splitter: contractions, words, single digits, runs of anything else that is no space.
+const PATTERN = "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"
+// A prompt is cut at some tens of tokens anyway; this keeps a hostile one from costing time.
+const CHARS_PER_TOKEN_MAX = 64
+
+/** Reads `vocab.json` and `merges.txt` of a folder (or its `tokenizer.json`, where it has one). */
+export async function readClipTokenizer(folder: string): Promise<ClipTokenizer> {
+  const config = JSON.parse(await readFile(join(folder, 'tokenizer_config.json'), 'utf8'))
+  const whole = await readFile(join(folder, 'tokenizer.json'), 'utf8').catch(() => undefined)
+  const tokenizer = new Tokenizer(
+    whole === undefined ? await joinFiles(folder) : JSON.parse(whole),
+    config,
+  )
+  const get = (setting: unknown, fallback: string) => {
+    const content = (setting as { content?: string } | undefined)?.content ?? setting
+    const id = tokenizer.token_to_id(typeof content === 'string' ? content : fallback)
+    if (id === undefined) throw new Error(`${folder}: the vocabulary has no ${String(content)}`)
+    return id
+  }
+  const start = get(config.bos_token, '<|startoftext|>')
+  const end = get(config.eos_token, '<|endoftext|>')
+  const padding = get(config.pad_token, '<|endoftext|>')
+  const length = config.model_max_length < 1000 ? config.model_max_length : LENGTH_UNKNOWN
+  return {
+    length,
+    encode(prompt) {
+      const text = prompt.slice(0, length * CHARS_PER_TOKEN_MAX)
+      const words = tokenizer.encode(text, { add_special_tokens: false }).ids
+      const ids = [start, ...words.slice(0, length - 2), end]
+      return [...ids, ...Array<number>(length - ids.length).fill(padding)]
+    },
+  }
+}
+
+/** What `tokenizer.json` would say: CLIP's byte-level BPE with a mark at the end of each word. */
+async function joinFiles(folder: string): Promise<object> {
+  const vocab = JSON.parse(await readFile(join(folder, 'vocab.json'), 'utf8'))
+  const lines = (await readFile(join(folder, 'merges.txt'), 'utf8')).split('\n')
+  const merges = lines.filter((line) => line !== '' && !line.startsWith('#version'))
+  const added = ['<|startoftext|>', '<|endoftext|>'].filter((token) => token in vocab)
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: added.map((content) => ({
+      id: vocab[content],
+      content,
+      special: true,
+      single_word: false,
+      lstrip: false,
+      rstrip: false,
+      normalized: false,
+    })),
+    normalizer: {
+      type: 'Sequence',
+      normalizers: [
+        { type: 'NFC' },
+        { type: 'Replace', pattern: { Regex: '\\s+' }, content: ' ' },
+        { type: 'Lowercase' },
+      ],
+    },
+    pre_tokenizer: {
+      type: 'Sequence',
+      pretokenizers: [
+        { type: 'Split', pattern: { Regex: PATTERN }, behavior: 'Removed', invert: true },
+        { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false },
+      ],
+    },
+    post_processor: null,
+    decoder: { type: 'ByteLevel' },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: '<|endoftext|>',
+      continuing_subword_prefix: '',
+      end_of_word_suffix: '</w>',
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: false,
+      vocab,
+      merges,
+    },
+  }
+}

@@ -1,0 +1,152 @@
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+import type { ModelSession } from '#workers/runtime/session.ts'
+import type { TensorSpec } from '#workers/runtime/specs.ts'
+import type { Tensor } from '#workers/runtime/tensor.ts'
+import { allocateElements, type TensorData } from '#workers/tensor/element-type.ts'
+
+import type { DiffusionFiles } from './diffusion-files.ts'
+
+/** Values in float32, whatever precision a graph computes in. */
+export interface Volume {
+  readonly data: Float32Array
+  readonly dims: readonly number[]
+}
+
+/** The four networks of Stable Diffusion as functions. All of them stop when the signal aborts. */
+export interface Networks {
+  /** `[1, tokens]` to what the U-Net attends to. */
+  encodeText(tokenIds: readonly number[], signal: AbortSignal): Promise<Volume>
+  /** What the U-Net says of the same latents under each of the texts, in one run where it can. */
+  predict(request: UnetRequest, signal: AbortSignal): Promise<readonly Float32Array[]>
+  /** Pixels in −1 … 1, `[1, 3, side, side]`, to latents. */
+  encodePicture(picture: Volume, signal: AbortSignal): Promise<Float32Array>
+  decodeLatents(latents: Volume, signal: AbortSignal): Promise<Volume>
+  close(): Promise<void>
+}
+
+export interface UnetRequest {
+  /** `[1, channels, side, side]`. */
+  readonly sample: Volume
+  readonly timestep: number
+  readonly texts: readonly Volume[]
+  /** For distilled models that are told of the guidance. */
+  readonly guidance: Float32Array | undefined
+}
+
+/** Loads the networks of a folder. */
+export async function openNetworks(
+  runtime: Runtime,
+  files: DiffusionFiles,
+  options: SessionOptions = {},
+): Promise<Networks> {
+  const load = (part: keyof DiffusionFiles['modelFiles']) =>
+    runtime.load(files.modelFiles[part], options)
+  const [text, unet, decoder, encoder] = await Promise.all([
+    load('text'),
+    load('unet'),
+    load('decoder'),
+    load('encoder'),
+  ])
+  const only = (session: ModelSession, volume: Volume, signal: AbortSignal) =>
+    runOnce(runtime, session, { [nameOf(session.inputs)]: volume }, signal)
+  const isSplit = unet.inputs.some(({ name, dims }) => name === 'sample' && dims[0] === 1)
+  return {
+    encodeText: (tokenIds, signal) =>
+      only(text, { data: Float32Array.from(tokenIds), dims: [1, tokenIds.length] }, signal),
+    async predict(request, signal) {
+      // Exports with a fixed batch of one take the texts one after another.
+      if (!isSplit) return predictAll(runtime, unet, request, signal)
+      const predictions: Float32Array[] = []
+      for (const one of request.texts) {
+        const run = { ...request, texts: [one] }
+        predictions.push(...(await predictAll(runtime, unet, run, signal)))
+      }
+      return predictions
+    },
+    async encodePicture(picture, signal) {
+      const { data, dims } = await only(encoder, picture, signal)
+      const isMeanAndVariance = dims[1] === 2 * files.latentChannels
+      const mean = isMeanAndVariance ? data.subarray(0, data.length / 2) : data
+      return mean.map((value) => (value - files.shiftFactor) * files.scalingFactor)
+    },
+    decodeLatents({ data, dims }, signal) {
+      const latents = data.map((value) => value / files.scalingFactor + files.shiftFactor)
+      return only(decoder, { data: latents, dims }, signal)
+    },
+    async close() {
+      await Promise.all([text, unet, decoder, encoder].map((session) => session.close()))
+    },
+  }
+}
+
+async function predictAll(
+  runtime: Runtime,
+  unet: ModelSession,
+  { sample, timestep, texts, guidance }: UnetRequest,
+  signal: AbortSignal,
+): Promise<readonly Float32Array[]> {
+  const rows = texts.length
+  const isScalar = unet.inputs.some(({ name, dims }) => name === 'timestep' && dims.length === 0)
+  const { data } = await runOnce(
+    runtime,
+    unet,
+    {
+      sample: stack(texts.map(() => sample)),
+      timestep: { data: Float32Array.of(timestep), dims: isScalar ? [] : [1] },
+      encoder_hidden_states: stack(texts),
+      ...(guidance && {
+        timestep_cond: stack(texts.map(() => ({ data: guidance, dims: [1, guidance.length] }))),
+      }),
+    },
+    signal,
+  )
+  const length = data.length / rows
+  return texts.map((_text, row) => data.slice(row * length, (row + 1) * length))
+}
+
+function stack(volumes: readonly Volume[]): Volume {
+  const length = volumes[0]?.data.length ?? 0
+  const data = new Float32Array(length * volumes.length)
+  for (const [row, volume] of volumes.entries()) data.set(volume.data, row * length)
+  return { data, dims: [volumes.length, ...(volumes[0]?.dims.slice(1) ?? [])] }
+}
+
+/** The first output of a run as float32; inputs become whatever type the graph wants. */
+async function runOnce(
+  runtime: Runtime,
+  session: ModelSession,
+  volumes: Readonly<Record<string, Volume>>,
+  signal: AbortSignal,
+): Promise<Volume> {
+  const feeds: Record<string, Tensor> = {}
+  const output = nameOf(session.outputs)
+  try {
+    for (const { name, type = 'float32' } of session.inputs) {
+      const volume = volumes[name]
+      if (volume === undefined) throw new Error(`${session.file}: nothing for the input ${name}`)
+      feeds[name] = runtime.tensor(type, convert(volume.data, type), volume.dims)
+    }
+    const { [output]: tensor } = await session.run(feeds, { [output]: null }, { signal })
+    const { data, dims } = tensor as Tensor
+    const copy = Float32Array.from(data as unknown as ArrayLike<number>)
+    tensor?.dispose()
+    return { data: copy, dims }
+  } finally {
+    for (const tensor of Object.values(feeds)) tensor.dispose()
+  }
+}
+
+function convert(values: Float32Array, type: NonNullable<TensorSpec['type']>): TensorData {
+  if (type === 'float32') return values
+  if (type === 'int64') return BigInt64Array.from(values, (value) => BigInt(Math.round(value)))
+  const data = allocateElements(type, values.length) as Float32Array
+  data.set(values)
+  return data
+}
+
+function nameOf(specs: readonly TensorSpec[]): string {
+  const [first] = specs
+  if (first === undefined) throw new Error('the model has no inputs or outputs')
+  return first.name
+}

@@ -1,0 +1,30 @@
+import { philox4x32 } from '#workers/sampling/counter-random.ts'
+
+/**
+ * Standard normals that are a function of seed, picture, draw and position alone: a picture is the same
+ * whatever is drawn beside it and wherever it is drawn again. Box and Muller 1958 over Philox.
+ */
+export function normalNoise(
+  { seed, picture, draw }: { seed: number; picture: number; draw: number },
+  length: number,
+): Float32Array {
+  const bits = BigInt.asUintN(64, BigInt(Math.trunc(seed)))
+  const key = [Number(bits & 0xffffffffn), Number(bits >> 32n)] as const
+  const noise = new Float32Array(length)
+  for (let at = 0; at < length; at += 4) {
+    const words = philox4x32([at / 4, picture >>> 0, draw >>> 0, 0], key)
+    noise.set(pairOf(words[0], words[1]).slice(0, length - at), at)
+    noise.set(
+      pairOf(words[2], words[3]).slice(0, Math.max(0, length - at - 2)),
+      Math.min(at + 2, length),
+    )
+  }
+  return noise
+}
+
+function pairOf(a: number, b: number): [number, number] {
+  // Half a step above zero, because the logarithm of zero is no number.
+  const radius = Math.sqrt(-2 * Math.log((a + 0.5) / 2 ** 32))
+  const angle = (2 * Math.PI * b) / 2 ** 32
+  return [radius * Math.cos(angle), radius * Math.sin(angle)]
+}

@@ -1,0 +1,236 @@
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+
+import { readClipTokenizer, type ClipTokenizer } from './clip-tokenizer.ts'
+import { readDiffusionFiles, type DiffusionFiles } from './diffusion-files.ts'
+import { openNetworks, type Networks, type Volume } from './networks.ts'
+import { createNoiseScheduler } from './noise-schedulers/table.ts'
+import type { NoiseScheduler } from './noise-schedulers/types.ts'
+import { normalNoise } from './noise.ts'
+import { blankOut, shrinkMask, toPixels, toVolume, type Pixels, type RedrawMask } from './pixels.ts'
+import { defaultsFor, embedGuidance } from './step-defaults.ts'
+
+/** One picture to draw. */
+export interface PictureRequest {
+  readonly prompt: string
+  readonly negativePrompt: string
+  readonly seed: number
+  /** Its place among the pictures of one request: each gets noise of its own. */
+  readonly picture: number
+  readonly steps: number
+  /** 1 and below draw without guidance. */
+  readonly guidance: number
+  /** What to start from, at the native size; pure noise without. */
+  readonly source?: {
+    readonly pixels: Pixels
+    /** Redrawn where 1; everything without one. */
+    readonly mask?: RedrawMask
+    /** How much of the way through the noise is gone, 0 to 1. */
+    readonly strength: number
+  }
+  /** Instead of drawn noise. */
+  readonly startNoise?: Float32Array
+}
+
+export interface PictureTools {
+  readonly signal: AbortSignal
+  onStep?(step: number): void
+}
+
+/** A loaded Stable Diffusion model. */
+export interface DiffusionPipeline {
+  /** Pixels per side of the pictures that it draws. */
+  readonly nativeSize: number
+  /** What was loaded. */
+  readonly modelFiles: readonly string[]
+  readonly defaults: { readonly steps: number; readonly guidance: number }
+  readonly trainSteps: number
+  /** How many steps a request really takes: less than asked for with a strength below 1. */
+  stepsOf(steps: number, strength: number): number
+  draw(request: PictureRequest, tools: PictureTools): Promise<Pixels>
+  /** The latents of the same picture, before they are decoded. */
+  drawLatents(request: PictureRequest, tools: PictureTools): Promise<Float32Array>
+  close(): Promise<void>
+}
+
+interface Parts {
+  readonly files: DiffusionFiles
+  readonly tokenizer: ClipTokenizer
+  readonly networks: Networks
+}
+
+/** Opens a folder with a `model_index.json`. */
+export async function openPipeline(options: {
+  readonly runtime: Runtime
+  readonly folder: string
+  readonly session?: SessionOptions
+  /** Instead of what `scheduler_config.json` says. */
+  readonly scheduler?: Record<string, unknown>
+}): Promise<DiffusionPipeline> {
+  const { runtime, folder, session, scheduler } = options
+  const read = await readDiffusionFiles(folder)
+  const files = { ...read, scheduler: scheduler ?? read.scheduler }
+  createNoiseScheduler(files.scheduler, 1)
+  const tokenizer = await readClipTokenizer(`${folder}/tokenizer`)
+  const networks = await openNetworks(runtime, files, session)
+  const parts: Parts = { files, tokenizer, networks }
+  const trainSteps = Number(files.scheduler.num_train_timesteps ?? 1000)
+  return {
+    nativeSize: files.latentSize * files.vaeFactor,
+    modelFiles: Object.values(files.modelFiles),
+    defaults: defaultsFor(files.scheduler, files.guidanceWidth !== undefined),
+    trainSteps,
+    stepsOf: (steps, strength) => steps - firstStep(steps, strength),
+    drawLatents: (request, tools) => drawLatents(parts, request, tools),
+    async draw(request, tools) {
+      const latents = await drawLatents(parts, request, tools)
+      const drawn = await networks.decodeLatents(latentVolume(files, latents), tools.signal)
+      return toPixels(drawn)
+    },
+    close: () => networks.close(),
+  }
+}
+
+/**
+ * Noise → U-Net → a little less noise, `steps` times. With a source the way begins at its noised latents;
+ * with a mask as well, latents outside of it are put back to the source's, noised alike, after every
+ * step (Lugmayr et al. 2022), unless the U-Net takes mask and picture itself.
+ */
+async function drawLatents(
+  parts: Parts,
+  request: PictureRequest,
+  { signal, onStep }: PictureTools,
+): Promise<Float32Array> {
+  const { files, networks } = parts
+  const { steps, source, seed, picture } = request
+  const scheduler = createNoiseScheduler(files.scheduler, steps)
+  const length = files.latentChannels * files.latentSize ** 2
+  const noise = request.startNoise ?? normalNoise({ seed, picture, draw: 0 }, length)
+  const condition = await conditionOf(parts, request, signal)
+  const clean = source && (await networks.encodePicture(toVolume(source.pixels), signal))
+  const first = source === undefined ? 0 : firstStep(steps, source.strength)
+  let latents = startLatents(scheduler, noise, clean, first)
+  const mask = source?.mask && shrinkMask(source.mask, files.latentSize)
+  const extra = await inpaintingChannels(parts, source, signal)
+  for (let index = first; index < steps; index++) {
+    const prediction = await predict(parts, condition, { scheduler, latents, index, extra }, signal)
+    latents = scheduler.step(prediction, latents, index, () =>
+      normalNoise({ seed, picture, draw: index + 1 }, length),
+    )
+    if (mask !== undefined && clean !== undefined) {
+      const isLast = index === steps - 1
+      const known = isLast ? clean : scheduler.addNoise(clean, noise, index + 1)
+      latents = latents.map((value, i) =>
+        mask[i % mask.length] === 1 ? value : (known[i] as number),
+      )
+    }
+    onStep?.(index - first + 1)
+  }
+  return latents
+}
+
+function firstStep(steps: number, strength: number): number {
+  return Math.min(steps - 1, steps - Math.min(steps, Math.floor(steps * strength)))
+}
+
+function startLatents(
+  scheduler: NoiseScheduler,
+  noise: Float32Array,
+  clean: Float32Array | undefined,
+  first: number,
+): Float32Array {
+  // From the very beginning nothing of the source is left in the noise.
+  if (clean === undefined || first === 0) {
+    return noise.map((value) => value * scheduler.initNoiseSigma)
+  }
+  return scheduler.addNoise(clean, noise, first)
+}
+
+/** What every step attends to: the prompt, and the negative prompt where guidance compares the two. */
+interface Condition {
+  readonly texts: readonly Volume[]
+  readonly guidance: number
+  readonly embedding: Float32Array | undefined
+}
+
+async function conditionOf(
+  { files, tokenizer, networks }: Parts,
+  { prompt, negativePrompt, guidance }: PictureRequest,
+  signal: AbortSignal,
+): Promise<Condition> {
+  const encode = (text: string) => networks.encodeText(tokenizer.encode(text), signal)
+  const wanted = await encode(prompt)
+  if (files.guidanceWidth !== undefined) {
+    const embedding = embedGuidance(guidance, files.guidanceWidth)
+    return { texts: [wanted], guidance, embedding }
+  }
+  const isGuided = guidance > 1 && prompt !== negativePrompt
+  return {
+    texts: isGuided ? [await encode(negativePrompt), wanted] : [wanted],
+    guidance,
+    embedding: undefined,
+  }
+}
+
+async function predict(
+  { files, networks }: Parts,
+  { texts, guidance, embedding }: Condition,
+  step: {
+    readonly scheduler: NoiseScheduler
+    readonly latents: Float32Array
+    readonly index: number
+    readonly extra: Float32Array | undefined
+  },
+  signal: AbortSignal,
+): Promise<Float32Array> {
+  const { scheduler, latents, index, extra } = step
+  const scaled = scheduler.scaleInput(latents, index)
+  const data = extra === undefined ? scaled : join(scaled, extra)
+  const { latentSize: size, unetChannels } = files
+  const [unwanted, wanted = unwanted] = await networks.predict(
+    {
+      sample: { data, dims: [1, unetChannels, size, size] },
+      timestep: scheduler.timesteps[index] as number,
+      texts,
+      guidance: embedding,
+    },
+    signal,
+  )
+  // Ho and Salimans 2022, eq. 6: away from the negative prompt, towards the prompt.
+  return (wanted as Float32Array).map(
+    (value, i) => (unwanted?.[i] as number) + guidance * (value - (unwanted?.[i] as number)),
+  )
+}
+
+/** Mask and masked picture, as U-Nets with 9 channels take them; all is redrawn without a source. */
+async function inpaintingChannels(
+  { files, networks }: Parts,
+  source: PictureRequest['source'],
+  signal: AbortSignal,
+): Promise<Float32Array | undefined> {
+  const { latentSize: size, latentChannels, unetChannels } = files
+  if (unetChannels === latentChannels) return undefined
+  const side = size * files.vaeFactor
+  const grey: Pixels = {
+    data: new Uint8Array(3 * side * side).fill(128),
+    width: side,
+    height: side,
+  }
+  const { pixels, mask } =
+    source?.mask === undefined
+      ? { pixels: grey, mask: new Float32Array(size ** 2).fill(1) }
+      : { pixels: blankOut(source.pixels, source.mask), mask: shrinkMask(source.mask, size) }
+  const masked = await networks.encodePicture(toVolume(pixels), signal)
+  return join(mask, masked)
+}
+
+function join(first: Float32Array, second: Float32Array): Float32Array {
+  const joined = new Float32Array(first.length + second.length)
+  joined.set(first)
+  joined.set(second, first.length)
+  return joined
+}
+
+function latentVolume({ latentChannels, latentSize }: DiffusionFiles, data: Float32Array): Volume {
+  return { data, dims: [1, latentChannels, latentSize, latentSize] }
+}

@@ -1,0 +1,76 @@
+import type { Volume } from './networks.ts'
+
+/** Interleaved 8-bit pixels of a square or any other rectangle. */
+export interface Pixels {
+  readonly data: Uint8Array
+  readonly width: number
+  readonly height: number
+}
+
+/** RGB pixels to what the VAE reads: channels apart, −1 … 1. */
+export function toVolume({ data, width, height }: Pixels): Volume {
+  const plane = width * height
+  const values = new Float32Array(3 * plane)
+  for (let i = 0; i < plane; i++) {
+    for (let c = 0; c < 3; c++) values[c * plane + i] = (data[3 * i + c] as number) / 127.5 - 1
+  }
+  return { data: values, dims: [1, 3, height, width] }
+}
+
+/** What the VAE drew as RGB pixels. */
+export function toPixels({ data, dims }: Volume): Pixels {
+  const [, , height, width] = dims as [number, number, number, number]
+  const plane = width * height
+  const pixels = new Uint8Array(3 * plane)
+  for (let i = 0; i < plane; i++) {
+    for (let c = 0; c < 3; c++) {
+      const value = ((data[c * plane + i] as number) + 1) * 127.5
+      pixels[3 * i + c] = Math.max(0, Math.min(255, Math.round(value)))
+    }
+  }
+  return { data: pixels, width, height }
+}
+
+/** Where a picture is redrawn, by pixel: 1 there, 0 where it stays. */
+export interface RedrawMask {
+  readonly data: Uint8Array
+  readonly width: number
+  readonly height: number
+}
+
+/** Areas that are at least half transparent are redrawn. */
+export function maskOfAlpha(rgba: Pixels): RedrawMask {
+  const { width, height } = rgba
+  const data = new Uint8Array(width * height)
+  for (let i = 0; i < data.length; i++) data[i] = (rgba.data[4 * i + 3] as number) < 128 ? 1 : 0
+  return { data, width, height }
+}
+
+/** The mask over the latents: a latent is redrawn where any of its pixels is. */
+export function shrinkMask(mask: RedrawMask, size: number): Float32Array {
+  const small = new Float32Array(size * size)
+  for (let y = 0; y < mask.height; y++) {
+    for (let x = 0; x < mask.width; x++) {
+      if (mask.data[y * mask.width + x] === 0) continue
+      const row = Math.floor((y * size) / mask.height)
+      small[row * size + Math.floor((x * size) / mask.width)] = 1
+    }
+  }
+  return small
+}
+
+/** The drawn picture where the mask says so, the original's very pixels everywhere else. */
+export function pasteBack(drawn: Pixels, original: Pixels, mask: RedrawMask): Pixels {
+  const data = Uint8Array.from(original.data)
+  for (const [i, isRedrawn] of mask.data.entries()) {
+    if (isRedrawn === 0) continue
+    data.set(drawn.data.subarray(3 * i, 3 * i + 3), 3 * i)
+  }
+  return { ...original, data }
+}
+
+/** Grey where the mask says so, so that hidden colours under transparent areas do not show through. */
+export function blankOut(original: Pixels, mask: RedrawMask): Pixels {
+  const grey = { ...original, data: new Uint8Array(original.data.length).fill(128) }
+  return pasteBack(grey, original, mask)
+}

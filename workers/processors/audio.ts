@@ -1,0 +1,104 @@
+import { createWriteStream } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { extname, join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+
+import type { AudioInput } from '#shared/contracts/audio.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import { CancelledError, failure } from '#shared/errors.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+import type { AudioDecoder } from '#workers/audio/decode.ts'
+import type { Whisper } from '#workers/audio/whisper.ts'
+import { timeWords } from '#workers/audio/words.ts'
+
+import type { JobTools } from './job-tools.ts'
+
+/** What an audio queue serves. */
+export interface AudioModel {
+  readonly whisper: Whisper
+  readonly decode: AudioDecoder
+  readonly storage: ObjectStore
+}
+
+// The API refuses larger uploads; this only bounds the disk of a worker.
+const CLIP_BYTES_MAX = 64 * 1024 ** 2
+// Longer clips are refused; this bounds what a small file of silence can cost.
+const CLIP_SECONDS_MAX = 7200
+
+/** Transcribes or translates one clip. */
+export async function processAudio(
+  job: JobEnvelope<'audio'>,
+  tools: JobTools<AudioModel, 'audio'>,
+): Promise<void> {
+  const { input } = job
+  const { model, reply, signal, clock } = tools
+  const begunMs = clock.now()
+  model.whisper.check(input)
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-audio-'))
+  try {
+    const path = join(folder, fileName(input))
+    await fetchClip(model.storage, input.audioKey, path, signal)
+    const preparedMs = clock.now()
+    const pieces = model.decode(path, { secondsMax: CLIP_SECONDS_MAX, signal })
+    const clip = announceFirst(pieces, () => reply.started(0))
+    let windows = 0
+    const spoken = await model.whisper.transcribe(clip, input, {
+      signal,
+      onWindow(doneSamples, knownSamples) {
+        windows += 1
+        const rest = Math.ceil((knownSamples - doneSamples) / model.whisper.windowSamples)
+        reply.progress(windows, windows + rest)
+      },
+    })
+    const completionTokens = spoken.segments.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
+    reply.result(
+      { ...spoken, ...(input.wordTimestamps && { words: timeWords(spoken.segments) }) },
+      { promptTokens: 0, completionTokens, cachedTokens: 0 },
+      {
+        queueMs: begunMs - job.enqueuedAtMs,
+        prepareMs: preparedMs - begunMs,
+        runMs: clock.now() - preparedMs,
+      },
+    )
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** A name of our own with the client's extension: some formats are known by nothing else. */
+function fileName({ filename }: AudioInput): string {
+  const extension = extname(filename).toLowerCase()
+  return /^\.[a-z0-9]{1,5}$/.test(extension) ? `clip${extension}` : 'clip'
+}
+
+async function fetchClip(
+  storage: ObjectStore,
+  key: string,
+  path: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const { body, totalBytes } = await storage.get(key)
+  if (totalBytes > CLIP_BYTES_MAX) {
+    body.destroy()
+    throw failure.tooLarge('The audio file is too large.', { param: 'file' })
+  }
+  try {
+    await pipeline(body, createWriteStream(path), { signal })
+  } catch (error) {
+    throw signal.aborted ? new CancelledError() : error
+  }
+}
+
+/** The job counts as begun when its file has turned out to be sound. */
+async function* announceFirst(
+  pieces: AsyncIterable<Float32Array>,
+  announce: () => void,
+): AsyncGenerator<Float32Array> {
+  let isFirst = true
+  for await (const piece of pieces) {
+    if (isFirst) announce()
+    isFirst = false
+    yield piece
+  }
+}

@@ -1,0 +1,154 @@
+import type { ImageInput } from '#shared/contracts/image.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import { CancelledError, failure } from '#shared/errors.ts'
+import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
+import {
+  coloursOf,
+  decodePicture,
+  encodePng,
+  resizeMask,
+  resizePicture,
+} from '#workers/image/picture-file.ts'
+import type { DiffusionPipeline, PictureRequest } from '#workers/image/pipeline.ts'
+import {
+  blankOut,
+  maskOfAlpha,
+  pasteBack,
+  type Pixels,
+  type RedrawMask,
+} from '#workers/image/pixels.ts'
+
+import type { JobTools } from './job-tools.ts'
+
+/** What an image queue serves. */
+export interface ImageModel {
+  readonly pipeline: DiffusionPipeline
+  readonly storage: ObjectStore
+}
+
+// The API refuses larger uploads; this only bounds the memory of a worker.
+const SOURCE_BYTES_MAX = 64 * 1024 ** 2
+// A variation goes half the way through the noise: it keeps the colours, not the details.
+const VARIATION_STRENGTH = 0.5
+const EDIT_STRENGTH = 1
+
+/** Draws the pictures of one job, one after another, and stores each as soon as it is done. */
+export async function processImage(
+  job: JobEnvelope<'image'>,
+  { model, reply, signal, clock }: JobTools<ImageModel, 'image'>,
+): Promise<void> {
+  const { input } = job
+  const { pipeline, storage } = model
+  const begunMs = clock.now()
+  const steps = input.steps ?? pipeline.defaults.steps
+  refuseSteps(steps, pipeline.trainSteps)
+  const source = await readSource(model, input)
+  if (signal.aborted) throw new CancelledError()
+  reply.started(0)
+  const preparedMs = clock.now()
+  const stepsEach = pipeline.stepsOf(steps, source?.strength ?? 1)
+  const imageKeys: string[] = []
+  for (let picture = 0; picture < input.n; picture++) {
+    const request = { ...requestOf(input, pipeline, steps, source), picture }
+    const drawn = await pipeline.draw(request, {
+      signal,
+      onStep: (step) => reply.progress(picture * stepsEach + step, input.n * stepsEach),
+    })
+    const sized = await resizePicture(drawn, input)
+    const key = `${input.outputPrefix}/${picture}.png`
+    const png = await encodePng(source?.paste === undefined ? sized : source.paste(sized))
+    await storage.put(key, png, { contentType: 'image/png', signal })
+    imageKeys.push(key)
+  }
+  reply.result(
+    { imageKeys },
+    { promptTokens: 0, completionTokens: 0, cachedTokens: 0 },
+    {
+      queueMs: begunMs - job.enqueuedAtMs,
+      prepareMs: preparedMs - begunMs,
+      runMs: clock.now() - preparedMs,
+    },
+  )
+}
+
+/** What a picture starts from, and how the drawn one is put into it. */
+interface Source {
+  readonly pixels: Pixels
+  readonly mask?: RedrawMask
+  readonly strength: number
+  readonly paste?: (drawn: Pixels) => Pixels
+}
+
+function requestOf(
+  input: ImageInput,
+  { defaults }: DiffusionPipeline,
+  steps: number,
+  source: Source | undefined,
+): Omit<PictureRequest, 'picture'> {
+  return {
+    prompt: input.task === 'variation' ? '' : input.prompt,
+    negativePrompt: input.negativePrompt ?? '',
+    seed: input.seed,
+    steps,
+    guidance: input.guidanceScale ?? defaults.guidance,
+    ...(source && { source }),
+  }
+}
+
+async function readSource(
+  { pipeline, storage }: ImageModel,
+  input: ImageInput,
+): Promise<Source | undefined> {
+  if (input.task === 'generate') return undefined
+  const side = { width: pipeline.nativeSize, height: pipeline.nativeSize }
+  const image = await decodePicture(
+    await readObject(storage, input.imageKey, SOURCE_BYTES_MAX),
+    'image',
+  )
+  const colours = coloursOf(image.rgba)
+  if (input.task === 'variation') {
+    const whole = blankOut(colours, maskOfAlpha(image.rgba))
+    return {
+      pixels: await resizePicture(whole, side),
+      strength: input.strength ?? VARIATION_STRENGTH,
+    }
+  }
+  const mask = await readMask(storage, input, image)
+  const original = await resizePicture(colours, input)
+  const pasteMask = await resizeMask(mask, input)
+  return {
+    pixels: await resizePicture(blankOut(colours, maskOfAlpha(image.rgba)), side),
+    mask: await resizeMask(mask, side),
+    strength: input.strength ?? EDIT_STRENGTH,
+    paste: (drawn) => pasteBack(drawn, original, pasteMask),
+  }
+}
+
+async function readMask(
+  storage: ObjectStore,
+  { maskKey }: ImageInput & { readonly task: 'edit' },
+  image: Awaited<ReturnType<typeof decodePicture>>,
+): Promise<RedrawMask> {
+  if (maskKey === undefined) {
+    if (image.hasTransparency) return maskOfAlpha(image.rgba)
+    throw failure.invalidRequest(
+      'The image has no transparent area to redraw. Send a mask, or an image with transparency.',
+      { param: 'image', code: 'invalid_image' },
+    )
+  }
+  const { rgba } = await decodePicture(await readObject(storage, maskKey, SOURCE_BYTES_MAX), 'mask')
+  if (rgba.width !== image.rgba.width || rgba.height !== image.rgba.height) {
+    throw failure.invalidRequest(
+      `The mask has ${rgba.width}×${rgba.height} pixels and the image ${image.rgba.width}×${image.rgba.height}; they must be of the same size.`,
+      { param: 'mask', code: 'invalid_mask' },
+    )
+  }
+  return maskOfAlpha(rgba)
+}
+
+function refuseSteps(steps: number, trainSteps: number): void {
+  if (Number.isInteger(steps) && steps >= 1 && steps <= trainSteps) return
+  throw failure.invalidRequest(`The number of steps must be between 1 and ${trainSteps}.`, {
+    param: 'steps',
+  })
+}

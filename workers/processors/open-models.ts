@@ -1,0 +1,66 @@
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { findAudioDecoder } from '#workers/audio/decode.ts'
+import { openWhisper } from '#workers/audio/whisper.ts'
+import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
+import { openEncoder } from '#workers/embedding/encoder.ts'
+import { openReranker } from '#workers/embedding/reranker.ts'
+import { openPipeline } from '#workers/image/pipeline.ts'
+
+import type { AudioModel } from './audio.ts'
+import type { EmbeddingModel } from './embedding.ts'
+import type { ImageModel } from './image.ts'
+import { bytesOf, sessionOptionsOf, type OpenTools } from './processor-row.ts'
+
+interface Opened<Model> {
+  readonly opened: Model
+  readonly bytes: number
+}
+
+/** Opens a model of texts' vectors, or one of pairs where the catalogue says `rerank`. */
+export async function openEmbeddingModel(
+  model: CatalogueModel,
+  { folder, runtime, config }: OpenTools,
+): Promise<Opened<EmbeddingModel>> {
+  const { onnxFile, maxContextTokens, maxBatchTokens } = model.options
+  const options = {
+    runtime,
+    folder,
+    session: sessionOptionsOf(model, config),
+    ...(onnxFile !== undefined && { onnxFile }),
+    ...(maxContextTokens !== undefined && { maxContextTokens }),
+    ...(maxBatchTokens !== undefined && { maxBatchTokens }),
+  }
+  const { modelFile } = await readEncoderFiles(folder, onnxFile)
+  const bytes = await bytesOf([modelFile])
+  if (model.capabilities.includes('rerank')) {
+    return { opened: { task: 'rerank', reranker: await openReranker(options) }, bytes }
+  }
+  const encoder = await openEncoder(options)
+  return { opened: { task: 'embed', encoder, options: model.options }, bytes }
+}
+
+/** Opens a speech model and finds the decoder of this machine. */
+export async function openAudioModel(
+  model: CatalogueModel,
+  { folder, runtime, config, storage }: OpenTools,
+): Promise<Opened<AudioModel>> {
+  const { onnxFile } = model.options
+  const { decode } = await findAudioDecoder()
+  const whisper = await openWhisper({
+    runtime,
+    folder,
+    session: sessionOptionsOf(model, config),
+    ...(onnxFile !== undefined && { onnxFile }),
+  })
+  return { opened: { whisper, decode, storage }, bytes: await bytesOf(whisper.modelFiles) }
+}
+
+/** Opens a model of pictures. */
+export async function openImageModel(
+  model: CatalogueModel,
+  { folder, runtime, config, storage }: OpenTools,
+): Promise<Opened<ImageModel>> {
+  const session = sessionOptionsOf(model, config)
+  const pipeline = await openPipeline({ runtime, folder, session })
+  return { opened: { pipeline, storage }, bytes: await bytesOf(pipeline.modelFiles) }
+}

@@ -1,0 +1,108 @@
+import { stat } from 'node:fs/promises'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { Clock } from '#shared/clock.ts'
+import type { WorkerConfig } from '#shared/config/inference.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import type { QueueKind } from '#shared/contracts/queues.ts'
+import type { Logger } from '#shared/logger.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+
+import type { JobTools } from './job-tools.ts'
+
+/** What a model is opened with. */
+export interface OpenTools {
+  /** Where its files lie. */
+  readonly folder: string
+  readonly slots: number
+  readonly runtime: Runtime
+  readonly storage: ObjectStore
+  readonly config: WorkerConfig
+  readonly clock: Clock
+  readonly log: Logger
+}
+
+/** Jobs and work of an open model, for its heartbeat. */
+export interface ModelStats {
+  readonly waiting: number
+  /** Since the model was opened. */
+  readonly tokens: number
+  readonly cacheUse: number
+}
+
+/** A model that answers the jobs of one queue. */
+export interface OpenModel {
+  readonly bytes: number
+  process(job: JobEnvelope, tools: Omit<JobTools<unknown>, 'model'>): Promise<void>
+  stats(): ModelStats
+  close(): Promise<void>
+}
+
+/** How the jobs of one kind are done. */
+export interface ProcessorRow {
+  readonly kind: QueueKind
+  /** Jobs at a time, unless the catalogue says otherwise. */
+  readonly slots: number
+  open(model: CatalogueModel, tools: OpenTools): Promise<OpenModel>
+}
+
+/** A processor and the model that it asks. */
+export interface ProcessorSpec<K extends QueueKind, Model> {
+  readonly kind: K
+  readonly slots: number
+  open(model: CatalogueModel, tools: OpenTools): Promise<{ opened: Model; bytes: number }>
+  process(job: JobEnvelope<K>, tools: JobTools<Model, K>): Promise<void>
+  stats(opened: Model): ModelStats
+  close(opened: Model): Promise<void>
+}
+
+/** Makes a row of a processor and its model, whose type stays between the two. */
+export function defineProcessor<K extends QueueKind, Model>(
+  spec: ProcessorSpec<K, Model>,
+): ProcessorRow {
+  return {
+    kind: spec.kind,
+    slots: spec.slots,
+    async open(model, tools) {
+      const { opened, bytes } = await spec.open(model, tools)
+      return {
+        bytes,
+        // The worker checked that the envelope is of this kind.
+        process: (job, jobTools) =>
+          spec.process(job as JobEnvelope<K>, { ...jobTools, model: opened } as JobTools<Model, K>),
+        stats: () => spec.stats(opened),
+        close: () => spec.close(opened),
+      }
+    },
+  }
+}
+
+/** How the sessions of a model are opened: its own settings before those of the worker. */
+export function sessionOptionsOf(
+  { options }: CatalogueModel,
+  config: WorkerConfig,
+): SessionOptions {
+  const { executionProvider } = options
+  const intraOpThreads = options.intraOpThreads ?? config.intraOpThreads
+  return {
+    ...(intraOpThreads > 0 && { intraOpThreads }),
+    ...(executionProvider !== undefined && { executionProvider }),
+  }
+}
+
+/** Bytes of model files, with the data that large exports keep beside them. */
+export async function bytesOf(files: readonly string[]): Promise<number> {
+  const sizes = await Promise.all(
+    files
+      .flatMap((file) => [file, `${file}_data`, `${file}.data`])
+      .map((path) =>
+        stat(path).then(
+          ({ size }) => size,
+          () => 0,
+        ),
+      ),
+  )
+  return sizes.reduce((sum, size) => sum + size, 0)
+}
