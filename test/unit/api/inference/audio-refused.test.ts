@@ -147,4 +147,3 @@ describe('a recording that cannot be transcribed', () => {
     expect(await leftovers()).toEqual([])
   })
 })
-

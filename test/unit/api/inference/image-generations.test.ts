@@ -85,7 +85,10 @@ describe('GET /v1/media', () => {
     await images.store.put('files/file-stays', Buffer.from('x'))
     await generate({})
     const sweepIn = (minutes: number) =>
-      sweepMedia({ store: images.store, clock: { now: () => Date.now() + minutes * 60_000, monotonic: () => 0 } })
+      sweepMedia({
+        store: images.store,
+        clock: { now: () => Date.now() + minutes * 60_000, monotonic: () => 0 },
+      })
     expect(await sweepIn(60)).toBe(0)
     expect(await sweepIn(66)).toBeGreaterThan(1)
     expect(await images.keys('')).toEqual(['files/file-stays'])

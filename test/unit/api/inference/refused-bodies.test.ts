@@ -30,11 +30,14 @@ describe('a body that cannot be read', () => {
     })
   })
 
-  it('a body of another type is answered with 415', async () => {
-    const response = await surface.post(CHAT, 'model=x', { 'content-type': 'text/csv' })
-    expect(response.statusCode).toBe(415)
-    expect(response.json().error.type).toBe('invalid_request_error')
-  })
+  it.each(['text/csv', 'text/plain', 'application/x-www-form-urlencoded'])(
+    'a body of type %s is answered with 415',
+    async (type) => {
+      const response = await surface.post(CHAT, 'model=x', { 'content-type': type })
+      expect(response.statusCode).toBe(415)
+      expect(response.json().error.type).toBe('invalid_request_error')
+    },
+  )
 
   it('a body over the limit is answered with 413', async () => {
     const response = await surface.post(TEXT, { model: 'tiny-chat', prompt: 'x'.repeat(2 ** 20) })
