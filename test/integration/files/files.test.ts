@@ -1,78 +1,36 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
 
-import type { FastifyInstance } from 'fastify'
 import { afterEach, describe, expect } from 'vitest'
 
-import { buildApp } from '#api/app.ts'
 import { openFiles } from '#api/files/files.ts'
 import { filesPlugin } from '#api/files/routes.ts'
 import { sweepOrphans } from '#api/files/sweep.ts'
-import { v1Plugin } from '#api/v1/plugin.ts'
 import { systemClock } from '#shared/clock.ts'
-import { openApiKeys } from '#shared/db/api-keys.ts'
 import type { Database } from '#shared/db/client.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
-import { organizationTables } from '#shared/db/schema/organizations.ts'
-import { createLogger } from '#shared/logger.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
-import { serverConfig } from '#test/support/server-config.ts'
 import { it } from '#test/support/services.ts'
+import { openV1App, type V1App } from '#test/support/v1-app.ts'
 
 const SEARCH_LINES = '{"text":"a"}\n{"text":"b"}\n'
-const log = createLogger({ level: 'silent' })
-const open: FastifyInstance[] = []
+const open: V1App[] = []
 
 afterEach(async () => {
-  for (const app of open.splice(0)) await app.close()
+  for (const { app } of open.splice(0)) await app.close()
 })
 
-/** The files surface over a real database and a local directory, with a key of a new organization. */
+/** The files surface over a real database and a local directory. */
 async function openSurface(database: Database, folder: string, storageBytesMax = 1024 ** 3) {
-  const tables = organizationTables('')
-  const apiKeys = openApiKeys(database.db, tables)
-  const newKey = async (id: string) => {
-    await database.db.insert(tables.organizations).values({ id, name: id })
-    const request = {
-      organizationId: id,
-      name: 'test',
-      scopes: null,
-      modelIds: null,
-      expiresAt: null,
-    }
-    return (await apiKeys.create(request)).secret
-  }
   const store = openObjectStore({ driver: 'directory', path: folder })
   const files = openFiles(database.db, fileTables(''))
-  const plugin = filesPlugin({
-    files,
-    store,
-    clock: systemClock,
-    storageBytesMax,
-    onChange: () => {},
-  })
-  const app = await buildApp({
-    server: serverConfig(),
-    version: '0.0.0',
-    publicUrl: 'http://localhost',
-    log,
-    health: { checks: [], isDraining: () => false },
-    surfaces: [
-      { prefixes: ['/v1'], plugin: v1Plugin({ apiKeys, clock: systemClock, log }, [plugin]) },
-    ],
-  })
-  open.push(app)
-  const base = await app.listen({ port: 0, host: '127.0.0.1' })
-  const key = await newKey('org-one')
-  const call = (path: string, init: RequestInit = {}, secret = key) =>
-    fetch(`${base}/v1${path}`, {
-      ...init,
-      headers: { authorization: `Bearer ${secret}`, ...init.headers },
-    })
-  const upload = (content: Buffer | string, purpose = 'user_data', secret = key) =>
-    call('/files', { method: 'POST', body: form(content, purpose) }, secret)
-  return { files, store, call, upload, newKey, base, key }
+  const options = { files, store, clock: systemClock, storageBytesMax, onChange: () => {} }
+  const surface = await openV1App(database, [filesPlugin(options)])
+  open.push(surface)
+  const upload = (content: Buffer | string, purpose = 'user_data') =>
+    surface.call('/files', { method: 'POST', body: form(content, purpose) })
+  return { ...surface, files, store, upload }
 }
 
 function form(
