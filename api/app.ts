@@ -88,6 +88,8 @@ const CORS = {
     'link',
     'retry-after',
     'openai-processing-ms',
+    'x-should-retry',
+    'idempotent-replayed',
     'x-queue-time-ms',
     'x-inference-time-ms',
     'x-supabase-api-version',

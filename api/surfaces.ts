@@ -1,3 +1,4 @@
+import { authTables } from '#shared/db/schema/auth.ts'
 import { timeOrderedId } from '#shared/ids.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'
 import { createUrlSigner } from '#shared/storage/signed-url.ts'
@@ -15,6 +16,8 @@ import { createBatchExecutor } from './inference/batchable.ts'
 import { inferencePlugin } from './inference/plugin.ts'
 import { createLimiter, type Limiter } from './limits/limiter.ts'
 import { mediaPlugin } from './media/routes.ts'
+import { openOrganizations, type Organizations } from './organizations/organizations.ts'
+import { organizationsPlugin } from './organizations/routes.ts'
 import type { Services } from './services.ts'
 import { usagePlugin } from './usage/routes.ts'
 import type { UserServer } from './user-server.ts'
@@ -54,6 +57,7 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
     }),
     activitiesPlugin(services),
     usagePlugin(services),
+    organizationsPlugin({ organizations: organizationsOf(services) }),
     mediaPlugin({ ...services, signer }),
     batchesPlugin(services),
   ])
@@ -76,6 +80,11 @@ function idempotencyOf(services: Services): Gate {
     idempotency: openIdempotencyStore(redis, config.infra.redisPrefix),
     deadlineSeconds: config.inference.deadlineSeconds,
   })
+}
+
+function organizationsOf({ database, config, organizationTables }: Services): Organizations {
+  const { users } = authTables(config.database.tablePrefix)
+  return openOrganizations(database.db, organizationTables, users)
 }
 
 function limiterOf(services: Services): Limiter {

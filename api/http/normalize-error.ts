@@ -29,6 +29,9 @@ const RULES: Readonly<Record<string, Rule>> = {
   ECONNRESET: (error) => unavailable(error),
   ETIMEDOUT: (error) => unavailable(error),
   EPIPE: (error) => unavailable(error),
+  // Postgres keeps no zero bytes in texts.
+  '22021': (error) => failure.invalidRequest('A text holds a zero byte.', { cause: error }),
+  '22P05': (error) => failure.invalidRequest('A text holds a zero byte.', { cause: error }),
   // Postgres: too many connections, shutting down, starting up, connection failures.
   '53300': (error) => unavailable(error),
   '57P01': (error) => unavailable(error),

@@ -65,7 +65,7 @@ const NEW_KEY_RESPONSE = {
   properties: { ...KEY_FIELDS, secret: { type: 'string' } },
 }
 
-/** `POST` and `GET /api_keys` and `DELETE /api_keys/{id}`, within the caller's organization. */
+/** `POST` and `GET /api_keys`, `DELETE /api_keys/{id}` and its rotation, within the caller's organization. */
 export function registerKeys(app: FastifyInstance, services: InferenceServices): void {
   const { apiKeys } = services
   const common = { tags: ['API keys'], security: [{ apiKey: [] }] }
@@ -104,13 +104,14 @@ export function registerKeys(app: FastifyInstance, services: InferenceServices):
       }
     },
   })
+  registerRotation(app, services)
   app.delete<{ Params: { id: string } }>('/api_keys/:id', {
     config: { scope: 'keys' },
     schema: {
       ...common,
       operationId: 'revokeApiKey',
       summary: 'Revoke an API key',
-      params: { type: 'object', required: ['id'], properties: { id: { type: 'string' } } },
+      params: KEY_PARAMS,
       response: { 200: deletedResponse('api_key'), ...errorResponses(401, 403, 404) },
     },
     handler: async (request) => {
@@ -121,6 +122,49 @@ export function registerKeys(app: FastifyInstance, services: InferenceServices):
       return { id, object: 'api_key', deleted: true }
     },
   })
+}
+
+const KEY_PARAMS = {
+  type: 'object',
+  required: ['id'],
+  properties: { id: { type: 'string', pattern: '^[^\\u0000]+$' } },
+}
+
+function registerRotation(app: FastifyInstance, { apiKeys }: InferenceServices): void {
+  app.post<{ Params: { id: string } }>('/api_keys/:id/rotate', {
+    config: { scope: 'keys' },
+    schema: {
+      tags: ['API keys'],
+      security: [{ apiKey: [] }],
+      operationId: 'rotateApiKey',
+      summary: 'Give an API key a new secret; the old one is dead within a second',
+      params: KEY_PARAMS,
+      response: { 200: NEW_KEY_RESPONSE, ...errorResponses(401, 403, 404) },
+    },
+    handler: async (request) => {
+      const { id } = request.params
+      const caller = callerOf(request)
+      const old = await apiKeys.find(caller.organizationId, id)
+      if (old !== undefined) mustCover(caller, old)
+      const rotated = await apiKeys.rotate(caller.organizationId, id)
+      if (rotated === undefined) {
+        throw failure.notFound(`No such API key: ${id.slice(0, 64)}`, { param: 'id' })
+      }
+      return { ...presentKey(rotated.key), secret: rotated.secret }
+    },
+  })
+}
+
+/** Whoever learns the secret of a key has its rights, so they must have them already. */
+function mustCover(caller: Caller, key: StoredApiKey): void {
+  const covers = (own: readonly string[] | null, wanted: readonly string[] | null): boolean =>
+    own === null || (wanted?.every((right) => own.includes(right)) ?? false)
+  if (!covers(caller.scopes, key.scopes)) throw tooManyRights('id', 'scopes of this key')
+  if (!covers(caller.modelIds, key.modelIds)) throw tooManyRights('id', 'models of this key')
+  const endsAtMs = key.expiresAt?.getTime() ?? Infinity
+  if (caller.expiresAtMs !== null && endsAtMs > caller.expiresAtMs) {
+    throw tooManyRights('id', 'the expiry of this key')
+  }
 }
 
 /** A new key with the rights that were asked for, which its creator must have. */
@@ -173,7 +217,7 @@ function subset(
 
 function tooManyRights(param: string, what: string): Error {
   return failure.accessDenied(
-    `An API key cannot create a key with more rights than its own: it lacks ${what}.`,
+    `An API key cannot create or rotate a key with more rights than its own: it lacks ${what}.`,
     { param, code: 'insufficient_permissions' },
   )
 }

@@ -15,6 +15,7 @@ export const SCOPES = [
   'activities:write',
   'usage',
   'keys',
+  'organizations',
 ] as const
 
 export type Scope = (typeof SCOPES)[number]

@@ -44,7 +44,7 @@ export function openApiKeys(db: Db, { apiKeys }: OrganizationTables) {
       return rows[0]
     },
     async create(request: ApiKeyRequest): Promise<{ key: StoredApiKey; secret: string }> {
-      const secret = `mr-${randomBytes(SECRET_BYTES).toString('base64url')}`
+      const secret = newSecret()
       const key = await insert(db, apiKeys, request, secret)
       if (key === undefined) throw new Error('256 random bits came twice')
       return { key, secret }
@@ -55,6 +55,26 @@ export function openApiKeys(db: Db, { apiKeys }: OrganizationTables) {
         .from(apiKeys)
         .where(and(eq(apiKeys.organizationId, organizationId), isLive))
         .orderBy(desc(apiKeys.createdAt), desc(apiKeys.id))
+    },
+    async find(organizationId: string, id: string): Promise<StoredApiKey | undefined> {
+      const rows = await db
+        .select()
+        .from(apiKeys)
+        .where(and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive))
+      return rows[0]
+    },
+    /** Gives a key a new secret; the old one is dead from then on. */
+    async rotate(
+      organizationId: string,
+      id: string,
+    ): Promise<{ key: StoredApiKey; secret: string } | undefined> {
+      const secret = newSecret()
+      const rows = await db
+        .update(apiKeys)
+        .set({ secretSha256: hashSecret(secret), prefix: secret.slice(0, VISIBLE_LENGTH) })
+        .where(and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive))
+        .returning()
+      return rows[0] === undefined ? undefined : { key: rows[0], secret }
     },
     async revoke(organizationId: string, id: string): Promise<boolean> {
       const rows = await db
@@ -71,6 +91,10 @@ export function openApiKeys(db: Db, { apiKeys }: OrganizationTables) {
 }
 
 export type ApiKeyStore = ReturnType<typeof openApiKeys>
+
+function newSecret(): string {
+  return `mr-${randomBytes(SECRET_BYTES).toString('base64url')}`
+}
 
 /** SHA-256 of a secret: enough for 256 random bits, which nobody can guess. */
 export function hashSecret(secret: string): Buffer {

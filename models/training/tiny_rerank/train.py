@@ -10,7 +10,8 @@ from tokenizers import Tokenizer
 from transformers import BertForSequenceClassification
 
 from ..common.errors import refuse
-from ..common.loop import Budget, Checkpoint, read_checkpoint, restore, run_steps
+from ..common.loop import Budget, Checkpoint, learning_rate, read_checkpoint, restore, run_steps
+from ..common.optim import Muon, split_matrices
 from ..common.paths import work_dir
 from ..tiny_embed.model import LONGEST, config
 from ..tiny_embed.train import NAME as ENCODER
@@ -19,7 +20,8 @@ from .data import group
 
 NAME = "tiny-rerank"
 GROUPS = 24
-RATE = 2e-4  # three times as much makes all scores equal within a hundred steps
+RATE = 1e-3
+EASY = 0.6  # up to this share of the budget the wrong documents grow harder
 
 
 def build(vocabulary: int) -> BertForSequenceClassification:
@@ -48,15 +50,17 @@ def scores(model: BertForSequenceClassification, tokenizer: Tokenizer, pairs: li
 
 
 def train(minutes: float, resume: bool, pause_file: Path | None) -> None:
-    """AdamW with a rate that falls to zero."""
+    """Muon and AdamW with a rate that falls over the last half."""
     tokenizer = load_tokenizer()
     torch.manual_seed(4)
     model = build(tokenizer.get_vocab_size())
-    adam = torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.01)
+    matrices, rest = split_matrices(model, ("embeddings", "classifier"))
+    muon, adam = Muon(matrices, 0.01), torch.optim.AdamW(rest, RATE, betas=(0.9, 0.98), weight_decay=0.01)
 
     def take(state: dict[str, Any]) -> None:
         model.load_state_dict(state["model"])
         adam.load_state_dict(state["adam"])
+        muon.load_state_dict(state["muon"])
 
     checkpoint, step, spent = Checkpoint(work_dir(NAME) / "checkpoint.pt"), 0, 0.0
     if resume and checkpoint.path.exists():
@@ -68,11 +72,11 @@ def train(minutes: float, resume: bool, pause_file: Path | None) -> None:
     rng = random.Random(7 + step)
 
     def snapshot() -> dict[str, Any]:
-        return {"model": model.state_dict(), "adam": adam.state_dict()}
+        return {"model": model.state_dict(), "adam": adam.state_dict(), "muon": muon.state_dict()}
 
     budget = Budget(minutes, spent, pause_file)
     for step, fraction in run_steps(budget, checkpoint, snapshot, step):
-        groups = [group(rng) for _ in range(GROUPS)]
+        groups = [group(rng, min(1.0, fraction / EASY)) for _ in range(GROUPS)]
         with torch.autocast("cpu", torch.bfloat16):
             flat = scores(model, tokenizer, [(query, document) for query, documents in groups for document in documents])
         table = flat.float().view(GROUPS, -1)
@@ -80,12 +84,14 @@ def train(minutes: float, resume: bool, pause_file: Path | None) -> None:
         wanted[:, 0] = 1
         listwise = F.cross_entropy(table, torch.zeros(GROUPS, dtype=torch.long))
         loss = listwise + 0.5 * F.binary_cross_entropy_with_logits(table, wanted)
-        adam.zero_grad()
+        scale = learning_rate(step, fraction, 50)
+        model.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(rest, 1.0)
         for entry in adam.param_groups:
-            entry["lr"] = RATE * min(1, (step + 1) / 100) * max(0.02, 1 - fraction)
+            entry["lr"] = RATE * scale
         adam.step()
+        muon.step(scale)
         if step % 50 == 0:
             right = (table.argmax(1) == 0).float().mean().item()
             print(f"{budget.spent:.0f}s step {step} loss {loss.item():.3f} first {right:.2f}", flush=True)

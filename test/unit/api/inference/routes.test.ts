@@ -133,6 +133,7 @@ describe('the routes', () => {
     expect(served.sort()).toEqual([
       '/v1/api_keys',
       '/v1/api_keys/{id}',
+      '/v1/api_keys/{id}/rotate',
       '/v1/audio/transcriptions',
       '/v1/audio/translations',
       '/v1/chat/completions',

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -13,10 +12,11 @@ import type { InferenceServices } from '#api/inference/services.ts'
 import { parseCatalogue } from '#shared/catalogue.ts'
 import type { Candidate, GenerateInput } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
-import type { ApiKeyStore, StoredApiKey } from '#shared/db/api-keys.ts'
 import type { Logger } from '#shared/logger.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { createUrlSigner } from '#shared/storage/signed-url.ts'
+
+import { MemoryKeys } from './memory-keys.ts'
 
 /** The key that the surface under test knows. */
 export const API_KEY = 'sk-test-0123456789abcdefWXYZ'
@@ -136,56 +136,6 @@ export function answering(
         timings: { queueMs: 1, prepareMs: 1, runMs: 1 },
       },
     ] as unknown as JobEvent<'completion'>[]
-}
-
-/** API keys in memory. */
-export class MemoryKeys implements ApiKeyStore {
-  readonly bySecret = new Map<string, StoredApiKey>()
-  lookups = 0
-  touched: string[] = []
-  failure: Error | undefined
-
-  add(secret: string, key: Partial<StoredApiKey> = {}): void {
-    this.bySecret.set(createHash('sha256').update(secret).digest('hex'), {
-      id: `key_${this.bySecret.size}`,
-      organizationId: 'org-test',
-      name: 'test',
-      prefix: secret.slice(0, 7),
-      scopes: null,
-      modelIds: null,
-      createdAt: new Date(0),
-      expiresAt: null,
-      lastUsedAt: null,
-      ...key,
-    })
-  }
-
-  async findBySecretHash(sha256: Buffer): Promise<StoredApiKey | undefined> {
-    this.lookups += 1
-    if (this.failure !== undefined) throw this.failure
-    return this.bySecret.get(sha256.toString('hex'))
-  }
-
-  async create(key: Parameters<ApiKeyStore['create']>[0]): ReturnType<ApiKeyStore['create']> {
-    const secret = `sk-new-${this.bySecret.size}-0123456789`
-    this.add(secret, key)
-    return { key: [...this.bySecret.values()].at(-1) as StoredApiKey, secret }
-  }
-
-  async list(organizationId: string): Promise<readonly StoredApiKey[]> {
-    return [...this.bySecret.values()].filter((key) => key.organizationId === organizationId)
-  }
-
-  async revoke(organizationId: string, id: string): Promise<boolean> {
-    for (const [hash, key] of this.bySecret) {
-      if (key.id === id && key.organizationId === organizationId) return this.bySecret.delete(hash)
-    }
-    return false
-  }
-
-  async touch(id: string): Promise<void> {
-    this.touched.push(id)
-  }
 }
 
 /** The whole application with one surface, over a script instead of queues. */

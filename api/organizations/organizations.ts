@@ -1,0 +1,266 @@
+import { and, asc, count, eq, inArray, isNull, type SQL } from 'drizzle-orm'
+
+import type { Db } from '#shared/db/client.ts'
+import type { OrganizationRole } from '#shared/db/organizations.ts'
+import type { AuthTables } from '#shared/db/schema/auth.ts'
+import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
+import { failure } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+
+const MEMBERS_MAX = 1000
+const ORGANIZATIONS_MAX = 100
+
+export interface Organization {
+  readonly id: string
+  readonly name: string
+  readonly personalUserId: string | null
+  readonly createdAt: Date
+}
+
+export interface Member {
+  readonly userId: string
+  readonly role: OrganizationRole
+  readonly createdAt: Date
+}
+
+/** The organizations of a database and their members. */
+export function openOrganizations(db: Db, tables: OrganizationTables, users: AuthTables['users']) {
+  const context = { db, tables, users }
+  return { ...openOnes(context), ...openMembers(context) }
+}
+
+interface Context {
+  readonly db: Db
+  readonly tables: OrganizationTables
+  readonly users: AuthTables['users']
+}
+
+function openOnes(context: Context) {
+  const { db, tables } = context
+  const { organizations, members, apiKeys } = tables
+  return {
+    async find(ids: readonly string[]): Promise<readonly Organization[]> {
+      if (ids.length === 0) return []
+      return db
+        .select(summaryOf(tables))
+        .from(organizations)
+        .where(and(inArray(organizations.id, [...ids]), isNull(organizations.deletedAt)))
+        .orderBy(asc(organizations.createdAt), asc(organizations.id))
+    },
+    async create(name: string, ownerId: string): Promise<Organization> {
+      return db.transaction(async (tx) => {
+        if ((await countMembers(tx, tables, eq(members.userId, ownerId))) >= ORGANIZATIONS_MAX) {
+          throw failure.invalidRequest(`A user has at most ${ORGANIZATIONS_MAX} organizations.`, {
+            code: 'too_many_organizations',
+          })
+        }
+        const id = randomId('org-')
+        const [made] = await tx
+          .insert(organizations)
+          .values({ id, name })
+          .returning(summaryOf(tables))
+        await tx.insert(members).values({ organizationId: id, userId: ownerId, role: 'owner' })
+        return made as Organization
+      })
+    },
+    async rename(id: string, name: string): Promise<Organization> {
+      const [found] = await db
+        .update(organizations)
+        .set({ name })
+        .where(and(eq(organizations.id, id), isNull(organizations.deletedAt)))
+        .returning(summaryOf(tables))
+      if (found === undefined) throw noSuchOrganization(id)
+      return found
+    },
+    /** Its keys and memberships end with it; its usage and activities are kept. */
+    async remove(id: string): Promise<void> {
+      await change(context, id, async (tx, { personalUserId }) => {
+        if (personalUserId !== null) {
+          throw failure.conflict("A user's own organization cannot be deleted.", {
+            code: 'personal_organization',
+          })
+        }
+        const now = new Date()
+        await tx
+          .update(apiKeys)
+          .set({ revokedAt: now })
+          .where(and(eq(apiKeys.organizationId, id), isNull(apiKeys.revokedAt)))
+        await tx.delete(members).where(eq(members.organizationId, id))
+        await tx.update(organizations).set({ deletedAt: now }).where(eq(organizations.id, id))
+      })
+    },
+  }
+}
+
+function openMembers(context: Context) {
+  const { db, tables } = context
+  const { members } = tables
+  return {
+    /** What a user is in each organization of theirs. */
+    async rolesOf(userId: string): Promise<ReadonlyMap<string, OrganizationRole>> {
+      const rows = await db
+        .select({ id: members.organizationId, role: members.role })
+        .from(members)
+        .where(eq(members.userId, userId))
+      return new Map(rows.map(({ id, role }) => [id, role]))
+    },
+    async members(id: string): Promise<readonly Member[]> {
+      return db
+        .select(memberOf(tables))
+        .from(members)
+        .where(eq(members.organizationId, id))
+        .orderBy(asc(members.createdAt), asc(members.userId))
+    },
+    async addMember(id: string, userId: string, role: OrganizationRole): Promise<Member> {
+      return change(context, id, async (tx) => {
+        await mustFit(tx, context, id, userId)
+        const [added] = await tx
+          .insert(members)
+          .values({ organizationId: id, userId, role })
+          .onConflictDoNothing()
+          .returning(memberOf(tables))
+        if (added !== undefined) return added
+        throw failure.conflict('The user is a member already.', {
+          ...{ param: 'user_id', code: 'already_member' },
+        })
+      })
+    },
+    /** `check` sees the member as it is before the change. */
+    async setRole(
+      id: string,
+      userId: string,
+      { role, check }: { role: OrganizationRole; check: (member: Member) => void },
+    ): Promise<Member> {
+      return change(context, id, async (tx, found) => {
+        const member = await getMember(tx, tables, id, userId)
+        check(member)
+        if (role !== 'owner') await mustKeep(tx, tables, found, member)
+        await tx
+          .update(members)
+          .set({ role })
+          .where(isMember(tables, id, userId))
+        return { ...member, role }
+      })
+    },
+    async removeMember(
+      id: string,
+      userId: string,
+      { check }: { check: (member: Member) => void },
+    ): Promise<void> {
+      await change(context, id, async (tx, found) => {
+        const member = await getMember(tx, tables, id, userId)
+        check(member)
+        await mustKeep(tx, tables, found, member)
+        await tx.delete(members).where(isMember(tables, id, userId))
+      })
+    },
+  }
+}
+
+const summaryOf = ({ organizations }: OrganizationTables) => ({
+  id: organizations.id,
+  name: organizations.name,
+  personalUserId: organizations.personalUserId,
+  createdAt: organizations.createdAt,
+})
+
+const memberOf = ({ members }: OrganizationTables) => ({
+  userId: members.userId,
+  role: members.role,
+  createdAt: members.createdAt,
+})
+
+const isMember = ({ members }: OrganizationTables, id: string, userId: string) =>
+  and(eq(members.organizationId, id), eq(members.userId, userId))
+
+/** Holds the organization, so that its owners are counted by one change at a time. */
+async function change<T>(
+  { db, tables }: Context,
+  id: string,
+  work: (tx: Db, found: Organization) => Promise<T>,
+): Promise<T> {
+  const { organizations } = tables
+  return db.transaction(async (tx) => {
+    const [found] = await tx
+      .select(summaryOf(tables))
+      .from(organizations)
+      .where(and(eq(organizations.id, id), isNull(organizations.deletedAt)))
+      .for('update')
+    if (found === undefined) throw noSuchOrganization(id)
+    return work(tx, found)
+  })
+}
+
+async function countMembers(
+  tx: Db,
+  { members }: OrganizationTables,
+  where: SQL | undefined,
+): Promise<number> {
+  const rows = await tx.select({ total: count() }).from(members).where(where)
+  return rows[0]?.total ?? 0
+}
+
+async function mustFit(
+  tx: Db,
+  { tables, users }: Context,
+  id: string,
+  userId: string,
+): Promise<void> {
+  const [user] = await tx
+    .select({ id: users.id })
+    .from(users)
+    .where(and(eq(users.id, userId), isNull(users.deletedAt)))
+  if (user === undefined) {
+    throw failure.notFound(`No such user: ${userId}`, { param: 'user_id' })
+  }
+  if ((await countMembers(tx, tables, eq(tables.members.organizationId, id))) >= MEMBERS_MAX) {
+    throw failure.invalidRequest(`An organization has at most ${MEMBERS_MAX} members.`, {
+      code: 'too_many_members',
+    })
+  }
+}
+
+/** Throws when the member is the last owner, or the one whose own organization it is. */
+async function mustKeep(
+  tx: Db,
+  tables: OrganizationTables,
+  found: Organization,
+  member: Member,
+): Promise<void> {
+  const { members } = tables
+  if (found.personalUserId === member.userId) {
+    throw failure.conflict('A user stays the owner of their own organization.', {
+      code: 'personal_organization',
+    })
+  }
+  const owners = and(eq(members.organizationId, found.id), eq(members.role, 'owner'))
+  if (member.role === 'owner' && (await countMembers(tx, tables, owners)) === 1) {
+    throw failure.conflict('An organization keeps at least one owner.', { code: 'last_owner' })
+  }
+}
+
+async function getMember(
+  tx: Db,
+  tables: OrganizationTables,
+  id: string,
+  userId: string,
+): Promise<Member> {
+  const [member] = await tx
+    .select(memberOf(tables))
+    .from(tables.members)
+    .where(isMember(tables, id, userId))
+  if (member === undefined) throw noSuchMember(userId)
+  return member
+}
+
+export type Organizations = ReturnType<typeof openOrganizations>
+
+/** The same answer for organizations that are not there and those of others. */
+export function noSuchOrganization(id: string): Error {
+  return failure.notFound(`No such organization: ${id.slice(0, 64)}`, { param: 'id' })
+}
+
+/** The same for members. */
+export function noSuchMember(userId: string): Error {
+  return failure.notFound(`No such member: ${userId.slice(0, 64)}`, { param: 'user_id' })
+}

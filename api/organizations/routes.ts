@@ -1,0 +1,191 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+
+import { callerOf, type Caller } from '#api/v1/caller.ts'
+import { unixSeconds } from '#shared/clock.ts'
+import type { OrganizationRole } from '#shared/db/organizations.ts'
+import { failure } from '#shared/errors.ts'
+
+import {
+  noSuchMember,
+  noSuchOrganization,
+  type Member,
+  type Organization,
+  type Organizations,
+} from './organizations.ts'
+import * as schemas from './schemas.ts'
+
+const RANKS: Readonly<Record<OrganizationRole, number>> = { member: 0, admin: 1, owner: 2 }
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+const READ = { scope: 'any' } as const
+const WRITE = { scope: 'organizations' } as const
+
+/** `/organizations`: the caller's organizations and their members. */
+export function organizationsPlugin({
+  organizations,
+}: {
+  readonly organizations: Organizations
+}): FastifyPluginAsyncTypebox {
+  return async (app) => {
+    app.get('/organizations', { schema: schemas.LIST, config: READ }, async (request) => {
+      const roles = await rolesOf(organizations, callerOf(request))
+      const found = await organizations.find([...roles.keys()])
+      return listOf(found.map((one) => presentOrganization(one, roles.get(one.id) ?? 'member')))
+    })
+
+    app.post('/organizations', { schema: schemas.CREATE, config: WRITE }, async (request) => {
+      const { userId } = callerOf(request)
+      if (userId === undefined) throw usersOnly()
+      return presentOrganization(await organizations.create(request.body.name, userId), 'owner')
+    })
+
+    app.get('/organizations/:id', { schema: schemas.RETRIEVE, config: READ }, async (request) => {
+      const { id } = request.params
+      const role = await roleIn(organizations, callerOf(request), id, 'member')
+      const [found] = await organizations.find([id])
+      if (found === undefined) throw noSuchOrganization(id)
+      return presentOrganization(found, role)
+    })
+
+    app.patch('/organizations/:id', { schema: schemas.RENAME, config: WRITE }, async (request) => {
+      const { id } = request.params
+      const role = await roleIn(organizations, callerOf(request), id, 'admin')
+      return presentOrganization(await organizations.rename(id, request.body.name), role)
+    })
+
+    app.delete('/organizations/:id', { schema: schemas.DELETE, config: WRITE }, async (request) => {
+      const { id } = request.params
+      await roleIn(organizations, callerOf(request), id, 'owner')
+      await organizations.remove(id)
+      return { id, object: 'organization' as const, deleted: true as const }
+    })
+
+    registerMembers(app as never, organizations)
+  }
+}
+
+function registerMembers(
+  app: Parameters<FastifyPluginAsyncTypebox>[0],
+  organizations: Organizations,
+): void {
+  const path = '/organizations/:id/members'
+  app.get(path, { schema: schemas.LIST_MEMBERS, config: READ }, async (request) => {
+    const { id } = request.params
+    await roleIn(organizations, callerOf(request), id, 'member')
+    return listOf((await organizations.members(id)).map(presentMember))
+  })
+
+  app.post(path, { schema: schemas.ADD_MEMBER, config: WRITE }, async (request) => {
+    const { id } = request.params
+    const { user_id, role } = request.body
+    const own = await roleIn(organizations, callerOf(request), id, 'admin')
+    mayGive(own, role)
+    return presentMember(await organizations.addMember(id, user_id, role))
+  })
+
+  app.patch(
+    `${path}/:user_id`,
+    { schema: schemas.CHANGE_MEMBER, config: WRITE },
+    async (request) => {
+      const { id, user_id } = request.params
+      const { role } = request.body
+      const own = await roleIn(organizations, callerOf(request), id, 'admin')
+      mayGive(own, role)
+      const check = (member: Member) => mayGive(own, member.role)
+      return presentMember(await organizations.setRole(id, parseUserId(user_id), { role, check }))
+    },
+  )
+
+  app.delete(
+    `${path}/:user_id`,
+    { schema: schemas.REMOVE_MEMBER, config: WRITE },
+    async (request) => {
+      const { id, user_id } = request.params
+      const caller = callerOf(request)
+      const userId = parseUserId(user_id)
+      // Everybody may leave.
+      const isSelf = caller.userId === userId
+      const own = await roleIn(organizations, caller, id, isSelf ? 'member' : 'admin')
+      const check = (member: Member) => {
+        if (!isSelf) mayGive(own, member.role)
+      }
+      await organizations.removeMember(id, userId, { check })
+      return { id: userId, object: 'organization.member' as const, deleted: true as const }
+    },
+  )
+}
+
+/** The caller's organizations. A key stands for an administrator of its own. */
+async function rolesOf(
+  organizations: Organizations,
+  { userId, organizationId }: Caller,
+): Promise<ReadonlyMap<string, OrganizationRole>> {
+  return userId === undefined ? new Map([[organizationId, 'admin']]) : organizations.rolesOf(userId)
+}
+
+/** The caller's role in an organization. Throws `notFound` to strangers, `accessDenied` below `least`. */
+async function roleIn(
+  organizations: Organizations,
+  caller: Caller,
+  id: string,
+  least: OrganizationRole,
+): Promise<OrganizationRole> {
+  const role = (await rolesOf(organizations, caller)).get(id)
+  if (role === undefined || (await organizations.find([id])).length === 0) {
+    throw noSuchOrganization(id)
+  }
+  if (RANKS[role] < RANKS[least]) throw lacksRole(least)
+  return role
+}
+
+/** Only owners make, change or remove owners. */
+function mayGive(own: OrganizationRole, role: OrganizationRole): void {
+  if (RANKS[role] > RANKS[own]) throw lacksRole(role)
+}
+
+function lacksRole(role: OrganizationRole): Error {
+  return failure.accessDenied(
+    `You have insufficient permissions for this operation. Missing role: ${role}.`,
+    { code: 'insufficient_permissions' },
+  )
+}
+
+function usersOnly(): Error {
+  return failure.accessDenied('Organizations are made by users: send an access token, not a key.', {
+    code: 'insufficient_permissions',
+  })
+}
+
+function parseUserId(text: string): string {
+  if (!UUID.test(text)) throw noSuchMember(text)
+  return text.toLowerCase()
+}
+
+function presentOrganization(organization: Organization, role: OrganizationRole) {
+  return {
+    id: organization.id,
+    object: 'organization' as const,
+    name: organization.name,
+    is_personal: organization.personalUserId !== null,
+    role,
+    created_at: unixSeconds(organization.createdAt.getTime()),
+  }
+}
+
+function presentMember({ userId, role, createdAt }: Member) {
+  return {
+    id: userId,
+    object: 'organization.member' as const,
+    role,
+    created_at: unixSeconds(createdAt.getTime()),
+  }
+}
+
+function listOf<T extends { readonly id: string }>(data: T[]) {
+  return {
+    object: 'list' as const,
+    data,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: false,
+  }
+}

@@ -1,0 +1,120 @@
+import { Type, type TSchema } from 'typebox'
+
+const common = { tags: ['Organizations'], security: [{ apiKey: [] }] }
+const ROLE = Type.Union([Type.Literal('owner'), Type.Literal('admin'), Type.Literal('member')])
+const NAME = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]*\\S[^\\u0000]*$' })
+const ID = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]+$' })
+const NAMED = Type.Object({ name: NAME }, { additionalProperties: false })
+const OF_ORGANIZATION = Type.Object({ id: ID })
+const OF_MEMBER = Type.Object({ id: ID, user_id: ID })
+
+const ORGANIZATION = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('organization'),
+  name: Type.String(),
+  is_personal: Type.Boolean({ description: "Whether it is a user's own." }),
+  role: Type.String({ description: "The caller's role; a key counts as an administrator." }),
+  created_at: Type.Integer(),
+})
+const MEMBER = Type.Object({
+  id: Type.String({ description: 'The id of the user.' }),
+  object: Type.Literal('organization.member'),
+  role: ROLE,
+  created_at: Type.Integer(),
+})
+const listOf = <T extends TSchema>(of: T) =>
+  Type.Object({
+    object: Type.Literal('list'),
+    data: Type.Array(of),
+    first_id: Type.Union([Type.String(), Type.Null()]),
+    last_id: Type.Union([Type.String(), Type.Null()]),
+    has_more: Type.Boolean(),
+  })
+const deleted = <T extends string>(object: T) =>
+  Type.Object({ id: Type.String(), object: Type.Literal(object), deleted: Type.Literal(true) })
+
+/** `GET /organizations`. */
+export const LIST = {
+  ...common,
+  operationId: 'listOrganizations',
+  summary: "List the caller's organizations",
+  response: { 200: listOf(ORGANIZATION) },
+}
+
+/** `POST /organizations`. */
+export const CREATE = {
+  ...common,
+  operationId: 'createOrganization',
+  summary: 'Create an organization that the calling user owns',
+  body: NAMED,
+  response: { 200: ORGANIZATION },
+}
+
+/** `GET /organizations/{id}`. */
+export const RETRIEVE = {
+  ...common,
+  operationId: 'retrieveOrganization',
+  summary: 'Retrieve an organization',
+  params: OF_ORGANIZATION,
+  response: { 200: ORGANIZATION },
+}
+
+/** `PATCH /organizations/{id}`. */
+export const RENAME = {
+  ...common,
+  operationId: 'renameOrganization',
+  summary: 'Rename an organization; for owners and administrators',
+  params: OF_ORGANIZATION,
+  body: NAMED,
+  response: { 200: ORGANIZATION },
+}
+
+/** `DELETE /organizations/{id}`. */
+export const DELETE = {
+  ...common,
+  operationId: 'deleteOrganization',
+  summary: 'Delete an organization and revoke its keys; for owners',
+  params: OF_ORGANIZATION,
+  response: { 200: deleted('organization') },
+}
+
+/** `GET /organizations/{id}/members`. */
+export const LIST_MEMBERS = {
+  ...common,
+  operationId: 'listMembers',
+  summary: 'List the members of an organization',
+  params: OF_ORGANIZATION,
+  response: { 200: listOf(MEMBER) },
+}
+
+/** `POST /organizations/{id}/members`. */
+export const ADD_MEMBER = {
+  ...common,
+  operationId: 'addMember',
+  summary: 'Make a user a member; only owners make owners',
+  params: OF_ORGANIZATION,
+  body: Type.Object(
+    { user_id: Type.String({ format: 'uuid' }), role: ROLE },
+    { additionalProperties: false },
+  ),
+  response: { 200: MEMBER },
+}
+
+/** `PATCH /organizations/{id}/members/{user_id}`. */
+export const CHANGE_MEMBER = {
+  ...common,
+  operationId: 'changeMember',
+  summary: 'Change the role of a member; the last owner stays one',
+  params: OF_MEMBER,
+  body: Type.Object({ role: ROLE }, { additionalProperties: false }),
+  response: { 200: MEMBER },
+}
+
+/** `DELETE /organizations/{id}/members/{user_id}`. */
+export const REMOVE_MEMBER = {
+  ...common,
+  operationId: 'removeMember',
+  summary: 'Remove a member, or leave; the last owner stays',
+  params: OF_MEMBER,
+  response: { 200: deleted('organization.member') },
+}

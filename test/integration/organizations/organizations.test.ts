@@ -1,0 +1,186 @@
+import { randomUUID } from 'node:crypto'
+
+import { afterEach, describe, expect } from 'vitest'
+
+import { openOrganizations } from '#api/organizations/organizations.ts'
+import { organizationsPlugin } from '#api/organizations/routes.ts'
+import type { Database } from '#shared/db/client.ts'
+import { membershipsOf } from '#shared/db/organizations.ts'
+import { authTables } from '#shared/db/schema/auth.ts'
+import { organizationTables } from '#shared/db/schema/organizations.ts'
+import { it } from '#test/support/services.ts'
+import { openV1App } from '#test/support/v1-app.ts'
+
+const closers: (() => unknown)[] = []
+
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close()
+})
+
+interface Answer {
+  status: number
+  body: {
+    id: string
+    name: string
+    role: string
+    is_personal: boolean
+    data: { id: string; role: string; is_personal: boolean }[]
+    error: { code: string; param: string }
+  }
+}
+
+/** The surface, with users whose token is their id. */
+async function openSurface(database: Database) {
+  const tables = organizationTables('')
+  const { users } = authTables('')
+  const organizations = openOrganizations(database.db, tables, users)
+  const surface = await openV1App(database, [organizationsPlugin({ organizations })], {
+    verifyAccessToken: async (token) => {
+      const userId = token.split('.')[1] as string
+      return { userId, organizations: await membershipsOf(database.db, tables, userId) }
+    },
+  })
+  closers.push(() => surface.app.close())
+  const newUser = async () => {
+    const id = randomUUID()
+    await database.db.insert(users).values({ id, createdAt: new Date(), updatedAt: new Date() })
+    return id
+  }
+  const as = async (
+    who: string,
+    method: string,
+    path: string,
+    body?: unknown,
+    organization?: string,
+  ): Promise<Answer> => {
+    const answer = await fetch(`${surface.base}/v1/organizations${path}`, {
+      method,
+      headers: {
+        authorization: `Bearer ${who.startsWith('mr-') ? who : `eyJ.${who}.x`}`,
+        ...(organization !== undefined && { 'openai-organization': organization }),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    return { status: answer.status, body: (await answer.json()) as Answer['body'] }
+  }
+  const newOrganization = async (owner: string) =>
+    (await as(owner, 'POST', '', { name: 'Mill' })).body.id
+  return { ...surface, newUser, as, newOrganization }
+}
+
+describe('organizations', () => {
+  it('are made by users, listed beside their own one, renamed and deleted', async ({
+    database,
+  }) => {
+    const { as, newUser } = await openSurface(database)
+    const owner = await newUser()
+    const made = await as(owner, 'POST', '', { name: 'Mill' })
+    expect(made).toMatchObject({
+      status: 200,
+      body: { name: 'Mill', role: 'owner', is_personal: false },
+    })
+    const { id } = made.body
+    const listed = (await as(owner, 'GET', '')).body.data
+    expect(listed.map((one) => one.is_personal).sort()).toEqual([false, true])
+    expect((await as(owner, 'PATCH', `/${id}`, { name: 'Wheel' })).body.name).toBe('Wheel')
+    expect((await as(owner, 'GET', `/${id}`, undefined, id)).body.name).toBe('Wheel')
+    expect((await as(owner, 'DELETE', `/${id}`)).status).toBe(200)
+    expect((await as(owner, 'GET', `/${id}`)).status).toBe(404)
+    expect((await as(owner, 'GET', '', undefined, id)).status).toBe(401)
+    const own = listed.find((one) => one.is_personal)?.id ?? ''
+    const refused = await as(owner, 'DELETE', `/${own}`)
+    expect(refused).toMatchObject({
+      status: 409,
+      body: { error: { code: 'personal_organization' } },
+    })
+  })
+
+  it('take their keys with them', async ({ database }) => {
+    const { as, newUser, newOrganization, newKey } = await openSurface(database)
+    const owner = await newUser()
+    const id = await newOrganization(owner)
+    const key = await newKey(id)
+    expect((await as(key, 'GET', `/${id}`)).body.role).toBe('admin')
+    expect((await as(key, 'DELETE', `/${id}`)).status).toBe(403)
+    expect((await as(key, 'POST', '', { name: 'No' })).status).toBe(403)
+    await as(owner, 'DELETE', `/${id}`)
+    await expect.poll(async () => (await as(key, 'GET', '')).status, { timeout: 3000 }).toBe(401)
+  })
+
+  it('are unknown to strangers, whatever they try', async ({ database }) => {
+    const { as, newUser, newOrganization, key } = await openSurface(database)
+    const id = await newOrganization(await newUser())
+    const member = `/${id}/members/${randomUUID()}`
+    for (const stranger of [await newUser(), key]) {
+      for (const [method, path, body] of [
+        ['GET', `/${id}`],
+        ['PATCH', `/${id}`, { name: 'Mine' }],
+        ['DELETE', `/${id}`],
+        ['GET', `/${id}/members`],
+        ['POST', `/${id}/members`, { user_id: randomUUID(), role: 'admin' }],
+        ['PATCH', member, { role: 'admin' }],
+        ['DELETE', member],
+      ] as const) {
+        const { status } = await as(stranger, method, path, body)
+        expect([method, path, status]).toEqual([method, path, 404])
+      }
+    }
+  })
+})
+
+describe('members', () => {
+  it('have roles: administrators manage all but owners, members only leave', async ({
+    database,
+  }) => {
+    const { as, newUser, newOrganization } = await openSurface(database)
+    const [owner, admin, member] = [await newUser(), await newUser(), await newUser()]
+    const id = await newOrganization(owner)
+    const add = (who: string, user_id: string, role: string) =>
+      as(who, 'POST', `/${id}/members`, { user_id, role })
+    expect((await add(owner, admin, 'admin')).status).toBe(200)
+    expect((await add(admin, member, 'member')).status).toBe(200)
+    expect((await add(admin, member, 'member')).body.error.code).toBe('already_member')
+    expect((await add(admin, await newUser(), 'owner')).status).toBe(403)
+    expect((await add(admin, randomUUID(), 'member')).status).toBe(404)
+    expect((await add(admin, 'nobody', 'member')).body.error.param).toBe('user_id')
+    expect((await add(member, await newUser(), 'member')).status).toBe(403)
+    const change = (who: string, user: string, role: string) =>
+      as(who, 'PATCH', `/${id}/members/${user}`, { role })
+    expect((await change(admin, owner, 'member')).status).toBe(403)
+    expect((await change(admin, admin, 'owner')).status).toBe(403)
+    expect((await change(admin, member, 'admin')).body.role).toBe('admin')
+    expect((await change(admin, member, 'member')).body.role).toBe('member')
+    expect((await as(member, 'DELETE', `/${id}/members/${admin}`)).status).toBe(403)
+    expect((await as(member, 'GET', `/${id}/members`)).body.data).toMatchObject([
+      { id: owner, role: 'owner' },
+      { id: admin, role: 'admin' },
+      { id: member, role: 'member' },
+    ])
+    expect((await as(member, 'DELETE', `/${id}/members/${member}`)).status).toBe(200)
+    expect((await as(member, 'GET', `/${id}`)).status).toBe(404)
+  })
+
+  it('never lose their last owner, also when two leave at once', async ({ database }) => {
+    const { as, newUser, newOrganization } = await openSurface(database)
+    const [one, two] = [await newUser(), await newUser()]
+    const id = await newOrganization(one)
+    const refused = await as(one, 'DELETE', `/${id}/members/${one}`)
+    expect(refused).toMatchObject({ status: 409, body: { error: { code: 'last_owner' } } })
+    expect((await as(one, 'PATCH', `/${id}/members/${one}`, { role: 'admin' })).status).toBe(409)
+    await as(one, 'POST', `/${id}/members`, { user_id: two, role: 'owner' })
+    const leaving = await Promise.all(
+      [one, two].map((user) => as(user, 'DELETE', `/${id}/members/${user}`)),
+    )
+    expect(leaving.map(({ status }) => status).sort()).toEqual([200, 409])
+  })
+
+  it('keep the user whose own organization it is', async ({ database }) => {
+    const { as, newUser } = await openSurface(database)
+    const [one, two] = [await newUser(), await newUser()]
+    const own = (await as(one, 'GET', '')).body.data[0]?.id ?? ''
+    await as(one, 'POST', `/${own}/members`, { user_id: two, role: 'owner' })
+    const refused = await as(two, 'DELETE', `/${own}/members/${one}`)
+    expect(refused.body.error.code).toBe('personal_organization')
+  })
+})

@@ -1,0 +1,208 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+
+import { openApiKeys } from '#shared/db/api-keys.ts'
+import { openDatabase, type Database } from '#shared/db/client.ts'
+import { organizationTables } from '#shared/db/schema/organizations.ts'
+import { freshPrefix, log } from '#test/support/queue.ts'
+import { createDatabase } from '#test/support/services.ts'
+import { startTiers, type Tiers } from '#test/support/tiers.ts'
+
+// What everybody shares: models are the installation's, and a picture's address is its own proof.
+const SHARED = /^\/v1\/(models|engines|media)\//
+const MALFORMED = ['x', '..%2f..', '%00', "'%20or%201=1--", 'a'.repeat(300), '%F0%9F%92%A5']
+
+interface Scene {
+  readonly organizationId: string
+  readonly secret: string
+}
+
+let tiers: Tiers
+let database: Database
+let dropDatabase: () => Promise<void>
+let folder: string
+let own: Scene
+let other: Scene
+let routes: readonly { readonly method: string; readonly path: string }[]
+
+const request = async (
+  secret: string,
+  method: string,
+  path: string,
+  body?: unknown,
+): Promise<{ status: number; text: string; id: string }> => {
+  const isForm = body instanceof FormData
+  const answer = await fetch(`${tiers.url}${path}`, {
+    method,
+    headers: {
+      authorization: `Bearer ${secret}`,
+      ...(body !== undefined && !isForm && { 'content-type': 'application/json' }),
+    },
+    ...(body !== undefined && { body: isForm ? body : JSON.stringify(body) }),
+  })
+  const text = await answer.text()
+  const isObject = answer.ok && text.startsWith('{')
+  return { status: answer.status, text, id: isObject ? JSON.parse(text).id : '' }
+}
+
+async function upload({ secret }: Scene): Promise<string> {
+  const form = new FormData()
+  const line = { custom_id: 'a', method: 'POST', url: '/v1/embeddings', body: { input: 'x' } }
+  form.append('purpose', 'batch')
+  form.append('file', new Blob([JSON.stringify(line)]), 'lines.jsonl')
+  return (await request(secret, 'POST', '/v1/files', form)).id
+}
+
+/** How each family's things come into being; a route of another family fails the test. */
+const MAKERS: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
+  files: upload,
+  activities: async ({ secret }) =>
+    (await request(secret, 'POST', '/v1/activities', { type: 'Like', object: 'doc:1' })).id,
+  api_keys: async ({ secret }) =>
+    (await request(secret, 'POST', '/v1/api_keys', { name: 'more' })).id,
+  organizations: async ({ organizationId }) => organizationId,
+  batches: async (scene) =>
+    (
+      await request(scene.secret, 'POST', '/v1/batches', {
+        input_file_id: await upload(scene),
+        endpoint: '/v1/embeddings',
+        completion_window: '24h',
+      })
+    ).id,
+}
+
+beforeAll(async () => {
+  const made = await createDatabase()
+  dropDatabase = made.drop
+  folder = await mkdtemp(join(tmpdir(), 'millrace-isolation-'))
+  tiers = await startTiers({
+    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+  })
+  database = openDatabase({ url: made.url, maxPoolSize: 2, logger: log })
+  ;[own, other] = [await newScene('org-own'), await newScene('org-other')]
+  const document = (await (await fetch(`${tiers.url}/openapi.json`)).json()) as {
+    paths: Record<string, Record<string, unknown>>
+  }
+  routes = Object.entries(document.paths)
+    .filter(([path]) => path.startsWith('/v1/') && path.includes('{') && !SHARED.test(path))
+    .flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => ({ method: method.toUpperCase(), path })),
+    )
+}, 90_000)
+
+afterAll(async () => {
+  await tiers?.stop()
+  await database?.close()
+  await dropDatabase?.()
+  if (folder !== undefined) await rm(folder, { recursive: true, force: true })
+})
+
+async function newScene(organizationId: string): Promise<Scene> {
+  const tables = organizationTables('')
+  await database.db.insert(tables.organizations).values({ id: organizationId, name: 'x' })
+  const { secret } = await openApiKeys(database.db, tables).create({
+    ...{ organizationId, name: 'x', scopes: null, modelIds: null, expiresAt: null },
+  })
+  return { organizationId, secret }
+}
+
+function makerOf(path: string): (scene: Scene) => Promise<string> {
+  const family = path.split('/')[2] as string
+  const maker = MAKERS[family]
+  if (maker === undefined) throw new Error(`say how things of /v1/${family} are made`)
+  return maker
+}
+
+const SOMEBODY = '00000000-0000-4000-8000-000000000000'
+const BODIES: readonly [RegExp, unknown][] = [
+  [/^POST .*\/members$/, { user_id: SOMEBODY, role: 'member' }],
+  [/^PATCH .*\/members\//, { role: 'member' }],
+  [/^PATCH /, { name: 'mine now' }],
+  [/^POST /, {}],
+]
+
+/** Calls a route with this id in its first place. */
+function call(secret: string, { method, path }: (typeof routes)[number], id: string) {
+  const url = path.replace(/\{[^}]+\}/, () => id).replace(/\{[^}]+\}/, SOMEBODY)
+  const body = BODIES.find(([pattern]) => pattern.test(`${method} ${path}`))?.[1]
+  return request(secret, method, url, body)
+}
+
+describe('the limits, the usage and the keys of requests', () => {
+  it('are in force in a whole process', async () => {
+    const listed = await fetch(`${tiers.url}/v1/usage`, {
+      headers: { authorization: `Bearer ${own.secret}` },
+    })
+    expect(listed.status).toBe(200)
+    expect(listed.headers.get('x-ratelimit-limit-requests')).toBe('600000')
+    const send = () =>
+      fetch(`${tiers.url}/v1/activities`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${own.secret}`,
+          'content-type': 'application/json',
+          'idempotency-key': 'once',
+        },
+        body: JSON.stringify({ type: 'Like', object: 'doc:2' }),
+      })
+    const [first, again] = [await send(), await send()]
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    expect(await again.text()).toBe(await first.text())
+  })
+})
+
+describe('every route that takes an id', () => {
+  it('is known to this test', () => {
+    expect(routes.length).toBeGreaterThan(10)
+    for (const { path } of routes) expect(makerOf(path)).toBeTypeOf('function')
+  })
+
+  it("answers 404 for another organization's, and leaves it as it was", async () => {
+    for (const route of routes) {
+      const id = await makerOf(route.path)(other)
+      expect([route, id === '' || id === undefined]).toEqual([route, false])
+      const { status } = await call(own.secret, route, encodeURIComponent(id))
+      expect([route, status]).toEqual([route, 404])
+      const get = routes.find(({ method, path }) => method === 'GET' && path === route.path)
+      if (get === undefined) continue
+      const kept = await call(other.secret, get, encodeURIComponent(id))
+      expect([route, kept.status]).toEqual([route, 200])
+    }
+  })
+
+  it('finds its own', async () => {
+    for (const route of routes.filter(({ method }) => method === 'GET')) {
+      const id = await makerOf(route.path)(own)
+      const { status } = await call(own.secret, route, encodeURIComponent(id))
+      expect([route, status]).toEqual([route, 200])
+    }
+  })
+
+  it('answers 404 for what was deleted', async () => {
+    const deletions = routes.filter(
+      ({ method, path }) => method === 'DELETE' && path.split('{').length === 2,
+    )
+    for (const deletion of deletions.filter(({ path }) => !path.includes('organizations'))) {
+      const family = routes.filter(({ path }) => path.startsWith(deletion.path))
+      for (const route of family) {
+        const id = await makerOf(route.path)(own)
+        expect((await call(own.secret, deletion, id)).status).toBe(200)
+        const { status } = await call(own.secret, route, id)
+        expect([route, status]).toEqual([route, 404])
+      }
+    }
+  })
+
+  it.each(MALFORMED)('refuses %s as an error of the client', async (id) => {
+    for (const route of routes) {
+      const { status, text } = await call(own.secret, route, id)
+      expect([route, status]).toEqual([route, expect.toSatisfy(isClientError)])
+      expect(JSON.parse(text)).toHaveProperty('error.message')
+    }
+  })
+})
+
+const isClientError = (status: number): boolean => [400, 404, 414].includes(status)

@@ -1,0 +1,66 @@
+import { createHash } from 'node:crypto'
+
+import type { ApiKeyStore, StoredApiKey } from '#shared/db/api-keys.ts'
+
+/** API keys in memory. */
+export class MemoryKeys implements ApiKeyStore {
+  readonly bySecret = new Map<string, StoredApiKey>()
+  lookups = 0
+  touched: string[] = []
+  failure: Error | undefined
+
+  add(secret: string, key: Partial<StoredApiKey> = {}): void {
+    this.bySecret.set(createHash('sha256').update(secret).digest('hex'), {
+      id: `key_${this.bySecret.size}`,
+      organizationId: 'org-test',
+      name: 'test',
+      prefix: secret.slice(0, 7),
+      scopes: null,
+      modelIds: null,
+      createdAt: new Date(0),
+      expiresAt: null,
+      lastUsedAt: null,
+      ...key,
+    })
+  }
+
+  async findBySecretHash(sha256: Buffer): Promise<StoredApiKey | undefined> {
+    this.lookups += 1
+    if (this.failure !== undefined) throw this.failure
+    return this.bySecret.get(sha256.toString('hex'))
+  }
+
+  async create(key: Parameters<ApiKeyStore['create']>[0]): ReturnType<ApiKeyStore['create']> {
+    const secret = `sk-new-${this.bySecret.size}-0123456789`
+    this.add(secret, key)
+    return { key: [...this.bySecret.values()].at(-1) as StoredApiKey, secret }
+  }
+
+  async list(organizationId: string): Promise<readonly StoredApiKey[]> {
+    return [...this.bySecret.values()].filter((key) => key.organizationId === organizationId)
+  }
+
+  async find(organizationId: string, id: string): Promise<StoredApiKey | undefined> {
+    return (await this.list(organizationId)).find((key) => key.id === id)
+  }
+
+  async rotate(organizationId: string, id: string): ReturnType<ApiKeyStore['rotate']> {
+    const old = await this.find(organizationId, id)
+    if (old === undefined || !(await this.revoke(organizationId, id))) return undefined
+    const secret = `sk-rotated-${id}-0123456789`
+    const key = { ...old, prefix: secret.slice(0, 7) }
+    this.add(secret, key)
+    return { key, secret }
+  }
+
+  async revoke(organizationId: string, id: string): Promise<boolean> {
+    for (const [hash, key] of this.bySecret) {
+      if (key.id === id && key.organizationId === organizationId) return this.bySecret.delete(hash)
+    }
+    return false
+  }
+
+  async touch(id: string): Promise<void> {
+    this.touched.push(id)
+  }
+}
