@@ -16,6 +16,8 @@ import {
 } from '#test/support/queue.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 
+import type { Figure } from './figure.ts'
+
 /** One measured side of the comparison. */
 interface Side {
   readonly name: string
@@ -30,7 +32,7 @@ const WARM_UP = 100
  * A job that does nothing, one at a time: through HTTP, queue, worker and reply stream, against
  * BullMQ's own `add` → `waitUntilFinished`. Rounds alternate, so that both see the same machine.
  */
-export async function benchNoop(): Promise<void> {
+export async function benchNoop(): Promise<Figure> {
   const redis = await startRedis()
   const prefix = `bench-${randomBytes(4).toString('hex')}`
   const closers: (() => Promise<unknown>)[] = [() => redis.close()]
@@ -46,13 +48,13 @@ export async function benchNoop(): Promise<void> {
         for (let i = 0; i < JOBS_PER_ROUND; i += 1) own.push(await timeOf(side))
       }
     }
-    for (const [name, values] of times) {
-      const [p50, p99] = [quantile(values, 0.5), quantile(values, 0.99)]
-      console.log(`noop ${name}: p50 ${p50.toFixed(3)} ms, p99 ${p99.toFixed(3)} ms`)
+    return {
+      name: 'no-op job through HTTP, queue and worker ÷ BullMQ add → waitUntilFinished, p50',
+      unit: 'ms',
+      ours: quantile(times.get(ours.name) ?? [], 0.5),
+      theirs: quantile(times.get(theirs.name) ?? [], 0.5),
+      target: { atMost: 1 },
     }
-    const ratio =
-      quantile(times.get(theirs.name) ?? [], 0.5) / quantile(times.get(ours.name) ?? [], 0.5)
-    console.log(`noop ratio (BullMQ p50 / ours p50, goal >= 1.00): ${ratio.toFixed(2)}`)
   } finally {
     for (const close of closers.toReversed()) await close()
   }
@@ -126,5 +128,3 @@ function quantile(values: readonly number[], q: number): number {
   const sorted = values.toSorted((a, b) => a - b)
   return sorted[Math.min(Math.floor(sorted.length * q), sorted.length - 1)] ?? Number.NaN
 }
-
-if (import.meta.main) await benchNoop()

@@ -1,0 +1,129 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { startPostgres } from '#launcher/embedded/postgres.ts'
+import { startRedis } from '#launcher/embedded/redis.ts'
+import { startTiers, type Tiers } from '#test/support/tiers.ts'
+import { openTextEngine } from '#workers/engine/open-text-engine.ts'
+import type { TextEngine } from '#workers/engine/types.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+
+import type { Figure } from './figure.ts'
+
+const FOLDER = 'models/tiny-chat'
+const PROMPT_TOKEN_IDS = [500, 600, 700, 800]
+const TOKENS = 600
+const ROUNDS = 5
+const END_TOKENS = { '0': -100, '1': -100, '2': -100 }
+
+/**
+ * Output tokens per second of the shipped model with 16 and with 1 streams: through HTTP, queue and
+ * worker processes, against the engine alone in this process. Rounds alternate.
+ */
+export async function benchStreams(): Promise<readonly Figure[]> {
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-bench-'))
+  const redis = await startRedis(folder, { password: 'bench', onProgress: console.error })
+  const postgres = await startPostgres(folder, { password: 'bench' })
+  const tiers = await startTiers({
+    databaseUrl: postgres.url,
+    redisUrl: redis.url,
+    keyPrefix: 'bench',
+    folder,
+  })
+  const runtime = openRuntime()
+  const engine = await openTextEngine({ runtime, folder: FOLDER, slots: 16 })
+  try {
+    await tiers.startWorker()
+    const figures: Figure[] = []
+    for (const [streams, atLeast] of [
+      [16, 0.9],
+      [1, 0.85],
+    ] as const) {
+      const ours: number[] = []
+      const theirs: number[] = []
+      for (let round = 0; round <= ROUNDS; round += 1) {
+        const sides = [
+          await throughTheApi(tiers, streams),
+          await engineAlone(engine, streams),
+        ] as const
+        // The first round warms both up.
+        if (round === 0) continue
+        ours.push(sides[0])
+        theirs.push(sides[1])
+      }
+      figures.push({
+        name: `${streams} stream(s) of tiny-chat through HTTP, queue and worker ÷ the engine alone`,
+        unit: 'tokens/s',
+        ours: median(ours),
+        theirs: median(theirs),
+        target: { atLeast },
+      })
+    }
+    return figures
+  } finally {
+    await engine.close()
+    await runtime.close()
+    await tiers.stop()
+    await redis.stop()
+    await postgres.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function throughTheApi(tiers: Tiers, streams: number): Promise<number> {
+  const startedAt = performance.now()
+  const texts = await Promise.all(
+    Array.from({ length: streams }, async () => {
+      const response = await fetch(`${tiers.url}/v1/completions`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${tiers.apiKey}`, 'content-type': 'application/json' },
+        body: JSON.stringify({
+          model: 'tiny-chat',
+          prompt: PROMPT_TOKEN_IDS,
+          max_tokens: TOKENS,
+          temperature: 0,
+          logit_bias: END_TOKENS,
+          stream: true,
+        }),
+      })
+      return response.text()
+    }),
+  )
+  if (!texts.every((text) => text.endsWith('data: [DONE]\n\n'))) throw new Error('a stream broke')
+  return (streams * TOKENS * 1000) / (performance.now() - startedAt)
+}
+
+async function engineAlone(engine: TextEngine, streams: number): Promise<number> {
+  const startedAt = performance.now()
+  await Promise.all(
+    Array.from({ length: streams }, (_, index) =>
+      engine.run(
+        {
+          promptTokenIds: PROMPT_TOKEN_IDS,
+          generatedTokenIds: [],
+          maxNewTokens: TOKENS,
+          endTokenIds: new Set(),
+          cacheScope: `bench-${index}`,
+          sampler: { next: (logits) => ({ tokenId: likeliest(logits) }) },
+          onToken: () => true,
+        },
+        { signal: new AbortController().signal },
+      ),
+    ),
+  )
+  return (streams * TOKENS * 1000) / (performance.now() - startedAt)
+}
+
+/** The likeliest token that does not end the text. */
+function likeliest(logits: Float32Array): number {
+  let best = 3
+  for (let i = 3; i < logits.length; i += 1) {
+    if ((logits[i] as number) > (logits[best] as number)) best = i
+  }
+  return best
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
+}
