@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,17 +12,38 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import type { Figure } from './figure.ts'
 
-const FOLDER = 'models/tiny-chat'
 const PROMPT_TOKEN_IDS = [500, 600, 700, 800]
-const TOKENS = 600
 const ROUNDS = 5
+
+/** A model to measure, and how many tokens of it make a round. */
+interface Subject {
+  readonly id: string
+  readonly folder: string
+  readonly tokens: number
+}
+
+const SHIPPED: Subject = { id: 'tiny-chat', folder: 'models/tiny-chat', tokens: 600 }
+// Made by bench/make-decoder.py: random weights, for speed does not depend on the values.
+const REALISTIC: Subject = {
+  id: 'smollm2-shape',
+  folder: '.data/bench/smollm2-shape',
+  tokens: 64,
+}
 const END_TOKENS = { '0': -100, '1': -100, '2': -100 }
 
+/** Every model that is there; the realistic shape needs its script to have run. */
+export async function benchStreams(): Promise<readonly Figure[]> {
+  const subjects = existsSync(REALISTIC.folder) ? [REALISTIC, SHIPPED] : [SHIPPED]
+  const figures: Figure[] = []
+  for (const subject of subjects) figures.push(...(await benchSubject(subject)))
+  return figures
+}
+
 /**
- * Output tokens per second of the shipped model with 16 and with 1 streams: through HTTP, queue and
+ * Output tokens per second with 16 and with 1 streams: through HTTP, queue and
  * worker processes, against the engine alone in this process. Rounds alternate.
  */
-export async function benchStreams(): Promise<readonly Figure[]> {
+async function benchSubject(subject: Subject): Promise<readonly Figure[]> {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-bench-'))
   const redis = await startRedis(folder, { password: 'bench', onProgress: console.error })
   const postgres = await startPostgres(folder, { password: 'bench' })
@@ -32,7 +54,7 @@ export async function benchStreams(): Promise<readonly Figure[]> {
     folder,
   })
   const runtime = openRuntime()
-  const engine = await openTextEngine({ runtime, folder: FOLDER, slots: 16 })
+  const engine = await openTextEngine({ runtime, folder: subject.folder, slots: 16 })
   try {
     await tiers.startWorker()
     const figures: Figure[] = []
@@ -44,8 +66,8 @@ export async function benchStreams(): Promise<readonly Figure[]> {
       const theirs: number[] = []
       for (let round = 0; round <= ROUNDS; round += 1) {
         const sides = [
-          await throughTheApi(tiers, streams),
-          await engineAlone(engine, streams),
+          await throughTheApi(tiers, subject, streams),
+          await engineAlone(engine, subject, streams),
         ] as const
         // The first round warms both up.
         if (round === 0) continue
@@ -53,7 +75,7 @@ export async function benchStreams(): Promise<readonly Figure[]> {
         theirs.push(sides[1])
       }
       figures.push({
-        name: `${streams} stream(s) of tiny-chat through HTTP, queue and worker ÷ the engine alone`,
+        name: `${streams} stream(s) of ${subject.id} through HTTP, queue and worker ÷ the engine alone`,
         unit: 'tokens/s',
         ours: median(ours),
         theirs: median(theirs),
@@ -71,7 +93,11 @@ export async function benchStreams(): Promise<readonly Figure[]> {
   }
 }
 
-async function throughTheApi(tiers: Tiers, streams: number): Promise<number> {
+async function throughTheApi(
+  tiers: Tiers,
+  { id, tokens }: Subject,
+  streams: number,
+): Promise<number> {
   const startedAt = performance.now()
   const texts = await Promise.all(
     Array.from({ length: streams }, async () => {
@@ -79,9 +105,9 @@ async function throughTheApi(tiers: Tiers, streams: number): Promise<number> {
         method: 'POST',
         headers: { authorization: `Bearer ${tiers.apiKey}`, 'content-type': 'application/json' },
         body: JSON.stringify({
-          model: 'tiny-chat',
+          model: id,
           prompt: PROMPT_TOKEN_IDS,
-          max_tokens: TOKENS,
+          max_tokens: tokens,
           temperature: 0,
           logit_bias: END_TOKENS,
           stream: true,
@@ -90,11 +116,18 @@ async function throughTheApi(tiers: Tiers, streams: number): Promise<number> {
       return response.text()
     }),
   )
-  if (!texts.every((text) => text.endsWith('data: [DONE]\n\n'))) throw new Error('a stream broke')
-  return (streams * TOKENS * 1000) / (performance.now() - startedAt)
+  if (!texts.every((text) => text.endsWith('data: [DONE]\n\n')))
+    throw new Error(
+      `a stream broke: ${texts.find((text) => !text.includes('[DONE]'))?.slice(-300)}`,
+    )
+  return (streams * tokens * 1000) / (performance.now() - startedAt)
 }
 
-async function engineAlone(engine: TextEngine, streams: number): Promise<number> {
+async function engineAlone(
+  engine: TextEngine,
+  { tokens }: Subject,
+  streams: number,
+): Promise<number> {
   const startedAt = performance.now()
   await Promise.all(
     Array.from({ length: streams }, (_, index) =>
@@ -102,7 +135,7 @@ async function engineAlone(engine: TextEngine, streams: number): Promise<number>
         {
           promptTokenIds: PROMPT_TOKEN_IDS,
           generatedTokenIds: [],
-          maxNewTokens: TOKENS,
+          maxNewTokens: tokens,
           endTokenIds: new Set(),
           cacheScope: `bench-${index}`,
           sampler: { next: (logits) => ({ tokenId: likeliest(logits) }) },
@@ -112,7 +145,7 @@ async function engineAlone(engine: TextEngine, streams: number): Promise<number>
       ),
     ),
   )
-  return (streams * TOKENS * 1000) / (performance.now() - startedAt)
+  return (streams * tokens * 1000) / (performance.now() - startedAt)
 }
 
 /** The likeliest token that does not end the text. */

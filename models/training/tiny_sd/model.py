@@ -1,6 +1,5 @@
 """Text encoder and U-Net in the classes of transformers and diffusers, and the noise schedule."""
 
-import torch
 from diffusers import DDIMScheduler, UNet2DConditionModel
 from torch import Tensor, nn
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer

@@ -1,0 +1,52 @@
+"""Writes a decoder of SmolLM2-135M's shape with random weights, for speed alone.
+
+    python bench/make-decoder.py .data/bench/smollm2-shape      (packages of models/training/requirements.txt)
+
+Speed does not depend on the values. The tokenizer is that of models/tiny-chat.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from models.training.common.llama_graph import LlamaShape, llama_graph  # noqa: E402
+
+WIDTH, INNER, LAYERS, HEADS, KV_HEADS, HEAD, VOCABULARY, POSITIONS = 576, 1536, 30, 9, 3, 64, 49152, 2048
+
+
+def main(folder: Path) -> None:
+    random = np.random.default_rng(0)
+
+    def matrix(rows: int, columns: int) -> np.ndarray:
+        return (random.standard_normal((rows, columns)) * 0.02).astype(np.float32)
+
+    weights = {"model.embed_tokens.weight": matrix(VOCABULARY, WIDTH), "model.norm.weight": np.ones(WIDTH, np.float32)}
+    for layer in range(LAYERS):
+        at = f"model.layers.{layer}."
+        sizes = {
+            "self_attn.q_proj": (HEADS * HEAD, WIDTH),
+            "self_attn.k_proj": (KV_HEADS * HEAD, WIDTH),
+            "self_attn.v_proj": (KV_HEADS * HEAD, WIDTH),
+            "self_attn.o_proj": (WIDTH, HEADS * HEAD),
+            "mlp.gate_proj": (INNER, WIDTH),
+            "mlp.up_proj": (INNER, WIDTH),
+            "mlp.down_proj": (WIDTH, INNER),
+        }
+        weights |= {f"{at}{name}.weight": matrix(*size) for name, size in sizes.items()}
+        weights |= {f"{at}{name}.weight": np.ones(WIDTH, np.float32) for name in ("input_layernorm", "post_attention_layernorm")}
+    model = llama_graph(LlamaShape(LAYERS, HEADS, KV_HEADS, HEAD, POSITIONS, 10000.0, 1e-5), weights, growing=False)
+    (folder / "onnx").mkdir(parents=True, exist_ok=True)
+    onnx.save(model, folder / "onnx/model.onnx")
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        shutil.copy(ROOT / "models/tiny-chat" / name, folder)
+    config = {"model_type": "llama", "vocab_size": VOCABULARY, "max_position_embeddings": POSITIONS}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+main(Path(sys.argv[1]))
