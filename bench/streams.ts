@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 
 import { startPostgres } from '#launcher/embedded/postgres.ts'
 import { startRedis } from '#launcher/embedded/redis.ts'
@@ -47,7 +47,14 @@ async function benchSubject(subject: Subject): Promise<readonly Figure[]> {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-bench-'))
   const redis = await startRedis(folder, { password: 'bench', onProgress: console.error })
   const postgres = await startPostgres(folder, { password: 'bench' })
+  const catalogue = join(folder, 'models.json')
+  const entry = { id: subject.id, kind: 'completion', source: resolve(subject.folder) }
+  await writeFile(
+    catalogue,
+    JSON.stringify({ models: [{ ...entry, capabilities: ['completion'] }] }),
+  )
   const tiers = await startTiers({
+    env: { MILLRACE_CATALOGUE: catalogue },
     databaseUrl: postgres.url,
     redisUrl: redis.url,
     keyPrefix: 'bench',

@@ -1,11 +1,10 @@
 import { Worker } from 'bullmq'
-
-import { createLogger } from '#shared/logger.ts'
-import { openRedis } from '#shared/queue/connection.ts'
+import { Redis } from 'ioredis'
 
 // A bare BullMQ worker in a process of its own: arguments are Redis address, prefix, queue name.
 const [url = '', prefix = '', name = ''] = process.argv.slice(2)
-const connection = await openRedis(url, 'worker', createLogger({ level: 'silent' }))
+// Connected as BullMQ's documentation does it, without the shared connection's own tuning.
+const connection = new Redis(url, { maxRetriesPerRequest: null })
 const worker = new Worker(name, async () => null, { connection, prefix, concurrency: 16 })
 await worker.waitUntilReady()
 process.stdout.write('ready plain\n')
