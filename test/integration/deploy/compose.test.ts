@@ -1,0 +1,151 @@
+import { execFile, spawnSync } from 'node:child_process'
+import { cp, mkdir, readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+
+import OpenAI, { toFile } from 'openai'
+import { describe, expect } from 'vitest'
+
+import { findFreePort, startChild, waitUntil } from '#launcher/embedded/child.ts'
+import {
+  type ComposedService,
+  readComposedService,
+  readComposeFile,
+} from '#test/support/compose.ts'
+import { startS3 } from '#test/support/s3.ts'
+import { it } from '#test/support/services.ts'
+
+const ROOT = join(import.meta.dirname, '../../..')
+const START_TIMEOUT_MS = 60_000
+
+describe('docker-compose.yml', () => {
+  it('starts no service without the secrets, and says how to make them', async () => {
+    await expect(readComposeFile({})).rejects.toThrow('run deploy/compose-env.sh first')
+  })
+
+  it('gets secrets that are random, long and readable by their owner alone', async ({ folder }) => {
+    const [first, second] = [join(folder, 'a'), join(folder, 'b')]
+    const [one, other] = [await makeSecrets(first), await makeSecrets(second)]
+    const values = (text: string) => text.split('\n').flatMap((line) => line.split('=')[1] ?? [])
+    expect(values(one).every((value) => value.length >= 20)).toBe(true)
+    expect(values(one).filter((value) => values(other).includes(value))).toEqual([])
+    expect((await stat(join(first, '.env'))).mode & 0o777).toBe(0o600)
+    expect(await makeSecrets(first)).toBe(one)
+  })
+
+  it('pins every image, and runs no process of ours as root or on a writable system', async ({
+    folder,
+  }) => {
+    const secrets = await makeSecrets(folder)
+    const { services } = await readComposeFile(toVariables(secrets))
+    for (const [name, service] of Object.entries(services)) {
+      if (service.image !== undefined) expect(service.image, name).toMatch(/:v?\d+[\w.-]*$/)
+      if (service.build === undefined) continue
+      expect(service, name).toMatchObject({ read_only: true, cap_drop: ['ALL'] })
+      expect((await readComposedService(name, secrets)).user, name).not.toBe('root')
+    }
+  })
+
+  it('describes an API tier and a worker that answer with nothing but what their images hold', {
+    timeout: 180_000,
+  }, async ({ folder, databaseUrl, redisUrl, keyPrefix, mail, onTestFinished }) => {
+    const secrets = await makeSecrets(folder)
+    const s3 = await startS3()
+    onTestFinished(() => s3.stop())
+    const [apiPort, workerPort] = [await findFreePort(), await findFreePort()]
+    const own = {
+      MILLRACE_REDIS_PREFIX: keyPrefix,
+      OTEL_EXPORTER_PROMETHEUS_PORT: '0',
+      S3_ACCESS_KEY_ID: s3.config.accessKeyId,
+      S3_SECRET_ACCESS_KEY: s3.config.secretAccessKey,
+    }
+    // The names of the compose network, and the addresses that stand for them here.
+    const replaced: readonly (readonly [string | RegExp, string])[] = [
+      [/^redis:\/\/redis:6379$/, redisUrl],
+      [/^http:\/\/objects:9000$/, s3.config.endpoint ?? ''],
+      [/^postgres:\/\/millrace:\w+@postgres:5432\/millrace$/, databaseUrl],
+      [/^mail$/, mail.host],
+      [/^1025$/, String(mail.port)],
+      [/^8081$/, String(apiPort)],
+      [/^9101$/, String(workerPort)],
+    ]
+    for (const [name, port] of [
+      ['api', apiPort],
+      ['worker', workerPort],
+    ] as const) {
+      const service = await readComposedService(name, secrets)
+      const place = join(folder, name)
+      await mkdir(join(place, 'data'), { recursive: true })
+      await service.writeImage(place)
+      const env = mapValues({ ...service.env, ...own }, (value) =>
+        [...replaced, [/^\/data$/, join(place, 'data')] as const].reduce(
+          (text, [from, to]) => text.replace(from, to),
+          value,
+        ),
+      )
+      const child = await startInPlace(place, service, env)
+      onTestFinished(() => child.stop())
+      await waitUntil(() => runHealthCheck(service, port), { timeoutMs: START_TIMEOUT_MS, child })
+    }
+
+    const apiKey = toVariables(secrets).MILLRACE_BOOTSTRAP_API_KEY ?? ''
+    const client = new OpenAI({ baseURL: `http://127.0.0.1:${apiPort}/v1`, apiKey })
+    const answer = await client.chat.completions.create({
+      model: 'tiny-chat',
+      temperature: 0,
+      messages: [{ role: 'user', content: 'What is the plural of box?' }],
+    })
+    expect(answer.choices[0]?.message.content).toContain('boxes')
+    const file = await client.files.create({
+      file: await toFile(Buffer.from('{"text":"a"}\n'), 'a.jsonl'),
+      purpose: 'search' as 'batch',
+    })
+    expect(await (await client.files.content(file.id)).text()).toBe('{"text":"a"}\n')
+  })
+})
+
+async function makeSecrets(folder: string): Promise<string> {
+  await mkdir(join(folder, 'deploy'), { recursive: true })
+  const script = join(folder, 'deploy', 'compose-env.sh')
+  await cp(join(ROOT, 'deploy/compose-env.sh'), script)
+  expect(spawnSync('sh', [script]).status).toBe(0)
+  return readFile(join(folder, '.env'), 'utf8')
+}
+
+function toVariables(secrets: string): Record<string, string> {
+  return Object.fromEntries(
+    secrets
+      .trim()
+      .split('\n')
+      .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+  )
+}
+
+function mapValues(
+  env: Readonly<Record<string, string>>,
+  change: (value: string) => string,
+): Record<string, string> {
+  return Object.fromEntries(Object.entries(env).map(([name, value]) => [name, change(value)]))
+}
+
+/** Runs the image's command in its folder, with its environment and no other. */
+function startInPlace(place: string, service: ComposedService, env: Record<string, string>) {
+  const [, ...args] = service.command
+  const settings = Object.entries(env).map(([name, value]) => `${name}=${value}`)
+  return startChild({
+    command: 'sh',
+    args: [
+      ...['-c', 'cd "$0" && exec env -i "$@"', place],
+      ...[`PATH=${process.env.PATH}`, ...settings, process.execPath, ...args],
+    ],
+    logFile: join(place, 'log'),
+    stopSignal: 'TERM',
+  })
+}
+
+async function runHealthCheck(service: ComposedService, port: number): Promise<void> {
+  const args = service.healthCheck
+    .slice(1)
+    .map((text) => text.replace(/127\.0\.0\.1:\d+/, `127.0.0.1:${port}`))
+  await promisify(execFile)(process.execPath, args)
+}

@@ -1,0 +1,125 @@
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+
+import { describe, expect, it } from 'vitest'
+import { parseAllDocuments } from 'yaml'
+
+import { describeConfig } from '#shared/config/config.ts'
+import { type Manifest, renderKustomization } from '#test/support/kustomize.ts'
+
+const FOLDER = join(import.meta.dirname, '../../../deploy/kubernetes')
+const OVERLAYS = ['base', 'gpu']
+
+/** The modules of typed models that validate an object against the API server's own schema. */
+async function schemaOf({
+  apiVersion,
+  kind,
+}: Manifest): Promise<new (data: object) => { validate(): void }> {
+  const path = apiVersion.startsWith('keda.sh/') ? '@kubernetes-models/keda' : 'kubernetes-models'
+  const models = (await import(`${path}/${apiVersion}`)) as Record<string, unknown>
+  const model = models[kind]
+  if (model === undefined) throw new Error(`${apiVersion} has no ${kind}`)
+  return model as new (
+    data: object,
+  ) => { validate(): void }
+}
+
+describe.each(OVERLAYS)('deploy/kubernetes/%s', (overlay) => {
+  const objects = renderKustomization(join(FOLDER, overlay))
+  const deployments = objects.filter(({ kind }) => kind === 'Deployment')
+
+  it.each(objects.map((object) => [`${object.kind} ${object.metadata.name}`, object] as const))(
+    'has a valid %s',
+    async (_name, object) => {
+      const Model = await schemaOf(object)
+      expect(() => new Model(object).validate()).not.toThrow()
+    },
+  )
+
+  it('gives every container bounds, probes and no rights', () => {
+    expect(deployments.length).toBeGreaterThan(1)
+    for (const deployment of deployments) {
+      const { containers } = podOf(deployment)
+      expect(containers, deployment.metadata.name).toEqual([
+        expect.objectContaining({
+          resources: expect.objectContaining({
+            limits: expect.objectContaining({ memory: expect.anything() }),
+          }),
+          livenessProbe: expect.anything(),
+          readinessProbe: expect.anything(),
+          securityContext: {
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ['ALL'] },
+          },
+        }),
+      ])
+    }
+  })
+
+  it('selects the pods of its own templates, and probes ports that exist', () => {
+    for (const deployment of deployments) {
+      const { matchLabels } = (deployment.spec as { selector: { matchLabels: object } }).selector
+      const { metadata } = (deployment.spec as { template: { metadata: { labels: object } } })
+        .template
+      expect(metadata.labels).toMatchObject(matchLabels)
+      for (const container of podOf(deployment).containers) {
+        const ports = container.ports.map(({ name }) => name)
+        for (const probe of [
+          container.livenessProbe,
+          container.readinessProbe,
+          container.startupProbe,
+        ])
+          expect(ports).toContain(probe.httpGet.port)
+      }
+    }
+  })
+
+  it('names settings that exist', () => {
+    for (const deployment of deployments)
+      for (const container of podOf(deployment).containers)
+        for (const { name, value } of container.env ?? [])
+          expect(describeConfig({ [name]: value })).toContain(`${name}=${value}`)
+  })
+
+  it('gives a stopping API process longer than its drain takes', () => {
+    const drain = describeConfig({}).find((line) => line.startsWith('MILLRACE_DRAIN_TIMEOUT='))
+    const api = deployments.find(({ metadata }) => metadata.name === 'api') as Manifest
+    expect(podOf(api).terminationGracePeriodSeconds).toBeGreaterThan(
+      Number(drain?.match(/=(\d+)s?$/)?.[1]),
+    )
+  })
+
+  it('is what kubectl renders, where kubectl is at hand', ({ skip }) => {
+    const kubectl = spawnSync('kubectl', ['kustomize', join(FOLDER, overlay)], { encoding: 'utf8' })
+    if (kubectl.error !== undefined) return skip('no kubectl on this machine')
+    const theirs = parseAllDocuments(kubectl.stdout).map((document) => document.toJS() as Manifest)
+    expect(sorted(objects)).toEqual(sorted(theirs))
+  })
+})
+
+interface Pod {
+  readonly terminationGracePeriodSeconds: number
+  readonly containers: readonly Container[]
+}
+
+interface Container {
+  readonly ports: readonly { readonly name: string }[]
+  readonly env?: readonly { readonly name: string; readonly value: string }[]
+  readonly livenessProbe: Probe
+  readonly readinessProbe: Probe
+  readonly startupProbe: Probe
+}
+
+interface Probe {
+  readonly httpGet: { readonly port: string }
+}
+
+function podOf(deployment: Manifest): Pod {
+  return (deployment.spec as { template: { spec: Pod } }).template.spec
+}
+
+function sorted(objects: readonly Manifest[]): Manifest[] {
+  const key = ({ kind, metadata }: Manifest) => `${kind}/${metadata.name}`
+  return [...objects].sort((a, b) => key(a).localeCompare(key(b)))
+}
