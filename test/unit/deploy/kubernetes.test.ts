@@ -10,18 +10,28 @@ import { type Manifest, renderKustomization } from '#test/support/kustomize.ts'
 const FOLDER = join(import.meta.dirname, '../../../deploy/kubernetes')
 const OVERLAYS = ['base', 'gpu']
 
-/** The modules of typed models that validate an object against the API server's own schema. */
-async function schemaOf({
-  apiVersion,
-  kind,
-}: Manifest): Promise<new (data: object) => { validate(): void }> {
-  const path = apiVersion.startsWith('keda.sh/') ? '@kubernetes-models/keda' : 'kubernetes-models'
-  const models = (await import(`${path}/${apiVersion}`)) as Record<string, unknown>
+interface Model {
+  validate(): void
+}
+
+// Typed models that check an object against the schema of its server: by the API group's end.
+const PACKAGES: readonly (readonly [RegExp, string])[] = [
+  [/^keda\.sh\//, '@kubernetes-models/keda'],
+  [/^monitoring\.coreos\.com\//, '@kubernetes-models/prometheus-operator'],
+  [/./, 'kubernetes-models'],
+]
+
+async function modelOf({ apiVersion, kind }: Manifest): Promise<new (data: object) => Model> {
+  const name = PACKAGES.find(([group]) => group.test(apiVersion))?.[1]
+  const models = (await import(`${name}/${apiVersion}`)) as Record<
+    string,
+    new (
+      data: object,
+    ) => Model
+  >
   const model = models[kind]
   if (model === undefined) throw new Error(`${apiVersion} has no ${kind}`)
-  return model as new (
-    data: object,
-  ) => { validate(): void }
+  return model
 }
 
 describe.each(OVERLAYS)('deploy/kubernetes/%s', (overlay) => {
@@ -31,7 +41,7 @@ describe.each(OVERLAYS)('deploy/kubernetes/%s', (overlay) => {
   it.each(objects.map((object) => [`${object.kind} ${object.metadata.name}`, object] as const))(
     'has a valid %s',
     async (_name, object) => {
-      const Model = await schemaOf(object)
+      const Model = await modelOf(object)
       expect(() => new Model(object).validate()).not.toThrow()
     },
   )
