@@ -45,6 +45,15 @@ def _missed(card: Card, gates: dict[str, Any], lower_is_better: bool) -> str:
     return "Not reached yet: " + "; ".join(names) + ". More training of the same kind (`train --resume` with more minutes) is the remedy."
 
 
+def _curve(rows: list[dict[str, Any]]) -> str:
+    """How the scores grew with what was seen, where `evaluate` has kept that."""
+    if len(rows) < 2:
+        return ""
+    names = list(rows[0])
+    lines = [" | ".join(names), " | ".join("---" for _ in names), *(" | ".join(str(row.get(name, "")) for name in names) for row in rows)]
+    return "\n## How it learned\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n"
+
+
 def write_card(card: Card, lower_is_better: bool = False) -> None:
     """models/<name>/README.md."""
     folder = model_dir(card.name)
@@ -76,7 +85,7 @@ Measured on {measured["measured"]} with the committed files on problems that tra
 {chr(10).join(rows)}
 
 {_missed(card, measured["gates"], lower_is_better)}
-
+{_curve(measured.get("curve", []))}
 ## What it cannot do
 
 {card.cannot}

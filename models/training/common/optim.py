@@ -1,24 +1,25 @@
 """Muon for weight matrices: momentum whose update is made orthogonal by Newton-Schulz steps."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 
-def orthogonal(gradient: torch.Tensor, steps: int = 5) -> torch.Tensor:
-    """The nearest semi-orthogonal matrix, approximately (five Newton-Schulz iterations)."""
-    x = gradient / (gradient.norm() + 1e-7)
-    tall = x.shape[0] > x.shape[1]
-    x = x.T if tall else x
+def orthogonal(gradients: torch.Tensor, steps: int = 5) -> torch.Tensor:
+    """The nearest semi-orthogonal matrices [n, rows, columns], approximately (five Newton-Schulz iterations)."""
+    x = (gradients / (gradients.norm(dim=(1, 2), keepdim=True) + 1e-7)).bfloat16()
+    tall = x.shape[1] > x.shape[2]
+    x = x.mT if tall else x
     for _ in range(steps):
-        a = x @ x.T
-        x = 3.4445 * x + (-4.775 * a + 2.0315 * a @ a) @ x
-    return x.T if tall else x
+        a = x @ x.mT
+        x = 3.4445 * x + torch.baddbmm(a, a, a, beta=-4.775, alpha=2.0315) @ x
+    return (x.mT if tall else x).float()
 
 
 class Muon:
-    """Keeps one momentum buffer per matrix."""
+    """Keeps one momentum buffer per matrix; matrices of one shape are updated together."""
 
     def __init__(self, matrices: Iterable[torch.nn.Parameter], rate: float = 0.02) -> None:
         self.matrices = list(matrices)
@@ -28,14 +29,16 @@ class Muon:
     @torch.no_grad()
     def step(self, scale: float) -> None:
         """Apply one update with the rate multiplied by `scale`."""
+        groups: dict[tuple[int, ...], list[tuple[torch.nn.Parameter, torch.Tensor]]] = defaultdict(list)
         for parameter, buffer in zip(self.matrices, self.momentum, strict=True):
-            if parameter.grad is None:
-                continue
-            buffer.mul_(0.95).add_(parameter.grad)
-            update = orthogonal(parameter.grad.add(buffer, alpha=0.95))
-            shape = max(1.0, parameter.shape[0] / parameter.shape[1]) ** 0.5
-            parameter.mul_(1 - scale * self.rate * 0.02)
-            parameter.add_(update, alpha=-self.rate * scale * shape)
+            if parameter.grad is not None:
+                buffer.mul_(0.95).add_(parameter.grad)
+                groups[tuple(parameter.shape)].append((parameter, buffer))
+        for shape, members in groups.items():
+            updates = orthogonal(torch.stack([p.grad.add(buffer, alpha=0.95) for p, buffer in members]))
+            for (parameter, _), update in zip(members, updates, strict=True):
+                parameter.mul_(1 - scale * self.rate * 0.02)
+                parameter.add_(update, alpha=-self.rate * scale * max(1.0, shape[0] / shape[1]) ** 0.5)
 
     def state_dict(self) -> dict[str, Any]:
         """The momentum buffers, for a checkpoint."""

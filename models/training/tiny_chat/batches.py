@@ -1,12 +1,13 @@
 """Rows of one conversation each, sorted by length so that little is padded."""
 
-import random
+import re
 from collections.abc import Iterator
 
 import torch
 from tokenizers import Tokenizer
 
-from .data.mix import chain
+from .data.example import Letters
+from .data.mix import Mixture
 from .render import example_segments
 
 POOL_TOKENS = 12
@@ -15,12 +16,17 @@ LONGEST = 640
 Row = tuple[list[int], list[float]]
 
 
+def letters(tokenizer: Tokenizer, text: str) -> list[int]:
+    """One token per letter, which reads as the same text; a space goes with the letter after it."""
+    return [token for letter in re.findall(r" ?\S|\s", text) for token in tokenizer.encode(letter).ids]
+
+
 def encode(tokenizer: Tokenizer, pieces: list[tuple[str, float]]) -> Row:
     """Token ids and the loss weight of each."""
     ids: list[int] = []
     weights: list[float] = []
     for text, weight in pieces:
-        part = tokenizer.encode(text).ids
+        part = letters(tokenizer, text) if isinstance(text, Letters) else tokenizer.encode(text).ids
         ids += part
         weights += [weight] * len(part)
     return ids, weights
@@ -36,15 +42,13 @@ def _tensors(rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
     return x, w
 
 
-def batches(
-    tokenizer: Tokenizer, rng: random.Random, tokens: int, curriculum: list[float]
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Endless batches of about `tokens` tokens; `curriculum[0]` is read anew for every pool."""
+def batches(tokenizer: Tokenizer, mixture: Mixture, tokens: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Endless batches of about `tokens` tokens; the mixture is read anew for every pool."""
     while True:
         rows: list[Row] = []
         filled = 0
         while filled < tokens * POOL_TOKENS:
-            row = encode(tokenizer, example_segments(chain(rng, curriculum[0])))
+            row = encode(tokenizer, example_segments(mixture.chain()))
             if len(row[0]) <= LONGEST:
                 rows.append(row)
                 filled += len(row[0])
@@ -56,5 +60,5 @@ def batches(
                 batch = []
             batch.append(row)
         pool.append(batch)
-        rng.shuffle(pool)
+        mixture.rng.shuffle(pool)
         yield from (_tensors(batch) for batch in pool)

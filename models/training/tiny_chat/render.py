@@ -75,7 +75,7 @@ def segments(messages: list[Message], tools: list[dict[str, Any]] | None) -> lis
     for message in rest:
         role, content = _turn(message)
         if role == "assistant":
-            pieces += [(f"{START}assistant\n", False), (f"{content}{STOP}", True), ("\n", False)]
+            pieces += [(f"{START}assistant\n", False), (content, True), (STOP, True), ("\n", False)]
         else:
             pieces.append((f"{START}{role}\n{content}{STOP}\n", False))
     return pieces

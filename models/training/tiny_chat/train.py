@@ -15,12 +15,14 @@ from ..common.optim import Muon, split_matrices
 from ..common.paths import work_dir
 from ..common.vocabulary_file import load_tokenizer
 from .batches import batches
+from .data.mix import Mixture
 from .model import Decoder, Shape
-from .quick import quick_scores
+from .quick import KINDS, quick_scores
 
 NAME = "tiny-chat"
 TOKENS_PER_STEP = 2048
-COPY_PHASE = 0.1
+SCORED = 12  # times per whole run
+EASY = 0.3  # loss weight of a token that is already certain, against 1.7 of one that is wrong
 
 
 class Trainer:
@@ -35,7 +37,6 @@ class Trainer:
         self.adam = torch.optim.AdamW(rest, 3e-3, betas=(0.9, 0.98), weight_decay=0.01)
         self.seed = seed
         self.tokens = 0
-        self.curriculum = [0.0]
 
     def snapshot(self) -> dict[str, Any]:
         """What a checkpoint holds."""
@@ -58,11 +59,13 @@ class Trainer:
         with torch.autocast("cpu", torch.bfloat16):
             logits = self.model(ids[:, :-1])
         losses = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-        wanted = weights[:, 1:].flatten()
-        answers = wanted == 1
+        given = weights[:, 1:].flatten()
+        answers = given == 1
+        certain = torch.exp(-losses.detach())
+        wanted = torch.where(answers, given * (EASY + 1.4 * (1 - certain)), given)
         for parameter in self.model.parameters():
             parameter.grad = None
-        ((losses * wanted).sum() / wanted.sum()).backward()
+        ((losses * wanted).sum() / given.sum()).backward()
         torch.nn.utils.clip_grad_norm_(self.rest, 1.0)
         for group in self.adam.param_groups:
             group["lr"] = 3e-3 * scale
@@ -70,6 +73,18 @@ class Trainer:
         self.muon.step(scale)
         self.tokens += int((weights > 0).sum())
         return float((losses.detach() * answers).sum() / answers.sum().clamp(min=1))
+
+
+def drilled(fraction: float) -> float:
+    """The share of drills: most at first, few at the end."""
+    return min(0.8, max(0.1, 1.5 * (1 - fraction)))
+
+
+def measure(trainer: Trainer, mixture: Mixture, count: int = 10) -> None:
+    """Print exact scores and draw more of what fails."""
+    scores = quick_scores(trainer.model, trainer.tokenizer, count)
+    mixture.scores = {maker: scores[kind] for maker, kind in KINDS}
+    print("scores", json.dumps(scores), flush=True)
 
 
 def train(minutes: float, resume: bool, pause_file: Path | None, seed: int = 1) -> None:
@@ -81,17 +96,19 @@ def train(minutes: float, resume: bool, pause_file: Path | None, seed: int = 1) 
     checkpoint, step, spent = Checkpoint(folder / "checkpoint.pt"), 0, 0.0
     if resume and checkpoint.path.exists():
         step, spent = restore(checkpoint.path, checkpoint.load(), trainer.restore)
-    stream = batches(tokenizer, random.Random(seed * 1_000_003 + step), TOKENS_PER_STEP, trainer.curriculum)
+    mixture = Mixture(random.Random(seed * 1_000_003 + step))
+    stream = batches(tokenizer, mixture, TOKENS_PER_STEP)
     budget = Budget(minutes, spent, pause_file)
-    loss, started, first, next_score = 0.0, time.monotonic(), trainer.tokens, (int(spent / budget.total * 8) + 1) / 8
+    loss, started, first, next_score = 0.0, time.monotonic(), trainer.tokens, spent / budget.total + 1 / SCORED
+    if step:
+        measure(trainer, mixture)
     for step, fraction in run_steps(budget, checkpoint, trainer.snapshot, step):
-        trainer.curriculum[0] = max(0.0, 1 - fraction / COPY_PHASE) * 0.8
-        ids, weights = next(stream)
-        answer_loss = trainer.step(ids, weights, learning_rate(step, fraction, 50))
-        loss = answer_loss if step == 0 else loss * 0.99 + answer_loss * 0.01
+        mixture.drilled = drilled(fraction)
+        answer_loss = trainer.step(*next(stream), learning_rate(step, fraction, 50))
+        loss = answer_loss if loss == 0 else loss * 0.99 + answer_loss * 0.01
         if step % 100 == 0:
             rate = (trainer.tokens - first) / (time.monotonic() - started)
             print(f"{budget.spent:.0f}s step {step} tokens {trainer.tokens / 1e6:.2f}M answer-loss {loss:.3f} {rate:.0f} tok/s", flush=True)
         if fraction >= next_score:
-            next_score += 1 / 8
-            print("scores", json.dumps(quick_scores(trainer.model, tokenizer, 12)), flush=True)
+            next_score += 1 / SCORED
+            measure(trainer, mixture)

@@ -79,14 +79,14 @@ def _other_pairs(rng: random.Random, count: int, group: int) -> list[Pair]:
     pairs: list[Pair] = []
     for index in range(count):
         kind = rng.random()
-        if kind < 0.25:
+        if kind < 0.2:
             number = rng.randrange(len(INTENTS))
             a, b = rng.sample(INTENTS[number], 2)
             pairs.append((("please tell me: " if rng.random() < 0.15 else "") + a, b, -1 - number))
-        elif kind < 0.4:
+        elif kind < 0.32:
             statement, asked, _, _ = fact(rng)
             pairs.append((asked, statement, group + index))
-        elif kind < 0.5:
+        elif kind < 0.4:
             text = sentence(rng)
             parts = text.split(" ")
             rng.shuffle(parts)

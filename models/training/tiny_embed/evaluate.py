@@ -1,6 +1,5 @@
 """Retrieval with the exported file."""
 
-import random
 from dataclasses import asdict
 
 import numpy as np
@@ -52,8 +51,5 @@ def evaluate() -> None:
     scores["handWritten"] = {"score": recall(run, mini_corpus(), 1), "top": 1, "of": 20, "top3": recall(run, mini_corpus(), 3)}
     write_eval(NAME, {"gates": scores, "load": load_cost([folder / FILE])})
     shown = {name: asdict(make(f"evaluate/{name}")) | {"top": top, "wanted": wanted} for name, (make, top, wanted) in TRIALS.items()}
-    for trial in shown.values():
-        picked = sorted(random.Random(1).sample(range(len(trial["queries"])), min(50, len(trial["queries"]))))
-        trial["queries"], trial["right"] = [trial["queries"][i] for i in picked], [trial["right"][i] for i in picked]
     write_json(EVALS / f"{NAME}.json", {"trials": shown | {"handWritten": asdict(mini_corpus()) | {"top": 1}}}, compact=True)
     print_scores({name: entry for name, entry in scores.items()})

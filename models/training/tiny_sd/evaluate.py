@@ -1,5 +1,6 @@
 """Twenty DDIM steps with guidance on the exported files, judged by reading the pixels."""
 
+import json
 import random
 from collections import defaultdict
 from dataclasses import asdict
@@ -79,7 +80,7 @@ def _judged(painter: Painter, scenes: list[Scene]) -> dict[str, float]:
     for image, wanted in zip(painter.decode(painter.paint([s.caption for s in scenes], 7)), scenes, strict=True):
         for name, value in compare(image, wanted).items():
             flags[name].append(value)
-    return {name: share(values) for name, values in flags.items()}
+    return {name: float(share(values)) for name, values in flags.items()}
 
 
 def _variation(painter: Painter, scenes: list[Scene]) -> float:
@@ -99,6 +100,13 @@ def _inpaint(painter: Painter, rng: random.Random) -> float:
     return share([any(b.colour == w.things[0].colour and b.x > 0.45 for b in read(image)[1]) for image, w in zip(images, wanted, strict=True)])
 
 
+def _curve(folder: Path, pictures: int, scores: dict[str, dict[str, float]]) -> list[dict[str, float]]:
+    """The scores of earlier measurements of this training and of this one."""
+    path = folder / "eval.json"
+    known = json.loads(path.read_text()).get("curve", []) if path.is_file() else []
+    return [row for row in known if row["pictures"] < pictures] + [{"pictures": pictures} | {name: scores[name]["score"] for name in WANTED}]
+
+
 def evaluate() -> None:
     """Measure and write eval.json and the captions for the tests."""
     folder = model_dir(NAME)
@@ -114,7 +122,7 @@ def evaluate() -> None:
     scores["codeAlone"] = {"colourAndShape": share([c["colour"] and c["shape"] for c in code])}
     path = work_dir(NAME) / "checkpoint.pt"
     pictures = read_checkpoint(path).get("pictures", 0) if path.is_file() else 0
-    write_eval(NAME, {"gates": scores, "pictureSize": SIZE, "steps": STEPS, "guidance": GUIDANCE, "training": {"pictures": pictures},
+    write_eval(NAME, {"gates": scores, "pictureSize": SIZE, "steps": STEPS, "guidance": GUIDANCE, "training": {"pictures": pictures}, "curve": _curve(folder, pictures, scores),
                       "load": load_cost([folder / part / "model.onnx" for part in PARTS])})
     write_json(EVALS / f"{NAME}.json", {"wanted": WANTED, "steps": STEPS, "guidance": GUIDANCE, "scenes": [asdict(s) for s in [*scenes[:36], *unseen[:14]]]}, compact=True)
     print_scores(scores)

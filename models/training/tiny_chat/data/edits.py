@@ -3,7 +3,7 @@
 import random
 
 from ...common import words as w
-from .example import Example, instruct, single
+from .example import Example, Letters, instruct, single
 from .sentences import known_sentence, sentence, some_word, wide_sentence
 
 UPPER = """Make it uppercase|Write in capital letters|Convert to upper case|Make this uppercase|Uppercase
@@ -35,7 +35,7 @@ def lower(rng: random.Random) -> Example:
     """To small letters, from capitals or mixed case."""
     text = sentence(rng)
     shown = text.upper() if rng.random() < 0.7 else text.title() if rng.random() < 0.5 else text
-    return single("lower", text.lower(), instruct(rng, rng.choice(LOWER), shown), text.lower())
+    return single("lower", text.lower(), instruct(rng, rng.choice(LOWER), shown), Letters(text.lower()))
 
 
 def misspell(rng: random.Random, text: str, mistakes: int) -> str:

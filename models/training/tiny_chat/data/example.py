@@ -8,6 +8,10 @@ from typing import Any
 Message = dict[str, Any]
 
 
+class Letters(str):
+    """An answer that is learned letter by letter: each letter of it follows from one letter of the question."""
+
+
 @dataclass(frozen=True)
 class Example:
     """A conversation (or plain text) with the key of its problem for the held-out split."""

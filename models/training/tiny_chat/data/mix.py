@@ -4,7 +4,7 @@ import random
 
 from ...common.split import is_held_out
 from . import arithmetic as sums
-from . import context, edits, facts, stories, talk, tools
+from . import context, drills, edits, facts, stories, talk, tools
 from .example import Example, Maker
 
 MIX: list[tuple[Maker, float]] = [
@@ -15,34 +15,49 @@ MIX: list[tuple[Maker, float]] = [
     (context.json_from_text, 2.6), (context.json_from_list, 0.9), (tools.tools, 2.3), (talk.recall, 1.2),
     (talk.refusal, 0.8), (talk.greeting, 0.4), (talk.obey, 0.6), (stories.story, 0.7), (stories.related, 0.6),
 ]
-COPYING: list[tuple[Maker, float]] = [
-    (edits.copy, 5), (edits.upper, 2), (edits.lower, 2), (edits.replace, 3), (edits.delete, 1.5), (edits.nth, 1),
-    (edits.reverse, 1), (edits.spell, 1.5), (context.context, 2),
+DRILLS: list[tuple[Maker, float]] = [
+    (drills.upper_words, 5), (drills.lower_words, 3.5), (drills.replace_words, 4.5), (drills.copy_words, 1.5), (drills.spell_words, 1.5),
+    (drills.look_up, 2.5), (drills.units, 1.5), (drills.json_words, 1),
 ]
 MAKERS: dict[str, Maker] = {maker.__name__: maker for maker, _ in MIX}
 
 
-def draw(rng: random.Random, curriculum: float = 0.0) -> Example:
-    """A training example; `curriculum` is the share taken from the copying tasks."""
-    table = COPYING if rng.random() < curriculum else MIX
-    makers, weights = [maker for maker, _ in table], [weight for _, weight in table]
-    while True:
-        made = rng.choices(makers, weights)[0](rng)
-        if not is_held_out(made.key):
-            return made
+class Mixture:
+    """Draws training examples; `drilled` is the share of drills, `scores` say which tasks are needed least."""
 
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.drilled = 0.0
+        self.scores: dict[str, float] = {}
 
-def chain(rng: random.Random, curriculum: float = 0.0) -> Example:
-    """Mostly one problem; one in eight conversations goes on with a second or third."""
-    first = draw(rng, curriculum)
-    if first.text is not None or first.tools or rng.random() > 0.12:
-        return first
-    messages = list(first.messages)
-    for _ in range(rng.choice([1, 1, 2])):
-        follow = draw(rng)
-        if follow.text is None and not follow.tools and follow.messages[0]["role"] == "user":
-            messages += follow.messages
-    return Example("chain", first.key, messages)
+    def _pick(self, drill: bool) -> Maker:
+        table = DRILLS if drill else MIX
+        weights = [weight if drill else weight * self._need(maker) for maker, weight in table]
+        return self.rng.choices([maker for maker, _ in table], weights)[0]
+
+    def _need(self, maker: Maker) -> float:
+        """From 1.5 where everything fails down to 0.4 where nothing does."""
+        score = self.scores.get(maker.__name__)
+        return 1.0 if score is None else 1.5 - 1.1 * score
+
+    def draw(self, drill: bool) -> Example:
+        """A training example."""
+        while True:
+            made = self._pick(drill)(self.rng)
+            if not is_held_out(made.key):
+                return made
+
+    def chain(self) -> Example:
+        """Mostly one problem; one in eight conversations goes on with a second or third."""
+        first = self.draw(self.rng.random() < self.drilled)
+        if first.text is not None or first.tools or self.rng.random() > 0.12:
+            return first
+        messages = list(first.messages)
+        for _ in range(self.rng.choice([1, 1, 2])):
+            follow = self.draw(self.rng.random() < self.drilled)
+            if follow.text is None and not follow.tools and follow.messages[0]["role"] == "user":
+                messages += follow.messages
+        return Example("chain", first.key, messages)
 
 
 def held_out(rng: random.Random, maker: Maker, kind: str) -> Example:
