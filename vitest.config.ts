@@ -2,6 +2,9 @@ import { defineConfig } from 'vitest/config'
 
 import { CountReporter } from './test/support/count-reporter.ts'
 
+// Asked for by name, the faults run in full; in a run of everything they run in their short form.
+const faultScale = process.argv.includes('faults') ? 'full' : 'short'
+
 const shared = { environment: 'node', testTimeout: 60_000, hookTimeout: 120_000 } as const
 
 export default defineConfig({
@@ -19,10 +22,21 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'integration',
-          include: ['test/integration/**/*.test.ts', 'test/faults/**/*.short.test.ts'],
+          include: ['test/integration/**/*.test.ts'],
           globalSetup: ['test/support/global-setup.ts'],
           // Two workers on two cores; every file has its own database and key prefix.
           maxWorkers: 2,
+        },
+      },
+      {
+        test: {
+          ...shared,
+          name: 'faults',
+          include: ['test/faults/**/*.test.ts'],
+          globalSetup: ['test/support/global-setup.ts'],
+          env: { FAULT_SCALE: faultScale },
+          // One after another: several of them measure how long something takes.
+          maxWorkers: 1,
         },
       },
     ],

@@ -7,10 +7,17 @@ import type { Logger } from '#shared/logger.ts'
 
 import { healthPlugin, type HealthServices } from './health/plugin.ts'
 import { isBug, normalizeError } from './http/normalize-error.ts'
+import { registerJsonBody } from './http/json-body.ts'
 import { registerOpenApi } from './http/openapi.ts'
+import {
+  hearOutLargeBodies,
+  refuseConnection,
+  refuseEncodedBodies,
+} from './http/refused-connections.ts'
 import { requestIdFrom } from './http/request-id.ts'
 import { registerRequestLog } from './http/request-log.ts'
 import { registerValidation } from './http/validation.ts'
+import type { HttpObserver } from './telemetry/http-observer.ts'
 
 /** One encapsulated scope with one error dialect. */
 export interface Surface {
@@ -25,8 +32,12 @@ export interface AppOptions {
   /** The address that clients use, as the OpenAPI document states it. */
   readonly publicUrl: string
   readonly log: Logger
+  /** Measures and traces every request. */
+  readonly observer?: HttpObserver
   readonly health: HealthServices
   readonly surfaces: readonly Surface[]
+  /** Those who look on at every request; what they throw, they keep to themselves. */
+  readonly watchers?: readonly { register(app: FastifyInstance): void }[]
 }
 
 // Slow or silent clients hold a socket no longer than this.
@@ -47,10 +58,15 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     genReqId: requestIdFrom(server.requestIdHeader),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },
     forceCloseConnections: 'idle',
+    clientErrorHandler: refuseConnection,
   })
   // Plain text is no form of any request here; each surface adds what it takes besides JSON.
   app.removeContentTypeParser('text/plain')
-  registerRequestLog(app, log)
+  registerJsonBody(app)
+  registerRequestLog(app, log, options.observer)
+  refuseEncodedBodies(app)
+  hearOutLargeBodies(app)
+  for (const watcher of options.watchers ?? []) watcher.register(app)
   registerValidation(app)
   await app.register(cors, CORS)
   // Pages state their own content security policy; the API answers need none.

@@ -10,6 +10,7 @@ import { buildApp } from './app.ts'
 import { startMaintenance } from './maintenance.ts'
 import { openServices, type Services } from './services.ts'
 import { startBatches, surfacesOf } from './surfaces.ts'
+import { openApiTelemetry, serveMetrics } from './telemetry/open-telemetry.ts'
 import { openUserServer } from './user-server.ts'
 
 const SWEEP_INTERVAL_MS = 50
@@ -28,16 +29,20 @@ export async function runApi(env: Env): Promise<RunningApi> {
   const log = createLogger({ ...config.log, base: { tier: 'api' } })
   for (const warning of warnings) log.warn({ operation: 'config.read' }, warning)
   const version = await readVersion()
-  const services = await openServices(config, log)
-  const users = await openUserServer(services, version)
+  const telemetry = await openApiTelemetry(config, version, log)
+  const services = await openServices(config, log, telemetry)
+  const users = await openUserServer(services, version, telemetry)
+  const stopMetrics = await serveMetrics(telemetry, services, users)
   let isDraining = false
   const app = await buildApp({
     server: config.server,
     version,
     publicUrl: config.auth.site.externalUrl,
     log,
+    observer: telemetry.http,
     health: { checks: readinessChecks(services), isDraining: () => isDraining },
-    surfaces: surfacesOf(services, users),
+    surfaces: surfacesOf(services, users, version),
+    watchers: [services.incidentWatch],
   })
   const stopMaintenance = startMaintenance(services)
   const batchDriver = startBatches(services)
@@ -53,7 +58,8 @@ export async function runApi(env: Env): Promise<RunningApi> {
       drain(app, config.server.drainTimeoutSeconds * 1000, log),
     ])
     users.close()
-    await services.close()
+    await Promise.all([stopMetrics(), services.close()])
+    await telemetry.close()
     log.info({ operation: 'api.stop' }, 'API stopped')
   }
   return { url, stop: () => (stopping ??= stop()) }

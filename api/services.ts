@@ -14,15 +14,20 @@ import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { queueKeys, type QueueKeys } from '#shared/queue/keys.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
+import { observePool } from '#shared/telemetry/observe-pool.ts'
+import { observeStore } from '#shared/telemetry/observe-store.ts'
 
 import { openActivities, type Activities } from './activities/activities.ts'
 import { openBatches, type Batches } from './batches/batch-store.ts'
 import { openBatchLines, type BatchLines } from './batches/line-store.ts'
+import { IncidentLog } from './dashboard/incident-log.ts'
+import { IncidentWatch } from './dashboard/incident-watch.ts'
 import { openFiles, type Files } from './files/files.ts'
 import { openSubmitter, type OpenSubmitter } from './inference/submit.ts'
+import type { ApiTelemetry } from './telemetry/open-telemetry.ts'
 import { meterJobs } from './usage/metered-submitter.ts'
 import { openUsageRecord, type UsageRecord } from './usage/usage-record.ts'
-import { UsageWriter } from './usage/usage-writer.ts'
+import { openOutboxes, type Outboxes } from './outboxes.ts'
 
 type RedisConnection = Awaited<ReturnType<typeof openRedis>>
 
@@ -40,7 +45,11 @@ export interface Services {
   /** Every job that goes through it is written to the usage record. */
   readonly submitter: OpenSubmitter
   readonly usage: UsageRecord
-  readonly usageWriter: UsageWriter
+  readonly usageWriter: Outboxes['usageWriter']
+  readonly activityWriter: Outboxes['activityWriter']
+  /** Errors and slow requests of late, for administrators. */
+  readonly incidents: IncidentLog
+  readonly incidentWatch: IncidentWatch
   readonly store: ObjectStore
   readonly files: Files
   readonly activities: Activities
@@ -54,7 +63,12 @@ export interface Services {
  * Connects to the database, Redis and object storage, applies the migrations and opens the way into
  * the queues. What was opened is closed again when a later step fails.
  */
-export async function openServices(config: Config, log: Logger): Promise<Services> {
+export async function openServices(
+  config: Config,
+  log: Logger,
+  telemetry: ApiTelemetry,
+): Promise<Services> {
+  const { registry, tracing, jobs } = telemetry
   const closers: (() => unknown)[] = []
   const close = async () => {
     for (const closer of closers.splice(0).reverse()) await closer()
@@ -63,18 +77,28 @@ export async function openServices(config: Config, log: Logger): Promise<Service
     const catalogue = await loadCatalogue(config.inference.catalogueFile)
     const database = openDatabase({ ...config.database, logger: log })
     closers.push(() => database.close())
+    observePool(database.pool, registry, tracing)
     const tables = await prepareDatabase(config, database, log)
     const usage = openUsageRecord(database.db, usageTables(config.database.tablePrefix))
-    const usageWriter = new UsageWriter(usage, log)
-    closers.push(() => usageWriter.close())
     const redis = await openRedis(config.infra.redisUrl, 'producer', log)
     closers.push(() => redis.disconnect())
     await checkRedis(redis)
+    const { tablePrefix } = config.database
+    const activities = openActivities(database.db, activityTables(tablePrefix))
+    const { usageWriter, activityWriter } = openOutboxes({
+      ...{ usage, activities, redis, log },
+      prefix: config.infra.redisPrefix,
+    })
+    closers.push(() => Promise.all([usageWriter.close(), activityWriter.close()]))
     const reader = await openRedis(config.infra.redisUrl, 'reader', log)
     closers.push(() => reader.disconnect())
-    const store = openObjectStore(config.infra.storage)
+    const store = observeStore(openObjectStore(config.infra.storage), registry, tracing)
     closers.push(() => store.close())
     const keys = queueKeys(config.infra.redisPrefix)
+    const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
+    closers.push(() => incidents.close())
+    const slowMs = config.server.slowRequestSeconds * 1000
+    const incidentWatch = new IncidentWatch(incidents, { slowMs })
     const { queueDepthMax } = config.inference
     const submitter = await openSubmitter({
       redis,
@@ -83,12 +107,16 @@ export async function openServices(config: Config, log: Logger): Promise<Service
       queueDepthMax,
       clock: systemClock,
       log,
+      onResubmit: jobs.noteResubmission,
     })
     closers.push(() => submitter.close())
-    const { tablePrefix } = config.database
     return {
-      ...{ config, log, catalogue, database, redis, store, usage, usageWriter, close },
-      submitter: meterJobs(submitter, { writer: usageWriter, clock: systemClock }),
+      ...{ config, log, catalogue, database, redis, store, usage, close },
+      ...{ activities, usageWriter, activityWriter },
+      submitter: jobs.observe(
+        meterJobs(incidentWatch.watchJobs(submitter), { writer: usageWriter, clock: systemClock }),
+      ),
+      ...{ incidents, incidentWatch },
       clock: systemClock,
       queueKeys: keys,
       organizationTables: tables,
@@ -96,7 +124,6 @@ export async function openServices(config: Config, log: Logger): Promise<Service
       files: openFiles(database.db, fileTables(tablePrefix)),
       batches: openBatches(database.pool, tablePrefix),
       batchLines: openBatchLines(database.pool, tablePrefix),
-      activities: openActivities(database.db, activityTables(tablePrefix)),
     }
   } catch (error) {
     await close()

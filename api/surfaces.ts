@@ -1,42 +1,51 @@
-import { authTables } from '#shared/db/schema/auth.ts'
-import { timeOrderedId } from '#shared/ids.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'
 import { createUrlSigner } from '#shared/storage/signed-url.ts'
 
-import type { NewActivity } from './activities/activities.ts'
-import { digestOf, OWN_GENERATOR } from './activities/activity.ts'
 import { activitiesPlugin } from './activities/routes.ts'
 import type { Surface } from './app.ts'
 import { BatchDriver } from './batches/driver.ts'
 import { batchesPlugin } from './batches/routes.ts'
 import { authPlugin } from './auth/plugin.ts'
-import { dashboardPlugin } from './dashboard/plugin.ts'
+import { administratorsOf } from './administrators.ts'
+import { adminPlugin } from './dashboard/admin-plugin.ts'
+import { openAdminSessions } from './dashboard/sessions.ts'
 import { filesPlugin, type FileChange } from './files/routes.ts'
 import { createBatchExecutor } from './inference/batchable.ts'
 import { inferencePlugin } from './inference/plugin.ts'
+import { invitationMailerOf } from './invitations.ts'
+import { addToMonth, monthOf } from './limits/limit-store.ts'
 import { createLimiter, type Limiter } from './limits/limiter.ts'
 import { mediaPlugin } from './media/routes.ts'
-import { openOrganizations, type Organizations } from './organizations/organizations.ts'
+import { noteEvents } from './noted-events.ts'
 import { organizationsPlugin } from './organizations/routes.ts'
+import { playgroundPlugin } from './playground/plugin.ts'
 import type { Services } from './services.ts'
 import { usagePlugin } from './usage/routes.ts'
 import type { UserServer } from './user-server.ts'
 import { createIdempotencyGate } from './v1/idempotency.ts'
+import type { NoteEvent } from './v1/events.ts'
 import { openIdempotencyStore } from './v1/idempotency-store.ts'
 import { v1Plugin, type Gate } from './v1/plugin.ts'
 
 /** The surfaces of the API and where they are mounted. */
-export function surfacesOf(services: Services, users: UserServer): readonly Surface[] {
+export function surfacesOf(
+  services: Services,
+  users: UserServer,
+  version: string,
+): readonly Surface[] {
   return [
     { prefixes: ['/v1'], plugin: v1(services, users) },
     { prefixes: ['/', '/auth/v1'], plugin: authPlugin(users.services) },
-    { prefixes: ['/admin/queues'], plugin: dashboard(services, users) },
+    { prefixes: ['/admin'], plugin: administration(services, users, version) },
+    { prefixes: ['/'], plugin: playgroundPlugin({ version }) },
   ]
 }
 
 function v1(services: Services, users: UserServer): Surface['plugin'] {
   const { redis, queueKeys, config } = services
   const signer = createUrlSigner(config.server.urlSigningSecret)
+  const note = noteEvents(services)
+  const { organizations, invitations } = users
   const shared = {
     ...services,
     verifyAccessToken: (token: string) => users.verifyAccess(token),
@@ -48,16 +57,20 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
       ...services,
       workers: () => listWorkers(redis, queueKeys),
       signer,
+      note,
       config: { deadlineSeconds: config.inference.deadlineSeconds },
     }),
     filesPlugin({
       ...services,
       storageBytesMax: config.content.storageBytesMax,
-      onChange: (change) => recordFileChange(services, change),
+      onChange: (change) => recordFileChange(note, change),
     }),
     activitiesPlugin(services),
     usagePlugin(services),
-    organizationsPlugin({ organizations: organizationsOf(services) }),
+    organizationsPlugin({
+      ...{ organizations, invitations, note, clock: services.clock },
+      mailer: invitationMailerOf(users.services),
+    }),
     mediaPlugin({ ...services, signer }),
     batchesPlugin(services),
   ])
@@ -69,8 +82,22 @@ export function startBatches(services: Services): BatchDriver {
   return new BatchDriver({
     ...services,
     lines: services.batchLines,
-    execute: createBatchExecutor({ ...services, config: { deadlineSeconds } }),
+    execute: createBatchExecutor({
+      ...services,
+      config: { deadlineSeconds },
+      noteTokens: (organizationId, tokens) => noteBatchTokens(services, organizationId, tokens),
+    }),
   })
+}
+
+function noteBatchTokens(services: Services, organizationId: string, tokens: number): void {
+  const { redis, config, clock, log } = services
+  if (config.limits.monthlyTokens === 0) return
+  const month = monthOf(clock.now())
+  const subject = { organizationId, credentialId: 'batches', month }
+  addToMonth({ redis, prefix: config.infra.redisPrefix }, subject, tokens).catch((error: unknown) =>
+    log.debug({ operation: 'limits.settle', err: error }, 'not counted'),
+  )
 }
 
 function idempotencyOf(services: Services): Gate {
@@ -80,11 +107,6 @@ function idempotencyOf(services: Services): Gate {
     idempotency: openIdempotencyStore(redis, config.infra.redisPrefix),
     deadlineSeconds: config.inference.deadlineSeconds,
   })
-}
-
-function organizationsOf({ database, config, organizationTables }: Services): Organizations {
-  const { users } = authTables(config.database.tablePrefix)
-  return openOrganizations(database.db, organizationTables, users)
 }
 
 function limiterOf(services: Services): Limiter {
@@ -98,43 +120,31 @@ function limiterOf(services: Services): Limiter {
   })
 }
 
-function dashboard(
-  { catalogue, submitter, config }: Services,
-  users: UserServer,
-): Surface['plugin'] {
-  return dashboardPlugin({
-    catalogue,
+function administration(services: Services, users: UserServer, version: string): Surface['plugin'] {
+  const { catalogue, submitter, config, redis, queueKeys, incidents } = services
+  const { checkPassword, isAdministratorNow } = administratorsOf(users.services)
+  return adminPlugin({
+    ...{ catalogue, version, checkPassword, redis },
+    keys: queueKeys,
+    slowAfterMs: config.server.slowRequestSeconds * 1000,
     queueOf: (kind, modelId) => submitter.producer.queue(kind, modelId),
+    workers: () => listWorkers(redis, queueKeys),
+    incidents: () => incidents.read(),
     guard: {
       adminToken: config.server.adminToken,
       isAdministrator: (token) => users.isAdministrator(token),
+      isAdministratorNow,
+      sessions: openAdminSessions(redis, config.infra.redisPrefix),
     },
   })
 }
 
-/** Files that come and go stand in the organization's own activities; a failure there breaks nothing. */
-function recordFileChange(
-  { activities, clock, log }: Services,
-  { type, file, actor }: FileChange,
-): void {
-  const nowMs = clock.now()
-  const content = {
+/** Files that come and go stand in the organization's own activities. */
+function recordFileChange(note: NoteEvent, { type, file, request }: FileChange): void {
+  const { id, purpose, bytes } = file
+  note(request, {
     type: type === 'stored' ? 'Create' : 'Delete',
-    actor,
-    object: { type: 'Document', id: `file:${file.id}`, purpose: file.purpose, bytes: file.bytes },
-    published: new Date(nowMs).toISOString(),
-    generator: OWN_GENERATOR,
-  }
-  const activity: NewActivity = {
-    id: timeOrderedId('act_', nowMs),
-    type: content.type,
-    actorId: actor,
-    objectId: content.object.id,
-    publishedMs: nowMs,
-    content,
-    digest: digestOf(content),
-  }
-  activities
-    .record(file.organizationId, [activity], { nowMs, pathOf: () => 'id' })
-    .catch((error: unknown) => log.warn({ err: error, fileId: file.id }, 'activity not recorded'))
+    event: `file.${type}`,
+    object: { type: 'Document', id: `file:${id}`, purpose, bytes },
+  })
 }

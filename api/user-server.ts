@@ -6,12 +6,20 @@ import { createDelivery } from './auth/delivery/create-delivery.ts'
 import { createRedisRequestSecrets } from './auth/providers/request-secrets.ts'
 import { createAuthServices, type AuthServices } from './auth/services.ts'
 import { createAccessTokenVerifier } from './auth/verify-access-token.ts'
+import { acceptFollowed } from './invitations.ts'
+import { noteSecurityEvents } from './noted-events.ts'
+import { openInvitations, type Invitations } from './organizations/invitations.ts'
+import { openOrganizations, type Organizations } from './organizations/organizations.ts'
 import type { Services } from './services.ts'
+import { observeHasher, observeMailer, observeSms } from './telemetry/observe-delivery.ts'
+import type { ApiTelemetry } from './telemetry/open-telemetry.ts'
 import type { UserAccess } from './v1/credentials.ts'
 
 /** The user server's collaborators, and what the other surfaces ask it. */
 export interface UserServer {
   readonly services: AuthServices
+  readonly organizations: Organizations
+  readonly invitations: Invitations
   /** What an access token proves under `/v1`; undefined when it proves nothing. */
   verifyAccess(accessToken: string): Promise<UserAccess | undefined>
   /** Whether an access token carries an administrator's role. */
@@ -21,29 +29,49 @@ export interface UserServer {
 
 type Foundation = Pick<
   Services,
-  'config' | 'clock' | 'log' | 'database' | 'redis' | 'organizationTables'
+  'config' | 'clock' | 'log' | 'database' | 'redis' | 'organizationTables' | 'activityWriter'
 >
 
 /** Builds the user server; fails when a signing key cannot be used. */
-export async function openUserServer(foundation: Foundation, version: string): Promise<UserServer> {
+export async function openUserServer(
+  foundation: Foundation,
+  version: string,
+  { metrics, tracing }: ApiTelemetry,
+): Promise<UserServer> {
   const { config, clock, log, database, redis, organizationTables } = foundation
   const { auth } = config
+  const authTable = authTables(config.database.tablePrefix)
+  const organizations = openOrganizations(database.db, organizationTables, authTable.users)
+  const invitations = openInvitations(database.db, organizationTables, {
+    ...{ users: authTable.users, organizations },
+  })
+  const noteActivity = noteSecurityEvents(foundation)
   const redisKeyPrefix = `${config.infra.redisPrefix}:`
   const delivery = createDelivery({
     config: auth,
     requestSecrets: createRedisRequestSecrets(redis, redisKeyPrefix),
     ...{ clock, log },
   })
-  const services = await createAuthServices({
+  const built = await createAuthServices({
     ...{ redis, redisKeyPrefix, clock, log, version, config: auth },
     ...delivery,
+    mailer: observeMailer(delivery.mailer, metrics, tracing),
+    sms: observeSms(delivery.sms, auth.sms.gateway, { metrics, tracing }),
     db: database.db,
-    tables: authTables(config.database.tablePrefix),
+    tables: authTable,
+    onRedeemed: acceptFollowed(foundation, invitations),
+    onSecurityEvent(event) {
+      metrics.authEvents.inc({ action: event.action })
+      noteActivity(event)
+    },
   })
+  const services = { ...built, passwords: observeHasher(built.passwords, metrics, tracing) }
   const verify = createAccessTokenVerifier(services.accessTokens)
   const stopCleanUp = startCleanUp(services)
   return {
     services,
+    organizations,
+    invitations,
     async verifyAccess(accessToken) {
       const verified = await verify(accessToken)
       if (verified === undefined) return undefined

@@ -1,27 +1,57 @@
 import { mkdir, writeFile } from 'node:fs/promises'
-import { cpus } from 'node:os'
+import { dirname } from 'node:path'
+import { parseArgs } from 'node:util'
 
+import { benchActivities } from './activities.ts'
+import { benchEdits } from './edits.ts'
+import { benchEqualAnswers } from './equal-answers.ts'
 import { describeFigure, isMet, type Figure } from './figure.ts'
+import { benchMemory } from './memory.ts'
 import { benchNoop } from './noop.ts'
+import { benchSignIns } from './sign-ins.ts'
 import { benchStreams } from './streams.ts'
+import { describeSurroundings } from './surroundings.ts'
+import { benchTransformersJs } from './transformers-js.ts'
 
 const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
+  // First: memory that another group has touched would hide what it measures.
+  memory: benchMemory,
   noop: async () => [await benchNoop()],
   streams: benchStreams,
+  'transformers-js': benchTransformersJs,
+  edits: benchEdits,
+  'sign-ins': benchSignIns,
+  'equal-answers': () => benchEqualAnswers(),
+  activities: benchActivities,
 }
 
-const wanted = process.argv[2]
+const { values, positionals } = parseArgs({
+  options: { only: { type: 'string' }, json: { type: 'string' } },
+  allowPositionals: true,
+})
+const wanted = values.only ?? positionals[0]
+if (wanted !== undefined && !(wanted in BENCHES)) {
+  console.error(`no figures named "${wanted}"; there are: ${Object.keys(BENCHES).join(', ')}`)
+  process.exit(2)
+}
+const surroundings = await describeSurroundings()
 const figures: Figure[] = []
 for (const [name, bench] of Object.entries(BENCHES)) {
   if (wanted !== undefined && wanted !== name) continue
-  for (const figure of await bench()) {
+  const found = await bench()
+  if (found.length === 0) console.log(`left out ${name}: run bench/make-decoder.py first`)
+  for (const figure of found) {
     figures.push(figure)
     console.log(describeFigure(figure))
   }
 }
-await mkdir('bench/results', { recursive: true })
-const machine = { cpu: cpus()[0]?.model, cores: cpus().length, node: process.version }
-const file = `bench/results/${new Date().toISOString().replaceAll(':', '-')}.json`
-await writeFile(file, JSON.stringify({ machine, figures }, null, 2))
+const file = values.json ?? `bench/results/${new Date().toISOString().replaceAll(':', '-')}.json`
+await mkdir(dirname(file), { recursive: true })
+const measured = figures.map((figure) => ({
+  ...figure,
+  ratio: figure.ours / figure.theirs,
+  isMet: isMet(figure),
+}))
+await writeFile(file, JSON.stringify({ ...surroundings, figures: measured }, null, 2))
 console.log(file)
 process.exit(figures.every(isMet) ? 0 : 1)

@@ -45,7 +45,14 @@ def main(folder: Path) -> None:
     onnx.save(model, folder / "onnx/model.onnx")
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         shutil.copy(ROOT / "models/tiny-chat" / name, folder)
-    config = {"model_type": "llama", "vocab_size": VOCABULARY, "max_position_embeddings": POSITIONS}
+    config = {
+        "model_type": "llama",
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": POSITIONS,
+        "num_hidden_layers": LAYERS,
+        "num_key_value_heads": KV_HEADS,
+        "head_dim": HEAD,
+    }
     (folder / "config.json").write_text(json.dumps(config))
 
 

@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto'
-import { Agent, request } from 'node:http'
+import { connect, type Socket } from 'node:net'
+import { once } from 'node:events'
 import { join } from 'node:path'
 
 import { Queue, QueueEvents } from 'bullmq'
 import fastify from 'fastify'
+import { Redis } from 'ioredis'
 
 import {
-  log,
   openTestSubmitter,
   readAll,
   spawnReady,
@@ -14,8 +15,6 @@ import {
   startRedis,
   toyRequest,
 } from '#test/support/queue.ts'
-import { openRedis } from '#shared/queue/connection.ts'
-
 import type { Figure } from './figure.ts'
 
 /** One measured side of the comparison. */
@@ -24,9 +23,9 @@ interface Side {
   run(): Promise<unknown>
 }
 
-const ROUNDS = 10
-const JOBS_PER_ROUND = 100
-const WARM_UP = 100
+const ROUNDS = 12
+const JOBS_PER_ROUND = 150
+const WARM_UP = 1000 // until both sides run compiled code, as a service does
 
 /**
  * A job that does nothing, one at a time: through HTTP, queue, worker and reply stream, against
@@ -71,14 +70,12 @@ async function openOurs(
   closers.push(async () => worker.kill('SIGKILL'))
   const app = fastify()
   app.post('/noop', async () => readAll(submitter.submit(toyRequest('noop', 0))))
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
-  closers.push(async () => agent.destroy())
-  const address = await app.listen({ port: 0, host: '127.0.0.1' })
+  const address = new URL(await app.listen({ port: 0, host: '127.0.0.1' }))
   closers.push(() => app.close())
-  return {
-    name: 'HTTP to worker and back',
-    run: () => post(`${address}/noop`, agent),
-  }
+  const socket = connect({ port: Number(address.port), host: address.hostname, noDelay: true })
+  await once(socket, 'connect')
+  closers.push(async () => socket.destroy())
+  return { name: 'HTTP to worker and back', run: () => post(socket) }
 }
 
 async function openTheirs(
@@ -87,7 +84,7 @@ async function openTheirs(
   closers: (() => Promise<unknown>)[],
 ): Promise<Side> {
   const name = 'bullmq-noop'
-  const connection = await openRedis(url, 'worker', log)
+  const connection = new Redis(url, { maxRetriesPerRequest: null })
   closers.push(async () => connection.disconnect())
   const queue = new Queue(name, { connection, prefix })
   const events = new QueueEvents(name, { connection, prefix })
@@ -103,18 +100,22 @@ async function openTheirs(
   }
 }
 
-/** The lightest client of Node: what is measured is the service. */
-function post(url: string, agent: Agent): Promise<string> {
+/** The lightest client there is, one socket: what is measured is the service. */
+function post(socket: Socket): Promise<void> {
   return new Promise((resolve, reject) => {
-    const call = request(url, { method: 'POST', agent }, (response) => {
-      let body = ''
-      response.on('data', (chunk: Buffer) => {
-        body += chunk.toString()
-      })
-      response.on('end', () => resolve(body))
-    })
-    call.on('error', reject)
-    call.end()
+    let answer = ''
+    const onData = (chunk: Buffer): void => {
+      answer += chunk.toString()
+      const headersEnd = answer.indexOf('\r\n\r\n')
+      const length = Number(/content-length: (\d+)/i.exec(answer)?.[1])
+      if (headersEnd < 0 || answer.length < headersEnd + 4 + length) return
+      socket.off('data', onData)
+      const isAnswer = answer.startsWith('HTTP/1.1 200') && answer.includes('"results":1')
+      if (isAnswer) resolve()
+      else reject(new Error(`an unexpected answer: ${answer.slice(0, 300)}`))
+    }
+    socket.on('data', onData)
+    socket.write('POST /noop HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n\r\n')
   })
 }
 

@@ -38,6 +38,11 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     run: async (env, args) =>
       (await import('./commands/keys.ts')).keys(await withRunningInstallation(env), args),
   },
+  users: {
+    about: 'list, create <email>, role <user> <role>, delete <user>: users',
+    run: async (env, args) =>
+      (await import('./commands/users.ts')).users(await withRunningInstallation(env), args),
+  },
   models: {
     about: 'list, verify or pull <repository>: models',
     run: async (env, args) => (await import('./commands/models.ts')).models(env, args),
@@ -94,6 +99,10 @@ function parseArguments(rest: readonly string[]): Arguments {
         name: { type: 'string' },
         scopes: { type: 'string' },
         file: { type: 'string' },
+        role: { type: 'string' },
+        password: { type: 'string' },
+        filter: { type: 'string' },
+        page: { type: 'string' },
         example: { type: 'boolean' },
       },
     })

@@ -1,33 +1,39 @@
-import { createServer, type Server } from 'node:http'
+import type { TelemetryConfig } from '#shared/config/telemetry.ts'
+import type { Logger } from '#shared/logger.ts'
+import {
+  metricsHandler,
+  openMetricsServer,
+  plain,
+  type MetricsServer,
+} from '#shared/telemetry/metrics-server.ts'
+import type { Registry } from '#shared/telemetry/registry.ts'
+import { vllmNames } from '#shared/telemetry/vllm-names.ts'
 
-/** Answers `/healthz` (the process runs) and `/readyz` (every model is served). */
-export async function openHealthServer(
-  port: number,
-  isReady: () => boolean,
-): Promise<{ readonly port: number; close(): Promise<void> }> {
-  const server = createServer((request, response) => {
-    const path = request.url?.split('?')[0]
-    const isKnown = path === '/healthz' || path === '/readyz'
-    const isWell = path === '/healthz' || (path === '/readyz' && isReady())
-    response.writeHead(isKnown ? (isWell ? 200 : 503) : 404, { 'content-type': 'text/plain' })
-    response.end(isKnown ? (isWell ? 'ok\n' : 'not ready\n') : 'not found\n')
-  })
-  server.requestTimeout = 5000
-  await listen(server, port)
-  const address = server.address()
-  return {
-    port: typeof address === 'object' && address !== null ? address.port : port,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
-  }
+/** What a worker answers with. */
+export interface HealthServerOptions {
+  readonly port: number
+  isReady(): boolean
+  readonly registry: Registry
+  readonly metrics: Pick<TelemetryConfig['metrics'], 'isEnabled' | 'exporter' | 'compatibility'>
+  readonly log: Logger
 }
 
-function listen(server: Server, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(port, () => resolve())
+/**
+ * Answers `/healthz` (the process runs), `/readyz` (every model is served) and, unless they are
+ * switched off or sent by OTLP, the metrics.
+ */
+export function openHealthServer(options: HealthServerOptions): Promise<MetricsServer> {
+  const { port, isReady, registry, metrics, log } = options
+  const twins = metrics.compatibility === 'vllm' ? () => vllmNames(registry) : undefined
+  const scraped = metricsHandler(registry, twins)
+  const isScraped = metrics.isEnabled && metrics.exporter === 'prometheus'
+  return openMetricsServer({
+    port,
+    handlers: {
+      '/healthz': () => plain(200, 'ok\n'),
+      '/readyz': () => (isReady() ? plain(200, 'ok\n') : plain(503, 'not ready\n')),
+      ...(isScraped && { '/': scraped, '/metrics': scraped }),
+    },
+    onError: (error) => log.warn({ operation: 'metrics.serve', err: error }, 'metrics failed'),
   })
 }

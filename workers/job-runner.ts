@@ -13,6 +13,7 @@ import type { ReplyWriter } from '#shared/queue/reply-writer.ts'
 
 import { IsolationGate, type Passage } from './isolation-gate.ts'
 import type { JobReplies } from './processors/job-tools.ts'
+import type { ObservedRun, RunObserver } from './telemetry/run-observer.ts'
 
 /** An owner beats every 300 ms; after a flush its key is back by then. */
 const OWNER_LOOKS = 4
@@ -36,7 +37,9 @@ interface Run {
   seq: number
   hasEnded: boolean
   isProven: boolean
+  isOrphaned: boolean
   passage: Passage | undefined
+  readonly observed: ObservedRun | undefined
 }
 
 /** The reason of an abort that hands the job back instead of ending it. */
@@ -49,6 +52,8 @@ export interface JobRunnerOptions {
   readonly workerId: string
   readonly clock: Clock
   readonly log: Logger
+  /** Measures and traces every run. */
+  readonly observer?: RunObserver | undefined
 }
 
 /** Runs fetched jobs: checks, isolation, replies, cancellation, hand-over. */
@@ -80,15 +85,20 @@ export class JobRunner {
       seq: 0,
       hasEnded: false,
       isProven: false,
+      isOrphaned: false,
       passage: undefined,
+      observed: this.#options.observer?.begin(envelope),
     }
     // Known before the checks: a cancel that arrives from here on is not missed.
     this.#runs.set(queuedId, run)
     try {
-      await this.#runChecked(run, execute)
+      const work = () => this.#runChecked(run, execute)
+      await (run.observed?.within(work) ?? work())
     } catch (error) {
       this.#conclude(run, error)
     } finally {
+      // Whatever ended before saying so was stopped.
+      run.observed?.end(run.isOrphaned ? 'orphaned' : run.hasEnded ? 'finished' : 'cancelled')
       run.hasEnded = true
       await this.#options.writer.flushed(envelope.replyTo)
       run.passage?.leave()
@@ -129,7 +139,10 @@ export class JobRunner {
       const isOwnerAlive = found[2 * index + 1] !== null || envelope.isOwnerless === true
       run.ownerMisses = isOwnerAlive ? 0 : run.ownerMisses + 1
       const isOrphaned = run.ownerMisses > 1
-      if (isOrphaned) writer.forget(envelope.replyTo)
+      if (isOrphaned) {
+        run.isOrphaned = true
+        writer.forget(envelope.replyTo)
+      }
       const isCancelled = found[2 * index] !== null
       const isExpired = clock.now() >= envelope.deadlineAtMs
       if (isCancelled || isExpired || isOrphaned) abort.abort(new CancelledError())
@@ -205,7 +218,11 @@ export class JobRunner {
   #repliesOf(run: Run): JobReplies {
     const { workerId } = this.#options
     return {
-      started: (promptTokens) => this.#say(run, { type: 'started', workerId, promptTokens }),
+      started: (promptTokens) => {
+        run.observed?.started(promptTokens)
+        this.#say(run, { type: 'started', workerId, promptTokens })
+      },
+      noteTokens: (candidate, count) => run.observed?.tokens(candidate, count),
       delta: (deltas) => {
         this.#say(run, { type: 'delta', deltas })
         this.#prove(run)
@@ -215,6 +232,7 @@ export class JobRunner {
         this.#prove(run)
       },
       result: (result, usage, timings) => {
+        run.observed?.result(usage)
         this.#say(run, { type: 'result', result, usage, timings })
         run.hasEnded = true
       },
@@ -240,7 +258,10 @@ export class JobRunner {
     const { signal } = run.abort
     if (run.hasEnded) return
     const isYielded = error === YIELD || signal.reason === YIELD
-    if (isYielded) this.#say(run, { type: 'yielded' })
+    if (isYielded) {
+      run.observed?.end('yielded')
+      this.#say(run, { type: 'yielded' })
+    }
     if (isYielded || signal.aborted) return
     const { jobId, modelId } = run.envelope
     if (!(error instanceof ServiceError)) {
@@ -248,6 +269,7 @@ export class JobRunner {
     }
     const shown = error instanceof ServiceError ? error : failure.internal('', { cause: error })
     const wire = shown === error ? toWireError(error) : toWireError(undefined)
+    run.observed?.end('failed', shown)
     this.#say(run, { type: 'failed', error: wire })
   }
 }

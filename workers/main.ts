@@ -7,16 +7,28 @@ import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
+import { observeStore } from '#shared/telemetry/observe-store.ts'
+import { openTelemetry } from '#shared/telemetry/telemetry.ts'
 
 import { openHealthServer } from './health-server.ts'
 import { ensureModel, modelCacheDir } from './models/fetcher.ts'
 import { Residency } from './models/residency.ts'
 import { PROCESSORS, type OpenModel, type ProcessorRow } from './processors/index.ts'
 import { openRuntime } from './runtime/runtime.ts'
+import {
+  createWorkerMetrics,
+  registerWorkerGauges,
+  type WorkerMetrics,
+} from './telemetry/metrics.ts'
+import { createRunObserver } from './telemetry/run-observer.ts'
+import { SpanSettler } from './telemetry/span-settler.ts'
 import { WorkerHost, type ServedModel } from './worker-host.ts'
 
 const VERSION = '0.1.0'
+// An owner's last sign of life counts for 1.5 seconds.
+const OWNER_SETTLE_MS = 2000
 // Folders of the catalogue are relative to the repository.
 const ROOT = join(import.meta.dirname, '..')
 
@@ -34,26 +46,44 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   const log = createLogger({ ...config.log, base: { tier: 'worker' } })
   const catalogue = await loadCatalogue(config.inference.catalogueFile)
   const served = chooseModels(catalogue, config, log)
+  const telemetry = await openTelemetry(config.telemetry, { tier: 'worker', version: VERSION }, log)
+  const { registry, tracing } = telemetry
+  const metrics = createWorkerMetrics(registry)
+  const storage = observeStore(openObjectStore(config.infra.storage), registry, tracing)
   const redis = await openRedis(config.infra.redisUrl, 'worker', log)
   await checkRedis(redis)
   const subscriber = await openRedis(config.infra.redisUrl, 'worker', log)
+  const replies = await openRedis(config.infra.redisUrl, 'replies', log)
   const runtime = openRuntime()
   const residency = new Residency<OpenModel>({
     bytesMax: config.inference.worker.memoryBytesMax,
-    open: opener(config, runtime, log),
+    open: opener(config, { runtime, storage, metrics, log }),
     log,
+  })
+  const keys = queueKeys(config.infra.redisPrefix)
+  const settler = new SpanSettler({
+    delayMs: config.telemetry.tracing.exportDelayMs + OWNER_SETTLE_MS,
+    isOwnerAlive: async (replyTo) => (await redis.exists(keys.owner(replyTo))) === 1,
   })
   const host = new WorkerHost({
     redis,
     subscriber,
-    keys: queueKeys(config.infra.redisPrefix),
+    replies,
+    keys,
     served,
     residency,
     version: VERSION,
     clock: systemClock,
     log,
+    observer: createRunObserver({ metrics, tracing, settler, clock: systemClock }),
   })
-  const health = await openHealthServer(config.inference.worker.metricsPort, () => host.isReady)
+  registerWorkerGauges(registry, () => host.queues)
+  const health = await openHealthServer({
+    port: config.inference.worker.metricsPort,
+    isReady: () => host.isReady,
+    metrics: config.telemetry.metrics,
+    ...{ registry, log },
+  })
   await host.start()
   log.info(
     { operation: 'worker.start', workerId: host.workerId, models: served.map((s) => s.model.id) },
@@ -62,11 +92,14 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   let stopping: Promise<void> | undefined
   const stop = async (): Promise<void> => {
     await host.drain(config.inference.worker.drainTimeoutSeconds * 1000)
+    settler.flush()
     await health.close()
     redis.disconnect()
     subscriber.disconnect()
+    replies.disconnect()
     await residency.close()
     await runtime.close()
+    await telemetry.close()
     log.info({ operation: 'worker.stop', workerId: host.workerId }, 'worker stopped')
   }
   return {
@@ -101,13 +134,19 @@ export function chooseModels(
   })
 }
 
+interface OpenerTools {
+  readonly runtime: ReturnType<typeof openRuntime>
+  readonly storage: ObjectStore
+  readonly metrics: WorkerMetrics
+  readonly log: Logger
+}
+
 function opener(
   config: WorkerTierConfig,
-  runtime: ReturnType<typeof openRuntime>,
-  log: Logger,
+  { runtime, storage, metrics, log }: OpenerTools,
 ): (model: CatalogueModel) => Promise<OpenModel> {
-  const storage = openObjectStore(config.infra.storage)
   return async (model) => {
+    const batchLabels = { kind: model.kind, gen_ai_request_model: model.id }
     const row = findProcessor(model)
     if (row === undefined) throw new Error(`no processor for models of kind ${model.kind}`)
     return row.open(model, {
@@ -124,6 +163,7 @@ function opener(
       config: config.inference.worker,
       clock: systemClock,
       log,
+      onBatch: (size) => metrics.batchSize.observe(batchLabels, size),
     })
   }
 }

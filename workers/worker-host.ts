@@ -10,11 +10,13 @@ import { listenForCancels } from '#shared/queue/cancellation.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import { removeBeat, WORKER_BEAT_MS, writeBeat } from '#shared/queue/liveness.ts'
 import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
+import { RedisClock } from '#shared/queue/redis-clock.ts'
 import { ReplyWriter } from '#shared/queue/reply-writer.ts'
 
 import { JobRunner } from './job-runner.ts'
 import type { Residency } from './models/residency.ts'
 import type { OpenModel } from './processors/index.ts'
+import type { RunObserver } from './telemetry/run-observer.ts'
 import { QueueServer } from './worker.ts'
 
 const RELOAD_DELAY_MS = 5000
@@ -33,18 +35,23 @@ export interface WorkerHostOptions {
   /** BullMQ's commands and ours; its commands wait while Redis is away. */
   readonly redis: Redis
   readonly subscriber: Redis
+  /** For replies alone: a token does not wait behind the fetch of the next job. */
+  readonly replies?: Redis
   readonly keys: QueueKeys
   readonly served: readonly ServedModel[]
   readonly residency: Residency<OpenModel>
   readonly version: string
   readonly clock: Clock
   readonly log: Logger
+  /** Measures and traces every run. */
+  readonly observer?: RunObserver
 }
 
 /** One worker process: its queues, its heartbeat, its end. */
 export class WorkerHost {
   readonly workerId = randomUUID()
   readonly #options: WorkerHostOptions
+  readonly #clock: RedisClock
   readonly #writer: ReplyWriter
   readonly #runner: JobRunner
   readonly #servers = new Map<string, QueueServer>()
@@ -54,12 +61,21 @@ export class WorkerHost {
   readonly #stopping = new AbortController()
 
   constructor(options: WorkerHostOptions) {
-    const { redis, keys, clock, log } = options
-    this.#options = options
+    const { redis, keys, log, observer } = options
+    const clock = new RedisClock(options.clock)
+    this.#clock = clock
+    this.#options = { ...options, clock }
     this.#startedAtMs = clock.now()
-    this.#writer = new ReplyWriter(redis, log, (replyTo) => this.#runner.cancelOwner(replyTo))
+    const { replies = redis } = options
+    this.#writer = new ReplyWriter(replies, log, (replyTo) => this.#runner.cancelOwner(replyTo))
     const { workerId } = this
-    this.#runner = new JobRunner({ redis, keys, writer: this.#writer, workerId, clock, log })
+    const tools = { redis, keys, clock, log, observer }
+    this.#runner = new JobRunner({ ...tools, writer: this.#writer, workerId })
+  }
+
+  /** Its queues as the heartbeat tells of them. */
+  get queues(): readonly ServedQueue[] {
+    return this.#options.served.map((entry) => this.#present(entry))
   }
 
   /** Every model is loaded and its queue served. */
@@ -75,6 +91,7 @@ export class WorkerHost {
       log,
     })
     await this.#beat()
+    this.#options.redis.on('ready', this.#onReady)
     this.#every(WORKER_BEAT_MS, () => this.#beat())
     this.#every(WORKER_BEAT_MS, () => this.#runner.sweep())
     this.#every(REBUILD_CHECK_MS, async () => {
@@ -99,6 +116,7 @@ export class WorkerHost {
     await within(YIELD_GRACE_MS, this.#whenIdle())
     for (const timer of this.#timers) clearInterval(timer)
     const { redis, keys } = this.#options
+    redis.off('ready', this.#onReady)
     await within(CLOSE_GRACE_MS, removeBeat(redis, keys, this.workerId))
     await within(
       CLOSE_GRACE_MS,
@@ -151,17 +169,24 @@ export class WorkerHost {
     this.#servers.set(model.id, server)
   }
 
+  /** A new connection is told at once: owners look for the one they know. */
+  readonly #onReady = (): void => {
+    void this.#beat().catch(() => {})
+  }
+
   async #beat(): Promise<void> {
-    const { redis, keys, version, served } = this.#options
+    const { redis, keys, version } = this.#options
+    await this.#clock.sync(redis)
     const beat: WorkerBeat = {
       workerId: this.workerId,
+      connectionId: await redis.client('ID'),
       version,
       nodeVersion: process.version,
       pid: process.pid,
       hostname: hostname(),
       startedAtMs: this.#startedAtMs,
       isDraining: this.#stopping.signal.aborted,
-      queues: served.map((entry) => this.#present(entry)),
+      queues: this.queues,
     }
     await writeBeat(redis, keys, beat)
   }
@@ -177,6 +202,7 @@ export class WorkerHost {
       active: server?.active ?? 0,
       waiting: stats?.waiting ?? 0,
       jobsPerSecond: server?.jobsPerSecond ?? 0,
+      ...(server?.jobMs !== undefined && { jobMs: server.jobMs }),
       tokensPerSecond: this.#tokensPerSecond(model.id, stats?.tokens ?? 0),
       cacheUse: stats?.cacheUse ?? 0,
     }

@@ -17,6 +17,8 @@ const RETRY_DELAY_MS = 200
 /** A queue with waiting jobs and free slots from which nothing came for this long is stuck. */
 const STUCK_MS = 5000
 const RATE_WINDOW_MS = 10_000
+/** Jobs of which the mean duration is taken. */
+const DURATIONS_MAX = 64
 
 export interface ServeOptions {
   readonly kind: QueueKind
@@ -44,6 +46,7 @@ export class QueueServer {
   #active = 0
   #fetchedAtMs: number
   #endedAtMs: number[] = []
+  readonly #durationsMs: number[] = []
   #isPaused = false
 
   constructor(options: ServeOptions) {
@@ -66,6 +69,13 @@ export class QueueServer {
 
   get slots(): number {
     return this.#options.slots
+  }
+
+  /** How long a job takes, as the mean of the last ones; undefined before the first. */
+  get jobMs(): number | undefined {
+    const { length } = this.#durationsMs
+    if (length === 0) return undefined
+    return this.#durationsMs.reduce((sum, ms) => sum + ms, 0) / length
   }
 
   /** Jobs that ended per second, over the last ten seconds. */
@@ -125,7 +135,8 @@ export class QueueServer {
   /** Never throws: failures are replies, so that BullMQ has nothing to retry or to keep. */
   async #process(data: unknown): Promise<void> {
     const { kind, modelId, clock, runner, execute, log } = this.#options
-    this.#fetchedAtMs = clock.monotonic()
+    const startedAtMs = clock.monotonic()
+    this.#fetchedAtMs = startedAtMs
     this.#active += 1
     try {
       await runner.run(parseEnvelope(data, kind, modelId), execute)
@@ -138,6 +149,8 @@ export class QueueServer {
       this.#fetchedAtMs = clock.monotonic()
       this.#endedAtMs.push(clock.monotonic())
       if (this.#endedAtMs.length > 10_000) this.#endedAtMs.shift()
+      this.#durationsMs.push(clock.monotonic() - startedAtMs)
+      if (this.#durationsMs.length > DURATIONS_MAX) this.#durationsMs.shift()
     }
   }
 }

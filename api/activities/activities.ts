@@ -1,8 +1,10 @@
-import { and, asc, desc, eq, gt, gte, inArray, lt, or, sql, type SQL } from 'drizzle-orm'
+import { and, asc, desc, eq, gt, gte, lt, or, sql, type SQL } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
 import type { ActivityRow, ActivityTables } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
+
+import { insertNew, MONTHS_AHEAD, record, recordOwn, rowsOf, withPartitions } from './recording.ts'
 
 /** An activity as it is to be recorded. */
 export interface NewActivity {
@@ -16,6 +18,10 @@ export interface NewActivity {
   readonly digest: Buffer
 }
 
+/** One that the platform records of an organization. */
+export type OwnActivity = NewActivity & { readonly organizationId: string }
+
+/** What a list of activities is asked for. */
 export interface ActivityQuery {
   readonly actor?: string
   readonly type?: string
@@ -38,6 +44,8 @@ export interface Activities {
     activities: readonly NewActivity[],
     options: { readonly nowMs: number; readonly pathOf: (index: number) => string },
   ): Promise<{ readonly rows: readonly ActivityRow[]; readonly createdCount: number }>
+  /** Records what the platform itself has seen; what is recorded already stays as it is. */
+  recordOwn(rows: readonly OwnActivity[]): Promise<void>
   find(organizationId: string, id: string): Promise<ActivityRow | undefined>
   list(
     organizationId: string,
@@ -47,14 +55,19 @@ export interface Activities {
   maintain(retentionDays: number | undefined, nowMs: number): Promise<void>
 }
 
-const MONTHS_AHEAD = 3
-
 /** Opens the activities of a database. */
 export function openActivities(db: Db, tables: ActivityTables): Activities {
   const { activities } = tables
   return {
     record: (organizationId, list, options) =>
-      db.transaction((tx) => record(tx, tables, { organizationId, list, ...options })),
+      withPartitions(db, tables, async () => {
+        const batch = { organizationId, list, ...options }
+        const isNew = await insertNew(db, tables, rowsOf(batch))
+        if (isNew !== undefined) return isNew
+        return db.transaction((tx) => record(tx, tables, batch))
+      }),
+    recordOwn: (list) =>
+      withPartitions(db, tables, () => db.transaction((tx) => recordOwn(tx, tables, list))),
     async find(organizationId, id) {
       const rows = await db
         .select()
@@ -67,94 +80,6 @@ export function openActivities(db: Db, tables: ActivityTables): Activities {
   }
 }
 
-async function record(
-  tx: Db,
-  { activities, activityIds }: ActivityTables,
-  batch: {
-    readonly organizationId: string
-    readonly list: readonly NewActivity[]
-    readonly nowMs: number
-    readonly pathOf: (index: number) => string
-  },
-): Promise<{ rows: ActivityRow[]; createdCount: number }> {
-  const { organizationId, list } = batch
-  const createdAt = new Date(batch.nowMs)
-  // In id order, so that two overlapping batches never wait for each other.
-  const claims = list
-    .map(({ id, digest }) => ({ organizationId, id, createdAt, digest }))
-    .sort((a, b) => (a.id < b.id ? -1 : 1))
-  const claimed = await tx
-    .insert(activityIds)
-    .values(claims)
-    .onConflictDoNothing()
-    .returning({ id: activityIds.id })
-  const isNew = new Set(claimed.map(({ id }) => id))
-  const known = await findKnown(
-    tx,
-    { activities, activityIds },
-    organizationId,
-    list.filter(({ id }) => !isNew.has(id)),
-  )
-  for (const [index, { id, digest }] of list.entries()) {
-    const stored = known.get(id)
-    if (stored !== undefined && !stored.digest.equals(digest)) {
-      throw failure.conflict(`'${batch.pathOf(index)}' is already recorded with other content.`, {
-        param: batch.pathOf(index),
-        code: 'activity_already_exists',
-      })
-    }
-  }
-  const rows = list.map(
-    (activity) => known.get(activity.id)?.row ?? rowOf(activity, organizationId, createdAt),
-  )
-  const added = rows.filter((row) => isNew.has(row.id))
-  if (added.length > 0) await tx.insert(activities).values(added)
-  return { rows, createdCount: added.length }
-}
-
-async function findKnown(
-  tx: Db,
-  { activities, activityIds }: Pick<ActivityTables, 'activities' | 'activityIds'>,
-  organizationId: string,
-  list: readonly NewActivity[],
-): Promise<Map<string, { row: ActivityRow; digest: Buffer }>> {
-  if (list.length === 0) return new Map()
-  const found = await tx
-    .select({ row: activities, digest: activityIds.digest })
-    .from(activityIds)
-    .innerJoin(
-      activities,
-      and(
-        eq(activities.organizationId, activityIds.organizationId),
-        eq(activities.createdAt, activityIds.createdAt),
-        eq(activities.id, activityIds.id),
-      ),
-    )
-    .where(
-      and(
-        eq(activityIds.organizationId, organizationId),
-        inArray(
-          activityIds.id,
-          list.map(({ id }) => id),
-        ),
-      ),
-    )
-  return new Map(found.map((entry) => [entry.row.id, entry]))
-}
-
-function rowOf(activity: NewActivity, organizationId: string, createdAt: Date): ActivityRow {
-  return {
-    organizationId,
-    id: activity.id,
-    type: activity.type,
-    actorId: activity.actorId ?? null,
-    objectId: activity.objectId ?? null,
-    published: new Date(activity.publishedMs),
-    createdAt,
-    activity: { ...activity.content, id: activity.id },
-  }
-}
-
 async function list(
   db: Db,
   { activities }: ActivityTables,
@@ -164,9 +89,9 @@ async function list(
   const own = eq(activities.organizationId, organizationId)
   const conditions: (SQL | undefined)[] = [
     own,
-    query.actor === undefined ? undefined : eq(activities.actorId, query.actor),
+    isNamed(activities.actorId, query.actor),
     query.type === undefined ? undefined : eq(activities.type, query.type),
-    query.object === undefined ? undefined : eq(activities.objectId, query.object),
+    isNamed(activities.objectId, query.object),
     query.sinceMs === undefined ? undefined : gte(activities.published, new Date(query.sinceMs)),
     query.untilMs === undefined ? undefined : lt(activities.published, new Date(query.untilMs)),
   ]
@@ -191,6 +116,17 @@ async function list(
     .orderBy(direction(activities.published), direction(activities.id))
     .limit(query.limit + 1)
   return { rows: rows.slice(0, query.limit), hasMore: rows.length > query.limit }
+}
+
+/** By how the name begins, which is indexed, and by the whole of it. */
+function isNamed(
+  column: ActivityTables['activities']['actorId' | 'objectId'],
+  name: string | undefined,
+): SQL | undefined {
+  if (name === undefined) return undefined
+  // In characters, as the database counts them; spelled out, so that it is the indexed expression.
+  const beginning = [...name].slice(0, 200).join('')
+  return and(sql`left(${column}, 200) = ${beginning}`, eq(column, name))
 }
 
 async function maintain(

@@ -23,10 +23,22 @@ const CONTENT_BYTES_MAX = 64 * 1024
 const DEPTH_MAX = 32
 const BATCH_MAX = 1000
 const REFERENCES = ['actor', 'object', 'target', 'origin', 'result', 'instrument'] as const
-const RFC_3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/
+const RFC_3339 =
+  /^(\d{4})-(\d\d)-(\d\d)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/i
+// The years 1 to 9999: what a timestamp can be written as.
+const MOMENT_MS_MIN = Date.parse('0001-01-01T00:00:00Z')
+const MOMENT_MS_MAX = Date.parse('9999-12-31T23:59:59.999Z')
+// An escaped zero byte, and not an escaped backslash before the text "u0000".
+const ZERO_BYTE = /(?<!\\)(\\\\)*\\u0000/
 
 /** The generator of the platform's own records, which no client may claim. */
 export const OWN_GENERATOR = 'millrace'
+
+/** The activities of a body, and the field that they came in; undefined for a single one. */
+export interface ParsedActivities {
+  readonly batchName: string | undefined
+  readonly activities: readonly Activity[]
+}
 
 /**
  * The activities of a request body: a single one, `{"activities": […]}`, or a collection of Activity
@@ -35,10 +47,12 @@ export const OWN_GENERATOR = 'millrace'
 export function parseActivities(
   body: unknown,
   context: { readonly actor: string; readonly nowMs: number },
-): { readonly isBatch: boolean; readonly activities: readonly Activity[] } {
+): ParsedActivities {
   if (!isRecord(body)) throw invalid('', 'The body must be a JSON object.')
   const list = batchOf(body)
-  if (list === undefined) return { isBatch: false, activities: [parseActivity(body, '', context)] }
+  if (list === undefined) {
+    return { batchName: undefined, activities: [parseActivity(body, '', context)] }
+  }
   const { name, items } = list
   if (!Array.isArray(items))
     throw invalid(name, `Invalid type for '${name}': expected an array of activities.`)
@@ -53,7 +67,7 @@ export function parseActivities(
     parseActivity(item, `${name}[${index}]`, context),
   )
   refuseRepeatedIds(activities, name)
-  return { isBatch: true, activities }
+  return { batchName: name, activities }
 }
 
 /** Checks one activity and completes what the client left out. */
@@ -114,13 +128,20 @@ export function referenceId(value: unknown): string | undefined {
 
 /** Milliseconds of an RFC 3339 timestamp. Throws naming the field. */
 export function parseMoment(value: unknown, path: string): number {
-  const ms = typeof value === 'string' && RFC_3339.test(value) ? Date.parse(value) : Number.NaN
-  if (Number.isNaN(ms))
-    throw invalid(
-      path,
-      `Invalid '${path}': expected an RFC 3339 timestamp such as 2026-01-31T12:00:00Z.`,
-    )
-  return ms
+  const parts = typeof value === 'string' ? RFC_3339.exec(value) : null
+  const ms = parts !== null && isDay(parts) ? Date.parse(parts[0]) : Number.NaN
+  if (ms >= MOMENT_MS_MIN && ms <= MOMENT_MS_MAX) return ms
+  throw invalid(
+    path,
+    `Invalid '${path}': expected an RFC 3339 timestamp such as 2026-01-31T12:00:00Z.`,
+  )
+}
+
+/** Whether the month has such a day: the platform's parser goes on into the next month. */
+function isDay([, year, month, day]: readonly string[]): boolean {
+  const date = new Date(Date.UTC(2000, Number(month) - 1, Number(day)))
+  date.setUTCFullYear(Number(year), Number(month) - 1, Number(day))
+  return date.getUTCMonth() === Number(month) - 1 && date.getUTCDate() === Number(day)
 }
 
 function batchOf(body: Record<string, unknown>): { name: string; items: unknown } | undefined {
@@ -159,6 +180,8 @@ function requireText(value: unknown, path: string, lengthMax: number, lengthMin 
   // Postgres cannot store it, and no honest text holds it.
   if (value.includes('\u0000'))
     throw invalid(path, `Invalid '${path}': the character U+0000 is not allowed.`)
+  if (!value.isWellFormed())
+    throw invalid(path, `Invalid '${path}': half of a surrogate pair is no character.`)
 }
 
 function requireReference(value: unknown, path: string): void {
@@ -175,7 +198,7 @@ function requireBounded(content: object, path: string): void {
   const text = JSON.stringify(content)
   if (Buffer.byteLength(text) > CONTENT_BYTES_MAX)
     throw invalid(path, `${place} is larger than ${CONTENT_BYTES_MAX} bytes.`)
-  if (text.includes('\\u0000'))
+  if (ZERO_BYTE.test(text))
     throw invalid(path, `${place} holds the character U+0000, which is not allowed.`)
 }
 

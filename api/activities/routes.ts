@@ -30,17 +30,21 @@ export function activitiesPlugin(services: ActivityServices): FastifyPluginAsync
     app.post('/activities', { schema: RECORD, config: WRITE }, async (request, reply) => {
       const caller = callerOf(request)
       const nowMs = clock.now()
-      const { isBatch, activities: parsed } = parseActivities(request.body, {
+      const { batchName, activities: parsed } = parseActivities(request.body, {
         actor: actorOf(caller),
         nowMs,
       })
       const { rows, createdCount } = await activities.record(
         caller.organizationId,
         parsed.map((activity) => identify(activity, nowMs)),
-        { nowMs, pathOf: (index) => (isBatch ? `activities[${index}].id` : 'id') },
+        {
+          nowMs,
+          pathOf: (index) => (batchName === undefined ? 'id' : `${batchName}[${index}].id`),
+        },
       )
       reply.code(createdCount > 0 ? 201 : 200)
-      if (isBatch) return { object: 'list' as const, data: rows.map(presentActivity) }
+      if (batchName !== undefined)
+        return { object: 'list' as const, data: rows.map(presentActivity) }
       const row = rows[0] as ActivityRow
       reply.header('location', `/v1/activities/${encodeURIComponent(row.id)}`)
       return presentActivity(row)

@@ -1,6 +1,7 @@
 import type { UserRow, SessionRow } from '#shared/db/schema/auth.ts'
 
 import type { AccessTokenClaims } from './identity/access-token.ts'
+import type { Browser } from './identity/browser-binding.ts'
 
 /** Who makes a request: a signed-in user, or an administrator by role. */
 export type Caller =
@@ -17,12 +18,15 @@ export type Caller =
 export interface AuthRequest {
   readonly ip: string
   readonly userAgent: string
+  /** Absent for what no request of this surface caused. */
+  readonly requestId?: string
   /** A permitted redirect target; the site when the client named none. */
   readonly redirectTo: string
   /** The audience that the client asks for, else the configured one. */
   readonly audience: string
   /** The base of links in mails. */
   readonly externalUrl: string
+  readonly browser: Browser
 }
 
 /** A request of a signed-in user. */
@@ -43,7 +47,12 @@ export type Answer =
       readonly body: unknown
       readonly headers?: Readonly<Record<string, string>>
     }
-  | { readonly kind: 'redirect'; readonly status: 302 | 303; readonly url: string }
+  | {
+      readonly kind: 'redirect'
+      readonly status: 302 | 303
+      readonly url: string
+      readonly cookie?: string | undefined
+    }
   | { readonly kind: 'empty' }
 
 /** 200 with a JSON body. */
@@ -52,8 +61,8 @@ export function json(body: unknown, headers?: Readonly<Record<string, string>>):
 }
 
 /** Sends the browser elsewhere. */
-export function redirect(url: string, status: 302 | 303 = 303): Answer {
-  return { kind: 'redirect', status, url }
+export function redirect(url: string, status: 302 | 303 = 303, cookie?: string): Answer {
+  return { kind: 'redirect', status, url, cookie }
 }
 
 /** 204 without a body. */

@@ -87,6 +87,7 @@ const AUTH_ERRORS = {
   user_banned: ['accessDenied', 'User is banned'],
   user_not_found: ['accessDenied', 'User from sub claim in JWT does not exist'],
   validation_failed: ['invalidRequest', 'The request is not valid'],
+  web3_provider_disabled: ['unprocessable', 'Web3 provider is disabled'],
 } as const satisfies Record<string, readonly [ErrorKind, string]>
 
 /** The stable slug of a failure of the user server. */

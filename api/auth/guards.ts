@@ -3,6 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import type { AuthRequest, Caller } from './context.ts'
 import { authFailure } from './errors.ts'
 import type { AccessTokenClaims } from './identity/access-token.ts'
+import { findBindingSecret } from './identity/browser-binding.ts'
 import { chooseRedirect } from './identity/redirect-url.ts'
 import { findSession } from './identity/sessions.ts'
 import { findUserById } from './identity/users.ts'
@@ -89,10 +90,16 @@ export function describeRequest(
   const audience = [claims?.aud ?? ''].flat()[0] ?? ''
   return {
     ip: request.ip,
+    requestId: request.id,
     userAgent: request.headers['user-agent'] ?? '',
     redirectTo: chooseRedirect(candidates, { siteUrl: site.url, uriAllowList: site.uriAllowList }),
     audience: headerOf(request, 'x-jwt-aud') || audience || jwt.audience,
     externalUrl: externalUrlOf(request, { externalUrl: site.externalUrl, ...mailer }),
+    browser: {
+      secret: findBindingSecret(request.headers.cookie),
+      isNavigation: headerOf(request, 'sec-fetch-mode') === 'navigate',
+      host: request.headers.host ?? '',
+    },
   }
 }
 

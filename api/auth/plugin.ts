@@ -21,9 +21,12 @@ import type { AuthServices } from './services.ts'
 
 /** The user server as one encapsulated surface; register it once per prefix. */
 export function authPlugin(services: AuthServices): FastifyPluginAsync {
+  const compile = createCompiler()
   return async (app) => {
     registerBodyParsers(app)
-    app.setValidatorCompiler(({ schema, httpPart }) => validatorOf(schema as TSchema, httpPart))
+    app.setValidatorCompiler(({ schema, httpPart }) =>
+      validatorOf(compile(schema as TSchema), httpPart),
+    )
     app.setErrorHandler((thrown, request, reply) => sendError(services, { thrown, request, reply }))
     // At the root the application says itself what is unknown.
     if (app.prefix.length > 1) {
@@ -31,8 +34,30 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
         reply.code(404).type('text/plain').send('404 page not found\n'),
       )
     }
-    for (const row of ROUTES) app.route(optionsOf(services, row))
+    for (const row of ROUTES) {
+      const options = optionsOf(services, row)
+      app.route(options)
+      // Some clients put a slash behind what they call.
+      app.route({ ...options, url: `${row.path}/`, schema: { ...options.schema, hide: true } })
+    }
+    for (const options of otherMethods(ROUTES)) app.route(options)
   }
+}
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
+
+/** 405 for the methods that a path of the table does not have. */
+function otherMethods(routes: readonly Route[]): RouteOptions[] {
+  const paths = [...new Set(routes.map((row) => row.path))]
+  return paths.flatMap((path) => {
+    const allowed = routes.filter((row) => row.path === path).map((row): string => row.method)
+    const method = METHODS.filter((name) => !allowed.includes(name))
+    const refuse = async (_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
+      reply.code(405).header('allow', allowed.join(', ')).send()
+    // Refused before a body is read.
+    const hooks = { schema: { hide: true }, onRequest: refuse, handler: refuse }
+    return [path, `${path}/`].map((url) => ({ ...hooks, method, url }))
+  })
 }
 
 function optionsOf(services: AuthServices, row: Route): RouteOptions {
@@ -126,6 +151,7 @@ function send(reply: FastifyReply, answer: Answer): FastifyReply {
         .headers(answer.headers ?? {})
         .send(answer.body)
     case 'redirect':
+      if (answer.cookie !== undefined) reply.header('set-cookie', answer.cookie)
       return reply.redirect(answer.url, answer.status)
     case 'empty':
       return reply.code(204).send()
@@ -161,10 +187,20 @@ function loggable(cause: unknown): object {
   return { type: inner.name, message, code, constraint, stack: frames.join('\n') }
 }
 
+type Compiled = ReturnType<typeof Compile>
 type Validator = (value: unknown) => { value: unknown } | { error: Error }
 
-function validatorOf(schema: TSchema, httpPart: string | undefined): Validator {
-  const compiled = Compile(schema)
+// The same schemas serve several addresses; compiling them is what takes time at the start.
+function createCompiler(): (schema: TSchema) => Compiled {
+  const known = new Map<TSchema, Compiled>()
+  return (schema) => {
+    const compiled = known.get(schema) ?? Compile(schema)
+    known.set(schema, compiled)
+    return compiled
+  }
+}
+
+function validatorOf(compiled: Compiled, httpPart: string | undefined): Validator {
   return (value) => {
     if (compiled.Check(value)) return { value }
     const [first] = compiled.Errors(value)

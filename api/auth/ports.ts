@@ -55,6 +55,8 @@ export interface ExternalProfile {
 /** An external identity provider. */
 export interface Provider {
   readonly id: string
+  /** The visitor comes back by a form that another site posts. */
+  readonly isFormPost?: boolean
   authorizationUrl(request: {
     readonly state: string
     readonly scopes: string
@@ -82,5 +84,7 @@ export interface Providers {
   /** Throws when there is none of this name or it is not enabled. */
   get(id: string): Provider
   enabledIds(): readonly string[]
+  /** Who signs the id tokens of this provider, enabled or not; undefined when it has none. */
+  idTokenIssuer(id: string): string | undefined
   readonly allIds: readonly string[]
 }

@@ -12,6 +12,15 @@ import { createPace, type Pace } from './pace.ts'
 import type { CaptchaVerifier, Mailer, Providers, SmsSender } from './ports.ts'
 import { createRateLimits, type RateLimitRedis, type RateLimits } from './rate-limits.ts'
 
+/** A one-time token that its owner has used. */
+export interface Redeemed {
+  readonly userId: string
+  /** The link or code of an invitation, which confirmed a new account. */
+  readonly isInvitation: boolean
+  readonly redirectTo: string
+  readonly requestId: string | undefined
+}
+
 /** What the user server needs from outside. */
 export interface AuthDependencies {
   readonly db: Db
@@ -29,6 +38,8 @@ export interface AuthDependencies {
   readonly version: string
   /** Called after every security event, besides the audit log. */
   readonly onSecurityEvent?: (event: SecurityEvent) => void
+  /** Called when a one-time token was redeemed, before the client hears of it. */
+  readonly onRedeemed?: (redeemed: Redeemed) => Promise<void>
 }
 
 /** Every collaborator of the flows, built once. */
@@ -47,17 +58,23 @@ export interface AuthServices {
   readonly pace: Pace
   readonly version: string
   onSecurityEvent(event: SecurityEvent): void
+  onRedeemed(redeemed: Redeemed): Promise<void>
 }
 
 /** Builds the collaborators; imports the signing keys, and fails when one cannot be used. */
 export async function createAuthServices(dependencies: AuthDependencies): Promise<AuthServices> {
   const { db, tables, redis, redisKeyPrefix, config, clock, log } = dependencies
   const { mailer, sms, captcha, providers, version } = dependencies
+  const { secretWeakness } = config.jwt
+  if (secretWeakness !== undefined) log.warn({ operation: 'auth.secret' }, secretWeakness)
   for (const notice of config.deprecations) log.warn({ operation: 'auth.deprecation' }, notice)
   return {
     ...{ config, clock, log, mailer, sms, captcha, providers, version },
     store: createStore(db, tables, clock),
-    passwords: createPasswordHasher(config.password),
+    passwords: createPasswordHasher(config.password, {
+      clock,
+      waitMsMax: config.site.maxRequestDurationSeconds * 1000,
+    }),
     accessTokens: await createAccessTokens(config.jwt, clock),
     limits: createRateLimits({
       redis,
@@ -67,5 +84,11 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
     }),
     pace: createPace(clock),
     onSecurityEvent: (event) => dependencies.onSecurityEvent?.(event),
+    async onRedeemed(redeemed) {
+      // What others make of it never fails a sign-in.
+      await dependencies.onRedeemed?.(redeemed).catch((error: unknown) => {
+        log.error({ operation: 'auth.redeemed', err: error }, 'redeemed token not passed on')
+      })
+    },
   }
 }

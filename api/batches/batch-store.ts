@@ -9,6 +9,9 @@ export interface NewBatch {
   readonly id: string
   readonly organizationId: string
   readonly modelIds: readonly string[] | null
+  /** Whose use its lines are. */
+  readonly apiKeyId: string | undefined
+  readonly userId: string | undefined
   readonly endpoint: string
   readonly inputFileId: string
   readonly inputObjectKey: string
@@ -112,8 +115,8 @@ interface Tables {
 function create(one: One, batches: string, batch: NewBatch, openMax: number) {
   return one(
     `insert into ${batches} (id, organization_id, model_ids, endpoint, input_file_id,
-       input_object_key, completion_window, metadata, expires_at)
-     select $1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9)
+       input_object_key, completion_window, metadata, expires_at, api_key_id, user_id)
+     select $1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9), $11, $12::uuid
      where (select count(*) from ${batches} where organization_id = $2
        and status in ('validating', 'in_progress', 'finalizing', 'cancelling')) < $10
      returning *`,
@@ -128,6 +131,8 @@ function create(one: One, batches: string, batch: NewBatch, openMax: number) {
       batch.metadata === null ? null : JSON.stringify(batch.metadata),
       batch.windowSeconds,
       openMax,
+      batch.apiKeyId ?? null,
+      batch.userId ?? null,
     ],
   )
 }

@@ -11,6 +11,8 @@ export interface ClaimedLine {
   readonly organization_id: string
   readonly endpoint: string
   readonly model_ids: readonly string[] | null
+  readonly api_key_id: string | null
+  readonly user_id: string | null
 }
 
 /** What a line came to. */
@@ -193,7 +195,7 @@ function claimQuery(batches: string, lines: string): string {
       order by b.served_at nulls first, b.created_at limit 1
     ), served as (
       update ${batches} set served_at = clock_timestamp() where id in (select id from chosen)
-      returning id, organization_id, endpoint, model_ids
+      returning id, organization_id, endpoint, model_ids, api_key_id, user_id
     ), free as (
       select l.batch_id, l.line from ${lines} l join served on served.id = l.batch_id
       where ${isFree} order by l.line limit $2 for update of l skip locked
@@ -203,5 +205,6 @@ function claimQuery(batches: string, lines: string): string {
     from free, served
     where l.batch_id = free.batch_id and l.line = free.line and served.id = l.batch_id
     returning l.batch_id, l.line, l.body, l.attempts,
-      served.organization_id, served.endpoint, served.model_ids`
+      served.organization_id, served.endpoint, served.model_ids,
+      served.api_key_id, served.user_id`
 }

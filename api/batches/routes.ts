@@ -49,6 +49,8 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
           id: randomId('batch_'),
           organizationId: caller.organizationId,
           modelIds: caller.modelIds,
+          apiKeyId: caller.apiKeyId,
+          userId: caller.userId,
           endpoint: body.endpoint,
           inputFileId: body.input_file_id,
           inputObjectKey,

@@ -12,6 +12,10 @@ export type Execute = (request: {
   readonly body: unknown
   readonly organizationId: string
   readonly modelIds: readonly string[] | null
+  /** Names the line, so that several runs of it count as one request. */
+  readonly requestId: string
+  readonly apiKeyId: string | undefined
+  readonly userId: string | undefined
   readonly signal: AbortSignal
 }) => Promise<object>
 
@@ -43,6 +47,9 @@ export async function runLine(
       body: JSON.parse(line.body),
       organizationId: line.organization_id,
       modelIds: line.model_ids,
+      requestId: `${line.batch_id}:${line.line}`,
+      apiKeyId: line.api_key_id ?? undefined,
+      userId: line.user_id ?? undefined,
       signal,
     })
     return answered(200, body)

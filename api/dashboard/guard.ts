@@ -1,36 +1,75 @@
-import { createHash, timingSafeEqual } from 'node:crypto'
-
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
-/** Who may see the dashboard. */
+import { prefersHtml } from '#api/pages/accepts.ts'
+
+import { SESSION_COOKIE } from './cookies.ts'
+import { digestOf, equals, type AdminSession, type AdminSessions } from './sessions.ts'
+
+/** Who may see the administration pages. */
 export interface DashboardGuard {
-  /** Opens it besides administrators; empty for none. */
+  /** Opens them besides administrators; empty for none. */
   readonly adminToken: string
   /** Whether an access token of the user server carries an administrator's role. */
   isAdministrator(accessToken: string): Promise<boolean>
+  /** Whether a user still has an administrator's role. */
+  isAdministratorNow(userId: string): Promise<boolean>
+  readonly sessions: AdminSessions
 }
+
+/** Shows the sign-in page instead of what was asked for. */
+export type ShowSignIn = (request: FastifyRequest, reply: FastifyReply) => FastifyReply
 
 const BASIC = /^Basic ([A-Za-z0-9+/=]{1,2048})$/i
 const BEARER = /^Bearer (\S{1,8192})$/i
 
 /**
- * Admits administrators: the admin token as a bearer or as the password of the browser's own sign-in,
- * or an administrator's access token. Everyone else gets 401, and 403 with a token that is not enough.
+ * Admits administrators: by the cookie of the sign-in page, the admin token as a bearer or as the
+ * password of Basic authentication, or an administrator's access token. Everyone else gets 401, and
+ * 403 with a credential that is not enough. Browsers get the sign-in page as the body of the 401.
  */
-export function createDashboardHook(guard: DashboardGuard) {
-  return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+export function createDashboardHook(guard: DashboardGuard, showSignIn: ShowSignIn) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
+    reply.header('cache-control', 'no-store')
     const secret = secretOf(request.headers.authorization)
     if (secret === undefined) {
-      reply.header('www-authenticate', 'Basic realm="Millrace", charset="UTF-8"')
+      if ((await sessionOf(guard, request)) !== undefined) return undefined
+      reply.header('www-authenticate', challengeOf(request))
+      if (prefersHtml(request.headers.accept)) return showSignIn(request, reply.code(401))
       return reply
         .code(401)
         .type('text/plain')
         .send('Sign in with the admin token as the password.')
     }
-    if (guard.adminToken !== '' && equals(secret, guard.adminToken)) return
-    if (await guard.isAdministrator(secret)) return
+    if (isAdminToken(guard, secret)) return undefined
+    if (await guard.isAdministrator(secret)) return undefined
     return reply.code(403).type('text/plain').send('This needs the role of an administrator.')
   }
+}
+
+/** The session of a browser that may still see the pages. */
+export async function sessionOf(
+  guard: DashboardGuard,
+  request: FastifyRequest,
+): Promise<AdminSession | undefined> {
+  const session = await guard.sessions.find(request.cookies[SESSION_COOKIE] ?? '')
+  if (session === undefined) return undefined
+  const { tokenDigest, userId } = session
+  const isValid =
+    userId === undefined
+      ? guard.adminToken !== '' && tokenDigest === digestOf(guard.adminToken)
+      : await guard.isAdministratorNow(userId)
+  return isValid ? session : undefined
+}
+
+/** Whether a secret is the admin token. */
+export function isAdminToken({ adminToken }: DashboardGuard, secret: string): boolean {
+  return adminToken !== '' && equals(secret, adminToken)
+}
+
+// A browser would answer the other one with a window of its own, in front of the sign-in page.
+function challengeOf({ headers }: FastifyRequest): string {
+  const isBrowser = prefersHtml(headers.accept) || headers['sec-fetch-mode'] !== undefined
+  return isBrowser ? 'Bearer realm="Millrace"' : 'Basic realm="Millrace", charset="UTF-8"'
 }
 
 function secretOf(authorization: string | undefined): string | undefined {
@@ -41,9 +80,4 @@ function secretOf(authorization: string | undefined): string | undefined {
   const pair = Buffer.from(basic[1] as string, 'base64').toString('utf8')
   const password = pair.slice(pair.indexOf(':') + 1)
   return password === '' ? undefined : password
-}
-
-function equals(given: string, expected: string): boolean {
-  const digest = (text: string) => createHash('sha256').update(text).digest()
-  return timingSafeEqual(digest(given), digest(expected))
 }

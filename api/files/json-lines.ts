@@ -1,3 +1,5 @@
+import { isUtf8 } from 'node:buffer'
+
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 /** What every line of a file must hold, by purpose; other purposes hold any bytes. */
@@ -41,8 +43,12 @@ export const PURPOSES: readonly string[] = [
   'evals',
 ]
 
-const LINE_BYTES_MAX = 16 * 1024 * 1024
+const LINE_BYTES_MAX = 4 * 1024 * 1024
 const NEWLINE = 0x0a
+const OPENING_BRACE = 0x7b
+// What may stand before an object: blanks, and a byte order mark.
+const BLANKS: readonly number[] = [0x20, 0x09, 0x0d, 0xef, 0xbb, 0xbf]
+const HINT_BYTES = 80
 
 /**
  * Checks JSON lines while they stream by. The purpose may become known only afterwards (forms send
@@ -52,6 +58,8 @@ export class JsonLinesCheck {
   #pending: Buffer[] = []
   #pendingBytes = 0
   #lineNumber = 0
+  #isEmpty = true
+  #hasBegun = false
   readonly #faults = new Map<string, ServiceError>()
   readonly #purposes: readonly string[]
 
@@ -63,21 +71,28 @@ export class JsonLinesCheck {
 
   /** Takes the next bytes of the file. */
   push(chunk: Buffer): void {
-    if (this.#isDecided()) return
     let start = 0
     for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
+      if (this.#isDecided()) break
       this.#keep(chunk.subarray(start, end))
       this.#endLine()
       start = end + 1
     }
-    this.#keep(chunk.subarray(start))
+    if (this.#isDecided()) this.#forget()
+    else this.#keep(chunk.subarray(start))
+  }
+
+  /** Nothing that comes can change what is known. */
+  #forget(): void {
+    this.#pending = []
+    this.#pendingBytes = 0
   }
 
   /** The first fault for this purpose once all bytes were pushed, or undefined. */
   finish(purpose: string): ServiceError | undefined {
     if (this.#pendingBytes > 0) this.#endLine()
     if (LINE_RULES[purpose] === undefined) return undefined
-    if (this.#lineNumber === 0) return fault('The file is empty.')
+    if (this.#isEmpty) return fault('The file is empty.')
     return this.#faults.get(purpose)
   }
 
@@ -87,6 +102,15 @@ export class JsonLinesCheck {
 
   #keep(bytes: Buffer): void {
     if (bytes.length === 0) return
+    // Bytes that are no lines at all are not kept until something ends them.
+    if (!this.#hasBegun) {
+      const first = bytes.find((byte) => !BLANKS.includes(byte))
+      this.#hasBegun = first !== undefined
+      if (first !== undefined && first !== OPENING_BRACE) {
+        this.#isEmpty = false
+        this.#noteNoRecord(this.#lineNumber + 1, bytes.toString('utf8', 0, HINT_BYTES).trim())
+      }
+    }
     this.#pendingBytes += bytes.length
     if (this.#pendingBytes <= LINE_BYTES_MAX) this.#pending.push(bytes)
   }
@@ -96,31 +120,43 @@ export class JsonLinesCheck {
     const line = Buffer.concat(this.#pending)
     this.#pending = []
     this.#pendingBytes = 0
+    this.#hasBegun = false
     this.#lineNumber += 1
     if (bytes > LINE_BYTES_MAX) {
+      this.#isEmpty = false
       this.#note(() => `Line ${this.#lineNumber} is longer than ${LINE_BYTES_MAX} bytes.`)
+      return
+    }
+    if (!isUtf8(line)) {
+      this.#isEmpty = false
+      this.#note(() => `Expected file to be UTF-8 text, but line ${this.#lineNumber} is not.`)
       return
     }
     const text = line.toString('utf8').trim()
     // A last newline, and empty lines between, carry nothing.
     if (text === '') return
+    this.#isEmpty = false
     this.#checkLine(text)
   }
 
   #checkLine(text: string): void {
     const parsed = parseRecord(text)
     if (parsed === undefined) {
-      const hint = `(HINT: line starts with: ${JSON.stringify(text.slice(0, 20))})`
-      this.#note(
-        () =>
-          `Expected file to have JSONL format, where every line is a JSON dictionary. Line ${this.#lineNumber} is not a dictionary ${hint}.`,
-      )
+      this.#noteNoRecord(this.#lineNumber, text)
       return
     }
     this.#note((rule) =>
       rule.isValid(parsed)
         ? undefined
         : `Expected file to have JSONL format with ${rule.keys} keys. Invalid format on line ${this.#lineNumber}.`,
+    )
+  }
+
+  #noteNoRecord(lineNumber: number, text: string): void {
+    const hint = `(HINT: line starts with: ${JSON.stringify(text.slice(0, 20))})`
+    this.#note(
+      () =>
+        `Expected file to have JSONL format, where every line is a JSON dictionary. Line ${lineNumber} is not a dictionary ${hint}.`,
     )
   }
 

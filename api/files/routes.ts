@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 
 import multipart from '@fastify/multipart'
 import type { FastifyPluginAsyncTypebox, TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
+import type { FastifyBaseLogger, FastifyInstance, FastifyRequest, RawServerDefault } from 'fastify'
 import { Type } from 'typebox'
 
 import { callerOf } from '#api/v1/caller.ts'
@@ -14,14 +14,13 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { FilePage, Files } from './files.ts'
 import { PURPOSES } from './json-lines.ts'
 import { parseRange } from './range.ts'
-import { receiveUpload, storageLimitExceeded } from './upload.ts'
+import { FORM_OVERHEAD_BYTES_MAX, receiveUpload, storageLimitExceeded } from './upload.ts'
 
 /** A file that came or went. */
 export interface FileChange {
   readonly type: 'stored' | 'deleted'
   readonly file: FileRow
-  /** `key:<id>` or `user:<id>`. */
-  readonly actor: string
+  readonly request: FastifyRequest
 }
 
 export interface FileServices {
@@ -35,21 +34,10 @@ export interface FileServices {
 }
 
 const LIMIT_MAX = 10_000
-// Boundaries, headers and the other fields of a form, beside the bytes of its file.
-const FORM_OVERHEAD_BYTES_MAX = 64 * 1024
-const FORM_LIMITS = {
-  fileSize: Number.POSITIVE_INFINITY,
-  files: 2,
-  fields: 8,
-  parts: 10,
-  fieldSize: 4096,
-  headerPairs: 32,
-}
-
 /** `/files`: upload, list, retrieve, download, delete. */
 export function filesPlugin(services: FileServices): FastifyPluginAsyncTypebox {
   return async (app) => {
-    await app.register(multipart, { limits: FORM_LIMITS, throwFileSizeLimit: true })
+    await app.register(multipart)
     registerUpload(app, services)
     registerList(app, services)
     registerContent(app, services)
@@ -73,7 +61,7 @@ function registerUpload(app: App, services: FileServices): void {
     bodyLimit: storageBytesMax + FORM_OVERHEAD_BYTES_MAX,
   }
   app.post('/files', options, async (request, reply) => {
-    const { organizationId, ...caller } = callerOf(request)
+    const { organizationId } = callerOf(request)
     const bytesMax = storageBytesMax - (await files.usedBytes(organizationId))
     const announced = Number(request.headers['content-length'] ?? 0)
     if (announced - FORM_OVERHEAD_BYTES_MAX > bytesMax) {
@@ -84,13 +72,13 @@ function registerUpload(app: App, services: FileServices): void {
     const abort = new AbortController()
     request.raw.on('aborted', () => abort.abort())
     const { signal } = abort
-    const upload = await receiveUpload(request.parts(), { organizationId, store, bytesMax, signal })
+    const upload = await receiveUpload(request, { organizationId, store, bytesMax, signal })
     const file = await files.publish(upload, storageBytesMax)
     if (file === undefined) {
       await store.delete(upload.objectKey)
       throw storageLimitExceeded()
     }
-    services.onChange({ type: 'stored', file, actor: actorOf(caller) })
+    services.onChange({ type: 'stored', file, request })
     return presentFile(file)
   })
 }
@@ -104,7 +92,11 @@ function registerList(app: App, { files }: FileServices): void {
       ...(purpose !== undefined && { purpose }),
       ...(after !== undefined && { after }),
     }
-    const { rows, hasMore } = await files.list(callerOf(request).organizationId, page)
+    const { organizationId } = callerOf(request)
+    if (after !== undefined && (await files.find(organizationId, after)) === undefined) {
+      noSuchFile(after, 'after')
+    }
+    const { rows, hasMore } = await files.list(organizationId, page)
     const data = rows.map(presentFile)
     return {
       object: 'list' as const,
@@ -149,11 +141,11 @@ function registerContent(app: App, { files, store }: FileServices): void {
 function registerDelete(app: App, services: FileServices): void {
   const { files, store } = services
   app.delete('/files/:file_id', { schema: DELETE, config: SCOPE }, async (request) => {
-    const { organizationId, ...caller } = callerOf(request)
+    const { organizationId } = callerOf(request)
     const { file_id } = request.params
     const file = (await files.remove(organizationId, file_id)) ?? noSuchFile(file_id)
     await store.delete(file.objectKey)
-    services.onChange({ type: 'deleted', file, actor: actorOf(caller) })
+    services.onChange({ type: 'deleted', file, request })
     return { id: file_id, object: 'file' as const, deleted: true }
   })
 }
@@ -171,12 +163,8 @@ function presentFile(file: FileRow) {
   }
 }
 
-function noSuchFile(id: string): never {
-  throw failure.notFound(`No such File object: ${id.slice(0, 100)}`, { param: 'id' })
-}
-
-function actorOf(caller: { apiKeyId?: string; userId?: string }): string {
-  return caller.userId === undefined ? `key:${caller.apiKeyId ?? ''}` : `user:${caller.userId}`
+function noSuchFile(id: string, param = 'id'): never {
+  throw failure.notFound(`No such File object: ${id.slice(0, 100)}`, { param })
 }
 
 const FILE = Type.Object({
@@ -206,7 +194,7 @@ const LIST = {
     {
       purpose: Type.Optional(Type.String({ enum: [...PURPOSES, 'batch_output'] })),
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT_MAX })),
-      order: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')])),
+      order: Type.Optional(Type.Unsafe<'asc' | 'desc'>({ type: 'string', enum: ['asc', 'desc'] })),
       after: Type.Optional(Type.String({ maxLength: 200 })),
     },
     { additionalProperties: false },

@@ -2,8 +2,9 @@ import { createHash } from 'node:crypto'
 import { basename } from 'node:path'
 import { Readable } from 'node:stream'
 
-import type { Multipart } from '@fastify/multipart'
+import type { FastifyRequest } from 'fastify'
 
+import { missingParameter, readForm, type FormFile } from '#api/http/form.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
@@ -12,7 +13,8 @@ import { JsonLinesCheck, PURPOSES } from './json-lines.ts'
 import type { StoredUpload } from './files.ts'
 
 const FILENAME_LENGTH_MAX = 255
-const FIELD_NAMES = ['purpose', 'file']
+/** Boundaries, headers and the other fields of a form, beside the bytes of its file. */
+export const FORM_OVERHEAD_BYTES_MAX = 64 * 1024
 
 interface ReceivedFile {
   readonly objectKey: string
@@ -22,56 +24,46 @@ interface ReceivedFile {
   readonly check: JsonLinesCheck
 }
 
+/** Where the bytes of uploads go, and how many there may be. */
+export interface UploadContext {
+  readonly organizationId: string
+  readonly store: ObjectStore
+  /** Bytes that still fit; a longer file breaks off. */
+  readonly bytesMax: number
+  readonly signal: AbortSignal
+}
+
 /**
  * Streams the file of a form into the store, counting, hashing and checking its bytes on the way.
  * Fields may come in any order. On any fault nothing stays in the store and the fault is thrown.
  */
 export async function receiveUpload(
-  parts: AsyncIterable<Multipart>,
-  context: {
-    readonly organizationId: string
-    readonly store: ObjectStore
-    /** Bytes that still fit; a longer file breaks off. */
-    readonly bytesMax: number
-    readonly signal: AbortSignal
-  },
+  request: FastifyRequest,
+  context: UploadContext,
 ): Promise<StoredUpload> {
   let received: ReceivedFile | undefined
-  let purpose: string | undefined
   try {
-    for await (const part of parts) {
-      if (!FIELD_NAMES.includes(part.fieldname)) throw unexpectedField(part.fieldname)
-      if (part.type === 'file') {
-        if (part.fieldname !== 'file') throw expectedText(part.fieldname)
-        if (received !== undefined)
-          throw failure.invalidRequest('Only one file is allowed.', { param: 'file' })
-        received = await receiveFile(part, purpose, context)
-      } else if (part.fieldname === 'purpose') {
-        purpose = checkPurpose(String(part.value))
-      } else {
-        throw failure.invalidRequest(
-          "Invalid type for 'file': expected a file, but got text instead.",
-          {
-            param: 'file',
-            code: 'invalid_type',
-          },
-        )
-      }
-    }
-    return finish(received, purpose, context.organizationId)
+    const { fields } = await readForm<ReceivedFile>(request, {
+      fields: ['purpose'],
+      files: ['file'],
+      bytesMax: context.bytesMax + FORM_OVERHEAD_BYTES_MAX,
+      tooLarge: storageLimitExceeded,
+      receive: async (file, _name, { purpose }) => {
+        received = await receiveFile(file, purpose as string | undefined, context)
+        return received
+      },
+    })
+    const purpose = fields.purpose as string | undefined
+    if (received === undefined) throw missingParameter('file')
+    if (purpose === undefined) throw missingParameter('purpose')
+    return finish(received, checkPurpose(purpose), context.organizationId)
   } catch (error) {
     if (received !== undefined) await context.store.delete(received.objectKey)
     throw error
   }
 }
 
-function finish(
-  received: ReceivedFile | undefined,
-  purpose: string | undefined,
-  organizationId: string,
-): StoredUpload {
-  if (received === undefined) throw missing('file')
-  if (purpose === undefined) throw missing('purpose')
+function finish(received: ReceivedFile, purpose: string, organizationId: string): StoredUpload {
   const fault = received.check.finish(purpose)
   if (fault !== undefined) throw fault
   const { objectKey, filename, bytes, sha256 } = received
@@ -79,18 +71,20 @@ function finish(
 }
 
 async function receiveFile(
-  part: { readonly filename: string; readonly file: Readable },
+  { filename, stream }: FormFile,
   purpose: string | undefined,
-  context: { store: ObjectStore; bytesMax: number; signal: AbortSignal },
+  { store, bytesMax, signal }: UploadContext,
 ): Promise<ReceivedFile> {
+  // Where it came first, a wrong purpose is known before a byte of the file was stored.
+  if (purpose !== undefined) checkPurpose(purpose)
   const hash = createHash('sha256')
   const check = new JsonLinesCheck(purpose)
   let bytes = 0
   // Read only when the store asks: a fault then surfaces there, and nowhere else.
   async function* metered(): AsyncGenerator<Buffer> {
-    for await (const chunk of part.file as AsyncIterable<Buffer>) {
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
       bytes += chunk.length
-      if (bytes > context.bytesMax) throw storageLimitExceeded()
+      if (bytes > bytesMax) throw storageLimitExceeded()
       hash.update(chunk)
       check.push(chunk)
       yield chunk
@@ -98,9 +92,9 @@ async function receiveFile(
   }
   const objectKey = `files/${randomId('file-')}`
   const body = Readable.from(metered(), { objectMode: false })
-  await context.store.put(objectKey, body, { signal: context.signal })
-  const filename = basename(part.filename.replaceAll('\\', '/')).slice(0, FILENAME_LENGTH_MAX)
-  return { objectKey, filename: filename || 'file', bytes, sha256: hash.digest(), check }
+  await store.put(objectKey, body, { signal })
+  const name = basename(filename.replaceAll('\\', '/')).slice(0, FILENAME_LENGTH_MAX)
+  return { objectKey, filename: name || 'file', bytes, sha256: hash.digest(), check }
 }
 
 /** The refusal of a file that does not fit into what the organization has left. */
@@ -125,29 +119,4 @@ function checkPurpose(purpose: string): string {
       code: 'invalid_value',
     },
   )
-}
-
-function missing(field: string) {
-  return failure.invalidRequest(`Missing required parameter: '${field}'.`, {
-    param: field,
-    code: 'missing_required_parameter',
-  })
-}
-
-function expectedText(field: string) {
-  return failure.invalidRequest(
-    `Invalid type for '${field}': expected text, but got a file instead.`,
-    {
-      param: field,
-      code: 'invalid_type',
-    },
-  )
-}
-
-function unexpectedField(field: string) {
-  const name = field.slice(0, 64)
-  return failure.invalidRequest(`Unknown parameter: '${name}'.`, {
-    param: name,
-    code: 'unknown_parameter',
-  })
 }

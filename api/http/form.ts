@@ -22,8 +22,8 @@ export interface FormRules<File> {
   readonly bytesMax: number
   /** The refusal of a larger body. */
   tooLarge(bytes: number): ServiceError
-  /** Reads a file to its end. */
-  receive(file: FormFile, fieldname: string): Promise<File>
+  /** Reads a file to its end; `fields` are those that came before it. */
+  receive(file: FormFile, fieldname: string, fields: Form<File>['fields']): Promise<File>
 }
 
 /** A form that was read to its end. */
@@ -57,7 +57,7 @@ export async function readForm<File>(
     const announced = Number(request.headers['content-length'] ?? 0)
     if (announced > rules.bytesMax) throw rules.tooLarge(announced)
     const { raw } = request
-    const parts = request.parts({ limits: FORM_LIMITS })
+    const parts = partsOf(request)
     raw.on('data', reading.count)
     // The first question connects the parser; from then on the body flows.
     await Promise.race([reading.readAll(parts), reading.overflow])
@@ -68,6 +68,14 @@ export async function readForm<File>(
     throw error
   } finally {
     request.raw.off('data', reading.count)
+  }
+}
+
+function partsOf(request: FastifyRequest): AsyncIterableIterator<Multipart> {
+  try {
+    return request.parts({ limits: FORM_LIMITS })
+  } catch (error) {
+    throw asFormFault(error)
   }
 }
 
@@ -119,7 +127,7 @@ class FormReading<File> {
     this.#current = part.file
     try {
       const file = { filename: part.filename ?? '', stream: part.file }
-      this.#files[name] = await this.#rules.receive(file, name)
+      this.#files[name] = await this.#rules.receive(file, name, this.#fields)
     } catch (error) {
       // What is wrong with the stream is the client's; anything else is the receiver's own failure.
       const isOwn = error instanceof ServiceError || part.file.errored === null
@@ -166,7 +174,8 @@ function asFormFault(error: unknown): unknown {
   return failure.invalidRequest('The form is malformed or ends too early.', { cause: error })
 }
 
-function drain({ raw }: FastifyRequest): void {
+/** Reads the rest of a body and drops it, up to a limit. */
+export function drain({ raw }: FastifyRequest): void {
   let bytes = 0
   raw.unpipe()
   raw.on('data', (chunk: Buffer) => {

@@ -1,4 +1,5 @@
 const NEWLINE = 0x0a
+const BYTE_ORDER_MARK = '\ufeff'
 
 /** A line is longer than its reader allows. */
 export class LineTooLongError extends Error {
@@ -9,7 +10,7 @@ export class LineTooLongError extends Error {
 }
 
 /**
- * The lines of a byte stream, without their ends. Only newlines separate them: JSON may hold every
+ * The lines of a byte stream, without their ends and without a byte order mark before the first. Only newlines separate them: JSON may hold every
  * other separator. Throws `LineTooLongError`; a stream that breaks off throws its error.
  */
 export async function* readLines(
@@ -18,6 +19,7 @@ export async function* readLines(
 ): AsyncGenerator<string> {
   let pending: Buffer[] = []
   let pendingBytes = 0
+  let isFirst = true
   const keep = (bytes: Buffer): void => {
     pendingBytes += bytes.length
     if (pendingBytes > bytesMax) throw new LineTooLongError(bytesMax)
@@ -25,9 +27,11 @@ export async function* readLines(
   }
   const take = (): string => {
     const line = Buffer.concat(pending).toString('utf8')
+    const start = isFirst && line.startsWith(BYTE_ORDER_MARK) ? 1 : 0
     pending = []
     pendingBytes = 0
-    return line
+    isFirst = false
+    return line.slice(start)
   }
   for await (const part of source) {
     const chunk = Buffer.from(part.buffer, part.byteOffset, part.byteLength)

@@ -1,29 +1,63 @@
+import type { ServerResponse } from 'node:http'
+
+import { trace } from '@opentelemetry/api'
 import type { FastifyInstance } from 'fastify'
 
 import type { Logger } from '#shared/logger.ts'
 
-/** One line per finished request, and the request id on every answer. */
-export function registerRequestLog(app: FastifyInstance, log: Logger): void {
-  app.addHook('onRequest', async (request, reply) => {
+import type { HttpObserver } from '../telemetry/http-observer.ts'
+
+// What proxies log for a client that left before its answer was complete.
+const STATUS_CLIENT_LEFT = 499
+
+/**
+ * One line per request once its answer has ended, however it ended, and the request id on every
+ * answer. The observer sees the same beginning and the same end.
+ */
+export function registerRequestLog(
+  app: FastifyInstance,
+  log: Logger,
+  observer?: HttpObserver,
+): void {
+  app.addHook('onRequest', (request, reply, next) => {
     reply.header('x-request-id', request.id)
+    const observed = observer?.begin(request)
+    const goOn = (): void => {
+      const traceId = trace.getActiveSpan()?.spanContext().traceId
+      whenOver(reply.raw, (isComplete) => {
+        const status = isComplete ? reply.statusCode : STATUS_CLIENT_LEFT
+        observed?.end(status)
+        log.info(
+          {
+            operation: 'http.request',
+            requestId: request.id,
+            ...(traceId !== undefined && { traceId }),
+            method: request.method,
+            route: request.routeOptions.url ?? 'unknown',
+            status,
+            durationMs: Math.round(reply.elapsedTime * 10) / 10,
+          },
+          isComplete ? 'request finished' : 'client left',
+        )
+      })
+      next()
+    }
+    if (observed === undefined) goOn()
+    else observed.run(goOn)
   })
-  app.addHook('onResponse', async (request, reply) => {
-    log.info(
-      {
-        operation: 'http.request',
-        requestId: request.id,
-        method: request.method,
-        route: request.routeOptions.url ?? 'unknown',
-        status: reply.statusCode,
-        durationMs: Math.round(reply.elapsedTime * 10) / 10,
-      },
-      'request finished',
-    )
-  })
-  app.addHook('onRequestAbort', async (request) => {
-    log.info(
-      { operation: 'http.request', requestId: request.id, route: request.routeOptions.url },
-      'client left',
-    )
-  })
+  if (observer === undefined) return
+  // The body was read in the context of its socket.
+  app.addHook('preValidation', (request, _reply, next) => observer.resume(request, next))
+}
+
+/** Calls back once, when an answer is sent or its connection is gone. */
+function whenOver(response: ServerResponse, onOver: (isComplete: boolean) => void): void {
+  let isOver = false
+  const end = (): void => {
+    if (isOver) return
+    isOver = true
+    onOver(response.writableFinished)
+  }
+  response.once('finish', end)
+  response.once('close', end)
 }

@@ -7,6 +7,7 @@ const RETRY_AFTER_SECONDS_MAX = 60
 /** Capacity of one queue as the living workers report it. */
 export interface Capacity {
   readonly freeSlots: number
+  /** With every slot taken; 0 while nothing is known. */
   readonly jobsPerSecond: number
 }
 
@@ -20,7 +21,10 @@ export function capacityOf(workers: readonly WorkerBeat[], model: CatalogueModel
     served.reduce((total, queue) => total + count(queue), 0)
   return {
     freeSlots: sum(({ slots, active }) => Math.max(slots - active, 0)),
-    jobsPerSecond: sum(({ jobsPerSecond }) => jobsPerSecond),
+    // What could be done, not what was: after a pause the pace of the last seconds says nothing.
+    jobsPerSecond: sum(({ slots, jobMs }) =>
+      jobMs === undefined ? 0 : (slots * 1000) / Math.max(jobMs, 1),
+    ),
   }
 }
 
@@ -39,6 +43,17 @@ export function overloaded(model: CatalogueModel, waitMs: number | undefined): S
     {
       code: 'server_is_overloaded',
       retryAfterSeconds: Math.min(Math.max(seconds, 1), RETRY_AFTER_SECONDS_MAX),
+      shouldRetry: true,
     },
   )
+}
+
+/** The refusal of a job while the queues cannot be reached. */
+export function unavailable(cause: unknown): ServiceError {
+  return failure.overloaded('The service is not able to take requests at the moment.', {
+    code: 'service_unavailable',
+    retryAfterSeconds: 1,
+    shouldRetry: true,
+    cause,
+  })
 }

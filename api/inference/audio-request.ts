@@ -6,7 +6,13 @@ import { Type, type Static } from 'typebox'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { AUDIO_FORMATS, type Granularity } from './audio-answer.ts'
-import { optionalEnum, optionalNumber, optionalString, unsupported } from './field-schemas.ts'
+import {
+  fixed,
+  optionalEnum,
+  optionalNumber,
+  optionalString,
+  unsupported,
+} from './field-schemas.ts'
 import { BINARY } from './form-fields.ts'
 import { languageCode } from './languages.ts'
 
@@ -34,9 +40,7 @@ const COMMON = {
     default: 0,
     description: 'How freely words are chosen; 0 raises itself where the likeliest make no sense.',
   }),
-  stream: Type.Optional(
-    Type.Unsafe<false | null>({ type: ['boolean', 'null'], enum: [false, null] }),
-  ),
+  stream: fixed([false]),
   include: unsupported(),
   chunking_strategy: unsupported(),
 }

@@ -21,13 +21,20 @@ export interface BatchableRequest {
   readonly organizationId: string
   /** The models that it may use; null means all. */
   readonly modelIds: readonly string[] | null
+  /** Whose use it is. */
+  readonly requestId: string
+  readonly apiKeyId: string | undefined
+  readonly userId: string | undefined
   readonly signal: AbortSignal
 }
 
 /** Answers a request as its endpoint would, behind all that somebody waits for. Throws failures. */
 export type ExecuteBatchable = (request: BatchableRequest) => Promise<object>
 
-type Needs = Pick<InferenceServices, 'catalogue' | 'clock' | 'submitter' | 'config'>
+type Needs = Pick<InferenceServices, 'catalogue' | 'clock' | 'submitter' | 'config'> & {
+  /** Told of what the requests of an organization took. */
+  readonly noteTokens?: (organizationId: string, tokens: number) => void
+}
 
 /** A job of any kind, and how to present what comes of it. */
 interface Plan<K extends QueueKind = QueueKind> {
@@ -71,7 +78,7 @@ export function createBatchExecutor(services: Needs): ExecuteBatchable {
   const validators = new Map(
     Object.entries(ENDPOINTS).map(([path, { schema }]) => [path, compileBodySchema(schema)]),
   )
-  return async ({ endpoint, body, organizationId, modelIds, signal }) => {
+  return async ({ endpoint, body, organizationId, modelIds, signal, ...account }) => {
     const row = ENDPOINTS[endpoint]
     const validate = validators.get(endpoint)
     if (row === undefined || validate === undefined) throw new Error(`no endpoint ${endpoint}`)
@@ -86,6 +93,10 @@ export function createBatchExecutor(services: Needs): ExecuteBatchable {
       model: plan.model,
       input: plan.input,
       organizationId,
+      account: {
+        ...{ requestId: account.requestId, apiKeyId: account.apiKeyId, userId: account.userId },
+        noteTokens: (tokens) => services.noteTokens?.(organizationId, tokens),
+      },
       deadlineAtMs: services.clock.now() + services.config.deadlineSeconds * 1000,
       priorityClass: 'batch',
       signal,

@@ -1,6 +1,6 @@
 import type { Candidate, FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
-import { randomId } from '#shared/ids.ts'
+import { derivedId } from '#api/v1/durable.ts'
 
 import { ToolCallParser } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'
@@ -72,7 +72,11 @@ export function presentChat(
         const { content, calls } = readAnswer(candidate.text, tools)
         return {
           index: candidate.index,
-          message: presentMessage(content, calls, tools),
+          message: presentMessage(content, {
+            calls,
+            tools,
+            source: `${head.id} ${candidate.index}`,
+          }),
           logprobs:
             candidate.logprobs === undefined ? null : presentChatLogprobs(candidate.logprobs),
           finish_reason: finishReason(candidate.finishReason, calls.length, tools),
@@ -117,9 +121,9 @@ export function presentChatLogprobs(entries: readonly TokenLogprob[]): {
   }
 }
 
-/** The id of a new tool call. */
-export function toolCallId(): string {
-  return randomId('call_')
+/** The id of a tool call of a candidate, named by the answer's id and its index. */
+export function toolCallId(source: string, index: number): string {
+  return derivedId('call_', `${source} ${index}`)
 }
 
 // JSON knows no infinity: clients read this as "practically never".
@@ -152,9 +156,13 @@ function readAnswer(
 
 function presentMessage(
   content: string,
-  calls: readonly PresentedFunction[],
-  tools: ToolPlan | undefined,
+  answer: {
+    readonly calls: readonly PresentedFunction[]
+    readonly tools: ToolPlan | undefined
+    readonly source: string
+  },
 ): ChatAnswerMessage {
+  const { calls, tools, source } = answer
   const message = { role: 'assistant', refusal: null, annotations: [] } as const
   const [first] = calls
   if (first === undefined) return { ...message, content }
@@ -163,6 +171,10 @@ function presentMessage(
   return {
     ...message,
     content: spoken,
-    tool_calls: calls.map((call) => ({ id: toolCallId(), type: 'function', function: call })),
+    tool_calls: calls.map((call, index) => ({
+      id: toolCallId(source, index),
+      type: 'function',
+      function: call,
+    })),
   }
 }

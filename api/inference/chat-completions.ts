@@ -1,9 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
-import { unixSeconds } from '#shared/clock.ts'
-import { randomId } from '#shared/ids.ts'
-
 import { callerOf, type Caller } from '#api/v1/caller.ts'
+import { answerHeadOf, freshHead, type AnswerHead } from '#api/v1/durable.ts'
 import { presentChat } from './chat-answer.ts'
 import {
   CHAT_BODY,
@@ -63,21 +61,32 @@ function chat(
   services: InferenceServices,
 ): Promise<unknown> {
   const body = http.request.body as ChatBody
-  const asked = { caller: callerOf(http.request), modelName: modelNameOf(http.request), body }
+  const asked = {
+    caller: callerOf(http.request),
+    modelName: modelNameOf(http.request),
+    body,
+    head: answerHeadOf(http.request, services.clock),
+  }
   return generate(http, services, chatGeneration(services, asked))
 }
 
 /** What a chat request asks of the workers, and how to present what comes of it. */
 export function chatGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
-  asked: { readonly caller: Caller; readonly modelName: string; readonly body: ChatBody },
+  asked: {
+    readonly caller: Caller
+    readonly modelName: string
+    readonly body: ChatBody
+    readonly head?: AnswerHead
+  },
 ): Generation<object> {
   const { body } = asked
   const model = getChatModel(catalogue, asked.caller, asked.modelName)
   const { input, tools } = chatRequest(body)
+  const { newId, created } = asked.head ?? freshHead(clock)
   const head = {
-    id: randomId('chatcmpl-', CHAT_ID_LENGTH),
-    created: unixSeconds(clock.now()),
+    id: newId('chatcmpl-', CHAT_ID_LENGTH),
+    created,
     model: model.id,
     systemFingerprint: systemFingerprint(model),
     serviceTier: serviceTierOf(body),

@@ -41,7 +41,7 @@ export function chatPresenter(
     `${prefix}{"index":${index},"delta":${delta},"logprobs":${logprobs},"finish_reason":${reason}}${suffix}${obfuscation(choice)}}\n\n`
   const candidates = Array.from(
     { length: request.input.n },
-    (_, index) => new CandidateWriter(index, request.tools, write),
+    (_, index) => new CandidateWriter({ index, answerId: head.id }, request.tools, write),
   )
   return {
     opening: () =>
@@ -58,14 +58,21 @@ type WriteChunk = (index: number, delta: string, logprobs: string, reason: strin
 /** Writes the chunks of one candidate. */
 class CandidateWriter {
   readonly #index: number
+  /** What the ids of its tool calls are derived from. */
+  readonly #source: string
   readonly #tools: ToolPlan | undefined
   readonly #write: WriteChunk
   readonly #parser: ToolCallParser | undefined
   // Of text that the parser withholds: sent with the next chunk.
   #logprobs: TokenLogprob[] = []
 
-  constructor(index: number, tools: ToolPlan | undefined, write: WriteChunk) {
-    this.#index = index
+  constructor(
+    place: { readonly index: number; readonly answerId: string },
+    tools: ToolPlan | undefined,
+    write: WriteChunk,
+  ) {
+    this.#index = place.index
+    this.#source = `${place.answerId} ${place.index}`
     this.#tools = tools
     this.#write = write
     this.#parser = toolCallParser(tools)
@@ -92,7 +99,10 @@ class CandidateWriter {
     const piece =
       part.type === 'callStart' ? { name: part.name, arguments: '' } : { arguments: part.text }
     if (this.#tools?.isLegacy === true) return JSON.stringify({ function_call: piece })
-    const opening = part.type === 'callStart' ? { id: toolCallId(), type: 'function' } : {}
+    const opening =
+      part.type === 'callStart'
+        ? { id: toolCallId(this.#source, part.index), type: 'function' }
+        : {}
     return JSON.stringify({ tool_calls: [{ index: part.index, ...opening, function: piece }] })
   }
 

@@ -1,9 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
-import { unixSeconds } from '#shared/clock.ts'
-import { randomId } from '#shared/ids.ts'
-
 import { callerOf, type Caller } from '#api/v1/caller.ts'
+import { answerHeadOf, freshHead, type AnswerHead } from '#api/v1/durable.ts'
 import { presentCompletion, type CompletionAnswer } from './completion-answer.ts'
 import {
   COMPLETION_BODY,
@@ -60,20 +58,31 @@ function complete(
   services: InferenceServices,
 ): Promise<unknown> {
   const body = http.request.body as CompletionBody
-  const asked = { caller: callerOf(http.request), modelName: modelNameOf(http.request), body }
+  const asked = {
+    caller: callerOf(http.request),
+    modelName: modelNameOf(http.request),
+    body,
+    head: answerHeadOf(http.request, services.clock),
+  }
   return generate(http, services, completionGeneration(services, asked))
 }
 
 /** What a completion request asks of the workers, and how to present what comes of it. */
 export function completionGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
-  asked: { readonly caller: Caller; readonly modelName: string; readonly body: CompletionBody },
+  asked: {
+    readonly caller: Caller
+    readonly modelName: string
+    readonly body: CompletionBody
+    readonly head?: AnswerHead
+  },
 ): Generation<CompletionAnswer> {
   const model = getCompletionModel(catalogue, asked.caller, asked.modelName)
   const input = completionInput(asked.body)
+  const { newId, created } = asked.head ?? freshHead(clock)
   const head = {
-    id: randomId('cmpl-'),
-    created: unixSeconds(clock.now()),
+    id: newId('cmpl-'),
+    created,
     model: model.id,
     systemFingerprint: systemFingerprint(model),
   }

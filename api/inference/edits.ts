@@ -3,10 +3,10 @@ import { randomInt } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import { Type, type Static } from 'typebox'
 
-import { unixSeconds } from '#shared/clock.ts'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 
 import { callerOf } from '#api/v1/caller.ts'
+import { answerHeadOf } from '#api/v1/durable.ts'
 import { presentUsage } from './completion-answer.ts'
 import { optionalInteger, optionalString } from './field-schemas.ts'
 import { getCapableModel } from './model-lookup.ts'
@@ -88,7 +88,7 @@ async function edit(http: Http, services: InferenceServices): Promise<object> {
   if (result.task !== 'generate') throw new Error('an edit was answered with scores')
   return {
     object: 'edit',
-    created: unixSeconds(services.clock.now()),
+    created: answerHeadOf(request, services.clock).created,
     choices: result.candidates
       .toSorted((one, other) => one.index - other.index)
       .map(({ text, index }) => ({ text, index })),

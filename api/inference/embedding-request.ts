@@ -65,6 +65,7 @@ export function embedInput(body: EmbeddingBody, model: CatalogueModel): EmbedInp
   const items = itemsOf(body.input)
   // Not in the schema: the validator would complain of the first item, as being no token id.
   if (items.length > INPUTS_MAX) throw tooManyInputs(items.length)
+  refuseInputType(body, model)
   if (model.options.tokenIdVocabulary === 'reject' && typeof items[0] !== 'string') {
     throw failure.invalidRequest(
       "Invalid type for 'input': the model takes texts, but got token ids instead.",
@@ -79,6 +80,16 @@ export function embedInput(body: EmbeddingBody, model: CatalogueModel): EmbedInp
     role: body.input_type === 'document' ? 'passage' : (body.input_type ?? 'none'),
     dimensions: body.dimensions ?? null,
   }
+}
+
+function refuseInputType({ input_type: type }: EmbeddingBody, { options }: CatalogueModel): void {
+  const { queryPrefix, passagePrefix } = options
+  if (type === undefined || type === null) return
+  if (queryPrefix !== undefined || passagePrefix !== undefined) return
+  throw failure.invalidRequest(
+    "Unsupported parameter: 'input_type' is not supported with this model, which reads queries and passages alike.",
+    { param: 'input_type', code: 'unsupported_parameter' },
+  )
 }
 
 function tooManyInputs(count: number): ServiceError {

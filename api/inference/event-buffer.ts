@@ -2,22 +2,36 @@
  * The events of one job between its owner and a consumer that may be slower. Bounded: beyond the
  * limit `push` says so, and the owner stops the run until `onCaughtUp`.
  */
-export class EventBuffer<Event> {
+export class EventBuffer<Event extends object> {
   readonly #charsMax: number
   readonly #onCaughtUp: () => void
-  #events: { readonly event: Event; readonly chars: number }[] = []
+  readonly #join: (earlier: Event, later: Event) => Event | undefined
+  #events: { event: Event; chars: number }[] = []
   #chars = 0
   #ending: { readonly error: unknown } | 'done' | undefined
   #wake: (() => void) | undefined
 
-  constructor(charsMax: number, onCaughtUp: () => void) {
+  /** `join` makes one of two events that are read together, where they can be one. */
+  constructor(
+    charsMax: number,
+    onCaughtUp: () => void,
+    join: (earlier: Event, later: Event) => Event | undefined = () => undefined,
+  ) {
     this.#charsMax = charsMax
     this.#onCaughtUp = onCaughtUp
+    this.#join = join
   }
 
   /** False when the consumer is too far behind; the event itself is kept. */
   push(event: Event, chars: number): boolean {
-    this.#events.push({ event, chars })
+    const last = this.#events.at(-1)
+    const joined = last && this.#join(last.event, event)
+    if (last !== undefined && joined !== undefined) {
+      last.event = joined
+      last.chars += chars
+    } else {
+      this.#events.push({ event, chars })
+    }
     this.#chars += chars
     this.#wake?.()
     return this.#chars <= this.#charsMax

@@ -37,3 +37,16 @@ export function optionalEnum<const Value extends string>(
 export function unsupported(): TOptional<TUnsafe<null>> {
   return Type.Optional(Type.Unsafe<null>({ type: 'null', description: 'Not supported.' }))
 }
+
+/** A parameter of which only these values are supported: they ask for what is done without it. */
+export function fixed<const Value extends string | number | boolean>(
+  values: readonly Value[],
+): TOptional<TUnsafe<Value | null>> {
+  return Type.Optional(
+    Type.Unsafe<Value | null>({
+      type: [typeof values[0], 'null'],
+      enum: [...values, null],
+      description: 'Nothing else is supported.',
+    }),
+  )
+}

@@ -6,6 +6,7 @@ import type { ImageInput } from '#shared/contracts/image.ts'
 import { randomId } from '#shared/ids.ts'
 
 import {
+  fixed,
   optionalEnum,
   optionalInteger,
   optionalNumber,
@@ -60,14 +61,14 @@ const COMMON = {
     maxLength: PROMPT_LENGTH_MAX,
     description: 'What should not be seen.',
   }),
-  quality: unsupported(),
+  quality: fixed(['standard', 'auto']),
   style: unsupported(),
-  background: unsupported(),
-  moderation: unsupported(),
-  output_format: unsupported(),
+  background: fixed(['opaque', 'auto']),
+  moderation: fixed(['low', 'auto']),
+  output_format: fixed(['png']),
   output_compression: unsupported(),
-  partial_images: unsupported(),
-  stream: unsupported(),
+  partial_images: fixed([0]),
+  stream: fixed([false]),
 }
 
 const PROMPT = Type.String({

@@ -3,6 +3,7 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
 import type { ReplyBody } from '#shared/contracts/reply.ts'
 
+import type { DurableJob } from '#api/v1/durable.ts'
 import type { JobAccount } from '#api/v1/account.ts'
 
 /** What the route of a job hears of it: failures are thrown, resubmissions are not seen. */
@@ -27,6 +28,8 @@ export interface SubmitRequest<K extends QueueKind> {
   readonly deadlineAtMs: number
   /** `batch` is the lowest: what nobody waits for at a socket. */
   readonly priorityClass?: PriorityClass | 'batch'
+  /** Set when the job is to outlive this process. */
+  readonly durable?: DurableJob
   readonly trace?: NonNullable<JobEnvelope['trace']>
   /** Aborted when the client leaves. */
   readonly signal: AbortSignal

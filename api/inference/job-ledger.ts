@@ -1,15 +1,15 @@
 import type { Redis } from 'ioredis'
 
-import type { Clock } from '#shared/clock.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
-import { listWorkers, type WorkerBeat } from '#shared/queue/liveness.ts'
+import { findConnections, listWorkers, type WorkerBeat } from '#shared/queue/liveness.ts'
 import type { JobProducer } from '#shared/queue/producer.ts'
+import type { RedisClock } from '#shared/queue/redis-clock.ts'
 
 import type { OwnedJob } from './owned-job.ts'
 
 const LOOK_INTERVAL_MS = 150
-/** A worker whose beat is missing for this long is gone; a beat that is merely late is not. */
+/** A worker whose beat or connection is missing for this long is gone; one merely late is not. */
 const MISSING_MS = 300
 /** After Redis was away, workers need this long to beat again before they can be missed. */
 const SETTLE_MS = 1500
@@ -21,7 +21,7 @@ export interface JobLedgerOptions {
   readonly redis: Redis
   readonly keys: QueueKeys
   readonly producer: JobProducer
-  readonly clock: Clock
+  readonly clock: RedisClock
   readonly log: Logger
 }
 
@@ -73,12 +73,13 @@ export class JobLedger {
     this.#isLooking = true
     const { redis, keys, clock, log } = this.#options
     try {
+      await clock.sync(redis)
       this.#workers = await listWorkers(redis, keys)
       const nowMs = clock.monotonic()
       this.#reachableSince ??= nowMs
       // A job whose worker could not reach Redis either has not lost it.
       if (nowMs - this.#reachableSince >= SETTLE_MS) {
-        this.#missWorkers(nowMs)
+        await this.#missWorkers(nowMs)
         await this.#findSilentJobs(nowMs)
       }
     } catch (error) {
@@ -98,8 +99,8 @@ export class JobLedger {
     }
   }
 
-  #missWorkers(nowMs: number): void {
-    const alive = new Set(this.#workers.map(({ workerId }) => workerId))
+  async #missWorkers(nowMs: number): Promise<void> {
+    const alive = await this.#findAlive()
     const needed = new Set<string>()
     for (const job of this.#jobs.values()) {
       if (job.workerId === undefined || job.life.phase !== 'running') continue
@@ -117,6 +118,19 @@ export class JobLedger {
     for (const workerId of this.#missingSince.keys()) {
       if (alive.has(workerId) || !needed.has(workerId)) this.#missingSince.delete(workerId)
     }
+  }
+
+  /** The workers that beat and, as far as Redis tells, are connected to it. */
+  async #findAlive(): Promise<ReadonlySet<string>> {
+    const jobs = [...this.#jobs.values()]
+    const needed = new Set(jobs.map(({ workerId }) => workerId))
+    const asked = this.#workers.flatMap(({ workerId, connectionId }) =>
+      needed.has(workerId) && connectionId !== undefined ? [connectionId] : [],
+    )
+    const connected = await findConnections(this.#options.redis, asked)
+    const isConnected = ({ workerId, connectionId }: WorkerBeat): boolean =>
+      connectionId === undefined || !needed.has(workerId) || connected?.has(connectionId) !== false
+    return new Set(this.#workers.filter(isConnected).map(({ workerId }) => workerId))
   }
 
   /**

@@ -82,6 +82,7 @@ export function registerKeys(app: FastifyInstance, services: InferenceServices):
       const { key, secret } = await apiKeys.create(
         newKey(request.body, callerOf(request), services),
       )
+      services.note(request, keyEvent('Create', 'key.created', key))
       return { ...presentKey(key), secret }
     },
   })
@@ -119,6 +120,7 @@ export function registerKeys(app: FastifyInstance, services: InferenceServices):
       if (!(await apiKeys.revoke(callerOf(request).organizationId, id))) {
         throw failure.notFound(`No such API key: ${id.slice(0, 64)}`, { param: 'id' })
       }
+      services.note(request, keyEvent('Delete', 'key.revoked', { id }))
       return { id, object: 'api_key', deleted: true }
     },
   })
@@ -130,7 +132,12 @@ const KEY_PARAMS = {
   properties: { id: { type: 'string', pattern: '^[^\\u0000]+$' } },
 }
 
-function registerRotation(app: FastifyInstance, { apiKeys }: InferenceServices): void {
+/** What is recorded of a key: never its secret, nor a part of it. */
+function keyEvent(type: string, event: string, { id, name }: { id: string; name?: string }) {
+  return { type, event, object: { id: `key:${id}`, type: 'ApiKey', name } }
+}
+
+function registerRotation(app: FastifyInstance, { apiKeys, note }: InferenceServices): void {
   app.post<{ Params: { id: string } }>('/api_keys/:id/rotate', {
     config: { scope: 'keys' },
     schema: {
@@ -150,6 +157,7 @@ function registerRotation(app: FastifyInstance, { apiKeys }: InferenceServices):
       if (rotated === undefined) {
         throw failure.notFound(`No such API key: ${id.slice(0, 64)}`, { param: 'id' })
       }
+      note(request, keyEvent('Update', 'key.rotated', rotated.key))
       return { ...presentKey(rotated.key), secret: rotated.secret }
     },
   })

@@ -1,7 +1,8 @@
+import type { DurableJob, StoredJob } from '#api/v1/durable.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { Reply } from '#shared/contracts/reply.ts'
 import { ERROR_KINDS, failure, fromWireError } from '#shared/errors.ts'
-import { advance, beginLife, isSuspect } from '#shared/queue/job-life.ts'
+import { advance, beginLife, isSuspect, skipEpoch } from '#shared/queue/job-life.ts'
 import type { JobLife, LifeEvent } from '#shared/queue/job-life.ts'
 import type { Turn } from '#shared/queue/turns.ts'
 
@@ -37,19 +38,29 @@ export class OwnedJob {
   #life: JobLife = beginLife()
   #hasStarted = false
   readonly #points = new ResumePoints()
+  readonly #cuts: StoredJob['cuts'][number][]
+  readonly #durable: DurableJob | undefined
   readonly #actions: JobActions
 
   constructor(
     envelope: JobEnvelope,
     place: { readonly turn: Turn; readonly priority: number; readonly nowMs: number },
     actions: JobActions,
+    durable?: DurableJob,
   ) {
     this.#envelope = envelope
+    this.#durable = durable
+    this.#cuts = [...(durable?.adopted?.cuts ?? [])]
+    this.#skipLeftEpochs()
     this.turn = place.turn
     this.priority = place.priority
     this.heardAtMs = place.nowMs
     this.#actions = actions
-    this.buffer = new EventBuffer(UNREAD_CHARS_MAX, () => this.apply({ type: 'caughtUp' }))
+    this.buffer = new EventBuffer(
+      UNREAD_CHARS_MAX,
+      () => this.apply({ type: 'caughtUp' }),
+      joinDeltas,
+    )
   }
 
   get envelope(): JobEnvelope {
@@ -58,6 +69,19 @@ export class OwnedJob {
 
   get life(): JobLife {
     return this.#life
+  }
+
+  /** Resolves when another process could go on with it, if that is wanted. */
+  async keep(): Promise<void> {
+    await this.#durable?.keep({ envelope: this.#envelope, cuts: [...this.#cuts] })
+  }
+
+  /** What a former owner heard is heard again; beyond the point at which it left a run, nothing is. */
+  #skipLeftEpochs(): void {
+    for (const { epoch, lastSeq } of this.#cuts) {
+      if (epoch === this.#life.epoch && this.#life.lastSeq >= lastSeq)
+        this.#life = skipEpoch(this.#life)
+    }
   }
 
   /** Takes a reply of its worker. */
@@ -75,6 +99,7 @@ export class OwnedJob {
       case 'deliver':
         if ('workerId' in reply) this.workerId = reply.workerId
         this.#deliver(reply)
+        this.#skipLeftEpochs()
         return
       case 'answer':
         this.buffer.push(present(reply), 0)
@@ -99,6 +124,7 @@ export class OwnedJob {
   #act(before: JobLife, action: ReturnType<typeof advance>['action']): void {
     switch (action) {
       case 'resubmit':
+        this.#cuts.push({ epoch: before.epoch, lastSeq: before.lastSeq })
         this.#beginEpoch()
         // The old run may still be alive behind a lost frame; a paused one is stopped already.
         if (before.phase !== 'paused') this.#actions.cancel(this, before.epoch)
@@ -146,8 +172,16 @@ export class OwnedJob {
       return
     }
     if (reply.type === 'delta') this.#points.add(reply.deltas)
-    if (!this.buffer.push(present(reply), charsOf(reply))) this.apply({ type: 'overflow' })
+    const hasRoom = this.buffer.push(present(reply), charsOf(reply))
+    // A run that others may take up is not stopped for a slow reader; its length bounds it.
+    if (!hasRoom && this.#durable === undefined) this.apply({ type: 'overflow' })
   }
+}
+
+/** The tokens of one frame are shown in one go. */
+function joinDeltas(earlier: JobEvent, later: JobEvent): JobEvent | undefined {
+  if (earlier.type !== 'delta' || later.type !== 'delta') return undefined
+  return { type: 'delta', deltas: [...earlier.deltas, ...later.deltas] }
 }
 
 function charsOf(reply: Reply): number {

@@ -1,9 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import { Type, type Static } from 'typebox'
 
-import { randomId } from '#shared/ids.ts'
-
 import { callerOf } from '#api/v1/caller.ts'
+import { answerHeadOf } from '#api/v1/durable.ts'
 import { optionalBoolean, optionalInteger } from './field-schemas.ts'
 import { getCapableModel } from './model-lookup.ts'
 import { JOB_ERRORS } from './response-schemas.ts'
@@ -104,7 +103,7 @@ async function rerank(http: Http, services: InferenceServices): Promise<object> 
     .toSorted((one, other) => other.relevance_score - one.relevance_score)
     .slice(0, body.top_n ?? documents.length)
   return {
-    id: randomId('rerank-'),
+    id: answerHeadOf(http.request, services.clock).newId('rerank-'),
     object: 'list',
     model: model.id,
     results: ranked.map((result) =>

@@ -5,6 +5,7 @@ import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
 
 import { accountOf } from '#api/v1/account.ts'
 import { callerOf } from '#api/v1/caller.ts'
+import { durableOf } from '#api/v1/durable.ts'
 import { collectResult, type JobOutcome } from './collect.ts'
 import type { JobEvent, PriorityClass } from './job-events.ts'
 import { clientSignal, deadlineOf, traceOf } from './request-context.ts'
@@ -35,6 +36,7 @@ export function submitJob<K extends QueueKind>(
   const { kind, model, input, priorityClass, isStream } = job
   const trace = traceOf(request)
   const timeLeftMs = deadlineOf(request, config, isStream)
+  const durable = durableOf(request)?.nextJob()
   const events = submitter.submit<K>({
     kind,
     model,
@@ -45,6 +47,7 @@ export function submitJob<K extends QueueKind>(
     signal: clientSignal(reply),
     ...(priorityClass !== undefined && { priorityClass }),
     ...(trace !== undefined && { trace }),
+    ...(durable !== undefined && { durable }),
   })
   return { events, timeLeftMs }
 }

@@ -1,3 +1,4 @@
+import type { NoteEvent } from '#api/v1/events.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
@@ -39,6 +40,8 @@ export interface InferenceServices {
   readonly store: ObjectStore
   /** Proves that the addresses of pictures were given out here. */
   readonly signer: UrlSigner
+  /** Told of keys that come, change and go. */
+  readonly note: NoteEvent
   readonly clock: Clock
   readonly log: Logger
   readonly config: { readonly deadlineSeconds: number }

@@ -1,25 +1,30 @@
 import { randomUUID } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
 
 import type { Redis } from 'ioredis'
 
 import type { Clock } from '#shared/clock.ts'
 import { ENVELOPE_VERSION, type JobEnvelope } from '#shared/contracts/job.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
-import { CancelledError, failure } from '#shared/errors.ts'
+import { CancelledError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import { JobProducer } from '#shared/queue/producer.ts'
+import { RedisClock } from '#shared/queue/redis-clock.ts'
 import { ReplyInbox } from '#shared/queue/reply-inbox.ts'
 import { priorityOf, takeTurn, type Turn } from '#shared/queue/turns.ts'
 
-import { capacityOf, overloaded, projectedWaitMs } from './admission.ts'
+import { capacityOf, overloaded, projectedWaitMs, unavailable } from './admission.ts'
 import { Door } from './door.ts'
+import { keepDurable, makeDurable, takeUp } from './durable-job.ts'
 import type { JobEvent, SubmitRequest, Submitter } from './job-events.ts'
 import { JobLedger } from './job-ledger.ts'
 import { deadlineExceeded, OwnedJob, type JobActions } from './owned-job.ts'
 
 const RESUBMIT_DELAY_MS = 100
+/** An adopted job has had its turn. */
+const NO_TURN: Turn = { generation: '', turn: 0 }
 
 export interface SubmitterOptions {
   /** For short commands that fail fast. */
@@ -30,6 +35,8 @@ export interface SubmitterOptions {
   readonly queueDepthMax: number
   readonly clock: Clock
   readonly log: Logger
+  /** Told of every job that is submitted again. */
+  readonly onResubmit?: (envelope: JobEnvelope) => void
 }
 
 /** The submitter of one API process, and what it has under way. */
@@ -40,18 +47,23 @@ export interface OpenSubmitter extends Submitter {
 
 /** Opens the way into the queues: the reply stream is read before the first job goes in. */
 export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubmitter> {
-  const { redis, reader, keys, clock, log } = options
+  const { redis, reader, keys, log } = options
+  const clock = new RedisClock(options.clock)
+  await clock.sync(redis)
   const producer = new JobProducer({ redis, keys, log })
   const ledger = new JobLedger({ redis, keys, producer, clock, log })
   const inbox = new ReplyInbox({ reader, redis, keys, instanceId: randomUUID(), log })
   await inbox.start()
   ledger.start()
-  const context: Context = { ...options, producer, ledger, inbox, doors: new Map() }
+  const context: Context = { ...options, clock, producer, ledger, inbox, doors: new Map() }
   return {
     producer,
     ledger,
-    submit: <K extends QueueKind>(request: SubmitRequest<K>) =>
-      runJob(context, request) as AsyncGenerator<JobEvent<K>>,
+    submit<K extends QueueKind>(request: SubmitRequest<K>) {
+      // From this machine's time to that of the queues.
+      const deadlineAtMs = clock.now() + request.deadlineAtMs - options.clock.now()
+      return runJob(context, { ...request, deadlineAtMs }) as AsyncGenerator<JobEvent<K>>
+    },
     async close() {
       ledger.close()
       await inbox.close()
@@ -79,28 +91,41 @@ async function* runJob(
   const door = doorOf(context, request)
   door.entering += 1
   let job: OwnedJob | undefined
+  const { durable } = request
   const onAbort = (): void => {
     job?.apply({ type: 'abandon' })
     job?.buffer.fail(new CancelledError())
   }
   try {
     try {
-      const guess = door.guessTurn(request.organizationId, limitOf(context, request), clock.now())
-      const asked = askForTurn(context, request, door)
+      const isAdopted = durable?.adopted !== undefined
+      // A durable job is told of before it is enqueued, so it has no use for a guess.
+      const guess =
+        durable === undefined
+          ? door.guessTurn(request.organizationId, limitOf(context, request), clock.now())
+          : undefined
+      const ask = (ownJobs: 0 | 1): Promise<Turn> => askForTurn(context, request, door, ownJobs)
+      const asked = isAdopted
+        ? Promise.resolve(NO_TURN)
+        : guess === undefined
+          ? ask(0)
+          : setImmediate(1 as const).then(ask)
       job = ownJob(context, request, guess ?? (await asked))
       // The inbox listens and the watch begins before the job can be fetched.
       const owned = job
       inbox.open(owned.envelope.jobId, (reply) => owned.hear(reply, clock.monotonic()))
+      if (isAdopted) await takeUp(context, owned)
+      else if (durable !== undefined) await makeDurable(context, owned)
       ledger.add(owned)
-      // With a guessed turn the question and the job travel together; a refusal takes it back.
-      await Promise.all([asked, enqueueFirst(producer, owned)])
+      // With a guessed turn the job goes ahead of the question; a refusal takes it back.
+      await Promise.all([asked, isAdopted ? undefined : enqueueFirst(producer, owned)])
     } finally {
       door.entering -= 1
     }
     signal.addEventListener('abort', onAbort, { once: true })
     if (signal.aborted) onAbort()
     for await (const event of job.buffer.drain()) {
-      if (event.type === 'started') door.noteStart(job.turn)
+      if (event.type === 'started' && durable?.adopted === undefined) door.noteStart(job.turn)
       yield event
     }
   } finally {
@@ -110,15 +135,20 @@ async function* runJob(
       job.apply({ type: 'abandon' })
       ledger.remove(job.envelope.jobId)
       inbox.shut(job.envelope.jobId)
+      inbox.unfollow(job.envelope.replyTo)
     }
   }
 }
 
-/** Takes a turn in the queue. Throws when it is too full, or too slow for the deadline. */
+/**
+ * Takes a turn in the queue. Throws when it is too full, or too slow for the deadline. A job that
+ * went ahead of the question counts among those that may wait, but not among those before it.
+ */
 async function askForTurn(
   context: Context,
   request: SubmitRequest<QueueKind>,
   door: Door,
+  ownJobs: 0 | 1,
 ): Promise<Turn> {
   const { redis, keys, clock, ledger } = context
   const { model, kind, organizationId, deadlineAtMs } = request
@@ -132,7 +162,8 @@ async function askForTurn(
   }).catch((cause: unknown) => {
     throw unavailable(cause)
   })
-  const waitMs = projectedWaitMs(admission.depth + others, capacityOf(ledger.workers, model))
+  const before = Math.max(admission.depth - ownJobs, 0) + others
+  const waitMs = projectedWaitMs(before, capacityOf(ledger.workers, model))
   const nowMs = clock.now()
   if (!admission.isAdmitted || (waitMs !== undefined && nowMs + waitMs > deadlineAtMs)) {
     throw overloaded(model, waitMs)
@@ -146,22 +177,33 @@ function limitOf({ queueDepthMax }: Context, { model }: SubmitRequest<QueueKind>
 }
 
 function ownJob(context: Context, request: SubmitRequest<QueueKind>, turn: Turn): OwnedJob {
-  const { clock, inbox } = context
-  const envelope: JobEnvelope = {
+  const { durable } = request
+  const envelope = durable?.adopted?.envelope ?? newEnvelope(context, request)
+  const priority = priorityOf(turn, request.priorityClass ?? 'default')
+  const place = { turn, priority, nowMs: context.clock.monotonic() }
+  return new OwnedJob(envelope, place, actionsOf(context), durable)
+}
+
+function newEnvelope(
+  { clock, inbox, keys }: Context,
+  request: SubmitRequest<QueueKind>,
+): JobEnvelope {
+  const jobId = request.jobId ?? randomId('job_')
+  const isDurable = request.durable !== undefined
+  return {
     version: ENVELOPE_VERSION,
-    jobId: request.jobId ?? randomId('job_'),
+    jobId,
     epoch: 1,
     kind: request.kind,
     modelId: request.model.id,
     organizationId: request.organizationId,
-    replyTo: inbox.replyTo,
+    replyTo: isDurable ? keys.jobReplies(jobId) : inbox.replyTo,
+    ...(isDurable && { isOwnerless: true }),
     enqueuedAtMs: clock.now(),
     deadlineAtMs: request.deadlineAtMs,
     ...(request.trace !== undefined && { trace: request.trace }),
     input: request.input,
   }
-  const priority = priorityOf(turn, request.priorityClass ?? 'default')
-  return new OwnedJob(envelope, { turn, priority, nowMs: clock.monotonic() }, actionsOf(context))
 }
 
 async function enqueueFirst(producer: JobProducer, job: OwnedJob): Promise<void> {
@@ -173,7 +215,8 @@ async function enqueueFirst(producer: JobProducer, job: OwnedJob): Promise<void>
   }
 }
 
-function actionsOf({ producer, clock, log }: Context): JobActions {
+function actionsOf(context: Context): JobActions {
+  const { producer, redis, clock, log, onResubmit } = context
   const quietly = (work: Promise<unknown>, operation: string): void => {
     work.catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error)
@@ -182,13 +225,17 @@ function actionsOf({ producer, clock, log }: Context): JobActions {
   }
   const resubmit = (job: OwnedJob): void => {
     const { epoch } = job.life
-    producer.enqueue(job.envelope, 1).catch(() => {
-      // Redis is away: the deadline bounds how often this is tried.
-      setTimeout(() => {
-        const isCurrent = job.life.epoch === epoch && job.life.phase === 'waiting'
-        if (isCurrent && clock.now() < job.envelope.deadlineAtMs) resubmit(job)
-      }, RESUBMIT_DELAY_MS)
-    })
+    const isDurable = job.envelope.isOwnerless === true
+    const kept = isDurable ? keepDurable(redis, job) : Promise.resolve()
+    kept
+      .then(() => producer.enqueue(job.envelope, 1))
+      .catch(() => {
+        // Redis is away: the deadline bounds how often this is tried.
+        setTimeout(() => {
+          const isCurrent = job.life.epoch === epoch && job.life.phase === 'waiting'
+          if (isCurrent && clock.now() < job.envelope.deadlineAtMs) resubmit(job)
+        }, RESUBMIT_DELAY_MS)
+      })
   }
   return {
     // It has waited its turn already, so it goes to the front.
@@ -197,6 +244,7 @@ function actionsOf({ producer, clock, log }: Context): JobActions {
         { operation: 'job.resubmit', jobId: job.envelope.jobId, epoch: job.life.epoch },
         'job submitted again',
       )
+      onResubmit?.(job.envelope)
       resubmit(job)
     },
     cancel: (job, epoch) => quietly(producer.cancel({ ...job.envelope, epoch }), 'job.cancel'),
@@ -216,12 +264,4 @@ function doorOf({ doors }: Context, { kind, model }: SubmitRequest<QueueKind>): 
     doors.set(name, door)
   }
   return door
-}
-
-function unavailable(cause: unknown): Error {
-  return failure.overloaded('The service is not able to take requests at the moment.', {
-    code: 'service_unavailable',
-    retryAfterSeconds: 1,
-    cause,
-  })
 }

@@ -24,7 +24,11 @@ const COMPLETION_TOKENS_DEFAULT = 16
 
 /** Whether a request makes the workers run. */
 export function runsJob({ method, routeOptions }: FastifyRequest): boolean {
-  return method === 'POST' && JOB_SCOPES.has(routeOptions.config.scope as RequiredScope)
+  if (method !== 'POST') return false
+  // A batch does so later; who has nothing left of the month makes no more of them.
+  if (routeOptions.config.scope === 'batches')
+    return routeOptions.url?.endsWith('/batches') === true
+  return JOB_SCOPES.has(routeOptions.config.scope as RequiredScope)
 }
 
 /** What a request is charged until its real use is known: its length and what it may generate. */

@@ -87,6 +87,11 @@ export interface LimitSubject {
   readonly month: string
 }
 
+/** The calendar month of a moment, in UTC. */
+export function monthOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 7)
+}
+
 /** What the windows said about a request. */
 export interface Charge {
   readonly verdict: 'admitted' | 'requests' | 'tokens' | 'jobs' | 'month'
@@ -129,7 +134,7 @@ export async function charge(
 
 /** Corrects a charge by what was really used, and gives its lease back. */
 export async function settle(
-  { redis, prefix }: LimitStore,
+  { redis, prefix }: Pick<LimitStore, 'redis' | 'prefix'>,
   subject: LimitSubject,
   bill: {
     readonly minute: number
@@ -153,6 +158,16 @@ export async function fillMonth(
   tokens: number,
 ): Promise<void> {
   await redis.set(keysOf(prefix, subject)[3] as string, tokens, 'PX', MONTH_TTL_MS, 'NX')
+}
+
+/** Adds what batches took, which no request is charged for, to the tokens of the month. */
+export async function addToMonth(
+  store: Pick<LimitStore, 'redis' | 'prefix'>,
+  subject: LimitSubject,
+  tokens: number,
+): Promise<void> {
+  const bill = { minute: 0, tokensToAdd: 0, lease: '', tokensOfMonth: tokens }
+  await settle(store, subject, bill)
 }
 
 /** Where the windows are kept and what their limits are. */

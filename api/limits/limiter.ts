@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import { onTokens } from '#api/v1/account.ts'
 import { callerOf } from '#api/v1/caller.ts'
+import { durableOf } from '#api/v1/durable.ts'
 import type { Clock } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
@@ -10,6 +11,7 @@ import { estimateTokens, runsJob } from './estimate.ts'
 import {
   charge,
   fillMonth,
+  monthOf,
   settle,
   type Charge,
   type LimitStore,
@@ -42,11 +44,13 @@ export function createLimiter(services: LimiterServices): Limiter {
     .some((limit) => limit > 0)
   if (isOff) return async () => {}
   return async (request, reply) => {
+    // It was charged when it first came, in the process that died.
+    if (durableOf(request)?.isAdopted === true) return
     const caller = callerOf(request)
     const subject: LimitSubject = {
       organizationId: caller.organizationId,
       credentialId: caller.apiKeyId ?? `user:${caller.userId ?? ''}`,
-      month: new Date(clock.now()).toISOString().slice(0, 7),
+      month: monthOf(clock.now()),
     }
     const isJob = runsJob(request)
     const wanted = {

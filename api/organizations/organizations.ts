@@ -111,18 +111,23 @@ function openMembers(context: Context) {
         .where(eq(members.organizationId, id))
         .orderBy(asc(members.createdAt), asc(members.userId))
     },
-    async addMember(id: string, userId: string, role: OrganizationRole): Promise<Member> {
+    /** `work` happens together with it, or neither does. */
+    async addMember(
+      id: string,
+      userId: string,
+      role: OrganizationRole,
+      work: (tx: Db) => Promise<void> = async () => {},
+    ): Promise<Member> {
       return change(context, id, async (tx) => {
         await mustFit(tx, context, id, userId)
+        await work(tx)
         const [added] = await tx
           .insert(members)
           .values({ organizationId: id, userId, role })
           .onConflictDoNothing()
           .returning(memberOf(tables))
         if (added !== undefined) return added
-        throw failure.conflict('The user is a member already.', {
-          ...{ param: 'user_id', code: 'already_member' },
-        })
+        throw alreadyMember()
       })
     },
     /** `check` sees the member as it is before the change. */
@@ -258,6 +263,11 @@ export type Organizations = ReturnType<typeof openOrganizations>
 /** The same answer for organizations that are not there and those of others. */
 export function noSuchOrganization(id: string): Error {
   return failure.notFound(`No such organization: ${id.slice(0, 64)}`, { param: 'id' })
+}
+
+function alreadyMember(): Error {
+  const details = { param: 'user_id', code: 'already_member' }
+  return failure.conflict('The user is a member already.', details)
 }
 
 /** The same for members. */

@@ -1,10 +1,13 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 
-import { callerOf, type Caller } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/caller.ts'
+import type { NoteEvent } from '#api/v1/events.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'
 
+import { registerInvitations, type InvitationServices } from './invitation-routes.ts'
+import { listOf } from './list.ts'
 import {
   noSuchMember,
   noSuchOrganization,
@@ -12,19 +15,16 @@ import {
   type Organization,
   type Organizations,
 } from './organizations.ts'
+import { mayGive, roleIn, rolesOf } from './roles.ts'
 import * as schemas from './schemas.ts'
 
-const RANKS: Readonly<Record<OrganizationRole, number>> = { member: 0, admin: 1, owner: 2 }
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const READ = { scope: 'any' } as const
 const WRITE = { scope: 'organizations' } as const
 
-/** `/organizations`: the caller's organizations and their members. */
-export function organizationsPlugin({
-  organizations,
-}: {
-  readonly organizations: Organizations
-}): FastifyPluginAsyncTypebox {
+/** `/organizations`: the caller's organizations, their members and the invitations to them. */
+export function organizationsPlugin(services: InvitationServices): FastifyPluginAsyncTypebox {
+  const { organizations, note } = services
   return async (app) => {
     app.get('/organizations', { schema: schemas.LIST, config: READ }, async (request) => {
       const roles = await rolesOf(organizations, callerOf(request))
@@ -59,13 +59,15 @@ export function organizationsPlugin({
       return { id, object: 'organization' as const, deleted: true as const }
     })
 
-    registerMembers(app as never, organizations)
+    registerMembers(app, organizations, note)
+    registerInvitations(app, services)
   }
 }
 
 function registerMembers(
   app: Parameters<FastifyPluginAsyncTypebox>[0],
   organizations: Organizations,
+  note: NoteEvent,
 ): void {
   const path = '/organizations/:id/members'
   app.get(path, { schema: schemas.LIST_MEMBERS, config: READ }, async (request) => {
@@ -79,7 +81,9 @@ function registerMembers(
     const { user_id, role } = request.body
     const own = await roleIn(organizations, callerOf(request), id, 'admin')
     mayGive(own, role)
-    return presentMember(await organizations.addMember(id, user_id, role))
+    const member = await organizations.addMember(id, user_id, role)
+    note(request, memberEvent('Add', 'member.added', { id, ...member }))
+    return presentMember(member)
   })
 
   app.patch(
@@ -91,7 +95,9 @@ function registerMembers(
       const own = await roleIn(organizations, callerOf(request), id, 'admin')
       mayGive(own, role)
       const check = (member: Member) => mayGive(own, member.role)
-      return presentMember(await organizations.setRole(id, parseUserId(user_id), { role, check }))
+      const member = await organizations.setRole(id, parseUserId(user_id), { role, check })
+      note(request, memberEvent('Update', 'member.changed', { id, ...member }))
+      return presentMember(member)
     },
   )
 
@@ -109,44 +115,22 @@ function registerMembers(
         if (!isSelf) mayGive(own, member.role)
       }
       await organizations.removeMember(id, userId, { check })
+      note(request, memberEvent(isSelf ? 'Leave' : 'Remove', 'member.removed', { id, userId }))
       return { id: userId, object: 'organization.member' as const, deleted: true as const }
     },
   )
 }
 
-/** The caller's organizations. A key stands for an administrator of its own. */
-async function rolesOf(
-  organizations: Organizations,
-  { userId, organizationId }: Caller,
-): Promise<ReadonlyMap<string, OrganizationRole>> {
-  return userId === undefined ? new Map([[organizationId, 'admin']]) : organizations.rolesOf(userId)
-}
-
-/** The caller's role in an organization. Throws `notFound` to strangers, `accessDenied` below `least`. */
-async function roleIn(
-  organizations: Organizations,
-  caller: Caller,
-  id: string,
-  least: OrganizationRole,
-): Promise<OrganizationRole> {
-  const role = (await rolesOf(organizations, caller)).get(id)
-  if (role === undefined || (await organizations.find([id])).length === 0) {
-    throw noSuchOrganization(id)
+function memberEvent(
+  type: string,
+  event: string,
+  { id, userId, role }: { id: string; userId: string; role?: OrganizationRole },
+) {
+  return {
+    ...{ type, event, organizationId: id },
+    object: { id: `user:${userId}`, type: 'Person', role },
+    target: { id: `organization:${id}`, type: 'Organization' },
   }
-  if (RANKS[role] < RANKS[least]) throw lacksRole(least)
-  return role
-}
-
-/** Only owners make, change or remove owners. */
-function mayGive(own: OrganizationRole, role: OrganizationRole): void {
-  if (RANKS[role] > RANKS[own]) throw lacksRole(role)
-}
-
-function lacksRole(role: OrganizationRole): Error {
-  return failure.accessDenied(
-    `You have insufficient permissions for this operation. Missing role: ${role}.`,
-    { code: 'insufficient_permissions' },
-  )
 }
 
 function usersOnly(): Error {
@@ -177,15 +161,5 @@ function presentMember({ userId, role, createdAt }: Member) {
     object: 'organization.member' as const,
     role,
     created_at: unixSeconds(createdAt.getTime()),
-  }
-}
-
-function listOf<T extends { readonly id: string }>(data: T[]) {
-  return {
-    object: 'list' as const,
-    data,
-    first_id: data[0]?.id ?? null,
-    last_id: data.at(-1)?.id ?? null,
-    has_more: false,
   }
 }

@@ -1,11 +1,18 @@
 import { Type, type TSchema } from 'typebox'
 
 const common = { tags: ['Organizations'], security: [{ apiKey: [] }] }
-const ROLE = Type.Union([Type.Literal('owner'), Type.Literal('admin'), Type.Literal('member')])
+/** What a member is. */
+export const ROLE = Type.Union([
+  Type.Literal('owner'),
+  Type.Literal('admin'),
+  Type.Literal('member'),
+])
 const NAME = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]*\\S[^\\u0000]*$' })
-const ID = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]+$' })
+/** An id in a path. */
+export const ID = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]+$' })
 const NAMED = Type.Object({ name: NAME }, { additionalProperties: false })
-const OF_ORGANIZATION = Type.Object({ id: ID })
+/** The path of an organization. */
+export const OF_ORGANIZATION = Type.Object({ id: ID })
 const OF_MEMBER = Type.Object({ id: ID, user_id: ID })
 
 const ORGANIZATION = Type.Object({
@@ -22,7 +29,8 @@ const MEMBER = Type.Object({
   role: ROLE,
   created_at: Type.Integer(),
 })
-const listOf = <T extends TSchema>(of: T) =>
+/** The wrapper of every list. */
+export const listSchema = <T extends TSchema>(of: T) =>
   Type.Object({
     object: Type.Literal('list'),
     data: Type.Array(of),
@@ -30,7 +38,8 @@ const listOf = <T extends TSchema>(of: T) =>
     last_id: Type.Union([Type.String(), Type.Null()]),
     has_more: Type.Boolean(),
   })
-const deleted = <T extends string>(object: T) =>
+/** The answer to a deletion. */
+export const deleted = <T extends string>(object: T) =>
   Type.Object({ id: Type.String(), object: Type.Literal(object), deleted: Type.Literal(true) })
 
 /** `GET /organizations`. */
@@ -38,7 +47,7 @@ export const LIST = {
   ...common,
   operationId: 'listOrganizations',
   summary: "List the caller's organizations",
-  response: { 200: listOf(ORGANIZATION) },
+  response: { 200: listSchema(ORGANIZATION) },
 }
 
 /** `POST /organizations`. */
@@ -84,7 +93,7 @@ export const LIST_MEMBERS = {
   operationId: 'listMembers',
   summary: 'List the members of an organization',
   params: OF_ORGANIZATION,
-  response: { 200: listOf(MEMBER) },
+  response: { 200: listSchema(MEMBER) },
 }
 
 /** `POST /organizations/{id}/members`. */

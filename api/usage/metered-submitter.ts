@@ -22,7 +22,8 @@ async function* metered<K extends QueueKind>(
   meter: Meter,
   request: SubmitRequest<K>,
 ): AsyncGenerator<JobEvent<K>> {
-  const jobId = request.jobId ?? randomId('job_')
+  const adopted = request.durable?.adopted?.envelope.jobId
+  const jobId = adopted ?? request.jobId ?? randomId('job_')
   const used = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 }
   let hasStarted = false
   let isNoted = false
@@ -46,6 +47,9 @@ async function* metered<K extends QueueKind>(
         Object.assign(used, event.usage)
         // Noted before the client hears of it: what was answered is on its way to the record.
         note('finished')
+        // Once the commands of this turn have left: the answer follows them, so whoever kills this
+        // process after it has come finds the row noted.
+        await new Promise<void>((resolve) => process.nextTick(resolve))
       }
       yield event
     }

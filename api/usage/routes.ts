@@ -32,7 +32,10 @@ export function usagePlugin(services: {
       const groupBy = parseGroups(group_by)
       // What this process has answered already is in the list.
       await services.usageWriter.flush(FLUSH_TIMEOUT_MS)
-      const { lines, hasMore } = await services.usage.list(callerOf(request).organizationId, {
+      const { organizationId, userId, role } = callerOf(request)
+      const { lines, hasMore } = await services.usage.list(organizationId, {
+        // Members see what they took themselves, owners and administrators what everybody did.
+        ...(role === 'member' && userId !== undefined && { userId }),
         ...{ sinceMs, untilMs, groupBy, limit: limit ?? LIMIT_DEFAULT },
         ...(model !== undefined && { model }),
         ...(api_key_id !== undefined && { apiKeyId: api_key_id }),
@@ -122,6 +125,8 @@ const LIST = {
   security: [{ apiKey: [] }],
   operationId: 'listUsage',
   summary: 'What the requests of the organization took',
+  description:
+    'One line per day, model and key, batches included. Keys, owners and administrators see the whole organization; members see what they took themselves.',
   querystring: Type.Object(
     {
       start_time: Type.Optional(SECONDS),

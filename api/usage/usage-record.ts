@@ -13,6 +13,8 @@ export interface UsageQuery {
   readonly groupBy: readonly UsageGroup[]
   readonly model?: string
   readonly apiKeyId?: string
+  /** Only what this user asked for. */
+  readonly userId?: string
   readonly limit: number
   /** The groups of the last line of the page before, in the order of `USAGE_GROUPS`. */
   readonly after?: readonly string[]
@@ -95,6 +97,7 @@ async function list(
         lt(usage.createdAt, new Date(query.untilMs)),
         query.model === undefined ? undefined : eq(usage.modelId, query.model),
         query.apiKeyId === undefined ? undefined : eq(usage.apiKeyId, query.apiKeyId),
+        query.userId === undefined ? undefined : eq(usage.userId, query.userId),
         query.after === undefined || groups.length === 0
           ? undefined
           : sql`(${sql.join(

@@ -12,6 +12,8 @@ export interface Caller {
   readonly apiKeyId?: string
   /** Set when the request carried a user's access token. */
   readonly userId?: string
+  /** What the user is in the organization. */
+  readonly role?: 'owner' | 'admin' | 'member'
   /** Null means all. */
   readonly scopes: readonly string[] | null
   /** Null means all. */

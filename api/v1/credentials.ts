@@ -135,6 +135,7 @@ function callerOfUser(access: UserAccess, organization: string | undefined): Cal
   return {
     organizationId: chosen.id,
     userId: access.userId,
+    role: chosen.role,
     scopes: chosen.role === 'member' ? MEMBER_SCOPES : null,
     modelIds: null,
     expiresAtMs: null,

@@ -4,43 +4,63 @@ import type { Redis } from 'ioredis'
 
 import { defineScript, runScript } from '#shared/queue/connection.ts'
 
+import type { StoredJob } from './durable.ts'
+
 const KEPT_MS = 86_400_000
 // A process that dies gives its keys free after this; a living one renews them.
-const LEASE_MS = 10_000
+const LEASE_MS = 6000
 // Of one organization in a day, in Redis.
 const ORGANIZATION_BYTES_MAX = 256 * 1024 * 1024
 
 /**
- * Begins a request under a key. KEYS: record, lease; ARGV: fingerprint, owner, time to keep, lease.
- * Returns `mine` when the request is to be run, `running` while another does, `other` when the key
- * belongs to another request, or `done` and the recorded answer.
+ * Begins a request under a key. KEYS: record, lease, its jobs; ARGV: fingerprint, owner, time to
+ * keep, lease. Returns `mine`, when it began and the jobs that a dead process left when the request
+ * is to be run, `running` while another does, `other` when the key belongs to another request, or
+ * `done` and the recorded answer; each with the digest of the form behind the state.
  */
 const BEGIN = defineScript(`
-local found = redis.call('HMGET', KEYS[1], 'fingerprint', 'answer')
-if found[1] and found[1] ~= ARGV[1] then return {'other'} end
-if found[2] then return {'done', found[2]} end
+local found = redis.call('HMGET', KEYS[1], 'fingerprint', 'answer', 'form', 'startedAt')
+local form = found[3] or ''
+if found[1] and found[1] ~= ARGV[1] then return {'other', form} end
+if found[2] then return {'done', form, found[2]} end
 if redis.call('SET', KEYS[2], ARGV[2], 'NX', 'PX', ARGV[4]) then
-  redis.call('HSET', KEYS[1], 'fingerprint', ARGV[1])
+  local time = redis.call('TIME')
+  local startedAt = found[4] or string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
+  redis.call('HSET', KEYS[1], 'fingerprint', ARGV[1], 'startedAt', startedAt)
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
-  return {'mine'}
+  return {'mine', form, startedAt, redis.call('HGETALL', KEYS[3])}
 end
-return {'running'}
+return {'running', form}
+`)
+
+/**
+ * Keeps a job, so that another process can take it up. KEYS: record, lease, its jobs; ARGV: owner,
+ * digest of the form, number of the job, the job, time to keep.
+ */
+const KEEP = defineScript(`
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
+if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'form', ARGV[2]) end
+redis.call('HSET', KEYS[3], ARGV[3], ARGV[4])
+redis.call('PEXPIRE', KEYS[3], ARGV[5])
+return 1
 `)
 
 /**
  * Records the answer, or forgets the request when the answer is empty or the organization's answers
- * of the day are too large together. KEYS: as above, bytes of the organization; ARGV: owner, answer,
- * most bytes, time to keep.
+ * of the day are too large together. KEYS: as above, bytes of the organization, and the reply streams
+ * of its jobs, which are not needed any more; ARGV: owner, answer, most bytes, time to keep, digest of
+ * the form.
  */
 const END = defineScript(`
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
-redis.call('DEL', KEYS[2])
+redis.call('DEL', KEYS[2], KEYS[3], unpack(KEYS, 5))
 local length = #ARGV[2]
-local kept = tonumber(redis.call('GET', KEYS[3]) or '0')
+local kept = tonumber(redis.call('GET', KEYS[4]) or '0')
 if length == 0 or kept + length > tonumber(ARGV[3]) then return redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'answer', ARGV[2])
-redis.call('INCRBY', KEYS[3], length)
-if kept == 0 then redis.call('PEXPIRE', KEYS[3], ARGV[4]) end
+if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], 'form', ARGV[5]) end
+redis.call('INCRBY', KEYS[4], length)
+if kept == 0 then redis.call('PEXPIRE', KEYS[4], ARGV[4]) end
 return 1
 `)
 
@@ -57,9 +77,25 @@ export interface RecordedAnswer {
   readonly body: Buffer
 }
 
-export type Beginning =
-  | { readonly state: 'mine' | 'running' | 'other' }
+/** What came of beginning a request; `form` is the digest of the form that stands behind it. */
+export type Beginning = { readonly form: string | undefined } & (
+  | { readonly state: 'running' | 'other' }
+  | {
+      readonly state: 'mine'
+      readonly startedAtMs: number
+      /** By their number in the request, when a process died over it. */
+      readonly jobs: ReadonlyMap<number, StoredJob>
+    }
   | { readonly state: 'done'; readonly answer: RecordedAnswer }
+)
+
+/** What is left behind with an answer, or without one. */
+export interface Ending {
+  /** Digest of the form, if it was one and was read. */
+  readonly form: string | undefined
+  /** The reply streams of its jobs. */
+  readonly streams: readonly string[]
+}
 
 /** One request's claim on a key. */
 export interface Claim {
@@ -87,10 +123,16 @@ export function claimOf(organizationId: string, key: string, fingerprint: string
 export interface IdempotencyStore {
   begin(claim: Claim): Promise<Beginning>
   renew(claim: Claim): Promise<void>
+  /** Keeps a job for who takes the request up when this process dies. */
+  keepJob(
+    claim: Claim,
+    number: number,
+    kept: { job: StoredJob; form: string | undefined },
+  ): Promise<void>
   /** Records the answer for the rest of the day. */
-  finish(claim: Claim, answer: RecordedAnswer): Promise<void>
+  finish(claim: Claim, answer: RecordedAnswer, ending: Ending): Promise<void>
   /** Lets the next request under the key run. */
-  forget(claim: Claim): Promise<void>
+  forget(claim: Claim, ending: Ending): Promise<void>
 }
 
 /** How often a lease must be renewed. */
@@ -100,30 +142,40 @@ export const RENEW_INTERVAL_MS = LEASE_MS / 3
 export function openIdempotencyStore(redis: Redis, prefix: string): IdempotencyStore {
   const recordOf = ({ id }: Claim): string => `${prefix}:idempotency:${id}`
   const leaseOf = (claim: Claim): string => `${recordOf(claim)}:lease`
-  const end = (claim: Claim, answer: string): Promise<unknown> => {
+  const keysOf = (claim: Claim): string[] => [
+    ...[recordOf(claim), leaseOf(claim), `${recordOf(claim)}:jobs`],
+  ]
+  const end = (claim: Claim, answer: string, { form, streams }: Ending): Promise<unknown> => {
     const bytes = `${prefix}:idempotency:bytes:${claim.organizationId}`
-    const args = [claim.owner, answer, ORGANIZATION_BYTES_MAX, KEPT_MS]
-    return runScript(redis, END, [recordOf(claim), leaseOf(claim), bytes], args)
+    const args = [claim.owner, answer, ORGANIZATION_BYTES_MAX, KEPT_MS, form ?? '']
+    return runScript(redis, END, [...keysOf(claim), bytes, ...streams], args)
   }
   return {
     async begin(claim) {
       const args = [claim.fingerprint, claim.owner, KEPT_MS, LEASE_MS]
-      const keys = [recordOf(claim), leaseOf(claim)]
-      const [state, text] = (await runScript(redis, BEGIN, keys, args)) as [
-        Beginning['state'],
-        string?,
+      const found = (await runScript(redis, BEGIN, keysOf(claim), args)) as [
+        ...[Beginning['state'], string, string?, string[]?],
       ]
-      if (state !== 'done') return { state }
-      return { state, answer: unseal(text as string, claim.cipherKey) }
+      const [state, digest, text = '', jobs = []] = found
+      const form = digest === '' ? undefined : digest
+      if (state === 'done') return { state, form, answer: openAnswer(text, claim.cipherKey) }
+      if (state !== 'mine') return { state, form }
+      return { state, form, startedAtMs: Number(text), jobs: openJobs(jobs, claim.cipherKey) }
+    },
+    async keepJob(claim, number, { job, form }) {
+      const sealed = seal(Buffer.from(JSON.stringify(job)), claim.cipherKey)
+      const args = [claim.owner, form ?? '', number, sealed, KEPT_MS]
+      await runScript(redis, KEEP, keysOf(claim), args)
     },
     async renew(claim) {
       await runScript(redis, RENEW, [leaseOf(claim)], [claim.owner, LEASE_MS])
     },
-    async finish(claim, answer) {
-      await end(claim, seal(answer, claim.cipherKey))
+    async finish(claim, { body, ...head }, ending) {
+      const bytes = Buffer.concat([Buffer.from(`${JSON.stringify(head)}\n`), body])
+      await end(claim, seal(bytes, claim.cipherKey), ending)
     },
-    async forget(claim) {
-      await end(claim, '')
+    async forget(claim, ending) {
+      await end(claim, '', ending)
     },
   }
 }
@@ -132,22 +184,32 @@ const CIPHER = 'aes-256-gcm'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
-function seal({ body, ...head }: RecordedAnswer, key: Buffer): string {
+function seal(bytes: Buffer, key: Buffer): string {
   const nonce = randomBytes(NONCE_BYTES)
   const cipher = createCipheriv(CIPHER, key, nonce)
-  const text = Buffer.from(`${JSON.stringify(head)}\n`)
-  const sealed = [cipher.update(text), cipher.update(body), cipher.final()]
+  const sealed = [cipher.update(bytes), cipher.final()]
   return Buffer.concat([nonce, ...sealed, cipher.getAuthTag()]).toString('base64')
 }
 
-function unseal(text: string, key: Buffer): RecordedAnswer {
+function unseal(text: string, key: Buffer): Buffer {
   const bytes = Buffer.from(text, 'base64')
   const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, NONCE_BYTES))
   decipher.setAuthTag(bytes.subarray(-TAG_BYTES))
-  const plain = Buffer.concat([
-    decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES)),
-    decipher.final(),
-  ])
+  const plain = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES))
+  return Buffer.concat([plain, decipher.final()])
+}
+
+function openAnswer(text: string, key: Buffer): RecordedAnswer {
+  const plain = unseal(text, key)
   const end = plain.indexOf('\n')
   return { ...JSON.parse(plain.toString('utf8', 0, end)), body: plain.subarray(end + 1) }
+}
+
+function openJobs(fields: readonly string[], key: Buffer): ReadonlyMap<number, StoredJob> {
+  const jobs = new Map<number, StoredJob>()
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    const job = JSON.parse(unseal(fields[i + 1] as string, key).toString('utf8'))
+    jobs.set(Number(fields[i]), job)
+  }
+  return jobs
 }

@@ -9,11 +9,14 @@ import type { Logger } from '#shared/logger.ts'
 
 import { isFinal, recordAnswer } from './answer-recorder.ts'
 import { callerOf } from './caller.ts'
+import { rememberDurable } from './durable.ts'
+import { formDigestOf, formEnd, readDigest, watchForm, type FormDigest } from './form-digest.ts'
 import {
   claimOf,
   RENEW_INTERVAL_MS,
   type Beginning,
   type Claim,
+  type Ending,
   type IdempotencyStore,
   type RecordedAnswer,
 } from './idempotency-store.ts'
@@ -34,8 +37,10 @@ export interface IdempotencyServices {
 
 /**
  * Serves `Idempotency-Key` on every POST: the first request under a key runs, those that come
- * meanwhile wait for it, and for a day the same request gets the same answer. Failures of ours,
- * limits and answers over 8 MiB are not kept (nor what exceeds the day's bound of an organization), so the next request under the key runs.
+ * meanwhile wait for it, and for a day the same request gets the same answer. When the process dies
+ * over a request, the next one under its key takes its jobs up where they are. Failures of ours,
+ * limits and answers over 8 MiB are not kept (nor what exceeds the day's bound of an organization),
+ * so the next request under the key runs.
  */
 export function createIdempotencyGate(services: IdempotencyServices): Gate {
   return async (request, reply) => {
@@ -47,11 +52,63 @@ export function createIdempotencyGate(services: IdempotencyServices): Gate {
     const { organizationId } = callerOf(request)
     const claim = claimOf(organizationId, header, fingerprintOf(request))
     const beginning = await beginOrWait(services, request, claim)
-    if (beginning.state === 'other') throw otherRequest()
-    if (beginning.state === 'done') return replay(reply, beginning.answer)
-    watch(services, reply, claim)
+    const digest = formDigestOf(request.raw)
+    if (beginning.state === 'done') {
+      const { form, answer } = beginning
+      // Forms of the same length may differ: what is replayed was made of this very content.
+      if (digest !== undefined && form !== undefined) {
+        if ((await readDigest(request.raw, digest)) !== form) throw otherRequest()
+      }
+      return replay(reply, answer)
+    }
+    if (beginning.state !== 'mine') throw otherRequest()
+    if (digest !== undefined) watchForm(request.raw, digest)
+    const streams: string[] = []
+    makeDurable(services, request, { claim, beginning, digest, streams })
+    const endingOf = async () => {
+      // A route may have answered before the last bytes of a form came.
+      if (digest !== undefined) await formEnd(request.raw)
+      return { form: digest?.value, streams }
+    }
+    watch(services, reply, { claim, endingOf })
     return undefined
   }
+}
+
+/** Lets the jobs of a request outlive this process, and takes up those that another left. */
+function makeDurable(
+  { idempotency }: IdempotencyServices,
+  request: FastifyRequest,
+  begun: {
+    readonly claim: Claim
+    readonly beginning: Extract<Beginning, { state: 'mine' }>
+    readonly digest: FormDigest | undefined
+    readonly streams: string[]
+  },
+): void {
+  const { claim, beginning, digest, streams } = begun
+  let count = 0
+  rememberDurable(request, {
+    id: claim.id,
+    startedAtMs: beginning.startedAtMs,
+    isAdopted: beginning.jobs.size > 0,
+    nextJob() {
+      const number = count
+      count += 1
+      const adopted = beginning.jobs.get(number)
+      // The form has been read by now.
+      const isOther = beginning.form !== undefined && beginning.form !== digest?.value
+      if (adopted !== undefined && isOther) throw otherRequest()
+      if (adopted !== undefined) streams.push(adopted.envelope.replyTo)
+      return {
+        adopted,
+        async keep(job) {
+          if (!streams.includes(job.envelope.replyTo)) streams.push(job.envelope.replyTo)
+          await idempotency.keepJob(claim, number, { job, form: digest?.value })
+        },
+      }
+    },
+  })
 }
 
 /** Tries until the request may run or has an answer; the lease of a dead process lapses. */
@@ -80,7 +137,11 @@ async function beginOrWait(
 }
 
 /** Keeps the key while the request runs, then records its answer or gives the key free. */
-function watch({ idempotency, log }: IdempotencyServices, reply: FastifyReply, claim: Claim): void {
+function watch(
+  { idempotency, log }: IdempotencyServices,
+  reply: FastifyReply,
+  { claim, endingOf }: { readonly claim: Claim; endingOf(): Promise<Ending> },
+): void {
   const quietly = (work: Promise<void>): void => {
     work.catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error)
@@ -90,12 +151,13 @@ function watch({ idempotency, log }: IdempotencyServices, reply: FastifyReply, c
   const renewal = setInterval(() => quietly(idempotency.renew(claim)), RENEW_INTERVAL_MS)
   renewal.unref()
   recordAnswer(reply.raw, ANSWER_BYTES_MAX, (answer) => {
-    clearInterval(renewal)
-    quietly(
-      answer !== undefined && isFinal(answer)
-        ? idempotency.finish(claim, answer)
-        : idempotency.forget(claim),
-    )
+    const end = async (): Promise<void> => {
+      const ending = await endingOf()
+      clearInterval(renewal)
+      const isKept = answer !== undefined && isFinal(answer)
+      await (isKept ? idempotency.finish(claim, answer, ending) : idempotency.forget(claim, ending))
+    }
+    quietly(end())
   })
 }
 
@@ -107,8 +169,8 @@ function replay(reply: FastifyReply, { status, headers, body }: RecordedAnswer):
 }
 
 /**
- * Method, path and body. A form is not read here: its length stands for its content, because every
- * retry draws another boundary of the same length.
+ * Method, path and body. A form is not read yet: its length stands for its content at first, because
+ * every retry draws another boundary of the same length.
  */
 function fingerprintOf({ method, url, body, headers }: FastifyRequest): string {
   const hash = createHash('sha256').update(`${method}\n${url}\n`)

@@ -119,7 +119,7 @@ function translate(thrown: unknown, request: FastifyRequest): ServiceError {
   const schema = request.routeOptions.schema as Readonly<Record<string, unknown>> | undefined
   return validationFailure(list, {
     value: part === 'body' ? request.body : request[part],
-    schema: schema?.[part],
+    schema: schema?.[part === 'query' ? 'querystring' : part],
   })
 }
 

@@ -122,7 +122,11 @@ function invalid({ path }: Complaint): ServiceError {
 
 function wrongType(complaint: Complaint): ServiceError {
   const { path, value } = complaint
-  const types = [...new Set(typesOf(complaint))].filter((type) => type !== 'null')
+  const found = typeNameOf(value)
+  // Where alternatives were merged, what was found may be right for one of them elsewhere.
+  const types = [...new Set(typesOf(complaint))].filter(
+    (type) => type !== 'null' && TYPE_NAMES[type] !== found,
+  )
   if (types.length === 0) {
     return fail(
       'unsupported_parameter',
@@ -135,7 +139,7 @@ function wrongType(complaint: Complaint): ServiceError {
   return fail(
     'invalid_type',
     path,
-    `Invalid type for '${path}': expected ${expected}, but got ${typeNameOf(value)} instead.`,
+    `Invalid type for '${path}': expected ${expected}, but got ${found} instead.`,
   )
 }
 

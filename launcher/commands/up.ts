@@ -157,8 +157,6 @@ function composeEnv(
     AUTH_SITE_URL: publicUrl,
     AUTH_API_EXTERNAL_URL: publicUrl,
     AUTH_JWT_SECRET: secrets.jwtSecret,
-    AUTH_JWT_AUD: 'authenticated',
-    AUTH_JWT_DEFAULT_GROUP_NAME: 'authenticated',
     MILLRACE_BOOTSTRAP_API_KEY: secrets.apiKey,
     MILLRACE_URL_SIGNING_SECRET: secrets.urlSigningSecret,
     MILLRACE_ADMIN_TOKEN: secrets.adminToken,
@@ -215,8 +213,9 @@ function print(started: Started): void {
 Millrace is ready (${started.seconds.toFixed(1)} s).
 
   address     ${url}            OpenAI clients: ${url}/v1      Supabase auth clients: ${url}/auth/v1
+  playground  ${url}/
   docs        ${url}/docs
-  dashboard   ${url}/admin/queues     admin token ${started.adminToken}
+  admin       ${url}/admin     jobs ${url}/admin/queues     admin token ${started.adminToken}
   mail        ${mailbox === undefined ? 'through AUTH_SMTP_HOST' : `${mailbox.pageUrl}     files in ${mailbox.folder}`}
 
 Try it:

@@ -11,12 +11,14 @@ import {
 } from './infra.ts'
 import { readLimitsConfig, type LimitsConfig } from './limits.ts'
 import { readLogConfig, readServerConfig, type ServerConfig } from './server.ts'
+import { readTelemetryConfig, type TelemetryConfig } from './telemetry.ts'
 
 /** What a worker needs to know: it has no HTTP listener, no database and no users. */
 export interface WorkerTierConfig {
   readonly log: LoggerOptions
   readonly infra: InfraConfig
   readonly inference: InferenceConfig
+  readonly telemetry: TelemetryConfig
 }
 
 /** Everything that can be set, nested by subject and frozen. */
@@ -98,6 +100,7 @@ function readShared(reader: EnvReader): WorkerTierConfig {
     log: readLogConfig(reader),
     infra: readInfraConfig(reader),
     inference: readInferenceConfig(reader),
+    telemetry: readTelemetryConfig(reader),
   }
 }
 

@@ -16,6 +16,8 @@ export interface ServerConfig {
   readonly urlSigningSecret: string
   /** Opens the dashboard besides administrators' access tokens; empty for none. */
   readonly adminToken: string
+  /** Requests that take longer are listed for administrators. */
+  readonly slowRequestSeconds: number
 }
 
 /** Reads the settings of the HTTP listener. */
@@ -35,7 +37,7 @@ export function readServerConfig(env: EnvReader): ServerConfig {
       .toLowerCase(),
     bodyBytesMax: env.int('MILLRACE_BODY_BYTES_MAX', {
       about: 'largest JSON body in bytes',
-      fallback: 16 * 1024 * 1024,
+      fallback: 8 * 1024 * 1024,
       min: 1024,
     }),
     drainTimeoutSeconds: env.seconds('MILLRACE_DRAIN_TIMEOUT', {
@@ -52,6 +54,10 @@ export function readServerConfig(env: EnvReader): ServerConfig {
     adminToken: env.string('MILLRACE_ADMIN_TOKEN', {
       about: "opens the dashboard besides administrators' access tokens; none if unset",
       isSecret: true,
+    }),
+    slowRequestSeconds: env.seconds('MILLRACE_SLOW_REQUEST', {
+      about: 'requests that take longer are listed on the administration page',
+      fallback: 5,
     }),
   }
 }

@@ -6,7 +6,15 @@ import type { Logger } from '../logger.ts'
 /** A query runner: the database itself or an open transaction of it. */
 export type Db = Pick<
   NodePgDatabase,
-  'select' | 'selectDistinct' | 'insert' | 'update' | 'delete' | 'execute' | 'transaction'
+  | 'select'
+  | 'selectDistinct'
+  | 'insert'
+  | 'update'
+  | 'delete'
+  | 'with'
+  | '$with'
+  | 'execute'
+  | 'transaction'
 >
 
 export interface Database {

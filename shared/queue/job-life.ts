@@ -9,6 +9,7 @@ import type { ReplyBody } from '../contracts/reply.ts'
  *
  * A loss of its worker is charged to a job only if the lost run had delivered nothing: whatever
  * made progress was not what killed the process at its start, and its next run begins after it.
+ * Progress also clears a job of earlier charges: what kills at one place never gets beyond it.
  */
 export interface JobLife {
   readonly phase: 'waiting' | 'running' | 'paused' | 'ended'
@@ -20,7 +21,7 @@ export interface JobLife {
   readonly isProven: boolean
   /** Any run has delivered something. */
   readonly hasDelivered: boolean
-  /** Workers lost with this job aboard and unproven. */
+  /** Workers lost in a row with this job aboard and unproven: progress clears it of them. */
   readonly charges: number
   readonly resubmissions: number
   readonly retries: number
@@ -133,7 +134,10 @@ function hear(life: JobLife, event: Extract<LifeEvent, { type: 'reply' }>): Turn
       return { life: heard, action: 'deliver' }
     case 'delta':
     case 'progress':
-      return { life: { ...heard, isProven: true, hasDelivered: true }, action: 'deliver' }
+      return {
+        life: { ...heard, isProven: true, hasDelivered: true, charges: 0 },
+        action: 'deliver',
+      }
     case 'result':
       return end(heard, 'answer')
     case 'failed': {
@@ -144,6 +148,11 @@ function hear(life: JobLife, event: Extract<LifeEvent, { type: 'reply' }>): Turn
     case 'yielded':
       return resubmit(heard)
   }
+}
+
+/** The life after an epoch that another owner ended: nothing more of it is heard. */
+export function skipEpoch(life: JobLife): JobLife {
+  return { ...nextEpoch(life), phase: 'waiting', resubmissions: life.resubmissions + 1 }
 }
 
 function resubmit(life: JobLife): Turn {

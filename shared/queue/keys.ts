@@ -10,6 +10,8 @@ export interface QueueKeys {
   /** Sorted set of worker ids by their last heartbeat. */
   readonly workers: string
   worker(workerId: string): string
+  /** The replies to one job that may outlive its owner; made by the owner, never by a worker. */
+  jobReplies(jobId: string): string
   readonly cancelChannel: string
   cancelled(queuedId: string): string
   /** Taken by the first run of a queued job, so that a second delivery does not run. */
@@ -22,6 +24,13 @@ export interface QueueKeys {
   bull(kind: QueueKind, modelId: string, part: string): string
 }
 
+const JOB_REPLIES = ':replies-of-job:'
+
+/** Whether a reply stream belongs to one job instead of a process. */
+export function isJobStream(replyTo: string): boolean {
+  return replyTo.includes(JOB_REPLIES)
+}
+
 /** Builds the key names of one installation. */
 export function queueKeys(prefix: string): QueueKeys {
   return {
@@ -30,6 +39,7 @@ export function queueKeys(prefix: string): QueueKeys {
     owner: (replyTo) => `${replyTo}:owner`,
     workers: `${prefix}:workers`,
     worker: (workerId) => `${prefix}:worker:${workerId}`,
+    jobReplies: (jobId) => `${prefix}${JOB_REPLIES}${jobId}`,
     cancelChannel: `${prefix}:cancel`,
     cancelled: (queuedId) => `${prefix}:cancelled:${queuedId}`,
     claim: (queuedId) => `${prefix}:claim:${queuedId}`,

@@ -18,6 +18,8 @@ export interface ServedQueue {
   /** Accepted by the engine, without a slot. */
   readonly waiting: number
   readonly jobsPerSecond: number
+  /** How long a job takes in its slot; absent before the first. */
+  readonly jobMs?: number
   readonly tokensPerSecond: number
   /** Of the cache's slots, from 0 to 1. */
   readonly cacheUse: number
@@ -26,6 +28,8 @@ export interface ServedQueue {
 /** What a worker says of itself with every beat. */
 export interface WorkerBeat {
   readonly workerId: string
+  /** Its connection as Redis counts them: a process that dies loses it at once. */
+  readonly connectionId?: number
   readonly version: string
   readonly nodeVersion: string
   readonly pid: number
@@ -57,4 +61,20 @@ export async function listWorkers(redis: Redis, keys: QueueKeys): Promise<Worker
   if (ids.length === 0) return []
   const beats = await redis.mget(ids.map((id) => keys.worker(id)))
   return beats.flatMap((beat) => (beat === null ? [] : [JSON.parse(beat) as WorkerBeat]))
+}
+
+/** Those of the connections that Redis still holds; undefined where it does not say. */
+export async function findConnections(
+  redis: Redis,
+  connectionIds: readonly number[],
+): Promise<ReadonlySet<number> | undefined> {
+  if (connectionIds.length === 0) return new Set()
+  try {
+    const list = (await redis.client('LIST', 'ID', ...connectionIds)) as string
+    return new Set([...list.matchAll(/^id=(\d+) /gm)].map(([, id]) => Number(id)))
+  } catch (error) {
+    // A server that forbids the question leaves the heartbeat to tell; one that is away does not.
+    if (error instanceof Error && error.name === 'ReplyError') return undefined
+    throw error
+  }
 }

@@ -28,6 +28,8 @@ export class ReplyInbox {
   readonly replyTo: string
   readonly #options: ReplyInboxOptions
   readonly #listeners = new Map<string, (reply: Reply) => void>()
+  /** Streams of single jobs that are read besides, and where each was left. */
+  readonly #followed = new Map<string, string>()
   #lastId = '0-0'
   #isClosed = false
   #reading: Promise<void> = Promise.resolve()
@@ -49,6 +51,19 @@ export class ReplyInbox {
   /** Must precede the enqueue, else a fast answer finds nobody. */
   open(jobId: string, listener: (reply: Reply) => void): void {
     this.#listeners.set(jobId, listener)
+  }
+
+  /** Reads the stream of one job too, from after `lastId` on. */
+  follow(stream: string, lastId: string): void {
+    this.#followed.set(stream, lastId)
+    // The read that waits now does not know of it: an empty frame ends the wait.
+    this.#options.redis.xadd(this.replyTo, '*', 'f', '[]').catch(() => {
+      // It ends by itself within a second.
+    })
+  }
+
+  unfollow(stream: string): void {
+    this.#followed.delete(stream)
   }
 
   shut(jobId: string): void {
@@ -86,11 +101,12 @@ export class ReplyInbox {
           'BLOCK',
           BLOCK_MS,
           'STREAMS',
-          this.replyTo,
-          this.#lastId,
+          ...[this.replyTo, ...this.#followed.keys()],
+          ...[this.#lastId, ...this.#followed.values()],
         )
         if (answer === null) await this.#rewindIfStreamRestarted()
-        for (const [, frames] of answer ?? []) for (const frame of frames) this.#accept(frame)
+        for (const [stream, frames] of answer ?? [])
+          for (const frame of frames) this.#accept(stream, frame)
       } catch (error) {
         if (this.#isClosed) return
         const reason = error instanceof Error ? error.message : String(error)
@@ -102,19 +118,11 @@ export class ReplyInbox {
     }
   }
 
-  #accept([id, fields]: [id: string, fields: string[]]): void {
-    this.#lastId = id
-    const text = fields[1]
-    if (text === undefined) return
-    let replies: Reply[]
-    try {
-      replies = JSON.parse(text) as Reply[]
-    } catch {
-      // Only a foreign writer can do this; its frame is skipped.
-      this.#options.log.error({ operation: 'reply.read' }, 'unreadable reply frame')
-      return
-    }
-    for (const reply of replies) this.#listeners.get(reply.jobId)?.(reply)
+  #accept(stream: string, [id, fields]: [id: string, fields: string[]]): void {
+    if (stream === this.replyTo) this.#lastId = id
+    else if (this.#followed.has(stream)) this.#followed.set(stream, id)
+    for (const reply of parseFrame(fields, this.#options.log))
+      this.#listeners.get(reply.jobId)?.(reply)
   }
 
   /** After a failover the ids may begin before the last one read; repeats are dropped by `seq`. */
@@ -127,6 +135,19 @@ export class ReplyInbox {
 
   #onReady = (): void => {
     void this.#beat().catch(() => {})
+  }
+}
+
+/** The replies of one frame of a stream. */
+export function parseFrame(fields: readonly string[], log: Logger): readonly Reply[] {
+  const text = fields[1]
+  if (text === undefined) return []
+  try {
+    return JSON.parse(text) as Reply[]
+  } catch {
+    // Only a foreign writer can do this; its frame is skipped.
+    log.error({ operation: 'reply.read' }, 'unreadable reply frame')
+    return []
   }
 }
 

@@ -2,29 +2,41 @@ import type { Redis } from 'ioredis'
 
 import type { Reply } from '../contracts/reply.ts'
 import type { Logger } from '../logger.ts'
+import { isJobStream } from './keys.ts'
 
 /** Replies in one frame. */
 const FRAME_REPLIES_MAX = 512
 /** Frames that a stream keeps if nobody trims it. */
 const STREAM_FRAMES_MAX = 20_000
+const CAP = ['MAXLEN', '~', STREAM_FRAMES_MAX] as const
 const STREAM_TTL_MS = 60_000
 const TOUCH_INTERVAL_MS = 5000
 const TOUCHED_MAX = 1000
 /** Characters that may wait for Redis per stream before its jobs are given up. */
 const PENDING_CHARS_MAX = 16 * 1024 * 1024
 const RETRY_DELAY_MS_MAX = 500
+/**
+ * Tokens that follow a frame sooner than this share the next: no reader sees the difference, and a
+ * model of a thousand tokens a second would spend more on their way than on computing them.
+ */
+const FRAME_INTERVAL_MS = 10
 
 interface Outlet {
   pending: string[]
   pendingChars: number
+  /** Something pending must not wait for the interval between frames. */
+  isUrgent: boolean
   isFlushScheduled: boolean
+  timer: NodeJS.Timeout | undefined
   /** The chain of writes: one is under way at a time, so that order survives retries. */
   writing: Promise<void> | undefined
 }
 
 /**
- * Sends replies to the owners of jobs. What is pushed in one go (the tokens of an engine step) leaves as one frame per owner; what gathers while a frame is under way joins the next. A
- * frame is repeated until Redis took it; `seq` lets the owner drop what arrived twice.
+ * Sends replies to the owners of jobs. What is pushed in one go (the tokens of an engine step)
+ * leaves as one frame per owner; what gathers while a frame is under way, or a moment after it,
+ * joins the next. Beginnings and endings wait for nothing. A frame is repeated until Redis took it;
+ * `seq` lets the owner drop what arrived twice.
  */
 export class ReplyWriter {
   readonly #redis: Redis
@@ -32,6 +44,7 @@ export class ReplyWriter {
   readonly #onOverflow: (replyTo: string) => void
   readonly #outlets = new Map<string, Outlet>()
   readonly #touchedAtMs = new Map<string, number>()
+  readonly #wroteAtMs = new Map<string, number>()
   #isClosed = false
 
   constructor(redis: Redis, log: Logger, onOverflow: (replyTo: string) => void) {
@@ -45,8 +58,8 @@ export class ReplyWriter {
     const text = JSON.stringify(reply)
     outlet.pending.push(text)
     outlet.pendingChars += text.length
+    if (reply.type !== 'delta' && reply.type !== 'progress') outlet.isUrgent = true
     if (outlet.pendingChars > PENDING_CHARS_MAX) this.#overflow(replyTo)
-    else if (outlet.writing !== undefined || outlet.isFlushScheduled) return
     else this.#scheduleFlush(replyTo, outlet)
   }
 
@@ -54,7 +67,8 @@ export class ReplyWriter {
   async flushed(replyTo: string): Promise<void> {
     const outlet = this.#outlets.get(replyTo)
     if (outlet === undefined) return
-    outlet.writing ??= this.#drain(replyTo, outlet)
+    outlet.isUrgent = true
+    this.#flush(replyTo, outlet)
     await outlet.writing
   }
 
@@ -64,28 +78,49 @@ export class ReplyWriter {
     if (outlet === undefined) return
     outlet.pending = []
     outlet.pendingChars = 0
+    clearTimeout(outlet.timer)
     this.#outlets.delete(replyTo)
   }
 
   /** Gives up what could not be written; call `flushed` before. */
   close(): void {
     this.#isClosed = true
+    for (const { timer } of this.#outlets.values()) clearTimeout(timer)
     this.#outlets.clear()
   }
 
   /** After the synchronous work of this moment, such as handing out the tokens of a step. */
   #scheduleFlush(replyTo: string, outlet: Outlet): void {
-    outlet.isFlushScheduled = true
-    queueMicrotask(() => {
-      outlet.isFlushScheduled = false
-      outlet.writing ??= this.#drain(replyTo, outlet)
-    })
+    if (outlet.writing !== undefined || outlet.isFlushScheduled) return
+    const sinceMs = performance.now() - (this.#wroteAtMs.get(replyTo) ?? Number.NEGATIVE_INFINITY)
+    if (outlet.isUrgent || sinceMs >= FRAME_INTERVAL_MS) {
+      outlet.isFlushScheduled = true
+      queueMicrotask(() => {
+        outlet.isFlushScheduled = false
+        this.#flush(replyTo, outlet)
+      })
+    } else {
+      outlet.timer ??= setTimeout(() => this.#flush(replyTo, outlet), FRAME_INTERVAL_MS - sinceMs)
+    }
+  }
+
+  #flush(replyTo: string, outlet: Outlet): void {
+    clearTimeout(outlet.timer)
+    outlet.timer = undefined
+    if (outlet.pending.length > 0) outlet.writing ??= this.#drain(replyTo, outlet)
   }
 
   #outlet(replyTo: string): Outlet {
     let outlet = this.#outlets.get(replyTo)
     if (outlet === undefined) {
-      outlet = { pending: [], pendingChars: 0, isFlushScheduled: false, writing: undefined }
+      outlet = {
+        pending: [],
+        pendingChars: 0,
+        isUrgent: false,
+        isFlushScheduled: false,
+        timer: undefined,
+        writing: undefined,
+      }
       this.#outlets.set(replyTo, outlet)
     }
     return outlet
@@ -95,22 +130,38 @@ export class ReplyWriter {
     while (outlet.pending.length > 0 && !this.#isClosed) {
       const texts = outlet.pending.splice(0, FRAME_REPLIES_MAX)
       for (const text of texts) outlet.pendingChars -= text.length
+      if (outlet.pending.length === 0) outlet.isUrgent = false
       await this.#write(replyTo, `[${texts.join(',')}]`)
+      this.#noteWrite(replyTo)
+      // Pushed meanwhile; it waits for its time unless it is urgent or too much for one frame.
+      if (!outlet.isUrgent && outlet.pending.length < FRAME_REPLIES_MAX) break
     }
     outlet.writing = undefined
+    if (this.#outlets.get(replyTo) !== outlet || this.#isClosed) return
+    if (outlet.pending.length > 0) this.#scheduleFlush(replyTo, outlet)
     // An owner that has nothing under way costs no memory; the map is bounded by live owners.
-    if (this.#outlets.get(replyTo) === outlet) this.#outlets.delete(replyTo)
+    else this.#outlets.delete(replyTo)
+  }
+
+  #noteWrite(replyTo: string): void {
+    if (this.#wroteAtMs.size >= TOUCHED_MAX) this.#wroteAtMs.clear()
+    this.#wroteAtMs.set(replyTo, performance.now())
   }
 
   async #write(replyTo: string, frame: string): Promise<void> {
     for (let attempt = 1; !this.#isClosed; attempt += 1) {
       try {
+        if (isJobStream(replyTo)) {
+          // Its owner made it and says how long it is kept; where it is gone, nobody listens.
+          await this.#redis.xadd(replyTo, 'NOMKSTREAM', ...CAP, '*', 'f', frame)
+          return
+        }
         if (!this.#isFirst(replyTo)) {
-          await this.#redis.xadd(replyTo, 'MAXLEN', '~', STREAM_FRAMES_MAX, '*', 'f', frame)
+          await this.#redis.xadd(replyTo, ...CAP, '*', 'f', frame)
           return
         }
         const pipeline = this.#redis.pipeline()
-        pipeline.xadd(replyTo, 'MAXLEN', '~', STREAM_FRAMES_MAX, '*', 'f', frame)
+        pipeline.xadd(replyTo, ...CAP, '*', 'f', frame)
         // The owner refreshes it too; this covers the stream that outlives its owner.
         pipeline.pexpire(replyTo, STREAM_TTL_MS)
         const results = await pipeline.exec()

@@ -30,24 +30,24 @@ const TURNS_TTL_MS = 3_600_000
 const ADMIT = defineScript(`
 local depth = redis.call('ZCARD', KEYS[2])
 if depth >= tonumber(ARGV[2]) then return {0, depth, 0, ''} end
-local generation = redis.call('HGET', KEYS[1], 'generation')
+local field = 'last:' .. ARGV[1]
+local kept = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'current', field)
+local generation = kept[1]
+local current = tonumber(kept[3] or '0')
+local last = tonumber(kept[4] or '0')
 local time = redis.call('TIME')
 -- The jobs dealt a turn in the last second may still be on their way into the queue.
-local idle = tonumber(time[1]) - tonumber(redis.call('HGET', KEYS[1], 'dealt') or '0') > 1
+local idle = tonumber(time[1]) - tonumber(kept[2] or '0') > 1
 if not generation or (depth == 0 and idle) then
   redis.call('DEL', KEYS[1])
   generation = time[1] .. '.' .. time[2]
-  redis.call('HSET', KEYS[1], 'generation', generation)
+  current = 0
+  last = 0
 end
-local current = tonumber(redis.call('HGET', KEYS[1], 'current') or '0')
-if generation == ARGV[3] and tonumber(ARGV[4]) > current then
-  current = tonumber(ARGV[4])
-  redis.call('HSET', KEYS[1], 'current', current)
-end
-local field = 'last:' .. ARGV[1]
-local turn = math.max(current, tonumber(redis.call('HGET', KEYS[1], field) or '0')) + 1
-redis.call('HSET', KEYS[1], field, turn, 'dealt', time[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[5])
+if generation == ARGV[3] and tonumber(ARGV[4]) > current then current = tonumber(ARGV[4]) end
+local turn = math.max(current, last) + 1
+redis.call('HSET', KEYS[1], 'generation', generation, 'dealt', time[1], 'current', current, field, turn)
+if kept[2] ~= time[1] then redis.call('PEXPIRE', KEYS[1], ARGV[5]) end
 return {1, depth, turn, generation}
 `)
 

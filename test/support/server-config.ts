@@ -11,6 +11,7 @@ export function serverConfig(overrides: Partial<ServerConfig> = {}): ServerConfi
     trustedProxies: [],
     urlSigningSecret: 'secret of the tests',
     adminToken: '',
+    slowRequestSeconds: 5,
     ...overrides,
   }
 }

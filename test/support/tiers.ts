@@ -7,10 +7,12 @@ export interface Tiers {
   /** The first API process's address. */
   readonly url: string
   readonly apiKey: string
+  /** Where the first API process serves its metrics. */
+  readonly metricsUrl: string
   /** Starts another API process; resolves with its address when it is ready. */
-  startApi(): Promise<{ url: string; process: PrivateChild }>
+  startApi(): Promise<{ url: string; metricsUrl: string; process: PrivateChild }>
   /** Starts another worker; resolves when its models are loaded. */
-  startWorker(): Promise<{ process: PrivateChild; kill(): Promise<void> }>
+  startWorker(): Promise<{ metricsUrl: string; process: PrivateChild; kill(): Promise<void> }>
   stop(): Promise<void>
 }
 
@@ -45,19 +47,26 @@ export async function startTiers(options: {
     return child
   }
   const startApi = async () => {
-    const port = await findFreePort()
+    const [port, metricsPort] = await Promise.all([findFreePort(), findFreePort()])
     const url = `http://127.0.0.1:${port}`
-    return { url, process: await start('api', apiEnv(options.databaseUrl, url, port), port) }
+    const env = {
+      ...apiEnv(options.databaseUrl, url, port),
+      OTEL_EXPORTER_PROMETHEUS_PORT: String(metricsPort),
+    }
+    const metricsUrl = `http://127.0.0.1:${metricsPort}`
+    return { url, metricsUrl, process: await start('api', env, port) }
   }
   const api = await startApi()
   return {
     url: api.url,
+    metricsUrl: api.metricsUrl,
     apiKey: API_KEY,
     startApi,
     async startWorker() {
       const port = await findFreePort()
       const child = await start('worker', { MILLRACE_WORKER_METRICS_PORT: String(port) }, port)
-      return { process: child, kill: () => child.stop(0) }
+      const metricsUrl = `http://127.0.0.1:${port}`
+      return { metricsUrl, process: child, kill: () => child.stop(0) }
     },
     async stop() {
       await Promise.all(running.map((child) => child.stop()))
@@ -79,7 +88,6 @@ function apiEnv(databaseUrl: string, url: string, port: number): Record<string, 
     AUTH_SMTP_ADMIN_EMAIL: 'no-reply@example.test',
     MILLRACE_BOOTSTRAP_API_KEY: API_KEY,
     MILLRACE_URL_SIGNING_SECRET: 'another secret of the tests',
-    OTEL_EXPORTER_PROMETHEUS_PORT: '0',
   }
 }
 

@@ -89,10 +89,12 @@ export async function startToyWorker(
   const log = createLogger({ level: process.env.TOY_LOG === 'debug' ? 'debug' : 'silent' })
   const redis = await openRedis(redisUrl, 'worker', log)
   const subscriber = await openRedis(redisUrl, 'worker', log)
+  const replies = await openRedis(redisUrl, 'replies', log)
   const open = (): Promise<OpenModel> => toyRow.open(TOY, undefined as never)
   const host = new WorkerHost({
     redis,
     subscriber,
+    replies,
     keys: queueKeys(prefix),
     served: [{ model: TOY, slots }],
     residency: new Residency<OpenModel>({ bytesMax: 0, open, log }),
@@ -107,6 +109,7 @@ export async function startToyWorker(
       await host.drain(drainMs)
       redis.disconnect()
       subscriber.disconnect()
+      replies.disconnect()
     },
   }
 }

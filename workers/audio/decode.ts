@@ -11,6 +11,7 @@ export const SAMPLE_RATE = 16_000
 const STALL_TIMEOUT_MS = 20_000
 const PROBE_TIMEOUT_MS = 5000
 const BYTES_PER_SAMPLE = 4
+const NOTES_LENGTH_MAX = 16 * 1024
 
 export interface DecodeOptions {
   /** Longer clips are refused, by their header where it says so and else while they are decoded. */
@@ -34,7 +35,7 @@ export async function findAudioDecoder(): Promise<{ decode: AudioDecoder; name: 
   }
 }
 
-type SampleSource = (path: string, signal: AbortSignal) => AsyncGenerator<Float32Array>
+type SampleSource = (path: string, options: DecodeOptions) => AsyncGenerator<Float32Array>
 
 async function* limited(
   path: string,
@@ -48,7 +49,7 @@ async function* limited(
   const signal = AbortSignal.any([options.signal, stall.signal])
   let samples = 0
   try {
-    for await (const piece of source(path, signal)) {
+    for await (const piece of source(path, { secondsMax, signal })) {
       timer.refresh()
       samples += piece.length
       if (samples > secondsMax * SAMPLE_RATE) throw tooLong(secondsMax)
@@ -65,13 +66,16 @@ async function* limited(
   if (samples === 0) throw corrupted()
 }
 
-async function* ffmpegSamples(path: string, signal: AbortSignal): AsyncGenerator<Float32Array> {
+async function* ffmpegSamples(
+  path: string,
+  { secondsMax, signal }: DecodeOptions,
+): AsyncGenerator<Float32Array> {
   const child = spawn(
     'ffmpeg',
     [
       '-nostdin',
-      '-v',
-      'error',
+      '-hide_banner',
+      '-nostats',
       '-protocol_whitelist',
       'file',
       '-i',
@@ -82,14 +86,19 @@ async function* ffmpegSamples(path: string, signal: AbortSignal): AsyncGenerator
       '-sn',
       '-dn',
     ].concat(['-threads', '1', '-ac', '1', '-ar', String(SAMPLE_RATE), '-f', 'f32le', 'pipe:1']),
-    { stdio: ['ignore', 'pipe', 'ignore'], signal, killSignal: 'SIGKILL' },
+    { stdio: ['ignore', 'pipe', 'pipe'], signal, killSignal: 'SIGKILL' },
   )
   const exit = once(child, 'close')
   // A failed start and an abort are reported by the stream below; this only keeps them from being lost.
   exit.catch(() => {})
   let rest: Buffer = Buffer.alloc(0)
+  let notes = ''
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    if (notes.length < NOTES_LENGTH_MAX) notes += text
+  })
   try {
     for await (const chunk of child.stdout) {
+      if (statedSeconds(notes) > secondsMax) throw tooLong(secondsMax)
       const bytes = rest.length === 0 ? (chunk as Buffer) : Buffer.concat([rest, chunk as Buffer])
       const whole = bytes.length - (bytes.length % BYTES_PER_SAMPLE)
       rest = bytes.subarray(whole)
@@ -102,7 +111,17 @@ async function* ffmpegSamples(path: string, signal: AbortSignal): AsyncGenerator
   }
 }
 
-async function* threadSamples(path: string, signal: AbortSignal): AsyncGenerator<Float32Array> {
+/** The length that FFmpeg read from the header of a file; 0 where it has none or only guesses it. */
+function statedSeconds(notes: string): number {
+  const [, hours, minutes, seconds] = /Duration: (\d+):(\d\d):(\d\d)/.exec(notes) ?? []
+  if (hours === undefined || notes.includes('Estimating duration from bitrate')) return 0
+  return Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds)
+}
+
+async function* threadSamples(
+  path: string,
+  { signal }: DecodeOptions,
+): AsyncGenerator<Float32Array> {
   const thread = new Worker(new URL('./decode-thread.ts', import.meta.url), {
     workerData: { path, sampleRate: SAMPLE_RATE },
     resourceLimits: { maxOldGenerationSizeMb: 512 },

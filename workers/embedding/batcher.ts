@@ -15,6 +15,8 @@ export interface BatcherOptions<Item, Result> {
   readonly maxBatchSize: number
   /** How many tokens an item has. */
   lengthOf(item: Item): number
+  /** Told the size of every batch. */
+  readonly onBatch?: ((size: number) => void) | undefined
   /** Runs one batch; results in the order of its items. */
   run(items: readonly Item[]): Promise<readonly Result[]>
 }
@@ -51,6 +53,7 @@ export class Batcher<Item, Result> {
 
   async #runAll(): Promise<void> {
     for (let batch = this.#nextBatch(); batch.length > 0; batch = this.#nextBatch()) {
+      this.#options.onBatch?.(batch.length)
       try {
         const results = await this.#options.run(batch.map((entry) => entry.item))
         for (const [index, entry] of batch.entries()) entry.resolve(results[index] as Result)

@@ -31,6 +31,8 @@ export interface EncoderOptions {
   readonly maxContextTokens?: number
   readonly maxBatchTokens?: number
   readonly session?: SessionOptions
+  /** Told the size of every batch. */
+  readonly onBatch?: (size: number) => void
 }
 
 // About the size from which a larger batch gains nothing on processors.
@@ -55,6 +57,7 @@ export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
   const batcher = new Batcher<EncodedText, Float32Array>({
     maxBatchTokens: options.maxBatchTokens ?? MAX_BATCH_TOKENS,
     maxBatchSize: MAX_BATCH_SIZE,
+    onBatch: options.onBatch,
     lengthOf: ({ tokenIds }) => tokenIds.length,
     run: (texts) => runBatch({ runtime, session, files, output }, texts),
   })

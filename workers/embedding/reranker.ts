@@ -33,6 +33,8 @@ export async function openReranker(options: {
   readonly maxContextTokens?: number
   readonly maxBatchTokens?: number
   readonly session?: SessionOptions
+  /** Told the size of every batch. */
+  readonly onBatch?: (size: number) => void
 }): Promise<Reranker> {
   const { runtime } = options
   const files = await readEncoderFiles(options.folder, options.onnxFile)
@@ -46,6 +48,7 @@ export async function openReranker(options: {
   const batcher = new Batcher<EncodedText, number>({
     maxBatchTokens: options.maxBatchTokens ?? MAX_BATCH_TOKENS,
     maxBatchSize: MAX_BATCH_SIZE,
+    onBatch: options.onBatch,
     lengthOf: ({ tokenIds }) => tokenIds.length,
     run: (pairs) => runBatch(runtime, session, pairs, files.paddingId),
   })

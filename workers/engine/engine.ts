@@ -141,7 +141,9 @@ export class Engine {
 
   async #takeStep(step: Step): Promise<void> {
     try {
+      const startedAtMs = performance.now()
       const logits = await this.#runner.run(step, this.#scheduler.slots)
+      if (step.kind === 'decode') this.#scheduler.noteDecode(performance.now() - startedAtMs)
       const numComputed = this.#sample(step, logits)
       this.#scheduler.settle(step, numComputed)
       this.#scheduler.sweep()
@@ -158,6 +160,8 @@ export class Engine {
         return step.count
       case 'decode':
         for (const [index, sequence] of step.sequences.entries()) {
+          // What it has next is known from its run elsewhere.
+          if (sequence.isReplaying) continue
           guard(sequence, () => this.#sampleToken(sequence, logits.row(index)))
         }
         return 1

@@ -12,6 +12,7 @@ import {
   int64Tensor,
   logitsToKeepTensor,
   type ModelRunner,
+  nextInput,
   readLogits,
   type RunnerOptions,
   type StepLogits,
@@ -111,7 +112,7 @@ export class GrowingRunner implements ModelRunner {
     })
     const rowOf = sequences.map((sequence) => group.members.indexOf(sequence.slot))
     for (const [index, sequence] of sequences.entries()) {
-      ids[rowOf[index]!] = BigInt(sequence.tokenIds.at(-1)!)
+      ids[rowOf[index]!] = BigInt(nextInput(sequence))
     }
     const integers = {
       ...this.#integers(rows, { ids, positions, mask, hasPast: true }),

@@ -6,6 +6,7 @@ import {
   int64Tensor,
   logitsToKeepTensor,
   type ModelRunner,
+  nextInput,
   readLogits,
   type RunnerOptions,
   type StepLogits,
@@ -99,7 +100,7 @@ export class InPlaceRunner implements ModelRunner {
       slots.truncate(first + row, held)
       return held + 1
     })
-    for (const sequence of sequences) ids[sequence.slot - first] = BigInt(sequence.tokenIds.at(-1)!)
+    for (const sequence of sequences) ids[sequence.slot - first] = BigInt(nextInput(sequence))
     const positions = BigInt64Array.from(lengths, (length) => BigInt(length - 1))
     const mask = this.#layMask(lengths)
     await this.#run(this.#range(first, rows), { rows, ids, positions, mask, numRows: rows })

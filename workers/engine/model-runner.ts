@@ -4,6 +4,7 @@ import type { Runtime } from '#workers/runtime/runtime.ts'
 
 import type { DecoderGraph } from './decoder-graph.ts'
 import type { Step } from './scheduler.ts'
+import type { Sequence } from './sequence.ts'
 import type { SlotTable } from './slots.ts'
 
 /** Runs steps on a model and keeps the cache; the only room that knows a decoder's tensors. */
@@ -55,6 +56,11 @@ export function chunkTokens(step: Exclude<Step, { kind: 'decode' }>): readonly n
   const { tokenIds, numComputed } = step.sequence
   if (step.kind === 'verify') return [...tokenIds.slice(numComputed), ...step.draft]
   return tokenIds.slice(numComputed, numComputed + step.count)
+}
+
+/** The token that a decode step computes for a sequence: its last, unless it replays earlier ones. */
+export function nextInput(sequence: Sequence): number {
+  return sequence.tokenIds[sequence.numComputed]!
 }
 
 /** Whether logits of every position of a step are wanted. */

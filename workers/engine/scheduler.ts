@@ -26,6 +26,8 @@ export interface SchedulerOptions {
 
 /** Longest pause of a sequence whose drafts fail, in steps. */
 const SPECULATION_PAUSE_MAX = 64
+/** A client waits for the replay, so that a slow model takes the shorter way beyond this. */
+const REPLAY_MS_MAX = 10_000
 
 /**
  * Decides who runs next; touches no tensor.
@@ -40,6 +42,8 @@ export class Scheduler {
   readonly #waiting: Sequence[] = []
   #running: Sequence[] = []
   #isPrefillsTurn = true
+  /** A smoothed duration of a decode step; undefined before the first. */
+  #decodeMs: number | undefined
 
   constructor(options: SchedulerOptions) {
     this.#options = options
@@ -92,8 +96,10 @@ export class Scheduler {
 
   /** The next run, or undefined when nothing is admitted. */
   next(): Step | undefined {
-    const decoding = this.#running.filter((sequence) => sequence.isDecoding)
-    const prefilling = this.#running.find((sequence) => !sequence.isDecoding)
+    for (const sequence of this.#running) this.#decideReplay(sequence)
+    const isInStep = (sequence: Sequence): boolean => sequence.isDecoding || sequence.isReplaying
+    const decoding = this.#running.filter(isInStep)
+    const prefilling = this.#running.find((sequence) => !isInStep(sequence))
     if (prefilling && (this.#isPrefillsTurn || decoding.length === 0)) {
       this.#isPrefillsTurn = false
       return this.#prefill(prefilling)
@@ -133,16 +139,39 @@ export class Scheduler {
     this.slots.release(sequence, options)
   }
 
+  /** Takes up how long a decode step took. */
+  noteDecode(durationMs: number): void {
+    this.#decodeMs = (this.#decodeMs ?? durationMs) * 0.9 + durationMs * 0.1
+  }
+
+  /**
+   * A run over several positions and a decode step round differently, and now and then the choice of
+   * a token hangs on it. So a text that goes on here repeats its decode steps where time allows.
+   */
+  #decideReplay(sequence: Sequence): void {
+    if (sequence.replay !== 'undecided' || sequence.numComputed < sequence.numPrompt) return
+    const isExact = this.#options.reusesPrefixes && sequence.request.propose === undefined
+    if (!isExact) sequence.replay = 'chunked'
+    else if (this.#decodeMs !== undefined) {
+      const replayMs = sequence.numMissing * this.#decodeMs
+      sequence.replay = replayMs <= REPLAY_MS_MAX ? 'stepwise' : 'chunked'
+    }
+  }
+
   #prefill(sequence: Sequence): Step {
     const { prefillChunk, reusesPrefixes, givesAllLogits } = this.#options
     const { numComputed, numPrompt, numMissing } = sequence
     if (sequence.wantsPromptLogits && !givesAllLogits)
       return { kind: 'prefill', sequence, count: 1 }
+    const left = numPrompt - numComputed
     if (reusesPrefixes) {
-      return { kind: 'prefill', sequence, count: Math.min(numMissing, prefillChunk) }
+      const numWanted = left > 0 ? left : numMissing
+      const most = Math.min(numWanted, prefillChunk)
+      // A run of one position rounds like a decode step, so that a chunk of one is avoided.
+      const count = numWanted - most === 1 && most > 2 ? most - 1 : most
+      return { kind: 'prefill', sequence, count }
     }
     // Cut exactly as an undisturbed run would be: whole chunks of the prompt, then single tokens.
-    const left = numPrompt - numComputed
     return { kind: 'prefill', sequence, count: left > 0 ? Math.min(left, prefillChunk) : 1 }
   }
 

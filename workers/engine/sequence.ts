@@ -18,6 +18,11 @@ export class Sequence {
   slot = -1
   numComputed = 0
   cachedTokens = 0
+  /**
+   * How tokens that were generated elsewhere are computed again: one by one as they were (the same
+   * numbers to the last bit), or in chunks (sooner done, but rounded otherwise).
+   */
+  replay: 'undecided' | 'stepwise' | 'chunked' = 'undecided'
   /** Steps to wait before the next speculation, and the length of the present pause. */
   speculationPause = 0
   speculationBackoff = 1
@@ -52,6 +57,12 @@ export class Sequence {
   /** Whether one more token is all that the next logits need, as in every step after the prompt. */
   get isDecoding(): boolean {
     return this.numMissing === 1 && this.numComputed > 0 && this.numComputed >= this.numPrompt
+  }
+
+  /** Whether tokens generated elsewhere are being computed again, one with each decode step. */
+  get isReplaying(): boolean {
+    const isPastPrompt = this.numComputed > 0 && this.numComputed >= this.numPrompt
+    return isPastPrompt && this.numMissing > 1 && this.replay !== 'chunked'
   }
 
   /** Whether logits of prompt positions are wanted. */

@@ -122,7 +122,10 @@ export class SlotTable {
     for (let index = 0; index < this.#slots.length; index += 1) {
       const slot = this.at(index)
       if (slot.owner === sequence || slot.scope !== sequence.request.cacheScope) continue
-      const length = commonPrefix(slot.tokenIds, sequence, slot.length)
+      const common = commonPrefix(slot.tokenIds, sequence, slot.length)
+      // The prompt's last position alone would round otherwise than it does beside another.
+      const isAllButOne = common === sequence.numPrompt - 1 && !sequence.wantsPromptLogits
+      const length = isAllButOne ? common - 1 : common
       if (length > best.length) best = { source: index, length }
     }
     return best.length >= PREFIX_LENGTH_MIN ? best : { source: -1, length: 0 }

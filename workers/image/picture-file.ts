@@ -1,24 +1,36 @@
-import sharp from 'sharp'
+import sharp, { type Sharp } from 'sharp'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import type { Pixels, RedrawMask } from './pixels.ts'
 
-/** An uploaded picture, decoded. */
-export interface SourcePicture {
-  /** Four channels. */
-  readonly rgba: Pixels
-  readonly hasTransparency: boolean
+/** Width and height in pixels. */
+export interface PictureSize {
+  readonly width: number
+  readonly height: number
+}
+
+/**
+ * An uploaded picture. It is decoded straight to the size that is wanted, in a thread of the library:
+ * the pixels of a large one would hold up this process, and fill its memory.
+ */
+export interface SourcePicture extends PictureSize {
+  /** Its colours without what is transparent; Lanczos, cut to the new proportions around the middle. */
+  coloursAt(size: PictureSize): Promise<Pixels>
+  /** Where it is at least half transparent, without half-redrawn pixels at the edges. */
+  transparencyAt(size: PictureSize): Promise<RedrawMask>
 }
 
 const PIXELS_MAX = 4096 ** 2
 const FORMATS: readonly (string | undefined)[] = ['png', 'jpeg', 'webp']
+const OPAQUE_MIN = 128
 
 /**
- * Decodes a PNG, JPEG or WebP file. Its header is judged first, so that a small file that claims to be
- * huge costs nothing. Throws `invalidRequest` naming the field that it came in.
+ * Opens a PNG, JPEG or WebP file. Its header is judged first, so that a small file that claims to be
+ * huge costs nothing. Throws `invalidRequest` naming the field that it came in, now or while it is
+ * decoded.
  */
-export async function decodePicture(bytes: Buffer, param: string): Promise<SourcePicture> {
+export async function openPicture(bytes: Buffer, param: string): Promise<SourcePicture> {
   const { width, height } = await readHeader(bytes, param)
   if (width * height > PIXELS_MAX) {
     throw failure.invalidRequest(
@@ -26,16 +38,35 @@ export async function decodePicture(bytes: Buffer, param: string): Promise<Sourc
       { param, code: 'image_too_large' },
     )
   }
-  try {
-    const { data, info } = await sharp(bytes, { limitInputPixels: PIXELS_MAX })
-      .toColourspace('srgb')
-      .ensureAlpha()
+  const decode = () =>
+    sharp(bytes, { limitInputPixels: PIXELS_MAX, sequentialRead: true }).toColourspace('srgb')
+  const read = async (picture: Sharp): Promise<Pixels> => {
+    const { data, info } = await picture
       .raw({ depth: 'uchar' })
       .toBuffer({ resolveWithObject: true })
-    const rgba = { data: new Uint8Array(data), width: info.width, height: info.height }
-    return { rgba, hasTransparency: rgba.data.some((value, i) => i % 4 === 3 && value < 128) }
-  } catch (error) {
-    throw unreadable(param, error)
+      .catch((error: unknown) => {
+        throw unreadable(param, error)
+      })
+    return { data: new Uint8Array(data), width: info.width, height: info.height }
+  }
+  return {
+    width,
+    height,
+    coloursAt: (size) =>
+      read(
+        decode()
+          .removeAlpha()
+          .resize({ ...size, fit: 'cover', kernel: 'lanczos3' }),
+      ),
+    async transparencyAt(size) {
+      const alpha = await read(
+        decode()
+          .ensureAlpha()
+          .resize({ ...size, fit: 'cover', kernel: 'nearest' })
+          .extractChannel('alpha'),
+      )
+      return { ...alpha, data: alpha.data.map((value) => (value < OPAQUE_MIN ? 1 : 0)) }
+    },
   }
 }
 
@@ -50,10 +81,7 @@ async function readHeader(bytes: Buffer, param: string) {
 }
 
 /** RGB pixels at another size; Lanczos, cut to the new proportions around the middle. */
-export async function resizePicture(
-  pixels: Pixels,
-  size: { readonly width: number; readonly height: number },
-): Promise<Pixels> {
+export async function resizePicture(pixels: Pixels, size: PictureSize): Promise<Pixels> {
   const { width, height } = pixels
   if (width === size.width && height === size.height) return pixels
   const { data, info } = await sharp(pixels.data, { raw: { width, height, channels: 3 } })
@@ -61,27 +89,6 @@ export async function resizePicture(
     .raw()
     .toBuffer({ resolveWithObject: true })
   return { data: new Uint8Array(data), width: info.width, height: info.height }
-}
-
-/** A mask at another size, without half-redrawn pixels at its edges. */
-export async function resizeMask(
-  mask: RedrawMask,
-  size: { readonly width: number; readonly height: number },
-): Promise<RedrawMask> {
-  const { width, height } = mask
-  const { data, info } = await sharp(mask.data, { raw: { width, height, channels: 1 } })
-    .resize({ ...size, fit: 'cover', kernel: 'nearest' })
-    .extractChannel(0)
-    .raw()
-    .toBuffer({ resolveWithObject: true })
-  return { data: new Uint8Array(data), width: info.width, height: info.height }
-}
-
-/** Drops the alpha channel without touching a colour. */
-export function coloursOf({ data, width, height }: Pixels): Pixels {
-  const colours = new Uint8Array(3 * width * height)
-  for (let i = 0; i < width * height; i++) colours.set(data.subarray(4 * i, 4 * i + 3), 3 * i)
-  return { data: colours, width, height }
 }
 
 /** RGB pixels as a PNG file. */

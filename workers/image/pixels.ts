@@ -38,14 +38,6 @@ export interface RedrawMask {
   readonly height: number
 }
 
-/** Areas that are at least half transparent are redrawn. */
-export function maskOfAlpha(rgba: Pixels): RedrawMask {
-  const { width, height } = rgba
-  const data = new Uint8Array(width * height)
-  for (let i = 0; i < data.length; i++) data[i] = (rgba.data[4 * i + 3] as number) < 128 ? 1 : 0
-  return { data, width, height }
-}
-
 /** The mask over the latents: a latent is redrawn where any of its pixels is. */
 export function shrinkMask(mask: RedrawMask, size: number): Float32Array {
   const small = new Float32Array(size * size)
@@ -62,9 +54,9 @@ export function shrinkMask(mask: RedrawMask, size: number): Float32Array {
 /** The drawn picture where the mask says so, the original's very pixels everywhere else. */
 export function pasteBack(drawn: Pixels, original: Pixels, mask: RedrawMask): Pixels {
   const data = Uint8Array.from(original.data)
-  for (const [i, isRedrawn] of mask.data.entries()) {
-    if (isRedrawn === 0) continue
-    data.set(drawn.data.subarray(3 * i, 3 * i + 3), 3 * i)
+  for (let i = 0; i < mask.data.length; i++) {
+    if (mask.data[i] === 0) continue
+    for (let c = 3 * i; c < 3 * i + 3; c++) data[c] = drawn.data[c] as number
   }
   return { ...original, data }
 }

@@ -12,6 +12,7 @@ import { CandidateRun } from './candidate-run.ts'
 import { DeltaOutlet } from './delta-outlet.ts'
 import type { JobTools } from './job-tools.ts'
 import { processScore } from './score.ts'
+import { shareTurns } from './turns.ts'
 
 type CompletionTools = JobTools<CompletionModel, 'completion'>
 
@@ -46,7 +47,9 @@ async function processGenerate(
   assertLogitBias(input, model.engine.vocabSize)
   const constraint = findConstraint(model, input)
   const prompts: PreparedPrompt[] = []
+  const share = shareTurns(clock)
   for (const prompt of input.prompts) {
+    await share()
     prompts.push(await preparePrompt(model, prompt, input.maxTokens))
   }
   const promptTokens = prompts.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)

@@ -28,6 +28,7 @@ export class DeltaOutlet {
   }
 
   add(delta: CandidateDelta): void {
+    this.#reply.noteTokens?.(delta.index, delta.tokenIds.length)
     if (this.#isStreamed) {
       this.#reply.delta([delta])
       return

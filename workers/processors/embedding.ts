@@ -7,6 +7,7 @@ import { normalize } from '#workers/embedding/pooling.ts'
 import type { Reranker } from '#workers/embedding/reranker.ts'
 
 import type { JobTools } from './job-tools.ts'
+import { shareTurns } from './turns.ts'
 
 /** What an embedding queue serves: vectors of texts, or relevance of pairs. */
 export type EmbeddingModel =
@@ -42,7 +43,9 @@ async function embed(
     { query: options.queryPrefix, passage: options.passagePrefix, none: undefined }[input.role] ??
     ''
   const items: (readonly number[])[] = []
+  const share = shareTurns(clock)
   for (const item of input.items) {
+    await share()
     items.push(
       typeof item === 'string'
         ? await encoder.encodeText(prefix + item)
@@ -72,7 +75,12 @@ async function rerank(
   { reply, signal, clock }: JobTools<EmbeddingModel, 'embedding'>,
 ): Promise<void> {
   const begunMs = clock.now()
-  const pairs = input.documents.map((document) => reranker.encodePair(input.query, document))
+  const pairs: ReturnType<Reranker['encodePair']>[] = []
+  const share = shareTurns(clock)
+  for (const document of input.documents) {
+    await share()
+    pairs.push(reranker.encodePair(input.query, document))
+  }
   const promptTokens = pairs.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
   reply.started(promptTokens)
   const preparedMs = clock.now()

@@ -3,20 +3,13 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
 import {
-  coloursOf,
-  decodePicture,
   encodePng,
-  resizeMask,
+  openPicture,
   resizePicture,
+  type SourcePicture,
 } from '#workers/image/picture-file.ts'
 import type { DiffusionPipeline, PictureRequest } from '#workers/image/pipeline.ts'
-import {
-  blankOut,
-  maskOfAlpha,
-  pasteBack,
-  type Pixels,
-  type RedrawMask,
-} from '#workers/image/pixels.ts'
+import { blankOut, pasteBack, type Pixels, type RedrawMask } from '#workers/image/pixels.ts'
 
 import type { JobTools } from './job-tools.ts'
 
@@ -101,49 +94,46 @@ async function readSource(
 ): Promise<Source | undefined> {
   if (input.task === 'generate') return undefined
   const side = { width: pipeline.nativeSize, height: pipeline.nativeSize }
-  const image = await decodePicture(
+  const image = await openPicture(
     await readObject(storage, input.imageKey, SOURCE_BYTES_MAX),
     'image',
   )
-  const colours = coloursOf(image.rgba)
+  const start = blankOut(await image.coloursAt(side), await image.transparencyAt(side))
   if (input.task === 'variation') {
-    const whole = blankOut(colours, maskOfAlpha(image.rgba))
-    return {
-      pixels: await resizePicture(whole, side),
-      strength: input.strength ?? VARIATION_STRENGTH,
-    }
+    return { pixels: start, strength: input.strength ?? VARIATION_STRENGTH }
   }
-  const mask = await readMask(storage, input, image)
-  const original = await resizePicture(colours, input)
-  const pasteMask = await resizeMask(mask, input)
+  const masking = await openMask(storage, input, image)
+  const original = await image.coloursAt(input)
+  const pasteMask = await masking.transparencyAt(input)
+  if (input.maskKey === undefined && !pasteMask.data.includes(1)) throw nothingToRedraw()
   return {
-    pixels: await resizePicture(blankOut(colours, maskOfAlpha(image.rgba)), side),
-    mask: await resizeMask(mask, side),
+    pixels: start,
+    mask: await masking.transparencyAt(side),
     strength: input.strength ?? EDIT_STRENGTH,
     paste: (drawn) => pasteBack(drawn, original, pasteMask),
   }
 }
 
-async function readMask(
+/** What says by its transparency where to redraw: the mask, else the picture itself. */
+async function openMask(
   storage: ObjectStore,
   { maskKey }: ImageInput & { readonly task: 'edit' },
-  image: Awaited<ReturnType<typeof decodePicture>>,
-): Promise<RedrawMask> {
-  if (maskKey === undefined) {
-    if (image.hasTransparency) return maskOfAlpha(image.rgba)
-    throw failure.invalidRequest(
-      'The image has no transparent area to redraw. Send a mask, or an image with transparency.',
-      { param: 'image', code: 'invalid_image' },
-    )
-  }
-  const { rgba } = await decodePicture(await readObject(storage, maskKey, SOURCE_BYTES_MAX), 'mask')
-  if (rgba.width !== image.rgba.width || rgba.height !== image.rgba.height) {
-    throw failure.invalidRequest(
-      `The mask has ${rgba.width}×${rgba.height} pixels and the image ${image.rgba.width}×${image.rgba.height}; they must be of the same size.`,
-      { param: 'mask', code: 'invalid_mask' },
-    )
-  }
-  return maskOfAlpha(rgba)
+  image: SourcePicture,
+): Promise<SourcePicture> {
+  if (maskKey === undefined) return image
+  const mask = await openPicture(await readObject(storage, maskKey, SOURCE_BYTES_MAX), 'mask')
+  if (mask.width === image.width && mask.height === image.height) return mask
+  throw failure.invalidRequest(
+    `The mask has ${mask.width}×${mask.height} pixels and the image ${image.width}×${image.height}; they must be of the same size.`,
+    { param: 'mask', code: 'invalid_mask' },
+  )
+}
+
+function nothingToRedraw(): Error {
+  return failure.invalidRequest(
+    'The image has no transparent area to redraw. Send a mask, or an image with transparency.',
+    { param: 'image', code: 'invalid_image' },
+  )
 }
 
 function refuseSteps(steps: number, trainSteps: number): void {

@@ -68,7 +68,7 @@ function encoderOf(model: EmbeddingModel) {
 
 async function openCompletionModel(
   model: CatalogueModel,
-  { folder, slots, runtime, config, clock }: OpenTools,
+  { folder, slots, runtime, config, clock, onBatch }: OpenTools,
 ): Promise<{ opened: CompletionModel; bytes: number }> {
   const { options } = model
   const { onnxFile, maxContextTokens, executionProvider } = options
@@ -81,6 +81,7 @@ async function openCompletionModel(
     ...(maxContextTokens !== undefined && { maxContextTokens }),
     ...sessionOptionsOf(model, config),
   })
+  if (onBatch !== undefined) engine.onStep(() => onBatch(Math.max(engine.stats().active, 1)))
   const file = await findDecoderFile(folder, { onnxFile, executionProvider })
   return { opened: createCompletionModel(engine, text), bytes: await bytesOf([file]) }
 }

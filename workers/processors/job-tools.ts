@@ -7,6 +7,8 @@ import type { JobTimings, TokenUsage } from '#shared/contracts/reply.ts'
 export interface JobReplies<K extends QueueKind = QueueKind> {
   started(promptTokens: number): void
   delta(deltas: readonly CandidateDelta[]): void
+  /** Tells of new tokens of a candidate for the metrics, whether or not they are sent. */
+  noteTokens?(candidate: number, count: number): void
   progress(step: number, steps: number): void
   result(result: QueueTable[K]['result'], usage: TokenUsage, timings: JobTimings): void
 }

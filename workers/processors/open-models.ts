@@ -19,7 +19,7 @@ interface Opened<Model> {
 /** Opens a model of texts' vectors, or one of pairs where the catalogue says `rerank`. */
 export async function openEmbeddingModel(
   model: CatalogueModel,
-  { folder, runtime, config }: OpenTools,
+  { folder, runtime, config, onBatch }: OpenTools,
 ): Promise<Opened<EmbeddingModel>> {
   const { onnxFile, maxContextTokens, maxBatchTokens } = model.options
   const options = {
@@ -29,6 +29,7 @@ export async function openEmbeddingModel(
     ...(onnxFile !== undefined && { onnxFile }),
     ...(maxContextTokens !== undefined && { maxContextTokens }),
     ...(maxBatchTokens !== undefined && { maxBatchTokens }),
+    ...(onBatch !== undefined && { onBatch }),
   }
   const { modelFile } = await readEncoderFiles(folder, onnxFile)
   const bytes = await bytesOf([modelFile])

@@ -22,6 +22,8 @@ export interface OpenTools {
   readonly config: WorkerConfig
   readonly clock: Clock
   readonly log: Logger
+  /** Told how many sequences, texts or pairs each run of the model handles together. */
+  readonly onBatch?: (size: number) => void
 }
 
 /** Jobs and work of an open model, for its heartbeat. */

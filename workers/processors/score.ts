@@ -8,6 +8,7 @@ import { encodeWithin } from '../text/tokenizer.ts'
 import type { TokenPieces } from '../text/token-pieces.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { JobTools } from './job-tools.ts'
+import { shareTurns } from './turns.ts'
 
 const BRIDGE = '\n\n---\n\nThe above passage is related to: '
 const SCALE = 100 // scores are hundredths of a nat per token of the query
@@ -23,7 +24,9 @@ export async function processScore(
 ): Promise<void> {
   const startedAt = clock.monotonic()
   const texts = [] as (readonly number[])[]
+  const share = shareTurns(clock)
   for (const [index, document] of ['', ...input.documents].entries()) {
+    await share()
     texts.push(await encodePassage(model, { document, query: input.query, index: index - 1 }))
   }
   const promptTokens = texts.reduce((sum, tokenIds) => sum + tokenIds.length, 0)
@@ -70,7 +73,7 @@ async function encodePassage(
   const param = index < 0 ? 'query' : `documents[${index}]`
   throw failure.invalidRequest(
     `This model's maximum context length is ${contextLength} tokens, however ${param} resulted in ` +
-      `${outcome.estimatedTokens + prefix.length} tokens together with the query. Please reduce it.`,
+      `${outcome.estimatedTokens + prefix.length} tokens${index < 0 ? '' : ' together with the query'}. Please reduce it.`,
     { param, code: 'context_length_exceeded' },
   )
 }

@@ -6,12 +6,12 @@ import type { Contact } from '../identity/contact.ts'
 import { saveContactIdentity } from '../identity/identities.ts'
 import { mergeMetadata, presentUser } from '../identity/present-user.ts'
 import { inTransaction } from '../identity/store.ts'
-import { findUserByContact, findUserById, insertUser, loadParts } from '../identity/users.ts'
+import { findAnyUserById, findUserByContact, insertUser, loadParts } from '../identity/users.ts'
 import type { AdminUserBody, Parsed } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { contactClaims } from '../steps/accounts.ts'
 import { parseBan, parseContacts, parsePassword } from '../steps/admin-user.ts'
-import { parseUuid } from '../steps/own-factor.ts'
+import { parseUuid, UUID } from '../steps/own-factor.ts'
 import { record } from '../steps/record.ts'
 
 type Body = Parsed<typeof AdminUserBody>
@@ -28,7 +28,7 @@ export async function adminCreateUser(
   if (email === undefined && phone === undefined) {
     throw invalid('Cannot create a user without either an email or phone')
   }
-  const id = await parseNewId(services, params.user_id ?? body.id)
+  const id = await parseNewId(services, params.user_id, body.id)
   await checkTaken(services, contacts)
   const passwordHash = await parsePassword(services, body, { areChecked: false })
   const user = await inTransaction(services.store, async (store) => {
@@ -69,15 +69,17 @@ export async function adminCreateUser(
 
 async function parseNewId(
   services: AuthServices,
-  text: string | undefined,
+  idOfPath: string | undefined,
+  idOfBody: string | undefined,
 ): Promise<string | undefined> {
-  if (text === undefined || text === '') return undefined
-  const id = parseUuid(text, 'user_id')
+  if (idOfPath === undefined && !idOfBody) return undefined
+  const id = idOfPath === undefined ? idOfBody : parseUuid(idOfPath, 'user_id')
+  if (id === undefined || !UUID.test(id)) throw invalid('ID must be an UUID', 'id')
   if (id === NIL_UUID) throw invalid('ID cannot be a nil uuid', 'id')
-  if (await findUserById(services.store, id)) {
+  if (await findAnyUserById(services.store, id)) {
     throw authFailure('user_already_exists', { message: 'A user with this id exists already' })
   }
-  return id
+  return id.toLowerCase()
 }
 
 const NIL_UUID = '00000000-0000-0000-0000-000000000000'

@@ -1,10 +1,14 @@
 import { createHash } from 'node:crypto'
 
+import type { ProviderId } from '#shared/config/provider-ids.ts'
+
 import { json, redirect, type Answer, type AuthRequest, type UserRequest } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
+import { bindBrowser, type Binding } from '../identity/browser-binding.ts'
 import { parsePkce, startFlow } from '../identity/flow-states.ts'
 import { findByLink } from '../identity/one-time-tokens.ts'
 import { sha256 } from '../identity/secrets.ts'
+import type { Provider } from '../ports.ts'
 import type { AuthorizeQuery, Parsed } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { randomCodeVerifier } from '../steps/external-account.ts'
@@ -17,8 +21,7 @@ export async function authorize(
   request: AuthRequest,
   query: Query,
 ): Promise<Answer> {
-  const url = await begin(services, request, { query })
-  return query.skip_http_redirect === 'true' ? json({ url }) : redirect(url, 302)
+  return begin(services, request, { query })
 }
 
 /** Sends a signed-in user to a provider, to add its identity to the account. */
@@ -28,15 +31,14 @@ export async function authorizeLinking(
   query: Query,
 ): Promise<Answer> {
   if (!services.config.security.isManualLinkingEnabled) throw authFailure('manual_linking_disabled')
-  const url = await begin(services, request, { query, linkingUserId: request.caller.user.id })
-  return query.skip_http_redirect === 'true' ? json({ url }) : redirect(url, 302)
+  return begin(services, request, { query, linkingUserId: request.caller.user.id })
 }
 
 async function begin(
   services: AuthServices,
   request: AuthRequest,
   start: { readonly query: Query; readonly linkingUserId?: string },
-): Promise<string> {
+): Promise<Answer> {
   const { query, linkingUserId } = start
   if (!query.provider) {
     throw invalid('Unsupported provider: Provider could not be found', 'provider')
@@ -45,6 +47,9 @@ async function begin(
   const pkce = parsePkce(query)
   const inviteLinkSha256 = await checkInvite(services, query.invite_token)
   const providerCodeVerifier = randomCodeVerifier()
+  const isRedirect = query.skip_http_redirect !== 'true'
+  // An address that is handed to a program may be opened anywhere; PKCE is bound by its verifier.
+  const binding = isRedirect && pkce === undefined ? bindTo(services, request, provider) : undefined
   const { state } = await startFlow(services.store, {
     provider: provider.id,
     authenticationMethod: 'oauth',
@@ -53,13 +58,26 @@ async function begin(
     providerCodeVerifier,
     linkingUserId,
     inviteLinkSha256,
+    browserSecret: binding?.secret,
   })
-  return provider.authorizationUrl({
+  const url = await provider.authorizationUrl({
     state,
     scopes: query.scopes ?? '',
     pkceChallenge: createHash('sha256').update(providerCodeVerifier).digest('base64url'),
     query: passedOn(query),
   })
+  return isRedirect ? redirect(url, 302, binding?.cookie) : json({ url })
+}
+
+function bindTo(
+  services: AuthServices,
+  request: AuthRequest,
+  provider: Provider,
+): Binding | undefined {
+  const { providers } = services.config.external
+  if (!Object.hasOwn(providers, provider.id)) return undefined
+  const { redirectUri } = providers[provider.id as ProviderId]
+  return bindBrowser(request.browser, { redirectUri, isFormPost: provider.isFormPost === true })
 }
 
 async function checkInvite(

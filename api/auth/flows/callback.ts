@@ -3,6 +3,7 @@ import { failure, ServiceError } from '#shared/errors.ts'
 
 import { redirect, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure } from '../errors.ts'
+import { isOwnState } from '../identity/browser-binding.ts'
 import { issueAuthCode, redeemState } from '../identity/flow-states.ts'
 import { findInvitedUser } from '../identity/invites.ts'
 import { findIdentity } from '../identity/identities.ts'
@@ -27,7 +28,7 @@ export async function callback(
   const site = services.config.site.url
   let flow: FlowStateRow | undefined
   try {
-    flow = await findFlow(services, fields.state)
+    flow = await findFlow(services, request, fields.state)
     const target = services.config.external.redirectUrl || flow.referrer || site
     const profile = await askProvider(services, flow, fields)
     return await finish(services, request, { flow, profile, target })
@@ -41,10 +42,15 @@ export async function callback(
   }
 }
 
-async function findFlow(services: AuthServices, state: string | undefined): Promise<FlowStateRow> {
+async function findFlow(
+  services: AuthServices,
+  request: AuthRequest,
+  state: string | undefined,
+): Promise<FlowStateRow> {
   if (!state) {
     throw authFailure('bad_oauth_callback', { message: 'OAuth state parameter missing' })
   }
+  if (!isOwnState(state, request.browser)) throw authFailure('bad_oauth_state')
   const flow = await redeemState(services.store, state, STATE_TTL_SECONDS)
   if (flow === undefined) throw authFailure('bad_oauth_state')
   return flow
@@ -56,6 +62,8 @@ async function askProvider(
   fields: Readonly<Record<string, string>>,
 ): Promise<ExternalProfile> {
   if (fields.error) throw refusalOf(fields.error, fields.error_description)
+  // OAuth 1.0a has no error codes: the refused request token comes back under this name.
+  if (fields.denied) throw refusalOf('access_denied', 'The user denied the request')
   const code = fields.code || fields.oauth_verifier || ''
   if (code === '') {
     throw authFailure('bad_oauth_callback', {

@@ -10,6 +10,7 @@ import type { OtpBody, Parsed } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { confirmContact, createAccount, isConfirmed } from '../steps/accounts.ts'
 import { record } from '../steps/record.ts'
+import { nobodysContact, rehearse } from '../steps/rehearse.ts'
 import { requireChannel, requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
 import { sendTokenSms } from '../steps/send-sms.ts'
 
@@ -81,7 +82,11 @@ async function findOrSignUp(
   if (known === undefined) {
     return services.pace.run(purpose, () => signUp(services, request, parsed))
   }
-  await services.pace.imitate(purpose)
+  await services.pace.imitate(purpose, () =>
+    rehearse(services, (stage) =>
+      signUp(stage, request, { ...parsed, contact: nobodysContact(parsed.contact.kind) }),
+    ),
+  )
   return known
 }
 

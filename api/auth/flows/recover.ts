@@ -1,3 +1,5 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
 import { json, type Answer, type AuthRequest } from '../context.ts'
 import { invalid } from '../errors.ts'
 import { parseEmail } from '../identity/contact.ts'
@@ -6,7 +8,8 @@ import { findUserByContact } from '../identity/users.ts'
 import type { Parsed, RecoverBody } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { record } from '../steps/record.ts'
-import { requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
+import { makeNobody, rehearse } from '../steps/rehearse.ts'
+import { mintAndSend, requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
 
 /** Sends a link for choosing a new password. The same answer for known and unknown addresses. */
 export async function recover(
@@ -22,17 +25,30 @@ export async function recover(
   if (user === undefined) {
     await services.pace.imitate('recover', async () => {
       await services.limits.takeContact('recover', email, services.config.smtp.linkGapSeconds)
-      await services.limits.checkSend('email')
+      await rehearse(services, async (stage) => {
+        const nobody = await makeNobody(stage, request)
+        const mail = { user: nobody, name: 'recovery', to: nobody.email as string, pkce } as const
+        await mintAndSend(stage, request, mail)
+        await recordRecovery(stage, request, nobody)
+      })
     })
     return json({})
   }
   await services.pace.run('recover', async () => {
     await sendTokenMail(services, request, { user, name: 'recovery', to: email, pkce })
-    await record(services, services.store, {
-      request,
-      actor: { kind: 'user', user },
-      action: 'user_recovery_requested',
-    })
+    await recordRecovery(services, request, user)
   })
   return json({})
+}
+
+function recordRecovery(
+  services: AuthServices,
+  request: AuthRequest,
+  user: UserRow,
+): Promise<void> {
+  return record(services, services.store, {
+    request,
+    actor: { kind: 'user', user },
+    action: 'user_recovery_requested',
+  })
 }

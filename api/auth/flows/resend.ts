@@ -3,14 +3,15 @@ import type { UserRow } from '#shared/db/schema/auth.ts'
 import { json, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
 import { parseContact, type Contact } from '../identity/contact.ts'
-import { parsePkce } from '../identity/flow-states.ts'
+import { parsePkce, type PkceChallenge } from '../identity/flow-states.ts'
 import { findUserByContact } from '../identity/users.ts'
 import type { Parsed, ResendBody } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { isConfirmed } from '../steps/accounts.ts'
 import { record } from '../steps/record.ts'
+import { makeNobody, rehearse } from '../steps/rehearse.ts'
 import { sendEmailChange } from '../steps/send-email-change.ts'
-import { requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
+import { mintAndSend, requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
 import { sendTokenSms } from '../steps/send-sms.ts'
 
 const TYPES = {
@@ -37,7 +38,9 @@ export async function resend(
   checkEnabled(services, contact)
   const pkce = parsePkce(body)
   const user = await findUserByContact(services.store, contact)
-  if (user === undefined || !isPending(type, user)) return pretend(services, contact)
+  if (user === undefined || !isPending(type, user)) {
+    return pretend(services, request, { contact, pkce })
+  }
   return services.pace.run(`resend.${contact.kind}`, async () => {
     if (type === 'signup') {
       const to = user.email as string
@@ -89,12 +92,22 @@ function isPending(type: ResendType, user: UserRow): boolean {
 }
 
 // Unknown addresses meet the limits of known ones, and the answer takes as long.
-async function pretend(services: AuthServices, contact: Contact): Promise<Answer> {
+async function pretend(
+  services: AuthServices,
+  request: AuthRequest,
+  asked: { readonly contact: Contact; readonly pkce: PkceChallenge | undefined },
+): Promise<Answer> {
+  const { contact, pkce } = asked
   await services.pace.imitate(`resend.${contact.kind}`, async () => {
     if (contact.kind === 'phone') return
     const gapSeconds = services.config.smtp.confirmationGapSeconds
     await services.limits.takeContact('resend', contact.email, gapSeconds)
-    await services.limits.checkSend('email')
+    await rehearse(services, async (stage) => {
+      const user = await makeNobody(stage, request)
+      const mail = { user, name: 'confirmation', to: user.email as string, pkce } as const
+      await mintAndSend(stage, request, mail)
+      await recordRequest(stage, request, user)
+    })
   })
   return json({})
 }

@@ -12,8 +12,15 @@ import { inTransaction } from '../identity/store.ts'
 import { findUserByContact, loadParts } from '../identity/users.ts'
 import type { Parsed, SignupBody } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
-import { confirmContact, contactClaims, createAccount, isConfirmed } from '../steps/accounts.ts'
+import {
+  confirmContact,
+  contactClaims,
+  createAccount,
+  isConfirmed,
+  type NewAccount,
+} from '../steps/accounts.ts'
 import { record } from '../steps/record.ts'
+import { nobodysContact, rehearse } from '../steps/rehearse.ts'
 import { requireChannel, sendTokenMail } from '../steps/send-mail.ts'
 import { sendTokenSms } from '../steps/send-sms.ts'
 import { startSession, tokenResponse } from '../steps/start-session.ts'
@@ -75,13 +82,13 @@ async function signUpNewUser(
   request: AuthRequest,
   parsed: Signup,
 ): Promise<Answer> {
-  const { contact, passwordHash, data } = parsed
-  const account = { contact, passwordHash, data, keepsIdentityClaims: true }
+  const { contact } = parsed
+  const account = accountOf(parsed)
   if (parsed.isAutoconfirm) {
     const started = await inTransaction(services.store, async (store) => {
       const user = await createAccount(services, store, { account, request })
       if (user === undefined) return undefined
-      await recordSignup(services, request, { store, user, provider: contact.kind })
+      await recordSignup(services, request, { store, user, contact })
       const confirmed = await confirmContact(store, user, contact.kind)
       return startSession(store, { user: confirmed, proof: { method: 'password' }, request })
     })
@@ -92,7 +99,7 @@ async function signUpNewUser(
     const user = await inTransaction(services.store, async (store) => {
       const created = await createAccount(services, store, { account, request })
       if (created !== undefined) {
-        await recordSignup(services, request, { store, user: created, provider: contact.kind })
+        await recordSignup(services, request, { store, user: created, contact })
       }
       return created
     })
@@ -102,6 +109,10 @@ async function signUpNewUser(
   })
 }
 
+function accountOf({ contact, passwordHash, data }: Signup): NewAccount {
+  return { contact, passwordHash, data, keepsIdentityClaims: true }
+}
+
 async function signUpAgain(
   services: AuthServices,
   request: AuthRequest,
@@ -109,11 +120,21 @@ async function signUpAgain(
 ): Promise<Answer> {
   const { parsed, existing } = again
   const { contact } = parsed
+  const purpose = `signup.${contact.kind}`
+  const makeNobody = (stage: AuthServices) =>
+    createAccount(stage, stage.store, {
+      account: { ...accountOf(parsed), contact: nobodysContact(contact.kind) },
+      request,
+    })
   if (!isConfirmed(existing, contact.kind)) {
-    if (!parsed.isAutoconfirm) {
+    if (parsed.isAutoconfirm) throw authFailure('user_already_exists')
+    return services.pace.run(purpose, async () => {
+      await rehearse(services, async (stage) => {
+        const user = await makeNobody(stage)
+        if (user) await recordSignup(stage, request, { store: stage.store, user, contact })
+      })
       return sendConfirmation(services, request, { user: existing, parsed })
-    }
-    throw authFailure('user_already_exists')
+    })
   }
   const note = (): Promise<void> =>
     record(services, services.store, {
@@ -127,12 +148,18 @@ async function signUpAgain(
     throw authFailure('user_already_exists')
   }
   // From here on nothing may tell this answer from that to a new user, its limits included.
-  await services.pace.imitate(`signup.${contact.kind}`, async () => {
+  await services.pace.imitate(purpose, async () => {
     await note()
-    if (contact.kind === 'phone') return
+    if (contact.kind === 'phone') {
+      await rehearse(services, makeNobody)
+      return
+    }
     const gapSeconds = services.config.smtp.confirmationGapSeconds
     await services.limits.takeContact('signup', contact.email, gapSeconds)
-    await services.limits.checkSend('email')
+    await rehearse(services, async (stage) => {
+      const user = await makeNobody(stage)
+      if (user) await sendConfirmation(stage, request, { user, parsed })
+    })
   })
   return json(madeUpUser(services, request, parsed))
 }
@@ -170,14 +197,14 @@ function recordSignup(
   made: {
     readonly store: AuthServices['store']
     readonly user: UserRow
-    readonly provider: string
+    readonly contact: Contact
   },
 ): Promise<void> {
   return record(services, made.store, {
     request,
     actor: { kind: 'user', user: made.user },
     action: 'user_signedup',
-    traits: { provider: made.provider },
+    traits: { provider: made.contact.kind },
   })
 }
 

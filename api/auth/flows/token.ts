@@ -1,8 +1,10 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
 import { json, type Answer, type AuthRequest } from '../context.ts'
-import { authFailure, WeakPasswordError } from '../errors.ts'
+import { authFailure, WeakPasswordError, type AuthErrorCode } from '../errors.ts'
 import { parseContact, type Contact } from '../identity/contact.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
-import { inTransaction } from '../identity/store.ts'
+import { openSession } from '../identity/open-session.ts'
 import { findUserByContact, isBanned, updateUser } from '../identity/users.ts'
 import type { GrantQuery, Parsed, TokenBody } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
@@ -10,8 +12,8 @@ import { isConfirmed } from '../steps/accounts.ts'
 import { exchangeAuthCode } from '../steps/exchange-auth-code.ts'
 import { exchangeIdToken } from '../steps/exchange-id-token.ts'
 import { exchangeRefreshToken } from '../steps/exchange-refresh-token.ts'
-import { record } from '../steps/record.ts'
-import { startSession, tokenResponse } from '../steps/start-session.ts'
+import { announce, record } from '../steps/record.ts'
+import { tokenResponse } from '../steps/start-session.ts'
 
 type Grant = (
   services: AuthServices,
@@ -24,6 +26,9 @@ const GRANTS: Readonly<Record<string, Grant>> = {
   refresh_token: exchangeRefreshToken,
   pkce: exchangeAuthCode,
   id_token: exchangeIdToken,
+  web3: async () => {
+    throw authFailure('web3_provider_disabled')
+  },
 }
 
 /** Issues tokens against one of the grants. */
@@ -64,30 +69,67 @@ async function signInWithPassword(
   // Somebody unknown is compared with nobody's password: the answer takes as long.
   const hash = user?.passwordHash ?? undefined
   const { isRight, needsUpgrade } = await services.passwords.verify(password, hash)
-  if (user === undefined || !isRight) throw authFailure('invalid_credentials')
-  if (isBanned(user, services.store.now())) {
-    throw authFailure('user_banned', { kind: 'invalidRequest' })
-  }
-  const mayBeUnconfirmed =
-    contact.kind === 'email' && services.config.mailer.allowsUnverifiedSignIns
-  if (!isConfirmed(user, contact.kind) && !mayBeUnconfirmed) {
-    throw authFailure(contact.kind === 'email' ? 'email_not_confirmed' : 'phone_not_confirmed')
+  const refusal = findRefusal(services, { user, isRight, contact })
+  if (user === undefined || refusal !== undefined) {
+    const code = refusal ?? 'invalid_credentials'
+    await recordFailure(services, request, { user, contact, code })
+    throw authFailure(code, { kind: 'invalidRequest' })
   }
   const passwordHash = needsUpgrade ? await services.passwords.hash(password) : undefined
-  const started = await inTransaction(services.store, async (store) => {
-    if (passwordHash !== undefined) await updateUser(store, user.id, { passwordHash })
-    await record(services, store, {
-      request,
+  if (passwordHash !== undefined) await updateUser(services.store, user.id, { passwordHash })
+  const { event, ...started } = await openSession(services.store, {
+    userId: user.id,
+    proof: { method: 'password' },
+    userAgent: request.userAgent,
+    ip: request.ip,
+    audit: {
       actor: { kind: 'user', user },
       action: 'login',
       traits: { provider: contact.kind },
-    })
-    return startSession(store, { user, proof: { method: 'password' }, request })
+    },
   })
+  if (event !== undefined) announce(services, event)
   const weakness = await findWeakness(services, password)
   return json({
     ...(await tokenResponse(services, started)),
     ...(weakness && { weak_password: weakness }),
+  })
+}
+
+interface Attempt {
+  readonly user: UserRow | undefined
+  readonly isRight: boolean
+  readonly contact: Contact
+}
+
+// What is wrong with an account is told to those who know its password, and to nobody else.
+function findRefusal(services: AuthServices, attempt: Attempt): AuthErrorCode | undefined {
+  const { user, isRight, contact } = attempt
+  if (user === undefined || !isRight) return 'invalid_credentials'
+  if (isBanned(user, services.store.now())) return 'user_banned'
+  const isEmail = contact.kind === 'email'
+  if (isConfirmed(user, contact.kind)) return undefined
+  if (isEmail && services.config.mailer.allowsUnverifiedSignIns) return undefined
+  return isEmail ? 'email_not_confirmed' : 'phone_not_confirmed'
+}
+
+// One row for known and unknown accounts alike, so that neither the log nor the time tells them apart.
+function recordFailure(
+  services: AuthServices,
+  request: AuthRequest,
+  failed: {
+    readonly user: UserRow | undefined
+    readonly contact: Contact
+    readonly code: AuthErrorCode
+  },
+): Promise<void> {
+  const { user, contact, code } = failed
+  const name = contact.kind === 'email' ? contact.email : contact.phone
+  return record(services, services.store, {
+    request,
+    actor: user === undefined ? { kind: 'stranger', name } : { kind: 'user', user },
+    action: 'login_failed',
+    traits: { provider: contact.kind, reason: code },
   })
 }
 

@@ -2,13 +2,14 @@ import { randomUUID } from 'node:crypto'
 
 import { desc, sql, type SQL } from 'drizzle-orm'
 
-import type { AuditLogRow, UserRow } from '#shared/db/schema/auth.ts'
+import type { AuditLogRow, Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { Store } from './store.ts'
 
 /** What can be done with an account, and the log it belongs to. */
 const ACTIONS = {
   login: 'account',
+  login_failed: 'account',
   logout: 'account',
   invite_accepted: 'account',
   user_signedup: 'team',
@@ -41,42 +42,54 @@ export type AuditAction = keyof typeof ACTIONS
 export interface SecurityEvent {
   readonly action: AuditAction
   readonly logType: string
-  /** The nil UUID when an administrator acts by role alone. */
+  /** The nil UUID when an administrator acts by role alone, and for accounts that do not exist. */
   readonly actorId: string
   readonly traits: Readonly<Record<string, unknown>>
   readonly ip: string
+  /** Of the request that caused it. */
+  readonly requestId?: string | undefined
   readonly at: Date
 }
 
-/** Who did it: a user, or an administrator by role. */
+/** Who did it: a user, an administrator by role, or somebody who only named an account. */
 export type Actor =
   | { readonly kind: 'user'; readonly user: UserRow }
+  | { readonly kind: 'stranger'; readonly name: string }
   | { readonly kind: 'admin'; readonly role: string }
 
 const NIL_UUID = '00000000-0000-0000-0000-000000000000'
 
+/** What is to be written to the audit log. */
+export interface AuditEntry {
+  readonly actor: Actor
+  readonly action: AuditAction
+  readonly traits?: Readonly<Record<string, unknown>>
+  readonly ip: string
+}
+
 /** Appends to the audit log. */
-export async function appendAudit(
-  store: Store,
-  entry: {
-    readonly actor: Actor
-    readonly action: AuditAction
-    readonly traits?: Readonly<Record<string, unknown>>
-    readonly ip: string
-  },
-): Promise<SecurityEvent> {
-  const { actor, action, traits = {}, ip } = entry
+export async function appendAudit(store: Store, entry: AuditEntry): Promise<SecurityEvent> {
   const now = store.now()
-  const payload = {
-    ...describeActor(actor),
-    action,
-    log_type: ACTIONS[action],
-    ...(Object.keys(traits).length > 0 && { traits }),
-  }
+  const { payload, event } = describeAudit(entry, now)
   await store.db
     .insert(store.tables.auditLog)
-    .values({ id: randomUUID(), payload, ipAddress: ip, createdAt: now })
-  return { action, logType: ACTIONS[action], actorId: payload.actor_id, traits, ip, at: now }
+    .values({ id: randomUUID(), payload, ipAddress: entry.ip, createdAt: now })
+  return event
+}
+
+/** An entry as the audit log keeps it, and as whoever listens is told of it. */
+export function describeAudit(
+  entry: AuditEntry,
+  at: Date,
+): { readonly payload: Metadata; readonly event: SecurityEvent } {
+  const { actor, action, traits = {}, ip } = entry
+  const logType = ACTIONS[action]
+  const described = describeActor(actor)
+  const hasTraits = Object.keys(traits).length > 0
+  return {
+    payload: { ...described, action, log_type: logType, ...(hasTraits && { traits }) },
+    event: { action, logType, actorId: described.actor_id, traits, ip, at },
+  }
 }
 
 /** What an administrator may search the audit log by. */
@@ -127,6 +140,9 @@ function searchCondition(
 function describeActor(actor: Actor): { actor_id: string } & Record<string, unknown> {
   if (actor.kind === 'admin') {
     return { actor_id: NIL_UUID, actor_username: actor.role, actor_via_sso: false }
+  }
+  if (actor.kind === 'stranger') {
+    return { actor_id: NIL_UUID, actor_username: actor.name, actor_via_sso: false }
   }
   const { user } = actor
   const name = user.userMetadata.full_name

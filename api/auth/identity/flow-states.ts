@@ -5,6 +5,7 @@ import { and, eq, gt } from 'drizzle-orm'
 import type { FlowStateRow } from '#shared/db/schema/auth.ts'
 
 import { invalid } from '../errors.ts'
+import { bindState } from './browser-binding.ts'
 import { randomSecret, sha256 } from './secrets.ts'
 import type { Store } from './store.ts'
 
@@ -24,6 +25,8 @@ export interface NewFlowState {
   readonly providerCodeVerifier?: string
   readonly linkingUserId?: string | undefined
   readonly inviteLinkSha256?: Buffer | undefined
+  /** Only the browser with this secret may bring the state back. */
+  readonly browserSecret?: string | undefined
 }
 
 /** The PKCE fields of a body; undefined when there are none. Throws on half or malformed ones. */
@@ -69,9 +72,9 @@ export async function startFlow(
   store: Store,
   flow: NewFlowState,
 ): Promise<{ id: string; state: string }> {
-  const { pkce, ...fields } = flow
+  const { pkce, browserSecret, ...fields } = flow
   const id = randomUUID()
-  const state = randomSecret() + randomSecret()
+  const state = bindState(randomSecret() + randomSecret(), browserSecret)
   await store.db.insert(store.tables.flowStates).values({
     id,
     ...fields,

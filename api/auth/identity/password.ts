@@ -4,6 +4,7 @@ import { availableParallelism } from 'node:os'
 import argon2 from 'argon2'
 import bcrypt from 'bcryptjs'
 
+import type { Clock } from '#shared/clock.ts'
 import type { PasswordConfig } from '#shared/config/auth-policies.ts'
 import { failure } from '#shared/errors.ts'
 
@@ -22,6 +23,8 @@ export interface PasswordHasher {
     password: string,
     hash: string | undefined,
   ): Promise<{ readonly isRight: boolean; readonly needsUpgrade: boolean }>
+  /** Computations under way, and those that wait for a place. */
+  load(): { readonly running: number; readonly waiting: number }
 }
 
 interface Scheme {
@@ -60,10 +63,21 @@ export function isKnownPasswordHash(hash: string): boolean {
 
 const HASH_CHARACTERS_MAX = 1024
 
+/** How long a hash may wait for its turn. */
+export interface Patience {
+  readonly clock: Clock
+  /** Whoever waited longer has been told to come back: nobody would read the result. */
+  readonly waitMsMax: number
+}
+
 /** argon2id with the configured parameters; older kinds are verified and reported for an upgrade. */
-export function createPasswordHasher(config: PasswordConfig): PasswordHasher {
+export function createPasswordHasher(config: PasswordConfig, patience: Patience): PasswordHasher {
   const concurrency = config.hashConcurrency || availableParallelism()
-  const inPool = createPool({ concurrency, waitingMax: config.hashQueueMax })
+  const { inPool, load } = createPool({
+    concurrency,
+    waitingMax: config.hashQueueMax,
+    ...patience,
+  })
   const compute = createHashThreads(concurrency)
   const hash = (password: string): Promise<string> =>
     inPool(() => hashArgon2id(compute, password, config.argon2))
@@ -71,6 +85,7 @@ export function createPasswordHasher(config: PasswordConfig): PasswordHasher {
   let nobody: Promise<string> | undefined
   return {
     hash,
+    load,
     async verify(password, stored) {
       const scheme = stored === undefined ? undefined : findScheme(stored)
       if (stored === undefined || scheme === undefined) {
@@ -117,25 +132,29 @@ async function verifyScrypt(password: string, hash: string): Promise<boolean> {
 // 2^22 blocks of 128 bytes are 512 MiB: an imported hash must not exhaust the machine.
 const SCRYPT_WORK_MAX = 2 ** 22
 
-type Pool = <T>(work: () => Promise<T>) => Promise<T>
+interface Pool {
+  readonly inPool: <T>(work: () => Promise<T>) => Promise<T>
+  readonly load: PasswordHasher['load']
+}
 
-function createPool(limits: { readonly concurrency: number; readonly waitingMax: number }): Pool {
+function createPool(
+  limits: Patience & { readonly concurrency: number; readonly waitingMax: number },
+): Pool {
+  const { clock, waitMsMax } = limits
   const waiting: (() => void)[] = []
   let running = 0
-  return async (work) => {
+  const inPool: Pool['inPool'] = async (work) => {
+    const sinceMs = clock.monotonic()
     if (running >= limits.concurrency) {
-      if (waiting.length >= limits.waitingMax) {
-        throw failure.overloaded('Too many sign-ins at once, please retry after a moment.', {
-          code: 'over_capacity',
-          retryAfterSeconds: 1,
-        })
-      }
+      if (waiting.length >= limits.waitingMax) throw tooMany()
       // The finished work hands its place over, so `running` stays as it is.
       await new Promise<void>((resolve) => waiting.push(resolve))
     } else {
       running += 1
     }
     try {
+      // In a storm that lasts, work that comes too late would only make the rest late too.
+      if (clock.monotonic() - sinceMs > waitMsMax) throw tooMany()
       return await work()
     } finally {
       const next = waiting.shift()
@@ -143,4 +162,12 @@ function createPool(limits: { readonly concurrency: number; readonly waitingMax:
       else next()
     }
   }
+  return { inPool, load: () => ({ running, waiting: waiting.length }) }
+}
+
+function tooMany(): Error {
+  return failure.overloaded('Too many sign-ins at once, please retry after a moment.', {
+    code: 'over_capacity',
+    retryAfterSeconds: 1,
+  })
 }

@@ -1,5 +1,3 @@
-import { randomUUID } from 'node:crypto'
-
 import { and, desc, eq, ne, sql } from 'drizzle-orm'
 
 import type { SessionsConfig } from '#shared/config/auth-policies.ts'
@@ -9,34 +7,6 @@ import type { Store } from './store.ts'
 
 // Proofs that lift a session to the second assurance level.
 const SECOND_FACTORS = ['totp', 'mfa/phone', 'mfa/webauthn']
-
-/** Opens a signed-in period. */
-export async function openSession(
-  store: Store,
-  start: {
-    readonly userId: string
-    readonly proof: { readonly method: string; readonly provider?: string }
-    readonly userAgent: string
-    readonly ip: string
-  },
-): Promise<SessionRow> {
-  const now = store.now()
-  const amr = addProof([], start.proof, now)
-  const [session] = await store.db
-    .insert(store.tables.sessions)
-    .values({
-      id: randomUUID(),
-      userId: start.userId,
-      aal: 'aal1',
-      amr,
-      userAgent: start.userAgent.slice(0, USER_AGENT_CHARACTERS_MAX),
-      ip: start.ip,
-      createdAt: now,
-      updatedAt: now,
-    })
-    .returning()
-  return session as SessionRow
-}
 
 /** Longer names of browsers are cut. */
 export const USER_AGENT_CHARACTERS_MAX = 512

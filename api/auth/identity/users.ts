@@ -35,6 +35,13 @@ export async function findUserById(store: Store, id: string): Promise<UserRow | 
   return first(store, eq(users.id, id))
 }
 
+/** A user, also one who was soft-deleted: for administrators only. */
+export async function findAnyUserById(store: Store, id: string): Promise<UserRow | undefined> {
+  const { users } = store.tables
+  const [user] = await store.db.select().from(users).where(eq(users.id, id)).limit(1)
+  return user
+}
+
 /** The user of an address or number. */
 export async function findUserByContact(
   store: Store,
@@ -130,30 +137,27 @@ export async function loadParts(store: Store, user: UserRow): Promise<UserWithPa
   return parts as UserWithParts
 }
 
-/** Like `loadParts` for a page of users, in two queries. */
+/** Like `loadParts` for a page of users. */
 export async function loadPartsOfAll(
   store: Store,
   page: readonly UserRow[],
 ): Promise<UserWithParts[]> {
   if (page.length === 0) return []
-  const { identities, factors } = store.tables
+  const { db, tables } = store
   const ids = page.map((user) => user.id)
-  const [allIdentities, allFactors] = await Promise.all([
-    store.db
-      .select()
-      .from(identities)
-      .where(inArray(identities.userId, ids))
-      .orderBy(asc(identities.createdAt), asc(identities.id)),
-    store.db
-      .select()
-      .from(factors)
-      .where(inArray(factors.userId, ids))
-      .orderBy(asc(factors.createdAt), asc(factors.id)),
-  ])
+  const own = db.select().from(tables.identities).where(inArray(tables.identities.userId, ids))
+  const proofs = db.select().from(tables.factors).where(inArray(tables.factors.userId, ids))
+  const [i, f] = [own.as('i'), proofs.as('f')]
+  // Rows of either side, never of both: two lists in one round trip.
+  const rows = await db
+    .select()
+    .from(i)
+    .fullJoin(f, sql`false`)
+    .orderBy(asc(i.createdAt), asc(i.id), asc(f.createdAt), asc(f.id))
   return page.map((user) => ({
     user,
-    identities: allIdentities.filter((identity) => identity.userId === user.id),
-    factors: allFactors.filter((factor) => factor.userId === user.id),
+    identities: rows.flatMap((row) => (row.i?.userId === user.id ? [row.i] : [])),
+    factors: rows.flatMap((row) => (row.f?.userId === user.id ? [row.f] : [])),
   }))
 }
 

@@ -38,6 +38,7 @@ export function createOauth2Provider(options: Oauth2Options): Provider {
   const rule = row.idToken
   return {
     id,
+    isFormPost: row.parameters?.response_mode === 'form_post',
     authorizationUrl: (request) => authorizationUrl(options, request),
     exchange: (callback) => exchange(options, callback),
     ...(rule !== undefined && {
@@ -194,6 +195,7 @@ async function endpoint(options: Oauth2Options, kind: 'authorize' | 'token'): Pr
   const { row, config, idTokens } = options
   const address = row[kind]
   if (address !== undefined) return addressOf(options, address)
+  if (row.publicEndpoints !== undefined && config.url === '') return row.publicEndpoints[kind]
   const { authorizationEndpoint, tokenEndpoint } = await idTokens.discover(
     row.idToken?.issuer(config) ?? '',
   )

@@ -42,6 +42,10 @@ const generic: IdTokenRule = {
 /** Providers that say who a user is in an id token. */
 export const OIDC_ROWS = {
   apple: {
+    publicEndpoints: {
+      authorize: 'https://appleid.apple.com/auth/authorize',
+      token: 'https://appleid.apple.com/auth/token',
+    },
     scopes: ['email', 'name'],
     clientAuth: 'body',
     parameters: { response_mode: 'form_post' },
@@ -60,6 +64,10 @@ export const OIDC_ROWS = {
     profile: async (source) => azure.profile(await source.claims()),
   },
   google: {
+    publicEndpoints: {
+      authorize: 'https://accounts.google.com/o/oauth2/v2/auth',
+      token: 'https://oauth2.googleapis.com/token',
+    },
     scopes: ['openid', 'email', 'profile'],
     clientAuth: 'body',
     usesPkce: true,

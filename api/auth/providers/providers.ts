@@ -46,6 +46,7 @@ export function createProviders(options: {
   return {
     allIds: PROVIDER_IDS,
     enabledIds: () => [...enabled.keys()],
+    idTokenIssuer: (id) => idTokenIssuer(external, id),
     get(id) {
       const provider = enabled.get(id)
       if (provider !== undefined) return provider
@@ -58,6 +59,13 @@ export function createProviders(options: {
       )
     },
   }
+}
+
+function idTokenIssuer(external: ExternalConfig, id: string): string | undefined {
+  const row = Object.hasOwn(PROVIDER_ROWS, id)
+    ? (PROVIDER_ROWS as Readonly<Record<string, ProviderRow>>)[id]
+    : undefined
+  return row?.idToken?.issuer(external.providers[id as ProviderId])
 }
 
 // A provider that cannot be reached is an expected failure, also before the visitor is sent there.

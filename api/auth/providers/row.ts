@@ -42,6 +42,8 @@ export interface ProviderRow {
   /** Absolute addresses; undefined where discovery tells. A base URL replaces the origin. */
   readonly authorize?: string
   readonly token?: string
+  /** Where discovery would lead at the provider's public host: no request is needed to know it. */
+  readonly publicEndpoints?: { readonly authorize: string; readonly token: string }
   /** Settings without a public host: addresses are paths below the base URL. */
   readonly isBelowUrl?: true
   /** The base URL when none is set, for rows whose addresses are below it. */

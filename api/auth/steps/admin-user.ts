@@ -5,16 +5,16 @@ import { authFailure, invalid } from '../errors.ts'
 import { parseEmail, parsePhone } from '../identity/contact.ts'
 import { isKnownPasswordHash } from '../identity/password.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
-import { findUserById } from '../identity/users.ts'
+import { findAnyUserById } from '../identity/users.ts'
 import type { AdminUserBody, Parsed } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { parseUuid } from './own-factor.ts'
 
 type Body = Parsed<typeof AdminUserBody>
 
-/** The user of the path. Throws 404 `user_not_found`. */
+/** The user of the path, soft-deleted ones included. Throws 404 `user_not_found`. */
 export async function getUser(services: AuthServices, userId: string): Promise<UserRow> {
-  const user = await findUserById(services.store, parseUuid(userId, 'user_id'))
+  const user = await findAnyUserById(services.store, parseUuid(userId, 'user_id'))
   if (user === undefined) {
     throw authFailure('user_not_found', { message: 'User not found', kind: 'notFound' })
   }

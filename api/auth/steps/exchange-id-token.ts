@@ -1,5 +1,6 @@
 import { json, type Answer, type AuthRequest } from '../context.ts'
-import { invalid, OAuthError } from '../errors.ts'
+import { authFailure, invalid, OAuthError } from '../errors.ts'
+import type { Provider } from '../ports.ts'
 import type { AuthServices } from '../services.ts'
 import { decideAccount } from './external-account.ts'
 import { startSession, tokenResponse } from './start-session.ts'
@@ -24,11 +25,8 @@ export async function exchangeIdToken(
     throw new OAuthError('invalid request', 'provider or client_id and issuer required')
   }
   const id = body.provider || providerOfIssuer(services, issuer as string)
-  const provider = services.providers.get(id)
-  if (provider.verifyIdToken === undefined) {
-    throw invalid(`Custom OIDC provider "${id}" not allowed`, 'provider')
-  }
-  const profile = await provider.verifyIdToken(body.id_token, {
+  const provider = requireProvider(services, id)
+  const profile = await provider.verify(body.id_token, {
     ...(nonce !== undefined && { nonce }),
     ...(accessToken !== undefined && { accessToken }),
     ...(clientId !== undefined && { clientId }),
@@ -40,6 +38,20 @@ export async function exchangeIdToken(
   )
   return json(await tokenResponse(services, started))
 }
+
+function requireProvider(services: AuthServices, id: string): { verify: Verify } {
+  const issuer = services.providers.idTokenIssuer(id)
+  if (issuer === undefined) {
+    throw invalid(`Custom OIDC provider "${id.slice(0, 64)}" not allowed`, 'provider')
+  }
+  if (!services.providers.enabledIds().includes(id)) {
+    const message = `Provider (issuer ${JSON.stringify(issuer || id)}) is not enabled`
+    throw authFailure('provider_disabled', { message, param: 'provider' })
+  }
+  return { verify: services.providers.get(id).verifyIdToken as Verify }
+}
+
+type Verify = NonNullable<Provider['verifyIdToken']>
 
 // An issuer is matched against fixed addresses, never contacted because a client names it.
 const WELL_KNOWN_ISSUERS: Readonly<Record<string, string>> = {

@@ -20,7 +20,8 @@ export async function record(
   },
 ): Promise<void> {
   const { request, ...entry } = event
-  announce(services, await appendAudit(store, { ...entry, ip: request.ip }))
+  const written = await appendAudit(store, { ...entry, ip: request.ip })
+  announce(services, { ...written, requestId: request.requestId })
 }
 
 /** Tells the log and whoever listens of an event that the audit log has already. */

@@ -48,8 +48,10 @@ export async function redeem(
   },
 ): Promise<Redemption> {
   const { token, passwordHash, failureMessage } = redemption
-  return inTransaction(services.store, async (store) => {
+  let isInvitation = false
+  const result = await inTransaction<Redemption>(services.store, async (store) => {
     const locked = await lockUser(store, token.userId)
+    isInvitation = token.kind === 'confirmation' && locked.invitedAt !== null
     if (!(await consumeOneTimeToken(store, token.id))) {
       throw authFailure('otp_expired', { message: failureMessage })
     }
@@ -71,6 +73,10 @@ export async function redeem(
     const started = await startSession(store, { user, proof: { method: 'otp' }, request })
     return { kind: 'session', started }
   })
+  if (result.kind === 'halfway') return result
+  const { redirectTo, requestId } = request
+  await services.onRedeemed({ userId: token.userId, isInvitation, redirectTo, requestId })
+  return result
 }
 
 function needsOtherSide(services: AuthServices, token: OneTimeTokenRow, user: UserRow): boolean {

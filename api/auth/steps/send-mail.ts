@@ -19,6 +19,8 @@ import type { AuthServices } from '../services.ts'
 const MAILS = {
   confirmation: mail('confirmation', 'confirmation', 'signup', 'confirmationSentAt'),
   invite: mail('invite', 'confirmation', 'invite', 'confirmationSentAt'),
+  // To who has an account: the link signs them in.
+  invitation: mail('invite', 'recovery', 'magiclink', 'recoverySentAt'),
   recovery: mail('recovery', 'recovery', 'recovery', 'recoverySentAt'),
   magicLink: mail('magicLink', 'recovery', 'magiclink', 'recoverySentAt'),
   emailChangeNew: mail('emailChange', 'email_change_new', 'email_change', 'emailChangeSentAt'),
@@ -64,6 +66,8 @@ export interface TokenMail {
   readonly pkce?: PkceChallenge | undefined
   /** False for mails that an administrator asks for. */
   readonly isPaced?: boolean
+  /** What its template can mention besides the user's own metadata. */
+  readonly data?: Readonly<Record<string, unknown>>
 }
 
 /**
@@ -90,17 +94,30 @@ export async function sendTokenMail(
     gapSeconds: token.isPaced === false ? 0 : gapSeconds,
   })
   if ('waitSeconds' in claim) throw tooSoon('email', claim.waitSeconds)
-  let minted: MintedToken | undefined
+  const sending: { minted?: MintedToken } = {}
   try {
-    if (!services.config.mailer.isAutoconfirm) await services.limits.takeSend('email')
-    minted = await mintForMail(services, token)
-    await deliver(services, request, { ...token, user: claim.user, minted })
+    await mintAndSend(services, request, { ...token, user: claim.user }, sending)
     return claim.user
   } catch (error) {
     await updateUser(services.store, user.id, { [column]: user[column] })
-    if (minted !== undefined) await consumeOneTimeToken(services.store, minted.id)
+    if (sending.minted !== undefined) {
+      await consumeOneTimeToken(services.store, sending.minted.id)
+    }
     throw error
   }
+}
+
+/** What is left to do when a mail may be sent; `sending` tells what there is to take back. */
+export async function mintAndSend(
+  services: AuthServices,
+  request: AuthRequest,
+  token: TokenMail,
+  sending: { minted?: MintedToken } = {},
+): Promise<void> {
+  if (!services.config.mailer.isAutoconfirm) await services.limits.takeSend('email')
+  const minted = await mintForMail(services, token)
+  sending.minted = minted
+  await deliver(services, request, { ...token, minted })
 }
 
 /** Makes the one-time token of a mail, and the PKCE flow that it ends in. */
@@ -163,7 +180,7 @@ async function deliver(
         token: minted.code,
         tokenHash: minted.linkToken,
         redirectTo: request.redirectTo,
-        data: { ...user.userMetadata },
+        data: { ...user.userMetadata, ...token.data },
       },
     })
   } catch (error) {

@@ -2,10 +2,9 @@ import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { AuthRequest } from '../context.ts'
 import { presentUser } from '../identity/present-user.ts'
-import { issueRefreshToken } from '../identity/refresh-tokens.ts'
-import { openSession } from '../identity/sessions.ts'
+import { openSession } from '../identity/open-session.ts'
 import type { Store } from '../identity/store.ts'
-import { loadParts, updateUser } from '../identity/users.ts'
+import { loadParts } from '../identity/users.ts'
 import type { AuthServices } from '../services.ts'
 
 /** A sign-in that the database knows and that the client has yet to be told of. */
@@ -34,11 +33,9 @@ export async function startSession(
     readonly request: AuthRequest
   },
 ): Promise<StartedSession> {
-  const { proof, request } = start
+  const { user, proof, request } = start
   const { userAgent, ip } = request
-  const user = await updateUser(store, start.user.id, { lastSignInAt: store.now() })
-  const session = await openSession(store, { userId: user.id, proof, userAgent, ip })
-  return { user, session, refreshToken: await issueRefreshToken(store, session.id) }
+  return openSession(store, { userId: user.id, proof, userAgent, ip })
 }
 
 /** Signs the access token and presents the user, outside of any transaction. */

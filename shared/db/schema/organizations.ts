@@ -40,7 +40,20 @@ export function organizationTables(namespace: string) {
     revokedAt: moment('revoked_at'),
     lastUsedAt: moment('last_used_at'),
   })
-  return { organizations, members, apiKeys }
+  const invitations = table('organization_invitations', {
+    id: text('id').primaryKey(),
+    organizationId: text('organization_id').notNull(),
+    email: text('email').notNull(),
+    role: text('role', { enum: ['owner', 'admin', 'member'] }).notNull(),
+    invitedBy: text('invited_by').notNull(),
+    createdAt: moment('created_at').notNull().defaultNow(),
+    expiresAt: moment('expires_at').notNull(),
+    acceptedAt: moment('accepted_at'),
+    acceptedBy: uuid('accepted_by'),
+    endedAt: moment('ended_at'),
+    endedAs: text('ended_as', { enum: ['revoked', 'declined'] }),
+  })
+  return { organizations, members, apiKeys, invitations }
 }
 
 export type OrganizationTables = ReturnType<typeof organizationTables>

@@ -94,6 +94,54 @@ describe('recording an activity', () => {
     )
   })
 
+  it('names the place of a conflict in the collection that was sent', async ({ database }) => {
+    const { post } = await openSurface(database)
+    await post('/activities', { id: 'taken', type: 'Like' })
+    const items = [{ type: 'View' }, { id: 'taken', type: 'Dislike' }]
+    for (const [name, type] of [
+      ['orderedItems', 'OrderedCollection'],
+      ['items', 'Collection'],
+    ] as const) {
+      const conflict = await post('/activities', { type, [name]: items })
+      expect([conflict.status, await conflict.json()]).toMatchObject([
+        409,
+        { error: { param: `${name}[1].id` } },
+      ])
+    }
+  })
+
+  it('keeps and finds names that are longer than an index takes', async ({ database }) => {
+    const { post, call } = await openSurface(database)
+    const long = (end: string) =>
+      Array.from({ length: 1000 }, (_, i) => String.fromCodePoint(0x4e00 + ((i * 7919) % 20_000)))
+        .join('')
+        .concat(end)
+    for (const end of ['one', 'two']) {
+      const answer = await post('/activities', {
+        id: end,
+        type: 'Like',
+        actor: long(end),
+        object: long(end),
+      })
+      expect(answer.status).toBe(201)
+    }
+    for (const field of ['actor', 'object']) {
+      const query = `${field}=${encodeURIComponent(long('two'))}`
+      const { data } = (await (await call(`/activities?${query}`)).json()) as { data: Stored[] }
+      expect(data.map(({ id }) => id)).toEqual(['two'])
+    }
+  })
+
+  it('makes the partition of the month where there is none', async ({ database }) => {
+    const { post, call } = await openSurface(database)
+    const { rows } = await database.pool.query<{ name: string }>(
+      "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'activities'::regclass",
+    )
+    for (const { name } of rows) await database.pool.query(`drop table ${name}`)
+    expect((await post('/activities', { id: 'first', type: 'Like' })).status).toBe(201)
+    expect((await call('/activities/first')).status).toBe(200)
+  })
+
   it('takes the media types of Activity Streams', async ({ database }) => {
     const { call } = await openSurface(database)
     for (const type of [
@@ -194,6 +242,8 @@ describe('reading activities', () => {
     ['limit=101', 'limit'],
     ['limit=0', 'limit'],
     ['order=up', 'order'],
+    ['since=2026-02-30T00:00:00Z', 'since'],
+    ['until=0000-01-01T00:00:00Z', 'until'],
     ['since=yesterday', 'since'],
     ['colour=red', 'colour'],
   ])('refuses %s, naming the parameter', async ([query, param], { database }) => {

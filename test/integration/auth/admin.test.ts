@@ -60,7 +60,10 @@ describe('administrators', () => {
       [{ email: newEmail(), ban_duration: '1d' }, { code: 400 }],
       [{ email: newEmail(), password: 'a', password_hash: '$2b$x' }, { code: 400 }],
       [{ email: newEmail(), password_hash: 'md5:x' }, { code: 400 }],
-      [{ email: newEmail(), id: 'x' }, { code: 404 }],
+      [
+        { email: newEmail(), id: 'x' },
+        { code: 400, msg: 'ID must be an UUID' },
+      ],
     ]
     for (const [body, expected] of cases) {
       expect((await admin('POST', '/users', body)).body).toMatchObject(expected)

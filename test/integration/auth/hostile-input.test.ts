@@ -146,7 +146,7 @@ describe('fields that are not the user’s to set', () => {
     expect(status).toBe(200)
     expect(body.user).toMatchObject({
       role: 'authenticated',
-      aud: '',
+      aud: 'authenticated',
       app_metadata: { provider: 'email', providers: ['email'] },
       is_anonymous: false,
     })
@@ -161,7 +161,11 @@ describe('fields that are not the user’s to set', () => {
       error_code: 'not_admin',
     })
     const { body } = await put({ role: 'service_role', aud: 'x', data: { a: 1 } })
-    expect(body).toMatchObject({ role: 'authenticated', aud: '', user_metadata: { a: 1 } })
+    expect(body).toMatchObject({
+      role: 'authenticated',
+      aud: 'authenticated',
+      user_metadata: { a: 1 },
+    })
   })
 
   it('cannot take another user’s address or number', async () => {

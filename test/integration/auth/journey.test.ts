@@ -22,7 +22,13 @@ describe('a user who signs up by email', () => {
       body: { email: 'Ada@Example.com', password, data: { name: 'Ada' } },
     })
     expect(status).toBe(200)
-    expect(body).toMatchObject({ email, phone: '', aud: '', role: '', is_anonymous: false })
+    expect(body).toMatchObject({
+      email,
+      phone: '',
+      aud: 'authenticated',
+      role: 'authenticated',
+      is_anonymous: false,
+    })
     expect(body.user_metadata).toMatchObject({ name: 'Ada', email, email_verified: false })
     expect(body.identities).toHaveLength(1)
     expect(body).not.toHaveProperty('email_confirmed_at')
@@ -51,7 +57,7 @@ describe('a user who signs up by email', () => {
   it('is signed in by the link, once', async () => {
     const link = new URL(server.lastMail(email).variables.confirmationUrl)
     const head = await server.call({ method: 'HEAD', path: link.pathname + link.search })
-    expect(head.status).toBe(404)
+    expect(head.status).toBe(405)
     const first = await server.call({ path: link.pathname + link.search })
     expect(first.status).toBe(303)
     expect(first.location).toMatch(/^http:\/\/localhost:3000\/welcome#access_token=/)

@@ -39,7 +39,7 @@ beforeAll(async () => {
     AUTH_SMS_TEMPLATE: 'Use {{ .Code }} at the mill',
     AUTH_SECURITY_CAPTCHA_ENABLED: 'true',
     AUTH_SECURITY_CAPTCHA_SECRET: 'captcha-secret',
-    AUTH_SECURITY_CAPTCHA_TIMEOUT: '1s',
+    AUTH_SECURITY_CAPTCHA_TIMEOUT: '4s',
     AUTH_SECURITY_CAPTCHA_URL: `${peer.url}/siteverify`,
   }
   delivery = createDelivery({

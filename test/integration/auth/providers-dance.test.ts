@@ -24,7 +24,7 @@ beforeAll(async () => {
   world = await startProviderWorld(GITHUB)
   const env = {
     ...providerSettings(world.url),
-    AUTH_INTERNAL_HTTP_TIMEOUT: '1s',
+    AUTH_INTERNAL_HTTP_TIMEOUT: '3s',
     AUTH_SMTP_MAX_FREQUENCY: '0',
   }
   const required = {

@@ -110,7 +110,11 @@ describe('a visitor of Twitter', () => {
     const back = new URL(await leave())
     const state = back.searchParams.get('state')
     const address = `${CALLBACK}?state=${state}&denied=${back.searchParams.get('oauth_token')}`
-    expect(await arrive(address)).toMatchObject({ error_code: 'bad_oauth_callback' })
+    expect(await arrive(address)).toEqual({
+      error: 'access_denied',
+      error_code: 'access_denied',
+      error_description: 'The user denied the request',
+    })
   })
 
   it('is told when Twitter refuses the application', async () => {

@@ -174,6 +174,12 @@ describe('the list of files', () => {
   })
 })
 
+it('knows no page after a file that is not there', async ({ database, folder }) => {
+  const { call } = await openSurface(database, folder)
+  const answer = await call('/files?after=file-nope')
+  expect([answer.status, await answer.json()]).toMatchObject([404, { error: { param: 'after' } }])
+})
+
 describe('an upload', () => {
   it.for<[string, () => FormData, string]>([
     ['without a file', () => form('x', 'user_data', ['purpose']), 'file'],
@@ -189,6 +195,15 @@ describe('an upload', () => {
         return body
       },
       'colour',
+    ],
+    [
+      'with two purposes',
+      () => {
+        const body = form('x', 'user_data')
+        body.append('purpose', 'vision')
+        return body
+      },
+      'purpose',
     ],
     [
       'of two files',

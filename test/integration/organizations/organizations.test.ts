@@ -2,8 +2,10 @@ import { randomUUID } from 'node:crypto'
 
 import { afterEach, describe, expect } from 'vitest'
 
+import { openInvitations } from '#api/organizations/invitations.ts'
 import { openOrganizations } from '#api/organizations/organizations.ts'
 import { organizationsPlugin } from '#api/organizations/routes.ts'
+import { systemClock } from '#shared/clock.ts'
 import type { Database } from '#shared/db/client.ts'
 import { membershipsOf } from '#shared/db/organizations.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
@@ -34,7 +36,13 @@ async function openSurface(database: Database) {
   const tables = organizationTables('')
   const { users } = authTables('')
   const organizations = openOrganizations(database.db, tables, users)
-  const surface = await openV1App(database, [organizationsPlugin({ organizations })], {
+  const services = {
+    invitations: openInvitations(database.db, tables, { users, organizations }),
+    // Invitations have a test of their own, with real mails.
+    mailer: { parseEmail: (text: string) => text, send: async () => {} },
+    ...{ organizations, note: () => {}, clock: systemClock },
+  }
+  const surface = await openV1App(database, [organizationsPlugin(services)], {
     verifyAccessToken: async (token) => {
       const userId = token.split('.')[1] as string
       return { userId, organizations: await membershipsOf(database.db, tables, userId) }

@@ -1,9 +1,11 @@
+import { randomUUID } from 'node:crypto'
+
 import { afterEach, describe, expect } from 'vitest'
 
 import { meterJobs } from '#api/usage/metered-submitter.ts'
 import { usagePlugin } from '#api/usage/routes.ts'
-import { openUsageRecord } from '#api/usage/usage-record.ts'
-import { UsageWriter } from '#api/usage/usage-writer.ts'
+import { openUsageRecord, type UsageRecord } from '#api/usage/usage-record.ts'
+import { Outbox } from '#api/v1/outbox.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { Database } from '#shared/db/client.ts'
 import { usageTables, type UsageRow } from '#shared/db/schema/usage.ts'
@@ -14,6 +16,8 @@ import { startToyWorker } from '#test/support/toy-worker.ts'
 import { openV1App } from '#test/support/v1-app.ts'
 
 const log = createLogger({ level: 'silent' })
+const openWriter = (record: Pick<UsageRecord, 'add'>) =>
+  new Outbox<UsageRow>({ operation: 'usage.write', add: (rows) => record.add(rows), log })
 const closers: (() => unknown)[] = []
 
 afterEach(async () => {
@@ -22,7 +26,7 @@ afterEach(async () => {
 
 async function openMetered(database: Database, redisUrl: string, prefix: string) {
   const usage = openUsageRecord(database.db, usageTables(''))
-  const usageWriter = new UsageWriter(usage, log)
+  const usageWriter = openWriter(usage)
   const submitter = await openTestSubmitter(redisUrl, prefix)
   closers.push(() => submitter.close())
   const worker = await startToyWorker(redisUrl, prefix)
@@ -103,15 +107,12 @@ describe('the use of a job', () => {
   it('waits in memory while the database is away', async ({ database }) => {
     const usage = openUsageRecord(database.db, usageTables(''))
     let isAway = true
-    const writer = new UsageWriter(
-      {
-        async add(rows) {
-          if (isAway) throw new Error('ECONNREFUSED')
-          await usage.add(rows)
-        },
+    const writer = openWriter({
+      async add(rows) {
+        if (isAway) throw new Error('ECONNREFUSED')
+        await usage.add(rows)
       },
-      log,
-    )
+    })
     writer.write(rowOf({ jobId: 'job_1' }))
     writer.write(rowOf({ jobId: 'job_2' }))
     await writer.flush(20)
@@ -146,7 +147,7 @@ describe('GET /v1/usage', () => {
 
   async function openSurface(database: Database) {
     const usage = openUsageRecord(database.db, usageTables(''))
-    const usageWriter = new UsageWriter(usage, log)
+    const usageWriter = openWriter(usage)
     const surface = await openV1App(database, [
       usagePlugin({ usage, usageWriter, clock: systemClock }),
     ])
@@ -195,6 +196,37 @@ describe('GET /v1/usage', () => {
     expect((await list(`${MARCH}&model=other`)).body.data).toHaveLength(1)
     expect((await list(`${MARCH}&api_key_id=key_1&group_by=day`)).body.data).toHaveLength(1)
     expect((await list(MARCH, await newKey('org-two'))).body.data).toHaveLength(1)
+  })
+
+  it('shows members what they took themselves, and administrators everything', async ({
+    database,
+  }) => {
+    const usage = openUsageRecord(database.db, usageTables(''))
+    const [me, somebody] = [randomUUID(), randomUUID()]
+    await usage.add([
+      rowOf({ userId: me, apiKeyId: null }),
+      rowOf({ userId: somebody, apiKeyId: null }),
+      rowOf({}),
+    ])
+    const usageWriter = openWriter(usage)
+    const surface = await openV1App(
+      database,
+      [usagePlugin({ usage, usageWriter, clock: systemClock })],
+      {
+        verifyAccessToken: async (token) => ({
+          userId: me,
+          organizations: [{ id: 'org-one', role: token.split('.')[1] as 'admin' | 'member' }],
+        }),
+      },
+    )
+    closers.push(() => surface.app.close())
+    const requests = async (role: string) => {
+      const answer = await surface.call(`/usage?${MARCH}&group_by=model`, {}, `eyJ.${role}.x`)
+      return ((await answer.json()) as Page).data.map((line) => line.requests)
+    }
+    expect(await requests('member')).toEqual([1])
+    expect(await requests('admin')).toEqual([3])
+    expect(await requests('owner')).toEqual([3])
   })
 
   it('has what was just answered, by default of the last 30 days', async ({ database }) => {

@@ -221,7 +221,7 @@ describe('Idempotency-Key', () => {
     expect((await post('/run', {})).status).toBe(201)
   })
 
-  it('serves forms: the same again is replayed, a longer one refused', async ({
+  it('serves forms: the same again is replayed, another one of any length refused', async ({
     database,
     redisUrl,
     keyPrefix,
@@ -231,7 +231,13 @@ describe('Idempotency-Key', () => {
     expect(await upload('hello')).toEqual({ status: 200, isReplay: false })
     expect(await upload('hello')).toEqual({ status: 200, isReplay: true })
     expect(await upload('hello!')).toEqual({ status: 422, isReplay: false })
-    expect(gated.runs.count).toBe(1)
+    expect(await upload('hallo')).toEqual({ status: 422, isReplay: false })
+    const large = 'x'.repeat(600_000)
+    const again = (text: string) => sendForm(gated, text, 'large')
+    expect(await again(large)).toEqual({ status: 200, isReplay: false })
+    expect(await again(large)).toEqual({ status: 200, isReplay: true })
+    expect(await again(`${large.slice(1)}y`)).toEqual({ status: 422, isReplay: false })
+    expect(gated.runs.count).toBe(2)
   })
 })
 

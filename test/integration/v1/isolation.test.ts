@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
 import { openApiKeys } from '#shared/db/api-keys.ts'
 import { openDatabase, type Database } from '#shared/db/client.ts'
+import { authTables } from '#shared/db/schema/auth.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { freshPrefix, log } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
@@ -64,6 +66,8 @@ const MAKERS: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   api_keys: async ({ secret }) =>
     (await request(secret, 'POST', '/v1/api_keys', { name: 'more' })).id,
   organizations: async ({ organizationId }) => organizationId,
+  // Those that are received belong to people; no key has one.
+  invitations: async (scene) => PARTS.invitation_id?.(scene) ?? '',
   batches: async (scene) =>
     (
       await request(scene.secret, 'POST', '/v1/batches', {
@@ -72,6 +76,27 @@ const MAKERS: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
         completion_window: '24h',
       })
     ).id,
+}
+
+/** How the parts of things come into being, by the name of the second id of a path. */
+const PARTS: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
+  user_id: async ({ organizationId }) => {
+    const userId = randomUUID()
+    const { users } = authTables('')
+    const moment = { createdAt: new Date(), updatedAt: new Date() }
+    await database.db.insert(users).values({ id: userId, ...moment })
+    const { members } = organizationTables('')
+    await database.db.insert(members).values({ organizationId, userId, role: 'member' })
+    return userId
+  },
+  invitation_id: async ({ organizationId }) => {
+    const id = `inv_${randomUUID()}`
+    await database.db.insert(organizationTables('').invitations).values({
+      ...{ id, organizationId, email: `${id}@example.test`, role: 'member' },
+      ...{ invitedBy: 'key:x', expiresAt: new Date(Date.now() + 60_000) },
+    })
+    return id
+  },
 }
 
 beforeAll(async () => {
@@ -109,6 +134,11 @@ async function newScene(organizationId: string): Promise<Scene> {
   return { organizationId, secret }
 }
 
+/** The name of the second id of a path. */
+function partOf(path: string): string | undefined {
+  return [...path.matchAll(/\{([^}]+)\}/g)][1]?.[1]
+}
+
 function makerOf(path: string): (scene: Scene) => Promise<string> {
   const family = path.split('/')[2] as string
   const maker = MAKERS[family]
@@ -118,15 +148,21 @@ function makerOf(path: string): (scene: Scene) => Promise<string> {
 
 const SOMEBODY = '00000000-0000-4000-8000-000000000000'
 const BODIES: readonly [RegExp, unknown][] = [
+  [/^POST .*\{id\}\/invitations$/, { email: 'somebody@example.test' }],
   [/^POST .*\/members$/, { user_id: SOMEBODY, role: 'member' }],
   [/^PATCH .*\/members\//, { role: 'member' }],
   [/^PATCH /, { name: 'mine now' }],
   [/^POST /, {}],
 ]
 
-/** Calls a route with this id in its first place. */
-function call(secret: string, { method, path }: (typeof routes)[number], id: string) {
-  const url = path.replace(/\{[^}]+\}/, () => id).replace(/\{[^}]+\}/, SOMEBODY)
+/** Calls a route with this id in its first place, and another in its second. */
+function call(
+  secret: string,
+  { method, path }: (typeof routes)[number],
+  id: string,
+  part = SOMEBODY,
+) {
+  const url = path.replace(/\{[^}]+\}/, () => id).replace(/\{[^}]+\}/, () => part)
   const body = BODIES.find(([pattern]) => pattern.test(`${method} ${path}`))?.[1]
   return request(secret, method, url, body)
 }
@@ -157,18 +193,24 @@ describe('the limits, the usage and the keys of requests', () => {
 describe('every route that takes an id', () => {
   it('is known to this test', () => {
     expect(routes.length).toBeGreaterThan(10)
-    for (const { path } of routes) expect(makerOf(path)).toBeTypeOf('function')
+    for (const { path } of routes) {
+      expect(makerOf(path)).toBeTypeOf('function')
+      const part = partOf(path)
+      if (part !== undefined) expect([path, PARTS[part]]).toEqual([path, expect.any(Function)])
+    }
   })
 
   it("answers 404 for another organization's, and leaves it as it was", async () => {
-    for (const route of routes) {
+    // Who is not a person is told so before anything is looked up.
+    for (const route of routes.filter(({ path }) => !path.startsWith('/v1/invitations'))) {
       const id = await makerOf(route.path)(other)
       expect([route, id === '' || id === undefined]).toEqual([route, false])
       const { status } = await call(own.secret, route, encodeURIComponent(id))
       expect([route, status]).toEqual([route, 404])
       const get = routes.find(({ method, path }) => method === 'GET' && path === route.path)
       if (get === undefined) continue
-      const kept = await call(other.secret, get, encodeURIComponent(id))
+      const part = await PARTS[partOf(route.path) ?? '']?.(other)
+      const kept = await call(other.secret, get, encodeURIComponent(id), part)
       expect([route, kept.status]).toEqual([route, 200])
     }
   })
@@ -176,8 +218,31 @@ describe('every route that takes an id', () => {
   it('finds its own', async () => {
     for (const route of routes.filter(({ method }) => method === 'GET')) {
       const id = await makerOf(route.path)(own)
-      const { status } = await call(own.secret, route, encodeURIComponent(id))
+      const part = await PARTS[partOf(route.path) ?? '']?.(own)
+      const { status } = await call(own.secret, route, encodeURIComponent(id), part)
       expect([route, status]).toEqual([route, 200])
+    }
+  })
+
+  it("finds no part of another organization's thing, under either id", async () => {
+    for (const route of routes) {
+      const part = await PARTS[partOf(route.path) ?? '']?.(other)
+      if (part === undefined) continue
+      for (const id of [own.organizationId, other.organizationId]) {
+        const { status } = await call(own.secret, route, id, part)
+        expect([route, id, status]).toEqual([route, id, 404])
+      }
+      const get = routes.find(({ method, path }) => method === 'GET' && path === route.path)
+      if (get === undefined) continue
+      const kept = await call(other.secret, get, other.organizationId, part)
+      expect([route, kept.status]).toEqual([route, 200])
+    }
+  })
+
+  it.each(MALFORMED)('refuses %s in the second place too', async (part) => {
+    for (const route of routes.filter(({ path }) => partOf(path) !== undefined)) {
+      const { status } = await call(own.secret, route, own.organizationId, part)
+      expect([route, status]).toEqual([route, expect.toSatisfy(isClientError)])
     }
   })
 
@@ -197,7 +262,7 @@ describe('every route that takes an id', () => {
   })
 
   it.each(MALFORMED)('refuses %s as an error of the client', async (id) => {
-    for (const route of routes) {
+    for (const route of routes.filter(({ path }) => !path.startsWith('/v1/invitations'))) {
       const { status, text } = await call(own.secret, route, id)
       expect([route, status]).toEqual([route, expect.toSatisfy(isClientError)])
       expect(JSON.parse(text)).toHaveProperty('error.message')

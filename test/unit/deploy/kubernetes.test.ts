@@ -8,7 +8,7 @@ import { describeConfig } from '#shared/config/config.ts'
 import { type Manifest, renderKustomization } from '#test/support/kustomize.ts'
 
 const FOLDER = join(import.meta.dirname, '../../../deploy/kubernetes')
-const OVERLAYS = ['base', 'gpu']
+const OVERLAYS = ['base', 'gpu', 'monitoring']
 
 interface Model {
   validate(): void

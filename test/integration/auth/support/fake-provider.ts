@@ -33,6 +33,7 @@ export function fakeProviders(): FakeProviders {
     visitors,
     seen,
     allIds: ['github', 'google', 'gitlab'],
+    idTokenIssuer: (id) => `https://${id}.test`,
     enabledIds: () => ['github', 'google'],
     get(id) {
       if (id === 'github' || id === 'google') return provider(id)

@@ -234,5 +234,6 @@ const NO_PROVIDERS: Providers = {
     throw new Error(`there is no provider ${id}`)
   },
   enabledIds: () => [],
+  idTokenIssuer: () => undefined,
   allIds: ['github', 'google'],
 }

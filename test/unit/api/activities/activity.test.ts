@@ -8,8 +8,11 @@ const nested = (depth: number): unknown => (depth === 0 ? 'leaf' : { inner: nest
 
 describe('an activity', () => {
   it('is completed with the caller and the time, and keeps its extensions', () => {
-    const { activities, isBatch } = parse({ type: 'Create', object: { id: 'doc:1', 'x:size': 3 } })
-    expect(isBatch).toBe(false)
+    const { activities, batchName } = parse({
+      type: 'Create',
+      object: { id: 'doc:1', 'x:size': 3 },
+    })
+    expect(batchName).toBe(undefined)
     expect(activities[0]).toMatchObject({
       type: 'Create',
       actorId: 'key:key_1',
@@ -25,15 +28,15 @@ describe('an activity', () => {
   })
 
   it.each([
-    ['a batch', { activities: [{ type: 'Like' }, { type: 'View' }] }],
+    ['activities', { activities: [{ type: 'Like' }, { type: 'View' }] }],
     [
-      'an ordered collection',
+      'orderedItems',
       { type: 'OrderedCollection', orderedItems: [{ type: 'Like' }, { type: 'View' }] },
     ],
-    ['a collection', { type: 'Collection', items: [{ type: 'Like' }, { type: 'View' }] }],
-  ])('may come in %s', (_form, body) => {
-    const { activities, isBatch } = parse(body)
-    expect(isBatch).toBe(true)
+    ['items', { type: 'Collection', items: [{ type: 'Like' }, { type: 'View' }] }],
+  ])('may come in a list of `%s`', (name, body) => {
+    const { activities, batchName } = parse(body)
+    expect(batchName).toBe(name)
     expect(activities.map(({ type }) => type)).toEqual(['Like', 'View'])
   })
 
@@ -48,6 +51,25 @@ describe('an activity', () => {
     ['an actor without id or name', { type: 'Like', actor: { url: 'x' } }, 'actor'],
     ['a number as its target', { type: 'Like', target: 5 }, 'target'],
     ['a date without a time', { type: 'Like', published: '2026-03-01' }, 'published'],
+    [
+      'a day that its month has not',
+      { type: 'Like', published: '2026-02-30T00:00:00Z' },
+      'published',
+    ],
+    ['an hour 24', { type: 'Like', published: '2026-02-03T24:00:00Z' }, 'published'],
+    ['the year 0', { type: 'Like', published: '0000-01-01T00:00:00Z' }, 'published'],
+    ['the year 10000', { type: 'Like', published: '9999-12-31T23:59:59-10:00' }, 'published'],
+    ['half a character in its id', { type: 'Like', id: 'a\ud800' }, 'id'],
+    [
+      'a faulty second item of a collection',
+      { type: 'Collection', items: [{ type: 'Like' }, { type: 'Like', id: 5 }] },
+      'items[1].id',
+    ],
+    [
+      'a faulty item of an ordered collection',
+      { type: 'OrderedCollection', orderedItems: [{ object: 'x' }] },
+      'orderedItems[0].type',
+    ],
     ['a date that is none', { type: 'Like', published: '2026-13-01T00:00:00Z' }, 'published'],
     [
       'the generator of the platform',
@@ -81,6 +103,19 @@ describe('an activity', () => {
     ],
   ])('is refused with %s, naming the field', (_case, body, param) => {
     expect(() => parse(body)).toThrow(expect.objectContaining({ kind: 'invalidRequest', param }))
+  })
+
+  it.each([
+    ['2024-02-29T23:59:59Z', '2024-02-29T23:59:59.000Z'],
+    ['2026-01-01t00:00:00.5+02:00', '2025-12-31T22:00:00.500Z'],
+  ])('may be of %s', (published, utc) => {
+    const [activity] = parse({ type: 'Like', published }).activities
+    expect(new Date(activity?.publishedMs ?? 0).toISOString()).toBe(utc)
+    expect(activity?.content.published).toBe(published)
+  })
+
+  it('may speak of an escaped zero byte', () => {
+    expect(() => parse({ type: 'Like', summary: 'a \\u0000 in C' })).not.toThrow()
   })
 
   it('may be nested 30 levels deep', () => {

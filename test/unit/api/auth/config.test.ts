@@ -21,7 +21,12 @@ describe('the settings of the user server', () => {
     expect(problems).toEqual([])
     expect(config).toMatchObject({
       signup: { isDisabled: false, isEmailEnabled: true, isPhoneEnabled: false },
-      jwt: { ttlSeconds: 3600, adminRoles: ['service_role', 'supabase_admin'] },
+      jwt: {
+        ttlSeconds: 3600,
+        audience: 'authenticated',
+        defaultGroupName: 'authenticated',
+        adminRoles: ['service_role', 'supabase_admin'],
+      },
       password: { lengthMin: 6, requiredCharacters: [] },
       security: { isRefreshTokenRotationEnabled: true, refreshTokenReuseIntervalSeconds: 0 },
       mailer: {
@@ -65,18 +70,20 @@ describe('the settings of the user server', () => {
     expect(Object.keys(read({}).config.external.providers)).toEqual([...PROVIDER_IDS])
   })
 
+  it.each([
+    ['super-secret-jwt-token-with-at-least-32-characters-long', /published example/],
+    ['secret', /less than 16 characters/],
+  ])('start with the secret %s, and say what is wrong with it', (secret, weakness) => {
+    const { config, problems } = read({ AUTH_JWT_SECRET: secret })
+    expect(problems).toEqual([])
+    expect(config.jwt.secretWeakness).toMatch(weakness)
+    expect(read({}).config.jwt.secretWeakness).toBeUndefined()
+  })
+
   const check = (name: string, env: Record<string, string>, problem: RegExp): void =>
     it(`refuse ${name}`, () => {
       expect(read(env).problems).toEqual([expect.stringMatching(problem)])
     })
-  check(
-    'a published secret',
-    {
-      AUTH_JWT_SECRET: 'super-secret-jwt-token-with-at-least-32-characters-long',
-    },
-    /published example/,
-  )
-  check('a short secret', { AUTH_JWT_SECRET: 'secret' }, /at least 16 characters/)
   check('keys that are not JSON', { AUTH_JWT_KEYS: '[{' }, /AUTH_JWT_KEYS is not usable/)
   check(
     'two keys that sign',

@@ -16,6 +16,28 @@ describe('a pace', () => {
     expect(performance.now() - startMs).toBeGreaterThan(30)
   })
 
+  it('lets what was done and what was not leave at the same time', async () => {
+    const pace = createPace(systemClock)
+    await pace.run('mail', () => sleep(40))
+    // Quick work waits for what recent work took; so does an imitation.
+    for (const ask of [() => pace.run('mail', async () => 'sent'), () => pace.imitate('mail')]) {
+      const startMs = performance.now()
+      await ask()
+      expect(performance.now() - startMs).toBeGreaterThan(30)
+    }
+  })
+
+  it('keeps refusals waiting too', async () => {
+    const pace = createPace(systemClock)
+    await pace.run('mail', () => sleep(40))
+    const tooSoon = () => Promise.reject(failure.rateLimited('too soon'))
+    for (const ask of [() => pace.run('mail', tooSoon), () => pace.imitate('mail', tooSoon)]) {
+      const startMs = performance.now()
+      await expect(ask()).rejects.toMatchObject({ kind: 'rateLimited' })
+      expect(performance.now() - startMs).toBeGreaterThan(30)
+    }
+  })
+
   it('does not wait before there was any work', async () => {
     let isDone = false
     await createPace(systemClock).imitate('mail', async () => {

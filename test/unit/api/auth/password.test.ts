@@ -4,12 +4,15 @@ import { describe, expect, it } from 'vitest'
 import { verifyFirebaseScrypt } from '#api/auth/identity/firebase-scrypt.ts'
 import { createPasswordHasher, isKnownPasswordHash } from '#api/auth/identity/password.ts'
 import { checkPasswordRules } from '#api/auth/identity/password-rules.ts'
+import { systemClock } from '#shared/clock.ts'
 import { readPasswordConfig } from '#shared/config/auth-policies.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
 import { createLogger } from '#shared/logger.ts'
 
 const config = (env: Record<string, string> = {}) =>
   readPasswordConfig(new EnvReader({ MILLRACE_ARGON2_MEMORY_KIB: '64', ...env }))
+
+const PATIENCE = { clock: systemClock, waitMsMax: 60_000 }
 
 // The example of the README of github.com/firebase/scrypt.
 const FIREBASE_HASH = [
@@ -19,7 +22,7 @@ const FIREBASE_HASH = [
 
 describe('the password hasher', () => {
   it('writes argon2id at the parameters of OWASP unless told otherwise', async () => {
-    const hasher = createPasswordHasher(readPasswordConfig(new EnvReader({})))
+    const hasher = createPasswordHasher(readPasswordConfig(new EnvReader({})), PATIENCE)
     const hash = await hasher.hash('correct horse')
     expect(hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
     // The reference implementation reads what we write.
@@ -33,7 +36,7 @@ describe('the password hasher', () => {
   })
 
   it('refuses hashes whose verification would exhaust the machine', async () => {
-    const hasher = createPasswordHasher(config())
+    const hasher = createPasswordHasher(config(), PATIENCE)
     for (const hash of [
       '$scrypt$ln=30,r=8,p=1$c2FsdA==$aGFzaA==',
       '$fbscrypt$v=1,n=30,r=8,p=1,ss=Bw==,sk=AAAA$AAAA$AAAA',
@@ -49,6 +52,7 @@ describe('the password hasher', () => {
   it('computes at most so many hashes at once and lets only so many wait', async () => {
     const hasher = createPasswordHasher(
       config({ MILLRACE_PASSWORD_HASH_CONCURRENCY: '1', MILLRACE_PASSWORD_HASH_QUEUE_MAX: '2' }),
+      PATIENCE,
     )
     const results = await Promise.allSettled(
       Array.from({ length: 5 }, () => hasher.hash('correct horse')),
@@ -57,6 +61,23 @@ describe('the password hasher', () => {
     expect(refused).toHaveLength(2)
     expect(refused[0]?.reason).toMatchObject({ kind: 'overloaded', code: 'over_capacity' })
     expect(await hasher.hash('correct horse')).toMatch(/^\$argon2id/)
+  })
+
+  it('spares itself the hashes that nobody waits for any more', async () => {
+    let nowMs = 0
+    const clock = { ...systemClock, monotonic: () => nowMs }
+    const hasher = createPasswordHasher(config({ MILLRACE_PASSWORD_HASH_CONCURRENCY: '1' }), {
+      clock,
+      waitMsMax: 10_000,
+    })
+    const [first, second, third] = [hasher.hash('one'), hasher.hash('two'), hasher.hash('three')]
+    // What is under way is finished; what still waits comes too late.
+    nowMs = 10_001
+    expect(await first).toMatch(/^\$argon2id/)
+    await expect(second).rejects.toMatchObject({ kind: 'overloaded', code: 'over_capacity' })
+    await expect(third).rejects.toMatchObject({ kind: 'overloaded' })
+    expect(hasher.load()).toEqual({ running: 0, waiting: 0 })
+    expect(await hasher.hash('four')).toMatch(/^\$argon2id/)
   })
 })
 

@@ -17,6 +17,7 @@ describe('the check of JSON lines', () => {
   it.each([
     ['search', '{"text":"a"}\n{"text":"b","metadata":{"x":1}}\n'],
     ['search', '{"text":"ä"}\r\n\r\n{"text":"b"}'],
+    ['search', '\ufeff{"text":"a"}\n'],
     ['classifications', '{"text":"a","label":"b"}'],
     ['fine-tune', '{"prompt":"a","completion":""}\n{"messages":[]}'],
     ['batch', BATCH_LINE],
@@ -28,6 +29,7 @@ describe('the check of JSON lines', () => {
 
   it.each([
     ['search', '', 'The file is empty'],
+    ['search', '\n \r\n\n', 'The file is empty'],
     ['search', '{"text":"a"}\nnot json\n', 'Line 2 is not a dictionary'],
     ['search', '["text"]', 'Line 1 is not a dictionary'],
     [
@@ -45,6 +47,14 @@ describe('the check of JSON lines', () => {
   ])('names the first fault for %s: %j', (purpose, text, message) => {
     expect(check(text, purpose)).toContain(message)
     expect(check(text, purpose, 1)).toContain(message)
+  })
+
+  it('refuses bytes that are no text', () => {
+    const lines = new JsonLinesCheck('search')
+    lines.push(Buffer.from('{"text":"a"}\n{"text":"\xff"}\n', 'latin1'))
+    expect(lines.finish('search')?.message).toBe(
+      'Expected file to be UTF-8 text, but line 2 is not.',
+    )
   })
 })
 

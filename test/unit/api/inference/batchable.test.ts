@@ -30,6 +30,7 @@ function open() {
       body,
       organizationId: 'org-a',
       modelIds,
+      ...{ requestId: 'batch_1:7', apiKeyId: 'key_1', userId: undefined },
       signal: new AbortController().signal,
     })
   return { submitter, run }
@@ -45,7 +46,10 @@ describe('a request of a batch', () => {
   ])('%s is answered as by its endpoint, behind all others', async (endpoint, body, object) => {
     const { submitter, run } = open()
     expect(await run(endpoint, body)).toMatchObject({ object, usage: expect.anything() })
-    expect(submitter.requests).toMatchObject([{ priorityClass: 'batch', organizationId: 'org-a' }])
+    const account = { requestId: 'batch_1:7', apiKeyId: 'key_1' }
+    expect(submitter.requests).toMatchObject([
+      { priorityClass: 'batch', organizationId: 'org-a', account },
+    ])
   })
 
   it('answers vectors in the format asked for', async () => {

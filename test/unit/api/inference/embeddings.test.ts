@@ -46,12 +46,22 @@ describe('POST /v1/embeddings', () => {
   })
 
   it('hands dimensions and the sort of text to the worker', async () => {
-    await ask({ dimensions: 2, input_type: 'query', user: 'u', timeout: 20 })
+    const model = 'with-prefixes'
+    await ask({ model, dimensions: 2, input_type: 'query', user: 'u', timeout: 20 })
     expect(submitted()).toMatchObject({ dimensions: 2, role: 'query' })
-    await ask({ input_type: 'document' })
+    await ask({ model, input_type: 'document' })
     expect(submitted()).toMatchObject({ dimensions: null, role: 'passage' })
     await ask({})
     expect(submitted()).toMatchObject({ role: 'none' })
+  })
+
+  it('refuses the sort of text where the model reads all alike', async () => {
+    const response = await ask({ input_type: 'query' })
+    expect(response.statusCode).toBe(400)
+    expect(response.json().error).toMatchObject({
+      param: 'input_type',
+      code: 'unsupported_parameter',
+    })
   })
 
   it('takes the model from the older path', async () => {

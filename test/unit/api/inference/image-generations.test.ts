@@ -107,7 +107,9 @@ const REFUSALS: readonly Refusal[] = [
     "Invalid value: '256x257'. Supported values are: '256x256', '512x512', and '1024x1024'.",
   ],
   [{ response_format: 'png' }, 'response_format', 'invalid_value', /./],
-  [{ stream: true }, 'stream', 'unsupported_parameter', /./],
+  [{ stream: true }, 'stream', 'invalid_value', /Supported values are: 'false'/],
+  [{ output_format: 'webp' }, 'output_format', 'invalid_value', /Supported values are: 'png'/],
+  [{ style: 'vivid' }, 'style', 'unsupported_parameter', /./],
   [{ image: 'x' }, 'image', 'unknown_parameter', /./],
 ]
 itRefuses('/v1/images/generations', { model: 'tiny-sd', prompt: 'a cat' }, REFUSALS)

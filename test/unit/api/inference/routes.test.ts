@@ -24,7 +24,7 @@ describe('the routes', () => {
   it('list the models with what old clients read', async () => {
     const { object, data } = (await surface.get('/v1/models')).json()
     expect(object).toBe('list')
-    expect(data).toHaveLength(7)
+    expect(data).toHaveLength(8)
     expect(data[0]).toMatchObject({
       id: 'tiny-chat',
       object: 'model',

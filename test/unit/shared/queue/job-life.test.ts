@@ -50,6 +50,11 @@ describe('the life of a job', () => {
       ['deliver', 'resubmit', 'deliver', 'resubmit', 'deliver', 'resubmit'],
     ],
     [
+      'is cleared of a death by later progress',
+      [lost(1), reply('delta', 1, 2), lost(2), lost(3), reply('delta', 1, 4)],
+      ['resubmit', 'deliver', 'resubmit', 'resubmit', 'deliver'],
+    ],
+    [
       'is tried once more after an internal failure',
       [reply('failed', 1, 1, true), reply('failed', 1, 2, true)],
       ['resubmit', 'fail'],

@@ -78,7 +78,7 @@ describe('the scheduler', () => {
     expect([twin.state, other.state]).toEqual(['waiting', 'running'])
     while (first.numMissing > 1) take(scheduler)
     admitAll(scheduler)
-    expect(twin).toMatchObject({ state: 'running', cachedTokens: 15 })
+    expect(twin).toMatchObject({ state: 'running', cachedTokens: 14 })
   })
 
   it('shares no prefix between scopes, nor where prompt logits are wanted', () => {
@@ -110,6 +110,35 @@ describe('the scheduler', () => {
     const steps = Array.from({ length: 5 }, () => describeStep(take(scheduler)))
     expect(steps).toEqual(['prefill 4', 'prefill 2', 'prefill 1', 'prefill 1', 'decode 1'])
   })
+
+  it('leaves no single position of a prompt to a run of its own', () => {
+    const scheduler = new Scheduler(OPTIONS)
+    add(scheduler, { length: 9, first: 10 })
+    admitAll(scheduler)
+    const steps = Array.from({ length: 4 }, () => describeStep(take(scheduler)))
+    expect(steps).toEqual(['prefill 4', 'prefill 3', 'prefill 2', 'decode 1'])
+  })
+
+  it.each([
+    [1, ['prefill 3', 'decode 2', 'decode 2', 'decode 2', 'decode 2', 'decode 2']],
+    [4000, ['prefill 3', 'decode 1', 'prefill 4', 'decode 2', 'decode 2', 'decode 2']],
+  ])(
+    'repeats the decode steps of a text that goes on here if they are short (%i ms)',
+    (decodeMs, expected) => {
+      const scheduler = new Scheduler(OPTIONS)
+      const other = add(scheduler, { length: 3, first: 40 })
+      admitAll(scheduler)
+      while (!other.isDecoding) take(scheduler)
+      take(scheduler)
+      scheduler.noteDecode(decodeMs)
+      const generatedTokenIds = [1, 2, 3, 4]
+      const moved = add(scheduler, { length: 3, first: 10 }, { generatedTokenIds })
+      admitAll(scheduler)
+      const steps = Array.from({ length: 6 }, () => describeStep(take(scheduler)))
+      expect(steps).toEqual(expected)
+      expect(moved.isDecoding).toBe(true)
+    },
+  )
 
   it('speculates for a lone sequence alone, and ever more rarely while guesses fail', () => {
     const scheduler = new Scheduler(OPTIONS)

@@ -3,15 +3,12 @@ import { BullMQAdapter } from '@bull-board/api/bullMQAdapter'
 import { FastifyAdapter } from '@bull-board/fastify'
 import helmet from '@fastify/helmet'
 import type { Queue } from 'bullmq'
-import type { FastifyPluginAsync } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 
-import { createDashboardHook, type DashboardGuard } from './guard.ts'
-
-export interface DashboardServices {
-  readonly guard: DashboardGuard
+export interface QueueBoardServices {
   readonly catalogue: Catalogue
   queueOf(kind: QueueKind, modelId: string): Queue
 }
@@ -27,29 +24,34 @@ const SHOWN_FIELDS = [
   'deadlineAtMs',
 ]
 
-/** The queue dashboard (Bull Board), to look at only: every change goes through the API. */
-export function dashboardPlugin(services: DashboardServices): FastifyPluginAsync {
-  return async (app) => {
-    app.addHook('onRequest', createDashboardHook(services.guard))
-    await app.register(helmet, {
-      contentSecurityPolicy: CONTENT_SECURITY_POLICY,
-      enableCSPNonces: false,
-    })
-    const board = new FastifyAdapter()
-    board.setBasePath(app.prefix)
-    const queues = services.catalogue.models.map(({ kind, id }) =>
-      readOnly(services.queueOf(kind, id)),
-    )
-    createBullBoard({
-      queues,
-      serverAdapter: board,
-      options: { uiConfig: { boardTitle: 'Millrace', hideRedisDetails: true } },
-    })
-    app.addHook('onRoute', (route) => {
-      route.schema = { ...route.schema, hide: true }
-    })
-    await app.register(board.registerPlugin())
-  }
+/** The queue dashboard (Bull Board), to look at only; the scope around it asks who is looking. */
+export async function registerQueueBoard(
+  app: FastifyInstance,
+  services: QueueBoardServices,
+): Promise<void> {
+  // Before anything else of the board: whatever it may learn to change, it changes nothing here.
+  app.addHook('onRequest', async (request, reply) => {
+    if (request.method === 'GET' || request.method === 'HEAD') return undefined
+    return reply.code(405).header('allow', 'GET, HEAD').type('text/plain').send('Only to look at.')
+  })
+  await app.register(helmet, {
+    contentSecurityPolicy: CONTENT_SECURITY_POLICY,
+    enableCSPNonces: false,
+  })
+  const board = new FastifyAdapter()
+  board.setBasePath(app.prefix)
+  const queues = services.catalogue.models.map(({ kind, id }) =>
+    readOnly(services.queueOf(kind, id)),
+  )
+  createBullBoard({
+    queues,
+    serverAdapter: board,
+    options: { uiConfig: { boardTitle: 'Millrace', hideRedisDetails: true } },
+  })
+  app.addHook('onRoute', (route) => {
+    route.schema = { ...route.schema, hide: true }
+  })
+  await app.register(board.registerPlugin())
 }
 
 function readOnly(queue: Queue): BullMQAdapter {

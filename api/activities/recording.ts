@@ -1,0 +1,198 @@
+import { and, eq, inArray, sql } from 'drizzle-orm'
+
+import type { Db } from '#shared/db/client.ts'
+import type { ActivityRow, ActivityTables } from '#shared/db/schema/activities.ts'
+import { failure } from '#shared/errors.ts'
+
+import type { NewActivity, OwnActivity } from './activities.ts'
+
+/** Activities of one organization, recorded whole or not at all. */
+export interface Batch {
+  readonly organizationId: string
+  readonly list: readonly NewActivity[]
+  readonly nowMs: number
+  readonly pathOf: (index: number) => string
+}
+
+/** What is stored now, and how much of it is new. */
+export interface Recorded {
+  readonly rows: readonly ActivityRow[]
+  readonly createdCount: number
+}
+
+/** How far ahead partitions are made. */
+export const MONTHS_AHEAD = 3
+const UNIQUE_VIOLATION = '23505'
+const CHECK_VIOLATION = '23514'
+
+/** Makes the partitions when there is none for now, as after a standstill of months. */
+export async function withPartitions<T>(
+  db: Db,
+  { makePartitions }: ActivityTables,
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    const { message } = ((error as Error).cause ?? error) as Error
+    if (codeOf(error) !== CHECK_VIOLATION || !message.includes('no partition')) throw error
+    await db.execute(sql`select ${sql.identifier(makePartitions)}(${MONTHS_AHEAD})`)
+    return work()
+  }
+}
+
+/** All at once, in one statement; undefined, and nothing is recorded, when an id is there already. */
+export async function insertNew(
+  db: Db,
+  { activities, activityIds }: ActivityTables,
+  list: readonly { readonly row: ActivityRow; readonly digest: Buffer }[],
+): Promise<Recorded | undefined> {
+  const rows = list.map(({ row }) => row)
+  const first = rows[0] as ActivityRow
+  const texts = (values: readonly unknown[]) => sql`${sql.param(values)}::text[]`
+  const published = rows.map((row) => row.published.toISOString())
+  const digests = list.map(({ digest }) => digest)
+  const content = rows.map((row) => JSON.stringify(row.activity))
+  try {
+    await db.execute(sql`
+      with ids as (
+        insert into ${activityIds} (organization_id, id, created_at, digest)
+        select ${first.organizationId}, id, ${first.createdAt.toISOString()}::timestamptz, digest
+        from unnest(${texts(rows.map(({ id }) => id))}, ${sql.param(digests)}::bytea[])
+          as new (id, digest)
+      )
+      insert into ${activities}
+        (organization_id, id, type, actor_id, object_id, published, created_at, activity)
+      select ${first.organizationId}, id, type, actor_id, object_id, published,
+        ${first.createdAt.toISOString()}::timestamptz, activity::json
+      from unnest(${texts(rows.map(({ id }) => id))}, ${texts(rows.map(({ type }) => type))},
+        ${texts(rows.map(({ actorId }) => actorId))}, ${texts(rows.map(({ objectId }) => objectId))},
+        ${sql.param(published)}::timestamptz[], ${texts(content)})
+        as new (id, type, actor_id, object_id, published, activity)`)
+    return { rows, createdCount: rows.length }
+  } catch (error) {
+    if (codeOf(error) === UNIQUE_VIOLATION) return undefined
+    throw error
+  }
+}
+
+/** The rows of a batch, as they are recorded. */
+export function rowsOf({ organizationId, list, nowMs }: Batch) {
+  const createdAt = new Date(nowMs)
+  return list.map((activity) => ({
+    row: rowOf(activity, organizationId, createdAt),
+    digest: activity.digest,
+  }))
+}
+
+function codeOf(error: unknown): string | undefined {
+  return (((error as Error).cause ?? error) as { readonly code?: string }).code
+}
+
+/** Records what the platform has seen; what is there already stays. */
+export async function recordOwn(
+  tx: Db,
+  { activities, activityIds }: ActivityTables,
+  list: readonly OwnActivity[],
+): Promise<void> {
+  const inOrder = list.toSorted((a, b) => (a.id < b.id ? -1 : 1))
+  const claimed = await tx
+    .insert(activityIds)
+    .values(
+      inOrder.map(({ organizationId, id, digest, publishedMs }) => ({
+        ...{ organizationId, id, digest },
+        createdAt: new Date(publishedMs),
+      })),
+    )
+    .onConflictDoNothing()
+    .returning({ organizationId: activityIds.organizationId, id: activityIds.id })
+  const isNew = new Set(claimed.map(({ organizationId, id }) => `${organizationId} ${id}`))
+  const rows = inOrder
+    .filter(({ organizationId, id }) => isNew.has(`${organizationId} ${id}`))
+    .map((own) => rowOf(own, own.organizationId, new Date(own.publishedMs)))
+  if (rows.length > 0) await tx.insert(activities).values(rows)
+}
+
+/** Records what is new of a batch, unless an id stands for other content. */
+export async function record(
+  tx: Db,
+  { activities, activityIds }: ActivityTables,
+  batch: Batch,
+): Promise<Recorded> {
+  const { organizationId, list } = batch
+  const createdAt = new Date(batch.nowMs)
+  // In id order, so that two overlapping batches never wait for each other.
+  const claims = list
+    .map(({ id, digest }) => ({ organizationId, id, createdAt, digest }))
+    .sort((a, b) => (a.id < b.id ? -1 : 1))
+  const claimed = await tx
+    .insert(activityIds)
+    .values(claims)
+    .onConflictDoNothing()
+    .returning({ id: activityIds.id })
+  const isNew = new Set(claimed.map(({ id }) => id))
+  const known = await findKnown(
+    tx,
+    { activities, activityIds },
+    organizationId,
+    list.filter(({ id }) => !isNew.has(id)),
+  )
+  for (const [index, { id, digest }] of list.entries()) {
+    const stored = known.get(id)
+    if (stored !== undefined && !stored.digest.equals(digest)) {
+      throw failure.conflict(`'${batch.pathOf(index)}' is already recorded with other content.`, {
+        param: batch.pathOf(index),
+        code: 'activity_already_exists',
+      })
+    }
+  }
+  const rows = list.map(
+    (activity) => known.get(activity.id)?.row ?? rowOf(activity, organizationId, createdAt),
+  )
+  const added = rows.filter((row) => isNew.has(row.id))
+  if (added.length > 0) await tx.insert(activities).values(added)
+  return { rows, createdCount: added.length }
+}
+
+async function findKnown(
+  tx: Db,
+  { activities, activityIds }: Pick<ActivityTables, 'activities' | 'activityIds'>,
+  organizationId: string,
+  list: readonly NewActivity[],
+): Promise<Map<string, { row: ActivityRow; digest: Buffer }>> {
+  if (list.length === 0) return new Map()
+  const found = await tx
+    .select({ row: activities, digest: activityIds.digest })
+    .from(activityIds)
+    .innerJoin(
+      activities,
+      and(
+        eq(activities.organizationId, activityIds.organizationId),
+        eq(activities.createdAt, activityIds.createdAt),
+        eq(activities.id, activityIds.id),
+      ),
+    )
+    .where(
+      and(
+        eq(activityIds.organizationId, organizationId),
+        inArray(
+          activityIds.id,
+          list.map(({ id }) => id),
+        ),
+      ),
+    )
+  return new Map(found.map((entry) => [entry.row.id, entry]))
+}
+
+function rowOf(activity: NewActivity, organizationId: string, createdAt: Date): ActivityRow {
+  return {
+    organizationId,
+    id: activity.id,
+    type: activity.type,
+    actorId: activity.actorId ?? null,
+    objectId: activity.objectId ?? null,
+    published: new Date(activity.publishedMs),
+    createdAt,
+    activity: { ...activity.content, id: activity.id },
+  }
+}

@@ -1,0 +1,97 @@
+import type { FactorRow } from '#shared/db/schema/auth.ts'
+
+import type { Answer, AuthRequest } from './auth/context.ts'
+import { token } from './auth/flows/token.ts'
+import { describeRequest } from './auth/guards.ts'
+import { acceptTotpStep, listFactors } from './auth/identity/factors.ts'
+import { endSessions } from './auth/identity/sessions.ts'
+import { findTotpStep } from './auth/identity/totp.ts'
+import { findUserById, isBanned } from './auth/identity/users.ts'
+import type { AuthServices } from './auth/services.ts'
+import type { CheckPassword, PasswordVerdict } from './dashboard/sign-in.ts'
+import { normalizeError } from './http/normalize-error.ts'
+
+/** The user server's administrators, as the administration pages ask for them. */
+export interface Administrators {
+  readonly checkPassword: CheckPassword
+  /** Whether a user has an administrator's role and is not banned. */
+  isAdministratorNow(userId: string): Promise<boolean>
+}
+
+/** Asks the user server by its own rules: confirmations, bans and the audit log are the same. */
+export function administratorsOf(services: AuthServices): Administrators {
+  const { adminRoles } = services.config.jwt
+  const isAdministratorNow = async (userId: string): Promise<boolean> => {
+    const user = await findUserById(services.store, userId)
+    if (user === undefined || isBanned(user, services.store.now())) return false
+    return adminRoles.includes(user.role)
+  }
+  return {
+    isAdministratorNow,
+    async checkPassword(credentials, request) {
+      const asked = describeRequest(services, request, undefined)
+      const signedIn = await signIn(services, credentials, asked)
+      if (signedIn.kind === 'refused') return signedIn
+      const { userId } = signedIn
+      if (!(await isAdministratorNow(userId))) {
+        return refused(403, 'This account does not have the role of an administrator.')
+      }
+      const factors = await listFactors(services.store, userId)
+      const verified = factors.filter(({ status }) => status === 'verified')
+      if (verified.length > 0 && !(await isProven(services, verified, credentials.code))) {
+        return refused(401, SECOND_FACTOR)
+      }
+      return { kind: 'administrator', userId, name: credentials.email }
+    },
+  }
+}
+
+const SECOND_FACTOR =
+  'This account has a second factor: enter the present code of its authenticator, or use the admin token.'
+
+type Refusal = Extract<PasswordVerdict, { kind: 'refused' }>
+
+function refused(status: Refusal['status'], reason: string): Refusal {
+  return { kind: 'refused', status, reason }
+}
+
+async function signIn(
+  services: AuthServices,
+  credentials: { readonly email: string; readonly password: string },
+  request: AuthRequest,
+): Promise<Refusal | { readonly kind: 'user'; readonly userId: string }> {
+  let answer: Answer
+  try {
+    answer = await token(services, request, credentials, { grant_type: 'password' })
+  } catch (thrown) {
+    const error = normalizeError(thrown)
+    if (error.status >= 500) throw thrown
+    return refused(401, error.message)
+  }
+  const accessToken = accessTokenOf(answer)
+  const { sub: userId = '', session_id: sessionId } =
+    await services.accessTokens.verify(accessToken)
+  // The pages keep a session of their own: nobody would ever use or end this one.
+  await endSessions(services.store, { userId, scope: 'local', sessionId })
+  return { kind: 'user', userId }
+}
+
+/** Whether a code is the present one of an authenticator; each code is worth something once. */
+async function isProven(
+  { store, clock }: AuthServices,
+  factors: readonly FactorRow[],
+  code: string,
+): Promise<boolean> {
+  for (const { id, secret } of factors) {
+    // Codes by telephone are nothing that this page could ask for.
+    const step = secret === null ? undefined : findTotpStep(secret, code, clock.now())
+    if (step !== undefined && (await acceptTotpStep(store, id, step))) return true
+  }
+  return false
+}
+
+function accessTokenOf(answer: Answer): string {
+  const body = answer.kind === 'json' ? (answer.body as { readonly access_token?: unknown }) : {}
+  if (typeof body.access_token !== 'string') throw new Error('the sign-in gave no access token')
+  return body.access_token
+}

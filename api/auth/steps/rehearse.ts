@@ -1,0 +1,63 @@
+import { randomInt, randomUUID } from 'node:crypto'
+
+import type { UserRow } from '#shared/db/schema/auth.ts'
+import { failure } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import type { AuthRequest } from '../context.ts'
+import type { Contact } from '../identity/contact.ts'
+import { insertUser } from '../identity/users.ts'
+import type { AuthServices } from '../services.ts'
+
+/**
+ * Does for nobody what is done for somebody, and leaves nothing behind: the same statements in a
+ * transaction that is rolled back; no message is sent, none is counted and no event is told. With
+ * it the answer about one address costs the database what the answer about another one does.
+ */
+export async function rehearse(
+  services: AuthServices,
+  work: (stage: AuthServices) => Promise<unknown>,
+): Promise<void> {
+  const { store, limits } = services
+  const curtain = new Error('the end of a rehearsal')
+  try {
+    await store.db.transaction(async (db) => {
+      await work({
+        ...services,
+        store: { ...store, db },
+        mailer: { send: async () => undefined },
+        limits: { ...limits, takeSend: (channel) => limits.checkSend(channel) },
+        log: SILENCE,
+        onSecurityEvent: () => undefined,
+      })
+      throw curtain
+    })
+  } catch (error) {
+    if (error !== curtain) throw error
+  }
+}
+
+/** An address or number that nobody has: the top level `invalid` is kept for that. */
+export function nobodysContact(kind: Contact['kind']): Contact {
+  return kind === 'email'
+    ? { kind, email: `${randomUUID()}@nobody.invalid` }
+    : { kind, phone: `999${String(randomInt(0, 10 ** 12)).padStart(12, '0')}` }
+}
+
+/** A user on the stage, in the place of the one whom the address belongs to. */
+export async function makeNobody(stage: AuthServices, request: AuthRequest): Promise<UserRow> {
+  const { email } = nobodysContact('email') as { readonly email: string }
+  const user = await insertUser(stage.store, { aud: request.audience, role: '', email })
+  if (user === undefined) throw failure.internal('The rehearsal has no user.')
+  return user
+}
+
+const nothing = (): void => undefined
+const SILENCE: Logger = {
+  fatal: nothing,
+  error: nothing,
+  warn: nothing,
+  info: nothing,
+  debug: nothing,
+  child: () => SILENCE,
+}

@@ -1,0 +1,68 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import type { AuthRequest } from '../context.ts'
+import { authFailure } from '../errors.ts'
+import type { Actor } from '../identity/audit-log.ts'
+import { inTransaction } from '../identity/store.ts'
+import { findUserByContact, findUserById, updateUser } from '../identity/users.ts'
+import type { AuthServices } from '../services.ts'
+import { createAccount, isConfirmed } from './accounts.ts'
+import { record } from './record.ts'
+import { sendTokenMail } from './send-mail.ts'
+
+/** An invitation to something beyond the user server, whose redirect target says which. */
+export interface Invitation {
+  readonly email: string
+  /** Who invites; undefined when it is no user. */
+  readonly inviterId: string | undefined
+  /** What the template of the mail can mention besides. */
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+/**
+ * Mails an invitation. Who has proven to own the address gets a link to sign in, anybody else an
+ * account with it, which the link confirms.
+ */
+export async function sendInvitation(
+  services: AuthServices,
+  request: AuthRequest,
+  { email, inviterId, data }: Invitation,
+): Promise<void> {
+  const known = await findUserByContact(services.store, { kind: 'email', email })
+  if (known !== undefined && isConfirmed(known, 'email')) {
+    await sendTokenMail(services, request, { user: known, name: 'invitation', to: email, data })
+    return
+  }
+  const inviter =
+    inviterId === undefined ? undefined : await findUserById(services.store, inviterId)
+  const actor: Actor =
+    inviter === undefined ? { kind: 'admin', role: 'api_key' } : { kind: 'user', user: inviter }
+  const user = await inviteStranger(services, request, { email, known, actor })
+  await sendTokenMail(services, request, { user, name: 'invite', to: email, data })
+}
+
+async function inviteStranger(
+  services: AuthServices,
+  request: AuthRequest,
+  stranger: {
+    readonly email: string
+    readonly known: UserRow | undefined
+    readonly actor: Actor
+  },
+): Promise<UserRow> {
+  const { email, known, actor } = stranger
+  return inTransaction(services.store, async (store) => {
+    const invitedAt = store.now()
+    const contact = { kind: 'email', email } as const
+    const account = { contact, keepsIdentityClaims: false, invitedAt }
+    const invited =
+      known === undefined
+        ? await createAccount(services, store, { account, request })
+        : await updateUser(store, known.id, { invitedAt })
+    // Somebody signed up with it at this very moment.
+    if (invited === undefined) throw authFailure('email_exists')
+    const traits = { user_id: invited.id, user_email: email }
+    await record(services, store, { request, actor, action: 'user_invited', traits })
+    return invited
+  })
+}

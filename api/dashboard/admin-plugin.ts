@@ -1,0 +1,64 @@
+import { join } from 'node:path'
+
+import cookie from '@fastify/cookie'
+import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
+
+import { loadAssetFiles, registerAssets, type AssetFiles } from '#api/pages/asset-files.ts'
+import { registerPageHeaders } from '#api/pages/page-headers.ts'
+
+import { viewOf } from './assets/admin-view.js'
+import { formSecret } from './cookies.ts'
+import { createDashboardHook, sessionOf, type DashboardGuard } from './guard.ts'
+import { createOverview, type OverviewServices } from './overview.ts'
+import { renderOverview } from './overview-page.ts'
+import { registerQueueBoard, type QueueBoardServices } from './queue-board.ts'
+import { registerSignIn, signInPage, type CheckPassword } from './sign-in.ts'
+
+export interface AdminServices extends OverviewServices, QueueBoardServices {
+  readonly guard: DashboardGuard
+  readonly checkPassword: CheckPassword
+}
+
+/**
+ * The administration pages: what is going on at `/admin`, the jobs at `/admin/queues`, and signing in.
+ * Only to look at: every change goes through the API.
+ */
+export function adminPlugin(services: AdminServices): FastifyPluginAsync {
+  return async (app) => {
+    const assets = await loadAssetFiles(join(import.meta.dirname, 'assets'))
+    const showSignIn = signInPage({ ...services, assets })
+    await app.register(cookie)
+    await app.register(async (open) => {
+      registerPageHeaders(open, { isHearing: false })
+      registerAssets(open, '/assets', assets)
+      registerSignIn(open, { ...services, assets })
+    })
+    await app.register(async (guarded) => {
+      registerPageHeaders(guarded, { isHearing: false })
+      guarded.addHook('onRequest', createDashboardHook(services.guard, showSignIn))
+      registerOverview(guarded, services, assets)
+    })
+    await app.register(
+      async (guarded) => {
+        // The board brings headers of its own, once somebody may see it.
+        guarded.addHook('onRequest', createDashboardHook(services.guard, showSignIn))
+        await registerQueueBoard(guarded, services)
+      },
+      { prefix: '/queues' },
+    )
+  }
+}
+
+function registerOverview(app: FastifyInstance, services: AdminServices, assets: AssetFiles): void {
+  const overview = createOverview(services)
+  app.get('/overview.json', { schema: { hide: true } }, async () => overview())
+  app.get('/', { schema: { hide: true } }, async (request, reply) => {
+    const session = await sessionOf(services.guard, request)
+    const page = renderOverview({
+      view: viewOf(await overview()),
+      assets,
+      session: session && { name: session.name, formSecret: formSecret(request, reply) },
+    })
+    return reply.type('text/html; charset=utf-8').send(page)
+  })
+}

@@ -1,0 +1,8 @@
+/** Where there is no figure. */
+export const NOTHING: string
+export function words(kind: string): string
+export function sum<T>(list: readonly T[], amount: (entry: T) => number): number
+export function figure(value: number): string
+export function percent(share: number): string
+export function optionalDuration(ms: number | undefined): string
+export function duration(ms: number): string

@@ -1,0 +1,35 @@
+import type { Overview } from '../overview.ts'
+
+/** One figure or text of a table. */
+export interface Cell {
+  readonly text: string
+  readonly note?: string
+  /** Shown as a bar, from 0 to 1. */
+  readonly share?: number
+  readonly tone?: 'bad' | 'warn' | 'good'
+}
+
+export interface Table {
+  readonly id: string
+  readonly title: string
+  readonly about: string
+  readonly columns: readonly { readonly label: string; readonly isNumber?: boolean }[]
+  readonly rows: readonly (readonly Cell[])[]
+  /** Said when there are no rows. */
+  readonly empty: string
+}
+
+export interface Tile {
+  readonly label: string
+  readonly value: string
+  readonly note: string
+  readonly tone?: 'bad' | 'warn' | 'good'
+}
+
+/** What the administration page shows: texts and figures, no markup. */
+export interface View {
+  readonly tiles: readonly Tile[]
+  readonly tables: readonly Table[]
+}
+
+export function viewOf(overview: Overview): View

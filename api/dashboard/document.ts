@@ -1,0 +1,41 @@
+import type { AssetFiles } from '#api/pages/asset-files.ts'
+import { html, type Html } from '#api/pages/html.ts'
+
+/** The administration's own frame around a page. */
+export function adminDocument(page: {
+  readonly title: string
+  readonly assets: AssetFiles
+  readonly main: Html
+  /** What stands on the right of the bar. */
+  readonly bar?: Html
+  readonly script?: string
+}): string {
+  const base = `/admin/assets/${page.assets.version}`
+  const script =
+    page.script === undefined
+      ? ''
+      : html`<script type="module" src="${base}/${page.script}"></script>`
+  return html`<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <meta name="robots" content="noindex">
+    <title>${page.title} – Millrace</title>
+    <link rel="icon" href="${base}/icon.svg" type="image/svg+xml">
+    <link rel="stylesheet" href="${base}/base.css">
+    <link rel="stylesheet" href="${base}/admin.css">
+    ${script}
+  </head>
+  <body>
+    <a class="skip" href="#main">Skip to the content</a>
+    <header class="bar">
+      <a class="brand" href="/admin"><img src="${base}/icon.svg" alt="">Millrace <small>Administration</small></a>
+      <nav aria-label="Pages">${page.bar}</nav>
+    </header>
+    <main id="main">${page.main}
+    </main>
+  </body>
+</html>
+`.toString()
+}

@@ -1,0 +1,108 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+
+import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/job-events.ts'
+import { normalizeError } from '#api/http/normalize-error.ts'
+import type { QueueKind } from '#shared/contracts/queues.ts'
+import { ERROR_KINDS, type ErrorKind } from '#shared/errors.ts'
+
+import type { IncidentLog } from './incident-log.ts'
+
+/** What is known of a request while it is served. */
+interface Watched {
+  modelId?: string
+  queueMs?: number
+  firstTokenMs?: number
+  completionTokens?: number
+  /** Why its job failed, which a stream that has begun cannot say by its status. */
+  failure?: ErrorKind
+}
+
+/** Requests that one process watches at a time. */
+const WATCHED_MAX = 10_000
+const TEXT_LENGTH_MAX = 200
+
+/** Sees requests and their jobs, and notes those that fail or take long. */
+export class IncidentWatch {
+  readonly #log: IncidentLog
+  readonly #slowMs: number
+  readonly #watched = new Map<string, Watched>()
+
+  constructor(log: IncidentLog, options: { readonly slowMs: number }) {
+    this.#log = log
+    this.#slowMs = options.slowMs
+  }
+
+  /** Watches every request that comes after this call. */
+  register(app: FastifyInstance): void {
+    app.addHook('onRequest', async (request) => {
+      if (this.#watched.size < WATCHED_MAX) this.#watched.set(request.id, {})
+    })
+    app.addHook('onResponse', async (request, reply) => this.#conclude(request, reply))
+  }
+
+  /** A submitter whose jobs are seen. */
+  watchJobs<S extends Submitter>(submitter: S): S {
+    return {
+      ...submitter,
+      submit: <K extends QueueKind>(request: SubmitRequest<K>) => {
+        const watched = this.#watched.get(request.account?.requestId ?? '')
+        const events = submitter.submit<K>(request)
+        return watched === undefined ? events : follow(events, request, watched)
+      },
+    }
+  }
+
+  #conclude(request: FastifyRequest, reply: FastifyReply): void {
+    const watched = this.#watched.get(request.id) ?? {}
+    this.#watched.delete(request.id)
+    const { failure, ...known } = watched
+    const route = request.routeOptions.url ?? ''
+    const common = {
+      atMs: Date.now(),
+      requestId: request.id.slice(0, TEXT_LENGTH_MAX),
+      method: request.method,
+      route: route.slice(0, TEXT_LENGTH_MAX),
+      status: reply.statusCode,
+    }
+    const { modelId } = known
+    const kind = failure ?? KINDS_BY_STATUS.get(reply.statusCode)
+    // Pages ask people to sign in by a 401: that is no incident.
+    if (kind !== undefined && route !== '' && !(kind === 'unauthenticated' && isPage(route))) {
+      this.#log.noteFailed({ ...common, kind, ...(modelId !== undefined && { modelId }) })
+    }
+    const durationMs = Math.round(reply.elapsedTime)
+    if (durationMs >= this.#slowMs) this.#log.noteSlow({ ...common, durationMs, ...known })
+  }
+}
+
+/** Each kind of error has a status of its own. */
+const KINDS_BY_STATUS: ReadonlyMap<number, ErrorKind> = new Map(
+  Object.entries(ERROR_KINDS).map(([kind, { status }]) => [status, kind as ErrorKind]),
+)
+
+function isPage(route: string): boolean {
+  return route.startsWith('/admin')
+}
+
+async function* follow<K extends QueueKind>(
+  events: AsyncGenerator<JobEvent<K>>,
+  { model, signal }: SubmitRequest<K>,
+  watched: Watched,
+): AsyncGenerator<JobEvent<K>> {
+  watched.modelId = model.id
+  const beganAt = performance.now()
+  const sinceBegin = (): number => Math.round(performance.now() - beganAt)
+  try {
+    for await (const event of events) {
+      if (event.type === 'started') watched.queueMs ??= sinceBegin()
+      else if (event.type === 'delta') watched.firstTokenMs ??= sinceBegin()
+      else if (event.type === 'result') {
+        watched.completionTokens = (watched.completionTokens ?? 0) + event.usage.completionTokens
+      }
+      yield event
+    }
+  } catch (error) {
+    if (!signal.aborted) watched.failure = normalizeError(error).kind
+    throw error
+  }
+}

@@ -1,0 +1,86 @@
+import type { AssetFiles } from '#api/pages/asset-files.ts'
+import { html, type Html } from '#api/pages/html.ts'
+
+import { NOTHING } from './assets/admin-figures.js'
+import type { Cell, Table, View } from './assets/admin-view.js'
+import { adminDocument } from './document.ts'
+
+/** The administration page as the server first shows it; its script then goes on by itself. */
+export function renderOverview(page: {
+  readonly view: View
+  readonly assets: AssetFiles
+  /** Who is signed in, and what the form for signing out carries; absent without a session. */
+  readonly session: { readonly name: string; readonly formSecret: string } | undefined
+}): string {
+  const { view, assets, session } = page
+  const [queues, workers, errors, slow, failed] = view.tables.map(renderTable)
+  const main = html`
+    <div class="stack board">
+      <div class="head">
+        <h1>At a glance</h1>
+        <button class="compact" type="button" id="refresh" aria-pressed="false" hidden>Pause</button>
+      </div>
+      <p class="notice" id="state" role="status" hidden></p>
+      <dl class="tiles" id="tiles">${view.tiles.map(renderTile)}</dl>
+      ${queues}
+      ${workers}
+      ${slow}
+      <div class="pair">
+        ${errors}
+        ${failed}
+      </div>
+    </div>`
+  return adminDocument({
+    title: 'Administration',
+    ...{ assets, main },
+    bar: html`<a href="/admin/queues">Jobs</a> <a href="/">Playground</a> <a href="/docs">API</a> ${signOut(session)}`,
+    script: 'admin.js',
+  })
+}
+
+function signOut(session: Parameters<typeof renderOverview>[0]['session']): Html {
+  if (session === undefined) return html``
+  return html`<form method="post" action="/admin/sign-out">
+        <input type="hidden" name="form" value="${session.formSecret}">
+        <button class="compact" title="Signed in: ${session.name}">Sign out</button>
+      </form>`
+}
+
+function renderTile({ label, value, note, tone }: View['tiles'][number]): Html {
+  return html`<div class="tile ${tone}"><dt>${label}</dt><dd><b>${value}</b><small>${note}</small></dd></div>`
+}
+
+// The roles are said aloud because the style sheet for phones lays tables out in another way, and
+// browsers then forget that they are tables.
+function renderTable({ id, title, about, columns, rows, empty }: Table): Html {
+  const head = columns.map(
+    ({ label, isNumber }) =>
+      html`<th scope="col" role="columnheader" class="${isNumber ? 'number' : ''}">${label}</th>`,
+  )
+  const body = rows.map(
+    (cells) =>
+      html`<tr role="row">${cells.map((cell, index) => renderCell(cell, columns[index]))}</tr>`,
+  )
+  const none = html`<tr role="row"><td role="cell" class="empty" colspan="${columns.length}">${empty}</td></tr>`
+  return html`<section class="card" id="${id}" aria-labelledby="${id}-title">
+        <h2 id="${id}-title">${title}</h2>
+        <p class="muted small">${about}</p>
+        <table role="table" aria-labelledby="${id}-title">
+          <thead role="rowgroup"><tr role="row">${head}</tr></thead>
+          <tbody role="rowgroup">${rows.length === 0 ? none : body}</tbody>
+        </table>
+      </section>`
+}
+
+function renderCell(cell: Cell, column: Table['columns'][number] | undefined): Html {
+  const { text, note, share, tone } = cell
+  const meter =
+    share === undefined
+      ? ''
+      : html`<meter min="0" max="1" value="${share}" aria-hidden="true"></meter>`
+  const small = note === undefined ? '' : html`<small>${note}</small>`
+  const classes = [column?.isNumber && 'number', tone, text === NOTHING && 'nothing']
+    .filter((name) => typeof name === 'string')
+    .join(' ')
+  return html`<td role="cell" data-label="${column?.label}" class="${classes}"><span>${text}</span>${meter}${small}</td>`
+}

@@ -1,0 +1,128 @@
+import type { Queue } from 'bullmq'
+import type { Redis } from 'ioredis'
+
+import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import type { QueueKind } from '#shared/contracts/queues.ts'
+import { ERROR_KINDS } from '#shared/errors.ts'
+import type { QueueKeys } from '#shared/queue/keys.ts'
+import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
+
+import type { Incidents } from './incident-log.ts'
+
+/** One queue as an operator sees it. */
+export interface QueueOverview {
+  readonly kind: QueueKind
+  readonly modelId: string
+  readonly waiting: number
+  readonly running: number
+  readonly oldestWaitMs: number | undefined
+  /** Requests of the last hour that failed through no fault of their senders. */
+  readonly failedLastHour: number
+  readonly jobsPerSecond: number
+  readonly tokensPerSecond: number
+  readonly slotsUsed: number
+  readonly slots: number
+  /** Of the workers that have it loaded. */
+  readonly workersReady: number
+  readonly workers: number
+}
+
+/** What an operator asks first, at one moment. */
+export interface Overview {
+  readonly version: string
+  readonly atMs: number
+  readonly slowAfterMs: number
+  readonly queues: readonly QueueOverview[]
+  readonly workers: readonly WorkerBeat[]
+  readonly incidents: Incidents
+}
+
+export interface OverviewServices {
+  readonly catalogue: Catalogue
+  readonly version: string
+  readonly slowAfterMs: number
+  readonly redis: Redis
+  readonly keys: QueueKeys
+  queueOf(kind: QueueKind, modelId: string): Queue
+  workers(): Promise<readonly WorkerBeat[]>
+  incidents(): Promise<Incidents>
+}
+
+/** However many pages look on, Redis is asked once in this time. */
+const KEPT_MS = 900
+/** Jobs whose age is looked at; the queue is sorted by turns, so that the old ones stand in front. */
+const AGED_JOBS_MAX = 200
+
+/** Reads the overview; answers within a moment are the same. */
+export function createOverview(services: OverviewServices): () => Promise<Overview> {
+  let kept: { readonly atMs: number; readonly overview: Promise<Overview> } | undefined
+  return () => {
+    const nowMs = performance.now()
+    if (kept === undefined || nowMs - kept.atMs > KEPT_MS) {
+      const overview = readOverview(services)
+      kept = { atMs: nowMs, overview }
+      overview.catch(() => {
+        kept = undefined
+      })
+    }
+    return kept.overview
+  }
+}
+
+async function readOverview(services: OverviewServices): Promise<Overview> {
+  const { catalogue, version, slowAfterMs } = services
+  const [workers, incidents] = await Promise.all([services.workers(), services.incidents()])
+  const queues = await Promise.all(
+    catalogue.models.map((model) => readQueue(services, model, { workers, incidents })),
+  )
+  return { version, slowAfterMs, atMs: Date.now(), queues, workers, incidents }
+}
+
+async function readQueue(
+  services: OverviewServices,
+  model: CatalogueModel,
+  known: { readonly workers: readonly WorkerBeat[]; readonly incidents: Incidents },
+): Promise<QueueOverview> {
+  const { kind, id } = model
+  const [counts, oldestWaitMs] = await Promise.all([
+    services.queueOf(kind, id).getJobCounts('prioritized', 'waiting', 'delayed', 'active'),
+    oldestWait(services, model),
+  ])
+  const served = known.workers.flatMap(({ queues }) =>
+    queues.filter(({ modelId }) => modelId === id),
+  )
+  const sum = (amount: (queue: ServedQueue) => number): number =>
+    Math.round(served.reduce((total, one) => total + amount(one), 0) * 10) / 10
+  return {
+    ...{ kind, modelId: id, oldestWaitMs },
+    waiting: (counts.prioritized ?? 0) + (counts.waiting ?? 0) + (counts.delayed ?? 0),
+    running: counts.active ?? 0,
+    failedLastHour: known.incidents.errors
+      .filter(({ modelId, kind: error }) => modelId === id && ERROR_KINDS[error].status >= 500)
+      .reduce((total, { count }) => total + count, 0),
+    jobsPerSecond: sum(({ jobsPerSecond }) => jobsPerSecond),
+    tokensPerSecond: sum(({ tokensPerSecond }) => tokensPerSecond),
+    slotsUsed: sum(({ active }) => active),
+    slots: sum(({ slots }) => slots),
+    workersReady: served.filter(({ isReady }) => isReady).length,
+    workers: served.length,
+  }
+}
+
+/** How long the oldest of the jobs in front has waited; only times are read, never what jobs contain. */
+async function oldestWait(
+  { redis, keys }: OverviewServices,
+  { kind, id }: CatalogueModel,
+): Promise<number | undefined> {
+  const [inTurn, plain] = await Promise.all([
+    redis.zrange(keys.bull(kind, id, 'prioritized'), '0', `${AGED_JOBS_MAX - 1}`),
+    redis.lrange(keys.bull(kind, id, 'wait'), -AGED_JOBS_MAX, -1),
+  ])
+  const ids = [...inTurn, ...plain]
+  if (ids.length === 0) return undefined
+  const times = await Promise.all(
+    ids.map((jobId) => redis.hget(keys.bull(kind, id, jobId), 'timestamp')),
+  )
+  const oldestMs = Math.min(...times.map((time) => Number(time ?? 0) || Number.POSITIVE_INFINITY))
+  return Number.isFinite(oldestMs) ? Math.max(0, Date.now() - oldestMs) : undefined
+}

@@ -1,0 +1,177 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+
+import type { AssetFiles } from '#api/pages/asset-files.ts'
+import { html, type Html } from '#api/pages/html.ts'
+import { setPageHeaders } from '#api/pages/page-headers.ts'
+
+import { formSecret, isOwnForm, setSessionCookie, SESSION_COOKIE } from './cookies.ts'
+import { isAdminToken, type DashboardGuard, type ShowSignIn } from './guard.ts'
+import { adminDocument } from './document.ts'
+import { digestOf, type AdminSession } from './sessions.ts'
+
+/** What came of an e-mail address and a password. */
+export type PasswordVerdict =
+  | { readonly kind: 'administrator'; readonly userId: string; readonly name: string }
+  | { readonly kind: 'refused'; readonly status: 401 | 403; readonly reason: string }
+
+/** Checks an administrator's e-mail address, password and, where there is one, second factor. */
+export type CheckPassword = (
+  credentials: { readonly email: string; readonly password: string; readonly code: string },
+  request: FastifyRequest,
+) => Promise<PasswordVerdict>
+
+export interface SignInServices {
+  readonly guard: DashboardGuard
+  readonly checkPassword: CheckPassword
+  readonly assets: AssetFiles
+}
+
+const FORM_BYTES_MAX = 16 * 1024
+const FIELD_LENGTH_MAX = 1024
+
+/** The sign-in page with its form, and signing out; nothing of it asks for a credential before. */
+export function registerSignIn(app: FastifyInstance, services: SignInServices): void {
+  app.addContentTypeParser(
+    'application/x-www-form-urlencoded',
+    { parseAs: 'string', bodyLimit: FORM_BYTES_MAX },
+    async (_request: unknown, text: string) => Object.fromEntries(new URLSearchParams(text)),
+  )
+  const show = signInPage(services)
+  app.get('/sign-in', { schema: { hide: true } }, async (request, reply) => show(request, reply))
+  app.post<{ Body: Form | undefined }>('/sign-in', { schema: { hide: true } }, (request, reply) =>
+    signIn(services, request, reply),
+  )
+  app.post<{ Body: Form | undefined }>(
+    '/sign-out',
+    { schema: { hide: true } },
+    async (request, reply) => {
+      if (!isOwnForm(request, request.body?.form)) return foreignForm(services, request, reply)
+      await services.guard.sessions.close(request.cookies[SESSION_COOKIE] ?? '')
+      setSessionCookie(request, reply, undefined)
+      return reply.redirect('/admin/sign-in', 303)
+    },
+  )
+}
+
+/** Shows the sign-in page, which leads back to what was asked for. */
+export function signInPage(services: SignInServices): ShowSignIn {
+  return (request, reply) => sendSignIn(services, { request, reply, next: request.url })
+}
+
+type Form = Readonly<Record<string, string | undefined>>
+
+async function signIn(
+  services: SignInServices,
+  request: FastifyRequest<{ Body: Form | undefined }>,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const { guard } = services
+  const form = request.body ?? {}
+  if (!isOwnForm(request, form.form)) return foreignForm(services, request, reply)
+  const refuse = (status: number, problem: string): FastifyReply =>
+    sendSignIn(services, {
+      ...{ request, reply: reply.code(status), problem },
+      ...{ next: form.next, email: form.email },
+    })
+  const seconds = await guard.sessions.secondsToWait(request.ip)
+  if (seconds > 0) {
+    reply.header('retry-after', seconds)
+    return refuse(429, `Too many attempts. Try again in ${Math.ceil(seconds / 60)} min.`)
+  }
+  const verdict = await judge(services, form, request)
+  if (verdict.kind === 'refused') {
+    await guard.sessions.noteFailure(request.ip)
+    return refuse(verdict.status, verdict.reason)
+  }
+  // A cookie that was there before is not raised to a session: it may be known to somebody else.
+  setSessionCookie(request, reply, await guard.sessions.open(verdict.session))
+  return reply.redirect(pathBelowAdmin(form.next), 303)
+}
+
+type Verdict =
+  | { readonly kind: 'session'; readonly session: AdminSession }
+  | { readonly kind: 'refused'; readonly status: number; readonly reason: string }
+
+async function judge(
+  { guard, checkPassword }: SignInServices,
+  form: Form,
+  request: FastifyRequest,
+): Promise<Verdict> {
+  const { token = '', email = '', password = '', code = '' } = form
+  const refused = (status: number, reason: string) => ({ kind: 'refused', status, reason }) as const
+  if ([token, email, password, code].some(({ length }) => length > FIELD_LENGTH_MAX)) {
+    return refused(400, 'That is too long.')
+  }
+  if (token !== '') {
+    if (!isAdminToken(guard, token)) return refused(401, 'This is not the admin token.')
+    const session = { name: 'admin token', tokenDigest: digestOf(token) }
+    return { kind: 'session', session }
+  }
+  if (email === '' || password === '') {
+    return refused(400, 'Enter an e-mail address and a password, or the admin token.')
+  }
+  const verdict = await checkPassword({ email, password, code: code.trim() }, request)
+  if (verdict.kind === 'refused') return verdict
+  return { kind: 'session', session: { name: verdict.name, userId: verdict.userId } }
+}
+
+function foreignForm(
+  services: SignInServices,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const problem = 'The form was too old or came from elsewhere. Please try again.'
+  return sendSignIn(services, { request, reply: reply.code(403), problem })
+}
+
+interface SignInPage {
+  readonly request: FastifyRequest
+  readonly reply: FastifyReply
+  readonly problem?: string
+  readonly next?: string | undefined
+  readonly email?: string | undefined
+}
+
+function sendSignIn({ guard, assets }: SignInServices, page: SignInPage): FastifyReply {
+  const { request, reply } = page
+  const secret = formSecret(request, reply)
+  const next = pathBelowAdmin(page.next)
+  const hidden = html`<input type="hidden" name="form" value="${secret}">
+        <input type="hidden" name="next" value="${next}">`
+  const main = html`
+    <div class="door card stack">
+      <h1>Administration</h1>
+      ${page.problem === undefined ? '' : html`<p class="notice bad" role="alert">${page.problem}</p>`}
+      <form class="stack" method="post" action="/admin/sign-in">
+        ${hidden}
+        <label class="field"><span>E-mail of an administrator</span>
+          <input type="email" name="email" autocomplete="username" maxlength="${FIELD_LENGTH_MAX}" value="${page.email}" required></label>
+        <label class="field"><span>Password</span>
+          <input type="password" name="password" autocomplete="current-password" maxlength="${FIELD_LENGTH_MAX}" required></label>
+        <label class="field"><span>Code of the second factor, if any</span>
+          <input type="text" name="code" inputmode="numeric" autocomplete="one-time-code" maxlength="10"></label>
+        <button class="primary">Sign in</button>
+      </form>
+      ${guard.adminToken === '' ? '' : tokenForm(hidden)}
+    </div>`
+  return setPageHeaders(reply, { isHearing: false })
+    .header('cache-control', 'no-store')
+    .type('text/html; charset=utf-8')
+    .send(adminDocument({ title: 'Sign in', assets, main }))
+}
+
+function tokenForm(hidden: Html): Html {
+  return html`<form class="stack or" method="post" action="/admin/sign-in">
+        ${hidden}
+        <label class="field"><span>Or the admin token</span>
+          <input type="password" name="token" autocomplete="off" maxlength="${FIELD_LENGTH_MAX}" required>
+          <small class="muted">What MILLRACE_ADMIN_TOKEN says; printed at the start.</small></label>
+        <button>Sign in with the token</button>
+      </form>`
+}
+
+/** Where to go after signing in: never to another site, and never to what only a form may do. */
+function pathBelowAdmin(path: string | undefined): string {
+  const isOurs = path !== undefined && /^\/admin(\/queues(\/[\w./?=&%-]*)?)?$/.test(path)
+  return isOurs ? path : '/admin'
+}

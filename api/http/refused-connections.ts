@@ -1,0 +1,54 @@
+import type { Socket } from 'node:net'
+
+import type { FastifyInstance } from 'fastify'
+
+import { failure } from '#shared/errors.ts'
+
+import { drain } from './form.ts'
+
+const HEADER_OVERFLOW = { status: 431, reason: 'Request Header Fields Too Large' }
+const TIMED_OUT = { status: 408, reason: 'Request Timeout' }
+const MALFORMED = { status: 400, reason: 'Bad Request' }
+const ANSWERS: Readonly<Record<string, { readonly status: number; readonly reason: string }>> = {
+  HPE_HEADER_OVERFLOW: HEADER_OVERFLOW,
+  ERR_HTTP_REQUEST_TIMEOUT: TIMED_OUT,
+}
+
+/** Answers what is no request at all, or none in time, in the form of all other errors. */
+export function refuseConnection(error: Error & { readonly code?: string }, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const { status, reason } = ANSWERS[error.code ?? ''] ?? MALFORMED
+  const body = JSON.stringify({
+    error: { message: `${reason}.`, type: 'invalid_request_error', param: null, code: null },
+  })
+  const head = [
+    `HTTP/1.1 ${status} ${reason}`,
+    'content-type: application/json; charset=utf-8',
+    `content-length: ${Buffer.byteLength(body)}`,
+    'connection: close',
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+}
+
+/** Bodies are read as they are: one that is compressed would be taken for a malformed one. */
+export function refuseEncodedBodies(app: FastifyInstance): void {
+  app.addHook('onRequest', async (request) => {
+    const encoding = request.headers['content-encoding']
+    if (encoding === undefined || encoding.toLowerCase() === 'identity') return
+    throw failure.unsupportedMediaType(
+      'Unsupported Content-Encoding: send the body without compression.',
+    )
+  })
+}
+
+/** A client that is still sending when it is refused hears why: most only listen once they are done. */
+export function hearOutLargeBodies(app: FastifyInstance): void {
+  app.addHook('onSend', async (request, reply) => {
+    if (reply.statusCode !== 413 || request.raw.complete) return
+    reply.removeHeader('connection')
+    drain(request)
+  })
+}

@@ -1,0 +1,242 @@
+import { and, count, desc, eq, gt, isNotNull, isNull, lte, sql } from 'drizzle-orm'
+
+import type { Db } from '#shared/db/client.ts'
+import type { OrganizationRole } from '#shared/db/organizations.ts'
+import type { AuthTables } from '#shared/db/schema/auth.ts'
+import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
+import { failure } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+
+import type { Organizations } from './organizations.ts'
+
+const OPEN_MAX = 200
+
+export type InvitationRow = OrganizationTables['invitations']['$inferSelect']
+
+/** Where an invitation stands. */
+export type InvitationStatus = 'pending' | 'accepted' | 'declined' | 'revoked' | 'expired'
+
+/** An invitation and the name of its organization. */
+export interface ReceivedInvitation extends InvitationRow {
+  readonly organizationName: string
+}
+
+/** A person to be invited. */
+export interface NewInvitation {
+  readonly organizationId: string
+  readonly email: string
+  readonly role: OrganizationRole
+  readonly invitedBy: string
+  readonly expiresAt: Date
+}
+
+/** The invitations of a database. Who may see or change them is the caller's matter. */
+export function openInvitations(
+  db: Db,
+  tables: OrganizationTables,
+  more: { readonly users: AuthTables['users']; readonly organizations: Organizations },
+) {
+  const context = { db, tables, ...more }
+  return { ...openSent(context), ...openReceived(context) }
+}
+
+export type Invitations = ReturnType<typeof openInvitations>
+
+interface Context {
+  readonly db: Db
+  readonly tables: OrganizationTables
+  readonly users: AuthTables['users']
+  readonly organizations: Organizations
+}
+
+/** What organizations do with their invitations. */
+function openSent(context: Context) {
+  const { db, tables } = context
+  const { invitations } = tables
+  return {
+    /** Throws `conflict` when the person is a member already or has an open invitation. */
+    async create(invitation: NewInvitation): Promise<InvitationRow> {
+      await mustBeNew(context, invitation)
+      const id = randomId('inv_')
+      const [made] = await db.transaction(async (tx) => {
+        await endExpired(tx, tables, invitation)
+        return tx
+          .insert(invitations)
+          .values({ id, ...invitation })
+          .onConflictDoNothing()
+          .returning()
+      })
+      if (made !== undefined) return made
+      throw failure.conflict('This address has an open invitation already.', {
+        ...{ param: 'email', code: 'already_invited' },
+      })
+    },
+    /** As if it had never been, because its mail could not be sent. */
+    async forget(id: string): Promise<void> {
+      await db.delete(invitations).where(eq(invitations.id, id))
+    },
+    async list(
+      organizationId: string,
+      page: { readonly limit: number; readonly after?: string | undefined },
+    ): Promise<{ rows: InvitationRow[]; hasMore: boolean }> {
+      const past = sql`(${invitations.createdAt}, ${invitations.id}) < (
+        select created_at, id from ${invitations}
+        where organization_id = ${organizationId} and id = ${page.after ?? ''})`
+      const rows = await db
+        .select()
+        .from(invitations)
+        .where(
+          and(
+            eq(invitations.organizationId, organizationId),
+            page.after === undefined ? undefined : past,
+          ),
+        )
+        .orderBy(desc(invitations.createdAt), desc(invitations.id))
+        .limit(page.limit + 1)
+      return { rows: rows.slice(0, page.limit), hasMore: rows.length > page.limit }
+    },
+    async find(organizationId: string, id: string): Promise<InvitationRow | undefined> {
+      const [found] = await db
+        .select()
+        .from(invitations)
+        .where(and(eq(invitations.organizationId, organizationId), eq(invitations.id, id)))
+      return found
+    },
+    /** Takes an open invitation back; undefined when it is not open any more. */
+    async revoke(organizationId: string, id: string): Promise<InvitationRow | undefined> {
+      const [revoked] = await db
+        .update(invitations)
+        .set({ endedAt: new Date(), endedAs: 'revoked' })
+        .where(
+          and(
+            ...[eq(invitations.organizationId, organizationId), eq(invitations.id, id)],
+            ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
+          ),
+        )
+        .returning()
+      return revoked
+    },
+  }
+}
+
+/** What invited people do with theirs: found by the address that they have proven to own. */
+function openReceived(context: Context) {
+  const { db, tables, users } = context
+  const { invitations, organizations } = tables
+  const openOf = (userId: string, now: Date) =>
+    db
+      .select({ invitation: invitations, organizationName: organizations.name })
+      .from(invitations)
+      .innerJoin(users, eq(users.email, invitations.email))
+      .innerJoin(organizations, eq(organizations.id, invitations.organizationId))
+      .where(
+        and(
+          ...[eq(users.id, userId), isNotNull(users.emailConfirmedAt), isNull(users.deletedAt)],
+          ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
+          ...[gt(invitations.expiresAt, now), isNull(organizations.deletedAt)],
+        ),
+      )
+      .orderBy(desc(invitations.createdAt))
+      .limit(OPEN_MAX)
+  const received = async (userId: string): Promise<readonly ReceivedInvitation[]> => {
+    const rows = await openOf(userId, new Date())
+    return rows.map(({ invitation, organizationName }) => ({ ...invitation, organizationName }))
+  }
+  return {
+    received,
+    /** Makes the user a member; undefined when there is no such open invitation for them. */
+    async accept(userId: string, id: string): Promise<ReceivedInvitation | undefined> {
+      const found = (await received(userId)).find((invitation) => invitation.id === id)
+      if (found === undefined) return undefined
+      const { organizationId, role } = found
+      const acceptedAt = new Date()
+      await context.organizations.addMember(organizationId, userId, role, async (tx) => {
+        const accepted = await tx
+          .update(invitations)
+          .set({ acceptedAt, acceptedBy: userId })
+          .where(
+            and(
+              eq(invitations.id, id),
+              isNull(invitations.endedAt),
+              isNull(invitations.acceptedAt),
+            ),
+          )
+          .returning({ id: invitations.id })
+        if (accepted.length === 0) throw noSuchInvitation(id)
+      })
+      return { ...found, acceptedAt, acceptedBy: userId }
+    },
+    async decline(userId: string, id: string): Promise<ReceivedInvitation | undefined> {
+      const found = (await received(userId)).find((invitation) => invitation.id === id)
+      if (found === undefined) return undefined
+      const endedAt = new Date()
+      await db
+        .update(invitations)
+        .set({ endedAt, endedAs: 'declined' })
+        .where(
+          and(eq(invitations.id, id), isNull(invitations.endedAt), isNull(invitations.acceptedAt)),
+        )
+      return { ...found, endedAt, endedAs: 'declined' }
+    },
+  }
+}
+
+/** Where an invitation stands at a moment. */
+export function statusOf(row: InvitationRow, nowMs: number): InvitationStatus {
+  if (row.acceptedAt !== null) return 'accepted'
+  if (row.endedAs !== null) return row.endedAs
+  return row.expiresAt.getTime() <= nowMs ? 'expired' : 'pending'
+}
+
+/** The same answer for invitations that are not there and those of others. */
+export function noSuchInvitation(id: string): Error {
+  return failure.notFound(`No such invitation: ${id.slice(0, 64)}`, { param: 'invitation_id' })
+}
+
+async function mustBeNew(
+  { db, tables, users }: Context,
+  { organizationId, email }: NewInvitation,
+): Promise<void> {
+  const { invitations, members } = tables
+  const [member] = await db
+    .select({ userId: members.userId })
+    .from(members)
+    .innerJoin(users, eq(users.id, members.userId))
+    .where(and(eq(members.organizationId, organizationId), eq(users.email, email)))
+  if (member !== undefined) {
+    throw failure.conflict('This address belongs to a member already.', {
+      ...{ param: 'email', code: 'already_member' },
+    })
+  }
+  const [open] = await db
+    .select({ total: count() })
+    .from(invitations)
+    .where(
+      and(
+        eq(invitations.organizationId, organizationId),
+        ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
+        gt(invitations.expiresAt, new Date()),
+      ),
+    )
+  if ((open?.total ?? 0) < OPEN_MAX) return
+  throw failure.invalidRequest(`An organization has at most ${OPEN_MAX} open invitations.`, {
+    code: 'too_many_invitations',
+  })
+}
+
+/** An invitation that has lapsed makes room for a new one. */
+async function endExpired(
+  tx: Db,
+  { invitations }: OrganizationTables,
+  { organizationId, email }: NewInvitation,
+): Promise<void> {
+  await tx
+    .delete(invitations)
+    .where(
+      and(
+        ...[eq(invitations.organizationId, organizationId), eq(invitations.email, email)],
+        ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
+        lte(invitations.expiresAt, new Date()),
+      ),
+    )
+}

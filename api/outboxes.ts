@@ -1,0 +1,58 @@
+import type { Redis } from 'ioredis'
+
+import type { UsageRow } from '#shared/db/schema/usage.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import type { Activities, OwnActivity } from './activities/activities.ts'
+import { jobActivity } from './activities/job-activity.ts'
+import { decodeActivity, encodeActivity } from './activities/own-activity.ts'
+import type { UsageRecord } from './usage/usage-record.ts'
+import { openJournal } from './v1/journal.ts'
+import { Outbox } from './v1/outbox.ts'
+
+/** What is written to the database behind the answers. */
+export interface Outboxes {
+  /** The use of jobs, and that they have ended. */
+  readonly usageWriter: Outbox<UsageRow>
+  /** What else the platform saw. */
+  readonly activityWriter: Outbox<OwnActivity>
+}
+
+/** Opens the outboxes of one API process. */
+export function openOutboxes(services: {
+  readonly usage: Pick<UsageRecord, 'add'>
+  readonly activities: Pick<Activities, 'recordOwn'>
+  readonly redis: Redis
+  readonly prefix: string
+  readonly log: Logger
+}): Outboxes {
+  const { usage, activities, redis, prefix, log } = services
+  return {
+    usageWriter: new Outbox<UsageRow>({
+      ...{ operation: 'usage.write', log },
+      async add(rows) {
+        await usage.add(rows)
+        await activities.recordOwn(rows.map(jobActivity))
+      },
+      journal: {
+        store: openJournal(redis, `${prefix}:usage:pending`),
+        idOf: ({ jobId }) => jobId,
+        encode: JSON.stringify,
+        decode(text) {
+          const row = JSON.parse(text)
+          return { ...row, createdAt: new Date(row.createdAt) }
+        },
+      },
+    }),
+    activityWriter: new Outbox<OwnActivity>({
+      ...{ operation: 'activity.write', log },
+      add: (rows) => activities.recordOwn(rows),
+      journal: {
+        store: openJournal(redis, `${prefix}:activities:pending`),
+        idOf: ({ id }) => id,
+        encode: encodeActivity,
+        decode: decodeActivity,
+      },
+    }),
+  }
+}

@@ -1,0 +1,85 @@
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { extname, join } from 'node:path'
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+
+/** Scripts, styles and pictures of a page, held in memory. */
+export interface AssetFiles {
+  /** Names the content of them all: it stands in their addresses, so they never change there. */
+  readonly version: string
+  readonly files: ReadonlyMap<string, AssetFile>
+}
+
+interface AssetFile {
+  readonly body: Buffer
+  readonly contentType: string
+  readonly etag: string
+}
+
+const CONTENT_TYPES: Readonly<Record<string, string>> = {
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml; charset=utf-8',
+}
+const SHARED_FOLDER = join(import.meta.dirname, 'assets')
+const YEAR_SECONDS = 31_536_000
+
+/** Reads the files of a page and those that all pages share; other kinds of files are left out. */
+export async function loadAssetFiles(folder: string): Promise<AssetFiles> {
+  const files = new Map<string, AssetFile>()
+  const whole = createHash('sha256')
+  for (const place of [SHARED_FOLDER, folder]) {
+    for (const name of (await readdir(place)).sort()) {
+      const contentType = CONTENT_TYPES[extname(name)]
+      if (contentType === undefined) continue
+      const body = await readFile(join(place, name))
+      const digest = createHash('sha256').update(body).digest('base64url')
+      whole.update(`${name} ${digest}\n`)
+      files.set(name, { body, contentType, etag: `"${digest.slice(0, 22)}"` })
+    }
+  }
+  return { version: whole.digest('hex').slice(0, 16), files }
+}
+
+/** Serves the files below `<path>/<version>/`. */
+export function registerAssets(app: FastifyInstance, path: string, assets: AssetFiles): void {
+  app.get<{ Params: { version: string; name: string } }>(`${path}/:version/:name`, {
+    schema: { hide: true },
+    handler: async (request, reply) => {
+      const { version, name } = request.params
+      const file = assets.files.get(name)
+      if (file === undefined) return reply.callNotFound()
+      // While versions change, a page of one process may ask another: that answer must not stay.
+      const isExact = version === assets.version
+      reply.header(
+        'cache-control',
+        isExact ? `public, max-age=${YEAR_SECONDS}, immutable` : 'no-cache',
+      )
+      return sendTagged({ request, reply }, file)
+    },
+  })
+}
+
+/** A page that is asked for anew each time, and sent only when it has changed. */
+export function sendPage(http: Http, body: string): FastifyReply {
+  const digest = createHash('sha256').update(body).digest('base64url')
+  http.reply.header('cache-control', 'no-cache')
+  return sendTagged(http, {
+    body: Buffer.from(body),
+    contentType: 'text/html; charset=utf-8',
+    etag: `"${digest.slice(0, 22)}"`,
+  })
+}
+
+interface Http {
+  readonly request: FastifyRequest
+  readonly reply: FastifyReply
+}
+
+function sendTagged({ request, reply }: Http, { body, contentType, etag }: AssetFile) {
+  reply.header('etag', etag).type(contentType)
+  const known = request.headers['if-none-match']?.split(',').map((tag) => tag.trim()) ?? []
+  const isKnown = known.some((tag) => tag === '*' || tag.replace(/^W\//, '') === etag)
+  return isKnown ? reply.code(304).send() : reply.send(body)
+}

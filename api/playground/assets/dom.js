@@ -1,0 +1,40 @@
+/**
+ * The element with an id of the page.
+ * @template {HTMLElement} T
+ * @param {string} id @param {new () => T} type @returns {T}
+ */
+export function byId(id, type) {
+  const found = document.getElementById(id)
+  if (found instanceof type) return found
+  throw new Error(`the page has no ${type.name} #${id}`)
+}
+
+/**
+ * The first element within another that fits a selector.
+ * @template {HTMLElement} T
+ * @param {ParentNode} root @param {string} selector @param {new () => T} type @returns {T}
+ */
+export function within(root, selector, type) {
+  const found = root.querySelector(selector)
+  if (found instanceof type) return found
+  throw new Error(`the page has no ${type.name} ${selector}`)
+}
+
+/**
+ * A new element. Texts stay texts: nothing that comes from a model or a user becomes markup.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag @param {Record<string, string>} attributes @param {(string | Node)[]} content
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function element(tag, attributes = {}, ...content) {
+  const made = document.createElement(tag)
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value)
+  made.append(...content)
+  return made
+}
+
+/** Shows a sentence, or hides its place. @param {HTMLElement} place @param {string} text */
+export function say(place, text) {
+  place.textContent = text
+  place.hidden = text === ''
+}

@@ -1,0 +1,130 @@
+import { createChat } from './chat.js'
+import { createCompletion } from './completion.js'
+import { curlOf } from './curl.js'
+import { byId, say } from './dom.js'
+import { createEmbedding } from './embedding.js'
+import { loadModels } from './models.js'
+import { createPictures } from './pictures.js'
+import { inWords, Problem } from './problem.js'
+import { current, signInAs, signOut, userOf } from './session.js'
+import { createSignIn, takeLanding } from './sign-in.js'
+import { createSpeech } from './speech.js'
+
+const studio = byId('studio', HTMLElement)
+const account = byId('account', HTMLElement)
+const message = byId('message', HTMLElement)
+
+const page = { onChange: showCurl, onSignedOut: leave }
+const panels = [createChat, createCompletion, createEmbedding, createSpeech, createPictures].map(
+  (create) => create(page),
+)
+const signIn = createSignIn({ onSignedIn: enter })
+const tabs = [
+  .../** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll('[role="tab"]')),
+]
+let chosen = 'chat'
+
+wireTabs()
+wireCurl()
+byId('sign-out', HTMLButtonElement).addEventListener('click', () => {
+  void signOut()
+  leave()
+})
+start()
+
+function start() {
+  const landing = takeLanding()
+  if (landing.tokens !== undefined) signInAs(userOf(landing.tokens), { stays: false })
+  if (landing.notice !== undefined) say(message, landing.notice)
+  if (landing.isRecovery) return signIn.askNewPassword()
+  if (landing.problem !== undefined || current() === undefined) return signIn.show(landing.problem)
+  void enter()
+}
+
+/** Shows the models, once the server has accepted who asks. */
+async function enter() {
+  try {
+    const models = await loadModels()
+    for (const panel of panels) panel.setModels(models)
+    const credential = current()
+    byId('account-name', HTMLElement).textContent =
+      credential?.kind === 'user' ? credential.name : 'API key'
+    signIn.hide()
+    account.hidden = false
+    studio.hidden = false
+    choose(panels.some(({ id }) => `#${id}` === location.hash) ? location.hash.slice(1) : chosen)
+    byId('main', HTMLElement).focus({ preventScroll: true })
+  } catch (error) {
+    // A key that does not fit is forgotten; while the server is away, it is kept.
+    if (error instanceof Problem && error.status === 401) leave(inWords(error))
+    else signIn.show(inWords(error))
+  }
+}
+
+/** Back to the door. @param {string} [why] */
+function leave(why = '') {
+  if (current() !== undefined) void signOut()
+  for (const panel of panels) panel.stop()
+  studio.hidden = true
+  account.hidden = true
+  signIn.show(why)
+}
+
+function wireTabs() {
+  for (const [index, tab] of tabs.entries()) {
+    tab.addEventListener('click', () => choose(idOf(tab)))
+    tab.addEventListener('keydown', (event) => {
+      const last = tabs.length - 1
+      /** @type {Record<string, number>} */
+      const targets = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: last }
+      const target = targets[event.key]
+      if (target === undefined) return
+      event.preventDefault()
+      const next = tabs[(target + tabs.length) % tabs.length]
+      if (next === undefined) return
+      choose(idOf(next))
+      next.focus()
+    })
+  }
+}
+
+/** @param {HTMLElement} tab */
+function idOf(tab) {
+  return tab.getAttribute('aria-controls') ?? ''
+}
+
+/** Opens a panel. @param {string} id */
+function choose(id) {
+  chosen = id
+  for (const tab of tabs) {
+    const isChosen = idOf(tab) === id
+    tab.setAttribute('aria-selected', String(isChosen))
+    tab.tabIndex = isChosen ? 0 : -1
+    byId(idOf(tab), HTMLElement).hidden = !isChosen
+    if (isChosen) tab.scrollIntoView({ block: 'nearest', inline: 'nearest' })
+  }
+  history.replaceState(null, '', `#${id}`)
+  showCurl()
+}
+
+function showCurl() {
+  const panel = panels.find(({ id }) => id === chosen)
+  if (panel === undefined) return
+  byId('curl', HTMLElement).hidden = !panel.isUsable()
+  byId('curl-text', HTMLElement).textContent = curlOf(location.origin, panel.describe())
+  say(byId('curl-state', HTMLElement), '')
+}
+
+function wireCurl() {
+  byId('curl-copy', HTMLButtonElement).addEventListener('click', async () => {
+    const text = byId('curl-text', HTMLElement)
+    try {
+      await navigator.clipboard.writeText(text.textContent ?? '')
+      say(byId('curl-state', HTMLElement), 'Copied.')
+    } catch {
+      // Without HTTPS there is no clipboard: then it is at least marked.
+      getSelection()?.selectAllChildren(text)
+      say(byId('curl-state', HTMLElement), 'Marked: copy it with your keyboard.')
+    }
+  })
+}

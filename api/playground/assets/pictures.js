@@ -1,0 +1,141 @@
+import { send } from './api.js'
+import { byId, element } from './dom.js'
+import { createEasel } from './easel.js'
+import { createPanel, optionalNumber } from './panel.js'
+import { inWords, Problem } from './problem.js'
+
+/** Pictures: new ones, redrawn parts, variations. @param {Parameters<typeof createPanel>[1]} page */
+export function createPictures(page) {
+  const task = byId('picture-task', HTMLSelectElement)
+  const prompt = byId('picture-prompt', HTMLTextAreaElement)
+  const size = byId('picture-size', HTMLSelectElement)
+  const fileInput = byId('picture-file', HTMLInputElement)
+  const result = byId('picture-result', HTMLElement)
+  const easel = createEasel()
+  /** @type {Blob | undefined} */
+  let source
+
+  const sideOf = () => Number(size.value.split('x')[0])
+  /** @param {Blob} picture */
+  async function take(picture) {
+    try {
+      await easel.setPicture(picture, sideOf())
+      source = picture
+      fileInput.setCustomValidity('')
+    } catch (error) {
+      fileInput.setCustomValidity(inWords(error))
+      fileInput.reportValidity()
+    }
+    page.onChange()
+  }
+
+  function arrange() {
+    byId('picture-prompt-field', HTMLElement).hidden = task.value === 'variations'
+    byId('picture-source', HTMLElement).hidden = task.value === 'generations'
+    byId('mask-tools', HTMLElement).hidden = task.value !== 'edits'
+    easel.setPaintable(task.value === 'edits')
+  }
+
+  task.addEventListener('change', arrange)
+  fileInput.addEventListener('change', () => {
+    const file = fileInput.files?.[0]
+    if (file !== undefined) void take(file)
+  })
+  size.addEventListener('change', () => {
+    if (source !== undefined) void take(source)
+  })
+  arrange()
+
+  const panel = createPanel(
+    {
+      id: 'pictures',
+      takes: ({ kind }) => kind === 'image',
+      none: 'No image model is served here, so no picture can be made. Add one of kind “image” to models.json and start a worker for it.',
+      describe(model) {
+        const fields = {
+          model,
+          ...(task.value !== 'variations' && { prompt: prompt.value }),
+          n: byId('picture-count', HTMLInputElement).valueAsNumber || 1,
+          size: size.value,
+          ...optionalNumber('steps', byId('picture-steps', HTMLInputElement)),
+          ...optionalNumber('seed', byId('picture-seed', HTMLInputElement)),
+          response_format: 'b64_json',
+        }
+        const path = `/v1/images/${task.value}`
+        if (task.value === 'generations') return { path, json: fields }
+        const files = task.value === 'edits' ? ['image', 'mask'] : ['image']
+        return {
+          path,
+          form: [
+            ...files.map((name) => /** @type {const} */ ([name, new File([], `${name}.png`)])),
+            ...Object.entries(fields).map(
+              ([name, value]) => /** @type {const} */ ([name, String(value)]),
+            ),
+          ],
+        }
+      },
+      async run(request, signal) {
+        const startedAt = performance.now()
+        const answer = await (await send(await withFiles(request), signal)).json()
+        /** @type {{ b64_json: string }[]} */
+        const pictures = answer.data
+        for (const image of result.querySelectorAll('img')) URL.revokeObjectURL(image.src)
+        result.replaceChildren(...pictures.map((picture, index) => show(picture.b64_json, index)))
+        const count = pictures.length === 1 ? '1 picture' : `${pictures.length} pictures`
+        return `${count} · ${((performance.now() - startedAt) / 1000).toFixed(1)} s`
+      },
+    },
+    page,
+  )
+  return panel
+
+  /** The request with what stands on the easel in place of the names. @param {import('./api.js').ApiRequest} request */
+  async function withFiles(request) {
+    if (task.value !== 'variations' && prompt.value.trim() === '') {
+      throw new Problem('Say what should be seen.')
+    }
+    if (request.form === undefined) return request
+    if (!easel.hasPicture) throw new Problem('Choose a picture first.')
+    if (task.value === 'edits' && !easel.isPainted) {
+      throw new Problem('Paint over the part that should be redrawn first.')
+    }
+    /** @type {Record<string, () => Promise<File>>} */
+    const files = { image: easel.picture, mask: easel.mask }
+    const form = await Promise.all(
+      request.form.map(
+        async ([name, value]) => /** @type {const} */ ([name, (await files[name]?.()) ?? value]),
+      ),
+    )
+    return { path: request.path, form }
+  }
+
+  /** @param {string} base64 @param {number} index */
+  function show(base64, index) {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0))
+    const blob = new Blob([bytes], { type: 'image/png' })
+    const address = URL.createObjectURL(blob)
+    const alt = task.value === 'variations' ? `Variation ${index + 1}` : prompt.value
+    const edit = element('button', { type: 'button', class: 'compact' }, 'Redraw a part')
+    edit.addEventListener('click', async () => {
+      task.value = 'edits'
+      arrange()
+      await take(blob)
+      byId('mask-canvas', HTMLCanvasElement).focus()
+    })
+    return element(
+      'figure',
+      {},
+      element('img', { src: address, alt }),
+      element(
+        'figcaption',
+        {},
+        element(
+          'a',
+          { class: 'button compact', href: address, download: `picture-${index + 1}.png` },
+          'Save',
+        ),
+        edit,
+      ),
+    )
+  }
+}

@@ -1,0 +1,46 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import type { FastifyPluginAsync } from 'fastify'
+
+import { prefersHtml } from '#api/pages/accepts.ts'
+import { loadAssetFiles, registerAssets, sendPage } from '#api/pages/asset-files.ts'
+import { registerPageHeaders } from '#api/pages/page-headers.ts'
+
+const FOLDER = join(import.meta.dirname, 'assets')
+
+/**
+ * The playground: a page at `/` to try everything that is served. What it asks for goes through the
+ * same API as everybody's requests, so the page itself needs no credential and holds no data.
+ */
+export function playgroundPlugin({ version }: { readonly version: string }): FastifyPluginAsync {
+  return async (app) => {
+    const assets = await loadAssetFiles(FOLDER)
+    const template = await readFile(join(FOLDER, 'index.html'), 'utf8')
+    const page = template.replaceAll('{{assets}}', `/playground/${assets.version}`)
+    registerPageHeaders(app, { isHearing: true })
+    registerAssets(app, '/playground', assets)
+    app.get('/', { schema: { hide: true } }, async (request, reply) => {
+      reply.header('vary', 'accept')
+      if (prefersHtml(request.headers.accept)) return sendPage({ request, reply }, page)
+      return reply.type('application/json; charset=utf-8').send(JSON.stringify(pointers(version)))
+    })
+    app.get('/playground', { schema: { hide: true } }, async (_request, reply) =>
+      reply.redirect('/', 308),
+    )
+  }
+}
+
+/** What programs find at the root: where everything is. */
+function pointers(version: string): object {
+  return {
+    name: 'Millrace',
+    version,
+    api: '/v1',
+    users: '/auth/v1',
+    documentation: '/docs',
+    openapi: '/openapi.json',
+    health: '/readyz',
+    playground: 'the same address, asked for as text/html',
+  }
+}

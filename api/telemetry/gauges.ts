@@ -1,0 +1,142 @@
+import type { Pool } from 'pg'
+import { Gauge, type Registry } from 'prom-client'
+
+import type { QueueRef, QueueStates } from '#shared/queue/depth.ts'
+import { nameOf, QUEUE_STATES } from '#shared/queue/depth.ts'
+import type { WorkerBeat } from '#shared/queue/liveness.ts'
+
+/** What is read when somebody looks. */
+export interface ApiReadings {
+  readonly queues: readonly QueueRef[]
+  readDepths(): Promise<readonly QueueStates[]>
+  workers(): readonly WorkerBeat[]
+  readonly pool: Pick<Pool, 'totalCount' | 'idleCount' | 'waitingCount'>
+  /** Computations of the password pool. */
+  hashing(): { readonly running: number; readonly waiting: number }
+  jobsUnderWay(): number
+}
+
+/** Registers the metrics that are read at a scrape. */
+export function registerGauges(registry: Registry, readings: ApiReadings): void {
+  registerQueues(registry, readings)
+  registerWorkers(registry, readings)
+  registerPools(registry, readings)
+  simple(registry, {
+    name: 'millrace_jobs_under_way',
+    help: 'Jobs that this process owns: submitted and not yet answered.',
+    read: () => readings.jobsUnderWay(),
+  })
+}
+
+function registerQueues(registry: Registry, { queues, readDepths }: ApiReadings): void {
+  let reading: Promise<readonly QueueStates[] | undefined> = Promise.resolve(undefined)
+  new Gauge({
+    name: 'millrace_redis_up',
+    help: '1 while the queues can be read.',
+    registers: [registry],
+    async collect() {
+      reading = readDepths().catch(() => undefined)
+      this.set((await reading) === undefined ? 0 : 1)
+    },
+  })
+  new Gauge({
+    name: 'millrace_queue_jobs',
+    help: 'Jobs of a queue by state. Every API process tells the same number.',
+    labelNames: ['queue', 'kind', 'gen_ai_request_model', 'state'],
+    registers: [registry],
+    // Metrics are read in the order of their registration, so the reading above is under way.
+    async collect() {
+      this.reset()
+      const depths = await reading
+      // Redis is away: no number is better than a wrong one, and the other metrics matter now.
+      if (depths === undefined) return
+      for (const [index, queue] of queues.entries()) {
+        const { kind, modelId } = queue
+        const labels = { queue: nameOf(queue), kind, gen_ai_request_model: modelId }
+        for (const state of QUEUE_STATES) {
+          this.set({ ...labels, state }, depths[index]?.[state] ?? 0)
+        }
+      }
+    },
+  })
+}
+
+function registerWorkers(registry: Registry, { queues, workers }: ApiReadings): void {
+  const labelNames = ['kind', 'gen_ai_request_model'] as const
+  const rows: readonly {
+    readonly name: string
+    readonly help: string
+    read(served: readonly WorkerBeat['queues'][number][]): number
+  }[] = [
+    {
+      name: 'millrace_workers_ready',
+      help: 'Living workers that have loaded the model and take jobs.',
+      read: (served) => served.filter(({ isReady }) => isReady).length,
+    },
+    {
+      name: 'millrace_worker_slots_offered',
+      help: 'Jobs of the model that the living workers can run at a time.',
+      read: (served) => served.reduce((sum, { isReady, slots }) => sum + (isReady ? slots : 0), 0),
+    },
+  ]
+  for (const { name, help, read } of rows) {
+    new Gauge({
+      name,
+      help,
+      labelNames,
+      registers: [registry],
+      collect() {
+        const beats = workers().filter(({ isDraining }) => !isDraining)
+        for (const { kind, modelId } of queues) {
+          const served = beats
+            .flatMap((beat) => beat.queues)
+            .filter((queue) => queue.kind === kind && queue.modelId === modelId)
+          this.set({ kind, gen_ai_request_model: modelId }, read(served))
+        }
+      },
+    })
+  }
+}
+
+function registerPools(registry: Registry, readings: ApiReadings): void {
+  const { pool } = readings
+  new Gauge({
+    name: 'db_client_connection_count',
+    help: 'Connections to Postgres by state.',
+    labelNames: ['db_client_connection_state'],
+    registers: [registry],
+    collect() {
+      this.set({ db_client_connection_state: 'idle' }, pool.idleCount)
+      this.set({ db_client_connection_state: 'used' }, pool.totalCount - pool.idleCount)
+    },
+  })
+  simple(registry, {
+    name: 'db_client_connection_pending_requests',
+    help: 'Queries that wait for a connection to Postgres.',
+    read: () => pool.waitingCount,
+  })
+  simple(registry, {
+    name: 'millrace_password_hashes_running',
+    help: 'Password hashes that are being computed.',
+    read: () => readings.hashing().running,
+  })
+  simple(registry, {
+    name: 'millrace_password_hashes_waiting',
+    help: 'Password hashes that wait for a place in the pool.',
+    read: () => readings.hashing().waiting,
+  })
+}
+
+function simple(
+  registry: Registry,
+  row: { readonly name: string; readonly help: string; read(): number },
+): void {
+  new Gauge({
+    name: row.name,
+    help: row.help,
+    registers: [registry],
+    collect() {
+      this.set(row.read())
+    },
+  })
+}

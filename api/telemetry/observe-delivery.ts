@@ -1,0 +1,85 @@
+import { SpanKind } from '@opentelemetry/api'
+import type { Histogram } from 'prom-client'
+
+import type { PasswordHasher } from '#api/auth/identity/password.ts'
+import type { Mailer, SmsSender } from '#api/auth/ports.ts'
+import { MAIL_KINDS } from '#shared/config/auth-mail.ts'
+import { inChildSpan, type Tracing } from '#shared/telemetry/tracing.ts'
+
+import type { ApiMetrics } from './metrics.ts'
+
+const OUTCOMES = ['ok', 'failed'] as const
+
+/** The same mailer, whose mails are measured and traced; addresses stay out of both. */
+export function observeMailer(
+  mailer: Mailer,
+  { mailDuration }: Pick<ApiMetrics, 'mailDuration'>,
+  tracing: Tracing,
+): Mailer {
+  // A rate needs a series before its first event: the first failure should show as well.
+  for (const kind of MAIL_KINDS) {
+    for (const outcome of OUTCOMES) mailDuration.zero({ kind, outcome })
+  }
+  const span = { name: 'mail send', kind: SpanKind.CLIENT, attributes: {} }
+  return {
+    send: (mail) =>
+      timed(mailDuration, { kind: mail.kind }, () =>
+        inChildSpan(tracing, span, () => mailer.send(mail)),
+      ),
+  }
+}
+
+/** The same sender of text messages, measured and traced; numbers stay out of both. */
+export function observeSms(
+  sms: SmsSender,
+  gateway: string,
+  { metrics, tracing }: { metrics: Pick<ApiMetrics, 'smsDuration'>; tracing: Tracing },
+): SmsSender {
+  if (gateway !== 'none') {
+    for (const outcome of OUTCOMES) metrics.smsDuration.zero({ gateway, outcome })
+  }
+  const span = { name: 'sms send', kind: SpanKind.CLIENT, attributes: {} }
+  return {
+    send: (message) =>
+      timed(metrics.smsDuration, { gateway }, () =>
+        inChildSpan(tracing, span, () => sms.send(message)),
+      ),
+    testOtp: (phone) => sms.testOtp(phone),
+  }
+}
+
+/** The same hasher, measured and traced. */
+export function observeHasher(
+  hasher: PasswordHasher,
+  { hashDuration }: Pick<ApiMetrics, 'hashDuration'>,
+  tracing: Tracing,
+): PasswordHasher {
+  const observed = async <T>(operation: 'hash' | 'verify', work: () => Promise<T>): Promise<T> => {
+    const stop = hashDuration.startTimer({ operation })
+    const span = { name: `password ${operation}`, kind: SpanKind.INTERNAL, attributes: {} }
+    return inChildSpan(tracing, span, work).finally(() => stop())
+  }
+  return {
+    hash: (password) => observed('hash', () => hasher.hash(password)),
+    verify: (password, hash) => observed('verify', () => hasher.verify(password, hash)),
+    load: () => hasher.load(),
+  }
+}
+
+async function timed<L extends string, T>(
+  histogram: Histogram<L | 'outcome'>,
+  labels: Readonly<Record<L, string>>,
+  work: () => Promise<T>,
+): Promise<T> {
+  const begunAtMs = performance.now()
+  const observe = (outcome: string): void =>
+    histogram.observe({ ...labels, outcome }, (performance.now() - begunAtMs) / 1000)
+  try {
+    const result = await work()
+    observe('ok')
+    return result
+  } catch (error) {
+    observe('failed')
+    throw error
+  }
+}

@@ -1,0 +1,87 @@
+import { createHash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+
+const BOUNDARY = /^multipart\/form-data\s*;.*?\bboundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i
+const MARK = '\0boundary\0'
+
+/**
+ * What a form holds, as a digest that is the same whatever boundary its sender drew. The body is
+ * looked at while it streams by; nothing of it is kept but what may be the beginning of a boundary.
+ */
+export class FormDigest {
+  readonly #hash = createHash('sha256')
+  readonly #boundary: Buffer
+  #tail: Buffer = Buffer.alloc(0)
+  #found: string | undefined
+
+  constructor(boundary: string) {
+    this.#boundary = Buffer.from(`--${boundary}`)
+  }
+
+  /** The digest, once the whole body went by. */
+  get value(): string | undefined {
+    return this.#found
+  }
+
+  update(chunk: Buffer): void {
+    let rest = this.#tail.length === 0 ? chunk : Buffer.concat([this.#tail, chunk])
+    for (let at = rest.indexOf(this.#boundary); at >= 0; at = rest.indexOf(this.#boundary)) {
+      this.#hash.update(rest.subarray(0, at)).update(MARK)
+      rest = rest.subarray(at + this.#boundary.length)
+    }
+    const keep = Math.min(rest.length, this.#boundary.length - 1)
+    this.#hash.update(rest.subarray(0, rest.length - keep))
+    this.#tail = Buffer.from(rest.subarray(rest.length - keep))
+  }
+
+  end(): void {
+    this.#found ??= this.#hash.update(this.#tail).digest('hex')
+  }
+}
+
+/** The digest of a form that is yet to be read; undefined when the body is none. */
+export function formDigestOf({ headers }: IncomingMessage): FormDigest | undefined {
+  const match = BOUNDARY.exec(headers['content-type'] ?? '')
+  const boundary = match?.[1] ?? match?.[2]
+  return boundary === undefined ? undefined : new FormDigest(boundary)
+}
+
+/** Lets a digest see the body when its reader begins; until then nothing flows. */
+export function watchForm(raw: IncomingMessage, digest: FormDigest): void {
+  const pipe = raw.pipe.bind(raw)
+  raw.pipe = ((...args: Parameters<typeof pipe>) => {
+    raw.on('data', (chunk: Buffer) => digest.update(chunk))
+    raw.once('end', () => digest.end())
+    return pipe(...args)
+  }) as typeof raw.pipe
+}
+
+const END_TIMEOUT_MS = 1000
+
+/** Resolves when a form that is being read has ended or broken off; gives up after a second. */
+export async function formEnd(raw: IncomingMessage): Promise<void> {
+  if (raw.readableEnded || raw.destroyed) return
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, END_TIMEOUT_MS)
+    for (const name of ['end', 'close']) {
+      raw.once(name, () => {
+        clearTimeout(timer)
+        resolve()
+      })
+    }
+  })
+}
+
+/** Reads a form to its end for its digest alone; undefined when it breaks off. */
+export async function readDigest(
+  raw: IncomingMessage,
+  digest: FormDigest,
+): Promise<string | undefined> {
+  try {
+    for await (const chunk of raw) digest.update(chunk as Buffer)
+  } catch {
+    return undefined
+  }
+  digest.end()
+  return digest.value
+}

@@ -1,0 +1,50 @@
+import type { Redis } from 'ioredis'
+
+/** A row that was noted and not erased. */
+export interface JournalEntry {
+  readonly id: string
+  readonly text: string
+}
+
+/** What is on its way to the database, kept where the death of this process does not reach it. */
+export interface Journal {
+  /** Sent to Redis before this returns, so before anything that the caller writes afterwards. */
+  note(id: string, text: string): void
+  erase(ids: readonly string[]): void
+  /** What has stood for longer than it should: its process is dead, or the database is away. */
+  leftBehind(): Promise<readonly JournalEntry[]>
+}
+
+/** A living process writes within milliseconds what it noted. */
+const LEFT_BEHIND_MS = 5000
+const ENTRIES_PER_LOOK = 1000
+
+/** Opens a journal in Redis; while Redis is away, nothing is noted and nothing is found. */
+export function openJournal(redis: Redis, key: string): Journal {
+  const quietly = (work: Promise<unknown>): void => {
+    work.catch(() => {
+      // The rows are in memory all the same; what is noted twice is written once.
+    })
+  }
+  return {
+    note: (id, text) => quietly(redis.hset(key, id, `${Date.now()} ${text}`)),
+    erase: (ids) => quietly(redis.hdel(key, ...ids)),
+    async leftBehind() {
+      if ((await redis.hlen(key)) === 0) return []
+      const oldestMs = Date.now() - LEFT_BEHIND_MS
+      const found: JournalEntry[] = []
+      let cursor = '0'
+      do {
+        const [next, fields] = await redis.hscan(key, cursor, 'COUNT', ENTRIES_PER_LOOK)
+        for (let i = 0; i + 1 < fields.length; i += 2) {
+          const value = fields[i + 1] as string
+          const end = value.indexOf(' ')
+          if (Number(value.slice(0, end)) > oldestMs) continue
+          found.push({ id: fields[i] as string, text: value.slice(end + 1) })
+        }
+        cursor = next
+      } while (cursor !== '0' && found.length < ENTRIES_PER_LOOK)
+      return found
+    },
+  }
+}

@@ -1,0 +1,141 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import type { Logger } from '#shared/logger.ts'
+
+import type { Journal } from './journal.ts'
+
+const BATCH_MAX = 500
+const WAITING_MAX = 100_000
+const RETRY_DELAY_MS = 500
+const CLOSE_ATTEMPTS = 3
+const SWEEP_INTERVAL_MS = 5000
+
+export interface OutboxOptions<Row> {
+  /** For the log. */
+  readonly operation: string
+  /** Writes rows; a row that is there already stays as it is. */
+  add(rows: readonly Row[]): Promise<void>
+  readonly log: Logger
+  /** Where rows outlive this process until they are written. */
+  readonly journal?: {
+    readonly store: Journal
+    idOf(row: Row): string
+    encode(row: Row): string
+    decode(text: string): Row
+  }
+}
+
+/**
+ * Writes rows behind the answers: at once when nothing is being written, else together with what
+ * has come meanwhile. While the database is away, rows wait in memory, up to a bound. What a process
+ * that was killed had noted in the journal, another one writes.
+ */
+export class Outbox<Row> {
+  readonly #options: OutboxOptions<Row>
+  readonly #waiting: Row[] = []
+  readonly #sweeper: NodeJS.Timeout | undefined
+  #writing: Promise<void> | undefined
+  #sweeping: Promise<void> | undefined
+  #isClosing = false
+  #lost = 0
+
+  constructor(options: OutboxOptions<Row>) {
+    this.#options = options
+    if (options.journal === undefined) return
+    this.#sweeper = setInterval(() => {
+      this.#sweeping ??= this.sweep().finally(() => (this.#sweeping = undefined))
+    }, SWEEP_INTERVAL_MS)
+    this.#sweeper.unref()
+  }
+
+  write(row: Row): void {
+    const { journal, operation, log } = this.#options
+    journal?.store.note(journal.idOf(row), journal.encode(row))
+    if (this.#waiting.length >= WAITING_MAX) {
+      // The journal still has it, unless Redis is away too.
+      if (this.#lost === 0) log.error({ operation }, 'rows are given up: the database is away')
+      this.#lost += 1
+      return
+    }
+    this.#waiting.push(row)
+    this.#writing ??= this.#drain().finally(() => (this.#writing = undefined))
+  }
+
+  /** Resolves when nothing waits any more, or when the time is over. */
+  async flush(timeoutMs: number): Promise<void> {
+    if (this.#writing === undefined) return
+    const timeout = new AbortController()
+    const tooLate = sleep(timeoutMs, undefined, { signal: timeout.signal }).catch(() => {
+      // The rows were written in time.
+    })
+    await Promise.race([this.#writing, tooLate])
+    timeout.abort()
+  }
+
+  /** Writes what waits; gives up after a few attempts when the database is away. */
+  async close(): Promise<void> {
+    this.#isClosing = true
+    clearInterval(this.#sweeper)
+    await this.#sweeping
+    await this.#writing
+  }
+
+  /** Writes what other processes noted and did not live to write. */
+  async sweep(): Promise<void> {
+    const { journal, operation, log } = this.#options
+    if (journal === undefined) return
+    try {
+      const entries = await journal.store.leftBehind()
+      for (let at = 0; at < entries.length; at += BATCH_MAX) {
+        await this.#add(entries.slice(at, at + BATCH_MAX).map(({ text }) => journal.decode(text)))
+      }
+    } catch (error) {
+      log.debug({ operation, err: error }, 'what was left behind waits')
+    }
+  }
+
+  async #drain(): Promise<void> {
+    const { operation, log } = this.#options
+    let failures = 0
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.slice(0, BATCH_MAX)
+      try {
+        await this.#add(batch)
+        this.#waiting.splice(0, batch.length)
+        failures = 0
+        this.#lost = 0
+      } catch (error) {
+        failures += 1
+        const rows = this.#waiting.length
+        if (failures === 1) log.warn({ operation, err: error, rows }, 'rows wait to be written')
+        if (this.#isClosing && failures >= CLOSE_ATTEMPTS) {
+          log.error({ operation, rows }, 'rows were not written')
+          return
+        }
+        await sleep(RETRY_DELAY_MS)
+      }
+    }
+  }
+
+  /** Writes rows and erases them from the journal. One that the database refuses holds up no other. */
+  async #add(rows: readonly Row[]): Promise<void> {
+    const { journal, add, operation, log } = this.#options
+    try {
+      await add(rows)
+    } catch (error) {
+      if (!isRefusal(error)) throw error
+      if (rows.length > 1) {
+        for (const row of rows) await this.#add([row])
+        return
+      }
+      log.error({ operation, err: error }, 'a row was refused and is dropped')
+    }
+    journal?.store.erase(rows.map((row) => journal.idOf(row)))
+  }
+}
+
+/** Data that the database will never take, such as a row of what no longer exists. */
+function isRefusal(error: unknown): boolean {
+  const { code } = ((error as Error).cause ?? error) as { readonly code?: unknown }
+  return typeof code === 'string' && /^2[23]/.test(code)
+}

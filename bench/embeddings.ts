@@ -1,0 +1,95 @@
+import { resolve } from 'node:path'
+
+import { env, pipeline } from '@huggingface/transformers'
+
+import { openEncoder } from '#workers/embedding/encoder.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+
+import type { Figure } from './figure.ts'
+import { takeTurns } from './rounds.ts'
+import { openService, postJson } from './support/service.ts'
+
+const NAME = 'tiny-embed'
+const CLIENTS = 64
+const TEXTS_EACH = 8
+const BATCH = 32
+const WORDS = 'the dog runs in the park while a woman reads an old book about ships and rivers'
+
+/**
+ * 64 clients that send one text at a time, against a bare session that takes the same texts sorted
+ * by length in batches of 32, and against transformers.js one text after another.
+ */
+export async function benchEmbeddings(): Promise<readonly Figure[]> {
+  const folder = resolve('models', NAME)
+  const service = await openService([{ id: NAME, kind: 'embedding', source: folder }])
+  const runtime = openRuntime()
+  const encoder = await openEncoder({ runtime, folder })
+  env.allowRemoteModels = false
+  env.localModelPath = resolve('models')
+  const peer = await pipeline('feature-extraction', NAME, { dtype: 'fp32' })
+  const texts = textsOfManyLengths()
+  const { signal } = new AbortController()
+  const speed = async (embedAll: () => Promise<void>): Promise<number> => {
+    const startedAt = performance.now()
+    await embedAll()
+    return (texts.length * 1000) / (performance.now() - startedAt)
+  }
+  const ours = async (): Promise<void> => {
+    const clients = Array.from({ length: CLIENTS }, async (_, client) => {
+      for (let at = client; at < texts.length; at += CLIENTS) {
+        const body = { model: NAME, input: texts[at], encoding_format: 'base64' }
+        await postJson(service, '/embeddings', body)
+      }
+    })
+    await Promise.all(clients)
+  }
+  const bare = async (): Promise<void> => {
+    const sorted = texts.toSorted((one, other) => one.length - other.length)
+    for (let start = 0; start < sorted.length; start += BATCH) {
+      const batch: (readonly number[])[] = []
+      for (const text of sorted.slice(start, start + BATCH)) {
+        batch.push(await encoder.encodeText(text))
+      }
+      await Promise.all(batch.map((tokenIds) => encoder.embed(tokenIds, signal)))
+    }
+  }
+  const oneByOne = async (): Promise<void> => {
+    for (const text of texts) await peer(text, { pooling: 'mean', normalize: true })
+  }
+  try {
+    const toBare = await takeTurns(
+      () => speed(ours),
+      () => speed(bare),
+    )
+    const toPeer = await takeTurns(
+      () => speed(ours),
+      () => speed(oneByOne),
+    )
+    const side = `${CLIENTS} clients of ${NAME} through the API`
+    return [
+      {
+        name: `${side} ÷ a bare loop, sorted, in batches of ${BATCH}`,
+        ...{ unit: 'texts/s', ...toBare, target: { atLeast: 0.9 } },
+      },
+      {
+        name: `${side} ÷ transformers.js one by one`,
+        ...{ unit: 'texts/s', ...toPeer, target: { atLeast: 5 } },
+      },
+    ]
+  } finally {
+    await service.close()
+    await encoder.close()
+    await runtime.close()
+    await peer.dispose()
+  }
+}
+
+function textsOfManyLengths(): readonly string[] {
+  const words = WORDS.split(' ')
+  return Array.from({ length: CLIENTS * TEXTS_EACH }, (_, at) =>
+    Array.from(
+      { length: 4 + ((at * 37) % 180) },
+      (_word, place) => words[(at + place) % words.length],
+    ).join(' '),
+  )
+}

@@ -1,0 +1,51 @@
+import { resolve } from 'node:path'
+
+import { openPipeline } from '#workers/image/pipeline.ts'
+import { encodePng, resizePicture } from '#workers/image/picture-file.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+
+import type { Figure } from './figure.ts'
+import { takeTurns } from './rounds.ts'
+import { openService, postJson } from './support/service.ts'
+
+const FOLDER = 'models/tiny-sd'
+const SIZE = 256
+const PICTURES = 4
+const PROMPT = 'a red circle on a white background'
+
+/** Seconds per picture through the API against the same pipeline in a bare loop, PNG included. */
+export async function benchImages(): Promise<readonly Figure[]> {
+  const models = [{ id: 'pictures', kind: 'image', source: resolve(FOLDER) }]
+  const service = await openService(models)
+  const runtime = openRuntime()
+  try {
+    const pipeline = await openPipeline({ runtime, folder: FOLDER })
+    const { steps, guidance } = pipeline.defaults
+    const { signal } = new AbortController()
+    const seconds = async (draw: () => Promise<void>): Promise<number> => {
+      const startedAt = performance.now()
+      await draw()
+      return (performance.now() - startedAt) / 1000 / PICTURES
+    }
+    const request = { prompt: PROMPT, n: PICTURES, size: `${SIZE}x${SIZE}`, seed: 1, steps }
+    const ours = async (): Promise<void> => {
+      await postJson(service, '/images/generations', { model: 'pictures', ...request })
+    }
+    const theirs = async (): Promise<void> => {
+      for (let picture = 0; picture < PICTURES; picture += 1) {
+        const asked = { prompt: PROMPT, negativePrompt: '', seed: 1, picture, steps, guidance }
+        const pixels = await pipeline.draw(asked, { signal })
+        await encodePng(await resizePicture(pixels, { width: SIZE, height: SIZE }))
+      }
+    }
+    const found = await takeTurns(
+      () => seconds(ours),
+      () => seconds(theirs),
+    )
+    const name = 'a picture of tiny-sd through the API ÷ a bare pipeline loop'
+    return [{ name, unit: 's', ...found, target: { atMost: 1.03 } }]
+  } finally {
+    await service.close()
+    await runtime.close()
+  }
+}

@@ -1,0 +1,21 @@
+const ROUNDS = 5
+
+/** The medians of two sides that take turns, so that both see the same machine. */
+export async function takeTurns(
+  ours: () => Promise<number>,
+  theirs: () => Promise<number>,
+): Promise<{ readonly ours: number; readonly theirs: number }> {
+  const found = { ours: [] as number[], theirs: [] as number[] }
+  // The first round warms both up.
+  for (let round = 0; round <= ROUNDS; round += 1) {
+    const measured = { ours: await ours(), theirs: await theirs() }
+    if (round === 0) continue
+    found.ours.push(measured.ours)
+    found.theirs.push(measured.theirs)
+  }
+  return { ours: median(found.ours), theirs: median(found.theirs) }
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
+}

@@ -1,0 +1,159 @@
+import { argon2, randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+
+import { startPostgres } from '#launcher/embedded/postgres.ts'
+import { startRedis } from '#launcher/embedded/redis.ts'
+import { spawnReady } from '#test/support/queue.ts'
+import { startTiers, type Tiers } from '#test/support/tiers.ts'
+
+import type { Figure } from './figure.ts'
+import { takeTurns } from './rounds.ts'
+import { openClient, ratePerSecond, signUp, type Client } from './support/people.ts'
+
+const PASSWORD = 'correct horse'
+const LANES = 16
+const SIGN_INS_EACH = 10
+const REFRESHES_EACH = 60
+const COMPLETIONS = 120
+
+/**
+ * The user server as its users meet it: sign-ins against the bare hash, refreshes against a bare
+ * route with one transaction, and what completions notice of a storm of sign-ins.
+ */
+export async function benchSignIns(): Promise<readonly Figure[]> {
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-bench-'))
+  const redis = await startRedis(folder, { password: 'bench', onProgress: console.error })
+  const postgres = await startPostgres(folder, { password: 'bench' })
+  const tiers = await startTiers({
+    env: { AUTH_MAILER_AUTOCONFIRM: 'true' },
+    databaseUrl: postgres.url,
+    redisUrl: redis.url,
+    keyPrefix: 'bench',
+    folder,
+  })
+  const client = openClient(tiers.url)
+  try {
+    const people = Array.from({ length: LANES }, (_, lane) => `user${lane}@example.test`)
+    return [
+      await compareSignIns(client, people),
+      await compareRefreshes(client, people, postgres.url),
+      await compareCompletions(tiers, client, people),
+    ]
+  } finally {
+    client.close()
+    await tiers.stop()
+    await redis.stop()
+    await postgres.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function compareSignIns(client: Client, people: readonly string[]): Promise<Figure> {
+  for (const email of people) await signUp(client, { email, password: PASSWORD })
+  const rates = await takeTurns(
+    () => ratePerSecond(LANES, SIGN_INS_EACH, (lane) => signIn(client, people[lane] as string)),
+    // One lane per core: more would only wait for each other.
+    () => ratePerSecond(availableParallelism(), 60, hashOnce),
+  )
+  const name = 'password sign-ins through HTTP and Postgres ÷ argon2id alone, same costs'
+  return { name, unit: '/s', ...rates, target: { atLeast: 0.85 } }
+}
+
+async function signIn(client: Client, email: string): Promise<void> {
+  const body = { email, password: PASSWORD }
+  const { status } = await client.post('/token?grant_type=password', body)
+  if (status !== 200) throw new Error(`a sign-in failed: ${status}`)
+}
+
+const compute = promisify(argon2)
+
+// The default costs of the configuration.
+async function hashOnce(): Promise<void> {
+  await compute('argon2id', {
+    message: PASSWORD,
+    nonce: randomBytes(16),
+    memory: 19_456,
+    passes: 2,
+    parallelism: 1,
+    tagLength: 32,
+  })
+}
+
+async function compareRefreshes(
+  client: Client,
+  people: readonly string[],
+  databaseUrl: string,
+): Promise<Figure> {
+  const tokens = await Promise.all(people.map((email) => signUpAgain(client, email)))
+  const script = join(import.meta.dirname, 'support/bare-route.ts')
+  const bare = await spawnReady(script, [databaseUrl])
+  const other = openClient(bare.workerId)
+  try {
+    const rates = await takeTurns(
+      () =>
+        ratePerSecond(LANES, REFRESHES_EACH, async (lane) => {
+          const { status, body } = await client.post('/token?grant_type=refresh_token', {
+            refresh_token: tokens[lane],
+          })
+          if (status !== 200) throw new Error(`a refresh failed: ${JSON.stringify(body)}`)
+          tokens[lane] = String(body.refresh_token)
+        }),
+      () =>
+        ratePerSecond(LANES, REFRESHES_EACH, async (lane) => {
+          await other.post('/touch', { id: lane + 1 })
+        }),
+    )
+    const name = 'refreshes ÷ a bare Fastify route with one transaction'
+    return { name, unit: '/s', ...rates, target: { atLeast: 0.25 } }
+  } finally {
+    other.close()
+    bare.kill('SIGKILL')
+  }
+}
+
+async function signUpAgain(client: Client, email: string): Promise<string> {
+  return signUp(client, { email: `again.${email}`, password: PASSWORD })
+}
+
+async function compareCompletions(
+  tiers: Tiers,
+  client: Client,
+  people: readonly string[],
+): Promise<Figure> {
+  await tiers.startWorker()
+  const calm = () => p99OfCompletions(tiers)
+  const storm = async () => {
+    let isOver = false
+    const lanes = people.map(async (email) => {
+      while (!isOver) await signIn(client, email)
+    })
+    try {
+      return await p99OfCompletions(tiers)
+    } finally {
+      isOver = true
+      await Promise.all(lanes)
+    }
+  }
+  const found = await takeTurns(storm, calm)
+  const name = 'p99 of a completion during a storm of sign-ins ÷ without one'
+  return { name, unit: 'ms', ...found, target: { atMost: 1.1 } }
+}
+
+async function p99OfCompletions({ url, apiKey }: Tiers): Promise<number> {
+  const durations: number[] = []
+  for (let turn = 0; turn < COMPLETIONS; turn += 1) {
+    const startedAt = performance.now()
+    const response = await fetch(`${url}/v1/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'tiny-chat', prompt: 'The sun', max_tokens: 16, seed: turn }),
+    })
+    await response.text()
+    if (!response.ok) throw new Error(`a completion failed: ${response.status}`)
+    durations.push(performance.now() - startedAt)
+  }
+  return durations.sort((a, b) => a - b)[Math.floor(durations.length * 0.99)] ?? Number.NaN
+}

@@ -1,0 +1,62 @@
+import { Agent, request } from 'node:http'
+
+/** What an endpoint of the user server answered. */
+export interface Answer {
+  readonly status: number
+  readonly body: Readonly<Record<string, unknown>>
+}
+
+/** A client that keeps its connections, as light as Node has one. */
+export interface Client {
+  post(path: string, body: object): Promise<Answer>
+  close(): void
+}
+
+/** Opens a client with as many connections as it is asked for at once. */
+export function openClient(url: string): Client {
+  const agent = new Agent({ keepAlive: true })
+  return {
+    close: () => agent.destroy(),
+    post: (path, body) =>
+      new Promise((resolve, reject) => {
+        const text = JSON.stringify(body)
+        const headers = {
+          'content-type': 'application/json',
+          'content-length': Buffer.byteLength(text),
+        }
+        const call = request(`${url}${path}`, { method: 'POST', agent, headers }, (response) => {
+          let answer = ''
+          response.setEncoding('utf8')
+          response.on('data', (chunk: string) => (answer += chunk))
+          response.on('end', () =>
+            resolve({ status: response.statusCode ?? 0, body: JSON.parse(answer || '{}') }),
+          )
+          response.on('error', reject)
+        })
+        call.on('error', reject)
+        call.end(text)
+      }),
+  }
+}
+
+/** Signs a new user up on a server that confirms at once; answers the refresh token. */
+export async function signUp(client: Client, user: object): Promise<string> {
+  const { status, body } = await client.post('/signup', user)
+  if (status !== 200) throw new Error(`the sign-up failed: ${JSON.stringify(body)}`)
+  return String(body.refresh_token)
+}
+
+/** How many times a second `lanes` of work come to an end, `each` times each. */
+export async function ratePerSecond(
+  lanes: number,
+  each: number,
+  work: (lane: number) => Promise<void>,
+): Promise<number> {
+  const startedAt = performance.now()
+  await Promise.all(
+    Array.from({ length: lanes }, async (_, lane) => {
+      for (let turn = 0; turn < each; turn += 1) await work(lane)
+    }),
+  )
+  return (lanes * each * 1000) / (performance.now() - startedAt)
+}

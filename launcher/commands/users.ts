@@ -1,0 +1,168 @@
+import { randomBytes } from 'node:crypto'
+import { text } from 'node:stream/consumers'
+
+import type { AdminRequest, Answer } from '#api/auth/context.ts'
+import { adminCreateUser } from '#api/auth/flows/admin-create-user.ts'
+import { adminUpdateUser } from '#api/auth/flows/admin-update-user.ts'
+import { adminDeleteUser, adminListUsers } from '#api/auth/flows/admin-users.ts'
+import { parseEmail } from '#api/auth/identity/contact.ts'
+import { findAnyUserById, findUserByContact } from '#api/auth/identity/users.ts'
+import { createAuthServices, type AuthServices } from '#api/auth/services.ts'
+import { systemClock } from '#shared/clock.ts'
+import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
+import { openDatabase, type Database } from '#shared/db/client.ts'
+import { authTables } from '#shared/db/schema/auth.ts'
+import { ServiceError } from '#shared/errors.ts'
+import { createLogger } from '#shared/logger.ts'
+
+import { UsageError, type Arguments } from './usage.ts'
+
+type Action = (services: AuthServices, args: Arguments) => Promise<void>
+
+const ACTIONS: Readonly<Record<string, Action>> = {
+  async list(services, { options }) {
+    const { filter, page } = options
+    const query = { per_page: '50', ...(filter && { filter }), ...(page && { page }) }
+    const answer = await adminListUsers(services, requestOf(services), query)
+    for (const user of (bodyOf(answer) as { users: PresentedUser[] }).users) {
+      const contact = user.email || user.phone || 'anonymous'
+      console.log(`${user.id}  ${user.role || '-'}  ${stateOf(user)}  ${contact}`)
+    }
+  },
+  async create(services, args) {
+    const email = operand(args, 1, 'users create needs an email address')
+    const { role } = args.options
+    const isGiven = args.options.password !== undefined
+    const password = isGiven ? await givenPassword(args) : randomBytes(18).toString('base64url')
+    const body = { email, password, email_confirm: true, ...(role && { role }) }
+    const answer = await adminCreateUser(services, requestOf(services), body, {})
+    const user = bodyOf(answer) as PresentedUser
+    console.log(`${user.id}  ${user.role || '-'}  ${user.email}`)
+    if (!isGiven) console.log(`password: ${password}`)
+    noteRole(services, user.role)
+  },
+  async role(services, args) {
+    const userId = await findUserId(services, operand(args, 1, 'users role needs a user'))
+    const role = operand(args, 2, 'users role needs the new role')
+    await adminUpdateUser(services, requestOf(services), { role }, { user_id: userId })
+    console.log(`${userId} has the role ${role} from the next access token on`)
+    noteRole(services, role)
+  },
+  async delete(services, args) {
+    const userId = await findUserId(services, operand(args, 1, 'users delete needs a user'))
+    await adminDeleteUser(services, requestOf(services), {}, { user_id: userId })
+    console.log(`${userId} is deleted`)
+  },
+}
+
+/**
+ * `millrace users list|create|role|delete`: the users of the user server, by its own rules and into
+ * its audit log. The first administrator is made here: whoever may read the database is one anyway.
+ */
+export async function users(env: Env, args: Arguments): Promise<void> {
+  const action = ACTIONS[args.positionals[0] ?? '']
+  if (action === undefined) throw new UsageError('users: list, create, role or delete')
+  const { config } = loadConfig(env)
+  const database = openDatabase({ ...config.database, logger: createLogger({ level: 'error' }) })
+  try {
+    await action(await openUsers(config, database), args)
+  } catch (error) {
+    // What the user server would answer with is for whoever typed the command.
+    if (error instanceof ServiceError && error.status < 500) throw new UsageError(error.message)
+    throw error
+  } finally {
+    await database.close()
+  }
+}
+
+interface PresentedUser {
+  readonly id: string
+  readonly email: string
+  readonly phone: string
+  readonly role: string
+  readonly confirmed_at?: string
+  readonly banned_until?: string
+  readonly deleted_at?: string
+}
+
+function stateOf(user: PresentedUser): string {
+  if (user.deleted_at !== undefined) return 'deleted'
+  const isBanned =
+    user.banned_until !== undefined && Date.parse(user.banned_until) > systemClock.now()
+  if (isBanned) return 'banned'
+  return user.confirmed_at === undefined ? 'unconfirmed' : 'confirmed'
+}
+
+function noteRole({ config }: AuthServices, role: string): void {
+  if (config.jwt.adminRoles.includes(role)) console.log('this role administers the user server')
+}
+
+function operand({ positionals }: Arguments, index: number, message: string): string {
+  const value = positionals[index]
+  if (value === undefined || value === '') throw new UsageError(message)
+  return value
+}
+
+// `-` reads it from standard input: arguments stand in the list of processes.
+async function givenPassword({ options }: Arguments): Promise<string> {
+  const given = options.password ?? ''
+  const password = given === '-' ? (await text(process.stdin)).replace(/\r?\n$/, '') : given
+  if (password === '') throw new UsageError('the password is empty')
+  return password
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+async function findUserId(services: AuthServices, named: string): Promise<string> {
+  const { store } = services
+  const user = UUID.test(named)
+    ? await findAnyUserById(store, named)
+    : await findUserByContact(store, { kind: 'email', email: parseEmail(named) })
+  if (user === undefined) throw new UsageError(`there is no user ${named}`)
+  return user.id
+}
+
+function bodyOf(answer: Answer): unknown {
+  return answer.kind === 'json' ? answer.body : undefined
+}
+
+/** The command line as an administrator, the way the audit log shows it. */
+function requestOf({ config }: AuthServices): AdminRequest {
+  return {
+    ip: '',
+    userAgent: 'millrace users',
+    redirectTo: config.site.url,
+    audience: config.jwt.audience,
+    externalUrl: config.site.externalUrl,
+    browser: { secret: undefined, isNavigation: false, host: '' },
+    caller: { kind: 'admin', role: 'command line', claims: {} },
+  }
+}
+
+// Nothing here sends, counts or asks anybody: a command needs the database and nothing else.
+function openUsers(config: Config, database: Database): Promise<AuthServices> {
+  const absent = async (): Promise<never> => {
+    throw new Error('the command line does without this service')
+  }
+  return createAuthServices({
+    db: database.db,
+    tables: authTables(config.database.tablePrefix),
+    redis: { eval: absent },
+    redisKeyPrefix: '',
+    config: config.auth,
+    clock: systemClock,
+    log: createLogger({ level: 'error' }),
+    mailer: { send: absent },
+    sms: { send: absent, testOtp: () => undefined },
+    captcha: { verify: absent },
+    providers: {
+      get: () => {
+        throw new Error('the command line does without providers')
+      },
+      enabledIds: () => [],
+      idTokenIssuer: () => undefined,
+      allIds: [],
+    },
+    version: '',
+  })
+}

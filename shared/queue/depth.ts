@@ -1,0 +1,72 @@
+import type { Redis } from 'ioredis'
+
+import { queueName, type QueueKind } from '../contracts/queues.ts'
+import type { QueueKeys } from './keys.ts'
+
+/** A queue of one kind and model. */
+export interface QueueRef {
+  readonly kind: QueueKind
+  readonly modelId: string
+}
+
+/** How many jobs of a queue are in which state. */
+export type QueueStates = Readonly<Record<QueueState, number>>
+
+export type QueueState = (typeof QUEUE_STATES)[number]
+
+/** BullMQ's states, and how each is counted. Ended jobs are removed at once, but for a crash. */
+const COUNTERS = {
+  waiting: ['llen', 'wait'],
+  prioritized: ['zcard', 'prioritized'],
+  active: ['llen', 'active'],
+  delayed: ['zcard', 'delayed'],
+  paused: ['llen', 'paused'],
+  failed: ['zcard', 'failed'],
+} as const
+
+/** Every state that is counted. */
+export const QUEUE_STATES = [
+  'waiting',
+  'prioritized',
+  'active',
+  'delayed',
+  'paused',
+  'failed',
+] as const satisfies readonly (keyof typeof COUNTERS)[]
+
+/** The jobs of each queue by state, in the order asked, in one round trip. */
+export async function readDepths(
+  redis: Redis,
+  keys: QueueKeys,
+  queues: readonly QueueRef[],
+): Promise<QueueStates[]> {
+  const pipeline = redis.pipeline()
+  for (const { kind, modelId } of queues) {
+    for (const state of QUEUE_STATES) {
+      const [command, part] = COUNTERS[state]
+      pipeline[command](keys.bull(kind, modelId, part))
+    }
+  }
+  const answers = (await pipeline.exec()) ?? []
+  return queues.map((_queue, index) => {
+    const counts = QUEUE_STATES.map((state, offset) => {
+      const [error, count] = answers[index * QUEUE_STATES.length + offset] ?? []
+      if (error) throw error
+      return [state, Number(count ?? 0)]
+    })
+    return Object.fromEntries(counts) as QueueStates
+  })
+}
+
+/**
+ * The work of a queue that workers are needed for: what waits, in either form, and what runs. With
+ * the running jobs counted, a worker that is busy with the last one is not scaled away.
+ */
+export function backlogOf({ waiting, prioritized, active }: QueueStates): number {
+  return waiting + prioritized + active
+}
+
+/** The name of a queue as BullMQ and the metrics know it. */
+export function nameOf({ kind, modelId }: QueueRef): string {
+  return queueName(kind, modelId)
+}

@@ -1,0 +1,44 @@
+import type { Redis } from 'ioredis'
+
+import type { Clock } from '../clock.ts'
+
+/** A slower answer says too little of the moment at which it was given. */
+const ROUND_TRIP_MS_MAX = 200
+/** A slow answer is better than one that is older than this. */
+const AGE_MS_MAX = 10_000
+
+/**
+ * The time of day as Redis has it, carried on by this machine's monotonic clock. Deadlines cross
+ * from one machine to another, so that both ends must mean the same: neither a wrong clock nor one
+ * that is set while a job runs ends it early. Until Redis was asked, the machine's own time counts.
+ */
+export class RedisClock implements Clock {
+  readonly #local: Clock
+  #offsetMs: number | undefined
+  #askedAtMs = Number.NEGATIVE_INFINITY
+
+  constructor(local: Clock) {
+    this.#local = local
+  }
+
+  now(): number {
+    if (this.#offsetMs === undefined) return this.#local.now()
+    return this.#local.monotonic() + this.#offsetMs
+  }
+
+  monotonic(): number {
+    return this.#local.monotonic()
+  }
+
+  /** Asks Redis; to be repeated, since clocks drift. */
+  async sync(redis: Redis): Promise<void> {
+    const askedAtMs = this.#local.monotonic()
+    const [seconds, microseconds] = await redis.time()
+    const answeredAtMs = this.#local.monotonic()
+    const isSlow = answeredAtMs - askedAtMs > ROUND_TRIP_MS_MAX
+    if (isSlow && askedAtMs - this.#askedAtMs < AGE_MS_MAX) return
+    this.#askedAtMs = askedAtMs
+    const serverMs = Number(seconds) * 1000 + Number(microseconds) / 1000
+    this.#offsetMs = serverMs - (askedAtMs + answeredAtMs) / 2
+  }
+}

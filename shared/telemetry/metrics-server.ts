@@ -1,0 +1,141 @@
+import { createServer, type Server, type ServerResponse } from 'node:http'
+
+import { Registry } from 'prom-client'
+
+/** An answer of the metrics server. */
+export interface PlainAnswer {
+  readonly status: number
+  readonly contentType: string
+  readonly body: string
+}
+
+/** Answers one path, or every path below it when the path of the row ends in a slash. */
+export type PlainHandler = (rest: string) => PlainAnswer | Promise<PlainAnswer>
+
+/** A server of metrics that listens. */
+export interface MetricsServer {
+  readonly port: number
+  close(): Promise<void>
+}
+
+export interface MetricsServerOptions {
+  /** All interfaces if absent. */
+  readonly host?: string
+  /** 0 takes a free one. */
+  readonly port: number
+  readonly handlers: Readonly<Record<string, PlainHandler>>
+  /** Told what a handler threw; the client learns nothing of it. */
+  onError(error: unknown): void
+}
+
+const REQUEST_TIMEOUT_MS = 5000
+const HANDLER_TIMEOUT_MS = 4000
+const CONNECTIONS_MAX = 64
+
+/**
+ * A server for machines beside the API: metrics, health, backlogs. Apart from the API's own port, so
+ * that it is open to the collector alone and answers while the API is busy or draining.
+ */
+export async function openMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
+  const server = createServer((request, response) => {
+    const path = request.url?.split('?')[0] ?? '/'
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      send(response, plain(405, 'method not allowed\n'))
+      return
+    }
+    answer(options.handlers, path)
+      .catch((error: unknown) => {
+        options.onError(error)
+        return plain(503, 'unavailable\n')
+      })
+      .then((found) => send(response, found))
+      .catch(() => response.destroy())
+  })
+  server.requestTimeout = REQUEST_TIMEOUT_MS
+  server.headersTimeout = REQUEST_TIMEOUT_MS
+  server.maxConnections = CONNECTIONS_MAX
+  await listen(server, options)
+  const address = server.address()
+  return {
+    port: typeof address === 'object' && address !== null ? address.port : options.port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
+
+/** Serves a registry, followed by what `more` adds to it. */
+export function metricsHandler(
+  registry: Registry,
+  more: () => Promise<string> = async () => '',
+): PlainHandler {
+  return async () => ({
+    status: 200,
+    contentType: Registry.PROMETHEUS_CONTENT_TYPE,
+    body: (await registry.metrics()) + (await more()),
+  })
+}
+
+/** A short answer in plain text. */
+export function plain(status: number, body: string): PlainAnswer {
+  return { status, contentType: 'text/plain; charset=utf-8', body }
+}
+
+/** An answer in JSON. */
+export function json(status: number, body: unknown): PlainAnswer {
+  return { status, contentType: 'application/json; charset=utf-8', body: JSON.stringify(body) }
+}
+
+async function answer(
+  handlers: MetricsServerOptions['handlers'],
+  path: string,
+): Promise<PlainAnswer> {
+  const found = findHandler(handlers, path)
+  if (found === undefined) return plain(404, 'not found\n')
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error(`${path} took too long`)), HANDLER_TIMEOUT_MS)
+  })
+  try {
+    return await Promise.race([found.handler(found.rest), late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function findHandler(
+  handlers: MetricsServerOptions['handlers'],
+  path: string,
+): { handler: PlainHandler; rest: string } | undefined {
+  for (const [prefix, handler] of Object.entries(handlers)) {
+    if (prefix === path) return { handler, rest: '' }
+    if (prefix.length > 1 && prefix.endsWith('/') && path.startsWith(prefix)) {
+      return { handler, rest: path.slice(prefix.length) }
+    }
+  }
+  return undefined
+}
+
+function send(response: ServerResponse, { status, contentType, body }: PlainAnswer): void {
+  response.writeHead(status, {
+    'content-type': contentType,
+    'content-length': Buffer.byteLength(body),
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+  })
+  response.end(response.req.method === 'HEAD' ? undefined : body)
+}
+
+function listen(server: Server, { host, port }: MetricsServerOptions): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    const onListening = (): void => {
+      server.off('error', reject)
+      resolve()
+    }
+    if (host === undefined) server.listen(port, onListening)
+    else server.listen(port, host, onListening)
+  })
+}

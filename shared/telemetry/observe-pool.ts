@@ -1,0 +1,91 @@
+import { SpanKind } from '@opentelemetry/api'
+import type { Pool, PoolClient } from 'pg'
+import { Histogram, type Registry } from 'prom-client'
+
+import { SECONDS_BUCKETS } from './registry.ts'
+import { inChildSpan, type Tracing } from './tracing.ts'
+
+type Query = (...given: unknown[]) => unknown
+
+const OPERATIONS = new Set(['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'BEGIN', 'COMMIT', 'ROLLBACK'])
+const TABLE = /\b(?:from|into|update)\s+"?(?:\w+"?\."?)?([a-z_]\w*)"?/i
+
+/**
+ * Measures and traces the queries of a pool and of the clients that are taken from it. What is told
+ * of a query is its verb and its table: texts and values are nobody's business. Queries in the form
+ * with a callback, which the pool uses within, are left alone.
+ */
+export function observePool(pool: Pool, registry: Registry, tracing: Tracing): void {
+  const duration = new Histogram({
+    name: 'db_client_operation_duration_seconds',
+    help: 'Queries, waiting for a connection included.',
+    labelNames: ['db_operation_name', 'outcome'],
+    buckets: [...SECONDS_BUCKETS],
+    registers: [registry],
+  })
+  const watch = (query: Query): Query => {
+    return (...given) => {
+      if (typeof given.at(-1) === 'function' || isSubmittable(given[0])) return query(...given)
+      return observed({ duration, tracing }, textOf(given[0]), async () => query(...given))
+    }
+  }
+  pool.query = watch(pool.query.bind(pool) as Query) as Pool['query']
+  const connect = pool.connect.bind(pool) as (callback?: unknown) => unknown
+  const observedConnect = (callback?: unknown): unknown => {
+    if (callback !== undefined) return connect(callback)
+    return (connect() as Promise<PoolClient>).then((client) => lend(client, watch))
+  }
+  pool.connect = observedConnect as Pool['connect']
+}
+
+/** A client whose queries are watched until it goes back. */
+function lend(client: PoolClient, watch: (query: Query) => Query): PoolClient {
+  const { query, release } = client
+  client.query = watch(query.bind(client) as Query) as PoolClient['query']
+  client.release = (error) => {
+    client.query = query
+    client.release = release
+    release.call(client, error)
+  }
+  return client
+}
+
+async function observed(
+  { duration, tracing }: { duration: Histogram<'db_operation_name' | 'outcome'>; tracing: Tracing },
+  text: string,
+  work: () => Promise<unknown>,
+): Promise<unknown> {
+  const operation = operationOf(text)
+  const table = TABLE.exec(text)?.[1]
+  const stop = duration.startTimer({ db_operation_name: operation })
+  const attributes = {
+    'db.system.name': 'postgresql',
+    'db.operation.name': operation,
+    ...(table !== undefined && { 'db.collection.name': table }),
+  }
+  const name = table === undefined ? operation : `${operation} ${table}`
+  try {
+    const result = await inChildSpan(tracing, { name, kind: SpanKind.CLIENT, attributes }, work)
+    stop({ outcome: 'ok' })
+    return result
+  } catch (error) {
+    stop({ outcome: 'failed' })
+    throw error
+  }
+}
+
+function textOf(query: unknown): string {
+  if (typeof query === 'string') return query
+  if (typeof query === 'object' && query !== null && 'text' in query) return String(query.text)
+  return ''
+}
+
+function operationOf(text: string): string {
+  const word = /^\s*(\w+)/.exec(text)?.[1]?.toUpperCase() ?? ''
+  return OPERATIONS.has(word) ? word : 'OTHER'
+}
+
+/** Cursors and streams of queries report by themselves. */
+function isSubmittable(query: unknown): boolean {
+  return typeof query === 'object' && query !== null && 'submit' in query
+}

@@ -1,0 +1,146 @@
+import { randomUUID } from 'node:crypto'
+
+import { diag, DiagLogLevel, trace } from '@opentelemetry/api'
+import { OTLPMetricExporter as GrpcMetrics } from '@opentelemetry/exporter-metrics-otlp-grpc'
+import { OTLPMetricExporter as JsonMetrics } from '@opentelemetry/exporter-metrics-otlp-http'
+import { OTLPMetricExporter as ProtobufMetrics } from '@opentelemetry/exporter-metrics-otlp-proto'
+import { OTLPTraceExporter as GrpcTraces } from '@opentelemetry/exporter-trace-otlp-grpc'
+import { OTLPTraceExporter as JsonTraces } from '@opentelemetry/exporter-trace-otlp-http'
+import { OTLPTraceExporter as ProtobufTraces } from '@opentelemetry/exporter-trace-otlp-proto'
+import { PeriodicExportingMetricReader, type PushMetricExporter } from '@opentelemetry/sdk-metrics'
+import { startNodeSdk } from '@opentelemetry/sdk-node'
+import { BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace'
+
+import type { OtlpProtocol, TelemetryConfig } from '../config/telemetry.ts'
+import type { Logger } from '../logger.ts'
+import { PrometheusProducer } from './prometheus-producer.ts'
+import type { Registry } from './registry.ts'
+import type { Telemetry, TelemetrySource } from './telemetry.ts'
+import { NO_TRACING } from './tracing.ts'
+import { WholeTraces } from './whole-traces.ts'
+
+const CLOSE_TIMEOUT_MS = 2000
+const EXPORT_TIMEOUT_MS_MAX = 10_000
+const LOG_INTERVAL_MS = 60_000
+
+// The exporters read OTEL_EXPORTER_OTLP_* themselves: addresses, headers, certificates, compression.
+const EXPORTERS: Readonly<
+  Record<OtlpProtocol, { traces(): SpanExporter; metrics(): PushMetricExporter }>
+> = {
+  'http/protobuf': { traces: () => new ProtobufTraces(), metrics: () => new ProtobufMetrics() },
+  'http/json': { traces: () => new JsonTraces(), metrics: () => new JsonMetrics() },
+  grpc: { traces: () => new GrpcTraces(), metrics: () => new GrpcMetrics() },
+}
+
+/** Starts OpenTelemetry's library. Only this file and what it imports know the library. */
+export function openSdk(options: {
+  readonly config: TelemetryConfig
+  readonly source: TelemetrySource
+  /** Sent by OTLP when present. */
+  readonly registry: Registry | undefined
+  readonly log: Logger
+}): Omit<Telemetry, 'registry'> {
+  const { config, source, registry, log } = options
+  const { tracing, otlp } = config
+  const sdk = startNodeSdk({
+    logLevel: 'none',
+    resourceAttributes: resourceOf(config, source),
+    resourceDetectors: [],
+    logRecordProcessors: [],
+    spanProcessors: tracing.isEnabled
+      ? [
+          new WholeTraces(
+            new BatchSpanProcessor({
+              exporter: EXPORTERS[otlp.tracesProtocol].traces(),
+              scheduledDelayMillis: tracing.exportDelayMs,
+            }),
+          ),
+        ]
+      : [],
+    metricReaders: registry === undefined ? [] : [readerOf(config, registry, source.version)],
+  })
+  listenToLibrary(log, config.isVerbose)
+  return {
+    tracing: tracing.isEnabled
+      ? { isEnabled: true, tracer: trace.getTracer('millrace', source.version) }
+      : NO_TRACING,
+    close: () => within(CLOSE_TIMEOUT_MS, sdk.shutdown()),
+  }
+}
+
+function readerOf(
+  { metrics, otlp }: TelemetryConfig,
+  registry: Registry,
+  version: string,
+): PeriodicExportingMetricReader {
+  return new PeriodicExportingMetricReader({
+    exporter: EXPORTERS[otlp.metricsProtocol].metrics(),
+    exportIntervalMillis: metrics.exportIntervalMs,
+    exportTimeoutMillis: Math.min(metrics.exportIntervalMs, EXPORT_TIMEOUT_MS_MAX),
+    metricProducers: [new PrometheusProducer(registry, version)],
+  })
+}
+
+/** What outranks OTEL_RESOURCE_ATTRIBUTES, which the library reads itself. */
+function resourceOf(
+  { serviceName, resourceAttributes }: TelemetryConfig,
+  { tier, version }: TelemetrySource,
+): Record<string, string> {
+  return {
+    'service.name': serviceName || resourceAttributes['service.name'] || `millrace-${tier}`,
+    'service.version': resourceAttributes['service.version'] ?? version,
+    'service.instance.id': resourceAttributes['service.instance.id'] ?? randomUUID(),
+    'auth.version': version,
+  }
+}
+
+/** The library's own words go to the log; those of a collector that is away once a minute. */
+function listenToLibrary(log: Logger, isVerbose: boolean): void {
+  let saidAtMs = Number.NEGATIVE_INFINITY
+  const complain = (text: string): void => {
+    if (!isVerbose && performance.now() - saidAtMs < LOG_INTERVAL_MS) return
+    saidAtMs = performance.now()
+    log.warn(
+      { operation: 'telemetry.export', reason: reasonOf(text) },
+      'telemetry is not delivered',
+    )
+  }
+  const tell = (text: string): void =>
+    log.debug({ operation: 'telemetry', detail: reasonOf(text) }, 'telemetry')
+  const speak = (text: string): void =>
+    log.info({ operation: 'telemetry', detail: reasonOf(text) }, 'telemetry')
+  diag.setLogger(
+    {
+      error: complain,
+      warn: complain,
+      info: isVerbose ? speak : tell,
+      debug: isVerbose ? speak : tell,
+      verbose: tell,
+    },
+    {
+      logLevel: isVerbose ? DiagLogLevel.DEBUG : DiagLogLevel.WARN,
+      suppressOverrideMessage: true,
+    },
+  )
+}
+
+// Errors arrive as JSON with stack and data of the request, of which only the message is wanted.
+function reasonOf(text: string): string {
+  try {
+    const parsed: unknown = JSON.parse(text)
+    const isError = typeof parsed === 'object' && parsed !== null && 'message' in parsed
+    return isError ? String(parsed.message).slice(0, 200) : 'unknown'
+  } catch {
+    return String(text).slice(0, 200)
+  }
+}
+
+async function within(timeoutMs: number, work: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const timeout = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, timeoutMs)
+  })
+  // A collector that is away must not keep a process from ending.
+  await Promise.race([work.catch(() => undefined), timeout])
+  clearTimeout(timer)
+}

@@ -1,0 +1,38 @@
+import type { TelemetryConfig } from '../config/telemetry.ts'
+import type { Logger } from '../logger.ts'
+import { createRegistry, type Registry } from './registry.ts'
+import { NO_TRACING, type Tracing } from './tracing.ts'
+
+/** Metrics and traces of one process. */
+export interface Telemetry {
+  readonly registry: Registry
+  readonly tracing: Tracing
+  /** Sends what is left, within two seconds. */
+  close(): Promise<void>
+}
+
+/** What the resource of everything exported says of this process. */
+export interface TelemetrySource {
+  readonly tier: 'api' | 'worker'
+  readonly version: string
+}
+
+/**
+ * Opens the metrics of a process, and its way to a collector when the settings want one. The library
+ * of OpenTelemetry is loaded only then: it would cost every start a sixth of a second.
+ */
+export async function openTelemetry(
+  config: TelemetryConfig,
+  source: TelemetrySource,
+  log: Logger,
+): Promise<Telemetry> {
+  const registry = createRegistry(source)
+  const { tracing, metrics } = config
+  const sendsMetrics = metrics.isEnabled && metrics.exporter === 'opentelemetry'
+  if (!tracing.isEnabled && !sendsMetrics) {
+    return { registry, tracing: NO_TRACING, close: async () => {} }
+  }
+  const { openSdk } = await import('./sdk.ts')
+  const sdk = openSdk({ config, source, registry: sendsMetrics ? registry : undefined, log })
+  return { registry, ...sdk }
+}

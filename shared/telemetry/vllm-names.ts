@@ -1,0 +1,87 @@
+import type { Registry } from './registry.ts'
+
+type Row = Awaited<ReturnType<Registry['getMetricsAsJSON']>>[number]
+
+interface Sample {
+  readonly value: number
+  readonly labels: Readonly<Record<string, string | number>>
+  readonly metricName?: string
+}
+
+/** One metric of vLLM and which of ours says the same. */
+interface Twin {
+  readonly name: string
+  readonly from: string
+  readonly type: 'histogram' | 'counter' | 'gauge'
+  /** For a counter made of a histogram: its sum or its count. */
+  readonly part?: '_sum' | '_count'
+  /** Only samples of ours with these labels. */
+  readonly where?: Readonly<Record<string, string>>
+}
+
+const INPUT = { gen_ai_token_type: 'input' }
+const OUTPUT = { gen_ai_token_type: 'output' }
+const USAGE = 'gen_ai_client_token_usage'
+const PER_TOKEN = 'gen_ai_server_time_per_output_token_seconds'
+
+// Names as vLLM 0.11 documents them; those that it has renamed stand under both names.
+const TWINS: readonly Twin[] = [
+  histogram('time_to_first_token_seconds', 'gen_ai_server_time_to_first_token_seconds'),
+  histogram('inter_token_latency_seconds', PER_TOKEN),
+  histogram('time_per_output_token_seconds', PER_TOKEN),
+  histogram('e2e_request_latency_seconds', 'gen_ai_server_request_duration_seconds'),
+  histogram('request_queue_time_seconds', 'millrace_queue_wait_seconds'),
+  histogram('request_prompt_tokens', USAGE, INPUT),
+  histogram('request_generation_tokens', USAGE, OUTPUT),
+  { name: 'prompt_tokens_total', from: USAGE, type: 'counter', part: '_sum', where: INPUT },
+  { name: 'generation_tokens_total', from: USAGE, type: 'counter', part: '_sum', where: OUTPUT },
+  {
+    name: 'request_success_total',
+    from: 'gen_ai_server_request_duration_seconds',
+    type: 'counter',
+    part: '_count',
+    where: { error_type: '' },
+  },
+  {
+    name: 'prefix_cache_queries_total',
+    from: 'millrace_prefix_cache_queries_total',
+    type: 'counter',
+  },
+  { name: 'prefix_cache_hits_total', from: 'millrace_prefix_cache_hits_total', type: 'counter' },
+  { name: 'num_requests_running', from: 'millrace_worker_jobs_running', type: 'gauge' },
+  { name: 'num_requests_waiting', from: 'millrace_worker_jobs_waiting', type: 'gauge' },
+  { name: 'kv_cache_usage_perc', from: 'millrace_cache_use_ratio', type: 'gauge' },
+  { name: 'gpu_cache_usage_perc', from: 'millrace_cache_use_ratio', type: 'gauge' },
+]
+
+/**
+ * The same numbers once more under vLLM's names, as lines of the exposition format, so that
+ * dashboards, autoscalers and routers made for vLLM read them.
+ */
+export async function vllmNames(registry: Registry): Promise<string> {
+  const rows = new Map((await registry.getMetricsAsJSON()).map((row) => [row.name, row]))
+  return TWINS.flatMap((twin) => {
+    const row = rows.get(twin.from)
+    return row === undefined ? [] : linesOf(twin, row)
+  }).join('')
+}
+
+function histogram(name: string, from: string, where?: Twin['where']): Twin {
+  return { name, from, type: 'histogram', ...(where !== undefined && { where }) }
+}
+
+function linesOf(twin: Twin, row: Row): string[] {
+  // What is told apart by more labels here adds up.
+  const sums = new Map<string, number>()
+  for (const { value, labels, metricName = row.name } of row.values as readonly Sample[]) {
+    const suffix = metricName.slice(twin.from.length)
+    if (twin.part !== undefined && suffix !== twin.part) continue
+    if (!Object.entries(twin.where ?? {}).every(([key, wanted]) => labels[key] === wanted)) continue
+    const bound = labels.le === undefined ? '' : `,le="${labels.le}"`
+    const series = `vllm:${twin.name}${twin.part === undefined ? suffix : ''}{model_name="${labels.gen_ai_request_model}"${bound}}`
+    sums.set(series, (sums.get(series) ?? 0) + value)
+  }
+  if (sums.size === 0) return []
+  const head = `# HELP vllm:${twin.name} As ${twin.from}.\n# TYPE vllm:${twin.name} ${twin.type}\n`
+  return [head, ...[...sums].map(([series, value]) => `${series} ${value}\n`)]
+}

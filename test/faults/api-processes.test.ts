@@ -1,0 +1,114 @@
+import { describe, expect } from 'vitest'
+
+import { readCompletion } from '#test/support/fault-client.ts'
+import { quantile, report, scale } from '#test/support/fault-report.ts'
+import { it, timeUntil, toyBody } from '#test/support/fault-toy.ts'
+import { sleep } from '#test/support/fault-world.ts'
+import { toyText } from '#test/support/toy-worker.ts'
+
+const STREAMS = scale(50, 12)
+const LEAVES = scale(20, 4)
+const TIMEOUT_MS = 300_000
+
+describe('R5: an API process is killed', () => {
+  it('with open streams, and nothing of it goes on', { timeout: TIMEOUT_MS }, async ({ open }) => {
+    const tiers = await open()
+    await tiers.startToyWorker(64)
+    const doomed = await tiers.startApi()
+    const bystander = tiers.read('stepMs=20', 200)
+    let flowing = 0
+    const cut = Array.from({ length: STREAMS }, () =>
+      readCompletion(doomed.url, toyBody('stepMs=20', 30_000), {
+        onChunk: ({ chunkAtMs }) => {
+          if (chunkAtMs.length === 1) flowing += 1
+        },
+      }).catch(() => 'cut'),
+    )
+    const keyed = { headers: { 'idempotency-key': 'r5' } }
+    const whole = toyBody('stepMs=20', 150, false)
+    const first = readCompletion(doomed.url, whole, keyed).catch(() => 'cut')
+    await timeUntil(() => flowing === STREAMS)
+    await timeUntil(async () => (await tiers.numHeld()) === STREAMS + 2)
+    doomed.kill('SIGKILL')
+    const again = readCompletion(tiers.api.url, whole, keyed)
+    // What is left is the bystander's, until it ends too.
+    const stoppedMs = await timeUntil(async () => (await tiers.numHeld()) <= 1)
+    const [retried, other] = [await again, await bystander]
+    report('R5', {
+      streams: STREAMS,
+      'jobs stopped after ms': stoppedMs,
+      "same-key retry's status": retried.status,
+      'bystander intact': String(other.text === toyText(200)),
+    })
+    expect(await Promise.all([...cut, first])).toEqual(Array(STREAMS + 1).fill('cut'))
+    expect(retried.text).toBe(toyText(150))
+    expect(other.text).toBe(toyText(200))
+    // The retry is a job of its own; nothing of the dead process's ran beside it.
+    expect(await tiers.numHeld()).toBe(0)
+  })
+})
+
+describe('R6: a client leaves', () => {
+  it.for([
+    ['while it is queued', 'stepMs=20', true, 0],
+    ['before its first token', 'hang', true, 16],
+    ['in the middle of its stream', 'stepMs=20', true, 16],
+    ['while it waits for a whole answer', 'stepMs=20', false, 16],
+  ] as const)(
+    '%s, and its place is free at once',
+    { timeout: TIMEOUT_MS },
+    async ([name, prompt, isStream, slots], { open }) => {
+      const tiers = await open()
+      if (slots > 0) await tiers.startToyWorker(slots)
+      const freedMs: number[] = []
+      for (let round = 0; round < LEAVES; round += 1) {
+        const abort = new AbortController()
+        let hasText = false
+        const leaving = readCompletion(tiers.api.url, toyBody(prompt, 10_000, isStream), {
+          signal: abort.signal,
+          onChunk: ({ text }) => {
+            hasText ||= text !== ''
+          },
+        }).catch(() => 'left')
+        const place = slots > 0 ? tiers.numHeld : tiers.numWaiting
+        await timeUntil(async () => (await place()) === 1)
+        if (name.includes('middle')) await timeUntil(() => hasText)
+        abort.abort()
+        expect(await leaving).toBe('left')
+        freedMs.push(await timeUntil(async () => (await place()) === 0))
+      }
+      const runs = await tiers.numRuns()
+      report(`R6 (${name})`, {
+        leaves: LEAVES,
+        'freed p50 ms': quantile(freedMs, 0.5),
+        'freed p99 ms': quantile(freedMs, 0.99),
+      })
+      if (slots === 0) expect(runs).toBe(0)
+    },
+  )
+})
+
+describe('R22: a client reads a byte a second', () => {
+  it('and neither memory nor the others suffer', { timeout: TIMEOUT_MS }, async ({ open }) => {
+    const tiers = await open()
+    await tiers.startToyWorker(16)
+    const slow = await tiers.post(toyBody('flood', 200_000))
+    const reader = slow.body!.getReader()
+    await reader.read()
+    // Beyond its buffers the run is stopped, and its slot serves others.
+    const pausedMs = await timeUntil(async () => (await tiers.numHeld()) === 0)
+    const seen = await Promise.all(
+      Array.from({ length: scale(20, 4) }, () => tiers.read('stepMs=2', 200)),
+    )
+    await sleep(500)
+    const heldLater = await tiers.numHeld()
+    report('R22', {
+      'stopped after ms': pausedMs,
+      'slots it holds': heldLater,
+      'other streams intact': seen.filter(({ text }) => text === toyText(200)).length,
+    })
+    expect(heldLater).toBe(0)
+    expect(seen.every(({ text }) => text === toyText(200))).toBe(true)
+    await reader.cancel()
+  })
+})

@@ -1,0 +1,146 @@
+import { Queue } from 'bullmq'
+import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
+import { Redis } from 'ioredis'
+
+import { buildApp } from '#api/app.ts'
+import { adminPlugin } from '#api/dashboard/admin-plugin.ts'
+import { IncidentLog } from '#api/dashboard/incident-log.ts'
+import { IncidentWatch } from '#api/dashboard/incident-watch.ts'
+import { openAdminSessions } from '#api/dashboard/sessions.ts'
+import type { CheckPassword } from '#api/dashboard/sign-in.ts'
+import type { Surface } from '#api/app.ts'
+import { parseCatalogue } from '#shared/catalogue.ts'
+import { queueName } from '#shared/contracts/queues.ts'
+import { createLogger } from '#shared/logger.ts'
+import { queueKeys, type QueueKeys } from '#shared/queue/keys.ts'
+import { listWorkers } from '#shared/queue/liveness.ts'
+import { serverConfig } from '#test/support/server-config.ts'
+
+/** The admin token of the tests. */
+export const TOKEN = 'the-admin-token-of-this-test'
+
+/** The administration pages over a real Redis, without a user server. */
+export interface AdminApp {
+  readonly app: FastifyInstance
+  readonly queue: Queue
+  readonly redis: Redis
+  readonly keys: QueueKeys
+  readonly incidents: IncidentLog
+  get(url: string, headers?: Readonly<Record<string, string>>): Promise<LightMyRequestResponse>
+  close(): Promise<void>
+}
+
+/** Opens the pages; `administrators` are the ids of users who may see them right now. */
+export async function openAdminApp(options: {
+  readonly redisUrl: string
+  readonly keyPrefix: string
+  readonly modelId?: string
+  readonly adminToken?: string
+  readonly administrators?: ReadonlySet<string>
+  readonly checkPassword?: CheckPassword
+  readonly slowMs?: number
+  readonly more?: readonly Surface[]
+}): Promise<AdminApp> {
+  const { redisUrl, keyPrefix, administrators = new Set(), slowMs = 5000 } = options
+  const modelId = options.modelId ?? 'toy'
+  const redis = new Redis(redisUrl, { maxRetriesPerRequest: null })
+  const keys = queueKeys(keyPrefix)
+  const log = createLogger({ level: 'silent' })
+  const queue = new Queue(queueName('completion', modelId), {
+    connection: redis,
+    prefix: keyPrefix,
+  })
+  const incidents = new IncidentLog({ redis, prefix: keyPrefix, log })
+  const app = await buildApp({
+    server: serverConfig(),
+    version: '0.0.0',
+    publicUrl: 'http://localhost',
+    log,
+    health: { checks: [], isDraining: () => false },
+    watchers: [new IncidentWatch(incidents, { slowMs })],
+    surfaces: [
+      {
+        prefixes: ['/admin'],
+        plugin: adminPlugin({
+          catalogue: parseCatalogue({
+            models: [{ id: modelId, kind: 'completion', source: 'x' }],
+          }),
+          ...{ version: '0.0.0', slowAfterMs: slowMs, redis, keys },
+          queueOf: () => queue,
+          workers: () => listWorkers(redis, keys),
+          incidents: () => incidents.read(),
+          checkPassword:
+            options.checkPassword ??
+            (async () => ({ kind: 'refused', status: 401, reason: 'Invalid login credentials' })),
+          guard: {
+            adminToken: options.adminToken ?? TOKEN,
+            isAdministrator: async (token) => token === 'of-an-administrator',
+            isAdministratorNow: async (userId) => administrators.has(userId),
+            sessions: openAdminSessions(redis, keyPrefix),
+          },
+        }),
+      },
+      ...(options.more ?? []),
+    ],
+  })
+  return {
+    ...{ app, queue, redis, keys, incidents },
+    get: (url, headers = {}) => app.inject({ url, headers }),
+    async close() {
+      await app.close()
+      await incidents.close()
+      await queue.close()
+      redis.disconnect()
+    },
+  }
+}
+
+type Headers = Readonly<Record<string, string | undefined>>
+
+function withoutMissing(headers: Headers): Record<string, string> {
+  const entries = Object.entries(headers).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, value] as const],
+  )
+  return Object.fromEntries(entries)
+}
+
+/** A browser of the crudest kind: keeps cookies, names HTML and its own origin. */
+export function crudeBrowser(app: FastifyInstance) {
+  const cookies = new Map<string, string>()
+  const headers = (): Record<string, string> => ({
+    accept: 'text/html,application/xhtml+xml,*/*;q=0.8',
+    cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; '),
+    host: 'millrace.test',
+  })
+  const keep = (answer: LightMyRequestResponse) => {
+    for (const { name, value } of answer.cookies) cookies.set(name, value)
+    return answer
+  }
+  const get = async (url: string) => keep(await app.inject({ url, headers: headers() }))
+  const post = async (url: string, fields: Readonly<Record<string, string>>, more: Headers = {}) =>
+    keep(
+      await app.inject({
+        method: 'POST',
+        url,
+        headers: withoutMissing({
+          ...headers(),
+          'content-type': 'application/x-www-form-urlencoded',
+          origin: 'http://millrace.test',
+          'sec-fetch-site': 'same-origin',
+          ...more,
+        }),
+        payload: new URLSearchParams(fields).toString(),
+      }),
+    )
+  /** Opens the form and sends it with what is given. */
+  const submit = async (fields: Readonly<Record<string, string>>, more: Headers = {}) => {
+    const page = await get('/admin/sign-in')
+    return post('/admin/sign-in', { form: formSecretIn(page.body), ...fields }, more)
+  }
+  return { cookies, get, post, submit }
+}
+
+/** What a form of a page carries. */
+export function formSecretIn(body: string): string {
+  return /name="form" value="([^"]+)"/.exec(body)?.[1] ?? ''
+}

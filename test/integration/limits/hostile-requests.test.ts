@@ -1,0 +1,221 @@
+import { request as httpRequest } from 'node:http'
+import { connect, type Socket } from 'node:net'
+import { gzipSync } from 'node:zlib'
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { API_KEY } from '#test/support/fault-tiers.ts'
+
+import { JSON_HEADERS, openTarget, type Target } from './hostile-target.ts'
+
+const SETUP_TIMEOUT_MS = 400_000
+const BOUNDARY = 'b0undary'
+const FORM_HEADERS = { 'content-type': `multipart/form-data; boundary=${BOUNDARY}` }
+
+let target: Target
+beforeAll(async () => {
+  target = await openTarget()
+  // What grows once for every kind of request is no growth of the hostile ones.
+  for (let time = 0; time < 3; time += 1) {
+    const warm = { model: 'embed', input: 'a'.repeat(7_000_000) }
+    await post('/embeddings', JSON.stringify(warm), JSON_HEADERS)
+    await post('/files', `--${BOUNDARY}--\r\n`, FORM_HEADERS)
+  }
+}, SETUP_TIMEOUT_MS)
+afterAll(() => target.close())
+const post: Target['post'] = (...request) => target.post(...request)
+const unharmed: Target['unharmed'] = (act) => target.unharmed(act)
+
+const part = (name: string, value: string, filename = '') =>
+  `--${BOUNDARY}\r\ncontent-disposition: form-data; name="${name}"${filename}\r\n\r\n${value}\r\n`
+const END = `--${BOUNDARY}--\r\n`
+const nested = (depth: number) => `${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`
+const manyKeys = (count: number) =>
+  `{${Array.from({ length: count }, (_, at) => `"k${at}":1`).join()}}`
+
+describe('bodies', () => {
+  const word = 'a'.repeat(7_000_000)
+  it.each<[string, string, () => string, number, string | null | undefined]>([
+    [
+      'nested a million deep',
+      '/embeddings',
+      () => `{"model":"embed","input":${nested(1e6)}}`,
+      400,
+      'input',
+    ],
+    [
+      'of nested arrays',
+      '/chat/completions',
+      () => `{"model":"chat","messages":${'['.repeat(1e6)}`,
+      400,
+      'messages',
+    ],
+    ['of a million keys', '/embeddings', () => manyKeys(5e5), 400, 'k50000'],
+    [
+      'with a million biases',
+      '/completions',
+      () => `{"logit_bias":${manyKeys(5e5)}}`,
+      400,
+      'logit_bias',
+    ],
+    ['of 10 MB', '/completions', () => `{"prompt":"${'a'.repeat(1e7)}"}`, 413, null],
+    [
+      'with a word of 7 MB to complete',
+      '/completions',
+      () => JSON.stringify({ model: 'chat', prompt: word }),
+      400,
+      'prompt',
+    ],
+    [
+      'with a word of 7 MB to embed',
+      '/embeddings',
+      () => JSON.stringify({ model: 'embed', input: word }),
+      400,
+      'input',
+    ],
+    [
+      'with a word of 7 MB to search for',
+      '/engines/chat/search',
+      () => JSON.stringify({ query: word, documents: ['a'] }),
+      400,
+      'query',
+    ],
+    [
+      'that would change prototypes',
+      '/embeddings',
+      () => '{"model":"embed","input":"a","__proto__":{"x":1}}',
+      400,
+      null,
+    ],
+    [
+      'with a field named like a method',
+      '/embeddings',
+      () => '{"model":"embed","input":"a","constructor":{"x":1}}',
+      400,
+      'constructor',
+    ],
+  ])('%s are refused', { timeout: 120_000 }, async (_title, path, body, status, param) => {
+    await unharmed(async () => {
+      expect(await post(path, body(), JSON_HEADERS)).toMatchObject({ status, param })
+    })
+  })
+
+  it('of long words in thousands leave the worker with its other work', {
+    timeout: 240_000,
+  }, async () => {
+    const input = Array.from({ length: 1500 }, () => 'a'.repeat(5000))
+    const body = JSON.stringify({ model: 'embed', input })
+    expect((await post('/embeddings', body, JSON_HEADERS)).status).toBe(200)
+    expect(target.worker.isRunning()).toBe(true)
+  })
+
+  it('that are compressed are refused as such', async () => {
+    const body = Uint8Array.from(gzipSync(`{"model":"embed","input":"${'a'.repeat(1e8)}"}`))
+    const headers = { ...JSON_HEADERS, 'content-encoding': 'gzip' }
+    expect((await post('/embeddings', body, headers)).status).toBe(415)
+  })
+})
+
+describe('forms', () => {
+  it.each<[string, string, () => string, number, string | null | undefined]>([
+    [
+      'of 100,000 fields',
+      '/audio/transcriptions',
+      () => Array.from({ length: 1e5 }, (_, at) => part(`f${at}`, 'x')).join(''),
+      400,
+      'f0',
+    ],
+    [
+      'of one field 100,000 times',
+      '/images/edits',
+      () => part('model', 'pictures').repeat(1e5),
+      400,
+      'model',
+    ],
+    [
+      'of 100,000 files',
+      '/files',
+      () => part('file', 'x', '; filename="a"').repeat(1e5),
+      400,
+      'file',
+    ],
+    [
+      'of a list of 100,000',
+      '/audio/transcriptions',
+      () => part('timestamp_granularities[]', 'word').repeat(1e5),
+      413,
+      null,
+    ],
+    ['with a name of a megabyte', '/files', () => part('n'.repeat(1e6), 'x'), 400, 'n'.repeat(64)],
+    ['with a field of 5 MB', '/files', () => part('purpose', 'a'.repeat(5e6)), 400, 'purpose'],
+    ['with a field __proto__', '/files', () => part('__proto__', 'x'), 400, null],
+    ['that break off', '/files', () => part('file', 'x', '; filename="a"').slice(0, -9), 400, null],
+  ])('%s are refused', { timeout: 120_000 }, async (_title, path, body, status, param) => {
+    await unharmed(async () => {
+      expect(await post(path, body() + END, FORM_HEADERS)).toMatchObject({ status, param })
+    })
+  })
+
+  it.each(['multipart/form-data', `multipart/form-data; boundary=${'x'.repeat(5000)}`])(
+    'without an end that could be found are refused: %s',
+    async (type) => {
+      for (const path of ['/files', '/images/edits', '/audio/transcriptions']) {
+        expect(await post(path, 'x', { 'content-type': type })).toMatchObject({ status: 400 })
+      }
+    },
+  )
+})
+
+describe('connections', () => {
+  it('with headers that are too large are told so in JSON', async () => {
+    const { status, body } = await new Promise<{ status?: number; body: string }>(
+      (resolve, reject) => {
+        const headers = { authorization: `Bearer ${API_KEY}`, 'x-large': 'a'.repeat(100_000) }
+        const request = httpRequest(
+          `${target.api.url}/v1/models`,
+          { headers, agent: false },
+          (answer) => {
+            let body = ''
+            answer
+              .on('data', (chunk) => (body += chunk))
+              .on('end', () =>
+                resolve({
+                  ...(answer.statusCode !== undefined && { status: answer.statusCode }),
+                  body,
+                }),
+              )
+          },
+        )
+        request.on('error', reject).end()
+      },
+    )
+    expect(status).toBe(431)
+    expect(JSON.parse(body)).toMatchObject({
+      error: { type: 'invalid_request_error', param: null, code: null },
+    })
+  })
+
+  it('that stay half open by the hundreds keep nobody else from being served', {
+    timeout: 120_000,
+  }, async () => {
+    const { hostname, port } = new URL(target.api.url)
+    const sockets: Socket[] = []
+    try {
+      await unharmed(async () => {
+        for (let count = 0; count < 1000; count += 1) {
+          const socket = connect(Number(port), hostname)
+          socket.on('error', () => {})
+          socket.write('POST /v1/embeddings HTTP/1.1\r\nhost: a\r\nx-slow: ')
+          sockets.push(socket)
+        }
+        for (let count = 0; count < 50; count += 1) {
+          for (const socket of sockets.slice(count * 20, count * 20 + 20)) socket.write('a')
+          const body = JSON.stringify({ model: 'embed', input: `Good ${count}.` })
+          expect((await post('/embeddings', body, JSON_HEADERS)).status).toBe(200)
+        }
+      })
+    } finally {
+      for (const socket of sockets) socket.destroy()
+    }
+  })
+})

@@ -1,0 +1,97 @@
+import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { expect, inject } from 'vitest'
+
+import { API_KEY, openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
+import { createDatabase } from '#test/support/services.ts'
+
+const FIXTURES = join(import.meta.dirname, '../../fixtures')
+const MODELS = join(import.meta.dirname, '../../../models')
+const GROWTH_MIB_MAX = 64
+
+/** How a request was answered. */
+export interface Refusal {
+  readonly status: number
+  readonly param: string | null | undefined
+  readonly code: string | null | undefined
+}
+
+/** A real API process and a real worker with a model of every kind, to be badly treated. */
+export interface Target {
+  readonly api: TierProcess
+  readonly worker: TierProcess
+  /** Posts below `/v1`; an answer that is no error has no `param`. */
+  post(
+    path: string,
+    body: NonNullable<RequestInit['body']>,
+    headers?: Record<string, string>,
+  ): Promise<Refusal>
+  /** Runs something after which both processes must live on, hardly larger than before. */
+  unharmed(act: () => Promise<void>): Promise<void>
+  close(): Promise<void>
+}
+
+export const JSON_HEADERS = { 'content-type': 'application/json' }
+
+/** Starts both processes. */
+export async function openTarget(): Promise<Target> {
+  const database = await createDatabase()
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-hostile-'))
+  const catalogue = join(folder, 'models.json')
+  await writeFile(catalogue, JSON.stringify({ models: CATALOGUE }))
+  const tiers = openFaultTiers({
+    ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder },
+    keyPrefix: `hostile-${randomUUID().slice(0, 8)}`,
+    env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: '' },
+  })
+  const api = await tiers.startApi()
+  const worker = await tiers.startWorker()
+  const post: Target['post'] = async (path, body, headers = {}) => {
+    const answer = await fetch(`${api.url}/v1${path}`, {
+      method: 'POST',
+      body,
+      headers: { authorization: `Bearer ${API_KEY}`, ...headers },
+    })
+    const { error } = (await answer.json()) as { error?: Omit<Refusal, 'status'> }
+    return { status: answer.status, param: error?.param, code: error?.code }
+  }
+  return {
+    ...{ api, worker, post },
+    async unharmed(act) {
+      const before = [residentMib(api), residentMib(worker)] as const
+      await act()
+      expect([api.isRunning(), worker.isRunning()]).toEqual([true, true])
+      expect(residentMib(api) - before[0]).toBeLessThan(GROWTH_MIB_MAX)
+      expect(residentMib(worker) - before[1]).toBeLessThan(GROWTH_MIB_MAX)
+      const fine = JSON.stringify({ model: 'embed', input: 'Still here.' })
+      expect((await post('/embeddings', fine, JSON_HEADERS)).status).toBe(200)
+    },
+    async close() {
+      await tiers.stop()
+      await database.drop()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+const CATALOGUE = [
+  {
+    id: 'chat',
+    kind: 'completion',
+    source: join(MODELS, 'tiny-chat'),
+    capabilities: ['chat', 'completion', 'edit', 'search'],
+  },
+  { id: 'embed', kind: 'embedding', source: join(MODELS, 'tiny-embed') },
+  { id: 'pictures', kind: 'image', source: join(FIXTURES, 'models/stable-diffusion') },
+  { id: 'speech', kind: 'audio', source: join(MODELS, 'tiny-whisper') },
+]
+
+/** What a process holds in memory. */
+export function residentMib({ pid }: TierProcess): number {
+  const status = readFileSync(`/proc/${pid}/status`, 'latin1')
+  return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1024
+}

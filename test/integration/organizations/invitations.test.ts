@@ -1,0 +1,280 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { AuthClient } from '@supabase/auth-js'
+import { AuthClient as OlderAuthClient } from '@supabase/auth-js-2-6x'
+import { Client } from 'pg'
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+
+import { startMailCatcher, type MailCatcher } from '#test/support/mail-catcher.ts'
+import { freshPrefix } from '#test/support/queue.ts'
+import { createDatabase } from '#test/support/services.ts'
+import { startTiers, type Tiers } from '#test/support/tiers.ts'
+
+interface Body {
+  id: string
+  status: string
+  role: string
+  email: string
+  data: { id: string; role: string; organization_name: string; status: string }[]
+  error: { code: string; param: string; message: string }
+}
+
+const PASSWORD = 'a long pass phrase'
+let tiers: Tiers
+let mail: MailCatcher
+let sql: Client
+let close: (() => Promise<unknown>)[] = []
+let counter = 0
+const newAddress = (name: string) => {
+  counter += 1
+  return `${name}-${counter}@example.test`
+}
+
+beforeAll(async () => {
+  const made = await createDatabase()
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-invitations-'))
+  mail = await startMailCatcher()
+  tiers = await startTiers({
+    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+    env: {
+      AUTH_SMTP_HOST: mail.host,
+      AUTH_SMTP_PORT: String(mail.port),
+      AUTH_RATE_LIMIT_EMAIL_SENT: '1000',
+      AUTH_SMTP_MAX_FREQUENCY: '0s',
+    },
+  })
+  sql = new Client({ connectionString: made.url })
+  await sql.connect()
+  close = [
+    () => tiers.stop(),
+    () => mail.stop(),
+    () => sql.end(),
+    made.drop,
+    () => rm(folder, { recursive: true, force: true }),
+  ]
+}, 120_000)
+
+afterAll(async () => {
+  for (const step of close) await step()
+})
+
+async function call(secret: string, method: string, path: string, body?: unknown) {
+  const answer = await fetch(`${tiers.url}/v1${path}`, {
+    method,
+    headers: {
+      authorization: `Bearer ${secret}`,
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  })
+  return { status: answer.status, body: (await answer.json()) as Body }
+}
+
+/** The link of the next mail to an address. */
+async function linkTo(address: string): Promise<URL> {
+  const { html = '' } = await mail.waitFor(address)
+  const href = /href="([^"]+)"/.exec(html)?.[1] ?? ''
+  return new URL(href.replaceAll('&#38;', '&'))
+}
+
+/** Follows a link as a browser does, to the session in the fragment of its target. */
+async function follow(link: URL): Promise<{ token: string; target: URL }> {
+  const answer = await fetch(link, { redirect: 'manual' })
+  const target = new URL(answer.headers.get('location') ?? '')
+  return { token: new URLSearchParams(target.hash.slice(1)).get('access_token') ?? '', target }
+}
+
+/** A person whose address is confirmed. */
+async function newPerson(email = newAddress('person')): Promise<{ email: string; token: string }> {
+  await fetch(`${tiers.url}/signup`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ email, password: PASSWORD }),
+  })
+  return { email, token: (await follow(await linkTo(email))).token }
+}
+
+async function newOrganization(name = 'Mill') {
+  const owner = await newPerson()
+  const { body } = await call(owner.token, 'POST', '/organizations', { name })
+  return { owner: owner.token, id: body.id, path: `/organizations/${body.id}/invitations` }
+}
+
+const rolesIn = async (token: string, id: string) =>
+  (await call(token, 'GET', '/organizations')).body.data
+    .filter((one) => one.id === id)
+    .map(({ role }) => role)
+
+describe('an invitation', () => {
+  it('gives a stranger an account whose link makes them a member', async () => {
+    const { owner, id, path } = await newOrganization()
+    const email = newAddress('stranger')
+    const made = await call(owner, 'POST', path, { email: email.toUpperCase(), role: 'admin' })
+    expect(made).toMatchObject({
+      status: 200,
+      body: { email, role: 'admin', status: 'pending', id: expect.stringMatching(/^inv_/) },
+    })
+    const link = await linkTo(email)
+    expect(link.searchParams.get('type')).toBe('invite')
+    const { token, target } = await follow(link)
+    expect(target.searchParams.get('organization_invitation')).toBe(made.body.id)
+    expect(await rolesIn(token, id)).toEqual(['admin'])
+    const { body } = await call(owner, 'GET', `${path}/${made.body.id}`)
+    expect(body).toMatchObject({ status: 'accepted', accepted_at: expect.any(Number) })
+    expect((await fetch(link, { redirect: 'manual' })).headers.get('location')).toContain('error')
+  })
+
+  it.each([
+    ['the current client', AuthClient],
+    ['an older client', OlderAuthClient as never as typeof AuthClient],
+  ])('is accepted through %s by the token of its link', async (_name, Kind) => {
+    const { owner, id, path } = await newOrganization()
+    const email = newAddress('client')
+    await call(owner, 'POST', path, { email })
+    const token_hash = (await linkTo(email)).searchParams.get('token') ?? ''
+    const client = new Kind({ url: tiers.url, persistSession: false, autoRefreshToken: false })
+    const { data, error } = await client.verifyOtp({ token_hash, type: 'invite' })
+    expect(error).toBe(null)
+    expect(await rolesIn(data.session?.access_token ?? '', id)).toEqual(['member'])
+  })
+
+  it('signs an existing user in by its link and makes them a member of that one alone', async () => {
+    const person = await newPerson()
+    const [first, second] = [await newOrganization('First'), await newOrganization('Second')]
+    const made = await call(first.owner, 'POST', first.path, { email: person.email })
+    await linkTo(person.email)
+    await call(second.owner, 'POST', second.path, { email: person.email })
+    const link = await linkTo(person.email)
+    expect(link.searchParams.get('type')).toBe('magiclink')
+    expect(await rolesIn(person.token, second.id)).toEqual([])
+    const { token } = await follow(link)
+    expect(await rolesIn(token, second.id)).toEqual(['member'])
+    expect(await rolesIn(token, first.id)).toEqual([])
+    const open = await call(token, 'GET', '/invitations')
+    expect(open.body.data).toMatchObject([{ id: made.body.id, organization_name: 'First' }])
+    const accepted = await call(token, 'POST', `/invitations/${made.body.id}/accept`)
+    expect(accepted).toMatchObject({ status: 200, body: { status: 'accepted' } })
+    expect(await rolesIn(token, first.id)).toEqual(['member'])
+    expect((await call(token, 'POST', `/invitations/${made.body.id}/accept`)).status).toBe(404)
+  })
+
+  it('is nobody else’s to see, to accept or to decline', async () => {
+    const { owner, id, path } = await newOrganization()
+    const stranger = await newPerson()
+    const { body } = await call(owner, 'POST', path, { email: newAddress('other') })
+    for (const way of ['accept', 'decline'])
+      expect((await call(stranger.token, 'POST', `/invitations/${body.id}/${way}`)).status).toBe(
+        404,
+      )
+    expect((await call(stranger.token, 'GET', path)).status).toBe(404)
+    expect((await call(stranger.token, 'GET', `${path}/${body.id}`)).status).toBe(404)
+    expect((await call(stranger.token, 'DELETE', `${path}/${body.id}`)).status).toBe(404)
+    expect((await call(stranger.token, 'GET', '/invitations')).body.data).toEqual([])
+    expect(await rolesIn(stranger.token, id)).toEqual([])
+    expect((await call(tiers.apiKey, 'GET', '/invitations')).status).toBe(403)
+  })
+
+  it('is void once revoked, declined or expired', async () => {
+    const { owner, path, id } = await newOrganization()
+    const person = await newPerson()
+    const invite = async () => (await call(owner, 'POST', path, { email: person.email })).body.id
+    const revoked = await invite()
+    const link = await linkTo(person.email)
+    expect((await call(owner, 'DELETE', `${path}/${revoked}`)).status).toBe(200)
+    expect((await call(owner, 'DELETE', `${path}/${revoked}`)).body.error.code).toBe(
+      'invitation_not_open',
+    )
+    await follow(link)
+    expect((await call(person.token, 'POST', `/invitations/${revoked}/accept`)).status).toBe(404)
+    const declined = await invite()
+    const answer = await call(person.token, 'POST', `/invitations/${declined}/decline`)
+    expect(answer.body.status).toBe('declined')
+    const expired = await invite()
+    await sql.query(
+      "update organization_invitations set expires_at = now() - interval '1 second' where id = $1",
+      [expired],
+    )
+    expect((await call(person.token, 'POST', `/invitations/${expired}/accept`)).status).toBe(404)
+    const listed = await call(owner, 'GET', path)
+    expect(listed.body.data.map(({ id: one, status }) => [one, status])).toEqual([
+      [expired, 'expired'],
+      [declined, 'declined'],
+      [revoked, 'revoked'],
+    ])
+    // A lapsed one makes room.
+    const again = await call(owner, 'POST', path, { email: person.email, expires_in_days: 30 })
+    expect(again.status).toBe(200)
+    expect(await rolesIn(person.token, id)).toEqual([])
+  })
+
+  it('is made by owners and administrators alone, and owners are invited by owners', async () => {
+    const { owner, id, path } = await newOrganization()
+    const [member, admin] = [await newPerson(), await newPerson()]
+    for (const [person, role] of [
+      [member, 'member'],
+      [admin, 'admin'],
+    ] as const) {
+      await call(owner, 'POST', path, { email: person.email, role })
+      await follow(await linkTo(person.email))
+      expect(await rolesIn(person.token, id)).toEqual([role])
+    }
+    const as = (token: string, role: string) =>
+      call(token, 'POST', path, { email: newAddress('guest'), role })
+    expect((await as(member.token, 'member')).status).toBe(403)
+    expect((await call(member.token, 'GET', path)).status).toBe(403)
+    expect((await as(admin.token, 'owner')).status).toBe(403)
+    expect((await as(admin.token, 'admin')).status).toBe(200)
+    const byOwner = await as(owner, 'owner')
+    expect(byOwner.status).toBe(200)
+    expect((await call(admin.token, 'DELETE', `${path}/${byOwner.body.id}`)).status).toBe(403)
+  })
+
+  it('is refused with what is wrong with it', async () => {
+    const { owner, path } = await newOrganization()
+    const person = await newPerson()
+    const first = await call(owner, 'POST', path, { email: person.email })
+    expect(first.status).toBe(200)
+    const cases: [unknown, number, string, string][] = [
+      [{ email: person.email }, 409, 'email', 'already_invited'],
+      [{ email: 'nobody' }, 400, 'email', 'validation_failed'],
+      [{}, 400, 'email', 'missing_required_parameter'],
+      [{ email: 'a@example.test', role: 'king' }, 400, 'role', 'invalid_value'],
+      [
+        { email: 'a@example.test', expires_in_days: 31 },
+        400,
+        'expires_in_days',
+        'integer_above_max_value',
+      ],
+      [{ email: 'a@example.test', colour: 'red' }, 400, 'colour', 'unknown_parameter'],
+    ]
+    for (const [body, status, param, code] of cases) {
+      const answer = await call(owner, 'POST', path, body)
+      expect([body, answer]).toMatchObject([body, { status, body: { error: { param, code } } }])
+    }
+    await follow(await linkTo(person.email))
+    const member = await call(owner, 'POST', path, { email: person.email })
+    expect(member.body.error.code).toBe('already_member')
+  })
+
+  it('is as if never made when its mail cannot be sent', async () => {
+    const { owner, path } = await newOrganization()
+    const email = newAddress('unreachable')
+    mail.refuseAll(true)
+    const failed = await call(owner, 'POST', path, { email })
+    mail.refuseAll(false)
+    expect(failed.status).toBe(500)
+    expect((await call(owner, 'GET', path)).body.data).toEqual([])
+    expect((await call(owner, 'POST', path, { email })).status).toBe(200)
+  })
+
+  it('may come from an API key', async () => {
+    const { body } = await call(tiers.apiKey, 'GET', '/organizations')
+    const email = newAddress('by-key')
+    const path = `/organizations/${body.data[0]?.id}/invitations`
+    expect((await call(tiers.apiKey, 'POST', path, { email })).status).toBe(200)
+    const { token } = await follow(await linkTo(email))
+    expect(await rolesIn(token, body.data[0]?.id ?? '')).toEqual(['member'])
+  })
+})

@@ -1,0 +1,220 @@
+import { Redis } from 'ioredis'
+import { SignJWT } from 'jose'
+import { TOTP } from 'otpauth'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { IncidentLog } from '#api/dashboard/incident-log.ts'
+import { createLogger } from '#shared/logger.ts'
+import { queueKeys } from '#shared/queue/keys.ts'
+import { writeBeat, type ServedQueue } from '#shared/queue/liveness.ts'
+import { expectUsable, keepScreenshot, LOOKS, openPage } from '#test/support/browser.ts'
+import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
+import { countForeignPictures } from '#test/support/page-probes.js'
+
+import { ADMIN_TOKEN, startPagesStack, type PagesStack } from './pages-stack.ts'
+
+const HOSTILE = '<img src=x onerror="document.title=1">'
+const PASSWORD = 'a long password of the tests'
+
+let stack: PagesStack
+let redis: Redis
+
+beforeAll(async () => {
+  // Everything is slow here, so that something stands in the list.
+  stack = await startPagesStack({ env: { MILLRACE_SLOW_REQUEST: '0s' } })
+  redis = new Redis(stack.redisUrl)
+}, BROWSER_TIMEOUT_MS)
+afterAll(async () => {
+  redis?.disconnect()
+  await stack?.stop()
+})
+
+async function signIn(page: Page): Promise<void> {
+  await page.goto(`${stack.tiers.url}/admin/sign-in`)
+  await page.getByLabel('Or the admin token').fill(ADMIN_TOKEN)
+  await page.getByRole('button', { name: 'Sign in with the token' }).click()
+  await page.getByRole('heading', { name: 'At a glance' }).waitFor()
+}
+
+const post = (path: string, body: object, bearer: string) =>
+  fetch(`${stack.tiers.url}${path}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${bearer}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+const complete = (model: string) =>
+  post('/v1/completions', { model, prompt: 'Once', max_tokens: 5 }, stack.tiers.apiKey)
+
+describe('the administration page', { timeout: PATIENCE_MS }, () => {
+  it.for(LOOKS)('shows queues, workers, errors and slow requests on $name', async (look) => {
+    const { page, problems, close } = await openPage(stack.browser, look)
+    await page.goto(`${stack.tiers.url}/admin/sign-in`)
+    await expectUsable(page)
+    await keepScreenshot(page, `admin-door-${look.name}`)
+    await signIn(page)
+    expect((await complete('tiny-chat')).status).toBe(200)
+    expect((await complete('no-such-model')).status).toBe(404)
+    // Nobody reloads: the page comes to know by itself.
+    const slow = page.getByRole('table', { name: 'Recent slow requests' })
+    const request = slow.getByRole('row').filter({ hasText: 'POST /v1/completions' })
+    await request.filter({ hasText: 'tiny-chat' }).first().waitFor()
+    const cells = await request
+      .filter({ hasText: 'tiny-chat' })
+      .first()
+      .locator('td')
+      .allTextContents()
+    // Five tokens, and a time that was waited.
+    expect(cells[6]).toBe('5')
+    expect(cells[4]).toMatch(/^[\d.]+ (ms|s)$/)
+    const errors = page.getByRole('table', { name: 'Errors by kind' })
+    await errors.getByText('not found').first().waitFor()
+    const queues = page.getByRole('table', { name: 'Queues' })
+    expect(await queues.getByRole('row').filter({ hasText: 'tiny-chat' }).textContent()).toContain(
+      '1 ready',
+    )
+    const workers = page.getByRole('table', { name: 'Workers' })
+    expect(await workers.getByRole('row').filter({ hasText: 'tiny-embed' }).count()).toBe(1)
+    await expectUsable(page)
+    await keepScreenshot(page, `admin-${look.name}`)
+    expect(problems).toEqual([])
+    await close()
+  })
+
+  it('writes hostile names as texts, from the server and from its script', async () => {
+    const { page, problems, close } = await openPage(stack.browser)
+    await plantHostileNames()
+    await signIn(page)
+    expect(await page.getByText(HOSTILE).count()).toBeGreaterThanOrEqual(5)
+    expect(await page.evaluate(countForeignPictures)).toBe(0)
+    const waiting = page.getByRole('table', { name: 'Queues' }).locator('tbody')
+    await waiting.evaluate((body) => body.replaceChildren())
+    // Filled again by the script, so what is there now it has written.
+    await waiting.getByText('tiny-chat').waitFor()
+    await plantHostileNames()
+    await expect.poll(() => page.getByText(HOSTILE).count()).toBeGreaterThanOrEqual(5)
+    expect(await page.evaluate(countForeignPictures)).toBe(0)
+    expect(await page.title()).toContain('Millrace')
+    expect(problems).toEqual([])
+    await close()
+  })
+
+  it('admits an administrator by e-mail and password, leads to the jobs, and signs out', async () => {
+    const { url } = stack.tiers
+    const service = await serviceToken()
+    const users = [
+      {
+        email: 'admin@example.test',
+        password: PASSWORD,
+        email_confirm: true,
+        role: 'service_role',
+      },
+      { email: 'user@example.test', password: PASSWORD, email_confirm: true },
+    ]
+    for (const user of users) expect((await post('/admin/users', user, service)).status).toBe(200)
+    const { page, close } = await openPage(stack.browser)
+    await page.goto(`${url}/admin/queues`)
+    const enter = async (email: string) => {
+      await page.getByLabel('E-mail of an administrator').fill(email)
+      await page.getByLabel('Password').fill(PASSWORD)
+      await page.getByRole('button', { name: 'Sign in', exact: true }).click()
+    }
+    await enter('user@example.test')
+    await page.getByText('does not have the role of an administrator').waitFor()
+    await enter('admin@example.test')
+    await page.getByText('completion.tiny-chat').first().waitFor()
+    await page.goto(`${url}/admin`)
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await page.getByLabel('Or the admin token').waitFor()
+    expect((await page.goto(`${url}/admin`))?.status()).toBe(401)
+    await close()
+  })
+
+  it('asks an administrator with an authenticator for its code, and takes each code once', async () => {
+    const service = await serviceToken()
+    const email = 'careful@example.test'
+    const user = { email, password: PASSWORD, email_confirm: true, role: 'service_role' }
+    expect((await post('/admin/users', user, service)).status).toBe(200)
+    const code = await enrollAuthenticator(email)
+    const { page, close } = await openPage(stack.browser)
+    await page.goto(`${stack.tiers.url}/admin`)
+    const enter = async (typed: string) => {
+      await page.getByLabel('E-mail of an administrator').fill(email)
+      await page.getByLabel('Password').fill(PASSWORD)
+      await page.getByLabel('Code of the second factor').fill(typed)
+      await page.getByRole('button', { name: 'Sign in', exact: true }).click()
+    }
+    for (const wrong of ['', '000000', 'abc']) {
+      await enter(wrong)
+      await page.getByText('This account has a second factor').waitFor()
+    }
+    const used = code()
+    await enter(used)
+    await page.getByRole('heading', { name: 'At a glance' }).waitFor()
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await enter(used)
+    await page.getByText('This account has a second factor').waitFor()
+    await close()
+  })
+
+  it('says when it has been signed out elsewhere, and can be paused', async () => {
+    const { page, close } = await openPage(stack.browser)
+    await signIn(page)
+    await page.getByRole('button', { name: 'Pause' }).click()
+    await page.getByText('Paused.').waitFor()
+    await page.getByRole('button', { name: 'Go on' }).click()
+    await page.context().clearCookies()
+    await page.getByText('You have been signed out.').waitFor()
+    await close()
+  })
+})
+
+function serviceToken(): Promise<string> {
+  const secret = new TextEncoder().encode('a secret of the tests that is long enough')
+  return new SignJWT({ role: 'service_role' }).setProtectedHeader({ alg: 'HS256' }).sign(secret)
+}
+
+/** Gives an account an authenticator, by the user server; the result says its present code. */
+async function enrollAuthenticator(email: string): Promise<() => string> {
+  const read = async <Answer>(path: string, body: object, bearer = ''): Promise<Answer> =>
+    (await (await post(path, body, bearer)).json()) as Answer
+  const credentials = { email, password: PASSWORD }
+  const { access_token: access } = await read<{ access_token: string }>(
+    '/token?grant_type=password',
+    credentials,
+  )
+  const factor = await read<{ id: string; totp: { secret: string } }>(
+    '/factors',
+    { factor_type: 'totp' },
+    access,
+  )
+  const totp = new TOTP({ secret: factor.totp.secret })
+  const challenge = await read<{ id: string }>(`/factors/${factor.id}/challenge`, {}, access)
+  const proof = { challenge_id: challenge.id, code: totp.generate() }
+  expect((await post(`/factors/${factor.id}/verify`, proof, access)).status).toBe(200)
+  return () => totp.generate()
+}
+
+/** A worker and requests whose every name is markup. */
+async function plantHostileNames(): Promise<void> {
+  const { keyPrefix } = stack
+  const queue: ServedQueue = {
+    kind: 'completion',
+    ...{ modelId: HOSTILE, isReady: true, slots: 4, active: 1, waiting: 0 },
+    ...{ jobsPerSecond: 0, tokensPerSecond: 0, cacheUse: 0.25 },
+  }
+  await writeBeat(redis, queueKeys(keyPrefix), {
+    ...{ workerId: 'hostile', version: HOSTILE, nodeVersion: 'v24', pid: 1, hostname: HOSTILE },
+    ...{ startedAtMs: Date.now(), isDraining: false, queues: [queue] },
+  })
+  // It says nothing more, but shall stay for a while.
+  await redis.pexpire(queueKeys(keyPrefix).worker('hostile'), 60_000)
+  const log = new IncidentLog({ redis, prefix: keyPrefix, log: createLogger({ level: 'silent' }) })
+  const common = {
+    ...{ atMs: Date.now(), requestId: HOSTILE, method: 'POST', route: HOSTILE, status: 500 },
+    modelId: HOSTILE,
+  }
+  log.noteFailed({ ...common, kind: 'internal' })
+  log.noteSlow({ ...common, durationMs: 9000 })
+  await log.close()
+}

@@ -1,0 +1,87 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { evaluate, type Snapshot } from '#test/support/promql.ts'
+
+import { FAULTS } from './faults.ts'
+import { readAlerts, readOperatorAlerts, readPanelQueries } from './monitoring.ts'
+import { makeTraffic, startWatchedStack, type WatchedStack } from './stack.ts'
+
+const PATIENCE_MS = 60_000
+const TIMEOUT_MS = 240_000
+
+describe('the monitoring of a running installation', () => {
+  const alerts = readAlerts()
+  let stack: WatchedStack
+  let calm: Snapshot[]
+
+  beforeAll(async () => {
+    stack = await startWatchedStack()
+    calm = []
+    // A rate needs a series before and after.
+    for (let round = 0; round < 2; round += 1) {
+      await makeTraffic(stack)
+      calm.push(await stack.scrape())
+    }
+  })
+
+  afterAll(() => stack?.stop())
+
+  it.each(readPanelQueries())('shows something for $title: $expression', ({ expression }) => {
+    const found = evaluate(expression, calm)
+    expect(found.filter(({ value }) => Number.isFinite(value))).not.toEqual([])
+  })
+
+  it('has a panel for every metric of ours that is scraped', () => {
+    const text = readPanelQueries()
+      .map(({ expression }) => expression)
+      .join('\n')
+    const names = calm
+      .flatMap(({ samples }) => samples.map(({ name }) => name.replace(/_(bucket|sum|count)$/, '')))
+      .filter((name) => /^(millrace|gen_ai|http|db)_/.test(name))
+    const unseen = [...new Set(names)].filter((name) => !text.includes(name))
+    expect(unseen.sort()).toEqual([
+      // Told by the share of slots in use and by the wait in the queue.
+      'millrace_worker_jobs_waiting',
+      'millrace_worker_model_ready',
+      'millrace_worker_slots_offered',
+    ])
+  })
+
+  it('alerts nobody while all is well', () => {
+    const firing = alerts.filter(({ expr }) => evaluate(expr, calm).length > 0)
+    expect(firing.map(({ alert }) => alert)).toEqual([])
+  })
+
+  it('has a fault for every alert, and says what to do about it', () => {
+    expect(alerts.map(({ alert }) => alert).sort()).toEqual(Object.keys(FAULTS).sort())
+    for (const { annotations, labels } of alerts) {
+      expect(annotations.summary).not.toBe('')
+      expect(annotations.description).not.toBe('')
+      expect(['critical', 'warning']).toContain(labels.severity)
+    }
+    expect(readOperatorAlerts()).toEqual(alerts)
+  })
+
+  it.each(Object.keys(FAULTS))(
+    'lets %s fire under its fault',
+    { timeout: TIMEOUT_MS },
+    async (name) => {
+      const { expr } = alerts.find(({ alert }) => alert === name) ?? { expr: '' }
+      const fault = FAULTS[name]?.() ?? {}
+      const snapshots = [await stack.scrape()]
+      const until = performance.now() + PATIENCE_MS
+      try {
+        await fault.begin?.(stack)
+        let firing: ReturnType<typeof evaluate> = []
+        while (firing.length === 0 && performance.now() < until) {
+          await fault.goOn?.(stack)
+          snapshots.push(await stack.scrape())
+          firing = evaluate(expr, snapshots)
+        }
+        expect(firing.length).toBeGreaterThan(0)
+      } finally {
+        await fault.end?.(stack)
+      }
+    },
+  )
+})

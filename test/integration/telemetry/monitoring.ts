@@ -1,0 +1,58 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+import { parse } from 'yaml'
+
+const FOLDER = join(import.meta.dirname, '../../../deploy')
+
+/** A query of a panel. */
+export interface PanelQuery {
+  readonly title: string
+  readonly expression: string
+}
+
+/** A rule of Prometheus that may fire. */
+export interface AlertRule {
+  readonly alert: string
+  readonly expr: string
+  readonly for?: string
+  readonly labels: { readonly severity: string }
+  readonly annotations: { readonly summary: string; readonly description: string }
+}
+
+interface Panel {
+  readonly title: string
+  readonly type: string
+  readonly targets?: readonly { readonly expr: string }[]
+}
+
+/** Every query of the dashboard, as Grafana sends it with all models chosen. */
+export function readPanelQueries(): PanelQuery[] {
+  const path = join(FOLDER, 'monitoring/grafana/dashboards/millrace.json')
+  const { panels } = JSON.parse(readFileSync(path, 'utf8')) as { panels: readonly Panel[] }
+  return panels.flatMap(({ title, targets }) =>
+    (targets ?? []).map(({ expr }) => ({
+      title,
+      expression: expr.replaceAll('$__rate_interval', '5m').replaceAll('$model', '.*'),
+    })),
+  )
+}
+
+/** Every alert that Prometheus is given. */
+export function readAlerts(): AlertRule[] {
+  return rulesOf(parse(readFileSync(join(FOLDER, 'monitoring/alerts.yml'), 'utf8')))
+}
+
+/** The same, as the Prometheus operator is given them. */
+export function readOperatorAlerts(): AlertRule[] {
+  const text = readFileSync(join(FOLDER, 'kubernetes/monitoring/rules.yaml'), 'utf8')
+  return rulesOf((parse(text) as { spec: Rules }).spec)
+}
+
+interface Rules {
+  readonly groups: readonly { readonly rules: readonly AlertRule[] }[]
+}
+
+function rulesOf({ groups }: Rules): AlertRule[] {
+  return groups.flatMap(({ rules }) => rules)
+}

@@ -1,0 +1,164 @@
+import { randomUUID } from 'node:crypto'
+
+import { Redis } from 'ioredis'
+import { Client } from 'pg'
+import { describe, expect } from 'vitest'
+
+import { it as base } from '#test/support/services.ts'
+import { startTiers, type Tiers } from '#test/support/tiers.ts'
+
+// Ids 0, 1 and 2 end the text of the shipped model; without them it goes on to the limit.
+const ENDLESS = { '0': -100, '1': -100, '2': -100 }
+// No seed: whatever is run a second time says something else.
+const COMPLETION = {
+  ...{ model: 'tiny-chat', prompt: 'Once upon a time', max_tokens: 500 },
+  ...{ temperature: 1, logit_bias: ENDLESS },
+}
+const TIMEOUT = { timeout: 240_000 }
+const POLL = { timeout: 60_000, interval: 20 }
+
+interface Scene {
+  readonly tiers: Tiers
+  readonly redis: Redis
+  readonly keyPrefix: string
+  /** Jobs that workers began to run; one that a starved worker lost goes on under the same id. */
+  countJobs(): Promise<number>
+  usageRows(): Promise<{ job_id: string; outcome: string; completion_tokens: string }[]>
+  send(url: string, key: string, body: object): Promise<Response>
+}
+
+const it = base.extend<{ scene: Scene }>({
+  scene: async ({ databaseUrl, redisUrl, keyPrefix, folder }, use) => {
+    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder })
+    const redis = new Redis(redisUrl)
+    const sql = new Client({ connectionString: databaseUrl })
+    await sql.connect()
+    await use({
+      ...{ tiers, redis, keyPrefix },
+      countJobs: async () => {
+        const claims = await redis.keys(`${keyPrefix}:claim:*`)
+        return new Set(claims.map((name) => name.replace(/-\d+$/, ''))).size
+      },
+      usageRows: async () =>
+        (await sql.query('select job_id, outcome, completion_tokens from usage')).rows,
+      send: (url, key, body) =>
+        fetch(`${url}/v1/completions`, {
+          method: 'POST',
+          headers: {
+            authorization: `Bearer ${tiers.apiKey}`,
+            'content-type': 'application/json',
+            'idempotency-key': key,
+          },
+          body: JSON.stringify(body),
+        }),
+    })
+    redis.disconnect()
+    await sql.end()
+    await tiers.stop()
+  },
+})
+
+/** Reads until there are so many characters, and stays connected. */
+async function readSome(answer: Response, chars: number): Promise<string> {
+  const reader = answer.body?.getReader()
+  const decoder = new TextDecoder()
+  let text = ''
+  while (text.length < chars) {
+    const { value, done } = (await reader?.read()) ?? { value: undefined, done: true }
+    if (done) break
+    text += decoder.decode(value, { stream: true })
+  }
+  return text
+}
+
+describe('a request whose API process is killed', () => {
+  it(
+    'goes on as the same stream under its Idempotency-Key, run once and billed once',
+    TIMEOUT,
+    async ({ scene }) => {
+      const { tiers, send, countJobs, usageRows } = scene
+      await tiers.startWorker()
+      const doomed = await tiers.startApi()
+      const key = randomUUID()
+      const body = { ...COMPLETION, stream: true, stream_options: { include_usage: true } }
+      const first = await readSome(await send(doomed.url, key, body), 3000)
+      await doomed.process.stop(0)
+      const again = await send(tiers.url, key, body)
+      expect([again.status, again.headers.get('idempotent-replayed')]).toEqual([200, null])
+      const whole = await again.text()
+      expect(first.length).toBeGreaterThanOrEqual(3000)
+      expect(whole.startsWith(first)).toBe(true)
+      expect(whole).toMatch(/data: \[DONE\]\n\n$/)
+      expect(whole).toContain('"completion_tokens":500')
+      const replayed = await send(tiers.url, key, body)
+      expect(replayed.headers.get('idempotent-replayed')).toBe('true')
+      expect(await replayed.text()).toBe(whole)
+      expect(await countJobs()).toBe(1)
+      await expect
+        .poll(usageRows, POLL)
+        .toMatchObject([{ outcome: 'finished', completion_tokens: '500' }])
+      expect(await scene.redis.keys(`${scene.keyPrefix}:replies-of-job:*`)).toEqual([])
+    },
+  )
+
+  it(
+    'is answered whole by another one that asks while it runs, or after it has ended',
+    TIMEOUT,
+    async ({ scene }) => {
+      const { tiers, send, countJobs, usageRows, redis, keyPrefix } = scene
+      await tiers.startWorker()
+      const doomed = await tiers.startApi()
+      const [early, late] = [randomUUID(), randomUUID()]
+      const body = { ...COMPLETION, n: 2 }
+      const lost = [early, late].map((key) => send(doomed.url, key, body).catch(() => 'lost'))
+      await expect.poll(countJobs, POLL).toBe(2)
+      await doomed.process.stop(0)
+      expect(await Promise.all(lost)).toEqual(['lost', 'lost'])
+      const first = await send(tiers.url, early, body)
+      const { id, choices, usage } = (await first.json()) as {
+        id: string
+        choices: { text: string }[]
+        usage: { completion_tokens: number }
+      }
+      expect([first.status, choices.length, usage.completion_tokens]).toEqual([200, 2, 1000])
+      // The other one's worker is through with it before anybody asks.
+      await expect
+        .poll(
+          async () => (await redis.keys(`${keyPrefix}:completion.tiny-chat:job_*`)).length,
+          POLL,
+        )
+        .toBe(0)
+      const second = await send(tiers.url, late, body)
+      expect(second.status).toBe(200)
+      const other = (await second.json()) as { id: string; usage: object }
+      expect(other).toMatchObject({ usage: { completion_tokens: 1000 } })
+      expect(other.id).not.toBe(id)
+      expect(await countJobs()).toBe(2)
+      await expect.poll(async () => (await usageRows()).length, POLL).toBe(2)
+    },
+  )
+
+  it('goes on when its worker is killed with it', TIMEOUT, async ({ scene }) => {
+    const { tiers, send, usageRows } = scene
+    const worker = await tiers.startWorker()
+    const doomed = await tiers.startApi()
+    const key = randomUUID()
+    const body = { ...COMPLETION, temperature: 0, frequency_penalty: 0.7, stream: true }
+    const undisturbed = await (await send(tiers.url, randomUUID(), body)).text()
+    const first = await readSome(await send(doomed.url, key, body), 3000)
+    await Promise.all([doomed.process.stop(0), worker.kill()])
+    await tiers.startWorker()
+    const whole = await (await send(tiers.url, key, body)).text()
+    expect(whole.slice(0, first.length)).toBe(first)
+    expect(textOf(whole)).toBe(textOf(undisturbed))
+    await expect.poll(async () => (await usageRows()).length, POLL).toBe(2)
+  })
+})
+
+function textOf(stream: string): string {
+  return stream
+    .split('\n\n')
+    .filter((event) => event.startsWith('data: {'))
+    .map((event) => JSON.parse(event.slice(6)).choices[0]?.text ?? '')
+    .join('')
+}

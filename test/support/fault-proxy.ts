@@ -1,0 +1,110 @@
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+
+/** A TCP proxy that can be made to misbehave; what is set applies to every connection from then on. */
+export interface FaultProxy {
+  readonly port: number
+  /** Sends new connections elsewhere; open ones are cut. */
+  retarget(port: number): void
+  /** Cuts every connection and, until `mend`, every new one. */
+  cut(): void
+  /** Keeps connections open and passes nothing on: the far side seems to hang. */
+  freeze(): void
+  /** Waits so long before passing bytes on. */
+  delay(ms: number): void
+  /** Passes only so many bytes of each new connection to the far side, then cuts it. */
+  truncateAfter(bytes: number): void
+  mend(): void
+  close(): Promise<void>
+}
+
+type Fault =
+  | { readonly kind: 'none' | 'cut' | 'freeze' }
+  | { readonly kind: 'delay'; readonly ms: number }
+  | { readonly kind: 'truncate'; readonly bytes: number }
+
+/** Opens a proxy on a free port of the loopback interface in front of another. */
+export async function openFaultProxy(targetPort: number): Promise<FaultProxy> {
+  let target = targetPort
+  let fault: Fault = { kind: 'none' }
+  const sockets = new Set<Socket>()
+  const server = createServer((near) => {
+    if (fault.kind === 'cut') {
+      near.destroy()
+      return
+    }
+    const far = connect(target, '127.0.0.1')
+    const state = { sent: 0, fault: () => fault }
+    for (const socket of [near, far]) {
+      sockets.add(socket)
+      socket.setNoDelay(true)
+      socket.on('error', () => {})
+      socket.once('close', () => {
+        sockets.delete(socket)
+        const other = socket === near ? far : near
+        // What is delayed arrives before the end does.
+        setTimeout(() => other.destroy(), fault.kind === 'delay' ? fault.ms + 50 : 0)
+      })
+    }
+    near.on('data', (bytes) => void pass(bytes, near, far, state, true))
+    far.on('data', (bytes) => void pass(bytes, far, near, state, false))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const cutAll = (): void => {
+    for (const socket of sockets) socket.destroy()
+  }
+  return {
+    port: (server.address() as AddressInfo).port,
+    retarget(port) {
+      target = port
+      cutAll()
+    },
+    cut() {
+      fault = { kind: 'cut' }
+      cutAll()
+    },
+    freeze() {
+      fault = { kind: 'freeze' }
+    },
+    delay(ms) {
+      fault = { kind: 'delay', ms }
+    },
+    truncateAfter(bytes) {
+      fault = { kind: 'truncate', bytes }
+    },
+    mend() {
+      // Connections that lost bytes meanwhile are of no use any more.
+      if (fault.kind === 'freeze') cutAll()
+      fault = { kind: 'none' }
+    },
+    async close() {
+      cutAll()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+async function pass(
+  bytes: Buffer,
+  from: Socket,
+  to: Socket,
+  state: { sent: number; fault(): Fault },
+  isForward: boolean,
+): Promise<void> {
+  const fault = state.fault()
+  if (fault.kind === 'freeze') return
+  if (fault.kind === 'delay') await new Promise((resolve) => setTimeout(resolve, fault.ms))
+  if (to.destroyed) return
+  if (fault.kind === 'truncate' && isForward) {
+    const left = fault.bytes - state.sent
+    state.sent += bytes.length
+    if (bytes.length > left) {
+      if (left > 0) to.write(bytes.subarray(0, left))
+      to.end()
+      from.destroy()
+      return
+    }
+  }
+  if (to.write(bytes)) return
+  from.pause()
+  to.once('drain', () => from.resume())
+}

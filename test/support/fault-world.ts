@@ -1,0 +1,96 @@
+import type { Redis } from 'ioredis'
+
+import type { OpenSubmitter } from '#api/inference/submit.ts'
+import { openRedis } from '#shared/queue/connection.ts'
+import { queueKeys } from '#shared/queue/keys.ts'
+import { listWorkers } from '#shared/queue/liveness.ts'
+
+import {
+  eventually,
+  freshPrefix,
+  log,
+  openTestSubmitter,
+  readAll,
+  spawnToyWorker,
+  startRedis,
+  toyRequest,
+  type PrivateRedis,
+  type ToyProcess,
+} from './queue.ts'
+
+/** What a stream came to. */
+export type StreamSeen = Awaited<ReturnType<typeof readAll>>
+
+/** A Redis of its own, a submitter here and toy workers in processes. */
+export interface FaultWorld {
+  readonly server: PrivateRedis
+  readonly prefix: string
+  readonly submitter: OpenSubmitter
+  /** A connection for looking and meddling; commands wait while Redis is away. */
+  readonly admin: Redis
+  spawnWorker(slots?: number): Promise<ToyProcess>
+  /** Starts streams of so many tokens and calls back once each has delivered something. */
+  stream(
+    count: number,
+    tokens: number,
+    onFlow: () => Promise<unknown> | unknown,
+    prompt?: string,
+  ): Promise<StreamSeen[]>
+  numActive(): Promise<number>
+  close(): Promise<void>
+}
+
+/** Opens a world; `redisUrl` is where its parties reach Redis, if not directly. */
+export async function openFaultWorld(
+  options: { readonly redisUrl?: (server: PrivateRedis) => Promise<string> } = {},
+): Promise<FaultWorld> {
+  const server = await startRedis()
+  const url = (await options.redisUrl?.(server)) ?? server.url
+  const prefix = freshPrefix()
+  const submitter = await openTestSubmitter(url, prefix)
+  const admin = await openRedis(url, 'worker', log)
+  const workers: ToyProcess[] = []
+  return {
+    ...{ server, prefix, submitter, admin },
+    async spawnWorker(slots = 16) {
+      const worker = await spawnToyWorker(url, prefix, slots)
+      workers.push(worker)
+      return worker
+    },
+    async stream(count, tokens, onFlow, prompt = 'stepMs=10') {
+      const flowing = new Set<number>()
+      const deadlineAtMs = Date.now() + 120_000
+      const reading = Array.from({ length: count }, (_, i) =>
+        readAll(submitter.submit(toyRequest(prompt, tokens, { deadlineAtMs })), () =>
+          flowing.add(i),
+        ),
+      )
+      const all = Promise.all(reading)
+      await Promise.race([all, eventually(() => flowing.size === count)])
+      await onFlow()
+      return all
+    },
+    async numActive() {
+      const beats = await listWorkers(admin, queueKeys(prefix))
+      return beats.flatMap(({ queues }) => queues).reduce((sum, { active }) => sum + active, 0)
+    },
+    async close() {
+      await submitter.close()
+      for (const worker of workers) worker.kill('SIGKILL')
+      await Promise.all(workers.map(({ exited }) => exited))
+      admin.disconnect()
+      await server.close()
+    },
+  }
+}
+
+/** How many of the streams did not end with exactly the expected text, once. */
+export function countWrong(seen: readonly StreamSeen[], text: string): number {
+  return seen.filter((one) => one.text !== text || one.results !== 1 || one.starts !== 1).length
+}
+
+export const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms))
+
+/** The longest silence of any stream. */
+export const longestGap = (seen: readonly StreamSeen[]): number =>
+  Math.max(0, ...seen.map(({ longestGapMs }) => longestGapMs))

@@ -1,0 +1,3 @@
+export function findFaintTexts(): string[]
+export function overhang(): number
+export function countForeignPictures(): number

@@ -1,0 +1,54 @@
+import { fastify } from 'fastify'
+import { describe, expect, it } from 'vitest'
+
+import { JSON_LIMITS, judgeJson, registerJsonBody } from '#api/http/json-body.ts'
+
+const judge = (text: string) => judgeJson(Buffer.from(text))
+
+describe('the judgement of JSON bodies', () => {
+  it.each([
+    ['an ordinary request', JSON.stringify({ model: 'a', messages: [{ role: 'user' }] })],
+    ['the deepest', `{"a":${'['.repeat(199)}${']'.repeat(199)}}`],
+    ['as many token ids as may be embedded', `{"input":[${'1,'.repeat(299_999)}1]}`],
+    ['brackets and quotes within a text', JSON.stringify({ a: `"${'[{:,'.repeat(200_000)}\\` })],
+    ['a text that does not end', `{"a":"${'x'.repeat(100)}\\"`],
+    ['nothing', ''],
+  ])('lets pass %s', (_title, text) => {
+    expect(judge(text)).toBeUndefined()
+  })
+
+  it.each([
+    ['a million arrays', `{"input":${'['.repeat(1e6)}${']'.repeat(1e6)}}`, 'input', /200 levels/],
+    ['a million objects', `{"x":1,"messages":[${'{"a":'.repeat(1e6)}`, 'messages', /200 levels/],
+    [
+      'too many members',
+      `{"logit_bias":{${'"1":1,'.repeat(50_001)}`,
+      'logit_bias',
+      /50000 members/,
+    ],
+    ['too many values', `{"input":[${'1,'.repeat(400_001)}`, 'input', /400000 values/],
+    ['an array in place of a request', '['.repeat(1000), undefined, /200 levels/],
+  ])('refuses %s, naming the parameter', (_title, text, param, message) => {
+    expect(judge(text)).toMatchObject({ param, code: 'json_too_complex', kind: 'invalidRequest' })
+    expect(judge(text)?.message).toMatch(message)
+  })
+
+  it('stands before the parser, which refuses what would change prototypes', async () => {
+    const app = fastify()
+    registerJsonBody(app)
+    app.post('/', async (request) => request.body)
+    const send = (payload: string) =>
+      app.inject({
+        method: 'POST',
+        url: '/',
+        payload,
+        headers: { 'content-type': 'application/json' },
+      })
+    expect((await send('{"a":[1,"ä"]}')).json()).toEqual({ a: [1, 'ä'] })
+    expect((await send('{"__proto__":{"a":1}}')).statusCode).toBe(400)
+    expect((await send('{"a":')).statusCode).toBe(400)
+    expect((await send('')).statusCode).toBe(400)
+    expect((await send('['.repeat(JSON_LIMITS.depth + 1))).body).toContain('too complex')
+    await app.close()
+  })
+})

@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest'
+
+import { capacityOf, projectedWaitMs } from '#api/inference/admission.ts'
+import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
+import { TOY } from '#test/support/toy-worker.ts'
+
+const QUEUE: ServedQueue = {
+  ...{ kind: 'completion', modelId: 'toy', isReady: true, slots: 4, active: 0, waiting: 0 },
+  ...{ jobsPerSecond: 0, tokensPerSecond: 0, cacheUse: 0 },
+}
+
+const beatOf = (changes: Partial<ServedQueue>, isDraining = false): WorkerBeat => ({
+  ...{ workerId: 'w', version: '0', nodeVersion: '', pid: 1, hostname: '', startedAtMs: 0 },
+  isDraining,
+  queues: [{ ...QUEUE, ...changes }],
+})
+
+describe('the projected wait', () => {
+  it.each<[string, number, readonly WorkerBeat[], number | undefined]>([
+    ['is none while slots are free', 3, [beatOf({ jobMs: 1000 })], 0],
+    ['is unknown before any job has ended', 50, [beatOf({ active: 4 })], undefined],
+    ['follows from slots and durations', 7, [beatOf({ active: 4, jobMs: 2000 })], 4000],
+    // One job ended in the last ten seconds, because there was but one.
+    ['is not misled by a pause', 39, [beatOf({ active: 4, jobMs: 100, jobsPerSecond: 0.1 })], 1000],
+    [
+      'counts every worker',
+      7,
+      [beatOf({ active: 4, jobMs: 2000 }), beatOf({ active: 4, jobMs: 2000 })],
+      2000,
+    ],
+    [
+      'counts no worker that drains',
+      7,
+      [beatOf({ active: 4, jobMs: 2000 }), beatOf({ jobMs: 1 }, true)],
+      4000,
+    ],
+    [
+      'counts none that is not ready',
+      7,
+      [beatOf({ active: 4, jobMs: 2000 }), beatOf({ jobMs: 1, isReady: false })],
+      4000,
+    ],
+    [
+      'counts none of another model',
+      7,
+      [beatOf({ active: 4, jobMs: 2000 }), beatOf({ jobMs: 1, modelId: 'x' })],
+      4000,
+    ],
+  ])('%s', (_, depth, workers, expected) => {
+    expect(projectedWaitMs(depth, capacityOf(workers, TOY))).toBe(expected)
+  })
+})

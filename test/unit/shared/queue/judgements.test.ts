@@ -1,0 +1,55 @@
+import { describe, expect, it } from 'vitest'
+
+import { checkRedis } from '#shared/queue/connection.ts'
+import { judgeFetched, type Fetched } from '#shared/queue/job-life.ts'
+import { RedisClock } from '#shared/queue/redis-clock.ts'
+
+const FETCHED: Fetched = {
+  ...{ nowMs: 10, deadlineAtMs: 20, isCancelled: false, isClaimed: true },
+  ...{ isOwnerAlive: true, isOwnerless: false },
+}
+
+describe('a fetched job', () => {
+  it.each<[string, Partial<Fetched>, ReturnType<typeof judgeFetched>]>([
+    ['runs', {}, 'run'],
+    ['is dropped when it was cancelled', { isCancelled: true }, 'cancelled'],
+    ['is dropped when another run has claimed it', { isClaimed: false }, 'claimed'],
+    ['is dropped when its time is over', { nowMs: 20 }, 'expired'],
+    ['is dropped when its owner is gone', { isOwnerAlive: false }, 'orphaned'],
+    ['runs without an owner when it needs none', { isOwnerAlive: false, isOwnerless: true }, 'run'],
+    ['that needs no owner still expires', { nowMs: 20, isOwnerless: true }, 'expired'],
+  ])('%s', (_, changes, verdict) => {
+    expect(judgeFetched({ ...FETCHED, ...changes })).toBe(verdict)
+  })
+})
+
+describe('a Redis server', () => {
+  it.each([
+    ['5.0.14', 'noeviction', /5\.0 is too old/],
+    ['6.0.16', 'noeviction', /6\.0 is too old/],
+    ['7.2.4', 'allkeys-lru', /noeviction/],
+  ])('of version %s with policy %s is refused', async (version, policy, reason) => {
+    await expect(checkRedis(serverOf(version, policy))).rejects.toThrow(reason)
+  })
+
+  it.each(['6.2.0', '7.0.15', '8.0.0'])('of version %s is taken', async (version) => {
+    await expect(checkRedis(serverOf(version, 'noeviction'))).resolves.toBeUndefined()
+  })
+})
+
+describe('the time of the queues', () => {
+  it("is this machine's until Redis was asked, then that of Redis, and runs on with neither", async () => {
+    const local = { nowMs: 1_000_000, monotonicMs: 50 }
+    const clock = new RedisClock({ now: () => local.nowMs, monotonic: () => local.monotonicMs })
+    expect(clock.now()).toBe(1_000_000)
+    await clock.sync({ time: async () => [2000, 500_000] } as never)
+    expect(clock.now()).toBe(2_000_500)
+    local.monotonicMs += 100
+    // The machine's clock is set, which concerns nobody.
+    local.nowMs -= 300_000
+    expect(clock.now()).toBe(2_000_600)
+  })
+})
+
+const serverOf = (version: string, policy: string) =>
+  ({ info: async () => `redis_version:${version}\r\nmaxmemory_policy:${policy}\r\n` }) as never

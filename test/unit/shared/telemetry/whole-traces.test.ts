@@ -1,0 +1,73 @@
+import { context, ROOT_CONTEXT, trace, type Context, type Span } from '@opentelemetry/api'
+import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace'
+import { beforeEach, describe, expect, it } from 'vitest'
+
+import { DISCARD } from '#shared/telemetry/tracing.ts'
+import { WholeTraces } from '#shared/telemetry/whole-traces.ts'
+
+describe('the spans of a request', () => {
+  let exporter: InMemorySpanExporter
+  let provider: TracerProvider
+  const told = () => exporter.getFinishedSpans().map(({ name }) => name)
+  const start = (name: string, parent: Context = ROOT_CONTEXT): { span: Span; below: Context } => {
+    const span = provider.getTracer('test').startSpan(name, {}, parent)
+    return { span, below: trace.setSpan(context.active(), span) }
+  }
+
+  beforeEach(() => {
+    exporter = new InMemorySpanExporter()
+    provider = new TracerProvider({
+      spanProcessors: [new WholeTraces(new SimpleSpanProcessor({ exporter }))],
+    })
+  })
+
+  it('are told when the outermost of this process has ended, and not before', () => {
+    const root = start('root')
+    const child = start('child', root.below)
+    start('grandchild', child.below).span.end()
+    child.span.end()
+    expect(told()).toEqual([])
+    root.span.end()
+    expect(told()).toEqual(['grandchild', 'child', 'root'])
+  })
+
+  it('hang below a span of another process as below nothing: it is told there', () => {
+    const remote = trace.setSpanContext(ROOT_CONTEXT, {
+      traceId: '0af7651916cd43dd8448eb211c80319c',
+      spanId: 'b7ad6b7169203331',
+      traceFlags: 1,
+      isRemote: true,
+    })
+    const root = start('taken', remote)
+    start('inner', root.below).span.end()
+    expect(told()).toEqual([])
+    root.span.end()
+    expect(told()).toEqual(['inner', 'taken'])
+  })
+
+  it('are left out below a span that has not ended', () => {
+    const root = start('root')
+    const open = start('open', root.below)
+    start('below open', open.below).span.end()
+    root.span.end()
+    expect(told()).toEqual(['root'])
+    open.span.end()
+    expect(told()).toEqual(['root', 'open'])
+  })
+
+  it('are all discarded when nobody is left who waited for them', () => {
+    const root = start('root')
+    start('child', root.below).span.end()
+    root.span.setAttribute(DISCARD, true)
+    root.span.end()
+    expect(told()).toEqual([])
+  })
+
+  it('do not mix with those of another request', () => {
+    const [one, two] = [start('one'), start('two')]
+    start('of one', one.below).span.end()
+    start('of two', two.below).span.end()
+    two.span.end()
+    expect(told()).toEqual(['of two', 'two'])
+  })
+})

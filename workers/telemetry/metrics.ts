@@ -1,0 +1,104 @@
+import { Counter, Gauge, type Registry } from 'prom-client'
+
+import type { ServedQueue } from '#shared/queue/liveness.ts'
+import {
+  batchSize,
+  queueWait,
+  timePerOutputToken,
+  timeToFirstToken,
+  tokenUsage,
+} from '#shared/telemetry/gen-ai.ts'
+
+/** What a worker counts, measured where it happens. */
+export interface WorkerMetrics {
+  readonly queueWait: ReturnType<typeof queueWait>
+  readonly timeToFirstToken: ReturnType<typeof timeToFirstToken>
+  readonly timePerOutputToken: ReturnType<typeof timePerOutputToken>
+  readonly tokenUsage: ReturnType<typeof tokenUsage>
+  readonly batchSize: ReturnType<typeof batchSize>
+  readonly runs: Counter<'kind' | 'gen_ai_request_model' | 'outcome'>
+  readonly prefixQueries: Counter<'kind' | 'gen_ai_request_model'>
+  readonly prefixHits: Counter<'kind' | 'gen_ai_request_model'>
+}
+
+/** Registers the metrics that are observed. */
+export function createWorkerMetrics(registry: Registry): WorkerMetrics {
+  const registers = [registry]
+  const model = ['kind', 'gen_ai_request_model'] as const
+  return {
+    queueWait: queueWait(registry),
+    timeToFirstToken: timeToFirstToken(registry),
+    timePerOutputToken: timePerOutputToken(registry),
+    tokenUsage: tokenUsage(registry),
+    batchSize: batchSize(registry),
+    runs: new Counter({
+      name: 'millrace_job_runs_total',
+      help: 'Runs of jobs by how they ended here; one job may need several.',
+      labelNames: [...model, 'outcome'],
+      registers,
+    }),
+    prefixQueries: new Counter({
+      name: 'millrace_prefix_cache_queries_total',
+      help: 'Prompt tokens that were looked for in the cache.',
+      labelNames: model,
+      registers,
+    }),
+    prefixHits: new Counter({
+      name: 'millrace_prefix_cache_hits_total',
+      help: 'Prompt tokens that were found in the cache.',
+      labelNames: model,
+      registers,
+    }),
+  }
+}
+
+/** Registers what is read at a scrape: the same numbers that the heartbeat carries. */
+export function registerWorkerGauges(
+  registry: Registry,
+  queues: () => readonly ServedQueue[],
+): void {
+  const rows: readonly {
+    readonly name: string
+    readonly help: string
+    read(queue: ServedQueue): number
+  }[] = [
+    {
+      name: 'millrace_worker_model_ready',
+      help: '1 when the model is loaded and its queue is served.',
+      read: ({ isReady }) => (isReady ? 1 : 0),
+    },
+    {
+      name: 'millrace_worker_slots',
+      help: 'Jobs that run at a time at most.',
+      read: ({ slots }) => slots,
+    },
+    {
+      name: 'millrace_worker_jobs_running',
+      help: 'Jobs that this worker has taken and not yet ended.',
+      read: ({ active }) => active,
+    },
+    {
+      name: 'millrace_worker_jobs_waiting',
+      help: 'Of them, those that wait inside the engine.',
+      read: ({ waiting }) => waiting,
+    },
+    {
+      name: 'millrace_cache_use_ratio',
+      help: "Share of the cache's slots in use, from 0 to 1.",
+      read: ({ cacheUse }) => cacheUse,
+    },
+  ]
+  for (const { name, help, read } of rows) {
+    new Gauge({
+      name,
+      help,
+      labelNames: ['kind', 'gen_ai_request_model'],
+      registers: [registry],
+      collect() {
+        for (const queue of queues()) {
+          this.set({ kind: queue.kind, gen_ai_request_model: queue.modelId }, read(queue))
+        }
+      },
+    })
+  }
+}

@@ -1,0 +1,179 @@
+import { context, type Context, type Span, SpanKind, trace } from '@opentelemetry/api'
+
+import type { Clock } from '#shared/clock.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import { queueName } from '#shared/contracts/queues.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { genAiLabels, type GenAiLabels } from '#shared/telemetry/gen-ai.ts'
+import { contextFrom, DISCARD, failSpan, type Tracing } from '#shared/telemetry/tracing.ts'
+
+import type { WorkerMetrics } from './metrics.ts'
+import type { SpanSettler } from './span-settler.ts'
+
+/** How a run ended on this worker. */
+export type RunOutcome = 'finished' | 'failed' | 'cancelled' | 'yielded' | 'orphaned'
+
+/** Watches the runs of a worker. */
+export interface RunObserver {
+  begin(envelope: JobEnvelope): ObservedRun
+}
+
+/** One run of a job. */
+export interface ObservedRun {
+  /** Runs work in the trace of the job. */
+  within<T>(work: () => Promise<T>): Promise<T>
+  started(promptTokens: number): void
+  /** New tokens of one candidate, streamed or not. */
+  tokens(candidate: number, count: number): void
+  result(usage: TokenUsage): void
+  /** The last word; later ones are ignored. */
+  end(outcome: RunOutcome, error?: unknown): void
+}
+
+/** What observing takes. */
+export interface RunObserverTools {
+  readonly metrics: WorkerMetrics
+  readonly tracing: Tracing
+  readonly settler: SpanSettler
+  readonly clock: Clock
+}
+
+/** Observes by metrics and traces. */
+export function createRunObserver(tools: RunObserverTools): RunObserver {
+  return { begin: (envelope) => new Run(envelope, tools) }
+}
+
+class Run implements ObservedRun {
+  readonly #envelope: JobEnvelope
+  readonly #tools: RunObserverTools
+  readonly #labels: GenAiLabels
+  readonly #model: { readonly kind: string; readonly gen_ai_request_model: string }
+  /** With its labels, because it is observed for every token. */
+  readonly #perToken: { observe(seconds: number): void }
+  readonly #context: Context
+  readonly #span: Span | undefined
+  /** The model's own part, from the moment at which the input is known to be valid. */
+  #modelSpan: Span | undefined
+  readonly #lastTokenAtMs = new Map<number, number>()
+  #promptTokens: number | undefined
+  #outputTokens = 0
+  #hasEnded = false
+
+  constructor(envelope: JobEnvelope, tools: RunObserverTools) {
+    this.#envelope = envelope
+    this.#tools = tools
+    this.#labels = genAiLabels(envelope)
+    this.#perToken = tools.metrics.timePerOutputToken.labels({ ...this.#labels })
+    this.#model = { kind: envelope.kind, gen_ai_request_model: envelope.modelId }
+    const waitMs = Math.max(tools.clock.now() - envelope.enqueuedAtMs, 0)
+    // A job that is submitted again waited before, and then it ran.
+    if (envelope.epoch === 1) tools.metrics.queueWait.observe({ ...this.#labels }, waitMs / 1000)
+    const parent = contextFrom(envelope.trace)
+    this.#span = tools.tracing.isEnabled ? this.#startSpan(parent, waitMs) : undefined
+    this.#context = this.#span === undefined ? parent : trace.setSpan(parent, this.#span)
+  }
+
+  within<T>(work: () => Promise<T>): Promise<T> {
+    return this.#span === undefined ? work() : context.with(this.#context, work)
+  }
+
+  started(promptTokens: number): void {
+    this.#promptTokens = promptTokens
+    if (this.#span === undefined) return
+    const { gen_ai_operation_name: operation, gen_ai_request_model: model } = this.#labels
+    this.#modelSpan = this.#tools.tracing.tracer.startSpan(
+      `${operation} ${model}`,
+      {
+        attributes: {
+          'gen_ai.operation.name': operation,
+          'gen_ai.provider.name': this.#labels.gen_ai_provider_name,
+          'gen_ai.request.model': model,
+          'gen_ai.usage.input_tokens': promptTokens,
+        },
+      },
+      this.#context,
+    )
+  }
+
+  tokens(candidate: number, count: number): void {
+    if (count === 0) return
+    const { metrics, clock } = this.#tools
+    const nowMs = clock.monotonic()
+    const lastMs = this.#lastTokenAtMs.get(candidate)
+    const isFirst = this.#lastTokenAtMs.size === 0
+    this.#lastTokenAtMs.set(candidate, nowMs)
+    this.#outputTokens += count
+    if (lastMs !== undefined) {
+      // Several at once, by speculation, share the time.
+      const seconds = (nowMs - lastMs) / count / 1000
+      for (let n = 0; n < count; n += 1) this.#perToken.observe(seconds)
+    } else if (isFirst && this.#envelope.epoch === 1) {
+      const sinceMs = Math.max(clock.now() - this.#envelope.enqueuedAtMs, 0)
+      metrics.timeToFirstToken.observe({ ...this.#labels }, sinceMs / 1000)
+      this.#modelSpan?.addEvent('gen_ai.first_token')
+    }
+  }
+
+  result({ promptTokens, completionTokens, cachedTokens }: TokenUsage): void {
+    const { prefixQueries, prefixHits } = this.#tools.metrics
+    if (this.#envelope.kind === 'completion') {
+      prefixQueries.inc(this.#model, promptTokens)
+      prefixHits.inc(this.#model, cachedTokens)
+    }
+    this.#promptTokens = promptTokens
+    this.#outputTokens = completionTokens
+    this.#modelSpan?.setAttribute('millrace.usage.cached_tokens', cachedTokens)
+  }
+
+  end(outcome: RunOutcome, error?: unknown): void {
+    if (this.#hasEnded) return
+    this.#hasEnded = true
+    const { metrics } = this.#tools
+    metrics.runs.inc({ ...this.#model, outcome })
+    const isOver = outcome !== 'yielded' && this.#promptTokens !== undefined
+    if (isOver) {
+      const usage = { input: this.#promptTokens ?? 0, output: this.#outputTokens }
+      for (const [type, count] of Object.entries(usage)) {
+        metrics.tokenUsage.observe({ ...this.#labels, gen_ai_token_type: type }, count)
+      }
+    }
+    this.#endSpans(outcome, error)
+  }
+
+  #endSpans(outcome: RunOutcome, error: unknown): void {
+    if (this.#span === undefined) return
+    this.#modelSpan?.setAttribute('gen_ai.usage.output_tokens', this.#outputTokens)
+    this.#span.setAttribute('millrace.run.outcome', outcome)
+    if (outcome === 'failed') {
+      for (const span of [this.#modelSpan, this.#span]) if (span) failSpan(span, error)
+    }
+    const [span, modelSpan, endedAtMs] = [this.#span, this.#modelSpan, Date.now()]
+    const tell = (isOwnerAlive: boolean): void => {
+      if (!isOwnerAlive) span.setAttribute(DISCARD, true)
+      modelSpan?.end(endedAtMs)
+      span.end(endedAtMs)
+    }
+    const { isOwnerless, replyTo } = this.#envelope
+    if (isOwnerless === true || outcome === 'orphaned') tell(isOwnerless === true)
+    else this.#tools.settler.settle(replyTo, tell)
+  }
+
+  #startSpan(parent: Context, waitMs: number): Span {
+    const { kind, modelId, epoch, jobId } = this.#envelope
+    const queue = queueName(kind, modelId)
+    return this.#tools.tracing.tracer.startSpan(
+      `process ${queue}`,
+      {
+        kind: SpanKind.CONSUMER,
+        attributes: {
+          'messaging.system': 'bullmq',
+          'messaging.destination.name': queue,
+          'messaging.message.id': jobId,
+          'millrace.job.epoch': epoch,
+          'millrace.queue.wait_ms': waitMs,
+        },
+      },
+      parent,
+    )
+  }
+}
