@@ -88,7 +88,7 @@ function textsOfManyLengths(): readonly string[] {
   const words = WORDS.split(' ')
   return Array.from({ length: CLIENTS * TEXTS_EACH }, (_, at) =>
     Array.from(
-      { length: 4 + ((at * 37) % 180) },
+      { length: 4 + ((at * 37) % 100) },
       (_word, place) => words[(at + place) % words.length],
     ).join(' '),
   )

@@ -107,9 +107,10 @@ async function* runJob(
       const ask = (ownJobs: 0 | 1): Promise<Turn> => askForTurn(context, request, door, ownJobs)
       const asked = isAdopted
         ? Promise.resolve(NO_TURN)
-        : guess === undefined
+        : guess === undefined && door.entering === 1
           ? ask(0)
-          : setImmediate(1 as const).then(ask)
+          : // In the order of entering, so that no turn is dealt twice.
+            setImmediate(guess === undefined ? (0 as const) : (1 as const)).then(ask)
       job = ownJob(context, request, guess ?? (await asked))
       // The inbox listens and the watch begins before the job can be fetched.
       const owned = job

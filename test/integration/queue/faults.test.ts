@@ -126,6 +126,8 @@ describe('a job survives', () => {
     const respawn = async (): Promise<void> => {
       while (!isOver) {
         const worker = await spawnWorker()
+        // The verdict may fall while the next worker is still starting.
+        if (isOver) worker.kill('SIGKILL')
         await worker.exited
         if (!isOver) deaths += 1
       }
