@@ -3,14 +3,18 @@ import { dirname } from 'node:path'
 import { parseArgs } from 'node:util'
 
 import { benchActivities } from './activities.ts'
+import { benchAudio } from './audio.ts'
 import { benchEdits } from './edits.ts'
+import { benchEmbeddings } from './embeddings.ts'
 import { benchEqualAnswers } from './equal-answers.ts'
 import { describeFigure, isMet, type Figure } from './figure.ts'
+import { benchImages } from './images.ts'
 import { benchMemory } from './memory.ts'
 import { benchNoop } from './noop.ts'
 import { benchSignIns } from './sign-ins.ts'
 import { benchStreams } from './streams.ts'
 import { describeSurroundings } from './surroundings.ts'
+import { benchTransfer } from './transfer.ts'
 import { benchTransformersJs } from './transformers-js.ts'
 
 const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
@@ -20,6 +24,10 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   streams: benchStreams,
   'transformers-js': benchTransformersJs,
   edits: benchEdits,
+  embeddings: benchEmbeddings,
+  audio: benchAudio,
+  images: benchImages,
+  transfer: benchTransfer,
   'sign-ins': benchSignIns,
   'equal-answers': () => benchEqualAnswers(),
   activities: benchActivities,

@@ -21,7 +21,9 @@ const TURNS_TTL_MS = 3_600_000
  * Deals the turns. A queue has a current turn, that of the job started last; an organization's next
  * job gets the turn after its own last one, or after the current one when it has nothing waiting.
  * So the tenth waiting job of one organization stands behind the first of any other, and jobs that
- * arrive later never push it back further than one round. An empty queue begins anew.
+ * arrive later never push it back further than one round. An empty queue begins anew. A full queue
+ * still takes the first waiting job of each organization, up to a quarter beyond its limit, so that
+ * nobody can shut others out by filling it.
  *
  * KEYS: turns hash, BullMQ's `prioritized` set
  * ARGV: organization, depth limit, generation and turn of the newest start seen, time to live
@@ -29,7 +31,7 @@ const TURNS_TTL_MS = 3_600_000
  */
 const ADMIT = defineScript(`
 local depth = redis.call('ZCARD', KEYS[2])
-if depth >= tonumber(ARGV[2]) then return {0, depth, 0, ''} end
+local limit = tonumber(ARGV[2])
 local field = 'last:' .. ARGV[1]
 local kept = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'current', field)
 local generation = kept[1]
@@ -38,13 +40,17 @@ local last = tonumber(kept[4] or '0')
 local time = redis.call('TIME')
 -- The jobs dealt a turn in the last second may still be on their way into the queue.
 local idle = tonumber(time[1]) - tonumber(kept[2] or '0') > 1
-if not generation or (depth == 0 and idle) then
-  redis.call('DEL', KEYS[1])
+local isNew = not generation or (depth == 0 and idle)
+if isNew then
   generation = time[1] .. '.' .. time[2]
   current = 0
   last = 0
 end
 if generation == ARGV[3] and tonumber(ARGV[4]) > current then current = tonumber(ARGV[4]) end
+-- Whoever has nothing waiting does not go away because others have: a further quarter is theirs.
+if last <= current then limit = limit + math.ceil(limit / 4) end
+if depth >= limit then return {0, depth, 0, ''} end
+if isNew then redis.call('DEL', KEYS[1]) end
 local turn = math.max(current, last) + 1
 redis.call('HSET', KEYS[1], 'generation', generation, 'dealt', time[1], 'current', current, field, turn)
 if kept[2] ~= time[1] then redis.call('PEXPIRE', KEYS[1], ARGV[5]) end

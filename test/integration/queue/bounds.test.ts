@@ -61,6 +61,23 @@ describe('the queues', () => {
     expect(await Promise.all(waiting)).toEqual(Array(5).fill('gone'))
   })
 
+  it('take the first job of an organization also while another one fills them', async () => {
+    const abort = new AbortController()
+    const send = (organizationId: string) =>
+      readAll(submitter.submit(toyRequest('x', 1, { signal: abort.signal, organizationId }))).catch(
+        (error: unknown) => error,
+      )
+    const queue = submitter.producer.queue('completion', 'toy')
+    const noisy = Array.from({ length: 5 }, () => send('noisy'))
+    await eventually(async () => (await queue.getPrioritizedCount()) === 5)
+    expect(await send('noisy')).toMatchObject({ code: 'server_is_overloaded' })
+    const quiet = send('quiet')
+    await eventually(async () => (await queue.getPrioritizedCount()) === 6)
+    expect(await send('quiet')).toMatchObject({ code: 'server_is_overloaded' })
+    abort.abort()
+    await Promise.all([...noisy, quiet])
+  })
+
   it('forget a waiting job whose client left: it never runs', async () => {
     const abort = new AbortController()
     const reading = readAll(submitter.submit(toyRequest('x', 1, { signal: abort.signal })))
