@@ -20,7 +20,8 @@ import {
   type PutOptions,
 } from './object-store.ts'
 
-const PART_BYTES = 8 * 1024 * 1024
+// The smallest that S3 takes: what is in flight is held in memory.
+const PART_BYTES = 5 * 1024 * 1024
 const PARTS_IN_FLIGHT = 2
 const CONNECT_TIMEOUT_MS = 3000
 const REQUEST_TIMEOUT_MS = 60_000
@@ -80,7 +81,6 @@ async function put(
 ): Promise<{ bytes: number }> {
   let bytes = 0
   const counted = new Transform({
-    highWaterMark: PART_BYTES,
     transform(chunk: Buffer, _encoding, done) {
       bytes += chunk.length
       done(null, chunk)

@@ -88,7 +88,7 @@ async function signInWithPassword(
       traits: { provider: contact.kind },
     },
   })
-  if (event !== undefined) announce(services, event)
+  if (event !== undefined) announce(services, request, event)
   const weakness = await findWeakness(services, password)
   return json({
     ...(await tokenResponse(services, started)),

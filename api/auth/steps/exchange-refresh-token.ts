@@ -23,7 +23,7 @@ export async function exchangeRefreshToken(
   const { userAgent, ip } = request
   const options = { security, sessions, userAgent, ip }
   const outcome =
-    (await rotateAtOnce(services, presented, options)) ??
+    (await rotateAtOnce(services, request, { presented, options })) ??
     (await rotateStepByStep(services, request, { presented, options }))
   if (outcome.kind === 'refused') {
     throw authFailure(outcome.code, {
@@ -36,12 +36,12 @@ export async function exchangeRefreshToken(
 
 async function rotateAtOnce(
   services: AuthServices,
-  presented: string,
-  options: RotationOptions,
+  request: AuthRequest,
+  { presented, options }: { readonly presented: string; readonly options: RotationOptions },
 ): Promise<RotationOutcome | undefined> {
   const rotated = await rotateInOneStatement(services.store, presented, options)
   if (rotated === undefined) return undefined
-  announce(services, rotated.event)
+  announce(services, request, rotated.event)
   return rotated.outcome
 }
 

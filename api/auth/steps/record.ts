@@ -21,13 +21,13 @@ export async function record(
 ): Promise<void> {
   const { request, ...entry } = event
   const written = await appendAudit(store, { ...entry, ip: request.ip })
-  announce(services, { ...written, requestId: request.requestId })
+  announce(services, request, written)
 }
 
 /** Tells the log and whoever listens of an event that the audit log has already. */
-export function announce(services: AuthServices, event: SecurityEvent): void {
+export function announce(services: AuthServices, request: AuthRequest, event: SecurityEvent): void {
   const { action, logType, actorId } = event
   const authEvent = { action, logType, actorId }
   services.log.info({ operation: 'auth.event', authEvent }, 'security event')
-  services.onSecurityEvent(event)
+  services.onSecurityEvent({ ...event, requestId: request.requestId })
 }
