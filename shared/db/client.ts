@@ -37,12 +37,17 @@ export function openDatabase(options: {
     idleTimeoutMillis: 30_000,
     allowExitOnIdle: true,
   })
-  // Without a listener, a server that goes away would take this process with it.
+  // Without listeners, a server that goes away would take this process with it: the pool hears for
+  // connections that are idle, and nobody for one that is lent out between two of its queries.
   pool.on('error', (error) =>
     options.logger.warn({ error: error.message }, 'database connection lost'),
   )
+  pool.on('connect', (client) => client.on('error', ignoreLoss))
   return { db: drizzle(pool), pool, close: () => pool.end() }
 }
+
+/** The next query of the connection fails and tells. */
+function ignoreLoss(): void {}
 
 // The pool needs a number. More than this only wait inside Postgres, whose own limit (100 by default) a
 // burst of requests would otherwise meet as errors.
