@@ -4,7 +4,7 @@ import { describe, expect } from 'vitest'
 
 import { openFaultProxy, type FaultProxy } from '#test/support/fault-proxy.ts'
 import { report, scale } from '#test/support/fault-report.ts'
-import { API_KEY } from '#test/support/fault-tiers.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 import { it, timeUntil, type ToyTiers } from '#test/support/fault-toy.ts'
 import { sleep } from '#test/support/fault-world.ts'
 import { startS3 } from '#test/support/s3.ts'

@@ -1,4 +1,4 @@
-import { API_KEY } from './fault-tiers.ts'
+import { API_KEY } from './tiers.ts'
 
 /** What a client got of one request, and when. */
 export interface Seen {

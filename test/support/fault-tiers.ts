@@ -10,6 +10,7 @@ import { queueKeys } from '#shared/queue/keys.ts'
 import { listWorkers, type WorkerBeat } from '#shared/queue/liveness.ts'
 
 import { spawnToyWorker, type ToyProcess } from './queue.ts'
+import { apiEnv } from './tiers.ts'
 
 /** Settings of an installation that offers the toy model alone. */
 export async function toyCatalogue(folder: string): Promise<Record<string, string>> {
@@ -19,8 +20,6 @@ export async function toyCatalogue(folder: string): Promise<Record<string, strin
   return { MILLRACE_CATALOGUE: file }
 }
 
-/** The key that every API process of these tests accepts. */
-export const API_KEY = 'mr-a-key-of-the-fault-tests'
 const READY_TIMEOUT_MS = 180_000
 
 /** One API or worker process, without anything between it and its signals. */
@@ -86,7 +85,12 @@ export function openFaultTiers(options: FaultTiersOptions): FaultTiers {
     },
     async startApi(env = {}) {
       const port = await findFreePort()
-      return start('api', port, { ...common, ...apiEnv(options.databaseUrl, port), ...env })
+      return start('api', port, {
+        ...common,
+        ...apiEnv(options.databaseUrl, port),
+        OTEL_EXPORTER_PROMETHEUS_PORT: '0',
+        ...env,
+      })
     },
     async startWorker(env = {}) {
       const port = await findFreePort()
@@ -153,24 +157,5 @@ async function whenReady(tier: TierProcess): Promise<void> {
       throw new Error(`it did not become ready: ${readFileSync(tier.logFile, 'utf8').slice(-2000)}`)
     }
     await new Promise((resolve) => setTimeout(resolve, 50))
-  }
-}
-
-function apiEnv(databaseUrl: string, port: number): Record<string, string> {
-  const url = `http://127.0.0.1:${port}`
-  return {
-    DATABASE_URL: databaseUrl,
-    AUTH_DB_DRIVER: 'postgres',
-    AUTH_API_HOST: '127.0.0.1',
-    AUTH_API_PORT: String(port),
-    AUTH_SITE_URL: url,
-    AUTH_API_EXTERNAL_URL: url,
-    AUTH_JWT_SECRET: 'a secret of the tests that is long enough',
-    AUTH_SMTP_HOST: '127.0.0.1',
-    AUTH_SMTP_PORT: '1',
-    AUTH_SMTP_ADMIN_EMAIL: 'no-reply@example.test',
-    MILLRACE_BOOTSTRAP_API_KEY: API_KEY,
-    MILLRACE_URL_SIGNING_SECRET: 'another secret of the tests',
-    OTEL_EXPORTER_PROMETHEUS_PORT: '0',
   }
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -26,7 +27,8 @@ declare module 'vitest' {
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-test-'))
   const [postgres, redis] = await Promise.all([findPostgres(folder), findRedis(folder)])
-  const templateDatabase = `template_${process.pid}`
+  // Several projects of one run may share a server.
+  const templateDatabase = `template_${randomUUID().replaceAll('-', '')}`
   await makeTemplate(postgres.url, templateDatabase)
   project.provide('postgresUrl', postgres.url)
   project.provide('templateDatabase', templateDatabase)

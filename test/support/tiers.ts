@@ -17,7 +17,8 @@ export interface Tiers {
 }
 
 const READY_TIMEOUT_MS = 60_000
-const API_KEY = 'mr-a-key-of-the-tests'
+/** The key that API processes of tests are started with. */
+export const API_KEY = 'mr-a-key-of-the-tests'
 
 /** Starts one API process; workers are started by the test. `env` adds settings. */
 export async function startTiers(options: {
@@ -50,7 +51,7 @@ export async function startTiers(options: {
     const [port, metricsPort] = await Promise.all([findFreePort(), findFreePort()])
     const url = `http://127.0.0.1:${port}`
     const env = {
-      ...apiEnv(options.databaseUrl, url, port),
+      ...apiEnv(options.databaseUrl, port),
       OTEL_EXPORTER_PROMETHEUS_PORT: String(metricsPort),
     }
     const metricsUrl = `http://127.0.0.1:${metricsPort}`
@@ -74,7 +75,9 @@ export async function startTiers(options: {
   }
 }
 
-function apiEnv(databaseUrl: string, url: string, port: number): Record<string, string> {
+/** The settings of an API process of tests that listens on a port of the loopback interface. */
+export function apiEnv(databaseUrl: string, port: number): Record<string, string> {
+  const url = `http://127.0.0.1:${port}`
   return {
     DATABASE_URL: databaseUrl,
     AUTH_DB_DRIVER: 'postgres',

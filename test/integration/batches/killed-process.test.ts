@@ -1,7 +1,8 @@
 import OpenAI, { toFile } from 'openai'
 import { expect } from 'vitest'
 
-import { API_KEY, openFaultTiers } from '#test/support/fault-tiers.ts'
+import { openFaultTiers } from '#test/support/fault-tiers.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 import { it } from '#test/support/services.ts'
 
 import { readLines, reach } from './batch-client.ts'

@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs'
 
 import { expect } from 'vitest'
 
-import { API_KEY, openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
+import { openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 import { it } from '#test/support/services.ts'
 
 const PIECE = Buffer.alloc(1024 * 1024, 'a line of no meaning at all\n')

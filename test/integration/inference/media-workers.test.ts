@@ -5,12 +5,8 @@ import { join } from 'node:path'
 
 import { afterAll, beforeAll, expect, inject, it } from 'vitest'
 
-import {
-  API_KEY,
-  openFaultTiers,
-  type FaultTiers,
-  type TierProcess,
-} from '#test/support/fault-tiers.ts'
+import { openFaultTiers, type FaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 import { createDatabase } from '#test/support/services.ts'
 
 const FIXTURES = join(import.meta.dirname, '../../fixtures')

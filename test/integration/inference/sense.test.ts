@@ -7,7 +7,8 @@ import { Redis } from 'ioredis'
 import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
-import { API_KEY, openFaultTiers, type FaultTiers } from '#test/support/fault-tiers.ts'
+import { openFaultTiers, type FaultTiers } from '#test/support/fault-tiers.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 import { readPicture } from '#test/support/picture-judge.ts'
 import { createDatabase } from '#test/support/services.ts'
 

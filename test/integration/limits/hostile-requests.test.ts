@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib'
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { API_KEY } from '#test/support/fault-tiers.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 
 import { JSON_HEADERS, openTarget, type Target } from './hostile-target.ts'
 

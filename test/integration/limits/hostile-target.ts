@@ -6,7 +6,8 @@ import { join } from 'node:path'
 
 import { expect, inject } from 'vitest'
 
-import { API_KEY, openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
+import { openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 import { createDatabase } from '#test/support/services.ts'
 
 const FIXTURES = join(import.meta.dirname, '../../fixtures')
