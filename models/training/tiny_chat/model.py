@@ -52,6 +52,19 @@ class Norm(nn.Module):
         return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), self.epsilon)
 
 
+def grouped_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention of q [rows, heads, length, head] over fewer key heads, by plain products.
+
+    On short rows the fused kernel's way back takes three times as long on a CPU."""
+    rows, heads, length, head = q.shape
+    shared = k.shape[1]
+    q = q.reshape(rows, shared, -1, head) * head**-0.5
+    scores = (q @ k.transpose(-1, -2)).view(rows, heads, length, length)
+    later = torch.full((length, length), float("-inf"), dtype=scores.dtype).triu_(1)
+    weights = torch.softmax(scores + later, -1, dtype=torch.float32).to(v.dtype)
+    return (weights.view(rows, shared, -1, length) @ v).view(rows, heads, length, head)
+
+
 class Attention(nn.Module):
     """Grouped-query attention over the whole row, causal."""
 
@@ -70,9 +83,7 @@ class Attention(nn.Module):
             for proj in (self.q_proj, self.k_proj, self.v_proj)
         )
         q, k = rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype)
-        groups = self.shape.heads // self.shape.kv_heads
-        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = grouped_attention(q, k, v)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 

@@ -22,6 +22,7 @@ from .quick import KINDS, quick_scores
 NAME = "tiny-chat"
 TOKENS_PER_STEP = 2048
 SCORED = 12  # times per whole run
+LONGER = 0.35  # of the rate, for a run that goes on after its decay had begun: the full rate undoes what was learned
 EASY = 0.3  # loss weight of a token that is already certain, against 1.7 of one that is wrong
 
 
@@ -77,7 +78,7 @@ class Trainer:
 
 def drilled(fraction: float) -> float:
     """The share of drills: most at first, few at the end."""
-    return min(0.8, max(0.1, 1.5 * (1 - fraction)))
+    return min(0.8, max(0.1, 0.9 * (1 - fraction)))
 
 
 def measure(trainer: Trainer, mixture: Mixture, count: int = 10) -> None:
@@ -100,15 +101,16 @@ def train(minutes: float, resume: bool, pause_file: Path | None, seed: int = 1) 
     stream = batches(tokenizer, mixture, TOKENS_PER_STEP)
     budget = Budget(minutes, spent, pause_file)
     loss, started, first, next_score = 0.0, time.monotonic(), trainer.tokens, spent / budget.total + 1 / SCORED
+    rate = LONGER if spent > budget.total / 2 else 1.0
     if step:
         measure(trainer, mixture)
     for step, fraction in run_steps(budget, checkpoint, trainer.snapshot, step):
         mixture.drilled = drilled(fraction)
-        answer_loss = trainer.step(*next(stream), learning_rate(step, fraction, 50))
+        answer_loss = trainer.step(*next(stream), rate * learning_rate(step, fraction, 50))
         loss = answer_loss if loss == 0 else loss * 0.99 + answer_loss * 0.01
         if step % 100 == 0:
-            rate = (trainer.tokens - first) / (time.monotonic() - started)
-            print(f"{budget.spent:.0f}s step {step} tokens {trainer.tokens / 1e6:.2f}M answer-loss {loss:.3f} {rate:.0f} tok/s", flush=True)
+            speed = (trainer.tokens - first) / (time.monotonic() - started)
+            print(f"{budget.spent:.0f}s step {step} tokens {trainer.tokens / 1e6:.2f}M answer-loss {loss:.3f} {speed:.0f} tok/s", flush=True)
         if fraction >= next_score:
             next_score += 1 / SCORED
             measure(trainer, mixture)

@@ -49,17 +49,25 @@ def questions(seed: str) -> Trial:
     return Trial(queries, documents, right)
 
 
+def _holds(document: str, query: str) -> bool:
+    words = {word.rstrip("s") for word in document.split(" ")}
+    return all(word.rstrip("s") in words for word in query.split(" "))
+
+
 def unseen_words(seed: str) -> Trial:
-    """One to three words out of texts of mostly invented words."""
-    rng = random.Random(seed)
-    pairs = [lexical(rng) for _ in range(CANDIDATES)]
+    """One to three words out of texts of mostly invented words; only one text holds them all."""
+    rng, pairs = random.Random(seed), []
+    while len(pairs) < CANDIDATES:
+        query, document = lexical(rng)
+        if not any(_holds(other, query) or _holds(document, asked) for asked, other in pairs):
+            pairs.append((query, document))
     return Trial([query for query, _ in pairs], [document for _, document in pairs], list(range(CANDIDATES)))
 
 
 def passages(seed: str) -> Trial:
-    """Twenty families of ten passages that share their other sentences; one sentence decides."""
+    """Sixty families of ten passages that share their other sentences; one sentence decides."""
     rng, queries, documents, right = random.Random(seed), [], [], []
-    while len(documents) < CANDIDATES:
+    while len(documents) < 3 * CANDIDATES:
         frame = held_out_frame(rng)
         asked, slots = question(rng, frame)
         filler = [sentence(rng) for _ in range(3)]

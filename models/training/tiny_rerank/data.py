@@ -64,4 +64,4 @@ def _passage(rng: random.Random, hard: float) -> Group:
 
 def group(rng: random.Random, hard: float) -> Group:
     """Any group; events most often. `hard` grows while training: matching words comes before telling near-duplicates apart."""
-    return rng.choices([_event, _keywords, _fact, _intent, _passage], [5, 2, 1.5, 0.7, 1])[0](rng, hard)
+    return rng.choices([_event, _keywords, _fact, _intent, _passage], [4, 3, 1.2, 0.8, 1.5])[0](rng, hard)

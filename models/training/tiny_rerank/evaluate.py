@@ -7,6 +7,7 @@ from ..common.errors import refuse
 from ..common.layout import write_json
 from ..common.paths import EVALS, model_dir
 from ..common.report import load_cost, print_scores, write_eval
+from ..tiny_embed.evaluate import mini_corpus
 from ..tiny_embed.export import FILE as ENCODER_FILE
 from ..tiny_embed.train import NAME as ENCODER
 from ..tiny_embed.trials import Trial, paraphrases, passages, questions, unseen_words
@@ -14,6 +15,7 @@ from .export import FILE
 from .train import NAME
 
 TOP = 10
+TRIALS = {"paraphrase": paraphrases, "question": questions, "unseenWords": unseen_words, "passage": passages, "handWritten": lambda _: mini_corpus()}
 
 
 def compare(encoder: EncoderRun, reranker: EncoderRun, trial: Trial) -> tuple[dict[str, float], list[dict[str, object]]]:
@@ -41,10 +43,10 @@ def evaluate() -> None:
     encoder, reranker = EncoderRun(other, ENCODER_FILE), EncoderRun(folder, FILE)
     scores: dict[str, dict[str, float]] = {}
     shown = {}
-    for name, make in (("paraphrase", paraphrases), ("question", questions), ("unseenWords", unseen_words), ("passage", passages)):
+    for name, make in TRIALS.items():
         scores[name], groups = compare(encoder, reranker, make(f"rerank/{name}"))
         shown[name] = groups[:20]
-    gain = sum((s["after"] - s["before"]) * s["queries"] for s in scores.values()) / sum(s["queries"] for s in scores.values())
+    gain = sum(s["after"] - s["before"] for s in scores.values()) / len(scores)
     scores["gain"] = {"score": round(gain, 3), "wanted": 0.05}
     write_eval(NAME, {"gates": scores, "load": load_cost([folder / FILE])})
     write_json(EVALS / f"{NAME}.json", {"groups": shown}, compact=True)

@@ -2,6 +2,7 @@ import { join, resolve } from 'node:path'
 
 import {
   AutoModelForCausalLM,
+  AutoModelForSequenceClassification,
   AutoTokenizer,
   env,
   pipeline,
@@ -15,6 +16,7 @@ import { runJob } from '#test/unit/workers/processors/completion-job.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openWhisper } from '#workers/audio/whisper.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
+import { openReranker } from '#workers/embedding/reranker.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
@@ -101,6 +103,28 @@ describe('tiny-embed', () => {
         expect(value).toBeCloseTo(expected[at] as number, 4)
     }
     await encoder.close()
+    await theirs.dispose()
+  })
+})
+
+describe('tiny-rerank', () => {
+  it('gives the same relevance', async () => {
+    const query = 'when does the library open'
+    const documents = ['The library opens at nine.', 'The cat sleeps on the sofa.', 'glorp zibba']
+    const tokenizer = await AutoTokenizer.from_pretrained('tiny-rerank')
+    const theirs = await AutoModelForSequenceClassification.from_pretrained('tiny-rerank', {
+      dtype: 'fp32',
+      ...quiet,
+    })
+    const pairs = { text_pair: documents, padding: true, truncation: true }
+    const inputs = tokenizer(Array(documents.length).fill(query), pairs)
+    const { logits } = (await theirs(inputs)) as { logits: Tensor }
+    const reranker = await openReranker({ runtime, folder: modelFolder('tiny-rerank'), session })
+    for (const [at, document] of documents.entries()) {
+      const score = await reranker.score(reranker.encodePair(query, document), signal)
+      expect(score).toBeCloseTo(1 / (1 + Math.exp(-Number(logits.data[at]))), 4)
+    }
+    await reranker.close()
     await theirs.dispose()
   })
 })
