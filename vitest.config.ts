@@ -22,7 +22,7 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'integration',
-          include: ['test/integration/**/*.test.ts'],
+          include: ['test/integration/**/*.test.ts', 'test/fuzz/**/*.test.ts'],
           globalSetup: ['test/support/global-setup.ts'],
           // Two workers on two cores; every file has its own database and key prefix.
           maxWorkers: 2,

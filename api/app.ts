@@ -1,8 +1,9 @@
 import cors from '@fastify/cors'
 import helmet from '@fastify/helmet'
-import { fastify, type FastifyInstance, type FastifyPluginAsync } from 'fastify'
+import { fastify, type FastifyInstance, type FastifyPluginAsync, type FastifyReply } from 'fastify'
 
 import type { ServerConfig } from '#shared/config/server.ts'
+import type { ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { healthPlugin, type HealthServices } from './health/plugin.ts'
@@ -18,6 +19,7 @@ import { requestIdFrom } from './http/request-id.ts'
 import { registerRequestLog } from './http/request-log.ts'
 import { registerValidation } from './http/validation.ts'
 import type { HttpObserver } from './telemetry/http-observer.ts'
+import { presentError } from './v1/error-dialect.ts'
 
 /** One encapsulated scope with one error dialect. */
 export interface Surface {
@@ -58,6 +60,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     genReqId: requestIdFrom(server.requestIdHeader),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },
     forceCloseConnections: 'idle',
+    // Paths that cannot be read belong to no surface.
+    frameworkErrors: (error, _request, reply) => refuse(normalizeError(error), reply),
     clientErrorHandler: refuseConnection,
   })
   // Plain text is no form of any request here; each surface adds what it takes besides JSON.
@@ -68,15 +72,16 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   hearOutLargeBodies(app)
   for (const watcher of options.watchers ?? []) watcher.register(app)
   registerValidation(app)
+  // Before the first route: those that come with the plugins answer in this form too.
+  app.setErrorHandler((thrown, request, reply) => {
+    const error = normalizeError(thrown)
+    if (isBug(error)) log.error({ err: error.cause, requestId: request.id }, 'request failed')
+    return refuse(error, reply)
+  })
   await app.register(cors, CORS)
   // Pages state their own content security policy; the API answers need none.
   await app.register(helmet, { contentSecurityPolicy: false, crossOriginResourcePolicy: false })
   await registerOpenApi(app, { version: options.version, serverUrl: options.publicUrl })
-  app.setErrorHandler((thrown, request, reply) => {
-    const error = normalizeError(thrown)
-    if (isBug(error)) log.error({ err: error.cause, requestId: request.id }, 'request failed')
-    return reply.code(error.status).send({ error: { message: error.message, type: 'error' } })
-  })
   app.setNotFoundHandler((request, reply) =>
     reply.code(404).send({
       error: {
@@ -94,8 +99,16 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   return app
 }
 
+/** What no surface answers, in the form that most clients here read. */
+function refuse(error: ServiceError, reply: FastifyReply): FastifyReply {
+  const { status, headers, body } = presentError(error)
+  return reply.code(status).headers(headers).send(body)
+}
+
 const CORS = {
   origin: '*',
+  // Who asks with OPTIONS what is allowed is told so, browser or not.
+  strictPreflight: false,
   methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
   maxAge: 86_400,
   exposedHeaders: [

@@ -16,7 +16,7 @@ const PART = /(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s|m|h|d)/g
  */
 export function parseDurationMs(text: string): number | undefined {
   const trimmed = text.trim()
-  if (/^\d+(\.\d+)?$/.test(trimmed)) return Number(trimmed) * 1000
+  if (/^\d+(\.\d+)?$/.test(trimmed)) return countable(Number(trimmed) * 1000)
   let totalMs = 0
   let consumed = 0
   for (const match of trimmed.matchAll(PART)) {
@@ -24,8 +24,11 @@ export function parseDurationMs(text: string): number | undefined {
     totalMs += Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS]
     consumed += match[0].length
   }
-  return consumed > 0 && consumed === trimmed.length ? totalMs : undefined
+  return consumed > 0 && consumed === trimmed.length ? countable(totalMs) : undefined
 }
+
+/** A number of so many digits that it is none is no duration either. */
+const countable = (ms: number): number | undefined => (Number.isFinite(ms) ? ms : undefined)
 
 /** A duration in Go's style, as rate-limit headers write it: `120ms`, `8.64s`, `6m0s`. */
 export function formatGoDuration(ms: number): string {

@@ -10,6 +10,8 @@ export function parseRange(
   if (match === null || size === 0) return undefined
   const [, from = '', to = ''] = match
   if (from === '' && to === '') return undefined
+  // The last no bytes are none.
+  if (from === '' && Number(to) === 0) return undefined
   if (from === '') return { start: Math.max(0, size - Number(to)), end: size - 1 }
   const start = Number(from)
   const end = to === '' ? size - 1 : Math.min(Number(to), size - 1)

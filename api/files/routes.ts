@@ -5,6 +5,7 @@ import type { FastifyPluginAsyncTypebox, TypeBoxTypeProvider } from '@fastify/ty
 import type { FastifyBaseLogger, FastifyInstance, FastifyRequest, RawServerDefault } from 'fastify'
 import { Type } from 'typebox'
 
+import { PassingBytes, passThrough } from '#api/http/passing-bytes.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import { unixSeconds, type Clock } from '#shared/clock.ts'
 import type { FileRow } from '#shared/db/schema/files.ts'
@@ -134,7 +135,7 @@ function registerContent(app: App, { files, store }: FileServices): void {
         `attachment; filename*=UTF-8''${encodeURIComponent(file.filename)}`,
       )
       .header('etag', `"${file.sha256.toString('hex')}"`)
-      .send(body)
+      .send(passThrough(body, new PassingBytes()))
   })
 }
 

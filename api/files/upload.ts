@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import { basename } from 'node:path'
-import { Readable } from 'node:stream'
 
 import type { FastifyRequest } from 'fastify'
 
 import { missingParameter, readForm, type FormFile } from '#api/http/form.ts'
+import { PassingBytes, passThrough } from '#api/http/passing-bytes.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
@@ -80,19 +80,14 @@ async function receiveFile(
   const hash = createHash('sha256')
   const check = new JsonLinesCheck(purpose)
   let bytes = 0
-  // Read only when the store asks: a fault then surfaces there, and nowhere else.
-  async function* metered(): AsyncGenerator<Buffer> {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
-      bytes += chunk.length
-      if (bytes > bytesMax) throw storageLimitExceeded()
-      hash.update(chunk)
-      check.push(chunk)
-      yield chunk
-    }
-  }
+  const metered = new PassingBytes((chunk) => {
+    bytes += chunk.length
+    if (bytes > bytesMax) throw storageLimitExceeded()
+    hash.update(chunk)
+    check.push(chunk)
+  })
   const objectKey = `files/${randomId('file-')}`
-  const body = Readable.from(metered(), { objectMode: false })
-  await store.put(objectKey, body, { signal })
+  await store.put(objectKey, passThrough(stream, metered), { signal })
   const name = basename(filename.replaceAll('\\', '/')).slice(0, FILENAME_LENGTH_MAX)
   return { objectKey, filename: name || 'file', bytes, sha256: hash.digest(), check }
 }

@@ -153,7 +153,9 @@ class FormReading<File> {
     else throw repeated(name)
   }
 
-  #nameOf(fieldname: string): string {
+  #nameOf(fieldname: string | undefined): string {
+    // Behind a file the parser lets parts through that have no name.
+    if (fieldname === undefined) throw asFormFault(new Error('a part has no name'))
     const { fields, lists = [], files } = this.#rules
     const bare = fieldname.replace(/\[\]$/, '')
     if (lists.includes(bare) || files.includes(bare)) return bare

@@ -32,19 +32,40 @@ const RULES: Readonly<Record<string, Rule>> = {
   // Postgres keeps no zero bytes in texts.
   '22021': (error) => failure.invalidRequest('A text holds a zero byte.', { cause: error }),
   '22P05': (error) => failure.invalidRequest('A text holds a zero byte.', { cause: error }),
+  EHOSTUNREACH: (error) => unavailable(error),
+  ENETUNREACH: (error) => unavailable(error),
+  EAI_AGAIN: (error) => unavailable(error),
+  // Postgres: a deadlock, a lock or a place that is not to be had, a server that turned read-only.
+  '40001': (error) => unavailable(error),
+  '40P01': (error) => unavailable(error),
+  '55P03': (error) => unavailable(error),
+  '25006': (error) => unavailable(error),
+  '53100': (error) => unavailable(error),
+  '53200': (error) => unavailable(error),
+  // Postgres: a statement that was cancelled, as by its time limit.
+  '57014': (error) => failure.deadline('The database took too long. Try again.', { cause: error }),
   // Postgres: too many connections, shutting down, starting up, connection failures.
   '53300': (error) => unavailable(error),
   '57P01': (error) => unavailable(error),
   '57P02': (error) => unavailable(error),
   '57P03': (error) => unavailable(error),
+  '57P05': (error) => unavailable(error),
   '08000': (error) => unavailable(error),
+  '08001': (error) => unavailable(error),
   '08003': (error) => unavailable(error),
   '08006': (error) => unavailable(error),
 }
 
-// Drivers that lose their connection say so only in words.
-const CONNECTION_LOST =
-  /Connection terminated|Client has encountered a connection error|Connection is closed|timeout exceeded when trying to connect|Stream isn't writeable|Command timed out/
+// Drivers that lose their connection say so only in words, and so does Redis when it cannot serve.
+const CONNECTION_LOST = new RegExp(
+  [
+    'Connection terminated|Client has encountered a connection error|Connection is closed',
+    'timeout exceeded when trying to connect|Client was closed and is not queryable',
+    "Query read timeout|Stream isn't writeable|Command timed out|Cannot use a pool after",
+    'Reached the max retries per request|connect ETIMEDOUT',
+    '^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|OOM|BUSY|NOREPLICAS|UNBLOCKED) ',
+  ].join('|'),
+)
 
 /**
  * Turns anything that was thrown while serving a request into a `ServiceError`: expected failures

@@ -30,7 +30,85 @@ export async function registerOpenApi(
       },
     },
     hideUntagged: false,
+    transformObject: (made) => ('openapiObject' in made ? withErrors(made.openapiObject) : {}),
   })
   await app.register(swaggerUi, { routePrefix: '/docs', uiConfig: { tryItOutEnabled: true } })
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
 }
+
+const NULLABLE_TEXT = { type: ['string', 'null'] }
+
+const ERROR = {
+  type: 'object',
+  required: ['error'],
+  properties: {
+    error: {
+      type: 'object',
+      required: ['message', 'type', 'param', 'code'],
+      properties: {
+        message: { type: 'string' },
+        type: { type: 'string' },
+        param: { ...NULLABLE_TEXT, description: 'The field that is at fault.' },
+        code: NULLABLE_TEXT,
+      },
+    },
+  },
+}
+
+const USER_SERVER_ERROR = {
+  anyOf: [
+    {
+      type: 'object',
+      description: 'The usual form.',
+      required: ['code', 'error_code', 'msg'],
+      properties: {
+        code: { type: 'integer' },
+        error_code: { type: 'string' },
+        msg: { type: 'string' },
+      },
+    },
+    {
+      type: 'object',
+      description: 'From `X-Supabase-Api-Version: 2024-01-01` on.',
+      required: ['code', 'message'],
+      properties: { code: { type: 'string' }, message: { type: 'string' } },
+    },
+    // What is refused before it is known whose path it is.
+    { $ref: '#/components/schemas/Error' },
+  ],
+}
+
+interface OpenApiDocument {
+  readonly components?: object
+  readonly paths?: Readonly<Record<string, object | undefined>>
+}
+
+/** Every operation may be refused for reasons that are not its own, such as a path that is too long. */
+function withErrors(document: OpenApiDocument): object {
+  const schemas = { Error: ERROR, UserServerError: USER_SERVER_ERROR }
+  const paths = Object.entries(document.paths ?? {}).map(([path, operations]) => [
+    path,
+    withDefault(operations ?? {}, isOfUsers(path) ? 'UserServerError' : 'Error'),
+  ])
+  return {
+    ...document,
+    components: { ...document.components, schemas },
+    paths: Object.fromEntries(paths),
+  }
+}
+
+function withDefault(operations: object, name: string): object {
+  const schema = { $ref: `#/components/schemas/${name}` }
+  const refused = {
+    description: 'The request was refused, or failed.',
+    content: { 'application/json': { schema } },
+  }
+  const made = Object.entries(operations).map(([method, operation]) => [
+    method,
+    { ...operation, responses: { ...operation.responses, default: refused } },
+  ])
+  return Object.fromEntries(made)
+}
+
+const isOfUsers = (path: string): boolean =>
+  !path.startsWith('/v1/') && path !== '/healthz' && path !== '/readyz'

@@ -49,6 +49,8 @@ export function hearOutLargeBodies(app: FastifyInstance): void {
   app.addHook('onSend', async (request, reply) => {
     if (reply.statusCode !== 413 || request.raw.complete) return
     reply.removeHeader('connection')
+    // Also of a client that wants to close: it would meet a reset while it sends, and no answer.
+    reply.raw.shouldKeepAlive = true
     drain(request)
   })
 }

@@ -23,6 +23,7 @@ export function openEventStream(reply: FastifyReply): EventStream {
   const abort = new AbortController()
   raw.on('close', () => abort.abort())
   raw.on('error', () => abort.abort())
+  if (raw.destroyed) abort.abort()
   for (const [name, value] of Object.entries(reply.getHeaders())) {
     if (value !== undefined) raw.setHeader(name, value)
   }

@@ -5,7 +5,7 @@ import { isFull, quantile, report, scale } from '#test/support/fault-report.ts'
 import { openFaultTiers, type FaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
 import { it } from '#test/support/services.ts'
 
-const KILLS = scale(100, 3)
+const KILLS = Number(process.env.FAULT_KILLS ?? scale(100, 3))
 const WORKERS = 3
 const STREAMS = 4
 const TOKENS = 250

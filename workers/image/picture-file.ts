@@ -1,4 +1,4 @@
-import sharp, { type Sharp } from 'sharp'
+import sharp, { type Metadata, type Sharp } from 'sharp'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
 
@@ -71,13 +71,16 @@ export async function openPicture(bytes: Buffer, param: string): Promise<SourceP
 }
 
 async function readHeader(bytes: Buffer, param: string) {
-  const header = await sharp(bytes, { limitInputPixels: false })
-    .metadata()
-    .catch((error: unknown) => {
-      throw unreadable(param, error)
-    })
+  const header = await readMetadata(bytes).catch((error: unknown) => {
+    throw unreadable(param, error)
+  })
   if (!FORMATS.includes(header.format)) throw unreadable(param)
   return header
+}
+
+// The library throws at once what it can tell of no bytes at all.
+async function readMetadata(bytes: Buffer): Promise<Metadata> {
+  return sharp(bytes, { limitInputPixels: false }).metadata()
 }
 
 /** RGB pixels at another size; Lanczos, cut to the new proportions around the middle. */

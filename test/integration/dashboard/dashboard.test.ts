@@ -75,9 +75,13 @@ describe('the queue dashboard', () => {
 
   it('forbids scripts and connections from anywhere else', async ({ redisUrl, keyPrefix }) => {
     const { get, close } = await openAdminApp({ redisUrl, keyPrefix })
-    const { headers } = await get('/admin/queues/', { authorization: basic(TOKEN) })
+    const { headers, body } = await get('/admin/queues/', { authorization: basic(TOKEN) })
     expect(headers['content-security-policy']).toContain("default-src 'none'")
     expect(headers['content-security-policy']).toContain("script-src 'self';")
+    expect(headers['content-security-policy']).not.toContain('unsafe')
+    expect(body).toContain('id="root"')
+    for (const barred of ['style="', '<style', 'https://', 'googleapis'])
+      expect(body).not.toContain(barred)
     await close()
   })
 })

@@ -1,9 +1,11 @@
+import { once } from 'node:events'
 import { request as httpRequest } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { gzipSync } from 'node:zlib'
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import { report } from '#test/support/fault-report.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 
 import { JSON_HEADERS, openTarget, type Target } from './hostile-target.ts'
@@ -195,27 +197,55 @@ describe('connections', () => {
     })
   })
 
-  it('that stay half open by the hundreds keep nobody else from being served', {
-    timeout: 120_000,
+  it('that stay half open by the thousands keep nobody else from being served', {
+    timeout: 240_000,
   }, async () => {
     const { hostname, port } = new URL(target.api.url)
+    const head = `POST /v1/embeddings HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${API_KEY}\r\n`
     const sockets: Socket[] = []
     try {
       await unharmed(async () => {
-        for (let count = 0; count < 1000; count += 1) {
+        const alone = await countServed()
+        for (let count = 0; count < HALF_OPEN; count += 1) {
           const socket = connect(Number(port), hostname)
           socket.on('error', () => {})
-          socket.write('POST /v1/embeddings HTTP/1.1\r\nhost: a\r\nx-slow: ')
+          // Half of them stop in their headers, half in their bodies.
+          socket.write(`${head}${count % 2 === 0 ? 'x-slow: ' : 'content-length: 99\r\n\r\n'}`)
           sockets.push(socket)
         }
-        for (let count = 0; count < 50; count += 1) {
-          for (const socket of sockets.slice(count * 20, count * 20 + 20)) socket.write('a')
-          const body = JSON.stringify({ model: 'embed', input: `Good ${count}.` })
-          expect((await post('/embeddings', body, JSON_HEADERS)).status).toBe(200)
-        }
+        await Promise.all(sockets.map((socket) => socket.connecting && once(socket, 'connect')))
+        // Once one is answered that came after them, all of them have been let in.
+        await post('/embeddings', JSON.stringify({ model: 'embed', input: 'a' }), JSON_HEADERS)
+        const among = await countServed((count) => {
+          for (const socket of sockets.slice((count % 50) * 40, (count % 50) * 40 + 40)) {
+            socket.write('a')
+          }
+        })
+        report('half-open connections', {
+          open: HALF_OPEN,
+          'served alone': alone,
+          'served among them': among,
+          share: among / alone,
+        })
       })
     } finally {
       for (const socket of sockets) socket.destroy()
     }
   })
 })
+
+const HALF_OPEN = 2000
+const COUNTED_MS = 4000
+
+/** How many requests are answered in a while, each as it should be. */
+async function countServed(between: (count: number) => void = () => {}): Promise<number> {
+  const until = performance.now() + COUNTED_MS
+  let count = 0
+  while (performance.now() < until) {
+    between(count)
+    const body = JSON.stringify({ model: 'embed', input: `Good ${count % 7}.` })
+    expect((await post('/embeddings', body, JSON_HEADERS)).status).toBe(200)
+    count += 1
+  }
+  return count
+}

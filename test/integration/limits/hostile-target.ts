@@ -6,9 +6,11 @@ import { join } from 'node:path'
 
 import { expect, inject } from 'vitest'
 
+import { quantile, report } from '#test/support/fault-report.ts'
 import { openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 import { createDatabase } from '#test/support/services.ts'
+import { watchProcess } from '#test/support/watched-process.ts'
 
 const FIXTURES = join(import.meta.dirname, '../../fixtures')
 const MODELS = join(import.meta.dirname, '../../../models')
@@ -49,22 +51,31 @@ export async function openTarget(): Promise<Target> {
     keyPrefix: `hostile-${randomUUID().slice(0, 8)}`,
     env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: '' },
   })
-  const api = await tiers.startApi()
+  const watched = await watchProcess()
+  const api = await tiers.startApi(watched.env)
   const worker = await tiers.startWorker()
+  const refusedAfterMs: number[] = []
+  const growthMib: number[] = []
+  const loopDelayMs: number[] = []
   const post: Target['post'] = async (path, body, headers = {}) => {
+    const from = performance.now()
     const answer = await fetch(`${api.url}/v1${path}`, {
       method: 'POST',
       body,
       headers: { authorization: `Bearer ${API_KEY}`, ...headers },
     })
     const { error } = (await answer.json()) as { error?: Omit<Refusal, 'status'> }
+    if (answer.status >= 400) refusedAfterMs.push(performance.now() - from)
     return { status: answer.status, param: error?.param, code: error?.code }
   }
   return {
     ...{ api, worker, post },
     async unharmed(act) {
       const before = [residentMib(api), residentMib(worker)] as const
+      await watched.loopDelayMs()
       await act()
+      loopDelayMs.push(await watched.loopDelayMs())
+      growthMib.push(residentMib(api) - before[0])
       expect([api.isRunning(), worker.isRunning()]).toEqual([true, true])
       expect(residentMib(api) - before[0]).toBeLessThan(GROWTH_MIB_MAX)
       expect(residentMib(worker) - before[1]).toBeLessThan(GROWTH_MIB_MAX)
@@ -72,6 +83,14 @@ export async function openTarget(): Promise<Target> {
       expect((await post('/embeddings', fine, JSON_HEADERS)).status).toBe(200)
     },
     async close() {
+      report('hostile requests', {
+        refused: refusedAfterMs.length,
+        'refused after p50 ms': quantile(refusedAfterMs, 0.5),
+        'at most ms': Math.max(...refusedAfterMs),
+        'loop of the API held up p50 ms': quantile(loopDelayMs, 0.5),
+        'held up at most ms': Math.max(...loopDelayMs),
+        'API growth at most MiB': Math.max(...growthMib),
+      })
       await tiers.stop()
       await database.drop()
       await rm(folder, { recursive: true, force: true })

@@ -5,6 +5,9 @@ import type { Redis } from 'ioredis'
 
 import { createLimiter } from '#api/limits/limiter.ts'
 import { accountOf } from '#api/v1/account.ts'
+import { createIdempotencyGate } from '#api/v1/idempotency.ts'
+import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
+import type { Gate } from '#api/v1/plugin.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { LimitsConfig } from '#shared/config/limits.ts'
 import type { Database } from '#shared/db/client.ts'
@@ -35,7 +38,7 @@ afterEach(async () => {
 async function openLimited(
   { database, redis }: { database: Database; redis: Redis },
   limits: Partial<LimitsConfig>,
-  options: { keyPrefix: string; tokensUsed?: number; usage?: number },
+  options: { keyPrefix: string; tokensUsed?: number; usage?: number; gates?: readonly Gate[] },
 ) {
   let release = (): void => {}
   const surface = await openV1App(
@@ -53,6 +56,7 @@ async function openLimited(
     ],
     {
       gates: [
+        ...(options.gates ?? []),
         createLimiter({
           ...{ redis, clock: systemClock, log, deadlineSeconds: 10 },
           prefix: options.keyPrefix,
@@ -194,5 +198,34 @@ describe('jobs at the same time', () => {
     release()
     expect((await held).status).toBe(200)
     await expect.poll(async () => (await post('/completions', {})).status).toBe(200)
+  })
+
+  it('are held by a job whose client has left under an Idempotency-Key', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const redis = await connect(redisUrl)
+    const idempotency = openIdempotencyStore(redis, keyPrefix)
+    const gate = createIdempotencyGate({
+      ...{ idempotency, clock: systemClock, log, deadlineSeconds: 10 },
+    })
+    const limits = { concurrentJobs: 1 }
+    const options = { keyPrefix, gates: [gate] }
+    const { call, post, release } = await openLimited({ database, redis }, limits, options)
+    const headers = { 'content-type': 'application/json', 'idempotency-key': 'a' }
+    const body = JSON.stringify({ hold: true })
+    const leaving = new AbortController()
+    const asked = { method: 'POST', headers, body }
+    const left = call('/completions', { ...asked, signal: leaving.signal }).catch(() => 'left')
+    const places = () => redis.zcard(`${keyPrefix}:limits:jobs:org-one`)
+    await expect.poll(places).toBe(1)
+    leaving.abort()
+    expect(await left).toBe('left')
+    expect((await post('/completions', {})).status).toBe(429)
+    release()
+    await expect.poll(places).toBe(0)
+    const again = await call('/completions', asked)
+    expect([again.status, again.headers.get('idempotent-replayed')]).toEqual([200, 'true'])
   })
 })

@@ -36,11 +36,12 @@ describe('the judgement of JSON bodies', () => {
   it('stands before the parser, which refuses what would change prototypes', async () => {
     const app = fastify()
     registerJsonBody(app)
-    app.post('/', async (request) => request.body)
-    const send = (payload: string) =>
+    const schema = { body: { type: 'object' } }
+    app.post('/', { schema }, async (request) => request.body)
+    app.delete('/thing', async (request) => ({ body: typeof request.body }))
+    const send = (payload: string, route: object = { method: 'POST', url: '/' }) =>
       app.inject({
-        method: 'POST',
-        url: '/',
+        ...route,
         payload,
         headers: { 'content-type': 'application/json' },
       })
@@ -48,6 +49,9 @@ describe('the judgement of JSON bodies', () => {
     expect((await send('{"__proto__":{"a":1}}')).statusCode).toBe(400)
     expect((await send('{"a":')).statusCode).toBe(400)
     expect((await send('')).statusCode).toBe(400)
+    const deletion = { method: 'DELETE', url: '/thing' }
+    expect((await send('', deletion)).json()).toEqual({ body: 'undefined' })
+    expect((await send('{"a":', deletion)).statusCode).toBe(400)
     expect((await send('['.repeat(JSON_LIMITS.depth + 1))).body).toContain('too complex')
     await app.close()
   })

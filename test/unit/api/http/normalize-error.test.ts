@@ -5,6 +5,13 @@ import { CancelledError, failure, INTERNAL_MESSAGE } from '#shared/errors.ts'
 
 const coded = (code: string, message = 'driver text') => Object.assign(new Error(message), { code })
 
+// As pg, pg-pool, ioredis and Redis word them.
+const POOL_IS_FULL = 'timeout exceeded when trying to connect'
+const CLOSED = 'Client was closed and is not queryable'
+const ASKED_IN_VAIN = 'Reached the max retries per request limit (which is 1). Refer to the docs.'
+const REPLICA = "READONLY You can't write against a read only replica."
+const FULL = "OOM command not allowed when used memory > 'maxmemory'."
+
 it.each([
   ['an expected failure', failure.notFound('gone'), 'notFound'],
   ['a large body', coded('FST_ERR_CTP_BODY_TOO_LARGE'), 'tooLarge'],
@@ -17,6 +24,15 @@ it.each([
     new Error('query failed', { cause: new Error('Connection terminated unexpectedly') }),
     'overloaded',
   ],
+  ['a deadlock', new Error('query failed', { cause: coded('40P01') }), 'overloaded'],
+  ['a lock that is not to be had', coded('55P03'), 'overloaded'],
+  ['a statement beyond its time', coded('57014'), 'deadline'],
+  ['a pool without a free connection', new Error(POOL_IS_FULL), 'overloaded'],
+  ['a database client that was closed', new Error(CLOSED), 'overloaded'],
+  ['a Redis that does not answer in time', new Error('Command timed out'), 'overloaded'],
+  ['a Redis that was asked again in vain', new Error(ASKED_IN_VAIN), 'overloaded'],
+  ['a Redis that has become a replica', new Error(REPLICA), 'overloaded'],
+  ['a Redis without memory', new Error(FULL), 'overloaded'],
   ['a client that left', new CancelledError(), 'invalidRequest'],
   ['a bug', new TypeError('x is undefined'), 'internal'],
   ['nothing', undefined, 'internal'],

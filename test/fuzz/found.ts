@@ -1,0 +1,60 @@
+import type { Claim } from './requests.ts'
+
+/** Requests that were once answered wrongly, with the status that they deserve. */
+export const FOUND: readonly {
+  readonly what: string
+  readonly operation: string
+  readonly method?: string
+  readonly target: string
+  readonly claim?: Claim
+  readonly headers?: readonly (readonly [string, string])[]
+  readonly body?: string
+  readonly status: number
+}[] = [
+  {
+    what: 'a path that cannot be decoded',
+    operation: 'DELETE /v1/files/{file_id}',
+    target: '/v1/files/%',
+    status: 400,
+  },
+  {
+    what: 'an id that is too long',
+    operation: 'GET /v1/files/{file_id}',
+    target: `/v1/files/${'a'.repeat(600)}`,
+    status: 400,
+  },
+  {
+    what: 'a question what is allowed, from outside a browser',
+    operation: 'GET /v1/batches',
+    method: 'OPTIONS',
+    target: '/v1/batches',
+    status: 204,
+  },
+  {
+    what: 'that question with a body of a kind that nobody reads',
+    operation: 'POST /v1/audio/transcriptions',
+    method: 'OPTIONS',
+    target: '/v1/audio/transcriptions',
+    headers: [['content-type', 'multipart/form-data; boundary=b']],
+    body: '--b--\r\n',
+    status: 204,
+  },
+  {
+    what: 'a part without a name behind a file',
+    operation: 'POST /v1/images/edits',
+    target: '/v1/images/edits',
+    headers: [['content-type', 'multipart/form-data; boundary=b']],
+    body: [
+      ...['--b', 'content-disposition: form-data; name="image"; filename="a.png"', '', 'x'],
+      ...['--b', 'content-disposition: form-data', '', 'no name', '--b--', ''],
+    ].join('\r\n'),
+    status: 400,
+  },
+  {
+    what: 'a compressed body for the board of queues',
+    operation: 'GET /admin/queues',
+    target: '/admin/queues',
+    headers: [['content-encoding', 'gzip']],
+    status: 415,
+  },
+]

@@ -1,0 +1,147 @@
+import fc from 'fast-check'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+
+import { nameOf, type Operation } from './document.ts'
+import { FOUND } from './found.ts'
+import { requestsTo, type Claim, type FuzzRequest } from './requests.ts'
+import { openFuzzTarget, type FuzzTarget } from './target.ts'
+import { createJudge, type Judge } from './verdict.ts'
+import { isFramed, NoAnswerError, send } from './wire.ts'
+
+// FUZZ_REQUESTS says how many; FUZZ_SEED repeats a run; FUZZ_ONLY is a part of the operations' names.
+const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 3000)
+const SEED = Number(process.env.FUZZ_SEED ?? Date.now() % 2 ** 31)
+const ONLY = process.env.FUZZ_ONLY ?? ''
+const AT_ONCE = 6
+const SHRINK_LIMIT_MS = 15_000
+const SHOWN_MAX = 1500
+
+interface Finding {
+  readonly operation: string
+  readonly seed: number
+  readonly complaint: string
+  /** The smallest request that is answered so. */
+  readonly request: string
+}
+
+interface Count {
+  readonly statuses: Map<number, number>
+  readonly findings: Finding[]
+}
+
+let target: FuzzTarget
+beforeAll(async () => {
+  target = await openFuzzTarget()
+}, 400_000)
+afterAll(() => target?.close())
+
+it(`requests of every kind to every operation (seed ${SEED})`, {
+  timeout: 60_000 + REQUESTS * 200,
+}, async () => {
+  const operations = target.operations.filter((operation) => nameOf(operation).includes(ONLY))
+  const hosts = [new URL(target.url).hostname, 'github.com']
+  const judge = createJudge(hosts)
+  const count: Count = { statuses: new Map(), findings: [] }
+  const runs = Math.ceil(REQUESTS / operations.length)
+  const left = [...operations]
+  const flow = async (): Promise<void> => {
+    for (let operation = left.shift(); operation !== undefined; operation = left.shift()) {
+      await fuzz(operation, { judge, runs, count })
+    }
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, flow))
+  const statuses = [...count.statuses].toSorted(([a], [b]) => a - b)
+  process.stdout.write(
+    `fuzzing | seed ${SEED} · operations ${operations.length} · requests ${runs * operations.length} · answers ${statuses.map(([status, times]) => `${status}: ${times}`).join(', ')} · findings ${count.findings.length}\n`,
+  )
+  for (const finding of count.findings) process.stdout.write(`${JSON.stringify(finding)}\n`)
+  for (const line of target.complaints().slice(0, 5)) process.stdout.write(`${line}\n`)
+  // They stand above, each by itself.
+  expect(count.findings.length).toBe(0)
+  expect([target.api.isRunning(), target.worker.isRunning()]).toEqual([true, true])
+  expect(target.complaints()).toEqual([])
+  if (ONLY !== '') return
+  // Most of what is well meant has to get through, or nothing behind the doors was tried.
+  expect((count.statuses.get(200) ?? 0) / (runs * operations.length)).toBeGreaterThan(0.1)
+})
+
+it('every parameter is described by a schema of its own', () => {
+  const odd = target.operations.flatMap(({ path, parameters }) =>
+    parameters.filter(({ schema }) => typeof schema !== 'object').map(({ name }) => [path, name]),
+  )
+  expect(odd).toEqual([])
+})
+
+it.each(FOUND)('$what ($operation) is answered as it should be', async (found) => {
+  const operation = target.operations.find((one) => nameOf(one) === found.operation) as Operation
+  const { method = operation.method, claim = 'own', headers = [] } = found
+  const request = { claim, method, headers, target: found.target, body: found.body }
+  const answer = await send(target.url, request, (await target.newClaims(operation))[claim])
+  expect(answer.status).toBe(found.status)
+  expect(createJudge([])(operation, request, answer)).toBeUndefined()
+})
+
+/** Sends requests to one operation; each new complaint is traced to the smallest request that earns it. */
+async function fuzz(
+  operation: Operation,
+  { judge, runs, count }: { judge: Judge; runs: number; count: Count },
+): Promise<void> {
+  const seed = seedOf(operation)
+  const claims = await target.newClaims(operation)
+  const complain = (request: FuzzRequest) =>
+    complaintOf(operation, request, { judge, claims, count })
+  const seen = new Set<string>()
+  const requests = requestsTo(operation, target.known)
+  let wanted = ''
+  const property = fc.asyncProperty(requests, async (request) => {
+    const complaint = await complain(request)
+    return complaint === undefined || kindOf(complaint) !== wanted
+  })
+  const values = fc.sample(property, { seed, numRuns: runs })
+  for (const [index, [request]] of values.entries()) {
+    const complaint = await complain(request)
+    if (complaint === undefined || seen.has(kindOf(complaint))) continue
+    wanted = kindOf(complaint)
+    const { counterexample } = await fc.check(property, {
+      ...{ seed, path: String(index), endOnFailure: false },
+      ...{ interruptAfterTimeLimit: SHRINK_LIMIT_MS, markInterruptAsFailure: false },
+    })
+    const [smallest] = counterexample ?? [request]
+    seen.add(wanted)
+    count.findings.push({
+      ...{ operation: nameOf(operation), seed: SEED, complaint },
+      request: show(smallest),
+    })
+  }
+}
+
+async function complaintOf(
+  operation: Operation,
+  request: FuzzRequest,
+  { judge, claims, count }: { judge: Judge; claims: Record<Claim, string>; count: Count },
+): Promise<string | undefined> {
+  try {
+    const answer = await send(target.url, request, claims[request.claim])
+    count.statuses.set(answer.status, (count.statuses.get(answer.status) ?? 0) + 1)
+    return judge(operation, request, answer)
+  } catch (error) {
+    // Who announces more than there is, and leaves, hears nothing.
+    if (error instanceof NoAnswerError) return isFramed(request) ? undefined : error.message
+    throw error
+  }
+}
+
+/** The request as it was sent; what repeats itself at length is shown short. */
+const show = (request: FuzzRequest): string =>
+  JSON.stringify(request)
+    .replaceAll(/(.{1,12}?)\1{30,}/g, (all, unit) => `${unit}{${all.length / unit.length} times}`)
+    .slice(0, SHOWN_MAX)
+
+/** Complaints that differ only in numbers and ids are of one kind. */
+const kindOf = (complaint: string): string => complaint.replaceAll(/[0-9a-f-]{8,}|\d{4,}/g, '#')
+
+function seedOf(operation: Operation): number {
+  let seed = SEED
+  for (const letter of nameOf(operation)) seed = (Math.imul(seed, 31) + letter.charCodeAt(0)) | 0
+  return seed
+}
