@@ -7,6 +7,7 @@ import { describeConfig, loadConfig, renderEnvExample, type Env } from '#shared/
 
 import { serve } from './commands/serve.ts'
 import { UsageError, type Arguments } from './commands/usage.ts'
+import { importDirectly } from './direct-imports.ts'
 import { withRunningInstallation } from './running.ts'
 
 interface Command {
@@ -65,6 +66,7 @@ await main(process.argv.slice(2))
 
 async function main(argv: readonly string[]): Promise<void> {
   process.chdir(join(import.meta.dirname, '..'))
+  importDirectly()
   // The environment wins over the file: what is set already stays.
   if (existsSync('.env')) process.loadEnvFile('.env')
   try {

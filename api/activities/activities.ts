@@ -66,8 +66,7 @@ export function openActivities(db: Db, tables: ActivityTables): Activities {
         if (isNew !== undefined) return isNew
         return db.transaction((tx) => record(tx, tables, batch))
       }),
-    recordOwn: (list) =>
-      withPartitions(db, tables, () => db.transaction((tx) => recordOwn(tx, tables, list))),
+    recordOwn: (list) => withPartitions(db, tables, () => recordOwn(db, tables, list)),
     async find(organizationId, id) {
       const rows = await db
         .select()

@@ -1,6 +1,7 @@
 import { and, eq, inArray, sql } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
+import { prepared } from '#shared/db/prepared.ts'
 import type { ActivityRow, ActivityTables } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
 
@@ -44,36 +45,48 @@ export async function withPartitions<T>(
 /** All at once, in one statement; undefined, and nothing is recorded, when an id is there already. */
 export async function insertNew(
   db: Db,
-  { activities, activityIds }: ActivityTables,
+  tables: ActivityTables,
   list: readonly { readonly row: ActivityRow; readonly digest: Buffer }[],
 ): Promise<Recorded | undefined> {
   const rows = list.map(({ row }) => row)
-  const first = rows[0] as ActivityRow
-  const texts = (values: readonly unknown[]) => sql`${sql.param(values)}::text[]`
-  const published = rows.map((row) => row.published.toISOString())
-  const digests = list.map(({ digest }) => digest)
-  const content = rows.map((row) => JSON.stringify(row.activity))
+  const { organizationId, createdAt } = rows[0] as ActivityRow
   try {
-    await db.execute(sql`
-      with ids as (
-        insert into ${activityIds} (organization_id, id, created_at, digest)
-        select ${first.organizationId}, id, ${first.createdAt.toISOString()}::timestamptz, digest
-        from unnest(${texts(rows.map(({ id }) => id))}, ${sql.param(digests)}::bytea[])
-          as new (id, digest)
-      )
-      insert into ${activities}
-        (organization_id, id, type, actor_id, object_id, published, created_at, activity)
-      select ${first.organizationId}, id, type, actor_id, object_id, published,
-        ${first.createdAt.toISOString()}::timestamptz, activity::json
-      from unnest(${texts(rows.map(({ id }) => id))}, ${texts(rows.map(({ type }) => type))},
-        ${texts(rows.map(({ actorId }) => actorId))}, ${texts(rows.map(({ objectId }) => objectId))},
-        ${sql.param(published)}::timestamptz[], ${texts(content)})
-        as new (id, type, actor_id, object_id, published, activity)`)
+    await prepared(db, 'insert_activities', (name) => prepareInsert(db, tables, name)).execute({
+      ...{ organizationId, createdAt: createdAt.toISOString() },
+      ids: rows.map(({ id }) => id),
+      digests: list.map(({ digest }) => digest),
+      types: rows.map(({ type }) => type),
+      actorIds: rows.map(({ actorId }) => actorId),
+      objectIds: rows.map(({ objectId }) => objectId),
+      published: rows.map(({ published }) => published.toISOString()),
+      contents: rows.map(({ activity }) => JSON.stringify(activity)),
+    })
     return { rows, createdCount: rows.length }
   } catch (error) {
     if (codeOf(error) === UNIQUE_VIOLATION) return undefined
     throw error
   }
+}
+
+function prepareInsert(db: Db, { activities, activityIds }: ActivityTables, name: string) {
+  const given = (value: string) => sql`${sql.placeholder(value)}`
+  const createdAt = sql`${given('createdAt')}::timestamptz`
+  const ids = db.$with('ids', {}).as(sql`
+    insert into ${activityIds} (organization_id, id, created_at, digest)
+    select ${given('organizationId')}, id, ${createdAt}, digest
+    from unnest(${given('ids')}::text[], ${given('digests')}::bytea[]) as new (id, digest)`)
+  return db
+    .with(ids)
+    .insert(activities)
+    .select(
+      sql`select ${given('organizationId')}, id, type, actor_id, object_id, published, ${createdAt},
+          activity::json
+        from unnest(${given('ids')}::text[], ${given('types')}::text[],
+          ${given('actorIds')}::text[], ${given('objectIds')}::text[],
+          ${given('published')}::timestamptz[], ${given('contents')}::text[])
+          as new (id, type, actor_id, object_id, published, activity)`,
+    )
+    .prepare(name)
 }
 
 /** The rows of a batch, as they are recorded. */
@@ -89,28 +102,37 @@ function codeOf(error: unknown): string | undefined {
   return (((error as Error).cause ?? error) as { readonly code?: string }).code
 }
 
-/** Records what the platform has seen; what is there already stays. */
+/** Records what the platform has seen, in one statement; what is there already stays. */
 export async function recordOwn(
-  tx: Db,
+  db: Db,
   { activities, activityIds }: ActivityTables,
   list: readonly OwnActivity[],
 ): Promise<void> {
-  const inOrder = list.toSorted((a, b) => (a.id < b.id ? -1 : 1))
-  const claimed = await tx
-    .insert(activityIds)
-    .values(
-      inOrder.map(({ organizationId, id, digest, publishedMs }) => ({
-        ...{ organizationId, id, digest },
-        createdAt: new Date(publishedMs),
-      })),
+  const byId = new Map(list.map((own) => [`${own.organizationId} ${own.id}`, own]))
+  // In id order, so that two overlapping lists never wait for each other.
+  const inOrder = [...byId.values()].sort((a, b) => (a.id < b.id ? -1 : 1))
+  const rows = inOrder.map((own) => rowOf(own, own.organizationId, new Date(own.publishedMs)))
+  const texts = (values: readonly (string | null)[]) => sql`${sql.param(values)}::text[]`
+  const moments = rows.map(({ published }) => published.toISOString())
+  const digests = inOrder.map(({ digest }) => digest)
+  await db.execute(sql`
+    with new as (
+      select * from unnest(${texts(rows.map(({ organizationId }) => organizationId))},
+        ${texts(rows.map(({ id }) => id))}, ${texts(rows.map(({ type }) => type))},
+        ${texts(rows.map(({ actorId }) => actorId))}, ${texts(rows.map(({ objectId }) => objectId))},
+        ${sql.param(moments)}::timestamptz[], ${sql.param(digests)}::bytea[],
+        ${texts(rows.map(({ activity }) => JSON.stringify(activity)))})
+        as new (organization_id, id, type, actor_id, object_id, published, digest, activity)
+    ), ids as (
+      insert into ${activityIds} (organization_id, id, created_at, digest)
+      select organization_id, id, published, digest from new
+      on conflict do nothing
+      returning organization_id, id
     )
-    .onConflictDoNothing()
-    .returning({ organizationId: activityIds.organizationId, id: activityIds.id })
-  const isNew = new Set(claimed.map(({ organizationId, id }) => `${organizationId} ${id}`))
-  const rows = inOrder
-    .filter(({ organizationId, id }) => isNew.has(`${organizationId} ${id}`))
-    .map((own) => rowOf(own, own.organizationId, new Date(own.publishedMs)))
-  if (rows.length > 0) await tx.insert(activities).values(rows)
+    insert into ${activities}
+      (organization_id, id, type, actor_id, object_id, published, created_at, activity)
+    select organization_id, id, type, actor_id, object_id, published, published, activity::json
+    from new join ids using (organization_id, id)`)
 }
 
 /** Records what is new of a batch, unless an id stands for other content. */

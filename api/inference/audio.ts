@@ -95,12 +95,12 @@ interface Recording {
 
 /** The form, its recording already in object storage. */
 function readRecording(
-  { request, reply }: Http,
+  http: Http,
   temporary: TemporaryObjects,
   task: AudioInput['task'],
 ): Promise<Form<Recording>> {
-  const signal = clientSignal(reply)
-  return readForm(request, {
+  const signal = clientSignal(http)
+  return readForm(http.request, {
     fields: Object.keys(TASKS[task].fields.properties),
     lists: ['timestamp_granularities', 'include'],
     files: ['file'],

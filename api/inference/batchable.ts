@@ -21,7 +21,7 @@ export interface BatchableRequest {
   readonly organizationId: string
   /** The models that it may use; null means all. */
   readonly modelIds: readonly string[] | null
-  /** Whose use it is. */
+  /** The same each time that a line is run, so that its use is charged once. */
   readonly requestId: string
   readonly apiKeyId: string | undefined
   readonly userId: string | undefined
@@ -94,7 +94,8 @@ export function createBatchExecutor(services: Needs): ExecuteBatchable {
       input: plan.input,
       organizationId,
       account: {
-        ...{ requestId: account.requestId, apiKeyId: account.apiKeyId, userId: account.userId },
+        ...account,
+        usageId: account.requestId,
         noteTokens: (tokens) => services.noteTokens?.(organizationId, tokens),
       },
       deadlineAtMs: services.clock.now() + services.config.deadlineSeconds * 1000,

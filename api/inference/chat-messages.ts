@@ -28,7 +28,12 @@ export interface MessageField {
 const CALLED_FUNCTION = {
   type: 'object',
   required: ['name', 'arguments'],
-  properties: { name: { type: 'string', minLength: 1 }, arguments: { type: 'string' } },
+  properties: {
+    name: { type: 'string', minLength: 1 },
+    arguments: { type: 'string' },
+    // What a client's own parser made of the arguments.
+    parsed_arguments: {},
+  },
   additionalProperties: false,
 }
 
@@ -128,8 +133,10 @@ function callsOf(field: MessageField, path: string): NonNullable<ChatMessage['to
       { param, code: 'invalid_value' },
     )
   }
-  if (legacy !== undefined) return [{ ...legacy, id: legacyCallId(legacy.name) }]
-  return calls.map((call) => ({ id: call.id, ...call.function }))
+  if (legacy !== undefined) {
+    return [{ id: legacyCallId(legacy.name), name: legacy.name, arguments: legacy.arguments }]
+  }
+  return calls.map(({ id, function: { name, arguments: text } }) => ({ id, name, arguments: text }))
 }
 
 function textOf(content: MessageField['content'], path: string): string | undefined {

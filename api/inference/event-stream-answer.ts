@@ -8,6 +8,7 @@ import { CancelledError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 
+import { durableOf } from '#api/v1/durable.ts'
 import { presentErrorBody } from '#api/v1/error-dialect.ts'
 import type { JobEvent } from './job-events.ts'
 import type { StreamChoice } from './sampling-fields.ts'
@@ -27,7 +28,8 @@ const DONE = 'data: [DONE]\n\n'
  * Answers with a stream. Headers are sent once the job has begun, so that everything before is an
  * ordinary error. A failure after that is one error frame and an end without `[DONE]`. While the
  * socket is full, nothing more is taken from the job. A reader that has not taken its answer when
- * the job's time is over is cut off.
+ * the job's time is over is cut off. What goes on under an Idempotency-Key is told to its end, since it
+ * is recorded on the way out.
  */
 export async function answerWithStream(
   reply: FastifyReply,
@@ -39,8 +41,9 @@ export async function answerWithStream(
   },
 ): Promise<void> {
   const { presenter } = options
+  const isKept = durableOf(reply.request) !== undefined
   const first = await events.next()
-  if (reply.raw.destroyed) {
+  if (reply.raw.destroyed && !isKept) {
     await events.return(undefined)
     throw new CancelledError()
   }
@@ -51,11 +54,11 @@ export async function answerWithStream(
     await write(presenter.opening())
     if (first.done !== true) await write(textOf(first.value, presenter))
     for await (const event of events) {
-      if (stream.signal.aborted) return
+      if (hasLeft()) return
       await write(textOf(event, presenter))
     }
   } catch (thrown) {
-    if (thrown instanceof CancelledError || stream.signal.aborted) return
+    if (thrown instanceof CancelledError || hasLeft()) return
     const error = normalizeError(thrown)
     if (isBug(error)) options.log.error({ err: error.cause }, 'stream failed')
     await stream.write(`data: ${JSON.stringify(presentErrorBody(error))}\n\n`)
@@ -64,6 +67,10 @@ export async function answerWithStream(
     stream.end()
     // Ends the job if it has not ended; the loop has done so already unless it never began.
     await events.return(undefined)
+  }
+
+  function hasLeft(): boolean {
+    return stream.signal.aborted && !isKept
   }
 
   async function write(text: string): Promise<void> {

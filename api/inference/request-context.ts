@@ -1,21 +1,32 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
+import { durableOf } from '#api/v1/durable.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 
-/** Aborted when the client leaves before its answer is complete, streamed or not. */
-export function clientSignal(reply: FastifyReply): AbortSignal {
+/**
+ * Aborted when the client leaves before its answer is complete, streamed or not. Who sent a whole
+ * request under an Idempotency-Key asks for its answer again, so it is made without a client.
+ */
+export function clientSignal(http: {
+  readonly request: FastifyRequest
+  readonly reply: FastifyReply
+}): AbortSignal {
+  const { request, reply } = http
   const abort = new AbortController()
   const { raw } = reply
-  raw.once('close', () => {
-    if (!raw.writableEnded) abort.abort()
-  })
-  if (raw.destroyed) abort.abort()
+  const leave = (): void => {
+    const isKept = durableOf(request) !== undefined && request.raw.complete
+    if (!raw.writableEnded && !isKept) abort.abort()
+  }
+  raw.once('close', leave)
+  if (raw.destroyed) leave()
   return abort.signal
 }
 
 /**
  * How long a request may take, in milliseconds: the installation's limit, or less when the client
- * says that it waits no longer. Of a stream the client's limit is per read, so it says nothing.
+ * says that it waits no longer. Of a stream the client's limit is per read, so it says nothing; and
+ * under an Idempotency-Key the next try waits on.
  */
 export function deadlineOf(
   request: FastifyRequest,
@@ -23,7 +34,7 @@ export function deadlineOf(
   isStream: boolean,
 ): number {
   const limitMs = config.deadlineSeconds * 1000
-  if (isStream) return limitMs
+  if (isStream || durableOf(request) !== undefined) return limitMs
   const { headers } = request
   const seconds = Number(headers['x-stainless-timeout'] ?? headers['x-stainless-read-timeout'])
   return seconds > 0 ? Math.min(limitMs, seconds * 1000) : limitMs

@@ -29,10 +29,11 @@ export interface RequestJob<K extends QueueKind> {
 
 /** Submits a job for the caller of a request, until the client leaves or its time is over. */
 export function submitJob<K extends QueueKind>(
-  { request, reply }: Http,
+  http: Http,
   { submitter, clock, config }: Needs,
   job: RequestJob<K> & { readonly isStream: boolean },
 ): { readonly events: AsyncGenerator<JobEvent<K>>; readonly timeLeftMs: number } {
+  const { request } = http
   const { kind, model, input, priorityClass, isStream } = job
   const trace = traceOf(request)
   const timeLeftMs = deadlineOf(request, config, isStream)
@@ -44,7 +45,7 @@ export function submitJob<K extends QueueKind>(
     organizationId: callerOf(request).organizationId,
     account: accountOf(request),
     deadlineAtMs: clock.now() + timeLeftMs,
-    signal: clientSignal(reply),
+    signal: clientSignal(http),
     ...(priorityClass !== undefined && { priorityClass }),
     ...(trace !== undefined && { trace }),
     ...(durable !== undefined && { durable }),

@@ -128,7 +128,7 @@ async function searchFile(
   const found = await narrowFile(services.store, file, {
     query,
     limit: body.max_rerank ?? RERANK_DEFAULT,
-    signal: clientSignal(http.reply),
+    signal: clientSignal(http),
   })
   const documents = found.map(({ text }) => text)
   const scores = await score(http, services, { model, query, documents }).catch(

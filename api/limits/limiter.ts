@@ -104,10 +104,14 @@ function settleAtTheEnd(
     used += more
     if (hasEnded) send({ tokensToAdd: more, lease: '', tokensOfMonth: more })
   })
-  reply.raw.once('close', () => {
+  const end = (): void => {
     hasEnded = true
     send({ tokensToAdd: used - tokens, lease, tokensOfMonth: used })
-  })
+  }
+  // Under a key the job runs on when its client has left.
+  const durable = durableOf(request)
+  if (durable === undefined) reply.raw.once('close', end)
+  else durable.onOver(end)
 }
 
 /** Fills the counter of the month when nobody has, and applies the quota to this request too. */

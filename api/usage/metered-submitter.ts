@@ -1,3 +1,5 @@
+import { setImmediate } from 'node:timers/promises'
+
 import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/job-events.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
@@ -9,7 +11,10 @@ interface Meter {
   readonly clock: Clock
 }
 
-/** A submitter whose jobs are written to the usage record, each once, however it ends. */
+/**
+ * A submitter whose jobs are written to the usage record, each once, however it ends. What is run
+ * again for the same answer, after a process died over it, is the same use.
+ */
 export function meterJobs<S extends Submitter>(submitter: S, meter: Meter): S {
   return {
     ...submitter,
@@ -32,7 +37,8 @@ async function* metered<K extends QueueKind>(
     // A job that has not begun took nothing, and a failure without a token is not charged.
     if (isNoted || !hasStarted || (outcome === 'failed' && used.completionTokens === 0)) return
     isNoted = true
-    meter.writer.write(rowOf(request, { jobId, outcome, ...used }, meter.clock))
+    const usageId = request.account?.usageId ?? jobId
+    meter.writer.write(rowOf(request, { jobId: usageId, outcome, ...used }, meter.clock))
     request.account?.noteTokens(used.promptTokens + used.completionTokens)
   }
   try {
@@ -49,7 +55,7 @@ async function* metered<K extends QueueKind>(
         note('finished')
         // Once the commands of this turn have left: the answer follows them, so whoever kills this
         // process after it has come finds the row noted.
-        await new Promise<void>((resolve) => process.nextTick(resolve))
+        await setImmediate()
       }
       yield event
     }

@@ -33,7 +33,7 @@ export interface UsageLine {
 
 /** The usage record of a database. */
 export interface UsageRecord {
-  /** Adds rows; those that are there already stay as they are. */
+  /** Adds rows; of several with one id the first that is finished stays, else the first. */
   add(rows: readonly UsageRow[]): Promise<void>
   list(organizationId: string, query: UsageQuery): Promise<{ lines: UsageLine[]; hasMore: boolean }>
   tokensSince(organizationId: string, sinceMs: number): Promise<number>
@@ -45,8 +45,17 @@ export function openUsageRecord(db: Db, { usage }: UsageTables): UsageRecord {
     async add(rows) {
       await db
         .insert(usage)
-        .values([...rows])
-        .onConflictDoNothing()
+        .select(tableOf(oneOfEach(rows)))
+        .onConflictDoUpdate({
+          target: usage.jobId,
+          set: {
+            outcome: sql`excluded.outcome`,
+            promptTokens: sql`excluded.prompt_tokens`,
+            completionTokens: sql`excluded.completion_tokens`,
+            cachedTokens: sql`excluded.cached_tokens`,
+          },
+          setWhere: sql`${usage.outcome} <> 'finished' and excluded.outcome = 'finished'`,
+        })
     },
     list: (organizationId, query) => list(db, usage, organizationId, query),
     async tokensSince(organizationId, sinceMs) {
@@ -59,6 +68,32 @@ export function openUsageRecord(db: Db, { usage }: UsageTables): UsageRecord {
       return Number(rows[0]?.total ?? 0)
     },
   }
+}
+
+/** The rows as a table of as many parameters as there are columns, in their order. */
+function tableOf(rows: readonly UsageRow[]): SQL {
+  const texts = (values: readonly (string | null)[]) => sql`${sql.param(values)}::text[]`
+  const counts = (values: readonly number[]) => sql`${sql.param(values)}::bigint[]`
+  const moments = rows.map(({ createdAt }) => createdAt.toISOString())
+  return sql`select * from unnest(
+    ${texts(rows.map(({ jobId }) => jobId))}, ${texts(rows.map((row) => row.organizationId))},
+    ${texts(rows.map(({ apiKeyId }) => apiKeyId))}, ${sql.param(rows.map(({ userId }) => userId))}::uuid[],
+    ${texts(rows.map(({ requestId }) => requestId))}, ${texts(rows.map(({ kind }) => kind))},
+    ${texts(rows.map(({ modelId }) => modelId))}, ${texts(rows.map(({ outcome }) => outcome))},
+    ${counts(rows.map(({ promptTokens }) => promptTokens))},
+    ${counts(rows.map(({ completionTokens }) => completionTokens))},
+    ${counts(rows.map(({ cachedTokens }) => cachedTokens))}, ${sql.param(moments)}::timestamptz[])`
+}
+
+/** One statement may touch a row only once. */
+function oneOfEach(rows: readonly UsageRow[]): UsageRow[] {
+  const kept = new Map<string, UsageRow>()
+  for (const row of rows) {
+    const before = kept.get(row.jobId)
+    const isBetter = before?.outcome !== 'finished' && row.outcome === 'finished'
+    if (before === undefined || isBetter) kept.set(row.jobId, row)
+  }
+  return [...kept.values()]
 }
 
 async function list(

@@ -7,6 +7,8 @@ export interface JobAccount {
   readonly requestId: string
   readonly apiKeyId: string | undefined
   readonly userId: string | undefined
+  /** Names the use where several jobs may run for one answer; the job does otherwise. */
+  readonly usageId?: string
   /** Told once per job how many tokens it took. */
   noteTokens(tokens: number): void
 }

@@ -12,14 +12,16 @@ const HEADERS_KEPT = [
 ]
 
 /**
- * Hears what is written to a response, streamed or not. `onEnd` is told once: the answer, or
- * undefined when it was cut off or is longer than `bytesMax`.
+ * Hears what is written to a response, streamed or not, also when its client has left. `onEnd` is told
+ * once: the answer, or undefined when it is longer than `bytesMax` or has not ended `patienceMs` after
+ * its client left.
  */
 export function recordAnswer(
   raw: ServerResponse,
-  bytesMax: number,
+  limits: { readonly bytesMax: number; readonly patienceMs: number },
   onEnd: (answer: RecordedAnswer | undefined) => void,
 ): void {
+  const { bytesMax, patienceMs } = limits
   const chunks: Buffer[] = []
   let bytes = 0
   const keep = (chunk: unknown, encoding: unknown): void => {
@@ -35,25 +37,40 @@ export function recordAnswer(
   const write = raw.write.bind(raw) as (...args: unknown[]) => boolean
   const end = raw.end.bind(raw) as (...args: unknown[]) => ServerResponse
   let isWhole = false
+  let patience: NodeJS.Timeout | undefined
   raw.write = ((chunk: unknown, ...rest: unknown[]) => {
     keep(chunk, rest[0])
     return write(chunk, ...rest)
   }) as ServerResponse['write']
   raw.end = ((chunk?: unknown, ...rest: unknown[]) => {
     // Node may call `write` itself for this chunk, but not through the replaced function.
-    keep(chunk, rest[0])
+    if (!isWhole) keep(chunk, rest[0])
     isWhole = true
-    return end(chunk, ...rest)
+    const ended = end(chunk, ...rest)
+    if (patience !== undefined) conclude()
+    return ended
   }) as ServerResponse['end']
   raw.once('close', () => {
-    if (!isWhole || bytes > bytesMax) return onEnd(undefined)
+    if (isWhole) return conclude()
+    patience = setTimeout(conclude, patienceMs)
+    patience.unref()
+  })
+  const conclude = (): void => {
+    clearTimeout(patience)
+    patience = undefined
+    raw.write = write as ServerResponse['write']
+    raw.end = end as ServerResponse['end']
+    if (!isWhole || bytes > bytesMax) {
+      onEnd(undefined)
+      return
+    }
     const headers: Record<string, string> = {}
     for (const name of HEADERS_KEPT) {
       const value = raw.getHeader(name)
       if (value !== undefined) headers[name] = String(value)
     }
     onEnd({ status: raw.statusCode, headers, body: Buffer.concat(chunks) })
-  })
+  }
 }
 
 const STREAM_FAILED = /^(data: \{"error":|event: (error|response\.failed)\r?$)/m

@@ -29,6 +29,8 @@ export interface DurableRequest {
   /** Names the request; the ids in its answer are derived from it. */
   readonly id: string
   readonly isAdopted: boolean
+  /** Calls back when it is over: answered or given up, whether its client stayed or not. */
+  onOver(listener: () => void): void
   /** Its next job, in the order in which the route asks for them. */
   nextJob(): DurableJob
 }

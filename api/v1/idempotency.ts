@@ -16,7 +16,6 @@ import {
   RENEW_INTERVAL_MS,
   type Beginning,
   type Claim,
-  type Ending,
   type IdempotencyStore,
   type RecordedAnswer,
 } from './idempotency-store.ts'
@@ -24,6 +23,8 @@ import type { Gate } from './plugin.ts'
 
 const KEY_PATTERN = /^[\x21-\x7e]{1,255}$/
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
+/** Beyond the deadline of a request, before one whose client has left is given up. */
+const PATIENCE_GRACE_MS = 30_000
 const POLL_MS_MIN = 50
 const POLL_MS_MAX = 500
 
@@ -38,9 +39,9 @@ export interface IdempotencyServices {
 /**
  * Serves `Idempotency-Key` on every POST: the first request under a key runs, those that come
  * meanwhile wait for it, and for a day the same request gets the same answer. When the process dies
- * over a request, the next one under its key takes its jobs up where they are. Failures of ours,
- * limits and answers over 8 MiB are not kept (nor what exceeds the day's bound of an organization),
- * so the next request under the key runs.
+ * over a request, the next one under its key takes its jobs up where they are; when the client leaves,
+ * the request runs on for the next one. Failures of ours, limits and answers over 8 MiB are not kept
+ * (nor what exceeds the day's bound of an organization), so the next request under the key runs.
  */
 export function createIdempotencyGate(services: IdempotencyServices): Gate {
   return async (request, reply) => {
@@ -63,35 +64,35 @@ export function createIdempotencyGate(services: IdempotencyServices): Gate {
     }
     if (beginning.state !== 'mine') throw otherRequest()
     if (digest !== undefined) watchForm(request.raw, digest)
-    const streams: string[] = []
-    makeDurable(services, request, { claim, beginning, digest, streams })
-    const endingOf = async () => {
-      // A route may have answered before the last bytes of a form came.
-      if (digest !== undefined) await formEnd(request.raw)
-      return { form: digest?.value, streams }
-    }
-    watch(services, reply, { claim, endingOf })
+    const run = { claim, beginning, digest, streams: [], overListeners: [] }
+    makeDurable(services, request, run)
+    watch(services, { request, reply }, run)
     return undefined
   }
+}
+
+/** A request that runs under a key. */
+interface Run {
+  readonly claim: Claim
+  readonly beginning: Extract<Beginning, { state: 'mine' }>
+  readonly digest: FormDigest | undefined
+  /** The reply streams of its jobs. */
+  readonly streams: string[]
+  readonly overListeners: (() => void)[]
 }
 
 /** Lets the jobs of a request outlive this process, and takes up those that another left. */
 function makeDurable(
   { idempotency }: IdempotencyServices,
   request: FastifyRequest,
-  begun: {
-    readonly claim: Claim
-    readonly beginning: Extract<Beginning, { state: 'mine' }>
-    readonly digest: FormDigest | undefined
-    readonly streams: string[]
-  },
+  { claim, beginning, digest, streams, overListeners }: Run,
 ): void {
-  const { claim, beginning, digest, streams } = begun
   let count = 0
   rememberDurable(request, {
     id: claim.id,
     startedAtMs: beginning.startedAtMs,
     isAdopted: beginning.jobs.size > 0,
+    onOver: (listener) => overListeners.push(listener),
     nextJob() {
       const number = count
       count += 1
@@ -138,9 +139,9 @@ async function beginOrWait(
 
 /** Keeps the key while the request runs, then records its answer or gives the key free. */
 function watch(
-  { idempotency, log }: IdempotencyServices,
-  reply: FastifyReply,
-  { claim, endingOf }: { readonly claim: Claim; endingOf(): Promise<Ending> },
+  { idempotency, log, deadlineSeconds }: IdempotencyServices,
+  { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
+  { claim, digest, streams, overListeners }: Run,
 ): void {
   const quietly = (work: Promise<void>): void => {
     work.catch((error: unknown) => {
@@ -150,11 +151,17 @@ function watch(
   }
   const renewal = setInterval(() => quietly(idempotency.renew(claim)), RENEW_INTERVAL_MS)
   renewal.unref()
-  recordAnswer(reply.raw, ANSWER_BYTES_MAX, (answer) => {
+  const patienceMs = deadlineSeconds * 1000 + PATIENCE_GRACE_MS
+  recordAnswer(reply.raw, { bytesMax: ANSWER_BYTES_MAX, patienceMs }, (answer) => {
+    for (const listener of overListeners) listener()
     const end = async (): Promise<void> => {
-      const ending = await endingOf()
+      // A route may have answered before the last bytes of a form came; where they never came, the
+      // answer is to a request that nobody made.
+      if (digest !== undefined) await formEnd(request.raw)
+      const hasBrokenOff = request.raw.destroyed && !request.raw.complete
       clearInterval(renewal)
-      const isKept = answer !== undefined && isFinal(answer)
+      const ending = { form: digest?.value, streams }
+      const isKept = answer !== undefined && isFinal(answer) && !hasBrokenOff
       await (isKept ? idempotency.finish(claim, answer, ending) : idempotency.forget(claim, ending))
     }
     quietly(end())

@@ -9,6 +9,8 @@ const WAITING_MAX = 100_000
 const RETRY_DELAY_MS = 500
 const CLOSE_ATTEMPTS = 3
 const SWEEP_INTERVAL_MS = 5000
+/** Rows that follow a write sooner than this share the next: a statement costs more than its rows. */
+const WRITE_INTERVAL_MS = 50
 
 export interface OutboxOptions<Row> {
   /** For the log. */
@@ -26,8 +28,8 @@ export interface OutboxOptions<Row> {
 }
 
 /**
- * Writes rows behind the answers: at once when nothing is being written, else together with what
- * has come meanwhile. While the database is away, rows wait in memory, up to a bound. What a process
+ * Writes rows behind the answers: at once when nothing was written of late, else together with what
+ * comes within a moment. While the database is away, rows wait in memory, up to a bound. What a process
  * that was killed had noted in the journal, another one writes.
  */
 export class Outbox<Row> {
@@ -36,6 +38,10 @@ export class Outbox<Row> {
   readonly #sweeper: NodeJS.Timeout | undefined
   #writing: Promise<void> | undefined
   #sweeping: Promise<void> | undefined
+  #timer: NodeJS.Timeout | undefined
+  #writtenAtMs = Number.NEGATIVE_INFINITY
+  /** Somebody waits for the rows. */
+  #isUrgent = false
   #isClosing = false
   #lost = 0
 
@@ -58,11 +64,12 @@ export class Outbox<Row> {
       return
     }
     this.#waiting.push(row)
-    this.#writing ??= this.#drain().finally(() => (this.#writing = undefined))
+    this.#writeSoon()
   }
 
   /** Resolves when nothing waits any more, or when the time is over. */
   async flush(timeoutMs: number): Promise<void> {
+    this.#writeNow()
     if (this.#writing === undefined) return
     const timeout = new AbortController()
     const tooLate = sleep(timeoutMs, undefined, { signal: timeout.signal }).catch(() => {
@@ -77,6 +84,7 @@ export class Outbox<Row> {
     this.#isClosing = true
     clearInterval(this.#sweeper)
     await this.#sweeping
+    this.#writeNow()
     await this.#writing
   }
 
@@ -94,27 +102,58 @@ export class Outbox<Row> {
     }
   }
 
+  #writeSoon(): void {
+    if (this.#writing !== undefined || this.#timer !== undefined) return
+    const sinceMs = performance.now() - this.#writtenAtMs
+    if (sinceMs >= WRITE_INTERVAL_MS || this.#isClosing) this.#start()
+    else this.#timer = setTimeout(() => this.#start(), WRITE_INTERVAL_MS - sinceMs)
+  }
+
+  #writeNow(): void {
+    this.#isUrgent = this.#waiting.length > 0
+    this.#start()
+  }
+
+  #start(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    if (this.#waiting.length > 0) this.#writing ??= this.#drain()
+  }
+
   async #drain(): Promise<void> {
     const { operation, log } = this.#options
     let failures = 0
-    while (this.#waiting.length > 0) {
-      const batch = this.#waiting.slice(0, BATCH_MAX)
-      try {
-        await this.#add(batch)
-        this.#waiting.splice(0, batch.length)
-        failures = 0
-        this.#lost = 0
-      } catch (error) {
-        failures += 1
-        const rows = this.#waiting.length
-        if (failures === 1) log.warn({ operation, err: error, rows }, 'rows wait to be written')
-        if (this.#isClosing && failures >= CLOSE_ATTEMPTS) {
-          log.error({ operation, rows }, 'rows were not written')
-          return
+    try {
+      do {
+        this.#writtenAtMs = performance.now()
+        const batch = this.#waiting.slice(0, BATCH_MAX)
+        try {
+          await this.#add(batch)
+          this.#waiting.splice(0, batch.length)
+          failures = 0
+          this.#lost = 0
+        } catch (error) {
+          failures += 1
+          const rows = this.#waiting.length
+          if (failures === 1) log.warn({ operation, err: error, rows }, 'rows wait to be written')
+          if (this.#isClosing && failures >= CLOSE_ATTEMPTS) {
+            log.error({ operation, rows }, 'rows were not written')
+            return
+          }
+          await sleep(RETRY_DELAY_MS)
         }
-        await sleep(RETRY_DELAY_MS)
-      }
+      } while (this.#waiting.length > 0 && (failures > 0 || this.#isWanted()))
+    } finally {
+      // In the turn of the last look, so that nobody waits for a write that has ended.
+      this.#writing = undefined
+      this.#isUrgent = false
+      if (this.#waiting.length > 0 && !this.#isClosing) this.#writeSoon()
     }
+  }
+
+  /** Whether what waits goes on its way at once. */
+  #isWanted(): boolean {
+    return this.#isUrgent || this.#isClosing || this.#waiting.length >= BATCH_MAX
   }
 
   /** Writes rows and erases them from the journal. One that the database refuses holds up no other. */

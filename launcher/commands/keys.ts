@@ -1,39 +1,51 @@
+import { openActivities, type Activities } from '#api/activities/activities.ts'
+import { ownActivity } from '#api/activities/own-activity.ts'
+import { SCOPES } from '#api/v1/scopes.ts'
+import { systemClock } from '#shared/clock.ts'
 import { loadConfig, type Env } from '#shared/config/config.ts'
-import { openApiKeys } from '#shared/db/api-keys.ts'
+import { openApiKeys, type ApiKeyStore } from '#shared/db/api-keys.ts'
 import { openDatabase } from '#shared/db/client.ts'
 import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
+import { activityTables } from '#shared/db/schema/activities.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { createLogger } from '#shared/logger.ts'
 
 import { UsageError, type Arguments } from './usage.ts'
 
-type Keys = ReturnType<typeof openApiKeys>
-type Action = (keys: Keys, organizationId: string, args: Arguments) => Promise<void>
+interface Services {
+  readonly keys: ApiKeyStore
+  readonly activities: Pick<Activities, 'recordOwn'>
+  /** Whose keys they are. */
+  readonly organizationId: string
+}
+
+type Action = (services: Services, args: Arguments) => Promise<void>
 
 const ACTIONS: Readonly<Record<string, Action>> = {
-  async create(keys, organizationId, { options }) {
-    const scopes = options.scopes?.split(',') ?? null
-    const name = options.name ?? 'Made on the command line'
-    const { secret } = await keys.create({
-      organizationId,
-      name,
-      scopes,
+  async create(services, { options }) {
+    const { key, secret } = await services.keys.create({
+      organizationId: services.organizationId,
+      name: options.name ?? 'Made on the command line',
+      scopes: options.scopes === undefined ? null : parseScopes(options.scopes),
       modelIds: null,
       expiresAt: null,
     })
     console.log(secret)
+    await note(services, { type: 'Create', event: 'key.created', key })
   },
-  async list(keys, organizationId) {
+  async list({ keys, organizationId }) {
     for (const key of await keys.list(organizationId)) {
       const used = key.lastUsedAt?.toISOString() ?? 'never'
       console.log(`${key.id}  ${key.prefix}…  used ${used}  ${key.name}`)
     }
   },
-  async revoke(keys, organizationId, { positionals }) {
+  async revoke(services, { positionals }) {
     const id = positionals[1]
     if (id === undefined) throw new UsageError('keys revoke needs the id of a key')
-    if (!(await keys.revoke(organizationId, id))) throw new UsageError(`there is no key ${id}`)
+    if (!(await services.keys.revoke(services.organizationId, id)))
+      throw new UsageError(`there is no key ${id}`)
     console.log(`${id} is revoked`)
+    await note(services, { type: 'Delete', event: 'key.revoked', key: { id } })
   },
 }
 
@@ -42,12 +54,39 @@ export async function keys(env: Env, args: Arguments): Promise<void> {
   const action = ACTIONS[args.positionals[0] ?? '']
   if (action === undefined) throw new UsageError('keys: create, list or revoke')
   const { config } = loadConfig(env)
-  const tables = organizationTables(config.database.tablePrefix)
+  const { tablePrefix } = config.database
+  const tables = organizationTables(tablePrefix)
   const database = openDatabase({ ...config.database, logger: createLogger({ level: 'error' }) })
   try {
-    const organizationId = await ensureDefaultOrganization(database.db, tables)
-    await action(openApiKeys(database.db, tables), organizationId, args)
+    await action(
+      {
+        organizationId: await ensureDefaultOrganization(database.db, tables),
+        keys: openApiKeys(database.db, tables),
+        activities: openActivities(database.db, activityTables(tablePrefix)),
+      },
+      args,
+    )
   } finally {
     await database.close()
   }
+}
+
+function parseScopes(text: string): readonly string[] {
+  const wanted = text.split(',')
+  const unknown = wanted.find((scope) => !SCOPES.some((known) => known === scope))
+  if (unknown === undefined) return wanted
+  throw new UsageError(`--scopes: there is no ${unknown}; there are ${SCOPES.join(', ')}`)
+}
+
+async function note(
+  { activities, organizationId }: Services,
+  { key, ...done }: { type: string; event: string; key: { id: string; name?: string } },
+): Promise<void> {
+  const actor = 'service:command-line'
+  const object = { id: `key:${key.id}`, type: 'ApiKey', name: key.name }
+  const requestId = undefined
+  const atMs = systemClock.now()
+  await activities.recordOwn([
+    ownActivity({ ...done, actor, object, organizationId, requestId, atMs }),
+  ])
 }

@@ -9,7 +9,6 @@ import { it } from '#test/support/services.ts'
 import { openV1App, type V1App } from '#test/support/v1-app.ts'
 
 const open: V1App[] = []
-const DAY_MS = 86_400_000
 
 afterEach(async () => {
   for (const { app } of open.splice(0)) await app.close()
@@ -251,14 +250,4 @@ describe('reading activities', () => {
     const answer = await call(`/activities?${query}`)
     expect([answer.status, await answer.json()]).toMatchObject([400, { error: { param } }])
   })
-})
-
-it('deletes what is past its retention and makes the partitions ahead', async ({ database }) => {
-  const { post, activities, call } = await openSurface(database)
-  await post('/activities', { id: 'old', type: 'Like' })
-  await activities.maintain(30, Date.now() + 29 * DAY_MS)
-  expect((await call('/activities/old')).status).toBe(200)
-  await activities.maintain(30, Date.now() + 31 * DAY_MS)
-  expect((await call('/activities/old')).status).toBe(404)
-  expect((await post('/activities', { id: 'old', type: 'View' })).status).toBe(201)
 })

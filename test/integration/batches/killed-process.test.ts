@@ -13,13 +13,19 @@ const TIMEOUT_MS = 400_000
 
 it('a batch of two API processes, one killed in the middle, has every line once', {
   timeout: TIMEOUT_MS,
-}, async ({ databaseUrl, redisUrl, keyPrefix, folder }) => {
+}, async ({ databaseUrl, database, redisUrl, keyPrefix, folder }) => {
   const tiers = openFaultTiers({ databaseUrl, redisUrl, keyPrefix, folder })
   try {
     const processes = [await tiers.startApi(), await tiers.startApi()]
     await tiers.startWorker()
+    const made = await fetch(`${processes[0]?.url}/v1/api_keys`, {
+      method: 'POST',
+      body: JSON.stringify({ name: 'batches' }),
+      headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
+    })
+    const { id: key, secret } = (await made.json()) as { id: string; secret: string }
     const clients = processes.map(
-      ({ url }) => new OpenAI({ baseURL: `${url}/v1`, apiKey: API_KEY, maxRetries: 5 }),
+      ({ url }) => new OpenAI({ baseURL: `${url}/v1`, apiKey: secret, maxRetries: 5 }),
     )
     const [first, second] = clients as [OpenAI, OpenAI]
     const wanted = Array.from({ length: LINES }, (_, at) => `line-${at}`)
@@ -46,6 +52,19 @@ it('a batch of two API processes, one killed in the middle, has every line once'
     expect(new Set(lines.map(({ id: name }) => name)).size).toBe(LINES)
     expect(lines.every(({ response }) => response?.status_code === 200)).toBe(true)
     expect(batch.error_file_id ?? null).toBeNull()
+    // Each line is charged once, to the key that made the batch, also those that were run again.
+    const rows = async () =>
+      (
+        await database.pool.query(`select request_id, outcome from usage where api_key_id = $1`, [
+          key,
+        ])
+      ).rows
+    await expect.poll(async () => (await rows()).length, { timeout: 60_000 }).toBe(LINES)
+    const used = await rows()
+    expect(used.every(({ outcome }) => outcome === 'finished')).toBe(true)
+    expect(new Set(used.map(({ request_id }) => request_id)).size).toBe(LINES)
+    const all = await database.pool.query('select from usage')
+    expect(all.rowCount).toBe(LINES)
   } finally {
     await tiers.stop()
   }

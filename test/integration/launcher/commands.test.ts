@@ -62,7 +62,11 @@ describe('the command line', () => {
   })
 })
 
-it('makes, lists and revokes keys in a given database', ({ folder, databaseUrl }) => {
+it('makes, lists and revokes keys in a given database, and records it', async ({
+  folder,
+  databaseUrl,
+  database,
+}) => {
   const env = envOf(folder, {
     DATABASE_URL: databaseUrl,
     AUTH_SITE_URL: 'http://localhost',
@@ -81,4 +85,17 @@ it('makes, lists and revokes keys in a given database', ({ folder, databaseUrl }
   expect(runCommand(['keys', 'revoke', id], env).stdout).toContain('is revoked')
   expect(runCommand(['keys', 'revoke', id], env).status).toBe(2)
   expect(runCommand(['keys', 'list'], env).stdout).not.toContain('mine')
+  const refused = runCommand(['keys', 'create', '--scopes', 'chat,everything'], env)
+  expect([refused.status, refused.stdout]).toEqual([2, ''])
+  expect(refused.stderr).toContain('there is no')
+  const { rows } = await database.pool.query('select activity from activities order by published')
+  expect(rows.map(({ activity }) => activity)).toMatchObject([
+    {
+      event: 'key.created',
+      actor: 'service:command-line',
+      object: { id: `key:${id}`, name: 'mine' },
+    },
+    { event: 'key.revoked', actor: 'service:command-line', object: { id: `key:${id}` } },
+  ])
+  expect(JSON.stringify(rows)).not.toContain(made.stdout.trim())
 })

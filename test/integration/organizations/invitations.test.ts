@@ -107,6 +107,24 @@ const rolesIn = async (token: string, id: string) =>
     .filter((one) => one.id === id)
     .map(({ role }) => role)
 
+describe('the mail of an invitation', () => {
+  it('asks a stranger to make a user, and who has one to sign in, and names the organization', async () => {
+    const { owner, path } = await newOrganization('Mill & Sons')
+    const person = await newPerson()
+    const stranger = newAddress('reader')
+    for (const email of [person.email, stranger]) await call(owner, 'POST', path, { email })
+    const known = await mail.waitFor(person.email)
+    expect(known.subject).toBe('You have been invited')
+    expect(known.text).toContain('to join Mill & Sons on')
+    expect(known.text).toContain('with the account that you have. Follow this link to sign in')
+    expect(known.text).not.toContain('create')
+    const unknown = await mail.waitFor(stranger)
+    expect(unknown.subject).toBe('You have been invited')
+    expect(unknown.text).toContain('to join Mill & Sons on')
+    expect(unknown.text).toContain('create your user')
+  })
+})
+
 describe('an invitation', () => {
   it('gives a stranger an account whose link makes them a member', async () => {
     const { owner, id, path } = await newOrganization()

@@ -1,81 +1,10 @@
 import { randomUUID } from 'node:crypto'
 
-import { afterEach, describe, expect } from 'vitest'
+import { describe, expect } from 'vitest'
 
-import { openInvitations } from '#api/organizations/invitations.ts'
-import { openOrganizations } from '#api/organizations/organizations.ts'
-import { organizationsPlugin } from '#api/organizations/routes.ts'
-import { systemClock } from '#shared/clock.ts'
-import type { Database } from '#shared/db/client.ts'
-import { membershipsOf } from '#shared/db/organizations.ts'
-import { authTables } from '#shared/db/schema/auth.ts'
-import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { it } from '#test/support/services.ts'
-import { openV1App } from '#test/support/v1-app.ts'
 
-const closers: (() => unknown)[] = []
-
-afterEach(async () => {
-  for (const close of closers.splice(0)) await close()
-})
-
-interface Answer {
-  status: number
-  body: {
-    id: string
-    name: string
-    role: string
-    is_personal: boolean
-    data: { id: string; role: string; is_personal: boolean }[]
-    error: { code: string; param: string }
-  }
-}
-
-/** The surface, with users whose token is their id. */
-async function openSurface(database: Database) {
-  const tables = organizationTables('')
-  const { users } = authTables('')
-  const organizations = openOrganizations(database.db, tables, users)
-  const services = {
-    invitations: openInvitations(database.db, tables, { users, organizations }),
-    // Invitations have a test of their own, with real mails.
-    mailer: { parseEmail: (text: string) => text, send: async () => {} },
-    ...{ organizations, note: () => {}, clock: systemClock },
-  }
-  const surface = await openV1App(database, [organizationsPlugin(services)], {
-    verifyAccessToken: async (token) => {
-      const userId = token.split('.')[1] as string
-      return { userId, organizations: await membershipsOf(database.db, tables, userId) }
-    },
-  })
-  closers.push(() => surface.app.close())
-  const newUser = async () => {
-    const id = randomUUID()
-    await database.db.insert(users).values({ id, createdAt: new Date(), updatedAt: new Date() })
-    return id
-  }
-  const as = async (
-    who: string,
-    method: string,
-    path: string,
-    body?: unknown,
-    organization?: string,
-  ): Promise<Answer> => {
-    const answer = await fetch(`${surface.base}/v1/organizations${path}`, {
-      method,
-      headers: {
-        authorization: `Bearer ${who.startsWith('mr-') ? who : `eyJ.${who}.x`}`,
-        ...(organization !== undefined && { 'openai-organization': organization }),
-        ...(body !== undefined && { 'content-type': 'application/json' }),
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
-    return { status: answer.status, body: (await answer.json()) as Answer['body'] }
-  }
-  const newOrganization = async (owner: string) =>
-    (await as(owner, 'POST', '', { name: 'Mill' })).body.id
-  return { ...surface, newUser, as, newOrganization }
-}
+import { openSurface } from './organizations-surface.ts'
 
 describe('organizations', () => {
   it('are made by users, listed beside their own one, renamed and deleted', async ({

@@ -4,20 +4,17 @@ import { afterEach, describe, expect } from 'vitest'
 
 import { meterJobs } from '#api/usage/metered-submitter.ts'
 import { usagePlugin } from '#api/usage/routes.ts'
-import { openUsageRecord, type UsageRecord } from '#api/usage/usage-record.ts'
-import { Outbox } from '#api/v1/outbox.ts'
+import { openUsageRecord } from '#api/usage/usage-record.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { Database } from '#shared/db/client.ts'
-import { usageTables, type UsageRow } from '#shared/db/schema/usage.ts'
-import { createLogger } from '#shared/logger.ts'
+import { usageTables } from '#shared/db/schema/usage.ts'
 import { openTestSubmitter, toyRequest } from '#test/support/queue.ts'
 import { it } from '#test/support/services.ts'
 import { startToyWorker } from '#test/support/toy-worker.ts'
 import { openV1App } from '#test/support/v1-app.ts'
 
-const log = createLogger({ level: 'silent' })
-const openWriter = (record: Pick<UsageRecord, 'add'>) =>
-  new Outbox<UsageRow>({ operation: 'usage.write', add: (rows) => record.add(rows), log })
+import { openWriter, rowOf } from './usage-rows.ts'
+
 const closers: (() => unknown)[] = []
 
 afterEach(async () => {
@@ -97,50 +94,19 @@ describe('the use of a job', () => {
     expect(await rows()).toEqual([])
   })
 
-  it('stands in the record once, however often it is reported', async ({ database }) => {
-    const usage = openUsageRecord(database.db, usageTables(''))
-    const row = rowOf({ jobId: 'job_1' })
-    await Promise.all(Array.from({ length: 50 }, () => usage.add([row])))
-    expect(await database.db.select().from(usageTables('').usage)).toHaveLength(1)
-  })
-
-  it('waits in memory while the database is away', async ({ database }) => {
-    const usage = openUsageRecord(database.db, usageTables(''))
-    let isAway = true
-    const writer = openWriter({
-      async add(rows) {
-        if (isAway) throw new Error('ECONNREFUSED')
-        await usage.add(rows)
-      },
-    })
-    writer.write(rowOf({ jobId: 'job_1' }))
-    writer.write(rowOf({ jobId: 'job_2' }))
-    await writer.flush(20)
-    isAway = false
-    await writer.close()
-    expect(await database.db.select().from(usageTables('').usage)).toHaveLength(2)
+  it('is charged once when a line of a batch is run again', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const { metered, account, rows } = await openMetered(database, redisUrl, keyPrefix)
+    const line = { ...account, usageId: 'batch_1:7' }
+    for (let run = 0; run < 2; run += 1) {
+      for await (const _ of metered.submit(toyRequest('hello', 7, { account: line })));
+    }
+    expect(await rows()).toMatchObject([{ jobId: 'batch_1:7', completionTokens: 7 }])
   })
 })
-
-let counter = 0
-function rowOf(row: Partial<UsageRow>): UsageRow {
-  counter += 1
-  return {
-    jobId: `job_${counter}`,
-    organizationId: 'org-one',
-    apiKeyId: 'key_1',
-    userId: null,
-    requestId: `req_${counter}`,
-    kind: 'completion',
-    modelId: 'toy',
-    outcome: 'finished',
-    promptTokens: 2,
-    completionTokens: 3,
-    cachedTokens: 1,
-    createdAt: new Date('2026-03-01T12:00:00Z'),
-    ...row,
-  }
-}
 
 describe('GET /v1/usage', () => {
   const MARCH = `start_time=${Date.parse('2026-03-01') / 1000}&end_time=${Date.parse('2026-04-01') / 1000}`

@@ -1,94 +1,10 @@
-import { randomUUID } from 'node:crypto'
+import { connect } from 'node:net'
 
-import multipart from '@fastify/multipart'
-import { afterEach, describe, expect } from 'vitest'
+import { describe, expect } from 'vitest'
 
-import { openEventStream } from '#api/http/sse.ts'
-import { createIdempotencyGate } from '#api/v1/idempotency.ts'
-import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
-import { systemClock } from '#shared/clock.ts'
-import type { Database } from '#shared/db/client.ts'
-import { failure } from '#shared/errors.ts'
-import { createLogger } from '#shared/logger.ts'
-import { openRedis } from '#shared/queue/connection.ts'
 import { it } from '#test/support/services.ts'
-import { openV1App } from '#test/support/v1-app.ts'
 
-const log = createLogger({ level: 'silent' })
-const closers: (() => unknown)[] = []
-
-afterEach(async () => {
-  for (const close of closers.splice(0).reverse()) await close()
-})
-
-interface Sent {
-  mode?: 'fail' | 'limit' | 'stream' | 'brokenStream' | 'hang' | 'refuse' | 'large'
-  ms?: number
-}
-
-/** A route that counts its runs, behind the gate, served by two processes' worth of applications. */
-async function openGated(database: Database, redisUrl: string, keyPrefix: string) {
-  const redis = await openRedis(redisUrl, 'producer', log)
-  closers.push(() => redis.disconnect())
-  const runs = { count: 0, left: 0 }
-  const gate = createIdempotencyGate({
-    ...{ clock: systemClock, log, deadlineSeconds: 10 },
-    idempotency: openIdempotencyStore(redis, keyPrefix),
-  })
-  const openOne = async () => {
-    const surface = await openV1App(
-      database,
-      [
-        async (app) => {
-          app.post('/run', { config: { scope: 'any' } }, async (request, reply) => {
-            runs.count += 1
-            const { mode, ms = 0 } = request.body as Sent
-            if (mode === 'hang') reply.raw.once('close', () => (runs.left += 1))
-            await new Promise((resolve) => setTimeout(resolve, mode === 'hang' ? 300 : ms))
-            if (mode === 'fail') throw failure.overloaded('not now')
-            if (mode === 'limit') throw failure.rateLimited('too fast')
-            if (mode === 'refuse') throw failure.invalidRequest('bad', { param: 'x' })
-            if (mode === 'stream' || mode === 'brokenStream') {
-              const stream = openEventStream(reply)
-              await stream.write(`data: {"run":${runs.count}}\n\n`)
-              await stream.write(mode === 'stream' ? 'data: [DONE]\n\n' : 'data: {"error":{}}\n\n')
-              stream.end()
-              return reply
-            }
-            reply.code(201).header('location', `/v1/run/${runs.count}`)
-            return { run: runs.count, text: mode === 'large' ? 'x'.repeat(9 * 1024 * 1024) : 'ä' }
-          })
-          await app.register(multipart)
-          app.post('/form', { config: { scope: 'any' } }, async (request) => {
-            runs.count += 1
-            await (await request.file())?.toBuffer()
-            return { run: runs.count }
-          })
-        },
-      ],
-      { gates: [gate] },
-    )
-    closers.push(() => surface.app.close())
-    return surface
-  }
-  const surface = await openOne()
-  const send = async (body: Sent, key: string, options: { secret?: string; on?: string } = {}) => {
-    const answer = await fetch(`${options.on ?? surface.base}/v1/run`, {
-      method: 'POST',
-      body: JSON.stringify(body),
-      headers: {
-        authorization: `Bearer ${options.secret ?? surface.key}`,
-        'content-type': 'application/json',
-        'idempotency-key': key,
-      },
-    })
-    const isReplay = answer.headers.get('idempotent-replayed') === 'true'
-    return { status: answer.status, isReplay, text: await answer.text(), headers: answer.headers }
-  }
-  return { ...surface, runs, send, openOne, redis }
-}
-
-type Gated = Awaited<ReturnType<typeof openGated>>
+import { formOf, leave, openGated, sendForm } from './gated-routes.ts'
 
 describe('Idempotency-Key', () => {
   it('replays status, headers and body of the first answer', async ({
@@ -179,21 +95,49 @@ describe('Idempotency-Key', () => {
     },
   )
 
-  it('gives the key free when the client leaves', async ({ database, redisUrl, keyPrefix }) => {
-    const { send, runs, base, key } = await openGated(database, redisUrl, keyPrefix)
-    const leaving = fetch(`${base}/v1/run`, {
-      method: 'POST',
-      body: JSON.stringify({ mode: 'hang' }),
-      headers: {
-        authorization: `Bearer ${key}`,
-        'content-type': 'application/json',
-        'idempotency-key': 'a',
-      },
-      signal: AbortSignal.timeout(100),
-    }).catch(() => 'left')
-    expect(await leaving).toBe('left')
-    await expect.poll(() => runs.left).toBe(1)
-    expect(await send({ mode: 'hang' }, 'a')).toMatchObject({ status: 201, isReplay: false })
+  it.for(['hang', 'slowStream'] as const)(
+    'runs on when the client leaves (%s), and answers the next one who asks',
+    async (mode, { database, redisUrl, keyPrefix }) => {
+      const gated = await openGated(database, redisUrl, keyPrefix)
+      const { send, runs, openOne } = gated
+      await leave(gated, { mode }, 'a')
+      await expect.poll(() => runs.left).toBe(1)
+      const other = await openOne()
+      const again = await send({ mode }, 'a', { on: other.base, secret: other.key })
+      expect(again).toMatchObject({ status: mode === 'hang' ? 201 : 200, isReplay: true })
+      expect(again.text).toContain(mode === 'hang' ? '"run":1' : 'data: [DONE]')
+      expect(runs.count).toBe(1)
+    },
+  )
+
+  it('gives the key free when what the left client asked for fails', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const gated = await openGated(database, redisUrl, keyPrefix)
+    await leave(gated, { mode: 'fail', ms: 300 }, 'a')
+    expect(await gated.send({ mode: 'fail', ms: 300 }, 'a')).toMatchObject({ isReplay: false })
+    expect(gated.runs.count).toBe(2)
+  })
+
+  it('keeps nothing of a form whose sender left before its end', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const gated = await openGated(database, redisUrl, keyPrefix)
+    const { port } = new URL(gated.base)
+    const socket = connect(Number(port), '127.0.0.1')
+    const { head, body } = formOf(gated, 'x'.repeat(600_000), 'f')
+    socket.write(`POST /v1/form HTTP/1.1\r\nhost: x\r\n${head}\r\n${body.slice(0, 300_000)}`)
+    await expect.poll(() => gated.runs.count).toBe(1)
+    socket.destroy()
+    expect(await sendForm(gated, 'x'.repeat(600_000), 'f')).toEqual({
+      status: 200,
+      isReplay: false,
+    })
+    expect(gated.runs.count).toBe(2)
   })
 
   it.for(['', 'with space', 'ü', 'x'.repeat(256)])(
@@ -240,20 +184,3 @@ describe('Idempotency-Key', () => {
     expect(gated.runs.count).toBe(2)
   })
 })
-
-async function sendForm({ base, key }: Gated, text: string, idempotencyKey: string) {
-  const boundary = randomUUID()
-  const body = `--${boundary}\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\n${text}\r\n--${boundary}--\r\n`
-  const answer = await fetch(`${base}/v1/form`, {
-    method: 'POST',
-    body,
-    headers: {
-      authorization: `Bearer ${key}`,
-      'content-type': `multipart/form-data; boundary=${boundary}`,
-      'idempotency-key': idempotencyKey,
-    },
-  })
-  await answer.body?.cancel()
-  const isReplay = answer.headers.get('idempotent-replayed') === 'true'
-  return { status: answer.status, isReplay }
-}

@@ -24,7 +24,7 @@ interface Scene {
   /** Runs that workers began. */
   countRuns(): Promise<number>
   usageRows(): Promise<{ job_id: string; outcome: string; completion_tokens: string }[]>
-  send(url: string, key: string, body: object): Promise<Response>
+  send(url: string, key: string | undefined, body: object, signal?: AbortSignal): Promise<Response>
 }
 
 const it = base.extend<{ scene: Scene }>({
@@ -38,15 +38,16 @@ const it = base.extend<{ scene: Scene }>({
       countRuns: async () => (await redis.keys(`${keyPrefix}:claim:*`)).length,
       usageRows: async () =>
         (await sql.query('select job_id, outcome, completion_tokens from usage')).rows,
-      send: (url, key, body) =>
+      send: (url, key, body, signal) =>
         fetch(`${url}/v1/completions`, {
           method: 'POST',
           headers: {
             authorization: `Bearer ${tiers.apiKey}`,
             'content-type': 'application/json',
-            'idempotency-key': key,
+            ...(key !== undefined && { 'idempotency-key': key }),
           },
           body: JSON.stringify(body),
+          ...(signal !== undefined && { signal }),
         }),
     })
     redis.disconnect()
@@ -151,6 +152,57 @@ describe('a request whose API process is killed', () => {
     await expect.poll(async () => (await usageRows()).length, POLL).toBe(2)
   })
 })
+
+describe('a client that leaves', () => {
+  it.for([true, false])(
+    'finds its answer under its Idempotency-Key, run once and billed once (stream: %s)',
+    TIMEOUT,
+    async (stream, { scene }) => {
+      const { tiers, countRuns, usageRows } = scene
+      await tiers.startWorker()
+      const other = await tiers.startApi()
+      const key = randomUUID()
+      const body = {
+        ...COMPLETION,
+        stream,
+        ...(stream && { stream_options: { include_usage: true } }),
+      }
+      await leave(scene, key, body)
+      const again = await scene.send(other.url, key, body)
+      expect([again.status, again.headers.get('idempotent-replayed')]).toEqual([200, 'true'])
+      const text = await again.text()
+      expect(text).toContain('"completion_tokens":500')
+      if (stream) expect(text).toMatch(/data: \[DONE\]\n\n$/)
+      expect(await countRuns()).toBe(1)
+      await expect
+        .poll(usageRows, POLL)
+        .toMatchObject([{ outcome: 'finished', completion_tokens: '500' }])
+    },
+  )
+
+  it('ends its job without one', TIMEOUT, async ({ scene }) => {
+    await scene.tiers.startWorker()
+    await leave(scene, undefined, COMPLETION)
+    await expect.poll(scene.usageRows, POLL).toMatchObject([{ outcome: 'abandoned' }])
+    const [row] = await scene.usageRows()
+    expect(Number(row?.completion_tokens)).toBeLessThan(500)
+  })
+})
+
+/** Leaves when the job runs. */
+async function leave(
+  { tiers, send, countRuns }: Scene,
+  key: string | undefined,
+  body: object,
+): Promise<void> {
+  const leaving = new AbortController()
+  const left = send(tiers.url, key, body, leaving.signal)
+    .then((answer) => answer.text())
+    .catch(() => 'left')
+  await expect.poll(countRuns, POLL).toBe(1)
+  leaving.abort()
+  expect(await left).toBe('left')
+}
 
 function textOf(stream: string): string {
   return stream

@@ -46,7 +46,7 @@ describe('a request of a batch', () => {
   ])('%s is answered as by its endpoint, behind all others', async (endpoint, body, object) => {
     const { submitter, run } = open()
     expect(await run(endpoint, body)).toMatchObject({ object, usage: expect.anything() })
-    const account = { requestId: 'batch_1:7', apiKeyId: 'key_1' }
+    const account = { requestId: 'batch_1:7', usageId: 'batch_1:7', apiKeyId: 'key_1' }
     expect(submitter.requests).toMatchObject([
       { priorityClass: 'batch', organizationId: 'org-a', account },
     ])

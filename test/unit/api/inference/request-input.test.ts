@@ -203,7 +203,11 @@ describe('what a request makes the workers do', () => {
           refusal: null,
           annotations: [],
           tool_calls: [
-            { id: 'call_1', type: 'function', function: { name: 'add', arguments: '{}' } },
+            {
+              ...{ id: 'call_1', type: 'function' },
+              // As the tool runners of the official clients send it back.
+              function: { name: 'add', arguments: '{}', parsed_arguments: { b: 2 } },
+            },
           ],
         },
         { role: 'tool', tool_call_id: 'call_1', content: '3' },
@@ -224,6 +228,7 @@ describe('what a request makes the workers do', () => {
         { role: 'tool', name: 'sub', content: '0' },
       ],
     })
+    expect(JSON.stringify(input.prompts)).not.toContain('parsed')
   })
 
   it('draws a seed when none is given', async () => {
