@@ -12,6 +12,7 @@ import type { QueueKeys } from '#shared/queue/keys.ts'
 import type { ReplyWriter } from '#shared/queue/reply-writer.ts'
 
 import { IsolationGate, type Passage } from './isolation-gate.ts'
+import { JobClaims } from './job-claims.ts'
 import type { JobReplies } from './processors/job-tools.ts'
 import type { ObservedRun, RunObserver } from './telemetry/run-observer.ts'
 
@@ -19,7 +20,6 @@ import type { ObservedRun, RunObserver } from './telemetry/run-observer.ts'
 const OWNER_LOOKS = 4
 const OWNER_LOOK_INTERVAL_MS = 250
 const CHECK_DELAY_MS = 3
-const CLAIM_TTL_MS = 3_600_000
 
 /** Runs the domain call of one job. */
 export type Execute = (
@@ -61,10 +61,12 @@ export class JobRunner {
   readonly #options: JobRunnerOptions
   readonly #runs = new Map<string, Run>()
   readonly #gate = new IsolationGate()
+  readonly #claims: JobClaims
   #isDraining = false
 
   constructor(options: JobRunnerOptions) {
     this.#options = options
+    this.#claims = new JobClaims(options)
   }
 
   get numRunning(): number {
@@ -186,28 +188,21 @@ export class JobRunner {
   }
 
   async #mayRun({ envelope, queuedId, runId }: Run): Promise<boolean> {
-    const { redis, keys, clock, log } = this.#options
+    const { clock, log } = this.#options
+    const { replyTo } = envelope
     const isOwnerless = envelope.isOwnerless === true
-    const claim = redis
-      .pipeline()
-      .set(keys.claim(queuedId), runId, 'PX', CLAIM_TTL_MS, 'NX')
-      .mget(keys.cancelled(queuedId), keys.owner(envelope.replyTo))
-    const answers = await claim.exec()
-    const isClaimed = answers?.[0]?.[1] === 'OK'
-    let [tombstone, owner] = (answers?.[1]?.[1] ?? [null, null]) as (string | null)[]
-    for (let look = 1; owner === null && !isOwnerless && look < OWNER_LOOKS; look += 1) {
+    const claim = await this.#claims.claim({ queuedId, runId, replyTo })
+    let { isCancelled, isOwnerAlive } = claim
+    for (let look = 1; !isOwnerAlive && !isOwnerless && look < OWNER_LOOKS; look += 1) {
       await new Promise((resolve) => setTimeout(resolve, OWNER_LOOK_INTERVAL_MS))
-      ;[tombstone = null, owner = null] = await redis.mget(
-        keys.cancelled(queuedId),
-        keys.owner(envelope.replyTo),
-      )
+      ;({ isCancelled, isOwnerAlive } = await this.#claims.look({ queuedId, replyTo }))
     }
     const verdict = judgeFetched({
       nowMs: clock.now(),
       deadlineAtMs: envelope.deadlineAtMs,
-      isCancelled: tombstone !== null,
-      isClaimed,
-      isOwnerAlive: owner !== null,
+      isCancelled,
+      isClaimed: claim.isClaimed,
+      isOwnerAlive,
       isOwnerless,
     })
     if (verdict === 'run') return true

@@ -1,4 +1,3 @@
-import { Worker } from 'bullmq'
 import type { Redis } from 'ioredis'
 
 import type { Clock } from '#shared/clock.ts'
@@ -7,13 +6,9 @@ import type { Logger } from '#shared/logger.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 
 import type { Execute, JobRunner } from './job-runner.ts'
+import { JobSource } from './job-source.ts'
 import { parseEnvelope } from './parse-envelope.ts'
 
-/** The lock of a fetched job; renewed from the event loop, which never computes. */
-const LOCK_MS = 2000
-const LOCK_RENEW_MS = 1000
-const STALLED_INTERVAL_MS = 5000
-const RETRY_DELAY_MS = 200
 /** A queue with waiting jobs and free slots from which nothing came for this long is stuck. */
 const STUCK_MS = 5000
 const RATE_WINDOW_MS = 10_000
@@ -32,17 +27,10 @@ export interface ServeOptions {
   readonly log: Logger
 }
 
-/**
- * Serves one queue: BullMQ fetches, the runner runs. The concurrency is the number of slots.
- *
- * BullMQ never runs a job twice here. With `maxStalledCount` 0 its stalled check marks a job whose
- * lock expired as failed, and the next fetch removes it without a run: whether it runs again is
- * decided by its owner alone, who knows what was delivered and raises the epoch. The check thereby
- * only sweeps up after workers that died together with the owners of their jobs.
- */
+/** Serves one queue: the source fetches, the runner runs. As many at once as there are slots. */
 export class QueueServer {
   readonly #options: ServeOptions
-  #worker: Worker
+  #source: JobSource
   #active = 0
   #fetchedAtMs: number
   #endedAtMs: number[] = []
@@ -52,7 +40,7 @@ export class QueueServer {
   constructor(options: ServeOptions) {
     this.#options = options
     this.#fetchedAtMs = options.clock.monotonic()
-    this.#worker = this.#open()
+    this.#source = this.#open()
   }
 
   get active(): number {
@@ -88,10 +76,10 @@ export class QueueServer {
   /** Stops fetching; what runs goes on. */
   async pause(): Promise<void> {
     this.#isPaused = true
-    await this.#worker.pause(true)
+    await this.#source.stop()
   }
 
-  /** Builds the BullMQ worker anew when it stopped fetching, as happens after failovers. */
+  /** Opens the queue anew when it stopped fetching, as happens after failovers. */
   async rebuildIfStuck(): Promise<void> {
     const { redis, keys, kind, modelId, slots, clock, log } = this.#options
     const isBusy = this.#isPaused || this.#active >= slots
@@ -100,36 +88,24 @@ export class QueueServer {
       this.#fetchedAtMs = clock.monotonic()
       return
     }
-    log.warn({ operation: 'queue.rebuild', kind, modelId }, 'fetching stopped, worker rebuilt')
-    const stuck = this.#worker
+    log.warn({ operation: 'queue.rebuild', kind, modelId }, 'fetching stopped, queue opened anew')
+    const stuck = this.#source
     this.#fetchedAtMs = clock.monotonic()
-    this.#worker = this.#open()
-    // Not forced: it renews the locks of what it runs until that has ended.
-    void stuck.close()
+    this.#source = this.#open()
+    // It renews the locks of what it runs until that has ended.
+    void stuck.retire()
   }
 
   /** Lets go of the connections; jobs still running lose their locks. */
   async close(): Promise<void> {
-    await this.#worker.close(true)
+    await this.#source.close()
   }
 
-  #open(): Worker {
+  #open(): JobSource {
     const { kind, modelId, slots, redis, keys, log } = this.#options
+    const { prefix } = keys
     const name = queueName(kind, modelId)
-    const worker = new Worker(name, (job) => this.#process(job.data), {
-      connection: redis,
-      prefix: keys.prefix,
-      concurrency: slots,
-      lockDuration: LOCK_MS,
-      lockRenewTime: LOCK_RENEW_MS,
-      stalledInterval: STALLED_INTERVAL_MS,
-      maxStalledCount: 0,
-      runRetryDelay: RETRY_DELAY_MS,
-    })
-    worker.on('error', (error) =>
-      log.debug({ operation: 'queue.error', queue: name, reason: error.message }, 'queue'),
-    )
-    return worker
+    return new JobSource({ name, prefix, redis, slots, log, run: (data) => this.#process(data) })
   }
 
   /** Never throws: failures are replies, so that BullMQ has nothing to retry or to keep. */

@@ -57,8 +57,9 @@ export async function openRedis(
 }
 
 /**
- * Lets the commands of one turn of the event loop leave together: a system call each, with the
- * wake-up of the other side, costs more than most commands do.
+ * Lets the commands of one turn of the event loop leave together, those of all sockets that it
+ * heard: a system call each, with the wake-up of the other side, costs more than most commands do.
+ * Whoever waits with `setImmediate` after a command acts after it has left.
  */
 function joinWrites(stream: Pick<Writable, 'cork' | 'uncork' | 'write'>): void {
   const write = stream.write.bind(stream) as Writable['write']
@@ -71,7 +72,7 @@ function joinWrites(stream: Pick<Writable, 'cork' | 'uncork' | 'write'>): void {
     if (!isCorked) {
       isCorked = true
       stream.cork()
-      process.nextTick(uncork)
+      setImmediate(uncork)
     }
     return write(...args)
   }

@@ -46,9 +46,10 @@ export function createAnswerDecoder(
     const made = new Batcher<Row, void>({
       maxBatchTokens: rowsMax,
       maxBatchSize: rowsMax,
+      lanes: decoder.lanes,
       lengthOf: () => 1,
-      run: async (rows) => {
-        await decodeRows(decoder, rows)
+      run: async (rows, isAlone) => {
+        await decodeRows(decoder, rows, isAlone)
         return rows.map(() => undefined)
       },
     })
@@ -119,10 +120,15 @@ class Row {
   }
 }
 
-async function decodeRows(decoder: WhisperDecoder, all: readonly Row[]): Promise<void> {
+async function decodeRows(
+  decoder: WhisperDecoder,
+  all: readonly Row[],
+  isAlone: boolean,
+): Promise<void> {
   const run = await decoder.begin(
     all.map(({ request }) => request.prompt),
     all.map(({ request }) => request.window),
+    isAlone,
   )
   try {
     for (const [index, row] of all.entries()) {

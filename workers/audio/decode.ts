@@ -5,6 +5,8 @@ import { Worker } from 'node:worker_threads'
 
 import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
 
+import { openWav } from './wav.ts'
+
 /** Every decoder delivers one channel at this rate. */
 export const SAMPLE_RATE = 16_000
 
@@ -24,7 +26,7 @@ export type AudioDecoder = (path: string, options: DecodeOptions) => AsyncGenera
 
 /**
  * The decoder of this machine: FFmpeg in a process of its own where it is on the PATH, else decoders
- * in WebAssembly in a thread of their own. Both are stopped when they deliver nothing for 20 s.
+ * in WebAssembly in a thread of their own; plain WAV files need neither. Both are stopped when they deliver nothing for 20 s.
  */
 export async function findAudioDecoder(): Promise<{ decode: AudioDecoder; name: string }> {
   const hasFfmpeg = await runs('ffmpeg', ['-version'])
@@ -49,7 +51,10 @@ async function* limited(
   const signal = AbortSignal.any([options.signal, stall.signal])
   let samples = 0
   try {
-    for await (const piece of source(path, { secondsMax, signal })) {
+    const wav = await openWav(path, SAMPLE_RATE)
+    if (wav !== undefined && wav.seconds > secondsMax) throw tooLong(secondsMax)
+    const pieces = wav?.samples(signal) ?? source(path, { secondsMax, signal })
+    for await (const piece of pieces) {
       timer.refresh()
       samples += piece.length
       if (samples > secondsMax * SAMPLE_RATE) throw tooLong(secondsMax)

@@ -13,61 +13,67 @@ export function planFft(length: number): Fft {
   const cos = Float64Array.from({ length }, (_, k) => Math.cos((2 * Math.PI * k) / length))
   const sin = Float64Array.from({ length }, (_, k) => -Math.sin((2 * Math.PI * k) / length))
   const factors = factorize(length)
+  let input: Float64Array = new Float64Array(0)
   const re = new Float64Array(length)
   const im = new Float64Array(length)
-  const scratch = { re: new Float64Array(length), im: new Float64Array(length) }
+  // One point of each of the transforms that are joined, turned by its twiddle.
+  const turnedRe = new Float64Array(Math.max(...factors, 1))
+  const turnedIm = new Float64Array(Math.max(...factors, 1))
 
   /** Transforms every `stride`-th sample from `from` on; results fill `count` places from `to` on. */
-  function transform(
-    signal: Float64Array,
-    from: number,
-    stride: number,
-    count: number,
-    to: number,
-    depth: number,
-  ): void {
+  function transform(from: number, stride: number, count: number, to: number, depth: number): void {
     if (count === 1) {
-      re[to] = signal[from] as number
+      re[to] = input[from] as number
       im[to] = 0
       return
     }
     const radix = factors[depth] as number
     const part = count / radix
     for (let r = 0; r < radix; r++) {
-      transform(signal, from + r * stride, stride * radix, part, to + r * part, depth + 1)
+      transform(from + r * stride, stride * radix, part, to + r * part, depth + 1)
     }
     butterfly(radix, part, to, length / count)
   }
 
-  /** Joins `radix` transforms of `part` points into one of `radix × part` points. */
+  /**
+   * Joins `radix` transforms of `part` points into one of `radix × part` points, in place: the points
+   * k of all parts are read and written together.
+   */
   function butterfly(radix: number, part: number, to: number, twiddleStride: number): void {
-    const count = radix * part
-    for (let k = 0; k < count; k++) {
-      let sumRe = 0
-      let sumIm = 0
-      for (let r = 0; r < radix; r++) {
-        const source = to + r * part + (k % part)
-        const twiddle = ((r * k) % count) * twiddleStride
+    const rootStride = length / radix
+    for (let k = 0; k < part; k++) {
+      for (let r = 0, twiddle = 0; r < radix; r++, twiddle += k * twiddleStride) {
         const c = cos[twiddle] as number
         const s = sin[twiddle] as number
-        const x = re[source] as number
-        const y = im[source] as number
-        sumRe += x * c - y * s
-        sumIm += x * s + y * c
+        const x = re[to + r * part + k] as number
+        const y = im[to + r * part + k] as number
+        turnedRe[r] = x * c - y * s
+        turnedIm[r] = x * s + y * c
       }
-      scratch.re[k] = sumRe
-      scratch.im[k] = sumIm
-    }
-    for (let k = 0; k < count; k++) {
-      re[to + k] = scratch.re[k] as number
-      im[to + k] = scratch.im[k] as number
+      for (let q = 0; q < radix; q++) {
+        let sumRe = 0
+        let sumIm = 0
+        for (let r = 0, root = 0; r < radix; r++) {
+          const c = cos[root] as number
+          const s = sin[root] as number
+          const x = turnedRe[r] as number
+          const y = turnedIm[r] as number
+          sumRe += x * c - y * s
+          sumIm += x * s + y * c
+          root += q * rootStride
+          if (root >= length) root -= length
+        }
+        re[to + q * part + k] = sumRe
+        im[to + q * part + k] = sumIm
+      }
     }
   }
 
   return {
     length,
     power(signal, into) {
-      transform(signal, 0, 1, length, 0, 0)
+      input = signal
+      transform(0, 1, length, 0, 0)
       for (let k = 0; k <= length / 2; k++)
         into[k] = (re[k] as number) ** 2 + (im[k] as number) ** 2
     },

@@ -41,12 +41,16 @@ export function planLogMel(config: MelConfig): MelExtractor {
     const features = new Float32Array(melBins * frames)
     let loudest = -Infinity
     for (let t = 0; t < frames; t++) {
-      cutFrame(samples, t * hopSamples - windowSamples / 2, chunkSamples, hann, frame)
-      fft.power(frame, power)
-      for (const [bin, filter] of filters.entries()) {
-        let energy = 0
-        for (const [i, weight] of filter.weights.entries())
-          energy += weight * (power[filter.first + i] as number)
+      const start = t * hopSamples - windowSamples / 2
+      const mirroredEnd = 2 * (chunkSamples - 1) - (start + windowSamples - 1)
+      // Most of a window is what a short clip is padded with.
+      const isPadding = start >= samples.length && mirroredEnd >= samples.length
+      if (!isPadding) {
+        cutFrame(samples, start, chunkSamples, hann, frame)
+        fft.power(frame, power)
+      }
+      for (let bin = 0; bin < melBins; bin++) {
+        const energy = isPadding ? 0 : energyOf(filters[bin] as MelFilter, power)
         const value = Math.log10(Math.max(energy, POWER_MIN))
         features[bin * frames + t] = value
         if (value > loudest) loudest = value
@@ -79,6 +83,14 @@ interface MelFilter {
   /** The first frequency bin with a weight. */
   readonly first: number
   readonly weights: readonly number[]
+}
+
+function energyOf({ first, weights }: MelFilter, power: Float64Array): number {
+  let energy = 0
+  for (let i = 0; i < weights.length; i++) {
+    energy += (weights[i] as number) * (power[first + i] as number)
+  }
+  return energy
 }
 
 /** Triangles of equal area, evenly spaced on Slaney's mel scale from 0 Hz to half the sample rate. */

@@ -1,4 +1,5 @@
 import { ModelLoadError } from '#workers/runtime/errors.ts'
+import { openLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -20,10 +21,13 @@ export interface WindowStates {
 export interface WhisperDecoder {
   /** Element type of the encoder's states as the decoder takes them. */
   readonly stateType: ElementType
-  /** Reads one prompt per window, all of the same length. */
+  /** Runs side by side that are of use. */
+  readonly lanes: number
+  /** Reads one prompt per window, all of the same length. A run that is alone gets all cores. */
   begin(
     prompts: readonly (readonly number[])[],
     windows: readonly WindowStates[],
+    isAlone?: boolean,
   ): Promise<DecoderRun>
   close(): Promise<void>
 }
@@ -37,20 +41,19 @@ export async function openWhisperDecoder(
   files: readonly [string] | readonly [string, string],
   options: SessionOptions = {},
 ): Promise<WhisperDecoder> {
-  const first = await runtime.load(files[0], options)
-  const later = files[1] === undefined ? first : await runtime.load(files[1], options)
-  for (const session of [first, later]) checkInputs(session)
-  const states = first.inputs.find(({ name }) => name === STATES)
+  const first = await openLanes(runtime, files[0], options)
+  const later = files[1] === undefined ? first : await openLanes(runtime, files[1], options)
+  for (const { wide } of [first, later]) checkInputs(wide)
+  const states = first.wide.inputs.find(({ name }) => name === STATES)
+  const stateType = states?.type ?? 'float32'
   return {
-    stateType: states?.type ?? 'float32',
-    begin: (prompts, windows) =>
-      DecoderRun.begin(
-        { runtime, first, later, stateType: states?.type ?? 'float32' },
-        prompts,
-        windows,
-      ),
+    ...{ stateType, lanes: first.lanes },
+    begin: (prompts, windows, isAlone = true) => {
+      const chosen = { first: first.choose(isAlone), later: later.choose(isAlone) }
+      return DecoderRun.begin({ runtime, stateType, ...chosen }, prompts, windows)
+    },
     async close() {
-      await Promise.all(new Set([first, later]).values().map((session) => session.close()))
+      await Promise.all(new Set([first, later]).values().map((lanes) => lanes.close()))
     },
   }
 }

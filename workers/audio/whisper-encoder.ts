@@ -1,4 +1,5 @@
 import { Batcher } from '#workers/embedding/batcher.ts'
+import { openLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { allocateElements, type ElementType } from '#workers/tensor/element-type.ts'
@@ -34,10 +35,14 @@ export async function openWhisperEncoder({
   rowsMax = ROWS_MAX,
   session: options = {},
 }: WhisperEncoderOptions): Promise<WhisperEncoder> {
-  const session = await runtime.load(file, options)
-  const type = session.inputs.find(({ name }) => name === 'input_features')?.type ?? 'float32'
+  const sessions = await openLanes(runtime, file, options)
+  const type = sessions.wide.inputs.find(({ name }) => name === 'input_features')?.type ?? 'float32'
 
-  async function encodeAll(windows: readonly Float32Array[]): Promise<readonly WindowStates[]> {
+  async function encodeAll(
+    windows: readonly Float32Array[],
+    isAlone: boolean,
+  ): Promise<readonly WindowStates[]> {
+    const session = sessions.choose(isAlone)
     const size = windows[0]?.length ?? 0
     const joined = allocateElements(type, size * windows.length) as Float32Array
     for (const [row, features] of windows.entries()) joined.set(features, row * size)
@@ -63,11 +68,12 @@ export async function openWhisperEncoder({
   const batcher = new Batcher<Float32Array, WindowStates>({
     maxBatchTokens: rowsMax,
     maxBatchSize: rowsMax,
+    lanes: sessions.lanes,
     lengthOf: () => 1,
     run: encodeAll,
   })
   return {
     encode: (features, signal) => batcher.submit(features, signal),
-    close: () => session.close(),
+    close: () => sessions.close(),
   }
 }

@@ -13,26 +13,38 @@ export interface BatcherOptions<Item, Result> {
   /** A batch grows while `longest × count` stays within this. */
   readonly maxBatchTokens: number
   readonly maxBatchSize: number
+  /** Batches that may run at the same time; one if absent. */
+  readonly lanes?: number
+  /** What a batch holds at most where several may run beside each other. */
+  readonly sharedBatchTokens?: number | undefined
   /** How many tokens an item has. */
   lengthOf(item: Item): number
   /** Told the size of every batch. */
   readonly onBatch?: ((size: number) => void) | undefined
-  /** Runs one batch; results in the order of its items. */
-  run(items: readonly Item[]): Promise<readonly Result[]>
+  /** Runs one batch; results in the order of its items. Alone: nothing else runs or waits now. */
+  run(items: readonly Item[], isAlone: boolean): Promise<readonly Result[]>
 }
 
+// Below this a run costs about the same whatever it holds, so that padding costs nothing.
+const PADDING_IS_FREE_TOKENS = 256
+// More padding than this share of a batch costs more than a batch of its own.
+const PADDING_SHARE_MAX = 0.2
+
 /**
- * The one owner of everything that waits to be embedded. While one batch runs, the next one gathers;
+ * The one owner of everything that waits to be embedded. While batches run, the next one gathers;
  * it starts with whatever has waited longest and is filled with the items nearest to it in length,
  * because a batch costs its longest item times its size.
  */
 export class Batcher<Item, Result> {
   #waiting: Waiting<Item, Result>[] = []
-  #isRunning = false
+  #numRunning = 0
+  #isScheduled = false
   readonly #options: BatcherOptions<Item, Result>
+  readonly #lanes: number
 
   constructor(options: BatcherOptions<Item, Result>) {
     this.#options = options
+    this.#lanes = options.lanes ?? 1
   }
 
   get waitingCount(): number {
@@ -44,27 +56,41 @@ export class Batcher<Item, Result> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ item, length: this.#options.lengthOf(item), resolve, reject, signal })
       // Items of the same turn of the event loop travel together.
-      if (!this.#isRunning) {
-        this.#isRunning = true
-        setImmediate(() => void this.#runAll())
-      }
+      if (this.#isScheduled || this.#numRunning >= this.#lanes) return
+      this.#isScheduled = true
+      setImmediate(() => {
+        this.#isScheduled = false
+        this.#start()
+      })
     })
   }
 
-  async #runAll(): Promise<void> {
-    for (let batch = this.#nextBatch(); batch.length > 0; batch = this.#nextBatch()) {
-      this.#options.onBatch?.(batch.length)
-      try {
-        const results = await this.#options.run(batch.map((entry) => entry.item))
-        for (const [index, entry] of batch.entries()) entry.resolve(results[index] as Result)
-      } catch (error) {
-        for (const entry of batch) entry.reject(error)
-      }
+  #start(): void {
+    while (this.#numRunning < this.#lanes) {
+      const batch = this.#nextBatch()
+      if (batch.length === 0) return
+      const isAlone = this.#numRunning === 0 && this.#waiting.length === 0
+      this.#numRunning += 1
+      void this.#run(batch, isAlone).finally(() => {
+        this.#numRunning -= 1
+        this.#start()
+      })
     }
-    this.#isRunning = false
+  }
+
+  async #run(batch: readonly Waiting<Item, Result>[], isAlone: boolean): Promise<void> {
+    this.#options.onBatch?.(batch.length)
+    try {
+      const items = batch.map((entry) => entry.item)
+      const results = await this.#options.run(items, isAlone)
+      for (const [index, entry] of batch.entries()) entry.resolve(results[index] as Result)
+    } catch (error) {
+      for (const entry of batch) entry.reject(error)
+    }
   }
 
   #nextBatch(): Waiting<Item, Result>[] {
+    const { maxBatchTokens, maxBatchSize, sharedBatchTokens = maxBatchTokens } = this.#options
     const alive = this.#waiting.filter((entry) => !dropIfAborted(entry))
     const [oldest, ...others] = alive
     if (oldest === undefined) {
@@ -73,11 +99,16 @@ export class Batcher<Item, Result> {
     }
     others.sort((a, b) => Math.abs(a.length - oldest.length) - Math.abs(b.length - oldest.length))
     const batch = [oldest]
+    const tokensMax = Math.min(maxBatchTokens, sharedBatchTokens)
     let longest = oldest.length
+    let tokens = oldest.length
     for (const entry of others) {
       const width = Math.max(longest, entry.length)
-      const isFull = batch.length === this.#options.maxBatchSize
-      if (isFull || width * (batch.length + 1) > this.#options.maxBatchTokens) break
+      const padded = width * (batch.length + 1)
+      if (batch.length === maxBatchSize || padded > tokensMax) break
+      tokens += entry.length
+      const padding = 1 - tokens / padded
+      if (padded > PADDING_IS_FREE_TOKENS && padding > PADDING_SHARE_MAX) break
       longest = width
       batch.push(entry)
     }

@@ -1,4 +1,5 @@
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { openLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -31,6 +32,8 @@ export interface EncoderOptions {
   readonly maxContextTokens?: number
   readonly maxBatchTokens?: number
   readonly session?: SessionOptions
+  /** Batches that may run side by side on parts of the cores; usually left to the encoder. */
+  readonly lanes?: number
   /** Told the size of every batch. */
   readonly onBatch?: (size: number) => void
 }
@@ -46,20 +49,27 @@ const TEXT_OUTPUTS = ['sentence_embedding', 'sentence_embeddings', 'text_embeds'
 export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
   const { runtime } = options
   const files = await readEncoderFiles(options.folder, options.onnxFile)
-  const session = await runtime.load(files.modelFile, options.session ?? {})
+  const { lanes: lanesWanted } = options
+  const sessions = await openLanes(runtime, files.modelFile, {
+    ...options.session,
+    lanes: lanesWanted,
+  })
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
   const vocabSize = tokenizer.pieces.size
   const contextLength = Math.min(
     files.contextLength,
     options.maxContextTokens ?? files.contextLength,
   )
-  const output = chooseOutput(session)
+  const output = chooseOutput(sessions.wide)
+  const { lanes, sharedBatchTokens } = sessions
   const batcher = new Batcher<EncodedText, Float32Array>({
     maxBatchTokens: options.maxBatchTokens ?? MAX_BATCH_TOKENS,
     maxBatchSize: MAX_BATCH_SIZE,
     onBatch: options.onBatch,
+    ...{ lanes, sharedBatchTokens: options.maxBatchTokens ?? sharedBatchTokens },
     lengthOf: ({ tokenIds }) => tokenIds.length,
-    run: (texts) => runBatch({ runtime, session, files, output }, texts),
+    run: (texts, isAlone) =>
+      runBatch({ runtime, session: sessions.choose(isAlone), files, output }, texts),
   })
   const width = output.spec.dims.at(-1)
   return {
@@ -72,7 +82,7 @@ export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
     get waitingCount() {
       return batcher.waitingCount
     },
-    close: () => session.close(),
+    close: () => sessions.close(),
   }
 }
 

@@ -1,4 +1,5 @@
 import { failure } from '#shared/errors.ts'
+import { openLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -38,7 +39,8 @@ export async function openReranker(options: {
 }): Promise<Reranker> {
   const { runtime } = options
   const files = await readEncoderFiles(options.folder, options.onnxFile)
-  const session = await runtime.load(files.modelFile, options.session ?? {})
+  const sessions = await openLanes(runtime, files.modelFile, options.session ?? {})
+  const { lanes, sharedBatchTokens } = sessions
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
   const contextLength = Math.min(
     files.contextLength,
@@ -49,8 +51,9 @@ export async function openReranker(options: {
     maxBatchTokens: options.maxBatchTokens ?? MAX_BATCH_TOKENS,
     maxBatchSize: MAX_BATCH_SIZE,
     onBatch: options.onBatch,
+    ...{ lanes, sharedBatchTokens: options.maxBatchTokens ?? sharedBatchTokens },
     lengthOf: ({ tokenIds }) => tokenIds.length,
-    run: (pairs) => runBatch(runtime, session, pairs, files.paddingId),
+    run: (pairs, isAlone) => runBatch(runtime, sessions.choose(isAlone), pairs, files.paddingId),
   })
   return {
     encodePair,
@@ -58,7 +61,7 @@ export async function openReranker(options: {
     get waitingCount() {
       return batcher.waitingCount
     },
-    close: () => session.close(),
+    close: () => sessions.close(),
   }
 }
 

@@ -1,9 +1,11 @@
-import { createReadStream } from 'node:fs'
+import { open, type FileHandle } from 'node:fs/promises'
 
 import type { TensorSpec } from '#workers/runtime/specs.ts'
 import type { ElementType } from '#workers/tensor/element-type.ts'
 
 import { ModelLoadError } from '#workers/runtime/errors.ts'
+
+import { findGraphText, type ByteRange } from './graph-text.ts'
 
 /** A pair of cache input and output: a layer's keys or values. */
 export interface CachePair {
@@ -46,22 +48,44 @@ export interface OperatorMarks {
 
 const IN_PLACE_MARK = 'GroupQueryAttention'
 const COUPLING_MARK = 'DynamicQuantize' // DynamicQuantizeLinear, …MatMul, …LSTM
+const SCAN_BYTES = 4 << 20
 
 /**
  * Looks for the operators in the file: their names stand in it as plain text. Tensor names of past
  * and present cannot tell, because both export styles use the same.
  */
 export async function scanOperators(file: string): Promise<OperatorMarks> {
-  const marks = { hasGroupQueryAttention: false, hasDynamicQuantization: false }
+  const handle = await open(file)
+  try {
+    const { size } = await handle.stat()
+    const marks = { hasGroupQueryAttention: false, hasDynamicQuantization: false }
+    for (const range of (await findGraphText(handle, size)) ?? [{ start: 0, end: size }]) {
+      await scanRange(handle, range, marks)
+    }
+    return marks
+  } finally {
+    await handle.close()
+  }
+}
+
+async function scanRange(
+  handle: FileHandle,
+  { start, end }: ByteRange,
+  marks: { hasGroupQueryAttention: boolean; hasDynamicQuantization: boolean },
+): Promise<void> {
   const overlap = Math.max(IN_PLACE_MARK.length, COUPLING_MARK.length)
-  let tail = Buffer.alloc(0)
-  for await (const chunk of createReadStream(file, { highWaterMark: 4 << 20 })) {
-    const text = Buffer.concat([tail, chunk as Buffer])
+  const buffer = Buffer.alloc(Math.min(end - start, SCAN_BYTES))
+  for (let at = start; at < end; ) {
+    const wanted = Math.min(buffer.length, end - at)
+    const { bytesRead } = await handle.read(buffer, 0, wanted, at)
+    if (bytesRead === 0) return
+    const text = buffer.subarray(0, bytesRead)
     marks.hasGroupQueryAttention ||= text.includes(IN_PLACE_MARK)
     marks.hasDynamicQuantization ||= text.includes(COUPLING_MARK)
-    tail = text.subarray(-overlap)
+    if (at + bytesRead >= end) return
+    // A name may lie across two pieces.
+    at += Math.max(bytesRead - overlap, 1)
   }
-  return marks
 }
 
 /** Reads a decoder's inputs and outputs. Throws `ModelLoadError` when the engine cannot run it. */

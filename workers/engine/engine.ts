@@ -143,7 +143,9 @@ export class Engine {
     try {
       const startedAtMs = performance.now()
       const logits = await this.#runner.run(step, this.#scheduler.slots)
-      if (step.kind === 'decode') this.#scheduler.noteDecode(performance.now() - startedAtMs)
+      const durationMs = performance.now() - startedAtMs
+      if (step.kind === 'decode') this.#scheduler.noteDecode(durationMs)
+      if (step.kind === 'prefill') this.#scheduler.notePrefill(step.count, durationMs)
       const numComputed = this.#sample(step, logits)
       this.#scheduler.settle(step, numComputed)
       this.#scheduler.sweep()

@@ -26,6 +26,8 @@ export interface SchedulerOptions {
 
 /** Longest pause of a sequence whose drafts fail, in steps. */
 const SPECULATION_PAUSE_MAX = 64
+/** Least tokens of a prompt per run beside streams: about what a full decode step costs. */
+const SHARED_CHUNK_MIN = 16
 /** A client waits for the replay, so that a slow model takes the shorter way beyond this. */
 const REPLAY_MS_MAX = 10_000
 
@@ -35,6 +37,8 @@ const REPLAY_MS_MAX = 10_000
  * Waiting sequences are admitted in order of arrival while there are slots. Prompts and decoding
  * take turns: after each decode step at most one chunk of one prompt, prompts in rotation, so that
  * neither a long prompt nor many of them freeze a stream, and a short prompt overtakes a long one.
+ * Beside streams a lone prompt's chunk takes no longer than a decode step, so that their pace halves
+ * at worst; the more prompts there are, the longer the chunks.
  */
 export class Scheduler {
   readonly slots: SlotTable
@@ -44,9 +48,12 @@ export class Scheduler {
   #isPrefillsTurn = true
   /** A smoothed duration of a decode step; undefined before the first. */
   #decodeMs: number | undefined
+  /** Tokens of a lone prompt per run while others decode. */
+  #sharedChunk: number
 
   constructor(options: SchedulerOptions) {
     this.#options = options
+    this.#sharedChunk = Math.min(SHARED_CHUNK_MIN, options.prefillChunk)
     this.slots = new SlotTable(options.slots, { reusesPrefixes: options.reusesPrefixes })
   }
 
@@ -102,7 +109,10 @@ export class Scheduler {
     const prefilling = this.#running.find((sequence) => !isInStep(sequence))
     if (prefilling && (this.#isPrefillsTurn || decoding.length === 0)) {
       this.#isPrefillsTurn = false
-      return this.#prefill(prefilling)
+      const { prefillChunk } = this.#options
+      const numPrompts = this.#running.length - decoding.length
+      const shared = Math.min(this.#sharedChunk * numPrompts, prefillChunk)
+      return this.#prefill(prefilling, decoding.length === 0 ? prefillChunk : shared)
     }
     this.#isPrefillsTurn = true
     if (decoding.length === 0) return undefined
@@ -144,6 +154,17 @@ export class Scheduler {
     this.#decodeMs = (this.#decodeMs ?? durationMs) * 0.9 + durationMs * 0.1
   }
 
+  /** Takes up how long a run over so many tokens of a prompt took: the next ones fit a decode step. */
+  notePrefill(count: number, durationMs: number): void {
+    if (this.#decodeMs === undefined || count < this.#sharedChunk) return
+    const sharedMs = (durationMs * this.#sharedChunk) / count
+    if (sharedMs > this.#decodeMs) this.#sharedChunk /= 2
+    else if (sharedMs < this.#decodeMs / 2) this.#sharedChunk *= 2
+    const { prefillChunk } = this.#options
+    const least = Math.min(SHARED_CHUNK_MIN, prefillChunk)
+    this.#sharedChunk = Math.min(Math.max(Math.floor(this.#sharedChunk), least), prefillChunk)
+  }
+
   /**
    * A run over several positions and a decode step round differently, and now and then the choice of
    * a token hangs on it. So a text that goes on here repeats its decode steps where time allows.
@@ -158,7 +179,7 @@ export class Scheduler {
     }
   }
 
-  #prefill(sequence: Sequence): Step {
+  #prefill(sequence: Sequence, chunk: number): Step {
     const { prefillChunk, reusesPrefixes, givesAllLogits } = this.#options
     const { numComputed, numPrompt, numMissing } = sequence
     if (sequence.wantsPromptLogits && !givesAllLogits)
@@ -166,7 +187,7 @@ export class Scheduler {
     const left = numPrompt - numComputed
     if (reusesPrefixes) {
       const numWanted = left > 0 ? left : numMissing
-      const most = Math.min(numWanted, prefillChunk)
+      const most = Math.min(numWanted, chunk)
       // A run of one position rounds like a decode step, so that a chunk of one is avoided.
       const count = numWanted - most === 1 && most > 2 ? most - 1 : most
       return { kind: 'prefill', sequence, count }

@@ -5,6 +5,7 @@ import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
+import { bytesInLanes } from '#workers/runtime/lanes.ts'
 
 import type { AudioModel } from './audio.ts'
 import type { EmbeddingModel } from './embedding.ts'
@@ -32,7 +33,7 @@ export async function openEmbeddingModel(
     ...(onBatch !== undefined && { onBatch }),
   }
   const { modelFile } = await readEncoderFiles(folder, onnxFile)
-  const bytes = await bytesOf([modelFile])
+  const bytes = bytesInLanes(await bytesOf([modelFile]))
   if (model.capabilities.includes('rerank')) {
     return { opened: { task: 'rerank', reranker: await openReranker(options) }, bytes }
   }
@@ -53,7 +54,9 @@ export async function openAudioModel(
     session: sessionOptionsOf(model, config),
     ...(onnxFile !== undefined && { onnxFile }),
   })
-  return { opened: { whisper, decode, storage }, bytes: await bytesOf(whisper.modelFiles) }
+  const sizes = await Promise.all(whisper.modelFiles.map((file) => bytesOf([file])))
+  const bytes = sizes.reduce((sum, size) => sum + bytesInLanes(size), 0)
+  return { opened: { whisper, decode, storage }, bytes }
 }
 
 /** Opens a model of pictures. */

@@ -6,21 +6,33 @@ import { Batcher } from '#workers/embedding/batcher.ts'
 const FOREVER = new AbortController().signal
 
 /** A batcher over words that records its batches; a word's result is its upper case. */
-function recording(maxBatchTokens: number, maxBatchSize = 100) {
+function recording(
+  maxBatchTokens: number,
+  maxBatchSize = 100,
+  options: { readonly lanes?: number; readonly sharedBatchTokens?: number } = {},
+) {
   const batches: string[][] = []
+  const alone: boolean[] = []
+  let running = 0
+  let mostRunning = 0
   const batcher = new Batcher<string, string>({
     maxBatchTokens,
     maxBatchSize,
+    ...options,
     lengthOf: (word) => word.length,
-    async run(words) {
+    async run(words, isAlone) {
       batches.push([...words])
+      alone.push(isAlone)
+      running += 1
+      mostRunning = Math.max(mostRunning, running)
       await new Promise((resolve) => setImmediate(resolve))
+      running -= 1
       return words.map((word) => word.toUpperCase())
     },
   })
   const submit = (...words: string[]) =>
     Promise.all(words.map((word) => batcher.submit(word, FOREVER)))
-  return { batcher, batches, submit }
+  return { batcher, batches, alone, submit, mostRunning: () => mostRunning }
 }
 
 describe('the batcher', () => {
@@ -51,6 +63,23 @@ describe('the batcher', () => {
     const { batches, submit } = recording(1000, 2)
     await submit('a', 'b', 'c')
     expect(batches).toEqual([['a', 'b'], ['c']])
+  })
+
+  it('runs as many batches side by side as it has lanes, and says when one is alone', async () => {
+    const lanes = recording(100, 100, { lanes: 2, sharedBatchTokens: 4 })
+    await lanes.submit('a')
+    await lanes.submit('aa', 'bb', 'cc', 'dd', 'ee')
+    expect(lanes.batches).toEqual([['a'], ['aa', 'bb'], ['cc', 'dd'], ['ee']])
+    expect(lanes.alone[0]).toBe(true)
+    expect(lanes.alone.slice(1, 3)).toEqual([false, false])
+    expect(lanes.mostRunning()).toBe(2)
+  })
+
+  it('leaves to another batch what would mostly be padding', async () => {
+    const { batches, submit } = recording(100_000)
+    const [long, short] = ['a'.repeat(300), 'b'.repeat(100)]
+    await submit(long, short, long)
+    expect(batches).toEqual([[long, long], [short]])
   })
 
   it('drops an item whose caller left before it ran', async () => {

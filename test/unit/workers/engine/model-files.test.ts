@@ -76,6 +76,26 @@ describe('operators', () => {
   })
 })
 
+describe('the text of a graph', () => {
+  const field = (number: number, bytes: Buffer): Buffer => {
+    const length = [(bytes.length & 0x7f) | 0x80, (bytes.length >> 7) & 0x7f]
+    return Buffer.concat([Buffer.from([number * 8 + 2, ...length]), bytes])
+  }
+  const node = (name: string): Buffer => field(1, Buffer.from(name))
+  const weights = (text: string): Buffer => field(5, Buffer.alloc(9000, text))
+
+  it.each([
+    ['a node between weights', [weights('x'), node('GroupQueryAttention'), weights('y')], true],
+    ['weights alone', [node('MatMul'), weights('GroupQueryAttention'), node('Add')], false],
+    ['a file broken off', [weights('x').subarray(0, 50), node('GroupQueryAttention')], true],
+  ])('is looked for in %s', async (_case, parts, isFound) => {
+    const file = join(folder, 'model.onnx')
+    // Field 1 of a model is a number, field 7 its graph.
+    writeFileSync(file, Buffer.concat([Buffer.from([8, 9]), field(7, Buffer.concat(parts))]))
+    expect((await scanOperators(file)).hasGroupQueryAttention).toBe(isFound)
+  })
+})
+
 describe('a graph that is no decoder', () => {
   const marks = { hasGroupQueryAttention: false, hasDynamicQuantization: false }
   const ids = { name: 'input_ids', type: 'int64', dims: ['b', 's'] } as const

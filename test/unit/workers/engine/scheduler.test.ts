@@ -48,6 +48,33 @@ describe('the scheduler', () => {
     expect(decoding.numGenerated).toBe(4)
   })
 
+  it('cuts a lone prompt to runs as long as a decode step beside streams, and not without', () => {
+    const scheduler = new Scheduler({ ...OPTIONS, prefillChunk: 128, contextLength: 2000 })
+    const stream = add(scheduler, { length: 3, first: 10 })
+    admitAll(scheduler)
+    take(scheduler)
+    scheduler.noteDecode(10)
+    const prompt = add(scheduler, { length: 900, first: 50 })
+    admitAll(scheduler)
+    const nextChunk = (runMs: number): number => {
+      for (;;) {
+        const step = take(scheduler)
+        if (step.kind !== 'prefill') continue
+        scheduler.notePrefill(step.count, runMs)
+        return step.count
+      }
+    }
+    // Quick runs make the next ones longer, slow ones shorter, down to a least length.
+    expect([2, 2, 9, 30, 30, 30].map(nextChunk)).toEqual([16, 32, 64, 64, 32, 16])
+    const other = add(scheduler, { length: 900, first: 1200 })
+    admitAll(scheduler)
+    expect([20, 20].map(nextChunk)).toEqual([32, 32])
+    end(scheduler, stream)
+    end(scheduler, other)
+    expect(nextChunk(100)).toBe(128)
+    expect(prompt.isDecoding).toBe(false)
+  })
+
   it('lets prompts take turns, so that a short one overtakes a long one', () => {
     const scheduler = new Scheduler(OPTIONS)
     const long = add(scheduler, { length: 40, first: 10 })

@@ -1,0 +1,141 @@
+import { open, type FileHandle } from 'node:fs/promises'
+
+import { CancelledError } from '#shared/errors.ts'
+
+import { createResampler } from './resample.ts'
+
+/** How the samples of a plain WAV file lie in it. */
+interface WavLayout {
+  readonly sampleRate: number
+  readonly channels: number
+  /** Bytes of one sample of one channel. */
+  readonly sampleBytes: number
+  readonly read: (bytes: Buffer, at: number) => number
+  readonly dataStart: number
+  readonly dataBytes: number
+}
+
+/** Where the sound begins lies far nearer in any usual file. */
+const HEAD_BYTES = 64 * 1024
+const PIECE_BYTES = 64 * 1024
+const CHANNELS_MAX = 8
+const RATE_MIN = 4000
+const RATE_MAX = 192_000
+const EXTENSIBLE = 0xff_fe
+
+const READERS: Readonly<Record<string, WavLayout['read']>> = {
+  '1/8': (bytes, at) => (bytes.readUInt8(at) - 128) / 128,
+  '1/16': (bytes, at) => bytes.readInt16LE(at) / 32_768,
+  '1/24': (bytes, at) => bytes.readIntLE(at, 3) / 8_388_608,
+  '1/32': (bytes, at) => bytes.readInt32LE(at) / 2_147_483_648,
+  '3/32': (bytes, at) => bytes.readFloatLE(at),
+  '3/64': (bytes, at) => bytes.readDoubleLE(at),
+}
+
+/**
+ * The samples of a plain WAV file (RIFF, PCM or floats), mixed down to one channel; undefined for
+ * anything else, which takes a real decoder. Starting one costs more than such a file has to decode.
+ */
+export async function openWav(
+  path: string,
+  sampleRate: number,
+): Promise<
+  { seconds: number; samples(signal: AbortSignal): AsyncGenerator<Float32Array> } | undefined
+> {
+  const file = await open(path, 'r')
+  try {
+    const { size } = await file.stat()
+    const head = Buffer.alloc(Math.min(HEAD_BYTES, size))
+    await file.read(head, 0, head.length, 0)
+    const layout = readLayout(head, size)
+    if (layout === undefined) return undefined
+    const { channels, sampleBytes, dataBytes } = layout
+    return {
+      seconds: dataBytes / (channels * sampleBytes) / layout.sampleRate,
+      samples: (signal) => readSamples(path, layout, sampleRate, signal),
+    }
+  } finally {
+    await file.close()
+  }
+}
+
+function readLayout(head: Buffer, fileBytes: number): WavLayout | undefined {
+  if (head.toString('latin1', 0, 4) !== 'RIFF' || head.toString('latin1', 8, 12) !== 'WAVE') {
+    return undefined
+  }
+  let form: Pick<WavLayout, 'sampleRate' | 'channels' | 'sampleBytes' | 'read'> | undefined
+  for (let at = 12; at + 8 <= head.length; ) {
+    const name = head.toString('latin1', at, at + 4)
+    const length = head.readUInt32LE(at + 4)
+    const start = at + 8
+    if (name === 'data') {
+      // Whoever writes to a pipe does not know the length; a file that was cut off has less.
+      const dataBytes = Math.min(length === 0 ? fileBytes : length, fileBytes - start)
+      return form && { ...form, dataStart: start, dataBytes }
+    }
+    if (name === 'fmt ' && length >= 16 && start + length <= head.length) {
+      form = readForm(head.subarray(start, start + length))
+      if (form === undefined) return undefined
+    }
+    // Chunks begin at even places.
+    at = start + length + (length % 2)
+  }
+  return undefined
+}
+
+function readForm(chunk: Buffer) {
+  const tag = chunk.readUInt16LE(0)
+  const kind = tag === EXTENSIBLE && chunk.length >= 26 ? chunk.readUInt16LE(24) : tag
+  const channels = chunk.readUInt16LE(2)
+  const sampleRate = chunk.readUInt32LE(4)
+  const bits = chunk.readUInt16LE(14)
+  const read = READERS[`${kind}/${bits}`]
+  const isUsual =
+    channels >= 1 &&
+    channels <= CHANNELS_MAX &&
+    sampleRate >= RATE_MIN &&
+    sampleRate <= RATE_MAX &&
+    chunk.readUInt16LE(12) === (channels * bits) / 8
+  return isUsual && read !== undefined
+    ? { channels, sampleRate, sampleBytes: bits / 8, read }
+    : undefined
+}
+
+async function* readSamples(
+  path: string,
+  layout: WavLayout,
+  sampleRate: number,
+  signal: AbortSignal,
+): AsyncGenerator<Float32Array> {
+  const { channels, sampleBytes, dataStart, dataBytes } = layout
+  const resampler = createResampler(layout.sampleRate, sampleRate)
+  const frameBytes = channels * sampleBytes
+  const pieceBytes = PIECE_BYTES - (PIECE_BYTES % frameBytes)
+  const end = dataStart + dataBytes - (dataBytes % frameBytes)
+  let file: FileHandle | undefined
+  try {
+    file = await open(path, 'r')
+    const bytes = Buffer.alloc(pieceBytes)
+    for (let at = dataStart; at < end; at += pieceBytes) {
+      if (signal.aborted) throw new CancelledError()
+      const { bytesRead } = await file.read(bytes, 0, Math.min(pieceBytes, end - at), at)
+      yield resampler.push(mixDown(bytes, Math.floor(bytesRead / frameBytes), layout))
+    }
+    yield resampler.flush()
+  } finally {
+    await file?.close()
+  }
+}
+
+function mixDown(bytes: Buffer, frames: number, layout: WavLayout): Float32Array {
+  const { channels, sampleBytes, read } = layout
+  const mono = new Float32Array(frames)
+  for (let frame = 0, at = 0; frame < frames; frame++) {
+    let sum = 0
+    for (let channel = 0; channel < channels; channel++, at += sampleBytes) sum += read(bytes, at)
+    const value = sum / channels
+    // A float file may hold anything.
+    mono[frame] = Number.isFinite(value) ? value : 0
+  }
+  return mono
+}

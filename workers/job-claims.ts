@@ -1,0 +1,77 @@
+import type { Redis } from 'ioredis'
+
+import type { QueueKeys } from '#shared/queue/keys.ts'
+
+const CLAIM_TTL_MS = 3_600_000
+
+/** A queued job that one run wants for itself. */
+export interface ClaimedJob {
+  readonly queuedId: string
+  readonly runId: string
+  readonly replyTo: string
+}
+
+/** What Redis says of a job. */
+export interface Claim {
+  /** No other run took it before. */
+  readonly isClaimed: boolean
+  readonly isCancelled: boolean
+  readonly isOwnerAlive: boolean
+}
+
+interface Question {
+  readonly job: ClaimedJob
+  readonly resolve: (claim: Claim) => void
+  readonly reject: (reason: unknown) => void
+}
+
+/** Takes jobs for their runs. Questions of one turn of the event loop travel together. */
+export class JobClaims {
+  readonly #redis: Redis
+  readonly #keys: QueueKeys
+  #questions: Question[] = []
+
+  constructor({ redis, keys }: { readonly redis: Redis; readonly keys: QueueKeys }) {
+    this.#redis = redis
+    this.#keys = keys
+  }
+
+  /** Claims a job, and tells what else concerns it. */
+  claim(job: ClaimedJob): Promise<Claim> {
+    return new Promise((resolve, reject) => {
+      this.#questions.push({ job, resolve, reject })
+      if (this.#questions.length === 1) setImmediate(() => void this.#askAll())
+    })
+  }
+
+  /** Whether a job was cancelled and whether its owner lives, without claiming it. */
+  async look({ queuedId, replyTo }: Omit<ClaimedJob, 'runId'>): Promise<Omit<Claim, 'isClaimed'>> {
+    const { cancelled, owner } = this.#keys
+    const [tombstone, life] = await this.#redis.mget(cancelled(queuedId), owner(replyTo))
+    return { isCancelled: tombstone != null, isOwnerAlive: life != null }
+  }
+
+  async #askAll(): Promise<void> {
+    const questions = this.#questions
+    this.#questions = []
+    const { claim, cancelled, owner } = this.#keys
+    const pipeline = this.#redis.pipeline()
+    for (const { job } of questions) {
+      pipeline.set(claim(job.queuedId), job.runId, 'PX', CLAIM_TTL_MS, 'NX')
+    }
+    pipeline.mget(questions.flatMap(({ job }) => [cancelled(job.queuedId), owner(job.replyTo)]))
+    try {
+      const answers = (await pipeline.exec()) ?? []
+      const [, found] = answers.at(-1) as [unknown, (string | null)[] | undefined]
+      for (const [index, { resolve }] of questions.entries()) {
+        resolve({
+          isClaimed: answers[index]?.[1] === 'OK',
+          isCancelled: found?.[2 * index] != null,
+          isOwnerAlive: found?.[2 * index + 1] != null,
+        })
+      }
+    } catch (error) {
+      for (const { reject } of questions) reject(error)
+    }
+  }
+}

@@ -1,0 +1,243 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { Job, UnrecoverableError, Worker } from 'bullmq'
+import type { Redis } from 'ioredis'
+
+import type { Logger } from '#shared/logger.ts'
+import { defineScript, runScript } from '#shared/queue/connection.ts'
+
+/** The lock of a fetched job; renewed from the event loop, which never computes. */
+const LOCK_MS = 2000
+const LOCK_RENEW_MS = 500
+const STALLED_INTERVAL_MS = 5000
+const RETRY_DELAY_MS = 200
+const WAIT_SECONDS = 5
+const FETCHES_MAX = 32
+
+/**
+ * How many jobs wait. Where none does, the marker that wakes workers is taken away: it would only
+ * let one of them look into an empty queue. The next job that is added brings it back.
+ *
+ * KEYS: `prioritized` set, `wait` list, `marker` set
+ */
+const COUNT_WAITING = defineScript(`
+local waiting = redis.call('ZCARD', KEYS[1]) + redis.call('LLEN', KEYS[2])
+if waiting == 0 then redis.call('ZREM', KEYS[3], '0') end
+return waiting
+`)
+
+export interface JobSourceOptions {
+  /** Of the queue. */
+  readonly name: string
+  readonly prefix: string
+  readonly redis: Redis
+  readonly slots: number
+  readonly log: Logger
+  /** Runs one job; never throws. */
+  run(data: unknown): Promise<void>
+}
+
+/** Where a fetched job is kept until its end. */
+interface Held {
+  readonly token: string
+  renewedAtMs: number
+}
+
+/**
+ * Fetches the jobs of one BullMQ queue and takes them out of it when they have run. BullMQ's own
+ * loop fetches them one after another and lets none begin before it found the queue empty; this one
+ * asks for as many at once as wait and fit.
+ *
+ * A job never runs twice here. With `maxStalledCount` 0 BullMQ's stalled check marks a job whose lock
+ * expired as failed, and the next fetch removes it without a run: whether it runs again is decided
+ * by its owner alone, who knows what was delivered and raises the epoch. The check thereby only
+ * sweeps up after workers that died together with the owners of their jobs.
+ */
+export class JobSource {
+  readonly #options: JobSourceOptions
+  readonly #worker: Worker
+  readonly #held = new Map<string, Held>()
+  #numTaken = 0
+  #numTokens = 0
+  #isWaiting = false
+  #isStopped = false
+  #onFree: (() => void) | undefined
+  readonly #renewer: NodeJS.Timeout
+
+  constructor(options: JobSourceOptions) {
+    const { name, prefix, redis, log } = options
+    this.#options = options
+    this.#worker = new Worker(name, null, {
+      ...{ connection: redis, prefix, autorun: false },
+      ...{ lockDuration: LOCK_MS, stalledInterval: STALLED_INTERVAL_MS, maxStalledCount: 0 },
+    })
+    this.#worker.on('error', (error) => this.#note(error))
+    this.#renewer = setInterval(() => void this.#renewLocks(), LOCK_RENEW_MS)
+    void this.#worker.startStalledCheckTimer().catch((error: unknown) => this.#note(error))
+    void this.#fetchAll().catch((error: unknown) => {
+      log.error({ operation: 'queue.fetch', queue: name, err: error }, 'fetching ended')
+    })
+  }
+
+  /** Stops fetching; what runs goes on. */
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    this.#onFree?.()
+    await this.#worker.pause(true)
+  }
+
+  /** Lets go of the connections; jobs still running lose their locks. */
+  async close(): Promise<void> {
+    this.#isStopped = true
+    this.#onFree?.()
+    clearInterval(this.#renewer)
+    await this.#worker.close(true)
+  }
+
+  /** Stops fetching, and closes once the last job has ended. */
+  async retire(): Promise<void> {
+    await this.stop()
+    while (this.#numTaken > 0) await this.#whenFree()
+    await this.close()
+  }
+
+  async #fetchAll(): Promise<void> {
+    await this.#worker.waitUntilReady()
+    let numWaiting = 0
+    while (!this.#isStopped) {
+      const room = this.#options.slots - this.#numTaken
+      try {
+        if (room <= 0) await this.#whenFree()
+        else if (numWaiting > 0) numWaiting = await this.#fetch(Math.min(numWaiting, room))
+        else {
+          await this.#waitForJob()
+          if (!this.#isStopped) numWaiting = await this.#fetch(1)
+        }
+      } catch (error) {
+        this.#note(error)
+        numWaiting = 0
+        await sleep(RETRY_DELAY_MS)
+      }
+    }
+  }
+
+  /** Until BullMQ's marker says that there is something, or a while has passed. */
+  async #waitForJob(): Promise<void> {
+    this.#isWaiting = true
+    try {
+      const marker = await this.#worker.backend.waitForJob(WAIT_SECONDS)
+      // Stopped meanwhile: another worker is to be woken instead.
+      if (marker !== null && this.#isStopped) {
+        await this.#options.redis.zadd(this.#worker.keys.marker as string, 0, '0')
+      }
+    } finally {
+      this.#isWaiting = false
+    }
+  }
+
+  /** Fetches jobs side by side and begins each as it comes; answers how many more wait. */
+  async #fetch(wanted: number): Promise<number> {
+    const fetches = Array.from({ length: Math.min(wanted, FETCHES_MAX) }, () => this.#fetchOne())
+    const { redis } = this.#options
+    const { prioritized, wait, marker } = this.#worker.keys
+    const keys = [prioritized, wait, marker] as string[]
+    const [numWaiting, ...found] = await Promise.all([
+      runScript(redis, COUNT_WAITING, keys, []),
+      ...fetches,
+    ])
+    // What waits but is not given out, as in a queue that is paused, is not asked for again at once.
+    return found.includes(true) ? Number(numWaiting) : 0
+  }
+
+  async #fetchOne(): Promise<boolean> {
+    this.#numTaken += 1
+    this.#numTokens += 1
+    const token = `${this.#worker.id}:${this.#numTokens}`
+    let job: Job | undefined
+    try {
+      job = this.#read(await this.#worker.backend.moveToActive(token))
+    } finally {
+      if (job === undefined) this.#release()
+    }
+    if (job === undefined) return false
+    void this.#work(job, token)
+    return true
+  }
+
+  #read(answer: readonly unknown[] | undefined): Job | undefined {
+    const [data, id] = answer ?? []
+    if (typeof data !== 'object' || data === null) return undefined
+    return Job.fromJSON(this.#worker, data as Parameters<typeof Job.fromJSON>[1], String(id))
+  }
+
+  /** Runs a job, and whatever the queue hands over for it. */
+  async #work(first: Job, token: string): Promise<void> {
+    for (let job: Job | undefined = first; job !== undefined; ) {
+      const id = job.id ?? ''
+      this.#held.set(id, { token, renewedAtMs: performance.now() })
+      // A stalled one is not run again.
+      if (job.deferredFailure === undefined) await this.#options.run(job.data)
+      this.#held.delete(id)
+      job = await this.#takeOut(job, token)
+    }
+    this.#release()
+  }
+
+  /** Takes a job out of the queue; answers the next one while there are too few slots for all. */
+  async #takeOut(job: Job, token: string): Promise<Job | undefined> {
+    for (;;) {
+      // While the loop waits for the marker there is none, and it has a slot of its own.
+      const wantsNext = !this.#isWaiting && !this.#isStopped
+      try {
+        const { deferredFailure } = job
+        const next: unknown =
+          deferredFailure === undefined
+            ? await job.moveToCompleted(null, token, wantsNext)
+            : await job.moveToFailed(new UnrecoverableError(deferredFailure), token, wantsNext)
+        return this.#read(Array.isArray(next) ? next : undefined)
+      } catch (error) {
+        this.#note(error)
+        // Anything but a lost connection: the lock has expired and the job is gone.
+        if (this.#worker.closing !== undefined || !isConnectionError(error)) return undefined
+        await sleep(RETRY_DELAY_MS)
+      }
+    }
+  }
+
+  async #renewLocks(): Promise<void> {
+    const nowMs = performance.now()
+    const due = [...this.#held].filter(([, { renewedAtMs }]) => nowMs - renewedAtMs > LOCK_RENEW_MS)
+    if (due.length === 0) return
+    for (const [, held] of due) held.renewedAtMs = nowMs
+    const ids = due.map(([id]) => id)
+    const tokens = due.map(([, { token }]) => token)
+    await this.#worker
+      .extendJobLocks(ids, tokens, LOCK_MS)
+      .catch((error: unknown) => this.#note(error))
+  }
+
+  #release(): void {
+    this.#numTaken -= 1
+    this.#onFree?.()
+  }
+
+  #whenFree(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#onFree = () => {
+        this.#onFree = undefined
+        resolve()
+      }
+    })
+  }
+
+  #note(error: unknown): void {
+    const { log, name } = this.#options
+    const reason = error instanceof Error ? error.message : String(error)
+    log.debug({ operation: 'queue.error', queue: name, reason }, 'queue')
+  }
+}
+
+function isConnectionError(error: unknown): boolean {
+  const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string }
+  return code === 'ECONNREFUSED' || /ECONNREFUSED|Connection is closed|ETIMEDOUT/.test(message)
+}
