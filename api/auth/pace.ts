@@ -23,6 +23,8 @@ const QUANTILE = 0.9
 // A dead mail server is dead for everybody, as long as nobody has seen it alive again.
 const FAILURE_LIFETIME_MS = 30_000
 const WAIT_MS_MAX = 10_000
+// Before any work was seen both kinds of answers leave at a moment that most mail servers keep to.
+const FIRST_MS = 750
 
 interface Sample {
   readonly durationMs: number
@@ -101,7 +103,7 @@ function recentOf({ samples }: Memory, nowMs: number): readonly Sample[] {
 
 function quantileOf(samples: readonly Sample[]): number {
   const sorted = samples.map((sample) => sample.durationMs).sort((a, b) => a - b)
-  return sorted[Math.floor(sorted.length * QUANTILE)] ?? 0
+  return sorted[Math.floor(sorted.length * QUANTILE)] ?? FIRST_MS
 }
 
 function isRefusal(error: unknown): boolean {

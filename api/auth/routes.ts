@@ -31,7 +31,18 @@ import { verifyFactor } from './flows/verify-factor.ts'
 import { route, type Route } from './route.ts'
 import * as schema from './schemas.ts'
 
-const ProviderFields = Type.Record(Type.String(), Type.String({ maxLength: 65_536 }))
+const ProviderField = Type.String({ maxLength: 65_536 })
+// Providers add what they like; those that all of them know are named for the description.
+const ProviderFields = Type.Unsafe<Readonly<Record<string, string>>>({
+  type: 'object',
+  properties: {
+    state: ProviderField,
+    code: ProviderField,
+    error: ProviderField,
+    error_description: ProviderField,
+  },
+  additionalProperties: ProviderField,
+})
 
 // biome-ignore format: one row, one line: this table is what a security review reads.
 const PUBLIC: readonly Route[] = [

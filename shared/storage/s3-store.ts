@@ -1,4 +1,4 @@
-import { Readable, Transform } from 'node:stream'
+import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 
 import {
@@ -7,24 +7,23 @@ import {
   HeadBucketCommand,
   HeadObjectCommand,
   ListObjectsV2Command,
+  PutObjectCommand,
   S3Client,
 } from '@aws-sdk/client-s3'
-import { Upload } from '@aws-sdk/lib-storage'
 
 import type { StorageConfig } from '../config/infra.ts'
 import { failure } from '../errors.ts'
-import {
-  assertPlainKey,
-  type ObjectInfo,
-  type ObjectStore,
-  type PutOptions,
-} from './object-store.ts'
+import { assertPlainKey, type ObjectInfo, type ObjectStore } from './object-store.ts'
+import { PartBuffers, S3Upload, type S3Target } from './s3-upload.ts'
 
-// The smallest that S3 takes: what is in flight is held in memory.
-const PART_BYTES = 5 * 1024 * 1024
-const PARTS_IN_FLIGHT = 2
+const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
 const CONNECT_TIMEOUT_MS = 3000
 const REQUEST_TIMEOUT_MS = 60_000
+
+interface S3Connection {
+  readonly client: S3Client
+  readonly buffers: PartBuffers
+}
 
 /** An object store behind the S3 protocol. */
 export function openS3Store(config: StorageConfig & { readonly driver: 's3' }): ObjectStore {
@@ -39,12 +38,17 @@ export function openS3Store(config: StorageConfig & { readonly driver: 's3' }): 
     maxAttempts: 3,
     requestHandler: { connectionTimeout: CONNECT_TIMEOUT_MS, requestTimeout: REQUEST_TIMEOUT_MS },
   })
+  if (isProtected(new URL(config.endpoint))) leaveBodiesUnsigned(client)
+  const connection = { client, buffers: new PartBuffers() }
   const at = (key: string) => {
     assertPlainKey(key)
     return { Bucket: config.bucket, Key: key }
   }
   return {
-    put: (key, body, options) => put(client, at(key), body, options),
+    put(key, body, { contentType, signal } = {}) {
+      const type = contentType === undefined ? {} : { ContentType: contentType }
+      return put(connection, { ...at(key), ...type }, body, signal)
+    },
     async get(key, range) {
       const Range = range === undefined ? undefined : `bytes=${range.start}-${range.end ?? ''}`
       const answer = await client
@@ -74,42 +78,36 @@ export function openS3Store(config: StorageConfig & { readonly driver: 's3' }): 
 }
 
 async function put(
-  client: S3Client,
-  target: { Bucket: string; Key: string },
+  { client, buffers }: S3Connection,
+  target: S3Target,
   body: Readable | Buffer,
-  options: PutOptions = {},
+  signal: AbortSignal | undefined,
 ): Promise<{ bytes: number }> {
-  let bytes = 0
-  const counted = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      bytes += chunk.length
-      done(null, chunk)
+  if (Buffer.isBuffer(body)) {
+    const options = signal === undefined ? {} : { abortSignal: signal }
+    await client.send(new PutObjectCommand({ ...target, Body: body }), options)
+    return { bytes: body.length }
+  }
+  const upload = new S3Upload(client, target, buffers)
+  await pipeline(body, upload, signal === undefined ? {} : { signal })
+  return { bytes: upload.bytes }
+}
+
+/** Whether nobody between this process and the server can change what is sent. */
+function isProtected({ protocol, hostname }: URL): boolean {
+  return protocol === 'https:' || LOOPBACK.includes(hostname)
+}
+
+/** Leaves bodies out of the signatures: reading every byte once more costs as much as sending it. */
+function leaveBodiesUnsigned(client: S3Client): void {
+  client.middlewareStack.add(
+    (next) => (call) => {
+      const { headers } = call.request as { headers: Record<string, string> }
+      headers['x-amz-content-sha256'] = 'UNSIGNED-PAYLOAD'
+      return next(call)
     },
-  })
-  const upload = new Upload({
-    client,
-    params: {
-      ...target,
-      Body: counted,
-      ...(options.contentType !== undefined && { ContentType: options.contentType }),
-    },
-    partSize: PART_BYTES,
-    queueSize: PARTS_IN_FLIGHT,
-    leavePartsOnError: false,
-  })
-  const source = Buffer.isBuffer(body) ? Readable.from([body]) : body
-  const feeding = pipeline(
-    source,
-    counted,
-    options.signal === undefined ? {} : { signal: options.signal },
+    { step: 'build', name: 'leaveBodiesUnsigned' },
   )
-  // A source that breaks off must abort the upload, or the store would publish the part it got.
-  const guarded = feeding.catch(async (error: unknown) => {
-    await upload.abort()
-    throw error
-  })
-  await Promise.all([guarded, upload.done()])
-  return { bytes }
 }
 
 async function* list(client: S3Client, bucket: string, prefix: string): AsyncGenerator<ObjectInfo> {

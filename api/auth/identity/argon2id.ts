@@ -21,8 +21,17 @@ export async function hashArgon2id(
   const nonce = randomBytes(SALT_BYTES)
   const { memoryKib, iterations: passes, parallelism } = parameters
   const costs = { memoryKib, passes, parallelism, tagLength: TAG_BYTES }
-  const tag = await compute({ message: password, nonce, ...costs })
-  const numbers = `m=${memoryKib},t=${passes},p=${parallelism}`
+  return textOf(nonce, await compute({ message: password, nonce, ...costs }), parameters)
+}
+
+/** A hash that no password has: comparing with it takes as long as with any other. */
+export function inventArgon2id(parameters: Parameters): string {
+  return textOf(randomBytes(SALT_BYTES), randomBytes(TAG_BYTES), parameters)
+}
+
+function textOf(nonce: Buffer, tag: Buffer, parameters: Parameters): string {
+  const { memoryKib, iterations, parallelism } = parameters
+  const numbers = `m=${memoryKib},t=${iterations},p=${parallelism}`
   return `$argon2id$v=19$${numbers}$${unpadded(nonce)}$${unpadded(tag)}`
 }
 

@@ -1,5 +1,7 @@
 import { Worker } from 'node:worker_threads'
 
+import { failure } from '#shared/errors.ts'
+
 /** One argon2id computation. */
 export interface Argon2Request {
   readonly message: string
@@ -39,7 +41,12 @@ export function createHashThreads(count: number): ComputeArgon2 {
       thread.worker.ref()
       thread.worker.postMessage({ id, ...request })
     })
-    if ('failure' in reply) throw new Error(reply.failure)
+    if ('failure' in reply) {
+      // Memory ran out, or a thread did: the same request may well succeed a moment later.
+      throw failure.overloaded('Passwords cannot be checked at this moment, please retry.', {
+        ...{ code: 'over_capacity', retryAfterSeconds: 1, cause: new Error(reply.failure) },
+      })
+    }
     return Buffer.from(reply.tag)
   }
 }

@@ -1,11 +1,13 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 
-import { eq, sql } from 'drizzle-orm'
+import { eq, getTableColumns, sql, type WithSubquery } from 'drizzle-orm'
 
+import { prepared } from '#shared/db/prepared.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import { authFailure } from '../errors.ts'
 import { describeAudit, type AuditEntry, type SecurityEvent } from './audit-log.ts'
+import { readParts, selectParts, type Parts } from './parts.ts'
 import { SEED_BYTES } from './refresh-tokens.ts'
 import { randomSecret, sha256 } from './secrets.ts'
 import { addProof, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
@@ -15,6 +17,7 @@ import type { Store } from './store.ts'
 export interface OpenedSession {
   /** As the row is at this moment. */
   readonly user: UserRow
+  readonly parts: Parts
   readonly session: SessionRow
   readonly refreshToken: string
   /** What was written to the audit log; undefined when nothing was to be. */
@@ -36,35 +39,55 @@ export async function openSession(
     readonly audit?: Omit<AuditEntry, 'ip'> | undefined
   },
 ): Promise<OpenedSession> {
-  const { sessions, refreshTokens, users, auditLog } = store.tables
-  const { db } = store
   const at = store.now()
-  const now = sql`${at.toISOString()}::timestamptz`
   const session = newSession(start, at)
   const refreshToken = randomSecret()
+  const audit = start.audit && describeAudit({ ...start.audit, ip: start.ip }, at)
+  const statement =
+    audit === undefined
+      ? prepared(store.db, 'open_session', (name) => prepareOpening(store, name))
+      : prepared(store.db, 'open_session_audited', (name) => prepareAuditedOpening(store, name))
+  const [row] = await statement.execute({
+    ...{ userId: start.userId, at: at.toISOString(), ip: start.ip },
+    ...{ sessionId: session.id, aal: session.aal, amr: JSON.stringify(session.amr) },
+    ...{ userAgent: session.userAgent, tokenSha256: sha256(refreshToken) },
+    ...{ seed: randomBytes(SEED_BYTES), auditId: randomUUID() },
+    payload: JSON.stringify(audit?.payload),
+  })
+  if (row === undefined) throw authFailure('user_not_found')
+  const { identities, factors, ...user } = row
+  const parts = readParts(store.tables, { identities, factors })
+  return { user, parts, session, refreshToken, event: audit?.event }
+}
+
+function prepareAuditedOpening(store: Store, name: string) {
+  const audited = store.db.$with('audited', {}).as(sql`
+    insert into ${store.tables.auditLog} (id, payload, ip_address, created_at)
+    select ${sql.placeholder('auditId')}::uuid, ${sql.placeholder('payload')}::jsonb,
+      ${sql.placeholder('ip')}, ${sql.placeholder('at')}::timestamptz
+    from opened`)
+  return prepareOpening(store, name, [audited])
+}
+
+function prepareOpening({ db, tables }: Store, name: string, more: readonly WithSubquery[] = []) {
+  const { sessions, refreshTokens, users } = tables
+  const given = (value: string) => sql`${sql.placeholder(value)}`
+  const now = sql`${given('at')}::timestamptz`
   const opened = db.$with('opened', {}).as(sql`
     insert into ${sessions} (id, user_id, aal, amr, user_agent, ip, created_at, updated_at)
-    select ${session.id}::uuid, id, ${session.aal}, ${JSON.stringify(session.amr)}::jsonb,
-      ${session.userAgent}, ${session.ip}, ${now}, ${now}
-    from ${users} where id = ${start.userId} returning id`)
+    select ${given('sessionId')}::uuid, id, ${given('aal')}, ${given('amr')}::jsonb,
+      ${given('userAgent')}, ${given('ip')}, ${now}, ${now}
+    from ${users} where id = ${given('userId')} returning id`)
   const issued = db.$with('issued', {}).as(sql`
     insert into ${refreshTokens} (session_id, token_sha256, seed, created_at)
-    select id, ${sha256(refreshToken)}, ${randomBytes(SEED_BYTES)}, ${now} from opened`)
-  const audit = start.audit && describeAudit({ ...start.audit, ip: start.ip }, at)
-  const audited =
-    audit &&
-    db.$with('audited', {}).as(sql`
-      insert into ${auditLog} (id, payload, ip_address, created_at)
-      select ${randomUUID()}::uuid, ${JSON.stringify(audit.payload)}::jsonb, ${start.ip}, ${now}
-      from opened`)
-  const [user] = await db
-    .with(opened, issued, ...(audited === undefined ? [] : [audited]))
+    select id, ${given('tokenSha256')}, ${given('seed')}, ${now} from opened`)
+  return db
+    .with(opened, issued, ...more)
     .update(users)
-    .set({ lastSignInAt: at, updatedAt: at })
-    .where(eq(users.id, start.userId))
-    .returning()
-  if (user === undefined) throw authFailure('user_not_found')
-  return { user, session, refreshToken, event: audit?.event }
+    .set({ lastSignInAt: now, updatedAt: now })
+    .where(eq(users.id, sql.placeholder('userId')))
+    .returning({ ...getTableColumns(users), ...selectParts(tables) })
+    .prepare(name)
 }
 
 function newSession(

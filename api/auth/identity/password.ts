@@ -8,7 +8,7 @@ import type { Clock } from '#shared/clock.ts'
 import type { PasswordConfig } from '#shared/config/auth-policies.ts'
 import { failure } from '#shared/errors.ts'
 
-import { hashArgon2id, isCurrentHash, verifyArgon2id } from './argon2id.ts'
+import { hashArgon2id, inventArgon2id, isCurrentHash, verifyArgon2id } from './argon2id.ts'
 import { verifyFirebaseScrypt } from './firebase-scrypt.ts'
 import { createHashThreads } from './hash-threads.ts'
 
@@ -81,17 +81,15 @@ export function createPasswordHasher(config: PasswordConfig, patience: Patience)
   const compute = createHashThreads(concurrency)
   const hash = (password: string): Promise<string> =>
     inPool(() => hashArgon2id(compute, password, config.argon2))
-  // Made at the first need: an unknown user is compared with the password of nobody.
-  let nobody: Promise<string> | undefined
+  // An unknown user is compared with the password of nobody.
+  const nobody = inventArgon2id(config.argon2)
   return {
     hash,
     load,
     async verify(password, stored) {
       const scheme = stored === undefined ? undefined : findScheme(stored)
       if (stored === undefined || scheme === undefined) {
-        nobody ??= hash('the password of nobody')
-        const dummy = await nobody
-        await inPool(() => verifyArgon2id(compute, password, dummy))
+        await inPool(() => verifyArgon2id(compute, password, nobody))
         return { isRight: false, needsUpgrade: false }
       }
       const isRight = await inPool(async () => {

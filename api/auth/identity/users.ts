@@ -2,6 +2,7 @@ import { createHash, randomUUID } from 'node:crypto'
 
 import { and, asc, desc, eq, inArray, isNull, lte, or, sql, type SQL } from 'drizzle-orm'
 
+import { prepared } from '#shared/db/prepared.ts'
 import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import { authFailure } from '../errors.ts'
@@ -47,10 +48,19 @@ export async function findUserByContact(
   store: Store,
   contact: Contact,
 ): Promise<UserRow | undefined> {
+  const { kind } = contact
+  const value = kind === 'email' ? contact.email : contact.phone
   const { users } = store.tables
-  return contact.kind === 'email'
-    ? first(store, eq(users.email, contact.email))
-    : first(store, eq(users.phone, contact.phone))
+  const statement = prepared(store.db, `find_user_by_${kind}`, (name) =>
+    store.db
+      .select()
+      .from(users)
+      .where(and(eq(users[kind], sql.placeholder('value')), isNull(users.deletedAt)))
+      .limit(1)
+      .prepare(name),
+  )
+  const [user] = await statement.execute({ value })
+  return user
 }
 
 /** Users who asked to change to this address or number; several may have asked. */

@@ -22,9 +22,12 @@ export async function exchangeRefreshToken(
   const { security, sessions } = services.config
   const { userAgent, ip } = request
   const options = { security, sessions, userAgent, ip }
-  const outcome =
-    (await rotateAtOnce(services, request, { presented, options })) ??
-    (await rotateStepByStep(services, request, { presented, options }))
+  const rotated = await rotateInOneStatement(services.store, presented, options)
+  if (rotated !== undefined) {
+    announce(services, request, rotated.event)
+    return json(await tokenResponse(services, { ...rotated.outcome, parts: rotated.parts }))
+  }
+  const outcome = await rotateStepByStep(services, request, { presented, options })
   if (outcome.kind === 'refused') {
     throw authFailure(outcome.code, {
       kind: 'invalidRequest',
@@ -32,17 +35,6 @@ export async function exchangeRefreshToken(
     })
   }
   return json(await tokenResponse(services, outcome))
-}
-
-async function rotateAtOnce(
-  services: AuthServices,
-  request: AuthRequest,
-  { presented, options }: { readonly presented: string; readonly options: RotationOptions },
-): Promise<RotationOutcome | undefined> {
-  const rotated = await rotateInOneStatement(services.store, presented, options)
-  if (rotated === undefined) return undefined
-  announce(services, request, rotated.event)
-  return rotated.outcome
 }
 
 // A refusal may come with a revocation that has to stay: it is thrown after the commit.

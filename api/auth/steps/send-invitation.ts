@@ -30,7 +30,10 @@ export async function sendInvitation(
 ): Promise<void> {
   const known = await findUserByContact(services.store, { kind: 'email', email })
   if (known !== undefined && isConfirmed(known, 'email')) {
-    await sendTokenMail(services, request, { user: known, name: 'invitation', to: email, data })
+    const told = { ...data, has_account: true }
+    await sendTokenMail(services, request, {
+      ...{ user: known, name: 'invitation', to: email, data: told },
+    })
     return
   }
   const inviter =
@@ -38,7 +41,8 @@ export async function sendInvitation(
   const actor: Actor =
     inviter === undefined ? { kind: 'admin', role: 'api_key' } : { kind: 'user', user: inviter }
   const user = await inviteStranger(services, request, { email, known, actor })
-  await sendTokenMail(services, request, { user, name: 'invite', to: email, data })
+  const told = { ...data, has_account: false }
+  await sendTokenMail(services, request, { user, name: 'invite', to: email, data: told })
 }
 
 async function inviteStranger(

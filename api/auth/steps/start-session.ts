@@ -1,6 +1,7 @@
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { AuthRequest } from '../context.ts'
+import type { Parts } from '../identity/parts.ts'
 import { presentUser } from '../identity/present-user.ts'
 import { openSession } from '../identity/open-session.ts'
 import type { Store } from '../identity/store.ts'
@@ -10,6 +11,8 @@ import type { AuthServices } from '../services.ts'
 /** A sign-in that the database knows and that the client has yet to be told of. */
 export interface StartedSession {
   readonly user: UserRow
+  /** Where they were not read together with the user, they are read for the answer. */
+  readonly parts?: Parts
   readonly session: SessionRow
   readonly refreshToken: string
 }
@@ -44,6 +47,8 @@ export async function tokenResponse(
   started: StartedSession,
 ): Promise<TokenResponse> {
   const { user, session, refreshToken } = started
+  const withParts =
+    started.parts === undefined ? await loadParts(services.store, user) : { user, ...started.parts }
   const { accessToken, expiresAt } = await services.accessTokens.issue(user, session)
   return {
     access_token: accessToken,
@@ -51,7 +56,7 @@ export async function tokenResponse(
     expires_in: Math.floor(services.config.jwt.ttlSeconds),
     expires_at: expiresAt,
     refresh_token: refreshToken,
-    user: presentUser(await loadParts(services.store, user)),
+    user: presentUser(withParts),
   }
 }
 

@@ -37,7 +37,7 @@ describe.each(KINDS)('an object store on %s', (_kind, start) => {
     await stop()
   })
 
-  it.each([0, 1, 70_000, 9 * 1024 * 1024])(
+  it.each([0, 1, 70_000, 5 * 1024 * 1024, 9 * 1024 * 1024, 31 * 1024 * 1024])(
     'gives back a stream of %d bytes unchanged',
     async (size) => {
       const bytes = randomBytes(size)

@@ -1,0 +1,173 @@
+import { Writable } from 'node:stream'
+
+import {
+  AbortMultipartUploadCommand,
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  PutObjectCommand,
+  UploadPartCommand,
+  type S3Client,
+} from '@aws-sdk/client-s3'
+
+// The smallest that S3 takes: what is in flight is held in memory.
+const PART_BYTES = 5 * 1024 * 1024
+/** Two parts travel while the next is filled. */
+const PARTS_PER_UPLOAD = 3
+const IDLE_BUFFERS_MAX = PARTS_PER_UPLOAD
+
+/** Where an object goes, and as what. */
+export interface S3Target {
+  readonly Bucket: string
+  readonly Key: string
+  readonly ContentType?: string
+}
+
+/**
+ * Buffers of one part that uploads hand on to each other: a fresh one for every part would press
+ * the collector into marking the whole heap many times a second. One whose sending failed is not
+ * given back, for a dying connection may still read from it.
+ */
+export class PartBuffers {
+  readonly #idle: Buffer[] = []
+
+  take(): Buffer {
+    return this.#idle.pop() ?? Buffer.allocUnsafeSlow(PART_BYTES)
+  }
+
+  giveBack(buffer: Buffer): void {
+    if (this.#idle.length < IDLE_BUFFERS_MAX) this.#idle.push(buffer)
+  }
+}
+
+interface SentPart {
+  readonly PartNumber: number
+  readonly ETag: string | undefined
+}
+
+/**
+ * The end of a stream of unknown length: stores it at once when it fits into one part, else part by
+ * part. Nothing becomes visible before it has finished; when it is destroyed nothing stays.
+ */
+export class S3Upload extends Writable {
+  bytes = 0
+  readonly #client: S3Client
+  readonly #target: S3Target
+  readonly #buffers: PartBuffers
+  readonly #abort = new AbortController()
+  readonly #sending = new Set<Promise<void>>()
+  readonly #sent: SentPart[] = []
+  #filling: { readonly buffer: Buffer; length: number } | undefined
+  #uploadId: string | undefined
+
+  constructor(client: S3Client, target: S3Target, buffers: PartBuffers) {
+    super()
+    this.#client = client
+    this.#target = target
+    this.#buffers = buffers
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: (error?: Error) => void): void {
+    this.bytes += chunk.length
+    const rest = this.#fill(chunk)
+    if (rest.length === 0) done()
+    else this.#fillOn(rest).then(() => done(), done)
+  }
+
+  override _final(done: (error?: Error) => void): void {
+    this.#finish().then(() => done(), done)
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#abort.abort()
+    this.#discard().then(
+      () => done(error),
+      (cause: Error) => done(error ?? cause),
+    )
+  }
+
+  /** Copies what fits into the part that is being filled; answers the rest. */
+  #fill(chunk: Buffer): Buffer {
+    this.#filling ??= { buffer: this.#buffers.take(), length: 0 }
+    const copied = chunk.copy(this.#filling.buffer, this.#filling.length)
+    this.#filling.length += copied
+    return chunk.subarray(copied)
+  }
+
+  async #fillOn(chunk: Buffer): Promise<void> {
+    for (let rest = chunk; rest.length > 0; rest = this.#fill(rest)) await this.#sendFilled()
+  }
+
+  /** Sends the part that was filled; resolves when there is room for the next. */
+  async #sendFilled(): Promise<void> {
+    const part = this.#filling
+    if (part === undefined) return
+    this.#uploadId ??= await this.#begin()
+    this.#filling = undefined
+    const number = this.#sent.length + 1
+    this.#sent.push({ PartNumber: number, ETag: undefined })
+    const sending = this.#sendPart(number, part.buffer.subarray(0, part.length))
+      .then(() => this.#buffers.giveBack(part.buffer))
+      .catch((error: Error) => void this.destroy(error))
+      .finally(() => this.#sending.delete(sending))
+    this.#sending.add(sending)
+    if (this.#sending.size === PARTS_PER_UPLOAD) await Promise.race(this.#sending)
+  }
+
+  async #begin(): Promise<string> {
+    const { UploadId } = await this.#client.send(
+      new CreateMultipartUploadCommand(this.#target),
+      this.#options,
+    )
+    if (UploadId === undefined) throw new Error('the object storage began no upload')
+    return UploadId
+  }
+
+  async #sendPart(PartNumber: number, Body: Buffer): Promise<void> {
+    const { Bucket, Key } = this.#target
+    const { ETag } = await this.#client.send(
+      new UploadPartCommand({ Bucket, Key, UploadId: this.#uploadId, PartNumber, Body }),
+      this.#options,
+    )
+    this.#sent[PartNumber - 1] = { PartNumber, ETag }
+  }
+
+  async #finish(): Promise<void> {
+    if (this.#uploadId === undefined) return this.#storeWhole()
+    await this.#sendFilled()
+    await Promise.all(this.#sending)
+    // A part that failed has destroyed this stream.
+    if (this.destroyed) return
+    const { Bucket, Key } = this.#target
+    const parts = { Parts: this.#sent }
+    await this.#client.send(
+      new CompleteMultipartUploadCommand({
+        ...{ Bucket, Key, UploadId: this.#uploadId, MultipartUpload: parts },
+      }),
+      this.#options,
+    )
+    this.#uploadId = undefined
+  }
+
+  async #storeWhole(): Promise<void> {
+    const part = this.#filling
+    this.#filling = undefined
+    const Body = part?.buffer.subarray(0, part.length) ?? Buffer.alloc(0)
+    await this.#client.send(new PutObjectCommand({ ...this.#target, Body }), this.#options)
+    if (part !== undefined) this.#buffers.giveBack(part.buffer)
+  }
+
+  get #options() {
+    return { abortSignal: this.#abort.signal }
+  }
+
+  /** Forgets the parts of an upload that did not finish. */
+  async #discard(): Promise<void> {
+    await Promise.all(this.#sending)
+    if (this.#filling !== undefined) this.#buffers.giveBack(this.#filling.buffer)
+    this.#filling = undefined
+    if (this.#uploadId === undefined) return
+    const { Bucket, Key } = this.#target
+    const UploadId = this.#uploadId
+    await this.#client.send(new AbortMultipartUploadCommand({ Bucket, Key, UploadId }))
+  }
+}

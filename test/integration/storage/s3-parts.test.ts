@@ -1,0 +1,98 @@
+import { createServer, request, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
+
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+import { openObjectStore } from '#shared/storage/open-store.ts'
+import { startS3 } from '#test/support/s3.ts'
+
+const MIB = 1024 * 1024
+
+let s3: Awaited<ReturnType<typeof startS3>>
+let between: Server
+let store: ObjectStore
+/** The numbers of the parts that are refused on their way. */
+let refused: readonly number[] = []
+let seen: string[] = []
+
+beforeAll(async () => {
+  s3 = await startS3()
+  const target = new URL(s3.config.endpoint)
+  between = createServer((incoming, answer) => {
+    const query = new URL(incoming.url ?? '', target).searchParams
+    const part = Number(query.get('partNumber'))
+    seen.push(`${incoming.method} ${part === 0 ? [...query.keys()].join() : `part ${part}`}`)
+    if (refused.includes(part)) {
+      incoming.resume().once('end', () => answer.writeHead(403).end())
+      return
+    }
+    const { method, url, headers } = incoming
+    const { hostname, port } = target
+    const options = { hostname, port, method, path: url, headers, agent: false }
+    const forwarded = request(options, (response) => {
+      answer.writeHead(response.statusCode ?? 502, response.headers)
+      response.pipe(answer)
+    })
+    forwarded.on('error', () => answer.destroy())
+    incoming.pipe(forwarded)
+  })
+  await new Promise<void>((resolve) => between.listen(0, '127.0.0.1', resolve))
+  const { port } = between.address() as AddressInfo
+  store = openObjectStore({ ...s3.config, endpoint: `http://127.0.0.1:${port}` })
+})
+
+beforeEach(() => {
+  refused = []
+  seen = []
+})
+
+afterAll(async () => {
+  store.close()
+  between.closeAllConnections()
+  between.close()
+  await s3.stop()
+})
+
+function filled(mib: number): Readable {
+  return Readable.from(
+    (function* () {
+      for (let piece = 0; piece < mib; piece += 1) yield Buffer.alloc(MIB, piece)
+    })(),
+  )
+}
+
+it('sends a long stream in parts, each byte once and in its place', async () => {
+  expect(await store.put('parts', filled(23))).toEqual({ bytes: 23 * MIB })
+  const parts = seen.filter((line) => line.startsWith('PUT part')).sort()
+  expect(parts).toEqual([1, 2, 3, 4, 5].map((part) => `PUT part ${part}`))
+  const bytes = await buffer((await store.get('parts')).body)
+  for (let piece = 0; piece < 23; piece += 1) {
+    const wanted = Buffer.alloc(MIB, piece)
+    expect(bytes.subarray(piece * MIB, (piece + 1) * MIB).equals(wanted)).toBe(true)
+  }
+})
+
+it('sends what fits into one part at once', async () => {
+  await store.put('whole', filled(4))
+  expect(seen).toEqual(['PUT x-id'])
+})
+
+it('fails with the first part that does, reads no further and forgets the others', async () => {
+  refused = [2]
+  let asked = 0
+  const source = Readable.from(
+    (function* () {
+      for (; asked < 500; asked += 1) yield Buffer.alloc(MIB)
+    })(),
+  )
+  await expect(store.put('refused', source)).rejects.toMatchObject({
+    $metadata: { httpStatusCode: 403 },
+  })
+  expect(asked).toBeLessThan(100)
+  expect(source.destroyed).toBe(true)
+  expect(seen.filter((line) => line.startsWith('DELETE'))).toHaveLength(1)
+  expect(await store.head('refused')).toBeUndefined()
+})
