@@ -7,7 +7,8 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import type { Figure } from './figure.ts'
 import { takeTurns } from './rounds.ts'
-import { openService, postJson } from './support/service.ts'
+import { openClient } from './support/people.ts'
+import { openService } from './support/service.ts'
 
 const NAME = 'tiny-embed'
 const CLIENTS = 64
@@ -23,7 +24,9 @@ export async function benchEmbeddings(): Promise<readonly Figure[]> {
   const folder = resolve('models', NAME)
   const service = await openService([{ id: NAME, kind: 'embedding', source: folder }])
   const runtime = openRuntime()
-  const encoder = await openEncoder({ runtime, folder })
+  // One run at a time on all cores, as in a plain loop over a session.
+  const encoder = await openEncoder({ runtime, folder, lanes: 1 })
+  const connection = openClient(service.api.url)
   env.allowRemoteModels = false
   env.localModelPath = resolve('models')
   const peer = await pipeline('feature-extraction', NAME, { dtype: 'fp32' })
@@ -38,7 +41,8 @@ export async function benchEmbeddings(): Promise<readonly Figure[]> {
     const clients = Array.from({ length: CLIENTS }, async (_, client) => {
       for (let at = client; at < texts.length; at += CLIENTS) {
         const body = { model: NAME, input: texts[at], encoding_format: 'base64' }
-        await postJson(service, '/embeddings', body)
+        const { status } = await connection.post('/v1/embeddings', body, service.headers)
+        if (status !== 200) throw new Error(`an embedding was answered with ${status}`)
       }
     })
     await Promise.all(clients)
@@ -77,6 +81,7 @@ export async function benchEmbeddings(): Promise<readonly Figure[]> {
       },
     ]
   } finally {
+    connection.close()
     await service.close()
     await encoder.close()
     await runtime.close()

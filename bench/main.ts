@@ -4,14 +4,24 @@ import { parseArgs } from 'node:util'
 
 import { benchActivities } from './activities.ts'
 import { benchAudio } from './audio.ts'
+import { benchContinuous } from './continuous.ts'
 import { benchEdits } from './edits.ts'
 import { benchEmbeddings } from './embeddings.ts'
 import { benchEqualAnswers } from './equal-answers.ts'
 import { describeFigure, isMet, type Figure } from './figure.ts'
+import { benchFirstToken } from './first-token.ts'
+import { benchHostile } from './hostile.ts'
+import { benchIdle } from './idle.ts'
 import { benchImages } from './images.ts'
+import { benchLlamaCpp } from './llama-cpp.ts'
 import { benchMemory } from './memory.ts'
 import { benchNoop } from './noop.ts'
+import { benchOverload } from './overload.ts'
+import { benchProcesses } from './processes.ts'
+import { benchQueues } from './queues.ts'
 import { benchSignIns } from './sign-ins.ts'
+import { benchSlowClients } from './slow-clients.ts'
+import { benchStartUp } from './start-up.ts'
 import { benchStreams } from './streams.ts'
 import { describeSurroundings } from './surroundings.ts'
 import { benchTransfer } from './transfer.ts'
@@ -20,9 +30,12 @@ import { benchTransformersJs } from './transformers-js.ts'
 const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   // First: memory that another group has touched would hide what it measures.
   memory: benchMemory,
-  noop: async () => [await benchNoop()],
+  noop: benchNoop,
   streams: benchStreams,
   'transformers-js': benchTransformersJs,
+  'llama-cpp': benchLlamaCpp,
+  continuous: benchContinuous,
+  'first-token': benchFirstToken,
   edits: benchEdits,
   embeddings: benchEmbeddings,
   audio: benchAudio,
@@ -31,6 +44,13 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   'sign-ins': benchSignIns,
   'equal-answers': () => benchEqualAnswers(),
   activities: benchActivities,
+  overload: benchOverload,
+  queues: benchQueues,
+  processes: benchProcesses,
+  'start-up': benchStartUp,
+  idle: benchIdle,
+  'slow-clients': benchSlowClients,
+  hostile: benchHostile,
 }
 
 const { values, positionals } = parseArgs({
@@ -47,7 +67,7 @@ const figures: Figure[] = []
 for (const [name, bench] of Object.entries(BENCHES)) {
   if (wanted !== undefined && wanted !== name) continue
   const found = await bench()
-  if (found.length === 0) console.log(`left out ${name}: run bench/make-decoder.py first`)
+  if (found.length === 0) console.log(`left out ${name}: bench/README.md says what it needs`)
   for (const figure of found) {
     figures.push(figure)
     console.log(describeFigure(figure))

@@ -16,47 +16,92 @@ import {
   toyRequest,
 } from '#test/support/queue.ts'
 import type { Figure } from './figure.ts'
+import { takeTurns } from './rounds.ts'
+import { ratePerSecond } from './support/people.ts'
 
 /** One measured side of the comparison. */
 interface Side {
-  readonly name: string
-  run(): Promise<unknown>
+  /** Runs one job to its end; each of several lanes waits for its own. */
+  run(lane: number): Promise<unknown>
 }
 
 const ROUNDS = 12
 const JOBS_PER_ROUND = 150
 const WARM_UP = 1000 // until both sides run compiled code, as a service does
+const LANES = 64
+const JOBS_PER_LANE = 20
+const COUNTED_JOBS_PER_LANE = 5
 
 /**
- * A job that does nothing, one at a time: through HTTP, queue, worker and reply stream, against
- * BullMQ's own `add` → `waitUntilFinished`. Rounds alternate, so that both see the same machine.
+ * A job that does nothing: through HTTP, queue, worker and reply stream, against BullMQ's own `add`
+ * → `waitUntilFinished`. Rounds alternate, so that both see the same machine. One at a time, then 64
+ * at once; and the commands that reach Redis for each of the latter.
  */
-export async function benchNoop(): Promise<Figure> {
+export async function benchNoop(): Promise<readonly Figure[]> {
   const redis = await startRedis()
   const prefix = `bench-${randomBytes(4).toString('hex')}`
   const closers: (() => Promise<unknown>)[] = [() => redis.close()]
   try {
     const ours = await openOurs(redis.url, prefix, closers)
     const theirs = await openTheirs(redis.url, prefix, closers)
-    const times = new Map<string, number[]>()
-    for (const side of [ours, theirs]) for (let i = 0; i < WARM_UP; i += 1) await side.run()
-    for (let round = 0; round < ROUNDS; round += 1) {
-      for (const side of round % 2 === 0 ? [ours, theirs] : [theirs, ours]) {
-        const own = times.get(side.name) ?? []
-        times.set(side.name, own)
-        for (let i = 0; i < JOBS_PER_ROUND; i += 1) own.push(await timeOf(side))
-      }
-    }
-    return {
-      name: 'no-op job through HTTP, queue and worker ÷ BullMQ add → waitUntilFinished, p50',
-      unit: 'ms',
-      ours: quantile(times.get(ours.name) ?? [], 0.5),
-      theirs: quantile(times.get(theirs.name) ?? [], 0.5),
+    const times = await timeBoth(ours, theirs)
+    const path = 'no-op job through HTTP, queue and worker'
+    const latency = (q: number, name: string): Figure => ({
+      name: `${path} ÷ BullMQ add → waitUntilFinished, ${name}`,
+      ...{ unit: 'ms', ours: quantile(times.ours, q), theirs: quantile(times.theirs, q) },
       target: { atMost: 1 },
-    }
+    })
+    const rates = await takeTurns(
+      () => jobsPerSecond(ours),
+      () => jobsPerSecond(theirs),
+    )
+    return [
+      latency(0.5, 'p50'),
+      latency(0.99, 'p99'),
+      {
+        name: `${path} ÷ BullMQ alone, ${LANES} in flight`,
+        ...{ unit: 'jobs/s', ...rates, target: { atLeast: 0.6 } },
+      },
+      {
+        name: `commands that reach Redis for each ${path}, ${LANES} in flight`,
+        ...{ unit: 'commands', ours: await commandsPerJob(redis.url, ours), theirs: 1 },
+        target: { atMost: 8 },
+      },
+    ]
   } finally {
     for (const close of closers.toReversed()) await close()
   }
+}
+
+async function timeBoth(ours: Side, theirs: Side): Promise<{ ours: number[]; theirs: number[] }> {
+  const times = { ours: [] as number[], theirs: [] as number[] }
+  for (const side of [ours, theirs]) for (let i = 0; i < WARM_UP; i += 1) await side.run(0)
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const pairs = [
+      [ours, times.ours],
+      [theirs, times.theirs],
+    ] as const
+    for (const [side, own] of round % 2 === 0 ? pairs : pairs.toReversed()) {
+      for (let i = 0; i < JOBS_PER_ROUND; i += 1) own.push(await timeOf(side))
+    }
+  }
+  return times
+}
+
+function jobsPerSecond(side: Side): Promise<number> {
+  return ratePerSecond(LANES, JOBS_PER_LANE, async (lane) => void (await side.run(lane)))
+}
+
+/** What clients send; the calls that a script makes inside Redis are not on their way. */
+async function commandsPerJob(url: string, side: Side): Promise<number> {
+  const watcher = await new Redis(url).monitor()
+  let count = 0
+  watcher.on('monitor', (_time: string, _args: readonly string[], source: string) => {
+    if (source !== 'lua') count += 1
+  })
+  await ratePerSecond(LANES, COUNTED_JOBS_PER_LANE, async (lane) => void (await side.run(lane)))
+  watcher.disconnect()
+  return count / (LANES * COUNTED_JOBS_PER_LANE)
 }
 
 async function openOurs(
@@ -72,10 +117,14 @@ async function openOurs(
   app.post('/noop', async () => readAll(submitter.submit(toyRequest('noop', 0))))
   const address = new URL(await app.listen({ port: 0, host: '127.0.0.1' }))
   closers.push(() => app.close())
-  const socket = connect({ port: Number(address.port), host: address.hostname, noDelay: true })
-  await once(socket, 'connect')
-  closers.push(async () => socket.destroy())
-  return { name: 'HTTP to worker and back', run: () => post(socket) }
+  const sockets: Socket[] = []
+  for (let lane = 0; lane < LANES; lane += 1) {
+    const socket = connect({ port: Number(address.port), host: address.hostname, noDelay: true })
+    await once(socket, 'connect')
+    sockets.push(socket)
+    closers.push(async () => socket.destroy())
+  }
+  return { run: (lane) => post(sockets[lane] as Socket) }
 }
 
 async function openTheirs(
@@ -95,7 +144,6 @@ async function openTheirs(
   await events.waitUntilReady()
   const options = { removeOnComplete: { count: 1000 }, removeOnFail: { count: 1000 } }
   return {
-    name: 'BullMQ add to waitUntilFinished',
     run: async () => (await queue.add('noop', {}, options)).waitUntilFinished(events, 10_000),
   }
 }
@@ -121,7 +169,7 @@ function post(socket: Socket): Promise<void> {
 
 async function timeOf(side: Side): Promise<number> {
   const startedAt = performance.now()
-  await side.run()
+  await side.run(0)
   return performance.now() - startedAt
 }
 

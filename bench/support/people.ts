@@ -8,7 +8,7 @@ export interface Answer {
 
 /** A client that keeps its connections, as light as Node has one. */
 export interface Client {
-  post(path: string, body: object): Promise<Answer>
+  post(path: string, body: object, headers?: Readonly<Record<string, string>>): Promise<Answer>
   close(): void
 }
 
@@ -17,10 +17,11 @@ export function openClient(url: string): Client {
   const agent = new Agent({ keepAlive: true })
   return {
     close: () => agent.destroy(),
-    post: (path, body) =>
+    post: (path, body, more = {}) =>
       new Promise((resolve, reject) => {
         const text = JSON.stringify(body)
         const headers = {
+          ...more,
           'content-type': 'application/json',
           'content-length': Buffer.byteLength(text),
         }

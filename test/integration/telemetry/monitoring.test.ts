@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import { firingTimes, goOn, pendingMsOf } from '#test/support/alerting.ts'
 import { evaluate, type Snapshot } from '#test/support/promql.ts'
 
 import { FAULTS } from './faults.ts'
@@ -7,6 +8,8 @@ import { readAlerts, readOperatorAlerts, readPanelQueries } from './monitoring.t
 import { makeTraffic, startWatchedStack, type WatchedStack } from './stack.ts'
 
 const PATIENCE_MS = 60_000
+/** How often the rules are evaluated. */
+const STEP_MS = 15_000
 const TIMEOUT_MS = 240_000
 
 describe('the monitoring of a running installation', () => {
@@ -66,7 +69,8 @@ describe('the monitoring of a running installation', () => {
     'lets %s fire under its fault',
     { timeout: TIMEOUT_MS },
     async (name) => {
-      const { expr } = alerts.find(({ alert }) => alert === name) ?? { expr: '' }
+      const rule = alerts.find(({ alert }) => alert === name) ?? { expr: '' }
+      const { expr } = rule
       const fault = FAULTS[name]?.() ?? {}
       const snapshots = [await stack.scrape()]
       const until = performance.now() + PATIENCE_MS
@@ -79,6 +83,16 @@ describe('the monitoring of a running installation', () => {
           firing = evaluate(expr, snapshots)
         }
         expect(firing.length).toBeGreaterThan(0)
+        // It is told once it has held for its time, and not before.
+        const pendingMs = pendingMsOf(rule)
+        const beganMs = snapshots.at(-1)?.atMs ?? 0
+        const steps = pendingMs / STEP_MS + 2
+        const told = firingTimes(rule, [
+          ...snapshots,
+          ...goOn(snapshots, { steps, stepMs: STEP_MS }),
+        ])
+        expect((told[0] ?? 0) - beganMs).toBeGreaterThanOrEqual(pendingMs)
+        expect((told[0] ?? 0) - beganMs).toBeLessThanOrEqual(pendingMs + 2 * STEP_MS)
       } finally {
         await fault.end?.(stack)
       }

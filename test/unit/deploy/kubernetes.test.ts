@@ -95,8 +95,12 @@ describe.each(OVERLAYS)('deploy/kubernetes/%s', (overlay) => {
   it('gives a stopping API process longer than its drain takes', () => {
     const drain = describeConfig({}).find((line) => line.startsWith('MILLRACE_DRAIN_TIMEOUT='))
     const api = deployments.find(({ metadata }) => metadata.name === 'api') as Manifest
+    const [container] = podOf(api).containers
+    // Proxies send it requests for a moment more: it is told to end after that.
+    const pause = Number(container?.lifecycle?.preStop.exec.command.at(-1))
+    expect(pause).toBeGreaterThanOrEqual(3)
     expect(podOf(api).terminationGracePeriodSeconds).toBeGreaterThan(
-      Number(drain?.match(/=(\d+)s?$/)?.[1]),
+      pause + Number(drain?.match(/=(\d+)s?$/)?.[1]),
     )
   })
 
@@ -115,6 +119,7 @@ interface Pod {
 
 interface Container {
   readonly ports: readonly { readonly name: string }[]
+  readonly lifecycle?: { readonly preStop: { readonly exec: { readonly command: string[] } } }
   readonly env?: readonly { readonly name: string; readonly value: string }[]
   readonly livenessProbe: Probe
   readonly readinessProbe: Probe

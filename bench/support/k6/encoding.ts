@@ -1,0 +1,9 @@
+// What a scenario file imports from `k6/encoding`, where there is no k6.
+
+const encoding = {
+  b64encode: (text: string, variant = 'std'): string =>
+    Buffer.from(text).toString(variant === 'rawurl' ? 'base64url' : 'base64'),
+}
+
+// biome-ignore lint/style/noDefaultExport: the name under which scenario files import it.
+export default encoding
