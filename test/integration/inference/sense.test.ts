@@ -15,6 +15,8 @@ import { createDatabase } from '#test/support/services.ts'
 const CLIPS = join(import.meta.dirname, '../../fixtures/audio')
 const EVALS = join(import.meta.dirname, '../../fixtures/evals/tiny-embed.json')
 const MEASURED = join(import.meta.dirname, '../../../models/tiny-embed/eval.json')
+const GROUPS = join(import.meta.dirname, '../../fixtures/evals/tiny-rerank.json')
+const RERANK_CARD = join(import.meta.dirname, '../../../models/tiny-rerank/eval.json')
 const CARD_OF_SPEECH = join(import.meta.dirname, '../../../models/tiny-whisper/eval.json')
 // One text of twenty more or less is no other model.
 const SCORE_MARGIN = 0.06
@@ -37,6 +39,12 @@ interface Trial {
   readonly right: readonly number[]
 }
 
+interface Group {
+  readonly query: string
+  readonly documents: readonly string[]
+  readonly right: number
+}
+
 let tiers: FaultTiers
 let client: OpenAI
 let base = ''
@@ -47,7 +55,7 @@ beforeAll(async () => {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-sense-'))
   const keyPrefix = `sense-${process.pid}`
   const redisUrl = inject('redisUrl')
-  const env = { MILLRACE_WORKER_MODELS: 'tiny-embed,tiny-chat,tiny-whisper,tiny-sd' }
+  const env = { MILLRACE_WORKER_MODELS: 'tiny-embed,tiny-rerank,tiny-chat,tiny-whisper,tiny-sd' }
   tiers = openFaultTiers({ databaseUrl: url, redisUrl, keyPrefix, folder, env })
   close = async () => {
     await tiers.stop()
@@ -85,6 +93,30 @@ describe('embeddings', () => {
       })
       const least = (gates[name]?.score as number) - SCORE_MARGIN
       expect(found.length / queries.length).toBeGreaterThanOrEqual(least)
+    },
+  )
+})
+
+describe('rerank', () => {
+  // Held-out groups and measured scores, both by `python -m models.training.tiny_rerank evaluate`.
+  it.each(['paraphrase', 'question', 'unseenWords', 'passage', 'handWritten'])(
+    'puts the right document of ten first: %s',
+    LONG,
+    async (name) => {
+      const { groups } = await readJson<{ groups: Record<string, Group[]> }>(GROUPS)
+      const { gates } = await readJson<{ gates: Record<string, { after: number }> }>(RERANK_CARD)
+      const problems = groups[name] as Group[]
+      let found = 0
+      for (const { query, documents, right } of problems) {
+        const body = { model: 'tiny-rerank', query, documents, top_n: 1 }
+        const { results } = (await client.post('/rerank', { body })) as {
+          results: { index: number }[]
+        }
+        if (results[0]?.index === right) found += 1
+      }
+      // Some of the card's problems, where one weighs more.
+      const least = (gates[name]?.after as number) - SCORE_MARGIN - 1 / problems.length
+      expect(found / problems.length).toBeGreaterThanOrEqual(least)
     },
   )
 })
