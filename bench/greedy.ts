@@ -9,11 +9,11 @@ export function likeliest(logits: Float32Array, from = 0): number {
   return best
 }
 
-/** One greedy sequence alone in an engine; returns its tokens. */
+/** One greedy sequence alone in an engine; returns its tokens, and tells of each. */
 export async function runGreedy(
   engine: TextEngine,
   request: Pick<SequenceRequest, 'promptTokenIds' | 'maxNewTokens' | 'cacheScope'> &
-    Partial<Pick<SequenceRequest, 'propose' | 'endTokenIds'>>,
+    Partial<Pick<SequenceRequest, 'propose' | 'endTokenIds'>> & { readonly onToken?: () => void },
   from = 0,
 ): Promise<number[]> {
   const tokenIds: number[] = []
@@ -23,7 +23,10 @@ export async function runGreedy(
       endTokenIds: new Set(),
       sampler: { next: (logits) => ({ tokenId: likeliest(logits, from) }) },
       ...request,
-      onToken: ({ tokenId }) => tokenIds.push(tokenId) > 0,
+      onToken: ({ tokenId }) => {
+        request.onToken?.()
+        return tokenIds.push(tokenId) > 0
+      },
     },
     { signal: new AbortController().signal },
   )

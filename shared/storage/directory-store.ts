@@ -28,10 +28,9 @@ export function openDirectoryStore(folder: string): ObjectStore {
     async get(key, range) {
       const file = await open(pathOf(key), 'r').catch(translateMissing)
       const { size } = await file.stat()
-      const body = file.createReadStream({
-        start: range?.start ?? 0,
-        ...(range?.end !== undefined && { end: range.end }),
-      })
+      const end = range?.end ?? size - 1
+      // With its end named, the stream ends with the last byte and not with one more read.
+      const body = file.createReadStream({ start: range?.start ?? 0, ...(end >= 0 && { end }) })
       return { body, totalBytes: size }
     },
     head: (key) => infoOf(root, pathOf(key)),

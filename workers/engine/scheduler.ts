@@ -215,9 +215,9 @@ export class Scheduler {
   }
 }
 
-/** Drafts that pass go on; each failure doubles the pause before the next one. */
+/** Drafts of which a quarter passes go on; each failure doubles the pause before the next one. */
 function settleDraft(sequence: Sequence, drafted: number, accepted: number): void {
-  if (accepted * 2 >= drafted) {
+  if (accepted * 4 >= drafted) {
     sequence.speculationBackoff = 1
     return
   }

@@ -10,13 +10,15 @@ import type { SampledToken, SequenceEnd, SequenceRequest } from '../engine/types
 import type { ConstraintFactory, TokenConstraint } from '../sampling/constraint/token-constraint.ts'
 import { scoreToken } from '../sampling/logprobs.ts'
 import { Sampler } from '../sampling/sampler.ts'
-import { proposeByPromptLookup } from '../text/prompt-lookup.ts'
+import { EditFollower } from '../text/prompt-lookup.ts'
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'
 import type { DeltaOutlet } from './delta-outlet.ts'
 import { presentPromptLogprobs } from './token-logprobs.ts'
 import type { TokenScore } from './token-logprobs.ts'
+
+const SPACE = 0x20
 
 interface CandidateOptions {
   readonly model: CompletionModel
@@ -137,9 +139,20 @@ export class CandidateRun {
         onPromptLogits: (position: number, logits: Float32Array) =>
           this.#scorePrompt(position, logits),
       }),
-      ...(prompt.isGrounded && { propose: proposeByPromptLookup }),
+      ...this.#guessing(),
     }
     return model.engine.run(request, { signal: options.signal })
+  }
+
+  /** An edit repeats most of its original: guessing along it pays. */
+  #guessing(): Pick<SequenceRequest, 'propose'> {
+    const { model, prompt } = this.#options
+    const { tokenIds: promptTokenIds, originalStart } = prompt
+    if (originalStart === undefined) return {}
+    const { pieces } = model.text.tokenizer
+    const isWordStart = (tokenId: number) => pieces.bytesOf(tokenId)[0] === SPACE
+    const follower = new EditFollower({ promptTokenIds, originalStart, isWordStart })
+    return { propose: (tokenIds) => follower.propose(tokenIds) }
   }
 
   #take(token: SampledToken): boolean {

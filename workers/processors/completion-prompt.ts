@@ -14,8 +14,8 @@ export interface PreparedPrompt {
   readonly maxNewTokens: number
   /** Whether the answer goes on in the middle of a text, so that its first space counts. */
   readonly continuesText: boolean
-  /** Whether the answer will repeat much of the prompt, so that guessing ahead pays. */
-  readonly isGrounded: boolean
+  /** Where in the tokens the text begins that the answer repeats with changes; undefined without. */
+  readonly originalStart: number | undefined
 }
 
 /** Tokenizes a prompt and checks that it leaves room for the answer. */
@@ -37,7 +37,10 @@ export async function preparePrompt(
     text,
     maxNewTokens: maxTokens ?? contextLength - tokenIds.length,
     continuesText: encoded.length > 0 && (prompt.form === 'text' || prompt.form === 'tokenIds'),
-    isGrounded: prompt.form === 'edit',
+    originalStart:
+      prompt.form === 'edit'
+        ? await findOriginal(model, { text, tokenIds, original: prompt.input })
+        : undefined,
   }
 }
 
@@ -73,6 +76,22 @@ async function readPrompt(model: CompletionModel, prompt: Prompt): Promise<ReadP
 function editPrompt(instruction: string, input: string): string {
   const asked = instruction.trim()
   return `${asked}${/[:.?!]$/.test(asked) ? '' : ':'}\n${input}`
+}
+
+/** Where the text to be edited begins; undefined where its first token holds more than itself. */
+async function findOriginal(
+  model: CompletionModel,
+  prompt: {
+    readonly text: string
+    readonly tokenIds: readonly number[]
+    readonly original: string
+  },
+): Promise<number | undefined> {
+  const { text, tokenIds, original } = prompt
+  const hasMarkers = model.text.chatTemplate === undefined
+  const before = text.slice(0, text.lastIndexOf(original))
+  const { tokenIds: start = [] } = await encode(model, before, { addSpecialTokens: hasMarkers })
+  return start.every((id, at) => id === tokenIds[at]) ? start.length : undefined
 }
 
 async function encode(

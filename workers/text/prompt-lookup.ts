@@ -27,3 +27,52 @@ function findLatestRepeat(tokenIds: readonly number[], length: number): number {
   }
   return -1
 }
+
+const RESYNC_TOKENS = 8
+const REPLACED_TOKENS_MAX = 2
+
+/**
+ * Guesses the next tokens of an edited text: it follows the original along, over words that were
+ * replaced or left out. Falls back on the latest repeat where it has lost its place.
+ */
+export class EditFollower {
+  readonly #original: readonly number[]
+  readonly #isWordStart: (tokenId: number) => boolean
+  #cursor = 0
+  #numRead: number
+  #numReplaced = 0
+
+  /** The original is what the prompt holds from `originalStart` on. */
+  constructor(options: {
+    readonly promptTokenIds: readonly number[]
+    readonly originalStart: number
+    readonly isWordStart: (tokenId: number) => boolean
+  }) {
+    this.#original = options.promptTokenIds.slice(options.originalStart)
+    this.#isWordStart = options.isWordStart
+    this.#numRead = options.promptTokenIds.length
+  }
+
+  /** The guess of what follows all tokens, of the prompt and after it. */
+  propose(tokenIds: readonly number[]): readonly number[] {
+    for (const tokenId of tokenIds.slice(this.#numRead)) this.#follow(tokenId)
+    this.#numRead = tokenIds.length
+    if (this.#numReplaced > REPLACED_TOKENS_MAX) return proposeByPromptLookup(tokenIds)
+    const from = this.#numReplaced === 0 ? this.#cursor : this.#nextWord()
+    return this.#original.slice(from, from + DRAFT_TOKENS_MAX)
+  }
+
+  #follow(tokenId: number): void {
+    const near = this.#original.slice(this.#cursor, this.#cursor + RESYNC_TOKENS)
+    const at = near.indexOf(tokenId)
+    if (at >= 0) this.#cursor += at + 1
+    this.#numReplaced = at >= 0 ? 0 : this.#numReplaced + 1
+  }
+
+  /** Behind the word that is being replaced. */
+  #nextWord(): number {
+    const after = this.#cursor + 1
+    const at = this.#original.slice(after).findIndex(this.#isWordStart)
+    return at < 0 ? this.#original.length : after + at
+  }
+}

@@ -12,6 +12,8 @@ import { API_KEY } from '#test/support/tiers.ts'
 import { readPicture } from '#test/support/picture-judge.ts'
 import { createDatabase } from '#test/support/services.ts'
 
+import { wordErrors, wordsOf } from './word-errors.ts'
+
 const CLIPS = join(import.meta.dirname, '../../fixtures/audio')
 const EVALS = join(import.meta.dirname, '../../fixtures/evals/tiny-embed.json')
 const MEASURED = join(import.meta.dirname, '../../../models/tiny-embed/eval.json')
@@ -286,28 +288,4 @@ async function drawn({ data }: OpenAI.ImagesResponse) {
 
 function cosine(a: readonly number[], b: readonly number[]): number {
   return a.reduce((sum, value, at) => sum + value * (b[at] as number), 0)
-}
-
-function wordsOf(text: string): string[] {
-  return text
-    .toLowerCase()
-    .replace(/[^\p{L}\p{N} ]/gu, '')
-    .split(' ')
-    .filter((word) => word !== '')
-}
-
-/** Words to change, leave out or put in (Levenshtein distance). */
-function wordErrors(heard: string, said: string): number {
-  const [found, wanted] = [wordsOf(heard), wordsOf(said)]
-  let row = wanted.map((_, at) => at + 1)
-  row.unshift(0)
-  for (const [at, word] of found.entries()) {
-    const next = [at + 1]
-    for (const [column, other] of wanted.entries()) {
-      const changed = (row[column] as number) + (word === other ? 0 : 1)
-      next.push(Math.min(changed, (row[column + 1] as number) + 1, (next[column] as number) + 1))
-    }
-    row = next
-  }
-  return row.at(-1) as number
 }

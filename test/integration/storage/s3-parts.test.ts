@@ -1,6 +1,6 @@
 import { createServer, request, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { Readable } from 'node:stream'
+import { pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
@@ -37,7 +37,8 @@ beforeAll(async () => {
       response.pipe(answer)
     })
     forwarded.on('error', () => answer.destroy())
-    incoming.pipe(forwarded)
+    // What breaks off on this side ends on the other one too.
+    pipeline(incoming, forwarded, () => {})
   })
   await new Promise<void>((resolve) => between.listen(0, '127.0.0.1', resolve))
   const { port } = between.address() as AddressInfo
