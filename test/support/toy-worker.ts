@@ -52,6 +52,8 @@ const toyRow = defineProcessor<'completion', null>({
     if (text.includes('hang')) await pause(600_000, signal)
     while (tokenIds.length < (input.maxTokens ?? 0)) {
       if (stepMs > 0) await pause(stepMs, signal)
+      // As an engine does between its steps.
+      else if (tokenIds.length % 16 === 0) await new Promise(setImmediate)
       if (signal.aborted) throw new CancelledError()
       const token = toyToken(tokenIds.length)
       tokenIds.push(token)
