@@ -101,18 +101,21 @@ describe('JSON bodies', () => {
   })
 })
 
-function measure(value: unknown): { depth: number; members: number; values: number } {
-  if (typeof value !== 'object' || value === null) return { depth: 0, members: 0, values: 0 }
-  const inner = Object.values(value).map(measure)
-  const sum = (of: (part: (typeof inner)[number]) => number) =>
-    inner.reduce((total, part) => total + of(part), 0)
-  const own = Array.isArray(value) ? 0 : inner.length
-  return {
-    depth: 1 + inner.reduce((most, part) => Math.max(most, part.depth), 0),
-    members: own + sum((part) => part.members),
+function measure(whole: unknown): { depth: number; members: number; values: number } {
+  const sum = { depth: 0, members: 0, values: 0 }
+  // Without recursion, since thousands of levels are among the cases.
+  const open = [{ value: whole, depth: 1 }]
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const { value, depth } = next
+    if (typeof value !== 'object' || value === null) continue
+    const inner: unknown[] = Object.values(value)
+    sum.depth = Math.max(sum.depth, depth)
+    sum.members += Array.isArray(value) ? 0 : inner.length
     // As many as there are brackets and commas.
-    values: 1 + Math.max(0, inner.length - 1) + sum((part) => part.values),
+    sum.values += 1 + Math.max(0, inner.length - 1)
+    for (const part of inner) open.push({ value: part, depth: depth + 1 })
   }
+  return sum
 }
 
 describe('small texts', () => {
