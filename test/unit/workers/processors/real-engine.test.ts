@@ -146,8 +146,9 @@ describe('completions of a real model', () => {
   })
 
   it('rank a passage that answers above one that does not', async () => {
-    const documents = ['The river is cold in winter.', 'My dog likes to eat apples.']
-    const { raw } = await runJob({ task: 'score', query: 'the cold river', documents }, shipped)
+    const documents = ['The library opens at nine.', 'My dog likes to eat apples.']
+    const query = 'when does the library open'
+    const { raw } = await runJob({ task: 'score', query, documents }, shipped)
     const scores = raw.task === 'score' ? raw.scores : []
     expect(scores).toHaveLength(2)
     expect(scores[0]).toBeGreaterThan(scores[1] as number)
