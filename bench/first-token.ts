@@ -7,7 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Figure } from './figure.ts'
 import { takeTurns } from './rounds.ts'
 import { openService, type BenchService } from './support/service.ts'
-import { quantile, textOf, timeStream } from './support/token-stream.ts'
+import { quantile } from './support/quantile.ts'
+import { textOf, timeStream } from './support/token-stream.ts'
 
 /** A model to measure, with prompts as long as it takes. */
 interface Subject {

@@ -3,6 +3,7 @@ import { Agent, request } from 'node:http'
 import { join } from 'node:path'
 
 import { spawnReady, type ToyProcess } from '#test/support/queue.ts'
+import { TEXT_MODELS } from '#test/support/small-models.ts'
 
 import type { Figure } from './figure.ts'
 import { openService, type BenchService } from './support/service.ts'
@@ -12,16 +13,6 @@ const LOOP_HELD_MS = 50
 // The first of each warms what every request needs.
 const TIMES = 4
 const BOUNDARY = 'b0undary'
-const MODELS = join(import.meta.dirname, '../models')
-const CATALOGUE = [
-  {
-    id: 'chat',
-    kind: 'completion',
-    source: join(MODELS, 'tiny-chat'),
-    capabilities: ['chat', 'completion', 'edit', 'search'],
-  },
-  { id: 'embed', kind: 'embedding', source: join(MODELS, 'tiny-embed') },
-]
 
 interface Attack {
   readonly name: string
@@ -41,7 +32,7 @@ interface Outcome {
  * the API is held meanwhile, as a client beside them notices it.
  */
 export async function benchHostile(): Promise<readonly Figure[]> {
-  const service = await openService(CATALOGUE)
+  const service = await openService(TEXT_MODELS)
   const script = join(import.meta.dirname, 'support/probe.ts')
   const probe = await spawnReady(script, [`${service.api.url}/healthz`])
   try {

@@ -1,17 +1,15 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { once } from 'node:events'
 import { request, type ClientRequest, type IncomingMessage } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 
-import { startPostgres } from '#launcher/embedded/postgres.ts'
-import { startRedis } from '#launcher/embedded/redis.ts'
-import { openFaultTiers, toyCatalogue, type TierProcess } from '#test/support/fault-tiers.ts'
+import { toyCatalogue, type TierProcess } from '#test/support/fault-tiers.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 
 import type { Figure } from './figure.ts'
+import { openBenchTiers } from './support/service.ts'
 
 const CONNECTIONS = 2000
 const WARM_UP = 200
@@ -26,13 +24,7 @@ interface Memory {
 
 /** What an API process holds for each stream that is open and waits for its next token. */
 export async function benchIdle(): Promise<readonly Figure[]> {
-  const folder = await mkdtemp(join(tmpdir(), 'millrace-bench-'))
-  const redis = await startRedis(folder, { password: 'bench', onProgress: () => {} })
-  const postgres = await startPostgres(folder, { password: 'bench' })
-  const tiers = openFaultTiers({
-    ...{ databaseUrl: postgres.url, redisUrl: redis.url, keyPrefix: 'bench', folder },
-    env: await toyCatalogue(folder),
-  })
+  const { tiers, close } = await openBenchTiers(toyCatalogue)
   const open: ClientRequest[] = []
   try {
     const preload = pathToFileURL(join(import.meta.dirname, 'support/collect-on-signal.mjs'))
@@ -55,10 +47,7 @@ export async function benchIdle(): Promise<readonly Figure[]> {
     ]
   } finally {
     for (const call of open) call.destroy()
-    await tiers.stop()
-    await redis.stop()
-    await postgres.stop()
-    await rm(folder, { recursive: true, force: true })
+    await close()
   }
 }
 

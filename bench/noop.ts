@@ -18,6 +18,7 @@ import {
 import type { Figure } from './figure.ts'
 import { takeTurns } from './rounds.ts'
 import { ratePerSecond } from './support/people.ts'
+import { quantile } from './support/quantile.ts'
 
 /** One measured side of the comparison. */
 interface Side {
@@ -171,9 +172,4 @@ async function timeOf(side: Side): Promise<number> {
   const startedAt = performance.now()
   await side.run(0)
   return performance.now() - startedAt
-}
-
-function quantile(values: readonly number[], q: number): number {
-  const sorted = values.toSorted((a, b) => a - b)
-  return sorted[Math.min(Math.floor(sorted.length * q), sorted.length - 1)] ?? Number.NaN
 }

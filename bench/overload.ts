@@ -1,17 +1,14 @@
-import { mkdtemp, rm } from 'node:fs/promises'
 import { Agent } from 'node:http'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { startPostgres } from '#launcher/embedded/postgres.ts'
-import { startRedis } from '#launcher/embedded/redis.ts'
-import { openFaultTiers, toyCatalogue } from '#test/support/fault-tiers.ts'
+import { toyCatalogue } from '#test/support/fault-tiers.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 
 import type { Figure } from './figure.ts'
-import { quantile, textOf, timeStream } from './support/token-stream.ts'
+import { quantile } from './support/quantile.ts'
+import { openBenchTiers } from './support/service.ts'
+import { textOf, timeStream } from './support/token-stream.ts'
 
 const SLOTS = 16
 const STEP_MS = 20
@@ -27,13 +24,10 @@ const ROUNDS = 3
  * computing, so that the slots are what is short.
  */
 export async function benchOverload(): Promise<readonly Figure[]> {
-  const folder = await mkdtemp(join(tmpdir(), 'millrace-bench-'))
-  const redis = await startRedis(folder, { password: 'bench', onProgress: () => {} })
-  const postgres = await startPostgres(folder, { password: 'bench' })
-  const tiers = openFaultTiers({
-    ...{ databaseUrl: postgres.url, redisUrl: redis.url, keyPrefix: 'bench', folder },
-    env: { ...(await toyCatalogue(folder)), MILLRACE_QUEUE_DEPTH_MAX: String(QUEUE_DEPTH) },
-  })
+  const { tiers, close } = await openBenchTiers(async (folder) => ({
+    ...(await toyCatalogue(folder)),
+    MILLRACE_QUEUE_DEPTH_MAX: String(QUEUE_DEPTH),
+  }))
   const agent = new Agent({ keepAlive: true })
   try {
     const { url } = await tiers.startApi()
@@ -72,10 +66,7 @@ export async function benchOverload(): Promise<readonly Figure[]> {
     ]
   } finally {
     agent.destroy()
-    await tiers.stop()
-    await redis.stop()
-    await postgres.stop()
-    await rm(folder, { recursive: true, force: true })
+    await close()
   }
 }
 

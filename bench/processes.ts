@@ -13,7 +13,8 @@ import { toyText } from '#test/support/toy-worker.ts'
 
 import type { Figure } from './figure.ts'
 import { ratePerSecond } from './support/people.ts'
-import { quantile, textOf, timeStream } from './support/token-stream.ts'
+import { quantile } from './support/quantile.ts'
+import { textOf, timeStream } from './support/token-stream.ts'
 
 const MANY = 4
 const LANES_EACH = 8 // streams at a time of every API process

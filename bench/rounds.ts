@@ -1,3 +1,5 @@
+import { median } from './support/quantile.ts'
+
 const ROUNDS = 5
 
 /** The medians of two sides that take turns, so that both see the same machine. */
@@ -14,8 +16,4 @@ export async function takeTurns(
     found.theirs.push(measured.theirs)
   }
   return { ours: median(found.ours), theirs: median(found.theirs) }
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
 }

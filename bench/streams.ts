@@ -12,6 +12,7 @@ import type { TextEngine } from '#workers/engine/types.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import type { Figure } from './figure.ts'
+import { median } from './support/quantile.ts'
 
 const PROMPT_TOKEN_IDS = [500, 600, 700, 800]
 const ROUNDS = 5
@@ -173,8 +174,4 @@ function likeliest(logits: Float32Array): number {
     if ((logits[i] as number) > (logits[best] as number)) best = i
   }
   return best
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
 }

@@ -2,6 +2,8 @@ import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import type { FastifyInstance } from 'fastify'
 
+import { ERROR_BODY, USER_SERVER_ERROR } from './error-schemas.ts'
+
 /** Serves the OpenAPI 3.1 document of everything registered after this call, and a page to try it. */
 export async function registerOpenApi(
   app: FastifyInstance,
@@ -36,48 +38,6 @@ export async function registerOpenApi(
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
 }
 
-const NULLABLE_TEXT = { type: ['string', 'null'] }
-
-const ERROR = {
-  type: 'object',
-  required: ['error'],
-  properties: {
-    error: {
-      type: 'object',
-      required: ['message', 'type', 'param', 'code'],
-      properties: {
-        message: { type: 'string' },
-        type: { type: 'string' },
-        param: { ...NULLABLE_TEXT, description: 'The field that is at fault.' },
-        code: NULLABLE_TEXT,
-      },
-    },
-  },
-}
-
-const USER_SERVER_ERROR = {
-  anyOf: [
-    {
-      type: 'object',
-      description: 'The usual form.',
-      required: ['code', 'error_code', 'msg'],
-      properties: {
-        code: { type: 'integer' },
-        error_code: { type: 'string' },
-        msg: { type: 'string' },
-      },
-    },
-    {
-      type: 'object',
-      description: 'From `X-Supabase-Api-Version: 2024-01-01` on.',
-      required: ['code', 'message'],
-      properties: { code: { type: 'string' }, message: { type: 'string' } },
-    },
-    // What is refused before it is known whose path it is.
-    { $ref: '#/components/schemas/Error' },
-  ],
-}
-
 interface OpenApiDocument {
   readonly components?: object
   readonly paths?: Readonly<Record<string, object | undefined>>
@@ -85,7 +45,7 @@ interface OpenApiDocument {
 
 /** Every operation may be refused for reasons that are not its own, such as a path that is too long. */
 function withErrors(document: OpenApiDocument): object {
-  const schemas = { Error: ERROR, UserServerError: USER_SERVER_ERROR }
+  const schemas = { Error: ERROR_BODY, UserServerError: USER_SERVER_ERROR }
   const paths = Object.entries(document.paths ?? {}).map(([path, operations]) => [
     path,
     withDefault(operations ?? {}, isOfUsers(path) ? 'UserServerError' : 'Error'),

@@ -1,22 +1,7 @@
+import { ERROR_BODY } from '#api/http/error-schemas.ts'
+
 /** Schemas of what the routes answer, for the OpenAPI document. */
 const NULLABLE_STRING = { type: ['string', 'null'] }
-
-const ERROR_BODY = {
-  type: 'object',
-  required: ['error'],
-  properties: {
-    error: {
-      type: 'object',
-      required: ['message', 'type', 'param', 'code'],
-      properties: {
-        message: { type: 'string' },
-        type: { type: 'string' },
-        param: NULLABLE_STRING,
-        code: NULLABLE_STRING,
-      },
-    },
-  },
-}
 
 const ERROR_DESCRIPTIONS: Readonly<Record<number, string>> = {
   400: 'The request is not valid; `param` names the field.',

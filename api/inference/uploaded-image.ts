@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 
-import type { Metadata } from 'sharp'
+import sharp, { type Metadata } from 'sharp'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
 
@@ -79,8 +79,6 @@ function formatOf(bytes: Buffer): UploadedImage['format'] | undefined {
 }
 
 async function readHeader(bytes: Buffer, param: string): Promise<Metadata> {
-  // Loaded with its native library when the first picture comes, not when the process starts.
-  const { default: sharp } = await import('sharp')
   try {
     return await sharp(bytes, { limitInputPixels: SIDE_MAX * SIDE_MAX }).metadata()
   } catch (cause) {

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 import { startPostgres } from '#launcher/embedded/postgres.ts'
 import { startRedis } from '#launcher/embedded/redis.ts'
-import { openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
+import { openFaultTiers, type FaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 
 /** A whole installation in processes of its own: what a client sees. */
@@ -23,19 +23,22 @@ export interface ServedModel {
   readonly source: string
 }
 
-/** Starts databases, an API process and, if there are models, a worker that serves them. */
-export async function openService(
-  models: readonly ServedModel[],
-  env: Readonly<Record<string, string>> = {},
-): Promise<BenchService> {
+/** Databases of its own, and whatever processes are started on them. */
+export interface BenchTiers {
+  readonly tiers: FaultTiers
+  close(): Promise<void>
+}
+
+/** Starts the databases; `envOf` puts what the processes need into the folder and names it. */
+export async function openBenchTiers(
+  envOf: (folder: string) => Promise<Readonly<Record<string, string>>>,
+): Promise<BenchTiers> {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-bench-'))
-  const catalogue = join(folder, 'models.json')
-  await writeFile(catalogue, JSON.stringify({ models }))
+  const env = await envOf(folder)
   const redis = await startRedis(folder, { password: 'bench', onProgress: () => {} })
   const postgres = await startPostgres(folder, { password: 'bench' })
   const tiers = openFaultTiers({
-    ...{ databaseUrl: postgres.url, redisUrl: redis.url, keyPrefix: 'bench', folder },
-    env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: '', ...env },
+    ...{ databaseUrl: postgres.url, redisUrl: redis.url, keyPrefix: 'bench', folder, env },
   })
   const close = async (): Promise<void> => {
     await tiers.stop()
@@ -43,6 +46,19 @@ export async function openService(
     await postgres.stop()
     await rm(folder, { recursive: true, force: true })
   }
+  return { tiers, close }
+}
+
+/** Starts databases, an API process and, if there are models, a worker that serves them. */
+export async function openService(
+  models: readonly ServedModel[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<BenchService> {
+  const { tiers, close } = await openBenchTiers(async (folder) => {
+    const catalogue = join(folder, 'models.json')
+    await writeFile(catalogue, JSON.stringify({ models }))
+    return { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: '', ...env }
+  })
   try {
     const api = await tiers.startApi()
     if (models.length > 0) await tiers.startWorker({ MILLRACE_INTRA_OP_THREADS: '' })

@@ -61,9 +61,3 @@ export function textOf({ raw }: StreamTimes): string {
     })
     .join('')
 }
-
-/** The value below which a share `q` of the values lies. */
-export function quantile(values: readonly number[], q: number): number {
-  const sorted = values.toSorted((a, b) => a - b)
-  return sorted[Math.min(Math.floor(sorted.length * q), sorted.length - 1)] ?? Number.NaN
-}

@@ -10,13 +10,13 @@ import { inject } from 'vitest'
 import { openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
 import { startMailCatcher } from '#test/support/mail-catcher.ts'
 import { createDatabase } from '#test/support/services.ts'
+import { PICTURE_MODEL, TEXT_MODELS } from '#test/support/small-models.ts'
 import { API_KEY, apiEnv } from '#test/support/tiers.ts'
 
 import { listOperations, type Document, type Operation } from './document.ts'
 import type { Claim, Known } from './requests.ts'
 
 const FIXTURES = join(import.meta.dirname, '../fixtures')
-const MODELS = join(import.meta.dirname, '../../models')
 
 /** A real API process and a real worker, to be sent anything at all. */
 export interface FuzzTarget {
@@ -172,14 +172,8 @@ async function call(url: string, method: string, path: string, bearer: string, b
 
 const EMBED = { model: 'embed', input: 'x' }
 const CATALOGUE = [
-  {
-    id: 'chat',
-    kind: 'completion',
-    source: join(MODELS, 'tiny-chat'),
-    capabilities: ['chat', 'completion', 'edit', 'search'],
-  },
-  { id: 'embed', kind: 'embedding', source: join(MODELS, 'tiny-embed') },
-  { id: 'pictures', kind: 'image', source: join(FIXTURES, 'models/stable-diffusion') },
+  ...TEXT_MODELS,
+  PICTURE_MODEL,
   { id: 'speech', kind: 'audio', source: join(FIXTURES, 'models/whisper') },
 ]
 const MODEL_IDS = CATALOGUE.map(({ id }) => id)

@@ -26,7 +26,8 @@ export type AudioDecoder = (path: string, options: DecodeOptions) => AsyncGenera
 
 /**
  * The decoder of this machine: FFmpeg in a process of its own where it is on the PATH, else decoders
- * in WebAssembly in a thread of their own; plain WAV files need neither. Both are stopped when they deliver nothing for 20 s.
+ * in WebAssembly in a thread of their own. Plain WAV files need neither. All are stopped when they
+ * deliver nothing for 20 s.
  */
 export async function findAudioDecoder(): Promise<{ decode: AudioDecoder; name: string }> {
   const hasFfmpeg = await runs('ffmpeg', ['-version'])

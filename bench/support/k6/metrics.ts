@@ -1,4 +1,4 @@
-import { quantile } from '../token-stream.ts'
+import { quantile } from '../quantile.ts'
 
 // What a scenario file imports from `k6/metrics`, where there is no k6.
 

@@ -1,16 +1,10 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
-
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import { measuredScores, readEvals, SCORE_MARGIN } from '#test/golden/models/shipped.ts'
+
 import { openRealService, type RealService } from './real-service.ts'
 
-// Held-out problems and measured scores, both by `python -m models.training.tiny_chat evaluate`.
-const EVALS = join(import.meta.dirname, '../../fixtures/evals')
-const CARD = join(import.meta.dirname, '../../../models/tiny-chat/eval.json')
-// Of fifty problems, two or three more or less are no other model.
-const SCORE_MARGIN = 0.06
 // Ten documents for each query: whoever guesses is right once in ten.
 const FIRST_PLACES_MIN = 0.65
 const LONG = { timeout: 300_000 }
@@ -32,9 +26,13 @@ beforeAll(async () => {
 }, 120_000)
 afterAll(() => service.close())
 
-async function readJson<Content>(file: string): Promise<Content> {
-  return JSON.parse(await readFile(file, 'utf8')) as Content
-}
+// Held-out problems and measured scores, both by `python -m models.training.tiny_chat evaluate`.
+const problemsOf = (gate: string): readonly Problem[] =>
+  readEvals<{ gates: Record<string, { problems: Problem[] }> }>('tiny-chat').gates[gate]
+    ?.problems ?? []
+
+const leastOf = (gate: string): number =>
+  (measuredScores('tiny-chat')[gate] as number) - SCORE_MARGIN
 
 async function post<Answer>(path: string, body: object): Promise<Answer> {
   const answer = await fetch(`${service.baseURL}${path}`, {
@@ -57,12 +55,8 @@ describe('edits', () => {
     'return the sentence as it was asked for, as often as the model card says: %s',
     LONG,
     async (name) => {
-      const { gates } = await readJson<{ gates: Record<string, { problems: Problem[] }> }>(
-        join(EVALS, 'tiny-chat.json'),
-      )
-      const card = await readJson<{ gates: Record<string, { score: number }> }>(CARD)
       // An edit is sent as instruction, colon, new line and text; so are these problems.
-      const problems = (gates[name]?.problems ?? []).flatMap(({ messages, expected }) => {
+      const problems = problemsOf(name).flatMap(({ messages, expected }) => {
         const [instruction, input] = messages[0]?.content.split(':\n') ?? []
         return instruction === undefined || input === undefined
           ? []
@@ -73,8 +67,7 @@ describe('edits', () => {
       for (const { instruction, input, expected } of problems) {
         if ((await edit(instruction, input)) === expected) right += 1
       }
-      const least = (card.gates[name]?.score as number) - SCORE_MARGIN
-      expect(right / problems.length).toBeGreaterThanOrEqual(least)
+      expect(right / problems.length).toBeGreaterThanOrEqual(leastOf(name))
     },
   )
 })
@@ -84,9 +77,7 @@ describe('search', () => {
     'puts the document that answers above the others: %s',
     LONG,
     async (name) => {
-      const { groups } = await readJson<{ groups: Record<string, Trial[]> }>(
-        join(EVALS, 'tiny-rerank.json'),
-      )
+      const { groups } = readEvals<{ groups: Record<string, Trial[]> }>('tiny-rerank')
       const trials = groups[name] ?? []
       expect(trials.length).toBeGreaterThanOrEqual(20)
       let right = 0
@@ -106,12 +97,8 @@ describe('search', () => {
 
 describe('facts', () => {
   it('are answered in a chat as often as the model card says', LONG, async () => {
-    const { gates } = await readJson<{ gates: Record<string, { problems: Problem[] }> }>(
-      join(EVALS, 'tiny-chat.json'),
-    )
-    const card = await readJson<{ gates: Record<string, { score: number }> }>(CARD)
     const client = new OpenAI({ baseURL: service.baseURL, apiKey: service.apiKey, maxRetries: 0 })
-    const problems = gates.facts?.problems ?? []
+    const problems = problemsOf('facts')
     let right = 0
     for (const { messages, expected } of problems) {
       const { choices } = await client.chat.completions.create({
@@ -121,7 +108,6 @@ describe('facts', () => {
       })
       if (choices[0]?.message.content === expected) right += 1
     }
-    const least = (card.gates.facts?.score as number) - SCORE_MARGIN
-    expect(right / problems.length).toBeGreaterThanOrEqual(least)
+    expect(right / problems.length).toBeGreaterThanOrEqual(leastOf('facts'))
   })
 })

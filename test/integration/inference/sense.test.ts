@@ -7,6 +7,13 @@ import { Redis } from 'ioredis'
 import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
+import {
+  measuredScores,
+  modelFolder,
+  readEvals,
+  readJson,
+  SCORE_MARGIN,
+} from '#test/golden/models/shipped.ts'
 import { openFaultTiers, type FaultTiers } from '#test/support/fault-tiers.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 import { readPicture } from '#test/support/picture-judge.ts'
@@ -15,13 +22,6 @@ import { createDatabase } from '#test/support/services.ts'
 import { wordErrors, wordsOf } from './word-errors.ts'
 
 const CLIPS = join(import.meta.dirname, '../../fixtures/audio')
-const EVALS = join(import.meta.dirname, '../../fixtures/evals/tiny-embed.json')
-const MEASURED = join(import.meta.dirname, '../../../models/tiny-embed/eval.json')
-const GROUPS = join(import.meta.dirname, '../../fixtures/evals/tiny-rerank.json')
-const RERANK_CARD = join(import.meta.dirname, '../../../models/tiny-rerank/eval.json')
-const CARD_OF_SPEECH = join(import.meta.dirname, '../../../models/tiny-whisper/eval.json')
-// One text of twenty more or less is no other model.
-const SCORE_MARGIN = 0.06
 const SIDE = 256
 const LONG = { timeout: 300_000 }
 
@@ -80,8 +80,8 @@ describe('embeddings', () => {
     'put what means the same first: %s',
     LONG,
     async (name) => {
-      const { trials } = await readJson<{ trials: Record<string, Trial> }>(EVALS)
-      const { gates } = await readJson<{ gates: Record<string, { score: number }> }>(MEASURED)
+      const { trials } = readEvals<{ trials: Record<string, Trial> }>('tiny-embed')
+      const measured = measuredScores('tiny-embed')
       const { queries, documents, right } = trials[name] as Trial
       const { data } = await client.embeddings.create({
         ...{ model: 'text-embedding-3-small', input: [...queries, ...documents] },
@@ -93,7 +93,7 @@ describe('embeddings', () => {
         )
         return likeness.indexOf(Math.max(...likeness)) === right[at]
       })
-      const least = (gates[name]?.score as number) - SCORE_MARGIN
+      const least = (measured[name] as number) - SCORE_MARGIN
       expect(found.length / queries.length).toBeGreaterThanOrEqual(least)
     },
   )
@@ -105,8 +105,10 @@ describe('rerank', () => {
     'puts the right document of ten first: %s',
     LONG,
     async (name) => {
-      const { groups } = await readJson<{ groups: Record<string, Group[]> }>(GROUPS)
-      const { gates } = await readJson<{ gates: Record<string, { after: number }> }>(RERANK_CARD)
+      const { groups } = readEvals<{ groups: Record<string, Group[]> }>('tiny-rerank')
+      const { gates } = readJson<{ gates: Record<string, { after: number }> }>(
+        join(modelFolder('tiny-rerank'), 'eval.json'),
+      )
       const problems = groups[name] as Group[]
       let found = 0
       for (const { query, documents, right } of problems) {
@@ -132,7 +134,7 @@ describe('speech', () => {
     const short = clips.filter(
       ({ language, seconds, file }) => language !== null && seconds < 10 && !file.endsWith('.opus'),
     )
-    const { gates } = await readJson<{ gates: Record<string, { score: number }> }>(CARD_OF_SPEECH)
+    const measured = measuredScores('tiny-whisper')
     const sum = { words: 0, transcribed: 0, translated: 0, byCard: 0, translatedByCard: 0 }
     for (const { file, language, text, english } of short) {
       const bytes = await readFile(join(CLIPS, file))
@@ -144,7 +146,7 @@ describe('speech', () => {
         ...{ file: await upload(), model: 'whisper-1' },
       })
       const words = wordsOf(text).length
-      const rateOf = (task: string) => gates[`${language} ${task}`]?.score ?? 0
+      const rateOf = (task: string) => measured[`${language} ${task}`] ?? 0
       sum.words += words
       sum.transcribed += wordErrors(heard.text, text)
       sum.translated += wordErrors(translated.text, english)
@@ -269,10 +271,6 @@ describe('pictures', () => {
     }
   })
 })
-
-async function readJson<Content>(file: string): Promise<Content> {
-  return JSON.parse(await readFile(file, 'utf8')) as Content
-}
 
 async function flat(background: { r: number; g: number; b: number; alpha: number }) {
   return sharp({ create: { width: SIDE, height: SIDE, channels: 4, background } })

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,11 +7,12 @@ import { expect, inject } from 'vitest'
 
 import { quantile, report } from '#test/support/fault-report.ts'
 import { openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
+import { residentMib } from '#test/support/fault-toy.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 import { createDatabase } from '#test/support/services.ts'
+import { PICTURE_MODEL, TEXT_MODELS } from '#test/support/small-models.ts'
 import { watchProcess } from '#test/support/watched-process.ts'
 
-const FIXTURES = join(import.meta.dirname, '../../fixtures')
 const MODELS = join(import.meta.dirname, '../../../models')
 const GROWTH_MIB_MAX = 64
 
@@ -71,14 +71,14 @@ export async function openTarget(): Promise<Target> {
   return {
     ...{ api, worker, post },
     async unharmed(act) {
-      const before = [residentMib(api), residentMib(worker)] as const
+      const before = [residentMib(api.pid), residentMib(worker.pid)] as const
       await watched.loopDelayMs()
       await act()
       loopDelayMs.push(await watched.loopDelayMs())
-      growthMib.push(residentMib(api) - before[0])
+      growthMib.push(residentMib(api.pid) - before[0])
       expect([api.isRunning(), worker.isRunning()]).toEqual([true, true])
-      expect(residentMib(api) - before[0]).toBeLessThan(GROWTH_MIB_MAX)
-      expect(residentMib(worker) - before[1]).toBeLessThan(GROWTH_MIB_MAX)
+      expect(residentMib(api.pid) - before[0]).toBeLessThan(GROWTH_MIB_MAX)
+      expect(residentMib(worker.pid) - before[1]).toBeLessThan(GROWTH_MIB_MAX)
       const fine = JSON.stringify({ model: 'embed', input: 'Still here.' })
       expect((await post('/embeddings', fine, JSON_HEADERS)).status).toBe(200)
     },
@@ -99,19 +99,7 @@ export async function openTarget(): Promise<Target> {
 }
 
 const CATALOGUE = [
-  {
-    id: 'chat',
-    kind: 'completion',
-    source: join(MODELS, 'tiny-chat'),
-    capabilities: ['chat', 'completion', 'edit', 'search'],
-  },
-  { id: 'embed', kind: 'embedding', source: join(MODELS, 'tiny-embed') },
-  { id: 'pictures', kind: 'image', source: join(FIXTURES, 'models/stable-diffusion') },
+  ...TEXT_MODELS,
+  PICTURE_MODEL,
   { id: 'speech', kind: 'audio', source: join(MODELS, 'tiny-whisper') },
 ]
-
-/** What a process holds in memory. */
-export function residentMib({ pid }: TierProcess): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'latin1')
-  return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1024
-}
