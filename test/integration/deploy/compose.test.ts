@@ -4,11 +4,13 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 
 import OpenAI, { toFile } from 'openai'
+import sharp from 'sharp'
 import { describe, expect } from 'vitest'
 
 import { findFreePort, startChild, waitUntil } from '#launcher/embedded/child.ts'
 import {
   type ComposedService,
+  type ComposeFile,
   readComposedService,
   readComposeFile,
 } from '#test/support/compose.ts'
@@ -33,6 +35,25 @@ describe('docker-compose.yml', () => {
     expect(await makeSecrets(first)).toBe(one)
   })
 
+  it('is read by docker compose as these tests read it, where its client is at hand', async ({
+    folder,
+    skip,
+  }) => {
+    const client = spawnSync('docker', ['compose', 'version'])
+    if (client.status !== 0) return skip('no docker compose on this machine')
+    const secrets = await makeSecrets(folder)
+    const place = ['--env-file', join(folder, '.env'), '--project-directory', ROOT]
+    const { stdout } = await promisify(execFile)(
+      'docker',
+      ['compose', ...place, '--profile', '*', 'config', '--format', 'json'],
+      { env: { PATH: process.env.PATH, HOME: process.env.HOME } },
+    )
+    const environments = ({ services }: ComposeFile) =>
+      mapValues(services, ({ environment = {} }) => mapValues(environment, String))
+    const ours = await readComposeFile(toVariables(secrets))
+    expect(environments(JSON.parse(stdout) as ComposeFile)).toEqual(environments(ours))
+  })
+
   it('pins every image, and runs no process of ours as root or on a writable system', async ({
     folder,
   }) => {
@@ -42,7 +63,7 @@ describe('docker-compose.yml', () => {
       if (service.image !== undefined) expect(service.image, name).toMatch(/:v?\d+[\w.-]*$/)
       if (service.build === undefined) continue
       expect(service, name).toMatchObject({ read_only: true, cap_drop: ['ALL'] })
-      expect((await readComposedService(name, secrets)).user, name).not.toBe('root')
+      expect((await readComposedService(name, secrets)).user, name).toMatch(/^[1-9]\d*:[1-9]\d*$/)
     }
   })
 
@@ -96,6 +117,14 @@ describe('docker-compose.yml', () => {
       messages: [{ role: 'user', content: 'What is the plural of box?' }],
     })
     expect(answer.choices[0]?.message.content).toContain('boxes')
+    // Sharp in either image, and a WAV file.
+    const square = { create: { width: 64, height: 64, channels: 3, background: 'red' } } as const
+    const image = await toFile(await sharp(square).png().toBuffer(), 'square.png')
+    const varied = await client.images.createVariation({ image, model: 'tiny-sd', size: '256x256' })
+    expect(varied.data).toHaveLength(1)
+    const clip = await toFile(await readFile(join(ROOT, 'test/fixtures/audio/en-1.wav')), 'en.wav')
+    const heard = await client.audio.transcriptions.create({ file: clip, model: 'tiny-whisper' })
+    expect(heard.text).not.toBe('')
     const file = await client.files.create({
       file: await toFile(Buffer.from('{"text":"a"}\n'), 'a.jsonl'),
       purpose: 'search' as 'batch',
@@ -121,11 +150,11 @@ function toVariables(secrets: string): Record<string, string> {
   )
 }
 
-function mapValues(
-  env: Readonly<Record<string, string>>,
-  change: (value: string) => string,
-): Record<string, string> {
-  return Object.fromEntries(Object.entries(env).map(([name, value]) => [name, change(value)]))
+function mapValues<Value, Changed>(
+  record: Readonly<Record<string, Value>>,
+  change: (value: Value) => Changed,
+): Record<string, Changed> {
+  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, change(value)]))
 }
 
 /** Runs the image's command in its folder, with its environment and no other. */
