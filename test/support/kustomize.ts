@@ -22,6 +22,12 @@ interface Kustomization {
   }[]
 }
 
+interface PatchStep {
+  readonly op: string
+  readonly path: string
+  readonly value: unknown
+}
+
 const KNOWN = ['apiVersion', 'kind', 'namespace', 'resources', 'labels', 'images', 'patches']
 
 /**
@@ -41,18 +47,19 @@ export function renderKustomization(folder: string): Manifest[] {
     for (const { name, newName } of settings.images ?? []) renameImage(object, name, newName)
   }
   for (const { target, patch } of settings.patches ?? []) {
-    const object = objects.find((o) => o.kind === target.kind && o.metadata.name === target.name)
-    if (object === undefined) throw new Error(`${folder} patches a missing ${target.name}`)
-    for (const { op, path, value } of parse(patch) as {
-      op: string
-      path: string
-      value: unknown
-    }[]) {
-      if (op !== 'add' && op !== 'replace') throw new Error(`${folder} patches by ${op}`)
-      setAt(object, pointer(path), value)
-    }
+    const name = new RegExp(`^(?:${target.name})$`)
+    const found = objects.filter((o) => o.kind === target.kind && name.test(o.metadata.name))
+    if (found.length === 0) throw new Error(`${folder} patches a missing ${target.name}`)
+    for (const object of found) applyPatch(object, parse(patch) as PatchStep[])
   }
   return objects
+}
+
+function applyPatch(object: Manifest, steps: readonly PatchStep[]): void {
+  for (const { op, path, value } of steps) {
+    if (op !== 'add' && op !== 'replace') throw new Error(`a patch asks for ${op}`)
+    setAt(object, pointer(path), value)
+  }
 }
 
 function readResource(path: string): Manifest[] {
@@ -84,6 +91,7 @@ function addLabels(object: Manifest, pairs: Readonly<Record<string, string>>): v
   if (object.kind === 'Service') places.push(['spec', 'selector'])
   if (object.kind === 'Deployment')
     places.push(['spec', 'selector', 'matchLabels'], ['spec', 'template', 'metadata', 'labels'])
+  if (object.kind === 'Job') places.push(['spec', 'template', 'metadata', 'labels'])
   if (object.kind === 'PodDisruptionBudget') places.push(['spec', 'selector', 'matchLabels'])
   if (object.kind === 'NetworkPolicy') places.push(['spec', 'podSelector', 'matchLabels'])
   for (const place of places)

@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 import { describe, expect, it } from 'vitest'
@@ -37,6 +38,7 @@ async function modelOf({ apiVersion, kind }: Manifest): Promise<new (data: objec
 describe.each(OVERLAYS)('deploy/kubernetes/%s', (overlay) => {
   const objects = renderKustomization(join(FOLDER, overlay))
   const deployments = objects.filter(({ kind }) => kind === 'Deployment')
+  const workers = deployments.filter(({ metadata }) => metadata.name.startsWith('worker-'))
 
   it.each(objects.map((object) => [`${object.kind} ${object.metadata.name}`, object] as const))(
     'has a valid %s',
@@ -45,6 +47,25 @@ describe.each(OVERLAYS)('deploy/kubernetes/%s', (overlay) => {
       expect(() => new Model(object).validate()).not.toThrow()
     },
   )
+
+  it('has a group of workers for every model that ships', () => {
+    const served = workers.flatMap((worker) => settingOf(worker, 'MILLRACE_WORKER_MODELS'))
+    const { models } = JSON.parse(readFileSync(join(FOLDER, '../../models.json'), 'utf8')) as {
+      models: { id: string }[]
+    }
+    expect(served.sort()).toEqual(models.map(({ id }) => id).sort())
+  })
+
+  it('has a budget and a scaler for every group of workers', () => {
+    for (const { metadata } of workers)
+      for (const kind of ['PodDisruptionBudget', 'ScaledObject'])
+        expect(objects).toContainEqual(
+          expect.objectContaining({
+            kind,
+            metadata: expect.objectContaining({ name: metadata.name }),
+          }),
+        )
+  })
 
   it('gives every container bounds, probes and no rights', () => {
     expect(deployments.length).toBeGreaterThan(1)
@@ -128,6 +149,11 @@ interface Container {
 
 interface Probe {
   readonly httpGet: { readonly port: string }
+}
+
+function settingOf(deployment: Manifest, setting: string): string[] {
+  const [container] = podOf(deployment).containers
+  return container?.env?.find(({ name }) => name === setting)?.value.split(',') ?? []
 }
 
 function podOf(deployment: Manifest): Pod {
