@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { isRecord } from '#shared/records.ts'
 
 /** An activity in the vocabulary of Activity Streams 2.0, checked and completed. */
 export interface Activity {
@@ -222,10 +223,6 @@ function canonical(value: unknown): string {
     .sort()
     .map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`)
   return `{${entries.join(',')}}`
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function invalid(path: string, message: string, code = 'invalid_value'): ServiceError {

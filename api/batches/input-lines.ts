@@ -1,4 +1,5 @@
 import { readLines } from '#api/http/lines.ts'
+import { isRecord, parseRecord } from '#shared/records.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import type { InputFault } from './batch.ts'
@@ -108,17 +109,4 @@ function fault(
   },
 ): InputFault {
   return { code, message, ...place }
-}
-
-function parseRecord(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isRecord(value) ? value : undefined
-  } catch {
-    return undefined
-  }
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

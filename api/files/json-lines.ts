@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { isRecord, parseRecord } from '#shared/records.ts'
 
 /** What every line of a file must hold, by purpose; other purposes hold any bytes. */
 const LINE_RULES: Readonly<Record<string, LineRule>> = {
@@ -196,19 +197,6 @@ export class JsonLinesCheck {
 
 function fault(message: string): ServiceError {
   return failure.invalidRequest(message, { param: 'file', code: 'invalid_file_format' })
-}
-
-function parseRecord(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isRecord(value) ? value : undefined
-  } catch {
-    return undefined
-  }
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function hasText(line: Record<string, unknown>, key: string): boolean {

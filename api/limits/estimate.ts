@@ -1,19 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 
-import type { RequiredScope } from '#api/v1/scopes.ts'
+import { JOB_SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
 
-/** Families whose requests make workers run. */
-const JOB_SCOPES: ReadonlySet<RequiredScope> = new Set<RequiredScope>([
-  'completions',
-  'chat',
-  'edits',
-  'embeddings',
-  'images',
-  'audio',
-  'search',
-  'moderations',
-  'responses',
-])
+const MAKES_WORKERS_RUN: ReadonlySet<RequiredScope> = new Set(JOB_SCOPES)
 
 // A token of English text is about four characters.
 const BYTES_PER_TOKEN = 4
@@ -28,7 +17,7 @@ export function runsJob({ method, routeOptions }: FastifyRequest): boolean {
   // A batch does so later; who has nothing left of the month makes no more of them.
   if (routeOptions.config.scope === 'batches')
     return routeOptions.url?.endsWith('/batches') === true
-  return JOB_SCOPES.has(routeOptions.config.scope as RequiredScope)
+  return MAKES_WORKERS_RUN.has(routeOptions.config.scope as RequiredScope)
 }
 
 /** What a request is charged until its real use is known: its length and what it may generate. */

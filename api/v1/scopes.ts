@@ -1,5 +1,5 @@
-/** Endpoint families that an API key can be limited to. */
-export const SCOPES = [
+/** Endpoint families whose requests make workers run. */
+export const JOB_SCOPES = [
   'completions',
   'chat',
   'edits',
@@ -9,6 +9,11 @@ export const SCOPES = [
   'search',
   'moderations',
   'responses',
+] as const
+
+/** Endpoint families that an API key can be limited to. */
+export const SCOPES = [
+  ...JOB_SCOPES,
   'batches',
   'files',
   'activities:read',

@@ -1,6 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
+import { isRecord } from '#shared/records.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 /**
@@ -88,8 +89,4 @@ async function listFiles(folder: string): Promise<string[]> {
     // A folder that is not there has no files; what is missing is reported by name.
     return []
   }
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,30 +1,10 @@
 import OpenAI from 'openai'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-
-import type { BatchDriver } from '#api/batches/driver.ts'
+import { describe, expect, it } from 'vitest'
 
 import { createBatch, ENDPOINT, ids, line, reach, upload } from './batch-client.ts'
-import { openBatchService, type BatchService } from './batch-service.ts'
+import { useBatches } from './batch-suite.ts'
 
-let service: BatchService
-let client: OpenAI
-const drivers: BatchDriver[] = []
-
-beforeAll(async () => {
-  service = await openBatchService()
-  client = new OpenAI({ baseURL: service.baseURL, apiKey: service.apiKey, maxRetries: 0 })
-})
-beforeEach(() => {
-  service.execute = async ({ body }) => ({ echo: (body as { text: string }).text })
-})
-afterEach(async () => {
-  await Promise.all(drivers.splice(0).map((driver) => driver.stop()))
-})
-afterAll(() => service.close())
-
-function start(count = 1): void {
-  for (let i = 0; i < count; i += 1) drivers.push(service.startDriver())
-}
+const suite = useBatches()
 
 describe('a faulty input', () => {
   it.each([
@@ -33,30 +13,30 @@ describe('a faulty input', () => {
     ['another method', [line('a', { method: 'GET' })], 'invalid_method', 1],
     ['a stream', [line('a', { body: { stream: true } })], 'invalid_value', 1],
   ] as const)('fails its batch: %s', async (_title, lines, code, number) => {
-    const { id } = await createBatch(client, lines)
-    start()
-    const done = await reach(client, id, 'failed')
+    const { id } = await createBatch(suite.client, lines)
+    suite.start()
+    const done = await reach(suite.client, id, 'failed')
     expect(done.errors).toMatchObject({ object: 'list', data: [{ code, line: number }] })
     expect(done.failed_at).toBeGreaterThanOrEqual(done.created_at)
     expect([done.output_file_id, done.error_file_id]).toEqual([null, null])
-    await expect(client.batches.cancel(id)).rejects.toMatchObject({ status: 409 })
+    await expect(suite.client.batches.cancel(id)).rejects.toMatchObject({ status: 409 })
   })
 
   it('fails its batch when it is gone by the time it is read', async () => {
-    const batch = await createBatch(client, [line('a')])
-    await client.files.delete(batch.input_file_id)
-    start()
-    const done = await reach(client, batch.id, 'failed')
+    const batch = await createBatch(suite.client, [line('a')])
+    await suite.client.files.delete(batch.input_file_id)
+    suite.start()
+    const done = await reach(suite.client, batch.id, 'failed')
     expect(done.errors?.data?.[0]?.code).toBe('file_not_found')
   })
 
   it('is refused when it holds more than 50,000 requests', async () => {
     const { id } = await createBatch(
-      client,
+      suite.client,
       ids(50_001).map((name) => line(name, { body: {} })),
     )
-    start()
-    const done = await reach(client, id, 'failed')
+    suite.start()
+    const done = await reach(suite.client, id, 'failed')
     expect(done.errors?.data?.[0]).toMatchObject({ code: 'too_many_requests', line: 50_001 })
   })
 })
@@ -64,9 +44,9 @@ describe('a faulty input', () => {
 describe('the routes', () => {
   it('list the newest first, page by page, to an end', async () => {
     const made: string[] = []
-    for (const id of ids(3)) made.unshift((await createBatch(client, [line(id)])).id)
+    for (const id of ids(3)) made.unshift((await createBatch(suite.client, [line(id)])).id)
     const listed: string[] = []
-    for await (const batch of client.batches.list({ limit: 2 })) listed.push(batch.id)
+    for await (const batch of suite.client.batches.list({ limit: 2 })) listed.push(batch.id)
     expect(listed.slice(0, 3)).toEqual(made)
     expect(new Set(listed).size).toBe(listed.length)
   })
@@ -79,25 +59,25 @@ describe('the routes', () => {
     [{ input_file_id: undefined }, 'input_file_id', 'missing_required_parameter'],
   ])('refuse a batch with %o', async (fields, param, code) => {
     const asked = { input_file_id: 'f', endpoint: ENDPOINT, completion_window: '24h' as const }
-    const creating = client.batches.create({ ...asked, ...fields } as never)
+    const creating = suite.client.batches.create({ ...asked, ...fields } as never)
     await expect(creating).rejects.toMatchObject({ status: 400, param, code })
   })
 
   it('take only files of this organization that were uploaded for it', async () => {
     const create = (input_file_id: string) =>
-      client.batches.create({ input_file_id, endpoint: ENDPOINT, completion_window: '24h' })
+      suite.client.batches.create({ input_file_id, endpoint: ENDPOINT, completion_window: '24h' })
     await expect(create('file-none')).rejects.toMatchObject({ status: 404, param: 'input_file_id' })
-    const { id } = await upload(client, ['{}'], 'user_data')
+    const { id } = await upload(suite.client, ['{}'], 'user_data')
     await expect(create(id)).rejects.toMatchObject({ status: 400, param: 'input_file_id' })
-    await expect(client.batches.retrieve('batch_none')).rejects.toMatchObject({ status: 404 })
-    await expect(client.batches.cancel('batch_none')).rejects.toMatchObject({ status: 404 })
+    await expect(suite.client.batches.retrieve('batch_none')).rejects.toMatchObject({ status: 404 })
+    await expect(suite.client.batches.cancel('batch_none')).rejects.toMatchObject({ status: 404 })
   })
 
   it('do not lend a key the endpoints that it may not use', async () => {
-    const { id } = await upload(client, [line('a')])
+    const { id } = await upload(suite.client, [line('a')])
     const narrow = new OpenAI({
-      baseURL: service.baseURL,
-      apiKey: await service.newKey(['batches', 'embeddings']),
+      baseURL: suite.service.baseURL,
+      apiKey: await suite.service.newKey(['batches', 'embeddings']),
       maxRetries: 0,
     })
     const creating = narrow.batches.create({

@@ -1,41 +1,21 @@
-import OpenAI from 'openai'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 
-import type { BatchDriver } from '#api/batches/driver.ts'
 import { failure } from '#shared/errors.ts'
 
 import { createBatch, ENDPOINT, ids, line, reach, readLines } from './batch-client.ts'
-import { openBatchService, type BatchService } from './batch-service.ts'
+import { useBatches } from './batch-suite.ts'
 
-let service: BatchService
-let client: OpenAI
-const drivers: BatchDriver[] = []
-
-beforeAll(async () => {
-  service = await openBatchService()
-  client = new OpenAI({ baseURL: service.baseURL, apiKey: service.apiKey, maxRetries: 0 })
-})
-beforeEach(() => {
-  service.execute = async ({ body }) => ({ echo: (body as { text: string }).text })
-})
-afterEach(async () => {
-  await Promise.all(drivers.splice(0).map((driver) => driver.stop()))
-})
-afterAll(() => service.close())
-
-function start(count = 1): void {
-  for (let i = 0; i < count; i += 1) drivers.push(service.startDriver())
-}
+const suite = useBatches()
 
 describe('a batch', () => {
   it('answers every line once, good ones and bad ones in their own files', async () => {
-    service.execute = async ({ body, organizationId, endpoint }) => {
+    suite.service.execute = async ({ body, organizationId, endpoint }) => {
       const { text } = body as { text: string }
       if (text === 'r1') throw failure.invalidRequest('No.', { param: 'messages', code: 'bad' })
       return { echo: text, organizationId, endpoint }
     }
     const created = await createBatch(
-      client,
+      suite.client,
       ids(3).map((id) => line(id)),
     )
     expect(created).toMatchObject({
@@ -50,13 +30,13 @@ describe('a batch', () => {
       request_counts: { total: 0, completed: 0, failed: 0 },
     })
     expect(created.expires_at).toBe(created.created_at + 24 * 3600)
-    start()
-    const done = await reach(client, created.id, 'completed')
+    suite.start()
+    const done = await reach(suite.client, created.id, 'completed')
     expect(done.request_counts).toEqual({ total: 3, completed: 2, failed: 1 })
     for (const moment of [done.in_progress_at, done.finalizing_at, done.completed_at]) {
       expect(moment).toBeGreaterThanOrEqual(done.created_at)
     }
-    const output = await readLines(client, done.output_file_id)
+    const output = await readLines(suite.client, done.output_file_id)
     expect(output.map(({ custom_id }) => custom_id)).toEqual(['r0', 'r2'])
     expect(output[0]).toEqual({
       id: expect.stringMatching(/^batch_req_\w+$/),
@@ -68,32 +48,32 @@ describe('a batch', () => {
       },
       error: null,
     })
-    const [failed] = await readLines(client, done.error_file_id)
+    const [failed] = await readLines(suite.client, done.error_file_id)
     expect(failed).toMatchObject({
       custom_id: 'r1',
       error: null,
       response: { status_code: 400, body: { error: { param: 'messages', code: 'bad' } } },
     })
-    const file = await client.files.retrieve(done.output_file_id as string)
+    const file = await suite.client.files.retrieve(done.output_file_id as string)
     expect(file).toMatchObject({ purpose: 'batch_output', filename: `${done.id}_output.jsonl` })
   })
 
   it('is shared by several processes without a line being run or written twice', async () => {
     const runs = new Map<string, number>()
-    service.execute = async ({ body }) => {
+    suite.service.execute = async ({ body }) => {
       const { text } = body as { text: string }
       runs.set(text, (runs.get(text) ?? 0) + 1)
       await new Promise((resolve) => setTimeout(resolve, 5))
       return {}
     }
     const { id } = await createBatch(
-      client,
+      suite.client,
       ids(300).map((name) => line(name)),
     )
-    start(3)
-    const done = await reach(client, id, 'completed')
+    suite.start(3)
+    const done = await reach(suite.client, id, 'completed')
     expect(done.request_counts).toEqual({ total: 300, completed: 300, failed: 0 })
-    const output = await readLines(client, done.output_file_id)
+    const output = await readLines(suite.client, done.output_file_id)
     expect(output.map(({ custom_id }) => custom_id)).toEqual(ids(300))
     expect([...runs.values()].every((count) => count === 1)).toBe(true)
     expect(done.error_file_id).toBeNull()
@@ -101,132 +81,134 @@ describe('a batch', () => {
 
   it('goes on after the process that had its lines died', async () => {
     let hasDied = false
-    service.execute = async ({ body, signal }) => {
+    suite.service.execute = async ({ body, signal }) => {
       // The first process hangs with what it has, and never says anything again.
       if (!hasDied) await new Promise((resolve) => signal.addEventListener('abort', resolve))
       return { echo: (body as { text: string }).text }
     }
     const { id } = await createBatch(
-      client,
+      suite.client,
       ids(40).map((name) => line(name)),
     )
-    start()
-    await reach(client, id, 'in_progress')
+    suite.start()
+    await reach(suite.client, id, 'in_progress')
     await expect.poll(() => countRunning(id)).toBe(32)
     // As if its leases had run out, unrenewed; what it says later is too late.
-    await service.database.pool.query(
+    await suite.service.database.pool.query(
       "update batch_lines set lease_id = gen_random_uuid(), lease_until = now() - interval '1 s' where batch_id = $1 and state = 'running'",
       [id],
     )
     hasDied = true
-    start()
-    const done = await reach(client, id, 'completed')
+    suite.start()
+    const done = await reach(suite.client, id, 'completed')
     expect(done.request_counts).toEqual({ total: 40, completed: 40, failed: 0 })
-    expect(await readLines(client, done.output_file_id)).toHaveLength(40)
+    expect(await readLines(suite.client, done.output_file_id)).toHaveLength(40)
   })
 
   it('gives back what it runs when its process stops', async () => {
-    service.execute = ({ signal }) =>
+    suite.service.execute = ({ signal }) =>
       new Promise((_resolve, reject) => {
         signal.addEventListener('abort', () => reject(new Error('stopped')))
       })
-    const { id } = await createBatch(client, [line('r0')])
-    start()
+    const { id } = await createBatch(suite.client, [line('r0')])
+    suite.start()
     await expect.poll(() => countRunning(id), { timeout: 10_000 }).toBe(1)
-    await drivers.pop()?.stop()
+    await suite.drivers.pop()?.stop()
     expect(await countRunning(id)).toBe(0)
-    service.execute = async () => ({})
-    start()
-    expect((await reach(client, id, 'completed')).request_counts?.completed).toBe(1)
+    suite.service.execute = async () => ({})
+    suite.start()
+    expect((await reach(suite.client, id, 'completed')).request_counts?.completed).toBe(1)
   })
 
   it('tries again what failed for the moment, and answers what keeps failing', async () => {
     let tries = 0
-    service.execute = async ({ body }) => {
+    suite.service.execute = async ({ body }) => {
       tries += 1
       if ((body as { text: string }).text === 'r0' && tries === 1) throw new Error('a bug')
       return {}
     }
-    const { id } = await createBatch(client, [line('r0')])
-    start()
-    await reach(client, id, 'completed')
+    const { id } = await createBatch(suite.client, [line('r0')])
+    suite.start()
+    await reach(suite.client, id, 'completed')
     expect(tries).toBe(2)
   })
 
   it('is cancelled with what was answered, and accounts for the rest', async () => {
-    service.execute = ({ body, signal }) => {
+    suite.service.execute = ({ body, signal }) => {
       if ((body as { text: string }).text === 'r0') return Promise.resolve({})
       return new Promise((_resolve, reject) => {
         signal.addEventListener('abort', () => reject(new Error('stopped')))
       })
     }
     const { id } = await createBatch(
-      client,
+      suite.client,
       ids(3).map((name) => line(name)),
     )
-    start()
+    suite.start()
     await expect
-      .poll(async () => (await client.batches.retrieve(id)).request_counts?.completed, {
+      .poll(async () => (await suite.client.batches.retrieve(id)).request_counts?.completed, {
         timeout: 10_000,
       })
       .toBe(1)
-    expect((await client.batches.cancel(id)).status).toBe('cancelling')
-    const done = await reach(client, id, 'cancelled')
+    expect((await suite.client.batches.cancel(id)).status).toBe('cancelling')
+    const done = await reach(suite.client, id, 'cancelled')
     expect(done.request_counts).toEqual({ total: 3, completed: 1, failed: 2 })
-    expect((await readLines(client, done.output_file_id)).map((row) => row.custom_id)).toEqual([
-      'r0',
-    ])
-    const rest = await readLines(client, done.error_file_id)
+    expect(
+      (await readLines(suite.client, done.output_file_id)).map((row) => row.custom_id),
+    ).toEqual(['r0'])
+    const rest = await readLines(suite.client, done.error_file_id)
     expect(rest.map(({ custom_id, error }) => [custom_id, error?.code])).toEqual([
       ['r1', 'batch_cancelled'],
       ['r2', 'batch_cancelled'],
     ])
-    expect((await client.batches.cancel(id)).status).toBe('cancelled')
+    expect((await suite.client.batches.cancel(id)).status).toBe('cancelled')
   })
 
   it('expires after its day with what was answered', async () => {
     const { id } = await createBatch(
-      client,
+      suite.client,
       ids(2).map((name) => line(name)),
     )
-    service.execute = async ({ body }) => {
+    suite.service.execute = async ({ body }) => {
       if ((body as { text: string }).text === 'r0') return {}
       throw failure.overloaded('Busy.')
     }
-    start()
+    suite.start()
     await expect
-      .poll(async () => (await client.batches.retrieve(id)).request_counts?.completed, {
+      .poll(async () => (await suite.client.batches.retrieve(id)).request_counts?.completed, {
         timeout: 10_000,
       })
       .toBe(1)
-    await service.database.pool.query('update batches set expires_at = now() where id = $1', [id])
-    const done = await reach(client, id, 'expired')
+    await suite.service.database.pool.query('update batches set expires_at = now() where id = $1', [
+      id,
+    ])
+    const done = await reach(suite.client, id, 'expired')
     expect(done.request_counts).toEqual({ total: 2, completed: 1, failed: 1 })
-    expect(await readLines(client, done.error_file_id)).toMatchObject([
+    expect(await readLines(suite.client, done.error_file_id)).toMatchObject([
       { custom_id: 'r1', response: null, error: { code: 'batch_expired' } },
     ])
   })
 
   it('takes turns with others', async () => {
     const order: string[] = []
-    service.execute = async ({ body }) => {
+    suite.service.execute = async ({ body }) => {
       order.push((body as { text: string }).text)
       await new Promise((resolve) => setTimeout(resolve, 2))
       return {}
     }
     const long = await createBatch(
-      client,
+      suite.client,
       ids(200).map((name) => line(name)),
     )
-    const short = await createBatch(client, [line('short')])
-    start()
-    await reach(client, long.id, 'completed')
-    await reach(client, short.id, 'completed')
+    const short = await createBatch(suite.client, [line('short')])
+    suite.start()
+    await reach(suite.client, long.id, 'completed')
+    await reach(suite.client, short.id, 'completed')
     expect(order.indexOf('short')).toBeLessThan(150)
   })
 
   async function countRunning(id: string): Promise<number> {
-    const { rows } = await service.database.pool.query(
+    const { rows } = await suite.service.database.pool.query(
       "select count(*)::int as count from batch_lines where batch_id = $1 and state = 'running'",
       [id],
     )

@@ -1,40 +1,14 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { openDirectoryStore } from '#shared/storage/directory-store.ts'
-import type { ObjectStore } from '#shared/storage/object-store.ts'
+import { type AudioSurface, clip, MODEL, openAudioSurface, WAV } from './audio-surface.ts'
+import { formBody, type Part } from './forms.ts'
 
-import { formBody, postForm, type Part } from './forms.ts'
-import { openSurface } from './surface.ts'
-
-const WAV = await readFile(join(import.meta.dirname, '../../../fixtures/audio/en-1.wav'))
-
-let surface: Awaited<ReturnType<typeof openSurface>>
-let store: ObjectStore
-let folder = ''
+let audio: AudioSurface
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'millrace-audio-'))
-  store = openDirectoryStore(folder)
-  surface = await openSurface(undefined, { store })
+  audio = await openAudioSurface()
 })
-afterAll(async () => {
-  surface.app.server.closeAllConnections()
-  await surface.app.close()
-  await rm(folder, { recursive: true })
-})
-
-const MODEL: Part = ['model', 'whisper-1']
-const clip = (bytes = WAV, filename: string | undefined = 'a.wav'): Part => [
-  'file',
-  { bytes, ...(filename !== undefined && { filename }) },
-]
-const leftovers = () => Array.fromAsync(store.list('temporary/'))
-const post = (parts: readonly Part[] | Buffer, url = 'transcriptions') =>
-  postForm(surface.app, `/v1/audio/${url}`, parts)
+afterAll(() => audio.close())
 
 describe('a recording that cannot be transcribed', () => {
   const VERBOSE: Part = ['response_format', 'verbose_json']
@@ -127,23 +101,23 @@ describe('a recording that cannot be transcribed', () => {
     ['a text as file', [['file', 'x'], MODEL], 'file', 'invalid_type', /./],
   ]
   it.each(rows)('refuses %s', async (_title, parts, param, code, message) => {
-    const { length } = surface.submitter.requests
-    const response = await post(parts)
+    const { length } = audio.surface.submitter.requests
+    const response = await audio.post(parts)
     expect(response.statusCode).toBe(400)
     const { error } = response.json()
     expect(error).toMatchObject({ param, code, type: 'invalid_request_error' })
     if (typeof message === 'string') expect(error.message).toBe(message)
     else expect(error.message).toMatch(message)
-    expect(surface.submitter.requests).toHaveLength(length)
-    expect(await leftovers()).toEqual([])
+    expect(audio.surface.submitter.requests).toHaveLength(length)
+    expect(await audio.leftovers()).toEqual([])
   })
 
   it('refuses a form that breaks off, and leaves nothing', async () => {
-    const response = await post(formBody([MODEL, clip()]).subarray(0, 20_000))
+    const response = await audio.post(formBody([MODEL, clip()]).subarray(0, 20_000))
     expect([response.statusCode, response.json().error.type]).toEqual([
       400,
       'invalid_request_error',
     ])
-    expect(await leftovers()).toEqual([])
+    expect(await audio.leftovers()).toEqual([])
   })
 })

@@ -1,20 +1,16 @@
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import type { AudioInput } from '#shared/contracts/audio.ts'
-import { openDirectoryStore } from '#shared/storage/directory-store.ts'
-import type { ObjectStore } from '#shared/storage/object-store.ts'
-
-import { formBody, postForm, type Part } from './forms.ts'
-import { answering, API_KEY, openSurface, type Script } from './surface.ts'
+import { type AudioSurface, clip, MODEL, openAudioSurface, WAV } from './audio-surface.ts'
+import { formBody, type Part } from './forms.ts'
+import { answering, API_KEY, type Script } from './surface.ts'
 
 const CLIPS = join(import.meta.dirname, '../../../fixtures/audio')
-const WAV = await readFile(join(CLIPS, 'en-1.wav'))
 const SEGMENT = {
   seekFrames: 0,
   start: 0,
@@ -35,44 +31,29 @@ const RESULT = {
 }
 const USAGE = { type: 'duration', seconds: 2 }
 
-let surface: Awaited<ReturnType<typeof openSurface>>
-let store: ObjectStore
-let folder = ''
+let audio: AudioSurface
 let heard = Buffer.alloc(0)
 
-const transcribe: Script = async function* (request) {
-  const { body } = await store.get((request.input as unknown as AudioInput).audioKey)
-  heard = Buffer.concat(await Array.fromAsync(body))
-  yield* answering(RESULT)(request)
-}
-
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'millrace-audio-'))
-  store = openDirectoryStore(folder)
-  surface = await openSurface(transcribe, { store })
+  audio = await openAudioSurface(
+    (store): Script =>
+      async function* (request) {
+        const { body } = await store.get((request.input as unknown as AudioInput).audioKey)
+        heard = Buffer.concat(await Array.fromAsync(body))
+        yield* answering(RESULT)(request)
+      },
+  )
 })
-afterAll(async () => {
-  surface.app.server.closeAllConnections()
-  await surface.app.close()
-  await rm(folder, { recursive: true })
-})
+afterAll(() => audio.close())
 
-const MODEL: Part = ['model', 'whisper-1']
-const clip = (bytes = WAV, filename: string | undefined = 'a.wav'): Part => [
-  'file',
-  { bytes, ...(filename !== undefined && { filename }) },
-]
-const submitted = () => surface.submitter.requests.at(-1)?.input as unknown as AudioInput
-const leftovers = () => Array.fromAsync(store.list('temporary/'))
-const post = (parts: readonly Part[] | Buffer, url = 'transcriptions') =>
-  postForm(surface.app, `/v1/audio/${url}`, parts)
+const submitted = () => audio.surface.submitter.requests.at(-1)?.input as unknown as AudioInput
 
 describe('POST /v1/audio/transcriptions', () => {
   it('answers the text, and keeps the recording no longer than its job', async () => {
-    const response = await post([clip(), MODEL])
+    const response = await audio.post([clip(), MODEL])
     expect(response.json()).toEqual({ text: 'Hello there.', usage: USAGE })
     expect(heard.equals(WAV)).toBe(true)
-    expect(await leftovers()).toEqual([])
+    expect(await audio.leftovers()).toEqual([])
     expect(submitted()).toEqual({
       task: 'transcribe',
       audioKey: expect.stringMatching(/^temporary\//),
@@ -93,9 +74,9 @@ describe('POST /v1/audio/transcriptions', () => {
       ['timestamp_granularities[]', 'word'],
     ]
     const expected = { language: 'de', prompt: 'Guten', temperature: 0.4, wordTimestamps: true }
-    expect((await post([clip(), MODEL, ...texts])).statusCode).toBe(200)
+    expect((await audio.post([clip(), MODEL, ...texts])).statusCode).toBe(200)
     expect(submitted()).toMatchObject(expected)
-    expect((await post([...texts, MODEL, clip()])).statusCode).toBe(200)
+    expect((await audio.post([...texts, MODEL, clip()])).statusCode).toBe(200)
     expect(submitted()).toMatchObject(expected)
   })
 
@@ -104,7 +85,7 @@ describe('POST /v1/audio/transcriptions', () => {
     ['srt', '1\n00:00:00,000 --> 00:00:01,500\nHello there.\n\n'],
     ['vtt', 'WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nHello there.\n\n'],
   ])('answers %s as plain text', async (format, body) => {
-    const response = await post([clip(), MODEL, ['response_format', format]])
+    const response = await audio.post([clip(), MODEL, ['response_format', format]])
     expect(response.headers['content-type']).toBe('text/plain; charset=utf-8')
     expect(response.body).toBe(body)
   })
@@ -137,7 +118,7 @@ describe('POST /v1/audio/transcriptions', () => {
       { segments, words: RESULT.words },
     ],
   ] as [Part[], object][])('answers verbosely with %j', async (parts, timed) => {
-    const response = await post([clip(), MODEL, VERBOSE, ...parts])
+    const response = await audio.post([clip(), MODEL, VERBOSE, ...parts])
     expect(response.json()).toEqual({ ...HEAD, ...timed, usage: USAGE })
   })
 
@@ -148,22 +129,22 @@ describe('POST /v1/audio/transcriptions', () => {
     ['', 'en-4.mp3'],
   ])('knows by its content what the file %o is: %s', async (filename, name) => {
     const bytes = await readFile(join(CLIPS, name))
-    expect((await post([clip(bytes, filename), MODEL])).statusCode).toBe(200)
+    expect((await audio.post([clip(bytes, filename), MODEL])).statusCode).toBe(200)
   })
 
   it.each(['tiny-chat', 'nope'])('does not listen with %s', async (model) => {
-    expect((await post([clip(), ['model', model]])).statusCode).toBe(404)
-    expect(await leftovers()).toEqual([])
+    expect((await audio.post([clip(), ['model', model]])).statusCode).toBe(404)
+    expect(await audio.leftovers()).toEqual([])
   })
 })
 
 describe('POST /v1/audio/translations', () => {
   it('is always English and asks for no language', async () => {
     const verbose: Part = ['response_format', 'verbose_json']
-    const response = await post([clip(), MODEL, verbose], 'translations')
+    const response = await audio.post([clip(), MODEL, verbose], 'translations')
     expect(response.json()).toMatchObject({ task: 'translate', language: 'english' })
     expect(submitted().task).toBe('translate')
-    const refused = await post([clip(), MODEL, ['language', 'de']], 'translations')
+    const refused = await audio.post([clip(), MODEL, ['language', 'de']], 'translations')
     expect(refused.json().error).toMatchObject({ param: 'language', code: 'unknown_parameter' })
   })
 })
@@ -172,7 +153,7 @@ describe('a body over 25 MB', () => {
   const LIMIT = 26_214_400
 
   it('is refused by what it announces, before it is read', async () => {
-    const response = await post([clip(Buffer.alloc(LIMIT)), MODEL])
+    const response = await audio.post([clip(Buffer.alloc(LIMIT)), MODEL])
     expect(response.statusCode).toBe(413)
     const { error } = response.json()
     expect(error).toMatchObject({ type: 'server_error', param: null, code: null })
@@ -182,7 +163,7 @@ describe('a body over 25 MB', () => {
   })
 
   it('is refused while it is read when it announces nothing, and leaves nothing', async () => {
-    await surface.app.listen({ port: 0, host: '127.0.0.1' })
+    await audio.surface.app.listen({ port: 0, host: '127.0.0.1' })
     const body = formBody([MODEL, clip(Buffer.alloc(LIMIT + 1000))])
     const status = await new Promise((resolve, reject) => {
       const asked = openUpload((response) => resolve(response.statusCode))
@@ -190,24 +171,24 @@ describe('a body over 25 MB', () => {
       asked.end(body)
     })
     expect(status).toBe(413)
-    await expect.poll(leftovers).toEqual([])
+    await expect.poll(audio.leftovers).toEqual([])
   })
 
   it('leaves nothing when the client goes away', async () => {
-    const { length } = surface.submitter.requests
+    const { length } = audio.surface.submitter.requests
     const asked = openUpload(() => {})
     asked.on('error', () => {})
     asked.write(formBody([MODEL, clip()]).subarray(0, 30_000))
-    const staged = () => readdir(join(folder, '.staging'))
+    const staged = () => readdir(join(audio.folder, '.staging'))
     await expect.poll(staged).toHaveLength(1)
     asked.destroy()
     await expect.poll(staged).toEqual([])
-    expect(await leftovers()).toEqual([])
-    expect(surface.submitter.requests).toHaveLength(length)
+    expect(await audio.leftovers()).toEqual([])
+    expect(audio.surface.submitter.requests).toHaveLength(length)
   })
 
   function openUpload(onAnswer: (response: IncomingMessage) => void) {
-    const { port } = surface.app.server.address() as AddressInfo
+    const { port } = audio.surface.app.server.address() as AddressInfo
     return httpRequest(
       {
         port,
