@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 
 import { callerOf, type Caller } from '#api/v1/caller.ts'
 import { answerHeadOf, freshHead, type AnswerHead } from '#api/v1/durable.ts'
@@ -13,53 +13,31 @@ import {
 import { chatPresenter } from './chat-stream.ts'
 import { generate, type Generation } from './generate.ts'
 import { getChatModel, systemFingerprint } from './model-lookup.ts'
-import { answerOrStream, CHAT_RESPONSE, JOB_ERRORS } from './response-schemas.ts'
-import { ENGINE_PARAMS, modelNameOf } from './route-params.ts'
+import { registerModelRoute } from './model-route.ts'
+import { answerOrStream, CHAT_RESPONSE } from './response-schemas.ts'
+import { modelNameOf } from './route-params.ts'
+import type { Http } from './run-job.ts'
 import { streamChoice } from './sampling-fields.ts'
 import type { InferenceServices } from './services.ts'
 
 const CHAT_ID_LENGTH = 29
 
-/** `POST /chat/completions` and its older path, which names the model. */
+/** `POST /chat/completions` and its older path. */
 export function registerChatCompletions(app: FastifyInstance, services: InferenceServices): void {
-  const handler = (request: FastifyRequest, reply: FastifyReply): Promise<unknown> =>
-    chat({ request, reply }, services)
-  const response = {
-    200: answerOrStream('The answers of the model.', CHAT_RESPONSE),
-    ...JOB_ERRORS,
-  }
-  app.post('/chat/completions', {
-    config: { scope: 'chat' },
-    schema: {
-      operationId: 'createChatCompletion',
-      summary: 'Answer a chat',
-      tags: ['Chat'],
-      security: [{ apiKey: [] }],
-      body: CHAT_BODY,
-      response,
-    },
-    handler,
-  })
-  app.post('/engines/:engine_id/chat/completions', {
-    config: { scope: 'chat' },
-    schema: {
-      operationId: 'createEngineChatCompletion',
-      summary: 'Answer a chat with the model of the path',
-      tags: ['Engines'],
-      deprecated: true,
-      security: [{ apiKey: [] }],
-      params: ENGINE_PARAMS,
-      body: ENGINE_CHAT_BODY,
-      response,
-    },
-    handler,
+  registerModelRoute(app, {
+    path: '/chat/completions',
+    scope: 'chat',
+    noun: 'ChatCompletion',
+    summary: 'Answer a chat',
+    tag: 'Chat',
+    body: CHAT_BODY,
+    engineBody: ENGINE_CHAT_BODY,
+    answer: answerOrStream('The answers of the model.', CHAT_RESPONSE),
+    handle: (http) => chat(http, services),
   })
 }
 
-function chat(
-  http: { readonly request: FastifyRequest; readonly reply: FastifyReply },
-  services: InferenceServices,
-): Promise<unknown> {
+function chat(http: Http, services: InferenceServices): Promise<unknown> {
   const body = http.request.body as ChatBody
   const asked = {
     caller: callerOf(http.request),

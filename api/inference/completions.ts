@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 
 import { callerOf, type Caller } from '#api/v1/caller.ts'
 import { answerHeadOf, freshHead, type AnswerHead } from '#api/v1/durable.ts'
@@ -12,51 +12,29 @@ import {
 import { completionPresenter } from './completion-stream.ts'
 import { generate, type Generation } from './generate.ts'
 import { getCompletionModel, systemFingerprint } from './model-lookup.ts'
-import { answerOrStream, COMPLETION_RESPONSE, JOB_ERRORS } from './response-schemas.ts'
-import { ENGINE_PARAMS, modelNameOf } from './route-params.ts'
+import { registerModelRoute } from './model-route.ts'
+import { answerOrStream, COMPLETION_RESPONSE } from './response-schemas.ts'
+import { modelNameOf } from './route-params.ts'
+import type { Http } from './run-job.ts'
 import { streamChoice } from './sampling-fields.ts'
 import type { InferenceServices } from './services.ts'
 
-/** `POST /completions` and its older path, which names the model. */
+/** `POST /completions` and its older path. */
 export function registerCompletions(app: FastifyInstance, services: InferenceServices): void {
-  const handler = (request: FastifyRequest, reply: FastifyReply): Promise<unknown> =>
-    complete({ request, reply }, services)
-  const response = {
-    200: answerOrStream('The completions.', COMPLETION_RESPONSE),
-    ...JOB_ERRORS,
-  }
-  app.post('/completions', {
-    config: { scope: 'completions' },
-    schema: {
-      operationId: 'createCompletion',
-      summary: 'Complete a text',
-      tags: ['Completions'],
-      security: [{ apiKey: [] }],
-      body: COMPLETION_BODY,
-      response,
-    },
-    handler,
-  })
-  app.post('/engines/:engine_id/completions', {
-    config: { scope: 'completions' },
-    schema: {
-      operationId: 'createEngineCompletion',
-      summary: 'Complete a text with the model of the path',
-      tags: ['Engines'],
-      deprecated: true,
-      security: [{ apiKey: [] }],
-      params: ENGINE_PARAMS,
-      body: ENGINE_COMPLETION_BODY,
-      response,
-    },
-    handler,
+  registerModelRoute(app, {
+    path: '/completions',
+    scope: 'completions',
+    noun: 'Completion',
+    summary: 'Complete a text',
+    tag: 'Completions',
+    body: COMPLETION_BODY,
+    engineBody: ENGINE_COMPLETION_BODY,
+    answer: answerOrStream('The completions.', COMPLETION_RESPONSE),
+    handle: (http) => complete(http, services),
   })
 }
 
-function complete(
-  http: { readonly request: FastifyRequest; readonly reply: FastifyReply },
-  services: InferenceServices,
-): Promise<unknown> {
+function complete(http: Http, services: InferenceServices): Promise<unknown> {
   const body = http.request.body as CompletionBody
   const asked = {
     caller: callerOf(http.request),

@@ -10,8 +10,9 @@ import { answerHeadOf } from '#api/v1/durable.ts'
 import { presentUsage } from './completion-answer.ts'
 import { optionalInteger, optionalString } from './field-schemas.ts'
 import { getCapableModel } from './model-lookup.ts'
-import { EDIT_RESPONSE, JOB_ERRORS } from './response-schemas.ts'
-import { ENGINE_PARAMS, modelNameOf } from './route-params.ts'
+import { registerModelRoute } from './model-route.ts'
+import { EDIT_RESPONSE } from './response-schemas.ts'
+import { modelNameOf } from './route-params.ts'
 import { runJob, type Http } from './run-job.ts'
 import { SAMPLING_FIELDS } from './sampling-fields.ts'
 import type { InferenceServices } from './services.ts'
@@ -43,35 +44,19 @@ const ENGINE_EDIT_BODY = Type.Object(
 )
 type EditBody = Static<typeof ENGINE_EDIT_BODY>
 
-/** `POST /edits` and its older path, which names the model. */
+/** `POST /edits` and its older path. */
 export function registerEdits(app: FastifyInstance, services: InferenceServices): void {
-  const common = {
-    deprecated: true,
-    security: [{ apiKey: [] }],
-    response: { 200: EDIT_RESPONSE, ...JOB_ERRORS },
-  }
-  app.post('/edits', {
-    config: { scope: 'edits' },
-    schema: {
-      operationId: 'createEdit',
-      summary: 'Edit a text as an instruction says',
-      tags: ['Edits'],
-      ...common,
-      body: EDIT_BODY,
-    },
-    handler: (request, reply) => edit({ request, reply }, services),
-  })
-  app.post('/engines/:engine_id/edits', {
-    config: { scope: 'edits' },
-    schema: {
-      operationId: 'createEngineEdit',
-      summary: 'Edit a text with the model of the path',
-      tags: ['Engines'],
-      ...common,
-      params: ENGINE_PARAMS,
-      body: ENGINE_EDIT_BODY,
-    },
-    handler: (request, reply) => edit({ request, reply }, services),
+  registerModelRoute(app, {
+    path: '/edits',
+    scope: 'edits',
+    noun: 'Edit',
+    summary: 'Edit a text by an instruction',
+    tag: 'Edits',
+    isDeprecated: true,
+    body: EDIT_BODY,
+    engineBody: ENGINE_EDIT_BODY,
+    answer: EDIT_RESPONSE,
+    handle: (http) => edit(http, services),
   })
 }
 

@@ -14,8 +14,8 @@ import {
 } from './embedding-request.ts'
 import type { JobEvent } from './job-events.ts'
 import { getCapableModel } from './model-lookup.ts'
-import { JOB_ERRORS } from './response-schemas.ts'
-import { ENGINE_PARAMS, modelNameOf } from './route-params.ts'
+import { registerModelRoute } from './model-route.ts'
+import { modelNameOf } from './route-params.ts'
 import { runJob, type Http } from './run-job.ts'
 import type { InferenceServices } from './services.ts'
 
@@ -51,35 +51,18 @@ const EMBEDDING_RESPONSE = {
   },
 }
 
-/** `POST /embeddings` and its older path, which names the model. */
+/** `POST /embeddings` and its older path. */
 export function registerEmbeddings(app: FastifyInstance, services: InferenceServices): void {
-  const common = {
-    security: [{ apiKey: [] }],
-    response: { 200: EMBEDDING_RESPONSE, ...JOB_ERRORS },
-  }
-  app.post('/embeddings', {
-    config: { scope: 'embeddings' },
-    schema: {
-      operationId: 'createEmbedding',
-      summary: 'Turn texts into vectors',
-      tags: ['Embeddings'],
-      ...common,
-      body: EMBEDDING_BODY,
-    },
-    handler: (request, reply) => embed({ request, reply }, services),
-  })
-  app.post('/engines/:engine_id/embeddings', {
-    config: { scope: 'embeddings' },
-    schema: {
-      operationId: 'createEngineEmbedding',
-      summary: 'Turn texts into vectors with the model of the path',
-      tags: ['Engines'],
-      deprecated: true,
-      ...common,
-      params: ENGINE_PARAMS,
-      body: ENGINE_EMBEDDING_BODY,
-    },
-    handler: (request, reply) => embed({ request, reply }, services),
+  registerModelRoute(app, {
+    path: '/embeddings',
+    scope: 'embeddings',
+    noun: 'Embedding',
+    summary: 'Turn texts into vectors',
+    tag: 'Embeddings',
+    body: EMBEDDING_BODY,
+    engineBody: ENGINE_EMBEDDING_BODY,
+    answer: EMBEDDING_RESPONSE,
+    handle: (http) => embed(http, services),
   })
 }
 

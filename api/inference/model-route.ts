@@ -1,0 +1,59 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+
+import type { Scope } from '#api/v1/scopes.ts'
+
+import { JOB_ERRORS } from './response-schemas.ts'
+import { ENGINE_PARAMS } from './route-params.ts'
+import type { Http } from './run-job.ts'
+
+/** An endpoint whose body names the model. */
+export interface ModelRoute {
+  readonly path: `/${string}`
+  readonly scope: Scope
+  /** What it makes, as the API description calls it: `ChatCompletion`. */
+  readonly noun: string
+  readonly summary: string
+  readonly tag: string
+  readonly isDeprecated?: boolean
+  readonly body: object
+  /** The body of the older path, where naming the model is needless. */
+  readonly engineBody: object
+  readonly answer: object
+  handle(http: Http): Promise<unknown>
+}
+
+/** Serves it at its path and below `/engines/{id}`, the older path, which names the model. */
+export function registerModelRoute(app: FastifyInstance, route: ModelRoute): void {
+  const { path, scope, noun, summary, isDeprecated = false } = route
+  const handler = (request: FastifyRequest, reply: FastifyReply): Promise<unknown> =>
+    route.handle({ request, reply })
+  const common = {
+    security: [{ apiKey: [] }],
+    response: { 200: route.answer, ...JOB_ERRORS },
+  }
+  app.post(path, {
+    config: { scope },
+    schema: {
+      operationId: `create${noun}`,
+      summary,
+      tags: [route.tag],
+      ...(isDeprecated && { deprecated: true }),
+      ...common,
+      body: route.body,
+    },
+    handler,
+  })
+  app.post(`/engines/:engine_id${path}`, {
+    config: { scope },
+    schema: {
+      operationId: `createEngine${noun}`,
+      summary: `${summary} with the model of the path`,
+      tags: ['Engines'],
+      deprecated: true,
+      ...common,
+      params: ENGINE_PARAMS,
+      body: route.engineBody,
+    },
+    handler,
+  })
+}
