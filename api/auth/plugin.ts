@@ -117,7 +117,7 @@ async function checkCaptcha(services: AuthServices, request: FastifyRequest): Pr
   if (!services.config.captcha.isEnabled) return
   const body = request.body as {
     readonly captcha_token?: string
-    readonly gotrue_meta_security?: { readonly captcha_token?: string }
+    readonly gotrue_meta_security?: { readonly captcha_token?: string | null }
   }
   const answer = body.gotrue_meta_security?.captcha_token || body.captcha_token
   if (!answer) {

@@ -19,7 +19,14 @@ const pkce = {
 const captcha = {
   captcha_token: text('answer to the CAPTCHA', 16_384),
   gotrue_meta_security: Type.Optional(
-    Type.Object({ captcha_token: text('answer to the CAPTCHA', 16_384) }),
+    Type.Object({
+      // The Python and Dart clients write null for an answer that they were not given.
+      captcha_token: Type.Optional(
+        Type.Union([Type.String({ maxLength: 16_384 }), Type.Null()], {
+          description: 'answer to the CAPTCHA',
+        }),
+      ),
+    }),
   ),
 }
 

@@ -63,6 +63,22 @@ describe('a path of the table', () => {
   })
 })
 
+describe('fields that a client was not given', () => {
+  // The Python and Dart clients write them as null, those of `gotrue_meta_security` too.
+  const absent = { data: null, channel: null, gotrue_meta_security: { captcha_token: null } }
+
+  it.each(['/signup', '/otp', '/recover', '/resend', '/token?grant_type=password'])(
+    'count as absent when they are null: %s',
+    async (path) => {
+      const { email } = await createUser(server)
+      const who = path === '/signup' ? newEmail() : email
+      const type = path === '/resend' ? { type: 'signup' } : {}
+      const answer = await post(path, { email: who, password: PASSWORD, ...type, ...absent })
+      expect(answer.status).toBe(200)
+    },
+  )
+})
+
 describe('the way to a provider', () => {
   it.each([
     ['google', 'https://accounts.google.com/o/oauth2/v2/auth'],
