@@ -14,7 +14,7 @@ export const CREATE_BODY = Type.Object(
     }),
     endpoint: Type.Unsafe<string>({
       type: 'string',
-      enum: ['/v1/chat/completions', '/v1/completions', '/v1/embeddings'],
+      enum: ['/v1/chat/completions', '/v1/responses', '/v1/completions', '/v1/embeddings'],
       description: 'Where every line of the file would have been sent.',
     }),
     completion_window: Type.Unsafe<string>({ type: 'string', enum: ['24h'] }),

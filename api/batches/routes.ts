@@ -31,6 +31,7 @@ const SCOPE = { scope: 'batches' } as const
 /** A key that may not use an endpoint directly may not use it in a batch either. */
 const ENDPOINT_SCOPES: Readonly<Record<string, Scope>> = {
   '/v1/chat/completions': 'chat',
+  '/v1/responses': 'responses',
   '/v1/completions': 'completions',
   '/v1/embeddings': 'embeddings',
 }

@@ -12,6 +12,8 @@ import { COMPLETION_BODY, type CompletionBody } from './completion-request.ts'
 import { EMBEDDING_BODY, embedInput, type EmbeddingBody } from './embedding-request.ts'
 import { getEmbeddingModel, presentEmbeddings } from './embeddings.ts'
 import type { Generation } from './generate.ts'
+import { responseGeneration } from './responses.ts'
+import { RESPONSES_BODY, type ResponsesBody } from './responses-body.ts'
 import type { InferenceServices } from './services.ts'
 
 /** One request of a batch. */
@@ -61,6 +63,11 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
     schema: CHAT_BODY,
     plan: (services, { body, ...asked }) =>
       generationPlan(chatGeneration(services, { ...asked, body: body as ChatBody })),
+  },
+  '/v1/responses': {
+    schema: RESPONSES_BODY,
+    plan: (services, { caller, body }) =>
+      generationPlan(responseGeneration(services, { caller, body: body as ResponsesBody })),
   },
   '/v1/completions': {
     schema: COMPLETION_BODY,

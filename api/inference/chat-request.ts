@@ -1,6 +1,6 @@
 import { Type, type Static } from 'typebox'
 
-import type { GenerateInput, ResponseFormat } from '#shared/contracts/completion.ts'
+import type { ChatMessage, GenerateInput, ResponseFormat } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { chatMessages, MESSAGE_SCHEMA, type MessageField } from './chat-messages.ts'
@@ -17,7 +17,8 @@ import type { PriorityClass } from './job-events.ts'
 import { SAMPLING_FIELDS, samplingParams, stopStrings, streamChoice } from './sampling-fields.ts'
 import { checkStrictSchema } from './strict-schema.ts'
 
-const TOP_LOGPROBS_MAX = 20
+/** Alternatives per token that one request may ask for. */
+export const TOP_LOGPROBS_MAX = 20
 const MESSAGES_MAX = 10_000
 const METADATA_MAX = 16
 
@@ -52,6 +53,27 @@ const RESPONSE_FORMAT = {
   description: 'What the answer must be: free text, any JSON object, or JSON that fits a schema.',
 }
 
+/** The request fields that say how urgent a request is, and what it means to its client. */
+export const REQUEST_FIELDS = {
+  service_tier: optionalEnum(['auto', 'default', 'flex', 'priority', 'scale', 'fast'], {
+    description: 'How urgent the request is among those of its organization.',
+  }),
+  metadata: Type.Optional(
+    Type.Unsafe<Record<string, string> | null>({
+      type: ['object', 'null'],
+      maxProperties: METADATA_MAX,
+      propertyNames: { maxLength: 64 },
+      additionalProperties: { type: 'string', maxLength: 512 },
+      description: 'Your own notes on the request.',
+    }),
+  ),
+  prompt_cache_key: optionalString({
+    maxLength: 256,
+    description: 'Accepted; shared beginnings are found without it.',
+  }),
+  safety_identifier: optionalString({ maxLength: 64, description: 'Your id of the end user.' }),
+}
+
 const FIELDS = {
   messages: Type.Unsafe<readonly MessageField[]>({
     type: 'array',
@@ -76,30 +98,14 @@ const FIELDS = {
   }),
   response_format: Type.Optional(Type.Unsafe<ResponseFormatField | null>(RESPONSE_FORMAT)),
   ...TOOL_FIELDS,
-  service_tier: optionalEnum(['auto', 'default', 'flex', 'priority', 'scale', 'fast'], {
-    description: 'How urgent the request is among those of its organization.',
-  }),
+  ...REQUEST_FIELDS,
   store: optionalBoolean({ description: 'Accepted; conversations are never kept.' }),
-  metadata: Type.Optional(
-    Type.Unsafe<Record<string, string> | null>({
-      type: ['object', 'null'],
-      maxProperties: METADATA_MAX,
-      propertyNames: { maxLength: 64 },
-      additionalProperties: { type: 'string', maxLength: 512 },
-      description: 'Your own notes on the request.',
-    }),
-  ),
   modalities: Type.Optional(
     Type.Unsafe<readonly 'text'[] | null>({
       type: ['array', 'null'],
       items: { type: 'string', enum: ['text'] },
     }),
   ),
-  prompt_cache_key: optionalString({
-    maxLength: 256,
-    description: 'Accepted; shared beginnings are found without it.',
-  }),
-  safety_identifier: optionalString({ maxLength: 64, description: 'Your id of the end user.' }),
   prediction: unsupported(),
   audio: unsupported(),
   reasoning_effort: unsupported(),
@@ -133,35 +139,52 @@ export function chatRequest(body: ChatBody): ChatRequest {
   streamChoice(body)
   const messages = chatMessages(body.messages)
   const tools = toolPlan(body)
-  const n = body.n ?? 1
+  const input = chatInput({
+    messages,
+    tools,
+    n: body.n ?? 1,
+    maxTokens: body.max_completion_tokens ?? body.max_tokens ?? null,
+    sampling: samplingParams(body),
+    stop: stopStrings(body.stop),
+    logprobs: logprobsOf(body),
+    responseFormat: responseFormatOf(body),
+    stream: body.stream ?? false,
+  })
+  return { tools, input }
+}
+
+/** A chat in whichever dialect it was asked for. */
+interface Chat
+  extends Pick<
+    GenerateInput,
+    'n' | 'maxTokens' | 'sampling' | 'stop' | 'logprobs' | 'responseFormat' | 'stream'
+  > {
+  readonly messages: readonly ChatMessage[]
+  readonly tools: ToolPlan | undefined
+}
+
+/** What a chat asks of the workers. */
+export function chatInput({ messages, tools, ...chat }: Chat): GenerateInput {
   // A single call is enforced by ending at its closing tag.
   const stopAtCall = tools !== undefined && tools.callsMax === 1 && tools.choice !== 'none'
   return {
-    tools,
-    input: {
-      task: 'generate',
-      prompts: [
-        {
-          form: 'chat',
-          messages,
-          ...(tools !== undefined && { tools: tools.tools, toolChoice: tools.choice }),
-        },
-      ],
-      n,
-      bestOf: n,
-      maxTokens: body.max_completion_tokens ?? body.max_tokens ?? null,
-      sampling: samplingParams(body),
-      stop: [...stopStrings(body.stop), ...(stopAtCall ? [CALL_CLOSES] : [])],
-      logprobs: logprobsOf(body),
-      echo: false,
-      responseFormat: responseFormatOf(body),
-      stream: body.stream ?? false,
-    },
+    ...chat,
+    task: 'generate',
+    prompts: [
+      {
+        form: 'chat',
+        messages,
+        ...(tools !== undefined && { tools: tools.tools, toolChoice: tools.choice }),
+      },
+    ],
+    bestOf: chat.n,
+    stop: [...chat.stop, ...(stopAtCall ? [CALL_CLOSES] : [])],
+    echo: false,
   }
 }
 
 /** The tier under which a request runs, as its answer states it. */
-export function serviceTierOf(body: ChatBody): PriorityClass {
+export function serviceTierOf(body: Pick<ChatBody, 'service_tier'>): PriorityClass {
   switch (body.service_tier) {
     case 'flex':
       return 'flex'

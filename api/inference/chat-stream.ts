@@ -16,7 +16,7 @@ import {
 import type { AnswerPart, ToolCallParser } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'
 import { presentUsage } from './completion-answer.ts'
-import { obfuscation, type StreamPresenter } from './event-stream-answer.ts'
+import { DONE, obfuscation, type StreamPresenter } from './event-stream-answer.ts'
 import type { StreamChoice } from './sampling-fields.ts'
 
 const OPENING_DELTA = '{"role":"assistant","content":"","refusal":null}'
@@ -49,7 +49,9 @@ export function chatPresenter(
     deltas: (deltas) =>
       deltas.map((delta) => candidates[delta.index]?.present(delta) ?? '').join(''),
     ending: (usage: TokenUsage) =>
-      choice.includesUsage ? `${prefix}],"usage":${JSON.stringify(presentUsage(usage))}}\n\n` : '',
+      choice.includesUsage
+        ? `${prefix}],"usage":${JSON.stringify(presentUsage(usage))}}\n\n${DONE}`
+        : DONE,
   }
 }
 

@@ -6,8 +6,10 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import { checkStrictSchema } from './strict-schema.ts'
 import { optionalBoolean } from './field-schemas.ts'
 
-const TOOLS_MAX = 128
-const FUNCTION_NAME = { type: 'string', pattern: '^[a-zA-Z0-9_-]{1,64}$' }
+/** Functions that one request may offer. */
+export const TOOLS_MAX = 128
+/** What a function may be called. */
+export const FUNCTION_NAME = { type: 'string', pattern: '^[a-zA-Z0-9_-]{1,64}$' }
 
 interface FunctionField {
   readonly name: string
@@ -158,6 +160,14 @@ export function toolPlan(body: ToolBody): ToolPlan | undefined {
   const definitions = tools.map((tool, index) =>
     definitionOf(tool.function, `tools[${index}].function`),
   )
+  return planOf(definitions, body)
+}
+
+/** The plan for functions that are offered as `tools`. */
+export function planOf(
+  definitions: readonly ToolDefinition[],
+  body: Pick<ToolBody, 'tool_choice' | 'parallel_tool_calls'>,
+): ToolPlan {
   const { choice, allowed } = choiceOf(body.tool_choice, definitions)
   const callsMax = body.parallel_tool_calls === false ? 1 : TOOLS_MAX
   return { tools: allowed, choice, callsMax, isLegacy: false }
@@ -172,7 +182,8 @@ function legacyPlan(
   return { tools, choice: call ?? 'auto', callsMax: 1, isLegacy: true }
 }
 
-function definitionOf(field: FunctionField, path: string): ToolDefinition {
+/** A function as the model is told of it. Throws when its parameters are not what `strict` says. */
+export function definitionOf(field: FunctionField, path: string): ToolDefinition {
   const { name, description, parameters } = field
   if (field.strict === true) checkStrictSchema(parameters ?? {}, `${path}.parameters`)
   return {

@@ -3,7 +3,7 @@ import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { logprobsWriter, presentUsage, type AnswerHead } from './completion-answer.ts'
 import type { LogprobsWriter } from './completion-logprobs.ts'
-import { obfuscation, type StreamPresenter } from './event-stream-answer.ts'
+import { DONE, obfuscation, type StreamPresenter } from './event-stream-answer.ts'
 import type { StreamChoice } from './sampling-fields.ts'
 
 /** Writes the chunks of a streamed completion. */
@@ -28,7 +28,9 @@ export function completionPresenter(
     opening: () => '',
     deltas: (deltas) => deltas.map(chunk).join(''),
     ending: (usage: TokenUsage) =>
-      choice.includesUsage ? `${prefix}],"usage":${JSON.stringify(presentUsage(usage))}}\n\n` : '',
+      choice.includesUsage
+        ? `${prefix}],"usage":${JSON.stringify(presentUsage(usage))}}\n\n${DONE}`
+        : DONE,
   }
 
   function logprobsOf(delta: CandidateDelta): string {

@@ -4,7 +4,7 @@ import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { openEventStream } from '#api/http/sse.ts'
 import type { CandidateDelta } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
-import { CancelledError } from '#shared/errors.ts'
+import { CancelledError, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 
@@ -18,15 +18,18 @@ export interface StreamPresenter {
   /** What comes before the first token. */
   opening(): string
   deltas(deltas: readonly CandidateDelta[]): string
-  /** What comes after the last token, before `[DONE]`. */
+  /** What comes after the last token, to the end of the stream. */
   ending(usage: TokenUsage): string
+  /** How a failure is told in a stream that has begun; one error frame when absent. */
+  failing?(error: ServiceError): string
 }
 
-const DONE = 'data: [DONE]\n\n'
+/** How streams of the older dialects end. */
+export const DONE = 'data: [DONE]\n\n'
 
 /**
  * Answers with a stream. Headers are sent once the job has begun, so that everything before is an
- * ordinary error. A failure after that is one error frame and an end without `[DONE]`. While the
+ * ordinary error. A failure after that is told in the stream, which then has no other end. While the
  * socket is full, nothing more is taken from the job. A reader that has not taken its answer when
  * the job's time is over is cut off. What goes on under an Idempotency-Key is told to its end, since it
  * is recorded on the way out.
@@ -61,7 +64,7 @@ export async function answerWithStream(
     if (thrown instanceof CancelledError || hasLeft()) return
     const error = normalizeError(thrown)
     if (isBug(error)) options.log.error({ err: error.cause }, 'stream failed')
-    await stream.write(`data: ${JSON.stringify(presentErrorBody(error))}\n\n`)
+    await stream.write(presenter.failing?.(error) ?? errorFrame(error))
   } finally {
     clearTimeout(cutOff)
     stream.end()
@@ -88,12 +91,16 @@ export function obfuscation(choice: StreamChoice): string {
   return `,"obfuscation":"${randomId('', 1 + Math.floor(Math.random() * OBFUSCATION_MAX))}"`
 }
 
+function errorFrame(error: ServiceError): string {
+  return `data: ${JSON.stringify(presentErrorBody(error))}\n\n`
+}
+
 function textOf(event: JobEvent<'completion'>, presenter: StreamPresenter): string {
   switch (event.type) {
     case 'delta':
       return presenter.deltas(event.deltas)
     case 'result':
-      return presenter.ending(event.usage) + DONE
+      return presenter.ending(event.usage)
     default:
       return ''
   }

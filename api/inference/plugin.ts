@@ -11,6 +11,7 @@ import { registerImageForms, registerImageGenerations } from './images.ts'
 import { registerKeys } from './keys.ts'
 import { registerModels } from './models.ts'
 import { registerRerank } from './rerank.ts'
+import { registerResponses } from './responses.ts'
 import { registerSearch } from './search.ts'
 import type { InferenceServices } from './services.ts'
 
@@ -19,6 +20,7 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
   return async (app) => {
     registerCompletions(app, services)
     registerChatCompletions(app, services)
+    registerResponses(app, services)
     registerEdits(app, services)
     registerEmbeddings(app, services)
     registerRerank(app, services)

@@ -7,7 +7,6 @@ export const JOB_SCOPES = [
   'images',
   'audio',
   'search',
-  'moderations',
   'responses',
 ] as const
 

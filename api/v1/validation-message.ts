@@ -25,9 +25,11 @@ export const MALFORMED_JSON =
  * as the client wrote it and says what was expected and what was found.
  */
 export function validationFailure(
-  complaints: readonly SchemaComplaint[],
+  everything: readonly SchemaComplaint[],
   request: { readonly value: unknown; readonly schema: unknown },
 ): ServiceError {
+  // Of a condition that is not met, what its branch complains about is what matters.
+  const complaints = everything.filter(({ keyword }) => keyword !== 'if')
   const last = complaints.at(-1)
   if (last === undefined) return failure.invalidRequest('The request is not valid.')
   if (last.instancePath === '' && last.keyword === 'type') {

@@ -5,6 +5,8 @@ export interface Schema {
   readonly const?: unknown
   readonly anyOf?: readonly Schema[]
   readonly oneOf?: readonly Schema[]
+  /** Shapes of an object, told apart by its `type`, where they are conditions. */
+  readonly allOf?: readonly { readonly if?: Schema; readonly then?: Schema }[]
   readonly properties?: Readonly<Record<string, Schema>>
   readonly required?: readonly string[]
   readonly items?: Schema

@@ -105,8 +105,23 @@ function fitting(schema: Schema, hints: Hints, name: string): Arbitrary<unknown>
   if (options !== undefined && options.length > 0) {
     return fc.oneof(...options.map((option) => fitting(option, hints, name)))
   }
+  const shapes = shapesOf(schema)
+  if (shapes.length > 0) return fc.oneof(...shapes.map((shape) => objectOf(shape, hints)))
   const types = typeof schema.type === 'string' ? [schema.type] : (schema.type ?? ['object'])
   return fc.oneof(...types.map((type) => ofType(type, schema, hints)))
+}
+
+/** Each shape that an object may have by its `type`, as a schema of its own. */
+function shapesOf({ allOf = [] }: Schema): Schema[] {
+  return allOf.flatMap(({ if: condition, then: shape }) => {
+    if (condition === undefined || shape === undefined) return []
+    return [
+      {
+        properties: { ...shape.properties, ...condition.properties },
+        required: [...(shape.required ?? []), 'type'],
+      },
+    ]
+  })
 }
 
 function ofType(type: string, schema: Schema, hints: Hints): Arbitrary<unknown> {

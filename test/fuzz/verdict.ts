@@ -112,16 +112,18 @@ function judgeRedirect(location: string | undefined, hosts: readonly string[]) {
   return hosts.includes(new URL(location).hostname) ? undefined : `a redirect to ${location}`
 }
 
-/** Every event is JSON but the last; an error ends the stream without it. */
+/** Every event is JSON but the last, if that is `[DONE]`; an error ends a stream in another way. */
 function judgeStream(body: string): string | undefined {
   const events = body.split('\n\n').filter((text) => text !== '' && !text.startsWith(':'))
-  const payloads = events.map((event) => event.replace(/^data: /, ''))
+  const payloads = events.map((event) => event.replace(/^(event: .*\n)?data: /, ''))
   const last = payloads.at(-1)
   const values = payloads.filter((text) => text !== '[DONE]').map(parseJson)
   if (values.includes(undefined)) return 'an event that is no JSON'
   const error = values.find((value) => 'error' in (value as object))
   if (error !== undefined) return `a stream that failed: ${JSON.stringify(error).slice(0, 200)}`
-  return last === '[DONE]' ? undefined : 'a stream that does not end'
+  const { type } = (values.at(-1) ?? {}) as { type?: unknown }
+  const isEnd = last === '[DONE]' || type === 'response.completed' || type === 'response.incomplete'
+  return isEnd ? undefined : 'a stream that does not end'
 }
 
 function parseJson(text: string): unknown {

@@ -15,6 +15,7 @@ import { startTiers, type Tiers } from '#test/support/tiers.ts'
 /** What each family of endpoints demands; the first row that fits. */
 const FAMILIES: readonly [RegExp, RequiredScope][] = [
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?chat\/completions$/, 'chat'],
+  [/^\w+ \/v1\/responses$/, 'responses'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?completions$/, 'completions'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?edits$/, 'edits'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?embeddings$/, 'embeddings'],
@@ -37,6 +38,7 @@ const MODEL_REQUESTS: readonly [string, string, object | undefined][] = [
   ['POST', '/completions', { model: 'tiny-chat', prompt: 'x' }],
   ['POST', '/engines/tiny-chat/completions', { prompt: 'x' }],
   ['POST', '/chat/completions', { model: 'tiny-chat', messages: [{ role: 'user', content: 'x' }] }],
+  ['POST', '/responses', { model: 'tiny-chat', input: 'x' }],
   ['POST', '/edits', { model: 'tiny-chat', input: 'x', instruction: 'x' }],
   ['POST', '/engines/tiny-chat/search', { documents: ['x'], query: 'x' }],
   ['POST', '/embeddings', { model: 'tiny-embed', input: 'x' }],

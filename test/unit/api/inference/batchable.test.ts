@@ -41,6 +41,7 @@ const MESSAGES = [{ role: 'user', content: 'Hi' }]
 describe('a request of a batch', () => {
   it.each([
     ['/v1/chat/completions', { model: 'tiny-chat', messages: MESSAGES }, 'chat.completion'],
+    ['/v1/responses', { model: 'tiny-chat', input: 'Hi' }, 'response'],
     ['/v1/completions', { model: 'gpt-3.5-turbo', prompt: 'Hi' }, 'text_completion'],
     ['/v1/embeddings', { model: 'tiny-embed', input: ['a'] }, 'list'],
   ])('%s is answered as by its endpoint, behind all others', async (endpoint, body, object) => {

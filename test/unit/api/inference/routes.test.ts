@@ -154,6 +154,7 @@ describe('the routes', () => {
       '/v1/models',
       '/v1/models/{model}',
       '/v1/rerank',
+      '/v1/responses',
     ])
     for (const path of served) {
       for (const operation of Object.values(paths[path])) {
@@ -187,6 +188,7 @@ describe('the answers', () => {
       ['post', '/v1/api_keys', { name: 'x' }],
       ['post', '/v1/completions', { model: 'tiny-chat', logprobs: 1 }],
       ['post', '/v1/chat/completions', { model: 'tiny-chat', messages: MESSAGES }],
+      ['post', '/v1/responses', { model: 'tiny-chat', input: 'Hi' }],
       ['post', '/v1/completions', { model: 'nope' }],
       ['post', '/v1/edits', { model: 'tiny-chat', instruction: 'x' }],
     ] as const

@@ -1,0 +1,101 @@
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+import type { ServiceError } from '#shared/errors.ts'
+
+import type { PriorityClass } from './job-events.ts'
+import type { ResponsesBody } from './responses-body.ts'
+import type { OutputItem } from './responses-output.ts'
+
+/** What is said of one response alike, as long as it lasts. */
+export interface ResponseHead {
+  readonly id: string
+  readonly createdAt: number
+  readonly model: string
+  readonly serviceTier: PriorityClass
+  readonly body: ResponsesBody
+}
+
+/** How far a response has come. */
+export type ResponseState =
+  | { readonly status: 'in_progress' }
+  | {
+      readonly status: 'completed' | 'incomplete'
+      readonly completedAt: number
+      readonly output: readonly OutputItem[]
+      readonly usage: TokenUsage
+    }
+  | {
+      readonly status: 'failed'
+      readonly output: readonly OutputItem[]
+      readonly error: ServiceError
+    }
+
+/** Whether an answer came to its end, which its last item knows. */
+export function endStatus(output: readonly OutputItem[]): 'completed' | 'incomplete' {
+  return output.at(-1)?.status === 'incomplete' ? 'incomplete' : 'completed'
+}
+
+/** The response object, which is the whole answer, and a part of some events of a stream. */
+export function presentResponse(head: ResponseHead, state: ResponseState): object {
+  const { body } = head
+  const { status } = state
+  return {
+    id: head.id,
+    object: 'response',
+    created_at: head.createdAt,
+    status,
+    background: false,
+    completed_at: status === 'completed' ? state.completedAt : null,
+    error: status === 'failed' ? presentFailure(state.error) : null,
+    incomplete_details: status === 'incomplete' ? { reason: 'max_output_tokens' } : null,
+    instructions: body.instructions ?? null,
+    max_output_tokens: body.max_output_tokens ?? null,
+    max_tool_calls: null,
+    model: head.model,
+    output: status === 'in_progress' ? [] : state.output,
+    parallel_tool_calls: body.parallel_tool_calls ?? true,
+    previous_response_id: null,
+    prompt_cache_key: body.prompt_cache_key ?? null,
+    reasoning: { effort: null, summary: null },
+    safety_identifier: body.safety_identifier ?? null,
+    service_tier: head.serviceTier,
+    store: false,
+    temperature: body.temperature ?? 1,
+    text: { format: presentFormat(body) },
+    tool_choice: body.tool_choice ?? 'auto',
+    tools: (body.tools ?? []).map((tool) => ({
+      type: 'function',
+      name: tool.name,
+      description: tool.description ?? null,
+      parameters: tool.parameters ?? null,
+      strict: tool.strict ?? false,
+    })),
+    top_logprobs: body.top_logprobs ?? 0,
+    top_p: body.top_p ?? 1,
+    truncation: 'disabled',
+    usage: status === 'completed' || status === 'incomplete' ? presentUsage(state.usage) : null,
+    user: body.user ?? null,
+    metadata: body.metadata ?? {},
+  }
+}
+
+function presentUsage({ promptTokens, completionTokens, cachedTokens }: TokenUsage): object {
+  return {
+    input_tokens: promptTokens,
+    input_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: 0 },
+    output_tokens: completionTokens,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: promptTokens + completionTokens,
+  }
+}
+
+/** What broke off a response: clients know few codes, the `error` event has the exact one. */
+function presentFailure(error: ServiceError): object {
+  return { code: 'server_error', message: error.message }
+}
+
+function presentFormat({ text }: ResponsesBody): object {
+  const format = text?.format ?? { type: 'text' }
+  if (format.type !== 'json_schema') return { type: format.type }
+  const { type, name, schema, description, strict } = format
+  return { type, name, schema, description: description ?? null, strict: strict ?? false }
+}

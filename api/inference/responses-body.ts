@@ -1,0 +1,185 @@
+import { Type, type Static } from 'typebox'
+
+import { REQUEST_FIELDS, TOP_LOGPROBS_MAX } from './chat-request.ts'
+import { FUNCTION_NAME, TOOLS_MAX } from './chat-tools.ts'
+import {
+  fixed,
+  optionalBoolean,
+  optionalInteger,
+  optionalString,
+  unsupported,
+} from './field-schemas.ts'
+import { INPUT_SCHEMA, type InputField } from './responses-input.ts'
+import { SAMPLING_FIELDS } from './sampling-fields.ts'
+import { variantSchema } from './variant-schema.ts'
+
+interface FunctionTool {
+  readonly type: 'function'
+  readonly name: string
+  readonly description?: string | null
+  readonly parameters?: object | null
+  readonly strict?: boolean | null
+}
+/** A function that a choice names. */
+export interface NamedTool {
+  readonly type: 'function'
+  readonly name: string
+}
+/** Whether and which function is to be called. */
+export type ToolChoiceField =
+  | 'none'
+  | 'auto'
+  | 'required'
+  | NamedTool
+  | {
+      readonly type: 'allowed_tools'
+      readonly mode: 'auto' | 'required'
+      readonly tools: readonly NamedTool[]
+    }
+type TextFormat =
+  | { readonly type: 'text' | 'json_object' }
+  | {
+      readonly type: 'json_schema'
+      readonly name: string
+      readonly schema: object
+      readonly description?: string | null
+      readonly strict?: boolean | null
+    }
+
+/** What asks for log-probabilities. */
+export const LOGPROBS = 'message.output_text.logprobs'
+// Agents send it with every request; no model here reasons, so there is never any.
+const REASONING = 'reasoning.encrypted_content'
+
+const NAMED_TOOL = { required: ['name'], properties: { name: { type: 'string' } } }
+const TOOL = variantSchema({
+  function: {
+    required: ['name'],
+    properties: {
+      name: FUNCTION_NAME,
+      description: { type: ['string', 'null'] },
+      parameters: { type: ['object', 'null'], description: 'A JSON Schema.' },
+      strict: { type: ['boolean', 'null'] },
+    },
+  },
+})
+const TOOL_CHOICE = {
+  anyOf: [
+    { type: ['string', 'null'], enum: ['none', 'auto', 'required', null] },
+    variantSchema({
+      function: NAMED_TOOL,
+      allowed_tools: {
+        required: ['mode', 'tools'],
+        properties: {
+          mode: { type: 'string', enum: ['auto', 'required'] },
+          tools: {
+            type: 'array',
+            maxItems: TOOLS_MAX,
+            items: variantSchema({ function: NAMED_TOOL }),
+          },
+        },
+      },
+    }),
+  ],
+  description: 'Whether and which function is called: none, auto, required, or a name.',
+}
+const TEXT = {
+  type: ['object', 'null'],
+  properties: {
+    format: {
+      ...variantSchema({
+        text: { properties: {} },
+        json_object: { properties: {} },
+        json_schema: {
+          required: ['name', 'schema'],
+          properties: {
+            name: FUNCTION_NAME,
+            schema: { type: 'object' },
+            description: { type: ['string', 'null'] },
+            strict: { type: ['boolean', 'null'] },
+          },
+        },
+      }),
+      description: 'What the answer must be: text, any JSON object, or JSON that fits a schema.',
+    },
+    verbosity: { type: 'null', description: 'Not supported.' },
+  },
+  additionalProperties: false,
+}
+
+/** The body of `POST /v1/responses`. */
+export const RESPONSES_BODY = Type.Object(
+  {
+    model: Type.String({ minLength: 1, description: 'The id of a model.' }),
+    input: Type.Unsafe<InputField>(INPUT_SCHEMA),
+    instructions: optionalString({ description: 'What the model is told before everything else.' }),
+    max_output_tokens: optionalInteger({
+      minimum: 1,
+      description: 'Longest answer in tokens; the rest of the context window if absent.',
+    }),
+    temperature: SAMPLING_FIELDS.temperature,
+    top_p: SAMPLING_FIELDS.top_p,
+    stream: SAMPLING_FIELDS.stream,
+    stream_options: Type.Optional(
+      Type.Unsafe<{ readonly include_obfuscation?: boolean | null } | null>({
+        type: ['object', 'null'],
+        properties: {
+          include_obfuscation: {
+            type: ['boolean', 'null'],
+            description: 'Pad deltas with random characters, so that their sizes tell nothing.',
+          },
+        },
+        additionalProperties: false,
+        description: 'Only with `stream`.',
+      }),
+    ),
+    tools: Type.Optional(
+      Type.Unsafe<readonly FunctionTool[] | null>({
+        type: ['array', 'null'],
+        maxItems: TOOLS_MAX,
+        items: TOOL,
+        description: 'Functions that the model may call.',
+      }),
+    ),
+    tool_choice: Type.Optional(Type.Unsafe<ToolChoiceField | null>(TOOL_CHOICE)),
+    parallel_tool_calls: optionalBoolean({
+      default: true,
+      description: 'False allows one call at most.',
+    }),
+    text: Type.Optional(Type.Unsafe<{ readonly format?: TextFormat } | null>(TEXT)),
+    include: Type.Optional(
+      Type.Unsafe<readonly (typeof LOGPROBS | typeof REASONING)[] | null>({
+        type: ['array', 'null'],
+        maxItems: 16,
+        items: { type: 'string', enum: [LOGPROBS, REASONING] },
+        description:
+          'What the answer has besides: the log-probabilities of its tokens; of reasoning there is none.',
+      }),
+    ),
+    top_logprobs: optionalInteger({
+      minimum: 0,
+      maximum: TOP_LOGPROBS_MAX,
+      description: 'Alternatives per token; only with the log-probabilities in `include`.',
+    }),
+    ...REQUEST_FIELDS,
+    user: SAMPLING_FIELDS.user,
+    timeout: SAMPLING_FIELDS.timeout,
+    truncation: fixed(['disabled']),
+    store: optionalBoolean({ description: 'True is refused: responses are never kept.' }),
+    background: optionalBoolean({ description: 'True is refused: responses are never kept.' }),
+    previous_response_id: optionalString({ description: 'Refused: responses are never kept.' }),
+    conversation: Type.Optional(
+      Type.Unsafe<string | object | null>({
+        type: ['string', 'object', 'null'],
+        description: 'Refused: conversations are never kept.',
+      }),
+    ),
+    prompt: unsupported(),
+    reasoning: unsupported(),
+    max_tool_calls: unsupported(),
+    prompt_cache_retention: unsupported(),
+  },
+  { additionalProperties: false },
+)
+
+export type ResponsesBody = Static<typeof RESPONSES_BODY>

@@ -1,0 +1,224 @@
+import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+import { variantSchema } from './variant-schema.ts'
+
+const ITEMS_MAX = 10_000
+
+interface ContentPart {
+  readonly type: 'input_text' | 'output_text' | 'refusal'
+  readonly text?: string
+  readonly refusal?: string
+}
+
+interface MessageItem {
+  readonly type?: 'message'
+  readonly role: 'user' | 'assistant' | 'system' | 'developer'
+  readonly content: string | readonly ContentPart[]
+}
+
+interface CallItem {
+  readonly type: 'function_call'
+  readonly call_id: string
+  readonly name: string
+  readonly arguments: string
+}
+
+interface CallOutputItem {
+  readonly type: 'function_call_output'
+  readonly call_id: string
+  readonly output: string | readonly ContentPart[]
+}
+
+/** What a client hands in: a text of the user, or the conversation so far. */
+export type InputField = string | readonly (MessageItem | CallItem | CallOutputItem)[]
+
+const TEXT = { type: 'string' }
+const PARTS = {
+  anyOf: [
+    { type: 'string' },
+    {
+      type: 'array',
+      items: variantSchema({
+        input_text: { required: ['text'], properties: { text: TEXT } },
+        output_text: {
+          required: ['text'],
+          // Clients send whole answers back; the model reads their text.
+          properties: {
+            text: TEXT,
+            annotations: { type: ['array', 'null'] },
+            logprobs: { type: ['array', 'null'] },
+            parsed: {},
+          },
+        },
+        refusal: { required: ['refusal'], properties: { refusal: TEXT } },
+      }),
+    },
+  ],
+}
+
+const STORED = {
+  id: { type: ['string', 'null'] },
+  status: { type: ['string', 'null'], enum: ['in_progress', 'completed', 'incomplete', null] },
+}
+const CALL_ID = { type: 'string', minLength: 1, maxLength: 256 }
+
+/** The schema of the field `input`. */
+export const INPUT_SCHEMA = {
+  anyOf: [
+    { type: 'string' },
+    {
+      type: 'array',
+      minItems: 1,
+      maxItems: ITEMS_MAX,
+      items: variantSchema(
+        {
+          message: {
+            required: ['role', 'content'],
+            properties: {
+              role: { type: 'string', enum: ['user', 'assistant', 'system', 'developer'] },
+              content: PARTS,
+              phase: { type: 'null' },
+              ...STORED,
+            },
+          },
+          function_call: {
+            required: ['call_id', 'name', 'arguments'],
+            properties: {
+              call_id: CALL_ID,
+              name: { type: 'string', minLength: 1 },
+              arguments: TEXT,
+              parsed_arguments: {},
+              ...STORED,
+            },
+          },
+          function_call_output: {
+            required: ['call_id', 'output'],
+            properties: { call_id: CALL_ID, output: PARTS, ...STORED },
+          },
+        },
+        'message',
+      ),
+    },
+  ],
+  description:
+    'What the user says, or the whole conversation: messages (the type may be left out), function calls and their outputs.',
+}
+
+/**
+ * The conversation as chat templates read it: the instructions first, the calls of one turn in one
+ * message, and their outputs right behind it. Throws where a call or its output is missing.
+ */
+export function responsesMessages(
+  input: InputField,
+  instructions: string | null | undefined,
+): readonly ChatMessage[] {
+  const conversation = new Conversation()
+  if (typeof instructions === 'string') conversation.say('system', instructions)
+  if (typeof input === 'string') conversation.say('user', input)
+  else for (const [index, item] of input.entries()) take(conversation, item, index)
+  return conversation.finish()
+}
+
+function take(
+  conversation: Conversation,
+  item: Exclude<InputField, string>[number],
+  index: number,
+): void {
+  switch (item.type) {
+    case 'function_call':
+      conversation.call({ id: item.call_id, name: item.name, arguments: item.arguments })
+      break
+    case 'function_call_output':
+      conversation.answer(item.call_id, textOf(item.output), `input[${index}].call_id`)
+      break
+    default:
+      conversation.say(item.role === 'developer' ? 'system' : item.role, textOf(item.content))
+  }
+}
+
+function textOf(content: string | readonly ContentPart[]): string {
+  if (typeof content === 'string') return content
+  return content.map((part) => part.text ?? part.refusal ?? '').join('')
+}
+
+interface Turn {
+  readonly role: ChatMessage['role']
+  content: string
+  readonly calls: ChatToolCall[]
+}
+
+/** The messages so far, and the calls that wait for their outputs. */
+class Conversation {
+  readonly #messages: ChatMessage[] = []
+  /** Outputs of the calls of the last turn. */
+  readonly #outputs = new Map<string, string>()
+  readonly #open = new Set<string>()
+  /** The last turn, which later calls may belong to. */
+  #turn: Turn | undefined
+
+  say(role: ChatMessage['role'], content: string): void {
+    const turn = this.#turn
+    // What a model says after a call belongs to the same answer.
+    if (role === 'assistant' && turn !== undefined && turn.calls.length > 0 && this.#mayGrow) {
+      turn.content += content
+      return
+    }
+    this.#endTurn()
+    this.#turn = { role, content, calls: [] }
+  }
+
+  call(call: ChatToolCall): void {
+    if (this.#turn?.role !== 'assistant' || !this.#mayGrow) {
+      this.#endTurn()
+      this.#turn = { role: 'assistant', content: '', calls: [] }
+    }
+    this.#turn?.calls.push(call)
+    this.#open.add(call.id)
+  }
+
+  answer(callId: string, output: string, param: string): void {
+    if (!this.#open.delete(callId)) {
+      throw failure.invalidRequest(
+        `No tool call found for function call output with call_id ${shown(callId)}.`,
+        { param },
+      )
+    }
+    this.#outputs.set(callId, output)
+  }
+
+  finish(): readonly ChatMessage[] {
+    this.#endTurn()
+    return this.#messages
+  }
+
+  /** A turn grows until the first of its calls is answered. */
+  get #mayGrow(): boolean {
+    return this.#outputs.size === 0
+  }
+
+  #endTurn(): void {
+    const turn = this.#turn
+    if (turn === undefined) return
+    const { role, content, calls } = turn
+    const [unanswered] = this.#open
+    if (unanswered !== undefined) throw noOutput(unanswered)
+    this.#messages.push({ role, content, ...(calls.length > 0 && { toolCalls: calls }) })
+    for (const { id } of calls) {
+      const output = this.#outputs.get(id) ?? ''
+      this.#messages.push({ role: 'tool', content: output, toolCallId: id })
+    }
+    this.#outputs.clear()
+    this.#turn = undefined
+  }
+}
+
+function noOutput(callId: string): ServiceError {
+  return failure.invalidRequest(`No tool output found for function call ${shown(callId)}.`, {
+    param: 'input',
+  })
+}
+
+function shown(callId: string): string {
+  return callId.slice(0, 100)
+}

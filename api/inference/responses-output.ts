@@ -1,0 +1,215 @@
+import { createHash } from 'node:crypto'
+
+import type { FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
+
+import { presentChatLogprobs, toolCallId, toolCallParser } from './chat-answer.ts'
+import type { AnswerPart, ToolCallParser } from './chat-tool-calls.ts'
+import type { ToolPlan } from './chat-tools.ts'
+
+type ItemStatus = 'in_progress' | 'completed' | 'incomplete'
+
+/** Log-probabilities as this dialect presents them. */
+export type OutputLogprobs = ReturnType<typeof presentChatLogprobs>['content']
+
+/** A part of what a message says. */
+export interface OutputText {
+  readonly type: 'output_text'
+  readonly text: string
+  readonly annotations: readonly never[]
+  readonly logprobs: OutputLogprobs
+}
+
+/** One thing that a model answered. */
+export type OutputItem =
+  | {
+      readonly id: string
+      readonly type: 'message'
+      readonly status: ItemStatus
+      readonly role: 'assistant'
+      readonly content: readonly OutputText[]
+    }
+  | {
+      readonly id: string
+      readonly type: 'function_call'
+      readonly status: ItemStatus
+      readonly call_id: string
+      readonly name: string
+      readonly arguments: string
+    }
+
+/** What became of an item by a piece of the answer. */
+export type OutputStep =
+  | { readonly kind: 'opened'; readonly index: number; readonly item: OutputItem }
+  | {
+      readonly kind: 'grown'
+      readonly index: number
+      readonly item: Pick<OutputItem, 'id' | 'type'>
+      readonly text: string
+      readonly logprobs: OutputLogprobs
+    }
+  | { readonly kind: 'closed'; readonly index: number; readonly item: OutputItem }
+
+interface OpenMessage {
+  readonly id: string
+  readonly type: 'message'
+  text: string
+  logprobs: TokenLogprob[]
+}
+interface OpenCall {
+  readonly id: string
+  readonly type: 'function_call'
+  readonly callId: string
+  readonly name: string
+  text: string
+}
+type OpenItem = OpenMessage | OpenCall
+
+/**
+ * Makes items of a model's text, whole or piece by piece, to the same end: a message where it speaks,
+ * a function call where it calls, in the order in which they arise, one open at a time.
+ */
+export class ResponseOutput {
+  readonly #responseId: string
+  readonly #parser: ToolCallParser | undefined
+  readonly #closed: OutputItem[] = []
+  #open: OpenItem | undefined
+  // Of text that the parser withholds: they belong to what it becomes.
+  #logprobs: TokenLogprob[] = []
+
+  constructor(responseId: string, tools: ToolPlan | undefined) {
+    this.#responseId = responseId
+    this.#parser = toolCallParser(tools)
+  }
+
+  /** Takes the next piece of the answer, or all of it. */
+  push(piece: {
+    readonly text: string
+    readonly logprobs?: readonly TokenLogprob[]
+    readonly finishReason?: FinishReason
+  }): OutputStep[] {
+    if (piece.logprobs !== undefined) this.#logprobs.push(...piece.logprobs)
+    const steps: OutputStep[] = []
+    const isLast = piece.finishReason !== undefined
+    for (const part of this.#partsOf(piece.text, isLast)) this.#take(part, steps)
+    if (isLast) this.#finish(piece.finishReason === 'length' ? 'incomplete' : 'completed', steps)
+    return steps
+  }
+
+  /** Everything so far; an item that is still open is not complete. */
+  get items(): readonly OutputItem[] {
+    if (this.#open === undefined) return [...this.#closed]
+    return [...this.#closed, present(this.#open, 'incomplete')]
+  }
+
+  #partsOf(text: string, isLast: boolean): readonly AnswerPart[] {
+    if (this.#parser === undefined) return text === '' ? [] : [{ type: 'content', text }]
+    const parts = this.#parser.push(text)
+    return isLast ? [...parts, ...this.#parser.finish()] : parts
+  }
+
+  #take(part: AnswerPart, steps: OutputStep[]): void {
+    if (part.type === 'content') {
+      if (this.#open?.type !== 'message') this.#openMessage(steps)
+      this.#grow(part.text, steps)
+      return
+    }
+    this.#logprobs = []
+    if (part.type === 'callArguments') {
+      this.#grow(part.text, steps)
+      return
+    }
+    this.#close('completed', steps)
+    const id = this.#idOf('fc_', this.#closed.length)
+    const callId = toolCallId(`${this.#responseId} 0`, part.index)
+    this.#begin({ id, type: 'function_call', callId, name: part.name, text: '' }, steps)
+  }
+
+  #openMessage(steps: OutputStep[]): void {
+    this.#close('completed', steps)
+    const id = this.#idOf('msg_', this.#closed.length)
+    this.#begin({ id, type: 'message', text: '', logprobs: [] }, steps)
+  }
+
+  #begin(item: OpenItem, steps: OutputStep[]): void {
+    this.#open = item
+    steps.push({
+      kind: 'opened',
+      index: this.#closed.length,
+      item: present(item, 'in_progress'),
+    })
+  }
+
+  #grow(text: string, steps: OutputStep[]): void {
+    const item = this.#open as OpenItem
+    item.text += text
+    const logprobs = item.type === 'message' ? this.#logprobs : []
+    if (item.type === 'message') {
+      item.logprobs.push(...logprobs)
+      this.#logprobs = []
+    }
+    steps.push({
+      ...{ kind: 'grown', index: this.#closed.length, text },
+      item: { id: item.id, type: item.type },
+      logprobs: presentChatLogprobs(logprobs).content,
+    })
+  }
+
+  #finish(status: ItemStatus, steps: OutputStep[]): void {
+    // An answer without a word is still a message.
+    if (this.#open === undefined && this.#closed.length === 0) this.#openMessage(steps)
+    if (this.#open?.type === 'message') this.#open.logprobs.push(...this.#logprobs)
+    this.#close(status, steps)
+  }
+
+  #close(status: ItemStatus, steps: OutputStep[]): void {
+    const open = this.#open
+    if (open === undefined) return
+    // Handed in as a whole, the tokens of the calls behind a message came with it.
+    if (open.type === 'message' && (this.#parser?.callCount ?? 0) > 0) {
+      open.logprobs = tokensOf(open)
+    }
+    const item = present(open, status)
+    steps.push({ kind: 'closed', index: this.#closed.length, item })
+    this.#closed.push(item)
+    this.#open = undefined
+  }
+
+  #idOf(prefix: string, index: number): string {
+    return hexId(prefix, `${this.#responseId} ${index}`)
+  }
+}
+
+/** An id of this dialect, the prefix and 48 hexadecimal digits, as a function of its source. */
+export function hexId(prefix: string, source: string): string {
+  return prefix + createHash('sha256').update(source).digest('hex').slice(0, 48)
+}
+
+/** The tokens that begin within the text of a message. */
+function tokensOf({ text, logprobs }: OpenMessage): TokenLogprob[] {
+  const end = Buffer.byteLength(text)
+  let start = 0
+  return logprobs.filter(({ bytes }) => {
+    const isInside = start < end
+    start += bytes.length
+    return isInside
+  })
+}
+
+function present(item: OpenItem, status: ItemStatus): OutputItem {
+  const { id, type } = item
+  if (type === 'message') {
+    const content = status === 'in_progress' ? [] : [outputText(item.text, item.logprobs)]
+    return { id, type, status, role: 'assistant', content }
+  }
+  return { id, type, status, call_id: item.callId, name: item.name, arguments: item.text }
+}
+
+/** A part of a message. */
+export function outputText(text: string, logprobs: readonly TokenLogprob[]): OutputText {
+  return {
+    type: 'output_text',
+    text,
+    annotations: [],
+    logprobs: presentChatLogprobs(logprobs).content,
+  }
+}

@@ -1,0 +1,122 @@
+import type { ResponseFormat } from '#shared/contracts/completion.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+import { chatInput, type ChatRequest } from './chat-request.ts'
+import { definitionOf, planOf, type ToolPlan } from './chat-tools.ts'
+import {
+  LOGPROBS,
+  type NamedTool,
+  type ResponsesBody,
+  type ToolChoiceField,
+} from './responses-body.ts'
+import { responsesMessages } from './responses-input.ts'
+import { samplingParams } from './sampling-fields.ts'
+import { checkStrictSchema } from './strict-schema.ts'
+
+/** Reads a request for a response. Throws what the schema cannot say. */
+export function responsesRequest(body: ResponsesBody): ChatRequest {
+  checkUnkept(body)
+  checkStreamOptions(body)
+  const messages = responsesMessages(body.input, body.instructions)
+  const tools = toolsOf(body)
+  const input = chatInput({
+    messages,
+    tools,
+    n: 1,
+    maxTokens: body.max_output_tokens ?? null,
+    sampling: samplingParams({
+      temperature: body.temperature ?? null,
+      top_p: body.top_p ?? null,
+    }),
+    stop: [],
+    logprobs: logprobsOf(body),
+    responseFormat: responseFormatOf(body),
+    stream: body.stream ?? false,
+  })
+  return { input, tools }
+}
+
+const NOT_KEPT =
+  "because responses are not kept here. Leave it out, and send the whole conversation as 'input'."
+
+function checkUnkept(body: ResponsesBody): void {
+  for (const param of ['store', 'background'] as const) {
+    if (body[param] !== true) continue
+    throw failure.invalidRequest(
+      `Unsupported value: '${param}' does not support true, ${NOT_KEPT}`,
+      { param, code: 'unsupported_value' },
+    )
+  }
+  for (const param of ['previous_response_id', 'conversation'] as const) {
+    if (body[param] === null || body[param] === undefined) continue
+    throw failure.invalidRequest(
+      `Unsupported parameter: '${param}' is not supported, ${NOT_KEPT}`,
+      { param, code: 'unsupported_parameter' },
+    )
+  }
+}
+
+function checkStreamOptions({ stream, stream_options: options }: ResponsesBody): void {
+  if (stream === true || options === null || options === undefined) return
+  throw failure.invalidRequest(
+    "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+    { param: 'stream_options', code: 'invalid_value' },
+  )
+}
+
+function toolsOf(body: ResponsesBody): ToolPlan | undefined {
+  const { tools, tool_choice: choice, parallel_tool_calls: parallel } = body
+  if (tools === null || tools === undefined || tools.length === 0) {
+    const isCallDemanded = choice === 'required' || typeof choice === 'object'
+    if (!isCallDemanded || choice === null) return undefined
+    throw invalid('tool_choice', "'tool_choice' is only allowed when 'tools' are specified.")
+  }
+  const definitions = tools.map((tool, index) => definitionOf(tool, `tools[${index}]`))
+  return planOf(definitions, {
+    parallel_tool_calls: parallel ?? null,
+    tool_choice: asChatChoice(choice ?? null),
+  })
+}
+
+type ChatToolChoice = Exclude<Parameters<typeof planOf>[1]['tool_choice'], undefined>
+
+/** The choice as chat completions spell it. */
+function asChatChoice(choice: ToolChoiceField | null): ChatToolChoice {
+  if (choice === null || typeof choice === 'string') return choice
+  const nested = ({ name }: NamedTool) => ({ type: 'function', function: { name } }) as const
+  if (choice.type === 'function') return nested(choice)
+  const { mode, tools } = choice
+  return { type: 'allowed_tools', allowed_tools: { mode, tools: tools.map(nested) } }
+}
+
+function logprobsOf({ include, top_logprobs: count }: ResponsesBody): number | null {
+  if (include?.includes(LOGPROBS) === true) return count ?? 0
+  if (count === null || count === undefined || count === 0) return null
+  throw invalid('top_logprobs', `'top_logprobs' is only allowed when 'include' has '${LOGPROBS}'.`)
+}
+
+function responseFormatOf({ text, input, instructions }: ResponsesBody): ResponseFormat {
+  const format = text?.format ?? { type: 'text' }
+  switch (format.type) {
+    case 'text':
+      return { type: 'text' }
+    case 'json_object':
+      if (!/json/i.test(JSON.stringify([input, instructions]))) {
+        throw failure.invalidRequest(
+          "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.",
+          { param: 'input' },
+        )
+      }
+      return { type: 'jsonObject' }
+    case 'json_schema':
+      if (format.strict === true) checkStrictSchema(format.schema, 'text.format.schema')
+      return { type: 'jsonSchema', schema: format.schema }
+  }
+}
+
+function invalid(param: string, message: string): ServiceError {
+  return failure.invalidRequest(`Invalid value for '${param}': ${message}`, {
+    param,
+    code: 'invalid_value',
+  })
+}

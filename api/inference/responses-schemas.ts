@@ -1,0 +1,115 @@
+const STATUS = { type: 'string', enum: ['in_progress', 'completed', 'incomplete'] }
+const NULLABLE_STRING = { type: ['string', 'null'] }
+
+const MESSAGE = {
+  type: 'object',
+  required: ['id', 'type', 'status', 'role', 'content'],
+  properties: {
+    id: { type: 'string' },
+    type: { const: 'message' },
+    status: STATUS,
+    role: { const: 'assistant' },
+    content: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['type', 'text', 'annotations', 'logprobs'],
+        properties: {
+          type: { const: 'output_text' },
+          text: { type: 'string' },
+          annotations: { type: 'array' },
+          logprobs: { type: 'array', items: { type: 'object' } },
+        },
+      },
+    },
+  },
+}
+
+const FUNCTION_CALL = {
+  type: 'object',
+  required: ['id', 'type', 'status', 'call_id', 'name', 'arguments'],
+  properties: {
+    id: { type: 'string' },
+    type: { const: 'function_call' },
+    status: STATUS,
+    call_id: { type: 'string' },
+    name: { type: 'string' },
+    arguments: { type: 'string', description: 'JSON.' },
+  },
+}
+
+const USAGE = {
+  type: ['object', 'null'],
+  required: ['input_tokens', 'output_tokens', 'total_tokens'],
+  properties: {
+    input_tokens: { type: 'integer' },
+    input_tokens_details: {
+      type: 'object',
+      properties: {
+        cached_tokens: { type: 'integer' },
+        cache_write_tokens: { type: 'integer' },
+      },
+    },
+    output_tokens: { type: 'integer' },
+    output_tokens_details: {
+      type: 'object',
+      properties: { reasoning_tokens: { type: 'integer' } },
+    },
+    total_tokens: { type: 'integer' },
+  },
+}
+
+const RESPONSE = {
+  type: 'object',
+  required: ['id', 'object', 'created_at', 'status', 'model', 'output', 'usage', 'error'],
+  properties: {
+    id: { type: 'string' },
+    object: { const: 'response' },
+    created_at: { type: 'integer', description: 'Unix seconds.' },
+    status: { type: 'string', enum: ['completed', 'incomplete'] },
+    background: { const: false },
+    completed_at: { type: ['integer', 'null'], description: 'Unix seconds.' },
+    error: { type: 'null' },
+    incomplete_details: {
+      type: ['object', 'null'],
+      properties: { reason: { const: 'max_output_tokens' } },
+    },
+    instructions: NULLABLE_STRING,
+    max_output_tokens: { type: ['integer', 'null'] },
+    max_tool_calls: { type: 'null' },
+    model: { type: 'string' },
+    output: { type: 'array', items: { anyOf: [MESSAGE, FUNCTION_CALL] } },
+    parallel_tool_calls: { type: 'boolean' },
+    previous_response_id: { type: 'null' },
+    prompt_cache_key: NULLABLE_STRING,
+    reasoning: { type: 'object' },
+    safety_identifier: NULLABLE_STRING,
+    service_tier: { type: 'string', enum: ['default', 'flex', 'priority'] },
+    store: { const: false },
+    temperature: { type: 'number' },
+    text: { type: 'object', properties: { format: { type: 'object' } } },
+    tool_choice: { anyOf: [{ type: 'string' }, { type: 'object' }] },
+    tools: { type: 'array', items: { type: 'object' } },
+    top_logprobs: { type: 'integer' },
+    top_p: { type: 'number' },
+    truncation: { const: 'disabled' },
+    usage: USAGE,
+    user: NULLABLE_STRING,
+    metadata: { type: 'object', additionalProperties: { type: 'string' } },
+  },
+}
+
+/** What `POST /v1/responses` answers. */
+export const RESPONSES_ANSWER = {
+  description: 'What the model answered.',
+  content: {
+    'application/json': { schema: RESPONSE },
+    'text/event-stream': {
+      schema: {
+        type: 'string',
+        description:
+          'Events with a name, which is their `type` as well, and a growing `sequence_number`: from `response.created` through items, parts and deltas to `response.completed` or `response.incomplete`; `response.failed` and `error` where it breaks off.',
+      },
+    },
+  },
+}

@@ -1,0 +1,114 @@
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+import type { ServiceError } from '#shared/errors.ts'
+import { presentErrorBody } from '#api/v1/error-dialect.ts'
+
+import { obfuscation, type StreamPresenter } from './event-stream-answer.ts'
+import {
+  endStatus,
+  presentResponse,
+  type ResponseHead,
+  type ResponseState,
+} from './responses-answer.ts'
+import { outputText, type OutputStep, type ResponseOutput } from './responses-output.ts'
+
+/** Writes the named events of a streamed response. */
+export function responsePresenter(
+  head: ResponseHead,
+  output: ResponseOutput,
+  now: () => number,
+): StreamPresenter {
+  const events = new EventWriter(head.body.stream_options?.include_obfuscation === true)
+  const lifecycle = (type: string, state: ResponseState): string =>
+    events.write(type, { response: presentResponse(head, state) })
+  return {
+    opening: () =>
+      lifecycle('response.created', { status: 'in_progress' }) +
+      lifecycle('response.in_progress', { status: 'in_progress' }),
+    deltas: (deltas) =>
+      deltas
+        .flatMap((delta) => output.push(delta))
+        .map((step) => events.writeStep(step))
+        .join(''),
+    ending(usage: TokenUsage) {
+      const { items } = output
+      const status = endStatus(items)
+      const state = { status, completedAt: now(), output: items, usage }
+      return lifecycle(`response.${status}`, state)
+    },
+    // Those who read all events see the state of the response, all others are thrown the error.
+    failing(error: ServiceError) {
+      const state = { status: 'failed', output: output.items, error } as const
+      const body = presentErrorBody(error)
+      const { code, message, param } = body.error
+      return (
+        lifecycle('response.failed', state) +
+        events.write('error', { code, message, param, ...body })
+      )
+    },
+  }
+}
+
+/** Numbers events and writes them as they go over the wire. */
+class EventWriter {
+  readonly #isObfuscated: boolean
+  #sequenceNumber = 0
+
+  constructor(isObfuscated: boolean) {
+    this.#isObfuscated = isObfuscated
+  }
+
+  write(type: string, fields: object, suffix = ''): string {
+    const text = JSON.stringify({ type, sequence_number: this.#sequenceNumber, ...fields })
+    this.#sequenceNumber += 1
+    return `event: ${type}\ndata: ${text.slice(0, -1)}${suffix}}\n\n`
+  }
+
+  writeStep(step: OutputStep): string {
+    switch (step.kind) {
+      case 'opened':
+        return this.#writeOpening(step)
+      case 'grown':
+        return this.#writeDelta(step)
+      case 'closed':
+        return this.#writeClosing(step)
+    }
+  }
+
+  #writeOpening({ index, item }: Extract<OutputStep, { kind: 'opened' }>): string {
+    const added = this.write('response.output_item.added', { output_index: index, item })
+    if (item.type !== 'message') return added
+    const place = { item_id: item.id, output_index: index, content_index: 0 }
+    const part = outputText('', [])
+    return added + this.write('response.content_part.added', { ...place, part })
+  }
+
+  #writeDelta({ index, item, text, logprobs }: Extract<OutputStep, { kind: 'grown' }>): string {
+    const place = { item_id: item.id, output_index: index }
+    const suffix = obfuscation({ includesUsage: false, isObfuscated: this.#isObfuscated })
+    if (item.type === 'function_call') {
+      const type = 'response.function_call_arguments.delta'
+      return this.write(type, { ...place, delta: text }, suffix)
+    }
+    const fields = { ...place, content_index: 0, delta: text, logprobs }
+    return this.write('response.output_text.delta', fields, suffix)
+  }
+
+  #writeClosing({ index, item }: Extract<OutputStep, { kind: 'closed' }>): string {
+    const place = { item_id: item.id, output_index: index }
+    const done = (): string =>
+      this.write('response.output_item.done', { output_index: index, item })
+    if (item.type === 'function_call') {
+      const { name, arguments: text } = item
+      const fields = { ...place, name, arguments: text }
+      return this.write('response.function_call_arguments.done', fields) + done()
+    }
+    const [part = outputText('', [])] = item.content
+    const { text, logprobs } = part
+    const inside = { ...place, content_index: 0 }
+    return (
+      this.write('response.output_text.done', { ...inside, text, logprobs }) +
+      this.write('response.content_part.done', { ...inside, part }) +
+      done()
+    )
+  }
+}

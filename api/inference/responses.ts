@@ -1,0 +1,91 @@
+import type { FastifyInstance } from 'fastify'
+
+import { callerOf, type Caller } from '#api/v1/caller.ts'
+import { answerHeadOf, freshHead, type AnswerHead } from '#api/v1/durable.ts'
+import { unixSeconds } from '#shared/clock.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
+
+import { serviceTierOf } from './chat-request.ts'
+import { generate, type Generation } from './generate.ts'
+import { getCapableModel } from './model-lookup.ts'
+import { JOB_ERRORS } from './response-schemas.ts'
+import { endStatus, presentResponse } from './responses-answer.ts'
+import { RESPONSES_BODY, type ResponsesBody } from './responses-body.ts'
+import { hexId, ResponseOutput } from './responses-output.ts'
+import { responsesRequest } from './responses-request.ts'
+import { RESPONSES_ANSWER } from './responses-schemas.ts'
+import { responsePresenter } from './responses-stream.ts'
+import type { Http } from './run-job.ts'
+import type { InferenceServices } from './services.ts'
+
+/** `POST /responses`: a chat in the newest dialect, whose conversation stays with the client. */
+export function registerResponses(app: FastifyInstance, services: InferenceServices): void {
+  app.post('/responses', {
+    config: { scope: 'responses' },
+    schema: {
+      operationId: 'createResponse',
+      summary: 'Answer a conversation as a response',
+      tags: ['Responses'],
+      security: [{ apiKey: [] }],
+      body: RESPONSES_BODY,
+      response: { 200: RESPONSES_ANSWER, ...JOB_ERRORS },
+    },
+    handler: (request, reply) => respond({ request, reply }, services),
+  })
+}
+
+async function respond(http: Http, services: InferenceServices): Promise<unknown> {
+  const { request } = http
+  const asked = {
+    caller: callerOf(request),
+    body: request.body as ResponsesBody,
+    head: answerHeadOf(request, services.clock),
+  }
+  try {
+    return await generate(http, services, responseGeneration(services, asked))
+  } catch (error) {
+    throw renamed(error)
+  }
+}
+
+/** Workers know of messages; what holds them is the input here. */
+function renamed(error: unknown): unknown {
+  if (!(error instanceof ServiceError) || error.param !== 'messages') return error
+  const { code, message } = error
+  return failure[error.kind](message, {
+    ...{ param: 'input', cause: error },
+    ...(code !== undefined && { code }),
+  })
+}
+
+/** What a request for a response asks of the workers, and how to present what comes of it. */
+export function responseGeneration(
+  { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
+  asked: { readonly caller: Caller; readonly body: ResponsesBody; readonly head?: AnswerHead },
+): Generation<object> {
+  const { body } = asked
+  const model = getCapableModel(catalogue, asked.caller, {
+    ...{ name: body.model, kind: 'completion', capability: 'chat', endpoint: 'v1/responses' },
+  })
+  const { input, tools } = responsesRequest(body)
+  const { newId, created } = asked.head ?? freshHead(clock)
+  const id = hexId('resp_', newId('resp_'))
+  const head = {
+    ...{ id, createdAt: created, model: model.id, body },
+    serviceTier: serviceTierOf(body),
+  }
+  const now = (): number => unixSeconds(clock.now())
+  return {
+    model,
+    input,
+    priorityClass: head.serviceTier,
+    present({ candidates, usage }) {
+      const output = new ResponseOutput(id, tools)
+      for (const candidate of candidates) output.push(candidate)
+      const { items } = output
+      const state = { status: endStatus(items), completedAt: now(), output: items, usage }
+      return presentResponse(head, state)
+    },
+    presenter: () => responsePresenter(head, new ResponseOutput(id, tools), now),
+  }
+}

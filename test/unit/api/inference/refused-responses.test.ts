@@ -1,0 +1,181 @@
+import { itRefuses, type Refusal } from './refusals.ts'
+
+const TOOL = { type: 'function', name: 'add', parameters: { type: 'object' } }
+const CALL = { type: 'function_call', call_id: 'call_1', name: 'add', arguments: '{}' }
+const OUTPUT = { type: 'function_call_output', call_id: 'call_1', output: '3' }
+const USER = { role: 'user', content: 'Hi' }
+const format = (fields: object) => ({ text: { format: fields } })
+
+const INPUT: readonly Refusal[] = [
+  [{ input: undefined }, 'input', 'missing_required_parameter', /./],
+  [{ input: null }, 'input', 'invalid_type', /expected one of a string or an array/],
+  [{ input: 7 }, 'input', 'invalid_type', /./],
+  [{ input: [] }, 'input', 'empty_array', /./],
+  [{ input: ['Hi'] }, 'input[0]', 'invalid_type', /expected an object/],
+  [
+    { input: [{ type: 'reasoning', summary: [] }] },
+    'input[0].type',
+    'invalid_value',
+    "Invalid value: 'reasoning'. Supported values are: 'message', 'function_call', and 'function_call_output'.",
+  ],
+  [{ input: [{ type: 'item_reference', id: 'x' }] }, 'input[0].type', 'invalid_value', /./],
+  [{ input: [{ content: 'Hi' }] }, 'input[0].role', 'missing_required_parameter', /./],
+  [{ input: [USER, { role: 'user' }] }, 'input[1].content', 'missing_required_parameter', /./],
+  [{ input: [{ role: 'tool', content: 'x' }] }, 'input[0].role', 'invalid_value', /'developer'/],
+  [{ input: [{ ...USER, name: 'x' }] }, 'input[0].name', 'unknown_parameter', /./],
+  [{ input: [{ role: 'user', content: 7 }] }, 'input[0].content', 'invalid_type', /./],
+  ...(['input_image', 'input_file', 'input_audio', 'text'] as const).map(
+    (type): Refusal => [
+      { input: [{ role: 'user', content: [{ type, image_url: 'x' }] }] },
+      'input[0].content[0].type',
+      'invalid_value',
+      new RegExp(`'${type}'.*'input_text', 'output_text', and 'refusal'`),
+    ],
+  ),
+  [
+    { input: [{ role: 'user', content: [{ type: 'input_text' }] }] },
+    'input[0].content[0].text',
+    'missing_required_parameter',
+    /./,
+  ],
+  [
+    { input: [{ type: 'function_call', name: 'add', arguments: '{}' }] },
+    'input[0].call_id',
+    'missing_required_parameter',
+    /./,
+  ],
+  [
+    { input: [{ ...OUTPUT, output: [{ type: 'input_image' }] }, CALL] },
+    'input[0].output[0].type',
+    'invalid_value',
+    /./,
+  ],
+  [{ input: [USER, CALL] }, 'input', null, 'No tool output found for function call call_1.'],
+  [{ input: [CALL, USER, OUTPUT] }, 'input', null, /No tool output found/],
+  [
+    { input: [USER, OUTPUT] },
+    'input[1].call_id',
+    null,
+    'No tool call found for function call output with call_id call_1.',
+  ],
+  [{ input: [CALL, OUTPUT, OUTPUT] }, 'input[2].call_id', null, /No tool call found/],
+]
+
+const KEPT: readonly Refusal[] = [
+  [{ store: true }, 'store', 'unsupported_value', /^Unsupported value: 'store' does not support/],
+  [{ background: true }, 'background', 'unsupported_value', /responses are not kept here/],
+  ...[{ previous_response_id: 'resp_1' }, { conversation: { id: 'conv_1' } }].map(
+    (fields): Refusal => [
+      fields,
+      ...(Object.keys(fields) as [string]),
+      'unsupported_parameter',
+      /is not supported, because responses are not kept here\. .* conversation as 'input'\.$/,
+    ],
+  ),
+  ...Object.entries({
+    prompt: { id: 'pmpt_1' },
+    reasoning: { effort: 'low' },
+    max_tool_calls: 3,
+    prompt_cache_retention: '24h',
+  }).map(
+    ([name, value]): Refusal => [
+      { [name]: value },
+      name,
+      'unsupported_parameter',
+      `Unsupported parameter: '${name}' is not supported with this model.`,
+    ],
+  ),
+  [{ truncation: 'auto' }, 'truncation', 'invalid_value', /Supported values are: 'disabled'/],
+  [{ include: ['web_search_call.results'] }, 'include[0]', 'invalid_value', /./],
+  [
+    { top_logprobs: 2, include: ['reasoning.encrypted_content'] },
+    'top_logprobs',
+    'invalid_value',
+    /only allowed when 'include'/,
+  ],
+  [{ messages: [USER] }, 'messages', 'unknown_parameter', "Unknown parameter: 'messages'."],
+  [{ n: 2 }, 'n', 'unknown_parameter', /./],
+  [{ stop: 'x' }, 'stop', 'unknown_parameter', /./],
+  [{ max_output_tokens: 0 }, 'max_output_tokens', 'integer_below_min_value', /./],
+  [{ temperature: 3 }, 'temperature', 'decimal_above_max_value', /./],
+  [{ stream_options: {} }, 'stream_options', 'invalid_value', /only allowed when 'stream'/],
+  [
+    { stream: true, stream_options: { include_usage: true } },
+    'stream_options.include_usage',
+    'unknown_parameter',
+    /./,
+  ],
+  [{ metadata: { a: 'x'.repeat(513) } }, 'metadata.a', 'string_above_max_length', /./],
+]
+
+const TOOLS: readonly Refusal[] = [
+  ...[
+    { type: 'web_search' },
+    { type: 'file_search', vector_store_ids: ['vs_1'] },
+    { type: 'mcp', server_label: 'x', server_url: 'https://example.com' },
+    { type: 'code_interpreter', container: { type: 'auto' } },
+  ].map(
+    (tool): Refusal => [
+      { tools: [TOOL, tool] },
+      'tools[1].type',
+      'invalid_value',
+      `Invalid value: '${tool.type}'. Supported values are: 'function'.`,
+    ],
+  ),
+  [{ tools: [{ name: 'add' }] }, 'tools[0].type', 'missing_required_parameter', /./],
+  // The form of chat completions.
+  [
+    { tools: [{ type: 'function', function: { name: 'add' } }] },
+    'tools[0].name',
+    'missing_required_parameter',
+    /./,
+  ],
+  [{ tools: [{ ...TOOL, name: 'a b' }] }, 'tools[0].name', 'invalid_value', /./],
+  [{ tools: Array(129).fill(TOOL) }, 'tools', 'array_above_max_length', /./],
+  [
+    { tools: [{ ...TOOL, strict: true }] },
+    'tools[0].parameters',
+    'invalid_json_schema',
+    /additionalProperties/,
+  ],
+  [{ tool_choice: 'required' }, 'tool_choice', 'invalid_value', /'tools' are specified/],
+  [{ tools: [TOOL], tool_choice: 'maybe' }, 'tool_choice', 'invalid_value', /'required'/],
+  [
+    { tools: [TOOL], tool_choice: { type: 'function', name: 'sub' } },
+    'tool_choice',
+    'invalid_value',
+    /'sub' is not among/,
+  ],
+  [
+    { tools: [TOOL], tool_choice: { type: 'web_search_preview' } },
+    'tool_choice.type',
+    'invalid_value',
+    /'function' and 'allowed_tools'/,
+  ],
+]
+
+const FORMATS: readonly Refusal[] = [
+  [format({ type: 'yaml' }), 'text.format.type', 'invalid_value', /'json_schema'/],
+  [format({ type: 'json_object' }), 'input', null, /must contain the word 'json'/],
+  [
+    format({ type: 'json_schema', name: 'x' }),
+    'text.format.schema',
+    'missing_required_parameter',
+    /./,
+  ],
+  [
+    format({ type: 'json_schema', name: 'x y', schema: {} }),
+    'text.format.name',
+    'invalid_value',
+    /does not match pattern/,
+  ],
+  [
+    format({ type: 'json_schema', name: 'x', strict: true, schema: { type: 'object' } }),
+    'text.format.schema',
+    'invalid_json_schema',
+    /additionalProperties/,
+  ],
+  [{ text: { verbosity: 'low' } }, 'text.verbosity', 'unsupported_parameter', /./],
+]
+
+itRefuses('/v1/responses', { input: 'Hi' }, [...INPUT, ...KEPT, ...TOOLS, ...FORMATS])
