@@ -7,6 +7,7 @@ import type { ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { healthPlugin, type HealthServices } from './health/plugin.ts'
+import { registerFarewell } from './http/drain.ts'
 import { isBug, normalizeError } from './http/normalize-error.ts'
 import { registerJsonBody } from './http/json-body.ts'
 import { registerOpenApi } from './http/openapi.ts'
@@ -60,6 +61,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     genReqId: requestIdFrom(server.requestIdHeader),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },
     forceCloseConnections: 'idle',
+    // Who still holds a connection while the process stops is served on it.
+    return503OnClosing: false,
     // Paths that cannot be read belong to no surface.
     frameworkErrors: (error, _request, reply) => refuse(normalizeError(error), reply),
     clientErrorHandler: refuseConnection,
@@ -70,6 +73,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   registerRequestLog(app, log, options.observer)
   refuseEncodedBodies(app)
   hearOutLargeBodies(app)
+  registerFarewell(app, options.health.isDraining)
   for (const watcher of options.watchers ?? []) watcher.register(app)
   registerValidation(app)
   // Before the first route: those that come with the plugins answer in this form too.

@@ -1,19 +1,16 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import type { FastifyInstance } from 'fastify'
-
 import { loadConfig, type Env } from '#shared/config/config.ts'
-import { createLogger, type Logger } from '#shared/logger.ts'
+import { createLogger } from '#shared/logger.ts'
 
 import { buildApp } from './app.ts'
+import { drain } from './http/drain.ts'
 import { startMaintenance } from './maintenance.ts'
 import { openServices, type Services } from './services.ts'
 import { startBatches, surfacesOf } from './surfaces.ts'
 import { openApiTelemetry, serveMetrics } from './telemetry/open-telemetry.ts'
 import { openUserServer } from './user-server.ts'
-
-const SWEEP_INTERVAL_MS = 50
 
 /** An API process that serves. */
 export interface RunningApi {
@@ -77,20 +74,4 @@ function readinessChecks({ database, redis, store }: Services) {
     { name: 'redis', run: () => redis.ping() },
     { name: 'storage', run: () => store.check() },
   ]
-}
-
-/** Refuses new connections and waits for open requests; what is still open after the time is cut. */
-async function drain(app: FastifyInstance, timeoutMs: number, log: Logger): Promise<void> {
-  const timer = setTimeout(() => {
-    log.warn({ operation: 'api.drain' }, 'open requests were cut off after the drain time')
-    app.server.closeAllConnections()
-  }, timeoutMs)
-  // A connection whose stream ends while the server closes would be kept alive for a next request.
-  const sweep = setInterval(() => app.server.closeIdleConnections(), SWEEP_INTERVAL_MS)
-  try {
-    await app.close()
-  } finally {
-    clearTimeout(timer)
-    clearInterval(sweep)
-  }
 }

@@ -71,9 +71,9 @@ function finish(received: ReceivedFile, purpose: string, organizationId: string)
 }
 
 async function receiveFile(
-  { filename, stream }: FormFile,
+  { filename, stream, signal }: FormFile,
   purpose: string | undefined,
-  { store, bytesMax, signal }: UploadContext,
+  { store, bytesMax, signal: clientSignal }: UploadContext,
 ): Promise<ReceivedFile> {
   // Where it came first, a wrong purpose is known before a byte of the file was stored.
   if (purpose !== undefined) checkPurpose(purpose)
@@ -87,7 +87,9 @@ async function receiveFile(
     check.push(chunk)
   })
   const objectKey = `files/${randomId('file-')}`
-  await store.put(objectKey, passThrough(stream, metered), { signal })
+  await store.put(objectKey, passThrough(stream, metered), {
+    signal: AbortSignal.any([clientSignal, signal]),
+  })
   const name = basename(filename.replaceAll('\\', '/')).slice(0, FILENAME_LENGTH_MAX)
   return { objectKey, filename: name || 'file', bytes, sha256: hash.digest(), check }
 }

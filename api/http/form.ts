@@ -9,6 +9,8 @@ import { CancelledError, failure, ServiceError } from '#shared/errors.ts'
 export interface FormFile {
   readonly filename: string
   readonly stream: Readable
+  /** Aborts when the form is refused: what was received of it is of no use then. */
+  readonly signal: AbortSignal
 }
 
 /** What a form may hold, and what becomes of its files. */
@@ -46,7 +48,8 @@ const DRAINED_BYTES_MAX = 64 * 1024 * 1024
 
 /**
  * Reads a form whose fields and files come in any order. What the rules do not name, what comes
- * twice, a body that is too large or that breaks off is refused.
+ * twice, a body that is too large or that breaks off is refused, at the first part that shows it:
+ * nothing behind it is parsed, and no file before it is waited for.
  */
 export async function readForm<File>(
   request: FastifyRequest,
@@ -60,10 +63,11 @@ export async function readForm<File>(
     const parts = partsOf(request)
     raw.on('data', reading.count)
     // The first question connects the parser; from then on the body flows.
-    await Promise.race([reading.readAll(parts), reading.overflow])
+    await Promise.race([reading.readAll(parts), reading.refusal])
     return reading.form
   } catch (error) {
     drain(request)
+    await reading.abandon(error)
     if (request.raw.destroyed && !request.raw.complete) throw new CancelledError()
     throw error
   } finally {
@@ -80,21 +84,24 @@ function partsOf(request: FastifyRequest): AsyncIterableIterator<Multipart> {
 }
 
 class FormReading<File> {
-  readonly overflow: Promise<never>
+  /** Rejects as soon as there is a reason to refuse the form. */
+  readonly refusal: Promise<never>
   readonly #rules: FormRules<File>
   readonly #fields: Record<string, string | string[]> = {}
   readonly #files: Record<string, File> = {}
+  readonly #receiving = new Map<string, Promise<void>>()
+  readonly #streams: Readable[] = []
+  readonly #abort = new AbortController()
   #bytes = 0
-  #current: Readable | undefined
-  #reject: (error: Error) => void = () => {}
+  #refuse: (error: unknown) => void = () => {}
 
   constructor(rules: FormRules<File>) {
     this.#rules = rules
-    this.overflow = new Promise((_resolve, reject) => {
-      this.#reject = reject
+    this.refusal = new Promise((_resolve, reject) => {
+      this.#refuse = reject
     })
     // It is awaited only while the form is read.
-    this.overflow.catch(() => {})
+    this.refusal.catch(() => {})
   }
 
   get form(): Form<File> {
@@ -103,37 +110,49 @@ class FormReading<File> {
 
   readonly count = (chunk: Buffer): void => {
     this.#bytes += chunk.length
-    if (this.#bytes <= this.#rules.bytesMax) return
-    const error = this.#rules.tooLarge(this.#bytes)
-    this.#current?.destroy(error)
-    this.#reject(error)
+    if (this.#bytes > this.#rules.bytesMax) this.#refuse(this.#rules.tooLarge(this.#bytes))
   }
 
+  /** Files are received while what follows them is looked at. */
   async readAll(parts: AsyncIterableIterator<Multipart>): Promise<void> {
     for (;;) {
       const next = await parts.next().catch((error: unknown) => {
         throw asFormFault(error)
       })
-      if (next.done === true) return
-      if (next.value.type === 'file') await this.#takeFile(next.value)
+      if (next.done === true) break
+      if (next.value.type === 'file') this.#takeFile(next.value)
       else this.#takeField(next.value)
     }
+    await Promise.all(this.#receiving.values())
   }
 
-  async #takeFile(part: Multipart & { readonly type: 'file' }): Promise<void> {
+  /** Ends what is still being received, and waits until it has. */
+  async abandon(cause: unknown): Promise<void> {
+    const error = cause instanceof Error ? cause : new Error('the form was refused', { cause })
+    this.#abort.abort(error)
+    for (const stream of this.#streams) stream.destroy(error)
+    await Promise.allSettled(this.#receiving.values())
+  }
+
+  #takeFile(part: Multipart & { readonly type: 'file' }): void {
     const name = this.#nameOf(part.fieldname)
     if (!this.#rules.files.includes(name)) throw wrongType(name, 'text', 'a file')
-    if (this.#files[name] !== undefined) throw repeated(name)
-    this.#current = part.file
+    if (this.#receiving.has(name)) throw repeated(name)
+    this.#streams.push(part.file)
+    const received = this.#receive(part, name)
+    received.catch(this.#refuse)
+    this.#receiving.set(name, received)
+  }
+
+  async #receive(part: Multipart & { readonly type: 'file' }, name: string): Promise<void> {
+    const { signal } = this.#abort
+    const file = { filename: part.filename ?? '', stream: part.file, signal }
     try {
-      const file = { filename: part.filename ?? '', stream: part.file }
       this.#files[name] = await this.#rules.receive(file, name, this.#fields)
     } catch (error) {
       // What is wrong with the stream is the client's; anything else is the receiver's own failure.
       const isOwn = error instanceof ServiceError || part.file.errored === null
       throw isOwn ? error : asFormFault(part.file.errored)
-    } finally {
-      this.#current = undefined
     }
   }
 

@@ -106,7 +106,7 @@ function readRecording(
     files: ['file'],
     bytesMax: AUDIO_FORM_BYTES_MAX,
     tooLarge: audioTooLarge,
-    receive: (file) => storeRecording(file, temporary, signal),
+    receive: (file) => storeRecording(file, temporary, AbortSignal.any([signal, file.signal])),
   })
 }
 

@@ -75,9 +75,14 @@ function readSecret(env: EnvReader): string {
   })
 }
 
-// Not refused: examples and local test set-ups are full of such secrets, and must start.
+/** Whether a secret stands in public examples, so that anybody could sign access tokens with it. */
+export function isPublicSecret(secret: string): boolean {
+  return PUBLIC_SECRETS.includes(secret)
+}
+
+// Not refused here: examples and local test set-ups are full of such secrets, and must start.
 function findWeakness(secret: string): string | undefined {
-  if (PUBLIC_SECRETS.includes(secret)) {
+  if (isPublicSecret(secret)) {
     return 'AUTH_JWT_SECRET is a published example: anybody can sign access tokens with it'
   }
   if (secret.length >= SECRET_CHARACTERS_MIN) return undefined

@@ -1,6 +1,6 @@
 import { readCaptchaConfig, readSmsConfig, type CaptchaConfig, type SmsConfig } from './auth-sms.ts'
 import { readExternalConfig, type ExternalConfig } from './auth-external.ts'
-import { readJwtConfig, type JwtConfig } from './auth-jwt.ts'
+import { isPublicSecret, readJwtConfig, type JwtConfig } from './auth-jwt.ts'
 import {
   readMailerConfig,
   readSmtpConfig,
@@ -115,6 +115,9 @@ export function readAuthConfig(env: EnvReader): AuthConfig {
       'AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS cannot go with AUTH_MAILER_AUTOCONFIRM',
     )
   }
+  if (isPublicSecret(jwt.secret) && isServedToOthers(site.externalUrl)) {
+    env.problem('AUTH_JWT_SECRET is a published example: it serves on localhost alone')
+  }
   const inUse: Readonly<Record<string, boolean>> = {
     AUTH_OPERATOR_TOKEN: inherited.operatorToken !== '',
     AUTH_API_ENDPOINT: inherited.apiEndpoint !== '',
@@ -164,6 +167,12 @@ function requiredUrl(env: EnvReader, names: string | readonly string[], about: s
   const name = typeof names === 'string' ? names : names[0]
   env.problem(`${name} must be a URL, not "${value}"`)
   return value
+}
+
+// Without encryption nobody is served in earnest, so that test set-ups with other names may start.
+function isServedToOthers(externalUrl: string): boolean {
+  const url = URL.parse(externalUrl)
+  return url?.protocol === 'https:' && !/^(localhost|127\..*|\[::1\])$/.test(url.hostname)
 }
 
 // Mobile apps have sites such as myapp://home.

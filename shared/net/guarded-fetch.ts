@@ -112,47 +112,79 @@ function parseUrl(text: string, base?: URL): URL {
   return url
 }
 
-function sendOnce(
+async function sendOnce(
   options: GuardedFetchOptions,
   request: OutgoingRequest & { readonly signal: AbortSignal },
   address: URL,
 ): Promise<RawReply> {
   const url = options.rewrite?.(address) ?? address
-  const body = request.form === undefined ? undefined : new URLSearchParams(request.form).toString()
+  const form = request.form && new URLSearchParams(request.form).toString()
+  const message = await openOutgoing(options, url, {
+    ...{ method: request.method ?? 'GET', signal: request.signal, form },
+    headers: { accept: 'application/json', ...request.headers },
+  })
+  try {
+    return { message, text: await readText(message, options.bodyBytesMax ?? BODY_BYTES_MAX) }
+  } catch (error) {
+    throw toOutgoingError(error, url, request.signal)
+  }
+}
+
+/** A call whose answer is read by its caller, who also follows its redirects, or does not. */
+export interface OpenRequest {
+  readonly method?: 'GET' | 'POST'
+  readonly headers: Readonly<Record<string, string>>
+  readonly form?: string | undefined
+  readonly signal: AbortSignal
+}
+
+/** Connects to an address that may be called and brings the answer as soon as it begins. */
+export function openOutgoing(
+  options: Pick<GuardedFetchOptions, 'allowsPrivateAddresses' | 'resolve'>,
+  url: URL,
+  { method = 'GET', headers, form, signal }: OpenRequest,
+): Promise<IncomingMessage> {
   // Literal addresses are never looked up, so they are checked here.
-  const literal = url.hostname.replace(/^\[|\]$/g, '')
+  const literal = literalOf(url)
   if (!options.allowsPrivateAddresses && isIP(literal) !== 0 && !isPublicAddress(literal)) {
     return Promise.reject(refusedAddress(url.hostname))
   }
   return new Promise((resolve, reject) => {
-    const fail = (error: unknown) => reject(toOutgoingError(error, url, request.signal))
     const open = url.protocol === 'https:' ? requestHttps : requestHttp
     const outgoing = open(url, {
-      method: request.method ?? 'GET',
+      method,
       // One connection per call: none stays open for a later caller or another host.
       agent: false,
-      signal: request.signal,
+      signal,
       lookup: guardedLookup(options),
       headers: {
-        accept: 'application/json',
         'accept-encoding': 'identity',
         'user-agent': 'millrace',
-        ...(body !== undefined && {
+        ...(form !== undefined && {
           'content-type': 'application/x-www-form-urlencoded',
-          'content-length': String(Buffer.byteLength(body)),
+          'content-length': String(Buffer.byteLength(form)),
         }),
-        ...request.headers,
+        ...headers,
       },
     })
-    outgoing.on('error', fail)
-    outgoing.on('response', (message) => {
-      readText(message, options.bodyBytesMax ?? BODY_BYTES_MAX).then((text) => {
-        resolve({ message, text })
-      }, fail)
-    })
-    outgoing.end(body)
+    outgoing.on('error', (error) => reject(toOutgoingError(error, url, signal)))
+    outgoing.on('response', resolve)
+    outgoing.end(form)
   })
 }
+
+/** Whether a host is on the public internet, with all of its addresses. */
+export async function isPublicHost(
+  url: URL,
+  resolve: GuardedFetchOptions['resolve'] = resolveAll,
+): Promise<boolean> {
+  const literal = literalOf(url)
+  if (isIP(literal) !== 0) return isPublicAddress(literal)
+  const found = await resolve(url.hostname)
+  return found.every(({ address }) => isPublicAddress(address))
+}
+
+const literalOf = ({ hostname }: URL): string => hostname.replace(/^\[|\]$/g, '')
 
 async function readText(message: IncomingMessage, bytesMax: number): Promise<string> {
   const chunks: Buffer[] = []
@@ -166,7 +198,9 @@ async function readText(message: IncomingMessage, bytesMax: number): Promise<str
   return Buffer.concat(chunks).toString('utf8')
 }
 
-function guardedLookup(options: GuardedFetchOptions): LookupFunction {
+function guardedLookup(
+  options: Pick<GuardedFetchOptions, 'allowsPrivateAddresses' | 'resolve'>,
+): LookupFunction {
   const resolve = options.resolve ?? resolveAll
   return (hostname, lookupOptions, done) => {
     resolve(hostname).then(

@@ -1,46 +1,68 @@
 import { describe, expect, it } from 'vitest'
 
+import { queueKeys } from '#shared/queue/keys.ts'
+import { openFaultProxy } from '#test/support/fault-proxy.ts'
 import { report, scale } from '#test/support/fault-report.ts'
-import { countWrong, openFaultWorld, sleep, type FaultWorld } from '#test/support/fault-world.ts'
-import { spawnReady } from '#test/support/queue.ts'
-import { readAll, toyRequest } from '#test/support/queue.ts'
+import {
+  countWrong,
+  openFaultWorld,
+  sleep,
+  type FaultWorld,
+  type StreamSeen,
+} from '#test/support/fault-world.ts'
+import { readAll, spawnReady, toyRequest } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 
 const FROZEN_MS = scale(30_000, 2500)
 const RUN_MS = scale(60_000, 4000)
 const STREAMS = 8
+const SHORT_TOKENS = 40
 const TIMEOUT_MS = 240_000
 
 describe('R2: a worker is frozen and thawed', () => {
   it('and what it still says reaches nobody', { timeout: TIMEOUT_MS }, async () => {
     const world = await openFaultWorld()
+    const { hostname, port } = new URL(world.server.url)
+    const proxy = await openFaultProxy(Number(port))
     try {
-      const first = await world.spawnWorker()
-      const frames = tapReplies(world)
+      const zombie = await world.spawnWorker(16, `redis://${hostname}:${proxy.port}`)
+      const replies = await tapReplies(world)
       // Long enough that the streams still flow elsewhere when the zombie wakes.
       const tokens = (FROZEN_MS + 4000) / 20
-      const seen = await world.stream(
+      let ending: Promise<StreamSeen[]> = Promise.resolve([])
+      const going = await world.stream(
         STREAMS,
         tokens,
         async () => {
-          first.kill('SIGSTOP')
+          // What it says from now on, and the ends of the short ones, come late.
+          ending = world.stream(STREAMS, SHORT_TOKENS, () => proxy.hold(), 'stepMs=20')
+          await sleep(SHORT_TOKENS * 20 + 500)
+          zombie.kill('SIGSTOP')
           await world.spawnWorker()
-          setTimeout(() => first.kill('SIGCONT'), FROZEN_MS)
+          setTimeout(() => {
+            proxy.mend()
+            zombie.kill('SIGCONT')
+          }, FROZEN_MS)
         },
         'stepMs=20',
       )
       await sleep(500)
-      const late = await frames.stop()
-      const wrong = countWrong(seen, toyText(tokens))
+      const late = await replies.stop()
+      const wrong =
+        countWrong(going, toyText(tokens)) + countWrong(await ending, toyText(SHORT_TOKENS))
       report('R2', {
         'frozen ms': FROZEN_MS,
-        streams: seen.length,
-        'replies of the zombie after its successor began': late,
+        streams: 2 * STREAMS,
+        'late deltas of the zombie': late.delta ?? 0,
+        'late endings': late.result ?? 0,
+        'all late replies': Object.values(late).reduce((sum, count) => sum + count, 0),
         'wrong or repeated streams': wrong,
       })
+      expect(Math.min(late.delta ?? 0, late.result ?? 0)).toBeGreaterThan(0)
       expect(wrong).toBe(0)
     } finally {
       await world.close()
+      await proxy.close()
     }
   })
 })
@@ -99,24 +121,32 @@ describe('R3: a model runs for a minute', () => {
   })
 })
 
-/** Reads the reply stream beside its owner, and counts what older epochs say after newer ones. */
-function tapReplies({ admin, prefix }: FaultWorld): { stop(): Promise<number> } {
+/**
+ * Reads the reply stream beside its owner, and counts by their types the replies of older epochs
+ * that lie in it behind newer ones.
+ */
+async function tapReplies({
+  admin,
+  prefix,
+}: FaultWorld): Promise<{ stop(): Promise<Readonly<Record<string, number>>> }> {
   const tap = admin.duplicate()
   tap.on('error', () => {})
   const newest = new Map<string, number>()
-  let late = 0
+  const late: Record<string, number> = {}
   let isOver = false
+  // The owner says that it lives before the first reply lies in its stream.
+  const suffix = queueKeys(prefix).owner('')
+  const [owner] = await tap.keys(queueKeys(prefix).replyStream(`*${suffix}`))
+  if (owner === undefined) throw new Error('nobody reads replies')
+  const stream = owner.slice(0, -suffix.length)
   const reading = (async () => {
-    const [stream = ''] = (await tap.keys(`${prefix}:replies:*`)).filter(
-      (name) => !name.endsWith(':owner'),
-    )
     let last = '0-0'
     while (!isOver) {
-      const answer = await tap.xread('BLOCK', 200, 'STREAMS', stream || `${prefix}:none`, last)
+      const answer = await tap.xread('BLOCK', 200, 'STREAMS', stream, last)
       for (const [id, fields] of answer?.[0]?.[1] ?? []) {
         last = id
-        for (const { jobId, epoch } of JSON.parse(fields[1] ?? '[]')) {
-          if (epoch < (newest.get(jobId) ?? 0)) late += 1
+        for (const { jobId, epoch, type } of JSON.parse(fields[1] ?? '[]')) {
+          if (epoch < (newest.get(jobId) ?? 0)) late[type] = (late[type] ?? 0) + 1
           else newest.set(jobId, epoch)
         }
       }

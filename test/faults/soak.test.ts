@@ -6,9 +6,10 @@ import { runInNewContext } from 'node:vm'
 
 import { describe, expect, inject, it } from 'vitest'
 
+import { ServiceError } from '#shared/errors.ts'
 import { isFull, report, scale } from '#test/support/fault-report.ts'
 import { openToyTiers, residentMib, timeUntil, type ToyTiers } from '#test/support/fault-toy.ts'
-import { openFaultWorld, type FaultWorld } from '#test/support/fault-world.ts'
+import { openFaultWorld, sleep, type FaultWorld } from '#test/support/fault-world.ts'
 import { watchProcess } from '#test/support/watched-process.ts'
 import { freshPrefix, readAll, toyRequest, type ToyProcess } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
@@ -18,44 +19,58 @@ import { toyText } from '#test/support/toy-worker.ts'
 setFlagsFromString('--expose_gc')
 const collect = runInNewContext('gc') as () => void
 const ROUNDS = 5
-// Least squares over five measurements is no finer than this.
-const HEAP_MIB_PER_100K_MAX = 1
-const JOBS_PER_ROUND = scale(10_000, 300)
+const GROWTH_MIB_PER_100K_MAX = 1
+const JOBS = Number(process.env.SOAK_JOBS ?? scale(100_000, 1500))
+/** From so many jobs on, what is filled once has been filled and resident memory says something. */
+const LONG_JOBS = 1_000_000
+const JOB_ROUNDS = JOBS < LONG_JOBS ? ROUNDS : 20
+const JOBS_PER_ROUND = JOBS / JOB_ROUNDS
 const IN_FLIGHT = 64
+const ATTEMPTS_MAX = 10
 const REQUESTS_PER_ROUND = scale(2000, 100)
 /** What three rounds may add; the first two fill what is filled once. */
 const REQUESTS_HEAP_MIB_MAX = 4
 
+/** What the two processes held after a round; sizes in MiB. */
+interface Held {
+  readonly owner: number
+  readonly worker: number
+  readonly ownerResident: number
+  readonly workerResident: number
+  readonly handles: number
+}
+
 describe('R21: many jobs, one in a hundred abandoned', () => {
-  it('leave nothing behind', { timeout: 400_000 }, async () => {
+  it('leave nothing behind', { timeout: 400_000 + JOBS * 4 }, async () => {
     const world = await openFaultWorld()
     const warnings: string[] = []
     const onWarning = (warning: Error): void => void warnings.push(warning.message)
     process.on('warning', onWarning)
     try {
       const worker = await world.spawnWorker(32)
-      await runRound(world)
-      const seen: { owner: number; worker: number; resident: number; handles: number }[] = []
+      const refused: unknown[] = []
+      await runRound(world, refused)
+      const seen: Held[] = []
       let wrong = 0
-      for (let round = 0; round < ROUNDS; round += 1) {
-        wrong += await runRound(world)
-        collect()
-        seen.push({
-          owner: process.memoryUsage().heapUsed / 2 ** 20,
-          worker: await collectedHeapMib(worker),
-          resident: residentMib(worker.child.pid ?? 0),
-          handles: process.getActiveResourcesInfo().length,
-        })
+      for (let round = 0; round < JOB_ROUNDS; round += 1) {
+        wrong += await runRound(world, refused)
+        seen.push(await measure(worker))
       }
-      const per100k = (values: readonly number[]): number =>
-        (slopeOf(values) / JOBS_PER_ROUND) * 100_000
+      // The first quarter of a long run still fills what is filled once.
+      const settled = seen.slice(JOBS < LONG_JOBS ? 0 : JOB_ROUNDS / 4)
+      const growth = (name: keyof Held): number =>
+        (slopeOf(settled.map((one) => one[name])) / JOBS_PER_ROUND) * 100_000
       const handles = seen.map((one) => one.handles)
       report('R21', {
-        jobs: JOBS_PER_ROUND * ROUNDS,
+        jobs: JOBS_PER_ROUND * JOB_ROUNDS,
         'wrong answers': wrong,
-        'owner heap MiB per 100,000 jobs': per100k(seen.map(({ owner }) => owner)),
-        'worker heap MiB per 100,000 jobs': per100k(seen.map((one) => one.worker)),
-        'worker resident MiB': seen.map((one) => Math.round(one.resident)).join(' '),
+        'told to come back': refused.length,
+        'owner heap MiB per 100,000 jobs': growth('owner'),
+        'worker heap MiB per 100,000 jobs': growth('worker'),
+        'owner resident MiB per 100,000 jobs': growth('ownerResident'),
+        'worker resident MiB per 100,000 jobs': growth('workerResident'),
+        'owner resident MiB': seen.map((one) => Math.round(one.ownerResident)).join(' '),
+        'worker resident MiB': seen.map((one) => Math.round(one.workerResident)).join(' '),
         'handles at first and last': `${handles[0]} and ${handles.at(-1)}`,
         'jobs still owned': world.submitter.ledger.size,
         'listener warnings': warnings.length,
@@ -64,8 +79,12 @@ describe('R21: many jobs, one in a hundred abandoned', () => {
       expect(world.submitter.ledger.size).toBe(0)
       // A short run is all beginning: what is filled once has not been filled yet.
       if (isFull) {
-        expect(per100k(seen.map(({ owner }) => owner))).toBeLessThan(HEAP_MIB_PER_100K_MAX)
-        expect(per100k(seen.map((one) => one.worker))).toBeLessThan(HEAP_MIB_PER_100K_MAX)
+        expect(growth('owner')).toBeLessThan(GROWTH_MIB_PER_100K_MAX)
+        expect(growth('worker')).toBeLessThan(GROWTH_MIB_PER_100K_MAX)
+      }
+      if (JOBS >= LONG_JOBS) {
+        expect(growth('ownerResident')).toBeLessThan(GROWTH_MIB_PER_100K_MAX)
+        expect(growth('workerResident')).toBeLessThan(GROWTH_MIB_PER_100K_MAX)
       }
       expect(warnings).toEqual([])
       expect(Math.max(...handles) - Math.min(...handles)).toBeLessThan(IN_FLIGHT)
@@ -75,6 +94,17 @@ describe('R21: many jobs, one in a hundred abandoned', () => {
     }
   })
 })
+
+async function measure(worker: ToyProcess): Promise<Held> {
+  collect()
+  return {
+    owner: process.memoryUsage().heapUsed / 2 ** 20,
+    worker: await collectedHeapMib(worker),
+    ownerResident: residentMib(process.pid),
+    workerResident: residentMib(worker.child.pid ?? 0),
+    handles: process.getActiveResourcesInfo().length,
+  }
+}
 
 describe('R21: many requests, one in a hundred abandoned', () => {
   it('leave nothing behind in the API process', { timeout: 400_000 }, async () => {
@@ -153,20 +183,35 @@ function collectedHeapMib({ child, kill }: ToyProcess): Promise<number> {
 }
 
 /** Runs jobs, some of which are left in the middle; returns how many answers were wrong. */
-async function runRound({ submitter }: FaultWorld): Promise<number> {
+async function runRound({ submitter }: FaultWorld, refused: unknown[]): Promise<number> {
   let begun = 0
   let wrong = 0
+  const run = async (isLeft: boolean): Promise<void> => {
+    if (isLeft) {
+      for await (const event of submitter.submit(toyRequest('stepMs=5', 1000))) {
+        if (event.type === 'delta') break
+      }
+      return
+    }
+    const { text } = await readAll(submitter.submit(toyRequest('x', 2)))
+    if (text !== toyText(2)) wrong += 1
+  }
   const flow = async (): Promise<void> => {
     while (begun < JOBS_PER_ROUND) {
       begun += 1
-      if (begun % 100 === 0) {
-        for await (const event of submitter.submit(toyRequest('stepMs=5', 1000))) {
-          if (event.type === 'delta') break
+      const isLeft = begun % 100 === 0
+      // On a machine that stalls Redis is late; who is told to come back does.
+      for (let attempt = 1; ; attempt += 1) {
+        try {
+          await run(isLeft)
+          break
+        } catch (error) {
+          const isLater = error instanceof ServiceError && error.kind === 'overloaded'
+          if (!isLater || attempt === ATTEMPTS_MAX) throw error
+          refused.push(error)
+          await sleep(1000)
         }
-        continue
       }
-      const { text } = await readAll(submitter.submit(toyRequest('x', 2)))
-      if (text !== toyText(2)) wrong += 1
     }
   }
   await Promise.all(Array.from({ length: IN_FLIGHT }, flow))

@@ -9,6 +9,8 @@ export interface FaultProxy {
   cut(): void
   /** Keeps connections open and passes nothing on: the far side seems to hang. */
   freeze(): void
+  /** Holds everything back until `mend`, and passes it on then. */
+  hold(): void
   /** Waits so long before passing bytes on. */
   delay(ms: number): void
   /** Passes only so many bytes of each new connection to the far side, then cuts it. */
@@ -19,6 +21,7 @@ export interface FaultProxy {
 
 type Fault =
   | { readonly kind: 'none' | 'cut' | 'freeze' }
+  | { readonly kind: 'hold'; readonly over: Promise<void>; readonly release: () => void }
   | { readonly kind: 'delay'; readonly ms: number }
   | { readonly kind: 'truncate'; readonly bytes: number }
 
@@ -65,6 +68,10 @@ export async function openFaultProxy(targetPort: number): Promise<FaultProxy> {
     freeze() {
       fault = { kind: 'freeze' }
     },
+    hold() {
+      const { promise: over, resolve: release } = Promise.withResolvers<void>()
+      fault = { kind: 'hold', over, release }
+    },
     delay(ms) {
       fault = { kind: 'delay', ms }
     },
@@ -74,6 +81,7 @@ export async function openFaultProxy(targetPort: number): Promise<FaultProxy> {
     mend() {
       // Connections that lost bytes meanwhile are of no use any more.
       if (fault.kind === 'freeze') cutAll()
+      if (fault.kind === 'hold') fault.release()
       fault = { kind: 'none' }
     },
     async close() {
@@ -92,6 +100,7 @@ async function pass(
 ): Promise<void> {
   const fault = state.fault()
   if (fault.kind === 'freeze') return
+  if (fault.kind === 'hold') await fault.over
   if (fault.kind === 'delay') await new Promise((resolve) => setTimeout(resolve, fault.ms))
   if (to.destroyed) return
   if (fault.kind === 'truncate' && isForward) {

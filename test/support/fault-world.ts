@@ -28,7 +28,8 @@ export interface FaultWorld {
   readonly submitter: OpenSubmitter
   /** A connection for looking and meddling; commands wait while Redis is away. */
   readonly admin: Redis
-  spawnWorker(slots?: number): Promise<ToyProcess>
+  /** Starts a worker; `redisUrl` is where it reaches Redis, if elsewhere than the others. */
+  spawnWorker(slots?: number, redisUrl?: string): Promise<ToyProcess>
   /** Starts streams of so many tokens and calls back once each has delivered something. */
   stream(
     count: number,
@@ -52,8 +53,8 @@ export async function openFaultWorld(
   const workers: ToyProcess[] = []
   return {
     ...{ server, prefix, submitter, admin },
-    async spawnWorker(slots = 16) {
-      const worker = await spawnToyWorker(url, prefix, slots)
+    async spawnWorker(slots = 16, redisUrl = url) {
+      const worker = await spawnToyWorker(redisUrl, prefix, slots)
       workers.push(worker)
       return worker
     },

@@ -1,4 +1,13 @@
+import type { IncomingMessage } from 'node:http'
+import { Readable } from 'node:stream'
+
 import { failure, ServiceError } from '#shared/errors.ts'
+import {
+  isPublicHost,
+  openOutgoing,
+  OutgoingError,
+  type GuardedFetchOptions,
+} from '#shared/net/guarded-fetch.ts'
 
 import { isPlainPath } from './manifest.ts'
 import type { ListedFile } from './choose-files.ts'
@@ -8,6 +17,8 @@ export interface HubOptions {
   readonly endpoint: string
   /** Empty for anonymous access. */
   readonly accessToken: string
+  /** How names become addresses. */
+  readonly resolve?: GuardedFetchOptions['resolve']
 }
 
 /** A file of a repository with the checksum that the hub states. */
@@ -119,7 +130,10 @@ async function readJson(response: Response): Promise<unknown> {
   }
 }
 
-/** Follows redirects by hand: the access token goes to the hub alone, never to its file servers. */
+/**
+ * Follows redirects by hand: the access token goes to the hub alone, never to its file servers, and
+ * a hub on the public internet leads nobody into this network. One of our own may lead anywhere.
+ */
 async function request(
   hub: HubOptions,
   first: URL,
@@ -145,11 +159,32 @@ async function send(
   url: URL,
   init: { readonly headers: Record<string, string>; readonly signal: AbortSignal },
 ): Promise<Response> {
+  const endpoint = new URL(hub.endpoint)
   try {
-    return await fetch(url, { ...init, redirect: 'manual' })
+    const allowsPrivateAddresses =
+      url.origin === endpoint.origin || !(await isPublicHost(endpoint, hub.resolve))
+    return responseOf(await openOutgoing({ ...resolverOf(hub), allowsPrivateAddresses }, url, init))
   } catch (error) {
+    if (error instanceof OutgoingError && error.reason === 'address') {
+      throw failure.upstream('the hub redirects into this network', { cause: error })
+    }
     throw new HubUnreachableError(hub.endpoint, error)
   }
+}
+
+const resolverOf = ({ resolve }: HubOptions): Pick<GuardedFetchOptions, 'resolve'> =>
+  resolve === undefined ? {} : { resolve }
+
+function responseOf(message: IncomingMessage): Response {
+  const { statusCode: status = 0 } = message
+  const headers = Object.entries(message.headers).flatMap(([name, value]) =>
+    [value ?? []].flat().map((one): [string, string] => [name, one]),
+  )
+  // These have no body, and may be given none.
+  const isEmpty = [204, 205, 304].includes(status)
+  if (isEmpty) message.resume()
+  const body = isEmpty ? null : (Readable.toWeb(message) as unknown as ReadableStream<Uint8Array>)
+  return new Response(body, { status, headers })
 }
 
 function refusalOf(response: Response, source: HubSource): ServiceError {

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 
 import type { PasswordConfig } from '#shared/config/auth-policies.ts'
 import type { Logger } from '#shared/logger.ts'
+import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
 
 import { invalid, WeakPasswordError, type WeakPasswordReason } from '../errors.ts'
 
@@ -43,14 +44,18 @@ export async function checkPasswordRules(
 // Only the first five digits of the hash leave this machine.
 async function isBreached(password: string, config: PasswordConfig, log: Logger): Promise<boolean> {
   const digest = createHash('sha1').update(password).digest('hex').toUpperCase()
+  // The address is the operator's own setting.
+  const fetch = createGuardedFetch({
+    timeoutMs: BREACH_CHECK_TIMEOUT_MS,
+    bodyBytesMax: BREACH_ANSWER_BYTES_MAX,
+    allowsPrivateAddresses: true,
+  })
   try {
-    const response = await fetch(`${config.breachCheck.url}/range/${digest.slice(0, 5)}`, {
-      headers: { 'add-padding': 'true' },
-      signal: AbortSignal.timeout(BREACH_CHECK_TIMEOUT_MS),
-      redirect: 'error',
+    const { status, text } = await fetch({
+      url: `${config.breachCheck.url}/range/${digest.slice(0, 5)}`,
+      headers: { accept: 'text/plain', 'add-padding': 'true' },
     })
-    if (!response.ok) throw new Error(`the breach service answered ${response.status}`)
-    const text = (await response.text()).slice(0, BREACH_ANSWER_BYTES_MAX)
+    if (status !== 200) throw new Error(`the breach service answered ${status}`)
     return text.split('\n').some((line) => {
       const [suffix, count] = line.trim().split(':')
       return suffix === digest.slice(5) && Number(count) > 0

@@ -11,6 +11,8 @@ import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { it } from '#test/support/services.ts'
 import { ensureModel, type FetchOptions } from '#workers/models/fetcher.ts'
 
+import { openHubFile } from '#workers/models/hub.ts'
+
 import { COMMIT, REPOSITORY, startHub, type TestHub } from './hub-server.ts'
 
 const WEIGHTS = randomBytes(200_000)
@@ -91,6 +93,21 @@ describe('a model of the hub', () => {
     expect(ranges).toHaveLength(3)
     expect(ranges[0]).toBeUndefined()
     expect(Number(/bytes=(\d+)-/.exec(ranges[2] ?? '')?.[1])).toBeGreaterThan(50_000)
+  })
+
+  it('is not fetched from within this network when the hub is on the internet', async () => {
+    const { port } = new URL(hub.endpoint)
+    // It is asked once to connect and once to judge; only the judge sees a public address.
+    const resolve = async () => [
+      { family: 4, address: hub.seen.length === 0 ? '127.0.0.1' : '8.8.8.8' },
+    ]
+    const outside = { endpoint: `http://hub.test:${port}`, accessToken: '', resolve }
+    const file = { repository: REPOSITORY, revision: 'main', commit: COMMIT, path: WEIGHTS_PATH }
+    const options = { offset: 0, signal: AbortSignal.timeout(10_000) }
+    await expect(openHubFile(outside, file, options)).rejects.toThrow(
+      'the hub redirects into this network',
+    )
+    expect(hub.seen.map(({ host }) => host)).toEqual(['hub'])
   })
 
   it('is not fetched again when it is there', async ({ folder }) => {

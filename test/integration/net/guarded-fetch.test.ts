@@ -96,14 +96,30 @@ describe('a call outside', () => {
     await refused(open({ redirectsMax: 3 })({ url }), 'redirects')
     answer = () => ({ status: 302, headers: { location: 'file:///etc/passwd' }, body: '' })
     await refused(open({ redirectsMax: 3 })({ url }), 'protocol')
-    answer = () => ({ status: 302, headers: { location: 'http://127.0.0.1/' }, body: '' })
-    const named = open({
-      allowsPrivateAddresses: false,
-      redirectsMax: 3,
-      rewrite: (target) => target,
-      resolve: async () => [{ address: '127.0.0.1', family: 4 }],
+  })
+
+  it('is not led from the public internet into this network', async () => {
+    // The check sees a public address, and the connection goes to the peer all the same.
+    const seen = ['8.8.8.8']
+    const onTheInternet = {
+      family: 4,
+      get address() {
+        return seen.shift() ?? '127.0.0.1'
+      },
+    }
+    const inside = { family: 4, address: '10.0.0.1' }
+    const fetch = open({
+      ...{ allowsPrivateAddresses: false, redirectsMax: 3 },
+      resolve: async (host) => [host === 'outside.test' ? onTheInternet : inside],
     })
-    await refused(named({ url }), 'address')
+    const places = ['127.0.0.1', '[::ffff:169.254.169.254]', '2130706433', 'inside.test']
+    for (const place of places) {
+      seen.splice(0, 1, '8.8.8.8')
+      const location = `http://${place}:${port()}/secret`
+      answer = () => ({ status: 302, headers: { location }, body: '' })
+      await refused(fetch({ url: `http://outside.test:${port()}/` }), 'address')
+    }
+    expect(peer.requests.map(({ path }) => path)).toEqual(places.map(() => '/'))
   })
 
   it('shows credentials to nobody else after a redirect', async () => {

@@ -84,6 +84,14 @@ describe('the settings of the user server', () => {
     it(`refuse ${name}`, () => {
       expect(read(env).problems).toEqual([expect.stringMatching(problem)])
     })
+  check(
+    'a published secret on a server for others',
+    {
+      AUTH_JWT_SECRET: 'your-super-secret-jwt-token-with-at-least-32-characters-long',
+      AUTH_API_EXTERNAL_URL: 'https://auth.example.com',
+    },
+    /AUTH_JWT_SECRET is a published example/,
+  )
   check('keys that are not JSON', { AUTH_JWT_KEYS: '[{' }, /AUTH_JWT_KEYS is not usable/)
   check(
     'two keys that sign',
