@@ -9,7 +9,7 @@ import { CancelledError, failure, ServiceError, toWireError } from '#shared/erro
 import type { Logger } from '#shared/logger.ts'
 import { judgeFetched } from '#shared/queue/job-life.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
-import type { ReplyWriter } from '#shared/queue/reply-writer.ts'
+import type { ReplyWriter, Speaker } from '#shared/queue/reply-writer.ts'
 
 import { IsolationGate, type Passage } from './isolation-gate.ts'
 import { JobClaims } from './job-claims.ts'
@@ -30,11 +30,10 @@ export type Execute = (
 interface Run {
   readonly envelope: JobEnvelope
   readonly queuedId: string
-  readonly runId: string
+  readonly speaker: Speaker
   readonly abort: AbortController
   /** Looks in a row at which the owner was missing. */
   ownerMisses: number
-  seq: number
   hasEnded: boolean
   isProven: boolean
   isOrphaned: boolean
@@ -78,13 +77,13 @@ export class JobRunner {
     const queuedId = queuedJobId(envelope.jobId, envelope.epoch)
     // A second delivery while the first still runs here.
     if (this.#runs.has(queuedId)) return
+    const { jobId, epoch } = envelope
     const run: Run = {
       envelope,
       queuedId,
-      runId: randomUUID(),
+      speaker: { jobId, epoch, runId: randomUUID(), seq: 0 },
       abort: new AbortController(),
       ownerMisses: 0,
-      seq: 0,
       hasEnded: false,
       isProven: false,
       isOrphaned: false,
@@ -187,7 +186,7 @@ export class JobRunner {
     }
   }
 
-  async #mayRun({ envelope, queuedId, runId }: Run): Promise<boolean> {
+  async #mayRun({ envelope, queuedId, speaker: { runId } }: Run): Promise<boolean> {
     const { clock, log } = this.#options
     const { replyTo } = envelope
     const isOwnerless = envelope.isOwnerless === true
@@ -244,9 +243,7 @@ export class JobRunner {
   /** Replies after the end or after an abort concern nobody. */
   #say(run: Run, body: ReplyBody): void {
     if (run.hasEnded || (run.abort.signal.aborted && run.abort.signal.reason !== YIELD)) return
-    const { jobId, epoch, replyTo } = run.envelope
-    run.seq += 1
-    this.#options.writer.push(replyTo, { ...body, jobId, epoch, runId: run.runId, seq: run.seq })
+    this.#options.writer.push(run.envelope.replyTo, run.speaker, body)
   }
 
   #conclude(run: Run, error: unknown): void {

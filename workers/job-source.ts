@@ -135,18 +135,18 @@ export class JobSource {
     }
   }
 
-  /** Fetches jobs side by side and begins each as it comes; answers how many more wait. */
+  /**
+   * Fetches jobs side by side and begins each as it comes; answers how many more wait. That is asked
+   * afterwards: in one write with the fetches, Redis would answer none before it had counted.
+   */
   async #fetch(wanted: number): Promise<number> {
     const fetches = Array.from({ length: Math.min(wanted, FETCHES_MAX) }, () => this.#fetchOne())
-    const { redis } = this.#options
+    const found = await Promise.all(fetches)
+    // What waits but is not given out, as in a queue that is paused, is not asked for again at once.
+    if (!found.includes(true)) return 0
     const { prioritized, wait, marker } = this.#worker.keys
     const keys = [prioritized, wait, marker] as string[]
-    const [numWaiting, ...found] = await Promise.all([
-      runScript(redis, COUNT_WAITING, keys, []),
-      ...fetches,
-    ])
-    // What waits but is not given out, as in a queue that is paused, is not asked for again at once.
-    return found.includes(true) ? Number(numWaiting) : 0
+    return Number(await runScript(this.#options.redis, COUNT_WAITING, keys, []))
   }
 
   async #fetchOne(): Promise<boolean> {

@@ -104,13 +104,19 @@ async function* runJob(
         durable === undefined
           ? door.guessTurn(request.organizationId, limitOf(context, request), clock.now())
           : undefined
-      const ask = (ownJobs: 0 | 1): Promise<Turn> => askForTurn(context, request, door, ownJobs)
+      const isAhead = guess !== undefined
+      const ask = async (): Promise<Turn> => {
+        const others = door.entering - 1
+        // In a write of its own: in that of the job it would hold up the worker whom the job wakes.
+        if (isAhead) await setImmediate()
+        return askForTurn(context, request, { door, others, ownJobs: isAhead ? 1 : 0 })
+      }
       const asked = isAdopted
         ? Promise.resolve(NO_TURN)
-        : guess === undefined && door.entering === 1
-          ? ask(0)
+        : !isAhead && door.entering === 1
+          ? ask()
           : // In the order of entering, so that no turn is dealt twice.
-            setImmediate(guess === undefined ? (0 as const) : (1 as const)).then(ask)
+            setImmediate().then(ask)
       job = ownJob(context, request, guess ?? (await asked))
       // The inbox listens and the watch begins before the job can be fetched.
       const owned = job
@@ -143,17 +149,17 @@ async function* runJob(
 
 /**
  * Takes a turn in the queue. Throws when it is too full, or too slow for the deadline. A job that
- * went ahead of the question counts among those that may wait, but not among those before it.
+ * went ahead of the question counts among those that may wait, but not among those before it; others
+ * are on their way into the queue.
  */
 async function askForTurn(
   context: Context,
   request: SubmitRequest<QueueKind>,
-  door: Door,
-  ownJobs: 0 | 1,
+  place: { readonly door: Door; readonly others: number; readonly ownJobs: 0 | 1 },
 ): Promise<Turn> {
   const { redis, keys, clock, ledger } = context
   const { model, kind, organizationId, deadlineAtMs } = request
-  const others = door.entering - 1
+  const { door, others, ownJobs } = place
   const admission = await takeTurn(redis, keys, {
     kind,
     modelId: model.id,

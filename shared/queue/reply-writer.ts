@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 
-import type { Reply } from '../contracts/reply.ts'
+import type { ReplyBody } from '../contracts/reply.ts'
 import type { Logger } from '../logger.ts'
 import { isJobStream } from './keys.ts'
 
@@ -19,10 +19,32 @@ const RETRY_DELAY_MS_MAX = 500
  * Tokens that follow a frame sooner than this share the next: no reader sees the difference, and a
  * model of a thousand tokens a second would spend more on their way than on computing them.
  */
-const FRAME_INTERVAL_MS = 10
+const FRAME_INTERVAL_MS = 30
+/** Lists of deltas that become one reply. */
+const JOINED_MAX = 64
+
+/** One run of a job, as its replies name it. */
+export interface Speaker {
+  readonly jobId: string
+  readonly epoch: number
+  readonly runId: string
+  /** The number of its last reply. */
+  seq: number
+}
+
+interface Pending {
+  /** The JSON of the reply, to which further deltas may be added while it waits. */
+  text: string
+  readonly end: '' | ']}'
+  numJoined: number
+}
+
+type DeltaBody = Extract<ReplyBody, { readonly type: 'delta' }>
 
 interface Outlet {
-  pending: string[]
+  pending: Pending[]
+  /** The last pending reply of each run whose last word was deltas. */
+  readonly open: Map<Speaker, Pending>
   pendingChars: number
   /** Something pending must not wait for the interval between frames. */
   isUrgent: boolean
@@ -53,12 +75,12 @@ export class ReplyWriter {
     this.#onOverflow = onOverflow
   }
 
-  push(replyTo: string, reply: Reply): void {
+  /** Says something for a run, which is numbered; deltas join those of the run that still wait. */
+  push(replyTo: string, speaker: Speaker, body: ReplyBody): void {
     const outlet = this.#outlet(replyTo)
-    const text = JSON.stringify(reply)
-    outlet.pending.push(text)
-    outlet.pendingChars += text.length
-    if (reply.type !== 'delta' && reply.type !== 'progress') outlet.isUrgent = true
+    outlet.pendingChars +=
+      body.type === 'delta' ? addDeltas(outlet, speaker, body) : addReply(outlet, speaker, body)
+    if (body.type !== 'delta' && body.type !== 'progress') outlet.isUrgent = true
     if (outlet.pendingChars > PENDING_CHARS_MAX) this.#overflow(replyTo)
     else this.#scheduleFlush(replyTo, outlet)
   }
@@ -77,6 +99,7 @@ export class ReplyWriter {
     const outlet = this.#outlets.get(replyTo)
     if (outlet === undefined) return
     outlet.pending = []
+    outlet.open.clear()
     outlet.pendingChars = 0
     clearTimeout(outlet.timer)
     this.#outlets.delete(replyTo)
@@ -92,6 +115,7 @@ export class ReplyWriter {
   /** After the synchronous work of this moment, such as handing out the tokens of a step. */
   #scheduleFlush(replyTo: string, outlet: Outlet): void {
     if (outlet.writing !== undefined || outlet.isFlushScheduled) return
+    if (outlet.timer !== undefined && !outlet.isUrgent) return
     const sinceMs = performance.now() - (this.#wroteAtMs.get(replyTo) ?? Number.NEGATIVE_INFINITY)
     if (outlet.isUrgent || sinceMs >= FRAME_INTERVAL_MS) {
       outlet.isFlushScheduled = true
@@ -100,7 +124,7 @@ export class ReplyWriter {
         this.#flush(replyTo, outlet)
       })
     } else {
-      outlet.timer ??= setTimeout(() => this.#flush(replyTo, outlet), FRAME_INTERVAL_MS - sinceMs)
+      outlet.timer = setTimeout(() => this.#flush(replyTo, outlet), FRAME_INTERVAL_MS - sinceMs)
     }
   }
 
@@ -115,6 +139,7 @@ export class ReplyWriter {
     if (outlet === undefined) {
       outlet = {
         pending: [],
+        open: new Map(),
         pendingChars: 0,
         isUrgent: false,
         isFlushScheduled: false,
@@ -128,7 +153,8 @@ export class ReplyWriter {
 
   async #drain(replyTo: string, outlet: Outlet): Promise<void> {
     while (outlet.pending.length > 0 && !this.#isClosed) {
-      const texts = outlet.pending.splice(0, FRAME_REPLIES_MAX)
+      const texts = outlet.pending.splice(0, FRAME_REPLIES_MAX).map(({ text, end }) => text + end)
+      outlet.open.clear()
       for (const text of texts) outlet.pendingChars -= text.length
       if (outlet.pending.length === 0) outlet.isUrgent = false
       await this.#write(replyTo, `[${texts.join(',')}]`)
@@ -193,4 +219,30 @@ export class ReplyWriter {
     this.forget(replyTo)
     this.#onOverflow(replyTo)
   }
+}
+
+/** Adds a reply that stands for itself; returns how many characters it has. */
+function addReply(outlet: Outlet, speaker: Speaker, body: ReplyBody): number {
+  outlet.open.delete(speaker)
+  speaker.seq += 1
+  const text = JSON.stringify({ ...body, ...speaker })
+  outlet.pending.push({ text, end: '', numJoined: 0 })
+  return text.length
+}
+
+/** Adds deltas to the run's last reply while that waits, else as a reply; returns the characters added. */
+function addDeltas(outlet: Outlet, speaker: Speaker, { deltas }: DeltaBody): number {
+  const list = JSON.stringify(deltas).slice(1, -1)
+  const open = outlet.open.get(speaker)
+  if (open !== undefined && open.numJoined < JOINED_MAX) {
+    open.text += `,${list}`
+    open.numJoined += 1
+    return list.length + 1
+  }
+  speaker.seq += 1
+  const head = JSON.stringify({ type: 'delta', ...speaker }).slice(0, -1)
+  const pending: Pending = { text: `${head},"deltas":[${list}`, end: ']}', numJoined: 1 }
+  outlet.pending.push(pending)
+  outlet.open.set(speaker, pending)
+  return pending.text.length + pending.end.length
 }
