@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
-import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/job-events.ts'
+import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/jobs/job-events.ts'
 import { normalizeError } from '#api/http/normalize-error.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 import { ERROR_KINDS, type ErrorKind } from '#shared/errors.ts'

@@ -10,7 +10,7 @@ import type { Logger } from '#shared/logger.ts'
 
 import { durableOf } from '#api/v1/durable.ts'
 import { presentErrorBody } from '#api/v1/error-dialect.ts'
-import type { JobEvent } from './job-events.ts'
+import type { JobEvent } from './jobs/job-events.ts'
 import type { StreamChoice } from './sampling-fields.ts'
 
 /** Turns what happens to a job into whole server-sent events, possibly none. */

@@ -5,8 +5,8 @@ import type { Candidate, GenerateInput } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { answerWithStream, type StreamPresenter } from './event-stream-answer.ts'
-import type { PriorityClass } from './job-events.ts'
-import { runJob, submitJob, type Http } from './run-job.ts'
+import type { PriorityClass } from './jobs/job-events.ts'
+import { runJob, submitJob, type Http } from './jobs/run-job.ts'
 import type { InferenceServices } from './services.ts'
 
 /** A generation and the two ways to present it. */

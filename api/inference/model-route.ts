@@ -4,7 +4,7 @@ import type { Scope } from '#api/v1/scopes.ts'
 
 import { JOB_ERRORS } from './response-schemas.ts'
 import { ENGINE_PARAMS } from './route-params.ts'
-import type { Http } from './run-job.ts'
+import type { Http } from './jobs/run-job.ts'
 
 /** An endpoint whose body names the model. */
 export interface ModelRoute {

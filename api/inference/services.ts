@@ -7,7 +7,7 @@ import type { Logger } from '#shared/logger.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { UrlSigner } from '#shared/storage/signed-url.ts'
 
-import type { Submitter } from './job-events.ts'
+import type { Submitter } from './jobs/job-events.ts'
 
 /** One live worker process, as the registry knows it. */
 export interface WorkerInfo {

@@ -1,6 +1,6 @@
 import { context, type Span, SpanKind, trace } from '@opentelemetry/api'
 
-import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/job-events.ts'
+import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/jobs/job-events.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { queueName, type QueueKind } from '#shared/contracts/queues.ts'
 import { CancelledError } from '#shared/errors.ts'

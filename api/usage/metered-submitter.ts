@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 
-import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/job-events.ts'
+import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/jobs/job-events.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 import type { UsageRow } from '#shared/db/schema/usage.ts'

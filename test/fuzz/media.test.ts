@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 
 import { readForm } from '#api/http/form.ts'
 import { normalizeError } from '#api/http/normalize-error.ts'
-import { inspectImage } from '#api/inference/uploaded-image.ts'
+import { inspectImage } from '#api/inference/images/uploaded-image.ts'
 import { failure } from '#shared/errors.ts'
 import { findAudioDecoder, SAMPLE_RATE, type AudioDecoder } from '#workers/audio/decode.ts'
 import { openPicture } from '#workers/image/picture-file.ts'

@@ -7,7 +7,7 @@ import { JsonLinesCheck, PURPOSES } from '#api/files/json-lines.ts'
 import { parseRange } from '#api/files/range.ts'
 import { JSON_LIMITS, judgeJson } from '#api/http/json-body.ts'
 import { LineTooLongError, readLines } from '#api/http/lines.ts'
-import { ToolCallBody } from '#api/inference/tool-call-body.ts'
+import { ToolCallBody } from '#api/inference/chat/tool-call-body.ts'
 import { formatGoDuration, parseDurationMs } from '#shared/duration.ts'
 import { isPublicAddress } from '#shared/net/private-addresses.ts'
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 import { inject } from 'vitest'
 
-import { openSubmitter } from '#api/inference/submit.ts'
+import { openSubmitter } from '#api/inference/jobs/submit.ts'
 import { parseCatalogue, type CatalogueModel } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
 import { openApiKeys } from '#shared/db/api-keys.ts'

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import type { OpenSubmitter } from '#api/inference/submit.ts'
+import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
 import {
   eventually,
   freshPrefix,

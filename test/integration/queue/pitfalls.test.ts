@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Redis } from 'ioredis'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import type { OpenSubmitter } from '#api/inference/submit.ts'
+import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
 import { queueName } from '#shared/contracts/queues.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { JobProducer } from '#shared/queue/producer.ts'

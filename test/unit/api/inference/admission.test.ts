@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { capacityOf, projectedWaitMs } from '#api/inference/admission.ts'
+import { capacityOf, projectedWaitMs } from '#api/inference/jobs/admission.ts'
 import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
 import { TOY } from '#test/support/toy-worker.ts'
 

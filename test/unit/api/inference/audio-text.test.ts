@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
-import { languageCode, languageName } from '#api/inference/languages.ts'
-import { subRip, webVtt } from '#api/inference/subtitles.ts'
+import { languageCode, languageName } from '#api/inference/audio/languages.ts'
+import { subRip, webVtt } from '#api/inference/audio/subtitles.ts'
 
 describe('the subtitles', () => {
   it('count hours and keep texts apart from their own marks', () => {

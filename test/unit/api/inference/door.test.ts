@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { Door } from '#api/inference/door.ts'
+import { Door } from '#api/inference/jobs/door.ts'
 
 describe('the door of a queue', () => {
   const dealt = (turn: number) => ({ generation: 'g', turn })

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { readLines } from '#api/http/lines.ts'
-import { KeywordRanking, termsOf } from '#api/inference/bm25.ts'
+import { KeywordRanking, termsOf } from '#api/inference/embeddings/bm25.ts'
 import type { ScoreInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 
 import { buildApp } from '#api/app.ts'
-import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/job-events.ts'
+import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/jobs/job-events.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
 import { mediaPlugin } from '#api/media/routes.ts'
 import { v1Plugin, type V1Services } from '#api/v1/plugin.ts'

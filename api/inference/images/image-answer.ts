@@ -5,10 +5,11 @@ import { unixSeconds } from '#shared/clock.ts'
 import { readObject } from '#shared/storage/object-store.ts'
 
 import { callerOf, mayUseModel } from '#api/v1/caller.ts'
+import type { Http } from '#api/inference/jobs/run-job.ts'
+import { getCapableModel } from '#api/inference/model-lookup.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
 import type { ImageFields } from './image-request.ts'
-import { getCapableModel } from './model-lookup.ts'
-import type { Http } from './run-job.ts'
-import type { InferenceServices } from './services.ts'
 
 const URL_LIFETIME_MS = 3_600_000
 const PICTURE_BYTES_MAX = 32 * 1024 * 1024

@@ -3,9 +3,9 @@ import { setImmediate } from 'node:timers/promises'
 import { readLines } from '#api/http/lines.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
+import type { InferenceFile } from '#api/inference/services.ts'
 
 import { KeywordRanking } from './bm25.ts'
-import type { InferenceFile } from './services.ts'
 
 const FILE_BYTES_MAX = 64 * 1024 * 1024
 /** Other requests get their turn after this many characters. */

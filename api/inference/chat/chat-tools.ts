@@ -2,9 +2,8 @@ import { Type, type Static } from 'typebox'
 
 import type { ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-
-import { checkStrictSchema } from './strict-schema.ts'
-import { optionalBoolean } from './field-schemas.ts'
+import { optionalBoolean } from '#api/inference/field-schemas.ts'
+import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 
 /** Functions that one request may offer. */
 export const TOOLS_MAX = 128

@@ -7,15 +7,16 @@ import type { GenerateInput } from '#shared/contracts/completion.ts'
 
 import { callerOf } from '#api/v1/caller.ts'
 import { answerHeadOf } from '#api/v1/durable.ts'
+import { optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
+import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { getCapableModel } from '#api/inference/model-lookup.ts'
+import { registerModelRoute } from '#api/inference/model-route.ts'
+import { EDIT_RESPONSE } from '#api/inference/response-schemas.ts'
+import { modelNameOf } from '#api/inference/route-params.ts'
+import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
 import { presentUsage } from './completion-answer.ts'
-import { optionalInteger, optionalString } from './field-schemas.ts'
-import { getCapableModel } from './model-lookup.ts'
-import { registerModelRoute } from './model-route.ts'
-import { EDIT_RESPONSE } from './response-schemas.ts'
-import { modelNameOf } from './route-params.ts'
-import { runJob, type Http } from './run-job.ts'
-import { SAMPLING_FIELDS } from './sampling-fields.ts'
-import type { InferenceServices } from './services.ts'
 
 const CANDIDATES_MAX = 20
 

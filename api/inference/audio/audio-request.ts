@@ -4,16 +4,16 @@ import detectType from 'audio-type'
 import { Type, type Static } from 'typebox'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
-
-import { AUDIO_FORMATS, type Granularity } from './audio-answer.ts'
 import {
   fixed,
   optionalEnum,
   optionalNumber,
   optionalString,
   unsupported,
-} from './field-schemas.ts'
-import { BINARY } from './form-fields.ts'
+} from '#api/inference/field-schemas.ts'
+import { BINARY } from '#api/inference/form-fields.ts'
+
+import { AUDIO_FORMATS, type Granularity } from './audio-answer.ts'
 import { languageCode } from './languages.ts'
 
 /** The whole form, as clients of this API know the limit. */

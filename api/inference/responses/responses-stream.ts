@@ -1,8 +1,8 @@
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { ServiceError } from '#shared/errors.ts'
 import { presentErrorBody } from '#api/v1/error-dialect.ts'
+import { obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
 
-import { obfuscation, type StreamPresenter } from './event-stream-answer.ts'
 import {
   endStatus,
   presentResponse,

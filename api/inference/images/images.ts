@@ -4,7 +4,12 @@ import type { Static } from 'typebox'
 import { failure } from '#shared/errors.ts'
 
 import { missingParameter, readForm, type Form } from '#api/http/form.ts'
-import { bodyUnchecked, parseFields } from './form-fields.ts'
+import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
+import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { TemporaryObjects } from '#api/inference/jobs/temporary-objects.ts'
+import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
 import { answerImages, getImageModel, IMAGES_RESPONSE } from './image-answer.ts'
 import {
   commonInput,
@@ -14,10 +19,6 @@ import {
   VARIATION_FIELDS,
   VARIATION_FORM,
 } from './image-request.ts'
-import { JOB_ERRORS } from './response-schemas.ts'
-import { runJob, type Http } from './run-job.ts'
-import type { InferenceServices } from './services.ts'
-import { TemporaryObjects } from './temporary-objects.ts'
 import { checkTransparency, inspectImage, receiveImage } from './uploaded-image.ts'
 
 // Two pictures and the texts of a form.

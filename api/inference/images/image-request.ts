@@ -4,7 +4,6 @@ import { Type, type Static } from 'typebox'
 
 import type { ImageInput } from '#shared/contracts/image.ts'
 import { randomId } from '#shared/ids.ts'
-
 import {
   fixed,
   optionalEnum,
@@ -12,8 +11,8 @@ import {
   optionalNumber,
   optionalString,
   unsupported,
-} from './field-schemas.ts'
-import { BINARY } from './form-fields.ts'
+} from '#api/inference/field-schemas.ts'
+import { BINARY } from '#api/inference/form-fields.ts'
 
 const PICTURES_MAX = 10
 const PROMPT_LENGTH_MAX = 1000

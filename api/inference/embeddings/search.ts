@@ -5,15 +5,16 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
 import { callerOf } from '#api/v1/caller.ts'
-import { optionalBoolean, optionalInteger, optionalString } from './field-schemas.ts'
-import { getCapableModel } from './model-lookup.ts'
-import { clientSignal } from './request-context.ts'
-import { JOB_ERRORS, listResponse } from './response-schemas.ts'
-import { ENGINE_PARAMS, modelNameOf } from './route-params.ts'
-import { runJob, type Http } from './run-job.ts'
-import { SAMPLING_FIELDS } from './sampling-fields.ts'
+import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
+import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { getCapableModel } from '#api/inference/model-lookup.ts'
+import { clientSignal } from '#api/inference/request-context.ts'
+import { JOB_ERRORS, listResponse } from '#api/inference/response-schemas.ts'
+import { ENGINE_PARAMS, modelNameOf } from '#api/inference/route-params.ts'
+import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
 import { narrowFile, type FileDocument } from './search-file.ts'
-import type { InferenceServices } from './services.ts'
 
 const DOCUMENTS_MAX = 200
 const RERANK_DEFAULT = 200

@@ -1,10 +1,10 @@
 import type { CandidateDelta, GenerateInput } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { DONE, obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
+import type { StreamChoice } from '#api/inference/sampling-fields.ts'
 
 import { logprobsWriter, presentUsage, type AnswerHead } from './completion-answer.ts'
 import type { LogprobsWriter } from './completion-logprobs.ts'
-import { DONE, obfuscation, type StreamPresenter } from './event-stream-answer.ts'
-import type { StreamChoice } from './sampling-fields.ts'
 
 /** Writes the chunks of a streamed completion. */
 export function completionPresenter(

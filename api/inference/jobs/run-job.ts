@@ -6,10 +6,11 @@ import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
 import { accountOf } from '#api/v1/account.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import { durableOf } from '#api/v1/durable.ts'
+import { clientSignal, deadlineOf, traceOf } from '#api/inference/request-context.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
 import { collectResult, type JobOutcome } from './collect.ts'
 import type { JobEvent, PriorityClass } from './job-events.ts'
-import { clientSignal, deadlineOf, traceOf } from './request-context.ts'
-import type { InferenceServices } from './services.ts'
 
 /** A request and its answer. */
 export interface Http {

@@ -3,12 +3,12 @@ import { Type, type Static } from 'typebox'
 
 import { callerOf } from '#api/v1/caller.ts'
 import { answerHeadOf } from '#api/v1/durable.ts'
-import { optionalBoolean, optionalInteger } from './field-schemas.ts'
-import { getCapableModel } from './model-lookup.ts'
-import { JOB_ERRORS } from './response-schemas.ts'
-import { runJob, type Http } from './run-job.ts'
-import { SAMPLING_FIELDS } from './sampling-fields.ts'
-import type { InferenceServices } from './services.ts'
+import { optionalBoolean, optionalInteger } from '#api/inference/field-schemas.ts'
+import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { getCapableModel } from '#api/inference/model-lookup.ts'
+import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
 
 const DOCUMENTS_MAX = 1000
 

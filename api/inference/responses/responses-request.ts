@@ -1,8 +1,10 @@
 import type { ResponseFormat } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { chatInput, type ChatRequest } from '#api/inference/chat/chat-request.ts'
+import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
+import { samplingParams } from '#api/inference/sampling-fields.ts'
+import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 
-import { chatInput, type ChatRequest } from './chat-request.ts'
-import { definitionOf, planOf, type ToolPlan } from './chat-tools.ts'
 import {
   LOGPROBS,
   type NamedTool,
@@ -10,8 +12,6 @@ import {
   type ToolChoiceField,
 } from './responses-body.ts'
 import { responsesMessages } from './responses-input.ts'
-import { samplingParams } from './sampling-fields.ts'
-import { checkStrictSchema } from './strict-schema.ts'
 
 /** Reads a request for a response. Throws what the schema cannot say. */
 export function responsesRequest(body: ResponsesBody): ChatRequest {

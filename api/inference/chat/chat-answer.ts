@@ -1,11 +1,15 @@
 import type { Candidate, FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { derivedId } from '#api/v1/durable.ts'
+import {
+  presentUsage,
+  type AnswerHead,
+  type PresentedUsage,
+} from '#api/inference/completions/completion-answer.ts'
+import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 
 import { ToolCallParser } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'
-import { presentUsage, type AnswerHead, type PresentedUsage } from './completion-answer.ts'
-import type { PriorityClass } from './job-events.ts'
 
 /** What every chunk and every answer to one chat request says alike. */
 export interface ChatHead extends AnswerHead {

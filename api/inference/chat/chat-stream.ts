@@ -5,6 +5,9 @@ import type {
   TokenLogprob,
 } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { presentUsage } from '#api/inference/completions/completion-answer.ts'
+import { DONE, obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
+import type { StreamChoice } from '#api/inference/sampling-fields.ts'
 
 import {
   finishReason,
@@ -15,9 +18,6 @@ import {
 } from './chat-answer.ts'
 import type { AnswerPart, ToolCallParser } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'
-import { presentUsage } from './completion-answer.ts'
-import { DONE, obfuscation, type StreamPresenter } from './event-stream-answer.ts'
-import type { StreamChoice } from './sampling-fields.ts'
 
 const OPENING_DELTA = '{"role":"assistant","content":"","refusal":null}'
 

@@ -2,6 +2,15 @@ import type { FastifyInstance } from 'fastify'
 
 import { callerOf, type Caller } from '#api/v1/caller.ts'
 import { answerHeadOf, freshHead, type AnswerHead } from '#api/v1/durable.ts'
+import { generate, type Generation } from '#api/inference/generate.ts'
+import type { Http } from '#api/inference/jobs/run-job.ts'
+import { getChatModel, systemFingerprint } from '#api/inference/model-lookup.ts'
+import { registerModelRoute } from '#api/inference/model-route.ts'
+import { answerOrStream, CHAT_RESPONSE } from '#api/inference/response-schemas.ts'
+import { modelNameOf } from '#api/inference/route-params.ts'
+import { streamChoice } from '#api/inference/sampling-fields.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
 import { presentChat } from './chat-answer.ts'
 import {
   CHAT_BODY,
@@ -11,14 +20,6 @@ import {
   type ChatBody,
 } from './chat-request.ts'
 import { chatPresenter } from './chat-stream.ts'
-import { generate, type Generation } from './generate.ts'
-import { getChatModel, systemFingerprint } from './model-lookup.ts'
-import { registerModelRoute } from './model-route.ts'
-import { answerOrStream, CHAT_RESPONSE } from './response-schemas.ts'
-import { modelNameOf } from './route-params.ts'
-import type { Http } from './run-job.ts'
-import { streamChoice } from './sampling-fields.ts'
-import type { InferenceServices } from './services.ts'
 
 const CHAT_ID_LENGTH = 29
 

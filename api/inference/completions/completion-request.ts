@@ -2,15 +2,14 @@ import { Type, type Static } from 'typebox'
 
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
-
-import { optionalBoolean, optionalInteger, optionalString } from './field-schemas.ts'
+import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
 import {
   CANDIDATES_MAX,
   SAMPLING_FIELDS,
   samplingParams,
   stopStrings,
   streamChoice,
-} from './sampling-fields.ts'
+} from '#api/inference/sampling-fields.ts'
 
 const PROMPTS_MAX = 2048
 const BEST_OF_MAX = 20

@@ -7,6 +7,14 @@ import { failure } from '#shared/errors.ts'
 
 import { missingParameter, readForm, type Form, type FormFile } from '#api/http/form.ts'
 import { callerOf } from '#api/v1/caller.ts'
+import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
+import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { TemporaryObjects } from '#api/inference/jobs/temporary-objects.ts'
+import { getCapableModel } from '#api/inference/model-lookup.ts'
+import { clientSignal } from '#api/inference/request-context.ts'
+import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
 import { AUDIO_RESPONSE, presentAudio, type AudioAnswer } from './audio-answer.ts'
 import {
   AUDIO_FORM_BYTES_MAX,
@@ -22,13 +30,6 @@ import {
   TRANSLATION_FORM,
   type TranscriptionFields,
 } from './audio-request.ts'
-import { bodyUnchecked, parseFields } from './form-fields.ts'
-import { getCapableModel } from './model-lookup.ts'
-import { clientSignal } from './request-context.ts'
-import { JOB_ERRORS } from './response-schemas.ts'
-import { runJob, type Http } from './run-job.ts'
-import type { InferenceServices } from './services.ts'
-import { TemporaryObjects } from './temporary-objects.ts'
 
 const HEAD_BYTES = 4096
 const TASKS = {

@@ -1,16 +1,17 @@
 import { Type, type Static } from 'typebox'
 
-import { REQUEST_FIELDS, TOP_LOGPROBS_MAX } from './chat-request.ts'
-import { FUNCTION_NAME, TOOLS_MAX } from './chat-tools.ts'
+import { REQUEST_FIELDS, TOP_LOGPROBS_MAX } from '#api/inference/chat/chat-request.ts'
+import { FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
 import {
   fixed,
   optionalBoolean,
   optionalInteger,
   optionalString,
   unsupported,
-} from './field-schemas.ts'
+} from '#api/inference/field-schemas.ts'
+import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+
 import { INPUT_SCHEMA, type InputField } from './responses-input.ts'
-import { SAMPLING_FIELDS } from './sampling-fields.ts'
 import { variantSchema } from './variant-schema.ts'
 
 interface FunctionTool {

@@ -4,6 +4,13 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { callerOf, type Caller } from '#api/v1/caller.ts'
+import type { JobEvent } from '#api/inference/jobs/job-events.ts'
+import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { getCapableModel } from '#api/inference/model-lookup.ts'
+import { registerModelRoute } from '#api/inference/model-route.ts'
+import { modelNameOf } from '#api/inference/route-params.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
 import {
   EMBEDDING_BODY,
   EMBEDDING_TOKENS_MAX,
@@ -12,12 +19,6 @@ import {
   tooManyTokens,
   type EmbeddingBody,
 } from './embedding-request.ts'
-import type { JobEvent } from './job-events.ts'
-import { getCapableModel } from './model-lookup.ts'
-import { registerModelRoute } from './model-route.ts'
-import { modelNameOf } from './route-params.ts'
-import { runJob, type Http } from './run-job.ts'
-import type { InferenceServices } from './services.ts'
 
 const EMBEDDING_RESPONSE = {
   type: 'object',

@@ -2,20 +2,25 @@ import { Type, type Static } from 'typebox'
 
 import type { ChatMessage, GenerateInput, ResponseFormat } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-
-import { chatMessages, MESSAGE_SCHEMA, type MessageField } from './chat-messages.ts'
-import { CALL_CLOSES } from './chat-tool-calls.ts'
-import { TOOL_FIELDS, toolPlan, type ToolPlan } from './chat-tools.ts'
 import {
   optionalBoolean,
   optionalEnum,
   optionalInteger,
   optionalString,
   unsupported,
-} from './field-schemas.ts'
-import type { PriorityClass } from './job-events.ts'
-import { SAMPLING_FIELDS, samplingParams, stopStrings, streamChoice } from './sampling-fields.ts'
-import { checkStrictSchema } from './strict-schema.ts'
+} from '#api/inference/field-schemas.ts'
+import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
+import {
+  SAMPLING_FIELDS,
+  samplingParams,
+  stopStrings,
+  streamChoice,
+} from '#api/inference/sampling-fields.ts'
+import { checkStrictSchema } from '#api/inference/strict-schema.ts'
+
+import { chatMessages, MESSAGE_SCHEMA, type MessageField } from './chat-messages.ts'
+import { CALL_CLOSES } from './chat-tool-calls.ts'
+import { TOOL_FIELDS, toolPlan, type ToolPlan } from './chat-tools.ts'
 
 /** Alternatives per token that one request may ask for. */
 export const TOP_LOGPROBS_MAX = 20

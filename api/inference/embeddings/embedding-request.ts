@@ -3,9 +3,8 @@ import { Type, type Static } from 'typebox'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbedInput } from '#shared/contracts/embedding.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-
-import { optionalEnum, optionalInteger, optionalString } from './field-schemas.ts'
-import { SAMPLING_FIELDS } from './sampling-fields.ts'
+import { optionalEnum, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
+import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 
 const INPUTS_MAX = 2048
 /** Tokens of all inputs of one request together. */

@@ -2,6 +2,15 @@ import type { FastifyInstance } from 'fastify'
 
 import { callerOf, type Caller } from '#api/v1/caller.ts'
 import { answerHeadOf, freshHead, type AnswerHead } from '#api/v1/durable.ts'
+import { generate, type Generation } from '#api/inference/generate.ts'
+import type { Http } from '#api/inference/jobs/run-job.ts'
+import { getCompletionModel, systemFingerprint } from '#api/inference/model-lookup.ts'
+import { registerModelRoute } from '#api/inference/model-route.ts'
+import { answerOrStream, COMPLETION_RESPONSE } from '#api/inference/response-schemas.ts'
+import { modelNameOf } from '#api/inference/route-params.ts'
+import { streamChoice } from '#api/inference/sampling-fields.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
 import { presentCompletion, type CompletionAnswer } from './completion-answer.ts'
 import {
   COMPLETION_BODY,
@@ -10,14 +19,6 @@ import {
   type CompletionBody,
 } from './completion-request.ts'
 import { completionPresenter } from './completion-stream.ts'
-import { generate, type Generation } from './generate.ts'
-import { getCompletionModel, systemFingerprint } from './model-lookup.ts'
-import { registerModelRoute } from './model-route.ts'
-import { answerOrStream, COMPLETION_RESPONSE } from './response-schemas.ts'
-import { modelNameOf } from './route-params.ts'
-import type { Http } from './run-job.ts'
-import { streamChoice } from './sampling-fields.ts'
-import type { InferenceServices } from './services.ts'
 
 /** `POST /completions` and its older path. */
 export function registerCompletions(app: FastifyInstance, services: InferenceServices): void {
