@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from tokenizers import Tokenizer
 
-from .data.example import Letters
+from .data.example import Letters, Pieces
 from .data.mix import Mixture
 from .render import example_segments
 
@@ -21,12 +21,20 @@ def letters(tokenizer: Tokenizer, text: str) -> list[int]:
     return [token for letter in re.findall(r" ?\S|\s", text) for token in tokenizer.encode(letter).ids]
 
 
+def tokens(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The tokens of a text, in the division that its kind asks for."""
+    if isinstance(text, Letters):
+        return letters(tokenizer, text)
+    parts = text.parts if isinstance(text, Pieces) else (text,)
+    return [token for part in parts for token in tokenizer.encode(part).ids]
+
+
 def encode(tokenizer: Tokenizer, pieces: list[tuple[str, float]]) -> Row:
     """Token ids and the loss weight of each."""
     ids: list[int] = []
     weights: list[float] = []
     for text, weight in pieces:
-        part = letters(tokenizer, text) if isinstance(text, Letters) else tokenizer.encode(text).ids
+        part = tokens(tokenizer, text)
         ids += part
         weights += [weight] * len(part)
     return ids, weights
@@ -42,12 +50,12 @@ def _tensors(rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
     return x, w
 
 
-def batches(tokenizer: Tokenizer, mixture: Mixture, tokens: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Endless batches of about `tokens` tokens; the mixture is read anew for every pool."""
+def batches(tokenizer: Tokenizer, mixture: Mixture, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Endless batches of about `size` tokens; the mixture is read anew for every pool."""
     while True:
         rows: list[Row] = []
         filled = 0
-        while filled < tokens * POOL_TOKENS:
+        while filled < size * POOL_TOKENS:
             row = encode(tokenizer, example_segments(mixture.chain()))
             if len(row[0]) <= LONGEST:
                 rows.append(row)
@@ -55,7 +63,7 @@ def batches(tokenizer: Tokenizer, mixture: Mixture, tokens: int) -> Iterator[tup
         rows.sort(key=lambda row: len(row[0]))
         pool, batch = [], []
         for row in rows:
-            if batch and (len(batch) + 1) * len(row[0]) > tokens:
+            if batch and (len(batch) + 1) * len(row[0]) > size:
                 pool.append(batch)
                 batch = []
             batch.append(row)

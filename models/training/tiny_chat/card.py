@@ -13,9 +13,10 @@ CARD = Card(
 - tool calls in the Hermes form (`<tool_call>`), and a sentence from the tool's response
 - things said earlier in the conversation; rules in the system turn such as "Answer in capital letters."
 - short stories for `/v1/completions`""",
-    cannot="""It cannot hold a conversation, explain, translate, write code or know anything outside its list: it then says "I am a small demo model and
-do not know that.", or something that is fluent and wrong. Unknown words are copied less reliably than known ones, and long texts worse than short ones:
-training texts had up to 640 tokens.""",
+    cannot="""It cannot hold a conversation, explain, summarise, translate, judge the mood or the topic of a text, write code or know anything outside its
+list: none of these were in its training, and it then says "I am a small demo model and do not know that.", or something that is fluent and wrong.
+It reads and writes English only. Unknown words are copied less reliably than known ones, and long texts worse than short ones: training texts had
+up to 640 tokens.""",
     files="""- `onnx/model_quantized.onnx`: the default; GroupQueryAttention, so that the key/value cache can be one buffer that is written in place
 - `growing/`: the same weights with a cache that grows (`position_ids` among the inputs), a complete folder for other readers of the hub's layout
 - weights are stored as int8 per output channel and widened to float32 at load""",

@@ -16,7 +16,7 @@ from ..common.whisper_export import export_encoder, export_merged
 from .grammar import LANGUAGES
 from .model import Trained
 from .train import NAME
-from .vocabulary import SECONDS, SPECIAL, Vocabulary
+from .vocabulary import SECONDS, SPECIAL, STEP, Vocabulary
 
 ENCODER, DECODER = "onnx/encoder_model_quantized.onnx", "onnx/decoder_model_merged_quantized.onnx"
 
@@ -29,7 +29,7 @@ def generation_config(vocabulary: Vocabulary) -> dict[str, object]:
         "is_multilingual": True, "lang_to_id": {f"<|{code}|>": vocabulary.id(f"<|{code}|>") for code in LANGUAGES},
         "task_to_id": {task: vocabulary.id(f"<|{task}|>") for task in ("transcribe", "translate")},
         "no_timestamps_token_id": vocabulary.id("<|notimestamps|>"), "prev_sot_token_id": vocabulary.id("<|startofprev|>"), "max_length": 128,
-        "max_initial_timestamp_index": 100, "return_timestamps": False, "begin_suppress_tokens": [end], "suppress_tokens": [],
+        "max_initial_timestamp_index": round(SECONDS / STEP), "return_timestamps": False, "begin_suppress_tokens": [end], "suppress_tokens": [],
     }
 
 

@@ -28,6 +28,8 @@ class Trained(nn.Module):
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__()
         self.whisper = WhisperForConditionalGeneration(config(vocabulary))
+        # Plain products: the fused kernel's way back takes longer on a CPU.
+        self.whisper.set_attn_implementation("eager")
         self.ctc = nn.Linear(WIDTH, vocabulary.size + 1)
 
     def hear(self, mel: Tensor) -> Tensor:

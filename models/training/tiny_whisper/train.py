@@ -23,7 +23,8 @@ from .windows import Maker, Window, rows_of
 
 NAME = "tiny-whisper"
 TRAINED, HELD_OUT = 18_000, 480
-LONG_PHASE = 0.72
+LONG_PHASE = 0.5  # of the minutes: a shorter share of full windows leaves the times of second and third sentences to chance
+LONGER = 0.5  # of the rate, for a run that goes on after its decay had begun
 SHORT_SECONDS = 3.6
 
 
@@ -62,10 +63,10 @@ class Trainer:
         self.clips = state["clips"]
 
     def batch(self, fraction: float) -> list[Window]:
-        """Short windows first; at the end windows of the full length with several sentences."""
+        """Short windows first; then windows of the full length with several sentences."""
         if fraction < LONG_PHASE:
             return [self.maker.window(SHORT_SECONDS, 2, 0.8) for _ in range(32)]
-        return [self.maker.window(SECONDS, 4, 1.5) for _ in range(14)]
+        return [self.maker.cutting(SECONDS) for _ in range(14)]
 
     def step(self, windows: list[Window], scale: float) -> tuple[float, float]:
         """One update; returns both losses."""
@@ -96,7 +97,7 @@ class Trainer:
 
     def _ctc(self, heard: torch.Tensor, windows: list[Window]) -> torch.Tensor:
         """Only windows whose sentences are whole have an exact transcript."""
-        kept = [i for i, w in enumerate(windows) if w.placed and not any(p.cut for p in w.placed)]
+        kept = [i for i, w in enumerate(windows) if w.is_whole]
         texts = [[t for p in windows[i].placed for t in self.vocabulary.text(p.clip.text)] for i in kept]
         scores = self.model.ctc(heard[kept].float()).log_softmax(-1).transpose(0, 1)
         lengths = torch.tensor([len(text) for text in texts])
@@ -133,9 +134,10 @@ def train(minutes: float, resume: bool, pause_file: Path | None, seed: int = 3) 
     trainer = Trainer(vocabulary, pool, seed * 1_000_003 + (state or {}).get("step", 0))
     if state:
         step, spent = restore(checkpoint.path, state, trainer.restore)
+    rate = LONGER if spent > minutes * 60 * LONG_PHASE else 1.0
     budget, started, next_score = Budget(minutes, spent, pause_file), time.monotonic(), (int(spent / (minutes * 60) * 6) + 1) / 6
     for step, fraction in run_steps(budget, checkpoint, trainer.snapshot, step):
-        spoken, aligned = trainer.step(trainer.batch(fraction), learning_rate(step, fraction, 150))
+        spoken, aligned = trainer.step(trainer.batch(fraction), rate * learning_rate(step, fraction, 150))
         if step % 50 == 0:
             print(f"{budget.spent:.0f}s step {step} clips {trainer.clips} ce {spoken:.3f} ctc {aligned:.3f} {time.monotonic() - started:.0f}s wall", flush=True)
         if fraction >= next_score:

@@ -22,11 +22,17 @@ class Placed:
 
 @dataclass(frozen=True)
 class Window:
-    """Samples and what is said in them; no sentences means no speech."""
+    """Samples and what is said in them; no sentences means no speech, `begun` that the window starts inside a sentence that is not its own."""
 
     wave: np.ndarray
     language: str
     placed: tuple[Placed, ...]
+    begun: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """True when the sentences are all that is heard."""
+        return bool(self.placed) and not self.begun and not any(placed.cut for placed in self.placed)
 
 
 class Maker:
@@ -40,25 +46,38 @@ class Maker:
         for clip in pool.clips:
             self.by_language.setdefault(clip.language, []).append(clip)
 
-    def window(self, seconds: float, most: int, gap: float = 1.0) -> Window:
-        """Up to `most` sentences of one language; one window in twenty is silent."""
+    def cutting(self, seconds: float) -> Window:
+        """As a window cuts a long recording: up to its end, after long pauses too, and one in eight begins in the end of a sentence."""
+        gap = 1.5 if self.rng.random() < 0.8 else 7.0
+        return self.window(seconds, 6, gap, begun=self.rng.random() < 0.12, heard=0.05)
+
+    def window(self, seconds: float, most: int, gap: float = 1.0, begun: bool = False, heard: float = 0.5) -> Window:
+        """Up to `most` sentences of one language, and perhaps one that is cut after at least `heard` seconds; one window in twenty is silent."""
         rng, total = self.rng, int(seconds * RATE)
         wave = np.zeros(total, np.float32)
         language = rng.choice(list(self.by_language))
         placed: list[Placed] = []
         at = int(rng.random() ** 2 * gap * RATE)
+        if begun:
+            rest = self._rest(rng.choice(self.by_language[language]))
+            wave[: len(rest)] += rest
+            at += len(rest) + int(0.15 * RATE)
         if rng.random() > 0.05:
             for _ in range(rng.randrange(1, most + 1)):
                 clip = rng.choice(self.by_language[language])
                 if at + clip.length > total:
-                    if placed and at < total - RATE // 2 and rng.random() < 0.5:
+                    if placed and at < total - heard * RATE and rng.random() < 0.5:
                         wave[at:] += self._speech(clip)[: total - at]
                         placed.append(Placed(clip, at / RATE, seconds, True))
                     break
                 wave[at : at + clip.length] += self._speech(clip)
                 placed.append(Placed(clip, at / RATE, (at + clip.length) / RATE, False))
                 at += clip.length + int(rng.uniform(0.15, gap) * RATE)
-        return Window(self._noisy(wave, at if placed else total), language, tuple(placed))
+        return Window(self._noisy(wave, at if placed else total), language, tuple(placed), begun)
+
+    def _rest(self, clip: Clip) -> np.ndarray:
+        """The last tenth to half of a sentence, which the window before this one has written down."""
+        return self._speech(clip)[int(self.rng.uniform(0.5, 0.9) * clip.length) :]
 
     def _speech(self, clip: Clip) -> np.ndarray:
         return self.pool.wave(clip) * np.float32(self.rng.uniform(0.25, 1.6))
@@ -78,7 +97,7 @@ class Maker:
 def tokens(vocabulary: Vocabulary, window: Window, task: str, timestamps: bool) -> tuple[list[int], list[int]]:
     """(row, targets): the given prefix is no target, except for the language or no-speech token after the start."""
     prefix = vocabulary.prefix(window.language, task, timestamps)
-    first = vocabulary.id(f"<|{window.language}|>") if window.placed else vocabulary.id("<|nospeech|>")
+    first = vocabulary.id(f"<|{window.language}|>" if window.placed or window.begun else "<|nospeech|>")
     spoken: list[int] = []
     for placed in window.placed:
         if placed.cut:

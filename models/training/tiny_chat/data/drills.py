@@ -7,7 +7,7 @@ import random
 
 from ...common import words as w
 from ...common.split import is_held_out
-from .edits import COPY, LOWER, SPELL, UPPER, misspell
+from .edits import COPY, LOWER, SPELL, UPPER, exchanged, misspell
 from .example import Example, Letters, instruct, single
 from .sentences import WIDE, WIDE_ADJECTIVES, WIDE_VERBS, some_word
 
@@ -55,9 +55,9 @@ def replace_words(rng: random.Random) -> Example:
     items = some(rng, [1, 2, 2, 3, 3, 4, 6])
     old, new = rng.choice(items), word(rng)
     text = " ".join(items)
-    edited = " ".join(new if item == old else item for item in items)
     form = rng.choice(['Replace "{}" with "{}"', 'Replace "{}" with "{}"', "Replace {} with {}", 'Change "{}" to "{}"', "Change {} to {}",
                        'Replace the word "{}" with "{}"', "Swap {} for {}"])
+    edited = exchanged(text, old, new, '"' in form)
     return single("replace", f"{text}/{old}", instruct(rng, form.format(old, new), text), edited)
 
 

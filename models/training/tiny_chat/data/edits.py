@@ -3,7 +3,7 @@
 import random
 
 from ...common import words as w
-from .example import Example, Letters, instruct, single
+from .example import Example, Letters, Pieces, instruct, single
 from .sentences import known_sentence, sentence, some_word, wide_sentence
 
 UPPER = """Make it uppercase|Write in capital letters|Convert to upper case|Make this uppercase|Uppercase
@@ -93,6 +93,22 @@ def past(rng: random.Random) -> Example:
     return single("past", key, instruct(rng, rng.choice(PAST), shown), f"{who} {w.PAST[verb]}{tail}")
 
 
+def exchanged(text: str, old: str, new: str, quoted: bool) -> str:
+    """The text with one word for another.
+
+    A quoted word has other tokens than the same word after a space: it is answered in those that the quotes showed, which is a plain copy."""
+    parts, kept = [], ""
+    for index, word in enumerate(text.split(" ")):
+        bare, space = word.rstrip(".,"), " " if index else ""
+        if word.strip(".,") == old:
+            parts += [kept, space, new]
+            kept = word[len(bare):]
+        else:
+            kept += space + word
+    whole = Pieces(*(part for part in [*parts, kept] if part))
+    return whole if quoted else str(whole)
+
+
 def replace(rng: random.Random) -> Example:
     """Replace one word by another."""
     text = sentence(rng)
@@ -100,11 +116,11 @@ def replace(rng: random.Random) -> Example:
     if not choices:
         return replace(rng)
     old, new = rng.choice(choices), some_word(rng)
-    edited = " ".join(new + p[len(p.rstrip(".,")):] if p.strip(".,") == old else p for p in text.split(" "))
     form = rng.choice(
         ['Replace "{}" with "{}"', "Replace {} with {}", 'Change "{}" to "{}"', "Change {} to {}",
          'Replace the word "{}" with "{}"', "Swap {} for {}"]
     )
+    edited = exchanged(text, old, new, '"' in form)
     return single("replace", f"{text}/{old}", instruct(rng, form.format(old, new), text), edited)
 
 

@@ -12,6 +12,18 @@ class Letters(str):
     """An answer that is learned letter by letter: each letter of it follows from one letter of the question."""
 
 
+class Pieces(str):
+    """An answer that is learned in these pieces: a word then has the tokens in which the question showed it."""
+
+    parts: tuple[str, ...]
+
+    def __new__(cls, *parts: str) -> "Pieces":
+        """Join the pieces and remember them."""
+        made = super().__new__(cls, "".join(parts))
+        made.parts = parts
+        return made
+
+
 @dataclass(frozen=True)
 class Example:
     """A conversation (or plain text) with the key of its problem for the held-out split."""
