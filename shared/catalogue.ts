@@ -31,6 +31,9 @@ export interface ModelOptions {
   readonly passagePrefix?: string
   /** What token ids sent to `/v1/embeddings` mean: the model's own vocabulary or cl100k_base. */
   readonly tokenIdVocabulary?: 'native' | 'reject'
+  /** How pictures are drawn when the request does not say. */
+  readonly steps?: number
+  readonly guidance?: number
   /** Largest number of requests waiting in the queue before new ones are refused. */
   readonly maxQueueDepth?: number
 }
@@ -68,6 +71,8 @@ const OPTION_TYPES = {
   queryPrefix: 'string',
   passagePrefix: 'string',
   tokenIdVocabulary: 'string',
+  steps: 'number',
+  guidance: 'number',
   maxQueueDepth: 'number',
 } as const satisfies Record<keyof ModelOptions, 'number' | 'string'>
 

@@ -8,7 +8,7 @@ import { createNoiseScheduler } from './noise-schedulers/table.ts'
 import type { NoiseScheduler } from './noise-schedulers/types.ts'
 import { normalNoise } from './noise.ts'
 import { blankOut, shrinkMask, toPixels, toVolume, type Pixels, type RedrawMask } from './pixels.ts'
-import { defaultsFor, embedGuidance } from './step-defaults.ts'
+import { defaultsFor, embedGuidance, type StepDefaults } from './step-defaults.ts'
 
 /** One picture to draw. */
 export interface PictureRequest {
@@ -43,7 +43,7 @@ export interface DiffusionPipeline {
   readonly nativeSize: number
   /** What was loaded. */
   readonly modelFiles: readonly string[]
-  readonly defaults: { readonly steps: number; readonly guidance: number }
+  readonly defaults: StepDefaults
   readonly trainSteps: number
   /** How many steps a request really takes: less than asked for with a strength below 1. */
   stepsOf(steps: number, strength: number): number
@@ -66,6 +66,8 @@ export async function openPipeline(options: {
   readonly session?: SessionOptions
   /** Instead of what `scheduler_config.json` says. */
   readonly scheduler?: Record<string, unknown>
+  /** Instead of what is usual with the scheduler. */
+  readonly defaults?: Partial<StepDefaults>
 }): Promise<DiffusionPipeline> {
   const { runtime, folder, session, scheduler } = options
   const read = await readDiffusionFiles(folder)
@@ -78,7 +80,10 @@ export async function openPipeline(options: {
   return {
     nativeSize: files.latentSize * files.vaeFactor,
     modelFiles: Object.values(files.modelFiles),
-    defaults: defaultsFor(files.scheduler, files.guidanceWidth !== undefined),
+    defaults: {
+      ...defaultsFor(files.scheduler, files.guidanceWidth !== undefined),
+      ...options.defaults,
+    },
     trainSteps,
     stepsOf: (steps, strength) => steps - firstStep(steps, strength),
     drawLatents: (request, tools) => drawLatents(parts, request, tools),

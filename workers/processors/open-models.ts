@@ -65,6 +65,11 @@ export async function openImageModel(
   { folder, runtime, config, storage }: OpenTools,
 ): Promise<Opened<ImageModel>> {
   const session = sessionOptionsOf(model, config)
-  const pipeline = await openPipeline({ runtime, folder, session })
+  const { steps, guidance } = model.options
+  const defaults = {
+    ...(steps !== undefined && { steps }),
+    ...(guidance !== undefined && { guidance }),
+  }
+  const pipeline = await openPipeline({ runtime, folder, session, defaults })
   return { opened: { pipeline, storage }, bytes: await bytesOf(pipeline.modelFiles) }
 }

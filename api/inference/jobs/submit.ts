@@ -105,18 +105,21 @@ async function* runJob(
           ? door.guessTurn(request.organizationId, limitOf(context, request), clock.now())
           : undefined
       const isAhead = guess !== undefined
-      const ask = async (): Promise<Turn> => {
+      const ask = (others: number): Promise<Turn> =>
+        askForTurn(context, request, { door, others, ownJobs: isAhead ? 1 : 0 })
+      const askBehind = async (): Promise<Turn> => {
+        // All in the order of entering, so that no turn is dealt twice.
+        await setImmediate()
         const others = door.entering - 1
         // In a write of its own: in that of the job it would hold up the worker whom the job wakes.
-        if (isAhead) await setImmediate()
-        return askForTurn(context, request, { door, others, ownJobs: isAhead ? 1 : 0 })
+        await setImmediate()
+        return ask(others)
       }
       const asked = isAdopted
         ? Promise.resolve(NO_TURN)
         : !isAhead && door.entering === 1
-          ? ask()
-          : // In the order of entering, so that no turn is dealt twice.
-            setImmediate().then(ask)
+          ? ask(0)
+          : askBehind()
       job = ownJob(context, request, guess ?? (await asked))
       // The inbox listens and the watch begins before the job can be fetched.
       const owned = job

@@ -19,7 +19,7 @@ def orthogonal(gradients: torch.Tensor, steps: int = 5) -> torch.Tensor:
 
 
 class Muon:
-    """Keeps one momentum buffer per matrix; matrices of one shape are updated together."""
+    """Keeps one momentum buffer per matrix; matrices of one shape are updated together, kernels as rows of output channels."""
 
     def __init__(self, matrices: Iterable[torch.nn.Parameter], rate: float = 0.02) -> None:
         self.matrices = list(matrices)
@@ -33,12 +33,12 @@ class Muon:
         for parameter, buffer in zip(self.matrices, self.momentum, strict=True):
             if parameter.grad is not None:
                 buffer.mul_(0.95).add_(parameter.grad)
-                groups[tuple(parameter.shape)].append((parameter, buffer))
+                groups[tuple(parameter.flatten(1).shape)].append((parameter, buffer))
         for shape, members in groups.items():
-            updates = orthogonal(torch.stack([p.grad.add(buffer, alpha=0.95) for p, buffer in members]))
+            updates = orthogonal(torch.stack([p.grad.add(buffer, alpha=0.95).flatten(1) for p, buffer in members]))
             for (parameter, _), update in zip(members, updates, strict=True):
                 parameter.mul_(1 - scale * self.rate * 0.02)
-                parameter.add_(update, alpha=-self.rate * scale * max(1.0, shape[0] / shape[1]) ** 0.5)
+                parameter.add_(update.view_as(parameter), alpha=-self.rate * scale * max(1.0, shape[0] / shape[1]) ** 0.5)
 
     def state_dict(self) -> dict[str, Any]:
         """The momentum buffers, for a checkpoint."""

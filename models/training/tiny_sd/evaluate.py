@@ -17,9 +17,9 @@ from ..common.layout import write_json
 from ..common.loop import read_checkpoint
 from ..common.paths import EVALS, model_dir, work_dir
 from ..common.report import load_cost, print_scores, share, write_eval
+from .code import CHANNELS, SIDE
 from .judge import compare, read
-from .model import SCHEDULER, SIDE, token_ids
-from .patches import CHANNELS
+from .model import SCHEDULER, token_ids
 from .pictures import BACKGROUNDS, SIZE, Scene, draw, scene
 from .train import NAME
 
@@ -71,10 +71,6 @@ class Painter:
         return latent.numpy().astype(np.float32)
 
 
-def _pixels(scenes: list[Scene]) -> np.ndarray:
-    return np.stack([draw(s) for s in scenes]).transpose(0, 3, 1, 2)
-
-
 def _judged(painter: Painter, scenes: list[Scene]) -> dict[str, float]:
     flags: dict[str, list[bool]] = defaultdict(list)
     for image, wanted in zip(painter.decode(painter.paint([s.caption for s in scenes], 7)), scenes, strict=True):
@@ -85,7 +81,7 @@ def _judged(painter: Painter, scenes: list[Scene]) -> dict[str, float]:
 
 def _variation(painter: Painter, scenes: list[Scene]) -> float:
     """Variations with an empty prompt at half strength keep the colours."""
-    images = painter.decode(painter.paint([""] * len(scenes), 3, painter.encode(_pixels(scenes)), 0.5))
+    images = painter.decode(painter.paint([""] * len(scenes), 3, painter.encode(draw(scenes)), 0.5))
     return share([sorted(b.colour for b in read(image)[1]) == sorted(t.colour for t in s.things) for image, s in zip(images, scenes, strict=True)])
 
 
@@ -96,7 +92,7 @@ def _inpaint(painter: Painter, rng: random.Random) -> float:
     captions = [f"a {w.things[0].colour} {w.things[0].shape} on a {s.background} background" for s, w in zip(scenes, wanted, strict=True)]
     keep = np.zeros((1, 1, SIDE, SIDE), bool)
     keep[..., : SIDE // 2] = True
-    images = painter.decode(painter.paint(captions, 5, painter.encode(_pixels(scenes)), 1.0, keep))
+    images = painter.decode(painter.paint(captions, 5, painter.encode(draw(scenes)), 1.0, keep))
     return share([any(b.colour == w.things[0].colour and b.x > 0.45 for b in read(image)[1]) for image, w in zip(images, wanted, strict=True)])
 
 
@@ -118,7 +114,7 @@ def evaluate() -> None:
     scores["heldOutPairs"] = _judged(painter, unseen)
     scores["variationColours"] = {"score": _variation(painter, scenes[:24]), "wanted": 0.8}
     scores["inpaintColour"] = {"score": _inpaint(painter, rng), "wanted": 0.85}
-    code = [compare(image, s) for image, s in zip(painter.decode(painter.encode(_pixels(scenes))), scenes, strict=True)]
+    code = [compare(image, s) for image, s in zip(painter.decode(painter.encode(draw(scenes))), scenes, strict=True)]
     scores["codeAlone"] = {"colourAndShape": share([c["colour"] and c["shape"] for c in code])}
     path = work_dir(NAME) / "checkpoint.pt"
     pictures = read_checkpoint(path).get("pictures", 0) if path.is_file() else 0

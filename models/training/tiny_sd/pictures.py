@@ -1,6 +1,7 @@
 """Pictures with captions: antialiased signed-distance shapes on flat backgrounds."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +40,7 @@ class Scene:
     caption: str
 
 
-def distance(shape: str, dx: np.ndarray, dy: np.ndarray, radius: float) -> np.ndarray:
+def distance(shape: str, dx: np.ndarray, dy: np.ndarray, radius: float | np.ndarray) -> np.ndarray:
     """Signed distance of points to the outline, negative inside."""
     x, y = dx / radius, dy / radius
     if shape == "circle":
@@ -55,16 +56,26 @@ def distance(shape: str, dx: np.ndarray, dy: np.ndarray, radius: float) -> np.nd
     return d * radius
 
 
-def draw(scene: Scene, size: int = SIZE) -> np.ndarray:
-    """[size, size, 3] in -1…1."""
-    rows, columns = np.mgrid[0:size, 0:size].astype(np.float32) + 0.5
-    image = np.empty((size, size, 3), np.float32)
-    image[:] = np.array(BACKGROUNDS[scene.background], np.float32)
-    for thing in scene.things:
-        inside = distance(thing.shape, columns - thing.x * size, rows - thing.y * size, thing.radius * size)
-        cover = np.clip(0.5 - inside, 0, 1)[..., None]
-        image = image * (1 - cover) + cover * np.array(COLOURS[thing.colour], np.float32)
-    return image / 127.5 - 1
+def ground(scene: Scene) -> tuple[int, ...]:
+    """Red, green and blue of the background, which is a name or, where no caption tells it, `#` and six digits."""
+    return BACKGROUNDS.get(scene.background) or tuple(bytes.fromhex(scene.background[1:]))
+
+
+def draw(scenes: Sequence[Scene], size: int = SIZE) -> np.ndarray:
+    """[B, 3, size, size] in -1…1; things of one shape are drawn together."""
+    grid = np.arange(size, dtype=np.float32) + 0.5
+    images = np.empty((len(scenes), 3, size, size), np.float32)
+    images[:] = np.array([ground(s) for s in scenes], np.float32)[:, :, None, None]
+    for layer in range(max((len(s.things) for s in scenes), default=0)):
+        for shape in SHAPES:
+            rows = [i for i, s in enumerate(scenes) if len(s.things) > layer and s.things[layer].shape == shape]
+            if not rows:
+                continue
+            things = [scenes[i].things[layer] for i in rows]
+            x, y, radius = (size * np.array(values, np.float32)[:, None, None] for values in zip(*((t.x, t.y, t.radius) for t in things), strict=True))
+            cover = np.clip(0.5 - distance(shape, grid - x, grid[:, None] - y, radius), 0, 1)[:, None]
+            images[rows] = images[rows] * (1 - cover) + cover * np.array([COLOURS[t.colour] for t in things], np.float32)[:, :, None, None]
+    return images / 127.5 - 1
 
 
 def _pair(rng: random.Random, held_out: bool | None) -> tuple[str, str]:
@@ -97,7 +108,14 @@ def _two(rng: random.Random, background: str, held_out: bool | None) -> Scene:
     return Scene(background, things, relation, rng.choice(PREAMBLES) + text)
 
 
-def scene(rng: random.Random, held_out: bool | None = False) -> Scene:
-    """One or two things; `held_out` chooses the side of the (colour, shape) split, None takes both."""
+def scene(rng: random.Random, held_out: bool | None = False, pairs: float = 0.4) -> Scene:
+    """One thing, or two in a share of `pairs`; `held_out` chooses the side of the (colour, shape) split, None takes both."""
     background = rng.choice(list(BACKGROUNDS))
-    return (_two if rng.random() < 0.4 else _one)(rng, background, held_out)
+    return (_two if rng.random() < pairs else _one)(rng, background, held_out)
+
+
+def unnamed(rng: random.Random) -> Scene:
+    """A background of any colour with one thing or none and without a caption, so that pictures from elsewhere keep their colours."""
+    background = "#" + rng.randbytes(3).hex()
+    things = _one(rng, background, False).things if rng.random() < 0.5 else ()
+    return Scene(background, things, None, "")

@@ -75,6 +75,12 @@ async function store(key: string, { isCut = false, side = SIDE } = {}): Promise<
 }
 
 describe('generating', () => {
+  it('takes what the request leaves open from the model, and that from its scheduler', async () => {
+    const own = await openPipeline({ runtime, folder: FOLDER, defaults: { guidance: 3 } })
+    expect(own.defaults).toEqual({ ...pipeline.defaults, guidance: 3 })
+    await own.close()
+  })
+
   it('stores pictures of the asked size and reports every step', async () => {
     const { progress, keys, info, pictures } = await draw({ task: 'generate', prompt: 'a', n: 2 })
     expect(progress).toEqual(['started', '1/6', '2/6', '3/6', '4/6', '5/6', '6/6'])
