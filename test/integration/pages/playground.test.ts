@@ -113,6 +113,14 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
           }),
         }),
       )
+      // And over a slow line, so that it is not at its end before the button is found.
+      const line = await page.context().newCDPSession(page)
+      const bytesPerSecond = { downloadThroughput: 20_000, uploadThroughput: 20_000 }
+      await line.send('Network.emulateNetworkConditions', {
+        offline: false,
+        latency: 0,
+        ...bytesPerSecond,
+      })
       await page.getByLabel('Longest answer, tokens').first().fill('900')
       await page.getByLabel('Your message').fill('Tell me a story about a fox.')
       await page.getByRole('button', { name: 'Send' }).click()
