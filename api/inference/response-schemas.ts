@@ -1,7 +1,8 @@
 import { ERROR_BODY } from '#api/http/error-schemas.ts'
 
 /** Schemas of what the routes answer, for the OpenAPI document. */
-const NULLABLE_STRING = { type: ['string', 'null'] }
+/** A text or null. */
+export const NULLABLE_STRING = { type: ['string', 'null'] }
 
 const ERROR_DESCRIPTIONS: Readonly<Record<number, string>> = {
   400: 'The request is not valid; `param` names the field.',

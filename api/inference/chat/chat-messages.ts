@@ -1,5 +1,6 @@
 import type { ChatMessage } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { missingParameter } from '#api/inference/field-faults.ts'
 
 const NAME_LENGTH_MAX = 64
 
@@ -115,10 +116,10 @@ function presentable(field: MessageField, path: string): ChatMessage {
     case 'assistant':
       return { role: 'assistant', ...message, ...(calls.length > 0 && { toolCalls: calls }) }
     case 'tool':
-      if (typeof field.tool_call_id !== 'string') throw missing(`${path}.tool_call_id`)
+      if (typeof field.tool_call_id !== 'string') throw missingParameter(`${path}.tool_call_id`)
       return { role: 'tool', ...message, toolCallId: field.tool_call_id }
     case 'function':
-      if (typeof field.name !== 'string') throw missing(`${path}.name`)
+      if (typeof field.name !== 'string') throw missingParameter(`${path}.name`)
       return { role: 'tool', ...message, toolCallId: legacyCallId(field.name) }
   }
 }
@@ -145,7 +146,7 @@ function textOf(content: MessageField['content'], path: string): string | undefi
   return content
     .map((part, index) => {
       const text = part[part.type]
-      if (text === undefined) throw missing(`${path}[${index}].${part.type}`)
+      if (text === undefined) throw missingParameter(`${path}[${index}].${part.type}`)
       return text
     })
     .join('')
@@ -178,18 +179,11 @@ function unanswered(callIds: ReadonlySet<string>, index: number): ServiceError {
 }
 
 function noContent(field: MessageField, path: string): ServiceError {
-  if (field.content === undefined) return missing(`${path}.content`)
+  if (field.content === undefined) return missingParameter(`${path}.content`)
   return failure.invalidRequest(
     `Invalid value for '${path}.content': expected a string, got null.`,
     { param: `${path}.content`, code: 'invalid_value' },
   )
-}
-
-function missing(param: string): ServiceError {
-  return failure.invalidRequest(`Missing required parameter: '${param}'.`, {
-    param,
-    code: 'missing_required_parameter',
-  })
 }
 
 function legacyCallId(name: string): string {

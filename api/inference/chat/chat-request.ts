@@ -1,7 +1,7 @@
 import { Type, type Static } from 'typebox'
 
 import type { ChatMessage, GenerateInput, ResponseFormat } from '#shared/contracts/completion.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
+import { failure } from '#shared/errors.ts'
 import {
   optionalBoolean,
   optionalEnum,
@@ -16,6 +16,7 @@ import {
   stopStrings,
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
+import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 
 import { chatMessages, MESSAGE_SCHEMA, type MessageField } from './chat-messages.ts'
@@ -206,7 +207,7 @@ function logprobsOf(body: ChatBody): number | null {
   const count = body.top_logprobs ?? null
   if (body.logprobs === true) return count ?? 0
   if (count === null) return null
-  throw invalid('top_logprobs', "'top_logprobs' is only allowed when 'logprobs' is enabled.")
+  throw invalidValue('top_logprobs', "'top_logprobs' is only allowed when 'logprobs' is enabled.")
 }
 
 function responseFormatOf(body: ChatBody): ResponseFormat {
@@ -228,24 +229,10 @@ function responseFormatOf(body: ChatBody): ResponseFormat {
 }
 
 function jsonSchemaFormat(field: ResponseFormatField['json_schema']): ResponseFormat {
-  if (field === undefined) throw missing('response_format.json_schema')
-  if (field.schema === undefined) throw missing('response_format.json_schema.schema')
+  if (field === undefined) throw missingParameter('response_format.json_schema')
+  if (field.schema === undefined) throw missingParameter('response_format.json_schema.schema')
   if (field.strict === true) {
     checkStrictSchema(field.schema, 'response_format.json_schema.schema')
   }
   return { type: 'jsonSchema', schema: field.schema }
-}
-
-function invalid(param: string, message: string): ServiceError {
-  return failure.invalidRequest(`Invalid value for '${param}': ${message}`, {
-    param,
-    code: 'invalid_value',
-  })
-}
-
-function missing(param: string): ServiceError {
-  return failure.invalidRequest(`Missing required parameter: '${param}'.`, {
-    param,
-    code: 'missing_required_parameter',
-  })
 }

@@ -1,7 +1,7 @@
 import { Type, type Static } from 'typebox'
 
 import type { ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
+import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
 import { optionalBoolean } from '#api/inference/field-schemas.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 
@@ -145,14 +145,14 @@ export function toolPlan(body: ToolBody): ToolPlan | undefined {
   const tools = body.tools ?? []
   const functions = body.functions ?? []
   if (tools.length > 0 && functions.length > 0) {
-    throw invalid('functions', "'functions' and 'tools' cannot be given together.")
+    throw invalidValue('functions', "'functions' and 'tools' cannot be given together.")
   }
   if (functions.length > 0) return legacyPlan(functions, body.function_call)
   if (tools.length === 0) {
     for (const field of ['tool_choice', 'parallel_tool_calls', 'function_call'] as const) {
       if (body[field] === null || body[field] === undefined) continue
       const needed = field === 'function_call' ? 'functions' : 'tools'
-      throw invalid(field, `'${field}' is only allowed when '${needed}' are specified.`)
+      throw invalidValue(field, `'${field}' is only allowed when '${needed}' are specified.`)
     }
     return undefined
   }
@@ -199,11 +199,11 @@ function choiceOf(
   if (field === null || field === undefined) return { choice: 'auto', allowed: tools }
   if (typeof field === 'string') return { choice: field, allowed: tools }
   if (field.type === 'function') {
-    if (field.function === undefined) throw missing('tool_choice.function')
+    if (field.function === undefined) throw missingParameter('tool_choice.function')
     checkName(field.function.name, tools, 'tool_choice')
     return { choice: { name: field.function.name }, allowed: tools }
   }
-  if (field.allowed_tools === undefined) throw missing('tool_choice.allowed_tools')
+  if (field.allowed_tools === undefined) throw missingParameter('tool_choice.allowed_tools')
   const names = field.allowed_tools.tools.map((tool) => tool.function.name)
   for (const name of names) checkName(name, tools, 'tool_choice')
   return {
@@ -215,19 +215,5 @@ function choiceOf(
 function checkName(name: string, tools: readonly ToolDefinition[], param: string): void {
   if (tools.some((tool) => tool.name === name)) return
   const where = param === 'function_call' ? 'functions' : 'tools'
-  throw invalid(param, `The function '${name.slice(0, 64)}' is not among the '${where}'.`)
-}
-
-function invalid(param: string, reason: string): ServiceError {
-  return failure.invalidRequest(`Invalid value for '${param}': ${reason}`, {
-    param,
-    code: 'invalid_value',
-  })
-}
-
-function missing(param: string): ServiceError {
-  return failure.invalidRequest(`Missing required parameter: '${param}'.`, {
-    param,
-    code: 'missing_required_parameter',
-  })
+  throw invalidValue(param, `The function '${name.slice(0, 64)}' is not among the '${where}'.`)
 }

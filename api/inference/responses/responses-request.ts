@@ -1,7 +1,8 @@
 import type { ResponseFormat } from '#shared/contracts/completion.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
+import { failure } from '#shared/errors.ts'
 import { chatInput, type ChatRequest } from '#api/inference/chat/chat-request.ts'
 import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
+import { invalidValue } from '#api/inference/field-faults.ts'
 import { samplingParams } from '#api/inference/sampling-fields.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 
@@ -69,7 +70,7 @@ function toolsOf(body: ResponsesBody): ToolPlan | undefined {
   if (tools === null || tools === undefined || tools.length === 0) {
     const isCallDemanded = choice === 'required' || typeof choice === 'object'
     if (!isCallDemanded || choice === null) return undefined
-    throw invalid('tool_choice', "'tool_choice' is only allowed when 'tools' are specified.")
+    throw invalidValue('tool_choice', "'tool_choice' is only allowed when 'tools' are specified.")
   }
   const definitions = tools.map((tool, index) => definitionOf(tool, `tools[${index}]`))
   return planOf(definitions, {
@@ -92,7 +93,10 @@ function asChatChoice(choice: ToolChoiceField | null): ChatToolChoice {
 function logprobsOf({ include, top_logprobs: count }: ResponsesBody): number | null {
   if (include?.includes(LOGPROBS) === true) return count ?? 0
   if (count === null || count === undefined || count === 0) return null
-  throw invalid('top_logprobs', `'top_logprobs' is only allowed when 'include' has '${LOGPROBS}'.`)
+  throw invalidValue(
+    'top_logprobs',
+    `'top_logprobs' is only allowed when 'include' has '${LOGPROBS}'.`,
+  )
 }
 
 function responseFormatOf({ text, input, instructions }: ResponsesBody): ResponseFormat {
@@ -112,11 +116,4 @@ function responseFormatOf({ text, input, instructions }: ResponsesBody): Respons
       if (format.strict === true) checkStrictSchema(format.schema, 'text.format.schema')
       return { type: 'jsonSchema', schema: format.schema }
   }
-}
-
-function invalid(param: string, message: string): ServiceError {
-  return failure.invalidRequest(`Invalid value for '${param}': ${message}`, {
-    param,
-    code: 'invalid_value',
-  })
 }

@@ -1,5 +1,6 @@
+import { NULLABLE_STRING } from '#api/inference/response-schemas.ts'
+
 const STATUS = { type: 'string', enum: ['in_progress', 'completed', 'incomplete'] }
-const NULLABLE_STRING = { type: ['string', 'null'] }
 
 const MESSAGE = {
   type: 'object',

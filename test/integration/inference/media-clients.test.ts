@@ -1,6 +1,5 @@
 import { createReadStream } from 'node:fs'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -17,7 +16,7 @@ import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import {
   answering,
   API_KEY,
-  openSurface,
+  serveSurface,
   speak,
   type Script,
 } from '#test/unit/api/inference/surface.ts'
@@ -26,7 +25,8 @@ const CLIP = join(import.meta.dirname, '../../fixtures/audio/en-1.wav')
 const VECTOR = new Float32Array([0.25, -1.5, 0.1])
 const BASE64 = Buffer.from(VECTOR.buffer).toString('base64')
 
-let surface: Awaited<ReturnType<typeof openSurface>>
+let served: Awaited<ReturnType<typeof serveSurface>>
+let surface: (typeof served)['surface']
 let baseURL = ''
 let folder = ''
 let picturePath = ''
@@ -37,16 +37,14 @@ beforeAll(async () => {
   const background = { r: 200, g: 0, b: 0, alpha: 0.5 }
   const picture = sharp({ create: { width: 64, height: 64, channels: 4, background } })
   await writeFile(picturePath, await picture.png().toBuffer())
-  surface = await openSurface(undefined, { store: openDirectoryStore(join(folder, 'objects')) })
-  await surface.app.listen({ port: 0, host: '127.0.0.1' })
-  baseURL = `http://127.0.0.1:${(surface.app.server.address() as AddressInfo).port}/v1`
+  served = await serveSurface(undefined, { store: openDirectoryStore(join(folder, 'objects')) })
+  ;({ surface, baseURL } = served)
 })
 beforeEach(() => {
   surface.submitter.script = answer
 })
 afterAll(async () => {
-  surface.app.server.closeAllConnections()
-  await surface.app.close()
+  await served.close()
   await rm(folder, { recursive: true })
 })
 

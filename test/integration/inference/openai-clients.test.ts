@@ -1,5 +1,3 @@
-import type { AddressInfo } from 'node:net'
-
 import OpenAI from 'openai'
 import { Configuration, OpenAIApi } from 'openai-3'
 import OpenAI4 from 'openai-4'
@@ -7,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
-import { API_KEY, openSurface, speak } from '#test/unit/api/inference/surface.ts'
+import { API_KEY, serveSurface, speak } from '#test/unit/api/inference/surface.ts'
 
 const MODEL = 'tiny-chat'
 const MESSAGES = [{ role: 'user' as const, content: 'Say hello' }]
@@ -15,19 +13,15 @@ const TOOLS = [{ type: 'function' as const, function: { name: 'add' } }]
 const PIECES = ['Hel', 'lo', ' wörld', ' 😀']
 const TEXT = PIECES.join('')
 
-let surface: Awaited<ReturnType<typeof openSurface>>
+let served: Awaited<ReturnType<typeof serveSurface>>
+let surface: (typeof served)['surface']
 let baseURL = ''
 
 beforeAll(async () => {
-  surface = await openSurface()
-  await surface.app.listen({ port: 0, host: '127.0.0.1' })
-  baseURL = `http://127.0.0.1:${(surface.app.server.address() as AddressInfo).port}/v1`
+  served = await serveSurface()
+  ;({ surface, baseURL } = served)
 })
-afterAll(async () => {
-  // The clients keep their connections for the next request.
-  surface.app.server.closeAllConnections()
-  await surface.app.close()
-})
+afterAll(() => served.close())
 
 function say(pieces: readonly string[]): void {
   surface.submitter.script = ({ input }) => speak(input as GenerateInput, pieces)

@@ -1,5 +1,3 @@
-import type { AddressInfo } from 'node:net'
-
 import OpenAI from 'openai'
 import { ResponsesToolRunner } from 'openai/helpers/responses-tool-runner'
 import OpenAI4 from 'openai-4'
@@ -7,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
-import { API_KEY, openSurface, speak } from '#test/unit/api/inference/surface.ts'
+import { API_KEY, serveSurface, speak } from '#test/unit/api/inference/surface.ts'
 
 const MODEL = 'tiny-chat'
 const PIECES = ['Hel', 'lo', ' wörld', ' 😀']
@@ -21,19 +19,15 @@ const PARAMETERS = {
 }
 const ADD = { type: 'function', name: 'add', parameters: PARAMETERS, strict: true } as const
 
-let surface: Awaited<ReturnType<typeof openSurface>>
+let served: Awaited<ReturnType<typeof serveSurface>>
+let surface: (typeof served)['surface']
 let baseURL = ''
 
 beforeAll(async () => {
-  surface = await openSurface()
-  await surface.app.listen({ port: 0, host: '127.0.0.1' })
-  baseURL = `http://127.0.0.1:${(surface.app.server.address() as AddressInfo).port}/v1`
+  served = await serveSurface()
+  ;({ surface, baseURL } = served)
 })
-afterAll(async () => {
-  // The clients keep their connections for the next request.
-  surface.app.server.closeAllConnections()
-  await surface.app.close()
-})
+afterAll(() => served.close())
 
 interface ParsedCall {
   readonly arguments: string

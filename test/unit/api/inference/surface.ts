@@ -249,3 +249,23 @@ const SILENT: Logger = {
   debug: () => {},
   child: () => SILENT,
 }
+
+/** The surface behind a socket, for clients that open their own connections. */
+export async function serveSurface(...given: Parameters<typeof openSurface>): Promise<{
+  surface: Awaited<ReturnType<typeof openSurface>>
+  baseURL: string
+  close(): Promise<void>
+}> {
+  const surface = await openSurface(...given)
+  const { app } = surface
+  const address = await app.listen({ port: 0, host: '127.0.0.1' })
+  return {
+    surface,
+    baseURL: `${address}/v1`,
+    async close() {
+      // The clients keep their connections for the next request.
+      app.server.closeAllConnections()
+      await app.close()
+    },
+  }
+}
