@@ -16,7 +16,8 @@ CARD = Card(
     cannot="""It cannot hold a conversation, explain, summarise, translate, judge the mood or the topic of a text, write code or know anything outside its
 list: none of these were in its training, and it then says "I am a small demo model and do not know that.", or something that is fluent and wrong.
 It reads and writes English only. Unknown words are copied less reliably than known ones, and long texts worse than short ones: training texts had
-up to 640 tokens.""",
+up to 640 tokens. The table has fifty problems a row, on which the edition was chosen; of 120 fresh ones each it repaired the spelling of 0.81 and
+answered 0.83 out of a given text, a little below their goals, replaced 0.89 and wrote 0.95 in capital and 0.92 in small letters.""",
     files="""- `onnx/model_quantized.onnx`: the default; GroupQueryAttention, so that the key/value cache can be one buffer that is written in place
 - `growing/`: the same weights with a cache that grows (`position_ids` among the inputs), a complete folder for other readers of the hub's layout
 - weights are stored as int8 per output channel and widened to float32 at load""",
