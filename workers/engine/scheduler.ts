@@ -35,10 +35,11 @@ const REPLAY_MS_MAX = 10_000
  * Decides who runs next; touches no tensor.
  *
  * Waiting sequences are admitted in order of arrival while there are slots. Prompts and decoding
- * take turns: after each decode step at most one chunk of one prompt, prompts in rotation, so that
- * neither a long prompt nor many of them freeze a stream, and a short prompt overtakes a long one.
- * Beside streams a lone prompt's chunk takes no longer than a decode step, so that their pace halves
- * at worst; the more prompts there are, the longer the chunks.
+ * take turns: after each decode step a chunk of one prompt, prompts in rotation, so that neither a
+ * long prompt nor many of them freeze a stream, and a short prompt overtakes a long one. Beside
+ * streams a lone prompt's chunk takes no longer than a decode step, so that their pace halves at
+ * worst, and as many short prompts as fit into that time go together; the more prompts there are,
+ * the longer the chunks.
  */
 export class Scheduler {
   readonly slots: SlotTable
@@ -48,6 +49,8 @@ export class Scheduler {
   #isPrefillsTurn = true
   /** A smoothed duration of a decode step; undefined before the first. */
   #decodeMs: number | undefined
+  /** What prompts have taken since the last decode step. */
+  #prefillMs = 0
   /** Tokens of a lone prompt per run while others decode. */
   #sharedChunk: number
 
@@ -115,6 +118,7 @@ export class Scheduler {
       return this.#prefill(prefilling, decoding.length === 0 ? prefillChunk : shared)
     }
     this.#isPrefillsTurn = true
+    this.#prefillMs = 0
     if (decoding.length === 0) return undefined
     return this.#speculate(decoding) ?? { kind: 'decode', sequences: decoding }
   }
@@ -156,7 +160,11 @@ export class Scheduler {
 
   /** Takes up how long a run over so many tokens of a prompt took: the next ones fit a decode step. */
   notePrefill(count: number, durationMs: number): void {
-    if (this.#decodeMs === undefined || count < this.#sharedChunk) return
+    if (this.#decodeMs === undefined) return
+    this.#prefillMs += durationMs
+    // Another like it would still fit.
+    this.#isPrefillsTurn = this.#prefillMs + durationMs <= this.#decodeMs
+    if (count < this.#sharedChunk) return
     const sharedMs = (durationMs * this.#sharedChunk) / count
     if (sharedMs > this.#decodeMs) this.#sharedChunk /= 2
     else if (sharedMs < this.#decodeMs / 2) this.#sharedChunk *= 2

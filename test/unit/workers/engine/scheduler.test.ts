@@ -75,6 +75,28 @@ describe('the scheduler', () => {
     expect(prompt.isDecoding).toBe(false)
   })
 
+  it('runs as many short prompts between two decode steps as take no longer than one', () => {
+    const scheduler = new Scheduler({ ...OPTIONS, slots: 8 })
+    add(scheduler, { length: 3, first: 0 })
+    admitAll(scheduler)
+    take(scheduler)
+    scheduler.noteDecode(10)
+    for (let first = 10; first <= 60; first += 10) add(scheduler, { length: 3, first })
+    admitAll(scheduler)
+    const nextStep = (runMs: number): string => {
+      const step = take(scheduler)
+      if (step.kind === 'prefill') scheduler.notePrefill(step.count, runMs)
+      return describeStep(step)
+    }
+    const runsMs = [0, 4, 4, 0, 6, 0, 3, 3, 3, 0]
+    expect(runsMs.map(nextStep)).toEqual([
+      ...['decode 1', 'prefill 3', 'prefill 3'],
+      ...['decode 3', 'prefill 3'],
+      ...['decode 4', 'prefill 3', 'prefill 3', 'prefill 3'],
+      'decode 7',
+    ])
+  })
+
   it('lets prompts take turns, so that a short one overtakes a long one', () => {
     const scheduler = new Scheduler(OPTIONS)
     const long = add(scheduler, { length: 40, first: 10 })
