@@ -107,15 +107,21 @@ function attacks(): readonly Attack[] {
     `--${BOUNDARY}\r\ncontent-disposition: form-data; name="${name}"${more}\r\n\r\n${value}\r\n`
   const nested = `${'{"a":'.repeat(1e6)}1${'}'.repeat(1e6)}`
   const keys = Array.from({ length: 5e5 }, (_, at) => `"k${at}":1`).join()
-  const word = 'a'.repeat(7e6)
+  const word = 'a'.repeat(4e6)
+  const quotes = '"'.repeat(4e6)
   const fields = Array.from({ length: 1e5 }, (_, at) => part(`f${at}`, 'x')).join('')
   const chat = { model: 'chat', prompt: word }
   return [
     json('JSON a million deep', '/embeddings', `{"model":"embed","input":${nested}}`),
     json('JSON of 500,000 keys', '/embeddings', `{${keys}}`),
     json('a prompt of one word of 10 MB', '/completions', `{"prompt":"${'a'.repeat(1e7)}"}`),
-    json('a prompt of one word of 7 MB', '/completions', JSON.stringify(chat)),
-    json('a text of 7 MB to embed', '/embeddings', JSON.stringify({ model: 'embed', input: word })),
+    json('a prompt of one word of 4 MB', '/completions', JSON.stringify(chat)),
+    json(
+      'a prompt of 4 million quotes',
+      '/completions',
+      JSON.stringify({ ...chat, prompt: quotes }),
+    ),
+    json('a text of 4 MB to embed', '/embeddings', JSON.stringify({ model: 'embed', input: word })),
     form('a form of 100,000 fields', '/audio/transcriptions', fields),
     form('a form of 100,000 files', '/files', part('file', 'x', '; filename="a"').repeat(1e5)),
     form('a field of 5 MB', '/files', part('purpose', 'a'.repeat(5e6))),

@@ -10,6 +10,8 @@ export const JSON_LIMITS = {
   members: 50_000,
   /** Items and members of everything together: a request may embed 300,000 token ids. */
   values: 400_000,
+  /** Bytes of one text: of a million tokens, more or less. */
+  textBytes: 4 * 1024 * 1024,
 } as const
 
 /**
@@ -34,36 +36,54 @@ const QUOTE = 0x22
 const BACKSLASH = 0x5c
 const COMMA = 0x2c
 const COLON = 0x3a
-const OPENERS: readonly number[] = [0x5b, 0x7b]
-const CLOSERS: readonly number[] = [0x5d, 0x7d]
+const OPENER = 1
+const CLOSER = 2
+const SEPARATOR = 3
+const TEXT = 4
+/** What a byte outside of texts is: every other one is passed over by a single look. */
+const ROLES = new Uint8Array(256)
+for (const opener of '[{') ROLES[opener.charCodeAt(0)] = OPENER
+for (const closer of ']}') ROLES[closer.charCodeAt(0)] = CLOSER
+for (const separator of [COMMA, COLON]) ROLES[separator] = SEPARATOR
+ROLES[QUOTE] = TEXT
 const NAME_SHOWN_MAX = 64
+
+/** Where something begins, and where it ends. */
+type Range = readonly [number, number]
 
 /** The refusal of a JSON text of too many parts, naming the parameter it is in; else undefined. */
 export function judgeJson(bytes: Buffer): ServiceError | undefined {
+  const { length } = bytes
+  const { depth: depthMax, members: membersMax, values: valuesMax } = JSON_LIMITS
   let depth = 0
   let members = 0
   let values = 0
-  let text: readonly [number, number] = [0, 0]
-  let param: string | undefined
-  for (let at = 0; at < bytes.length; at += 1) {
+  /** Where the last text stands, and where the name of the parameter that is being read. */
+  let text: Range = [0, 0]
+  let name = text
+  const refuse = (what: string, limit: number): ServiceError => tooMuch(bytes, name, what, limit)
+  for (let at = 0; at < length; at += 1) {
     const byte = bytes[at] as number
-    if (byte === QUOTE) {
+    const role = ROLES[byte]
+    if (role === 0) continue
+    if (role === TEXT) {
       const end = endOfText(bytes, at)
+      if (end - at > JSON_LIMITS.textBytes) return tooLong(bytes, name)
       text = [at + 1, end]
       at = end
-    } else if (OPENERS.includes(byte)) {
+    } else if (role === OPENER) {
       depth += 1
       values += 1
-      if (depth > JSON_LIMITS.depth) return tooMuch('levels of nesting', JSON_LIMITS.depth, param)
-    } else if (CLOSERS.includes(byte)) {
+      if (depth > depthMax) return refuse('levels of nesting', depthMax)
+    } else if (role === CLOSER) {
       depth -= 1
     } else if (byte === COLON) {
       members += 1
-      if (depth === 1) param = bytes.toString('utf8', ...text).slice(0, NAME_SHOWN_MAX)
-      if (members > JSON_LIMITS.members) return tooMuch('members', JSON_LIMITS.members, param)
-    } else if (byte === COMMA) {
+      if (depth === 1) name = text
+      if (members > membersMax) return refuse('members', membersMax)
+    } else {
       values += 1
-      if (values > JSON_LIMITS.values) return tooMuch('values', JSON_LIMITS.values, param)
+      if (values > valuesMax) return refuse('values', valuesMax)
     }
   }
   return undefined
@@ -71,17 +91,32 @@ export function judgeJson(bytes: Buffer): ServiceError | undefined {
 
 /** Where the text that begins with the quote at `start` ends, by its closing quote. */
 function endOfText(bytes: Buffer, start: number): number {
-  for (let end = bytes.indexOf(QUOTE, start + 1); end !== -1; end = bytes.indexOf(QUOTE, end + 1)) {
-    let escapes = 0
-    while (bytes[end - 1 - escapes] === BACKSLASH) escapes += 1
-    if (escapes % 2 === 0) return end
+  const end = bytes.indexOf(QUOTE, start + 1)
+  if (end === -1) return bytes.length
+  if (bytes[end - 1] !== BACKSLASH) return end
+  // Millions of escaped quotes would each cost a search.
+  for (let at = start + 1; at < bytes.length; at += 1) {
+    const byte = bytes[at]
+    if (byte === QUOTE) return at
+    if (byte === BACKSLASH) at += 1
   }
   return bytes.length
 }
 
-function tooMuch(what: string, limit: number, param: string | undefined): ServiceError {
+function tooMuch(bytes: Buffer, name: Range, what: string, limit: number): ServiceError {
   return failure.invalidRequest(
     `The JSON body is too complex: at most ${limit} ${what} are allowed.`,
-    { code: 'json_too_complex', ...(param !== undefined && { param }) },
+    { code: 'json_too_complex', ...paramOf(bytes, name) },
   )
+}
+
+function tooLong(bytes: Buffer, name: Range): ServiceError {
+  return failure.invalidRequest(
+    `String too long: at most ${JSON_LIMITS.textBytes} bytes are allowed.`,
+    { code: 'string_above_max_length', ...paramOf(bytes, name) },
+  )
+}
+
+function paramOf(bytes: Buffer, [start, end]: Range): { param?: string } {
+  return start === 0 ? {} : { param: bytes.toString('utf8', start, end).slice(0, NAME_SHOWN_MAX) }
 }

@@ -19,7 +19,7 @@ beforeAll(async () => {
   target = await openTarget()
   // What grows once for every kind of request is no growth of the hostile ones.
   for (let time = 0; time < 3; time += 1) {
-    const warm = { model: 'embed', input: 'a'.repeat(7_000_000) }
+    const warm = { model: 'embed', input: 'a'.repeat(4_000_000) }
     await post('/embeddings', JSON.stringify(warm), JSON_HEADERS)
     await post('/files', `--${BOUNDARY}--\r\n`, FORM_HEADERS)
   }
@@ -36,7 +36,7 @@ const manyKeys = (count: number) =>
   `{${Array.from({ length: count }, (_, at) => `"k${at}":1`).join()}}`
 
 describe('bodies', () => {
-  const word = 'a'.repeat(7_000_000)
+  const word = 'a'.repeat(4_000_000)
   it.each<[string, string, () => string, number, string | null | undefined]>([
     [
       'nested a million deep',
@@ -62,21 +62,36 @@ describe('bodies', () => {
     ],
     ['of 10 MB', '/completions', () => `{"prompt":"${'a'.repeat(1e7)}"}`, 413, null],
     [
-      'with a word of 7 MB to complete',
+      'with a word of 4 MB to complete',
       '/completions',
       () => JSON.stringify({ model: 'chat', prompt: word }),
       400,
       'prompt',
     ],
     [
-      'with a word of 7 MB to embed',
+      'with four million escaped quotes',
+      '/completions',
+      () => JSON.stringify({ model: 'chat', prompt: '"'.repeat(4e6) }),
+      400,
+      'prompt',
+    ],
+    [
+      'with a word of 7 MB',
+      '/chat/completions',
+      () =>
+        JSON.stringify({ model: 'chat', messages: [{ role: 'user', content: 'a'.repeat(7e6) }] }),
+      400,
+      'messages',
+    ],
+    [
+      'with a word of 4 MB to embed',
       '/embeddings',
       () => JSON.stringify({ model: 'embed', input: word }),
       400,
       'input',
     ],
     [
-      'with a word of 7 MB to search for',
+      'with a word of 4 MB to search for',
       '/engines/chat/search',
       () => JSON.stringify({ query: word, documents: ['a'] }),
       400,

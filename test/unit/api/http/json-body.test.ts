@@ -33,6 +33,15 @@ describe('the judgement of JSON bodies', () => {
     expect(judge(text)?.message).toMatch(message)
   })
 
+  it.each([
+    ['quotes', `{"model":"a","prompt":"${'\\"'.repeat(2_097_153)}"}`],
+    ['letters', `{"model":"a","prompt":"${'a'.repeat(4_194_305)}"}`],
+  ])('refuses a text of too many %s, naming the parameter', (_title, text) => {
+    const code = 'string_above_max_length'
+    expect(judge(text)).toMatchObject({ param: 'prompt', code, kind: 'invalidRequest' })
+    expect(judge(text.replace('aaa', '').replace('\\"\\"', ''))).toBeUndefined()
+  })
+
   it('stands before the parser, which refuses what would change prototypes', async () => {
     const app = fastify()
     registerJsonBody(app)
