@@ -221,8 +221,8 @@ export class JobRunner {
         this.#say(run, { type: 'delta', deltas })
         this.#prove(run)
       },
-      progress: (step, steps) => {
-        this.#say(run, { type: 'progress', step, steps })
+      progress: (step, steps, text) => {
+        this.#say(run, { type: 'progress', step, steps, ...(text !== undefined && { text }) })
         this.#prove(run)
       },
       result: (result, usage, timings) => {

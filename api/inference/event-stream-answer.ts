@@ -3,6 +3,7 @@ import type { FastifyReply } from 'fastify'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { openEventStream } from '#api/http/sse.ts'
 import type { CandidateDelta } from '#shared/contracts/completion.ts'
+import type { QueueKind } from '#shared/contracts/queues.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { CancelledError, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
@@ -15,6 +16,8 @@ import type { StreamChoice } from './sampling-fields.ts'
 
 /** Turns what happens to a job into whole server-sent events, possibly none. */
 export interface StreamPresenter {
+  /** Told before anything else how many tokens the model reads. */
+  started?(promptTokens: number): void
   /** What comes before the first token. */
   opening(): string
   deltas(deltas: readonly CandidateDelta[]): string
@@ -27,6 +30,40 @@ export interface StreamPresenter {
 /** How streams of the older dialects end. */
 export const DONE = 'data: [DONE]\n\n'
 
+/** Turns the events of a job of any kind into whole server-sent events, possibly none. */
+export interface EventTeller<K extends QueueKind> {
+  /** What comes before everything else; `first` has happened, and is told afterwards. */
+  opening(first: JobEvent<K> | undefined): string
+  tell(event: JobEvent<K>): string
+  /** How a failure is told in a stream that has begun; one error frame when absent. */
+  failing?(error: ServiceError): string
+}
+
+/** Answers with the stream of a generation. */
+export function answerWithStream(
+  reply: FastifyReply,
+  events: AsyncGenerator<JobEvent<'completion'>>,
+  options: StreamLimits & { readonly presenter: StreamPresenter },
+): Promise<void> {
+  const { presenter, ...limits } = options
+  const teller: EventTeller<'completion'> = {
+    opening(first) {
+      if (first?.type === 'started') presenter.started?.(first.promptTokens)
+      return presenter.opening()
+    },
+    tell: (event) => textOf(event, presenter),
+    ...(presenter.failing !== undefined && {
+      failing: (error) => presenter.failing?.(error) ?? '',
+    }),
+  }
+  return answerWithEvents(reply, events, { ...limits, teller })
+}
+
+interface StreamLimits {
+  readonly timeLeftMs: number
+  readonly log: Logger
+}
+
 /**
  * Answers with a stream. Headers are sent once the job has begun, so that everything before is an
  * ordinary error. A failure after that is told in the stream, which then has no other end. While the
@@ -34,16 +71,12 @@ export const DONE = 'data: [DONE]\n\n'
  * the job's time is over is cut off. What goes on under an Idempotency-Key is told to its end, since it
  * is recorded on the way out.
  */
-export async function answerWithStream(
+export async function answerWithEvents<K extends QueueKind>(
   reply: FastifyReply,
-  events: AsyncGenerator<JobEvent<'completion'>>,
-  options: {
-    readonly presenter: StreamPresenter
-    readonly timeLeftMs: number
-    readonly log: Logger
-  },
+  events: AsyncGenerator<JobEvent<K>>,
+  options: StreamLimits & { readonly teller: EventTeller<K> },
 ): Promise<void> {
-  const { presenter } = options
+  const { teller } = options
   const isKept = durableOf(reply.request) !== undefined
   const first = await events.next()
   if (reply.raw.destroyed && !isKept) {
@@ -54,17 +87,17 @@ export async function answerWithStream(
   const stream = openEventStream(reply)
   const cutOff = setTimeout(() => reply.raw.destroy(), options.timeLeftMs + CUT_OFF_GRACE_MS)
   try {
-    await write(presenter.opening())
-    if (first.done !== true) await write(textOf(first.value, presenter))
+    await write(teller.opening(first.done === true ? undefined : first.value))
+    if (first.done !== true) await write(teller.tell(first.value))
     for await (const event of events) {
       if (hasLeft()) return
-      await write(textOf(event, presenter))
+      await write(teller.tell(event))
     }
   } catch (thrown) {
     if (thrown instanceof CancelledError || hasLeft()) return
     const error = normalizeError(thrown)
     if (isBug(error)) options.log.error({ err: error.cause }, 'stream failed')
-    await stream.write(presenter.failing?.(error) ?? errorFrame(error))
+    await stream.write(teller.failing?.(error) ?? errorFrame(error))
   } finally {
     clearTimeout(cutOff)
     stream.end()
@@ -86,7 +119,7 @@ const CUT_OFF_GRACE_MS = 10_000
 const OBFUSCATION_MAX = 16
 
 /** Random characters that hide the size of a chunk, as a further field; empty if not wanted. */
-export function obfuscation(choice: StreamChoice): string {
+export function obfuscation(choice: Pick<StreamChoice, 'isObfuscated'>): string {
   if (!choice.isObfuscated) return ''
   return `,"obfuscation":"${randomId('', 1 + Math.floor(Math.random() * OBFUSCATION_MAX))}"`
 }

@@ -14,6 +14,7 @@ import { registerRerank } from './embeddings/rerank.ts'
 import { registerResponses } from './responses/responses.ts'
 import { registerSearch } from './embeddings/search.ts'
 import type { InferenceServices } from './services.ts'
+import { registerTokenize } from './tokenize.ts'
 
 /** The inference surface of `/v1`. */
 export function inferencePlugin(services: InferenceServices): FastifyPluginAsync {
@@ -32,6 +33,7 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
       registerImageForms(forms, services)
       registerAudio(forms, services)
     })
+    registerTokenize(app, services)
     registerModels(app, services)
     registerEngines(app, services)
     registerKeys(app, services)

@@ -5,6 +5,7 @@ import { Type, type Static } from 'typebox'
 import type { SamplingParams } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
+import { ENDING_FIELDS } from './ending-fields.ts'
 import {
   optionalBoolean,
   optionalInteger,
@@ -51,6 +52,10 @@ export const SAMPLING_FIELDS = {
         include_obfuscation: {
           type: ['boolean', 'null'],
           description: 'Pad chunks with random characters, so that their sizes tell nothing.',
+        },
+        continuous_usage_stats: {
+          type: ['boolean', 'null'],
+          description: 'With `include_usage`: every chunk tells the token counts so far.',
         },
       },
       additionalProperties: false,
@@ -112,12 +117,14 @@ export const SAMPLING_FIELDS = {
     maximum: 10,
     description: 'Divides the logits of tokens that occurred before; 1 is off.',
   }),
+  ...ENDING_FIELDS,
   timeout: optionalNumber({ description: 'Sent by old clients for themselves; ignored.' }),
 }
 
 export interface StreamOptions {
   readonly include_usage?: boolean | null
   readonly include_obfuscation?: boolean | null
+  readonly continuous_usage_stats?: boolean | null
 }
 
 const SAMPLING_BODY = Type.Object(SAMPLING_FIELDS)
@@ -148,6 +155,8 @@ export function stopStrings(stop: string | string[] | null | undefined): readonl
 export interface StreamChoice {
   readonly includesUsage: boolean
   readonly isObfuscated: boolean
+  /** Every chunk tells the token counts so far. */
+  readonly isUsageContinuous: boolean
 }
 
 /** The stream options. Throws when they are given for an answer that is no stream. */
@@ -162,5 +171,6 @@ export function streamChoice(body: SamplingBody): StreamChoice {
   return {
     includesUsage: options?.include_usage === true,
     isObfuscated: options?.include_obfuscation === true,
+    isUsageContinuous: options?.include_usage === true && options.continuous_usage_stats === true,
   }
 }

@@ -9,6 +9,8 @@ export interface AudioInput {
   readonly prompt: string
   readonly temperature: number
   readonly wordTimestamps: boolean
+  /** Whether the text of each window is wanted as soon as it is heard. */
+  readonly stream?: boolean
 }
 
 /** One stretch of speech; times in seconds from the start of the clip. */

@@ -19,6 +19,8 @@ export interface ToolDefinition {
   readonly name: string
   readonly description?: string
   readonly parameters?: object
+  /** Calls must follow the schema: one that cannot be enforced is refused. */
+  readonly isStrict?: boolean
 }
 
 /** `auto` leaves the choice to the model; `required` and a name are enforced while decoding. */
@@ -33,8 +35,31 @@ export type Prompt =
       readonly messages: readonly ChatMessage[]
       readonly tools?: readonly ToolDefinition[]
       readonly toolChoice?: ToolChoice
+      readonly template?: TemplateOptions
     }
   | { readonly form: 'edit'; readonly input: string; readonly instruction: string }
+
+/** How a chat template is used, where not in the usual way. */
+export interface TemplateOptions {
+  /** False leaves out the marker that opens the assistant's turn. */
+  readonly opensAnswer?: boolean
+  /** The answer goes on where the last message stops. */
+  readonly continuesLast?: boolean
+  /** Switches of the template itself; a name that it does not know is refused. */
+  readonly variables?: Readonly<Record<string, string | number | boolean>>
+}
+
+/** When an answer ends, beyond the model's own end and stop strings; what is absent changes nothing. */
+export interface EndingRules {
+  /** The model's end tokens are tokens like others. */
+  readonly ignoresEndOfText?: boolean
+  /** Further tokens that end an answer and are no part of it. */
+  readonly stopTokenIds?: readonly number[]
+  /** Only the length ends an answer that has fewer tokens. */
+  readonly minTokens?: number
+  /** The stop string that was met is a part of the text. */
+  readonly keepsStopString?: boolean
+}
 
 /** How the next token is chosen; every field changes the outcome. */
 export interface SamplingParams {
@@ -73,6 +98,7 @@ export interface GenerateInput {
   readonly maxTokens: number | null
   readonly sampling: SamplingParams
   readonly stop: readonly string[]
+  readonly ending?: EndingRules
   /** Alternatives per position; null means none are wanted, 0 the chosen token alone. */
   readonly logprobs: number | null
   /** Also return the prompt (and its log-probabilities). */
@@ -99,7 +125,23 @@ export interface ScoreInput {
   readonly documents: readonly string[]
 }
 
-export type CompletionInput = GenerateInput | ScoreInput
+/** A text or chat as the model's token ids. */
+export interface TokenizeInput {
+  readonly task: 'tokenize'
+  readonly prompt: Extract<Prompt, { readonly form: 'text' | 'chat' }>
+  /** Whether the tokenizer puts its own markers around the text, or around that of the template. */
+  readonly addSpecialTokens: boolean
+  /** Whether the text of every token is wanted too. */
+  readonly withTexts: boolean
+}
+
+/** The text of token ids. */
+export interface DetokenizeInput {
+  readonly task: 'detokenize'
+  readonly tokenIds: readonly number[]
+}
+
+export type CompletionInput = GenerateInput | ScoreInput | TokenizeInput | DetokenizeInput
 
 export type FinishReason = 'stop' | 'length' | 'toolCalls'
 
@@ -145,3 +187,10 @@ export type CompletionResult =
       /** Raw scores in document order: may be negative, unrounded. */
       readonly scores: readonly number[]
     }
+  | {
+      readonly task: 'tokenize'
+      readonly tokenIds: readonly number[]
+      readonly texts?: readonly string[]
+      readonly contextLength: number
+    }
+  | { readonly task: 'detokenize'; readonly text: string }

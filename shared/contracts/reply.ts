@@ -28,7 +28,13 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly promptTokens: number
     }
   | { readonly type: 'delta'; readonly deltas: readonly CandidateDelta[] }
-  | { readonly type: 'progress'; readonly step: number; readonly steps: number }
+  | {
+      readonly type: 'progress'
+      readonly step: number
+      readonly steps: number
+      /** What the window of a recording says, where that is wanted at once. */
+      readonly text?: string
+    }
   | {
       readonly type: 'result'
       readonly result: QueueTable[K]['result']

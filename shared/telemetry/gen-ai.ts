@@ -39,7 +39,7 @@ export function operationName(job: {
   const { kind, input } = job
   switch (kind) {
     case 'completion': {
-      if (input.task === 'score') return 'score'
+      if (input.task !== 'generate') return input.task
       const prompts = 'prompts' in input ? input.prompts : []
       return prompts[0]?.form === 'chat' ? 'chat' : 'text_completion'
     }

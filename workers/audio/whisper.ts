@@ -34,8 +34,8 @@ export interface SpeechRequest extends SpeechTask {
 
 export interface SpeechTools {
   readonly signal: AbortSignal
-  /** After each window: samples done and samples known to be there. */
-  onWindow?(doneSamples: number, knownSamples: number): void
+  /** After each window: samples done, samples known to be there, and what the window says. */
+  onWindow?(doneSamples: number, knownSamples: number, text: string): void
 }
 
 /** A loaded speech model; clips that run at the same time share its batches. */
@@ -151,19 +151,16 @@ async function transcribe(
         ...timesOf(parts),
         windowSeconds: samples.length / SAMPLE_RATE,
       })
-      if (!read.isSilence) {
-        const found = cut.segments.map((segment) => presentSegment(parts, segment, read, seek))
-        segments.push(...found)
-        previous = nextContext(previous, read, found)
-      }
+      const found = read.isSilence
+        ? []
+        : cut.segments.map((segment) => presentSegment(parts, segment, read, seek))
+      segments.push(...found)
+      if (!read.isSilence) previous = nextContext(previous, read, found)
       seek += read.isSilence ? samples.length : Math.round(cut.advanceSeconds * SAMPLE_RATE)
-      onWindow?.(seek, Math.max(seek, reader.decodedSamples))
+      onWindow?.(seek, Math.max(seek, reader.decodedSamples), joinText(found))
     }
     return {
-      text: segments
-        .map(({ text }) => text)
-        .join('')
-        .trim(),
+      text: joinText(segments).trim(),
       language: language ?? 'en',
       durationSeconds: reader.decodedSamples / SAMPLE_RATE,
       segments,
@@ -185,6 +182,10 @@ function nextContext(
 ): readonly number[] {
   if (previous.length === 0 || temperature > TRUSTED_TEMPERATURE_MAX) return []
   return [...previous, ...found.flatMap(({ tokenIds }) => tokenIds)]
+}
+
+function joinText(segments: readonly AudioSegment[]): string {
+  return segments.map(({ text }) => text).join('')
 }
 
 function timesOf({ files, tokens }: Parts) {

@@ -45,10 +45,10 @@ export async function processAudio(
     let windows = 0
     const spoken = await model.whisper.transcribe(clip, input, {
       signal,
-      onWindow(doneSamples, knownSamples) {
+      onWindow(doneSamples, knownSamples, text) {
         windows += 1
         const rest = Math.ceil((knownSamples - doneSamples) / model.whisper.windowSamples)
-        reply.progress(windows, windows + rest)
+        reply.progress(windows, windows + rest, input.stream === true ? text : undefined)
       },
     })
     const completionTokens = spoken.segments.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)

@@ -1,5 +1,6 @@
 import type {
   Candidate,
+  EndingRules,
   FinishReason,
   GenerateInput,
   ResumePoint,
@@ -7,8 +8,9 @@ import type {
 } from '#shared/contracts/completion.ts'
 
 import type { SampledToken, SequenceEnd, SequenceRequest } from '../engine/types.ts'
-import type { ConstraintFactory, TokenConstraint } from '../sampling/constraint/token-constraint.ts'
+import type { ConstraintSource, TokenConstraint } from '../sampling/constraint/token-constraint.ts'
 import { scoreToken } from '../sampling/logprobs.ts'
+import type { EarlyBan } from '../sampling/logits-processors.ts'
 import { Sampler } from '../sampling/sampler.ts'
 import { EditFollower } from '../text/prompt-lookup.ts'
 import { CandidateText } from './candidate-text.ts'
@@ -25,7 +27,7 @@ interface CandidateOptions {
   readonly input: GenerateInput
   readonly prompt: PreparedPrompt
   readonly index: number
-  readonly constraint: ConstraintFactory | undefined
+  readonly constraint: ConstraintSource | undefined
   readonly outlet: DeltaOutlet
 }
 
@@ -34,6 +36,7 @@ export class CandidateRun {
   readonly #options: CandidateOptions
   readonly #resume: ResumePoint | undefined
   readonly #constraint: TokenConstraint | undefined
+  readonly #endTokenIds: ReadonlySet<number>
   readonly #sampler: Sampler
   readonly #text: CandidateText
   readonly #promptScores: (TokenScore | undefined)[] = []
@@ -46,6 +49,7 @@ export class CandidateRun {
     this.#options = options
     this.#resume = input.resume?.find((point) => point.index === index)
     this.#constraint = options.constraint?.create()
+    this.#endTokenIds = endTokensOf(model, input.ending)
     this.#sampler = new Sampler({
       params: input.sampling,
       promptTokenIds: prompt.tokenIds,
@@ -53,12 +57,14 @@ export class CandidateRun {
       logprobs: needsScores(input) ? (input.logprobs ?? 0) : null,
       workspace: model.workspace,
       ...(this.#constraint !== undefined && { constraint: this.#constraint }),
+      ...this.#earlyBan(),
     })
     this.#text = new CandidateText({
       index,
       pieces: model.text.tokenizer.pieces,
       continuesText: prompt.continuesText,
       stop: input.stop,
+      ending: input.ending,
       constraint: this.#constraint,
     })
     // What was delivered before the resumption began with the echo.
@@ -132,7 +138,7 @@ export class CandidateRun {
       sampler: {
         next: (logits, position) => this.#sampler.next(logits, position + rescored),
       },
-      endTokenIds: model.text.endTokenIds,
+      endTokenIds: this.#endTokenIds,
       cacheScope: options.cacheScope,
       onToken: (token) => this.#take(token),
       ...(options.wantsPromptLogits && {
@@ -153,6 +159,13 @@ export class CandidateRun {
     const isWordStart = (tokenId: number) => pieces.bytesOf(tokenId)[0] === SPACE
     const follower = new EditFollower({ promptTokenIds, originalStart, isWordStart })
     return { propose: (tokenIds) => follower.propose(tokenIds) }
+  }
+
+  /** No end token is chosen before the answer has its least length. */
+  #earlyBan(): { readonly earlyBan?: EarlyBan } {
+    const tokens = this.#options.input.ending?.minTokens ?? 0
+    if (tokens === 0 || this.#endTokenIds.size === 0) return {}
+    return { earlyBan: { tokens, tokenIds: this.#endTokenIds } }
   }
 
   #take(token: SampledToken): boolean {
@@ -209,6 +222,12 @@ export class CandidateRun {
     const { logprobs: _, ...rest } = delta
     return rest
   }
+}
+
+function endTokensOf({ text }: CompletionModel, rules: EndingRules = {}): ReadonlySet<number> {
+  const { stopTokenIds = [], ignoresEndOfText = false } = rules
+  if (stopTokenIds.length === 0 && !ignoresEndOfText) return text.endTokenIds
+  return new Set([...(ignoresEndOfText ? [] : text.endTokenIds), ...stopTokenIds])
 }
 
 function needsScores(input: GenerateInput): boolean {

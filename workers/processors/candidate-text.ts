@@ -1,4 +1,9 @@
-import type { CandidateDelta, FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
+import type {
+  CandidateDelta,
+  EndingRules,
+  FinishReason,
+  TokenLogprob,
+} from '#shared/contracts/completion.ts'
 
 import type { TokenConstraint } from '../sampling/constraint/token-constraint.ts'
 import { IncrementalDetokenizer } from '../text/incremental-detokenizer.ts'
@@ -25,6 +30,8 @@ export class CandidateText {
   readonly #pieces: TokenPieces
   readonly #detokenizer: IncrementalDetokenizer
   readonly #stops: StopStrings
+  /** Stop strings are not looked for before the answer has this many tokens. */
+  readonly #minTokens: number
   readonly #constraint: TokenConstraint | undefined
   readonly #spans: Span[] = []
   readonly #scores: (TokenScore | undefined)[] = []
@@ -39,12 +46,15 @@ export class CandidateText {
     readonly pieces: TokenPieces
     readonly continuesText: boolean
     readonly stop: readonly string[]
+    readonly ending: EndingRules | undefined
     readonly constraint: TokenConstraint | undefined
   }) {
     this.index = options.index
     this.#pieces = options.pieces
     this.#detokenizer = new IncrementalDetokenizer(options.pieces, options)
-    this.#stops = new StopStrings(options.stop)
+    const { minTokens, keepsStopString: keepsStop = false } = options.ending ?? {}
+    this.#stops = new StopStrings(options.stop, { keepsStop })
+    this.#minTokens = minTokens ?? 0
     this.#constraint = options.constraint
   }
 
@@ -96,7 +106,8 @@ export class CandidateText {
     this.#shownText = ''
     this.#characters += raw.length
     if (token !== undefined) this.#spans.push({ ...token, end: this.#characters })
-    const verdict = this.#stops.push(raw)
+    const isEarly = this.tokenIds.length < this.#minTokens
+    const verdict = isEarly ? { text: raw, isStopped: false } : this.#stops.push(raw)
     this.#hasStopped = verdict.isStopped
     this.#reveal(verdict.text)
   }

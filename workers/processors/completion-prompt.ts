@@ -2,6 +2,7 @@ import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
 import { renderChat } from '../text/text-model.ts'
+import { isTokenId, unknownTokenId } from '../text/token-ids.ts'
 import { encodeWithin } from '../text/tokenizer.ts'
 import type { CompletionModel } from './completion-model.ts'
 
@@ -36,12 +37,17 @@ export async function preparePrompt(
     tokenIds,
     text,
     maxNewTokens: maxTokens ?? contextLength - tokenIds.length,
-    continuesText: encoded.length > 0 && (prompt.form === 'text' || prompt.form === 'tokenIds'),
+    continuesText: encoded.length > 0 && continuesText(prompt),
     originalStart:
       prompt.form === 'edit'
         ? await findOriginal(model, { text, tokenIds, original: prompt.input })
         : undefined,
   }
+}
+
+function continuesText(prompt: Prompt): boolean {
+  if (prompt.form === 'chat') return prompt.template?.continuesLast === true
+  return prompt.form === 'text' || prompt.form === 'tokenIds'
 }
 
 interface ReadPrompt {
@@ -51,16 +57,22 @@ interface ReadPrompt {
   readonly count: number
 }
 
-async function readPrompt(model: CompletionModel, prompt: Prompt): Promise<ReadPrompt> {
+/** The tokens of a prompt, or an estimate of their number where they are far too many. */
+export async function readPrompt(
+  model: CompletionModel,
+  prompt: Prompt,
+  // A chat has the markers of its template.
+  { addSpecialTokens = prompt.form !== 'chat' } = {},
+): Promise<ReadPrompt> {
   switch (prompt.form) {
     case 'text':
-      return encode(model, prompt.text, { addSpecialTokens: true })
+      return encode(model, prompt.text, { addSpecialTokens })
     case 'tokenIds':
       return readTokenIds(model, prompt.tokenIds)
     case 'chat': {
       const tools = prompt.toolChoice === 'none' ? [] : (prompt.tools ?? [])
-      const text = renderChat(model.text, prompt.messages, tools)
-      return encode(model, text, { addSpecialTokens: false })
+      const text = renderChat(model.text, prompt.messages, tools, prompt.template)
+      return encode(model, text, { addSpecialTokens })
     }
     case 'edit': {
       const text = editPrompt(prompt.instruction, prompt.input)
@@ -106,16 +118,15 @@ async function encode(
     : { text, count: outcome.estimatedTokens }
 }
 
-function readTokenIds(model: CompletionModel, tokenIds: readonly number[]): ReadPrompt {
+/** Checks token ids and spells them. Throws `invalidRequest` for one that is none. */
+export function readTokenIds(
+  model: CompletionModel,
+  tokenIds: readonly number[],
+  param = 'prompt',
+): ReadPrompt {
   const { vocabSize } = model.engine
-  const wrong = tokenIds.find((id) => !Number.isInteger(id) || id < 0 || id >= vocabSize)
-  if (wrong !== undefined) {
-    throw failure.invalidRequest(
-      `Invalid 'prompt': ${wrong} is not a token id of this model. ` +
-        `Expected integers from 0 to ${vocabSize - 1}.`,
-      { param: 'prompt', code: 'invalid_value' },
-    )
-  }
+  const wrong = tokenIds.find((id) => !isTokenId(id, vocabSize))
+  if (wrong !== undefined) throw unknownTokenId(param, String(wrong), vocabSize)
   return { tokenIds, text: spell(model, tokenIds), count: tokenIds.length }
 }
 
@@ -139,7 +150,8 @@ function freshDocument(model: CompletionModel): number {
   return tokenId
 }
 
-function contextLengthExceeded(
+/** The refusal of a prompt that leaves no room, in the words that clients look for. */
+export function contextLengthExceeded(
   { form }: Prompt,
   numbers: {
     readonly contextLength: number

@@ -3,6 +3,7 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
 
+import { isTokenId, unknownTokenId } from '../text/token-ids.ts'
 import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
 import { findConstraint } from './completion-constraint.ts'
 import type { CompletionModel } from './completion-model.ts'
@@ -12,6 +13,7 @@ import { CandidateRun } from './candidate-run.ts'
 import { DeltaOutlet } from './delta-outlet.ts'
 import type { JobTools } from './job-tools.ts'
 import { processScore } from './score.ts'
+import { processTokens } from './tokens.ts'
 import { shareTurns } from './turns.ts'
 
 type CompletionTools = JobTools<CompletionModel, 'completion'>
@@ -27,14 +29,19 @@ export async function processCompletion(
   const { input } = job
   try {
     if (input.task === 'score') await processScore(job, input, tools)
-    else await processGenerate(job, input, tools)
+    else if (input.task === 'generate') await processGenerate(job, input, tools)
+    else await processTokens(job, input, tools)
   } catch (error) {
     if (!(error instanceof GrammarTooAmbiguousError)) throw error
     throw failure.invalidRequest('The schema is too ambiguous to be enforced while decoding.', {
-      param: 'response_format',
+      param: isFormAsked(input) ? 'response_format' : 'tools',
       cause: error,
     })
   }
+}
+
+function isFormAsked(input: JobEnvelope<'completion'>['input']): boolean {
+  return input.task === 'generate' && input.responseFormat.type !== 'text'
 }
 
 async function processGenerate(
@@ -44,7 +51,7 @@ async function processGenerate(
 ): Promise<void> {
   const startedAt = clock.monotonic()
   const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
-  assertLogitBias(input, model.engine.vocabSize)
+  assertTokenIds(input, model.engine.vocabSize)
   const constraint = findConstraint(model, input)
   const prompts: PreparedPrompt[] = []
   const share = shareTurns(clock)
@@ -123,14 +130,13 @@ function countCached(
   }, 0)
 }
 
-function assertLogitBias({ sampling }: GenerateInput, vocabSize: number): void {
+function assertTokenIds({ sampling, ending }: GenerateInput, vocabSize: number): void {
   for (const key of Object.keys(sampling.logitBias)) {
-    const tokenId = Number(key)
-    if (Number.isInteger(tokenId) && tokenId >= 0 && tokenId < vocabSize) continue
-    throw failure.invalidRequest(
-      `Invalid 'logit_bias': '${key.slice(0, 32)}' is not a token id of this model. ` +
-        `Expected integers from 0 to ${vocabSize - 1}.`,
-      { param: 'logit_bias', code: 'invalid_value' },
-    )
+    if (isTokenId(Number(key), vocabSize)) continue
+    throw unknownTokenId('logit_bias', `'${key.slice(0, 32)}'`, vocabSize)
+  }
+  for (const tokenId of ending?.stopTokenIds ?? []) {
+    if (isTokenId(tokenId, vocabSize)) continue
+    throw unknownTokenId('stop_token_ids', String(tokenId), vocabSize)
   }
 }

@@ -9,7 +9,8 @@ export interface JobReplies<K extends QueueKind = QueueKind> {
   delta(deltas: readonly CandidateDelta[]): void
   /** Tells of new tokens of a candidate for the metrics, whether or not they are sent. */
   noteTokens?(candidate: number, count: number): void
-  progress(step: number, steps: number): void
+  /** `text` is what a window of a recording says, where that is wanted at once. */
+  progress(step: number, steps: number, text?: string): void
   result(result: QueueTable[K]['result'], usage: TokenUsage, timings: JobTimings): void
 }
 

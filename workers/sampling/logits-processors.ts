@@ -8,6 +8,14 @@ export interface SamplingHistory {
   readonly promptTokenIds: readonly number[]
   /** How often each token was generated so far. */
   readonly counts: ReadonlyMap<number, number>
+  /** Tokens generated before this one. */
+  readonly position: number
+}
+
+/** Tokens that may not be chosen before an answer has so many. */
+export interface EarlyBan {
+  readonly tokens: number
+  readonly tokenIds: ReadonlySet<number>
 }
 
 /** Changes the scores of one position in place; a banned token gets -∞. */
@@ -23,7 +31,7 @@ export type TokenMask = (scores: Float32Array) => void
 export function buildLogitsProcessors(
   params: SamplingParams,
   promptTokenIds: readonly number[],
-  mask?: TokenMask,
+  { mask, earlyBan }: { readonly mask?: TokenMask; readonly earlyBan?: EarlyBan } = {},
 ): readonly LogitsProcessor[] {
   const isSampled = params.temperature > 0
   const list: (LogitsProcessor | false)[] = [
@@ -32,6 +40,7 @@ export function buildLogitsProcessors(
     (params.frequencyPenalty !== 0 || params.presencePenalty !== 0) &&
       penalizeCounts(params.frequencyPenalty, params.presencePenalty),
     mask !== undefined && mask,
+    earlyBan !== undefined && banEarly(earlyBan),
     isSampled && params.temperature !== 1 && scaleByTemperature(params.temperature),
     isSampled && params.topK > 0 && keepTopK(params.topK),
     isSampled && params.topP < 1 && keepTopP(params.topP),
@@ -67,6 +76,15 @@ function penalizeCounts(frequencyPenalty: number, presencePenalty: number): Logi
   return (scores, { counts }) => {
     for (const [tokenId, count] of counts) {
       scores[tokenId] = (scores[tokenId] as number) - count * frequencyPenalty - presencePenalty
+    }
+  }
+}
+
+function banEarly({ tokens, tokenIds }: EarlyBan): LogitsProcessor {
+  return (scores, { position }) => {
+    if (position >= tokens) return
+    for (const tokenId of tokenIds) {
+      if (tokenId < scores.length) scores[tokenId] = Number.NEGATIVE_INFINITY
     }
   }
 }

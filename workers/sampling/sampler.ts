@@ -4,7 +4,7 @@ import type { SampledToken, TokenSampler } from '../engine/types.ts'
 import type { TokenConstraint } from './constraint/token-constraint.ts'
 import { uniformAt } from './counter-random.ts'
 import { buildLogitsProcessors } from './logits-processors.ts'
-import type { LogitsProcessor } from './logits-processors.ts'
+import type { EarlyBan, LogitsProcessor } from './logits-processors.ts'
 import { scoreToken } from './logprobs.ts'
 import { argmax } from './select.ts'
 
@@ -17,6 +17,7 @@ export interface SamplerOptions {
   /** Alternatives per token, 0 for the chosen token's alone, null for no log-probabilities. */
   readonly logprobs: number | null
   readonly constraint?: TokenConstraint
+  readonly earlyBan?: EarlyBan
   readonly workspace: SamplingWorkspace
 }
 
@@ -40,12 +41,11 @@ export class Sampler implements TokenSampler {
 
   constructor(options: SamplerOptions) {
     this.#options = options
-    const { constraint } = options
-    this.#processors = buildLogitsProcessors(
-      options.params,
-      options.promptTokenIds,
-      constraint && ((scores) => constraint.mask(scores)),
-    )
+    const { constraint, earlyBan } = options
+    this.#processors = buildLogitsProcessors(options.params, options.promptTokenIds, {
+      ...(constraint !== undefined && { mask: (scores) => constraint.mask(scores) }),
+      ...(earlyBan !== undefined && { earlyBan }),
+    })
   }
 
   /** Chooses the token at a position (the number of tokens generated before it). */
@@ -68,7 +68,7 @@ export class Sampler implements TokenSampler {
     // Greedy decoding without processors, the usual case, reads the engine's row as it is.
     if (this.#processors.length > 0) {
       scores = workspace.copy(logits)
-      const history = { promptTokenIds, counts: this.#counts }
+      const history = { promptTokenIds, counts: this.#counts, position }
       for (const process of this.#processors) process(scores, history)
     }
     const tokenId =

@@ -1,7 +1,7 @@
 import { Environment, Interpreter, Template } from '@huggingface/jinja'
 
 import type { Clock } from '#shared/clock.ts'
-import type { ChatMessage, ToolDefinition } from '#shared/contracts/completion.ts'
+import type { ChatMessage, TemplateOptions, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
 import { foldToolsIntoText, toTemplateMessage, toTemplateTool } from './tool-messages.ts'
@@ -10,7 +10,11 @@ import { strftime } from './strftime.ts'
 /** Renders a chat as the text that the model was trained on. */
 export interface ChatTemplate {
   /** Throws `invalidRequest` when the template refuses the messages. */
-  render(messages: readonly ChatMessage[], tools: readonly ToolDefinition[]): string
+  render(
+    messages: readonly ChatMessage[],
+    tools: readonly ToolDefinition[],
+    options?: TemplateOptions,
+  ): string
 }
 
 /** What `tokenizer_config.json` says about chats; a list holds templates by name. */
@@ -33,25 +37,34 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
   const withTools = toolText === undefined ? undefined : new Template(toolText)
 
   return {
-    render(messages, tools) {
+    render(messages, tools, options = {}) {
+      checkVariables(options, toolText ?? plainText)
       const needsTools = tools.length > 0 || messages.some(isAboutTools)
       if (needsTools && withTools === undefined) {
-        return run(plain, { messages: foldToolsIntoText(messages, tools), tools: null })
+        const folded = foldToolsIntoText(messages, tools)
+        return finish(run(plain, { messages: folded, tools: null }, options), messages, options)
       }
-      return run(needsTools ? (withTools as Template) : plain, {
+      const variables = {
         messages: messages.map(toTemplateMessage),
         tools: tools.length > 0 ? tools.map(toTemplateTool) : null,
-      })
+      }
+      const rendered = run(needsTools ? (withTools as Template) : plain, variables, options)
+      return finish(rendered, messages, options)
     },
   }
 
-  function run(template: Template, variables: Readonly<Record<string, unknown>>): string {
+  function run(
+    template: Template,
+    variables: Readonly<Record<string, unknown>>,
+    { opensAnswer = true, continuesLast = false, variables: switches }: TemplateOptions,
+  ): string {
     try {
       return evaluate(template, {
+        ...switches,
         ...GLOBALS,
         ...source.specialTokens,
         ...variables,
-        add_generation_prompt: true,
+        add_generation_prompt: opensAnswer && !continuesLast,
         documents: null,
         raise_exception: refuse,
         strftime_now: (format: string) => strftime(format, clock.now()),
@@ -66,6 +79,37 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
   }
 }
 
+/** A name that the template never reads would be ignored without a word. */
+function checkVariables({ variables = {} }: TemplateOptions, template: string): void {
+  for (const name of Object.keys(variables)) {
+    const isKnown = !OWN_NAMES.has(name) && new RegExp(`\\b${name}\\b`).test(template)
+    if (isKnown) continue
+    throw failure.invalidRequest(
+      `Invalid 'chat_template_kwargs': the chat template of this model has no variable '${name}'.`,
+      { param: 'chat_template_kwargs', code: 'invalid_value' },
+    )
+  }
+}
+
+/** What follows the last message is cut off where the answer is to go on in it. */
+function finish(
+  rendered: string,
+  messages: readonly ChatMessage[],
+  { continuesLast = false }: TemplateOptions,
+): string {
+  if (!continuesLast) return rendered
+  const content = messages.at(-1)?.content ?? ''
+  const kept = content.trimStart()
+  const start = rendered.lastIndexOf(content.trim())
+  // A template may trim the message: then its own spaces are not there to be kept.
+  const end = rendered.startsWith(kept, start) ? start + kept.length : start + content.trim().length
+  if (start >= 0) return rendered.slice(0, end)
+  throw failure.invalidRequest(
+    "Invalid 'continue_final_message': the chat template of this model does not show the last message as it is.",
+    { param: 'continue_final_message', code: 'invalid_value' },
+  )
+}
+
 /** What every template may use; the library's own set cannot be overridden. */
 const GLOBALS = {
   ...{ true: true, false: false, none: null, True: true, False: false, None: null },
@@ -76,6 +120,11 @@ const GLOBALS = {
   },
 }
 const RANGE_ENTRIES_MAX = 100_000
+/** Set by the server alone. */
+const OWN_NAMES = new Set([
+  ...['messages', 'tools', 'documents', 'add_generation_prompt', 'raise_exception', 'strftime_now'],
+  ...Object.keys(GLOBALS),
+])
 
 function evaluate(template: Template, variables: Readonly<Record<string, unknown>>): string {
   const environment = new Environment()

@@ -11,19 +11,23 @@ export interface StopVerdict {
  */
 export class StopStrings {
   readonly #stops: readonly string[]
+  readonly #keepsStop: boolean
   #withheld = ''
 
-  constructor(stops: readonly string[]) {
+  /** `keepsStop` shows the stop string itself before the text ends. */
+  constructor(stops: readonly string[], { keepsStop = false } = {}) {
     this.#stops = stops.filter((stop) => stop !== '')
+    this.#keepsStop = keepsStop
   }
 
   push(text: string): StopVerdict {
     if (this.#stops.length === 0) return { text, isStopped: false }
     const seen = this.#withheld + text
-    const start = this.#firstStop(seen)
-    if (start !== undefined) {
+    const first = this.#firstStop(seen)
+    if (first !== undefined) {
       this.#withheld = ''
-      return { text: seen.slice(0, start), isStopped: true }
+      const text = seen.slice(0, this.#keepsStop ? first.end : first.start)
+      return { text, isStopped: true }
     }
     const shown = seen.length - this.#suspiciousLength(seen)
     this.#withheld = seen.slice(shown)
@@ -37,8 +41,8 @@ export class StopStrings {
     return rest
   }
 
-  /** Where the stop string begins that is complete first: the same however the text was cut. */
-  #firstStop(seen: string): number | undefined {
+  /** Where the stop string lies that is complete first: the same however the text was cut. */
+  #firstStop(seen: string): { start: number; end: number } | undefined {
     let first: { start: number; end: number } | undefined
     for (const stop of this.#stops) {
       const start = seen.indexOf(stop)
@@ -48,7 +52,7 @@ export class StopStrings {
         first === undefined || end < first.end || (end === first.end && start < first.start)
       if (isEarlier) first = { start, end }
     }
-    return first?.start
+    return first
   }
 
   #suspiciousLength(seen: string): number {

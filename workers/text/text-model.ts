@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import type { Clock } from '#shared/clock.ts'
-import type { ChatMessage, ToolDefinition } from '#shared/contracts/completion.ts'
+import type { ChatMessage, TemplateOptions, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
 import { createChatTemplate } from './chat-template.ts'
@@ -52,6 +52,7 @@ export function renderChat(
   model: TextModel,
   messages: readonly ChatMessage[],
   tools: readonly ToolDefinition[],
+  options: TemplateOptions = {},
 ): string {
   if (model.chatTemplate === undefined) {
     throw failure.invalidRequest(
@@ -60,7 +61,7 @@ export function renderChat(
       { param: 'model' },
     )
   }
-  return model.chatTemplate.render(messages, tools)
+  return model.chatTemplate.render(messages, tools, options)
 }
 
 type Json = Readonly<Record<string, unknown>>

@@ -5,7 +5,7 @@ import { Type, type Static } from 'typebox'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
 import {
-  fixed,
+  optionalBoolean,
   optionalEnum,
   optionalNumber,
   optionalString,
@@ -40,7 +40,10 @@ const COMMON = {
     default: 0,
     description: 'How freely words are chosen; 0 raises itself where the likeliest make no sense.',
   }),
-  stream: fixed([false]),
+  stream: optionalBoolean({
+    default: false,
+    description: 'Send the text as it is heard. Only with `json` and `text`.',
+  }),
   include: unsupported(),
   chunking_strategy: unsupported(),
 }
@@ -98,6 +101,19 @@ export function granularitiesOf(
   throw failure.invalidRequest(
     "The 'timestamp_granularities' parameter is only allowed with the response_format 'verbose_json'.",
     { param: 'timestamp_granularities', code: 'invalid_value' },
+  )
+}
+
+/** Whether the text is to be sent as it is heard. Throws when the format has times in it. */
+export function isStreamed(
+  fields: Pick<TranscriptionFields, 'response_format' | 'stream'>,
+): boolean {
+  if (fields.stream !== true) return false
+  const format = fields.response_format ?? 'json'
+  if (format === 'json' || format === 'text') return true
+  throw failure.invalidRequest(
+    `The 'stream' parameter is not allowed with the response_format '${format}'.`,
+    { param: 'stream', code: 'invalid_value' },
   )
 }
 

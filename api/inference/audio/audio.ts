@@ -2,13 +2,14 @@ import { Readable } from 'node:stream'
 
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
-import type { AudioInput, AudioResult } from '#shared/contracts/audio.ts'
+import type { AudioInput } from '#shared/contracts/audio.ts'
 import { failure } from '#shared/errors.ts'
 
 import { missingParameter, readForm, type Form, type FormFile } from '#api/http/form.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
-import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { answerWithEvents } from '#api/inference/event-stream-answer.ts'
+import { runJob, submitJob, type Http, type RequestJob } from '#api/inference/jobs/run-job.ts'
 import { TemporaryObjects } from '#api/inference/jobs/temporary-objects.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
 import { clientSignal } from '#api/inference/request-context.ts'
@@ -22,6 +23,7 @@ import {
   granularitiesOf,
   hasAudioExtension,
   invalidFormat,
+  isStreamed,
   languageOf,
   looksLikeAudio,
   TRANSCRIPTION_FIELDS,
@@ -30,6 +32,7 @@ import {
   TRANSLATION_FORM,
   type TranscriptionFields,
 } from './audio-request.ts'
+import { tellTranscript } from './audio-stream.ts'
 
 const HEAD_BYTES = 4096
 const TASKS = {
@@ -81,7 +84,15 @@ async function listen(
     const fields = fieldsOf(http, form, task)
     const granularities = granularitiesOf(fields)
     const wordTimestamps = granularities.includes('word')
-    const result = await transcribe(http, services, { task, form, fields, wordTimestamps })
+    const stream = isStreamed(fields)
+    const job = jobOf(http, services, { task, form, fields, wordTimestamps, stream })
+    if (stream) {
+      const { events, timeLeftMs } = submitJob(http, services, { ...job, isStream: true })
+      const limits = { timeLeftMs, log: services.log }
+      await answerWithEvents(http.reply, events, { teller: tellTranscript(), ...limits })
+      return http.reply
+    }
+    const { result } = await runJob(http, services, job)
     const format = fields.response_format ?? 'json'
     return send(http.reply, presentAudio(result, { task, format, granularities }))
   } finally {
@@ -154,7 +165,8 @@ function fieldsOf(
   return parseFields(request, TASKS[task].fields, fields)
 }
 
-async function transcribe(
+/** What the workers are to do with the recording. */
+function jobOf(
   http: Http,
   services: InferenceServices,
   asked: {
@@ -162,9 +174,10 @@ async function transcribe(
     readonly form: Form<Recording>
     readonly fields: TranscriptionFields
     readonly wordTimestamps: boolean
+    readonly stream: boolean
   },
-): Promise<AudioResult> {
-  const { task, form, fields, wordTimestamps } = asked
+): RequestJob<'audio'> {
+  const { task, form, fields, wordTimestamps, stream } = asked
   const model = getCapableModel(services.catalogue, callerOf(http.request), {
     name: fields.model,
     kind: 'audio',
@@ -179,9 +192,9 @@ async function transcribe(
     prompt: fields.prompt ?? '',
     temperature: fields.temperature ?? 0,
     wordTimestamps,
+    ...(stream && { stream }),
   }
-  const { result } = await runJob(http, services, { kind: 'audio', model, input })
-  return result
+  return { kind: 'audio', model, input }
 }
 
 function send(reply: FastifyReply, answer: AudioAnswer): unknown {

@@ -66,7 +66,8 @@ export const MESSAGE_SCHEMA = {
         },
       ],
     },
-    name: { type: ['string', 'null'], maxLength: NAME_LENGTH_MAX, pattern: '^[^\\s<|\\\\/>]+$' },
+    // Load generators write an absent name as an empty one.
+    name: { type: ['string', 'null'], maxLength: NAME_LENGTH_MAX, pattern: '^[^\\s<|\\\\/>]*$' },
     tool_calls: {
       type: ['array', 'null'],
       items: {
@@ -88,6 +89,9 @@ export const MESSAGE_SCHEMA = {
     annotations: { type: ['array', 'null'] },
     reasoning: { type: ['string', 'null'] },
     reasoning_content: { type: ['string', 'null'] },
+    reasoning_details: { type: ['array', 'null'] },
+    thinking_blocks: { type: ['array', 'null'] },
+    provider_specific_fields: { type: ['object', 'null'] },
     audio: { type: 'null' },
     parsed: {},
   },
@@ -103,7 +107,8 @@ export function chatMessages(fields: readonly MessageField[]): readonly ChatMess
 
 function presentable(field: MessageField, path: string): ChatMessage {
   const calls = callsOf(field, path)
-  const name = typeof field.name === 'string' ? { name: field.name } : {}
+  const hasName = typeof field.name === 'string' && field.name !== ''
+  const name = hasName ? { name: field.name as string } : {}
   const content = textOf(field.content, `${path}.content`)
   if (content === undefined && calls.length === 0) throw noContent(field, path)
   const message = { content: content ?? '', ...name }
@@ -119,8 +124,8 @@ function presentable(field: MessageField, path: string): ChatMessage {
       if (typeof field.tool_call_id !== 'string') throw missingParameter(`${path}.tool_call_id`)
       return { role: 'tool', ...message, toolCallId: field.tool_call_id }
     case 'function':
-      if (typeof field.name !== 'string') throw missingParameter(`${path}.name`)
-      return { role: 'tool', ...message, toolCallId: legacyCallId(field.name) }
+      if (!hasName) throw missingParameter(`${path}.name`)
+      return { role: 'tool', ...message, toolCallId: legacyCallId(field.name as string) }
   }
 }
 

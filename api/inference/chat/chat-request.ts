@@ -1,8 +1,15 @@
 import { Type, type Static } from 'typebox'
 
-import type { ChatMessage, GenerateInput, ResponseFormat } from '#shared/contracts/completion.ts'
+import type {
+  ChatMessage,
+  GenerateInput,
+  ResponseFormat,
+  TemplateOptions,
+} from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { endingRules } from '#api/inference/ending-fields.ts'
 import {
+  fixed,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
@@ -20,6 +27,7 @@ import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 
 import { chatMessages, MESSAGE_SCHEMA, type MessageField } from './chat-messages.ts'
+import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
 import { CALL_CLOSES } from './chat-tool-calls.ts'
 import { TOOL_FIELDS, toolPlan, type ToolPlan } from './chat-tools.ts'
 
@@ -104,6 +112,7 @@ const FIELDS = {
   }),
   response_format: Type.Optional(Type.Unsafe<ResponseFormatField | null>(RESPONSE_FORMAT)),
   ...TOOL_FIELDS,
+  ...TEMPLATE_FIELDS,
   ...REQUEST_FIELDS,
   store: optionalBoolean({ description: 'Accepted; conversations are never kept.' }),
   modalities: Type.Optional(
@@ -114,8 +123,8 @@ const FIELDS = {
   ),
   prediction: unsupported(),
   audio: unsupported(),
-  reasoning_effort: unsupported(),
-  verbosity: unsupported(),
+  reasoning_effort: fixed(['none']),
+  verbosity: fixed(['medium']),
   web_search_options: unsupported(),
   ...SAMPLING_FIELDS,
 }
@@ -145,15 +154,21 @@ export function chatRequest(body: ChatBody): ChatRequest {
   streamChoice(body)
   const messages = chatMessages(body.messages)
   const tools = toolPlan(body)
+  const maxTokens = body.max_completion_tokens ?? body.max_tokens ?? null
+  const responseFormat = responseFormatOf(body)
+  const isCallForced = tools !== undefined && tools.choice !== 'none' && tools.choice !== 'auto'
+  const hasForm = isCallForced || responseFormat.type !== 'text'
   const input = chatInput({
     messages,
     tools,
     n: body.n ?? 1,
-    maxTokens: body.max_completion_tokens ?? body.max_tokens ?? null,
+    maxTokens,
     sampling: samplingParams(body),
     stop: stopStrings(body.stop),
+    ...endingRules(body, { maxTokens, hasForm }),
+    ...templateOptions(body, messages),
     logprobs: logprobsOf(body),
-    responseFormat: responseFormatOf(body),
+    responseFormat,
     stream: body.stream ?? false,
   })
   return { tools, input }
@@ -163,14 +178,15 @@ export function chatRequest(body: ChatBody): ChatRequest {
 interface Chat
   extends Pick<
     GenerateInput,
-    'n' | 'maxTokens' | 'sampling' | 'stop' | 'logprobs' | 'responseFormat' | 'stream'
+    'n' | 'maxTokens' | 'sampling' | 'stop' | 'ending' | 'logprobs' | 'responseFormat' | 'stream'
   > {
   readonly messages: readonly ChatMessage[]
   readonly tools: ToolPlan | undefined
+  readonly template?: TemplateOptions
 }
 
 /** What a chat asks of the workers. */
-export function chatInput({ messages, tools, ...chat }: Chat): GenerateInput {
+export function chatInput({ messages, tools, template, ...chat }: Chat): GenerateInput {
   // A single call is enforced by ending at its closing tag.
   const stopAtCall = tools !== undefined && tools.callsMax === 1 && tools.choice !== 'none'
   return {
@@ -181,6 +197,7 @@ export function chatInput({ messages, tools, ...chat }: Chat): GenerateInput {
         form: 'chat',
         messages,
         ...(tools !== undefined && { tools: tools.tools, toolChoice: tools.choice }),
+        ...(template !== undefined && { template }),
       },
     ],
     bestOf: chat.n,

@@ -8,6 +8,7 @@ import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { presentUsage } from '#api/inference/completions/completion-answer.ts'
 import { DONE, obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
 import type { StreamChoice } from '#api/inference/sampling-fields.ts'
+import { StreamUsage } from '#api/inference/stream-usage.ts'
 
 import {
   finishReason,
@@ -36,21 +37,27 @@ export function chatPresenter(
     service_tier: head.serviceTier,
     system_fingerprint: head.systemFingerprint,
   }).slice(0, -1)},"choices":[`
-  const suffix = choice.includesUsage ? '],"usage":null' : ']'
+  const usage = new StreamUsage(choice)
   const write: WriteChunk = (index, delta, logprobs, reason) =>
-    `${prefix}{"index":${index},"delta":${delta},"logprobs":${logprobs},"finish_reason":${reason}}${suffix}${obfuscation(choice)}}\n\n`
+    `${prefix}{"index":${index},"delta":${delta},"logprobs":${logprobs},"finish_reason":${reason}}${usage.suffix()}${obfuscation(choice)}}\n\n`
   const candidates = Array.from(
     { length: request.input.n },
     (_, index) => new CandidateWriter({ index, answerId: head.id }, request.tools, write),
   )
   return {
+    started: (promptTokens) => usage.started(promptTokens),
     opening: () =>
       candidates.map((_, index) => write(index, OPENING_DELTA, 'null', 'null')).join(''),
     deltas: (deltas) =>
-      deltas.map((delta) => candidates[delta.index]?.present(delta) ?? '').join(''),
-    ending: (usage: TokenUsage) =>
+      deltas
+        .map((delta) => {
+          usage.add(delta)
+          return candidates[delta.index]?.present(delta) ?? ''
+        })
+        .join(''),
+    ending: (total: TokenUsage) =>
       choice.includesUsage
-        ? `${prefix}],"usage":${JSON.stringify(presentUsage(usage))}}\n\n${DONE}`
+        ? `${prefix}],"usage":${JSON.stringify(presentUsage(total))}}\n\n${DONE}`
         : DONE,
   }
 }

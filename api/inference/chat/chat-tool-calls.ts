@@ -16,12 +16,14 @@ export interface ToolCallOptions {
 /** How a call begins and ends in the text of a model. */
 export const CALL_OPENS = '<tool_call>'
 export const CALL_CLOSES = '</tool_call>'
+const CUT_CALL = /^(?:<tool_call>)?\s*(?:\{|$)/
 
 /**
  * Takes the text of an answer piece by piece and tells content from calls of the form
  * `<tool_call>{"name": …, "arguments": {…}}</tool_call>`. Arguments come out as they arise. Text
  * that might still become a tag is withheld, and so is white space, which is dropped around calls.
- * What looks like a call and is none comes out as content, letter by letter.
+ * What looks like a call and is none comes out as content, letter by letter; but the beginning of a
+ * call that the answer's end has cut off is shown to nobody.
  */
 export class ToolCallParser {
   readonly #options: ToolCallOptions
@@ -55,7 +57,7 @@ export class ToolCallParser {
     const parts: AnswerPart[] = []
     if (this.#body !== undefined) {
       this.#feedBody(this.#text, parts)
-      this.#closeBody(parts)
+      this.#closeBody(parts, { isCut: true })
     } else {
       this.#content(this.#text, parts)
     }
@@ -103,12 +105,12 @@ export class ToolCallParser {
     for (const event of body.push(text)) this.#emitCall(event, parts)
   }
 
-  #closeBody(parts: AnswerPart[]): void {
+  #closeBody(parts: AnswerPart[], { isCut = false } = {}): void {
     const body = this.#body as ToolCallBody
     this.#body = undefined
     const { events, rejected } = body.finish()
     for (const event of events) this.#emitCall(event, parts)
-    if (rejected !== '') this.#content(rejected, parts)
+    if (rejected !== '' && !(isCut && CUT_CALL.test(rejected))) this.#content(rejected, parts)
   }
 
   #emitCall(event: { name: string } | { arguments: string }, parts: AnswerPart[]): void {

@@ -44,7 +44,10 @@ const FUNCTION = {
     name: FUNCTION_NAME,
     description: { type: ['string', 'null'] },
     parameters: { type: ['object', 'null'], description: 'A JSON Schema.' },
-    strict: { type: ['boolean', 'null'] },
+    strict: {
+      type: ['boolean', 'null'],
+      description: 'Calls follow the schema; one that cannot be enforced is refused.',
+    },
   },
   additionalProperties: false,
 }
@@ -189,6 +192,7 @@ export function definitionOf(field: FunctionField, path: string): ToolDefinition
     name,
     ...(typeof description === 'string' && { description }),
     ...(typeof parameters === 'object' && parameters !== null && { parameters }),
+    ...(field.strict === true && { isStrict: true }),
   }
 }
 

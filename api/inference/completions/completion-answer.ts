@@ -78,7 +78,6 @@ export function presentUsage(usage: TokenUsage): PresentedUsage {
 export function logprobsWriter(input: GenerateInput, index: number): LogprobsWriter {
   const prompt = input.prompts[Math.floor(index / input.n)]
   return new LogprobsWriter({
-    alternatives: input.logprobs ?? 0,
     startOffset: input.echo || prompt === undefined ? 0 : promptLength(prompt),
   })
 }

@@ -4,7 +4,7 @@ import type { TokenLogprob } from '#shared/contracts/completion.ts'
 export interface CompletionLogprobs {
   tokens: string[]
   token_logprobs: (number | null)[]
-  top_logprobs: (Record<string, number> | null)[] | null
+  top_logprobs: (Record<string, number> | null)[]
   text_offset: number[]
 }
 
@@ -14,12 +14,10 @@ export interface CompletionLogprobs {
  * begins where its character does.
  */
 export class LogprobsWriter {
-  readonly #alternatives: number
   readonly #decoder = new TextDecoder()
   #offset: number
 
-  constructor(options: { readonly alternatives: number; readonly startOffset: number }) {
-    this.#alternatives = options.alternatives
+  constructor(options: { readonly startOffset: number }) {
     this.#offset = options.startOffset
   }
 
@@ -27,7 +25,7 @@ export class LogprobsWriter {
     const presented: CompletionLogprobs = {
       tokens: entries.map(printableToken),
       token_logprobs: entries.map(({ logprob }) => logprob),
-      top_logprobs: this.#alternatives === 0 ? null : entries.map(topLogprobs),
+      top_logprobs: entries.map(topLogprobs),
       text_offset: [],
     }
     for (const { bytes } of entries) {

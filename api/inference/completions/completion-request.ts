@@ -2,6 +2,7 @@ import { Type, type Static } from 'typebox'
 
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { endingRules } from '#api/inference/ending-fields.ts'
 import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
 import {
   CANDIDATES_MAX,
@@ -80,14 +81,16 @@ export function completionInput(body: CompletionBody): GenerateInput {
       { param: 'suffix', code: 'unsupported_parameter' },
     )
   }
+  const maxTokens = body.max_tokens ?? DEFAULT_MAX_TOKENS
   return {
     task: 'generate',
     prompts,
     n,
     bestOf,
-    maxTokens: body.max_tokens ?? DEFAULT_MAX_TOKENS,
+    maxTokens,
     sampling: samplingParams(body),
     stop: stopStrings(body.stop),
+    ...endingRules(body, { maxTokens, hasForm: false }),
     logprobs: body.logprobs ?? null,
     echo: body.echo ?? false,
     responseFormat: { type: 'text' },

@@ -2,6 +2,7 @@ import type { CandidateDelta, GenerateInput } from '#shared/contracts/completion
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { DONE, obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
 import type { StreamChoice } from '#api/inference/sampling-fields.ts'
+import { StreamUsage } from '#api/inference/stream-usage.ts'
 
 import { logprobsWriter, presentUsage, type AnswerHead } from './completion-answer.ts'
 import type { LogprobsWriter } from './completion-logprobs.ts'
@@ -20,16 +21,19 @@ export function completionPresenter(
     model: head.model,
     system_fingerprint: head.systemFingerprint,
   }).slice(0, -1)},"choices":[`
-  const suffix = choice.includesUsage ? '],"usage":null' : ']'
+  const usage = new StreamUsage(choice)
   const writers = new Map<number, LogprobsWriter>()
-  const chunk = (delta: CandidateDelta): string =>
-    `${prefix}{"text":${JSON.stringify(delta.text)},"index":${delta.index},"logprobs":${logprobsOf(delta)},"finish_reason":${finishReasonOf(delta)}}${suffix}${obfuscation(choice)}}\n\n`
+  const chunk = (delta: CandidateDelta): string => {
+    usage.add(delta)
+    return `${prefix}{"text":${JSON.stringify(delta.text)},"index":${delta.index},"logprobs":${logprobsOf(delta)},"finish_reason":${finishReasonOf(delta)}}${usage.suffix()}${obfuscation(choice)}}\n\n`
+  }
   return {
+    started: (promptTokens) => usage.started(promptTokens),
     opening: () => '',
     deltas: (deltas) => deltas.map(chunk).join(''),
-    ending: (usage: TokenUsage) =>
+    ending: (total: TokenUsage) =>
       choice.includesUsage
-        ? `${prefix}],"usage":${JSON.stringify(presentUsage(usage))}}\n\n${DONE}`
+        ? `${prefix}],"usage":${JSON.stringify(presentUsage(total))}}\n\n${DONE}`
         : DONE,
   }
 

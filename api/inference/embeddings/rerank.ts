@@ -3,7 +3,7 @@ import { Type, type Static } from 'typebox'
 
 import { callerOf } from '#api/v1/caller.ts'
 import { answerHeadOf } from '#api/v1/durable.ts'
-import { optionalBoolean, optionalInteger } from '#api/inference/field-schemas.ts'
+import { fixed, optionalBoolean, optionalInteger } from '#api/inference/field-schemas.ts'
 import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
@@ -35,6 +35,9 @@ const RERANK_BODY = Type.Object(
       description: 'How many results to answer; all if absent.',
     }),
     return_documents: optionalBoolean({ default: false, description: 'Repeat the texts.' }),
+    // Documents that are too long are cut in any case, which is what these ask for.
+    truncate_prompt_tokens: fixed([-1]),
+    truncation: fixed([true]),
     user: SAMPLING_FIELDS.user,
   },
   { additionalProperties: false },

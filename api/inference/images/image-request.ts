@@ -41,6 +41,7 @@ const COMMON = {
     description: 'An address that is valid for an hour, or the bytes in base64.',
   }),
   user: optionalString({ maxLength: 64, description: 'Your id of the end user.' }),
+  safety_identifier: optionalString({ maxLength: 64, description: 'The same, by its newer name.' }),
   seed: optionalInteger({
     minimum: 0,
     maximum: SEED_MAX,

@@ -55,7 +55,7 @@ export function presentResponse(head: ResponseHead, state: ResponseState): objec
     parallel_tool_calls: body.parallel_tool_calls ?? true,
     previous_response_id: null,
     prompt_cache_key: body.prompt_cache_key ?? null,
-    reasoning: { effort: null, summary: null },
+    reasoning: { effort: body.reasoning?.effort ?? null, summary: null },
     safety_identifier: body.safety_identifier ?? null,
     service_tier: head.serviceTier,
     store: false,

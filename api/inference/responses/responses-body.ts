@@ -52,6 +52,17 @@ export const LOGPROBS = 'message.output_text.logprobs'
 // Agents send it with every request; no model here reasons, so there is never any.
 const REASONING = 'reasoning.encrypted_content'
 
+interface ReasoningField {
+  readonly effort?: 'none' | null
+  readonly summary?: null
+}
+const REASONING_OPTIONS = {
+  type: ['object', 'null'],
+  properties: { effort: fixed(['none']), summary: unsupported(), generate_summary: unsupported() },
+  additionalProperties: false,
+  description: 'No model here reasons: only that it need not can be asked for.',
+}
+
 const NAMED_TOOL = { required: ['name'], properties: { name: { type: 'string' } } }
 const TOOL = variantSchema({
   function: {
@@ -103,7 +114,7 @@ const TEXT = {
       }),
       description: 'What the answer must be: text, any JSON object, or JSON that fits a schema.',
     },
-    verbosity: { type: 'null', description: 'Not supported.' },
+    verbosity: fixed(['medium']),
   },
   additionalProperties: false,
 }
@@ -129,6 +140,8 @@ export const RESPONSES_BODY = Type.Object(
             type: ['boolean', 'null'],
             description: 'Pad deltas with random characters, so that their sizes tell nothing.',
           },
+          // The last event always has it.
+          include_usage: fixed([true]),
         },
         additionalProperties: false,
         description: 'Only with `stream`.',
@@ -176,7 +189,7 @@ export const RESPONSES_BODY = Type.Object(
       }),
     ),
     prompt: unsupported(),
-    reasoning: unsupported(),
+    reasoning: Type.Optional(Type.Unsafe<ReasoningField | null>(REASONING_OPTIONS)),
     max_tool_calls: unsupported(),
     prompt_cache_retention: unsupported(),
   },

@@ -30,8 +30,15 @@ interface CallOutputItem {
   readonly output: string | readonly ContentPart[]
 }
 
+/** What another model thought: part of a conversation, but not for the eyes of the next. */
+interface ReasoningItem {
+  readonly type: 'reasoning'
+}
+
 /** What a client hands in: a text of the user, or the conversation so far. */
-export type InputField = string | readonly (MessageItem | CallItem | CallOutputItem)[]
+export type InputField =
+  | string
+  | readonly (MessageItem | CallItem | CallOutputItem | ReasoningItem)[]
 
 const TEXT = { type: 'string' }
 const PARTS = {
@@ -96,13 +103,21 @@ export const INPUT_SCHEMA = {
             required: ['call_id', 'output'],
             properties: { call_id: CALL_ID, output: PARTS, ...STORED },
           },
+          reasoning: {
+            properties: {
+              summary: { type: ['array', 'null'] },
+              content: { type: ['array', 'null'] },
+              encrypted_content: { type: ['string', 'null'] },
+              ...STORED,
+            },
+          },
         },
         'message',
       ),
     },
   ],
   description:
-    'What the user says, or the whole conversation: messages (the type may be left out), function calls and their outputs.',
+    'What the user says, or the whole conversation: messages (the type may be left out), function calls and their outputs. Reasoning of other models is passed over.',
 }
 
 /**
@@ -131,6 +146,8 @@ function take(
       break
     case 'function_call_output':
       conversation.answer(item.call_id, textOf(item.output), `input[${index}].call_id`)
+      break
+    case 'reasoning':
       break
     default:
       conversation.say(item.role === 'developer' ? 'system' : item.role, textOf(item.content))
@@ -189,6 +206,12 @@ class Conversation {
 
   finish(): readonly ChatMessage[] {
     this.#endTurn()
+    if (this.#messages.length === 0) {
+      throw failure.invalidRequest("Invalid 'input': nobody says anything in it.", {
+        param: 'input',
+        code: 'invalid_value',
+      })
+    }
     return this.#messages
   }
 

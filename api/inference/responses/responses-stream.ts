@@ -84,7 +84,7 @@ class EventWriter {
 
   #writeDelta({ index, item, text, logprobs }: Extract<OutputStep, { kind: 'grown' }>): string {
     const place = { item_id: item.id, output_index: index }
-    const suffix = obfuscation({ includesUsage: false, isObfuscated: this.#isObfuscated })
+    const suffix = obfuscation({ isObfuscated: this.#isObfuscated })
     if (item.type === 'function_call') {
       const type = 'response.function_call_arguments.delta'
       return this.write(type, { ...place, delta: text }, suffix)

@@ -137,6 +137,11 @@ describe.each([
     expect(await transcriptions.create(asText)).toBe('Hello.\n')
     const asSrt = { file: file(), model, response_format: 'srt' as const }
     expect(await transcriptions.create(asSrt)).toMatch(/^1\n00:00:00,000 --> 00:00:01,000\n/)
+    const heard: string[] = []
+    for await (const event of await transcriptions.create({ file: file(), model, stream: true })) {
+      heard.push(event.type === 'transcript.text.delta' ? event.delta : event.type)
+    }
+    expect(heard).toEqual(['Hello.', 'transcript.text.done'])
     const verbose = await transcriptions.create({
       file: file(),
       model,

@@ -16,7 +16,7 @@ import { startTiers, type Tiers } from '#test/support/tiers.ts'
 const FAMILIES: readonly [RegExp, RequiredScope][] = [
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?chat\/completions$/, 'chat'],
   [/^\w+ \/v1\/responses$/, 'responses'],
-  [/^\w+ \/v1\/(engines\/\{\w+\}\/)?completions$/, 'completions'],
+  [/^\w+ \/v1\/((engines\/\{\w+\}\/)?completions|(de)?tokenize)$/, 'completions'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?edits$/, 'edits'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?embeddings$/, 'embeddings'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/search|rerank)$/, 'search'],
@@ -43,6 +43,8 @@ const MODEL_REQUESTS: readonly [string, string, object | undefined][] = [
   ['POST', '/engines/tiny-chat/search', { documents: ['x'], query: 'x' }],
   ['POST', '/embeddings', { model: 'tiny-embed', input: 'x' }],
   ['POST', '/engines/tiny-embed/embeddings', { input: 'x' }],
+  ['POST', '/tokenize', { model: 'tiny-chat', prompt: 'x' }],
+  ['POST', '/detokenize', { model: 'tiny-chat', tokens: [1] }],
   ['POST', '/rerank', { model: 'tiny-rerank', query: 'x', documents: ['x'] }],
   ['POST', '/images/generations', { model: 'tiny-sd', prompt: 'x' }],
   // Without a name it is the only model of its kind.

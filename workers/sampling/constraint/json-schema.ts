@@ -12,9 +12,14 @@ const NODES_MAX = 100_000
 const DEPTH_MAX = 64
 const SCHEMAS_MAX = 10_000 // combinations included, which can grow with every reference
 
-const ANNOTATIONS = new Set([
-  ...['$schema', '$id', '$comment', '$defs', 'definitions', 'title', 'description', 'default'],
-  ...['examples', 'example', 'deprecated', 'readOnly', 'writeOnly'],
+// Keywords of all drafts that limit what is valid, or say where to look for what does. Any other
+// unknown name is an annotation, as the specification has it, and changes nothing.
+const UNSUPPORTED = new Set([
+  ...['not', 'if', 'then', 'else', 'dependentSchemas', 'dependentRequired', 'dependencies'],
+  ...['patternProperties', 'propertyNames', 'unevaluatedProperties', 'unevaluatedItems'],
+  ...['contains', 'minContains', 'maxContains', 'uniqueItems', 'additionalItems', 'multipleOf'],
+  ...['divisibleBy', 'disallow', 'extends', '$anchor', '$dynamicAnchor', '$dynamicRef'],
+  ...['$recursiveAnchor', '$recursiveRef'],
 ])
 const KEYWORDS = new Set([
   ...['type', 'nullable', 'enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref'],
@@ -38,15 +43,16 @@ export interface SchemaPlace {
  * that cannot be enforced: a constraint is kept or refused, never ignored.
  */
 export class SchemaCompiler {
-  readonly json = new JsonGrammar(new GrammarBuilder())
+  readonly json: JsonGrammar
   readonly #param: string
   readonly #roots: unknown[] = []
   readonly #references = new Map<string, Grammar>()
   #schemasRead = 0
 
-  /** `param` is the request field that holds the schemas. */
-  constructor(param: string) {
+  /** `param` is the request field that holds the schemas; `json` the grammar that they join. */
+  constructor(param: string, json = new JsonGrammar(new GrammarBuilder())) {
     this.#param = param
+    this.json = json
   }
 
   /** Compiles a schema with its own `$defs`. */
@@ -92,8 +98,7 @@ export class SchemaCompiler {
       return this.refuse(place, 'a schema must be an object or a boolean')
     }
     for (const name of Object.keys(schema)) {
-      if (ANNOTATIONS.has(name) || KEYWORDS.has(name) || name.startsWith('x-')) continue
-      this.refuse(place, `the keyword '${name}' is not supported`)
+      if (UNSUPPORTED.has(name)) this.refuse(place, `the keyword '${name}' is not supported`)
     }
     return Object.fromEntries(
       Object.entries(schema).filter(([name, value]) => KEYWORDS.has(name) && value !== undefined),

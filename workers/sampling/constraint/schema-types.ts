@@ -4,7 +4,7 @@ import { integersWithin, numbersWithin } from './number-range.ts'
 import type { NumberBounds } from './number-range.ts'
 import { keyOtherThan, objectWith } from './object-grammar.ts'
 import type { Schema } from './schema-merge.ts'
-import { FORMAT_PATTERNS } from './string-formats.ts'
+import { findFormat, FORMAT_LENGTH_MAX, isAnnotation } from './string-formats.ts'
 import { compilePattern, UnsupportedPatternError } from './string-pattern.ts'
 
 const PATTERN_CHARS_MAX = 2000
@@ -16,11 +16,13 @@ export function compileString(
   place: SchemaPlace,
 ): Grammar {
   const { json } = compiler
-  const { pattern, format } = schema
+  const { pattern } = schema
+  const format = isAnnotation(schema.format) ? undefined : schema.format
   const min = countOf(compiler, schema, 'minLength', place) ?? 0
   const max = countOf(compiler, schema, 'maxLength', place) ?? Number.POSITIVE_INFINITY
   if (min > max) compiler.refuse(place, "'minLength' is larger than 'maxLength'")
-  const hasLength = min > 0 || max < Number.POSITIVE_INFINITY
+  const isImplied = format !== undefined && min <= 1 && max >= FORMAT_LENGTH_MAX
+  const hasLength = (min > 0 || max < Number.POSITIVE_INFINITY) && !isImplied
   if ([pattern !== undefined, format !== undefined, hasLength].filter(Boolean).length > 1) {
     compiler.refuse(place, "'pattern', 'format' and lengths cannot be combined")
   }
@@ -30,7 +32,7 @@ export function compileString(
       ? json.builder.sequence(quote, json.builder.repeat(json.character, min, max), quote)
       : json.string
   }
-  const known = format === undefined ? pattern : FORMAT_PATTERNS[String(format)]
+  const known = format === undefined ? pattern : findFormat(format)
   if (known === undefined) compiler.refuse(place, `the format '${format}' is not supported`)
   if (typeof known !== 'string' || known.length > PATTERN_CHARS_MAX) {
     return compiler.refuse(place, `'pattern' must be a string of ≤ ${PATTERN_CHARS_MAX} characters`)
@@ -124,7 +126,8 @@ export function compileObject(
       : json.value
 
   if (names.length === 0) {
-    if (additional === false) return min > 0 ? refuseCounts() : json.literal({})
+    const isEmpty = additional === undefined && schema.properties !== undefined
+    if (additional === false || isEmpty) return min > 0 ? refuseCounts() : json.literal({})
     return min > 1 ? refuseCounts() : json.mapOf(json.string, others(), min, max)
   }
   if (min > required.length || max < names.length) refuseCounts()

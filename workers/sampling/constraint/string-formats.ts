@@ -8,8 +8,11 @@ const LABEL = '[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,40}[a-zA-Z0-9])?'
 const HOSTNAME = `${LABEL}(?:\\.${LABEL}){0,3}`
 const OCTET = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)'
 
-/** What each supported `format` looks like; every match is valid, some valid spellings are left out. */
-export const FORMAT_PATTERNS: Readonly<Record<string, string>> = {
+/** No text of a supported format is longer, so that a bound beyond it says nothing. */
+export const FORMAT_LENGTH_MAX = 512
+
+// What each supported `format` looks like; every match is valid, some valid spellings are left out.
+const FORMAT_PATTERNS: Readonly<Record<string, string>> = {
   date: `^${DATE}$`,
   time: `^${TIME}$`,
   'date-time': `^${DATE}T${TIME}$`,
@@ -20,4 +23,22 @@ export const FORMAT_PATTERNS: Readonly<Record<string, string>> = {
   ipv6: '^[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}$',
   uuid: '^[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$',
   uri: `^https?://${HOSTNAME}(?:/[a-zA-Z0-9._~-]{0,64}){0,4}$`,
+}
+
+// Formats of the JSON Schema specification that are not enforced here.
+const REFUSED_FORMATS: readonly unknown[] = [
+  ...['idn-email', 'idn-hostname', 'uri-reference', 'iri', 'iri-reference', 'uri-template'],
+  ...['json-pointer', 'relative-json-pointer', 'regex'],
+]
+
+/** The pattern of a format, or undefined where it is not supported. */
+export function findFormat(format: unknown): string | undefined {
+  const name = String(format)
+  return Object.hasOwn(FORMAT_PATTERNS, name) ? FORMAT_PATTERNS[name] : undefined
+}
+
+/** Whether a format is one that JSON Schema does not define: such a word limits nothing. */
+export function isAnnotation(format: unknown): boolean {
+  if (typeof format !== 'string') return false
+  return findFormat(format) === undefined && !REFUSED_FORMATS.includes(format)
 }

@@ -13,10 +13,16 @@ export interface TokenConstraint {
   readonly isFinished: boolean
 }
 
+/** What makes a follower for every answer. */
+export interface ConstraintSource {
+  /** A follower at the beginning of an answer. */
+  create(): TokenConstraint
+}
+
 const MASKS_MAX = 64
 
 /** A grammar over the tokens of one model; its masks are kept for all answers that follow it. */
-export class ConstraintFactory {
+export class ConstraintFactory implements ConstraintSource {
   readonly #automaton: Automaton
   readonly #masks = new Map<AutomatonState, Uint8Array>()
   readonly #trie: TokenTrie
@@ -39,7 +45,17 @@ export class ConstraintFactory {
 
   /** A follower at the beginning of an answer. */
   create(): TokenConstraint {
-    let state: AutomatonState = this.#automaton.start
+    return this.#follow(this.#automaton.start)
+  }
+
+  /** A follower of what goes on after some bytes; undefined where the grammar does not begin so. */
+  createAfter(bytes: Uint8Array): TokenConstraint | undefined {
+    const state = this.#readBytes(this.#automaton.start, bytes)
+    return state === null ? undefined : this.#follow(state)
+  }
+
+  #follow(start: AutomatonState): TokenConstraint {
+    let state = start
     return {
       mask: (scores) => this.#apply(state, scores),
       accept: (tokenId) => {
@@ -52,9 +68,14 @@ export class ConstraintFactory {
   }
 
   #read(from: AutomatonState, tokenId: number): AutomatonState | null {
-    if (this.#pieces.isSpecial(tokenId)) return from
+    return this.#pieces.isSpecial(tokenId)
+      ? from
+      : this.#readBytes(from, this.#pieces.bytesOf(tokenId))
+  }
+
+  #readBytes(from: AutomatonState, bytes: Uint8Array): AutomatonState | null {
     let state: AutomatonState | null = from
-    for (const byte of this.#pieces.bytesOf(tokenId)) {
+    for (const byte of bytes) {
       if (state === null) return null
       state = this.#automaton.step(state, byte)
     }

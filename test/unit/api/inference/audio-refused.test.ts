@@ -88,7 +88,13 @@ describe('a recording that cannot be transcribed', () => {
       'invalid_value',
       /./,
     ],
-    ['a stream', [clip(), MODEL, ['stream', 'true']], 'stream', 'invalid_value', /./],
+    [
+      'a stream with times',
+      [clip(), MODEL, VERBOSE, ['stream', 'true']],
+      'stream',
+      'invalid_value',
+      /not allowed with the response_format 'verbose_json'/,
+    ],
     [
       'include',
       [clip(), MODEL, ['include[]', 'logprobs']],

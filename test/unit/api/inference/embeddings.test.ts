@@ -134,6 +134,11 @@ describe('POST /v1/rerank', () => {
     ])
   })
 
+  it('may be told that long documents are to be cut, as they are', async () => {
+    const response = await ask({ truncate_prompt_tokens: -1, truncation: true })
+    expect(response.statusCode).toBe(200)
+  })
+
   it('does not rank with a model that embeds', async () => {
     expect((await ask({ model: 'tiny-embed' })).statusCode).toBe(404)
   })
@@ -166,6 +171,8 @@ const RERANK_REFUSALS: readonly Refusal[] = [
   [{ documents: [5] }, 'documents[0]', 'invalid_type', /./],
   [{ documents: [{ title: 'a' }] }, 'documents[0].text', 'missing_required_parameter', /./],
   [{ top_n: 0 }, 'top_n', 'integer_below_min_value', /./],
+  [{ truncate_prompt_tokens: 16 }, 'truncate_prompt_tokens', 'invalid_value', /./],
+  [{ truncation: false }, 'truncation', 'invalid_value', /./],
   [{ max_chunks_per_doc: 1 }, 'max_chunks_per_doc', 'unknown_parameter', /./],
 ]
 itRefuses('/v1/rerank', RERANK, RERANK_REFUSALS)

@@ -29,6 +29,12 @@ const REFUSALS: readonly Refusal[] = [
     "Invalid value: 'wizard'. Supported values are: 'developer', 'system', 'user', 'assistant', 'tool', and 'function'.",
   ],
   [{ messages: [{ content: 'x' }] }, 'messages[0].role', 'missing_required_parameter', /./],
+  [
+    { messages: [USER, { role: 'function', name: '', content: 'x' }] },
+    'messages[1].name',
+    'missing_required_parameter',
+    /./,
+  ],
   [{ messages: [{ role: 'user' }] }, 'messages[0].content', 'missing_required_parameter', /./],
   [
     { messages: [{ role: 'user', content: null }] },

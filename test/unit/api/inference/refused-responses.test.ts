@@ -13,12 +13,12 @@ const INPUT: readonly Refusal[] = [
   [{ input: [] }, 'input', 'empty_array', /./],
   [{ input: ['Hi'] }, 'input[0]', 'invalid_type', /expected an object/],
   [
-    { input: [{ type: 'reasoning', summary: [] }] },
+    { input: [{ type: 'item_reference', id: 'x' }] },
     'input[0].type',
     'invalid_value',
-    "Invalid value: 'reasoning'. Supported values are: 'message', 'function_call', and 'function_call_output'.",
+    "Invalid value: 'item_reference'. Supported values are: 'message', 'function_call', 'function_call_output', and 'reasoning'.",
   ],
-  [{ input: [{ type: 'item_reference', id: 'x' }] }, 'input[0].type', 'invalid_value', /./],
+  [{ input: [{ type: 'reasoning', summary: [] }] }, 'input', 'invalid_value', /nobody says/],
   [{ input: [{ content: 'Hi' }] }, 'input[0].role', 'missing_required_parameter', /./],
   [{ input: [USER, { role: 'user' }] }, 'input[1].content', 'missing_required_parameter', /./],
   [{ input: [{ role: 'tool', content: 'x' }] }, 'input[0].role', 'invalid_value', /'developer'/],
@@ -74,7 +74,6 @@ const KEPT: readonly Refusal[] = [
   ),
   ...Object.entries({
     prompt: { id: 'pmpt_1' },
-    reasoning: { effort: 'low' },
     max_tool_calls: 3,
     prompt_cache_retention: '24h',
   }).map(
@@ -85,6 +84,13 @@ const KEPT: readonly Refusal[] = [
       `Unsupported parameter: '${name}' is not supported with this model.`,
     ],
   ),
+  [{ reasoning: { effort: 'low' } }, 'reasoning.effort', 'invalid_value', /values are: 'none'/],
+  [
+    { reasoning: { summary: 'auto' } },
+    'reasoning.summary',
+    'unsupported_parameter',
+    "Unsupported parameter: 'reasoning.summary' is not supported with this model.",
+  ],
   [{ truncation: 'auto' }, 'truncation', 'invalid_value', /Supported values are: 'disabled'/],
   [{ include: ['web_search_call.results'] }, 'include[0]', 'invalid_value', /./],
   [
@@ -100,9 +106,9 @@ const KEPT: readonly Refusal[] = [
   [{ temperature: 3 }, 'temperature', 'decimal_above_max_value', /./],
   [{ stream_options: {} }, 'stream_options', 'invalid_value', /only allowed when 'stream'/],
   [
-    { stream: true, stream_options: { include_usage: true } },
+    { stream: true, stream_options: { include_usage: false } },
     'stream_options.include_usage',
-    'unknown_parameter',
+    'invalid_value',
     /./,
   ],
   [{ metadata: { a: 'x'.repeat(513) } }, 'metadata.a', 'string_above_max_length', /./],
@@ -175,7 +181,7 @@ const FORMATS: readonly Refusal[] = [
     'invalid_json_schema',
     /additionalProperties/,
   ],
-  [{ text: { verbosity: 'low' } }, 'text.verbosity', 'unsupported_parameter', /./],
+  [{ text: { verbosity: 'low' } }, 'text.verbosity', 'invalid_value', /values are: 'medium'/],
 ]
 
 itRefuses('/v1/responses', { input: 'Hi' }, [...INPUT, ...KEPT, ...TOOLS, ...FORMATS])

@@ -1,5 +1,14 @@
 import { itRefuses, USER, type Refusal } from './refusals.ts'
 
+const JSON_OF_NULL = {
+  type: 'json_schema',
+  json_schema: { name: 'x', schema: { type: 'null' } },
+}
+const BEGUN = {
+  continue_final_message: true,
+  messages: [USER, { role: 'assistant', content: 'The' }],
+}
+
 // Wording: the error tables of the API's 2024 dialect.
 const REFUSALS: readonly Refusal[] = [
   [
@@ -76,6 +85,35 @@ const REFUSALS: readonly Refusal[] = [
     /only allowed when 'stream'/,
   ],
   [{ stream: true, stream_options: { foo: 1 } }, 'stream_options.foo', 'unknown_parameter', /./],
+  [{ stop_token_ids: [-1] }, 'stop_token_ids[0]', 'integer_below_min_value', /./],
+  [{ skip_special_tokens: false }, 'skip_special_tokens', 'invalid_value', /./],
+  [
+    { min_tokens: 9, max_tokens: 8 },
+    'min_tokens',
+    'invalid_value',
+    "Invalid value for 'min_tokens': 9 is greater than the longest answer, which has 8 tokens.",
+  ],
+  [
+    { ignore_eos: true, response_format: JSON_OF_NULL },
+    'ignore_eos',
+    'invalid_value',
+    /the answer ends when the form is complete/,
+  ],
+  [{ min_tokens: 2, response_format: JSON_OF_NULL }, 'min_tokens', 'invalid_value', /./],
+  [
+    { continue_final_message: true },
+    'continue_final_message',
+    'invalid_value',
+    /needs a last message with role 'assistant'/,
+  ],
+  [
+    { ...BEGUN, add_generation_prompt: true },
+    'continue_final_message',
+    'invalid_value',
+    /cannot be true together with 'add_generation_prompt'/,
+  ],
+  [{ chat_template_kwargs: { a: [] } }, 'chat_template_kwargs.a', 'invalid_type', /./],
+  [{ chat_template_kwargs: { 'a b': 1 } }, 'chat_template_kwargs', 'invalid_value', /'a b'/],
   [{ prompt: 'x' }, 'prompt', 'unknown_parameter', "Unknown parameter: 'prompt'."],
   [{ best_of: 2 }, 'best_of', 'unknown_parameter', /./],
 ]

@@ -67,9 +67,10 @@ const REFUSALS: readonly Refusal[] = [
   [
     { reasoning_effort: 'high' },
     'reasoning_effort',
-    'unsupported_parameter',
-    "Unsupported parameter: 'reasoning_effort' is not supported with this model.",
+    'invalid_value',
+    "Invalid value: 'high'. Supported values are: 'none'.",
   ],
+  [{ verbosity: 'low' }, 'verbosity', 'invalid_value', /Supported values are: 'medium'/],
   [{ modalities: ['audio'] }, 'modalities[0]', 'invalid_value', /./],
 ]
 

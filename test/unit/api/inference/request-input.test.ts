@@ -101,10 +101,10 @@ const CHAT_ROWS: readonly Row[] = [
     { responseFormat: { type: 'jsonSchema', schema: { type: 'null' } } },
   ],
   [
-    'developers as system, and parts as one text',
+    'developers as system, parts as one text, and an empty name as none',
     {
       messages: [
-        { role: 'developer', content: 'Be brief.' },
+        { role: 'developer', name: '', content: 'Be brief.' },
         {
           role: 'user',
           name: 'ann',
@@ -131,6 +131,21 @@ const CHAT_ROWS: readonly Row[] = [
 
 const TOOL_ROWS: readonly Row[] = [
   ['tools', { tools: TOOLS }, { tools: [ADD], toolChoice: 'auto' }],
+  [
+    'a strict tool',
+    {
+      tools: [
+        {
+          type: 'function',
+          function: {
+            ...{ name: 'add', strict: true },
+            parameters: { type: 'object', properties: {}, additionalProperties: false },
+          },
+        },
+      ],
+    },
+    { tools: [{ name: 'add', isStrict: true }] },
+  ],
   ['required', { tools: TOOLS, tool_choice: 'required' }, { tools: [ADD], toolChoice: 'required' }],
   [
     'a named tool',

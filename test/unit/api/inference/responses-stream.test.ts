@@ -135,7 +135,7 @@ describe('a streamed response', () => {
 
   it('pads its deltas when asked', async () => {
     surface = await openSurface()
-    const events = await ask({ stream_options: { include_obfuscation: true } })
+    const events = await ask({ stream_options: { include_obfuscation: true, include_usage: true } })
     const padded = events.filter(({ obfuscation }) => obfuscation !== undefined)
     expect(padded.map(({ type }) => type)).toEqual(Array(2).fill('response.output_text.delta'))
     expect(padded[0]?.obfuscation).toMatch(/^\w{1,16}$/)

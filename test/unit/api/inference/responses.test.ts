@@ -14,6 +14,11 @@ type Row = readonly [title: string, fields: object, expected: object]
 const chat = (...messages: object[]) => ({ prompts: [{ form: 'chat', messages }] })
 const user = { role: 'user', content: 'Hi' }
 
+const THOUGHT = {
+  ...{ type: 'reasoning', id: 'rs_1', status: 'completed', encrypted_content: null },
+  ...{ summary: [], content: [{ type: 'reasoning_text', text: 'Hm.' }] },
+}
+
 const INPUT_ROWS: readonly Row[] = [
   ['a text', {}, { ...chat(user), n: 1, maxTokens: null, stop: [], logprobs: null, echo: false }],
   ['instructions', { instructions: 'Be brief.' }, chat({ role: 'system' }, user)],
@@ -28,6 +33,11 @@ const INPUT_ROWS: readonly Row[] = [
     'reasoning, of which there is none',
     { include: ['reasoning.encrypted_content'] },
     { logprobs: null },
+  ],
+  [
+    'words of other models that reason, passed over',
+    { reasoning: { effort: 'none' }, text: { verbosity: 'medium' }, input: [THOUGHT, user] },
+    chat(user),
   ],
   ['free text', { text: { format: { type: 'text' } } }, { responseFormat: { type: 'text' } }],
   [

@@ -138,6 +138,7 @@ describe('the routes', () => {
       '/v1/audio/translations',
       '/v1/chat/completions',
       '/v1/completions',
+      '/v1/detokenize',
       '/v1/edits',
       '/v1/embeddings',
       '/v1/engines',
@@ -155,6 +156,7 @@ describe('the routes', () => {
       '/v1/models/{model}',
       '/v1/rerank',
       '/v1/responses',
+      '/v1/tokenize',
     ])
     for (const path of served) {
       for (const operation of Object.values(paths[path])) {

@@ -63,6 +63,19 @@ const CASES: readonly {
     calls: [{ name: 'add', arguments: '{}' }],
   },
   {
+    title: 'nothing of a call that was cut off before it had a name',
+    text: 'Well.\n<tool_call>\n{"name": "ad',
+    content: 'Well.\n',
+    calls: [],
+  },
+  { title: 'nothing of a mere opening tag', text: '<tool_call>', content: '', calls: [] },
+  {
+    title: 'an opening tag that nothing like a call follows',
+    text: '<tool_call> is a tag',
+    content: '<tool_call> is a tag',
+    calls: [],
+  },
+  {
     title: 'a call that was cut off by length',
     text: '<tool_call>\n{"name": "add", "arguments": {"a": "12',
     content: '',

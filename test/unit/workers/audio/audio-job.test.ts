@@ -43,12 +43,14 @@ afterAll(async () => {
 async function listen(change: Partial<AudioInput> = {}, abortAtWindow = Infinity) {
   const abort = new AbortController()
   const progress: number[] = []
+  const texts: (string | undefined)[] = []
   const found: AudioResult[] = []
   let starts = 0
   const reply = {
     started: () => (starts += 1),
-    progress(step: number) {
+    progress(step: number, _steps: number, text?: string) {
       progress.push(step)
+      texts.push(text)
       if (step >= abortAtWindow) abort.abort()
     },
     result: (result: AudioResult) => found.push(result),
@@ -61,7 +63,7 @@ async function listen(change: Partial<AudioInput> = {}, abortAtWindow = Infinity
     signal: abort.signal,
     clock: systemClock,
   })
-  return { result: found[0] as AudioResult, progress, starts }
+  return { result: found[0] as AudioResult, progress, texts, starts }
 }
 
 it('reads a clip window by window and says how far it is', async () => {
@@ -76,6 +78,15 @@ it('reads a clip window by window and says how far it is', async () => {
     expect(end).toBeLessThanOrEqual(2.55)
     expect(temperature).toBe(0.4)
   }
+})
+
+it('tells what each window says where that is wanted at once', async () => {
+  const quiet = await listen()
+  expect(quiet.texts.every((text) => text === undefined)).toBe(true)
+  const { texts, result } = await listen({ stream: true })
+  expect(texts.length).toBeGreaterThanOrEqual(2)
+  expect(texts.join('').trim()).toBe(result.text)
+  expect(result.text).toBe(quiet.result.text)
 })
 
 it('gives clips that run together what they get alone', async () => {

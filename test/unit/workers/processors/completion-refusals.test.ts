@@ -70,7 +70,7 @@ const CASES: readonly Case[] = [
     input: { prompts: [{ form: 'tokenIds', tokenIds: [5, 320] }] },
     param: 'prompt',
     message:
-      "Invalid 'prompt': 320 is not a token id of this model. Expected integers from 0 to 319.",
+      "Invalid 'prompt': 320 is not a token id of this model (out of vocabulary). Expected integers from 0 to 319, as it has 320 tokens.",
   },
   {
     input: { prompts: [{ form: 'tokenIds', tokenIds: [-1] }] },
@@ -80,7 +80,17 @@ const CASES: readonly Case[] = [
   {
     input: { sampling: { ...BASE.sampling, logitBias: { 320: 1 } } },
     param: 'logit_bias',
-    message: "Invalid 'logit_bias': '320' is not a token id of this model.",
+    message: "Invalid 'logit_bias': '320' is not a token id of this model",
+  },
+  {
+    input: { ending: { stopTokenIds: [5, 320] } },
+    param: 'stop_token_ids',
+    message: "Invalid 'stop_token_ids': 320 is not a token id of this model",
+  },
+  {
+    input: { prompts: [chat('Hi', { template: { variables: { enable_thinking: false } } })] },
+    param: 'chat_template_kwargs',
+    message: "the chat template of this model has no variable 'enable_thinking'",
   },
   {
     input: { prompts: [chat('Hi', { toolChoice: 'required' })] },

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 
 import type { CandidateDelta, GenerateInput, ResumePoint } from '#shared/contracts/completion.ts'
 
-import { encode, runJob, textOf } from './completion-job.ts'
+import { encode, runJob, text, textOf } from './completion-job.ts'
 import { babble, scriptedEngine, writes } from './scripted-engine.ts'
 
 const SAMPLING = {
@@ -18,11 +18,22 @@ const SAMPLING = {
 }
 const ANSWER = ' naïve 🙂 fox END of the 日本'
 const promptLength = encode('The quick').length
+const [END_TOKEN = 2] = text.endTokenIds
 
 const CASES: Readonly<Record<string, Partial<GenerateInput>>> = {
   'sampled with penalties': { sampling: SAMPLING },
   'several candidates': { sampling: SAMPLING, n: 2, bestOf: 2 },
   'with an echo and scores': { sampling: SAMPLING, echo: true, logprobs: 1 },
+  'with a least length': {
+    sampling: { ...SAMPLING, logitBias: { [END_TOKEN]: 100 } },
+    ending: { minTokens: 8 },
+  },
+  'with a stop string that stays, looked for late': {
+    sampling: SAMPLING,
+    stop: ['a', 'e', 'i', 'o', '1', '2'],
+    ending: { minTokens: 5, keepsStopString: true },
+    maxTokens: 60,
+  },
   'with a schema': {
     sampling: SAMPLING,
     responseFormat: { type: 'jsonSchema', schema: { type: 'array', items: { type: 'boolean' } } },
@@ -64,6 +75,42 @@ describe('a resumed job', () => {
       expect(resumed.result.candidates.map(({ text }) => text)).toEqual(
         whole.result.candidates.map(({ text }) => text),
       )
+    }
+  })
+
+  it('goes on in the middle of a call that the model began', async () => {
+    const parameters = { type: 'object', properties: { ok: { type: 'boolean' } }, required: ['ok'] }
+    const input: Partial<GenerateInput> = {
+      prompts: [
+        {
+          form: 'chat',
+          messages: [{ role: 'user', content: 'Hi' }],
+          tools: [{ name: 'check', parameters }],
+        },
+      ],
+      ...{ sampling: SAMPLING, maxTokens: 80, stop: ['</tool_call>'], stream: true },
+    }
+    const begun = encode('So <tool_call>')
+    const run = async (resume: readonly ResumePoint[], length: number) => {
+      const engine = scriptedEngine((tokenIds) => {
+        const logits = babble(tokenIds)
+        const next = begun[tokenIds.length - length]
+        if (next !== undefined) logits[next] = 100
+        return logits
+      }, 1024)
+      const answer = await runJob({ ...input, resume }, { engine })
+      return { ...answer, prompt: engine.requests[0]?.promptTokenIds.length ?? 0 }
+    }
+    const { prompt } = await run([], 0)
+    const whole = await run([], prompt)
+    const said = whole.result.candidates[0]?.text as string
+    expect(JSON.parse(said.replace('So <tool_call>', ''))).toEqual({
+      name: 'check',
+      arguments: { ok: expect.any(Boolean) },
+    })
+    for (let cut = 1; cut < whole.deltas.length; cut += 1) {
+      const after = await run(resumeAfter(whole.deltas.slice(0, cut)), prompt)
+      expect(after.result).toEqual(whole.result)
     }
   })
 

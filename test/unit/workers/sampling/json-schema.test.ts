@@ -112,6 +112,12 @@ describe('a schema', () => {
     [{ type: 'integer', minimum: 95, maximum: 1203 }, '1204', false],
     [{ type: 'integer', minimum: 95, maximum: 1203 }, '94', false],
     [{ type: ['string'], nullable: true }, 'null', true],
+    // Names that JSON Schema does not know are notes: tools of many clients have them.
+    [{ type: 'integer', format: 'int32', strict: true, 'x-order': 1, enumNames: ['a'] }, '7', true],
+    [{ type: 'integer', format: 'int32', strict: true }, '"7"', false],
+    [{ type: 'string', format: 'password' }, '"any text"', true],
+    [{ type: 'string', format: 'uri', minLength: 1, maxLength: 2083 }, '"https://a.b/c"', true],
+    [{ type: 'string', format: 'uri', minLength: 1, maxLength: 2083 }, '"any text"', false],
     [true, '[1, {"a": "b"}]', true],
   ] as const)('%j accepts %s: %s', (schema, text, expected) => {
     expect(accepts(compile(schema), text)).toBe(expected)
@@ -152,7 +158,10 @@ describe('a schema', () => {
     [{ allOf: [{ type: 'string' }, { type: 'object' }] }, 'schema', 'exclude each other'],
     [{ type: 'string', pattern: '(?=a)' }, 'schema', 'look-around'],
     [{ type: 'string', pattern: '\\bword' }, 'schema', '\\b'],
-    [{ type: 'string', format: 'color' }, 'schema', "'color'"],
+    [{ type: 'string', format: 'regex' }, 'schema', "'regex'"],
+    [{ type: 'string', format: 'uri', maxLength: 20 }, 'schema', 'cannot be combined'],
+    [{ type: 'object', if: {} }, 'schema', "'if'"],
+    [{ type: 'object', patternProperties: { a: {} } }, 'schema', "'patternProperties'"],
     [{ type: 'integer', minimum: 3, maximum: 2 }, 'schema', 'bounds'],
     [{ type: 'array', items: { enum: [] } }, 'schema.items', "'enum'"],
     ['text', 'schema', 'object or a boolean'],

@@ -34,6 +34,41 @@ describe('a chat template', () => {
     expect(template(PLAIN).render(HI, [])).toBe('<s>[user]Hi</s>[assistant]')
   })
 
+  it('leaves the answer unopened when asked to', () => {
+    expect(template(PLAIN).render(HI, [], { opensAnswer: false })).toBe('<s>[user]Hi</s>')
+  })
+
+  it.each([
+    [PLAIN, 'It is ', '<s>[user]Hi</s>[assistant]It is '],
+    [PLAIN, 'Hi', '<s>[user]Hi</s>[assistant]Hi'],
+    ['{% for m in messages %}[{{ m.content | trim }}]{% endfor %}', ' Ah ', '[Hi][Ah'],
+  ])('of %s goes on with a last message of "%s"', (source, content, expected) => {
+    const messages = [...HI, { role: 'assistant' as const, content }]
+    expect(template(source).render(messages, [], { continuesLast: true })).toBe(expected)
+  })
+
+  it('that does not show the last message cannot go on with it', () => {
+    const loud = template('{% for m in messages %}{{ m.content | upper }}{% endfor %}')
+    expect(() => loud.render(HI, [], { continuesLast: true })).toThrow(
+      expect.objectContaining({ kind: 'invalidRequest', param: 'continue_final_message' }),
+    )
+  })
+
+  it('follows its own switches, and refuses those that it does not have', () => {
+    const thinking = template('{% if enable_thinking %}<think>{% endif %}')
+    const render = (variables: Record<string, boolean | string>) =>
+      thinking.render(HI, [], { variables })
+    expect([render({ enable_thinking: true }), render({ enable_thinking: false })]).toEqual([
+      '<think>',
+      '',
+    ])
+    for (const name of ['thinking', 'messages', 'add_generation_prompt', 'range']) {
+      expect(() => render({ [name]: true })).toThrow(
+        expect.objectContaining({ kind: 'invalidRequest', param: 'chat_template_kwargs' }),
+      )
+    }
+  })
+
   it('formats the present date in UTC', () => {
     const dated = template("{{ strftime_now('%d %b %Y, %A %H:%M') }}")
     expect(dated.render(HI, [])).toBe('01 Nov 2026, Sunday 09:05')

@@ -1,0 +1,39 @@
+import type { EventTeller } from '#api/inference/event-stream-answer.ts'
+
+/** Writes a transcript as it is heard: the text of each window, then the whole. */
+export function tellTranscript(): EventTeller<'audio'> {
+  let told = ''
+  // White space at an end is no part of a transcript: it waits for what follows.
+  let waiting = ''
+  let windows = 0
+
+  function next(text: string): string {
+    const whole = told === '' ? text.trimStart() : waiting + text
+    const visible = whole.trimEnd()
+    if (visible === '') return ''
+    waiting = whole.slice(visible.length)
+    told += visible
+    return event({ type: 'transcript.text.delta', delta: visible })
+  }
+
+  return {
+    opening: () => '',
+    tell(heard) {
+      if (heard.type === 'progress') {
+        // A worker that takes over from a lost one begins anew: what was told is not told again.
+        if (heard.text === undefined || heard.step <= windows) return ''
+        windows = heard.step
+        return next(heard.text)
+      }
+      if (heard.type !== 'result') return ''
+      const text = heard.result.text.trim()
+      waiting = ''
+      const rest = text.startsWith(told) ? next(text.slice(told.length)) : ''
+      return rest + event({ type: 'transcript.text.done', text })
+    },
+  }
+}
+
+function event(body: object): string {
+  return `data: ${JSON.stringify(body)}\n\n`
+}

@@ -1,0 +1,73 @@
+import { Type, type Static } from 'typebox'
+
+import type { EndingRules } from '#shared/contracts/completion.ts'
+
+import { invalidValue } from './field-faults.ts'
+import { fixed, optionalBoolean, optionalInteger } from './field-schemas.ts'
+
+const STOP_TOKENS_MAX = 128
+
+/** Request fields of other servers of this API that say when an answer ends. */
+export const ENDING_FIELDS = {
+  ignore_eos: optionalBoolean({
+    default: false,
+    description: "Go on to the longest answer: the model's own end is a token like others.",
+  }),
+  min_tokens: optionalInteger({
+    minimum: 0,
+    default: 0,
+    description: 'Shortest answer in tokens; stop strings before that are not looked for.',
+  }),
+  stop_token_ids: Type.Optional(
+    Type.Unsafe<readonly number[] | null>({
+      type: ['array', 'null'],
+      maxItems: STOP_TOKENS_MAX,
+      items: { type: 'integer', minimum: 0 },
+      description: 'Token ids at which generation ends; they are not part of the answer.',
+    }),
+  ),
+  include_stop_str_in_output: optionalBoolean({
+    default: false,
+    description: 'Keep the string of `stop` that was met at the end of the answer.',
+  }),
+  skip_special_tokens: fixed([true]),
+  spaces_between_special_tokens: fixed([true]),
+}
+
+const ENDING_BODY = Type.Object(ENDING_FIELDS)
+
+/**
+ * When the answer ends, beyond the usual; empty without any such field. Throws where a field cannot be
+ * kept: an answer of a required form ends when its form is complete.
+ */
+export function endingRules(
+  body: Static<typeof ENDING_BODY>,
+  answer: { readonly maxTokens: number | null; readonly hasForm: boolean },
+): { readonly ending?: EndingRules } {
+  const minTokens = body.min_tokens ?? 0
+  const stopTokenIds = body.stop_token_ids ?? []
+  if (answer.maxTokens !== null && minTokens > answer.maxTokens) {
+    throw invalidValue(
+      'min_tokens',
+      `${minTokens} is greater than the longest answer, which has ${answer.maxTokens} tokens.`,
+    )
+  }
+  if (answer.hasForm) refuseWithForm({ ignore_eos: body.ignore_eos, min_tokens: minTokens })
+  const rules: EndingRules = {
+    ...(body.ignore_eos === true && { ignoresEndOfText: true }),
+    ...(minTokens > 0 && { minTokens }),
+    ...(stopTokenIds.length > 0 && { stopTokenIds }),
+    ...(body.include_stop_str_in_output === true && { keepsStopString: true }),
+  }
+  return Object.keys(rules).length > 0 ? { ending: rules } : {}
+}
+
+function refuseWithForm(fields: Readonly<Record<string, unknown>>): void {
+  for (const [name, value] of Object.entries(fields)) {
+    if (value !== true && !(typeof value === 'number' && value > 0)) continue
+    throw invalidValue(
+      name,
+      "it cannot be given with a 'response_format' or 'tool_choice' that demands a form: the answer ends when the form is complete.",
+    )
+  }
+}

@@ -1,0 +1,170 @@
+import type { FastifyInstance } from 'fastify'
+import { Type, type Static } from 'typebox'
+
+import type { TokenizeInput } from '#shared/contracts/completion.ts'
+import { callerOf } from '#api/v1/caller.ts'
+
+import { chatMessages, MESSAGE_SCHEMA, type MessageField } from './chat/chat-messages.ts'
+import { TEMPLATE_FIELDS, templateOptions } from './chat/chat-template-fields.ts'
+import { TOOL_FIELDS, toolPlan } from './chat/chat-tools.ts'
+import { invalidValue, missingParameter } from './field-faults.ts'
+import { optionalBoolean, optionalString } from './field-schemas.ts'
+import { runJob, type Http } from './jobs/run-job.ts'
+import { getCapableModel } from './model-lookup.ts'
+import { JOB_ERRORS } from './response-schemas.ts'
+import type { InferenceServices } from './services.ts'
+
+const MESSAGES_MAX = 10_000
+const TOKENS_MAX = 262_144
+
+const MODEL = Type.String({ minLength: 1, description: 'The id of a text model.' })
+
+const TOKENIZE_BODY = Type.Object(
+  {
+    model: MODEL,
+    prompt: optionalString({ description: 'A text; or else `messages`.' }),
+    messages: Type.Optional(
+      Type.Unsafe<readonly MessageField[] | null>({
+        type: ['array', 'null'],
+        minItems: 1,
+        maxItems: MESSAGES_MAX,
+        items: MESSAGE_SCHEMA,
+        description: 'A conversation, written as the model reads it.',
+      }),
+    ),
+    tools: TOOL_FIELDS.tools,
+    ...TEMPLATE_FIELDS,
+    add_special_tokens: optionalBoolean({
+      description: "The tokenizer's own markers; if absent, around a `prompt` alone.",
+    }),
+    return_token_strs: optionalBoolean({
+      default: false,
+      description: 'Return the text of every token too.',
+    }),
+  },
+  { additionalProperties: false },
+)
+
+const DETOKENIZE_BODY = Type.Object(
+  {
+    model: MODEL,
+    tokens: Type.Unsafe<readonly number[]>({
+      type: 'array',
+      maxItems: TOKENS_MAX,
+      items: { type: 'integer', minimum: 0 },
+      description: 'Token ids.',
+    }),
+  },
+  { additionalProperties: false },
+)
+
+const TOKENIZE_RESPONSE = {
+  type: 'object',
+  description: 'The tokens.',
+  required: ['count', 'max_model_len', 'tokens', 'token_strs'],
+  properties: {
+    count: { type: 'integer' },
+    max_model_len: { type: 'integer', description: "The model's context length in tokens." },
+    tokens: { type: 'array', items: { type: 'integer' } },
+    token_strs: { type: ['array', 'null'], items: { type: 'string' } },
+  },
+}
+const DETOKENIZE_RESPONSE = {
+  type: 'object',
+  description: 'The text.',
+  required: ['prompt'],
+  properties: { prompt: { type: 'string' } },
+}
+
+/** `POST /tokenize` and `/detokenize`, as other servers of this API have them. */
+export function registerTokenize(app: FastifyInstance, services: InferenceServices): void {
+  const common = { tags: ['Tokens'], security: [{ apiKey: [] }] }
+  app.post('/tokenize', {
+    config: { scope: 'completions' },
+    schema: {
+      operationId: 'tokenize',
+      summary: 'Turn a text or conversation into token ids',
+      ...common,
+      body: TOKENIZE_BODY,
+      response: { 200: TOKENIZE_RESPONSE, ...JOB_ERRORS },
+    },
+    handler: (request, reply) => tokenize({ request, reply }, services),
+  })
+  app.post('/detokenize', {
+    config: { scope: 'completions' },
+    schema: {
+      operationId: 'detokenize',
+      summary: 'Turn token ids into text',
+      ...common,
+      body: DETOKENIZE_BODY,
+      response: { 200: DETOKENIZE_RESPONSE, ...JOB_ERRORS },
+    },
+    handler: (request, reply) => detokenize({ request, reply }, services),
+  })
+}
+
+type TokenizeBody = Static<typeof TOKENIZE_BODY>
+
+async function tokenize(http: Http, services: InferenceServices): Promise<object> {
+  const body = http.request.body as TokenizeBody
+  const model = modelOf(http, services, { name: body.model, endpoint: 'v1/tokenize' })
+  const input: TokenizeInput = {
+    task: 'tokenize',
+    prompt: promptOf(body),
+    // A chat template puts its own markers.
+    addSpecialTokens: body.add_special_tokens ?? typeof body.prompt === 'string',
+    withTexts: body.return_token_strs ?? false,
+  }
+  const { result } = await runJob(http, services, { kind: 'completion', model, input })
+  if (result.task !== 'tokenize') throw new Error('a text was answered with something else')
+  return {
+    count: result.tokenIds.length,
+    max_model_len: result.contextLength,
+    tokens: result.tokenIds,
+    token_strs: result.texts ?? null,
+  }
+}
+
+function promptOf(body: TokenizeBody): TokenizeInput['prompt'] {
+  const { prompt, messages: fields } = body
+  const isText = typeof prompt === 'string'
+  if (fields === null || fields === undefined) {
+    if (isText) return textPrompt(body, prompt)
+    throw missingParameter('prompt')
+  }
+  if (isText) throw invalidValue('messages', "it cannot be given together with 'prompt'.")
+  const messages = chatMessages(fields)
+  const tools = toolPlan({ tools: body.tools ?? null })
+  return {
+    form: 'chat',
+    messages,
+    ...(tools !== undefined && { tools: tools.tools }),
+    ...templateOptions(body, messages),
+  }
+}
+
+function textPrompt(body: TokenizeBody, text: string): TokenizeInput['prompt'] {
+  for (const name of [...Object.keys(TEMPLATE_FIELDS), 'tools'] as const) {
+    const value = body[name as keyof TokenizeBody]
+    if (value === undefined || value === null || value === false) continue
+    throw invalidValue(name, "it is only allowed with 'messages'.")
+  }
+  return { form: 'text', text }
+}
+
+async function detokenize(http: Http, services: InferenceServices): Promise<object> {
+  const body = http.request.body as Static<typeof DETOKENIZE_BODY>
+  const model = modelOf(http, services, { name: body.model, endpoint: 'v1/detokenize' })
+  const input = { task: 'detokenize', tokenIds: body.tokens } as const
+  const { result } = await runJob(http, services, { kind: 'completion', model, input })
+  if (result.task !== 'detokenize') throw new Error('tokens were answered with something else')
+  return { prompt: result.text }
+}
+
+function modelOf(
+  http: Http,
+  { catalogue }: InferenceServices,
+  need: { readonly name: string; readonly endpoint: string },
+) {
+  return getCapableModel(catalogue, callerOf(http.request), { ...need, kind: 'completion' })
+}

@@ -1,0 +1,120 @@
+import { describe, expect, it } from 'vitest'
+
+import type { GenerateInput, ToolDefinition } from '#shared/contracts/completion.ts'
+
+import { BASE, encode, runJob } from './completion-job.ts'
+import { babble, scriptedEngine, VOCABULARY, type LogitsOf } from './scripted-engine.ts'
+
+const WEATHER = {
+  name: 'weather',
+  parameters: {
+    type: 'object',
+    properties: { city: { type: 'string', maxLength: 10 }, days: { type: 'integer', maximum: 9 } },
+    required: ['city', 'days'],
+  },
+}
+const CLOCK = { name: 'clock' }
+const OPENING = '<tool_call>'
+
+function chat(tools: readonly ToolDefinition[]): Pick<GenerateInput, 'prompts'> {
+  const messages = [{ role: 'user' as const, content: 'Hi' }]
+  return { prompts: [{ form: 'chat', messages, tools, toolChoice: 'auto' }] }
+}
+
+/** Begins its answer in one way, and babbles on, with a liking for what ends things. */
+function beginning(words: string): () => LogitsOf {
+  const begun = encode(words)
+  return () => {
+    let promptLength: number | undefined
+    return (tokenIds) => {
+      promptLength ??= tokenIds.length
+      const next = begun[tokenIds.length - promptLength]
+      const logits = babble(tokenIds)
+      for (const id of encode('}"')) logits[id] = (logits[id] as number) + 6
+      if (next !== undefined) logits[next] = 100
+      return logits
+    }
+  }
+}
+
+async function answers(input: Partial<GenerateInput>, model: () => LogitsOf): Promise<string[]> {
+  const texts: string[] = []
+  for (const seed of [1, 2, 3, 4]) {
+    const sampling = { ...BASE.sampling, temperature: 0.7, seed }
+    const engine = scriptedEngine(model(), 1024)
+    const { result } = await runJob({ maxTokens: 200, sampling, ...input }, { engine })
+    texts.push(result.candidates[0]?.text as string)
+  }
+  return texts
+}
+
+function callOf(text: string): { name: string; arguments: Record<string, unknown> } {
+  const inside = /<tool_call>\n?(.*?)\n?<\/tool_call>/s.exec(text)?.[1]
+  expect(inside, text).toBeDefined()
+  return JSON.parse(inside as string)
+}
+
+describe('a call that the model chooses to make', () => {
+  it('is one of an offered function, with the arguments that it takes', async () => {
+    for (const text of await answers(chat([WEATHER]), beginning(`Well, ${OPENING}`))) {
+      expect(text.startsWith(`Well, ${OPENING}`)).toBe(true)
+      const call = callOf(text)
+      expect(call.name).toBe('weather')
+      expect(call.arguments).toEqual({ city: expect.any(String), days: expect.any(Number) })
+    }
+    for (const text of await answers(chat([CLOCK]), beginning(OPENING))) {
+      expect(callOf(text)).toEqual({ name: 'clock', arguments: {} })
+    }
+  })
+
+  it('takes any object where its schema cannot be enforced, unless it is strict', async () => {
+    const odd = { name: 'odd', parameters: { type: 'object', not: {} } }
+    for (const text of await answers(chat([odd]), beginning(OPENING))) {
+      expect(callOf(text)).toEqual({ name: 'odd', arguments: expect.any(Object) })
+    }
+    await expect(
+      answers(chat([{ ...odd, isStrict: true }]), beginning(OPENING)),
+    ).rejects.toMatchObject({
+      kind: 'invalidRequest',
+      param: 'tools',
+      message: expect.stringContaining("'tools.0.function.parameters': the keyword 'not'"),
+    })
+  })
+
+  it('leaves all other text as it would be without functions', async () => {
+    const free = (words: string): LogitsOf => {
+      const said = encode(words)
+      let promptLength: number | undefined
+      return (tokenIds) => {
+        promptLength ??= tokenIds.length
+        const logits = new Float32Array(VOCABULARY)
+        logits[said[tokenIds.length - promptLength] ?? 2] = 50
+        return logits
+      }
+    }
+    const words = 'a <tool_ <<tool_calls> {"name": "x" <b>'
+    expect(await answers(chat([WEATHER]), () => free(words))).toEqual([words, words, words, words])
+  })
+})
+
+describe('a required form beside functions', () => {
+  const asked = {
+    ...chat([WEATHER, CLOCK]),
+    responseFormat: {
+      type: 'jsonSchema' as const,
+      schema: { type: 'object', properties: { ok: { type: 'boolean' } }, required: ['ok'] },
+    },
+  }
+
+  it('is kept where the model answers', async () => {
+    for (const text of await answers(asked, beginning('{'))) {
+      expect(JSON.parse(text)).toEqual({ ok: expect.any(Boolean) })
+    }
+  })
+
+  it('leaves the model free to call one of them instead', async () => {
+    for (const text of await answers(asked, beginning(OPENING))) {
+      expect(['weather', 'clock']).toContain(callOf(text).name)
+    }
+  })
+})

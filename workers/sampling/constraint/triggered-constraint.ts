@@ -1,0 +1,71 @@
+import type { TokenPieces } from '../../text/token-pieces.ts'
+import { GrammarTooAmbiguousError } from './automaton.ts'
+import type { ConstraintFactory, ConstraintSource, TokenConstraint } from './token-constraint.ts'
+
+export interface TriggeredOptions {
+  /** What the text must say before the grammar applies. */
+  readonly opening: string
+  /**
+   * Followed from the end of the opening to its own end; then the text is free again. Asked for at the
+   * first opening: most texts have none, and a grammar takes a while to prepare.
+   */
+  readonly inner: () => ConstraintFactory
+  readonly pieces: TokenPieces
+  /** The text goes on without the grammar where that turns out too ambiguous to be followed. */
+  readonly isLenient: boolean
+}
+
+/** Free text in which every part that begins with an opening follows a grammar. */
+export class TriggeredConstraint implements ConstraintSource {
+  readonly #options: TriggeredOptions
+  readonly #opening: Uint8Array
+
+  constructor(options: TriggeredOptions) {
+    this.#options = options
+    this.#opening = Buffer.from(options.opening)
+  }
+
+  /** A follower at the beginning of an answer. */
+  create(): TokenConstraint {
+    const { pieces, inner, isLenient } = this.#options
+    const opening = this.#opening
+    // How much of the opening the text ends with. It repeats no beginning of its own, so that a
+    // byte that does not go on can only begin it anew.
+    let matched = 0
+    let inside: TokenConstraint | undefined
+    return {
+      mask: (scores) => follow(() => inside?.mask(scores)),
+      accept: (tokenId) => {
+        if (inside === undefined) readFree(tokenId)
+        else follow(() => inside?.accept(tokenId))
+        if (inside?.isFinished === true) inside = undefined
+      },
+      // Free text may always go on.
+      isFinished: false,
+    }
+
+    function readFree(tokenId: number): void {
+      if (pieces.isSpecial(tokenId)) return
+      const bytes = pieces.bytesOf(tokenId)
+      for (const [index, byte] of bytes.entries()) {
+        matched = byte === opening[matched] ? matched + 1 : byte === opening[0] ? 1 : 0
+        if (matched < opening.length) continue
+        matched = 0
+        // A token that goes on in another way than the grammar leaves this part free.
+        follow(() => {
+          inside = inner().createAfter(bytes.subarray(index + 1))
+        })
+        if (inside !== undefined) return
+      }
+    }
+
+    function follow(step: () => void): void {
+      try {
+        step()
+      } catch (error) {
+        if (!isLenient || !(error instanceof GrammarTooAmbiguousError)) throw error
+        inside = undefined
+      }
+    }
+  }
+}
