@@ -173,6 +173,8 @@ function composeEnv(
   const given = Object.fromEntries(
     Object.entries(env).filter(([, value]) => value !== undefined && value !== ''),
   )
+  // Any free port: it is chosen here, where the start looks whether the worker is ready.
+  if (given.MILLRACE_WORKER_METRICS_PORT === '0') delete given.MILLRACE_WORKER_METRICS_PORT
   return { ...defaults, ...given }
 }
 
