@@ -33,9 +33,15 @@ export class Automaton {
   readonly #frames = new Map<string, Frame>()
   readonly #states = new Map<string, AutomatonState>()
   #frameCount = 0
+  #framesExpanded = 0
 
   constructor(grammar: Grammar) {
     this.start = this.#close([this.#frame(grammar, 0, null)])
+  }
+
+  /** What has been worked out so far, in frames: the measure of the time that it took. */
+  get framesExpanded(): number {
+    return this.#framesExpanded
   }
 
   /** The state after one more byte, or null when the grammar forbids it. */
@@ -72,6 +78,7 @@ export class Automaton {
       if (readsByte(frame)) tops.set(frame.id, frame)
       else this.#expand(frame, pending)
     }
+    this.#framesExpanded += seen.size
     return this.#state([...tops.values()], isAccepting)
   }
 

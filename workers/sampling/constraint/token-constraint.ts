@@ -1,4 +1,4 @@
-import { Automaton } from './automaton.ts'
+import { Automaton, GrammarTooAmbiguousError } from './automaton.ts'
 import type { AutomatonState } from './automaton.ts'
 import type { Grammar } from './grammar.ts'
 import type { TokenPieces } from '../../text/token-pieces.ts'
@@ -20,6 +20,8 @@ export interface ConstraintSource {
 }
 
 const MASKS_MAX = 64
+/** Some 50 ms of the event loop; the schema of three thousand optional members takes a seventh of it. */
+const FRAMES_PER_MASK_MAX = 200_000
 
 /** A grammar over the tokens of one model; its masks are kept for all answers that follow it. */
 export class ConstraintFactory implements ConstraintSource {
@@ -109,8 +111,12 @@ export class ConstraintFactory implements ConstraintSource {
     return allowed
   }
 
-  /** Reads all tokens at once: tokens that begin alike share the way, a dead end drops them all. */
+  /**
+   * Reads all tokens at once: tokens that begin alike share the way, a dead end drops them all. Throws
+   * where the grammar offers so many readings that all other answers would wait for this one.
+   */
   #walk(start: AutomatonState, allowed: Uint8Array): void {
+    const framesMax = this.#automaton.framesExpanded + FRAMES_PER_MASK_MAX
     const { nodes, byte, depth, end, firstToken, tokenCount, tokenIds, depthMax } = this.#trie
     const states = new Array<AutomatonState>(depthMax + 1).fill(start)
     let node = 0
@@ -118,6 +124,7 @@ export class ConstraintFactory implements ConstraintSource {
       const level = depth[node] as number
       const state = states[level] as AutomatonState
       const next = this.#automaton.step(state, byte[node] as number)
+      if (this.#automaton.framesExpanded > framesMax) throw new GrammarTooAmbiguousError()
       if (next === null) {
         node = end[node] as number
         continue

@@ -3,7 +3,10 @@ import { describe, expect, it } from 'vitest'
 
 import { SchemaCompiler } from '#workers/sampling/constraint/json-schema.ts'
 
+import { fixtureTokenizer } from '../text/model-folders.ts'
 import { accepts, constrain, writeAtRandom } from './random-json.ts'
+
+const { pieces, findTokenId } = fixtureTokenizer('llama')
 
 function compile(schema: unknown) {
   return new SchemaCompiler('response_format').compileRoot(schema, 'schema')
@@ -193,6 +196,20 @@ describe('a schema', () => {
     expect(() => compile({ $ref: '#/$defs/d0', $defs })).toThrow(
       /too large|too deeply|points nowhere/,
     )
+  })
+
+  it('that can be read in ever more ways ends its answer before all others wait for it', () => {
+    // Every letter a may be the one that the last two hundred characters follow.
+    const factory = constrain(compile({ type: 'string', pattern: '^[\\s\\S]*a[\\s\\S]{200}$' }))
+    const constraint = factory.create()
+    const write = (text: string): void => {
+      constraint.mask(new Float32Array(pieces.size))
+      for (const letter of text) constraint.accept(findTokenId(letter) as number)
+    }
+    write('"')
+    expect(() => {
+      for (let step = 0; step < 100; step += 1) write('ab')
+    }).toThrow('the grammar is too ambiguous')
   })
 })
 
