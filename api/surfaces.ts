@@ -56,6 +56,7 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
     inferencePlugin({
       ...services,
       workers: () => listWorkers(redis, queueKeys),
+      workersSeen: () => services.submitter.ledger.workers,
       signer,
       note,
       config: { deadlineSeconds: config.inference.deadlineSeconds },

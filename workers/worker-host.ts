@@ -55,6 +55,8 @@ export class WorkerHost {
   readonly #writer: ReplyWriter
   readonly #runner: JobRunner
   readonly #servers = new Map<string, QueueServer>()
+  /** Kept when the model has to make room for another. */
+  readonly #contextLengths = new Map<string, number>()
   readonly #tokenCounts = new Map<string, { tokens: number; atMs: number; perSecond: number }>()
   readonly #startedAtMs: number
   readonly #timers: NodeJS.Timeout[] = []
@@ -135,6 +137,8 @@ export class WorkerHost {
     try {
       const lease = await residency.lease(served.model)
       lease.release()
+      const { contextLength } = lease.model
+      if (contextLength !== undefined) this.#contextLengths.set(served.model.id, contextLength)
       if (!this.#stopping.signal.aborted) this.#serve(served)
     } catch (error) {
       log.error(
@@ -194,6 +198,7 @@ export class WorkerHost {
   #present({ model, slots }: ServedModel): ServedQueue {
     const server = this.#servers.get(model.id)
     const stats = this.#options.residency.find(model.id)?.stats()
+    const contextLength = this.#contextLengths.get(model.id)
     return {
       kind: model.kind,
       modelId: model.id,
@@ -205,6 +210,7 @@ export class WorkerHost {
       ...(server?.jobMs !== undefined && { jobMs: server.jobMs }),
       tokensPerSecond: this.#tokensPerSecond(model.id, stats?.tokens ?? 0),
       cacheUse: stats?.cacheUse ?? 0,
+      ...(contextLength !== undefined && { contextLength }),
     }
   }
 

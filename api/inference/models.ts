@@ -22,6 +22,10 @@ const MODEL_RESPONSE = {
     kind: { type: 'string', enum: ['completion', 'embedding', 'image', 'audio'] },
     capabilities: { type: 'array', items: { type: 'string' } },
     aliases: { type: 'array', items: { type: 'string' } },
+    max_model_len: {
+      type: 'integer',
+      description: 'Context in tokens, where a living worker serves the model and it reads texts.',
+    },
   },
 }
 
@@ -40,11 +44,12 @@ export function registerModels(app: FastifyInstance, services: InferenceServices
     handler: async (request) => {
       const caller = callerOf(request)
       const models = catalogue.models.filter((model) => mayUseModel(caller, model))
-      return { object: 'list', data: models.map(presentModel) }
+      const lengths = contextLengths(services)
+      return { object: 'list', data: models.map((model) => presentModel(model, lengths)) }
     },
   })
   const retrieve = async (request: FastifyRequest, id: string): Promise<object> =>
-    presentModel(getModel(catalogue, callerOf(request), id, 'model'))
+    presentModel(getModel(catalogue, callerOf(request), id, 'model'), contextLengths(services))
   app.get<{ Params: { model: string } }>('/models/:model', {
     config: { scope: 'any' },
     schema: {
@@ -69,7 +74,18 @@ export function registerModels(app: FastifyInstance, services: InferenceServices
   })
 }
 
-function presentModel(model: CatalogueModel): object {
+/** What the living workers say; the least where they differ, since any of them may answer. */
+function contextLengths({ workersSeen }: InferenceServices): ReadonlyMap<string, number> {
+  const lengths = new Map<string, number>()
+  for (const { modelId, contextLength } of workersSeen().flatMap(({ queues }) => queues)) {
+    if (contextLength === undefined) continue
+    lengths.set(modelId, Math.min(contextLength, lengths.get(modelId) ?? contextLength))
+  }
+  return lengths
+}
+
+function presentModel(model: CatalogueModel, lengths: ReadonlyMap<string, number>): object {
+  const contextLength = lengths.get(model.id)
   return {
     id: model.id,
     object: 'model',
@@ -81,5 +97,6 @@ function presentModel(model: CatalogueModel): object {
     kind: model.kind,
     capabilities: model.capabilities,
     aliases: model.aliases,
+    ...(contextLength !== undefined && { max_model_len: contextLength }),
   }
 }

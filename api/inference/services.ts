@@ -16,6 +16,8 @@ export interface WorkerInfo {
     readonly modelId: string
     /** Whether the model is loaded. */
     readonly isReady: boolean
+    /** In tokens; absent where the worker does not say, or the model reads none. */
+    readonly contextLength?: number
   }[]
 }
 
@@ -31,6 +33,8 @@ export interface InferenceServices {
   readonly submitter: Submitter
   readonly catalogue: Catalogue
   readonly workers: () => Promise<readonly WorkerInfo[]>
+  /** Those that this process last saw alive, without asking again. */
+  readonly workersSeen: () => readonly WorkerInfo[]
   readonly apiKeys: ApiKeyStore
   /** The uploaded files of organizations. */
   readonly files: {

@@ -6,6 +6,8 @@ export interface EmbedInput {
   readonly role: 'query' | 'passage' | 'none'
   /** Keep this many leading dimensions and normalize again; null keeps all. */
   readonly dimensions: number | null
+  /** Keep this many leading tokens of each item; if absent, an item beyond the context is refused. */
+  readonly tokensMax?: number | 'context'
 }
 
 /** Relevance of documents to a query by a cross-encoder. */

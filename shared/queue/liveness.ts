@@ -23,6 +23,8 @@ export interface ServedQueue {
   readonly tokensPerSecond: number
   /** Of the cache's slots, from 0 to 1. */
   readonly cacheUse: number
+  /** In tokens; absent until the model is loaded, and where it reads none. */
+  readonly contextLength?: number
 }
 
 /** What a worker says of itself with every beat. */

@@ -56,6 +56,39 @@ describe.each(['minilm', 'bge', 'e5', 'nomic'])('an encoder of the %s family', a
   })
 })
 
+// Ids by the package tokenizers 0.23.3: `Tokenizer.from_file(…).enable_truncation(max_length)`.
+describe('an encoder that cuts "the quick brown fox jumps over the lazy dog"', async () => {
+  const text = 'the quick brown fox jumps over the lazy dog'
+  const encoder = await openEncoder({ runtime, folder: join(FIXTURES, 'minilm') })
+  afterAll(() => encoder.close())
+
+  it.each([
+    [2, [2, 3]],
+    [3, [2, 79, 3]],
+    [5, [2, 79, 219, 183, 3]],
+    [8, [2, 79, 219, 183, 188, 190, 193, 3]],
+    [64, [2, 79, 219, 183, 188, 190, 193, 79, 191, 186, 3]],
+  ])('keeps both markers and the first tokens, %i in all', async (tokensMax, ids) => {
+    expect(await encoder.encodeText(text, tokensMax)).toEqual(ids)
+  })
+
+  it('refuses to keep less than the markers or more than its context', async () => {
+    const param = 'truncate_prompt_tokens'
+    await expect(encoder.encodeText(text, 1)).rejects.toMatchObject({
+      ...{ param, code: 'integer_below_min_value' },
+    })
+    const code = 'integer_above_max_value'
+    await expect(encoder.encodeText(text, 65)).rejects.toMatchObject({ param, code })
+    expect(() => encoder.checkTokenIds([5], 65)).toThrow('Expected a value <= 64')
+  })
+
+  it('cuts token ids on the right, down to one', () => {
+    expect(encoder.checkTokenIds([5, 6, 7], 2)).toEqual([5, 6])
+    expect(encoder.checkTokenIds([5, 6, 7], 1)).toEqual([5])
+    expect(encoder.checkTokenIds([5, 6, 7], 64)).toEqual([5, 6, 7])
+  })
+})
+
 describe('a cross-encoder', async () => {
   const golden = readGolden<{
     pairs: [string, string][]

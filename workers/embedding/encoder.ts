@@ -1,24 +1,28 @@
-import { failure, type ServiceError } from '#shared/errors.ts'
 import { openLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
-import { createTokenizer, encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
+import { createTokenizer } from '#workers/text/tokenizer.ts'
 
 import { Batcher } from './batcher.ts'
 import { buildBatch, toFloat32, type EncodedText } from './encoder-batch.ts'
 import { readEncoderFiles, type EncoderFiles } from './encoder-files.ts'
+import { findMarkers } from './markers.ts'
 import { normalize, pool } from './pooling.ts'
+import { readText, readTextCut, readTokenIds } from './read-input.ts'
 
 /** A loaded embedding model; texts of all requests share its batches. */
 export interface Encoder {
   readonly contextLength: number
   readonly dimensions: number | undefined
   readonly isTruncatable: boolean
-  /** Tokens of a text with the model's own markers. Throws `context_length_exceeded`. */
-  encodeText(text: string): Promise<readonly number[]>
-  /** Checks ids of the model's own vocabulary. Throws `invalidRequest`. */
-  checkTokenIds(tokenIds: readonly number[]): readonly number[]
+  /**
+   * Tokens of a text with the model's own markers, cut to so many if a number is given. Throws
+   * `context_length_exceeded` if none is.
+   */
+  encodeText(text: string, tokensMax?: number): Promise<readonly number[]>
+  /** Checks ids of the model's own vocabulary; cut likewise. Throws `invalidRequest`. */
+  checkTokenIds(tokenIds: readonly number[], tokensMax?: number): readonly number[]
   /** The vector of one text, float32, normalized where the model's files say so. */
   embed(tokenIds: readonly number[], signal: AbortSignal): Promise<Float32Array>
   readonly waitingCount: number
@@ -55,11 +59,11 @@ export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
     lanes: lanesWanted,
   })
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
-  const vocabSize = tokenizer.pieces.size
   const contextLength = Math.min(
     files.contextLength,
     options.maxContextTokens ?? files.contextLength,
   )
+  const reader = { tokenizer, markers: findMarkers(tokenizer), contextLength }
   const output = chooseOutput(sessions.wide)
   const { lanes, sharedBatchTokens } = sessions
   const batcher = new Batcher<EncodedText, Float32Array>({
@@ -76,45 +80,15 @@ export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
     contextLength,
     dimensions: typeof width === 'number' ? width : undefined,
     isTruncatable: files.isTruncatable,
-    encodeText: (text) => encodeText(tokenizer, text, contextLength),
-    checkTokenIds: (tokenIds) => checkTokenIds(tokenIds, vocabSize, contextLength),
+    encodeText: (text, tokensMax) =>
+      tokensMax === undefined ? readText(reader, text) : readTextCut(reader, text, tokensMax),
+    checkTokenIds: (tokenIds, tokensMax) => readTokenIds(reader, tokenIds, tokensMax),
     embed: (tokenIds, signal) => batcher.submit({ tokenIds }, signal),
     get waitingCount() {
       return batcher.waitingCount
     },
     close: () => sessions.close(),
   }
-}
-
-/** Tokens of a text within the context. Throws `context_length_exceeded` with both numbers. */
-export async function encodeText(
-  tokenizer: Tokenizer,
-  text: string,
-  contextLength: number,
-): Promise<readonly number[]> {
-  const outcome = await encodeWithin(tokenizer, text, {
-    addSpecialTokens: true,
-    tokensMax: contextLength,
-  })
-  if (outcome.fits) return outcome.tokenIds
-  throw tooLong(contextLength, outcome.estimatedTokens)
-}
-
-function checkTokenIds(tokenIds: readonly number[], vocabSize: number, contextLength: number) {
-  if (tokenIds.length > contextLength) throw tooLong(contextLength, tokenIds.length)
-  const wrong = tokenIds.find((id) => id >= vocabSize)
-  if (wrong === undefined) return tokenIds
-  throw failure.invalidRequest(
-    `Invalid 'input': token id ${wrong} is not in the vocabulary of this model, which has ${vocabSize} tokens.`,
-    { param: 'input', code: 'invalid_value' },
-  )
-}
-
-function tooLong(contextLength: number, tokens: number): ServiceError {
-  return failure.invalidRequest(
-    `This model's maximum context length is ${contextLength} tokens, however you requested ${tokens} tokens (${tokens} in your prompt; 0 for the completion). Please reduce your prompt; or completion length.`,
-    { param: 'input', code: 'context_length_exceeded' },
-  )
 }
 
 interface Output {

@@ -8,9 +8,11 @@ import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 import { Batcher } from './batcher.ts'
 import { buildBatch, toFloat32, type EncodedText } from './encoder-batch.ts'
 import { readEncoderFiles } from './encoder-files.ts'
+import { findMarkers } from './markers.ts'
 
 /** A loaded cross-encoder: it reads a query and a document together. */
 export interface Reranker {
+  readonly contextLength: number
   /** A pair with the model's own markers; a long document is cut, as these models are used. */
   encodePair(query: string, document: string): EncodedText
   /** The relevance of a pair, from 0 to 1. */
@@ -56,6 +58,7 @@ export async function openReranker(options: {
     run: (pairs, isAlone) => runBatch(runtime, sessions.choose(isAlone), pairs, files.paddingId),
   })
   return {
+    contextLength,
     encodePair,
     score: (pair, signal) => batcher.submit(pair, signal),
     get waitingCount() {
@@ -66,15 +69,11 @@ export async function openReranker(options: {
 }
 
 /**
- * Learns from one encoded text which markers the model puts before and after, and builds pairs as
+ * Builds pairs with the markers of the model, as
  * `[CLS] query [SEP] document [SEP]` (BERT) or `<s> query </s></s> document </s>` (RoBERTa).
  */
 function createPairEncoder(tokenizer: Tokenizer, contextLength: number): Reranker['encodePair'] {
-  const marked = tokenizer.encode('a', { addSpecialTokens: true })
-  const plain = tokenizer.encode('a', { addSpecialTokens: false })
-  const start = marked.indexOf(plain[0] as number)
-  const before = marked.slice(0, start)
-  const after = marked.slice(start + plain.length)
+  const { before, after } = findMarkers(tokenizer)
   const isRoberta = tokenizer.findTokenId('</s>') === after[0]
   const between = isRoberta ? [...after, ...after] : after
   const room = contextLength - before.length - between.length - after.length

@@ -42,14 +42,15 @@ async function embed(
   const prefix =
     { query: options.queryPrefix, passage: options.passagePrefix, none: undefined }[input.role] ??
     ''
+  const tokensMax = input.tokensMax === 'context' ? encoder.contextLength : input.tokensMax
   const items: (readonly number[])[] = []
   const share = shareTurns(clock)
   for (const item of input.items) {
     await share()
     items.push(
       typeof item === 'string'
-        ? await encoder.encodeText(prefix + item)
-        : encoder.checkTokenIds(item),
+        ? await encoder.encodeText(prefix + item, tokensMax)
+        : encoder.checkTokenIds(item, tokensMax),
     )
   }
   const promptTokens = items.reduce((sum, { length }) => sum + length, 0)

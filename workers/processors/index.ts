@@ -32,6 +32,7 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     open: openCompletionModel,
     process: processCompletion,
     stats: ({ engine }) => presentStats(engine.stats()),
+    contextLengthOf: ({ engine }) => engine.contextLength,
     close: ({ engine }) => engine.close(),
   }),
   defineProcessor<'embedding', EmbeddingModel>({
@@ -41,6 +42,7 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     open: openEmbeddingModel,
     process: processEmbedding,
     stats: (model) => ({ ...IDLE, waiting: encoderOf(model).waitingCount }),
+    contextLengthOf: (model) => encoderOf(model).contextLength,
     close: (model) => encoderOf(model).close(),
   }),
   defineProcessor<'audio', AudioModel>({

@@ -37,6 +37,8 @@ export interface ModelStats {
 /** A model that answers the jobs of one queue. */
 export interface OpenModel {
   readonly bytes: number
+  /** In tokens; absent where the model reads none. */
+  readonly contextLength?: number
   process(job: JobEnvelope, tools: Omit<JobTools<unknown>, 'model'>): Promise<void>
   stats(): ModelStats
   close(): Promise<void>
@@ -57,6 +59,8 @@ export interface ProcessorSpec<K extends QueueKind, Model> {
   open(model: CatalogueModel, tools: OpenTools): Promise<{ opened: Model; bytes: number }>
   process(job: JobEnvelope<K>, tools: JobTools<Model, K>): Promise<void>
   stats(opened: Model): ModelStats
+  /** In tokens; models that read none are without. */
+  contextLengthOf?(opened: Model): number
   close(opened: Model): Promise<void>
 }
 
@@ -69,8 +73,10 @@ export function defineProcessor<K extends QueueKind, Model>(
     slots: spec.slots,
     async open(model, tools) {
       const { opened, bytes } = await spec.open(model, tools)
+      const contextLength = spec.contextLengthOf?.(opened)
       return {
         bytes,
+        ...(contextLength !== undefined && { contextLength }),
         // The worker checked that the envelope is of this kind.
         process: (job, jobTools) =>
           spec.process(job as JobEnvelope<K>, { ...jobTools, model: opened } as JobTools<Model, K>),

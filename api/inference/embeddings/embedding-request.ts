@@ -3,7 +3,13 @@ import { Type, type Static } from 'typebox'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbedInput } from '#shared/contracts/embedding.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { optionalEnum, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
+import { invalidValue } from '#api/inference/field-faults.ts'
+import {
+  optionalBoolean,
+  optionalEnum,
+  optionalInteger,
+  optionalString,
+} from '#api/inference/field-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 
 const INPUTS_MAX = 2048
@@ -41,6 +47,12 @@ const FIELDS = {
   input_type: optionalEnum(['query', 'passage', 'document'], {
     description: 'What the texts are, for models that were trained with a prefix for each.',
   }),
+  truncate_prompt_tokens: optionalInteger({
+    minimum: -1,
+    description:
+      'Keep this many leading tokens of each input, markers of the model included; -1 keeps as many as fit into its context. If absent, an input that does not fit is refused.',
+  }),
+  truncate: optionalBoolean({ description: 'True is the same as `truncate_prompt_tokens: -1`.' }),
   user: SAMPLING_FIELDS.user,
   timeout: SAMPLING_FIELDS.timeout,
 }
@@ -65,6 +77,7 @@ export function embedInput(body: EmbeddingBody, model: CatalogueModel): EmbedInp
   // Not in the schema: the validator would complain of the first item, as being no token id.
   if (items.length > INPUTS_MAX) throw tooManyInputs(items.length)
   refuseInputType(body, model)
+  const tokensMax = tokensMaxOf(body)
   if (model.options.tokenIdVocabulary === 'reject' && typeof items[0] !== 'string') {
     throw failure.invalidRequest(
       "Invalid type for 'input': the model takes texts, but got token ids instead.",
@@ -78,7 +91,24 @@ export function embedInput(body: EmbeddingBody, model: CatalogueModel): EmbedInp
     items,
     role: body.input_type === 'document' ? 'passage' : (body.input_type ?? 'none'),
     dimensions: body.dimensions ?? null,
+    ...(tokensMax !== undefined && { tokensMax }),
   }
+}
+
+/** The names of two servers for one wish, which may not contradict each other. */
+function tokensMaxOf(body: EmbeddingBody): EmbedInput['tokensMax'] {
+  const { truncate_prompt_tokens: tokens, truncate } = body
+  if (tokens === 0) {
+    throw failure.invalidRequest(
+      "Invalid 'truncate_prompt_tokens': expected -1 or a value >= 1, but got 0 instead.",
+      { param: 'truncate_prompt_tokens', code: 'integer_below_min_value' },
+    )
+  }
+  if (tokens === undefined || tokens === null) return truncate === true ? 'context' : undefined
+  if (truncate === false || (truncate === true && tokens !== -1)) {
+    throw invalidValue('truncate', `${truncate} contradicts 'truncate_prompt_tokens', ${tokens}.`)
+  }
+  return tokens === -1 ? 'context' : tokens
 }
 
 function refuseInputType({ input_type: type }: EmbeddingBody, { options }: CatalogueModel): void {

@@ -64,6 +64,20 @@ describe('POST /v1/embeddings', () => {
     })
   })
 
+  it.each([
+    [{ truncate_prompt_tokens: -1 }, 'context'],
+    [{ truncate: true }, 'context'],
+    [{ truncate: true, truncate_prompt_tokens: -1 }, 'context'],
+    [{ truncate_prompt_tokens: 16 }, 16],
+    [{ truncate_prompt_tokens: 16, truncate: null }, 16],
+    [{ truncate_prompt_tokens: null }, undefined],
+    [{ truncate_prompt_tokens: null, truncate: false }, undefined],
+    [{}, undefined],
+  ])('hands %o to the worker as the tokens to keep: %s', async (fields, tokensMax) => {
+    expect((await ask(fields)).statusCode).toBe(200)
+    expect(submitted().tokensMax).toBe(tokensMax)
+  })
+
   it('takes the model from the older path', async () => {
     const response = await ask({ model: undefined }, '/v1/engines/tiny-embed/embeddings')
     expect(response.json().model).toBe('tiny-embed')
@@ -160,7 +174,24 @@ const EMBEDDING_REFUSALS: readonly Refusal[] = [
     "Invalid value: 'md5'. Supported values are: 'float' and 'base64'.",
   ],
   [{ dimensions: 0 }, 'dimensions', 'integer_below_min_value', /./],
-  [{ truncate: true }, 'truncate', 'unknown_parameter', /./],
+  [{ truncate_prompt_tokens: -2 }, 'truncate_prompt_tokens', 'integer_below_min_value', /./],
+  [
+    { truncate_prompt_tokens: 0 },
+    'truncate_prompt_tokens',
+    'integer_below_min_value',
+    "Invalid 'truncate_prompt_tokens': expected -1 or a value >= 1, but got 0 instead.",
+  ],
+  [{ truncate_prompt_tokens: 1.5 }, 'truncate_prompt_tokens', 'invalid_type', /./],
+  [{ truncate: 'right' }, 'truncate', 'invalid_type', /./],
+  [
+    { truncate: true, truncate_prompt_tokens: 16 },
+    'truncate',
+    'invalid_value',
+    "Invalid value for 'truncate': true contradicts 'truncate_prompt_tokens', 16.",
+  ],
+  [{ truncate: false, truncate_prompt_tokens: -1 }, 'truncate', 'invalid_value', /contradicts/],
+  [{ truncate: false, truncate_prompt_tokens: 16 }, 'truncate', 'invalid_value', /contradicts/],
+  [{ truncation_side: 'left' }, 'truncation_side', 'unknown_parameter', /./],
 ]
 itRefuses('/v1/embeddings', { model: 'tiny-embed', input: 'Hi' }, EMBEDDING_REFUSALS)
 

@@ -165,6 +165,7 @@ export async function openSurface(
     submitter,
     catalogue: CATALOGUE,
     workers: async () => [],
+    workersSeen: () => [],
     files: { find: async () => undefined },
     // Made when something is first put there.
     store: openDirectoryStore(join(tmpdir(), `millrace-surface-${process.pid}`)),

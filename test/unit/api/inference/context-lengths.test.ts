@@ -1,0 +1,43 @@
+import { describe, expect, it } from 'vitest'
+
+import type { WorkerInfo } from '#api/inference/services.ts'
+
+import { openSurface } from './surface.ts'
+
+const served = (kind: 'completion' | 'embedding', modelId: string, contextLength?: number) => ({
+  ...{ kind, modelId, isReady: true },
+  ...(contextLength !== undefined && { contextLength }),
+})
+// The second is of a version that does not say.
+const WORKERS: readonly WorkerInfo[] = [
+  { queues: [served('completion', 'tiny-chat', 4096), served('embedding', 'tiny-embed', 256)] },
+  { queues: [served('completion', 'tiny-chat'), served('completion', 'org/base:v1')] },
+  { queues: [served('completion', 'tiny-chat', 2048)] },
+]
+
+describe('max_model_len', () => {
+  it('is the least that living workers say, and absent where none says', async () => {
+    let workers = WORKERS
+    const surface = await openSurface(undefined, {
+      workersSeen: () => workers,
+      workers: () => Promise.reject(new Error('a listing asks nobody')),
+    })
+    const list = async () => {
+      const { data } = (await surface.get('/v1/models')).json()
+      return data
+        .filter((model: object) => 'max_model_len' in model)
+        .map((model: { id: string; max_model_len: number }) => [model.id, model.max_model_len])
+    }
+    expect(await list()).toEqual([
+      ['tiny-chat', 2048],
+      ['tiny-embed', 256],
+    ])
+    for (const id of ['tiny-chat', 'gpt-3.5-turbo']) {
+      expect((await surface.get(`/v1/models/${id}`)).json().max_model_len).toBe(2048)
+    }
+    expect((await surface.get('/v1/models/org/base:v1')).json()).not.toHaveProperty('max_model_len')
+    workers = WORKERS.slice(1, 2)
+    expect(await list()).toEqual([])
+    await surface.app.close()
+  })
+})

@@ -1,0 +1,96 @@
+import { failure, type ServiceError } from '#shared/errors.ts'
+import { encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
+
+import type { Markers } from './markers.ts'
+
+/** What reading an input takes of its model. */
+export interface InputReader {
+  readonly tokenizer: Tokenizer
+  readonly markers: Markers
+  readonly contextLength: number
+}
+
+const FIRST_CHARS = 16_384 // about 20 ms of tokenizing on the event loop
+const USUAL_CHARS_PER_TOKEN = 6
+const LARGEST_CHARS_PER_TOKEN = 64
+// The word in which a beginning ends may be read otherwise than in the whole text. WordPiece takes
+// words of up to 100 characters apart, in the worst case letter by letter.
+const UNSURE_TOKENS = 128
+
+/** Tokens of a text within the context. Throws `context_length_exceeded` with both numbers. */
+export async function readText(
+  { tokenizer, contextLength }: InputReader,
+  text: string,
+): Promise<readonly number[]> {
+  const outcome = await encodeWithin(tokenizer, text, {
+    addSpecialTokens: true,
+    tokensMax: contextLength,
+  })
+  if (outcome.fits) return outcome.tokenIds
+  throw tooLong(contextLength, outcome.estimatedTokens)
+}
+
+/**
+ * The first tokens of a text, so many that they fit together with all markers, as the reference
+ * tokenizers truncate. Of a long text only as much is encoded as that takes.
+ */
+export async function readTextCut(
+  { tokenizer, markers, contextLength }: InputReader,
+  text: string,
+  tokensMax: number,
+): Promise<readonly number[]> {
+  refuseAbove(contextLength, tokensMax)
+  const { before, after } = markers
+  const room = tokensMax - before.length - after.length
+  if (room < 0) throw tooFew(before.length + after.length, tokensMax)
+  const charsMax = Math.max(FIRST_CHARS, tokensMax * LARGEST_CHARS_PER_TOKEN)
+  let chars = Math.max(FIRST_CHARS, tokensMax * USUAL_CHARS_PER_TOKEN)
+  for (;;) {
+    const tokenIds = tokenizer.encode(text.slice(0, chars), { addSpecialTokens: false })
+    const isEnough = chars >= Math.min(text.length, charsMax)
+    if (isEnough || tokenIds.length >= room + UNSURE_TOKENS) {
+      return [...before, ...tokenIds.slice(0, room), ...after]
+    }
+    chars = Math.min(chars * 2, charsMax)
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
+/** Checks ids of the model's own vocabulary, and keeps the first ones if told to. */
+export function readTokenIds(
+  { tokenizer, contextLength }: InputReader,
+  tokenIds: readonly number[],
+  tokensMax: number | undefined,
+): readonly number[] {
+  if (tokensMax !== undefined) refuseAbove(contextLength, tokensMax)
+  else if (tokenIds.length > contextLength) throw tooLong(contextLength, tokenIds.length)
+  const vocabSize = tokenizer.pieces.size
+  const wrong = tokenIds.find((id) => id >= vocabSize)
+  if (wrong === undefined) return tokenIds.slice(0, tokensMax)
+  throw failure.invalidRequest(
+    `Invalid 'input': token id ${wrong} is not in the vocabulary of this model, which has ${vocabSize} tokens.`,
+    { param: 'input', code: 'invalid_value' },
+  )
+}
+
+function tooLong(contextLength: number, tokens: number): ServiceError {
+  return failure.invalidRequest(
+    `This model's maximum context length is ${contextLength} tokens, however you requested ${tokens} tokens (${tokens} in your prompt; 0 for the completion). Please reduce your prompt; or completion length.`,
+    { param: 'input', code: 'context_length_exceeded' },
+  )
+}
+
+function refuseAbove(contextLength: number, tokensMax: number): void {
+  if (tokensMax <= contextLength) return
+  throw failure.invalidRequest(
+    `Invalid 'truncate_prompt_tokens': integer above maximum value. Expected a value <= ${contextLength}, the context of this model, but got ${tokensMax} instead.`,
+    { param: 'truncate_prompt_tokens', code: 'integer_above_max_value' },
+  )
+}
+
+function tooFew(markerCount: number, tokensMax: number): ServiceError {
+  return failure.invalidRequest(
+    `Invalid 'truncate_prompt_tokens': integer below minimum value. Expected a value >= ${markerCount}, the markers that this model puts around a text, but got ${tokensMax} instead.`,
+    { param: 'truncate_prompt_tokens', code: 'integer_below_min_value' },
+  )
+}
