@@ -4,7 +4,12 @@ import { Type, type Static } from 'typebox'
 import type { TokenizeInput } from '#shared/contracts/completion.ts'
 import { callerOf } from '#api/v1/caller.ts'
 
-import { chatMessages, MESSAGE_SCHEMA, type MessageField } from './chat/chat-messages.ts'
+import {
+  chatMessages,
+  MESSAGE_SCHEMA,
+  MESSAGES_MAX,
+  type MessageField,
+} from './chat/chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat/chat-template-fields.ts'
 import { TOOL_FIELDS, toolPlan } from './chat/chat-tools.ts'
 import { invalidValue, missingParameter } from './field-faults.ts'
@@ -14,7 +19,6 @@ import { getCapableModel } from './model-lookup.ts'
 import { JOB_ERRORS } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 
-const MESSAGES_MAX = 10_000
 const TOKENS_MAX = 262_144
 
 const MODEL = Type.String({ minLength: 1, description: 'The id of a text model.' })

@@ -39,6 +39,8 @@ describe('R13: an API process is stopped', () => {
       'gone after ms': atMs - from,
     })
     expect(code).toBe(0)
+    // A new connection that the process has not taken yet when its port closes is reset by the kernel.
+    answers.delete('ECONNRESET')
     expect([...answers.keys()].toSorted()).toEqual(['200 close', '200 keep-alive', 'ECONNREFUSED'])
     expect(answers.get('ECONNREFUSED')).toBe(CLIENTS)
   })
@@ -60,7 +62,9 @@ function ask(url: string, agent: Agent): Promise<string> {
           resolve(isWhole ? `${answer.statusCode} ${answer.headers.connection}` : text)
         })
     })
-    asking.on('error', ({ code }: NodeJS.ErrnoException) => resolve(String(code)))
+    asking.on('error', ({ code }: NodeJS.ErrnoException) =>
+      resolve(asking.reusedSocket ? `${code} on a kept connection` : String(code)),
+    )
     asking.end(JSON.stringify(toyBody('stepMs=5', 10)))
   })
 }

@@ -70,6 +70,9 @@ export async function readPrompt(
     case 'tokenIds':
       return readTokenIds(model, prompt.tokenIds)
     case 'chat': {
+      // Each has a token at least: thousands that cannot fit need not be put into the template first.
+      const { length: count } = prompt.messages
+      if (count > model.engine.contextLength) return { text: '', count }
       const tools = prompt.toolChoice === 'none' ? [] : (prompt.tools ?? [])
       const text = renderChat(model.text, prompt.messages, tools, prompt.template)
       return encode(model, text, { addSpecialTokens })

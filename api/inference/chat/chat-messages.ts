@@ -38,6 +38,9 @@ const CALLED_FUNCTION = {
   additionalProperties: false,
 }
 
+/** Messages of one chat; a template takes some 40 µs of the event loop for each. */
+export const MESSAGES_MAX = 2048
+
 /** The schema of one message; which fields belong to which role is checked afterwards. */
 export const MESSAGE_SCHEMA = {
   type: 'object',

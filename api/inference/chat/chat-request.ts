@@ -26,14 +26,13 @@ import {
 import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 
-import { chatMessages, MESSAGE_SCHEMA, type MessageField } from './chat-messages.ts'
+import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
 import { CALL_CLOSES } from './chat-tool-calls.ts'
 import { TOOL_FIELDS, toolPlan, type ToolPlan } from './chat-tools.ts'
 
 /** Alternatives per token that one request may ask for. */
 export const TOP_LOGPROBS_MAX = 20
-const MESSAGES_MAX = 10_000
 const METADATA_MAX = 16
 
 interface ResponseFormatField {

@@ -3,7 +3,7 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { variantSchema } from './variant-schema.ts'
 
-const ITEMS_MAX = 10_000
+const ITEMS_MAX = 2048
 
 interface ContentPart {
   readonly type: 'input_text' | 'output_text' | 'refusal'

@@ -17,6 +17,12 @@ const REFUSALS: readonly Refusal[] = [
     "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
   ],
   [
+    { messages: Array(2049).fill({ role: 'user', content: 'Hi' }) },
+    'messages',
+    'array_above_max_length',
+    "Invalid 'messages': array too long. Expected an array with maximum length 2048, but got an array with length 2049 instead.",
+  ],
+  [
     { messages: 'Hi' },
     'messages',
     'invalid_type',

@@ -60,6 +60,16 @@ const CASES: readonly Case[] = [
       `${chatTokens} tokens. Please reduce the length of the messages.`,
   },
   {
+    // Known without the template, which takes its time for each.
+    input: {
+      prompts: [{ form: 'chat', messages: Array(2048).fill({ role: 'user', content: 'Hi' }) }],
+      maxTokens: null,
+    },
+    param: 'messages',
+    code: 'context_length_exceeded',
+    message: 'your messages resulted in 2048 tokens',
+  },
+  {
     input: { prompts: [{ form: 'text', text: 'y'.repeat(10_000_000) }] },
     param: 'prompt',
     code: 'context_length_exceeded',
