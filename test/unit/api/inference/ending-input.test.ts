@@ -42,24 +42,18 @@ describe('a field of other servers of this API asks the workers for', () => {
   })
   afterAll(() => surface.app.close())
 
-  async function inputOf(url: string, fields: object): Promise<typeof surface.submitter.input> {
-    const response = await surface.post(url, { model: 'gpt-3.5-turbo', ...fields })
-    expect(response.body).toContain('"tiny-chat"')
-    return surface.submitter.input
-  }
-
   it.each(ENDING_ROWS)('an end by %s', async (_title, fields, expected) => {
-    const completion = await inputOf('/v1/completions', fields)
-    const chat = await inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
+    const completion = await surface.inputOf('/v1/completions', fields)
+    const chat = await surface.inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
     expect([completion.ending, chat.ending]).toEqual([expected, expected])
   })
 
   it('the usual end where such fields say nothing else', async () => {
-    expect((await inputOf('/v1/completions', UNSET_ENDINGS)).ending).toBeUndefined()
+    expect((await surface.inputOf('/v1/completions', UNSET_ENDINGS)).ending).toBeUndefined()
   })
 
   it.each(TEMPLATE_ROWS)('a chat with %s', async (_title, fields, expected) => {
-    const input = await inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
+    const input = await surface.inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
     expect(input.prompts[0]).toMatchObject({ template: expected })
   })
 })

@@ -181,35 +181,29 @@ describe('what a request makes the workers do', () => {
   })
   afterAll(() => surface.app.close())
 
-  async function inputOf(url: string, fields: object): Promise<typeof surface.submitter.input> {
-    const response = await surface.post(url, { model: 'gpt-3.5-turbo', ...fields })
-    expect(response.body).toContain('"tiny-chat"')
-    return surface.submitter.input
-  }
-
   it.each(COMPLETION_ROWS)('a completion with %s', async (_title, fields, expected) => {
-    expect(await inputOf('/v1/completions', fields)).toMatchObject(expected)
+    expect(await surface.inputOf('/v1/completions', fields)).toMatchObject(expected)
   })
 
   it.each(SAMPLING_ROWS)('sampling with %s', async (_title, fields, expected) => {
-    const completion = await inputOf('/v1/completions', fields)
-    const chat = await inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
+    const completion = await surface.inputOf('/v1/completions', fields)
+    const chat = await surface.inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
     expect(completion.sampling).toMatchObject(expected)
     expect(chat.sampling).toMatchObject(expected)
   })
 
   it.each(CHAT_ROWS)('a chat with %s', async (_title, fields, expected) => {
-    const input = await inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
+    const input = await surface.inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
     expect(input).toMatchObject(expected)
   })
 
   it.each(TOOL_ROWS)('a chat with %s', async (_title, fields, expected) => {
-    const input = await inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
+    const input = await surface.inputOf('/v1/chat/completions', { messages: MESSAGES, ...fields })
     expect(input.prompts[0]).toMatchObject(expected)
   })
 
   it('hands the history of tool calls to the template, older forms included', async () => {
-    const input = await inputOf('/v1/chat/completions', {
+    const input = await surface.inputOf('/v1/chat/completions', {
       messages: [
         ...MESSAGES,
         {
@@ -247,15 +241,18 @@ describe('what a request makes the workers do', () => {
   })
 
   it('draws a seed when none is given', async () => {
-    const first = await inputOf('/v1/completions', {})
-    const second = await inputOf('/v1/completions', {})
+    const first = await surface.inputOf('/v1/completions', {})
+    const second = await surface.inputOf('/v1/completions', {})
     expect(first.sampling.seed).not.toBe(second.sampling.seed)
   })
 
   it('ends a single call at its closing tag when only one is allowed', async () => {
     const fields = { messages: MESSAGES, tools: TOOLS, stop: 'x' }
-    const many = await inputOf('/v1/chat/completions', fields)
-    const one = await inputOf('/v1/chat/completions', { ...fields, parallel_tool_calls: false })
+    const many = await surface.inputOf('/v1/chat/completions', fields)
+    const one = await surface.inputOf('/v1/chat/completions', {
+      ...fields,
+      parallel_tool_calls: false,
+    })
     expect([many.stop, one.stop]).toEqual([['x'], ['x', '</tool_call>']])
   })
 

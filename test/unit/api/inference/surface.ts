@@ -156,6 +156,8 @@ export async function openSurface(
   clock: { nowMs: number }
   post(url: string, body: unknown, headers?: Record<string, string>): Promise<Answer>
   get(url: string): Promise<Answer>
+  /** What the workers are asked when a text model is asked so. */
+  inputOf(url: string, fields: object): Promise<GenerateInput>
 }> {
   const submitter = new ScriptedSubmitter(script)
   const keys = new MemoryKeys()
@@ -201,18 +203,24 @@ export async function openSurface(
     ],
   })
   const authorization = `Bearer ${API_KEY}`
+  const post = (url: string, body: unknown, headers: Record<string, string> = {}) =>
+    app.inject({
+      method: 'POST',
+      url,
+      headers: { authorization, 'content-type': 'application/json', ...headers },
+      payload: typeof body === 'string' ? body : JSON.stringify(body),
+    })
   return {
     app,
     submitter,
     keys,
     clock,
-    post: (url, body, headers = {}) =>
-      app.inject({
-        method: 'POST',
-        url,
-        headers: { authorization, 'content-type': 'application/json', ...headers },
-        payload: typeof body === 'string' ? body : JSON.stringify(body),
-      }),
+    post,
+    async inputOf(url, fields) {
+      const response = await post(url, { model: 'gpt-3.5-turbo', ...fields })
+      if (!response.body.includes('"tiny-chat"')) throw new Error(response.body)
+      return submitter.input
+    },
     get: (url) => app.inject({ method: 'GET', url, headers: { authorization } }),
   }
 }

@@ -2,18 +2,9 @@ import { describe, expect, it } from 'vitest'
 
 import type { GenerateInput, ToolDefinition } from '#shared/contracts/completion.ts'
 
-import { BASE, encode, runJob } from './completion-job.ts'
+import { BASE, CLOCK, WEATHER, encode, runJob } from './completion-job.ts'
 import { babble, scriptedEngine, VOCABULARY, type LogitsOf } from './scripted-engine.ts'
 
-const WEATHER = {
-  name: 'weather',
-  parameters: {
-    type: 'object',
-    properties: { city: { type: 'string', maxLength: 10 }, days: { type: 'integer', maximum: 9 } },
-    required: ['city', 'days'],
-  },
-}
-const CLOCK = { name: 'clock' }
 const OPENING = '<tool_call>'
 
 function chat(tools: readonly ToolDefinition[]): Pick<GenerateInput, 'prompts'> {

@@ -4,7 +4,7 @@ import type { GenerateInput } from '#shared/contracts/completion.ts'
 
 import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
 
-import { encode, runJob, text } from './completion-job.ts'
+import { CLOCK, WEATHER, encode, runJob, text } from './completion-job.ts'
 import { babble, scriptedEngine, VOCABULARY } from './scripted-engine.ts'
 
 const SAMPLING: GenerateInput['sampling'] = {
@@ -18,15 +18,6 @@ const SAMPLING: GenerateInput['sampling'] = {
   logitBias: {},
   seed: 3,
 }
-const WEATHER = {
-  name: 'weather',
-  parameters: {
-    type: 'object',
-    properties: { city: { type: 'string', maxLength: 10 }, days: { type: 'integer', maximum: 9 } },
-    required: ['city', 'days'],
-  },
-}
-const CLOCK = { name: 'clock' }
 const chat = (rest: object) => ({
   form: 'chat' as const,
   messages: [{ role: 'user' as const, content: 'Hi' }],

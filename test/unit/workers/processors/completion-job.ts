@@ -109,3 +109,14 @@ export function textOf(deltas: readonly CandidateDelta[], index = 0): string {
 export function encode(content: string): number[] {
   return text.tokenizer.encode(content, { addSpecialTokens: false })
 }
+
+/** A function with parameters, and one without. */
+export const WEATHER = {
+  name: 'weather',
+  parameters: {
+    type: 'object',
+    properties: { city: { type: 'string', maxLength: 10 }, days: { type: 'integer', maximum: 9 } },
+    required: ['city', 'days'],
+  },
+}
+export const CLOCK = { name: 'clock' }
