@@ -1,5 +1,6 @@
 """Greedy answers of the exported files on problems that training never saw."""
 
+import argparse
 import json
 import random
 import re
@@ -22,6 +23,7 @@ from .export import GROWING, IN_PLACE, NAME
 from .render import prompt_text
 
 COUNT = 50
+FRESH = 200  # problems a gate that no edition was chosen on
 # gate: (generators and kinds, how an answer is compared, the wanted score)
 GATES: dict[str, tuple[list[tuple[str, str]], str, float]] = {
     "facts": ([("facts", "facts")], "exact", 0.95), "json": ([("json_from_text", "json"), ("json_from_list", "json")], "json", 0.95),
@@ -29,14 +31,15 @@ GATES: dict[str, tuple[list[tuple[str, str]], str, float]] = {
     "upper": ([("upper", "upper")], "exact", 0.9), "lower": ([("lower", "lower")], "exact", 0.9),
     "arithmetic": ([("addition", "add"), ("subtraction", "subtract")], "number", 0.85), "replace": ([("replace", "replace")], "exact", 0.8),
     "context": ([("context", "context")], "exact", 0.85), "tools": ([("tools", "tools")], "tool", 0.9), "recall": ([("recall", "recall")], "exact", 0.9),
-    "refusal": ([("refusal", "refusal")], "exact", 0.9),
+    "refusal": ([("refusal", "refusal")], "exact", 0.9), "translation": ([("translate", "translate")], "exact", 0.8),
+    "words": ([("phrase", "phrase")], "exact", 0.8), "sentiment": ([("sentiment", "sentiment")], "exact", 0.9), "topic": ([("topic", "topic")], "exact", 0.9),
 }
 
 
-def problems(gate: str, count: int) -> list[Example]:
-    """Held-out problems of one gate, the same in every run; a closed set may have fewer than `count`."""
+def problems(gate: str, count: int, seed: str = "evaluate") -> list[Example]:
+    """Held-out problems of one gate, the same in every run with one seed; a closed set may have fewer than `count`."""
     makers, _, _ = GATES[gate]
-    rng = random.Random(f"evaluate/{gate}")
+    rng = random.Random(f"{seed}/{gate}")
     found: dict[str, Example] = {}
     for attempt in range(count * 8):
         if len(found) == count:
@@ -102,6 +105,17 @@ def _write_problems(count: int) -> None:
     write_json(EVALS / f"{NAME}.json", {"gates": gates, "stories": stories(20)}, compact=True)
 
 
+def fresh_scores(count: int = FRESH, seed: str = "fresh") -> dict[str, float]:
+    """The share of right answers on other held-out problems than the committed ones."""
+    folder = model_dir(NAME)
+    tokenizer, run = Tokenizer.from_file(str(folder / "tokenizer.json")), DecoderRun(folder / IN_PLACE)
+    scores = {}
+    for gate, (_, how, _) in GATES.items():
+        examples = problems(gate, count, seed)
+        scores[gate] = share([right(_answer(tokenizer, run, e)[1], str(e.messages[-1]["content"]), how) for e in examples])
+    return scores
+
+
 def evaluate() -> None:
     """Measure, compare both files, write eval.json and the held-out problems for the tests."""
     folder = model_dir(NAME)
@@ -121,8 +135,15 @@ def evaluate() -> None:
     likelihood = np.concatenate([run.log_likelihood(ids) for ids in texts])
     state = read_checkpoint(work_dir(NAME) / "checkpoint.pt") if (work_dir(NAME) / "checkpoint.pt").is_file() else {}
     write_eval(NAME, {
-        "gates": scores, "storyPerplexity": round(float(np.exp(-likelihood.mean())), 3), "bothFormsTokenIdentical": share(same), "examples": shown,
+        "gates": scores, "fresh": fresh_scores(), "storyPerplexity": round(float(np.exp(-likelihood.mean())), 3), "bothFormsTokenIdentical": share(same), "examples": shown,
         "training": {"millionTokens": round(state.get("tokens", 0) / 1e6, 1), "minutes": round(state.get("spent", 0) / 60)}, "load": load_cost([folder / IN_PLACE]),
     })
     _write_problems(COUNT)
     print_scores({gate: entry["score"] for gate, entry in scores.items()} | {"story perplexity": round(float(np.exp(-likelihood.mean())), 3), "identical": share(same)})
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m models.training.tiny_chat.evaluate", description="Measure the exported files on fresh held-out problems; writes nothing.")
+    parser.add_argument("--count", type=int, default=FRESH)
+    parser.add_argument("--seed", default="fresh")
+    print_scores(fresh_scores(**vars(parser.parse_args())))

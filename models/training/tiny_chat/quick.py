@@ -15,6 +15,7 @@ KINDS = [
     ("facts", "facts"), ("json_from_text", "json"), ("plural", "plural"), ("past", "past"), ("spell", "spell"),
     ("upper", "upper"), ("lower", "lower"), ("addition", "add"), ("subtraction", "subtract"), ("replace", "replace"),
     ("context", "context"), ("tools", "tools"), ("recall", "recall"), ("refusal", "refusal"), ("copy", "copy"),
+    ("translate", "translate"), ("phrase", "phrase"), ("sentiment", "sentiment"), ("topic", "topic"),
 ]
 
 

@@ -79,6 +79,7 @@ def _colour(rng: random.Random) -> tuple[str, str, str, str]:
 
 
 FACTS = [_has, _owner, _lives, _age, _job, _place, _code, _price, _likes, _opens, _colour]
+UNJUDGED = [maker for maker in FACTS if maker not in (_has, _likes)]
 
 
 def fact(rng: random.Random) -> tuple[str, str, str, str]:
@@ -97,13 +98,13 @@ def _passage(rng: random.Random, count: int) -> list[tuple[str, str, str, str]]:
     return chosen
 
 
-def context(rng: random.Random) -> Example:
-    """Two to seven facts and one question; one in ten is not answered by the text."""
+def _question(rng: random.Random, missing: float) -> Example:
+    """Two to seven facts and one question, whose answer is taken out of the text with this probability."""
     rows = _passage(rng, rng.choice([1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7]))
     asked = rng.choice(rows)
     shown = [row[0] for row in rows]
     answer = asked[2]
-    if rng.random() < 0.1 and len(rows) > 1:
+    if rng.random() < missing and len(rows) > 1:
         shown.remove(asked[0])
         answer = ABSENT
     text = (" " if rng.random() < 0.75 else "\n").join(shown)
@@ -115,6 +116,16 @@ def context(rng: random.Random) -> Example:
                     f"Text: {text}\nQuestion: {asked[1]}", f"Read the text and answer.\n{text}\n\n{asked[1]}"]
         turns = [user(wordings[form - 1])]
     return Example("context", key, [*turns, assistant(answer)])
+
+
+def context(rng: random.Random) -> Example:
+    """A question about a given text; one in ten is not answered by it."""
+    return _question(rng, 0.1)
+
+
+def absent(rng: random.Random) -> Example:
+    """The same with a missing answer in three of four: to see that something is not there is learned last."""
+    return _question(rng, 0.75)
 
 
 def json_from_text(rng: random.Random) -> Example:

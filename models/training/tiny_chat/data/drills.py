@@ -7,9 +7,11 @@ import random
 
 from ...common import words as w
 from ...common.split import is_held_out
-from .edits import COPY, LOWER, SPELL, UPPER, exchanged, misspell
+from .context import ABSENT
+from .edits import COPY, LOWER, UPPER, exchanged
 from .example import Example, Letters, instruct, single
 from .sentences import WIDE, WIDE_ADJECTIVES, WIDE_VERBS, some_word
+from .spelling import broken_words
 
 KNOWN = sorted({
     *w.NOUNS, *w.ADJECTIVES, *w.COLOURS, *w.FAMILY, *w.NUMBERS, *w.NAMES, *w.CITIES, *w.PAST, *w.PAST.values(), *WIDE, *WIDE_ADJECTIVES, *WIDE_VERBS,
@@ -63,19 +65,20 @@ def replace_words(rng: random.Random) -> Example:
 
 def spell_words(rng: random.Random) -> Example:
     """One to three broken words of the lists."""
-    text = " ".join(rng.choice(KNOWN) for _ in range(rng.choice([1, 1, 2, 3])))
-    return single("spell", text, instruct(rng, rng.choice(SPELL), misspell(rng, text, rng.choice([1, 1, 2]))), text)
+    return broken_words(rng, KNOWN)
 
 
 def look_up(rng: random.Random) -> Example:
-    """Names with values, one of which is asked for."""
+    """Names with values, one of which is asked for; one in four asks for a name that is not there."""
     names = some(rng, [2, 2, 3, 4, 5])
     values = [str(rng.randrange(1, 1000)) if rng.random() < 0.3 else word(rng) for _ in names]
     name, value = rng.choice(list(zip(names, values, strict=True)))
     sign, end = rng.choice([(": ", "\n"), (" = ", ", "), (" is ", ". "), (" has ", ". ")])
     text = end.join(f"{n}{sign}{v}" for n, v in zip(names, values, strict=True))
-    ask = rng.choice(["What is {}?", "{}?", "Give the value of {}.", "What belongs to {}?"]).format(name)
-    return single("look-up", f"{text}/{name}", f"{text}\n{ask}", f"{name}{sign.rstrip()} {value}")
+    ask = rng.choice(["What is {}?", "{}?", "Give the value of {}.", "What belongs to {}?"])
+    if rng.random() < 0.25 and (other := word(rng)) not in names:
+        return single("look-up", f"{text}/{other}", f"{text}\n{ask.format(other)}", ABSENT)
+    return single("look-up", f"{text}/{name}", f"{text}\n{ask.format(name)}", f"{name}{sign.rstrip()} {value}")
 
 
 def _unit(rng: random.Random) -> str | None:

@@ -4,14 +4,12 @@ import random
 
 from ...common import words as w
 from .example import Example, Letters, Pieces, instruct, single
-from .sentences import known_sentence, sentence, some_word, wide_sentence
+from .sentences import known_sentence, sentence, some_word
 
 UPPER = """Make it uppercase|Write in capital letters|Convert to upper case|Make this uppercase|Uppercase
 Change to uppercase|Put this in capital letters|Turn this into capitals""".replace("\n", "|").split("|")
 LOWER = """Make it lowercase|Write in small letters|Convert to lower case|Make this lowercase|Lowercase
 Change to lowercase|Put this in small letters""".replace("\n", "|").split("|")
-SPELL = """Fix the spelling|Fix the spelling mistakes|Correct the spelling|Fix spelling|Fix the typos
-Correct the spelling mistakes|Repair the spelling|Fix the mistakes""".replace("\n", "|").split("|")
 COPY = "Repeat this|Copy the text|Say this again|Repeat exactly|Write this again|Echo".split("|")
 PAST = """Change to past tense|Put this in the past tense|Rewrite in past tense|Make it past tense
 Change the sentence to the past""".replace("\n", "|").split("|")
@@ -36,37 +34,6 @@ def lower(rng: random.Random) -> Example:
     text = sentence(rng)
     shown = text.upper() if rng.random() < 0.7 else text.title() if rng.random() < 0.5 else text
     return single("lower", text.lower(), instruct(rng, rng.choice(LOWER), shown), Letters(text.lower()))
-
-
-def misspell(rng: random.Random, text: str, mistakes: int) -> str:
-    """Swap, drop, double or change one inner letter of some longer words."""
-    parts = text.split(" ")
-    usable = [i for i, part in enumerate(parts) if len(part.rstrip(".,")) >= 4 and part.rstrip(".,").isalpha()]
-    for index in rng.sample(usable, min(mistakes, len(usable))):
-        letters, end = list(parts[index]), len(parts[index].rstrip(".,"))
-        at, kind = rng.randrange(1, end - 1), rng.random()
-        if kind < 0.4 and letters[at] != letters[at + 1]:
-            letters[at], letters[at + 1] = letters[at + 1], letters[at]
-        elif kind < 0.65:
-            del letters[at]
-        elif kind < 0.85:
-            letters.insert(at, letters[at])
-        else:
-            letters[at] = rng.choice("aeioutrnsl")
-        parts[index] = "".join(letters)
-    return " ".join(parts)
-
-
-def spell(rng: random.Random) -> Example:
-    """Repair spelling; one in ten has nothing to repair, one in four keeps an unknown word."""
-    text = known_sentence(rng) if rng.random() < 0.75 else wide_sentence(rng)
-    broken = misspell(rng, text, rng.choice([0, 1, 1, 1, 2, 2, 2, 3]))
-    if rng.random() < 0.25:
-        old = rng.choice([part for part in text.split(" ") if part[0].islower()] or [text.split(" ")[0]])
-        if f" {old} " in f" {broken} ":
-            new = w.pseudo_word(rng, 2)
-            text, broken = (f" {t} ".replace(f" {old} ", f" {new} ", 1).strip() for t in (text, broken))
-    return single("spell", text, instruct(rng, rng.choice(SPELL), broken), text)
 
 
 def plural(rng: random.Random) -> Example:

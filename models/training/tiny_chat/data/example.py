@@ -63,5 +63,6 @@ _SEPARATORS = [":\n"] * 12 + ["\n", ": ", "\n\n", ".\n", ":\n\n"]
 
 
 def instruct(rng: random.Random, instruction: str, text: str) -> str:
-    """Instruction and input as `/v1/edits` joins them, sometimes as people type them."""
-    return instruction + rng.choice(_SEPARATORS) + text
+    """Instruction and input as `/v1/edits` joins them, sometimes as people type them; a question keeps its own sign."""
+    separator = rng.choice(_SEPARATORS)
+    return instruction + (separator.lstrip(".:") or "\n" if instruction[-1] in ".?" else separator) + text

@@ -25,7 +25,7 @@ WIDE_ADJECTIVES = """small large early late easy difficult cheap expensive publi
 digital modern ancient quick slow safe dangerous common rare useful careful correct wrong true false
 deep shallow wide narrow thick thin rough smooth wild calm busy lazy healthy sick rich poor young
 important special normal perfect ready final first last second main open closed free""".split()
-_ADVERBS = "quickly slowly again now here there often never always together today soon very well".split()
+ADVERBS = "quickly slowly again now here there often never always together today soon very well".split()
 
 
 def known_sentence(rng: random.Random) -> str:
@@ -58,9 +58,9 @@ def wide_sentence(rng: random.Random) -> str:
     if form == 0:
         return f"The {a} {verb} {adjective} {w.plural(b)}."
     if form == 1:
-        return f"{rng.choice(['This', 'That', 'Every', 'Our', 'A'])} {adjective} {a} {verb} the {b} {rng.choice(_ADVERBS)}."
+        return f"{rng.choice(['This', 'That', 'Every', 'Our', 'A'])} {adjective} {a} {verb} the {b} {rng.choice(ADVERBS)}."
     if form == 2:
-        return f"{rng.choice(['the', 'my', 'your'])} {a} {verb} {rng.choice(_ADVERBS)}"
+        return f"{rng.choice(['the', 'my', 'your'])} {a} {verb} {rng.choice(ADVERBS)}"
     if form == 3:
         return f"{adjective} {a} and {rng.choice(WIDE_ADJECTIVES)} {b}"
     return f"{a.capitalize()}, {b} and {rng.choice(WIDE)} are {adjective}."
