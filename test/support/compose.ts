@@ -42,7 +42,7 @@ export async function readComposedService(name: string, secrets: string): Promis
       ...Object.fromEntries(
         argument(last, 'ENV')
           .split(/\s+/)
-          .map((pair) => pair.split('=')),
+          .map((pair) => /^([^=]+)=(.*)$/.exec(pair)?.slice(1) ?? []),
       ),
       ...Object.fromEntries(
         Object.entries(service.environment ?? {}).map(([key, value]) => [key, String(value)]),
