@@ -1,5 +1,5 @@
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
+import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { Markers } from './markers.ts'
 
@@ -10,9 +10,6 @@ export interface InputReader {
   readonly contextLength: number
 }
 
-const FIRST_CHARS = 16_384 // about 20 ms of tokenizing on the event loop
-const USUAL_CHARS_PER_TOKEN = 6
-const LARGEST_CHARS_PER_TOKEN = 64
 // The word in which a beginning ends may be read otherwise than in the whole text. WordPiece takes
 // words of up to 100 characters apart, in the worst case letter by letter.
 const UNSURE_TOKENS = 128
@@ -43,8 +40,8 @@ export async function readTextCut(
   const { before, after } = markers
   const room = tokensMax - before.length - after.length
   if (room < 0) throw tooFew(before.length + after.length, tokensMax)
-  const charsMax = Math.max(FIRST_CHARS, tokensMax * LARGEST_CHARS_PER_TOKEN)
-  let chars = Math.max(FIRST_CHARS, tokensMax * USUAL_CHARS_PER_TOKEN)
+  const { usual, most: charsMax } = charsWithin(tokensMax)
+  let chars = usual
   for (;;) {
     const tokenIds = tokenizer.encode(text.slice(0, chars), { addSpecialTokens: false })
     const isEnough = chars >= Math.min(text.length, charsMax)

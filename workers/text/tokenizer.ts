@@ -34,6 +34,14 @@ const SLICE_CHARS = 16_384 // about 20 ms of tokenizing on the event loop
 const USUAL_CHARS_PER_TOKEN = 6
 const LARGEST_CHARS_PER_TOKEN = 64
 
+/** Characters that so many tokens take as a rule, and at most; never less than are encoded in one go. */
+export function charsWithin(tokensMax: number): { readonly usual: number; readonly most: number } {
+  return {
+    usual: Math.max(SLICE_CHARS, tokensMax * USUAL_CHARS_PER_TOKEN),
+    most: Math.max(SLICE_CHARS, tokensMax * LARGEST_CHARS_PER_TOKEN),
+  }
+}
+
 /**
  * Encodes a text that may be far too long. The library encodes in one go (about 1 µs and 300 bytes
  * a character), so a suspiciously long text is first counted slice by slice, with the event loop
@@ -45,7 +53,7 @@ export async function encodeWithin(
   options: { readonly addSpecialTokens: boolean; readonly tokensMax: number },
 ): Promise<EncodeOutcome> {
   const { tokensMax } = options
-  if (text.length > Math.max(SLICE_CHARS, tokensMax * USUAL_CHARS_PER_TOKEN)) {
+  if (text.length > charsWithin(tokensMax).usual) {
     const estimatedTokens = await estimateOverflow(tokenizer, text, tokensMax)
     if (estimatedTokens !== undefined) return { fits: false, estimatedTokens }
   }
@@ -63,7 +71,7 @@ async function estimateOverflow(
 ): Promise<number | undefined> {
   // A word cut between two slices may count for a few tokens more than it is.
   const certainlyTooMany = tokensMax * 1.05 + 64
-  const charsMax = Math.max(SLICE_CHARS, tokensMax * LARGEST_CHARS_PER_TOKEN)
+  const { most: charsMax } = charsWithin(tokensMax)
   let counted = 0
   for (let start = 0; start < text.length; start += SLICE_CHARS) {
     const slice = text.slice(start, start + SLICE_CHARS)

@@ -190,7 +190,7 @@ describe('the metrics of a running installation', () => {
   it("adds vLLM's names when asked to, with the same numbers", async () => {
     await chat()
     const model = { model_name: 'tiny-chat' }
-    let samples = await scrape(worker.metricsUrl)
+    let samples: Awaited<ReturnType<typeof scrape>> = []
     // A client has its answer a moment before the run is over.
     const numRunning = async (): Promise<number> => {
       samples = await scrape(worker.metricsUrl)
