@@ -11,7 +11,8 @@ const NOTICE_MS = 1000
 const LOOK_INTERVAL_MS = 50
 /** A connection may ask for something right after its last answer, so it stays open a moment. */
 const IDLE_MS = 500
-const ACCEPTING_TURNS = 200
+const ACCEPTING_TURNS = 1000
+const SHORT_TURN_MS = 0.3
 
 /** While a process stops, every answer is the last one on its connection. */
 export function registerFarewell(app: FastifyInstance, isDraining: () => boolean): void {
@@ -30,6 +31,7 @@ export async function drain(app: FastifyInstance, timeoutMs: number, log: Logger
   server.keepAliveTimeout = IDLE_MS
   server.keepAliveTimeoutBuffer = 0
   await whileConnected(server, NOTICE_MS)
+  await emptyBacklog(server)
   // Unlike the server's own `close`, this cuts nobody who has just come and not asked yet.
   Listener.prototype.close.call(server)
   await whileConnected(server, IDLE_MS)
@@ -50,8 +52,29 @@ async function whileConnected(server: Server, timeMs: number): Promise<void> {
   while (performance.now() < until && (await numConnections(server)) > 0) {
     await sleep(LOOK_INTERVAL_MS)
   }
-  // Each turn of the event loop takes in one of the connections that wait to be accepted.
-  for (let turn = 0; turn < ACCEPTING_TURNS; turn += 1) await setImmediate()
+}
+
+/**
+ * Takes in who is connected already, so that nobody waits when the port closes: the kernel resets
+ * those. Meanwhile it is told to let nobody else wait; who comes now tries again a second later,
+ * when the port is closed. Each turn of the event loop takes in one connection, so it is over with
+ * the first short one that took none.
+ */
+async function emptyBacklog(server: Server): Promise<void> {
+  // Node has no public way to listen anew. Where this one is gone, some more may be reset.
+  const { _handle: port } = server as { _handle?: { listen?: (backlog: number) => number } }
+  port?.listen?.(0)
+  let numTaken = 0
+  const count = (): void => {
+    numTaken += 1
+  }
+  server.on('connection', count)
+  for (let turn = 0; turn < ACCEPTING_TURNS; turn += 1) {
+    const [from, before] = [performance.now(), numTaken]
+    await setImmediate()
+    if (numTaken === before && performance.now() - from < SHORT_TURN_MS) break
+  }
+  server.off('connection', count)
 }
 
 function numConnections(server: Server): Promise<number> {

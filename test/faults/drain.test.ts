@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
+import { join } from 'node:path'
 
 import { describe, expect } from 'vitest'
 
@@ -11,44 +13,69 @@ const CLIENTS = scale(50, 16)
 const TIMEOUT_MS = 120_000
 
 describe('R13: an API process is stopped', () => {
-  it('and answers all that comes on connections that are open', { timeout: TIMEOUT_MS }, async ({
-    open,
-  }) => {
+  it('and answers all that comes on connections that it has taken', {
+    timeout: TIMEOUT_MS,
+  }, async ({ open, folder }) => {
     const tiers = await open({ MILLRACE_DRAIN_TIMEOUT: '60' })
     await tiers.startToyWorker(128)
-    const doomed = await tiers.startApi()
-    const answers = new Map<string, number>()
+    const file = join(folder, 'taken-connections')
+    const counter = new URL('../support/taken-connections.ts', import.meta.url)
+    const doomed = await tiers.startApi({
+      NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import ${counter.href}`,
+      TAKEN_CONNECTIONS: file,
+    })
+    const asked: Asked[] = []
     const clients = Array.from({ length: CLIENTS }, async (_, i) => {
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       for (;;) {
-        const answer = await ask(doomed.url, agent)
-        answers.set(answer, (answers.get(answer) ?? 0) + 1)
+        const one = await ask(doomed.url, agent)
+        asked.push(one)
         // Who is told that nobody listens has lost nothing and goes elsewhere.
-        if (answer === 'ECONNREFUSED') return
+        if (one.answer === 'ECONNREFUSED') return
         await sleep(i % 30)
       }
     })
-    await timeUntil(() => (answers.get('200 keep-alive') ?? 0) > CLIENTS)
+    await timeUntil(() => asked.filter(({ answer }) => answer === KEPT).length > CLIENTS)
     const from = performance.now()
     doomed.kill('SIGTERM')
     await Promise.all(clients)
     const { code, atMs } = await doomed.exited
+    const counts = Object.groupBy(asked, ({ answer }) => answer)
     report('R13 (open connections)', {
       clients: CLIENTS,
-      ...Object.fromEntries(answers),
+      ...Object.fromEntries(Object.entries(counts).map(([key, of]) => [key, of?.length ?? 0])),
       'gone after ms': atMs - from,
     })
     expect(code).toBe(0)
-    // A new connection that the process has not taken yet when its port closes is reset by the kernel.
-    answers.delete('ECONNRESET')
-    expect([...answers.keys()].toSorted()).toEqual(['200 close', '200 keep-alive', 'ECONNREFUSED'])
-    expect(answers.get('ECONNREFUSED')).toBe(CLIENTS)
+    const taken = new Set(readFileSync(file, 'utf8').trim().split('\n').map(Number))
+    const { ECONNREFUSED: refused, ECONNRESET: reset = [], ...answered } = counts
+    expect(Object.keys(answered).toSorted()).toEqual([CLOSED, KEPT])
+    expect(refused).toHaveLength(CLIENTS)
+    expect(
+      Object.values(answered)
+        .flatMap((of = []) => of)
+        .every(({ port }) => taken.has(port)),
+    ).toBe(true)
+    // Only a connection that the process has never seen may be reset, by the kernel, as its port closes.
+    expect(reset.filter(({ port }) => taken.has(port))).toEqual([])
   })
 })
 
-/** How a short stream was answered: its status and what becomes of the connection, or the fault. */
-function ask(url: string, agent: Agent): Promise<string> {
+const KEPT = '200 keep-alive'
+const CLOSED = '200 close'
+
+/** How a request was answered, and the client's port of its connection. */
+interface Asked {
+  /** Its status and what becomes of the connection, or the fault. */
+  readonly answer: string
+  readonly port: number
+}
+
+/** Asks for a short stream. */
+function ask(url: string, agent: Agent): Promise<Asked> {
   return new Promise((resolve) => {
+    let port = 0
+    const end = (answer: string): void => resolve({ answer, port })
     const headers = { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' }
     const options = { method: 'POST', agent, headers }
     const asking = request(`${url}/v1/completions`, options, (answer) => {
@@ -56,15 +83,20 @@ function ask(url: string, agent: Agent): Promise<string> {
       answer
         .setEncoding('utf8')
         .on('data', (part: string) => (text += part))
-        .on('error', (error) => resolve(`broken: ${error.message}`))
+        .on('error', (error) => end(`broken: ${error.message}`))
         .on('end', () => {
           const isWhole = text.endsWith('data: [DONE]\n\n')
-          resolve(isWhole ? `${answer.statusCode} ${answer.headers.connection}` : text)
+          end(isWhole ? `${answer.statusCode} ${answer.headers.connection}` : text)
         })
     })
-    asking.on('error', ({ code }: NodeJS.ErrnoException) =>
-      resolve(asking.reusedSocket ? `${code} on a kept connection` : String(code)),
-    )
+    asking.on('socket', (socket) => {
+      const note = (): void => {
+        port = socket.localPort ?? port
+      }
+      if (socket.connecting) socket.once('connect', note)
+      else note()
+    })
+    asking.on('error', ({ code }: NodeJS.ErrnoException) => end(String(code)))
     asking.end(JSON.stringify(toyBody('stepMs=5', 10)))
   })
 }
