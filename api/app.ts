@@ -15,6 +15,7 @@ import {
   hearOutLargeBodies,
   refuseConnection,
   refuseEncodedBodies,
+  refuseInvalidHosts,
 } from './http/refused-connections.ts'
 import { requestIdFrom } from './http/request-id.ts'
 import { registerRequestLog } from './http/request-log.ts'
@@ -72,6 +73,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   registerJsonBody(app)
   registerRequestLog(app, log, options.observer)
   refuseEncodedBodies(app)
+  refuseInvalidHosts(app)
   hearOutLargeBodies(app)
   registerFarewell(app, options.health.isDraining)
   for (const watcher of options.watchers ?? []) watcher.register(app)

@@ -9,6 +9,7 @@ import { drain } from './form.ts'
 const HEADER_OVERFLOW = { status: 431, reason: 'Request Header Fields Too Large' }
 const TIMED_OUT = { status: 408, reason: 'Request Timeout' }
 const MALFORMED = { status: 400, reason: 'Bad Request' }
+const HOST = /^[\w.~%:[\]-]+$/
 const ANSWERS: Readonly<Record<string, { readonly status: number; readonly reason: string }>> = {
   HPE_HEADER_OVERFLOW: HEADER_OVERFLOW,
   ERR_HTTP_REQUEST_TIMEOUT: TIMED_OUT,
@@ -41,6 +42,14 @@ export function refuseEncodedBodies(app: FastifyInstance): void {
     throw failure.unsupportedMediaType(
       'Unsupported Content-Encoding: send the body without compression.',
     )
+  })
+}
+
+/** RFC 9112, section 3.2: what cannot be a host is refused. Addresses in answers are made of it. */
+export function refuseInvalidHosts(app: FastifyInstance): void {
+  app.addHook('onRequest', async ({ host }) => {
+    if (host === '' || (HOST.test(host) && URL.canParse(`http://${host}`))) return
+    throw failure.invalidRequest('Invalid Host header.')
   })
 }
 

@@ -57,4 +57,11 @@ export const FOUND: readonly {
     headers: [['content-encoding', 'gzip']],
     status: 415,
   },
+  {
+    what: 'a host that is none',
+    operation: 'GET /v1/models',
+    target: '/v1/models',
+    headers: [['host', '\u00ff']],
+    status: 400,
+  },
 ]
