@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
-import { Job, UnrecoverableError, Worker } from 'bullmq'
+import { Job, RedisQueueBackend, UnrecoverableError, Worker } from 'bullmq'
 import type { Redis } from 'ioredis'
 
 import type { Logger } from '#shared/logger.ts'
@@ -11,7 +11,8 @@ const LOCK_MS = 2000
 const LOCK_RENEW_MS = 500
 const STALLED_INTERVAL_MS = 5000
 const RETRY_DELAY_MS = 200
-const WAIT_SECONDS = 5
+/** A job that ends the wait is recorded as begun when the wait began, so it is short. */
+const WAIT_SECONDS = 1
 const FETCHES_MAX = 32
 
 /**
@@ -103,16 +104,14 @@ export class JobSource {
 
   async #fetchAll(): Promise<void> {
     await this.#worker.waitUntilReady()
+    const waiter = waiterOf(this.#worker, this.#options.name)
     let numWaiting = 0
     while (!this.#isStopped) {
       const room = this.#options.slots - this.#numTaken
       try {
         if (room <= 0) await this.#whenFree()
         else if (numWaiting > 0) numWaiting = await this.#fetch(Math.min(numWaiting, room))
-        else {
-          await this.#waitForJob()
-          if (!this.#isStopped) numWaiting = await this.#fetch(1)
-        }
+        else numWaiting = await this.#awaitJob(waiter)
       } catch (error) {
         this.#note(error)
         numWaiting = 0
@@ -121,15 +120,25 @@ export class JobSource {
     }
   }
 
-  /** Until BullMQ's marker says that there is something, or a while has passed. */
-  async #waitForJob(): Promise<void> {
+  /**
+   * Waits until BullMQ's marker says that there is a job, or a while has passed. The fetch waits in
+   * Redis behind the wait, on the same connection, so that the job itself is what wakes this process.
+   * Answers how many more wait.
+   */
+  async #awaitJob(waiter: RedisQueueBackend): Promise<number> {
+    const [marker, isFound] = await this.#awaitMarker(waiter)
+    if (isFound) return this.#countWaiting()
+    // After a reconnect the fetch may have come before the wait.
+    return marker === null ? 0 : 1
+  }
+
+  async #awaitMarker(waiter: RedisQueueBackend): Promise<readonly [object | null, boolean]> {
     this.#isWaiting = true
     try {
-      const marker = await this.#worker.backend.waitForJob(WAIT_SECONDS)
-      // Stopped meanwhile: another worker is to be woken instead.
-      if (marker !== null && this.#isStopped) {
-        await this.#options.redis.zadd(this.#worker.keys.marker as string, 0, '0')
-      }
+      const marking = waiter.waitForJob(WAIT_SECONDS)
+      // By then the wait has been sent.
+      const fetching = setImmediate().then(() => this.#fetchOne(waiter))
+      return await Promise.all([marking, fetching])
     } finally {
       this.#isWaiting = false
     }
@@ -140,22 +149,28 @@ export class JobSource {
    * afterwards: in one write with the fetches, Redis would answer none before it had counted.
    */
   async #fetch(wanted: number): Promise<number> {
-    const fetches = Array.from({ length: Math.min(wanted, FETCHES_MAX) }, () => this.#fetchOne())
+    const { backend } = this.#worker
+    const fetches = Array.from({ length: Math.min(wanted, FETCHES_MAX) }, () =>
+      this.#fetchOne(backend),
+    )
     const found = await Promise.all(fetches)
     // What waits but is not given out, as in a queue that is paused, is not asked for again at once.
-    if (!found.includes(true)) return 0
+    return found.includes(true) ? this.#countWaiting() : 0
+  }
+
+  async #countWaiting(): Promise<number> {
     const { prioritized, wait, marker } = this.#worker.keys
     const keys = [prioritized, wait, marker] as string[]
     return Number(await runScript(this.#options.redis, COUNT_WAITING, keys, []))
   }
 
-  async #fetchOne(): Promise<boolean> {
+  async #fetchOne(backend: RedisQueueBackend): Promise<boolean> {
     this.#numTaken += 1
     this.#numTokens += 1
     const token = `${this.#worker.id}:${this.#numTokens}`
     let job: Job | undefined
     try {
-      job = this.#read(await this.#worker.backend.moveToActive(token))
+      job = this.#read(await backend.moveToActive(token))
     } finally {
       if (job === undefined) this.#release()
     }
@@ -235,6 +250,13 @@ export class JobSource {
     const reason = error instanceof Error ? error.message : String(error)
     log.debug({ operation: 'queue.error', queue: name, reason }, 'queue')
   }
+}
+
+/** Fetches on the connection on which it waits, as the worker's own backend does not. */
+function waiterOf({ backend, opts }: Worker, name: string): RedisQueueBackend {
+  const connection = backend.blockingConnection ?? backend.connection
+  const toKey = (type: string): string => backend.toKey(type)
+  return new RedisQueueBackend(connection, name, backend.keys, toKey, opts, connection, false)
 }
 
 function isConnectionError(error: unknown): boolean {
