@@ -78,7 +78,8 @@ def _calendar(rng: random.Random) -> Example:
     return single("facts", f"{side}/{names[index]}/{form}", ask.format(u=unit, s=side, n=names[index]), f"{other} comes {side} {names[index]}.")
 
 
-def _kind(rng: random.Random) -> Example:
+def kind(rng: random.Random) -> Example:
+    """Whether a thing is an animal, a food or a colour."""
     _, _, members = rng.choice(KINDS)
     thing, (name, named, right) = rng.choice(members), rng.choice(KINDS)
     form = rng.randrange(3)
@@ -89,23 +90,23 @@ def _kind(rng: random.Random) -> Example:
 
 def facts(rng: random.Random) -> Example:
     """One question about the world."""
-    kind = rng.random()
-    if kind < 0.26:
+    drawn = rng.random()
+    if drawn < 0.26:
         return _row(rng, "capital", CAPITALS, _CAPITAL, "The capital of {subject} is {value}.")
-    if kind < 0.42:
+    if drawn < 0.42:
         return _opposite(rng)
-    if kind < 0.54:
+    if drawn < 0.54:
         return _calendar(rng)
-    if kind < 0.61:
+    if drawn < 0.61:
         return _row(rng, "sound", SOUNDS, _SOUND, "{Shown} says {value}.", a_=True)
-    if kind < 0.67:
+    if drawn < 0.67:
         return _row(rng, "young", YOUNG, _YOUNG, "A young {subject} is called {a_value}.")
-    if kind < 0.74:
+    if drawn < 0.74:
         return _row(rng, "hue", HUES, _HUE, "{Shown} is {value}.")
-    if kind < 0.8:
+    if drawn < 0.8:
         return _row(rng, "legs", LEGS, _LEGS, "{Shown} has {value} legs.", a_=True)
-    if kind < 0.88:
+    if drawn < 0.88:
         return _row(rng, "parts", PARTS, _PARTS, "There are {value} {subject}.")
-    if kind < 0.95:
+    if drawn < 0.95:
         return _row(rng, "language", LANGUAGES, _LANGUAGE, "People speak {value} in {subject}.")
-    return _kind(rng)
+    return kind(rng)

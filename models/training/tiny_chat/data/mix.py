@@ -8,10 +8,10 @@ from . import context, drills, edits, facts, sentiment, spelling, stories, talk,
 from .example import Example, Maker
 
 MIX: list[tuple[Maker, float]] = [
-    (edits.upper, 8.0), (edits.lower, 6.0), (spelling.spell, 14.0), (edits.replace, 8.0), (edits.delete, 1.0),
+    (edits.upper, 8.0), (edits.lower, 6.0), (spelling.spell, 24.0), (edits.replace, 8.0), (edits.delete, 1.0),
     (edits.copy, 0.8), (edits.plural, 1.2), (edits.past, 0.7), (edits.punctuate, 0.4), (edits.sort, 0.6),
     (edits.reverse, 0.4), (edits.count, 0.3), (edits.nth, 0.5), (sums.addition, 4.0), (sums.subtraction, 4.0),
-    (sums.multiplication, 0.5), (sums.word_problem, 0.5), (facts.facts, 16.0), (context.context, 8.0),
+    (sums.multiplication, 0.5), (sums.word_problem, 0.5), (facts.facts, 14.0), (facts.kind, 5.0), (context.context, 8.0),
     (context.json_from_text, 2.6), (context.json_from_list, 0.9), (tools.tools, 3.5), (talk.recall, 1.2),
     (talk.refusal, 0.8), (talk.greeting, 0.4), (talk.obey, 0.6), (stories.story, 0.7), (stories.related, 0.6),
     (context.absent, 1.2), (translate.translate, 4.0), (translate.phrase, 2.5), (sentiment.sentiment, 7.0), (topics.topic, 2.6),
