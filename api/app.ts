@@ -47,6 +47,8 @@ export interface AppOptions {
 // Slow or silent clients hold a socket no longer than this.
 const HEADERS_TIMEOUT_MS = 15_000
 const REQUEST_TIMEOUT_MS = 300_000
+// Access tokens carry the metadata of their users.
+const HEADER_BYTES_MAX = 64 * 1024
 const KEEP_ALIVE_TIMEOUT_MS = 72_000
 const MAX_PARAM_LENGTH = 512
 
@@ -57,7 +59,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     bodyLimit: server.bodyBytesMax,
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
-    http: { headersTimeout: HEADERS_TIMEOUT_MS },
+    http: { headersTimeout: HEADERS_TIMEOUT_MS, maxHeaderSize: HEADER_BYTES_MAX },
     trustProxy: server.trustedProxies.length > 0 ? [...server.trustedProxies] : false,
     genReqId: requestIdFrom(server.requestIdHeader),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },

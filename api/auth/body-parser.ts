@@ -7,14 +7,15 @@ const DEPTH_MAX = 64
 
 /**
  * Reads bodies as JSON whatever their type claims to be, because clients of this protocol are lax
- * about it; forms are read where they say they are forms.
+ * about it; forms are read where they say they are forms, and look like one: what curl sends says
+ * so of everything.
  */
 export function registerBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
   const options = { parseAs: 'string', bodyLimit: BODY_BYTES_MAX } as const
   const form = 'application/x-www-form-urlencoded'
   app.addContentTypeParser(form, options, async (_request: unknown, text: string) =>
-    parseForm(text),
+    /^\s*\{/.test(text) ? parseJsonBody(text) : parseForm(text),
   )
   app.addContentTypeParser('*', options, async (_request: unknown, text: string) =>
     parseJsonBody(text),
@@ -43,13 +44,14 @@ function parseForm(text: string): Record<string, string> {
   return fields
 }
 
-// What the database cannot hold is refused here instead of failing there: NUL characters, halves of
-// surrogate pairs, and nesting without end.
+// What the database cannot hold is refused here instead of failing there or being lost: NUL
+// characters, halves of surrogate pairs, numbers beyond the largest, and nesting without end.
 function checkStorable(root: object): void {
   const pending: { readonly value: unknown; readonly depth: number }[] = [{ value: root, depth: 1 }]
   for (let entry = pending.pop(); entry !== undefined; entry = pending.pop()) {
     const { value, depth } = entry
     if (typeof value === 'string') checkText(value)
+    if (typeof value === 'number' && !Number.isFinite(value)) throw badJson('a number is too large')
     if (typeof value !== 'object' || value === null) continue
     if (depth > DEPTH_MAX) throw badJson('it is nested too deeply')
     for (const [name, inner] of Object.entries(value)) {

@@ -57,6 +57,9 @@ export async function adminUpdateUser(
     )
     if (passwordHash !== undefined) {
       await endSessions(store, { userId: locked.id, scope: 'global' })
+    }
+    // Who reads the mail of the old address must not come in by a link that waits there.
+    if (passwordHash !== undefined || isMoved(locked, contacts)) {
       await clearOneTimeTokens(store, locked.id)
     }
     await record(services, store, {
@@ -68,6 +71,10 @@ export async function adminUpdateUser(
     return updateUser(store, locked.id, { appMetadata })
   })
   return json(presentUser(await loadParts(services.store, user)))
+}
+
+function isMoved(user: UserRow, { email, phone }: Contacts): boolean {
+  return (email ?? user.email) !== user.email || (phone ?? user.phone) !== user.phone
 }
 
 interface ContactChange {

@@ -9,7 +9,7 @@ import { findInvitedUser } from '../identity/invites.ts'
 import { findIdentity } from '../identity/identities.ts'
 import { withFragment, withQuery } from '../identity/redirect-url.ts'
 import { inTransaction } from '../identity/store.ts'
-import { lockUser, updateUser } from '../identity/users.ts'
+import { lockUser, maySignIn, updateUser } from '../identity/users.ts'
 import type { ExternalProfile } from '../ports.ts'
 import type { AuthServices } from '../services.ts'
 import { decideAccount, linkIdentity } from '../steps/external-account.ts'
@@ -25,15 +25,15 @@ export async function callback(
   request: AuthRequest,
   fields: Readonly<Record<string, string>>,
 ): Promise<Answer> {
-  const site = services.config.site.url
+  const { external, site } = services.config
   let flow: FlowStateRow | undefined
+  let target = external.redirectUrl || site.url
   try {
     flow = await findFlow(services, request, fields.state)
-    const target = services.config.external.redirectUrl || flow.referrer || site
+    target = external.redirectUrl || flow.referrer || site.url
     const profile = await askProvider(services, flow, fields)
     return await finish(services, request, { flow, profile, target })
   } catch (error) {
-    const target = flow === undefined ? site : flow.referrer || site
     services.log.info(
       { operation: 'auth.callback', code: (error as { code?: string }).code },
       'external sign-in failed',
@@ -170,6 +170,7 @@ async function link(
   }
   return inTransaction(services.store, async (store) => {
     const user = await lockUser(store, userId)
+    if (!maySignIn(user, store.now())) throw authFailure('user_banned')
     const linked = await linkIdentity(store, user, { providerId: flow.provider, profile })
     if (linked === undefined) throw authFailure('identity_already_exists')
     const verified = profile.emails.find((entry) => entry.isVerified)

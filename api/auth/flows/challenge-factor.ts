@@ -26,6 +26,7 @@ export async function challengeFactor(
   const factor = await getOwnFactor(services, user, params.factor_id)
   const { mfa } = services.config
   checkEnabled(services, factor)
+  const channel = requireChannel(services, body.channel)
   const isPhone = factor.factorType === 'phone'
   const gapSeconds = isPhone ? mfa.phone.gapSeconds : 0
   if (!(await claimChallenge(services.store, factor.id, gapSeconds))) {
@@ -40,9 +41,7 @@ export async function challengeFactor(
     { id, factorId: factor.id, codeHmac: hmac, ip: request.ip },
     mfa.challengeTtlSeconds,
   )
-  if (code !== undefined) {
-    await sendCode(services, { factor, code, channel: requireChannel(services, body.channel) })
-  }
+  if (code !== undefined) await sendCode(services, { factor, code, channel })
   await record(services, services.store, {
     request,
     actor: { kind: 'user', user },

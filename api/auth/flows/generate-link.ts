@@ -4,14 +4,23 @@ import { json, type AdminRequest, type Answer } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
 import { parseEmail } from '../identity/contact.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
+import { clearOneTimeTokens } from '../identity/one-time-tokens.ts'
 import { mergeMetadata, presentUser } from '../identity/present-user.ts'
 import { chooseRedirect } from '../identity/redirect-url.ts'
-import { inTransaction } from '../identity/store.ts'
-import { findUserByContact, loadParts, updateUser, type SentColumn } from '../identity/users.ts'
+import { inTransaction, type Store } from '../identity/store.ts'
+import {
+  findUserByContact,
+  loadParts,
+  lockUser,
+  updateUser,
+  type SentColumn,
+  type UserChanges,
+} from '../identity/users.ts'
 import type { GenerateLinkBody, Parsed } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
-import { createAccount, isConfirmed } from '../steps/accounts.ts'
+import { createAccount, inviteAccount, isConfirmed } from '../steps/accounts.ts'
 import { record } from '../steps/record.ts'
+import { EMAIL_CHANGE_KINDS } from '../steps/send-email-change.ts'
 import { linkOf, mintForMail, type MailName } from '../steps/send-mail.ts'
 
 type Body = Parsed<typeof GenerateLinkBody>
@@ -53,8 +62,15 @@ export async function generateLink(
   const { user, type } = await prepareUser(services, request, wanted)
   const { mail, linkType, column } = TYPES[type]
   const to = type === 'email_change_new' ? (wanted.newEmail as string) : wanted.email
-  const minted = await mintForMail(services, { user, name: mail, to })
-  const sent = await updateUser(services.store, user.id, { [column]: services.store.now() })
+  const { minted, sent } = await inTransaction(services.store, async (store) => {
+    const proposal = await propose(store, user.id, wanted.newEmail)
+    const changes = { ...proposal, [column]: store.now() }
+    const stage = { ...services, store }
+    return {
+      minted: await mintForMail(stage, { user, name: mail, to }),
+      sent: await updateUser(store, user.id, changes),
+    }
+  })
   const redirectTo = chooseRedirect([body.redirect_to || request.redirectTo], {
     siteUrl: services.config.site.url,
     uriAllowList: services.config.site.uriAllowList,
@@ -100,7 +116,8 @@ async function prepareUser(
     case 'email_change_current':
     case 'email_change_new':
       if (known === undefined) throw notFound()
-      return { user: await prepareChange(services, known, wanted.newEmail as string), type }
+      await checkFree(services, wanted.newEmail as string)
+      return { user: known, type }
     case 'signup':
     case 'invite':
       if (known !== undefined && isConfirmed(known, 'email')) throw authFailure('email_exists')
@@ -113,15 +130,21 @@ function notFound(): Error {
   return authFailure('user_not_found', { message, kind: 'notFound' })
 }
 
-async function prepareChange(
-  services: AuthServices,
-  user: UserRow,
-  newEmail: string,
-): Promise<UserRow> {
-  const owner = await findUserByContact(services.store, { kind: 'email', email: newEmail })
+async function checkFree(services: AuthServices, email: string): Promise<void> {
+  const owner = await findUserByContact(services.store, { kind: 'email', email })
   if (owner !== undefined) throw authFailure('email_exists')
-  if (user.emailChange === newEmail) return user
-  return updateUser(services.store, user.id, { emailChange: newEmail, emailChangeAgreed: 0 })
+}
+
+// The links of another change that was asked for before must not stand for this one.
+async function propose(
+  store: Store,
+  userId: string,
+  newEmail: string | undefined,
+): Promise<UserChanges> {
+  const user = await lockUser(store, userId)
+  if (newEmail === undefined || user.emailChange === newEmail) return {}
+  await clearOneTimeTokens(store, userId, EMAIL_CHANGE_KINDS)
+  return { emailChange: newEmail, emailChangeAgreed: 0 }
 }
 
 async function prepareNewUser(
@@ -137,23 +160,15 @@ async function prepareNewUser(
   const { body, email } = wanted
   const passwordHash = type === 'signup' ? await hashPassword(services, wanted) : undefined
   return inTransaction(services.store, async (store) => {
-    const invitedAt = type === 'invite' ? store.now() : undefined
     const user =
-      known === undefined
-        ? await createAccount(services, store, {
-            account: {
-              contact: { kind: 'email', email },
-              passwordHash,
-              data: body.data,
-              keepsIdentityClaims: false,
-              ...(invitedAt && { invitedAt }),
-            },
+      type === 'invite'
+        ? await inviteAccount(services, store, { email, known, data: body.data, request })
+        : await saveSignup(services, store, {
+            email,
+            known,
+            data: body.data,
+            passwordHash,
             request,
-          })
-        : await updateUser(store, known.id, {
-            ...(passwordHash !== undefined && { passwordHash }),
-            ...(invitedAt && { invitedAt }),
-            userMetadata: mergeMetadata(known.userMetadata, body.data),
           })
     if (user === undefined) throw authFailure('email_exists')
     await record(services, store, {
@@ -163,6 +178,29 @@ async function prepareNewUser(
       traits: { user_id: user.id, user_email: email },
     })
     return user
+  })
+}
+
+async function saveSignup(
+  services: AuthServices,
+  store: Store,
+  signup: {
+    readonly email: string
+    readonly known: UserRow | undefined
+    readonly data: Body['data']
+    readonly passwordHash: string | undefined
+    readonly request: AdminRequest
+  },
+): Promise<UserRow | undefined> {
+  const { email, known, data, passwordHash, request } = signup
+  if (known === undefined) {
+    const contact = { kind: 'email', email } as const
+    const account = { contact, passwordHash, data, keepsIdentityClaims: false }
+    return createAccount(services, store, { account, request })
+  }
+  return updateUser(store, known.id, {
+    ...(passwordHash !== undefined && { passwordHash }),
+    userMetadata: mergeMetadata(known.userMetadata, data),
   })
 }
 

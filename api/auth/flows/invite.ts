@@ -3,10 +3,10 @@ import { authFailure, invalid } from '../errors.ts'
 import { parseEmail } from '../identity/contact.ts'
 import { presentUser } from '../identity/present-user.ts'
 import { inTransaction } from '../identity/store.ts'
-import { findUserByContact, loadParts, updateUser } from '../identity/users.ts'
+import { findUserByContact, loadParts } from '../identity/users.ts'
 import type { InviteBody, Parsed } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
-import { createAccount, isConfirmed } from '../steps/accounts.ts'
+import { inviteAccount, isConfirmed } from '../steps/accounts.ts'
 import { record } from '../steps/record.ts'
 import { sendTokenMail } from '../steps/send-mail.ts'
 
@@ -18,16 +18,11 @@ export async function invite(
 ): Promise<Answer> {
   if (!body.email) throw invalid('An email address is required', 'email')
   const email = parseEmail(body.email)
-  const contact = { kind: 'email', email } as const
   const user = await inTransaction(services.store, async (store) => {
-    const known = await findUserByContact(store, contact)
+    const known = await findUserByContact(store, { kind: 'email', email })
     if (known !== undefined && isConfirmed(known, 'email')) return undefined
-    const invitedAt = store.now()
-    const account = { contact, data: body.data, keepsIdentityClaims: false, invitedAt }
-    const invited =
-      known === undefined
-        ? await createAccount(services, store, { account, request })
-        : await updateUser(store, known.id, { invitedAt })
+    const invitation = { email, known, data: body.data, request }
+    const invited = await inviteAccount(services, store, invitation)
     if (invited === undefined) return undefined
     await record(services, store, {
       request,

@@ -4,13 +4,14 @@ import { json, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
 import { parseContact, type Contact } from '../identity/contact.ts'
 import { parsePkce, type PkceChallenge } from '../identity/flow-states.ts'
-import { findUserByContact } from '../identity/users.ts'
+import { inTransaction } from '../identity/store.ts'
+import { findUserByContact, lockUser } from '../identity/users.ts'
 import type { Parsed, ResendBody } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { isConfirmed } from '../steps/accounts.ts'
 import { record } from '../steps/record.ts'
 import { makeNobody, rehearse } from '../steps/rehearse.ts'
-import { sendEmailChange } from '../steps/send-email-change.ts'
+import { beginEmailChange, sendEmailChange } from '../steps/send-email-change.ts'
 import { mintAndSend, requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
 import { sendTokenSms } from '../steps/send-sms.ts'
 
@@ -49,7 +50,7 @@ export async function resend(
       return json({})
     }
     if (type === 'email_change') {
-      await sendEmailChange(services, request, { user, pkce })
+      await resendEmailChange(services, request, { user, pkce })
       return json({})
     }
     const isChange = type === 'phone_change'
@@ -89,6 +90,21 @@ function isPending(type: ResendType, user: UserRow): boolean {
   if (type === 'signup') return !isConfirmed(user, 'email')
   if (type === 'sms') return !isConfirmed(user, 'phone')
   return (type === 'email_change' ? user.emailChange : user.phoneChange) !== null
+}
+
+async function resendEmailChange(
+  services: AuthServices,
+  request: AuthRequest,
+  asked: { readonly user: UserRow; readonly pkce: PkceChallenge | undefined },
+): Promise<void> {
+  const change = await inTransaction(services.store, async (store) => {
+    const user = await lockUser(store, asked.user.id)
+    const { emailChange: newEmail } = user
+    // Confirmed at this very moment.
+    if (newEmail === null) return undefined
+    return beginEmailChange({ ...services, store }, user, { newEmail, pkce: asked.pkce })
+  })
+  if (change !== undefined) await sendEmailChange(services, request, change)
 }
 
 // Unknown addresses meet the limits of known ones, and the answer takes as long.

@@ -5,7 +5,7 @@ import { authFailure, WeakPasswordError, type AuthErrorCode } from '../errors.ts
 import { parseContact, type Contact } from '../identity/contact.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
 import { openSession } from '../identity/open-session.ts'
-import { findUserByContact, isBanned, updateUser } from '../identity/users.ts'
+import { findUserByContact, maySignIn, updateUser } from '../identity/users.ts'
 import type { GrantQuery, Parsed, TokenBody } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { isConfirmed } from '../steps/accounts.ts'
@@ -106,7 +106,7 @@ interface Attempt {
 function findRefusal(services: AuthServices, attempt: Attempt): AuthErrorCode | undefined {
   const { user, isRight, contact } = attempt
   if (user === undefined || !isRight) return 'invalid_credentials'
-  if (isBanned(user, services.store.now())) return 'user_banned'
+  if (!maySignIn(user, services.store.now())) return 'user_banned'
   const isEmail = contact.kind === 'email'
   if (isConfirmed(user, contact.kind)) return undefined
   if (isEmail && services.config.mailer.allowsUnverifiedSignIns) return undefined

@@ -4,6 +4,7 @@ import { json, type Answer, type UserRequest } from '../context.ts'
 import { authFailure } from '../errors.ts'
 import { deleteIdentity, listIdentities } from '../identity/identities.ts'
 import { presentIdentity } from '../identity/present-user.ts'
+import { clearOneTimeTokens } from '../identity/one-time-tokens.ts'
 import { inTransaction, type Store } from '../identity/store.ts'
 import { findUserByContact, lockUser, updateUser, type UserChanges } from '../identity/users.ts'
 import type { IdentityParams, Parsed } from '../schemas.ts'
@@ -37,6 +38,10 @@ export async function unlinkIdentity(
     const rest = all.filter((identity) => identity !== gone)
     const changes = await contactAfter(store, { user, gone, rest })
     await updateUser(store, user.id, { ...changes, appMetadata: await withProviders(store, user) })
+    // A link that waits at an address that is the user's no longer lets nobody in.
+    if (changes.email !== undefined || changes.phone !== undefined) {
+      await clearOneTimeTokens(store, user.id)
+    }
     await record(services, store, {
       request,
       actor: { kind: 'user', user },
@@ -58,7 +63,9 @@ async function contactAfter(
   const { user, gone, rest } = unlinked
   if (gone.provider === 'phone') return { phone: null, phoneConfirmedAt: null }
   if (user.email === null || rest.some((identity) => identity.email === user.email)) return {}
-  const email = rest.find((identity) => identity.email !== null)?.email ?? null
+  // The account's address counts as confirmed: only one that is verified can follow it.
+  const verified = rest.find((identity) => identity.identityData.email_verified === true)
+  const email = verified?.email ?? null
   if (email === null) return { email: null, emailConfirmedAt: null }
   const owner = await findUserByContact(store, { kind: 'email', email })
   if (owner !== undefined && owner.id !== user.id) {

@@ -4,7 +4,7 @@ import { json, type Answer, type UserRequest } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
 import { parseEmail, parsePhone } from '../identity/contact.ts'
 import { hasVerifiedFactor } from '../identity/factors.ts'
-import { parsePkce } from '../identity/flow-states.ts'
+import { parsePkce, type PkceChallenge } from '../identity/flow-states.ts'
 import { clearOneTimeTokens } from '../identity/one-time-tokens.ts'
 import { mergeMetadata, presentUser } from '../identity/present-user.ts'
 import { endSessions } from '../identity/sessions.ts'
@@ -21,18 +21,27 @@ import type { AuthServices } from '../services.ts'
 import { preparePassword } from '../steps/change-password.ts'
 import { record } from '../steps/record.ts'
 import { applyEmailChange, applyPhoneChange } from '../steps/redeem.ts'
-import { sendEmailChange } from '../steps/send-email-change.ts'
+import { beginEmailChange, sendEmailChange, type EmailChange } from '../steps/send-email-change.ts'
 import { requireChannel } from '../steps/send-mail.ts'
-import { sendTokenSms } from '../steps/send-sms.ts'
+import { claimSms, sendClaimedSms, type TokenSms } from '../steps/send-sms.ts'
 
 type Body = Parsed<typeof UserUpdateBody>
 
 interface Change {
   readonly body: Body
+  readonly channel: 'sms' | 'whatsapp'
+  readonly pkce: PkceChallenge | undefined
   /** New address or number; undefined when it stays. */
   readonly email: string | undefined
   readonly phone: string | undefined
   readonly passwordHash: string | undefined
+}
+
+/** What the database knows, and what is to be sent about it. */
+interface Stored {
+  readonly user: UserRow
+  readonly emailChange?: EmailChange
+  readonly sms?: TokenSms
 }
 
 /** Changes the user of the access token; new addresses and numbers wait for confirmation. */
@@ -41,22 +50,10 @@ export async function updateOwnUser(
   request: UserRequest,
   body: Body,
 ): Promise<Answer> {
-  const pkce = parsePkce(body)
-  const channel = requireChannel(services, body.channel)
   const change = await parseChange(services, request, body)
-  const stored = await store(services, request, change)
-  const isImmediate = stored.isAnonymous && services.config.mailer.isAutoconfirm
-  let user = stored
-  if (change.email !== undefined) {
-    user = isImmediate
-      ? await inTransaction(services.store, (tx) => applyEmailChange(tx, stored))
-      : await sendEmailChange(services, request, { user: stored, pkce })
-  }
-  if (change.phone !== undefined) {
-    user = services.config.sms.isAutoconfirm
-      ? await inTransaction(services.store, (tx) => applyPhoneChange(tx, user))
-      : await sendPhoneChange(services, request, { user, to: change.phone, channel })
-  }
+  const { user, emailChange, sms } = await store(services, request, change)
+  if (emailChange !== undefined) await sendEmailChange(services, request, emailChange)
+  if (sms !== undefined) await sendClaimedSms(services, request, sms)
   return json(presentUser(await loadParts(services.store, user)))
 }
 
@@ -66,6 +63,8 @@ async function parseChange(
   body: Body,
 ): Promise<Change> {
   const { user } = request.caller
+  const pkce = parsePkce(body)
+  const channel = requireChannel(services, body.channel)
   const email = body.email ? parseEmail(body.email) : undefined
   const phone = body.phone ? parsePhone(body.phone) : undefined
   const newEmail = email === user.email ? undefined : email
@@ -85,7 +84,7 @@ async function parseChange(
   const passwordHash = body.password
     ? await preparePassword(services, request, { password: body.password, nonce: body.nonce })
     : undefined
-  return { body, email: newEmail, phone: newPhone, passwordHash }
+  return { body, channel, pkce, email: newEmail, phone: newPhone, passwordHash }
 }
 
 function checkAppMetadata(services: AuthServices, request: UserRequest, body: Body): void {
@@ -126,13 +125,14 @@ async function checkTaken(
   }
 }
 
+// All or nothing: what is refused for coming too soon has changed nothing else either.
 async function store(
   services: AuthServices,
   request: UserRequest,
   change: Change,
-): Promise<UserRow> {
+): Promise<Stored> {
   const { user: before, session } = request.caller
-  const { body, email, phone, passwordHash } = change
+  const { body, passwordHash } = change
   const actor = { kind: 'user', user: before } as const
   return inTransaction(services.store, async (tx) => {
     // Metadata is merged under the lock, so that of two changes at once none is lost.
@@ -140,26 +140,45 @@ async function store(
     const changes: UserChanges = {
       ...(body.data && { userMetadata: mergeMetadata(user.userMetadata, body.data) }),
       ...(body.app_metadata && { appMetadata: mergeMetadata(user.appMetadata, body.app_metadata) }),
-      ...(email !== undefined && { emailChange: email, emailChangeAgreed: 0 }),
-      ...(phone !== undefined && { phoneChange: phone }),
       ...(passwordHash !== undefined && { passwordHash }),
     }
     const updated = await updateUser(tx, user.id, changes)
     if (passwordHash !== undefined) {
       await endSessions(tx, { userId: user.id, scope: 'others', sessionId: session?.id })
       await clearOneTimeTokens(tx, user.id)
+    }
+    const stage = { ...services, store: tx }
+    const stored = await changePhone(stage, change, await changeEmail(stage, change, updated))
+    if (passwordHash !== undefined) {
       await record(services, tx, { request, actor, action: 'user_updated_password' })
     }
     await record(services, tx, { request, actor, action: 'user_modified' })
-    return updated
+    return stored
   })
 }
 
-async function sendPhoneChange(
+async function changeEmail(services: AuthServices, change: Change, user: UserRow): Promise<Stored> {
+  const { email, pkce } = change
+  if (email === undefined) return { user }
+  if (user.isAnonymous && services.config.mailer.isAutoconfirm) {
+    return { user: await applyEmailChange(services.store, { ...user, emailChange: email }) }
+  }
+  const emailChange = await beginEmailChange(services, user, { newEmail: email, pkce })
+  return { user: emailChange.user, emailChange }
+}
+
+async function changePhone(
   services: AuthServices,
-  request: UserRequest,
-  change: { readonly user: UserRow; readonly to: string; readonly channel: 'sms' | 'whatsapp' },
-): Promise<UserRow> {
-  const sent = await sendTokenSms(services, request, { ...change, kind: 'phone_change' })
-  return sent.user
+  change: Change,
+  stored: Stored,
+): Promise<Stored> {
+  const { phone, channel } = change
+  const { user } = stored
+  if (phone === undefined) return stored
+  if (services.config.sms.isAutoconfirm) {
+    const changed = await applyPhoneChange(services.store, { ...user, phoneChange: phone })
+    return { ...stored, user: changed }
+  }
+  const sms = { user, kind: 'phone_change', to: phone, channel } as const
+  return { ...stored, sms, user: await claimSms(services, sms, { phoneChange: phone }) }
 }

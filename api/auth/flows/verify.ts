@@ -41,7 +41,7 @@ export async function verify(
   return json({ ...(await tokenResponse(services, result.started)), type: body.type })
 }
 
-/** The link of a mail: ends in a redirect, whatever happens. */
+/** The link of a mail: ends in a redirect, whatever happens, unless half of the link is missing. */
 export async function verifyLink(
   services: AuthServices,
   request: AuthRequest,
@@ -49,6 +49,7 @@ export async function verifyLink(
 ): Promise<Answer> {
   const linkToken = query.token || query.token_hash || ''
   if (linkToken === '') throw invalid('Verify requires a token or a token hash', 'token')
+  requireType(query.type)
   const isPkce = linkToken.startsWith(PKCE_PREFIX)
   try {
     const kinds = kindsOf(query.type)
@@ -76,8 +77,12 @@ function redirectHalfway(request: AuthRequest, isPkce: boolean): Answer {
   return redirect(withFragment(target, { message: HALFWAY }))
 }
 
-function kindsOf(type: string | undefined): (typeof KINDS_BY_TYPE)[string] {
+function requireType(type: string | undefined): asserts type is string {
   if (!type) throw invalid('Verify requires a verification type', 'type')
+}
+
+function kindsOf(type: string | undefined): (typeof KINDS_BY_TYPE)[string] {
+  requireType(type)
   const kinds = Object.hasOwn(KINDS_BY_TYPE, type) ? KINDS_BY_TYPE[type] : undefined
   if (kinds === undefined) throw invalid(`Unsupported verification type "${type}"`, 'type')
   return kinds

@@ -8,20 +8,20 @@ export type Contact =
 const EMAIL_CHARACTERS_MAX = 255
 // The syntax of HTML's <input type=email>, with at least one dot-free label and no empty ones.
 const EMAIL =
-  /^[a-z0-9.!#$%&'*+/=?^_`{|}~-]+@[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/
+  /^[a-z0-9.!#$%&'*+/=?^_`{|}~-]+@[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/i
 const PHONE = /^[1-9][0-9]{1,14}$/
 
 /** Lower-cases an email address. Throws when it is none. */
 export function parseEmail(text: string): string {
   if (text === '') throw invalid('An email address is required', 'email')
-  const email = text.toLowerCase()
-  if (email.length > EMAIL_CHARACTERS_MAX) {
+  if (text.length > EMAIL_CHARACTERS_MAX) {
     throw invalid('An email address is too long', 'email')
   }
-  if (!EMAIL.test(email)) {
+  // Before it is lower-cased: that turns the Kelvin sign into a plain k.
+  if (!EMAIL.test(text)) {
     throw invalid('Unable to validate email address: invalid format', 'email')
   }
-  return email
+  return text.toLowerCase()
 }
 
 /** Strips the plus sign and blanks of an E.164 number. Throws when it is none. */

@@ -76,6 +76,12 @@ export async function deleteFactor(store: Store, factorId: string): Promise<void
   await store.db.delete(factors).where(eq(factors.id, factorId))
 }
 
+/** Forgets every second factor of a user. */
+export async function deleteFactors(store: Store, userId: string): Promise<void> {
+  const { factors } = store.tables
+  await store.db.delete(factors).where(eq(factors.userId, userId))
+}
+
 /** Forgets factors that were never verified and are older than `ttlSeconds`. */
 export async function deleteStaleFactors(
   store: Store,

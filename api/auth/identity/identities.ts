@@ -83,7 +83,10 @@ export async function listIdentities(store: Store, userId: string): Promise<Iden
     .orderBy(asc(identities.createdAt), asc(identities.id))
 }
 
-/** Ids of the users that own one of these addresses, by identity or by account. */
+/**
+ * Ids of the users that own one of these addresses, by account or by an identity whose provider has
+ * verified it: what somebody only says of themselves must not draw the owner into their account.
+ */
 export async function findOwnersOfEmails(
   store: Store,
   emails: readonly string[],
@@ -94,7 +97,12 @@ export async function findOwnersOfEmails(
     store.db
       .selectDistinct({ id: identities.userId })
       .from(identities)
-      .where(inArray(identities.email, [...emails])),
+      .where(
+        and(
+          inArray(identities.email, [...emails]),
+          sql`${identities.identityData} -> 'email_verified' = 'true'`,
+        ),
+      ),
     store.db
       .select({ id: users.id })
       .from(users)

@@ -120,8 +120,13 @@ export async function consumeOneTimeToken(store: Store, id: string): Promise<boo
   return deleted.length > 0
 }
 
-/** Voids every one-time token of a user. */
-export async function clearOneTimeTokens(store: Store, userId: string): Promise<void> {
+/** Voids the one-time tokens of a user, of every kind or of some. */
+export async function clearOneTimeTokens(
+  store: Store,
+  userId: string,
+  kinds?: readonly OneTimeTokenKind[],
+): Promise<void> {
   const { oneTimeTokens } = store.tables
-  await store.db.delete(oneTimeTokens).where(eq(oneTimeTokens.userId, userId))
+  const isMeant = kinds === undefined ? undefined : inArray(oneTimeTokens.kind, [...kinds])
+  await store.db.delete(oneTimeTokens).where(and(eq(oneTimeTokens.userId, userId), isMeant))
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 
 import type { PasswordConfig } from '#shared/config/auth-policies.ts'
+import { ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
 
@@ -62,6 +63,8 @@ async function isBreached(password: string, config: PasswordConfig, log: Logger)
     })
   } catch (error) {
     log.warn({ error: (error as Error).message }, 'breach check failed')
-    return config.breachCheck.isFailClosed
+    if (!config.breachCheck.isFailClosed) return false
+    const message = 'Passwords cannot be checked for breaches at the moment, please try again later'
+    throw new ServiceError('overloaded', message, { code: 'unexpected_failure', cause: error })
   }
 }

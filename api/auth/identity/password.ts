@@ -9,7 +9,7 @@ import type { PasswordConfig } from '#shared/config/auth-policies.ts'
 import { failure } from '#shared/errors.ts'
 
 import { hashArgon2id, inventArgon2id, isCurrentHash, verifyArgon2id } from './argon2id.ts'
-import { verifyFirebaseScrypt } from './firebase-scrypt.ts'
+import { FIREBASE_FORMAT, verifyFirebaseScrypt } from './firebase-scrypt.ts'
 import { createHashThreads } from './hash-threads.ts'
 
 /** Hashes and checks passwords on a bounded pool. */
@@ -28,32 +28,49 @@ export interface PasswordHasher {
 }
 
 interface Scheme {
-  readonly prefix: RegExp
+  readonly format: RegExp
   /** False for parameters that would keep the machine busy: hashes may come from outside. */
   isBearable(hash: string): boolean
   verify(password: string, hash: string): Promise<boolean>
 }
 
-// Hashes that other servers wrote, by how they begin.
+// Hashes that other servers wrote.
 const SCHEMES: readonly Scheme[] = [
   {
-    prefix: /^\$argon2(?:i|d|id)\$/,
-    isBearable: (hash) =>
-      parameterOf(hash, 'm') <= ARGON2_MEMORY_KIB_MAX &&
-      parameterOf(hash, 't') <= ARGON2_PASSES_MAX,
+    // The order of the parameters is each library's own.
+    format: /^\$argon2(?:i|d|id)\$(?:v=\d+\$)?[a-z]+=[^$]+\$[\w+/=]+\$[\w+/=]+$/,
+    isBearable: (hash) => {
+      const memoryKib = parameterOf(hash, 'm')
+      return (
+        memoryKib <= ARGON2_MEMORY_KIB_MAX &&
+        memoryKib * parameterOf(hash, 't') <= ARGON2_WORK_KIB_MAX &&
+        parameterOf(hash, 't') <= ARGON2_PASSES_MAX &&
+        parameterOf(hash, 'p') <= ARGON2_LANES_MAX
+      )
+    },
     verify: (password, hash) => argon2.verify(hash, password),
   },
   {
-    prefix: /^\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}$/,
+    format: /^\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}$/,
     isBearable: (hash) => Number(hash.slice(4, 6)) <= BCRYPT_COST_MAX,
     verify: (password, hash) => bcrypt.compare(password, hash),
   },
-  { prefix: /^\$fbscrypt\$/, isBearable: () => true, verify: verifyFirebaseScrypt },
-  { prefix: /^\$scrypt\$/, isBearable: () => true, verify: verifyScrypt },
+  {
+    format: FIREBASE_FORMAT,
+    isBearable: (hash) => isBearableScrypt(hash, 'n'),
+    verify: verifyFirebaseScrypt,
+  },
+  {
+    format: /^\$scrypt\$ln=\d+,r=\d+,p=\d+\$[^$]+\$[^$]+$/,
+    isBearable: (hash) => isBearableScrypt(hash, 'ln'),
+    verify: verifyScrypt,
+  },
 ]
 
 const ARGON2_MEMORY_KIB_MAX = 1024 * 1024
+const ARGON2_WORK_KIB_MAX = 4 * ARGON2_MEMORY_KIB_MAX
 const ARGON2_PASSES_MAX = 64
+const ARGON2_LANES_MAX = 64
 const BCRYPT_COST_MAX = 15
 
 /** True when `hash` is of a kind that `verify` understands. */
@@ -88,22 +105,32 @@ export function createPasswordHasher(config: PasswordConfig, patience: Patience)
     load,
     async verify(password, stored) {
       const scheme = stored === undefined ? undefined : findScheme(stored)
-      if (stored === undefined || scheme === undefined) {
+      // What the settings ask for is bearable, however much it is.
+      const isCurrent = stored !== undefined && isCurrentHash(stored, config.argon2)
+      if (stored === undefined || (scheme === undefined && !isCurrent)) {
         await inPool(() => verifyArgon2id(compute, password, nobody))
         return { isRight: false, needsUpgrade: false }
       }
       const isRight = await inPool(async () => {
         const own = await verifyArgon2id(compute, password, stored)
         // A malformed hash is nobody's password, and nobody's failure either.
-        return own ?? scheme.verify(password, stored).catch(() => false)
+        return own ?? scheme?.verify(password, stored).catch(() => false) ?? false
       })
-      return { isRight, needsUpgrade: isRight && !isCurrentHash(stored, config.argon2) }
+      return { isRight, needsUpgrade: isRight && !isCurrent }
     },
   }
 }
 
 function findScheme(hash: string): Scheme | undefined {
-  return SCHEMES.find((scheme) => scheme.prefix.test(hash) && scheme.isBearable(hash))
+  return SCHEMES.find((scheme) => scheme.format.test(hash) && scheme.isBearable(hash))
+}
+
+// An imported hash must not exhaust the machine: 2^21 blocks of 128 bytes, all lanes together.
+const SCRYPT_WORK_MAX = 2 ** 21
+
+function isBearableScrypt(hash: string, exponent: 'n' | 'ln'): boolean {
+  const [r, p] = [parameterOf(hash, 'r'), parameterOf(hash, 'p')]
+  return 2 ** parameterOf(hash, exponent) * r * p <= SCRYPT_WORK_MAX
 }
 
 function parameterOf(hash: string, name: string): number {
@@ -117,7 +144,6 @@ async function verifyScrypt(password: string, hash: string): Promise<boolean> {
   const [, ln, r, p, salt = '', key = ''] = match
   const cost = 2 ** Number(ln)
   const expected = Buffer.from(key, 'base64')
-  if (cost * Number(r) > SCRYPT_WORK_MAX || expected.length === 0) return false
   const options = { N: cost, r: Number(r), p: Number(p), maxmem: 512 * 1024 * 1024 }
   const actual = await new Promise<Buffer>((resolve, reject) => {
     scrypt(password, Buffer.from(salt, 'base64'), expected.length, options, (error, derived) =>
@@ -126,9 +152,6 @@ async function verifyScrypt(password: string, hash: string): Promise<boolean> {
   })
   return timingSafeEqual(actual, expected)
 }
-
-// 2^22 blocks of 128 bytes are 512 MiB: an imported hash must not exhaust the machine.
-const SCRYPT_WORK_MAX = 2 ** 22
 
 interface Pool {
   readonly inPool: <T>(work: () => Promise<T>) => Promise<T>

@@ -9,7 +9,7 @@ import type { AuthErrorCode } from '../errors.ts'
 import { randomSecret, sha256 } from './secrets.ts'
 import { findSessionEnd, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 import type { Store } from './store.ts'
-import { isBanned } from './users.ts'
+import { maySignIn } from './users.ts'
 
 /** What came of presenting a refresh token. Refusals are thrown by the flow after the commit. */
 export type RotationOutcome =
@@ -70,7 +70,7 @@ export async function rotateRefreshToken(
   const found = session && (await findToken(store, tokenSha256))
   if (session === undefined || found === undefined) return refused('refresh_token_not_found')
   const { token, user } = found
-  if (isBanned(user, store.now()) || user.deletedAt !== null) {
+  if (!maySignIn(user, store.now())) {
     return refused('user_banned', 'Invalid Refresh Token: User Banned')
   }
   const ending = await findSessionEnd(store, session, options.sessions)

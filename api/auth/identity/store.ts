@@ -18,7 +18,7 @@ export function createStore(db: Db, tables: AuthTables, clock: Clock): Store {
 
 /**
  * Runs `work` in a transaction. What must survive a failure is returned as an outcome and thrown
- * after the commit; a taken address or number becomes the failure that clients know.
+ * after the commit; a taken address, number or name becomes the failure that clients know.
  */
 export async function inTransaction<T>(
   store: Store,
@@ -38,6 +38,12 @@ interface PostgresError {
 }
 
 const UNIQUE_VIOLATION = '23505'
+// Names of indexes, behind the prefix of the tables, and what it means that they refuse a row.
+const TAKEN = [
+  ['users_email', 'email_exists'],
+  ['users_phone', 'phone_exists'],
+  ['mfa_factors_name', 'mfa_factor_name_conflict'],
+] as const
 const LOCK_NOT_AVAILABLE = '55P03'
 const DEADLOCK = '40P01'
 
@@ -45,11 +51,9 @@ function translateConflict(error: unknown): unknown {
   const { code, constraint = '', cause } = (error ?? {}) as PostgresError
   if (code === LOCK_NOT_AVAILABLE || code === DEADLOCK)
     return authFailure('conflict', { cause: error })
-  if (code === UNIQUE_VIOLATION && constraint.endsWith('users_email')) {
-    return authFailure('email_exists', { cause: error })
-  }
-  if (code === UNIQUE_VIOLATION && constraint.endsWith('users_phone')) {
-    return authFailure('phone_exists', { cause: error })
+  const taken = TAKEN.find(([index]) => constraint.endsWith(index))
+  if (code === UNIQUE_VIOLATION && taken !== undefined) {
+    return authFailure(taken[1], { cause: error })
   }
   // The query builder wraps what the driver says.
   if (cause !== undefined && cause !== error && isPostgresError(cause)) {

@@ -1,8 +1,13 @@
 import { Secret, TOTP } from 'otpauth'
 import QRCode from 'qrcode'
 
+import { invalid } from '../errors.ts'
+
 const PERIOD_SECONDS = 30
 const DIGITS = 6
+const CODE = /^[0-9]{6}$/
+// What fits into a QR code of the usual error correction.
+const URI_CHARACTERS_MAX = 2331
 // Codes of the neighbouring periods count too: clocks differ.
 const WINDOW = 1
 
@@ -19,12 +24,14 @@ export async function createTotp(issuer: string, account: string): Promise<TotpE
   const secret = new Secret({ size: 20 })
   const totp = totpOf(secret, { issuer, label: account })
   const uri = totp.toString()
+  if (uri.length > URI_CHARACTERS_MAX) throw invalid('issuer is too long for a QR code', 'issuer')
   const qrCodeSvg = await QRCode.toString(uri, { type: 'svg', margin: 1 })
   return { secret: secret.base32, uri, qrCodeSvg: qrCodeSvg.trim() }
 }
 
 /** The time step that a code belongs to; undefined when it is wrong or too old. */
 export function findTotpStep(secret: string, code: string, nowMs: number): number | undefined {
+  if (!CODE.test(code)) return undefined
   const totp = totpOf(Secret.fromBase32(secret), {})
   const delta = totp.validate({ token: code, timestamp: nowMs, window: WINDOW })
   return delta === null ? undefined : Math.floor(nowMs / 1000 / PERIOD_SECONDS) + delta

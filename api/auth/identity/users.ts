@@ -63,15 +63,18 @@ export async function findUserByContact(
   return user
 }
 
-/** Users who asked to change to this address or number; several may have asked. */
+/** Users who asked to change to this address or number, the latest first; several may have asked. */
 export async function findUsersChangingTo(store: Store, contact: Contact): Promise<UserRow[]> {
   const { users } = store.tables
-  const column = contact.kind === 'email' ? users.emailChange : users.phoneChange
-  const value = contact.kind === 'email' ? contact.email : contact.phone
+  const [column, value, sentAt] =
+    contact.kind === 'email'
+      ? ([users.emailChange, contact.email, users.emailChangeSentAt] as const)
+      : ([users.phoneChange, contact.phone, users.phoneChangeSentAt] as const)
   return store.db
     .select()
     .from(users)
     .where(and(eq(column, value), isNull(users.deletedAt)))
+    .orderBy(sql`${sentAt} desc nulls last`)
     .limit(CHANGING_USERS_MAX)
 }
 
@@ -124,7 +127,13 @@ export type SentColumn =
  */
 export async function claimSend(
   store: Store,
-  claim: { readonly userId: string; readonly column: SentColumn; readonly gapSeconds: number },
+  claim: {
+    readonly userId: string
+    readonly column: SentColumn
+    readonly gapSeconds: number
+    /** What the message is about: noted together with the claim, or not at all. */
+    readonly changes?: UserChanges | undefined
+  },
 ): Promise<{ user: UserRow } | { waitSeconds: number }> {
   const { users } = store.tables
   const now = store.now()
@@ -132,7 +141,7 @@ export async function claimSend(
   const latest = new Date(now.getTime() - claim.gapSeconds * 1000)
   const [user] = await store.db
     .update(users)
-    .set({ [claim.column]: now, updatedAt: now })
+    .set({ ...claim.changes, [claim.column]: now, updatedAt: now })
     .where(and(eq(users.id, claim.userId), or(isNull(column), lte(column, latest))))
     .returning()
   if (user !== undefined) return { user }
@@ -238,6 +247,11 @@ export async function softDeleteUser(store: Store, user: UserRow): Promise<void>
 /** True while an administrator keeps the user out. */
 export function isBanned(user: UserRow, now: Date): boolean {
   return user.bannedUntil !== null && user.bannedUntil > now
+}
+
+/** False for users whom an administrator keeps out, and for deleted ones whose row was kept. */
+export function maySignIn(user: UserRow, now: Date): boolean {
+  return !isBanned(user, now) && user.deletedAt === null
 }
 
 function matchesFilter(store: Store, filter: string): SQL | undefined {

@@ -4,6 +4,7 @@ import type { AuthRequest } from '../context.ts'
 import type { Contact } from '../identity/contact.ts'
 import { listIdentities, saveContactIdentity } from '../identity/identities.ts'
 import { mergeMetadata } from '../identity/present-user.ts'
+import { endSessions } from '../identity/sessions.ts'
 import type { Store } from '../identity/store.ts'
 import { insertUser, updateUser } from '../identity/users.ts'
 import type { AuthServices } from '../services.ts'
@@ -43,6 +44,37 @@ export async function createAccount(
   })
   const userMetadata = account.keepsIdentityClaims ? claims : (account.data ?? {})
   return updateUser(store, user.id, { userMetadata: mergeMetadata({}, userMetadata) })
+}
+
+/**
+ * The account that an invitation is for; undefined when somebody signed up with the address at this
+ * very moment. Whoever did so before and has proven nothing may not be the one who is invited: that
+ * password and those sessions must not survive in the account.
+ */
+export async function inviteAccount(
+  services: AuthServices,
+  store: Store,
+  invitation: {
+    readonly email: string
+    readonly known: UserRow | undefined
+    readonly data?: Metadata | undefined
+    readonly request: AuthRequest
+  },
+): Promise<UserRow | undefined> {
+  const { email, known, data, request } = invitation
+  const invitedAt = store.now()
+  if (known === undefined) {
+    const contact = { kind: 'email', email } as const
+    const account = { contact, data, keepsIdentityClaims: false, invitedAt }
+    return createAccount(services, store, { account, request })
+  }
+  const isNobody = !isConfirmed(known, 'phone')
+  if (isNobody) await endSessions(store, { userId: known.id, scope: 'global' })
+  return updateUser(store, known.id, {
+    invitedAt,
+    ...(isNobody && { passwordHash: null }),
+    userMetadata: mergeMetadata(known.userMetadata, data),
+  })
 }
 
 /** What an identity says about the user's own address or number. */

@@ -2,7 +2,7 @@ import { json, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
 import { findByAuthCode, finishFlow, isVerifierOf } from '../identity/flow-states.ts'
 import { inTransaction } from '../identity/store.ts'
-import { isBanned, lockUser } from '../identity/users.ts'
+import { lockUser, maySignIn } from '../identity/users.ts'
 import type { AuthServices } from '../services.ts'
 import { record } from './record.ts'
 import { startSession, tokenResponse } from './start-session.ts'
@@ -27,7 +27,7 @@ export async function exchangeAuthCode(
   const started = await inTransaction(services.store, async (store) => {
     const user = await lockUser(store, userId)
     if (!(await finishFlow(store, flow.id))) throw authFailure('flow_state_not_found')
-    if (isBanned(user, store.now())) throw authFailure('user_banned')
+    if (!maySignIn(user, store.now())) throw authFailure('user_banned')
     const actor = { kind: 'user', user } as const
     const traits = { provider: flow.provider }
     await record(services, store, { request, actor, action: 'login', traits })

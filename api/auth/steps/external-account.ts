@@ -5,6 +5,7 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 
 import type { AuthRequest } from '../context.ts'
 import { authFailure } from '../errors.ts'
+import { deleteFactors } from '../identity/factors.ts'
 import {
   deleteOtherIdentities,
   findIdentity,
@@ -12,10 +13,11 @@ import {
   insertIdentity,
   updateIdentityData,
 } from '../identity/identities.ts'
+import { clearOneTimeTokens } from '../identity/one-time-tokens.ts'
 import { mergeMetadata } from '../identity/present-user.ts'
 import { endSessions } from '../identity/sessions.ts'
 import { inTransaction, type Store } from '../identity/store.ts'
-import { insertUser, isBanned, lockUser, updateUser } from '../identity/users.ts'
+import { insertUser, lockUser, maySignIn, updateUser } from '../identity/users.ts'
 import type { ExternalProfile } from '../ports.ts'
 import type { AuthServices } from '../services.ts'
 import { withProviders } from './accounts.ts'
@@ -43,8 +45,8 @@ type Decision =
  * 3. several do: nobody can tell, so it is refused;
  * 4. none does: a new user.
  *
- * A user who never confirmed an address loses password and other identities at the first external
- * sign-in: whoever made the account in advance must not stay in it.
+ * A user who never confirmed an address loses password, number, second factors and other identities
+ * at the first external sign-in: whoever made the account in advance must not stay in it.
  */
 export async function decideAccount(
   services: AuthServices,
@@ -54,7 +56,7 @@ export async function decideAccount(
   const decision = await inTransaction(services.store, async (store): Promise<Decision> => {
     const found = await findOrCreate(services, request, { store, visitor })
     if (!('user' in found)) return { kind: 'refused', error: found.error }
-    if (isBanned(found.user, store.now()) || found.user.deletedAt !== null) {
+    if (!maySignIn(found.user, store.now())) {
       return { kind: 'refused', error: authFailure('user_banned') }
     }
     return settleConfirmation(services, { store, visitor, ...found })
@@ -204,27 +206,48 @@ async function settleConfirmation(
   settled: Arrival & { readonly user: UserRow; readonly identity: IdentityRow },
 ): Promise<Decision> {
   const { store, visitor, user, identity } = settled
-  if (user.emailConfirmedAt !== null || user.phoneConfirmedAt !== null) {
-    return { kind: 'user', user }
-  }
-  const email = user.email
-  const match = visitor.profile.emails.find((entry) => entry.email.toLowerCase() === email)
+  const { isAutoconfirm, allowsUnverifiedSignIns } = services.config.mailer
+  // Where people get in without proof of their address, a number of theirs proves nothing about it.
+  const isProven = user.phoneConfirmedAt !== null && !allowsUnverifiedSignIns
+  if (user.emailConfirmedAt !== null || isProven) return { kind: 'user', user }
+  const { email } = user
   // Without an address there is nothing to confirm.
-  if (email === null || match === undefined) {
-    return { kind: 'user', user }
-  }
-  if (!match.isVerified && !services.config.mailer.isAutoconfirm) {
+  if (email === null) return { kind: 'user', user }
+  const { emails } = visitor.profile
+  const match =
+    emails.find((entry) => entry.email.toLowerCase() === email) ??
+    (await findFreeEmail(store, user, visitor.profile))
+  if (match === undefined || !(match.isVerified || isAutoconfirm)) {
     return { kind: 'unverified', user, email }
   }
   await deleteOtherIdentities(store, user.id, identity.id)
   await endSessions(store, { userId: user.id, scope: 'global' })
+  await clearOneTimeTokens(store, user.id)
+  await deleteFactors(store, user.id)
   const confirmed = await updateUser(store, user.id, {
     passwordHash: null,
+    email: match.email.toLowerCase(),
+    emailChange: null,
+    phone: null,
+    phoneChange: null,
+    phoneConfirmedAt: null,
     emailConfirmedAt: store.now(),
     userMetadata: { ...identity.identityData },
     appMetadata: await withProviders(store, user),
   })
   return { kind: 'user', user: confirmed }
+}
+
+// Whoever never confirmed an address and has another one at the provider by now goes on with that.
+async function findFreeEmail(
+  store: Store,
+  user: UserRow,
+  profile: ExternalProfile,
+): Promise<ExternalProfile['emails'][number] | undefined> {
+  const chosen = primaryEmail(profile)
+  if (!chosen?.isVerified) return undefined
+  const owners = await findOwnersOfEmails(store, [chosen.email.toLowerCase()])
+  return owners.every((id) => id === user.id) ? chosen : undefined
 }
 
 function recordLogin(

@@ -6,7 +6,7 @@ import { issueAuthCode } from '../identity/flow-states.ts'
 import { saveContactIdentity } from '../identity/identities.ts'
 import { clearOneTimeTokens, consumeOneTimeToken } from '../identity/one-time-tokens.ts'
 import { inTransaction, type Store } from '../identity/store.ts'
-import { isBanned, lockUser, updateUser } from '../identity/users.ts'
+import { lockUser, maySignIn, updateUser } from '../identity/users.ts'
 import type { AuthServices } from '../services.ts'
 import { confirmContact, isConfirmed, withProviders } from './accounts.ts'
 import { record } from './record.ts'
@@ -55,7 +55,7 @@ export async function redeem(
     if (!(await consumeOneTimeToken(store, token.id))) {
       throw authFailure('otp_expired', { message: failureMessage })
     }
-    if (isBanned(locked, store.now()) || locked.deletedAt !== null) throw authFailure('user_banned')
+    if (!maySignIn(locked, store.now())) throw authFailure('user_banned')
     if (needsOtherSide(services, token, locked)) {
       await updateUser(store, locked.id, { emailChangeAgreed: 1 })
       return { kind: 'halfway' }

@@ -2,35 +2,67 @@ import type { UserRow } from '#shared/db/schema/auth.ts'
 
 import type { AuthRequest } from '../context.ts'
 import type { PkceChallenge } from '../identity/flow-states.ts'
+import { clearOneTimeTokens, consumeOneTimeToken } from '../identity/one-time-tokens.ts'
 import { updateUser } from '../identity/users.ts'
 import type { AuthServices } from '../services.ts'
 import { record } from './record.ts'
-import { sendTokenMail } from './send-mail.ts'
+import {
+  claimMail,
+  deliver,
+  mintWithinLimit,
+  requireAuthorized,
+  type MintedMail,
+  type TokenMail,
+} from './send-mail.ts'
+
+/** A change of address that the database knows of and that nobody has been asked about yet. */
+export interface EmailChange {
+  readonly before: UserRow
+  readonly user: UserRow
+  readonly mails: readonly MintedMail[]
+}
+
+/**
+ * Notes a change of address and makes its tokens. It belongs into one transaction with a lock on
+ * the user, so that no link ever stands for another change than the one that it was made for.
+ */
+export async function beginEmailChange(
+  services: AuthServices,
+  before: UserRow,
+  change: { readonly newEmail: string; readonly pkce: PkceChallenge | undefined },
+): Promise<EmailChange> {
+  const { newEmail, pkce } = change
+  const toNew = { user: before, name: 'emailChangeNew', to: newEmail, pkce } as const
+  const user = await claimMail(services, toNew, { emailChange: newEmail, emailChangeAgreed: 0 })
+  await clearOneTimeTokens(services.store, user.id, EMAIL_CHANGE_KINDS)
+  const asked: TokenMail[] = [{ ...toNew, user }]
+  if (services.config.mailer.isSecureEmailChangeEnabled && user.email !== null) {
+    requireAuthorized(services, user.email)
+    asked.push({ user, name: 'emailChangeCurrent', to: user.email, pkce })
+  }
+  const mails: MintedMail[] = []
+  for (const mail of asked) {
+    mails.push({ ...mail, minted: await mintWithinLimit(services, mail) })
+  }
+  return { before, user, mails }
+}
+
+/** The one-time tokens that stand for a change of address. */
+export const EMAIL_CHANGE_KINDS = ['email_change_new', 'email_change_current'] as const
 
 /** Asks the new address, and with secure changes the current one too, to confirm the change. */
 export async function sendEmailChange(
   services: AuthServices,
   request: AuthRequest,
-  change: { readonly user: UserRow; readonly pkce: PkceChallenge | undefined },
-): Promise<UserRow> {
-  const { pkce } = change
-  const newEmail = change.user.emailChange as string
-  // What one side agreed to before was another change.
-  const user = await updateUser(services.store, change.user.id, { emailChangeAgreed: 0 })
-  const sent = await sendTokenMail(services, request, {
-    user,
-    name: 'emailChangeNew',
-    to: newEmail,
-    pkce,
-  })
-  if (services.config.mailer.isSecureEmailChangeEnabled && user.email !== null) {
-    await sendTokenMail(services, request, {
-      user: sent,
-      name: 'emailChangeCurrent',
-      to: user.email,
-      pkce,
-      isPaced: false,
-    })
+  { before, user, mails }: EmailChange,
+): Promise<void> {
+  try {
+    for (const mail of mails) await deliver(services, request, mail)
+  } catch (error) {
+    const { emailChange, emailChangeSentAt } = before
+    await updateUser(services.store, user.id, { emailChange, emailChangeSentAt })
+    for (const { minted } of mails) await consumeOneTimeToken(services.store, minted.id)
+    throw error
   }
   await record(services, services.store, {
     request,
@@ -38,5 +70,4 @@ export async function sendEmailChange(
     action: 'user_modified',
     traits: { change: 'email_change_requested' },
   })
-  return sent
 }

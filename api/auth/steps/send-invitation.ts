@@ -4,9 +4,9 @@ import type { AuthRequest } from '../context.ts'
 import { authFailure } from '../errors.ts'
 import type { Actor } from '../identity/audit-log.ts'
 import { inTransaction } from '../identity/store.ts'
-import { findUserByContact, findUserById, updateUser } from '../identity/users.ts'
+import { findUserByContact, findUserById } from '../identity/users.ts'
 import type { AuthServices } from '../services.ts'
-import { createAccount, isConfirmed } from './accounts.ts'
+import { inviteAccount, isConfirmed } from './accounts.ts'
 import { record } from './record.ts'
 import { sendTokenMail } from './send-mail.ts'
 
@@ -56,13 +56,7 @@ async function inviteStranger(
 ): Promise<UserRow> {
   const { email, known, actor } = stranger
   return inTransaction(services.store, async (store) => {
-    const invitedAt = store.now()
-    const contact = { kind: 'email', email } as const
-    const account = { contact, keepsIdentityClaims: false, invitedAt }
-    const invited =
-      known === undefined
-        ? await createAccount(services, store, { account, request })
-        : await updateUser(store, known.id, { invitedAt })
+    const invited = await inviteAccount(services, store, { email, known, request })
     // Somebody signed up with it at this very moment.
     if (invited === undefined) throw authFailure('email_exists')
     const traits = { user_id: invited.id, user_email: email }

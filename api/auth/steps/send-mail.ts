@@ -11,7 +11,7 @@ import {
   mintOneTimeToken,
   type MintedToken,
 } from '../identity/one-time-tokens.ts'
-import { claimSend, updateUser, type SentColumn } from '../identity/users.ts'
+import { claimSend, updateUser, type SentColumn, type UserChanges } from '../identity/users.ts'
 import { tooSoon } from '../rate-limits.ts'
 import type { AuthServices } from '../services.ts'
 
@@ -70,6 +70,11 @@ export interface TokenMail {
   readonly data?: Readonly<Record<string, unknown>>
 }
 
+/** A mail whose token is made and that is yet to be sent. */
+export interface MintedMail extends TokenMail {
+  readonly minted: MintedToken
+}
+
 /**
  * Sends a mail with a link and a code: at most one per gap and user, within the hour's limit of the
  * server. When it cannot be sent, it is as if nobody had asked, so that the user can ask again.
@@ -80,24 +85,12 @@ export async function sendTokenMail(
   token: TokenMail,
 ): Promise<UserRow> {
   const { user } = token
-  const { column, kind } = MAILS[token.name]
-  if (!isAuthorizedAddress(token.to, services.config.mailer.authorizedAddresses)) {
-    throw authFailure('email_address_not_authorized', {
-      message: `Email address "${token.to}" cannot be used as it is not authorized`,
-    })
-  }
-  const { confirmationGapSeconds, linkGapSeconds } = services.config.smtp
-  const gapSeconds = kind === 'confirmation' ? confirmationGapSeconds : linkGapSeconds
-  const claim = await claimSend(services.store, {
-    userId: user.id,
-    column,
-    gapSeconds: token.isPaced === false ? 0 : gapSeconds,
-  })
-  if ('waitSeconds' in claim) throw tooSoon('email', claim.waitSeconds)
+  const { column } = MAILS[token.name]
+  const claimed = await claimMail(services, token)
   const sending: { minted?: MintedToken } = {}
   try {
-    await mintAndSend(services, request, { ...token, user: claim.user }, sending)
-    return claim.user
+    await mintAndSend(services, request, { ...token, user: claimed }, sending)
+    return claimed
   } catch (error) {
     await updateUser(services.store, user.id, { [column]: user[column] })
     if (sending.minted !== undefined) {
@@ -107,6 +100,34 @@ export async function sendTokenMail(
   }
 }
 
+/** Notes that a mail is sent now, with what it is about. Throws unless it may be. */
+export async function claimMail(
+  services: AuthServices,
+  token: TokenMail,
+  changes?: UserChanges,
+): Promise<UserRow> {
+  requireAuthorized(services, token.to)
+  const { column, kind } = MAILS[token.name]
+  const { confirmationGapSeconds, linkGapSeconds } = services.config.smtp
+  const gapSeconds = kind === 'confirmation' ? confirmationGapSeconds : linkGapSeconds
+  const claim = await claimSend(services.store, {
+    userId: token.user.id,
+    column,
+    gapSeconds: token.isPaced === false ? 0 : gapSeconds,
+    changes,
+  })
+  if ('waitSeconds' in claim) throw tooSoon('email', claim.waitSeconds)
+  return claim.user
+}
+
+/** Throws unless mail may go to this address. */
+export function requireAuthorized(services: AuthServices, address: string): void {
+  if (isAuthorizedAddress(address, services.config.mailer.authorizedAddresses)) return
+  throw authFailure('email_address_not_authorized', {
+    message: `Email address "${address}" cannot be used as it is not authorized`,
+  })
+}
+
 /** What is left to do when a mail may be sent; `sending` tells what there is to take back. */
 export async function mintAndSend(
   services: AuthServices,
@@ -114,10 +135,18 @@ export async function mintAndSend(
   token: TokenMail,
   sending: { minted?: MintedToken } = {},
 ): Promise<void> {
-  if (!services.config.mailer.isAutoconfirm) await services.limits.takeSend('email')
-  const minted = await mintForMail(services, token)
+  const minted = await mintWithinLimit(services, token)
   sending.minted = minted
   await deliver(services, request, { ...token, minted })
+}
+
+/** Makes the one-time token of a mail that counts towards the hour's limit of the server. */
+export async function mintWithinLimit(
+  services: AuthServices,
+  token: TokenMail,
+): Promise<MintedToken> {
+  if (!services.config.mailer.isAutoconfirm) await services.limits.takeSend('email')
+  return mintForMail(services, token)
 }
 
 /** Makes the one-time token of a mail, and the PKCE flow that it ends in. */
@@ -161,10 +190,11 @@ export function linkOf(
   return `${url.href}${separator}token=${link.linkToken}&type=${link.type ?? linkType}&redirect_to=${redirectTo}`
 }
 
-async function deliver(
+/** Sends a mail whose token is made. */
+export async function deliver(
   services: AuthServices,
   request: AuthRequest,
-  token: TokenMail & { readonly minted: MintedToken },
+  token: MintedMail,
 ): Promise<void> {
   const { user, name, minted } = token
   const { kind } = MAILS[name]

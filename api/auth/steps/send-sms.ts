@@ -6,7 +6,7 @@ import {
   mintOneTimeToken,
   type MintedToken,
 } from '../identity/one-time-tokens.ts'
-import { claimSend, updateUser, type SentColumn } from '../identity/users.ts'
+import { claimSend, updateUser, type SentColumn, type UserChanges } from '../identity/users.ts'
 import { tooSoon } from '../rate-limits.ts'
 import type { AuthServices } from '../services.ts'
 import { record } from './record.ts'
@@ -33,15 +33,38 @@ export async function sendTokenSms(
   request: AuthRequest,
   token: TokenSms,
 ): Promise<{ user: UserRow; messageId: string }> {
+  const user = await claimSms(services, token)
+  return { user, messageId: await sendClaimedSms(services, request, token) }
+}
+
+/** Notes that a code is sent now, with what it is about. Throws unless it may be. */
+export async function claimSms(
+  services: AuthServices,
+  token: TokenSms,
+  changes?: UserChanges,
+): Promise<UserRow> {
+  const claim = await claimSend(services.store, {
+    userId: token.user.id,
+    column: COLUMNS[token.kind],
+    gapSeconds: services.config.sms.gapSeconds,
+    changes,
+  })
+  if ('waitSeconds' in claim) throw tooSoon('sms', claim.waitSeconds)
+  return claim.user
+}
+
+/**
+ * Sends a code that was claimed, and answers the gateway's message id. When it cannot be sent, the
+ * user of `token` is what it was before the claim.
+ */
+export async function sendClaimedSms(
+  services: AuthServices,
+  request: AuthRequest,
+  token: TokenSms,
+): Promise<string> {
   const { sms } = services.config
   const { user, kind } = token
   const column = COLUMNS[kind]
-  const claim = await claimSend(services.store, {
-    userId: user.id,
-    column,
-    gapSeconds: sms.gapSeconds,
-  })
-  if ('waitSeconds' in claim) throw tooSoon('sms', claim.waitSeconds)
   let minted: MintedToken | undefined
   try {
     const fixedCode = services.sms.testOtp(token.to)
@@ -51,16 +74,19 @@ export async function sendTokenSms(
       fixedCode === undefined ? await send(services, token, minted) : TEST_MESSAGE_ID
     await record(services, services.store, {
       request,
-      actor: { kind: 'user', user: claim.user },
+      actor: { kind: 'user', user },
       action:
         kind === 'reauthentication'
           ? 'user_reauthenticate_requested'
           : 'user_confirmation_requested',
       traits: { channel: token.channel },
     })
-    return { user: claim.user, messageId }
+    return messageId
   } catch (error) {
-    await updateUser(services.store, user.id, { [column]: user[column] })
+    await updateUser(services.store, user.id, {
+      [column]: user[column],
+      ...(kind === 'phone_change' && { phoneChange: user.phoneChange }),
+    })
     if (minted !== undefined) await consumeOneTimeToken(services.store, minted.id)
     throw error
   }

@@ -199,18 +199,19 @@ describe('administrators', () => {
     const { id, email } = await createUser(server)
     const { access_token } = await signIn(server, email)
     const body = { factor_type: 'totp', friendly_name: 'a' }
-    const enrolled = await server.call({
-      method: 'POST',
-      path: '/factors',
-      bearer: access_token,
-      body,
-    })
+    const enroll = { method: 'POST', path: '/factors', bearer: access_token } as const
+    const enrolled = await server.call({ ...enroll, body })
     const path = `/users/${id}/factors`
     expect((await admin('GET', path)).body).toMatchObject([
       { friendly_name: 'a', status: 'unverified' },
     ])
     const renamed = await admin('PUT', `${path}/${enrolled.body.id}`, { friendly_name: 'b' })
     expect(renamed.body.friendly_name).toBe('b')
+    const other = await server.call({ ...enroll, body })
+    expect(
+      (await admin('PUT', `${path}/${other.body.id}`, { friendly_name: 'b' })).body,
+    ).toMatchObject({ code: 422, error_code: 'mfa_factor_name_conflict' })
+    await admin('DELETE', `${path}/${other.body.id}`)
     expect((await admin('DELETE', `${path}/${enrolled.body.id}`)).body.id).toBe(enrolled.body.id)
     expect((await admin('GET', path)).body).toEqual([])
   })

@@ -6,7 +6,7 @@ import type { ExternalProfile } from '#api/auth/ports.ts'
 
 import { fakeProviders, visitor } from './support/fake-provider.ts'
 import { createUser, newEmail, PASSWORD, signedInUser, signIn } from './support/people.ts'
-import { startServer, type TestServer } from './support/server.ts'
+import { startServer, type CallResult, type TestServer } from './support/server.ts'
 
 const providers = fakeProviders()
 let server: TestServer
@@ -15,7 +15,11 @@ beforeAll(async () => {
   server = await startServer({
     isFrozen: true,
     providers,
-    env: { AUTH_SECURITY_MANUAL_LINKING_ENABLED: 'true', AUTH_SMTP_MAX_FREQUENCY: '0' },
+    env: {
+      AUTH_SECURITY_MANUAL_LINKING_ENABLED: 'true',
+      AUTH_SMTP_MAX_FREQUENCY: '0',
+      AUTH_EXTERNAL_PHONE_ENABLED: 'true',
+    },
   })
 })
 
@@ -62,6 +66,15 @@ describe('signing in with a provider', () => {
     const user = await userOf(fragment)
     expect(user.id).not.toBe(existing.id)
     expect(user.email).toBe('')
+  })
+
+  it('does not link by an address that somebody only says to have', async () => {
+    const email = newEmail('victim')
+    const data = { email, email_verified: true }
+    const phone = { phone: '+41791000001', password: PASSWORD, data }
+    expect((await server.call({ method: 'POST', path: '/signup', body: phone })).status).toBe(200)
+    const { fragment } = await dance(visitor('gh-22', email))
+    expect(await userOf(fragment)).toMatchObject({ email, phone: '' })
   })
 
   it('asks a new user to confirm an unverified address', async () => {
@@ -188,29 +201,50 @@ describe('linking by hand', () => {
   it('adds an identity, refuses one that is taken, and removes it again', async () => {
     const session = await signedInUser(server)
     const { access_token: bearer } = session
-    const link = async (profile: ExternalProfile): Promise<URLSearchParams> => {
-      const path = '/user/identities/authorize?provider=google&skip_http_redirect=true'
-      const { body } = await server.call({ path, bearer })
-      const state = new URL(body.url).searchParams.get('state')
-      providers.visitors.set('link', profile)
-      const { location } = await server.call({ path: `/callback?code=link&state=${state}` })
-      return new URLSearchParams(new URL(location).hash.slice(1))
-    }
-    expect((await link(visitor('g-1', newEmail()))).get('access_token')).toEqual(expect.any(String))
-    expect((await link(visitor('g-1', newEmail()))).get('error_code')).toBe(
-      'identity_already_exists',
-    )
-    const { body } = await server.call({ path: '/user/identities', bearer })
-    const linked = body.identities.find((one: { provider: string }) => one.provider === 'google')
-    const unlink = (id: string) =>
-      server.call({ method: 'DELETE', path: `/user/identities/${id}`, bearer })
-    expect((await unlink(linked.identity_id)).status).toBe(200)
-    expect((await unlink(linked.identity_id)).body.error_code).toBe('single_identity_not_deletable')
-    expect((await unlink('x')).status).toBe(404)
+    const linked = await link(bearer, visitor('g-1', newEmail()))
+    expect(linked.get('access_token')).toEqual(expect.any(String))
+    const again = await link(bearer, visitor('g-1', newEmail()))
+    expect(again.get('error_code')).toBe('identity_already_exists')
+    const id = await identityOf(bearer, 'google')
+    expect((await unlink(bearer, id)).status).toBe(200)
+    expect((await unlink(bearer, id)).body.error_code).toBe('single_identity_not_deletable')
+    expect((await unlink(bearer, 'x')).status).toBe(404)
     const user = await server.call({ path: '/user', bearer })
     expect(user.body.app_metadata).toEqual({ provider: 'email', providers: ['email'] })
   })
+
+  it('makes nobody the owner of an address that the provider has not verified', async () => {
+    const { access_token: bearer, user: other } = await signedInUser(server)
+    const email = newEmail('victim')
+    await link(bearer, visitor('g-20', email, { isVerified: false }))
+    const owner = await userOf((await dance(visitor('gh-20', email))).fragment)
+    expect(owner).toMatchObject({ email, identities: [{ id: 'gh-20' }] })
+    expect(owner.id).not.toBe(other.id)
+    const { access_token: third } = await signedInUser(server)
+    await link(third, visitor('g-21', newEmail('claimed'), { isVerified: false }))
+    expect((await unlink(third, await identityOf(third, 'email'))).status).toBe(200)
+    const { body } = await server.call({ path: '/user', bearer: third })
+    expect(body).toMatchObject({ email: '', identities: [{ id: 'g-21' }] })
+    expect(body).not.toHaveProperty('email_confirmed_at')
+  })
 })
+
+async function link(bearer: string, profile: ExternalProfile): Promise<URLSearchParams> {
+  const path = '/user/identities/authorize?provider=google&skip_http_redirect=true'
+  const { body } = await server.call({ path, bearer })
+  const state = new URL(body.url).searchParams.get('state')
+  providers.visitors.set('link', profile)
+  const { location } = await server.call({ path: `/callback?code=link&state=${state}` })
+  return new URLSearchParams(new URL(location).hash.slice(1))
+}
+
+async function identityOf(bearer: string, provider: string): Promise<string> {
+  const { body } = await server.call({ path: '/user/identities', bearer })
+  return body.identities.find((one: { provider: string }) => one.provider === provider).identity_id
+}
+
+const unlink = (bearer: string, id: string): Promise<CallResult> =>
+  server.call({ method: 'DELETE', path: `/user/identities/${id}`, bearer })
 
 describe('an id token', () => {
   it('signs in like the redirect does', async () => {

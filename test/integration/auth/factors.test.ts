@@ -95,6 +95,9 @@ describe('a second factor', () => {
     for (let guess = 0; guess < 3; guess += 1) await verify({ challenge_id: id, code: '000000' })
     const right = { challenge_id: id, code: codeOf(factor.secret) }
     expect((await verify(right)).body.error_code).toBe('mfa_verification_failed')
+    for (const code of ['١٢٣٤٥٦', '１２３４５６', '12345é', '']) {
+      expect((await prove(bearer, factor, code)).status).toBe(code === '' ? 400 : 422)
+    }
     const late = (await post(`/factors/${factor.id}/challenge`, bearer)).body
     server.clock.advance(300)
     expect((await verify({ challenge_id: late.id, code: '1' })).body.error_code).toBe(
@@ -113,6 +116,10 @@ describe('a second factor', () => {
     expect((await add({ factor_type: 'webauthn' })).body.msg).toBe(
       'factor_type needs to be totp, phone, or webauthn',
     )
+    expect((await add({ factor_type: 'totp', issuer: '漢'.repeat(255) })).body).toMatchObject({
+      code: 400,
+      msg: 'issuer is too long for a QR code',
+    })
     const stranger = (await signedInUser(server)).access_token
     expect((await post(`/factors/${factor.id}/challenge`, stranger)).body).toMatchObject({
       code: 404,
@@ -163,6 +170,11 @@ describe('a second factor', () => {
     const body = { factor_type: 'phone', phone: '+41791112233' }
     const factor = (await post('/factors', bearer, body)).body
     expect(factor).toMatchObject({ type: 'phone', phone: '41791112233' })
+    const odd = { channel: 'pigeon' }
+    expect((await post(`/factors/${factor.id}/challenge`, bearer, odd)).body).toMatchObject({
+      code: 400,
+      error_code: 'validation_failed',
+    })
     const challenge = (await post(`/factors/${factor.id}/challenge`, bearer)).body
     const code = server.messages.at(-1)?.otp
     const proof = { challenge_id: challenge.id, code }

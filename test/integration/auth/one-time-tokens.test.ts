@@ -36,6 +36,29 @@ describe('one-time tokens', () => {
     expect(tries.map((answer) => answer.status).sort()).toEqual([200, 403, 403])
   })
 
+  it('that end in a PKCE code open nothing for who was shut out in the meantime', async () => {
+    const verifier = 'v'.repeat(43)
+    const bearer = await server.serviceToken()
+    const shutOuts = [
+      { method: 'PUT', body: { ban_duration: '24h' } },
+      { method: 'DELETE', body: { should_soft_delete: true } },
+    ] as const
+    for (const shutOut of shutOuts) {
+      const { id, email } = await createUser(server)
+      const pkce = { code_challenge: verifier, code_challenge_method: 'plain' }
+      await server.call({ method: 'POST', path: '/recover', body: { email, ...pkce } })
+      const { tokenHash } = server.lastMail(email).variables
+      const { location } = await server.call({ path: `/verify?type=recovery&token=${tokenHash}` })
+      await server.call({ ...shutOut, path: `/admin/users/${id}`, bearer })
+      const body = {
+        auth_code: new URL(location).searchParams.get('code'),
+        code_verifier: verifier,
+      }
+      const answer = await server.call({ method: 'POST', path: '/token?grant_type=pkce', body })
+      expect(answer.body).toMatchObject({ code: 403, error_code: 'user_banned' })
+    }
+  })
+
   it('are void by code after too many wrong guesses, and still good by link', async () => {
     const email = await askForRecovery()
     const { token, tokenHash } = server.lastMail(email).variables
@@ -120,6 +143,10 @@ describe('one-time tokens', () => {
       code: 400,
       msg: 'Verify requires a token or a token hash',
     })
+    expect((await server.call({ path: '/verify?token=x' })).body).toMatchObject({
+      code: 400,
+      msg: 'Verify requires a verification type',
+    })
   })
 })
 
@@ -142,6 +169,29 @@ describe('an invitation', () => {
     expect(
       (await server.call({ method: 'POST', path: '/invite', bearer, body: { email } })).body,
     ).toMatchObject({ code: 422, error_code: 'email_exists' })
+  })
+
+  it('takes over nothing from whoever signed up with the address before', async () => {
+    const bearer = await server.serviceToken()
+    const ways = [
+      { path: '/invite', body: { data: { team: 'a' } } },
+      { path: '/admin/generate_link', body: { type: 'invite', data: { team: 'a' } } },
+    ]
+    for (const { path, body } of ways) {
+      const email = newEmail('taken')
+      const credentials = { email, password: PASSWORD }
+      await server.call({ method: 'POST', path: '/signup', body: credentials })
+      const call = { method: 'POST', path, bearer, body: { email, ...body } } as const
+      const invited = (await server.call(call)).body
+      expect(invited.user_metadata).toMatchObject({ team: 'a' })
+      const token = invited.hashed_token ?? server.lastMail(email).variables.tokenHash
+      const accept = { method: 'POST', path: '/verify', body: { type: 'invite', token } } as const
+      expect((await server.call(accept)).status).toBe(200)
+      const signIn = { path: '/token?grant_type=password', body: credentials }
+      expect((await server.call({ method: 'POST', ...signIn })).body).toMatchObject({
+        error_code: 'invalid_credentials',
+      })
+    }
   })
 
   it('is for administrators to give', async () => {

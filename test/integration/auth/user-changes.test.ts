@@ -97,6 +97,103 @@ describe('a change of address', () => {
   })
 })
 
+describe('a link of a change', () => {
+  const link = (to: string) => {
+    const url = new URL(server.lastMail(to).variables.confirmationUrl)
+    return url.pathname + url.search
+  }
+
+  it('never stands for another address than the one that it was sent to', async () => {
+    const { access_token: bearer, user } = await signedInUser(server)
+    const [own, foreign] = [newEmail('own'), newEmail('foreign')]
+    await update(bearer, { email: own })
+    expect((await update(bearer, { email: foreign })).status).toBe(429)
+    await server.call({ path: link(user.email) })
+    await server.call({ path: link(own) })
+    expect((await server.call({ path: '/user', bearer })).body.email).toBe(own)
+  })
+
+  it('is void once another address was asked for, by the user or an administrator', async () => {
+    const askAgain = {
+      user: (bearer: string, _current: string, email: string) => update(bearer, { email }),
+      administrator: async (_bearer: string, email: string, new_email: string) =>
+        server.call({
+          method: 'POST',
+          path: '/admin/generate_link',
+          bearer: await server.serviceToken(),
+          body: { type: 'email_change_current', email, new_email },
+        }),
+    }
+    for (const ask of Object.values(askAgain)) {
+      const { access_token: bearer, user } = await signedInUser(server)
+      const [own, foreign] = [newEmail('own'), newEmail('foreign')]
+      await update(bearer, { email: own })
+      const [ofCurrent, ofNew] = [link(user.email), link(own)]
+      server.clock.advance(60)
+      expect((await ask(bearer, user.email, foreign)).status).toBe(200)
+      for (const path of [ofCurrent, ofNew]) {
+        expect((await server.call({ path })).location).toContain('otp_expired')
+      }
+      const { body } = await server.call({ path: '/user', bearer })
+      expect(body).toMatchObject({ email: user.email, new_email: foreign })
+    }
+  })
+
+  it('is void once an administrator has changed the address', async () => {
+    const bearer = await server.serviceToken()
+    const pathAfter = async (isMoved: boolean): Promise<string> => {
+      const { email, id } = await createUser(server)
+      await server.call({ method: 'POST', path: '/recover', body: { email } })
+      const body = { email: isMoved ? newEmail('moved') : email }
+      await server.call({ method: 'PUT', path: `/admin/users/${id}`, bearer, body })
+      return link(email)
+    }
+    const stays = await server.call({ path: await pathAfter(false) })
+    expect(stays.location).toContain('access_token')
+    expect((await server.call({ path: await pathAfter(true) })).location).toContain('otp_expired')
+  })
+})
+
+describe('a change that comes too soon', () => {
+  it('changes nothing else that the request asks for', async () => {
+    const { access_token: bearer } = await signedInUser(server)
+    phones += 1
+    const email = newEmail('first')
+    await update(bearer, { email, phone: `+${phones}` })
+    const { body: before } = await server.call({ path: '/user', bearer })
+    for (const contact of [{ email: newEmail('second') }, { phone: `+${phones}9` }]) {
+      const answer = await update(bearer, { ...contact, data: { colour: 'red' } })
+      expect(answer.status).toBe(429)
+      expect((await server.call({ path: '/user', bearer })).body).toEqual(before)
+    }
+  })
+})
+
+describe('a change that cannot be sent', () => {
+  it('does not wait for confirmation, and can be asked for again at once', async () => {
+    let isDown = true
+    const mailer = {
+      send: async () => {
+        if (isDown) throw new Error('451 not now')
+      },
+    }
+    const broken = await startServer({ mailer })
+    const { access_token: bearer } = await signedInUser(broken)
+    const ask = () =>
+      broken.call({ method: 'PUT', path: '/user', bearer, body: { email: newEmail('lost') } })
+    expect((await ask()).body).toMatchObject({
+      code: 500,
+      msg: 'Error sending email change email',
+    })
+    const { body } = await broken.call({ path: '/user', bearer })
+    expect(body).not.toHaveProperty('new_email')
+    expect(body).not.toHaveProperty('email_change_sent_at')
+    isDown = false
+    expect((await ask()).status).toBe(200)
+    await broken.close()
+  })
+})
+
 describe('a change of number', () => {
   it('waits for the code', async () => {
     const { access_token: bearer } = await signedInUser(server)

@@ -184,6 +184,11 @@ describe('forms', () => {
 })
 
 describe('connections', () => {
+  it('with the headers of a user who carries much about themselves are heard', async () => {
+    const headers = { authorization: `Bearer ${API_KEY}`, 'x-large': 'a'.repeat(50_000) }
+    expect((await fetch(`${target.api.url}/v1/models`, { headers })).status).toBe(200)
+  })
+
   it('with headers that are too large are told so in JSON', async () => {
     const { status, body } = await new Promise<{ status?: number; body: string }>(
       (resolve, reject) => {

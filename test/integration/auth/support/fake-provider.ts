@@ -54,7 +54,11 @@ export function visitor(
   return {
     subject,
     emails: email === undefined ? [] : [{ email, isVerified, isPrimary: true }],
-    metadata: { iss: 'https://github.test', full_name: name, ...(email && { email }) },
+    metadata: {
+      iss: 'https://github.test',
+      full_name: name,
+      ...(email && { email, email_verified: isVerified }),
+    },
     providerAccessToken: `access-${subject}`,
     providerRefreshToken: `refresh-${subject}`,
   }

@@ -13,7 +13,19 @@ describe('parseEmail', () => {
   }
 
   const long = `${'a'.repeat(251)}@b.co`
-  for (const text of ['', 'a', 'a@', '@b', 'a b@c', 'a@b c', 'a@b_c', 'ä@b.c', 'a@b.c\n', long]) {
+  for (const text of [
+    '',
+    'a',
+    'a@',
+    '@b',
+    'a b@c',
+    'a@b c',
+    'a@b_c',
+    'ä@b.c',
+    '\u212a@b.c',
+    'a@b.c\n',
+    long,
+  ]) {
     it(`refuses ${JSON.stringify(text.slice(0, 20))}`, () => {
       expect(() => parseEmail(text)).toThrowError(/email/)
     })

@@ -29,23 +29,38 @@ describe('the password hasher', () => {
     expect(await argon2.verify(hash, 'correct horse')).toBe(true)
   })
 
+  it('verifies what it wrote, also when the settings ask for more than an import may', async () => {
+    const hasher = createPasswordHasher(config({ MILLRACE_ARGON2_ITERATIONS: '100' }), PATIENCE)
+    const hash = await hasher.hash('correct horse')
+    expect(isKnownPasswordHash(hash)).toBe(false)
+    const right = { isRight: true, needsUpgrade: false }
+    expect(await hasher.verify('correct horse', hash)).toEqual(right)
+    expect((await hasher.verify('another horse', hash)).isRight).toBe(false)
+  })
+
   it('verifies what Firebase stored', async () => {
     expect(isKnownPasswordHash(FIREBASE_HASH)).toBe(true)
     expect(await verifyFirebaseScrypt('user1password', FIREBASE_HASH)).toBe(true)
     expect(await verifyFirebaseScrypt('user2password', FIREBASE_HASH)).toBe(false)
   })
 
-  it('refuses hashes whose verification would exhaust the machine', async () => {
+  it('refuses hashes whose verification would exhaust the machine, and malformed ones', async () => {
     const hasher = createPasswordHasher(config(), PATIENCE)
     for (const hash of [
       '$scrypt$ln=30,r=8,p=1$c2FsdA==$aGFzaA==',
+      '$scrypt$ln=14,r=8,p=4000$c2FsdA==$aGFzaA==',
+      '$scrypt$ln=14,r=8$c2FsdA==$aGFzaA==',
       '$fbscrypt$v=1,n=30,r=8,p=1,ss=Bw==,sk=AAAA$AAAA$AAAA',
+      '$fbscrypt$v=1,n=17,r=16,p=99,ss=Bw==,sk=AAAA$AAAA$AAAA',
+      '$argon2id$v=19$m=1048576,t=64,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA',
+      '$argon2id$v=19$m=1048576,t=1,p=99999$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA',
       '$argon2id$v=19$m=4294967295,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA',
       '$argon2id$v=19$m=64,t=4294967295,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA',
       '$argon2id$nonsense',
       `$2b$31$${'a'.repeat(53)}`,
     ]) {
-      expect(isKnownPasswordHash(hash) && (await hasher.verify('x', hash)).isRight).toBe(false)
+      expect(isKnownPasswordHash(hash)).toBe(false)
+      expect((await hasher.verify('x', hash)).isRight).toBe(false)
     }
   })
 

@@ -1,0 +1,93 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import type { ExternalProfile } from '#api/auth/ports.ts'
+
+import { fakeProviders, visitor } from './support/fake-provider.ts'
+import { createUser, newEmail, PASSWORD, signedInUser } from './support/people.ts'
+import { startServer, type CallResult, type TestServer } from './support/server.ts'
+
+const providers = fakeProviders()
+let server: TestServer
+
+beforeAll(async () => {
+  server = await startServer({
+    providers,
+    env: { AUTH_SMTP_MAX_FREQUENCY: '0', AUTH_SECURITY_MANUAL_LINKING_ENABLED: 'true' },
+  })
+})
+
+afterAll(() => server.close())
+
+const arrive = (profile: ExternalProfile): Promise<CallResult> => {
+  providers.visitors.set('token', profile)
+  const body = { provider: 'google', id_token: 'token' }
+  return server.call({ method: 'POST', path: '/token?grant_type=id_token', body })
+}
+
+it('an identity is not linked to who was banned on the way', async () => {
+  const { access_token: bearer, user } = await signedInUser(server)
+  const path = '/user/identities/authorize?provider=github&skip_http_redirect=true'
+  const { body } = await server.call({ path, bearer })
+  await server.call({
+    method: 'PUT',
+    path: `/admin/users/${user.id}`,
+    bearer: await server.serviceToken(),
+    body: { ban_duration: '1h' },
+  })
+  providers.visitors.set('code', visitor('gh-1', newEmail()))
+  const state = new URL(body.url).searchParams.get('state')
+  const { location } = await server.call({ path: `/callback?code=code&state=${state}` })
+  expect(new URL(location).searchParams.get('error_code')).toBe('user_banned')
+})
+
+it('an account that was made in advance keeps nothing of who made it', async () => {
+  const env = {
+    AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS: 'true',
+    AUTH_EXTERNAL_PHONE_ENABLED: 'true',
+    AUTH_SMS_AUTOCONFIRM: 'true',
+  }
+  const lax = await startServer({ providers, env })
+  const credentials = { email: newEmail('victim'), password: PASSWORD }
+  await lax.call({ method: 'POST', path: '/signup', body: credentials })
+  const password = {
+    method: 'POST',
+    path: '/token?grant_type=password',
+    body: credentials,
+  } as const
+  const bearer = (await lax.call(password)).body.access_token
+  const factor = { factor_type: 'totp' }
+  await lax.call({ method: 'PUT', path: '/user', bearer, body: { phone: '+41791234567' } })
+  await lax.call({ method: 'POST', path: '/factors', bearer, body: factor })
+  providers.visitors.set('owner', visitor('g-owner', credentials.email))
+  const body = { provider: 'google', id_token: 'owner' }
+  const owner = await lax.call({ method: 'POST', path: '/token?grant_type=id_token', body })
+  expect(owner.body.user).toMatchObject({ phone: '', identities: [{ provider: 'google' }] })
+  expect(owner.body.user).not.toHaveProperty('factors')
+  expect((await lax.call({ path: '/user', bearer })).status).toBe(403)
+  expect((await lax.call(password)).status).toBe(400)
+  await lax.close()
+})
+
+describe('an address that nobody has confirmed', () => {
+  const unverified = { isVerified: false }
+
+  it('signs nobody in once the provider does not name it any more', async () => {
+    const email = newEmail('victim')
+    const refusal = { code: 422, error_code: 'provider_email_needs_verification' }
+    expect((await arrive(visitor('g-1', email, unverified))).body).toMatchObject(refusal)
+    expect((await arrive(visitor('g-1', undefined))).body).toMatchObject(refusal)
+    const { email: taken } = await createUser(server)
+    expect((await arrive(visitor('g-1', taken))).body).toMatchObject(refusal)
+    expect((await arrive(visitor('g-1', newEmail(), unverified))).body).toMatchObject(refusal)
+  })
+
+  it('gives way to the verified one that the visitor has by then', async () => {
+    const [email, own] = [newEmail('victim'), newEmail('own')]
+    await arrive(visitor('g-2', email, unverified))
+    const { user } = (await arrive(visitor('g-2', own))).body
+    expect(user).toMatchObject({ email: own, email_confirmed_at: expect.any(String) })
+    const { body } = await arrive(visitor('g-3', email))
+    expect(body.user.email).toBe(email)
+    expect(body.user.id).not.toBe(user.id)
+  })
+})
