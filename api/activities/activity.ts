@@ -56,12 +56,17 @@ export function parseActivities(
   }
   const { name, items } = list
   if (!Array.isArray(items))
-    throw invalid(name, `Invalid type for '${name}': expected an array of activities.`)
-  if (items.length === 0) throw invalid(name, `Invalid '${name}': empty array.`)
+    throw invalid(
+      name,
+      `Invalid type for '${name}': expected an array of activities.`,
+      'invalid_type',
+    )
+  if (items.length === 0) throw invalid(name, `Invalid '${name}': empty array.`, 'empty_array')
   if (items.length > BATCH_MAX) {
     throw invalid(
       name,
       `Invalid '${name}': array too long. Expected at most ${BATCH_MAX} activities, but got ${items.length}.`,
+      'array_above_max_length',
     )
   }
   const activities = items.map((item: unknown, index) =>
@@ -78,8 +83,12 @@ export function parseActivity(
   context: { readonly actor: string; readonly nowMs: number },
 ): Activity {
   const at = (field: string) => (path === '' ? field : `${path}.${field}`)
-  if (!isRecord(value)) throw invalid(path, `Invalid type for '${path}': expected an object.`)
-  const { id, type, published, summary, generator } = value
+  if (!isRecord(value))
+    throw invalid(path, `Invalid type for '${path}': expected an object.`, 'invalid_type')
+  const { type, generator } = value
+  // What serializers write for a field without a value.
+  const given = (field: string) => value[field] ?? undefined
+  const [id, published, summary] = ['id', 'published', 'summary'].map(given)
   if (type === undefined)
     throw invalid(
       at('type'),
@@ -90,7 +99,7 @@ export function parseActivity(
   if (id !== undefined) requireText(id, at('id'), ID_LENGTH_MAX)
   if (summary !== undefined) requireText(summary, at('summary'), SUMMARY_LENGTH_MAX, 0)
   for (const field of REFERENCES) {
-    if (value[field] !== undefined) requireReference(value[field], at(field))
+    if (given(field) !== undefined) requireReference(value[field], at(field))
   }
   if (referenceId(generator) === OWN_GENERATOR) {
     throw invalid(at('generator'), `'${at('generator')}' may not be "${OWN_GENERATOR}".`)
@@ -194,8 +203,7 @@ function requireReference(value: unknown, path: string): void {
 
 function requireBounded(content: object, path: string): void {
   const place = path === '' ? 'The activity' : `'${path}'`
-  if (depthOf(content, DEPTH_MAX) > DEPTH_MAX)
-    throw invalid(path, `${place} is nested deeper than ${DEPTH_MAX} levels.`)
+  requireStorable(content, DEPTH_MAX, (fault) => invalid(path, `${place} ${fault}.`))
   const text = JSON.stringify(content)
   if (Buffer.byteLength(text) > CONTENT_BYTES_MAX)
     throw invalid(path, `${place} is larger than ${CONTENT_BYTES_MAX} bytes.`)
@@ -203,17 +211,17 @@ function requireBounded(content: object, path: string): void {
     throw invalid(path, `${place} holds the character U+0000, which is not allowed.`)
 }
 
-/** How deep a value is nested, or `limit + 1` as soon as it is deeper. */
-function depthOf(value: unknown, limit: number): number {
-  if (typeof value !== 'object' || value === null) return 0
-  if (limit < 0) return 1
-  return (
-    1 +
-    Object.values(value).reduce<number>(
-      (deepest, inner) => Math.max(deepest, depthOf(inner, limit - 1)),
-      0,
-    )
-  )
+/** Refuses what is nested too deeply, and numbers like 1e400, which would be stored as null. */
+function requireStorable(
+  value: unknown,
+  levelsLeft: number,
+  refusal: (fault: string) => ServiceError,
+): void {
+  if (typeof value === 'number' && !Number.isFinite(value))
+    throw refusal('holds a number that is too large')
+  if (typeof value !== 'object' || value === null) return
+  if (levelsLeft === 0) throw refusal(`is nested deeper than ${DEPTH_MAX} levels`)
+  for (const inner of Object.values(value)) requireStorable(inner, levelsLeft - 1, refusal)
 }
 
 function canonical(value: unknown): string {

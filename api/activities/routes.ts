@@ -1,6 +1,8 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 
+import { judgeJson } from '#api/http/json-body.ts'
 import { callerOf, type Caller } from '#api/v1/caller.ts'
 import { unixSeconds, type Clock } from '#shared/clock.ts'
 import type { ActivityRow } from '#shared/db/schema/activities.ts'
@@ -22,11 +24,7 @@ const LIMIT_DEFAULT = 20
 export function activitiesPlugin(services: ActivityServices): FastifyPluginAsyncTypebox {
   const { activities, clock } = services
   return async (app) => {
-    app.addContentTypeParser(
-      MEDIA_TYPES,
-      { parseAs: 'string' },
-      app.getDefaultJsonParser('ignore', 'ignore'),
-    )
+    readAsJson(app, MEDIA_TYPES)
     app.post('/activities', { schema: RECORD, config: WRITE }, async (request, reply) => {
       const caller = callerOf(request)
       const nowMs = clock.now()
@@ -78,6 +76,17 @@ export function activitiesPlugin(services: ActivityServices): FastifyPluginAsync
       return presentActivity(row)
     })
   }
+}
+
+/** Reads further media types as `application/json` is read, within the same bounds. */
+function readAsJson(app: FastifyInstance, mediaTypes: string[]): void {
+  const parse = app.getDefaultJsonParser('error', 'error')
+  app.addContentTypeParser<Buffer>(mediaTypes, { parseAs: 'buffer' }, (request, body, done) => {
+    const fault = judgeJson(body)
+    if (fault !== undefined) return done(fault)
+    // The parser ends by calling back; it returns nothing of its own.
+    void parse(request, body.toString('utf8'), done)
+  })
 }
 
 function identify(activity: Activity, nowMs: number): NewActivity {
@@ -132,7 +141,7 @@ const LIST = {
       since: Type.Optional(Type.String({ description: 'RFC 3339; published at or after' })),
       until: Type.Optional(Type.String({ description: 'RFC 3339; published before' })),
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
-      order: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')])),
+      order: Type.Optional(Type.Unsafe<'asc' | 'desc'>({ type: 'string', enum: ['asc', 'desc'] })),
       after: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
     },
     { additionalProperties: false },

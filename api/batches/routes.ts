@@ -44,6 +44,7 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
       const caller = callerOf(request)
       const body = request.body as Static<typeof CREATE_BODY>
       requireScope(caller, ENDPOINT_SCOPES[body.endpoint] ?? 'batches')
+      checkMetadata(body.metadata ?? {})
       const inputObjectKey = await inputOf(services, caller.organizationId, body.input_file_id)
       const batch = await batches.create(
         {
@@ -68,7 +69,11 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
     app.get('/batches', { schema: LIST, config: SCOPE }, async (request) => {
       const { limit = LIST_LIMIT, after } = request.query as { limit?: number; after?: string }
       const page = { limit, ...(after !== undefined && { after }) }
-      const { rows, hasMore } = await batches.list(callerOf(request).organizationId, page)
+      const { organizationId } = callerOf(request)
+      if (after !== undefined && (await batches.find(organizationId, after)) === undefined) {
+        throw noSuchBatch(after, 'after')
+      }
+      const { rows, hasMore } = await batches.list(organizationId, page)
       return {
         object: 'list',
         data: rows.map(presentBatch),
@@ -99,6 +104,18 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
   }
 }
 
+/** Postgres stores neither zero characters nor halves of surrogate pairs. */
+function checkMetadata(metadata: Readonly<Record<string, string>>): void {
+  for (const [name, value] of Object.entries(metadata)) {
+    if (!`${name} ${value}`.includes('\0') && name.isWellFormed() && value.isWellFormed()) continue
+    const param = `metadata.${name.toWellFormed()}`
+    throw failure.invalidRequest(`Invalid '${param}': it holds what is no character.`, {
+      param,
+      code: 'invalid_value',
+    })
+  }
+}
+
 /** The key under which the input lies. Throws unless it is a file that was uploaded for this. */
 async function inputOf(
   { files }: BatchServices,
@@ -125,8 +142,8 @@ async function inputOf(
   return file.objectKey
 }
 
-function noSuchBatch(id: string): ServiceError {
-  return failure.notFound(`No batch found with id '${id.slice(0, 100)}'.`, { param: 'batch_id' })
+function noSuchBatch(id: string, param = 'batch_id'): ServiceError {
+  return failure.notFound(`No batch found with id '${id.slice(0, 100)}'.`, { param })
 }
 
 function tooManyBatches(): ServiceError {

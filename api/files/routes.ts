@@ -12,6 +12,7 @@ import type { FileRow } from '#shared/db/schema/files.ts'
 import { failure } from '#shared/errors.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
+import { asAttachment } from './attachment.ts'
 import type { FilePage, Files } from './files.ts'
 import { PURPOSES } from './json-lines.ts'
 import { parseRange } from './range.ts'
@@ -121,7 +122,10 @@ function registerContent(app: App, { files, store }: FileServices): void {
     const { file_id } = request.params
     const file =
       (await files.find(callerOf(request).organizationId, file_id)) ?? noSuchFile(file_id)
-    const range = parseRange(request.headers.range, file.bytes)
+    const etag = `"${file.sha256.toString('hex')}"`
+    // A part is of use only to a client that has the beginning of the same bytes.
+    const isSame = (request.headers['if-range'] ?? etag) === etag
+    const range = isSame ? parseRange(request.headers.range, file.bytes) : undefined
     const { body } = await store.get(file.objectKey, range)
     if (range !== undefined) {
       reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.bytes}`)
@@ -130,11 +134,8 @@ function registerContent(app: App, { files, store }: FileServices): void {
       .header('content-type', 'application/octet-stream')
       .header('content-length', range === undefined ? file.bytes : range.end - range.start + 1)
       .header('accept-ranges', 'bytes')
-      .header(
-        'content-disposition',
-        `attachment; filename*=UTF-8''${encodeURIComponent(file.filename)}`,
-      )
-      .header('etag', `"${file.sha256.toString('hex')}"`)
+      .header('content-disposition', asAttachment(file.filename))
+      .header('etag', etag)
       .send(passThrough(body, new PassingBytes()))
   })
 }

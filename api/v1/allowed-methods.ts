@@ -21,5 +21,5 @@ function patternOf(url: string): RegExp {
     .replaceAll(/[.+?^$()[\]{}|\\]/g, '\\$&')
     .replaceAll(/:\w+/g, '[^/]+')
     .replaceAll('*', '.*')
-  return new RegExp(`^${pattern}/?$`)
+  return new RegExp(`^${pattern}$`)
 }

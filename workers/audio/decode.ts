@@ -51,8 +51,9 @@ async function* limited(
   const timer = setTimeout(() => stall.abort(), STALL_TIMEOUT_MS)
   const signal = AbortSignal.any([options.signal, stall.signal])
   let samples = 0
+  let wav: Awaited<ReturnType<typeof openWav>>
   try {
-    const wav = await openWav(path, SAMPLE_RATE)
+    wav = await openWav(path, SAMPLE_RATE)
     if (wav !== undefined && wav.seconds > secondsMax) throw tooLong(secondsMax)
     const pieces = wav?.samples(signal) ?? source(path, { secondsMax, signal })
     for await (const piece of pieces) {
@@ -69,7 +70,8 @@ async function* limited(
   } finally {
     clearTimeout(timer)
   }
-  if (samples === 0) throw corrupted()
+  // A recording that was stopped at once is a whole file, only too short.
+  if (samples === 0 && wav === undefined) throw corrupted()
 }
 
 async function* ffmpegSamples(

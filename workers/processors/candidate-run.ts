@@ -94,7 +94,9 @@ export class CandidateRun {
     const isOver = earlierReason !== undefined || this.#text.isComplete || isFull
     const wantsPrompt = input.echo && input.logprobs !== null
     const wantsReplayed = needsScores(input) && this.#resume !== undefined
-    const canSkip = isOver && (input.stream || !(wantsPrompt || wantsReplayed))
+    // A resumed stream has delivered its scores already.
+    const hasTold = input.stream && this.#resume !== undefined
+    const canSkip = isOver && (hasTold || !(wantsPrompt || wantsReplayed))
     const end = canSkip
       ? undefined
       : await this.#runEngine({

@@ -173,7 +173,8 @@ function checkToolHistory(messages: readonly ChatMessage[], fields: readonly Mes
       )
     }
     if (open.size > 0) throw unanswered(open, index)
-    const wasLegacy = fields[index]?.function_call !== undefined
+    // Clients that send whole answers back write null for what was not there.
+    const wasLegacy = (fields[index]?.function_call ?? undefined) !== undefined
     open = new Set(wasLegacy ? [] : message.toolCalls?.map(({ id }) => id))
   })
   if (open.size > 0) throw unanswered(open, messages.length)

@@ -1,9 +1,11 @@
 import { Type, type Static } from 'typebox'
 
 import type { ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
 import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
 import { optionalBoolean } from '#api/inference/field-schemas.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
+import { variantSchema } from '#api/inference/variant-schema.ts'
 
 /** Functions that one request may offer. */
 export const TOOLS_MAX = 128
@@ -64,12 +66,9 @@ export const TOOL_FIELDS = {
     Type.Unsafe<readonly ToolField[] | null>({
       type: ['array', 'null'],
       maxItems: TOOLS_MAX,
-      items: {
-        type: 'object',
-        required: ['type', 'function'],
-        properties: { type: { type: 'string', enum: ['function'] }, function: FUNCTION },
-        additionalProperties: false,
-      },
+      items: variantSchema({
+        function: { required: ['function'], properties: { function: FUNCTION } },
+      }),
       description: 'Functions that the model may call.',
     }),
   ),
@@ -184,9 +183,13 @@ function legacyPlan(
   return { tools, choice: call ?? 'auto', callsMax: 1, isLegacy: true }
 }
 
-/** A function as the model is told of it. Throws when its parameters are not what `strict` says. */
+/**
+ * A function as the model is told of it. Throws when its parameters are no object, or not what `strict`
+ * says of them.
+ */
 export function definitionOf(field: FunctionField, path: string): ToolDefinition {
   const { name, description, parameters } = field
+  checkIsObject(parameters ?? {}, name, `${path}.parameters`)
   if (field.strict === true) checkStrictSchema(parameters ?? {}, `${path}.parameters`)
   return {
     name,
@@ -194,6 +197,16 @@ export function definitionOf(field: FunctionField, path: string): ToolDefinition
     ...(typeof parameters === 'object' && parameters !== null && { parameters }),
     ...(field.strict === true && { isStrict: true }),
   }
+}
+
+/** Arguments are an object; a schema of anything else would make calls that nobody can read. */
+function checkIsObject({ type = 'object' }: { type?: unknown }, name: string, param: string): void {
+  if ([type].flat().includes('object')) return
+  const found = JSON.stringify(type).slice(0, 100)
+  throw failure.invalidRequest(
+    `Invalid schema for function '${name}': schema must be a JSON Schema of 'type: "object"', got 'type: ${found}'.`,
+    { param, code: 'invalid_function_parameters' },
+  )
 }
 
 function choiceOf(

@@ -12,7 +12,6 @@ import {
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
 
-const PROMPTS_MAX = 2048
 const BEST_OF_MAX = 20
 const LOGPROBS_MAX = 5
 const DEFAULT_MAX_TOKENS = 16
@@ -24,9 +23,9 @@ const FIELDS = {
     Type.Unsafe<string | string[] | number[] | number[][] | null>({
       anyOf: [
         { type: ['string', 'null'] },
-        { type: 'array', minItems: 1, maxItems: PROMPTS_MAX, items: { type: 'string' } },
+        { type: 'array', minItems: 1, items: { type: 'string' } },
         TOKEN_IDS,
-        { type: 'array', minItems: 1, maxItems: PROMPTS_MAX, items: TOKEN_IDS },
+        { type: 'array', minItems: 1, items: TOKEN_IDS },
       ],
       description:
         'A text, several texts, token ids or several lists of token ids; a fresh document if absent.',

@@ -13,6 +13,7 @@ export interface UploadedImage {
   readonly bytes: Buffer
   readonly format: 'png' | 'jpeg' | 'webp'
   readonly side: number
+  readonly isGrey: boolean
   readonly hasAlpha: boolean
 }
 
@@ -32,7 +33,7 @@ export async function receiveImage(stream: Readable, param: string): Promise<Buf
 export async function inspectImage(bytes: Buffer, param: string): Promise<UploadedImage> {
   const format = formatOf(bytes)
   if (format === undefined) throw notAnImage(param)
-  const { width, height, hasAlpha, pages } = await readHeader(bytes, param)
+  const { width, height, hasAlpha, pages, channels = 3 } = await readHeader(bytes, param)
   if (width === undefined || height === undefined || (pages ?? 1) > 1) throw notAnImage(param)
   if (width !== height) throw invalidFormat('Uploaded image must be square.', param)
   if (width > SIDE_MAX) {
@@ -41,7 +42,7 @@ export async function inspectImage(bytes: Buffer, param: string): Promise<Upload
       param,
     )
   }
-  return { bytes, format, side: width, hasAlpha: hasAlpha === true }
+  return { bytes, format, side: width, isGrey: channels < 3, hasAlpha: hasAlpha === true }
 }
 
 /** Checks that it is said what to redraw: by a mask of the same size, or by the picture itself. */
@@ -49,7 +50,7 @@ export function checkTransparency(image: UploadedImage, mask: UploadedImage | un
   if (mask === undefined) {
     if (image.hasAlpha) return
     throw invalidFormat(
-      "Invalid input image - format must be in ['RGBA', 'LA', 'L'], got RGB. Without a mask, its transparent areas are redrawn.",
+      `Invalid input image - format must be in ['RGBA', 'LA'], got ${image.isGrey ? 'L' : 'RGB'}. Without a mask, its transparent areas are redrawn.`,
       'image',
     )
   }
@@ -62,7 +63,7 @@ export function checkTransparency(image: UploadedImage, mask: UploadedImage | un
   }
   if (!mask.hasAlpha) {
     throw invalidFormat(
-      "Invalid mask image - format must be in ['RGBA', 'LA'], got RGB. Its transparent areas are redrawn.",
+      `Invalid mask image - format must be in ['RGBA', 'LA'], got ${mask.isGrey ? 'L' : 'RGB'}. Its transparent areas are redrawn.`,
       'mask',
     )
   }

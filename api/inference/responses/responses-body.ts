@@ -12,7 +12,7 @@ import {
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 
 import { INPUT_SCHEMA, type InputField } from './responses-input.ts'
-import { variantSchema } from './variant-schema.ts'
+import { variantSchema } from '#api/inference/variant-schema.ts'
 
 interface FunctionTool {
   readonly type: 'function'

@@ -1,7 +1,7 @@
 import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
-import { variantSchema } from './variant-schema.ts'
+import { variantSchema } from '#api/inference/variant-schema.ts'
 
 const ITEMS_MAX = 2048
 
@@ -68,6 +68,9 @@ const STORED = {
   id: { type: ['string', 'null'] },
   status: { type: ['string', 'null'], enum: ['in_progress', 'completed', 'incomplete', null] },
 }
+// Whole items that are sent back hold null for what they do not have.
+const NONE = { type: 'null' }
+const STORED_CALL = { ...STORED, caller: NONE, namespace: NONE }
 const CALL_ID = { type: 'string', minLength: 1, maxLength: 256 }
 
 /** The schema of the field `input`. */
@@ -85,7 +88,7 @@ export const INPUT_SCHEMA = {
             properties: {
               role: { type: 'string', enum: ['user', 'assistant', 'system', 'developer'] },
               content: PARTS,
-              phase: { type: 'null' },
+              phase: NONE,
               ...STORED,
             },
           },
@@ -96,12 +99,12 @@ export const INPUT_SCHEMA = {
               name: { type: 'string', minLength: 1 },
               arguments: TEXT,
               parsed_arguments: {},
-              ...STORED,
+              ...STORED_CALL,
             },
           },
           function_call_output: {
             required: ['call_id', 'output'],
-            properties: { call_id: CALL_ID, output: PARTS, ...STORED },
+            properties: { call_id: CALL_ID, output: PARTS, name: NONE, ...STORED_CALL },
           },
           reasoning: {
             properties: {

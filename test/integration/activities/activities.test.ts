@@ -153,6 +153,14 @@ describe('recording an activity', () => {
         headers: { 'content-type': type },
       })
       expect(answer.status).toBe(201)
+      const complex = await call('/activities', {
+        method: 'POST',
+        body: `{"activities":[${'{},'.repeat(250_000)}{}]}`,
+        headers: { 'content-type': type },
+      })
+      expect(await complex.json()).toMatchObject({
+        error: { param: 'activities', code: 'json_too_complex' },
+      })
     }
   })
 

@@ -49,12 +49,18 @@ describe('the routes', () => {
     for await (const batch of suite.client.batches.list({ limit: 2 })) listed.push(batch.id)
     expect(listed.slice(0, 3)).toEqual(made)
     expect(new Set(listed).size).toBe(listed.length)
+    await expect(suite.client.batches.list({ after: 'batch_none' })).rejects.toMatchObject({
+      status: 404,
+      param: 'after',
+    })
   })
 
   it.each([
     [{ endpoint: '/v1/images/generations' }, 'endpoint', 'invalid_value'],
     [{ completion_window: '1h' }, 'completion_window', 'invalid_value'],
     [{ metadata: { a: 1 } }, 'metadata.a', 'invalid_type'],
+    [{ metadata: { a: 'x', b: 'half \ud800' } }, 'metadata.b', 'invalid_value'],
+    [{ metadata: { a: '\0' } }, 'metadata.a', 'invalid_value'],
     [{ priority: 1 }, 'priority', 'unknown_parameter'],
     [{ input_file_id: undefined }, 'input_file_id', 'missing_required_parameter'],
   ])('refuse a batch with %o', async (fields, param, code) => {

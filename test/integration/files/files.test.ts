@@ -79,7 +79,7 @@ describe('a file', () => {
       const content = await call(`/files/${file.id}/content`)
       expect(await content.text()).toBe(SEARCH_LINES)
       expect(content.headers.get('content-disposition')).toBe(
-        "attachment; filename*=UTF-8''my%20file.jsonl",
+        'attachment; filename="my file.jsonl"; filename*=UTF-8\'\'my%20file.jsonl',
       )
     }
   })
@@ -98,6 +98,15 @@ describe('a file', () => {
     const part = await call(`/files/${id}/content`, { headers: { range: 'bytes=10-19' } })
     expect(part.status).toBe(206)
     expect(Buffer.from(await part.arrayBuffer())).toEqual(bytes.subarray(10, 20))
+    for (const [tag, status] of [
+      [part.headers.get('etag') ?? '', 206],
+      ['"of another download"', 200],
+    ] as const) {
+      const headers = { range: 'bytes=10-19', 'if-range': tag }
+      const resumed = await call(`/files/${id}/content`, { headers })
+      expect(resumed.status).toBe(status)
+      await resumed.arrayBuffer()
+    }
   })
 
   it('is invisible to another organization on every route', async ({ database, folder }) => {

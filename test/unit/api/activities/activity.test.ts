@@ -78,6 +78,7 @@ describe('an activity', () => {
     ],
     ['a NUL character', { type: 'Like', extra: 'a\u0000b' }, undefined],
     ['65 KiB', { type: 'Like', extra: 'x'.repeat(65 * 1024) }, undefined],
+    ['a number that no double holds', JSON.parse('{"type":"Like","x":[1e400]}'), undefined],
     ['33 levels', { type: 'Like', extra: nested(33) }, undefined],
     ['an empty batch', { activities: [] }, 'activities'],
     ['a batch that is no array', { activities: {} }, 'activities'],
@@ -112,6 +113,17 @@ describe('an activity', () => {
     const [activity] = parse({ type: 'Like', published }).activities
     expect(new Date(activity?.publishedMs ?? 0).toISOString()).toBe(utc)
     expect(activity?.content.published).toBe(published)
+  })
+
+  it('may name fields that have no value', () => {
+    const sent = { id: null, type: 'Like', actor: null, object: null, summary: null }
+    const [activity] = parse({ ...sent, published: null }).activities
+    expect(activity).toMatchObject({ id: undefined, actorId: 'key:key_1', publishedMs: NOW })
+    expect(activity?.content).toEqual({
+      ...sent,
+      actor: 'key:key_1',
+      published: '2026-03-01T12:00:00.000Z',
+    })
   })
 
   it('may speak of an escaped zero byte', () => {

@@ -54,6 +54,11 @@ it('tells the text of every window as it is heard, and at last the whole', async
   expect(audio.surface.submitter.requests.at(-1)?.input).toMatchObject({ stream: true })
 })
 
+it('is asked for with a truth value as Python writes it, too', async () => {
+  const plain = await audio.post([clip(), MODEL, ['stream', 'False']])
+  expect(plain.json()).toMatchObject({ text: RESULT.text.trim() })
+})
+
 it('repeats nothing when another worker begins anew', async () => {
   windows = [
     [1, ' Hello there. '],

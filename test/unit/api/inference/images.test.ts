@@ -8,6 +8,7 @@ import { openImageSurface, type ImageSurface } from './image-surface.ts'
 
 const PNG = await picture(64, 'png', { r: 9, g: 9, b: 9, alpha: 0.5 })
 const OPAQUE = await picture(64, 'png', { r: 9, g: 9, b: 9 })
+const GREY = await sharp(OPAQUE).toColourspace('b-w').png().toBuffer()
 const GIF = await picture(64, 'gif', { r: 1, g: 1, b: 1 })
 const OBLONG = await picture([64, 32], 'png', { r: 1, g: 1, b: 1 })
 const SMALL = await picture(32, 'png', { r: 0, g: 0, b: 0, alpha: 0 })
@@ -141,7 +142,14 @@ describe('POST /v1/images/edits', () => {
       [file('image', OPAQUE), PROMPT],
       'image',
       'invalid_image_format',
-      /^Invalid input image - format must be in \['RGBA', 'LA', 'L'\], got RGB\./,
+      /^Invalid input image - format must be in \['RGBA', 'LA'\], got RGB\./,
+    ],
+    [
+      'a grey picture without a mask',
+      [file('image', GREY), PROMPT],
+      'image',
+      'invalid_image_format',
+      /got L\./,
     ],
     [
       'an opaque mask',

@@ -23,6 +23,7 @@ const REFUSALS: readonly Refusal[] = [
   ],
   [{ best_of: 3, stream: true }, 'best_of', 'invalid_value', /cannot be streamed/],
   [{ prompt: ['a', 'b'], n: 65 }, 'prompt', 'array_above_max_length', /at most 128/],
+  [{ prompt: Array(2049).fill('a') }, 'prompt', 'array_above_max_length', /at most 128/],
   [{ suffix: ' end' }, 'suffix', 'unsupported_parameter', /cannot insert text/],
   [{ messages: [USER] }, 'messages', 'unknown_parameter', /./],
   [{ top_k: 'many' }, 'top_k', 'invalid_type', /./],

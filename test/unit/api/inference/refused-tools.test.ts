@@ -29,8 +29,21 @@ const REFUSALS: readonly Refusal[] = [
     'invalid_json_schema',
     /additionalProperties/,
   ],
-  [{ tools: [{ type: 'retrieval' }] }, 'tools[0].function', 'missing_required_parameter', /./],
+  [{ tools: [{ type: 'function' }] }, 'tools[0].function', 'missing_required_parameter', /./],
+  [{ tools: [{ function: {} }] }, 'tools[0].type', 'missing_required_parameter', /./],
+  [
+    { tools: [{ type: 'web_search', user_location: null }] },
+    'tools[0].type',
+    'invalid_value',
+    "Invalid value: 'web_search'. Supported values are: 'function'.",
+  ],
   [{ tools: [{ ...TOOL, type: 'retrieval' }] }, 'tools[0].type', 'invalid_value', /./],
+  [
+    { tools: [{ type: 'function', function: { name: 'a', parameters: { type: 'string' } } }] },
+    'tools[0].function.parameters',
+    'invalid_function_parameters',
+    /must be a JSON Schema of 'type: "object"', got 'type: "string"'\.$/,
+  ],
   [
     { tools: [{ type: 'function', function: { name: 'a b' } }] },
     'tools[0].function.name',

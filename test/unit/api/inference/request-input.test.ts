@@ -211,6 +211,9 @@ describe('what a request makes the workers do', () => {
           content: null,
           refusal: null,
           annotations: [],
+          // As Python's client writes what it does not have.
+          audio: null,
+          function_call: null,
           tool_calls: [
             {
               ...{ id: 'call_1', type: 'function' },

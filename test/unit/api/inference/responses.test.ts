@@ -110,7 +110,7 @@ describe('what a request for a response makes the workers do', () => {
       },
       {
         ...{ id: 'fc_1', type: 'function_call', status: 'completed', call_id: 'call_1' },
-        ...{ name: 'add', arguments: '{}', parsed_arguments: {} },
+        ...{ name: 'add', arguments: '{}', parsed_arguments: {}, caller: null, namespace: null },
       },
       { type: 'function_call', call_id: 'call_2', name: 'sub', arguments: '{"a":1}' },
       {

@@ -102,11 +102,14 @@ describe('the routes', () => {
     expect([response.statusCode, response.json().model]).toEqual([200, 'tiny-chat'])
   })
 
-  it('answer an unknown path in their own words, with or without a key', async () => {
-    const response = await surface.app.inject({ method: 'POST', url: '/v1/foo?a=1' })
+  it.each([
+    ['/v1/foo?a=1', '/v1/foo'],
+    ['/v1/chat/completions/', '/v1/chat/completions/'],
+  ])('answer the unknown path %s in their own words, without a key', async (url, shown) => {
+    const response = await surface.app.inject({ method: 'POST', url })
     expect(response.statusCode).toBe(404)
     expect(response.json().error).toEqual({
-      message: 'Invalid URL (POST /v1/foo)',
+      message: `Invalid URL (POST ${shown})`,
       type: 'invalid_request_error',
       param: null,
       code: null,

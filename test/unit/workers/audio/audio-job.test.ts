@@ -135,6 +135,11 @@ describe('refusals', () => {
   })
 })
 
+it('finds a recording without a sample too short, not broken', async () => {
+  await storage.put('blank', readFileSync(join(CLIPS, 'en-1.wav')).subarray(0, 44))
+  await expect(listen({ audioKey: 'blank' })).rejects.toMatchObject({ code: 'audio_too_short' })
+})
+
 it('stops between two windows when it is cancelled and leaves no file behind', async () => {
   vi.stubEnv('TMPDIR', folder)
   await expect(listen({ audioKey: 'long' }, 2)).rejects.toMatchObject({ name: 'CancelledError' })

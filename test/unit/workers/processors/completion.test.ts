@@ -117,6 +117,8 @@ describe('a completion job', () => {
       expect(entry.logprob).toBe(logprobOf(logits, entry.tokenId))
       expect(entry.top).toHaveLength(2)
     })
+    const { deltas } = await runJob({ ...input, stream: true }, { engine })
+    expect(deltas.flatMap(({ logprobs }) => logprobs ?? [])).toEqual(candidate?.logprobs)
   })
 
   it('returns the candidates of best_of with the highest mean log-probability', async () => {
