@@ -1,8 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 
-import { judgeJson } from '#api/http/json-body.ts'
+import { registerJsonBody } from '#api/http/json-body.ts'
 import { callerOf, type Caller } from '#api/v1/caller.ts'
 import { unixSeconds, type Clock } from '#shared/clock.ts'
 import type { ActivityRow } from '#shared/db/schema/activities.ts'
@@ -24,7 +23,7 @@ const LIMIT_DEFAULT = 20
 export function activitiesPlugin(services: ActivityServices): FastifyPluginAsyncTypebox {
   const { activities, clock } = services
   return async (app) => {
-    readAsJson(app, MEDIA_TYPES)
+    registerJsonBody(app, MEDIA_TYPES)
     app.post('/activities', { schema: RECORD, config: WRITE }, async (request, reply) => {
       const caller = callerOf(request)
       const nowMs = clock.now()
@@ -76,17 +75,6 @@ export function activitiesPlugin(services: ActivityServices): FastifyPluginAsync
       return presentActivity(row)
     })
   }
-}
-
-/** Reads further media types as `application/json` is read, within the same bounds. */
-function readAsJson(app: FastifyInstance, mediaTypes: string[]): void {
-  const parse = app.getDefaultJsonParser('error', 'error')
-  app.addContentTypeParser<Buffer>(mediaTypes, { parseAs: 'buffer' }, (request, body, done) => {
-    const fault = judgeJson(body)
-    if (fault !== undefined) return done(fault)
-    // The parser ends by calling back; it returns nothing of its own.
-    void parse(request, body.toString('utf8'), done)
-  })
 }
 
 function identify(activity: Activity, nowMs: number): NewActivity {

@@ -15,13 +15,13 @@ export const JSON_LIMITS = {
 } as const
 
 /**
- * Reads `application/json`. A body is judged before it is parsed: a million small objects take far
+ * Reads JSON, by the name of `application/json` if there is no other. A body is judged before it is parsed: a million small objects take far
  * more memory, and time of the event loop, than the bytes that they are written in.
  */
-export function registerJsonBody(app: FastifyInstance): void {
+export function registerJsonBody(app: FastifyInstance, types = ['application/json']): void {
   const parse = app.getDefaultJsonParser('error', 'error')
-  app.removeContentTypeParser('application/json')
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+  app.removeContentTypeParser(types)
+  app.addContentTypeParser(types, { parseAs: 'buffer' }, (request, body, done) => {
     // Older clients name the type also where a route has no body and they send none.
     const hasBody = request.routeOptions.schema?.body !== undefined
     if (body.length === 0 && !hasBody) return done(null, undefined)

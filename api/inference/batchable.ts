@@ -11,7 +11,7 @@ import { completionGeneration } from './completions/completions.ts'
 import { COMPLETION_BODY, type CompletionBody } from './completions/completion-request.ts'
 import { EMBEDDING_BODY, embedInput, type EmbeddingBody } from './embeddings/embedding-request.ts'
 import { getEmbeddingModel, presentEmbeddings } from './embeddings/embeddings.ts'
-import type { Generation } from './generate.ts'
+import type { Asked, Generation } from './generate.ts'
 import { responseGeneration } from './responses/responses.ts'
 import { RESPONSES_BODY, type ResponsesBody } from './responses/responses-body.ts'
 import type { InferenceServices } from './services.ts'
@@ -46,15 +46,9 @@ interface Plan<K extends QueueKind = QueueKind> {
   present(outcome: JobOutcome<K>): object
 }
 
-interface Asked {
-  readonly caller: Caller
-  readonly modelName: string
-  readonly body: unknown
-}
-
 interface Endpoint {
   readonly schema: object
-  plan(services: Needs, asked: Asked): Plan
+  plan(services: Needs, asked: Asked<unknown>): Plan
 }
 
 /** The endpoints whose requests can be batched, each one row. */
@@ -66,8 +60,8 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   },
   '/v1/responses': {
     schema: RESPONSES_BODY,
-    plan: (services, { caller, body }) =>
-      generationPlan(responseGeneration(services, { caller, body: body as ResponsesBody })),
+    plan: (services, { body, ...asked }) =>
+      generationPlan(responseGeneration(services, { ...asked, body: body as ResponsesBody })),
   },
   '/v1/completions': {
     schema: COMPLETION_BODY,
@@ -126,7 +120,10 @@ function generationPlan(generation: Generation<object>): Plan {
   }
 }
 
-function embeddingPlan(services: Needs, { caller, modelName, body: anyBody }: Asked): Plan {
+function embeddingPlan(
+  services: Needs,
+  { caller, modelName, body: anyBody }: Asked<unknown>,
+): Plan {
   const body = anyBody as EmbeddingBody
   const model = getEmbeddingModel(services, caller, modelName)
   return {

@@ -1,13 +1,35 @@
 import type { FastifyReply } from 'fastify'
 
+import { callerOf, type Caller } from '#api/v1/caller.ts'
+import { answerHeadOf, type AnswerHead } from '#api/v1/durable.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { Clock } from '#shared/clock.ts'
 import type { Candidate, GenerateInput } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { answerWithStream, type StreamPresenter } from './event-stream-answer.ts'
 import type { PriorityClass } from './jobs/job-events.ts'
 import { runJob, submitJob, type Http } from './jobs/run-job.ts'
+import { modelNameOf } from './route-params.ts'
 import type { InferenceServices } from './services.ts'
+
+/** Who asks for what; in a batch there is no request, so that the head of the answer is made anew. */
+export interface Asked<Body> {
+  readonly caller: Caller
+  readonly modelName: string
+  readonly body: Body
+  readonly head?: AnswerHead
+}
+
+/** What the body of a request asks for, once it has been validated. */
+export function askedOf<Body>({ request }: Http, clock: Pick<Clock, 'now'>): Asked<Body> {
+  return {
+    caller: callerOf(request),
+    modelName: modelNameOf(request),
+    body: request.body as Body,
+    head: answerHeadOf(request, clock),
+  }
+}
 
 /** A generation and the two ways to present it. */
 export interface Generation<Answer> {

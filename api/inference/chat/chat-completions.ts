@@ -1,13 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 
-import { callerOf, type Caller } from '#api/v1/caller.ts'
-import { answerHeadOf, freshHead, type AnswerHead } from '#api/v1/durable.ts'
-import { generate, type Generation } from '#api/inference/generate.ts'
+import { freshHead } from '#api/v1/durable.ts'
+import { askedOf, generate, type Asked, type Generation } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getChatModel, systemFingerprint } from '#api/inference/model-lookup.ts'
 import { registerModelRoute } from '#api/inference/model-route.ts'
 import { answerOrStream, CHAT_RESPONSE } from '#api/inference/response-schemas.ts'
-import { modelNameOf } from '#api/inference/route-params.ts'
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 
@@ -39,25 +37,14 @@ export function registerChatCompletions(app: FastifyInstance, services: Inferenc
 }
 
 function chat(http: Http, services: InferenceServices): Promise<unknown> {
-  const body = http.request.body as ChatBody
-  const asked = {
-    caller: callerOf(http.request),
-    modelName: modelNameOf(http.request),
-    body,
-    head: answerHeadOf(http.request, services.clock),
-  }
+  const asked = askedOf<ChatBody>(http, services.clock)
   return generate(http, services, chatGeneration(services, asked))
 }
 
 /** What a chat request asks of the workers, and how to present what comes of it. */
 export function chatGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
-  asked: {
-    readonly caller: Caller
-    readonly modelName: string
-    readonly body: ChatBody
-    readonly head?: AnswerHead
-  },
+  asked: Asked<ChatBody>,
 ): Generation<object> {
   const { body } = asked
   const model = getChatModel(catalogue, asked.caller, asked.modelName)

@@ -1,13 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 
-import { callerOf, type Caller } from '#api/v1/caller.ts'
-import { answerHeadOf, freshHead, type AnswerHead } from '#api/v1/durable.ts'
-import { generate, type Generation } from '#api/inference/generate.ts'
+import { freshHead } from '#api/v1/durable.ts'
+import { askedOf, generate, type Asked, type Generation } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getCompletionModel, systemFingerprint } from '#api/inference/model-lookup.ts'
 import { registerModelRoute } from '#api/inference/model-route.ts'
 import { answerOrStream, COMPLETION_RESPONSE } from '#api/inference/response-schemas.ts'
-import { modelNameOf } from '#api/inference/route-params.ts'
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 
@@ -36,25 +34,14 @@ export function registerCompletions(app: FastifyInstance, services: InferenceSer
 }
 
 function complete(http: Http, services: InferenceServices): Promise<unknown> {
-  const body = http.request.body as CompletionBody
-  const asked = {
-    caller: callerOf(http.request),
-    modelName: modelNameOf(http.request),
-    body,
-    head: answerHeadOf(http.request, services.clock),
-  }
+  const asked = askedOf<CompletionBody>(http, services.clock)
   return generate(http, services, completionGeneration(services, asked))
 }
 
 /** What a completion request asks of the workers, and how to present what comes of it. */
 export function completionGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
-  asked: {
-    readonly caller: Caller
-    readonly modelName: string
-    readonly body: CompletionBody
-    readonly head?: AnswerHead
-  },
+  asked: Asked<CompletionBody>,
 ): Generation<CompletionAnswer> {
   const model = getCompletionModel(catalogue, asked.caller, asked.modelName)
   const input = completionInput(asked.body)

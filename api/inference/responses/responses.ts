@@ -1,11 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 
-import { callerOf, type Caller } from '#api/v1/caller.ts'
-import { answerHeadOf, freshHead, type AnswerHead } from '#api/v1/durable.ts'
+import { freshHead } from '#api/v1/durable.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 import { serviceTierOf } from '#api/inference/chat/chat-request.ts'
-import { generate, type Generation } from '#api/inference/generate.ts'
+import { askedOf, generate, type Asked, type Generation } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
@@ -35,12 +34,7 @@ export function registerResponses(app: FastifyInstance, services: InferenceServi
 }
 
 async function respond(http: Http, services: InferenceServices): Promise<unknown> {
-  const { request } = http
-  const asked = {
-    caller: callerOf(request),
-    body: request.body as ResponsesBody,
-    head: answerHeadOf(request, services.clock),
-  }
+  const asked = askedOf<ResponsesBody>(http, services.clock)
   try {
     return await generate(http, services, responseGeneration(services, asked))
   } catch (error) {
@@ -61,11 +55,11 @@ function renamed(error: unknown): unknown {
 /** What a request for a response asks of the workers, and how to present what comes of it. */
 export function responseGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
-  asked: { readonly caller: Caller; readonly body: ResponsesBody; readonly head?: AnswerHead },
+  asked: Asked<ResponsesBody>,
 ): Generation<object> {
   const { body } = asked
   const model = getCapableModel(catalogue, asked.caller, {
-    ...{ name: body.model, kind: 'completion', capability: 'chat', endpoint: 'v1/responses' },
+    ...{ name: asked.modelName, kind: 'completion', capability: 'chat', endpoint: 'v1/responses' },
   })
   const { input, tools } = responsesRequest(body)
   const { newId, created } = asked.head ?? freshHead(clock)
