@@ -15,13 +15,20 @@ export function cumulativeAlphas(config: NoiseSchedulerConfig): Float64Array {
   return config.rescaleBetasZeroSnr ? rescaleToZeroSnr(products) : products
 }
 
-/** Timesteps in falling order for a number of steps, spaced as the configuration says. */
-export function spacedTimesteps(config: NoiseSchedulerConfig, steps: number): number[] {
+/**
+ * Timesteps in falling order for a number of steps, spaced as the configuration says. Equal distances
+ * end between two trained timesteps: `settle` says what becomes of those.
+ */
+export function spacedTimesteps(
+  config: NoiseSchedulerConfig,
+  steps: number,
+  settle: (timestep: number) => number = Math.round,
+): number[] {
   const total = config.numTrainTimesteps
   const range = Array.from({ length: steps }, (_, i) => i)
   switch (config.timestepSpacing) {
     case 'linspace':
-      return range.map((i) => Math.round((i * (total - 1)) / Math.max(1, steps - 1))).reverse()
+      return range.map((i) => settle((i * (total - 1)) / Math.max(1, steps - 1))).reverse()
     case 'leading':
       return range
         .map((i) => Math.round(i * Math.floor(total / steps)) + config.stepsOffset)

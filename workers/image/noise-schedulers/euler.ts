@@ -1,4 +1,4 @@
-import { cumulativeAlphas } from './betas.ts'
+import { cumulativeAlphas, spacedTimesteps } from './betas.ts'
 import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
 
 // With zero terminal SNR σ would be infinite; this is what diffusers puts there.
@@ -12,7 +12,8 @@ export function createEuler(config: NoiseSchedulerConfig, steps: number): NoiseS
   const alphas = cumulativeAlphas(config)
   if (config.rescaleBetasZeroSnr) alphas[alphas.length - 1] = LAST_ALPHA_OF_ZERO_SNR
   const allSigmas = alphas.map((alpha) => Math.sqrt((1 - alpha) / alpha))
-  const timesteps = eulerTimesteps(config, steps)
+  // Unlike DDIM's, these may lie between two trained timesteps.
+  const timesteps = spacedTimesteps(config, steps, Math.fround)
   const sigmas = [...timesteps.map((t) => interpolate(allSigmas, t)), 0]
   const largest = Math.max(...sigmas)
   const sigmaAt = (index: number) => sigmas[index] as number
@@ -49,22 +50,6 @@ function cleanOf(
       return prediction
     case 'v_prediction':
       return prediction * (-sigma / Math.sqrt(sigma ** 2 + 1)) + sample / (sigma ** 2 + 1)
-  }
-}
-
-/** Unlike DDIM's, these may lie between two trained timesteps. */
-function eulerTimesteps(config: NoiseSchedulerConfig, steps: number): number[] {
-  const total = config.numTrainTimesteps
-  const range = Array.from({ length: steps }, (_, i) => i)
-  switch (config.timestepSpacing) {
-    case 'linspace':
-      return range.map((i) => Math.fround((i * (total - 1)) / Math.max(1, steps - 1))).reverse()
-    case 'leading':
-      return range
-        .map((i) => Math.round(i * Math.floor(total / steps)) + config.stepsOffset)
-        .reverse()
-    case 'trailing':
-      return range.map((i) => Math.round(total - (i * total) / steps) - 1)
   }
 }
 
