@@ -27,6 +27,8 @@ export interface AuthRequest {
   /** The base of links in mails. */
   readonly externalUrl: string
   readonly browser: Browser
+  /** Whom the guard has let in; absent where everybody may call. */
+  readonly caller?: Caller
 }
 
 /** A request of a signed-in user. */

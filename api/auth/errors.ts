@@ -51,6 +51,7 @@ const AUTH_ERRORS = {
   mfa_totp_verify_not_enabled: ['unprocessable', 'MFA verification is disabled for TOTP'],
   mfa_verification_failed: ['unprocessable', 'Invalid TOTP code entered'],
   mfa_verified_factor_exists: ['unprocessable', 'A verified phone factor already exists'],
+  mfa_webauthn_enroll_not_enabled: ['unprocessable', 'MFA enroll is disabled for WebAuthn'],
   no_authorization: ['unauthenticated', 'This endpoint requires a Bearer token'],
   not_admin: ['accessDenied', 'User not allowed'],
   otp_disabled: ['unprocessable', 'Signups not allowed for otp'],

@@ -9,6 +9,7 @@ import type { TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { badJson, registerBodyParsers } from './body-parser.ts'
 import type { Answer, AuthRequest, UserRequest } from './context.ts'
@@ -30,9 +31,10 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
     app.setErrorHandler((thrown, request, reply) => sendError(services, { thrown, request, reply }))
     // At the root the application says itself what is unknown.
     if (app.prefix.length > 1) {
-      app.setNotFoundHandler((_request, reply) =>
-        reply.code(404).type('text/plain').send('404 page not found\n'),
-      )
+      app.setNotFoundHandler((request, reply) => {
+        if (headerOf(request, VERSION_HEADER) !== undefined) return refuse(request, reply, UNKNOWN)
+        return reply.code(404).type('text/plain').send('404 page not found\n')
+      })
     }
     for (const row of ROUTES) {
       const options = optionsOf(services, row)
@@ -44,6 +46,18 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
   }
 }
 
+// Clients that name a version read every refusal as JSON, also where they ask for what newer servers
+// have and this one has not; all others get what they know.
+const VERSION_HEADER = 'x-supabase-api-version'
+const UNKNOWN = failure.notFound('This path is not served')
+const NOT_ALLOWED = failure.methodNotAllowed('This path is not served by this method')
+
+function refuse(request: FastifyRequest, reply: FastifyReply, error: ServiceError): FastifyReply {
+  const apiVersion = headerOf(request, VERSION_HEADER)
+  const answer = presentAuthError(error, { apiVersion, requestId: request.id })
+  return reply.code(answer.status).headers(answer.headers).send(answer.body)
+}
+
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
 
 /** 405 for the methods that a path of the table does not have. */
@@ -52,10 +66,16 @@ function otherMethods(routes: readonly Route[]): RouteOptions[] {
   return paths.flatMap((path) => {
     const allowed = routes.filter((row) => row.path === path).map((row): string => row.method)
     const method = METHODS.filter((name) => !allowed.includes(name))
-    const refuse = async (_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
-      reply.code(405).header('allow', allowed.join(', ')).send()
+    const refuseMethod = async (
+      request: FastifyRequest,
+      reply: FastifyReply,
+    ): Promise<FastifyReply> => {
+      reply.header('allow', allowed.join(', '))
+      if (headerOf(request, VERSION_HEADER) === undefined) return reply.code(405).send()
+      return refuse(request, reply, NOT_ALLOWED)
+    }
     // Refused before a body is read.
-    const hooks = { schema: { hide: true }, onRequest: refuse, handler: refuse }
+    const hooks = { schema: { hide: true }, onRequest: refuseMethod, handler: refuseMethod }
     return [path, `${path}/`].map((url) => ({ ...hooks, method, url }))
   })
 }
@@ -90,7 +110,8 @@ function optionsOf(services: AuthServices, row: Route): RouteOptions {
 async function run(services: AuthServices, row: Route, request: FastifyRequest): Promise<Answer> {
   const { body, query, params } = request
   await takeLimit(services, row, request)
-  const caller = row.guard === 'public' ? undefined : await admit(services, request, row.guard)
+  const guard = row.needsUser(body, query) ? 'user' : row.guard
+  const caller = guard === 'public' ? undefined : await admit(services, request, guard)
   const claims = caller?.claims ?? (await findClaims(services, request))
   if (row.captcha(body, query) && !isAdmin(services, claims)) await checkCaptcha(services, request)
   const described: AuthRequest = describeRequest(services, request, claims)
@@ -171,9 +192,7 @@ function sendError(
   if (isBug(error)) {
     services.log.error({ err: loggable(error.cause), requestId: request.id }, 'request failed')
   }
-  const apiVersion = headerOf(request, 'x-supabase-api-version')
-  const answer = presentAuthError(error, { apiVersion, requestId: request.id })
-  return reply.code(answer.status).headers(answer.headers).send(answer.body)
+  return refuse(request, reply, error)
 }
 
 // Errors of the query builder quote the values of the query, and those of the database some of them:

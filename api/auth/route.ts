@@ -29,6 +29,8 @@ export interface RouteRow<G extends Guard, B, Q, P> {
   /** Dotted name of the operation, for logs and metrics. */
   readonly operation: string
   readonly guard: G
+  /** Which calls of a public row need a signed-in user all the same. */
+  readonly needsUser?: (body: Value<B>, query: Value<Q>) => boolean
   /** Bucket that the client's address draws from. */
   readonly limit?: RequestLimit | ((body: Value<B>) => RequestLimit)
   /** Whether a CAPTCHA is asked for, where it is switched on. */
@@ -47,6 +49,7 @@ export interface Route {
   readonly path: string
   readonly operation: string
   readonly guard: Guard
+  readonly needsUser: (body: unknown, query: unknown) => boolean
   readonly limit: ((body: unknown) => RequestLimit) | undefined
   readonly captcha: (body: unknown, query: unknown) => boolean
   readonly body: TSchema | undefined
@@ -63,12 +66,13 @@ export function route<
   Q extends TSchema | undefined = undefined,
   P extends TSchema | undefined = undefined,
 >(row: RouteRow<G, B, Q, P>): Route {
-  const { limit, captcha = false } = row
+  const { limit, captcha = false, needsUser } = row
   return {
     method: row.method,
     path: row.path,
     operation: row.operation,
     guard: row.guard,
+    needsUser: (body, query) => needsUser?.(body as Value<B>, query as Value<Q>) ?? false,
     limit:
       limit === undefined
         ? undefined

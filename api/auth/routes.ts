@@ -21,7 +21,7 @@ import { resend } from './flows/resend.ts'
 import { settings } from './flows/settings.ts'
 import { signup } from './flows/signup.ts'
 import { sso } from './flows/sso.ts'
-import { grantTypeOf, token } from './flows/token.ts'
+import { grantTypeOf, linksIdentity, token } from './flows/token.ts'
 import { unenrollFactor } from './flows/unenroll-factor.ts'
 import { identities, unlinkIdentity } from './flows/unlink-identity.ts'
 import { updateOwnUser } from './flows/update-user.ts'
@@ -56,7 +56,7 @@ const PUBLIC: readonly Route[] = [
   route({ method: 'POST', path: '/recover', operation: 'auth.recover', guard: 'public', limit: 'otp', captcha: true, body: schema.RecoverBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => recover(services, request, body) }),
   route({ method: 'POST', path: '/verify', operation: 'auth.verify', guard: 'public', limit: 'verify', body: schema.VerifyBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => verify(services, request, body) }),
   route({ method: 'GET', path: '/verify', operation: 'auth.verifyLink', guard: 'public', limit: 'verify', query: schema.VerifyQuery, flow: ({ services, request, query }) => verifyLink(services, request, query) }),
-  route({ method: 'POST', path: '/token', operation: 'auth.token', guard: 'public', limit: 'tokenRefresh', captcha: (body, query) => grantTypeOf(body, query) === 'password', body: schema.TokenBody, query: schema.GrantQuery, flow: ({ services, request, body, query }) => token(services, request, body, query) }),
+  route({ method: 'POST', path: '/token', operation: 'auth.token', guard: 'public', needsUser: linksIdentity, limit: 'tokenRefresh', captcha: (body, query) => grantTypeOf(body, query) === 'password', body: schema.TokenBody, query: schema.GrantQuery, flow: ({ services, request, body, query }) => token(services, request, body, query) }),
   route({ method: 'POST', path: '/sso', operation: 'auth.sso', guard: 'public', limit: 'otp', captcha: true, body: schema.SsoBody, flow: () => sso() }),
   route({ method: 'GET', path: '/authorize', operation: 'auth.authorize', guard: 'public', query: schema.AuthorizeQuery, flow: ({ services, request, query }) => authorize(services, request, query) }),
   route({ method: 'GET', path: '/callback', operation: 'auth.callback', guard: 'public', query: ProviderFields, flow: ({ services, request, query }) => callback(services, request, query) }),

@@ -90,6 +90,7 @@ export const TokenBody = Type.Object({
   nonce: text('for grant_type=id_token'),
   client_id: text('for grant_type=id_token'),
   issuer: text('for grant_type=id_token'),
+  link_identity: flag('for grant_type=id_token: add the identity to the signed-in user'),
   grant_type: text('password, refresh_token, pkce or id_token'),
   ...captcha,
 })

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 
 import type { ProviderId } from '#shared/config/provider-ids.ts'
 
@@ -11,7 +11,6 @@ import { sha256 } from '../identity/secrets.ts'
 import type { Provider } from '../ports.ts'
 import type { AuthorizeQuery, Parsed } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
-import { randomCodeVerifier } from '../steps/external-account.ts'
 
 type Query = Parsed<typeof AuthorizeQuery>
 
@@ -43,10 +42,10 @@ async function begin(
   if (!query.provider) {
     throw invalid('Unsupported provider: Provider could not be found', 'provider')
   }
-  const provider = services.providers.get(query.provider)
+  const provider = services.providers.get(query.provider.toLowerCase())
   const pkce = parsePkce(query)
   const inviteLinkSha256 = await checkInvite(services, query.invite_token)
-  const providerCodeVerifier = randomCodeVerifier()
+  const providerCodeVerifier = randomBytes(32).toString('base64url')
   const isRedirect = query.skip_http_redirect !== 'true'
   // An address that is handed to a program may be opened anywhere; PKCE is bound by its verifier.
   const binding = isRedirect && pkce === undefined ? bindTo(services, request, provider) : undefined

@@ -6,14 +6,12 @@ import { authFailure } from '../errors.ts'
 import { isOwnState } from '../identity/browser-binding.ts'
 import { issueAuthCode, redeemState } from '../identity/flow-states.ts'
 import { findInvitedUser } from '../identity/invites.ts'
-import { findIdentity } from '../identity/identities.ts'
 import { withFragment, withQuery } from '../identity/redirect-url.ts'
 import { inTransaction } from '../identity/store.ts'
-import { lockUser, maySignIn, updateUser } from '../identity/users.ts'
 import type { ExternalProfile } from '../ports.ts'
 import type { AuthServices } from '../services.ts'
-import { decideAccount, linkIdentity } from '../steps/external-account.ts'
-import { record } from '../steps/record.ts'
+import { decideAccount } from '../steps/external-account.ts'
+import { linkToUser } from '../steps/link-to-user.ts'
 import { redirectWithError } from '../steps/redirect-with-error.ts'
 import { startSession, tokenFragment, tokenResponse } from '../steps/start-session.ts'
 
@@ -106,10 +104,11 @@ async function finish(
   request: AuthRequest,
   { flow, profile, target }: Finish,
 ): Promise<Answer> {
+  const { linkingUserId: userId, provider: providerId } = flow
   const user =
-    flow.linkingUserId === null
+    userId === null
       ? await signIn(services, request, { flow, profile })
-      : await link(services, request, { flow, profile, userId: flow.linkingUserId })
+      : await linkToUser(services, request, { userId, visitor: { providerId, profile } })
   const { providerAccessToken, providerRefreshToken } = profile
   if (flow.codeChallenge !== null) {
     const authCode = await issueAuthCode(services.store, flow.id, {
@@ -148,43 +147,4 @@ async function signIn(
   const visitor = { providerId: flow.provider, profile, invitedUser }
   const { user } = await decideAccount(services, request, visitor)
   return user
-}
-
-async function link(
-  services: AuthServices,
-  request: AuthRequest,
-  linking: {
-    readonly flow: FlowStateRow
-    readonly profile: ExternalProfile
-    readonly userId: string
-  },
-): Promise<UserRow> {
-  const { flow, profile, userId } = linking
-  const known = await findIdentity(services.store, flow.provider, profile.subject)
-  if (known !== undefined) {
-    const elsewhere = 'Identity is already linked to another user'
-    throw authFailure(
-      'identity_already_exists',
-      known.userId === userId ? {} : { message: elsewhere },
-    )
-  }
-  return inTransaction(services.store, async (store) => {
-    const user = await lockUser(store, userId)
-    if (!maySignIn(user, store.now())) throw authFailure('user_banned')
-    const linked = await linkIdentity(store, user, { providerId: flow.provider, profile })
-    if (linked === undefined) throw authFailure('identity_already_exists')
-    const verified = profile.emails.find((entry) => entry.isVerified)
-    // Whoever brings an identity is nobody no longer.
-    const becomes =
-      user.isAnonymous && user.email === null && verified !== undefined
-        ? { email: verified.email.toLowerCase(), emailConfirmedAt: store.now() }
-        : {}
-    await record(services, store, {
-      request,
-      actor: { kind: 'user', user: linked.user },
-      action: 'identity_linked',
-      traits: { provider: flow.provider },
-    })
-    return updateUser(store, user.id, { ...becomes, isAnonymous: false })
-  })
 }

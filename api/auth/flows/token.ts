@@ -54,6 +54,14 @@ export function grantTypeOf(
   return query.grant_type || body.grant_type || ''
 }
 
+/** True when an id token is to be added to the account of the caller instead of signing in. */
+export function linksIdentity(
+  body: Parsed<typeof TokenBody>,
+  query: Parsed<typeof GrantQuery>,
+): boolean {
+  return body.link_identity === true && grantTypeOf(body, query) === 'id_token'
+}
+
 async function signInWithPassword(
   services: AuthServices,
   request: AuthRequest,

@@ -14,7 +14,7 @@ import { codeHmac, isSameBytes } from '../identity/secrets.ts'
 import { endSessionsBelowAal2, raiseSession } from '../identity/sessions.ts'
 import { inTransaction, type Store } from '../identity/store.ts'
 import { findTotpStep } from '../identity/totp.ts'
-import { lockUser } from '../identity/users.ts'
+import { lockUser, maySignIn } from '../identity/users.ts'
 import type { FactorParams, FactorVerifyBody, Parsed } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { getOwnFactor, parseChallengeId, requireNamedUser } from '../steps/own-factor.ts'
@@ -34,6 +34,8 @@ export async function verifyFactor(
   if (!body.code) throw invalid('Code needs to be non-empty', 'code')
   if (session === undefined) throw authFailure('session_not_found')
   const challenge = await getChallenge(services, request, { factor, id: body.challenge_id })
+  // Every challenge has its own tries and anybody may ask for the next: this counts them together.
+  await services.limits.takeRequest('mfaChallengeAndVerify', 'factor', factor.id)
   await record(services, services.store, {
     request,
     actor: { kind: 'user', user },
@@ -45,6 +47,7 @@ export async function verifyFactor(
   if (!(await isRight(services, { factor, challenge, code: body.code }))) throw wrongCode(factor)
   const started = await inTransaction(services.store, async (store) => {
     const locked = await lockUser(store, user.id)
+    if (!maySignIn(locked, store.now())) throw authFailure('user_banned')
     if (!(await consumeChallenge(store, challenge.id))) throw authFailure('mfa_ip_address_mismatch')
     const raised = await raise(store, { factor, session })
     await record(services, store, {

@@ -5,7 +5,7 @@ import { and, desc, eq, isNull, sql } from 'drizzle-orm'
 import type { SecurityConfig, SessionsConfig } from '#shared/config/auth-policies.ts'
 import type { RefreshTokenRow, SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
-import type { AuthErrorCode } from '../errors.ts'
+import { authFailure, type AuthErrorCode } from '../errors.ts'
 import { randomSecret, sha256 } from './secrets.ts'
 import { findSessionEnd, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 import type { Store } from './store.ts'
@@ -94,10 +94,15 @@ export async function revokeFamily(store: Store, sessionId: string): Promise<voi
     .where(and(eq(refreshTokens.sessionId, sessionId), isNull(refreshTokens.revokedAt)))
 }
 
-/** Replaces the valid refresh token of a session, as when a second factor was proven. */
+/**
+ * Replaces the valid refresh token of a session, as when a second factor was proven. Throws
+ * `session_not_found` when the session has ended meanwhile.
+ */
 export async function replaceRefreshToken(store: Store, sessionId: string): Promise<string> {
   const { sessions } = store.tables
-  await store.db.select().from(sessions).where(eq(sessions.id, sessionId)).for('update')
+  const found = store.db.select({ id: sessions.id }).from(sessions)
+  const [locked] = await found.where(eq(sessions.id, sessionId)).for('update')
+  if (locked === undefined) throw authFailure('session_not_found')
   await revokeFamily(store, sessionId)
   return issueRefreshToken(store, sessionId)
 }

@@ -258,7 +258,7 @@ function matchesFilter(store: Store, filter: string): SQL | undefined {
   const { users } = store.tables
   // `position` instead of `like`, so that percent signs and underscores mean themselves.
   return or(
-    sql`position(${filter} in ${users.email}) > 0`,
+    sql`position(lower(${filter}) in ${users.email}) > 0`,
     sql`position(lower(${filter}) in lower(${users.userMetadata} ->> 'full_name')) > 0`,
   )
 }

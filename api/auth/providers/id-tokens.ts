@@ -94,9 +94,14 @@ export function isAccessTokenBound(
   })
 }
 
-// Google's tokens may name it without the scheme.
+// Google's tokens may name it without the scheme; Apple goes by two names.
+const ISSUERS_OF_TWO_NAMES = [
+  ['https://accounts.google.com', 'accounts.google.com'],
+  ['https://appleid.apple.com', 'https://account.apple.com'],
+]
+
 function issuersOf(issuer: string): string[] {
-  return issuer === 'https://accounts.google.com' ? [issuer, 'accounts.google.com'] : [issuer]
+  return ISSUERS_OF_TWO_NAMES.find((names) => names.includes(issuer)) ?? [issuer]
 }
 
 interface Kept<T> {

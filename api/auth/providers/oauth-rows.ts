@@ -78,6 +78,7 @@ export const OAUTH_ROWS = {
     // Of "Limited Login" on devices; the redirect brings none.
     idToken: {
       issuer: ({ url }) => url.replace(/\/+$/, '') || 'https://www.facebook.com',
+      hasPlainNonce: true,
       profile: (claims) => profileOfClaims(claims, { isVerified: true }),
     },
   },

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { errors } from 'jose'
 
 import type { ExternalConfig, ProviderConfig } from '#shared/config/auth-external.ts'
+import { failure } from '#shared/errors.ts'
 import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
 
 import { OAuthError } from '../errors.ts'
@@ -151,7 +152,9 @@ async function verifyForClient(
     throw refusalOf(error)
   })
   requireAgreement(claims, expected)
-  if (!options.config.skipsNonceCheck) checkNonce(textAt(claims, 'nonce'), expected.nonce ?? '')
+  if (!options.config.skipsNonceCheck) {
+    checkNonce(textAt(claims, 'nonce'), { rule, nonce: expected.nonce ?? '' })
+  }
   const { accessToken } = expected
   if (accessToken !== undefined && !isAccessTokenBound(claims, accessToken)) {
     throw new OAuthError('invalid request', 'Bad ID token')
@@ -174,7 +177,11 @@ function requireAgreement(claims: Claims, { clientId, issuer }: VerifyOptions): 
 }
 
 // The client keeps the nonce and gives the provider its hash.
-function checkNonce(claimed: string, nonce: string): void {
+function checkNonce(
+  claimed: string,
+  { rule, nonce }: { readonly rule: IdTokenRule; readonly nonce: string },
+): void {
+  if (rule.hasPlainNonce && (nonce === '' || nonce === claimed)) return
   if ((claimed === '') !== (nonce === '')) {
     const message = 'Passed nonce and nonce in id_token should either both exist or not.'
     throw new OAuthError('invalid request', message)
@@ -184,7 +191,12 @@ function checkNonce(claimed: string, nonce: string): void {
   }
 }
 
-function refusalOf(error: unknown): OAuthError {
+function refusalOf(error: unknown): Error {
+  // The token may be good: what failed is the way to the keys that would tell.
+  if (!(error instanceof errors.JOSEError)) {
+    const message = 'Error getting the keys of the external provider'
+    return failure.internal(message, { code: 'unexpected_failure', cause: error })
+  }
   if (error instanceof errors.JWTClaimValidationFailed && error.claim === 'aud') {
     return new OAuthError('invalid request', 'Unacceptable audience in id_token', error)
   }

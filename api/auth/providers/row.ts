@@ -34,6 +34,8 @@ export interface IdTokenRule {
   issuerOf?(pattern: string, claims: Readonly<Record<string, unknown>>): string
   /** Audiences accepted besides the client ids. */
   audiences?(external: ExternalConfig): readonly string[]
+  /** Its own library hands nonces back as it got them, and makes one up when it got none. */
+  readonly hasPlainNonce?: true
   profile(claims: Readonly<Record<string, unknown>>): ExternalProfile
 }
 

@@ -3,6 +3,7 @@ import { authFailure, invalid, OAuthError } from '../errors.ts'
 import type { Provider } from '../ports.ts'
 import type { AuthServices } from '../services.ts'
 import { decideAccount } from './external-account.ts'
+import { linkToUser } from './link-to-user.ts'
 import { startSession, tokenResponse } from './start-session.ts'
 import { inTransaction } from '../identity/store.ts'
 
@@ -17,6 +18,7 @@ export async function exchangeIdToken(
     readonly nonce?: string
     readonly client_id?: string
     readonly issuer?: string
+    readonly link_identity?: boolean
   },
 ): Promise<Answer> {
   if (!body.id_token) throw new OAuthError('invalid request', 'id_token required')
@@ -24,6 +26,7 @@ export async function exchangeIdToken(
   if (!body.provider && !(clientId && issuer)) {
     throw new OAuthError('invalid request', 'provider or client_id and issuer required')
   }
+  const userId = body.link_identity ? requireLinkingUser(services, request) : undefined
   const id = body.provider || providerOfIssuer(services, issuer as string)
   const provider = requireProvider(services, id)
   const profile = await provider.verify(body.id_token, {
@@ -32,11 +35,21 @@ export async function exchangeIdToken(
     ...(clientId !== undefined && { clientId }),
     ...(issuer !== undefined && { issuer }),
   })
-  const { user } = await decideAccount(services, request, { providerId: id, profile })
+  const visitor = { providerId: id, profile }
+  const user =
+    userId === undefined
+      ? (await decideAccount(services, request, visitor)).user
+      : await linkToUser(services, request, { userId, visitor })
   const started = await inTransaction(services.store, (store) =>
     startSession(store, { user, proof: { method: 'oauth', provider: id }, request }),
   )
   return json(await tokenResponse(services, started))
+}
+
+function requireLinkingUser(services: AuthServices, { caller }: AuthRequest): string {
+  if (!services.config.security.isManualLinkingEnabled) throw authFailure('manual_linking_disabled')
+  if (caller?.kind === 'user') return caller.user.id
+  throw new OAuthError('invalid request', 'Linking requires a valid user authentication')
 }
 
 function requireProvider(services: AuthServices, id: string): { verify: Verify } {

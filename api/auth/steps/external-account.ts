@@ -1,21 +1,15 @@
-import { randomBytes } from 'node:crypto'
-
 import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import type { AuthRequest } from '../context.ts'
 import { authFailure } from '../errors.ts'
-import { deleteFactors } from '../identity/factors.ts'
 import {
-  deleteOtherIdentities,
   findIdentity,
   findOwnersOfEmails,
   insertIdentity,
   updateIdentityData,
 } from '../identity/identities.ts'
-import { clearOneTimeTokens } from '../identity/one-time-tokens.ts'
 import { mergeMetadata } from '../identity/present-user.ts'
-import { endSessions } from '../identity/sessions.ts'
 import { inTransaction, type Store } from '../identity/store.ts'
 import { insertUser, lockUser, maySignIn, updateUser } from '../identity/users.ts'
 import type { ExternalProfile } from '../ports.ts'
@@ -23,6 +17,7 @@ import type { AuthServices } from '../services.ts'
 import { withProviders } from './accounts.ts'
 import { record } from './record.ts'
 import { sendTokenMail } from './send-mail.ts'
+import { primaryEmail, settleConfirmation, type Settlement } from './settle-confirmation.ts'
 
 /** Somebody who comes from a provider. */
 export interface Visitor {
@@ -32,10 +27,7 @@ export interface Visitor {
   readonly invitedUser?: UserRow | undefined
 }
 
-type Decision =
-  | { readonly kind: 'user'; readonly user: UserRow }
-  | { readonly kind: 'unverified'; readonly user: UserRow; readonly email: string }
-  | { readonly kind: 'refused'; readonly error: ServiceError }
+type Decision = Settlement | { readonly kind: 'refused'; readonly error: ServiceError }
 
 /**
  * Which user a visitor is:
@@ -53,14 +45,7 @@ export async function decideAccount(
   request: AuthRequest,
   visitor: Visitor,
 ): Promise<{ user: UserRow }> {
-  const decision = await inTransaction(services.store, async (store): Promise<Decision> => {
-    const found = await findOrCreate(services, request, { store, visitor })
-    if (!('user' in found)) return { kind: 'refused', error: found.error }
-    if (!maySignIn(found.user, store.now())) {
-      return { kind: 'refused', error: authFailure('user_banned') }
-    }
-    return settleConfirmation(services, { store, visitor, ...found })
-  })
+  const decision = await decide(services, request, visitor)
   if (decision.kind === 'user') return { user: decision.user }
   if (decision.kind === 'refused') throw decision.error
   // The user stays; what is missing is the proof of the address.
@@ -69,6 +54,42 @@ export async function decideAccount(
   throw authFailure('provider_email_needs_verification', {
     message: `Unverified email with ${visitor.providerId}. A confirmation email has been sent to your ${visitor.providerId} email`,
   })
+}
+
+// Thrown when the same visitor is faster elsewhere: all is undone, and decided anew.
+class LostRace extends Error {}
+const TRIES_MAX = 3
+
+// Pages ask twice at once for the same visitor: whoever is late finds what the first one made.
+async function decide(
+  services: AuthServices,
+  request: AuthRequest,
+  visitor: Visitor,
+): Promise<Decision> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await inTransaction(services.store, (store) =>
+        decideOnce(services, request, { store, visitor }),
+      )
+    } catch (error) {
+      if (!(error instanceof LostRace)) throw error
+      if (tries === TRIES_MAX) throw authFailure('conflict', { message: 'Please try again.' })
+    }
+  }
+}
+
+async function decideOnce(
+  services: AuthServices,
+  request: AuthRequest,
+  arrival: Arrival,
+): Promise<Decision> {
+  const found = await findOrCreate(services, request, arrival)
+  if (!('user' in found)) return { kind: 'refused', error: found.error }
+  if (!maySignIn(found.user, arrival.store.now())) {
+    return { kind: 'refused', error: authFailure('user_banned') }
+  }
+  const { store, visitor } = arrival
+  return settleConfirmation(services, { ...found, store, profile: visitor.profile })
 }
 
 interface Arrival {
@@ -88,8 +109,9 @@ async function findOrCreate(
   const known = await findIdentity(store, providerId, profile.subject)
   if (known !== undefined) {
     const identityData = claimsOf(profile)
-    await updateIdentityData(store, known.id, identityData)
+    // The user first, as where identities are linked and unlinked: else two wait for each other.
     const user = await lockUser(store, known.userId)
+    await updateIdentityData(store, known.id, identityData)
     const userMetadata = mergeMetadata(user.userMetadata, identityData)
     const updated = await updateUser(store, user.id, { userMetadata })
     await recordLogin(services, request, { store, user: updated, providerId })
@@ -109,7 +131,7 @@ async function findOrCreate(
   if (owner === undefined) return createUser(services, request, arrival)
   const user = await lockUser(store, owner)
   const linked = await linkIdentity(store, user, visitor)
-  if (linked === undefined) return { error: authFailure('identity_already_exists') }
+  if (linked === undefined) throw new LostRace()
   await recordLogin(services, request, { store, user: linked.user, providerId })
   return linked
 }
@@ -128,7 +150,7 @@ async function acceptInvite(
   }
   const user = await lockUser(store, invited.id)
   const linked = await linkIdentity(store, user, visitor)
-  if (linked === undefined) return { error: authFailure('identity_already_exists') }
+  if (linked === undefined) throw new LostRace()
   await record(services, store, {
     request,
     actor: { kind: 'user', user: linked.user },
@@ -162,15 +184,14 @@ async function createUser(
     userMetadata: claimsOf(profile),
     appMetadata: { provider: providerId, providers: [providerId] },
   })
-  if (user === undefined) return { error: authFailure('email_exists') }
+  if (user === undefined) throw new LostRace()
   const identity = await insertIdentity(store, {
     userId: user.id,
     provider: providerId,
     providerId: profile.subject,
     identityData: claimsOf(profile),
   })
-  // Somebody was faster with the same identity: thrown, so that the new user goes again.
-  if (identity === undefined) throw authFailure('conflict', { message: 'Please try again.' })
+  if (identity === undefined) throw new LostRace()
   await record(services, store, {
     request,
     actor: { kind: 'user', user },
@@ -201,55 +222,6 @@ export async function linkIdentity(
   return { user: linked, identity }
 }
 
-async function settleConfirmation(
-  services: AuthServices,
-  settled: Arrival & { readonly user: UserRow; readonly identity: IdentityRow },
-): Promise<Decision> {
-  const { store, visitor, user, identity } = settled
-  const { isAutoconfirm, allowsUnverifiedSignIns } = services.config.mailer
-  // Where people get in without proof of their address, a number of theirs proves nothing about it.
-  const isProven = user.phoneConfirmedAt !== null && !allowsUnverifiedSignIns
-  if (user.emailConfirmedAt !== null || isProven) return { kind: 'user', user }
-  const { email } = user
-  // Without an address there is nothing to confirm.
-  if (email === null) return { kind: 'user', user }
-  const { emails } = visitor.profile
-  const match =
-    emails.find((entry) => entry.email.toLowerCase() === email) ??
-    (await findFreeEmail(store, user, visitor.profile))
-  if (match === undefined || !(match.isVerified || isAutoconfirm)) {
-    return { kind: 'unverified', user, email }
-  }
-  await deleteOtherIdentities(store, user.id, identity.id)
-  await endSessions(store, { userId: user.id, scope: 'global' })
-  await clearOneTimeTokens(store, user.id)
-  await deleteFactors(store, user.id)
-  const confirmed = await updateUser(store, user.id, {
-    passwordHash: null,
-    email: match.email.toLowerCase(),
-    emailChange: null,
-    phone: null,
-    phoneChange: null,
-    phoneConfirmedAt: null,
-    emailConfirmedAt: store.now(),
-    userMetadata: { ...identity.identityData },
-    appMetadata: await withProviders(store, user),
-  })
-  return { kind: 'user', user: confirmed }
-}
-
-// Whoever never confirmed an address and has another one at the provider by now goes on with that.
-async function findFreeEmail(
-  store: Store,
-  user: UserRow,
-  profile: ExternalProfile,
-): Promise<ExternalProfile['emails'][number] | undefined> {
-  const chosen = primaryEmail(profile)
-  if (!chosen?.isVerified) return undefined
-  const owners = await findOwnersOfEmails(store, [chosen.email.toLowerCase()])
-  return owners.every((id) => id === user.id) ? chosen : undefined
-}
-
 function recordLogin(
   services: AuthServices,
   request: AuthRequest,
@@ -263,16 +235,6 @@ function recordLogin(
   })
 }
 
-function primaryEmail(profile: ExternalProfile): ExternalProfile['emails'][number] | undefined {
-  const { emails } = profile
-  return (
-    emails.find((entry) => entry.isPrimary && entry.isVerified) ??
-    emails.find((entry) => entry.isVerified) ??
-    emails.find((entry) => entry.isPrimary) ??
-    emails[0]
-  )
-}
-
 function isEmailOptional(services: AuthServices, providerId: string): boolean {
   const { providers } = services.config.external
   return Object.hasOwn(providers, providerId)
@@ -282,9 +244,4 @@ function isEmailOptional(services: AuthServices, providerId: string): boolean {
 
 function claimsOf(profile: ExternalProfile): Record<string, unknown> {
   return { ...profile.metadata, sub: profile.subject, provider_id: profile.subject }
-}
-
-/** A verifier for the provider's own PKCE. */
-export function randomCodeVerifier(): string {
-  return randomBytes(32).toString('base64url')
 }

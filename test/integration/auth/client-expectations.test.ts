@@ -53,6 +53,19 @@ describe('a path of the table', () => {
     expect(answer).toMatchObject({ status: 405, body: '', headers: { allow: allowed } })
   })
 
+  it('of newer servers is refused as JSON to clients that name their version', async () => {
+    const headers = { 'x-supabase-api-version': '2024-01-01' }
+    for (const [path, status, code] of [
+      ['/auth/v1/passkeys', 404, 'not_found'],
+      ['/auth/v1/admin/oauth/clients', 404, 'not_found'],
+      ['/auth/v1/factors/recovery-codes', 405, 'method_not_allowed'],
+    ] as const) {
+      const answer = await server.call({ path, headers })
+      expect(answer, path).toMatchObject({ status, body: { code, message: expect.any(String) } })
+      expect(answer.headers['x-supabase-api-version']).toBe('2024-01-01')
+    }
+  })
+
   it('may end in a slash', async () => {
     const { email } = await createUser(server)
     const body = { email, password: PASSWORD }

@@ -24,6 +24,16 @@ const arrive = (profile: ExternalProfile): Promise<CallResult> => {
   return server.call({ method: 'POST', path: '/token?grant_type=id_token', body })
 }
 
+it.each([
+  ['somebody new', async () => newEmail()],
+  ['somebody with an account', async () => (await createUser(server)).email],
+])('%s who arrives several times at once is one user', async (name, findEmail) => {
+  const profile = visitor(`twice: ${name}`, await findEmail())
+  const answers = await Promise.all(Array.from({ length: 5 }, () => arrive(profile)))
+  expect(answers.map(({ status, body }) => body.msg ?? status)).toEqual([200, 200, 200, 200, 200])
+  expect(new Set(answers.map(({ body }) => body.user.id)).size).toBe(1)
+})
+
 it('an identity is not linked to who was banned on the way', async () => {
   const { access_token: bearer, user } = await signedInUser(server)
   const path = '/user/identities/authorize?provider=github&skip_http_redirect=true'

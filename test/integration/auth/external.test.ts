@@ -134,7 +134,7 @@ describe('signing in with a provider', () => {
 
   it('passes scopes and foreign parameters on, and keeps its own', async () => {
     await server.call({
-      path: '/authorize?provider=github&scopes=repo,gist&login_hint=me&redirect_uri=x&state=y',
+      path: '/authorize?provider=GitHub&scopes=repo,gist&login_hint=me&redirect_uri=x&state=y',
     })
     const { scopes, query } = providers.seen.at(-1) as (typeof providers.seen)[number]
     expect(scopes).toBe('repo,gist')

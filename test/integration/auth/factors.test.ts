@@ -1,6 +1,8 @@
 import { TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import { replaceRefreshToken } from '#api/auth/identity/refresh-tokens.ts'
+
 import { createUser, refresh, signedInUser, signIn } from './support/people.ts'
 import { startServer, type CallResult, type TestServer } from './support/server.ts'
 
@@ -113,8 +115,12 @@ describe('a second factor', () => {
       code: 422,
       error_code: 'mfa_factor_name_conflict',
     })
-    expect((await add({ factor_type: 'webauthn' })).body.msg).toBe(
-      'factor_type needs to be totp, phone, or webauthn',
+    expect((await add({ factor_type: 'webauthn' })).body).toMatchObject({
+      code: 422,
+      error_code: 'mfa_webauthn_enroll_not_enabled',
+    })
+    expect((await add({ factor_type: 'nose' })).body.msg).toBe(
+      'factor_type needs to be totp or phone',
     )
     expect((await add({ factor_type: 'totp', issuer: '漢'.repeat(255) })).body).toMatchObject({
       code: 400,
@@ -163,6 +169,44 @@ describe('a second factor', () => {
     })
     expect((await server.call({ ...put, bearer: strong })).status).toBe(200)
     expect((await unenroll(strong)).body).toEqual({ id: factor.id })
+  })
+
+  it('is not guessed by asking for one challenge after the other', async () => {
+    const { access_token: bearer } = await signedInUser(server)
+    const factor = await enroll(bearer)
+    const codes: string[] = []
+    for (let tries = 0; tries < 31; tries += 1) {
+      codes.push((await prove(bearer, factor, 'wrong!')).body.error_code)
+    }
+    expect(codes.slice(0, 30)).toEqual(codes.slice(0, 30).map(() => 'mfa_verification_failed'))
+    expect(codes[30]).toBe('over_request_rate_limit')
+    server.clock.advance(60)
+    expect((await prove(bearer, factor)).status).toBe(200)
+  })
+
+  it('lets nobody in whom an administrator keeps out', async () => {
+    const { email, id } = await createUser(server)
+    const { access_token: bearer } = await signIn(server, email)
+    const factor = await enroll(bearer)
+    const ban = {
+      method: 'PUT',
+      path: `/admin/users/${id}`,
+      body: { ban_duration: '24h' },
+    } as const
+    await server.call({ ...ban, bearer: await server.serviceToken() })
+    const { body } = await prove(bearer, factor)
+    expect(body).toMatchObject({ code: 403, error_code: 'user_banned' })
+  })
+
+  it('lifts no session that ended while it was proven', async () => {
+    const { access_token } = await signedInUser(server)
+    const { session_id: id } = JSON.parse(
+      Buffer.from(access_token.split('.')[1] ?? '', 'base64url').toString(),
+    )
+    await post('/logout', access_token)
+    await expect(replaceRefreshToken(server.services.store, id)).rejects.toMatchObject({
+      code: 'session_not_found',
+    })
   })
 
   it('can be a phone', async () => {

@@ -99,6 +99,28 @@ describe('a token', () => {
     await expect(verify(await signed(first, claims))).rejects.toThrow()
   })
 
+  it.each([
+    ['https://accounts.google.com', 'accounts.google.com'],
+    ['https://appleid.apple.com', 'https://account.apple.com'],
+    ['https://account.apple.com', 'https://appleid.apple.com'],
+  ])('of %s may name it %s', async (published, named) => {
+    const pages: Record<string, object> = {
+      [`${published}/.well-known/openid-configuration`]: { issuer: published, jwks_uri: 'keys:' },
+      'keys:': { keys: [first.jwk] },
+    }
+    const { verify: verifyAt } = createIdTokens({
+      fetch: async ({ url }) => ({
+        ...{ status: 200, contentType: 'application/json', text: JSON.stringify(pages[url]) },
+      }),
+      clock: { now: () => nowMs, monotonic: () => nowMs },
+    })
+    const expected = { issuer: published, audiences: ['client'] }
+    for (const iss of [published, named]) {
+      expect(await verifyAt(await signed(first, { iss }), expected)).toMatchObject({ sub: 'u1' })
+    }
+    await expect(verifyAt(await signed(first, { iss: 'apple.com' }), expected)).rejects.toThrow()
+  })
+
   it('may be for any of the clients', async () => {
     for (const aud of ['client', 'app', ['other', 'app']]) {
       expect(await verify(await signed(first, { aud }))).toMatchObject({ sub: 'u1' })

@@ -177,6 +177,21 @@ describe('id tokens', () => {
     await expect(verify(token)).rejects.toThrow('should either both exist or not')
   })
 
+  it('of Facebook carry the nonce as its library got it, or one of its own', async () => {
+    const facebook = provider('facebook').get('facebook')
+    const token = await idToken({ ...ID_TOKEN_CLAIMS, nonce: 'abc' })
+    for (const expected of [{}, { nonce: 'abc' }]) {
+      expect(await facebook.verifyIdToken?.(token, expected)).toMatchObject({ subject: 'oidc-1' })
+    }
+    await expect(facebook.verifyIdToken?.(token, { nonce: 'abd' })).rejects.toThrow('mismatch')
+  })
+
+  it('are not called bad when the keys of the issuer cannot be had', async () => {
+    answers['/keys'] = { status: 503, body: {} }
+    const answer = verify(await idToken(ID_TOKEN_CLAIMS))
+    await expect(answer).rejects.toMatchObject({ kind: 'internal', code: 'unexpected_failure' })
+  })
+
   it('are refused when the client names another audience or issuer than they have', async () => {
     const token = await idToken(ID_TOKEN_CLAIMS)
     const own = { clientId: 'client', issuer: peer.url }

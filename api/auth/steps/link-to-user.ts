@@ -1,0 +1,47 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import type { AuthRequest } from '../context.ts'
+import { authFailure } from '../errors.ts'
+import { findIdentity } from '../identity/identities.ts'
+import { inTransaction } from '../identity/store.ts'
+import { lockUser, maySignIn, updateUser } from '../identity/users.ts'
+import type { AuthServices } from '../services.ts'
+import { linkIdentity, type Visitor } from './external-account.ts'
+import { record } from './record.ts'
+
+/** Gives a signed-in user the visitor's identity. Throws `identity_already_exists` when it is taken. */
+export async function linkToUser(
+  services: AuthServices,
+  request: AuthRequest,
+  linking: { readonly userId: string; readonly visitor: Visitor },
+): Promise<UserRow> {
+  const { userId, visitor } = linking
+  const { providerId, profile } = visitor
+  const known = await findIdentity(services.store, providerId, profile.subject)
+  if (known !== undefined) {
+    const elsewhere = 'Identity is already linked to another user'
+    throw authFailure(
+      'identity_already_exists',
+      known.userId === userId ? {} : { message: elsewhere },
+    )
+  }
+  return inTransaction(services.store, async (store) => {
+    const user = await lockUser(store, userId)
+    if (!maySignIn(user, store.now())) throw authFailure('user_banned')
+    const linked = await linkIdentity(store, user, visitor)
+    if (linked === undefined) throw authFailure('identity_already_exists')
+    const verified = profile.emails.find((entry) => entry.isVerified)
+    // Whoever had none gets the address that comes with the identity, and is nobody no longer.
+    const becomes =
+      user.email === null && verified !== undefined
+        ? { email: verified.email.toLowerCase(), emailConfirmedAt: store.now() }
+        : {}
+    await record(services, store, {
+      request,
+      actor: { kind: 'user', user: linked.user },
+      action: 'identity_linked',
+      traits: { provider: providerId },
+    })
+    return updateUser(store, user.id, { ...becomes, isAnonymous: false })
+  })
+}

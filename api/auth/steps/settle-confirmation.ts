@@ -1,0 +1,87 @@
+import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import { deleteFactors } from '../identity/factors.ts'
+import { deleteOtherIdentities, findOwnersOfEmails } from '../identity/identities.ts'
+import { clearOneTimeTokens } from '../identity/one-time-tokens.ts'
+import { endSessions } from '../identity/sessions.ts'
+import type { Store } from '../identity/store.ts'
+import { updateUser } from '../identity/users.ts'
+import type { ExternalProfile } from '../ports.ts'
+import type { AuthServices } from '../services.ts'
+import { withProviders } from './accounts.ts'
+
+/** Whether the user of a visitor may go on, or has an address to prove first. */
+export type Settlement =
+  | { readonly kind: 'user'; readonly user: UserRow }
+  | { readonly kind: 'unverified'; readonly user: UserRow; readonly email: string }
+
+/**
+ * Confirms the address of a user by what the provider has verified. Until then anybody may have made
+ * the account: password, number, second factors, sessions and other identities do not stay in it.
+ */
+export async function settleConfirmation(
+  services: AuthServices,
+  settled: {
+    readonly store: Store
+    readonly profile: ExternalProfile
+    readonly user: UserRow
+    readonly identity: IdentityRow
+  },
+): Promise<Settlement> {
+  const { store, profile, user, identity } = settled
+  const { isAutoconfirm, allowsUnverifiedSignIns } = services.config.mailer
+  // Where people get in without proof of their address, a number of theirs proves nothing about it.
+  const isProven = user.phoneConfirmedAt !== null && !allowsUnverifiedSignIns
+  if (user.emailConfirmedAt !== null || isProven) return { kind: 'user', user }
+  const { email } = user
+  // Without an address there is nothing to confirm.
+  if (email === null) return { kind: 'user', user }
+  const { emails } = profile
+  const match =
+    emails.find((entry) => entry.email.toLowerCase() === email) ??
+    (await findFreeEmail(store, user, profile))
+  if (match === undefined || !(match.isVerified || isAutoconfirm)) {
+    return { kind: 'unverified', user, email }
+  }
+  await deleteOtherIdentities(store, user.id, identity.id)
+  await endSessions(store, { userId: user.id, scope: 'global' })
+  await clearOneTimeTokens(store, user.id)
+  await deleteFactors(store, user.id)
+  const confirmed = await updateUser(store, user.id, {
+    passwordHash: null,
+    email: match.email.toLowerCase(),
+    emailChange: null,
+    phone: null,
+    phoneChange: null,
+    phoneConfirmedAt: null,
+    emailConfirmedAt: store.now(),
+    userMetadata: { ...identity.identityData },
+    appMetadata: await withProviders(store, user),
+  })
+  return { kind: 'user', user: confirmed }
+}
+
+// Whoever never confirmed an address and has another one at the provider by now goes on with that.
+async function findFreeEmail(
+  store: Store,
+  user: UserRow,
+  profile: ExternalProfile,
+): Promise<ExternalProfile['emails'][number] | undefined> {
+  const chosen = primaryEmail(profile)
+  if (!chosen?.isVerified) return undefined
+  const owners = await findOwnersOfEmails(store, [chosen.email.toLowerCase()])
+  return owners.every((id) => id === user.id) ? chosen : undefined
+}
+
+/** The address of a profile that counts: the main one, verified ones first. */
+export function primaryEmail(
+  profile: ExternalProfile,
+): ExternalProfile['emails'][number] | undefined {
+  const { emails } = profile
+  return (
+    emails.find((entry) => entry.isPrimary && entry.isVerified) ??
+    emails.find((entry) => entry.isVerified) ??
+    emails.find((entry) => entry.isPrimary) ??
+    emails[0]
+  )
+}
