@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
 
 /** Random secrets of one installation, made once. */
 export interface Secrets {
@@ -28,11 +28,11 @@ const SECRET_MAKERS: { readonly [Name in keyof Secrets]: () => string } = {
  * process does; a lock whose process is gone is taken over. Returns what gives it back.
  */
 export async function lockDataDir(dataDir: string): Promise<() => Promise<void>> {
-  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  await makeFolder(resolve(dataDir)).catch(unusable(dataDir))
   const file = join(dataDir, 'launcher.lock')
   for (let attempt = 0; attempt < 2; attempt++) {
     const handle = await open(file, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EEXIST') throw error
+      if (error.code !== 'EEXIST') unusable(dataDir)(error)
     })
     if (handle !== undefined) {
       await handle.writeFile(
@@ -70,6 +70,28 @@ export async function findDataDirOwner(dataDir: string): Promise<number | undefi
   return findOwner(join(dataDir, 'launcher.lock'))
 }
 
+// Node's own recursion never ends where the system answers ENOENT in a folder that is there, as in /proc.
+async function makeFolder(path: string): Promise<void> {
+  const make = () => mkdir(path, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => error)
+  const refusal = await make()
+  if (refusal?.code === 'ENOENT') {
+    await makeFolder(dirname(path))
+    const again = await make()
+    if (again !== undefined) throw again
+    return
+  }
+  const isFolder = (await stat(path).catch(() => undefined))?.isDirectory() ?? false
+  if (refusal !== undefined && !isFolder) throw refusal
+}
+
+function unusable(dataDir: string): (error: Error) => never {
+  return (error) => {
+    throw new Error(
+      `The data directory ${resolve(dataDir)} cannot be used: ${error.message}. Set MILLRACE_DATA_DIR to a folder that may be written.`,
+    )
+  }
+}
+
 async function readSecrets(file: string): Promise<Record<string, unknown>> {
   try {
     return JSON.parse(await readFile(file, 'utf8'))
@@ -84,13 +106,24 @@ async function findOwner(file: string): Promise<number | undefined> {
   const text = await readFile(file, 'utf8').catch(() => '')
   // Still empty: its owner is writing it.
   if (text === '') return undefined
-  const { pid, startedAt } = JSON.parse(text) as { pid: number; startedAt: string }
+  const { pid, startedAt } = readLock(text)
   try {
     process.kill(pid, 0)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ESRCH') return undefined
   }
   return (await startOf(pid)) === startedAt ? pid : undefined
+}
+
+/** A lock that a crash has left damaged names nobody. */
+function readLock(text: string): { readonly pid: number; readonly startedAt: string } {
+  try {
+    const { pid, startedAt } = JSON.parse(text) as { pid?: unknown; startedAt?: unknown }
+    if (typeof pid === 'number' && typeof startedAt === 'string') return { pid, startedAt }
+  } catch {
+    // It was broken off while it was written.
+  }
+  return { pid: 0, startedAt: 'never' }
 }
 
 /** When a process started, in the kernel's ticks; empty where the system does not say. */

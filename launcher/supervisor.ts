@@ -3,10 +3,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { startChild, type PrivateChild } from './embedded/child.ts'
 
-/** A tier that runs in a process of its own and is started again when it crashes. */
+/** A tier that runs in a process of its own. */
 export interface SupervisedTier {
-  /** Resolves with the path of its log when it has ended without being asked to. */
-  readonly firstCrash: Promise<string>
+  /** Resolves with the path of its log when it ends before it is kept running. */
+  readonly failedStart: Promise<string>
+  /** From now on it is started again whenever it ends. */
+  keepRunning(): void
   stop(graceMs: number): Promise<void>
 }
 
@@ -25,10 +27,11 @@ export async function superviseTier(options: {
 }): Promise<SupervisedTier> {
   const { name, onNote } = options
   let isStopping = false
+  let isKept = false
   const logFile = join(options.logFolder, `${name}.log`)
-  const crash = Promise.withResolvers<string>()
+  const failedStart = Promise.withResolvers<string>()
   let child: PrivateChild = await start()
-  const loop = keepRunning()
+  const loop = watch()
 
   function start(): Promise<PrivateChild> {
     return startChild({
@@ -43,13 +46,14 @@ export async function superviseTier(options: {
     })
   }
 
-  async function keepRunning(): Promise<void> {
+  async function watch(): Promise<void> {
     let delayMs = RESTART_DELAY_MS_MIN
     while (!isStopping) {
       const startedAt = performance.now()
       const code = await child.ended
       if (isStopping) return
-      crash.resolve(logFile)
+      // What cannot even start would crash again and again: nobody should have to wait for that.
+      if (!isKept) return failedStart.resolve(logFile)
       delayMs = performance.now() - startedAt > STABLE_AFTER_MS ? RESTART_DELAY_MS_MIN : delayMs
       onNote(`${name} ended with ${code ?? 'a signal'}; it starts again in ${delayMs / 1000} s`)
       await sleep(delayMs)
@@ -59,7 +63,10 @@ export async function superviseTier(options: {
   }
 
   return {
-    firstCrash: crash.promise,
+    failedStart: failedStart.promise,
+    keepRunning() {
+      isKept = true
+    },
     async stop(graceMs) {
       isStopping = true
       await child.stop(graceMs)
@@ -71,7 +78,8 @@ export async function superviseTier(options: {
 /** Warnings and worse of JSON log lines, shortened for people; anything that is no JSON as it is. */
 function notableLines(text: string): string[] {
   return text.split('\n').flatMap((line) => {
-    if (line.trim() === '') return []
+    // The others are what the guard's shell says of a program that was ended.
+    if (['', 'Terminated', 'Killed'].includes(line.trim())) return []
     try {
       const entry = JSON.parse(line) as {
         level?: string

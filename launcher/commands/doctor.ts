@@ -8,12 +8,12 @@ import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
 import { openDatabase } from '#shared/db/client.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
-import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import { verifyFolder } from '#workers/models/manifest.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import { findFreePort } from '../embedded/child.ts'
+import { reachRedis, reachStorage } from '../reach.ts'
 
 /** One thing that users get wrong: the check says what it found or throws what is wrong. */
 interface Check {
@@ -49,7 +49,7 @@ const CHECKS: readonly Check[] = [
   { name: 'Disk', remedy: 'free some space below MILLRACE_DATA_DIR', run: checkDisk },
   {
     name: 'Port',
-    remedy: 'stop what listens there (perhaps Millrace itself), or set PORT',
+    remedy: 'stop what listens there, or set PORT',
     run: checkPort,
   },
   { name: 'Mail', remedy: 'check AUTH_SMTP_HOST and AUTH_SMTP_PORT', run: checkMail },
@@ -82,14 +82,9 @@ export async function doctor(env: Env): Promise<void> {
   if (failures > 0) throw new Error(`${failures} check(s) failed`)
 }
 
-async function checkRedisServer(config: Config, log: Logger): Promise<string> {
-  const redis = await openRedis(config.infra.redisUrl, 'producer', log, 5000)
-  try {
-    await checkRedis(redis)
-    return 'new enough, and nothing is evicted'
-  } finally {
-    redis.disconnect()
-  }
+async function checkRedisServer({ infra }: Config): Promise<string> {
+  await reachRedis(infra)
+  return 'new enough, and nothing is evicted'
 }
 
 async function checkPostgres(config: Config, logger: Logger): Promise<string> {
@@ -117,10 +112,10 @@ async function queryOne(config: Config, logger: Logger, query: string): Promise<
 }
 
 async function checkStorage(config: Config): Promise<string> {
+  await reachStorage(config.infra.storage)
   const store = openObjectStore(config.infra.storage)
   const key = `doctor/${randomUUID()}`
   try {
-    await store.check()
     await store.put(key, Buffer.from('ok'))
     await store.delete(key)
     return `${config.infra.storage.driver}: may write and delete`
@@ -137,8 +132,13 @@ async function checkDisk(config: Config): Promise<string> {
 }
 
 async function checkPort({ server }: Config): Promise<string> {
-  if ((await findFreePort(server.port)) !== server.port) throw new Error(`${server.port} is taken`)
-  return `${server.port} is free`
+  const { port } = server
+  if ((await findFreePort(port)) === port) return `${port} is free`
+  const signal = AbortSignal.timeout(5000)
+  const answer = await fetch(`http://127.0.0.1:${port}/readyz`, { signal }).catch(() => undefined)
+  const { status } = ((await answer?.json().catch(() => ({}))) ?? {}) as { status?: unknown }
+  if (status === 'ready') return `Millrace answers on ${port} and is ready`
+  throw new Error(`${port} is taken`)
 }
 
 async function checkMail({ auth }: Config): Promise<string> {
@@ -167,5 +167,5 @@ async function checkRuntime(): Promise<string> {
   const runtime = openRuntime()
   const { version, providers } = runtime
   await runtime.close()
-  return `${version} with ${providers.join(', ')}`
+  return `${version}, built for ${providers.join(', ')}`
 }

@@ -4,12 +4,11 @@ import { SCOPES } from '#api/v1/scopes.ts'
 import { systemClock } from '#shared/clock.ts'
 import { loadConfig, type Env } from '#shared/config/config.ts'
 import { openApiKeys, type ApiKeyStore } from '#shared/db/api-keys.ts'
-import { openDatabase } from '#shared/db/client.ts'
 import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
-import { createLogger } from '#shared/logger.ts'
 
+import { openReachableDatabase } from '../reach.ts'
 import { UsageError, type Arguments } from './usage.ts'
 
 interface Services {
@@ -19,13 +18,16 @@ interface Services {
   readonly organizationId: string
 }
 
+// What the column takes.
+const NAME_CHARACTERS_MAX = 200
+
 type Action = (services: Services, args: Arguments) => Promise<void>
 
 const ACTIONS: Readonly<Record<string, Action>> = {
   async create(services, { options }) {
     const { key, secret } = await services.keys.create({
       organizationId: services.organizationId,
-      name: options.name ?? 'Made on the command line',
+      name: parseName(options.name ?? 'Made on the command line'),
       scopes: options.scopes === undefined ? null : parseScopes(options.scopes),
       modelIds: null,
       expiresAt: null,
@@ -51,12 +53,12 @@ const ACTIONS: Readonly<Record<string, Action>> = {
 
 /** `millrace keys create|list|revoke`: API keys of the default organization. */
 export async function keys(env: Env, args: Arguments): Promise<void> {
-  const action = ACTIONS[args.positionals[0] ?? '']
+  const action = Object.entries(ACTIONS).find(([name]) => name === args.positionals[0])?.[1]
   if (action === undefined) throw new UsageError('keys: create, list or revoke')
   const { config } = loadConfig(env)
   const { tablePrefix } = config.database
   const tables = organizationTables(tablePrefix)
-  const database = openDatabase({ ...config.database, logger: createLogger({ level: 'error' }) })
+  const database = await openReachableDatabase(config.database)
   try {
     await action(
       {
@@ -71,11 +73,17 @@ export async function keys(env: Env, args: Arguments): Promise<void> {
   }
 }
 
+function parseName(text: string): string {
+  const name = text.trim()
+  if (name !== '' && name.length <= NAME_CHARACTERS_MAX) return name
+  throw new UsageError(`--name must have 1 to ${NAME_CHARACTERS_MAX} characters`)
+}
+
 function parseScopes(text: string): readonly string[] {
-  const wanted = text.split(',')
+  const wanted = text.split(',').map((scope) => scope.trim())
   const unknown = wanted.find((scope) => !SCOPES.some((known) => known === scope))
   if (unknown === undefined) return wanted
-  throw new UsageError(`--scopes: there is no ${unknown}; there are ${SCOPES.join(', ')}`)
+  throw new UsageError(`--scopes: there is no "${unknown}"; there are ${SCOPES.join(', ')}`)
 }
 
 async function note(

@@ -1,13 +1,14 @@
 import { loadConfig, type Env } from '#shared/config/config.ts'
-import { openDatabase } from '#shared/db/client.ts'
 import { migrate, MIGRATIONS_FOLDER } from '#shared/db/migrate.ts'
 import { createLogger } from '#shared/logger.ts'
+
+import { openReachableDatabase } from '../reach.ts'
 
 /** `millrace migrate`: applies what has not been applied yet; running it again changes nothing. */
 export async function runMigrations(env: Env): Promise<void> {
   const { config } = loadConfig(env)
   const logger = createLogger({ level: 'warn' })
-  const database = openDatabase({ ...config.database, logger })
+  const database = await openReachableDatabase(config.database)
   try {
     const { applied } = await migrate({
       pool: database.pool,

@@ -49,7 +49,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
 
 /** `millrace models list|verify|pull <repository>`. */
 export async function models(env: Env, args: Arguments): Promise<void> {
-  const action = ACTIONS[args.positionals[0] ?? '']
+  const action = Object.entries(ACTIONS).find(([name]) => name === args.positionals[0])?.[1]
   if (action === undefined) throw new UsageError('models: list, verify or pull')
   const config = loadWorkerConfig(env)
   const storage = openObjectStore(config.infra.storage)

@@ -1,30 +1,42 @@
 import { join, resolve } from 'node:path'
 
 import type { Env } from '#shared/config/config.ts'
+import type { ServerConfig } from '#shared/config/server.ts'
 
-import { lockDataDir, loadSecrets, type Secrets } from '../data-dir.ts'
+import { lockDataDir, loadSecrets } from '../data-dir.ts'
 import { rememberEnvironment } from '../running.ts'
 import { findFreePort, waitUntil } from '../embedded/child.ts'
 import { startMailbox, type Mailbox } from '../embedded/mailbox.ts'
 import { startPostgres } from '../embedded/postgres.ts'
-import { startRedis } from '../embedded/redis.ts'
+import { keepService } from '../embedded/kept-service.ts'
+import { startRedis, type EmbeddedService } from '../embedded/redis.ts'
 import { superviseTier } from '../supervisor.ts'
+import { checkCatalogue, checkSettings, composeEnv, withoutEmpty } from '../tier-env.ts'
 
 const READY_TIMEOUT_MS = 120_000
+// Models are loaded meanwhile; a start that takes longer says what it waits for.
+const TELL_AFTER_MS = 10_000
 const API_GRACE_MS = 35_000
 const WORKER_GRACE_MS = 10_000
-const DEFAULT_PORT = 8081
+const GIVEN_SERVICES = ['REDIS_URL', 'AUTH_DB_DATABASE_URL', 'DATABASE_URL', 'S3_ENDPOINT']
 
 /** Something that was started and has to be stopped. */
 type Stop = () => Promise<unknown>
 
 /** `millrace up`: everything on this machine; what is not configured runs embedded. */
-export async function up(env: Env): Promise<void> {
+export async function up(environment: Env): Promise<void> {
+  const env = withoutEmpty(environment)
   const dataDir = resolve(env.MILLRACE_DATA_DIR ?? '.data')
+  const config = checkSettings(env, dataDir)
+  await checkCatalogue(config)
+  const isGiven = GIVEN_SERVICES.some((name) => env[name] !== undefined)
+  // Loaded only then: drivers of everything take a while.
+  if (isGiven) await (await import('../reach.ts')).reachWhatIsGiven(env, config)
+  const { server } = config
   const stops: Stop[] = [await lockDataDir(dataDir)]
   const signal = onStopSignal()
   try {
-    const started = await startEverything(env, dataDir, stops, signal)
+    const started = await startEverything(env, { dataDir, server, stops, signal })
     if (!signal.aborted) print(started)
     await signal.stopped
     note('stopping: open requests are finished first; press Ctrl-C again to stop at once')
@@ -45,23 +57,36 @@ interface Started {
 
 async function startEverything(
   env: Env,
-  dataDir: string,
-  stops: Stop[],
-  signal: StopSignal,
+  {
+    dataDir,
+    server,
+    stops,
+    signal,
+  }: {
+    readonly dataDir: string
+    readonly server: ServerConfig
+    readonly stops: Stop[]
+    readonly signal: StopSignal
+  },
 ): Promise<Started> {
   const startedAt = performance.now()
+  // Asked first: nothing should be started only to find that it cannot be reached.
+  if (server.port !== 0) await assertPortIsFree(server.port)
   const secrets = await loadSecrets(dataDir)
   const [redisUrl, databaseUrl, mailbox] = await Promise.all([
     env.REDIS_URL ??
-      embed(stops, startRedis(dataDir, { password: secrets.redisPassword, onProgress: note })),
+      embed(stops, 'redis', (port) =>
+        startRedis(dataDir, { password: secrets.redisPassword, onProgress: note, port }),
+      ),
     env.AUTH_DB_DATABASE_URL ??
       env.DATABASE_URL ??
-      embed(stops, startPostgres(dataDir, { password: secrets.postgresPassword })),
+      embed(stops, 'postgres', (port) =>
+        startPostgres(dataDir, { password: secrets.postgresPassword, port }),
+      ),
     env.AUTH_SMTP_HOST === undefined ? startMailbox(join(dataDir, 'mail')) : undefined,
   ])
   if (mailbox !== undefined) stops.push(() => mailbox.stop())
-  const port = Number(env.AUTH_API_PORT ?? env.PORT ?? DEFAULT_PORT)
-  await assertPortIsFree(port)
+  const port = server.port === 0 ? await findFreePort() : server.port
   const ports = {
     api: port,
     apiMetrics: await findFreePort(9100),
@@ -71,8 +96,8 @@ async function startEverything(
   stops.push(await rememberEnvironment(dataDir, tierEnv))
   if (signal.aborted) throw new Error('stopped while starting')
   await startTiers(tierEnv, dataDir, stops, {
-    apiPort: port,
-    workerPort: Number(tierEnv.MILLRACE_WORKER_METRICS_PORT),
+    api: `http://${reachable(server.host)}:${port}`,
+    worker: `http://127.0.0.1:${tierEnv.MILLRACE_WORKER_METRICS_PORT}`,
     signal,
   })
   return {
@@ -86,9 +111,10 @@ async function startEverything(
 
 async function embed(
   stops: Stop[],
-  starting: Promise<{ url: string; stop(): Promise<void> }>,
+  name: string,
+  start: (port?: number) => Promise<EmbeddedService>,
 ): Promise<string> {
-  const service = await starting
+  const service = await keepService(name, start, note)
   stops.push(() => service.stop())
   return service.url
 }
@@ -97,7 +123,7 @@ async function startTiers(
   env: Readonly<Record<string, string | undefined>>,
   dataDir: string,
   stops: Stop[],
-  options: { readonly apiPort: number; readonly workerPort: number; readonly signal: StopSignal },
+  options: { readonly api: string; readonly worker: string; readonly signal: StopSignal },
 ): Promise<void> {
   const common = { env, logFolder: join(dataDir, 'logs'), onNote: note }
   const [worker, api] = await Promise.all([
@@ -107,75 +133,55 @@ async function startTiers(
   // Stopped in the reverse order: the API finishes its requests while the worker still answers.
   stops.push(() => worker.stop(WORKER_GRACE_MS))
   stops.push(() => api.stop(API_GRACE_MS))
+  options.signal.onInsist(() => Promise.all([api.stop(0), worker.stop(0)]))
   const ready = Promise.all([
-    whenReady(options.apiPort, dataDir, options.signal),
-    whenReady(options.workerPort, dataDir, options.signal),
+    whenReady(options.api, dataDir, options.signal),
+    whenReady(options.worker, dataDir, options.signal),
   ])
-  // What cannot even start would crash again and again: nobody should have to wait for that.
-  await Promise.race([ready, ...[api, worker].map(({ firstCrash }) => firstCrash.then(giveUp))])
+  await Promise.race([ready, ...[api, worker].map(({ failedStart }) => failedStart.then(giveUp))])
+  for (const tier of [api, worker]) tier.keepRunning()
 }
 
-async function whenReady(port: number, dataDir: string, signal: StopSignal): Promise<void> {
+async function whenReady(address: string, dataDir: string, signal: StopSignal): Promise<void> {
+  const startedAt = performance.now()
+  let told = ''
   await waitUntil(
     async () => {
       if (signal.aborted) return
-      const answer = await fetch(`http://127.0.0.1:${port}/readyz`)
-      await answer.body?.cancel()
-      if (!answer.ok) throw new Error(`port ${port} is not ready; see ${join(dataDir, 'logs')}`)
+      const answer = await fetch(`${address}/readyz`)
+      const faults = faultsOf(await answer.text())
+      if (answer.ok) return
+      const isLong = performance.now() - startedAt > TELL_AFTER_MS
+      if (isLong && faults !== told) note(`${address} is not ready yet: ${faults}`)
+      if (isLong) told = faults
+      throw new Error(`${address} is not ready: ${faults}; see ${join(dataDir, 'logs')}`)
     },
     { timeoutMs: READY_TIMEOUT_MS },
   )
 }
 
-function giveUp(logFile: string): never {
-  throw new Error(`Millrace cannot start; the reason is above and in ${logFile}.`)
+/** What an answer of `/readyz` complains about. */
+function faultsOf(body: string): string {
+  try {
+    const { status, checks = {} } = JSON.parse(body) as {
+      status?: string
+      checks?: Record<string, string>
+    }
+    const faults = Object.entries(checks).filter(([, state]) => state !== 'ok')
+    return faults.map(([name, state]) => `${name} ${state}`).join(', ') || String(status)
+  } catch {
+    return 'it answers with something else'
+  }
 }
 
-/** What the tiers read; whatever the user has set stays. */
-function composeEnv(
-  env: Env,
-  parts: {
-    readonly dataDir: string
-    readonly redisUrl: string
-    readonly databaseUrl: string
-    readonly mailbox: Mailbox | undefined
-    readonly secrets: Secrets
-    readonly ports: {
-      readonly api: number
-      readonly apiMetrics: number
-      readonly workerMetrics: number
-    }
-  },
-): Record<string, string | undefined> {
-  const { secrets, mailbox, ports } = parts
-  const publicUrl = `http://localhost:${ports.api}`
-  const defaults: Record<string, string> = {
-    MILLRACE_DATA_DIR: parts.dataDir,
-    REDIS_URL: parts.redisUrl,
-    AUTH_DB_DATABASE_URL: parts.databaseUrl,
-    AUTH_DB_DRIVER: 'postgres',
-    AUTH_SITE_URL: publicUrl,
-    AUTH_API_EXTERNAL_URL: publicUrl,
-    AUTH_JWT_SECRET: secrets.jwtSecret,
-    MILLRACE_BOOTSTRAP_API_KEY: secrets.apiKey,
-    MILLRACE_URL_SIGNING_SECRET: secrets.urlSigningSecret,
-    MILLRACE_ADMIN_TOKEN: secrets.adminToken,
-    OTEL_EXPORTER_PROMETHEUS_PORT: String(ports.apiMetrics),
-    OTEL_EXPORTER_PROMETHEUS_HOST: '127.0.0.1',
-    MILLRACE_WORKER_METRICS_PORT: String(ports.workerMetrics),
-    UV_THREADPOOL_SIZE: '16',
-    ...(mailbox !== undefined && {
-      AUTH_SMTP_HOST: '127.0.0.1',
-      AUTH_SMTP_PORT: String(mailbox.smtpPort),
-      AUTH_SMTP_ADMIN_EMAIL: 'no-reply@localhost.localdomain',
-    }),
-  }
-  const given = Object.fromEntries(
-    Object.entries(env).filter(([, value]) => value !== undefined && value !== ''),
-  )
-  // Any free port: it is chosen here, where the start looks whether the worker is ready.
-  if (given.MILLRACE_WORKER_METRICS_PORT === '0') delete given.MILLRACE_WORKER_METRICS_PORT
-  return { ...defaults, ...given }
+/** The address at which a listener of this host answers on this machine. */
+function reachable(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return '127.0.0.1'
+  return host.includes(':') ? `[${host}]` : host
+}
+
+function giveUp(logFile: string): never {
+  throw new Error(`Millrace cannot start; the reason is above and in ${logFile}.`)
 }
 
 async function assertPortIsFree(port: number): Promise<void> {
@@ -186,26 +192,33 @@ async function assertPortIsFree(port: number): Promise<void> {
 interface StopSignal {
   readonly aborted: boolean
   readonly stopped: Promise<void>
+  /** Says what cuts short whatever is still being finished. */
+  onInsist(cut: () => Promise<unknown>): void
 }
 
-/** The first signal to stop asks, the second insists. */
+/** The first signal to stop asks, the second insists, the third leaves everything where it is. */
 function onStopSignal(): StopSignal {
-  let aborted = false
-  const stopped = new Promise<void>((resolve) => {
-    for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-      process.on(name, () => {
-        // The children's pipes close with this process, and they end.
-        if (aborted) process.exit(130)
-        aborted = true
-        resolve()
-      })
-    }
-  })
+  let numSignals = 0
+  let cutShort: (() => Promise<unknown>) | undefined
+  const stopped = Promise.withResolvers<void>()
+  const onSignal = () => {
+    numSignals += 1
+    stopped.resolve()
+    if (numSignals === 1) return
+    process.exitCode = 130
+    // The children's pipes close with this process, and they end.
+    if (numSignals > 2 || cutShort === undefined) process.exit()
+    cutShort().catch((error: unknown) => note(`a part could not be stopped: ${String(error)}`))
+  }
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, onSignal)
   return {
     get aborted() {
-      return aborted
+      return numSignals > 0
     },
-    stopped,
+    stopped: stopped.promise,
+    onInsist(cut) {
+      cutShort = cut
+    },
   }
 }
 

@@ -10,11 +10,12 @@ import { findAnyUserById, findUserByContact } from '#api/auth/identity/users.ts'
 import { createAuthServices, type AuthServices } from '#api/auth/services.ts'
 import { systemClock } from '#shared/clock.ts'
 import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
-import { openDatabase, type Database } from '#shared/db/client.ts'
+import type { Database } from '#shared/db/client.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
 import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 
+import { openReachableDatabase } from '../reach.ts'
 import { UsageError, type Arguments } from './usage.ts'
 
 type Action = (services: AuthServices, args: Arguments) => Promise<void>
@@ -60,10 +61,10 @@ const ACTIONS: Readonly<Record<string, Action>> = {
  * its audit log. The first administrator is made here: whoever may read the database is one anyway.
  */
 export async function users(env: Env, args: Arguments): Promise<void> {
-  const action = ACTIONS[args.positionals[0] ?? '']
+  const action = Object.entries(ACTIONS).find(([name]) => name === args.positionals[0])?.[1]
   if (action === undefined) throw new UsageError('users: list, create, role or delete')
   const { config } = loadConfig(env)
-  const database = openDatabase({ ...config.database, logger: createLogger({ level: 'error' }) })
+  const database = await openReachableDatabase(config.database)
   try {
     await action(await openUsers(config, database), args)
   } catch (error) {

@@ -26,14 +26,19 @@ const SETTINGS = {
  */
 export async function startPostgres(
   dataDir: string,
-  options: { readonly password: string; readonly settings?: Readonly<Record<string, string>> },
+  options: {
+    readonly password: string
+    readonly settings?: Readonly<Record<string, string>>
+    /** Where it was before; any free port if it is new. */
+    readonly port?: number | undefined
+  },
 ): Promise<EmbeddedService> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
   const place = await findPlace(resolve(dataDir), findBinaries())
   const { folder } = place
   if (!existsSync(join(folder, 'PG_VERSION'))) await initialize(place, options.password)
   await waitForLeftover(folder)
-  const port = await findFreePort()
+  const port = options.port ?? (await findFreePort())
   const settings = { ...SETTINGS, port: String(port), ...options.settings }
   const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
   const child = await startChild({
@@ -43,7 +48,7 @@ export async function startPostgres(
   })
   const url = `postgres://${USER}:${options.password}@127.0.0.1:${port}/postgres`
   await waitUntil(() => probe(url), { timeoutMs: START_TIMEOUT_MS, child })
-  return { url, how: 'embedded', stop: () => child.stop() }
+  return { url, how: 'embedded', ended: child.ended, stop: () => child.stop() }
 }
 
 /** The folder of the binaries for this platform. Throws one sentence where there are none. */

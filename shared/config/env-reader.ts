@@ -1,5 +1,11 @@
 import { parseDurationMs } from '../duration.ts'
 
+const DAY_MS = 86_400_000
+// A hundred years: what is added to a date must stay one that a database can hold.
+const DAYS_MAX = 36_500
+// A timer of more than 2^31 ms fires at once.
+const TIMER_DAYS_MAX = 20
+
 /** Every wrong setting at once. */
 export class ConfigError extends Error {
   readonly problems: readonly string[]
@@ -140,14 +146,20 @@ export class EnvReader {
       .filter((entry) => entry !== '')
   }
 
-  /** A duration in whole or fractional seconds; accepts `900`, `900s`, `15m`. */
-  seconds(names: Names, options: Common & { readonly fallback: number }): number {
+  /** A duration in whole or fractional seconds; accepts `900`, `900s`, `15m`. `isTimer`: it is waited for. */
+  seconds(
+    names: Names,
+    options: Common & { readonly fallback: number; readonly isTimer?: boolean },
+  ): number {
     const found = this.#raw(names, options, String(options.fallback))
     if (!found) return options.fallback
     const ms = parseDurationMs(found.value)
-    if (ms !== undefined) return ms / 1000
+    const daysMax = options.isTimer === true ? TIMER_DAYS_MAX : DAYS_MAX
+    if (ms !== undefined && ms <= daysMax * DAY_MS) return ms / 1000
     this.problems.push(
-      `${found.name} must be a duration such as 900, 900s or 15m, not "${found.value}"`,
+      ms === undefined
+        ? `${found.name} must be a duration such as 900, 900s or 15m, not "${found.value}"`
+        : `${found.name} must be at most ${daysMax} days, not "${found.value}"`,
     )
     return options.fallback
   }

@@ -1,3 +1,4 @@
+import { QUEUE_KINDS } from '../contracts/queues.ts'
 import type { EnvReader } from './env-reader.ts'
 
 /** Limits of the inference service and what a worker serves. */
@@ -59,6 +60,7 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
     deadlineSeconds: env.seconds('MILLRACE_DEADLINE', {
       about: 'longest time that a request may take, waiting included',
       fallback: 600,
+      isTimer: true,
     }),
     queueDepthMax: env.int('MILLRACE_QUEUE_DEPTH_MAX', {
       about: 'waiting jobs per queue beyond which new ones are refused',
@@ -71,11 +73,16 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
 
 function readWorkerConfig(env: EnvReader): WorkerConfig {
   env.section('Workers')
+  const kinds = env.list('MILLRACE_WORKER_KINDS', {
+    about:
+      'kinds of queues that a worker serves (completion, embedding, image, audio); all if unset',
+  })
+  const unknown = kinds.find((kind) => !QUEUE_KINDS.some((known) => known === kind))
+  if (unknown !== undefined) {
+    env.problem(`MILLRACE_WORKER_KINDS may name ${QUEUE_KINDS.join(', ')}, not "${unknown}"`)
+  }
   return {
-    kinds: env.list('MILLRACE_WORKER_KINDS', {
-      about:
-        'kinds of queues that a worker serves (completion, embedding, image, audio); all if unset',
-    }),
+    kinds,
     modelIds: env.list('MILLRACE_WORKER_MODELS', {
       about: 'models that a worker serves; all of the catalogue if unset',
     }),
@@ -91,6 +98,7 @@ function readWorkerConfig(env: EnvReader): WorkerConfig {
     drainTimeoutSeconds: env.seconds('MILLRACE_WORKER_DRAIN_TIMEOUT', {
       about: 'how long a stopping worker goes on before it hands its jobs back',
       fallback: 1,
+      isTimer: true,
     }),
     metricsPort: env.int('MILLRACE_WORKER_METRICS_PORT', {
       about: "port of a worker's metrics and health; 0 takes a free one",

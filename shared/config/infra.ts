@@ -41,6 +41,9 @@ export function readInfraConfig(env: EnvReader): InfraConfig {
     about: 'Redis 6.2 or newer with maxmemory-policy noeviction; `millrace up` starts one if unset',
     fallback: 'redis://127.0.0.1:6379',
   })
+  if (!/^rediss?:\/\/.|^\//.test(redisUrl)) {
+    env.problem('REDIS_URL must begin with redis:// or rediss://, or be the path of a socket')
+  }
   const redisPrefix = env.string('MILLRACE_REDIS_PREFIX', {
     about: 'put before every Redis key, so that installations can share one server',
     fallback: 'millrace',
@@ -55,11 +58,16 @@ export function readInfraConfig(env: EnvReader): InfraConfig {
 export function readDatabaseConfig(env: EnvReader): DatabaseConfig {
   env.section('Database')
   env.oneOf('AUTH_DB_DRIVER', ['postgres'], { about: 'must be postgres', fallback: 'postgres' })
+  const url = env.required(['AUTH_DB_DATABASE_URL', 'DATABASE_URL'], {
+    about: 'Postgres connection string; `millrace up` starts one if unset',
+    isSecret: true,
+  })
+  // Not shown: it holds a password.
+  if (url !== '' && !/^(postgres|postgresql|socket):|^\//.test(url)) {
+    env.problem('AUTH_DB_DATABASE_URL (or DATABASE_URL) must begin with postgres://')
+  }
   return {
-    url: env.required(['AUTH_DB_DATABASE_URL', 'DATABASE_URL'], {
-      about: 'Postgres connection string; `millrace up` starts one if unset',
-      isSecret: true,
-    }),
+    url,
     maxPoolSize: env.int('AUTH_DB_MAX_POOL_SIZE', {
       about: 'open connections per process; 0 means unlimited',
       fallback: 0,

@@ -1,3 +1,5 @@
+import { isIP, isIPv4 } from 'node:net'
+
 import type { LoggerOptions } from '../logger.ts'
 import type { EnvReader } from './env-reader.ts'
 
@@ -43,10 +45,9 @@ export function readServerConfig(env: EnvReader): ServerConfig {
     drainTimeoutSeconds: env.seconds('MILLRACE_DRAIN_TIMEOUT', {
       about: 'how long a stopping process waits for open requests',
       fallback: 30,
+      isTimer: true,
     }),
-    trustedProxies: env.list('MILLRACE_TRUSTED_PROXIES', {
-      about: 'addresses or networks of proxies whose X-Forwarded-* headers are believed',
-    }),
+    trustedProxies: readTrustedProxies(env),
     urlSigningSecret: env.required('MILLRACE_URL_SIGNING_SECRET', {
       about: 'signs the addresses of pictures and downloads; `millrace up` makes one if unset',
       isSecret: true,
@@ -60,6 +61,30 @@ export function readServerConfig(env: EnvReader): ServerConfig {
       fallback: 5,
     }),
   }
+}
+
+function readTrustedProxies(env: EnvReader): readonly string[] {
+  const proxies = env.list('MILLRACE_TRUSTED_PROXIES', {
+    about: 'addresses or networks of proxies whose X-Forwarded-* headers are believed',
+  })
+  const wrong = proxies.find((proxy) => !isNetwork(proxy))
+  if (wrong === undefined) return proxies
+  env.problem(
+    `MILLRACE_TRUSTED_PROXIES may name addresses such as 10.0.0.1 and networks such as 10.0.0.0/8, not "${wrong}"`,
+  )
+  return []
+}
+
+// Names of well-known ranges, as the library behind it understands them.
+const RANGES = ['loopback', 'linklocal', 'uniquelocal']
+
+function isNetwork(text: string): boolean {
+  if (RANGES.includes(text)) return true
+  const [address = '', range, ...rest] = text.split('/')
+  const bits = isIP(address) === 6 ? 128 : 32
+  if (isIP(address) === 0 || rest.length > 0) return false
+  if (range === undefined || isIPv4(range)) return true
+  return /^\d{1,3}$/.test(range) && Number(range) >= 1 && Number(range) <= bits
 }
 
 /** Reads the settings of the log. */

@@ -60,16 +60,18 @@ export async function readComposeFile(
   variables: Readonly<Record<string, string | undefined>>,
 ): Promise<ComposeFile> {
   const text = await readFile(join(ROOT, 'docker-compose.yml'), 'utf8')
-  const interpolated = text.replaceAll(
-    /\$\{(\w+)(?::([-?])([^}]*))?\}/g,
-    (_whole, name: string, kind: string | undefined, rest: string | undefined) => {
-      const value = variables[name] ?? ''
-      if (value !== '') return value
-      if (kind === '-') return rest ?? ''
-      throw new Error(`${name}: ${rest ?? 'is not set'}`)
-    },
-  )
-  return parse(interpolated, { merge: true }) as ComposeFile
+  const replaceInnermost = (outer: string) =>
+    outer.replaceAll(
+      /\$\{(\w+)(?::([-?])([^{}]*))?\}/g,
+      (_whole, name: string, kind: string | undefined, rest: string | undefined) => {
+        const value = variables[name] ?? ''
+        if (value !== '') return value
+        if (kind === '-') return rest ?? ''
+        throw new Error(`${name}: ${rest ?? 'is not set'}`)
+      },
+    )
+  // A default may hold a variable of its own.
+  return parse(replaceInnermost(replaceInnermost(text)), { merge: true }) as ComposeFile
 }
 
 /** The instructions of each stage, continuation lines joined. */

@@ -67,6 +67,19 @@ describe('docker-compose.yml', () => {
     }
   })
 
+  it('gives out addresses with the port at which it is reached', async ({ folder }) => {
+    const variables = { ...toVariables(await makeSecrets(folder)), PORT: '9000' }
+    const { services } = await readComposeFile(variables)
+    expect(services.api).toMatchObject({
+      ports: ['9000:8081'],
+      environment: {
+        AUTH_SITE_URL: 'http://localhost:9000',
+        AUTH_API_EXTERNAL_URL: 'http://localhost:9000',
+        AUTH_API_PORT: 8081,
+      },
+    })
+  })
+
   it('describes an API tier and a worker that answer with nothing but what their images hold', {
     timeout: 180_000,
   }, async ({ folder, databaseUrl, redisUrl, keyPrefix, mail, onTestFinished }) => {

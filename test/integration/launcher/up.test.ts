@@ -1,6 +1,7 @@
 import { readFile, stat } from 'node:fs/promises'
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 
 import { describe, expect } from 'vitest'
 
@@ -97,6 +98,46 @@ describe('millrace up', () => {
     } finally {
       await millrace.end('SIGTERM')
     }
+  })
+
+  it('starts its Redis and its Postgres again where they were', async ({ folder }) => {
+    const dataDir = dataDirOf(folder)
+    const millrace = await startInstallation(dataDir)
+    try {
+      const redis = processesOf(dataDir).find((line) => /^\d+ \S*(redis|valkey)-server/.test(line))
+      const postgres = await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')
+      for (const pid of [redis ?? '', postgres]) process.kill(Number.parseInt(pid, 10), 'SIGKILL')
+      await expect
+        .poll(millrace.output, { timeout: 30_000 })
+        .toMatch(/redis ended; it starts again/)
+      await expect.poll(millrace.output, { timeout: 30_000 }).toMatch(/postgres ended; it starts/)
+      const readiness = async () => (await fetch(`http://localhost:${millrace.port}/readyz`)).json()
+      await expect.poll(readiness, { timeout: 60_000 }).toMatchObject({ status: 'ready' })
+    } finally {
+      await millrace.end('SIGTERM')
+    }
+    expect(await leftoversOf(dataDir)).toEqual([])
+  })
+
+  it('ends at once, whatever is open, when it is told a second time', async ({ folder }) => {
+    const dataDir = dataDirOf(folder)
+    const millrace = await startInstallation(dataDir)
+    const key = /Bearer (mr-[\w-]+)/.exec(millrace.output())?.[1] ?? ''
+    const drawing = fetch(`http://localhost:${millrace.port}/v1/images/generations`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ prompt: 'a red circle', n: 10 }),
+    }).then(
+      () => 'answered',
+      () => 'cut off',
+    )
+    await setTimeout(300)
+    const code = millrace.end('SIGINT')
+    await expect.poll(millrace.output, { timeout: 10_000 }).toContain('stopping')
+    millrace.child.kill('SIGINT')
+    expect([await code, await drawing]).toEqual([130, 'cut off'])
+    expect(processesOf(dataDir).filter((line) => line.includes('cli.ts'))).toEqual([])
+    expect(await leftoversOf(dataDir)).toEqual([])
   })
 
   it('says that its port is taken', async ({ folder }) => {

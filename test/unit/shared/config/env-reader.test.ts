@@ -36,6 +36,20 @@ describe('the environment reader', () => {
     expect(env.problems.map((problem) => problem[0])).toEqual(['A', 'B', 'C', 'D', 'E', 'F'])
   })
 
+  it.each([
+    ['3650d', false, 315_360_000],
+    ['36501d', false, undefined],
+    ['20d', true, 1_728_000],
+    // Node would let such a timer fire at once.
+    ['25d', true, undefined],
+  ])('takes %s for a duration (waited for: %s) as %s', (text, isTimer, expected) => {
+    const env = new EnvReader({ A: text })
+    const seconds = env.seconds('A', { ...ABOUT, fallback: 1, isTimer })
+    if (expected === undefined)
+      expect(env.problems).toEqual([expect.stringMatching(/^A must be at most/)])
+    else expect([seconds, env.problems]).toEqual([expected, []])
+  })
+
   it('names variables of our prefixes that mean nothing', () => {
     const env = new EnvReader({ AUTH_SITE_ULR: 'x', PATH: '/bin', AUTH_SITE_URL: 'y' })
     env.string('AUTH_SITE_URL', ABOUT)

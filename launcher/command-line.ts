@@ -1,0 +1,145 @@
+import { parseArgs } from 'node:util'
+
+import { UsageError, type Arguments } from './commands/usage.ts'
+
+/** One way to call a command: its first word and its operands, if it has any. */
+interface Form {
+  readonly words: string
+  readonly about: string
+  readonly options?: readonly OptionName[]
+}
+
+type OptionName = keyof typeof OPTIONS
+
+// What stands after the option; none where it is a switch.
+const OPTIONS = {
+  name: 'text',
+  scopes: 'scope,scope',
+  file: 'ONNX file',
+  role: 'role',
+  password: 'password',
+  filter: 'text',
+  page: 'number',
+  example: undefined,
+} as const satisfies Readonly<Record<string, string | undefined>>
+
+/** Every command with the ways to call it. */
+const FORMS: Readonly<Record<string, readonly Form[]>> = {
+  up: [{ words: '', about: 'start everything on this machine' }],
+  api: [{ words: '', about: 'start an API process' }],
+  worker: [{ words: '', about: 'start a worker process' }],
+  migrate: [{ words: '', about: 'apply the database migrations' }],
+  keys: [
+    { words: 'create', about: 'make an API key and show it, once', options: ['name', 'scopes'] },
+    { words: 'list', about: 'list the API keys' },
+    { words: 'revoke <id>', about: 'revoke an API key' },
+  ],
+  users: [
+    { words: 'list', about: 'list the users, fifty a page', options: ['filter', 'page'] },
+    {
+      words: 'create <email>',
+      about: 'make a user; without --password it is random, with - read from standard input',
+      options: ['role', 'password'],
+    },
+    { words: 'role <user> <role>', about: 'change the role of a user: an id or an address' },
+    { words: 'delete <user>', about: 'delete a user' },
+  ],
+  models: [
+    { words: 'list', about: 'list the catalogue' },
+    { words: 'verify', about: 'check the files of every model' },
+    {
+      words: 'pull <repository>',
+      about: 'fetch a model of the hub, or one of the catalogue',
+      options: ['file'],
+    },
+  ],
+  config: [
+    { words: '', about: 'show the settings in force, or all with --example', options: ['example'] },
+  ],
+  doctor: [{ words: '', about: 'check what this installation needs' }],
+}
+
+/** Whether there is a command of this name. */
+export function isCommand(name: string): boolean {
+  return Object.hasOwn(FORMS, name)
+}
+
+/** How a command is called, or all of them. */
+export function usage(name?: string): string {
+  const calls = Object.entries(FORMS)
+    .filter(([command]) => name === undefined || command === name)
+    .flatMap(([command, forms]) =>
+      forms.map((form) => [
+        `${command} ${form.words}`.trim() + (name === undefined ? '' : flagsOf(form)),
+        form.about,
+      ]),
+    )
+  const width = Math.max(...calls.map(([call = '']) => call.length))
+  const lines = calls.map(([call = '', about]) => `  ${call.padEnd(width)}  ${about}`)
+  const more =
+    name === undefined
+      ? '\n\n`millrace help <command>` tells its options, `millrace --version` the version.'
+      : ''
+  return `millrace <command>\n\n${lines.join('\n')}${more}`
+}
+
+/**
+ * What follows a command, or `undefined` where help is wanted. Throws a `UsageError` for whatever the
+ * command would have to ignore.
+ */
+export function parseCommandLine(name: string, rest: readonly string[]): Arguments | undefined {
+  const { values, positionals } = parse(name, rest)
+  if (values.help !== undefined) return undefined
+  const form = findForm(name, positionals)
+  const allowed = form.words.split(' ').filter(Boolean).length
+  const tooMuch = positionals[allowed]
+  if (tooMuch !== undefined) throw misuse(name, `"${tooMuch}" means nothing here`)
+  const options: Record<string, string> = {}
+  for (const [option, value] of Object.entries(values)) {
+    const isTaken = form.options?.some((known) => known === option) ?? false
+    const first = form.words.split(' ')[0]
+    if (!isTaken) throw misuse(name, `--${option} means nothing for ${`${name} ${first}`.trim()}`)
+    options[option] = String(value)
+  }
+  return { positionals, options }
+}
+
+function parse(name: string, rest: readonly string[]) {
+  const options = Object.fromEntries(
+    Object.entries(OPTIONS).map(([option, value]) => [
+      option,
+      { type: value === undefined ? ('boolean' as const) : ('string' as const) },
+    ]),
+  )
+  try {
+    return parseArgs({
+      args: [...rest],
+      allowPositionals: true,
+      options: { ...options, help: { type: 'boolean', short: 'h' } },
+    })
+  } catch (error) {
+    // The first sentence says what is wrong, the next ones how Node would have it written.
+    const [what = ''] = (error as Error).message.split(/\. |\n/)
+    throw misuse(name, what)
+  }
+}
+
+function findForm(name: string, [word = '']: readonly string[]): Form {
+  const forms = FORMS[name] ?? []
+  const found = forms.find(({ words }) => words === '' || words.split(' ')[0] === word)
+  if (found !== undefined) return found
+  const wanted = forms.map(({ words }) => words.split(' ')[0])
+  throw misuse(name, `${name}: ${wanted.slice(0, -1).join(', ')} or ${wanted.at(-1)}`)
+}
+
+function flagsOf({ options = [] }: Form): string {
+  const flags = options.map((option) => {
+    const value = OPTIONS[option]
+    return value === undefined ? ` [--${option}]` : ` [--${option} <${value}>]`
+  })
+  return flags.join('')
+}
+
+function misuse(name: string, message: string): UsageError {
+  return new UsageError(`${message}\n\n${usage(name)}`)
+}

@@ -1,0 +1,113 @@
+import { Redis } from 'ioredis'
+
+import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
+import type { DatabaseConfig, InfraConfig, StorageConfig } from '#shared/config/infra.ts'
+import { openDatabase, type Database } from '#shared/db/client.ts'
+import { createLogger } from '#shared/logger.ts'
+import { checkRedis, openRedis } from '#shared/queue/connection.ts'
+import { openObjectStore } from '#shared/storage/open-store.ts'
+
+import { waitUntil } from './embedded/child.ts'
+
+const REDIS_TIMEOUT_MS = 5000
+
+/** Opens the database for a command. Throws one sentence that names the setting if it does not answer. */
+export async function openReachableDatabase(config: DatabaseConfig): Promise<Database> {
+  const database = openDatabase({ ...config, logger: createLogger({ level: 'error' }) })
+  try {
+    await database.pool.query('select 1')
+    return database
+  } catch (error) {
+    await database.close()
+    throw new Error(`Postgres cannot be used: ${(error as Error).message}; check DATABASE_URL`)
+  }
+}
+
+/** Fails unless Redis answers within a few seconds, is new enough and evicts nothing. */
+export async function reachRedis({ redisUrl }: Pick<InfraConfig, 'redisUrl'>): Promise<void> {
+  await waitUntil(() => greetRedis(redisUrl), { timeoutMs: REDIS_TIMEOUT_MS })
+  const redis = await openRedis(redisUrl, 'producer', createLogger({ level: 'silent' }))
+  try {
+    await checkRedis(redis)
+  } finally {
+    redis.disconnect()
+  }
+}
+
+// A connection of the service tries again and again; this one says at once what is wrong.
+async function greetRedis(url: string): Promise<void> {
+  const redis = new Redis(url, {
+    lazyConnect: true,
+    retryStrategy: () => null,
+    connectTimeout: 2000,
+    maxRetriesPerRequest: 0,
+  })
+  let reason: string | undefined
+  redis.on('error', (error: Error) => {
+    reason ??= error.message
+  })
+  try {
+    await redis.connect()
+    await redis.ping()
+  } catch (error) {
+    throw new Error(`Redis cannot be used: ${reason ?? (error as Error).message}; check REDIS_URL`)
+  } finally {
+    redis.disconnect()
+  }
+}
+
+/** Fails unless the object storage answers and has the bucket. */
+export async function reachStorage(storage: StorageConfig): Promise<void> {
+  const store = openObjectStore(storage)
+  try {
+    await store.check()
+  } catch (error) {
+    throw new Error(`The object storage cannot be used: ${faultOf(error, storage)}`)
+  } finally {
+    store.close()
+  }
+}
+
+/**
+ * Asks the services that the user has named whether they can be used, and throws everything that is
+ * wrong at once: a tier would find out one after the other.
+ */
+export async function reachWhatIsGiven(env: Env, config: Config): Promise<void> {
+  const { infra, database } = config
+  const outcomes = await Promise.allSettled([
+    env.REDIS_URL === undefined ? undefined : reachRedis(infra),
+    (env.AUTH_DB_DATABASE_URL ?? env.DATABASE_URL) === undefined
+      ? undefined
+      : openReachableDatabase(database).then((opened) => opened.close()),
+    infra.storage.driver === 's3' ? reachStorage(infra.storage) : undefined,
+  ])
+  const faults = outcomes.flatMap((outcome) =>
+    outcome.status === 'rejected' ? [(outcome.reason as Error).message] : [],
+  )
+  if (faults.length > 0) throw new Error(faults.join('\n'))
+}
+
+/** Says which setting is to blame when a process cannot start because of its database. */
+export async function blameDatabase(env: Env, error: unknown): Promise<never> {
+  const isOfNetwork = ['connect', 'getaddrinfo'].includes(
+    (error as { syscall?: string }).syscall ?? '',
+  )
+  const isOfPostgres = (error as { severity?: string }).severity !== undefined
+  if (isOfNetwork || isOfPostgres) {
+    const database = await openReachableDatabase(loadConfig(env).config.database)
+    await database.close()
+  }
+  throw error
+}
+
+// Answers to HEAD have no body, so that the library knows no more than the status.
+function faultOf(error: unknown, storage: StorageConfig): string {
+  const { message, $metadata } = error as Error & { $metadata?: { httpStatusCode?: number } }
+  if (storage.driver === 'directory') return message
+  const status = $metadata?.httpStatusCode
+  if (status === 404) return `it has no bucket "${storage.bucket}"; check S3_BUCKET`
+  if (status === 401 || status === 403)
+    return 'it refuses the keys; check S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY'
+  const what = message === '' ? 'it does not answer' : message
+  return `${what}; check S3_ENDPOINT${status === undefined ? '' : ` (status ${status})`}`
+}

@@ -1,0 +1,84 @@
+import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
+import { loadCatalogue } from '#shared/load-catalogue.ts'
+
+import type { Secrets } from './data-dir.ts'
+import type { Mailbox } from './embedded/mailbox.ts'
+
+const DEFAULT_PORT = 8081
+
+/** Names every wrong setting before anything is started; what will be made later is filled in. */
+export function checkSettings(env: Env, dataDir: string): Config {
+  const filler = 'f'.repeat(64)
+  const { AUTH_API_PORT: _, ...settings } = composeEnv(env, {
+    dataDir,
+    redisUrl: 'redis://127.0.0.1',
+    databaseUrl: env.AUTH_DB_DATABASE_URL ?? env.DATABASE_URL ?? 'postgres://127.0.0.1/postgres',
+    mailbox: env.AUTH_SMTP_HOST === undefined ? { smtpPort: 25 } : undefined,
+    secrets: { jwtSecret: filler, apiKey: filler, urlSigningSecret: filler, adminToken: filler },
+    ports: { api: DEFAULT_PORT, apiMetrics: 9100, workerMetrics: 9101 },
+  })
+  // The port under the name by which it was given, for the message.
+  return loadConfig({ ...settings, ...env }).config
+}
+
+/** What the tiers read; whatever the user has set stays. */
+export function composeEnv(
+  env: Env,
+  parts: {
+    readonly dataDir: string
+    readonly redisUrl: string
+    readonly databaseUrl: string
+    readonly mailbox: Pick<Mailbox, 'smtpPort'> | undefined
+    readonly secrets: Omit<Secrets, 'redisPassword' | 'postgresPassword'>
+    readonly ports: {
+      readonly api: number
+      readonly apiMetrics: number
+      readonly workerMetrics: number
+    }
+  },
+): Record<string, string | undefined> {
+  const { secrets, mailbox, ports } = parts
+  const publicUrl = `http://localhost:${ports.api}`
+  const defaults: Record<string, string> = {
+    MILLRACE_DATA_DIR: parts.dataDir,
+    REDIS_URL: parts.redisUrl,
+    AUTH_DB_DATABASE_URL: parts.databaseUrl,
+    AUTH_DB_DRIVER: 'postgres',
+    AUTH_SITE_URL: publicUrl,
+    AUTH_API_EXTERNAL_URL: publicUrl,
+    AUTH_JWT_SECRET: secrets.jwtSecret,
+    MILLRACE_BOOTSTRAP_API_KEY: secrets.apiKey,
+    MILLRACE_URL_SIGNING_SECRET: secrets.urlSigningSecret,
+    MILLRACE_ADMIN_TOKEN: secrets.adminToken,
+    OTEL_EXPORTER_PROMETHEUS_PORT: String(ports.apiMetrics),
+    OTEL_EXPORTER_PROMETHEUS_HOST: '127.0.0.1',
+    MILLRACE_WORKER_METRICS_PORT: String(ports.workerMetrics),
+    UV_THREADPOOL_SIZE: '16',
+    ...(mailbox !== undefined && {
+      AUTH_SMTP_HOST: '127.0.0.1',
+      AUTH_SMTP_PORT: String(mailbox.smtpPort),
+      AUTH_SMTP_ADMIN_EMAIL: 'no-reply@localhost.localdomain',
+    }),
+  }
+  const given = { ...env }
+  // Any free port: it is chosen here, where the start looks whether the worker is ready.
+  if (given.MILLRACE_WORKER_METRICS_PORT === '0') delete given.MILLRACE_WORKER_METRICS_PORT
+  return { ...defaults, ...given, AUTH_API_PORT: String(ports.api) }
+}
+
+/** An empty value counts as unset, here as in the tiers. */
+export function withoutEmpty(env: Env): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(env).flatMap(([name, value = '']) =>
+      value.trim() === '' ? [] : [[name, value]],
+    ),
+  )
+}
+
+/** Fails with one sentence unless there is a catalogue that can be read. */
+export async function checkCatalogue({ inference }: Config): Promise<void> {
+  await loadCatalogue(inference.catalogueFile).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === undefined) throw error
+    throw new Error(`The catalogue cannot be read: ${error.message}; check MILLRACE_CATALOGUE`)
+  })
+}
