@@ -94,8 +94,9 @@ export class CandidateRun {
     const isOver = earlierReason !== undefined || this.#text.isComplete || isFull
     const wantsPrompt = input.echo && input.logprobs !== null
     const wantsReplayed = needsScores(input) && this.#resume !== undefined
-    // A resumed stream has delivered its scores already.
-    const hasTold = input.stream && this.#resume !== undefined
+    // A resumed stream has delivered its scores already, but for those of a text held back.
+    const hasAll = earlierReason !== undefined || !this.#text.isHeldBack
+    const hasTold = input.stream && this.#resume !== undefined && hasAll
     const canSkip = isOver && (hasTold || !(wantsPrompt || wantsReplayed))
     const end = canSkip
       ? undefined

@@ -63,6 +63,11 @@ export class CandidateText {
     return this.#hasStopped || this.#constraint?.isFinished === true
   }
 
+  /** True while tokens wait to be shown: what they spell may be the beginning of a stop string. */
+  get isHeldBack(): boolean {
+    return !this.#hasStopped && this.#shownSpans < this.#spans.length
+  }
+
   /** Takes one more token; the delta holds what became visible with it. */
   push(tokenId: number, score?: TokenScore): CandidateDelta {
     const order = this.tokenIds.length

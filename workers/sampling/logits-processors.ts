@@ -1,6 +1,6 @@
 import type { SamplingParams } from '#shared/contracts/completion.ts'
 
-import { largestValueAt } from './select.ts'
+import { argmax, largestValueAt } from './select.ts'
 import { keepNucleus } from './nucleus.ts'
 
 /** What a logits processor may look at besides the scores. */
@@ -58,12 +58,18 @@ function biasLogits(logitBias: Readonly<Record<string, number>>): LogitsProcesso
   }
 }
 
+// Scores divided by next to nothing stay floats, so that the larger is still told from the smaller:
+// the one over the other is below the largest, 3.4e38.
+const SCORE_MAX = 1e8
+const TEMPERATURE_MIN = 1e-30
+
 /** Keskar et al. 2019 (CTRL): a seen token's score is divided by the penalty, or multiplied if negative. */
 function penalizeRepetition(penalty: number, promptTokenIds: readonly number[]): LogitsProcessor {
   const promptSet = new Set(promptTokenIds)
   const penalize = (scores: Float32Array, tokenId: number) => {
     const score = scores[tokenId] as number
-    scores[tokenId] = score < 0 ? score * penalty : score / penalty
+    const penalized = score < 0 ? score * penalty : score / penalty
+    scores[tokenId] = Math.min(penalized, SCORE_MAX)
   }
   return (scores, { counts }) => {
     for (const tokenId of promptSet) penalize(scores, tokenId)
@@ -80,19 +86,24 @@ function penalizeCounts(frequencyPenalty: number, presencePenalty: number): Logi
   }
 }
 
+/** Where a required form leaves nothing else, even a banned token is better than none. */
 function banEarly({ tokens, tokenIds }: EarlyBan): LogitsProcessor {
   return (scores, { position }) => {
     if (position >= tokens) return
-    for (const tokenId of tokenIds) {
-      if (tokenId < scores.length) scores[tokenId] = Number.NEGATIVE_INFINITY
-    }
+    const banned = [...tokenIds]
+      .filter((tokenId) => tokenId < scores.length)
+      .map((tokenId) => [tokenId, scores[tokenId] as number] as const)
+    for (const [tokenId] of banned) scores[tokenId] = Number.NEGATIVE_INFINITY
+    if (argmax(scores) >= 0) return
+    for (const [tokenId, score] of banned) scores[tokenId] = score
   }
 }
 
 function scaleByTemperature(temperature: number): LogitsProcessor {
+  const divisor = Math.max(temperature, TEMPERATURE_MIN)
   return (scores) => {
     for (let index = 0; index < scores.length; index += 1) {
-      scores[index] = (scores[index] as number) / temperature
+      scores[index] = (scores[index] as number) / divisor
     }
   }
 }

@@ -1,3 +1,4 @@
+import { findDeadEnds } from './dead-ends.ts'
 import type { Grammar } from './grammar.ts'
 
 /** A set of ways in which the text so far can go on; the same set is always the same object. */
@@ -22,6 +23,7 @@ interface Frame {
 
 const FRAMES_PER_STEP_MAX = 20_000
 const STATES_MAX = 20_000 // about 2 kB each with their transitions
+const FRAMES_MAX = 200_000 // about 200 bytes each with their keys
 
 /**
  * Reads bytes against a grammar. A way to go on is a stack of frames; stacks are shared and numbered,
@@ -30,12 +32,15 @@ const STATES_MAX = 20_000 // about 2 kB each with their transitions
  */
 export class Automaton {
   readonly start: AutomatonState
+  /** No text could be finished after entering one of these. */
+  readonly #deadEnds: ReadonlySet<Grammar>
   readonly #frames = new Map<string, Frame>()
   readonly #states = new Map<string, AutomatonState>()
   #frameCount = 0
   #framesExpanded = 0
 
   constructor(grammar: Grammar) {
+    this.#deadEnds = findDeadEnds(grammar)
     this.start = this.#close([this.#frame(grammar, 0, null)])
   }
 
@@ -72,7 +77,7 @@ export class Automaton {
         isAccepting = true
         continue
       }
-      if (seen.has(frame.id)) continue
+      if (seen.has(frame.id) || this.#deadEnds.has(frame.grammar)) continue
       seen.add(frame.id)
       if (seen.size > FRAMES_PER_STEP_MAX) throw new GrammarTooAmbiguousError()
       if (readsByte(frame)) tops.set(frame.id, frame)
@@ -130,7 +135,7 @@ export class Automaton {
     const key = `${isAccepting} ${tops.map((frame) => frame.id).join(' ')}`
     const known = this.#states.get(key)
     if (known !== undefined) return known
-    if (this.#states.size >= STATES_MAX) this.#forget()
+    if (this.#states.size >= STATES_MAX || this.#frames.size >= FRAMES_MAX) this.#forget()
     const state = { isAccepting, isFinal: tops.length === 0, tops, next: new Array(256) }
     this.#states.set(key, state)
     return state

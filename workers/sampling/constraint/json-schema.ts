@@ -1,8 +1,10 @@
 import { failure } from '#shared/errors.ts'
 
+import { findDeadEnds } from './dead-ends.ts'
 import { GrammarBuilder } from './grammar.ts'
 import type { Grammar } from './grammar.ts'
 import { JsonGrammar } from './json-grammar.ts'
+import { limitsOfListed } from './listed-values.ts'
 import { mergeSchemas, typesOf } from './schema-merge.ts'
 import type { JsonType, Schema } from './schema-merge.ts'
 import { assertTellApart } from './schema-one-of.ts'
@@ -59,7 +61,12 @@ export class SchemaCompiler {
   compileRoot(schema: unknown, path: string): Grammar {
     this.#roots.push(schema)
     this.#references.clear()
-    return this.compile(schema, { path, depth: 0, followed: [] })
+    const place = { path, depth: 0, followed: [] }
+    const grammar = this.compile(schema, place)
+    if (findDeadEnds(grammar).has(grammar)) {
+      this.refuse(place, 'no value satisfies it, or none that comes to an end')
+    }
+    return grammar
   }
 
   compile(schema: unknown, place: SchemaPlace): Grammar {
@@ -187,14 +194,16 @@ export class SchemaCompiler {
   ): Grammar {
     const listed =
       schema.enum === undefined ? [schema.const] : this.#list('enum', schema.enum, place)
+    const isWithinLimits = limitsOfListed(this, schema, place)
     const values = listed.filter(
       (value) =>
+        isWithinLimits(value) &&
         (schema.type === undefined ||
           types === undefined ||
           types.some((type) => isOfType(value, type))) &&
         (schema.const === undefined || JSON.stringify(value) === JSON.stringify(schema.const)),
     )
-    if (values.length === 0) this.refuse(place, 'no listed value has the stated type')
+    if (values.length === 0) this.refuse(place, 'no listed value has the stated type and limits')
     return this.json.builder.choice(...values.map((value) => this.json.literal(value)))
   }
 

@@ -18,16 +18,15 @@ export function integersWithin(json: JsonGrammar, bounds: NumberBounds): Grammar
 }
 
 /**
- * Numbers within the bounds, or undefined when there are none: integers, and decimals with two
- * digits more than the bounds have themselves.
+ * Numbers within the bounds, or undefined when there are none: integers, and decimals with up
+ * to two digits more than the bounds have themselves.
  */
 export function numbersWithin(json: JsonGrammar, bounds: NumberBounds): Grammar | undefined {
   const given = [bounds.minimum, bounds.maximum, bounds.exclusiveMinimum, bounds.exclusiveMaximum]
   const decimals = Math.max(...given.map((bound) => decimalsOf(bound ?? 0)))
-  const grammars = [0, 1, 2]
-    .map((extra) => (extra === 0 ? 0 : Math.min(decimals + extra, DECIMALS_MAX)))
-    .map((places) => scaledWithin(json, bounds, places))
-    .filter((grammar) => grammar !== undefined)
+  const grammars = Array.from({ length: Math.min(decimals + 2, DECIMALS_MAX) + 1 }, (_, places) =>
+    scaledWithin(json, bounds, places),
+  ).filter((grammar) => grammar !== undefined)
   return grammars.length === 0 ? undefined : json.builder.choice(...grammars)
 }
 
@@ -37,17 +36,8 @@ function scaledWithin(
   bounds: NumberBounds,
   places: number,
 ): Grammar | undefined {
-  const scale = 10 ** places
-  const low = Math.max(
-    Math.ceil(exact((bounds.minimum ?? -MAGNITUDE_MAX) * scale)),
-    Math.floor(exact((bounds.exclusiveMinimum ?? -MAGNITUDE_MAX - 1) * scale)) + 1,
-    -MAGNITUDE_MAX,
-  )
-  const high = Math.min(
-    Math.floor(exact((bounds.maximum ?? MAGNITUDE_MAX) * scale)),
-    Math.ceil(exact((bounds.exclusiveMaximum ?? MAGNITUDE_MAX + 1) * scale)) - 1,
-    MAGNITUDE_MAX,
-  )
+  const low = lowestWithin(bounds, 10 ** places)
+  const high = -lowestWithin(mirrored(bounds), 10 ** places)
   if (low > high) return undefined
   const parts: Grammar[] = []
   if (high >= 0) parts.push(...spell(json, Math.max(low, 0), high, places))
@@ -56,6 +46,36 @@ function scaledWithin(
     parts.push(json.builder.sequence(json.builder.literal('-'), json.builder.choice(...negative)))
   }
   return json.builder.choice(...parts)
+}
+
+/** The smallest multiple of 1/scale that is not too small, as that multiple. */
+function lowestWithin(bounds: NumberBounds, scale: number): number {
+  const { minimum = -Infinity, exclusiveMinimum = -Infinity } = bounds
+  // A product is rounded, a quotient of such integers is what a reader makes of their decimals.
+  const near = Math.round(Math.max(minimum, exclusiveMinimum) * scale) - 2
+  let lowest = Math.min(Math.max(near, -MAGNITUDE_MAX), MAGNITUDE_MAX + 1)
+  while (lowest <= MAGNITUDE_MAX && !isLargeEnough(lowest / scale, bounds)) lowest += 1
+  return lowest
+}
+
+/** Whether a number is within the bounds. */
+export function isWithin(value: number, bounds: NumberBounds): boolean {
+  return isLargeEnough(value, bounds) && isLargeEnough(-value, mirrored(bounds))
+}
+
+function isLargeEnough(
+  value: number,
+  { minimum = -Infinity, exclusiveMinimum = -Infinity }: NumberBounds,
+): boolean {
+  return value >= minimum && value > exclusiveMinimum
+}
+
+/** The same bounds of the numbers with the opposite sign. */
+function mirrored({ maximum, exclusiveMaximum }: NumberBounds): NumberBounds {
+  return {
+    ...(maximum !== undefined && { minimum: -maximum }),
+    ...(exclusiveMaximum !== undefined && { exclusiveMinimum: -exclusiveMaximum }),
+  }
 }
 
 /** Non-negative numbers from `low` to `high`, as rows of digit ranges with the point put in. */
@@ -122,10 +142,4 @@ function decimalsOf(value: number): number {
   const text = String(value)
   if (text.includes('e-')) return Number(text.split('e-')[1])
   return text.split('.')[1]?.length ?? 0
-}
-
-/** Takes away the rounding error of a multiplication by a power of ten. */
-function exact(value: number): number {
-  const rounded = Math.round(value)
-  return Math.abs(value - rounded) < 1e-6 ? rounded : value
 }

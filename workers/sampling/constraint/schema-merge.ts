@@ -7,8 +7,8 @@ type Refuse = (reason: string) => never
 
 const LARGER = new Set(['minimum', 'exclusiveMinimum', 'minLength', 'minItems', 'minProperties'])
 const SMALLER = new Set(['maximum', 'exclusiveMaximum', 'maxLength', 'maxItems', 'maxProperties'])
-/** Keywords that say which type is meant when `type` does not. */
-const IMPLIED: Readonly<Record<string, JsonType>> = {
+/** The types that keywords speak of, which are meant when `type` does not say. */
+export const IMPLIED: Readonly<Record<string, JsonType>> = {
   properties: 'object',
   required: 'object',
   additionalProperties: 'object',
@@ -55,7 +55,7 @@ function mergeKeyword(name: string, a: unknown, b: unknown, refuse: Refuse): unk
   if (name === 'required') return [...new Set([...(a as unknown[]), ...(b as unknown[])])]
   if (name === 'allOf') return [...(a as unknown[]), ...(b as unknown[])]
   if (name === 'type') {
-    const common = [a].flat().filter((type) => [b].flat().includes(type))
+    const common = commonTypes([a].flat(), [b].flat())
     return common.length > 0 ? common : refuse('the combined types exclude each other')
   }
   if (name === 'enum') {
@@ -67,6 +67,13 @@ function mergeKeyword(name: string, a: unknown, b: unknown, refuse: Refuse): unk
   return refuse(`two different values of '${name}' cannot be combined`)
 }
 
+/** The types that both lists allow; every integer is a number. */
+export function commonTypes(a: readonly unknown[], b: readonly unknown[]): unknown[] {
+  const allows = (list: readonly unknown[], type: unknown) =>
+    list.includes(type) || (type === 'integer' && list.includes('number'))
+  return [...new Set([...a, ...b])].filter((type) => allows(a, type) && allows(b, type))
+}
+
 function mergeProperties(a: Schema, b: Schema): Schema {
   const merged: Record<string, unknown> = { ...a }
   for (const [name, schema] of Object.entries(b)) {
@@ -75,18 +82,21 @@ function mergeProperties(a: Schema, b: Schema): Schema {
   return merged
 }
 
-/** `additionalProperties: false` sees only its own schema's properties, so both must list the same. */
+/** `additionalProperties` sees only its own schema's properties, so both must list the same. */
 function refuseClosedExtension(a: Schema, b: Schema, refuse: Refuse): void {
   for (const [closed, other] of [
     [a, b],
     [b, a],
   ] as const) {
-    if (closed.additionalProperties !== false) continue
+    const { additionalProperties: limit = true } = closed
+    if (limit === true) continue
     const own = (closed.properties ?? {}) as Schema
     const foreign = Object.keys((other.properties ?? {}) as Schema)
     const outside = foreign.find((name) => !Object.hasOwn(own, name))
     if (outside !== undefined) {
-      refuse(`'additionalProperties: false' forbids '${outside}' of the schema it is combined with`)
+      refuse(
+        `'additionalProperties' forbids or limits '${outside}' of the schema it is combined with`,
+      )
     }
   }
 }

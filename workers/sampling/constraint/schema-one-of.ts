@@ -1,5 +1,9 @@
-import { typesOf } from './schema-merge.ts'
-import type { JsonType, Schema } from './schema-merge.ts'
+import { isDeepStrictEqual } from 'node:util'
+
+import { commonTypes, typesOf } from './schema-merge.ts'
+import type { Schema } from './schema-merge.ts'
+
+const ANY = ['string', 'number', 'object', 'array', 'boolean', 'null'] as const
 
 /**
  * A value must match exactly one branch of `oneOf`. That is certain when each two branches differ in
@@ -21,36 +25,34 @@ export function assertTellApart(
 }
 
 function areDisjoint(a: Schema, b: Schema): boolean {
-  const [typesA, typesB] = [typesOf(a), typesOf(b)]
-  if (
-    typesA !== undefined &&
-    typesB !== undefined &&
-    !typesA.some((type) => overlaps(type, typesB))
-  ) {
-    return true
-  }
   if (areValuesDisjoint(a, b)) return true
+  const shared = [...sharedTypes(a, b), ...sharedTypes(b, a)]
+  if (shared.length === 0) return true
+  // Only objects have properties to be told apart by.
+  if (shared.some((type) => type !== 'object')) return false
   const required = requiredOf(a).filter((name) => requiredOf(b).includes(name))
   return required.some((name) => areValuesDisjoint(propertyOf(a, name), propertyOf(b, name)))
 }
 
-function overlaps(type: JsonType, others: readonly JsonType[]): boolean {
-  const isNumeric = type === 'integer' || type === 'number'
-  return (
-    others.includes(type) || (isNumeric && others.some((t) => t === 'integer' || t === 'number'))
-  )
+/**
+ * The types that are written for one schema and valid for the other. A schema that does not state
+ * its type takes any other as well, though only the type that its keywords speak of is written.
+ */
+function sharedTypes(writer: Schema, reader: Schema): readonly unknown[] {
+  const valid = reader.type === undefined ? ANY : (typesOf(reader) ?? ANY)
+  return commonTypes(typesOf(writer) ?? ANY, valid)
 }
 
 function areValuesDisjoint(a: Schema, b: Schema): boolean {
   const [listA, listB] = [valuesOf(a), valuesOf(b)]
   if (listA === undefined || listB === undefined) return false
-  return !listA.some((value) => listB.includes(value))
+  return !listA.some((value) => listB.some((other) => isDeepStrictEqual(value, other)))
 }
 
-/** The values that a schema lists, as JSON texts. */
-function valuesOf(schema: Schema): readonly string[] | undefined {
-  if (schema.const !== undefined) return [JSON.stringify(schema.const)]
-  return Array.isArray(schema.enum) ? schema.enum.map((value) => JSON.stringify(value)) : undefined
+/** The values that a schema lists. */
+function valuesOf(schema: Schema): readonly unknown[] | undefined {
+  if (schema.const !== undefined) return [schema.const]
+  return Array.isArray(schema.enum) ? schema.enum : undefined
 }
 
 function requiredOf(schema: Schema): readonly unknown[] {

@@ -53,18 +53,28 @@ export function compileNumber(
   type: 'number' | 'integer',
 ): Grammar {
   const { json } = compiler
+  const bounds = boundsOf(compiler, schema, place)
+  if (Object.keys(bounds).length === 0) return type === 'integer' ? json.integer : json.number
+  const within = type === 'integer' ? integersWithin : numbersWithin
+  return within(json, bounds) ?? compiler.refuse(place, 'no number is within the bounds')
+}
+
+/** The bounds that a schema sets to numbers. */
+export function boundsOf(
+  compiler: SchemaCompiler,
+  schema: Schema,
+  place: SchemaPlace,
+): NumberBounds {
   const bounds: Record<string, number> = {}
   for (const name of ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum']) {
     const value = schema[name]
     if (value === undefined) continue
-    if (typeof value !== 'number') return compiler.refuse(place, `'${name}' must be a number`)
+    if (typeof value !== 'number' || Number.isNaN(value)) {
+      return compiler.refuse(place, `'${name}' must be a number`)
+    }
     bounds[name] = value
   }
-  if (Object.keys(bounds).length === 0) return type === 'integer' ? json.integer : json.number
-  const within = type === 'integer' ? integersWithin : numbersWithin
-  return (
-    within(json, bounds as NumberBounds) ?? compiler.refuse(place, 'no number is within the bounds')
-  )
+  return bounds
 }
 
 /** A list of items, the first of which may have schemas of their own. */
@@ -135,7 +145,8 @@ export function compileObject(
     const isRequired = required.includes(name)
     const isClosed = additional === false && !Object.hasOwn(properties, name)
     if (isClosed) compiler.refuse(place, `the required property '${name}' is not allowed`)
-    const property = Object.hasOwn(properties, name) ? properties[name] : true
+    const unlisted = typeof additional === 'object' ? additional : true
+    const property = Object.hasOwn(properties, name) ? properties[name] : unlisted
     const value = compiler.compile(property, compiler.below(place, `properties.${name}`))
     return { pair: json.builder.sequence(json.literal(name), json.colon, value), isRequired }
   })
@@ -151,7 +162,8 @@ export function compileObject(
   }
 }
 
-function countOf(
+/** A keyword that counts something; undefined where the schema does not have it. */
+export function countOf(
   compiler: SchemaCompiler,
   schema: Schema,
   name: string,

@@ -46,6 +46,18 @@ describe('an answer', () => {
     })
   })
 
+  it('ends early where its form leaves nothing but a token that was named as an end', async () => {
+    const { pieces } = text.tokenizer
+    const stopTokenIds = Array.from({ length: VOCABULARY }, (_, tokenId) => tokenId).filter(
+      (tokenId) => Buffer.from(pieces.bytesOf(tokenId)).toString().startsWith('x'),
+    )
+    const answer = await answerTo({
+      responseFormat: { type: 'jsonSchema', schema: { const: 'x' } },
+      ending: { minTokens: 5, stopTokenIds },
+    })
+    expect(answer).toMatchObject({ text: '"', finishReason: 'stop' })
+  })
+
   it('is not ended by a stop string before it has as many tokens as asked for', async () => {
     const answer = encode(' one two one two')
     const stop = ['one']

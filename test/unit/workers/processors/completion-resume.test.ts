@@ -129,6 +129,26 @@ describe('a resumed job', () => {
     }
   })
 
+  it('scores what was held back when its length was reached', async () => {
+    const answer = encode(ANSWER)
+    for (let maxTokens = 1; maxTokens < answer.length; maxTokens += 1) {
+      const run = (resume: readonly ResumePoint[]) => {
+        const engine = scriptedEngine(writes(answer, promptLength))
+        const input = { stream: true, stop: ['END of all', 'fox END.'], logprobs: 1 }
+        return runJob({ ...input, maxTokens, resume }, { engine })
+      }
+      const whole = await run([])
+      // All that it lacks is the last delta.
+      const before = whole.deltas.slice(0, -1)
+      const after = await run(resumeAfter(before))
+      const joined = [...before, ...after.deltas]
+      expect(textOf(joined)).toBe(textOf(whole.deltas))
+      expect(joined.flatMap(({ logprobs }) => logprobs ?? [])).toEqual(
+        whole.result.candidates[0]?.logprobs,
+      )
+    }
+  })
+
   it('does not run finished candidates again but returns them', async () => {
     const input = { ...CASES['several candidates'], stream: true }
     const whole = await runJob(input, { engine: scriptedEngine(babble) })

@@ -136,3 +136,37 @@ describe('partial selection', () => {
     }
   })
 })
+
+describe('values at the edge of a float', () => {
+  it.each<Partial<SamplingParams>>([
+    { temperature: 1e-9 },
+    { temperature: 1e-40 },
+    { temperature: Number.MIN_VALUE },
+    { temperature: 1e-40, topP: 0.9, minP: 0.1, topK: 2 },
+    { topP: 0 },
+    { minP: 1 },
+    { topP: Number.MIN_VALUE, minP: Number.MIN_VALUE, temperature: 2 },
+  ])('take the likeliest token: %j', (params) => {
+    expect(generate(params)).toEqual(generate({ temperature: 0 }))
+  })
+
+  it.each<Partial<SamplingParams>>([
+    { repetitionPenalty: 1e-300 },
+    { repetitionPenalty: 1e-300, temperature: 0 },
+    { repetitionPenalty: 1e-40, temperature: 1e-40, topP: 0.5 },
+  ])('choose among the tokens that they prefer: %j', (params) => {
+    const own = sampler(params)
+    const logits = Float32Array.from({ length: VOCABULARY }, (_, id) => (id === 30 ? 9 : 1))
+    for (let position = 0; position < 20; position += 1) {
+      // Tokens 1 to 5 of the prompt are the ones that a penalty below one favours.
+      expect([1, 2, 3, 4, 5]).toContain(own.next(logits, position).tokenId)
+    }
+  })
+
+  it('are drawn like others', () => {
+    const own = sampler({ repetitionPenalty: 1e-300 })
+    const logits = new Float32Array(VOCABULARY).fill(1)
+    const chosen = Array.from({ length: 40 }, (_, position) => own.next(logits, position).tokenId)
+    expect(new Set(chosen).size).toBeGreaterThan(1)
+  })
+})
