@@ -9,6 +9,7 @@ import type { Logger } from '#shared/logger.ts'
 import { healthPlugin, type HealthServices } from './health/plugin.ts'
 import { registerFarewell } from './http/drain.ts'
 import { isBug, normalizeError } from './http/normalize-error.ts'
+import { leaveBodiesUnread } from './http/head.ts'
 import { registerJsonBody } from './http/json-body.ts'
 import { registerOpenApi } from './http/openapi.ts'
 import {
@@ -20,6 +21,7 @@ import {
 import { requestIdFrom } from './http/request-id.ts'
 import { registerRequestLog } from './http/request-log.ts'
 import { registerValidation } from './http/validation.ts'
+import { collectWholePieces } from './http/whole-pieces.ts'
 import type { HttpObserver } from './telemetry/http-observer.ts'
 import { presentError } from './v1/error-dialect.ts'
 
@@ -73,10 +75,12 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   // Plain text is no form of any request here; each surface adds what it takes besides JSON.
   app.removeContentTypeParser('text/plain')
   registerJsonBody(app)
+  collectWholePieces(app)
   registerRequestLog(app, log, options.observer)
   refuseEncodedBodies(app)
   refuseInvalidHosts(app)
   hearOutLargeBodies(app)
+  leaveBodiesUnread(app)
   registerFarewell(app, options.health.isDraining)
   for (const watcher of options.watchers ?? []) watcher.register(app)
   registerValidation(app)

@@ -14,7 +14,7 @@ import { createBatchExecutor } from './inference/batchable.ts'
 import { inferencePlugin } from './inference/plugin.ts'
 import { invitationMailerOf } from './invitations.ts'
 import { addToMonth, monthOf } from './limits/limit-store.ts'
-import { createLimiter, type Limiter } from './limits/limiter.ts'
+import { checkQuota, createLimiter, type Limiter, type LimiterServices } from './limits/limiter.ts'
 import { mediaPlugin } from './media/routes.ts'
 import { noteEvents } from './noted-events.ts'
 import { organizationsPlugin } from './organizations/routes.ts'
@@ -73,7 +73,7 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
       mailer: invitationMailerOf(users.services),
     }),
     mediaPlugin({ ...services, signer }),
-    batchesPlugin(services),
+    batchesPlugin({ ...services, storageBytesMax: config.content.storageBytesMax }),
   ])
 }
 
@@ -87,6 +87,7 @@ export function startBatches(services: Services): BatchDriver {
       ...services,
       config: { deadlineSeconds },
       noteTokens: (organizationId, tokens) => noteBatchTokens(services, organizationId, tokens),
+      checkQuota: (organizationId) => checkQuota(limiterServicesOf(services), organizationId),
     }),
   })
 }
@@ -111,14 +112,18 @@ function idempotencyOf(services: Services): Gate {
 }
 
 function limiterOf(services: Services): Limiter {
+  return createLimiter(limiterServicesOf(services))
+}
+
+function limiterServicesOf(services: Services): LimiterServices {
   const { config, usage } = services
-  return createLimiter({
+  return {
     ...services,
     prefix: config.infra.redisPrefix,
     limits: config.limits,
     deadlineSeconds: config.inference.deadlineSeconds,
     tokensSince: (organizationId, sinceMs) => usage.tokensSince(organizationId, sinceMs),
-  })
+  }
 }
 
 function administration(services: Services, users: UserServer, version: string): Surface['plugin'] {

@@ -1,4 +1,4 @@
-import type { Pool } from 'pg'
+import type { Pool, PoolClient } from 'pg'
 
 import { tablePrefixOf } from '#shared/db/migrate.ts'
 
@@ -55,12 +55,16 @@ export interface Batches {
 /** Opens the batches of a database. */
 export function openBatches(pool: Pool, namespace: string): Batches {
   const prefix = tablePrefixOf(namespace)
-  const tables = { batches: `${prefix}batches`, lines: `${prefix}batch_lines` }
+  const tables = {
+    batches: `${prefix}batches`,
+    lines: `${prefix}batch_lines`,
+    organizations: `${prefix}organizations`,
+  }
   const { batches } = tables
   const one = async (text: string, values: readonly unknown[]): Promise<BatchRow | undefined> =>
     (await pool.query<BatchRow>(text, [...values])).rows[0]
   return {
-    create: (batch, openMax) => create(one, batches, batch, openMax),
+    create: (batch, openMax) => create(pool, tables, batch, openMax),
     find: (organizationId, id) =>
       one(`select * from ${batches} where organization_id = $1 and id = $2`, [organizationId, id]),
     async list(organizationId, { limit, after }) {
@@ -100,20 +104,49 @@ export function openBatches(pool: Pool, namespace: string): Batches {
       )
     },
     async settle() {
+      await pool.query(abandonQuery(tables))
       await pool.query(settleQuery(tables))
     },
   }
 }
 
-type One = (text: string, values: readonly unknown[]) => Promise<BatchRow | undefined>
-
 interface Tables {
   readonly batches: string
   readonly lines: string
+  readonly organizations: string
 }
 
-function create(one: One, batches: string, batch: NewBatch, openMax: number) {
-  return one(
+/** Holds the organization meanwhile, so that its batches are counted by one request at a time. */
+async function create(
+  pool: Pool,
+  { batches, organizations }: Tables,
+  batch: NewBatch,
+  openMax: number,
+): Promise<BatchRow | undefined> {
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    await client.query(`select id from ${organizations} where id = $1 for no key update`, [
+      batch.organizationId,
+    ])
+    const created = await insert(client, batches, batch, openMax)
+    await client.query('commit')
+    return created
+  } catch (error) {
+    await client.query('rollback')
+    throw error
+  } finally {
+    client.release()
+  }
+}
+
+async function insert(
+  client: PoolClient,
+  batches: string,
+  batch: NewBatch,
+  openMax: number,
+): Promise<BatchRow | undefined> {
+  const { rows } = await client.query<BatchRow>(
     `insert into ${batches} (id, organization_id, model_ids, endpoint, input_file_id,
        input_object_key, completion_window, metadata, expires_at, api_key_id, user_id)
      select $1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9), $11, $12::uuid
@@ -135,6 +168,17 @@ function create(one: One, batches: string, batch: NewBatch, openMax: number) {
       batch.userId ?? null,
     ],
   )
+  return rows[0]
+}
+
+// Nobody is left to read what the batches of a deleted organization would bring.
+function abandonQuery({ batches, organizations }: Tables): string {
+  return `
+    update ${batches} b set status = 'cancelling', cancelling_at = now(),
+      lease_id = null, lease_until = null
+    from ${organizations} o
+    where o.id = b.organization_id and o.deleted_at is not null
+      and b.status in ('validating', 'in_progress')`
 }
 
 // A cancelled batch is finalized once none of its lines runs any more.

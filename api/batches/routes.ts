@@ -19,7 +19,10 @@ export interface BatchServices {
     ): Promise<
       { readonly objectKey: string; readonly purpose: string; readonly bytes: number } | undefined
     >
+    usedBytes(organizationId: string): Promise<number>
   }
+  /** How much an organization may store. */
+  readonly storageBytesMax: number
 }
 
 const INPUT_BYTES_MAX = 200 * 1024 * 1024
@@ -45,6 +48,7 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
       const body = request.body as Static<typeof CREATE_BODY>
       requireScope(caller, ENDPOINT_SCOPES[body.endpoint] ?? 'batches')
       checkMetadata(body.metadata ?? {})
+      await mustHaveRoom(services, caller.organizationId)
       const inputObjectKey = await inputOf(services, caller.organizationId, body.input_file_id)
       const batch = await batches.create(
         {
@@ -114,6 +118,18 @@ function checkMetadata(metadata: Readonly<Record<string, string>>): void {
       code: 'invalid_value',
     })
   }
+}
+
+/** Outputs are stored in any case, so without this one input could be answered for ever. */
+async function mustHaveRoom(
+  { files, storageBytesMax }: BatchServices,
+  organizationId: string,
+): Promise<void> {
+  if ((await files.usedBytes(organizationId)) < storageBytesMax) return
+  throw failure.invalidRequest(
+    "There is no room for the output: your organization's storage is full. Delete files that you no longer need.",
+    { code: 'storage_limit_exceeded', shouldRetry: false },
+  )
 }
 
 /** The key under which the input lies. Throws unless it is a file that was uploaded for this. */

@@ -57,7 +57,7 @@ export async function runLine(
     if (signal.aborted) return { type: 'retry', delaySeconds: 0, isCounted: false }
     const error = normalizeError(thrown)
     if (isBug(error)) log.error({ operation: 'batch.line', err: error.cause }, 'request failed')
-    if (BUSY.includes(error.kind)) {
+    if (BUSY.includes(error.kind) && error.shouldRetry !== false) {
       return { type: 'retry', delaySeconds: BUSY_DELAY_SECONDS, isCounted: false }
     }
     if (DOUBTFUL.includes(error.kind) && line.attempts < ATTEMPTS_MAX) {

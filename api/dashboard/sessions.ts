@@ -18,10 +18,10 @@ export interface AdminSessions {
   open(session: AdminSession): Promise<string>
   find(secret: string): Promise<AdminSession | undefined>
   close(secret: string): Promise<void>
-  /** Counts a failed attempt to sign in. */
-  noteFailure(address: string): Promise<void>
-  /** How long an address has to wait after too many failures; 0 when it may try. */
-  secondsToWait(address: string): Promise<number>
+  /** Counts an attempt to sign in before it is made; how long its address has to wait, 0 if not at all. */
+  takeAttempt(address: string): Promise<number>
+  /** An attempt that succeeded does not count. */
+  giveAttemptBack(address: string): Promise<void>
 }
 
 /** A working day; longer than that nobody should find a page open. */
@@ -35,6 +35,13 @@ export function openAdminSessions(redis: Redis, prefix: string): AdminSessions {
   const sessionKey = (secret: string): string => `${prefix}:admin:session:${digestOf(secret)}`
   const attemptsKey = (address: string): string =>
     `${prefix}:admin:attempts:${digestOf(address).slice(0, 22)}`
+  const countAttempts = async (address: string, count: number): Promise<number> => {
+    const key = attemptsKey(address)
+    const counting = redis.multi().incrby(key, count).expire(key, ATTEMPTS_WINDOW_SECONDS, 'NX')
+    const [[error, attempts] = []] = (await counting.exec()) ?? []
+    if (error) throw error
+    return Number(attempts)
+  }
   return {
     async open(session) {
       const secret = randomBytes(32).toString('base64url')
@@ -49,14 +56,12 @@ export function openAdminSessions(redis: Redis, prefix: string): AdminSessions {
     async close(secret) {
       await redis.del(sessionKey(secret))
     },
-    async noteFailure(address) {
-      const key = attemptsKey(address)
-      await redis.multi().incr(key).expire(key, ATTEMPTS_WINDOW_SECONDS, 'NX').exec()
+    async takeAttempt(address) {
+      const attempts = await countAttempts(address, 1)
+      return attempts <= ATTEMPTS_MAX ? 0 : Math.max(1, await redis.ttl(attemptsKey(address)))
     },
-    async secondsToWait(address) {
-      const key = attemptsKey(address)
-      const attempts = Number((await redis.get(key)) ?? 0)
-      return attempts < ATTEMPTS_MAX ? 0 : Math.max(1, await redis.ttl(key))
+    async giveAttemptBack(address) {
+      await countAttempts(address, -1)
     },
   }
 }

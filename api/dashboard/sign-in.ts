@@ -73,16 +73,15 @@ async function signIn(
       ...{ request, reply: reply.code(status), problem },
       ...{ next: form.next, email: form.email },
     })
-  const seconds = await guard.sessions.secondsToWait(request.ip)
+  // Counted before it is judged: of many that come at once none is judged for free.
+  const seconds = await guard.sessions.takeAttempt(request.ip)
   if (seconds > 0) {
     reply.header('retry-after', seconds)
     return refuse(429, `Too many attempts. Try again in ${Math.ceil(seconds / 60)} min.`)
   }
   const verdict = await judge(services, form, request)
-  if (verdict.kind === 'refused') {
-    await guard.sessions.noteFailure(request.ip)
-    return refuse(verdict.status, verdict.reason)
-  }
+  if (verdict.kind === 'refused') return refuse(verdict.status, verdict.reason)
+  await guard.sessions.giveAttemptBack(request.ip)
   // A cookie that was there before is not raised to a session: it may be known to somebody else.
   setSessionCookie(request, reply, await guard.sessions.open(verdict.session))
   return reply.redirect(pathBelowAdmin(form.next), 303)

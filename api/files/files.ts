@@ -35,13 +35,15 @@ export interface Files {
   list(organizationId: string, page: FilePage): Promise<{ rows: FileRow[]; hasMore: boolean }>
   /** Removes the row and gives its bytes back; returns it so that its object can be deleted. */
   remove(organizationId: string, id: string): Promise<FileRow | undefined>
+  /** Forgets the files of organizations that were deleted: their bytes belong to nobody then. */
+  forgetOfDeleted(): Promise<void>
   /** Which of these object keys belong to a file. */
   knownKeys(keys: readonly string[]): Promise<ReadonlySet<string>>
 }
 
 /** Opens the files of a database. */
 export function openFiles(db: Db, tables: FileTables): Files {
-  const { files, storage } = tables
+  const { files, storage, organizations } = tables
   const own = (organizationId: string, id: string) =>
     and(eq(files.organizationId, organizationId), eq(files.id, id))
   return {
@@ -59,6 +61,12 @@ export function openFiles(db: Db, tables: FileTables): Files {
     },
     list: (organizationId, page) => list(db, tables, organizationId, page),
     remove: (organizationId, id) => remove(db, tables, organizationId, id),
+    async forgetOfDeleted() {
+      await db.execute(sql`
+        with deleted as (select id from ${organizations} where deleted_at is not null),
+          forgotten as (delete from ${files} where organization_id in (select id from deleted))
+        delete from ${storage} where organization_id in (select id from deleted)`)
+    },
     async knownKeys(keys) {
       if (keys.length === 0) return new Set()
       const rows = await db

@@ -16,6 +16,7 @@ import { asAttachment } from './attachment.ts'
 import type { FilePage, Files } from './files.ts'
 import { PURPOSES } from './json-lines.ts'
 import { parseRange } from './range.ts'
+import { BytesUnderWay } from './under-way.ts'
 import { FORM_OVERHEAD_BYTES_MAX, receiveUpload, storageLimitExceeded } from './upload.ts'
 
 /** A file that came or went. */
@@ -57,6 +58,7 @@ type App = FastifyInstance<
 
 function registerUpload(app: App, services: FileServices): void {
   const { files, store, storageBytesMax } = services
+  const underWay = new BytesUnderWay()
   const options = {
     schema: UPLOAD,
     config: SCOPE,
@@ -74,7 +76,11 @@ function registerUpload(app: App, services: FileServices): void {
     const abort = new AbortController()
     request.raw.on('aborted', () => abort.abort())
     const { signal } = abort
-    const upload = await receiveUpload(request, { organizationId, store, bytesMax, signal })
+    const context = { organizationId, store, bytesMax, signal }
+    const upload = await receiveUpload(request, {
+      ...context,
+      underWay: underWay.open(organizationId),
+    })
     const file = await files.publish(upload, storageBytesMax)
     if (file === undefined) {
       await store.delete(upload.objectKey)

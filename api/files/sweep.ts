@@ -7,13 +7,14 @@ import type { Files } from './files.ts'
 const ORPHAN_AGE_MS = 6 * 3600 * 1000
 const BATCH = 500
 
-/** Deletes stored objects of uploads that never became visible. Returns how many. */
+/** Deletes stored objects that belong to no file, or to none any more. Returns how many. */
 export async function sweepOrphans(options: {
   readonly files: Files
   readonly store: ObjectStore
   readonly clock: Clock
 }): Promise<number> {
   const { files, store, clock } = options
+  await files.forgetOfDeleted()
   let swept = 0
   let batch: string[] = []
   const sweepBatch = async () => {

@@ -11,6 +11,7 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import { JsonLinesCheck, PURPOSES } from './json-lines.ts'
 import type { StoredUpload } from './files.ts'
+import type { UploadUnderWay } from './under-way.ts'
 
 const FILENAME_LENGTH_MAX = 255
 /** Boundaries, headers and the other fields of a form, beside the bytes of its file. */
@@ -31,6 +32,7 @@ export interface UploadContext {
   /** Bytes that still fit; a longer file breaks off. */
   readonly bytesMax: number
   readonly signal: AbortSignal
+  readonly underWay: UploadUnderWay
 }
 
 /**
@@ -60,6 +62,8 @@ export async function receiveUpload(
   } catch (error) {
     if (received !== undefined) await context.store.delete(received.objectKey)
     throw error
+  } finally {
+    context.underWay.end()
   }
 }
 
@@ -73,7 +77,7 @@ function finish(received: ReceivedFile, purpose: string, organizationId: string)
 async function receiveFile(
   { filename, stream, signal }: FormFile,
   purpose: string | undefined,
-  { store, bytesMax, signal: clientSignal }: UploadContext,
+  { store, bytesMax, signal: clientSignal, underWay }: UploadContext,
 ): Promise<ReceivedFile> {
   // Where it came first, a wrong purpose is known before a byte of the file was stored.
   if (purpose !== undefined) checkPurpose(purpose)
@@ -82,7 +86,7 @@ async function receiveFile(
   let bytes = 0
   const metered = new PassingBytes((chunk) => {
     bytes += chunk.length
-    if (bytes > bytesMax) throw storageLimitExceeded()
+    if (!underWay.fits(chunk.length, bytesMax)) throw storageLimitExceeded()
     hash.update(chunk)
     check.push(chunk)
   })

@@ -5,6 +5,9 @@ import type { FastifyRequest } from 'fastify'
 
 import { CancelledError, failure, ServiceError } from '#shared/errors.ts'
 
+import { passThrough } from './passing-bytes.ts'
+import { WholePieces } from './whole-pieces.ts'
+
 /** One file of a form, while it streams by. */
 export interface FormFile {
   readonly filename: string
@@ -146,7 +149,8 @@ class FormReading<File> {
 
   async #receive(part: Multipart & { readonly type: 'file' }, name: string): Promise<void> {
     const { signal } = this.#abort
-    const file = { filename: part.filename ?? '', stream: part.file, signal }
+    const stream = passThrough(part.file, new WholePieces())
+    const file = { filename: part.filename ?? '', stream, signal }
     try {
       this.#files[name] = await this.#rules.receive(file, name, this.#fields)
     } catch (error) {

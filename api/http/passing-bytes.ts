@@ -35,7 +35,7 @@ export class PassingBytes extends Transform {
 }
 
 /** Leads a source through; a fault of the source ends what follows, but not the other way round. */
-export function passThrough(source: Readable, passing: PassingBytes): PassingBytes {
+export function passThrough(source: Readable, passing: Transform): Transform {
   finished(source, { writable: false }, (error) => {
     if (error) passing.destroy(error)
   })

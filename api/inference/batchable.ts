@@ -36,6 +36,8 @@ export type ExecuteBatchable = (request: BatchableRequest) => Promise<object>
 type Needs = Pick<InferenceServices, 'catalogue' | 'clock' | 'submitter' | 'config'> & {
   /** Told of what the requests of an organization took. */
   readonly noteTokens?: (organizationId: string, tokens: number) => void
+  /** Throws when an organization has nothing left of its month. */
+  readonly checkQuota?: (organizationId: string) => Promise<void>
 }
 
 /** A job of any kind, and how to present what comes of it. */
@@ -89,6 +91,7 @@ export function createBatchExecutor(services: Needs): ExecuteBatchable {
     const caller: Caller = { organizationId, modelIds, scopes: null, expiresAtMs: null }
     const modelName = (body as { readonly model: string }).model
     const plan = row.plan(services, { caller, modelName, body })
+    await services.checkQuota?.(organizationId)
     const events = services.submitter.submit({
       kind: plan.kind,
       model: plan.model,

@@ -32,7 +32,9 @@ export function estimateTokens(request: FastifyRequest): number {
   const isCompletion = routeOptions.config.scope === 'completions'
   const perCopy = typeof asked === 'number' ? asked : isCompletion ? COMPLETION_TOKENS_DEFAULT : 0
   const copies = Math.max(1, count(fields.n), count(fields.best_of))
-  const prompt = Math.ceil(Number(headers['content-length'] ?? 0) / BYTES_PER_TOKEN)
+  // A body that came in pieces announces no length.
+  const bytes = headers['content-length'] ?? Buffer.byteLength(JSON.stringify(body))
+  const prompt = Math.ceil(Number(bytes) / BYTES_PER_TOKEN)
   return Math.min(TOKENS_MAX, Math.ceil(prompt + perCopy * Math.min(COPIES_MAX, copies)))
 }
 

@@ -160,6 +160,15 @@ export async function fillMonth(
   await redis.set(keysOf(prefix, subject)[3] as string, tokens, 'PX', MONTH_TTL_MS, 'NX')
 }
 
+/** The tokens of the month; undefined when the counter has to be filled. */
+export async function tokensOfMonth(
+  { redis, prefix }: LimitStore,
+  subject: LimitSubject,
+): Promise<number | undefined> {
+  const found = await redis.get(keysOf(prefix, subject)[3] as string)
+  return found === null ? undefined : Number(found)
+}
+
 /** Adds what batches took, which no request is charged for, to the tokens of the month. */
 export async function addToMonth(
   store: Pick<LimitStore, 'redis' | 'prefix'>,

@@ -15,6 +15,7 @@ import {
   settle,
   type Charge,
   type LimitStore,
+  tokensOfMonth,
   type LimitSubject,
 } from './limit-store.ts'
 import { limitHeaders, tightestOf, usedOf, waitMs, WINDOW_MS, type Window } from './windows.ts'
@@ -79,6 +80,22 @@ export function createLimiter(services: LimiterServices): Limiter {
   }
 }
 
+/** Throws `rateLimited` when an organization has nothing left of its month: for work that is no request. */
+export async function checkQuota(services: LimiterServices, organizationId: string): Promise<void> {
+  const { limits, clock, log } = services
+  if (limits.monthlyTokens === 0) return
+  const subject = { organizationId, credentialId: 'batches', month: monthOf(clock.now()) }
+  let monthlyTokens: number | undefined
+  try {
+    monthlyTokens = await tokensOfMonth(services, subject)
+  } catch (error) {
+    log.debug({ operation: 'limits.quota', err: error }, 'the quota is not enforced')
+    return
+  }
+  if (monthlyTokens === undefined) await checkMonth(services, subject, { monthlyTokens })
+  else if (monthlyTokens >= limits.monthlyTokens) throw quotaExceeded()
+}
+
 /** Settles when the answer has ended; jobs that end later are added one by one. */
 function settleAtTheEnd(
   services: LimiterServices,
@@ -118,7 +135,7 @@ function settleAtTheEnd(
 async function checkMonth(
   services: LimiterServices,
   subject: LimitSubject,
-  { monthlyTokens }: Charge,
+  { monthlyTokens }: Pick<Charge, 'monthlyTokens'>,
 ): Promise<void> {
   const quota = services.limits.monthlyTokens
   if (quota === 0 || monthlyTokens !== undefined) return

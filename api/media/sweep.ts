@@ -1,12 +1,12 @@
 import type { Clock } from '#shared/clock.ts'
-import type { ObjectStore } from '#shared/storage/object-store.ts'
+import { STAGED, type ObjectStore } from '#shared/storage/object-store.ts'
 
 // Addresses are valid for an hour and are given out shortly after their picture was written; no
 // request runs longer than that either.
 const AGE_MS_MAX = 65 * 60_000
-const PREFIXES = ['media/', 'temporary/']
+const PREFIXES = ['media/', 'temporary/', STAGED]
 
-/** Deletes pictures whose addresses have expired and what dead requests left. Returns how many. */
+/** Deletes pictures whose addresses have expired and what dead requests and processes left. Returns how many. */
 export async function sweepMedia(options: {
   readonly store: ObjectStore
   readonly clock: Clock

@@ -7,7 +7,7 @@ import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
-import type { Organizations } from './organizations.ts'
+import { noSuchOrganization, type Organizations } from './organizations.ts'
 
 const OPEN_MAX = 200
 
@@ -56,9 +56,10 @@ function openSent(context: Context) {
   return {
     /** Throws `conflict` when the person is a member already or has an open invitation. */
     async create(invitation: NewInvitation): Promise<InvitationRow> {
-      await mustBeNew(context, invitation)
       const id = randomId('inv_')
       const [made] = await db.transaction(async (tx) => {
+        await holdOrganization(tx, tables, invitation)
+        await mustBeNew({ ...context, db: tx }, invitation)
         await endExpired(tx, tables, invitation)
         return tx
           .insert(invitations)
@@ -123,7 +124,7 @@ function openSent(context: Context) {
 function openReceived(context: Context) {
   const { db, tables, users } = context
   const { invitations, organizations } = tables
-  const openOf = (userId: string, now: Date) =>
+  const openOf = (userId: string, now: Date, id?: string) =>
     db
       .select({ invitation: invitations, organizationName: organizations.name })
       .from(invitations)
@@ -134,19 +135,20 @@ function openReceived(context: Context) {
           ...[eq(users.id, userId), isNotNull(users.emailConfirmedAt), isNull(users.deletedAt)],
           ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
           ...[gt(invitations.expiresAt, now), isNull(organizations.deletedAt)],
+          id === undefined ? undefined : eq(invitations.id, id),
         ),
       )
       .orderBy(desc(invitations.createdAt))
       .limit(OPEN_MAX)
-  const received = async (userId: string): Promise<readonly ReceivedInvitation[]> => {
-    const rows = await openOf(userId, new Date())
+  const received = async (userId: string, id?: string): Promise<readonly ReceivedInvitation[]> => {
+    const rows = await openOf(userId, new Date(), id)
     return rows.map(({ invitation, organizationName }) => ({ ...invitation, organizationName }))
   }
   return {
-    received,
+    received: (userId: string) => received(userId),
     /** Makes the user a member; undefined when there is no such open invitation for them. */
     async accept(userId: string, id: string): Promise<ReceivedInvitation | undefined> {
-      const found = (await received(userId)).find((invitation) => invitation.id === id)
+      const [found] = await received(userId, id)
       if (found === undefined) return undefined
       const { organizationId, role } = found
       const acceptedAt = new Date()
@@ -167,16 +169,17 @@ function openReceived(context: Context) {
       return { ...found, acceptedAt, acceptedBy: userId }
     },
     async decline(userId: string, id: string): Promise<ReceivedInvitation | undefined> {
-      const found = (await received(userId)).find((invitation) => invitation.id === id)
+      const [found] = await received(userId, id)
       if (found === undefined) return undefined
       const endedAt = new Date()
-      await db
+      const declined = await db
         .update(invitations)
         .set({ endedAt, endedAs: 'declined' })
         .where(
           and(eq(invitations.id, id), isNull(invitations.endedAt), isNull(invitations.acceptedAt)),
         )
-      return { ...found, endedAt, endedAs: 'declined' }
+        .returning({ id: invitations.id })
+      return declined.length === 0 ? undefined : { ...found, endedAt, endedAs: 'declined' }
     },
   }
 }
@@ -191,6 +194,20 @@ export function statusOf(row: InvitationRow, nowMs: number): InvitationStatus {
 /** The same answer for invitations that are not there and those of others. */
 export function noSuchInvitation(id: string): Error {
   return failure.notFound(`No such invitation: ${id.slice(0, 64)}`, { param: 'invitation_id' })
+}
+
+/** Its open invitations are counted by one request at a time. */
+async function holdOrganization(
+  tx: Db,
+  { organizations }: OrganizationTables,
+  { organizationId: id }: NewInvitation,
+): Promise<void> {
+  const found = await tx
+    .select({ id: organizations.id })
+    .from(organizations)
+    .where(and(eq(organizations.id, id), isNull(organizations.deletedAt)))
+    .for('no key update')
+  if (found.length === 0) throw noSuchOrganization(id)
 }
 
 async function mustBeNew(

@@ -49,6 +49,9 @@ function openOnes(context: Context) {
     },
     async create(name: string, ownerId: string): Promise<Organization> {
       return db.transaction(async (tx) => {
+        // Holds the user, so that their organizations are counted by one request at a time.
+        const { users } = context
+        await tx.select().from(users).where(eq(users.id, ownerId)).for('no key update')
         if ((await countMembers(tx, tables, eq(members.userId, ownerId))) >= ORGANIZATIONS_MAX) {
           throw failure.invalidRequest(`A user has at most ${ORGANIZATIONS_MAX} organizations.`, {
             code: 'too_many_organizations',

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 
 import { and, desc, eq, isNull } from 'drizzle-orm'
 
+import { failure } from '../errors.ts'
 import { randomId } from '../ids.ts'
 import type { Db } from './client.ts'
 import { ensureDefaultOrganization } from './organizations.ts'
@@ -31,9 +32,12 @@ export interface ApiKeyRequest {
 
 const SECRET_BYTES = 32
 const VISIBLE_LENGTH = 10
+// Of one organization: they are listed in one answer.
+const KEYS_MAX = 10_000
 
 /** The API keys of a database; secrets are never stored, only their SHA-256. */
-export function openApiKeys(db: Db, { apiKeys }: OrganizationTables) {
+export function openApiKeys(db: Db, tables: OrganizationTables) {
+  const { apiKeys } = tables
   const isLive = isNull(apiKeys.revokedAt)
   return {
     async findBySecretHash(sha256: Buffer): Promise<StoredApiKey | undefined> {
@@ -45,7 +49,12 @@ export function openApiKeys(db: Db, { apiKeys }: OrganizationTables) {
     },
     async create(request: ApiKeyRequest): Promise<{ key: StoredApiKey; secret: string }> {
       const secret = newSecret()
-      const key = await insert(db, apiKeys, request, secret)
+      const key = await db.transaction(async (tx) => {
+        await holdOrganization(tx, tables, request.organizationId)
+        const mine = and(eq(apiKeys.organizationId, request.organizationId), isLive)
+        if ((await tx.$count(apiKeys, mine)) >= KEYS_MAX) throw tooManyKeys()
+        return insert(tx, apiKeys, request, secret)
+      })
       if (key === undefined) throw new Error('256 random bits came twice')
       return { key, secret }
     },
@@ -91,6 +100,26 @@ export function openApiKeys(db: Db, { apiKeys }: OrganizationTables) {
 }
 
 export type ApiKeyStore = ReturnType<typeof openApiKeys>
+
+function tooManyKeys(): Error {
+  return failure.invalidRequest(`An organization has at most ${KEYS_MAX} API keys.`, {
+    code: 'too_many_api_keys',
+  })
+}
+
+/** Keys end with their organization, also those that are made while it is deleted. */
+async function holdOrganization(
+  tx: Db,
+  { organizations }: OrganizationTables,
+  id: string,
+): Promise<void> {
+  const found = await tx
+    .select({ id: organizations.id })
+    .from(organizations)
+    .where(and(eq(organizations.id, id), isNull(organizations.deletedAt)))
+    .for('no key update')
+  if (found.length === 0) throw failure.notFound(`No such organization: ${id.slice(0, 64)}`)
+}
 
 function newSecret(): string {
   return `mr-${randomBytes(SECRET_BYTES).toString('base64url')}`

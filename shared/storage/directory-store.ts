@@ -8,13 +8,11 @@ import { pipeline } from 'node:stream/promises'
 import { failure } from '../errors.ts'
 import {
   assertPlainKey,
+  STAGED,
   type ObjectInfo,
   type ObjectStore,
   type PutOptions,
 } from './object-store.ts'
-
-// Unfinished uploads lie here, on the same file system, so that a rename publishes them at once.
-const STAGING = '.staging'
 
 /** An object store on a local directory, for the embedded default. */
 export function openDirectoryStore(folder: string): ObjectStore {
@@ -37,7 +35,7 @@ export function openDirectoryStore(folder: string): ObjectStore {
     delete: (key) => rm(pathOf(key), { force: true }),
     list: (prefix) => list(root, prefix),
     async check() {
-      await mkdir(join(root, STAGING), { recursive: true })
+      await mkdir(join(root, STAGED), { recursive: true })
       await access(root)
     },
     close() {
@@ -52,7 +50,8 @@ async function put(
   body: Readable | Buffer,
   options: PutOptions = {},
 ): Promise<{ bytes: number }> {
-  const staged = join(root, STAGING, randomUUID())
+  // On the same file system, so that a rename publishes it at once.
+  const staged = join(root, STAGED, randomUUID())
   await mkdir(dirname(staged), { recursive: true })
   await mkdir(dirname(path), { recursive: true })
   try {
@@ -80,7 +79,7 @@ async function* list(root: string, prefix: string): AsyncGenerator<ObjectInfo> {
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name))
     .map((path) => ({ path, key: relative(root, path).split(sep).join('/') }))
-    .filter(({ key }) => key.startsWith(prefix) && !key.startsWith(`${STAGING}/`))
+    .filter(({ key }) => key.startsWith(prefix) && (prefix === STAGED || !key.startsWith(STAGED)))
     .sort((a, b) => (a.key < b.key ? -1 : 1))
   for (const { path } of paths) {
     const info = await infoOf(root, path)

@@ -20,6 +20,12 @@ export interface ObjectStore {
   close(): void
 }
 
+/**
+ * Where a local directory keeps what is being written. What a killed process left there is listed
+ * below this prefix alone.
+ */
+export const STAGED = '.staging/'
+
 export interface PutOptions {
   readonly contentType?: string
   readonly signal?: AbortSignal

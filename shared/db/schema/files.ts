@@ -1,6 +1,7 @@
 import { bigint, customType, pgTableCreator, text, timestamp } from 'drizzle-orm/pg-core'
 
 import { tablePrefixOf } from '../migrate.ts'
+import { organizationTables } from './organizations.ts'
 
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 
@@ -22,7 +23,8 @@ export function fileTables(namespace: string) {
     organizationId: text('organization_id').primaryKey(),
     usedBytes: bigint('used_bytes', { mode: 'number' }).notNull(),
   })
-  return { files, storage }
+  const { organizations } = organizationTables(namespace)
+  return { files, storage, organizations }
 }
 
 export type FileTables = ReturnType<typeof fileTables>

@@ -24,6 +24,9 @@ import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { serverConfig } from '#test/support/server-config.ts'
 import { createDatabase } from '#test/support/services.ts'
 
+/** How much the organization of the tests may store. */
+export const STORAGE_BYTES_MAX = 2 ** 30
+
 /** Files and batches behind a socket, on a real database; the requests themselves are played. */
 export interface BatchService {
   readonly baseURL: string
@@ -60,8 +63,14 @@ export async function openBatchService(): Promise<BatchService> {
   const batches = openBatches(database.pool, '')
   const lines = openBatchLines(database.pool, '')
   const surfaces = [
-    filesPlugin({ files, store, clock: systemClock, storageBytesMax: 2 ** 30, onChange() {} }),
-    batchesPlugin({ batches, files }),
+    filesPlugin({
+      files,
+      store,
+      clock: systemClock,
+      storageBytesMax: STORAGE_BYTES_MAX,
+      onChange() {},
+    }),
+    batchesPlugin({ batches, files, storageBytesMax: STORAGE_BYTES_MAX }),
   ]
   const app = await buildApp({
     server: serverConfig(),

@@ -112,6 +112,30 @@ describe('signing in to the administration pages', () => {
     await close()
   })
 
+  it('counts attempts that come at once like those one after another', async ({
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const { app, close } = await openAdminApp({ redisUrl, keyPrefix })
+    const { get, post } = crudeBrowser(app)
+    const form = formSecretIn((await get('/admin/sign-in')).body)
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, (_, guess) => post('/admin/sign-in', { form, token: `${guess}` })),
+    )
+    expect(answers.filter(({ statusCode }) => statusCode === 401)).toHaveLength(10)
+    expect(answers.filter(({ statusCode }) => statusCode === 429)).toHaveLength(30)
+    await close()
+  })
+
+  it('holds nothing against an address that signs in', async ({ redisUrl, keyPrefix }) => {
+    const { app, close } = await openAdminApp({ redisUrl, keyPrefix })
+    const { submit } = crudeBrowser(app)
+    for (let time = 0; time < 12; time++) {
+      expect((await submit({ token: TOKEN })).statusCode).toBe(303)
+    }
+    await close()
+  })
+
   it('never leads to another site, and writes hostile texts as texts', async ({
     redisUrl,
     keyPrefix,
@@ -134,10 +158,11 @@ describe('signing in to the administration pages', () => {
     const secret = cookies.get('millrace_admin') ?? ''
     const names = await redis.keys(`${keyPrefix}:admin:*`)
     const values = await redis.mget(names)
-    expect(names).toHaveLength(1)
+    // The session, and the count of attempts.
+    expect(names).toHaveLength(2)
     expect(`${names} ${values}`).not.toContain(secret)
     expect(`${names} ${values}`).not.toContain(TOKEN)
-    expect(await redis.ttl(names[0] as string)).toBeGreaterThan(0)
+    for (const name of names) expect(await redis.ttl(name)).toBeGreaterThan(0)
     await close()
   })
 })

@@ -126,6 +126,25 @@ describe('bodies', () => {
     expect(target.worker.isRunning()).toBe(true)
   })
 
+  it.each(['/signup', '/v1/embeddings'])(
+    'of single bytes for %s are refused',
+    {
+      timeout: 120_000,
+    },
+    async (path) => {
+      const { hostname, port } = new URL(target.api.url)
+      const head = `POST ${path} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${API_KEY}\r\ncontent-type: application/json\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n`
+      const send = async () => {
+        const socket = connect(Number(port), hostname)
+        socket.end(`${head}${'1\r\nx\r\n'.repeat(1e6)}0\r\n\r\n`)
+        return Buffer.concat(await Array.fromAsync(socket)).toString('latin1', 0, 12)
+      }
+      await unharmed(async () => {
+        expect(await Promise.all([send(), send(), send()])).toEqual(Array(3).fill('HTTP/1.1 400'))
+      })
+    },
+  )
+
   it('that are compressed are refused as such', async () => {
     const body = Uint8Array.from(gzipSync(`{"model":"embed","input":"${'a'.repeat(1e8)}"}`))
     const headers = { ...JSON_HEADERS, 'content-encoding': 'gzip' }

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { afterEach, beforeEach, describe, expect } from 'vitest'
+import { afterEach, beforeEach, describe, expect, inject } from 'vitest'
 import type { Redis } from 'ioredis'
 
-import { createLimiter } from '#api/limits/limiter.ts'
+import { addToMonth, monthOf } from '#api/limits/limit-store.ts'
+import { checkQuota, createLimiter } from '#api/limits/limiter.ts'
 import { accountOf } from '#api/v1/account.ts'
 import { createIdempotencyGate } from '#api/v1/idempotency.ts'
 import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
@@ -13,6 +14,7 @@ import type { LimitsConfig } from '#shared/config/limits.ts'
 import type { Database } from '#shared/db/client.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'
+import { freshPrefix } from '#test/support/queue.ts'
 import { it } from '#test/support/services.ts'
 import { openV1App } from '#test/support/v1-app.ts'
 
@@ -160,6 +162,23 @@ describe('tokens per minute', () => {
     expect(((await impossible.json()) as Refused).error.message).toMatch(/^Request too large/)
   })
 
+  it('are charged for a body whose length was not announced, too', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const redis = await connect(redisUrl)
+    const limits = { tokensPerMinute: { key: 500, organization: 0 } }
+    const { call } = await openLimited({ database, redis }, limits, { keyPrefix })
+    const init: RequestInit & { readonly duplex: 'half' } = {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: new Blob([JSON.stringify({ prompt: 'x'.repeat(4000) })]).stream(),
+      duplex: 'half',
+    }
+    expect((await call('/completions', init)).status).toBe(429)
+  })
+
   it('end with the quota of the month, which no retry helps', async ({
     database,
     redisUrl,
@@ -180,6 +199,29 @@ describe('tokens per minute', () => {
       code: 'insufficient_quota',
     })
     expect((await call('/things')).status).toBe(200)
+  })
+})
+
+describe('the quota of the month', () => {
+  it.each([
+    ['is used up by the usage record', 500, undefined],
+    ['is used up since', 0, 500],
+  ])('ends work that is no request where it %s', async (_name, recorded, added) => {
+    const redis = await connect(inject('redisUrl'))
+    const services = {
+      ...{ redis, clock: systemClock, log, deadlineSeconds: 10, prefix: freshPrefix() },
+      limits: { ...NO_LIMITS, monthlyTokens: 500 },
+      tokensSince: async () => recorded,
+    }
+    const subject = { organizationId: 'org-a', credentialId: 'x', month: monthOf(Date.now()) }
+    if (added !== undefined) {
+      await checkQuota(services, 'org-a')
+      await addToMonth(services, subject, added)
+    }
+    await expect(checkQuota(services, 'org-a')).rejects.toMatchObject({
+      code: 'insufficient_quota',
+    })
+    await expect(checkQuota({ ...services, limits: NO_LIMITS }, 'org-a')).resolves.toBeUndefined()
   })
 })
 

@@ -15,7 +15,7 @@ const play: Script = (request) =>
         dimensions: 1,
       }))(request)
 
-function open() {
+function open(checkQuota: (organizationId: string) => Promise<void> = async () => {}) {
   const submitter = new ScriptedSubmitter(play)
   const config = { deadlineSeconds: 600 }
   const execute = createBatchExecutor({
@@ -23,6 +23,7 @@ function open() {
     catalogue: CATALOGUE,
     clock: systemClock,
     config,
+    checkQuota,
   })
   const run = (endpoint: string, body: object, modelIds: readonly string[] | null = null) =>
     execute({
@@ -51,6 +52,15 @@ describe('a request of a batch', () => {
     expect(submitter.requests).toMatchObject([
       { priorityClass: 'batch', organizationId: 'org-a', account },
     ])
+  })
+
+  it('is not run for an organization that has nothing left', async () => {
+    const { submitter, run } = open(async (organizationId) => {
+      throw new Error(`nothing is left of ${organizationId}`)
+    })
+    const asked = run('/v1/completions', { model: 'gpt-3.5-turbo', prompt: 'Hi' })
+    await expect(asked).rejects.toThrow('nothing is left of org-a')
+    expect(submitter.requests).toEqual([])
   })
 
   it('answers vectors in the format asked for', async () => {

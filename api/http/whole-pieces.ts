@@ -1,0 +1,58 @@
+import { pipeline, Transform, type TransformCallback } from 'node:stream'
+
+import type { FastifyInstance } from 'fastify'
+
+const PIECE_BYTES = 16 * 1024
+// However small its pieces are, a body of this length is none to worry about.
+const HARMLESS_BYTES = 64 * 1024
+const FORM = /^multipart\/form-data\b/i
+
+/**
+ * Hands on what it gets, but small pieces together. A client may send every byte as a piece of its
+ * own, and whoever collects a body keeps an object for each: hundreds of bytes of memory for one.
+ */
+export class WholePieces extends Transform {
+  #piece = Buffer.alloc(0)
+  #length = 0
+
+  override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    if (this.#length + chunk.length > PIECE_BYTES) this.#flushPiece()
+    if (chunk.length >= PIECE_BYTES) {
+      this.push(chunk)
+    } else {
+      if (this.#length === 0) this.#piece = Buffer.allocUnsafeSlow(PIECE_BYTES)
+      this.#length += chunk.copy(this.#piece, this.#length)
+    }
+    done()
+  }
+
+  override _flush(done: TransformCallback): void {
+    this.#flushPiece()
+    done()
+  }
+
+  #flushPiece(): void {
+    if (this.#length > 0) this.push(this.#piece.subarray(0, this.#length))
+    this.#length = 0
+  }
+}
+
+/** Bodies that are collected come in pieces of some size. Forms are streams: their files do so by themselves. */
+export function collectWholePieces(app: FastifyInstance): void {
+  app.addHook('preParsing', (request, _reply, payload, done) => {
+    const {
+      'content-length': length,
+      'content-type': type,
+      'transfer-encoding': coding,
+    } = request.headers
+    const isLong = coding !== undefined || Number(length ?? 0) > HARMLESS_BYTES
+    const isForm =
+      FORM.test(type ?? '') && request.server.hasContentTypeParser('multipart/form-data')
+    if (!isLong || isForm) return done(null, payload)
+    const pieces = new WholePieces()
+    pipeline(payload, pieces, () => {
+      // Whoever reads the pieces is told.
+    })
+    return done(null, pieces)
+  })
+}

@@ -1,0 +1,68 @@
+import { Readable } from 'node:stream'
+
+import { expect } from 'vitest'
+
+import { openFiles } from '#api/files/files.ts'
+import { filesPlugin } from '#api/files/routes.ts'
+import { systemClock } from '#shared/clock.ts'
+import { fileTables } from '#shared/db/schema/files.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+import { openObjectStore } from '#shared/storage/open-store.ts'
+import { it } from '#test/support/services.ts'
+import { openV1App } from '#test/support/v1-app.ts'
+
+const FILE_BYTES = 1024 * 1024
+const ALLOWANCE_BYTES = 2.5 * FILE_BYTES
+const UPLOADS = 30
+
+it('uploads at once take no more room together than one after another', async ({
+  database,
+  folder,
+}) => {
+  const stored = openObjectStore({ driver: 'directory', path: folder })
+  let begun = 0
+  let held = 0
+  let heldMax = 0
+  /** Every upload lies there with what it has until the last one has begun. */
+  const store: ObjectStore = {
+    ...stored,
+    async put(key, body, options) {
+      begun += 1
+      let bytes = 0
+      async function* watched() {
+        for await (const chunk of body as AsyncIterable<Buffer>) {
+          bytes += chunk.length
+          held += chunk.length
+          heldMax = Math.max(heldMax, held)
+          yield chunk
+        }
+        await expect.poll(() => begun, { timeout: 20_000 }).toBe(UPLOADS)
+      }
+      try {
+        return await stored.put(key, Readable.from(watched(), { objectMode: false }), options)
+      } finally {
+        held -= bytes
+      }
+    },
+  }
+  const files = openFiles(database.db, fileTables(''))
+  const options = { files, store, clock: systemClock, onChange: () => {} }
+  const { app, call } = await openV1App(database, [
+    filesPlugin({ ...options, storageBytesMax: ALLOWANCE_BYTES }),
+  ])
+  const upload = async () => {
+    const body = new FormData()
+    body.set('purpose', 'user_data')
+    body.set('file', new Blob([Buffer.alloc(FILE_BYTES)]), 'a.bin')
+    return (await call('/files', { method: 'POST', body })).status
+  }
+  const statuses = await Promise.all(Array.from({ length: UPLOADS }, upload))
+  expect(statuses.filter((status) => status === 200)).toHaveLength(2)
+  expect(statuses.filter((status) => status === 400)).toHaveLength(UPLOADS - 2)
+  // What was refused is given up a moment later.
+  expect(heldMax).toBeLessThan(UPLOADS * FILE_BYTES * 0.5)
+  expect(await files.usedBytes('org-one')).toBe(2 * FILE_BYTES)
+  expect(await Array.fromAsync(store.list(''))).toHaveLength(2)
+  expect(await upload()).toBe(400)
+  await app.close()
+})

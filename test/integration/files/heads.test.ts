@@ -1,0 +1,49 @@
+import { randomBytes } from 'node:crypto'
+
+import { expect } from 'vitest'
+
+import { openFiles } from '#api/files/files.ts'
+import { filesPlugin } from '#api/files/routes.ts'
+import { systemClock } from '#shared/clock.ts'
+import { fileTables } from '#shared/db/schema/files.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+import { openObjectStore } from '#shared/storage/open-store.ts'
+import { it } from '#test/support/services.ts'
+import { openV1App } from '#test/support/v1-app.ts'
+
+const BYTES = 20 * 1024 * 1024
+
+it('says how large a file is without reading it', async ({ database, folder }) => {
+  const stored = openObjectStore({ driver: 'directory', path: folder })
+  let bytesRead = 0
+  const closed: Promise<void>[] = []
+  const store: ObjectStore = {
+    ...stored,
+    async get(key, range) {
+      const found = await stored.get(key, range)
+      const push = found.body.push.bind(found.body)
+      found.body.push = (chunk: Buffer | null) => {
+        bytesRead += chunk?.length ?? 0
+        return push(chunk)
+      }
+      closed.push(new Promise((resolve) => void found.body.once('close', resolve)))
+      return found
+    },
+  }
+  const files = openFiles(database.db, fileTables(''))
+  const options = { files, store, clock: systemClock, storageBytesMax: 2 ** 30, onChange: () => {} }
+  const { app, call } = await openV1App(database, [filesPlugin(options)])
+  const body = new FormData()
+  body.set('purpose', 'user_data')
+  body.set('file', new Blob([randomBytes(BYTES)]), 'a.bin')
+  const { id } = (await (await call('/files', { method: 'POST', body })).json()) as { id: string }
+  const head = await call(`/files/${id}/content`, { method: 'HEAD' })
+  expect(head.status).toBe(200)
+  expect(head.headers.get('content-length')).toBe(String(BYTES))
+  await Promise.all(closed)
+  expect(closed).toHaveLength(1)
+  expect(bytesRead).toBeLessThan(BYTES / 4)
+  const whole = await call(`/files/${id}/content`)
+  expect((await whole.arrayBuffer()).byteLength).toBe(BYTES)
+  await app.close()
+})
