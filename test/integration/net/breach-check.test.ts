@@ -46,6 +46,6 @@ describe('a password that is looked up among the breached ones', () => {
   ])('is judged by the setting when the service %s', async (_title, answer) => {
     reply = answer
     await check(false)
-    await expect(check(true)).rejects.toThrow('Password is known to be weak')
+    await expect(check(true)).rejects.toThrow('Passwords cannot be checked for breaches')
   })
 })
