@@ -117,27 +117,18 @@ interface Tables {
 }
 
 /** Holds the organization meanwhile, so that its batches are counted by one request at a time. */
-async function create(
+function create(
   pool: Pool,
   { batches, organizations }: Tables,
   batch: NewBatch,
   openMax: number,
 ): Promise<BatchRow | undefined> {
-  const client = await pool.connect()
-  try {
-    await client.query('begin')
+  return inTransaction(pool, async (client) => {
     await client.query(`select id from ${organizations} where id = $1 for no key update`, [
       batch.organizationId,
     ])
-    const created = await insert(client, batches, batch, openMax)
-    await client.query('commit')
-    return created
-  } catch (error) {
-    await client.query('rollback')
-    throw error
-  } finally {
-    client.release()
-  }
+    return insert(client, batches, batch, openMax)
+  })
 }
 
 async function insert(
@@ -216,9 +207,7 @@ async function begin(
     readonly lines: AsyncIterable<readonly NewLine[]>
   },
 ): Promise<void> {
-  const client = await pool.connect()
-  try {
-    await client.query('begin')
+  await inTransaction(pool, async (client) => {
     let total = 0
     for await (const page of batch.lines) {
       await client.query(
@@ -240,7 +229,21 @@ async function begin(
       [batch.id, batch.leaseId, total],
     )
     // Without the lease, the lines are another process's business, or nobody's.
-    await client.query(rowCount === 1 ? 'commit' : 'rollback')
+    return rowCount === 1 ? total : undefined
+  })
+}
+
+/** Keeps what `work` did if it answers something, and nothing of it otherwise. */
+async function inTransaction<T>(
+  pool: Pool,
+  work: (client: PoolClient) => Promise<T | undefined>,
+): Promise<T | undefined> {
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    const result = await work(client)
+    await client.query(result === undefined ? 'rollback' : 'commit')
+    return result
   } catch (error) {
     await client.query('rollback')
     throw error

@@ -1,7 +1,7 @@
 import { and, count, desc, eq, gt, isNotNull, isNull, lte, sql } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
-import type { OrganizationRole } from '#shared/db/organizations.ts'
+import { holdOrganization, type OrganizationRole } from '#shared/db/organizations.ts'
 import type { AuthTables } from '#shared/db/schema/auth.ts'
 import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
 import { failure } from '#shared/errors.ts'
@@ -58,7 +58,8 @@ function openSent(context: Context) {
     async create(invitation: NewInvitation): Promise<InvitationRow> {
       const id = randomId('inv_')
       const [made] = await db.transaction(async (tx) => {
-        await holdOrganization(tx, tables, invitation)
+        const isHeld = await holdOrganization(tx, tables, invitation.organizationId)
+        if (!isHeld) throw noSuchOrganization(invitation.organizationId)
         await mustBeNew({ ...context, db: tx }, invitation)
         await endExpired(tx, tables, invitation)
         return tx
@@ -194,20 +195,6 @@ export function statusOf(row: InvitationRow, nowMs: number): InvitationStatus {
 /** The same answer for invitations that are not there and those of others. */
 export function noSuchInvitation(id: string): Error {
   return failure.notFound(`No such invitation: ${id.slice(0, 64)}`, { param: 'invitation_id' })
-}
-
-/** Its open invitations are counted by one request at a time. */
-async function holdOrganization(
-  tx: Db,
-  { organizations }: OrganizationTables,
-  { organizationId: id }: NewInvitation,
-): Promise<void> {
-  const found = await tx
-    .select({ id: organizations.id })
-    .from(organizations)
-    .where(and(eq(organizations.id, id), isNull(organizations.deletedAt)))
-    .for('no key update')
-  if (found.length === 0) throw noSuchOrganization(id)
 }
 
 async function mustBeNew(

@@ -1,11 +1,11 @@
 import { createHash, randomBytes } from 'node:crypto'
 
-import { and, desc, eq, isNull } from 'drizzle-orm'
+import { and, count, desc, eq, isNull } from 'drizzle-orm'
 
 import { failure } from '../errors.ts'
 import { randomId } from '../ids.ts'
 import type { Db } from './client.ts'
-import { ensureDefaultOrganization } from './organizations.ts'
+import { ensureDefaultOrganization, holdOrganization } from './organizations.ts'
 import type { OrganizationTables } from './schema/organizations.ts'
 
 /** An API key as its owner sees it. */
@@ -49,12 +49,7 @@ export function openApiKeys(db: Db, tables: OrganizationTables) {
     },
     async create(request: ApiKeyRequest): Promise<{ key: StoredApiKey; secret: string }> {
       const secret = newSecret()
-      const key = await db.transaction(async (tx) => {
-        await holdOrganization(tx, tables, request.organizationId)
-        const mine = and(eq(apiKeys.organizationId, request.organizationId), isLive)
-        if ((await tx.$count(apiKeys, mine)) >= KEYS_MAX) throw tooManyKeys()
-        return insert(tx, apiKeys, request, secret)
-      })
+      const key = await db.transaction((tx) => insertOne(tx, tables, request, secret))
       if (key === undefined) throw new Error('256 random bits came twice')
       return { key, secret }
     },
@@ -101,24 +96,31 @@ export function openApiKeys(db: Db, tables: OrganizationTables) {
 
 export type ApiKeyStore = ReturnType<typeof openApiKeys>
 
+/** Keys end with their organization, also those that are made while it is deleted. */
+async function insertOne(
+  tx: Db,
+  tables: OrganizationTables,
+  request: ApiKeyRequest,
+  secret: string,
+): Promise<StoredApiKey | undefined> {
+  const { apiKeys } = tables
+  const { organizationId } = request
+  const isHeld = await holdOrganization(tx, tables, organizationId)
+  if (!isHeld) throw noSuchOrganization(organizationId)
+  const mine = and(eq(apiKeys.organizationId, organizationId), isNull(apiKeys.revokedAt))
+  const [counted] = await tx.select({ total: count() }).from(apiKeys).where(mine)
+  if ((counted?.total ?? 0) >= KEYS_MAX) throw tooManyKeys()
+  return insert(tx, apiKeys, request, secret)
+}
+
 function tooManyKeys(): Error {
   return failure.invalidRequest(`An organization has at most ${KEYS_MAX} API keys.`, {
     code: 'too_many_api_keys',
   })
 }
 
-/** Keys end with their organization, also those that are made while it is deleted. */
-async function holdOrganization(
-  tx: Db,
-  { organizations }: OrganizationTables,
-  id: string,
-): Promise<void> {
-  const found = await tx
-    .select({ id: organizations.id })
-    .from(organizations)
-    .where(and(eq(organizations.id, id), isNull(organizations.deletedAt)))
-    .for('no key update')
-  if (found.length === 0) throw failure.notFound(`No such organization: ${id.slice(0, 64)}`)
+function noSuchOrganization(id: string): Error {
+  return failure.notFound(`No such organization: ${id.slice(0, 64)}`)
 }
 
 function newSecret(): string {

@@ -62,6 +62,23 @@ export async function membershipsOf(
   }))
 }
 
+/**
+ * Holds an organization until the transaction ends, so that what it has is counted by one request at
+ * a time. False where there is none, or none any more.
+ */
+export async function holdOrganization(
+  tx: Db,
+  { organizations }: Pick<OrganizationTables, 'organizations'>,
+  id: string,
+): Promise<boolean> {
+  const found = await tx
+    .select({ id: organizations.id })
+    .from(organizations)
+    .where(and(eq(organizations.id, id), isNull(organizations.deletedAt)))
+    .for('no key update')
+  return found.length > 0
+}
+
 async function makePersonalOrganization(
   db: Db,
   { organizations, members }: Pick<OrganizationTables, 'organizations' | 'members'>,
