@@ -1,5 +1,4 @@
 import cors from '@fastify/cors'
-import helmet from '@fastify/helmet'
 import { fastify, type FastifyInstance, type FastifyPluginAsync, type FastifyReply } from 'fastify'
 
 import type { ServerConfig } from '#shared/config/server.ts'
@@ -20,6 +19,7 @@ import {
 } from './http/refused-connections.ts'
 import { requestIdFrom } from './http/request-id.ts'
 import { registerRequestLog } from './http/request-log.ts'
+import { sendSecurityHeaders } from './http/security-headers.ts'
 import { registerValidation } from './http/validation.ts'
 import { collectWholePieces } from './http/whole-pieces.ts'
 import type { HttpObserver } from './telemetry/http-observer.ts'
@@ -92,7 +92,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   })
   await app.register(cors, CORS)
   // Pages state their own content security policy; the API answers need none.
-  await app.register(helmet, { contentSecurityPolicy: false, crossOriginResourcePolicy: false })
+  sendSecurityHeaders(app, { contentSecurityPolicy: false, crossOriginResourcePolicy: false })
   await registerOpenApi(app, { version: options.version, serverUrl: options.publicUrl })
   app.setNotFoundHandler((request, reply) =>
     reply.code(404).send({
@@ -141,5 +141,6 @@ const CORS = {
     'x-ratelimit-remaining-tokens',
     'x-ratelimit-reset-requests',
     'x-ratelimit-reset-tokens',
-  ],
+    // As text: a list would be joined anew for each answer.
+  ].join(', '),
 }

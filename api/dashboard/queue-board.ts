@@ -1,11 +1,11 @@
 import { createBullBoard } from '@bull-board/api'
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter'
 import { FastifyAdapter } from '@bull-board/fastify'
-import helmet from '@fastify/helmet'
 import type { Queue } from 'bullmq'
 import type { FastifyInstance } from 'fastify'
 
 import { normalizeError } from '#api/http/normalize-error.ts'
+import { sendSecurityHeaders } from '#api/http/security-headers.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 
@@ -35,10 +35,7 @@ export async function registerQueueBoard(
     if (request.method === 'GET' || request.method === 'HEAD') return undefined
     return reply.code(405).header('allow', 'GET, HEAD').type('text/plain').send('Only to look at.')
   })
-  await app.register(helmet, {
-    contentSecurityPolicy: CONTENT_SECURITY_POLICY,
-    enableCSPNonces: false,
-  })
+  sendSecurityHeaders(app, { contentSecurityPolicy: CONTENT_SECURITY_POLICY })
   const board = new FastifyAdapter()
   board.setBasePath(app.prefix)
   const queues = services.catalogue.models.map(({ kind, id }) =>

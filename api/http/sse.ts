@@ -24,14 +24,14 @@ export function openEventStream(reply: FastifyReply): EventStream {
   raw.on('close', () => abort.abort())
   raw.on('error', () => abort.abort())
   if (raw.destroyed) abort.abort()
-  for (const [name, value] of Object.entries(reply.getHeaders())) {
-    if (value !== undefined) raw.setHeader(name, value)
-  }
-  raw.writeHead(200, {
+  reply.headers({
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-cache, no-transform',
     'x-accel-buffering': 'no',
   })
+  const headers = Object.entries(reply.getHeaders()).filter(([, value]) => value !== undefined)
+  // In one call: headers set one by one are kept for as long as the stream is open.
+  raw.writeHead(200, Object.fromEntries(headers))
   raw.flushHeaders()
   const ping = setInterval(() => raw.write(': ping\n\n'), PING_AFTER_MS)
   ping.unref()

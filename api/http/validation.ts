@@ -1,4 +1,4 @@
-import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
+import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js'
 import addFormatsModule from 'ajv-formats'
 import type { FastifyInstance } from 'fastify'
 
@@ -13,16 +13,34 @@ export function registerValidation(app: FastifyInstance): void {
   const strict = createAjv(false)
   const reading = createAjv('array')
   app.setValidatorCompiler(({ schema, httpPart }) =>
-    (httpPart === 'body' ? strict : reading).compile(schema as object),
+    compileLater(httpPart === 'body' ? strict : reading, schema as object),
   )
 }
 
-/** A check of bodies that come another way than through a route. */
-export function compileBodySchema(schema: object): ValidateFunction {
-  return createAjv(false).compile(schema)
+/** Whether a value is as its schema says; `errors` tells what is wrong with the last one that is not. */
+export interface Validate {
+  (value: unknown): boolean
+  errors?: ErrorObject[] | null
 }
 
-function createAjv(coerceTypes: false | 'array') {
+/** A check of bodies that come another way than through a route. */
+export function compileBodySchema(schema: object): Validate {
+  return compileLater(createAjv(false), schema)
+}
+
+/** Compiles a schema when it is first needed: all of them would take a quarter of the start. */
+function compileLater(ajv: Ajv2020, schema: object): Validate {
+  let compiled: ValidateFunction | undefined
+  const validate: Validate = (value) => {
+    compiled ??= ajv.compile(schema)
+    const isValid = compiled(value) === true
+    validate.errors = compiled.errors ?? null
+    return isValid
+  }
+  return validate
+}
+
+function createAjv(coerceTypes: false | 'array'): Ajv2020 {
   const ajv = new Ajv2020({
     coerceTypes,
     useDefaults: false,
@@ -31,6 +49,8 @@ function createAjv(coerceTypes: false | 'array') {
     // `verbose` hands the faulty value to the message; `strict` would refuse OpenAPI's own keywords.
     verbose: true,
     strict: false,
+    // They are all ours, and the tests look at them.
+    validateSchema: false,
   })
   addFormats(ajv)
   return ajv

@@ -1,5 +1,7 @@
 import type { ServerResponse } from 'node:http'
 
+import type { FastifyReply } from 'fastify'
+
 import type { RecordedAnswer } from './idempotency-store.ts'
 
 // What a client reads of an answer; the rest belongs to the request or the connection.
@@ -17,10 +19,11 @@ const HEADERS_KEPT = [
  * its client left.
  */
 export function recordAnswer(
-  raw: ServerResponse,
+  reply: FastifyReply,
   limits: { readonly bytesMax: number; readonly patienceMs: number },
   onEnd: (answer: RecordedAnswer | undefined) => void,
 ): void {
+  const { raw } = reply
   const { bytesMax, patienceMs } = limits
   const chunks: Buffer[] = []
   let bytes = 0
@@ -50,11 +53,6 @@ export function recordAnswer(
     if (patience !== undefined) conclude()
     return ended
   }) as ServerResponse['end']
-  raw.once('close', () => {
-    if (isWhole) return conclude()
-    patience = setTimeout(conclude, patienceMs)
-    patience.unref()
-  })
   const conclude = (): void => {
     clearTimeout(patience)
     patience = undefined
@@ -66,11 +64,18 @@ export function recordAnswer(
     }
     const headers: Record<string, string> = {}
     for (const name of HEADERS_KEPT) {
-      const value = raw.getHeader(name)
+      const value = reply.getHeader(name)
       if (value !== undefined) headers[name] = String(value)
     }
     onEnd({ status: raw.statusCode, headers, body: Buffer.concat(chunks) })
   }
+  const noteClose = (): void => {
+    if (isWhole) conclude()
+    else patience = setTimeout(conclude, patienceMs).unref()
+  }
+  // The client may have left before it came to this.
+  if (raw.destroyed) noteClose()
+  else raw.once('close', noteClose)
 }
 
 const STREAM_FAILED = /^(data: \{"error":|event: (error|response\.failed)\r?$)/m

@@ -152,7 +152,7 @@ function watch(
   const renewal = setInterval(() => quietly(idempotency.renew(claim)), RENEW_INTERVAL_MS)
   renewal.unref()
   const patienceMs = deadlineSeconds * 1000 + PATIENCE_GRACE_MS
-  recordAnswer(reply.raw, { bytesMax: ANSWER_BYTES_MAX, patienceMs }, (answer) => {
+  recordAnswer(reply, { bytesMax: ANSWER_BYTES_MAX, patienceMs }, (answer) => {
     for (const listener of overListeners) listener()
     const end = async (): Promise<void> => {
       // A route may have answered before the last bytes of a form came; where they never came, the

@@ -28,10 +28,13 @@ interface IdleSlot {
 /** Prefixes shorter than this are computed again: copying them would cost as much. */
 const PREFIX_LENGTH_MIN = 4
 
+/** So few positions behind a prefix are given up: computing them again costs less than copying it. */
+const TAIL_LENGTH_MAX = 16
+
 /**
  * Which sequence works in which slot, and what finished ones left behind. A finished sequence's
  * positions stay until the slot is needed; a new one of the same scope starts from the longest
- * common prefix, in place where it continues all of it, else by copying.
+ * common prefix, in place where it continues nearly all of it, else by copying.
  */
 export class SlotTable {
   readonly #slots: IdleSlot[]
@@ -64,7 +67,8 @@ export class SlotTable {
     const free = this.#slots.flatMap((slot, index) => (slot.owner ? [] : [index]))
     if (free.length === 0) return undefined
     const { source, length } = this.findPrefix(sequence)
-    if (length > 0 && free.includes(source) && length >= this.#slots[source]!.length - 1) {
+    const tail = free.includes(source) ? this.#slots[source]!.length - length : Infinity
+    if (length > 0 && tail <= TAIL_LENGTH_MAX) {
       return { slot: source, source, prefixLength: length }
     }
     const slot = this.#leastUseful(free, source)

@@ -141,6 +141,25 @@ describe('the scheduler', () => {
     expect([stranger.cachedTokens, scored.cachedTokens]).toEqual([0, 0])
   })
 
+  it.each([
+    { behind: 1, isInPlace: true },
+    { behind: 16, isInPlace: true },
+    { behind: 17, isInPlace: false },
+  ])('continues a prefix where it lies: $isInPlace with $behind positions behind it', (row) => {
+    const scheduler = new Scheduler({ ...OPTIONS, prefillChunk: 64 })
+    const held = add(scheduler, { length: 20 + row.behind, first: 10 })
+    admitAll(scheduler)
+    take(scheduler)
+    end(scheduler, held)
+    const shared = Array.from({ length: 20 }, (_, index) => 10 + index)
+    add(scheduler, { length: 0, first: 0 }, { promptTokenIds: [...shared, 90, 91] })
+    const { slot, source, prefixLength } = scheduler.canAdmit()!.placement
+    expect({ prefixLength, isInPlace: slot === source }).toEqual({
+      prefixLength: 20,
+      isInPlace: row.isInPlace,
+    })
+  })
+
   it('keeps what the most recently finished sequences left', () => {
     const scheduler = new Scheduler({ ...OPTIONS, prefillChunk: 16 })
     const sequences = [10, 30, 50].map((first) => add(scheduler, { length: 8, first }))

@@ -1,0 +1,51 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+
+import { freshPrefix } from '#test/support/queue.ts'
+import { createDatabase } from '#test/support/services.ts'
+import { startTiers, type Tiers } from '#test/support/tiers.ts'
+
+let tiers: Tiers
+let dropDatabase: () => Promise<void>
+let folder: string
+
+beforeAll(async () => {
+  const made = await createDatabase()
+  dropDatabase = made.drop
+  folder = await mkdtemp(join(tmpdir(), 'millrace-openapi-'))
+  tiers = await startTiers({
+    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+  })
+}, 90_000)
+
+afterAll(async () => {
+  await tiers?.stop()
+  await dropDatabase?.()
+  if (folder !== undefined) await rm(folder, { recursive: true, force: true })
+})
+
+describe('the OpenAPI document', () => {
+  it('holds schemas that are JSON Schema: requests are checked by the same ones', async () => {
+    const document: unknown = await (await fetch(`${tiers.url}/openapi.json`)).json()
+    const schemas = [...schemasOf(document)]
+    expect(schemas.length).toBeGreaterThan(300)
+    const ajv = new Ajv2020({ strict: false, logger: false })
+    for (const schema of schemas) {
+      const isValid = ajv.validateSchema(schema)
+      expect(isValid, `${ajv.errorsText(ajv.errors)}: ${JSON.stringify(schema)}`).toBe(true)
+    }
+  })
+})
+
+/** Every `schema` of parameters, bodies and answers. */
+function* schemasOf(node: unknown): Generator<object> {
+  if (typeof node !== 'object' || node === null) return
+  for (const [name, value] of Object.entries(node)) {
+    if (name === 'schema' && typeof value === 'object' && value !== null) yield value
+    else yield* schemasOf(value)
+  }
+}
