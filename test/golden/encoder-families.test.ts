@@ -51,7 +51,7 @@ describe.each(['minilm', 'bge', 'e5', 'nomic'])('an encoder of the %s family', a
 
   it('refuses a token id that its vocabulary does not have', () => {
     expect(() => encoder.checkTokenIds([1, 10_000_000])).toThrow(
-      '10000000 is not in the vocabulary',
+      '10000000 is not a token id of this model (out of vocabulary)',
     )
   })
 })

@@ -22,15 +22,19 @@ const CASES: readonly GoldenCase[] = JSON.parse(
   readFileSync(join(import.meta.dirname, 'noise-schedulers.json'), 'utf8'),
 )
 
-const nameOf = ({ config }: GoldenCase) =>
+const nameOf = ({ config, steps }: GoldenCase) =>
   [
     config._class_name,
     config.prediction_type,
     config.timestep_spacing,
     config.rescale_betas_zero_snr ? 'zero SNR' : '',
+    config.use_karras_sigmas ? 'Karras' : '',
+    config.final_sigmas_type,
+    config.solver_order === 1 ? 'of the first order' : '',
   ]
     .filter(Boolean)
     .join(' ')
+    .concat(`, ${steps} steps`)
 
 describe.each(CASES.map((golden) => [nameOf(golden), golden] as const))('%s', (_name, golden) => {
   const scheduler = createNoiseScheduler(golden.config, golden.steps)
@@ -67,6 +71,41 @@ describe.each(CASES.map((golden) => [nameOf(golden), golden] as const))('%s', (_
 
 it('refuses a scheduler that it does not know, naming it', () => {
   expect(() => createNoiseScheduler({ _class_name: 'HeunScheduler' }, 5)).toThrow('HeunScheduler')
+  expect(() => createNoiseScheduler({ _class_name: 'toString' }, 5)).toThrow('toString')
+})
+
+it.each([
+  ['PNDMScheduler', { skip_prk_steps: false }, 'skip_prk_steps false'],
+  ['PNDMScheduler', {}, 'skip_prk_steps false'],
+  [
+    'PNDMScheduler',
+    { skip_prk_steps: true, prediction_type: 'sample' },
+    'prediction_type "sample"',
+  ],
+  ['EulerDiscreteScheduler', { use_karras_sigmas: true }, 'use_karras_sigmas true'],
+  ['EulerDiscreteScheduler', { timestep_type: 'continuous' }, 'timestep_type "continuous"'],
+  ['EulerDiscreteScheduler', { sigma_max: 80 }, 'sigma_max 80'],
+  ['DPMSolverMultistepScheduler', { algorithm_type: 'sde-dpmsolver++' }, 'algorithm_type'],
+  ['DPMSolverMultistepScheduler', { solver_order: 3 }, 'solver_order 3'],
+  ['DPMSolverMultistepScheduler', { thresholding: true }, 'thresholding true'],
+  ['LCMScheduler', { timestep_scaling: 1 }, 'timestep_scaling 1'],
+  ['DDIMScheduler', { thresholding: true }, 'thresholding true'],
+  ['DDIMScheduler', { trained_betas: [0.1, 0.2] }, 'trained_betas [0.1,0.2]'],
+  ['DDIMScheduler', { beta_schedule: 'sigmoid' }, 'beta_schedule "sigmoid"'],
+])('refuses what would change the steps of %s: %o', (_class_name, config, named) => {
+  expect(() => createNoiseScheduler({ _class_name, ...config }, 5)).toThrow(named)
+})
+
+it('takes settings that the class of the file does not read', () => {
+  const leftOver = { clip_sample: true, thresholding: true, skip_prk_steps: true, sigma_min: null }
+  const { _class_name, ...config } = { _class_name: 'EulerDiscreteScheduler', steps_offset: 1 }
+  const plain = createNoiseScheduler({ _class_name, ...config }, 5)
+  const full = createNoiseScheduler({ _class_name, ...config, ...leftOver }, 5)
+  const [latents, prediction] = [Float32Array.of(5, -9), Float32Array.of(1, 2)]
+  const noise = () => latents
+  expect(full.step(prediction, latents, 0, noise)).toEqual(
+    plain.step(prediction, latents, 0, noise),
+  )
 })
 
 /** Equal within float32 rounding of the larger magnitude. */

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
-import { open } from 'node:fs/promises'
 import { on, once } from 'node:events'
+import { open, stat } from 'node:fs/promises'
+import { createInterface } from 'node:readline'
 import { Worker } from 'node:worker_threads'
 
 import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
@@ -14,6 +15,12 @@ const STALL_TIMEOUT_MS = 20_000
 const PROBE_TIMEOUT_MS = 5000
 const BYTES_PER_SAMPLE = 4
 const NOTES_LENGTH_MAX = 16 * 1024
+// Some seconds to some minutes of speech: not worth a process of its own.
+const UNCOUNTED_BYTES_MAX = 64 * 1024
+// Containers that hold their sound themselves. FFmpeg also knows playlists and manifests, which name other
+// files of this machine.
+const CONTAINERS =
+  'aac,ac3,aiff,amr,asf,au,avi,caf,eac3,flac,flv,loas,matroska,mov,mp3,mpeg,mpegts,ogg,w64,wav'
 
 export interface DecodeOptions {
   /** Longer clips are refused, by their header where it says so and else while they are decoded. */
@@ -48,7 +55,8 @@ async function* limited(
   const { secondsMax } = options
   if ((await oggSeconds(path)) > secondsMax) throw tooLong(secondsMax)
   const stall = new AbortController()
-  const timer = setTimeout(() => stall.abort(), STALL_TIMEOUT_MS)
+  const startTimer = () => setTimeout(() => stall.abort(), STALL_TIMEOUT_MS)
+  let timer = startTimer()
   const signal = AbortSignal.any([options.signal, stall.signal])
   let samples = 0
   let wav: Awaited<ReturnType<typeof openWav>>
@@ -57,12 +65,12 @@ async function* limited(
     if (wav !== undefined && wav.seconds > secondsMax) throw tooLong(secondsMax)
     const pieces = wav?.samples(signal) ?? source(path, { secondsMax, signal })
     for await (const piece of pieces) {
-      timer.refresh()
+      // The consumer may take its time: only the decoder's own is measured.
+      clearTimeout(timer)
       samples += piece.length
       if (samples > secondsMax * SAMPLE_RATE) throw tooLong(secondsMax)
       yield piece
-      // The consumer may take its time; only the decoder's own is measured.
-      timer.refresh()
+      timer = startTimer()
     }
   } catch (error) {
     if (options.signal.aborted) throw new CancelledError()
@@ -78,35 +86,26 @@ async function* ffmpegSamples(
   path: string,
   { secondsMax, signal }: DecodeOptions,
 ): AsyncGenerator<Float32Array> {
-  const child = spawn(
-    'ffmpeg',
-    [
-      '-nostdin',
-      '-hide_banner',
-      '-nostats',
-      '-protocol_whitelist',
-      'file',
-      '-i',
-      path,
-      '-map',
-      '0:a:0',
-      '-vn',
-      '-sn',
-      '-dn',
-    ].concat(['-threads', '1', '-ac', '1', '-ar', String(SAMPLE_RATE), '-f', 'f32le', 'pipe:1']),
-    { stdio: ['ignore', 'pipe', 'pipe'], signal, killSignal: 'SIGKILL' },
-  )
+  const output = ['-vn', '-sn', '-dn', '-ac', '1', '-ar', String(SAMPLE_RATE), '-f', 'f32le']
+  const child = spawn('ffmpeg', [...readingSound(path), ...output, '-threads', '1', 'pipe:1'], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    signal,
+    killSignal: 'SIGKILL',
+  })
   const exit = once(child, 'close')
   // A failed start and an abort are reported by the stream below; this only keeps them from being lost.
   exit.catch(() => {})
   let rest: Buffer = Buffer.alloc(0)
   let notes = ''
+  let isFirst = true
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     if (notes.length < NOTES_LENGTH_MAX) notes += text
   })
   try {
     for await (const chunk of child.stdout) {
       if (statedSeconds(notes) > secondsMax) throw tooLong(secondsMax)
+      if (isFirst && statedSeconds(notes) === 0) await refuseLong(path, { secondsMax, signal })
+      isFirst = false
       const bytes = rest.length === 0 ? (chunk as Buffer) : Buffer.concat([rest, chunk as Buffer])
       const whole = bytes.length - (bytes.length % BYTES_PER_SAMPLE)
       rest = bytes.subarray(whole)
@@ -114,6 +113,38 @@ async function* ffmpegSamples(
     }
     const [code] = (await exit) as [number | null]
     if (code !== 0) throw corrupted()
+  } finally {
+    child.kill('SIGKILL')
+  }
+}
+
+function readingSound(path: string): string[] {
+  return ['-nostdin', '-hide_banner', '-nostats'].concat(
+    ['-protocol_whitelist', 'file', '-format_whitelist', CONTAINERS],
+    ['-i', path, '-map', '0:a:0'],
+  )
+}
+
+/**
+ * Recordings that were written as they were made state no length. Their packets are counted first, without
+ * decoding them: hours of silence take few bytes, and would be listened to before they turn out too long.
+ */
+async function refuseLong(path: string, { secondsMax, signal }: DecodeOptions): Promise<void> {
+  const { size } = await stat(path)
+  if (size < UNCOUNTED_BYTES_MAX) return
+  const child = spawn(
+    'ffmpeg',
+    [...readingSound(path), '-c', 'copy', '-f', 'null', '-progress', 'pipe:1', '-'],
+    { stdio: ['ignore', 'pipe', 'ignore'], signal, killSignal: 'SIGKILL' },
+  )
+  const exit = once(child, 'close')
+  // What cannot be counted is judged while it is decoded.
+  exit.catch(() => {})
+  try {
+    for await (const line of createInterface({ input: child.stdout })) {
+      const [, us = '0'] = /^out_time_us=(\d+)$/.exec(line) ?? []
+      if (Number(us) / 1e6 > secondsMax) throw tooLong(secondsMax)
+    }
   } finally {
     child.kill('SIGKILL')
   }

@@ -22,6 +22,9 @@ const CHANNELS_MAX = 8
 const RATE_MIN = 4000
 const RATE_MAX = 192_000
 const EXTENSIBLE = 0xff_fe
+// The latter two are for more than 4 GB (EBU Tech 3306): their chunk `ds64` holds the real lengths.
+const KINDS: readonly string[] = ['RIFF', 'RF64', 'BW64']
+const LENGTH_ELSEWHERE = 0xff_ff_ff_ff
 
 const READERS: Readonly<Record<string, WavLayout['read']>> = {
   '1/8': (bytes, at) => (bytes.readUInt8(at) - 128) / 128,
@@ -60,22 +63,26 @@ export async function openWav(
 }
 
 function readLayout(head: Buffer, fileBytes: number): WavLayout | undefined {
-  if (head.toString('latin1', 0, 4) !== 'RIFF' || head.toString('latin1', 8, 12) !== 'WAVE') {
-    return undefined
-  }
+  const isWav = head.toString('latin1', 8, 12) === 'WAVE'
+  if (!isWav || !KINDS.includes(head.toString('latin1', 0, 4))) return undefined
   let form: Pick<WavLayout, 'sampleRate' | 'channels' | 'sampleBytes' | 'read'> | undefined
+  let longBytes = fileBytes
   for (let at = 12; at + 8 <= head.length; ) {
     const name = head.toString('latin1', at, at + 4)
     const length = head.readUInt32LE(at + 4)
     const start = at + 8
     if (name === 'data') {
       // Whoever writes to a pipe does not know the length; a file that was cut off has less.
-      const dataBytes = Math.min(length === 0 ? fileBytes : length, fileBytes - start)
+      const isOpen = length === 0 || length === LENGTH_ELSEWHERE
+      const dataBytes = Math.min(isOpen ? longBytes : length, fileBytes - start)
       return form && { ...form, dataStart: start, dataBytes }
     }
     if (name === 'fmt ' && length >= 16 && start + length <= head.length) {
       form = readForm(head.subarray(start, start + length))
       if (form === undefined) return undefined
+    }
+    if (name === 'ds64' && length >= 16 && start + length <= head.length) {
+      longBytes = Number(head.readBigUInt64LE(start + 8)) || fileBytes
     }
     // Chunks begin at even places.
     at = start + length + (length % 2)

@@ -33,7 +33,7 @@ export interface WhisperGeneration {
 
 type Json = Record<string, unknown>
 
-const SUFFIXES = ['_quantized', '_int8', '_uint8', '', '_q4', '_fp16']
+const SUFFIXES = ['_quantized', '_int8', '_uint8', '', '_q4', '_q4f16', '_bnb4', '_fp16']
 // One second at 50 timestamps a second, as the original code has it.
 const MAX_INITIAL_TIMESTAMP_INDEX = 50
 // Multilingual vocabularies are one token longer than the English one of 51,864.
@@ -41,19 +41,26 @@ const MULTILINGUAL_VOCABULARY = 51_865
 
 /** Reads a Whisper folder. Throws `ModelLoadError` when a file that it needs is missing. */
 export async function readWhisperFiles(folder: string, onnxFile?: string): Promise<WhisperFiles> {
-  const config = await readJson(join(folder, 'config.json'))
-  const generation = await readJson(join(folder, 'generation_config.json')).catch(() => ({}))
-  const mel = melConfigOf(await readJson(join(folder, 'preprocessor_config.json')))
+  const config = await readJson(folder, 'config.json')
+  const generation = (await findJson(folder, 'generation_config.json')) ?? {}
+  const mel = melConfigOf(await readFeatures(folder, config))
   const positions = numberOr(config.max_source_positions, 1500)
   return {
     ...(await findModelFiles(folder, onnxFile)),
-    tokenizerJson: await readJson(join(folder, 'tokenizer.json')),
-    tokenizerConfig: await readJson(join(folder, 'tokenizer_config.json')),
+    tokenizerJson: await readJson(folder, 'tokenizer.json'),
+    tokenizerConfig: (await findJson(folder, 'tokenizer_config.json')) ?? {},
     mel,
     contextLength: numberOr(config.max_target_positions, 448),
     secondsPerTimestamp: mel.chunkSamples / mel.sampleRate / positions,
     generation: generationOf(generation, config),
   }
+}
+
+/** Newer exports keep what they say of the features in the file of the whole processor, some nowhere. */
+async function readFeatures(folder: string, config: Json): Promise<Json> {
+  const { feature_extractor: part } = (await findJson(folder, 'processor_config.json')) ?? {}
+  const whole = await findJson(folder, 'preprocessor_config.json')
+  return whole ?? (part as Json | undefined) ?? { feature_size: config.num_mel_bins }
 }
 
 function melConfigOf(raw: Json): MelConfig {
@@ -82,7 +89,7 @@ function generationOf(generation: Json, config: Json): WhisperGeneration {
         numberOr(config.vocab_size, 0) >= MULTILINGUAL_VOCABULARY
   return {
     isMultilingual,
-    vocabularySize: numberOr(config.vocab_size, 0),
+    vocabularySize: numberOr(config.vocab_size, Infinity),
     suppressedTokens: tokens('suppress_tokens'),
     suppressedAtBegin: tokens('begin_suppress_tokens'),
     maxInitialTimestampIndex: numberOr(
@@ -117,8 +124,19 @@ async function findModelFiles(
   throw new ModelLoadError(folder, 'there is no encoder_model with a decoder_model in onnx/')
 }
 
-async function readJson(file: string): Promise<Json> {
-  return JSON.parse(await readFile(file, 'utf8'))
+async function readJson(folder: string, name: string): Promise<Json> {
+  const found = await findJson(folder, name)
+  if (found === undefined) throw new ModelLoadError(folder, `${name} is missing`)
+  return found
+}
+
+async function findJson(folder: string, name: string): Promise<Json | undefined> {
+  const text = await readFile(join(folder, name), 'utf8').catch(() => undefined)
+  try {
+    return text === undefined ? undefined : JSON.parse(text)
+  } catch {
+    throw new ModelLoadError(folder, `${name} is no JSON`)
+  }
 }
 
 function numberOr(value: unknown, fallback: number): number {

@@ -229,24 +229,28 @@ async function readWindow(
     previous.length === 0 || tokens.startOfPrevious === undefined
       ? []
       : [tokens.startOfPrevious, ...previous.slice(1 - half)]
-  const prompt = [...context, ...startTokens(tokens, request.task, request.language)]
-  return answerWindow(
-    answers,
-    {
-      window,
-      prompt,
-      rules,
-      temperature: request.temperature,
-      tokensMax: Math.min(half, files.contextLength - prompt.length),
-      endOfText: tokens.endOfText,
-      probe:
-        tokens.noSpeech === undefined
-          ? undefined
-          : { at: context.length, tokenId: tokens.noSpeech },
-      textOf: (tokenIds) => textOf(parts, tokenIds),
-    },
-    signal,
-  )
+  const start = startTokens(tokens, request.task, request.language)
+  const readAfter = (context: readonly number[]): Promise<WindowAnswer> =>
+    answerWindow(
+      answers,
+      {
+        window,
+        prompt: [...context, ...start],
+        rules,
+        temperature: request.temperature,
+        tokensMax: Math.min(half, files.contextLength - context.length - start.length),
+        endOfText: tokens.endOfText,
+        probe:
+          tokens.noSpeech === undefined
+            ? undefined
+            : { at: context.length, tokenId: tokens.noSpeech },
+        textOf: (tokenIds) => textOf(parts, tokenIds),
+      },
+      signal,
+    )
+  const read = await readAfter(context)
+  // Small models stop at once after a text that is unlike what they know: it must not silence speech.
+  return read.isLost && context.length > 0 ? readAfter([]) : read
 }
 
 function promptTokens({ tokenizer }: Parts, prompt: string): readonly number[] {

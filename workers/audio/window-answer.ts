@@ -7,6 +7,8 @@ export interface WindowAnswer extends Answer {
   readonly temperature: number
   readonly compressionRatio: number
   readonly isSilence: boolean
+  /** No text, though the model does hear speech. */
+  readonly isLost: boolean
 }
 
 // Radford et al. 2022, section 4.5: try again, more and more at random, where the text repeats itself
@@ -27,11 +29,14 @@ export async function answerWindow(
   for (const temperature of temperatures) {
     const answer = await decoder.decode({ ...request, temperature }, signal)
     const doubts = answer.averageLogprob < AVERAGE_LOGPROB_MIN
+    const text = request.textOf(answer.tokenIds)
+    const hearsNobody = answer.probed > NO_SPEECH_PROBABILITY_MIN
     kept = {
       ...answer,
       temperature,
-      compressionRatio: compressionRatioOf(request.textOf(answer.tokenIds)),
-      isSilence: doubts && answer.probed > NO_SPEECH_PROBABILITY_MIN,
+      compressionRatio: compressionRatioOf(text),
+      isSilence: doubts && hearsNobody,
+      isLost: text.trim() === '' && !hearsNobody,
     }
     if (kept.isSilence) break
     if (!doubts && kept.compressionRatio <= COMPRESSION_RATIO_MAX) break

@@ -1,3 +1,4 @@
+import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { Feeds, ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
@@ -17,12 +18,44 @@ export interface EncoderBatch {
   dispose(): void
 }
 
-/** Builds whatever of the usual inputs the model has. Throws naming an input that it cannot fill. */
+/** How the batches of a model are laid out. */
+export interface BatchLayout {
+  readonly paddingId: number
+  readonly firstPosition: number
+}
+
+const KNOWN_INPUTS = ['input_ids', 'attention_mask', 'token_type_ids', 'position_ids']
+const PAST = 'past_key_values.' // of decoders that are used as encoders: nothing came before
+
+/** Throws `ModelLoadError` naming an input that cannot be filled with texts of any number and length. */
+export function checkInputs({ file, inputs }: Pick<ModelSession, 'file' | 'inputs'>): void {
+  for (const { name, type, dims } of inputs) {
+    if (name.startsWith(PAST)) {
+      const [, heads, , size] = dims
+      if (typeof heads === 'number' && typeof size === 'number' && type !== undefined) continue
+      throw new ModelLoadError(file, `${name} is no cache of [batch, heads, length, size]`)
+    }
+    if (!KNOWN_INPUTS.includes(name)) {
+      throw new ModelLoadError(file, `the encoder wants an unknown input ${name}`)
+    }
+    if (type !== 'int64' && type !== 'int32') {
+      throw new ModelLoadError(file, `${name} must be int64 or int32, not ${type ?? 'other'}`)
+    }
+    if (dims.length !== 2 || dims.some((dim) => typeof dim === 'number')) {
+      const shape = dims.map((dim) => (dim === '' ? '?' : dim)).join(', ')
+      throw new ModelLoadError(file, `${name} must be [batch, length] of any size, not [${shape}]`)
+    }
+  }
+  if (inputs.some(({ name }) => name === 'input_ids')) return
+  throw new ModelLoadError(file, 'not an encoder of texts: it has no input_ids')
+}
+
+/** Builds whatever of the usual inputs the model has. */
 export function buildBatch(
   runtime: Runtime,
   session: ModelSession,
   texts: readonly EncodedText[],
-  paddingId: number,
+  { paddingId, firstPosition }: BatchLayout,
 ): EncoderBatch {
   const width = Math.max(1, ...texts.map(({ tokenIds }) => tokenIds.length))
   const table = (valueAt: (text: EncodedText, position: number) => number, padding: number) => {
@@ -39,13 +72,18 @@ export function buildBatch(
     input_ids: () => table(({ tokenIds }, position) => tokenIds[position] as number, paddingId),
     attention_mask: () => mask,
     token_type_ids: () => table(({ typeIds }, position) => typeIds?.[position] ?? 0, 0),
-    position_ids: () => table((_text, position) => position, 0),
+    position_ids: () => table((_text, position) => position + firstPosition, 0),
   }
   const feeds: Record<string, Tensor> = {}
-  for (const { name } of session.inputs) {
-    const make = inputs[name]
-    if (make === undefined) throw new Error(`${session.file}: the input ${name} is not known`)
-    feeds[name] = runtime.tensor('int64', make(), [texts.length, width])
+  for (const { name, type, dims } of session.inputs) {
+    const values = inputs[name]?.()
+    if (values === undefined) {
+      const [, heads, , size] = dims as readonly number[]
+      feeds[name] = runtime.zeros(type!, [texts.length, heads!, 0, size!])
+    } else {
+      const data = type === 'int32' ? Int32Array.from(values, Number) : values
+      feeds[name] = runtime.tensor(type!, data, [texts.length, width])
+    }
   }
   return {
     feeds,

@@ -1,7 +1,10 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import type { PoolingMode } from './pooling.ts'
+import { isRecord } from '#shared/records.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+
+import { readSentenceHead, type SentenceHead } from './sentence-head.ts'
 
 /** What the files of a folder in the sentence-transformers or plain hub layout say. */
 export interface EncoderFiles {
@@ -10,90 +13,102 @@ export interface EncoderFiles {
   readonly tokenizerConfig: Record<string, unknown>
   readonly contextLength: number
   readonly paddingId: number
-  readonly pooling: PoolingMode
-  readonly isNormalized: boolean
+  /** Position of a text's first token, where the graph wants to be told positions. */
+  readonly firstPosition: number
+  readonly head: SentenceHead
+  /** Labels of a classifier. */
+  readonly labelCount: number | undefined
   /** Whether the model was trained so that its leading dimensions stand for themselves. */
   readonly isTruncatable: boolean
 }
 
+type Json = Readonly<Record<string, unknown>>
+
 const CONTEXT_LENGTH_UNKNOWN = 512
-const MODEL_NAMES = ['model_quantized', 'model_int8', 'model', 'model_fp16'].map(
-  (name) => `${name}.onnx`,
+// Vectors are compared with those of other runs and of other programs: full precision goes first.
+const MODEL_NAMES = ['', '_fp16', '_quantized', '_int8', '_uint8', '_q4', '_q4f16', '_bnb4'].map(
+  (suffix) => `model${suffix}.onnx`,
 )
+// Their positions begin after the number of the padding token, which takes places of the table.
+const PADDED_POSITIONS = /^(xlm-roberta|roberta|camembert|mpnet|longformer|data2vec-text|ibert)/
 
-// Rows of 1_Pooling/config.json; the first that is true decides.
-const POOLING_FLAGS: readonly (readonly [string, PoolingMode])[] = [
-  ['pooling_mode_cls_token', 'cls'],
-  ['pooling_mode_max_tokens', 'max'],
-  ['pooling_mode_lasttoken', 'lastToken'],
-  ['pooling_mode_weightedmean_tokens', 'weightedMean'],
-  ['pooling_mode_mean_sqrt_len_tokens', 'meanSqrtLength'],
-  ['pooling_mode_mean_tokens', 'mean'],
-]
-
-/** Reads an encoder's folder. Throws when a file that it cannot do without is missing. */
+/** Reads an encoder's folder. Throws `ModelLoadError` for a file that it cannot do without. */
 export async function readEncoderFiles(folder: string, onnxFile?: string): Promise<EncoderFiles> {
-  const config = await readJson(join(folder, 'config.json'))
-  const tokenizerConfig = await readJson(join(folder, 'tokenizer_config.json'))
-  const sentence = await findJson(join(folder, 'sentence_bert_config.json'))
-  const modules = await findModules(folder)
-  const pooling = await findJson(join(folder, poolingFolder(modules), 'config.json'))
+  const config = await readJson(folder, 'config.json')
+  const tokenizerConfig = await findJson(folder, 'tokenizer_config.json')
+  const sentence = await findJson(folder, 'sentence_bert_config.json')
+  const tokenizerJson = await readJson(folder, 'tokenizer.json')
+  const paddingId = typeof config.pad_token_id === 'number' ? config.pad_token_id : 0
+  const firstPosition = PADDED_POSITIONS.test(String(config.model_type)) ? paddingId + 1 : 0
   return {
     modelFile: await findModelFile(folder, onnxFile),
-    tokenizerJson: await readJson(join(folder, 'tokenizer.json')),
+    tokenizerJson: sentence.do_lower_case === true ? lowercased(tokenizerJson) : tokenizerJson,
     tokenizerConfig,
-    contextLength: contextLengthOf(config, tokenizerConfig, sentence),
-    paddingId: numberOr(config.pad_token_id, 0),
-    pooling: poolingOf(pooling),
-    // Without a list of modules the vectors are normalized: that is what users of bare exports expect.
-    isNormalized: modules === undefined || modules.some((type) => type.endsWith('Normalize')),
+    contextLength: contextLengthOf(config, firstPosition, [tokenizerConfig, sentence]),
+    paddingId,
+    firstPosition,
+    head: await readSentenceHead(folder),
+    labelCount: labelCountOf(config),
     isTruncatable:
       Array.isArray(config.matryoshka_dimensions) || sentence.truncate_dim !== undefined,
   }
 }
 
+/** The graph that was asked for, the best of the usual ones, or the only one that is there. */
 async function findModelFile(folder: string, onnxFile: string | undefined): Promise<string> {
   const wanted = onnxFile === undefined ? MODEL_NAMES : [onnxFile, `${onnxFile}.onnx`]
   for (const place of [join(folder, 'onnx'), folder]) {
-    const present = new Set(await readdir(place).catch(() => []))
-    const found = wanted.find((name) => present.has(name))
+    const present = (await readdir(place).catch(() => [])).filter((name) => name.endsWith('.onnx'))
+    const found = wanted.find((name) => present.includes(name))
     if (found !== undefined) return join(place, found)
+    if (onnxFile === undefined && present.length === 1) return join(place, present[0] as string)
   }
-  throw new Error(`${folder}: there is no ${wanted.join(', ')} in onnx/`)
-}
-
-async function findModules(folder: string): Promise<readonly string[] | undefined> {
-  const modules: unknown = await readJson(join(folder, 'modules.json')).catch(() => undefined)
-  if (!Array.isArray(modules)) return undefined
-  return modules.map((entry: { type?: unknown }) => String(entry.type))
-}
-
-function poolingFolder(modules: readonly string[] | undefined): string {
-  const index = modules?.findIndex((type) => type.endsWith('Pooling')) ?? 1
-  return `${index === -1 ? 1 : index}_Pooling`
-}
-
-function poolingOf(config: Record<string, unknown>): PoolingMode {
-  return POOLING_FLAGS.find(([flag]) => config[flag] === true)?.[1] ?? 'mean'
+  const names = onnxFile === undefined ? 'model.onnx' : wanted[0]
+  throw new ModelLoadError(folder, `there is no ${names} in onnx/ or beside config.json`)
 }
 
 /** The shortest of what the files state; some tokenizers say 10³⁰ where they know no limit. */
-function contextLengthOf(...files: readonly Record<string, unknown>[]): number {
-  const keys = ['max_seq_length', 'model_max_length', 'max_position_embeddings', 'n_positions']
-  const limits = files
-    .flatMap((file) => keys.map((key) => file[key]))
-    .filter((value): value is number => typeof value === 'number' && value > 0 && value < 1e6)
+function contextLengthOf(config: Json, firstPosition: number, others: readonly Json[]): number {
+  const positions = config.max_position_embeddings ?? config.n_positions
+  const limits = [
+    typeof positions === 'number' ? positions - firstPosition : undefined,
+    ...others.flatMap((file) => [file.max_seq_length, file.model_max_length]),
+  ].filter((value): value is number => typeof value === 'number' && value > 0 && value < 1e6)
   return limits.length === 0 ? CONTEXT_LENGTH_UNKNOWN : Math.min(...limits)
 }
 
-async function readJson(file: string): Promise<Record<string, unknown>> {
-  return JSON.parse(await readFile(file, 'utf8'))
+function labelCountOf(config: Json): number | undefined {
+  if (isRecord(config.id2label)) return Object.keys(config.id2label).length
+  return typeof config.num_labels === 'number' ? config.num_labels : undefined
 }
 
-async function findJson(file: string): Promise<Record<string, unknown>> {
-  return readJson(file).catch(() => ({}))
+/** The same tokenizer, with everything in lower case before its own rules. */
+function lowercased(tokenizerJson: Json): Json {
+  const { normalizer } = tokenizerJson
+  const normalizers = [{ type: 'Lowercase' }, ...(isRecord(normalizer) ? [normalizer] : [])]
+  return { ...tokenizerJson, normalizer: { type: 'Sequence', normalizers } }
 }
 
-function numberOr(value: unknown, fallback: number): number {
-  return typeof value === 'number' ? value : fallback
+async function readJson(folder: string, name: string): Promise<Record<string, unknown>> {
+  const value = await readOptional(folder, name)
+  if (value !== undefined) return value
+  throw new ModelLoadError(folder, `${name} is missing`)
+}
+
+async function findJson(folder: string, name: string): Promise<Record<string, unknown>> {
+  return (await readOptional(folder, name)) ?? {}
+}
+
+async function readOptional(
+  folder: string,
+  name: string,
+): Promise<Record<string, unknown> | undefined> {
+  try {
+    const value: unknown = JSON.parse(await readFile(join(folder, name), 'utf8'))
+    if (isRecord(value)) return value
+    throw new Error('it is not a JSON object')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new ModelLoadError(folder, `${name} cannot be read: ${(error as Error).message}`)
+  }
 }

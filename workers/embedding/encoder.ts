@@ -1,14 +1,16 @@
-import { openLanes } from '#workers/runtime/lanes.ts'
+import { scanOperators } from '#workers/engine/decoder-graph.ts'
+import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 
 import { Batcher } from './batcher.ts'
-import { buildBatch, toFloat32, type EncodedText } from './encoder-batch.ts'
+import { buildBatch, checkInputs, toFloat32, type EncodedText } from './encoder-batch.ts'
 import { readEncoderFiles, type EncoderFiles } from './encoder-files.ts'
+import { chooseOutput, type EncoderOutput } from './encoder-output.ts'
 import { findMarkers } from './markers.ts'
-import { normalize, pool } from './pooling.ts'
+import { normalize, poolAll } from './pooling.ts'
 import { readText, readTextCut, readTokenIds } from './read-input.ts'
 
 /** A loaded embedding model; texts of all requests share its batches. */
@@ -45,9 +47,6 @@ export interface EncoderOptions {
 // About the size from which a larger batch gains nothing on processors.
 const MAX_BATCH_TOKENS = 4096
 const MAX_BATCH_SIZE = 64
-// Token vectors to be pooled, or a vector that the graph has pooled already.
-const TOKEN_OUTPUTS = ['last_hidden_state', 'token_embeddings', 'hidden_states']
-const TEXT_OUTPUTS = ['sentence_embedding', 'sentence_embeddings', 'text_embeds', 'pooler_output']
 
 /** Loads an encoder in the hub layout (BERT, MiniLM, BGE, E5, GTE, Nomic families). */
 export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
@@ -58,27 +57,43 @@ export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
     ...options.session,
     lanes: lanesWanted,
   })
+  try {
+    return await assemble(options, files, sessions)
+  } catch (error) {
+    await sessions.close()
+    throw error
+  }
+}
+
+async function assemble(
+  options: EncoderOptions,
+  files: EncoderFiles,
+  sessions: SessionLanes,
+): Promise<Encoder> {
+  const { runtime } = options
+  checkInputs(sessions.wide)
+  const output = chooseOutput(sessions.wide, files.head)
+  const { hasDynamicQuantization } = await scanOperators(files.modelFile)
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
   const contextLength = Math.min(
     files.contextLength,
     options.maxContextTokens ?? files.contextLength,
   )
   const reader = { tokenizer, markers: findMarkers(tokenizer), contextLength }
-  const output = chooseOutput(sessions.wide)
   const { lanes, sharedBatchTokens } = sessions
   const batcher = new Batcher<EncodedText, Float32Array>({
     maxBatchTokens: options.maxBatchTokens ?? MAX_BATCH_TOKENS,
-    maxBatchSize: MAX_BATCH_SIZE,
+    // One scale for all values of a run would let a text change the vectors of its neighbours.
+    maxBatchSize: hasDynamicQuantization ? 1 : MAX_BATCH_SIZE,
     onBatch: options.onBatch,
     ...{ lanes, sharedBatchTokens: options.maxBatchTokens ?? sharedBatchTokens },
     lengthOf: ({ tokenIds }) => tokenIds.length,
     run: (texts, isAlone) =>
       runBatch({ runtime, session: sessions.choose(isAlone), files, output }, texts),
   })
-  const width = output.spec.dims.at(-1)
   return {
     contextLength,
-    dimensions: typeof width === 'number' ? width : undefined,
+    dimensions: output.dimensions,
     isTruncatable: files.isTruncatable,
     encodeText: (text, tokensMax) =>
       tokensMax === undefined ? readText(reader, text) : readTextCut(reader, text, tokensMax),
@@ -91,40 +106,29 @@ export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
   }
 }
 
-interface Output {
-  readonly spec: ModelSession['outputs'][number]
-  readonly isPooled: boolean
-}
-
-function chooseOutput(session: ModelSession): Output {
-  const find = (names: readonly string[]) =>
-    names.flatMap((name) => session.outputs.filter((spec) => spec.name === name))[0]
-  const tokens = find(TOKEN_OUTPUTS)
-  if (tokens !== undefined) return { spec: tokens, isPooled: false }
-  const pooled = find(TEXT_OUTPUTS) ?? session.outputs[0]
-  if (pooled === undefined) throw new Error(`${session.file}: the model has no output`)
-  return { spec: pooled, isPooled: pooled.dims.length === 2 }
-}
-
 async function runBatch(
-  model: { runtime: Runtime; session: ModelSession; files: EncoderFiles; output: Output },
+  model: { runtime: Runtime; session: ModelSession; files: EncoderFiles; output: EncoderOutput },
   texts: readonly EncodedText[],
 ): Promise<readonly Float32Array[]> {
   const { runtime, session, files, output } = model
-  const batch = buildBatch(runtime, session, texts, files.paddingId)
-  const { name } = output.spec
+  const batch = buildBatch(runtime, session, texts, files)
+  const { name } = output
   try {
     const fetched = await session.run(batch.feeds, { [name]: null })
     const tensor = fetched[name] as (typeof fetched)[string]
     try {
       const data = toFloat32(tensor)
       const dimensions = tensor.dims.at(-1) as number
-      const vectors = texts.map((_text, row) =>
-        output.isPooled
+      const vectors: Float32Array[] = []
+      for (const row of texts.keys()) {
+        const vector = output.isPooled
           ? data.slice(row * dimensions, (row + 1) * dimensions)
-          : pool(files.pooling, { data, width: batch.width, dimensions, mask: batch.mask }, row),
-      )
-      return files.isNormalized ? vectors.map(normalize) : vectors
+          : poolAll(files.head.pooling, { ...batch, data, dimensions }, row)
+        // Large layers take milliseconds for each text, and others wait for the event loop.
+        if (output.dense.length > 0) await new Promise((resolve) => setImmediate(resolve))
+        vectors.push(output.dense.reduce((value, layer) => layer.apply(value), vector))
+      }
+      return files.head.isNormalized ? vectors.map(normalize) : vectors
     } finally {
       tensor.dispose()
     }

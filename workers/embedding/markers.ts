@@ -6,10 +6,40 @@ export interface Markers {
   readonly after: readonly number[]
 }
 
+/** The same of two texts that are read together. */
+export interface PairMarkers extends Markers {
+  readonly between: readonly number[]
+  /** Which text a token belongs to: those up to the second text, and those from there on. */
+  readonly types: readonly [number, number]
+}
+
 /** Learns the markers of a model from one text that is encoded with and without them. */
 export function findMarkers(tokenizer: Tokenizer): Markers {
   const marked = tokenizer.encode('a', { addSpecialTokens: true })
   const plain = tokenizer.encode('a', { addSpecialTokens: false })
-  const start = marked.indexOf(plain[0] as number)
+  const start = Math.max(findRun(marked, plain, 0), 0)
   return { before: marked.slice(0, start), after: marked.slice(start + plain.length) }
+}
+
+/** Learns the markers of a pair: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>` and others. */
+export function findPairMarkers(tokenizer: Tokenizer): PairMarkers {
+  const { tokenIds, typeIds } = tokenizer.encodePair('a', 'a')
+  const plain = tokenizer.encode('a', { addSpecialTokens: false })
+  const first = findRun(tokenIds, plain, 0)
+  const second = findRun(tokenIds, plain, first + plain.length)
+  if (first < 0 || second < 0) throw new Error('its tokenizer cannot read two texts together')
+  return {
+    before: tokenIds.slice(0, first),
+    between: tokenIds.slice(first + plain.length, second),
+    after: tokenIds.slice(second + plain.length),
+    types: [typeIds[first] ?? 0, typeIds[second] ?? 0],
+  }
+}
+
+/** Where a run of ids stands in a list, from `from` on; -1 where it does not. */
+function findRun(ids: readonly number[], run: readonly number[], from: number): number {
+  for (let at = from; at + run.length <= ids.length; at++) {
+    if (run.every((id, index) => ids[at + index] === id)) return at
+  }
+  return -1
 }

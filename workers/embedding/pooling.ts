@@ -38,6 +38,17 @@ export function pool(mode: PoolingMode, vectors: TokenVectors, row: number): Flo
   }
 }
 
+/** The pooled vectors of several modes, one after another. */
+export function poolAll(
+  modes: readonly PoolingMode[],
+  vectors: TokenVectors,
+  row: number,
+): Float32Array {
+  const [first, ...others] = modes.map((mode) => pool(mode, vectors, row))
+  if (others.length === 0) return first as Float32Array
+  return Float32Array.from([first as Float32Array, ...others].flatMap((part) => [...part]))
+}
+
 /** The vector scaled to length 1, in place; a zero vector stays as it is. */
 export function normalize(vector: Float32Array): Float32Array {
   let squares = 0

@@ -1,4 +1,5 @@
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { isTokenId, unknownTokenId } from '#workers/text/token-ids.ts'
 import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { Markers } from './markers.ts'
@@ -62,12 +63,9 @@ export function readTokenIds(
   if (tokensMax !== undefined) refuseAbove(contextLength, tokensMax)
   else if (tokenIds.length > contextLength) throw tooLong(contextLength, tokenIds.length)
   const vocabSize = tokenizer.pieces.size
-  const wrong = tokenIds.find((id) => id >= vocabSize)
+  const wrong = tokenIds.find((id) => !isTokenId(id, vocabSize))
   if (wrong === undefined) return tokenIds.slice(0, tokensMax)
-  throw failure.invalidRequest(
-    `Invalid 'input': token id ${wrong} is not in the vocabulary of this model, which has ${vocabSize} tokens.`,
-    { param: 'input', code: 'invalid_value' },
-  )
+  throw unknownTokenId('input', String(wrong), vocabSize)
 }
 
 function tooLong(contextLength: number, tokens: number): ServiceError {

@@ -1,14 +1,16 @@
 import { failure } from '#shared/errors.ts'
-import { openLanes } from '#workers/runtime/lanes.ts'
+import { scanOperators } from '#workers/engine/decoder-graph.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import { Batcher } from './batcher.ts'
-import { buildBatch, toFloat32, type EncodedText } from './encoder-batch.ts'
-import { readEncoderFiles } from './encoder-files.ts'
-import { findMarkers } from './markers.ts'
+import { buildBatch, checkInputs, toFloat32, type EncodedText } from './encoder-batch.ts'
+import { readEncoderFiles, type EncoderFiles } from './encoder-files.ts'
+import { findPairMarkers } from './markers.ts'
 
 /** A loaded cross-encoder: it reads a query and a document together. */
 export interface Reranker {
@@ -28,8 +30,8 @@ const QUERY_SHARE = 0.5
 // Longer texts cannot fit: no token of these vocabularies is longer than this.
 const CHARS_PER_TOKEN_MAX = 32
 
-/** Loads a `…ForSequenceClassification` export with one label. */
-export async function openReranker(options: {
+/** What a reranker is opened with. */
+export interface RerankerOptions {
   readonly runtime: Runtime
   readonly folder: string
   readonly onnxFile?: string
@@ -38,10 +40,30 @@ export async function openReranker(options: {
   readonly session?: SessionOptions
   /** Told the size of every batch. */
   readonly onBatch?: (size: number) => void
-}): Promise<Reranker> {
+}
+
+/** Loads a `…ForSequenceClassification` export with one label. Throws `ModelLoadError`. */
+export async function openReranker(options: RerankerOptions): Promise<Reranker> {
   const { runtime } = options
   const files = await readEncoderFiles(options.folder, options.onnxFile)
   const sessions = await openLanes(runtime, files.modelFile, options.session ?? {})
+  try {
+    return await assemble(options, files, sessions)
+  } catch (error) {
+    await sessions.close()
+    throw error
+  }
+}
+
+async function assemble(
+  options: RerankerOptions,
+  files: EncoderFiles,
+  sessions: SessionLanes,
+): Promise<Reranker> {
+  const { runtime } = options
+  checkInputs(sessions.wide)
+  checkLabels(sessions.wide, files)
+  const { hasDynamicQuantization } = await scanOperators(files.modelFile)
   const { lanes, sharedBatchTokens } = sessions
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
   const contextLength = Math.min(
@@ -51,11 +73,12 @@ export async function openReranker(options: {
   const encodePair = createPairEncoder(tokenizer, contextLength)
   const batcher = new Batcher<EncodedText, number>({
     maxBatchTokens: options.maxBatchTokens ?? MAX_BATCH_TOKENS,
-    maxBatchSize: MAX_BATCH_SIZE,
+    // One scale for all values of a run would let a pair change the scores of its neighbours.
+    maxBatchSize: hasDynamicQuantization ? 1 : MAX_BATCH_SIZE,
     onBatch: options.onBatch,
     ...{ lanes, sharedBatchTokens: options.maxBatchTokens ?? sharedBatchTokens },
     lengthOf: ({ tokenIds }) => tokenIds.length,
-    run: (pairs, isAlone) => runBatch(runtime, sessions.choose(isAlone), pairs, files.paddingId),
+    run: (pairs, isAlone) => runBatch(runtime, sessions.choose(isAlone), pairs, files),
   })
   return {
     contextLength,
@@ -68,14 +91,21 @@ export async function openReranker(options: {
   }
 }
 
-/**
- * Builds pairs with the markers of the model, as
- * `[CLS] query [SEP] document [SEP]` (BERT) or `<s> query </s></s> document </s>` (RoBERTa).
- */
+/** One number for each pair is its relevance; of several, nobody says which. */
+function checkLabels({ file, outputs }: ModelSession, { labelCount }: EncoderFiles): void {
+  const logits = outputs.find(({ name }) => name === 'logits')
+  if (logits === undefined || (logits.type !== 'float32' && logits.type !== 'float16')) {
+    throw new ModelLoadError(file, 'not a cross-encoder: it needs an output logits')
+  }
+  const width = logits.dims.length === 1 ? 1 : logits.dims.at(-1)
+  const labels = typeof width === 'number' ? width : labelCount
+  if (logits.dims.length <= 2 && labels === 1) return
+  throw new ModelLoadError(file, `a cross-encoder must have one label, not ${labels ?? 'several'}`)
+}
+
+/** Builds pairs with the markers of the model. */
 function createPairEncoder(tokenizer: Tokenizer, contextLength: number): Reranker['encodePair'] {
-  const { before, after } = findMarkers(tokenizer)
-  const isRoberta = tokenizer.findTokenId('</s>') === after[0]
-  const between = isRoberta ? [...after, ...after] : after
+  const { before, between, after, types } = findPairMarkers(tokenizer)
   const room = contextLength - before.length - between.length - after.length
   const encode = (text: string) =>
     tokenizer.encode(text.slice(0, contextLength * CHARS_PER_TOKEN_MAX), {
@@ -92,8 +122,7 @@ function createPairEncoder(tokenizer: Tokenizer, contextLength: number): Reranke
     const documentIds = encode(document).slice(0, room - queryIds.length)
     const first = [...before, ...queryIds, ...between]
     const second = [...documentIds, ...after]
-    // RoBERTa knows no types.
-    const typeIds = [...first.map(() => 0), ...second.map(() => (isRoberta ? 0 : 1))]
+    const typeIds = [...first.map(() => types[0]), ...second.map(() => types[1])]
     return { tokenIds: [...first, ...second], typeIds }
   }
 }
@@ -102,9 +131,9 @@ async function runBatch(
   runtime: Runtime,
   session: ModelSession,
   pairs: readonly EncodedText[],
-  paddingId: number,
+  files: EncoderFiles,
 ): Promise<readonly number[]> {
-  const batch = buildBatch(runtime, session, pairs, paddingId)
+  const batch = buildBatch(runtime, session, pairs, files)
   try {
     const { logits } = await session.run(batch.feeds, { logits: null })
     try {

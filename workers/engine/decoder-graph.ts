@@ -107,6 +107,7 @@ export function readDecoderGraph(
   const logitsToKeep = names.get('num_logits_to_keep') ?? names.get('logits_to_keep')
   const cache = readCache(file, inputs, outputs)
   refuseUnknownInputs(file, inputs, cache, logitsToKeep)
+  refuseFixedShapes(file, inputs)
   return {
     cacheStyle: marks.hasGroupQueryAttention ? 'inPlace' : 'growing',
     cache,
@@ -163,4 +164,23 @@ function refuseUnknownInputs(
   ])
   const unknown = inputs.find(({ name }) => !known.has(name))
   if (unknown) throw new ModelLoadError(file, `the decoder wants an unknown input ${unknown.name}`)
+}
+
+/** Runs are of any number of rows and tokens, and tell them as 64-bit integers. */
+function refuseFixedShapes(file: string, inputs: readonly TensorSpec[]): void {
+  for (const { name, type, dims } of inputs) {
+    const isCache = name.startsWith('past_key_values.')
+    if (!isCache && !['input_ids', 'attention_mask', 'position_ids'].includes(name)) continue
+    if (!isCache && type !== 'int64') {
+      throw new ModelLoadError(file, `${name} must be int64, not ${type ?? 'other'}`)
+    }
+    const isFree = typeof dims[0] === 'string' && typeof dims[isCache ? 2 : 1] === 'string'
+    if (isFree && dims.length === (isCache ? 4 : 2)) continue
+    const shape = dims.map((dim) => (dim === '' ? '?' : dim)).join(', ')
+    const wanted = isCache ? '[batch, heads, length, size]' : '[batch, length]'
+    throw new ModelLoadError(
+      file,
+      `${name} must be ${wanted} of any batch and length, not [${shape}]`,
+    )
+  }
 }

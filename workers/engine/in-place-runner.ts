@@ -62,9 +62,10 @@ export class InPlaceRunner implements ModelRunner {
   }
 
   async run(step: Step, slots: SlotTable): Promise<StepLogits> {
-    return step.kind === 'decode'
-      ? await this.#decode(step.sequences, slots)
-      : await this.#runChunk(step)
+    if (step.kind !== 'decode') return await this.#runChunk(step)
+    return this.#options.graph.isRowCoupled
+      ? await this.#decodeByRow(step.sequences)
+      : await this.#decode(step.sequences, slots)
   }
 
   close(): void {
@@ -85,6 +86,16 @@ export class InPlaceRunner implements ModelRunner {
     const numRows = isTrimmed || !graph.givesAllLogits ? 1 : tokens.length
     await this.#run(this.#range(slot, 1), { rows: 1, ids, positions, mask, numRows })
     return readLogits(this.#logits, graph.vocabSize, numRows)
+  }
+
+  /** One run for each sequence, where those of a run would change each other's numbers. */
+  async #decodeByRow(sequences: readonly Sequence[]): Promise<StepLogits> {
+    const rows: Float32Array[] = []
+    for (const sequence of sequences) {
+      const logits = await this.#runChunk({ kind: 'prefill', sequence, count: 1 })
+      rows.push(logits.row(0).slice())
+    }
+    return { numRows: rows.length, row: (index) => rows[index]! }
   }
 
   async #decode(sequences: readonly Sequence[], slots: SlotTable): Promise<StepLogits> {

@@ -39,7 +39,12 @@ export async function findDecoderFile(
   for (const name of names.flatMap((candidate) => [`onnx/${candidate}`, candidate])) {
     if (present.has(name)) return join(folder, name)
   }
-  throw new ModelLoadError(folder, `there is no ${onnxFile ?? 'decoder'} in onnx/`)
+  const graphs = [...present].filter((name) => name.endsWith('.onnx'))
+  // Some exporters name the file after the model.
+  if (onnxFile === undefined && graphs.length === 1) return join(folder, graphs[0] as string)
+  const found = graphs.length === 0 ? 'no graph at all' : `only ${graphs.toSorted().join(', ')}`
+  const wanted = onnxFile ?? 'model.onnx or decoder_model_merged.onnx'
+  throw new ModelLoadError(folder, `there is no ${wanted} in onnx/ or beside it, ${found}`)
 }
 
 /** What config.json says that the graph does not. */
@@ -58,22 +63,37 @@ const CONTEXT_KEYS = [
   'max_sequence_length',
 ]
 
-/** Reads config.json. Throws `ModelLoadError` when it is missing or no JSON object. */
+/**
+ * Reads config.json, or genai_config.json where an exporter wrote that alone. Throws `ModelLoadError`
+ * when neither is there.
+ */
 export async function readDecoderConfig(folder: string): Promise<DecoderConfig> {
-  const file = join(folder, 'config.json')
-  let config: unknown
-  try {
-    config = JSON.parse(await readFile(file, 'utf8'))
-  } catch (error) {
-    throw new ModelLoadError(file, (error as Error).message)
+  const config = (await findJson(folder, 'config.json')) ?? {}
+  const { model: genai } = (await findJson(folder, 'genai_config.json')) ?? {}
+  if (Object.keys(config).length === 0 && !isRecord(genai)) {
+    throw new ModelLoadError(folder, 'config.json is missing')
   }
-  if (!isRecord(config)) throw new ModelLoadError(file, 'not a JSON object')
   const places = [config, config.text_config].filter(isRecord)
   const values = places.flatMap((place) => CONTEXT_KEYS.map((key) => place[key]))
-  const contextLength = values.find(
+  const contextLength = [...values, isRecord(genai) ? genai.context_length : undefined].find(
     (value): value is number => Number.isInteger(value) && (value as number) > 0,
   )
   return { contextLength }
+}
+
+async function findJson(
+  folder: string,
+  name: string,
+): Promise<Record<string, unknown> | undefined> {
+  const file = join(folder, name)
+  try {
+    const value: unknown = JSON.parse(await readFile(file, 'utf8'))
+    if (isRecord(value)) return value
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new ModelLoadError(file, (error as Error).message)
+  }
+  throw new ModelLoadError(file, 'not a JSON object')
 }
 
 function rankNames(executionProvider: 'cpu' | 'cuda' | undefined): string[] {

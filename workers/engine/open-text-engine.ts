@@ -67,7 +67,8 @@ function assemble(
   const isCuttable = !graph.hasCacheBranch
   const chunk = options.prefillChunk ?? PREFILL_CHUNK
   const prefillChunk = isCuttable ? Math.min(chunk, contextLength) : contextLength
-  const draftMax = isInPlace ? DRAFT_MAX : 0
+  // Where the way in which a text is cut changes its numbers, drafts would change the outcome.
+  const draftMax = isInPlace && !graph.isRowCoupled ? DRAFT_MAX : 0
   const chunkMax = Math.max(prefillChunk, draftMax + 1)
   const runnerOptions = { runtime, session, graph, slots, contextLength, chunkMax }
   const runner = isInPlace ? new InPlaceRunner(runnerOptions) : new GrowingRunner(runnerOptions)

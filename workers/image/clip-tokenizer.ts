@@ -18,39 +18,63 @@ const CHARS_PER_TOKEN_MAX = 64
 
 /** Reads `vocab.json` and `merges.txt` of a folder (or its `tokenizer.json`, where it has one). */
 export async function readClipTokenizer(folder: string): Promise<ClipTokenizer> {
-  const config = JSON.parse(await readFile(join(folder, 'tokenizer_config.json'), 'utf8'))
+  const config = await readConfig(folder)
   const whole = await readFile(join(folder, 'tokenizer.json'), 'utf8').catch(() => undefined)
   const tokenizer = new Tokenizer(
-    whole === undefined ? await joinFiles(folder) : JSON.parse(whole),
+    whole === undefined ? await joinFiles(folder, config) : JSON.parse(whole),
     config,
   )
-  const get = (setting: unknown, fallback: string) => {
-    const content = (setting as { content?: string } | undefined)?.content ?? setting
-    const id = tokenizer.token_to_id(typeof content === 'string' ? content : fallback)
-    if (id === undefined) throw new Error(`${folder}: the vocabulary has no ${String(content)}`)
+  const get = (content: string) => {
+    const id = tokenizer.token_to_id(content)
+    if (id === undefined) throw new Error(`${folder}: the vocabulary has no ${content}`)
     return id
   }
-  const start = get(config.bos_token, '<|startoftext|>')
-  const end = get(config.eos_token, '<|endoftext|>')
-  const padding = get(config.pad_token, '<|endoftext|>')
-  const length = config.model_max_length < 1000 ? config.model_max_length : LENGTH_UNKNOWN
+  const { start, end, padding } = markersOf(config)
+  const [startId, endId, paddingId] = [get(start), get(end), get(padding)]
+  const stated = Number(config.model_max_length)
+  const length = stated < 1000 ? stated : LENGTH_UNKNOWN
   return {
     length,
     encode(prompt) {
       const text = prompt.slice(0, length * CHARS_PER_TOKEN_MAX)
       const words = tokenizer.encode(text, { add_special_tokens: false }).ids
-      const ids = [start, ...words.slice(0, length - 2), end]
-      return [...ids, ...Array<number>(length - ids.length).fill(padding)]
+      const ids = [startId, ...words.slice(0, length - 2), endId]
+      return [...ids, ...Array<number>(length - ids.length).fill(paddingId)]
     },
   }
 }
 
+/**
+ * `tokenizer_config.json`. Where it does not list its markers, as older ones do not, a file beside it has
+ * the last word on them: the second Stable Diffusions say only there what they pad with.
+ */
+async function readConfig(folder: string): Promise<Record<string, unknown>> {
+  const config = JSON.parse(await readFile(join(folder, 'tokenizer_config.json'), 'utf8'))
+  if (config.added_tokens_decoder !== undefined) return config
+  const markers = await readFile(join(folder, 'special_tokens_map.json'), 'utf8').catch(() => '{}')
+  return { ...config, ...JSON.parse(markers) }
+}
+
+function markersOf(config: Record<string, unknown>) {
+  const get = (name: string, fallback: string) => {
+    const setting = config[name]
+    const content = (setting as { content?: string } | null | undefined)?.content ?? setting
+    return typeof content === 'string' ? content : fallback
+  }
+  return {
+    start: get('bos_token', '<|startoftext|>'),
+    end: get('eos_token', '<|endoftext|>'),
+    padding: get('pad_token', '<|endoftext|>'),
+  }
+}
+
 /** What `tokenizer.json` would say: CLIP's byte-level BPE with a mark at the end of each word. */
-async function joinFiles(folder: string): Promise<object> {
+async function joinFiles(folder: string, config: Record<string, unknown>): Promise<object> {
   const vocab = JSON.parse(await readFile(join(folder, 'vocab.json'), 'utf8'))
   const lines = (await readFile(join(folder, 'merges.txt'), 'utf8')).split('\n')
   const merges = lines.filter((line) => line !== '' && !line.startsWith('#version'))
-  const added = ['<|startoftext|>', '<|endoftext|>'].filter((token) => token in vocab)
+  const markers = new Set(Object.values(markersOf(config)))
+  const added = [...markers].filter((token) => Object.hasOwn(vocab, token))
   return {
     version: '1.0',
     truncation: null,

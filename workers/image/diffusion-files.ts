@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { ModelLoadError } from '#workers/runtime/errors.ts'
@@ -22,30 +22,43 @@ export interface DiffusionFiles {
 
 type Json = Record<string, unknown>
 
-const PIPELINES = /StableDiffusion|LatentConsistency/
+const PIPELINES =
+  /^(ORT|Onnx)?(StableDiffusion(Img2Img|Inpaint|InpaintLegacy)?|LatentConsistencyModel(Img2Img)?)Pipeline$/
+// Kinds of weights, best first: pictures suffer visibly from few bits.
+const SUFFIXES = ['', '_fp16', '_quantized', '_int8', '_uint8', '_q4', '_q4f16', '_bnb4']
 const SCALING_FACTOR = 0.18215 // of the first Stable Diffusion, where the file is silent
 
 /** Reads a folder by its `model_index.json`. Throws `ModelLoadError` for any other layout. */
 export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles> {
   const index = await readJson(folder, 'model_index.json')
   const className = String(index._class_name)
-  if (!PIPELINES.test(className) || className.includes('XL')) {
+  if (!PIPELINES.test(className)) {
     throw new ModelLoadError(folder, `pipelines of the class ${className} are not supported`)
   }
-  const unet = await readJson(folder, 'unet', 'config.json')
-  const vae = await readJson(folder, 'vae_decoder', 'config.json')
+  // The first exports hold the graphs alone; what is assumed of them is the first Stable Diffusion.
+  const readConfig = (part: string) =>
+    className.startsWith('Onnx')
+      ? readJson(folder, part, 'config.json').catch((): Json => ({}))
+      : readJson(folder, part, 'config.json')
+  const unet = await readConfig('unet')
+  const vae = await readConfig('vae_decoder')
+  const latentChannels = numberOr(vae.latent_channels, 4)
+  const unetChannels = numberOr(unet.in_channels, 4)
+  if (unetChannels !== latentChannels && unetChannels !== 2 * latentChannels + 1) {
+    throw new ModelLoadError(folder, `a U-Net with ${unetChannels} input channels is not supported`)
+  }
   const blocks = Array.isArray(vae.block_out_channels) ? vae.block_out_channels.length : 4
   return {
     scheduler: await readJson(folder, 'scheduler', 'scheduler_config.json'),
     modelFiles: {
-      text: join(folder, 'text_encoder', 'model.onnx'),
-      unet: join(folder, 'unet', 'model.onnx'),
-      decoder: join(folder, 'vae_decoder', 'model.onnx'),
-      encoder: join(folder, 'vae_encoder', 'model.onnx'),
+      text: await findGraph(folder, 'text_encoder'),
+      unet: await findGraph(folder, 'unet'),
+      decoder: await findGraph(folder, 'vae_decoder'),
+      encoder: await findGraph(folder, 'vae_encoder'),
     },
     latentSize: numberOr(unet.sample_size, 64),
-    latentChannels: numberOr(vae.latent_channels, 4),
-    unetChannels: numberOr(unet.in_channels, 4),
+    latentChannels,
+    unetChannels,
     vaeFactor: 2 ** (blocks - 1),
     scalingFactor: numberOr(vae.scaling_factor, SCALING_FACTOR),
     shiftFactor: numberOr(vae.shift_factor, 0),
@@ -54,9 +67,18 @@ export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles
   }
 }
 
+async function findGraph(folder: string, part: string): Promise<string> {
+  const present = new Set(await readdir(join(folder, part)).catch(() => []))
+  const name = SUFFIXES.map((suffix) => `model${suffix}.onnx`).find((wanted) => present.has(wanted))
+  if (name === undefined) throw new ModelLoadError(folder, `${part}/model.onnx is missing`)
+  return join(folder, part, name)
+}
+
 async function readJson(folder: string, ...path: string[]): Promise<Json> {
   try {
-    return JSON.parse(await readFile(join(folder, ...path), 'utf8'))
+    const text = await readFile(join(folder, ...path), 'utf8')
+    // Python writes numbers that JSON does not know.
+    return JSON.parse(text.replaceAll(/(?<=:\s*)(-?Infinity|NaN)(?=\s*[,}])/g, 'null'))
   } catch {
     throw new ModelLoadError(folder, `${path.join('/')} is missing or no JSON`)
   }

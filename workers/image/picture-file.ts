@@ -31,7 +31,8 @@ const OPAQUE_MIN = 128
  * decoded.
  */
 export async function openPicture(bytes: Buffer, param: string): Promise<SourcePicture> {
-  const { width, height } = await readHeader(bytes, param)
+  // As it is looked at: photographs say in their header which side is up.
+  const { width, height } = (await readHeader(bytes, param)).autoOrient
   if (width * height > PIXELS_MAX) {
     throw failure.invalidRequest(
       `The ${param} has ${width}×${height} pixels, more than the ${PIXELS_MAX} that are allowed.`,
@@ -39,7 +40,9 @@ export async function openPicture(bytes: Buffer, param: string): Promise<SourceP
     )
   }
   const decode = () =>
-    sharp(bytes, { limitInputPixels: PIXELS_MAX, sequentialRead: true }).toColourspace('srgb')
+    sharp(bytes, { limitInputPixels: PIXELS_MAX, sequentialRead: true })
+      .autoOrient()
+      .toColourspace('srgb')
   const read = async (picture: Sharp): Promise<Pixels> => {
     const { data, info } = await picture
       .raw({ depth: 'uchar' })

@@ -45,7 +45,7 @@ export interface DiffusionPipeline {
   readonly modelFiles: readonly string[]
   readonly defaults: StepDefaults
   readonly trainSteps: number
-  /** How many steps a request really takes: less than asked for with a strength below 1. */
+  /** How many runs of the U-Net a request takes: fewer than its steps with a strength below 1. */
   stepsOf(steps: number, strength: number): number
   draw(request: PictureRequest, tools: PictureTools): Promise<Pixels>
   /** The latents of the same picture, before they are decoded. */
@@ -85,7 +85,8 @@ export async function openPipeline(options: {
       ...options.defaults,
     },
     trainSteps,
-    stepsOf: (steps, strength) => steps - firstStep(steps, strength),
+    stepsOf: (steps, strength) =>
+      createNoiseScheduler(files.scheduler, steps).timesteps.length - firstStep(steps, strength),
     drawLatents: (request, tools) => drawLatents(parts, request, tools),
     async draw(request, tools) {
       const latents = await drawLatents(parts, request, tools)
@@ -117,13 +118,14 @@ async function drawLatents(
   let latents = startLatents(scheduler, noise, clean, first)
   const mask = source?.mask && shrinkMask(source.mask, files.latentSize)
   const extra = await inpaintingChannels(parts, source, signal)
-  for (let index = first; index < steps; index++) {
+  const end = scheduler.timesteps.length
+  for (let index = first; index < end; index++) {
     const prediction = await predict(parts, condition, { scheduler, latents, index, extra }, signal)
     latents = scheduler.step(prediction, latents, index, () =>
       normalNoise({ seed, picture, draw: index + 1 }, length),
     )
     if (mask !== undefined && clean !== undefined) {
-      const isLast = index === steps - 1
+      const isLast = index === end - 1
       const known = isLast ? clean : scheduler.addNoise(clean, noise, index + 1)
       latents = latents.map((value, i) =>
         mask[i % mask.length] === 1 ? value : (known[i] as number),

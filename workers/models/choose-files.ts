@@ -8,7 +8,7 @@ export interface ListedFile {
   readonly bytes: number
 }
 
-type Wanted = Pick<CatalogueModel, 'options'>
+type Wanted = Pick<CatalogueModel, 'options'> & Partial<Pick<CatalogueModel, 'kind'>>
 
 /** What a source is, as its files tell. */
 type Layout = 'pipeline' | 'single'
@@ -17,14 +17,16 @@ const CONFIG_BYTES_MAX = 128 * 1024 * 1024
 const CONFIG_NAMES = /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|(?!manifest\.)[\w.-]+\.json)$/
 // Indexes of weights in other formats and records of how an export was made.
 const USELESS_NAMES = /\.index\.json$|(^|\/)(quantize|quant)_config\.json$|^onnx\/.*\.json$/
+// Layers after the pooling of a sentence encoder, which no graph has to hold.
+const DENSE_WEIGHTS = /^\d+_Dense\/model\.safetensors$/
 // Parts of picture pipelines that nothing here runs.
 const UNUSED_FOLDERS = ['safety_checker', 'feature_extractor']
 /** Kinds of weights, best first: for processors, and for GPUs. */
 const SUFFIXES = {
   cpu: ['_quantized', '_int8', '_uint8', '', '_q4', '_q4f16', '_bnb4', '_fp16'],
   cuda: ['_fp16', '_q4f16', '', '_quantized', '_int8', '_uint8', '_q4', '_bnb4'],
-  // Pictures suffer visibly from 8-bit weights.
-  pipeline: ['', '_fp16', '_quantized', '_int8', '_uint8', '_q4', '_q4f16', '_bnb4'],
+  // Pictures suffer visibly from 8-bit weights, and vectors are compared with those of others.
+  precise: ['', '_fp16', '_quantized', '_int8', '_uint8', '_q4', '_q4f16', '_bnb4'],
 } as const
 const SUFFIX = /_(quantized|int8|uint8|q4|q4f16|bnb4|fp16)$/
 
@@ -83,7 +85,8 @@ function foldersOf(paths: readonly string[], layout: Layout): readonly string[] 
 function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): readonly string[] {
   const roles = rolesOf([...new Set(stems.map((stem) => stem.replace(SUFFIX, '')))])
   const { executionProvider = 'cpu' } = model.options
-  const suffixes = SUFFIXES[layout === 'pipeline' ? 'pipeline' : executionProvider]
+  const isPrecise = layout === 'pipeline' || model.kind === 'embedding'
+  const suffixes = SUFFIXES[isPrecise ? 'precise' : executionProvider]
   return roles.flatMap((role) => {
     const suffix = suffixes.find((candidate) => stems.includes(`${role}${candidate}`))
     return suffix === undefined ? [] : [`${role}${suffix}`]
@@ -114,6 +117,7 @@ function isExternalData(path: string, graph: string): boolean {
 
 function isConfiguration(path: string, bytes: number): boolean {
   const depth = path.split('/').length
+  if (DENSE_WEIGHTS.test(path)) return true
   return (
     depth <= 2 &&
     bytes <= CONFIG_BYTES_MAX &&

@@ -1,9 +1,10 @@
 import { createWriteStream } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { extname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 
+import type { Clock } from '#shared/clock.ts'
 import type { AudioInput } from '#shared/contracts/audio.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
@@ -25,6 +26,9 @@ export interface AudioModel {
 const CLIP_BYTES_MAX = 64 * 1024 ** 2
 // Longer clips are refused; this bounds what a small file of silence can cost.
 const CLIP_SECONDS_MAX = 7200
+const FOLDER_PREFIX = 'millrace-audio-'
+// No request runs longer than an hour.
+const FOLDER_AGE_MS_MAX = 65 * 60_000
 
 /** Transcribes or translates one clip. */
 export async function processAudio(
@@ -35,7 +39,7 @@ export async function processAudio(
   const { model, reply, signal, clock } = tools
   const begunMs = clock.now()
   model.whisper.check(input)
-  const folder = await mkdtemp(join(tmpdir(), 'millrace-audio-'))
+  const folder = await mkdtemp(join(tmpdir(), FOLDER_PREFIX))
   try {
     const path = join(folder, fileName(input))
     await fetchClip(model.storage, input.audioKey, path, signal)
@@ -63,6 +67,21 @@ export async function processAudio(
     )
   } finally {
     await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** Deletes the recordings that killed processes left on this machine. */
+export async function sweepClips(clock: Clock): Promise<void> {
+  const names = await readdir(tmpdir())
+  for (const name of names.filter((found) => found.startsWith(FOLDER_PREFIX))) {
+    const path = join(tmpdir(), name)
+    // Another process may sweep at the same time, and some folders may be another user's.
+    const modifiedAtMs = await stat(path).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => Infinity,
+    )
+    if (clock.now() - modifiedAtMs <= FOLDER_AGE_MS_MAX) continue
+    await rm(path, { recursive: true, force: true }).catch(() => {})
   }
 }
 

@@ -1,5 +1,6 @@
 import type {
   Candidate,
+  CandidateDelta,
   EndingRules,
   FinishReason,
   GenerateInput,
@@ -17,7 +18,7 @@ import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'
 import type { DeltaOutlet } from './delta-outlet.ts'
-import { presentPromptLogprobs } from './token-logprobs.ts'
+import { presentLogprob, presentPromptLogprobs } from './token-logprobs.ts'
 import type { TokenScore } from './token-logprobs.ts'
 
 const SPACE = 0x20
@@ -42,6 +43,8 @@ export class CandidateRun {
   readonly #promptScores: (TokenScore | undefined)[] = []
   #hasEchoed: boolean
   #finishReason: FinishReason | undefined
+  /** The token that ended the text, which is no part of it. */
+  #endToken: SampledToken | undefined
   #cachedTokens = 0
 
   constructor(options: CandidateOptions) {
@@ -84,7 +87,7 @@ export class CandidateRun {
   }
 
   meanLogprob(): number {
-    return this.#text.meanLogprob()
+    return this.#text.meanLogprob(this.#endToken?.logprob)
   }
 
   async run(scope: { readonly signal: AbortSignal; readonly cacheScope: string }): Promise<void> {
@@ -108,7 +111,7 @@ export class CandidateRun {
     this.#cachedTokens = end?.cachedTokens ?? 0
     this.#finishReason = earlierReason ?? this.#reasonOf(end)
     this.#echo()
-    const last = this.#withoutUnasked(this.#text.finish(this.#finishReason))
+    const last = this.#withEnd(this.#withoutUnasked(this.#text.finish(this.#finishReason)))
     if (earlierReason === undefined) outlet.add(last)
   }
 
@@ -139,7 +142,7 @@ export class CandidateRun {
       generatedTokenIds: rescored > 0 ? [] : delivered,
       maxNewTokens: options.maxNewTokens - rescored,
       sampler: {
-        next: (logits, position) => this.#sampler.next(logits, position + rescored),
+        next: (logits, position) => this.#choose(logits, position + rescored),
       },
       endTokenIds: this.#endTokenIds,
       cacheScope: options.cacheScope,
@@ -151,6 +154,12 @@ export class CandidateRun {
       ...this.#guessing(),
     }
     return model.engine.run(request, { signal: options.signal })
+  }
+
+  #choose(logits: Float32Array, position: number): SampledToken {
+    const token = this.#sampler.next(logits, position)
+    if (this.#endTokenIds.has(token.tokenId)) this.#endToken = token
+    return token
   }
 
   /** An edit repeats most of its original: guessing along it pays. */
@@ -191,7 +200,11 @@ export class CandidateRun {
     const replayed = this.#resume?.tokenIds[order]
     if (replayed !== undefined) {
       this.#text.setScore(order, scoreToken(logits, replayed, alternatives))
+      return
     }
+    // What ended the text is not told: it is chosen anew, which leads to the same token.
+    const hasEnded = this.#resume?.finishReason === 'stop' && !this.#text.isComplete
+    if (hasEnded) this.#choose(Float32Array.from(logits), order)
   }
 
   /** Sends the prompt ahead of the first token. */
@@ -216,11 +229,29 @@ export class CandidateRun {
   #logprobs(): TokenLogprob[] | undefined {
     if (this.#options.input.logprobs === null) return undefined
     const own = this.#text.logprobs()
-    return own && [...(this.#promptLogprobs() ?? []), ...own]
+    return own && [...(this.#promptLogprobs() ?? []), ...own, ...this.#endLogprobs()]
+  }
+
+  /**
+   * The score of the end of a text: who asks for one token to score a prompt counts on its place,
+   * whatever token it is. The tokens of a chat are those of its message.
+   */
+  #endLogprobs(): TokenLogprob[] {
+    const { input, model } = this.#options
+    const { tokenId, logprob } = this.#endToken ?? {}
+    const isChat = input.prompts.some(({ form }) => form === 'chat')
+    if (tokenId === undefined || logprob === undefined || isChat) return []
+    const score = { logprob, top: this.#endToken?.top ?? [] }
+    return [presentLogprob(model.text.tokenizer.pieces, tokenId, score)]
+  }
+
+  #withEnd(delta: CandidateDelta): CandidateDelta {
+    const end = this.#options.input.logprobs === null ? [] : this.#endLogprobs()
+    return end.length === 0 ? delta : { ...delta, logprobs: [...(delta.logprobs ?? []), ...end] }
   }
 
   /** Scores that only rank the candidates stay here. */
-  #withoutUnasked(delta: ReturnType<CandidateText['push']>): ReturnType<CandidateText['push']> {
+  #withoutUnasked(delta: CandidateDelta): CandidateDelta {
     if (this.#options.input.logprobs !== null) return delta
     const { logprobs: _, ...rest } = delta
     return rest

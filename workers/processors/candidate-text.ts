@@ -100,11 +100,11 @@ export class CandidateText {
     return this.#entries(0)
   }
 
-  /** The mean log-probability of the tokens, by which candidates are ranked. */
-  meanLogprob(): number {
+  /** The mean log-probability of the tokens and of their end, by which candidates are ranked. */
+  meanLogprob(end?: number): number {
     if (this.tokenIds.length === 0) return Number.NEGATIVE_INFINITY
-    const sum = this.#scores.reduce((total, score) => total + (score?.logprob ?? 0), 0)
-    return sum / this.tokenIds.length
+    const sum = this.#scores.reduce((total, score) => total + (score?.logprob ?? 0), end ?? 0)
+    return sum / (this.tokenIds.length + (end === undefined ? 0 : 1))
   }
 
   #show(raw: string, token?: { readonly tokenId: number; readonly start: number }): void {

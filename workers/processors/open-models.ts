@@ -1,4 +1,5 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
+import { systemClock } from '#shared/clock.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openWhisper } from '#workers/audio/whisper.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
@@ -7,7 +8,7 @@ import { openReranker } from '#workers/embedding/reranker.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
 import { bytesInLanes } from '#workers/runtime/lanes.ts'
 
-import type { AudioModel } from './audio.ts'
+import { sweepClips, type AudioModel } from './audio.ts'
 import type { EmbeddingModel } from './embedding.ts'
 import type { ImageModel } from './image.ts'
 import { bytesOf, sessionOptionsOf, type OpenTools } from './processor-row.ts'
@@ -47,6 +48,7 @@ export async function openAudioModel(
   { folder, runtime, config, storage }: OpenTools,
 ): Promise<Opened<AudioModel>> {
   const { onnxFile } = model.options
+  await sweepClips(systemClock)
   const { decode } = await findAudioDecoder()
   const whisper = await openWhisper({
     runtime,

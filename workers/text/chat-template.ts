@@ -1,9 +1,8 @@
-import { Environment, Interpreter, Template } from '@huggingface/jinja'
-
 import type { Clock } from '#shared/clock.ts'
 import type { ChatMessage, TemplateOptions, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
+import { compileTemplate, renderTemplate } from './chat-interpreter.ts'
 import { foldToolsIntoText, toTemplateMessage, toTemplateTool } from './tool-messages.ts'
 import { strftime } from './strftime.ts'
 
@@ -32,9 +31,9 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
       : new Map(source.template.map(({ name, template }) => [name, template]))
   const plainText = named.get('default') ?? [...named.values()][0]
   if (plainText === undefined) throw new Error('the list of chat templates is empty')
-  const plain = new Template(plainText)
+  const plain = compile(plainText)
   const toolText = named.get('tool_use') ?? (mentionsTools(plainText) ? plainText : undefined)
-  const withTools = toolText === undefined ? undefined : new Template(toolText)
+  const withTools = toolText === undefined ? undefined : compile(toolText)
 
   return {
     render(messages, tools, options = {}) {
@@ -48,18 +47,18 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
         messages: messages.map(toTemplateMessage),
         tools: tools.length > 0 ? tools.map(toTemplateTool) : null,
       }
-      const rendered = run(needsTools ? (withTools as Template) : plain, variables, options)
+      const rendered = run(needsTools ? (withTools as Compiled) : plain, variables, options)
       return finish(rendered, messages, options)
     },
   }
 
   function run(
-    template: Template,
+    template: Compiled,
     variables: Readonly<Record<string, unknown>>,
     { opensAnswer = true, continuesLast = false, variables: switches }: TemplateOptions,
   ): string {
     try {
-      return evaluate(template, {
+      return renderTemplate(template, {
         ...switches,
         ...GLOBALS,
         ...source.specialTokens,
@@ -126,10 +125,16 @@ const OWN_NAMES = new Set([
   ...Object.keys(GLOBALS),
 ])
 
-function evaluate(template: Template, variables: Readonly<Record<string, unknown>>): string {
-  const environment = new Environment()
-  for (const [name, value] of Object.entries(variables)) environment.set(name, value)
-  return String(new Interpreter(environment).run(template.parsed).value)
+type Compiled = ReturnType<typeof compileTemplate>
+
+function compile(text: string): Compiled {
+  try {
+    return compileTemplate(text)
+  } catch (error) {
+    throw new Error(`the chat template cannot be read: ${(error as Error).message}`, {
+      cause: error,
+    })
+  }
 }
 
 /** A template's own `raise_exception`; its message is meant for the client. */

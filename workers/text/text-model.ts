@@ -1,9 +1,10 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { readdir, readFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 
 import type { Clock } from '#shared/clock.ts'
 import type { ChatMessage, TemplateOptions, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { isRecord, parseRecord } from '#shared/records.ts'
 
 import { createChatTemplate } from './chat-template.ts'
 import type { ChatTemplate, ChatTemplateSource } from './chat-template.ts'
@@ -20,31 +21,62 @@ export interface TextModel {
   readonly documentStartTokenId: number | undefined
 }
 
-/** Reads the tokenizer and chat template of a model folder in the Hugging Face layout. */
+/**
+ * Reads the tokenizer and chat template of a model folder in the Hugging Face layout. Throws a
+ * sentence naming the file that is missing or cannot be understood.
+ */
 export async function loadTextModel(folder: string, clock: Clock): Promise<TextModel> {
-  const [tokenizerJson, tokenizerConfig, generationConfig, config, templateText] =
-    await Promise.all([
-      readJson(join(folder, 'tokenizer.json')),
-      readOptionalJson(join(folder, 'tokenizer_config.json')),
-      readOptionalJson(join(folder, 'generation_config.json')),
-      readOptionalJson(join(folder, 'config.json')),
-      readOptional(join(folder, 'chat_template.jinja')),
-    ])
+  const read = (name: string) => findJson(join(folder, name))
+  const tokenizerJson = await read('tokenizer.json')
+  if (tokenizerJson === undefined) {
+    throw new Error(`${folder}: tokenizer.json is missing; other forms of tokenizers are not read`)
+  }
+  const tokenizerConfig = (await read('tokenizer_config.json')) ?? {}
+  const { model: genai } = (await read('genai_config.json')) ?? {}
+  const configs = [await read('generation_config.json'), await read('config.json'), genai]
   const tokenizer = createTokenizer(tokenizerJson, tokenizerConfig)
-  const specialTokens = specialTokensOf(tokenizerConfig)
-  const template = templateText ?? tokenizerConfig.chat_template
+  const specialTokens = {
+    ...specialTokensOf((await read('special_tokens_map.json')) ?? {}),
+    ...specialTokensOf(tokenizerConfig),
+  }
+  const template = await findTemplate(folder, tokenizerConfig)
   return {
     tokenizer,
     chatTemplate:
-      template === undefined || template === null
-        ? undefined
-        : createChatTemplate(
-            { template: template as ChatTemplateSource['template'], specialTokens },
-            clock,
-          ),
-    endTokenIds: endTokensOf(tokenizer, specialTokens, [generationConfig, config]),
+      template === undefined ? undefined : createChatTemplate({ template, specialTokens }, clock),
+    endTokenIds: endTokensOf(tokenizer, specialTokens, configs.filter(isRecord)),
     documentStartTokenId: documentStartOf(tokenizer, specialTokens),
   }
+}
+
+const TEMPLATES_MAX = 32
+
+/**
+ * The chat templates of a folder: `chat_template.jinja` with named ones in `additional_chat_templates/`,
+ * or `chat_template.json` of older multimodal models, or what the tokenizer's configuration says.
+ */
+async function findTemplate(
+  folder: string,
+  tokenizerConfig: Json,
+): Promise<ChatTemplateSource['template'] | undefined> {
+  const plain =
+    (await readOptional(join(folder, 'chat_template.jinja'))) ??
+    (await findJson(join(folder, 'chat_template.json')))?.chat_template ??
+    tokenizerConfig.chat_template ??
+    undefined
+  const templates = (Array.isArray(plain) ? plain : [{ name: 'default', template: plain }]).filter(
+    (entry): entry is { name: string; template: string } =>
+      isRecord(entry) && typeof entry.name === 'string' && typeof entry.template === 'string',
+  )
+  const named = join(folder, 'additional_chat_templates')
+  const files = (await readdir(named).catch(() => [])).filter((name) => name.endsWith('.jinja'))
+  for (const file of files.slice(0, TEMPLATES_MAX)) {
+    templates.push({
+      name: basename(file, '.jinja'),
+      template: await readFile(join(named, file), 'utf8'),
+    })
+  }
+  return templates.length === 0 ? undefined : templates
 }
 
 /** The text that a chat becomes. Throws for a model that has no chat template. */
@@ -66,13 +98,12 @@ export function renderChat(
 
 type Json = Readonly<Record<string, unknown>>
 
-async function readJson(path: string): Promise<Json> {
-  return JSON.parse(await readFile(path, 'utf8')) as Json
-}
-
-async function readOptionalJson(path: string): Promise<Json> {
+async function findJson(path: string): Promise<Json | undefined> {
   const text = await readOptional(path)
-  return text === undefined ? {} : (JSON.parse(text) as Json)
+  if (text === undefined) return undefined
+  const value = parseRecord(text)
+  if (value === undefined) throw new Error(`${path} is not a JSON object`)
+  return value
 }
 
 async function readOptional(path: string): Promise<string | undefined> {
@@ -100,7 +131,10 @@ function endTokensOf(
   configs: readonly Json[],
 ): ReadonlySet<number> {
   const named = tokenizer.findTokenId(specialTokens.eos_token ?? '')
-  const listed = configs.flatMap(({ eos_token_id: ids }) => (Array.isArray(ids) ? ids : [ids]))
+  const nested = configs.map(({ text_config: text }) => text).filter(isRecord)
+  const listed = [...configs, ...nested].flatMap(({ eos_token_id: ids }) =>
+    Array.isArray(ids) ? ids : [ids],
+  )
   return new Set([named, ...listed].filter((id): id is number => typeof id === 'number'))
 }
 

@@ -1,5 +1,6 @@
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 
+import { correctSteps } from './tokenizer-steps.ts'
 import { buildTokenPieces } from './token-pieces.ts'
 import type { TokenizerJson, TokenPieces } from './token-pieces.ts'
 
@@ -8,19 +9,44 @@ export interface Tokenizer {
   readonly pieces: TokenPieces
   /** `addSpecialTokens` lets the tokenizer put its own markers around the text. */
   encode(text: string, options: { readonly addSpecialTokens: boolean }): number[]
+  /** Two texts with the tokenizer's own markers, and which of them each token belongs to. */
+  encodePair(first: string, second: string): TextPair
   /** The id of a token by its spelling in the vocabulary. */
   findTokenId(token: string): number | undefined
 }
 
+/** Parts that a file may leave out. */
+const EMPTY = {
+  ...{ normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null },
+  added_tokens: [],
+}
+/** What these do stands in `tokenizer.json` as well, where other programs read it. */
+const OF_SLOW_TOKENIZERS = { remove_space: false, do_lowercase_and_remove_accent: false }
+
+/** Two texts that are read together. */
+export interface TextPair {
+  readonly tokenIds: number[]
+  readonly typeIds: number[]
+}
+
 /** Makes a tokenizer of the parsed `tokenizer.json` and `tokenizer_config.json`. */
 export function createTokenizer(tokenizerJson: object, tokenizerConfig: object): Tokenizer {
-  const library = new LibraryTokenizer(tokenizerJson, tokenizerConfig)
+  const json = { ...EMPTY, ...tokenizerJson }
+  const library = new LibraryTokenizer(json, { ...tokenizerConfig, ...OF_SLOW_TOKENIZERS })
+  correctSteps(json, library)
   return {
     pieces: buildTokenPieces(tokenizerJson as TokenizerJson),
     encode: (text, { addSpecialTokens }) =>
       text === '' && !addSpecialTokens
         ? []
         : library.encode(text, { add_special_tokens: addSpecialTokens }).ids,
+    encodePair(first, second) {
+      const { ids, token_type_ids: typeIds } = library.encode(first, {
+        text_pair: second,
+        return_token_type_ids: true,
+      })
+      return { tokenIds: ids, typeIds: typeIds ?? ids.map(() => 0) }
+    },
     findTokenId: (token) => library.token_to_id(token),
   }
 }

@@ -1,5 +1,7 @@
 import type { ChatMessage, ChatToolCall, ToolDefinition } from '#shared/contracts/completion.ts'
 
+import { wholeFloat } from './chat-interpreter.ts'
+
 /** The tags of the Hermes form, in which models without a form of their own learn about tools. */
 export const TOOL_CALL_OPENING = '<tool_call>\n'
 export const TOOL_CALL_CLOSING = '\n</tool_call>'
@@ -71,10 +73,16 @@ function toTemplateCall(call: ChatToolCall): Record<string, unknown> {
   }
 }
 
+/** `1.0` stays what it is: Python tells it from `1`. */
+function keepFloat(_key: string, value: unknown, context?: { readonly source?: string }): unknown {
+  const isFloat = Number.isInteger(value) && /[.eE]/.test(context?.source ?? '')
+  return isFloat ? wholeFloat(value as number) : value
+}
+
 /** Templates write arguments as JSON themselves; what is no JSON object goes in as it is. */
 function parseArguments(text: string): unknown {
   try {
-    const value: unknown = JSON.parse(text)
+    const value: unknown = JSON.parse(text, keepFloat)
     return typeof value === 'object' && value !== null ? value : text
   } catch {
     // The client sends back what a model once wrote, which may have been cut.

@@ -7,7 +7,7 @@ export interface Cue {
 
 /** SubRip: numbered blocks. */
 export function subRip(cues: readonly Cue[]): string {
-  return cues
+  return sayingSomething(cues)
     .map(
       ({ start, end, text }, index) =>
         `${index + 1}\n${timestamp(start, ',')} --> ${timestamp(end, ',')}\n${cueText(text)}\n\n`,
@@ -17,11 +17,16 @@ export function subRip(cues: readonly Cue[]): string {
 
 /** WebVTT. */
 export function webVtt(cues: readonly Cue[]): string {
-  const blocks = cues.map(
+  const blocks = sayingSomething(cues).map(
     ({ start, end, text }) =>
       `${timestamp(start, '.')} --> ${timestamp(end, '.')}\n${cueText(text)}\n\n`,
   )
   return `WEBVTT\n\n${blocks.join('')}`
+}
+
+// A block without text is one that many players refuse.
+function sayingSomething(cues: readonly Cue[]): readonly Cue[] {
+  return cues.filter(({ text }) => text.trim() !== '')
 }
 
 // An arrow or an empty line in a text would end its block.

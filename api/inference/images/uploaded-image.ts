@@ -34,7 +34,8 @@ export async function inspectImage(bytes: Buffer, param: string): Promise<Upload
   const format = formatOf(bytes)
   if (format === undefined) throw notAnImage(param)
   const { width, height, hasAlpha, pages, channels = 3 } = await readHeader(bytes, param)
-  if (width === undefined || height === undefined || (pages ?? 1) > 1) throw notAnImage(param)
+  if (width === undefined || height === undefined) throw notAnImage(param)
+  if ((pages ?? 1) > 1) throw invalidFormat('Uploaded image must not be animated.', param)
   if (width !== height) throw invalidFormat('Uploaded image must be square.', param)
   if (width > SIDE_MAX) {
     throw invalidFormat(
@@ -81,7 +82,8 @@ function formatOf(bytes: Buffer): UploadedImage['format'] | undefined {
 
 async function readHeader(bytes: Buffer, param: string): Promise<Metadata> {
   try {
-    return await sharp(bytes, { limitInputPixels: SIDE_MAX * SIDE_MAX }).metadata()
+    // Without a limit here, so that a picture that is too large is told so.
+    return await sharp(bytes, { limitInputPixels: false }).metadata()
   } catch (cause) {
     throw notAnImage(param, cause)
   }

@@ -39,9 +39,9 @@ afterAll(async () => {
   await runtime.close()
 })
 
-function hear(clip: Clip, task: 'transcribe' | 'translate', language: string | null) {
+function hear(clip: Clip, task: 'transcribe' | 'translate', language: string | null, prompt = '') {
   const samples = decode(join(AUDIO, clip.file), { secondsMax: 60, signal })
-  return whisper.transcribe(samples, { task, language, prompt: '', temperature: 0 }, { signal })
+  return whisper.transcribe(samples, { task, language, prompt, temperature: 0 }, { signal })
 }
 
 function wordsOf(text: string): string[] {
@@ -106,8 +106,16 @@ describe('tiny-whisper through the decoders and windows of a worker', {
     }
   })
 
-  it('hears nothing in silence', async () => {
-    const silence = clips.find(({ file }) => file === 'silence.wav') as Clip
+  const silence = clips.find(({ file }) => file === 'silence.wav') as Clip
+  const names = 'The picture is read and gnu.'
+
+  it('hears nothing in silence, whatever is said to come before it', async () => {
     expect((await hear(silence, 'transcribe', 'en')).text.trim()).toBe('')
+    expect((await hear(silence, 'transcribe', 'en', names)).text.trim()).toBe('')
+  })
+
+  it('hears no less after a text that is unlike what it knows', async () => {
+    const clip = clips.find(({ file }) => file === 'en-2.flac') as Clip
+    expect((await hear(clip, 'transcribe', null, names)).text.trim()).toBe(clip.heard)
   })
 })

@@ -15,6 +15,16 @@ export function cumulativeAlphas(config: NoiseSchedulerConfig): Float64Array {
   return config.rescaleBetasZeroSnr ? rescaleToZeroSnr(products) : products
 }
 
+// With zero terminal SNR σ would be infinite; this is what diffusers puts there.
+const LAST_ALPHA_OF_ZERO_SNR = 2 ** -24
+
+/** σ_t = √((1 − ᾱ) / ᾱ), the noise for each part of picture, always finite. */
+export function noiseLevels(config: NoiseSchedulerConfig): Float64Array {
+  const alphas = cumulativeAlphas(config)
+  if (config.rescaleBetasZeroSnr) alphas[alphas.length - 1] = LAST_ALPHA_OF_ZERO_SNR
+  return alphas.map((alpha) => Math.sqrt((1 - alpha) / alpha))
+}
+
 /**
  * Timesteps in falling order for a number of steps, spaced as the configuration says. Equal distances
  * end between two trained timesteps: `settle` says what becomes of those.

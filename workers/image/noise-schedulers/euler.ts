@@ -1,20 +1,33 @@
-import { cumulativeAlphas, spacedTimesteps } from './betas.ts'
+import { noiseLevels, spacedTimesteps } from './betas.ts'
 import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
-
-// With zero terminal SNR σ would be infinite; this is what diffusers puts there.
-const LAST_ALPHA_OF_ZERO_SNR = 2 ** -24
 
 /**
  * Euler's method over the noise levels of Karras et al. 2022 (algorithm 2 with S_churn = 0):
  * x ← x + (σ_{i+1} − σ_i) · (x − x₀) / σ_i, where σ = √((1 − ᾱ) / ᾱ).
  */
 export function createEuler(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
-  const alphas = cumulativeAlphas(config)
-  if (config.rescaleBetasZeroSnr) alphas[alphas.length - 1] = LAST_ALPHA_OF_ZERO_SNR
-  const allSigmas = alphas.map((alpha) => Math.sqrt((1 - alpha) / alpha))
+  return { ...planLevels(config, steps), step: stepOf(config, steps, () => 0) }
+}
+
+/**
+ * The same with ancestral sampling (Karras et al. 2022, after Ho et al. 2020): each step goes down further
+ * than the next level, by as much noise as is then added afresh.
+ */
+export function createEulerAncestral(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
+  const freshShare = (from: number, to: number) =>
+    Math.sqrt((to ** 2 * (from ** 2 - to ** 2)) / from ** 2)
+  return { ...planLevels(config, steps), step: stepOf(config, steps, freshShare) }
+}
+
+function sigmasOf(config: NoiseSchedulerConfig, timesteps: readonly number[]): number[] {
+  const allSigmas = noiseLevels(config)
+  return [...timesteps.map((t) => interpolate(allSigmas, t)), 0]
+}
+
+function planLevels(config: NoiseSchedulerConfig, steps: number): Omit<NoiseScheduler, 'step'> {
   // Unlike DDIM's, these may lie between two trained timesteps.
   const timesteps = spacedTimesteps(config, steps, Math.fround)
-  const sigmas = [...timesteps.map((t) => interpolate(allSigmas, t)), 0]
+  const sigmas = sigmasOf(config, timesteps)
   const largest = Math.max(...sigmas)
   const sigmaAt = (index: number) => sigmas[index] as number
   return {
@@ -24,16 +37,27 @@ export function createEuler(config: NoiseSchedulerConfig, steps: number): NoiseS
       const scale = 1 / Math.sqrt(sigmaAt(index) ** 2 + 1)
       return latents.map((value) => value * scale)
     },
-    step(prediction, latents, index) {
-      const sigma = sigmaAt(index)
-      const change = sigmaAt(index + 1) - sigma
-      return latents.map((sample, i) => {
-        const clean = cleanOf(config, prediction[i] as number, sample, sigma)
-        return sample + ((sample - clean) / sigma) * change
-      })
-    },
     addNoise: (clean, noise, index) =>
       clean.map((value, i) => value + sigmaAt(index) * (noise[i] as number)),
+  }
+}
+
+/** `freshShare` says how much noise is added after a step from one level to the next. */
+function stepOf(
+  config: NoiseSchedulerConfig,
+  steps: number,
+  freshShare: (from: number, to: number) => number,
+): NoiseScheduler['step'] {
+  const sigmas = sigmasOf(config, spacedTimesteps(config, steps, Math.fround))
+  return (prediction, latents, index, noise) => {
+    const [from, to] = [sigmas[index] as number, sigmas[index + 1] as number]
+    const share = freshShare(from, to)
+    const change = Math.sqrt(to ** 2 - share ** 2) - from
+    const fresh = share === 0 ? undefined : noise()
+    return latents.map((sample, i) => {
+      const clean = cleanOf(config, prediction[i] as number, sample, from)
+      return sample + ((sample - clean) / from) * change + share * (fresh?.[i] ?? 0)
+    })
   }
 }
 

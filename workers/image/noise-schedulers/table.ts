@@ -1,60 +1,142 @@
 import { createDdim } from './ddim.ts'
-import { createEuler } from './euler.ts'
+import { createDpmSolver } from './dpm-solver.ts'
+import { createEuler, createEulerAncestral } from './euler.ts'
 import { createLcm } from './lcm.ts'
+import { createPndm } from './pndm.ts'
 import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
 
-type Create = (config: NoiseSchedulerConfig, steps: number) => NoiseScheduler
-
-// Class names as `scheduler_config.json` holds them. PNDM without its warm-up and DPM-Solver solve the
-// same equation; DDIM stands in for the former, as other runtimes do.
-const NOISE_SCHEDULERS: Readonly<Record<string, Create>> = {
-  DDIMScheduler: createDdim,
-  PNDMScheduler: createDdim,
-  EulerDiscreteScheduler: createEuler,
-  LCMScheduler: createLcm,
+interface Row {
+  readonly create: (config: NoiseSchedulerConfig, steps: number) => NoiseScheduler
+  /** What diffusers assumes of this class where the file is silent, if not what it assumes of most. */
+  readonly defaults?: Readonly<Record<string, unknown>>
+  /** Settings that other classes read. */
+  readonly ignores?: readonly string[]
+  /** The only values of settings by which the steps are those of the class. */
+  readonly only?: Readonly<Record<string, readonly unknown[]>>
 }
 
-/** The noise scheduler that a model folder asks for. Throws an `Error` naming an unknown class. */
+// Class names as `scheduler_config.json` holds them.
+const ROWS: Readonly<Record<string, Row>> = {
+  DDIMScheduler: { create: createDdim, defaults: { clip_sample: true } },
+  PNDMScheduler: {
+    create: createPndm,
+    defaults: { set_alpha_to_one: false },
+    ignores: ['clip_sample', 'rescale_betas_zero_snr', 'thresholding'],
+    only: { skip_prk_steps: [true], prediction_type: ['epsilon', 'v_prediction'] },
+  },
+  EulerDiscreteScheduler: {
+    create: createEuler,
+    defaults: { timestep_spacing: 'linspace' },
+    ignores: ['clip_sample', 'thresholding'],
+    only: {
+      use_karras_sigmas: [false],
+      timestep_type: ['discrete'],
+      interpolation_type: ['linear'],
+      final_sigmas_type: ['zero'],
+      sigma_min: [],
+      sigma_max: [],
+    },
+  },
+  EulerAncestralDiscreteScheduler: {
+    create: createEulerAncestral,
+    defaults: { timestep_spacing: 'linspace' },
+    ignores: ['clip_sample', 'thresholding'],
+    only: { prediction_type: ['epsilon', 'v_prediction'] },
+  },
+  DPMSolverMultistepScheduler: {
+    create: createDpmSolver,
+    defaults: { timestep_spacing: 'linspace' },
+    ignores: ['clip_sample'],
+    only: {
+      algorithm_type: ['dpmsolver++'],
+      solver_type: ['midpoint'],
+      solver_order: [1, 2],
+      use_lu_lambdas: [false],
+      use_flow_sigmas: [false],
+      variance_type: [],
+      lambda_min_clipped: [],
+    },
+  },
+  LCMScheduler: {
+    create: createLcm,
+    defaults: { beta_start: 0.00085, beta_end: 0.012, beta_schedule: 'scaled_linear' },
+    only: { timestep_scaling: [10] },
+  },
+}
+// Of every class that does not ignore them.
+const ONLY: Readonly<Record<string, readonly unknown[]>> = {
+  thresholding: [false],
+  trained_betas: [],
+  use_exponential_sigmas: [false],
+  use_beta_sigmas: [false],
+}
+// Without it steps need the warm-up, which is not here.
+const REQUIRED = 'skip_prk_steps'
+
+/** The noise scheduler that a model folder asks for. Throws an `Error` naming what is not supported. */
 export function createNoiseScheduler(
   config: Record<string, unknown>,
   steps: number,
 ): NoiseScheduler {
-  const className = String(config._class_name)
-  const create = NOISE_SCHEDULERS[className]
-  if (create === undefined) throw new Error(`the noise scheduler ${className} is not supported`)
-  return create(parseNoiseSchedulerConfig(config), steps)
+  return rowOf(config).create(parseNoiseSchedulerConfig(config), steps)
 }
 
 /** Fills in what diffusers assumes where the file is silent. */
-export function parseNoiseSchedulerConfig(raw: Record<string, unknown>): NoiseSchedulerConfig {
+export function parseNoiseSchedulerConfig(given: Record<string, unknown>): NoiseSchedulerConfig {
+  const { defaults = {}, ignores = [], only = {} } = rowOf(given)
+  const kept = Object.entries(given).filter(
+    ([name, value]) => value !== null && !ignores.includes(name),
+  )
+  const raw: Record<string, unknown> = { ...defaults, ...Object.fromEntries(kept) }
+  refuseOthers(raw, { ...ONLY, ...only })
   const number = (name: string, fallback: number) =>
     typeof raw[name] === 'number' ? raw[name] : fallback
   const flag = (name: string, fallback: boolean) =>
     typeof raw[name] === 'boolean' ? raw[name] : fallback
-  const className = raw._class_name
   return {
     numTrainTimesteps: number('num_train_timesteps', 1000),
-    betaStart: number('beta_start', className === 'LCMScheduler' ? 0.00085 : 0.0001),
-    betaEnd: number('beta_end', className === 'LCMScheduler' ? 0.012 : 0.02),
+    betaStart: number('beta_start', 0.0001),
+    betaEnd: number('beta_end', 0.02),
     betaSchedule: oneOf(
       raw,
       'beta_schedule',
       ['linear', 'scaled_linear', 'squaredcos_cap_v2'],
-      className === 'LCMScheduler' ? 'scaled_linear' : 'linear',
+      'linear',
     ),
     predictionType: oneOf(raw, 'prediction_type', ['epsilon', 'v_prediction', 'sample'], 'epsilon'),
-    timestepSpacing: oneOf(
-      raw,
-      'timestep_spacing',
-      ['leading', 'trailing', 'linspace'],
-      className === 'EulerDiscreteScheduler' ? 'linspace' : 'leading',
-    ),
+    timestepSpacing: oneOf(raw, 'timestep_spacing', ['leading', 'trailing', 'linspace'], 'leading'),
     stepsOffset: number('steps_offset', 0),
     setAlphaToOne: flag('set_alpha_to_one', true),
     rescaleBetasZeroSnr: flag('rescale_betas_zero_snr', false),
-    clipSample: flag('clip_sample', className === 'DDIMScheduler'),
+    clipSample: flag('clip_sample', false),
     clipSampleRange: number('clip_sample_range', 1),
+    useKarrasSigmas: flag('use_karras_sigmas', false),
+    solverOrder: number('solver_order', 2),
+    lowerOrderFinal: flag('lower_order_final', true),
+    eulerAtFinal: flag('euler_at_final', false),
+    finalSigmasType: oneOf(raw, 'final_sigmas_type', ['zero', 'sigma_min'], 'zero'),
     originalInferenceSteps: number('original_inference_steps', 50),
+  }
+}
+
+function rowOf(config: Record<string, unknown>): Row {
+  const className = String(config._class_name)
+  const row = Object.hasOwn(ROWS, className) ? ROWS[className] : undefined
+  if (row === undefined) throw new Error(`the noise scheduler ${className} is not supported`)
+  return row
+}
+
+/** Throws for a setting that would change the steps in a way that is not here. */
+function refuseOthers(
+  raw: Record<string, unknown>,
+  only: Readonly<Record<string, readonly unknown[]>>,
+): void {
+  for (const [name, values] of Object.entries(only)) {
+    if (raw[name] === undefined ? name === REQUIRED : !values.includes(raw[name])) {
+      throw new Error(
+        `scheduler_config.json: ${name} ${JSON.stringify(raw[name] ?? false)} is not supported`,
+      )
+    }
   }
 }
 

@@ -11,13 +11,24 @@ export interface NoiseSchedulerConfig {
   readonly rescaleBetasZeroSnr: boolean
   readonly clipSample: boolean
   readonly clipSampleRange: number
+  /** DPM-Solver: noise levels after Karras et al. 2022 instead of evenly spaced timesteps. */
+  readonly useKarrasSigmas: boolean
+  /** DPM-Solver: predictions that a step extrapolates from, 1 or 2. */
+  readonly solverOrder: number
+  readonly lowerOrderFinal: boolean
+  readonly eulerAtFinal: boolean
+  /** DPM-Solver: where the last step ends. */
+  readonly finalSigmasType: 'zero' | 'sigma_min'
   /** LCM: what the model's own distillation used. */
   readonly originalInferenceSteps: number
 }
 
-/** One way through the noise: which timesteps to visit and how to move between them. */
+/**
+ * One way through the noise: which timesteps to visit and how to move between them. Some remember earlier
+ * predictions: one for each picture, its steps taken in order.
+ */
 export interface NoiseScheduler {
-  /** Timesteps in the order of the loop, as the U-Net takes them. */
+  /** Timesteps in the order of the loop, as the U-Net takes them; some visit one of them twice. */
   readonly timesteps: readonly number[]
   /** Standard deviation of the first latents. */
   readonly initNoiseSigma: number

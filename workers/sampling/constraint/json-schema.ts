@@ -3,12 +3,15 @@ import { failure } from '#shared/errors.ts'
 import { findDeadEnds } from './dead-ends.ts'
 import { GrammarBuilder } from './grammar.ts'
 import type { Grammar } from './grammar.ts'
+import { withoutIdleKeywords } from './idle-keywords.ts'
+import { Intersections } from './intersection.ts'
 import { JsonGrammar } from './json-grammar.ts'
 import { limitsOfListed } from './listed-values.ts'
 import { mergeSchemas, typesOf } from './schema-merge.ts'
 import type { JsonType, Schema } from './schema-merge.ts'
 import { assertTellApart } from './schema-one-of.ts'
-import { compileArray, compileNumber, compileObject, compileString } from './schema-types.ts'
+import { compileObject } from './schema-object.ts'
+import { compileArray, compileNumber, compileString } from './schema-types.ts'
 
 const NODES_MAX = 50_000 // twice what five thousand members take; 0.2 s at most
 const DEPTH_MAX = 64
@@ -18,16 +21,17 @@ const SCHEMAS_MAX = 10_000 // combinations included, which can grow with every r
 // unknown name is an annotation, as the specification has it, and changes nothing.
 const UNSUPPORTED = new Set([
   ...['not', 'if', 'then', 'else', 'dependentSchemas', 'dependentRequired', 'dependencies'],
-  ...['patternProperties', 'propertyNames', 'unevaluatedProperties', 'unevaluatedItems'],
-  ...['contains', 'minContains', 'maxContains', 'uniqueItems', 'additionalItems', 'multipleOf'],
+  ...['patternProperties', 'unevaluatedProperties', 'unevaluatedItems'],
+  ...['contains', 'minContains', 'maxContains', 'uniqueItems', 'additionalItems'],
   ...['divisibleBy', 'disallow', 'extends', '$anchor', '$dynamicAnchor', '$dynamicRef'],
   ...['$recursiveAnchor', '$recursiveRef'],
 ])
 const KEYWORDS = new Set([
   ...['type', 'nullable', 'enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref'],
   ...['pattern', 'format', 'minLength', 'maxLength'],
-  ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
   ...['properties', 'required', 'additionalProperties', 'minProperties', 'maxProperties'],
+  ...['propertyNames'],
   ...['items', 'prefixItems', 'minItems', 'maxItems'],
 ])
 
@@ -46,6 +50,7 @@ export interface SchemaPlace {
  */
 export class SchemaCompiler {
   readonly json: JsonGrammar
+  readonly intersections: Intersections
   readonly #param: string
   readonly #roots: unknown[] = []
   readonly #references = new Map<string, Grammar>()
@@ -55,6 +60,7 @@ export class SchemaCompiler {
   constructor(param: string, json = new JsonGrammar(new GrammarBuilder())) {
     this.#param = param
     this.json = json
+    this.intersections = new Intersections(json.builder)
   }
 
   /** Compiles a schema with its own `$defs`. */
@@ -85,6 +91,11 @@ export class SchemaCompiler {
     return this.#compileValue(rest, place)
   }
 
+  /** A schema with what its leading `$ref` points to. */
+  resolve(schema: unknown, place: SchemaPlace): Schema {
+    return this.#dereference(schema, place)
+  }
+
   /** The place of a value inside the current one. */
   below(place: SchemaPlace, name: string | number): SchemaPlace {
     return { path: `${place.path}.${name}`, depth: place.depth + 1, followed: [] }
@@ -104,11 +115,12 @@ export class SchemaCompiler {
     if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
       return this.refuse(place, 'a schema must be an object or a boolean')
     }
-    for (const name of Object.keys(schema)) {
+    const telling = withoutIdleKeywords(schema as Schema)
+    for (const name of Object.keys(telling)) {
       if (UNSUPPORTED.has(name)) this.refuse(place, `the keyword '${name}' is not supported`)
     }
     return Object.fromEntries(
-      Object.entries(schema).filter(([name, value]) => KEYWORDS.has(name) && value !== undefined),
+      Object.entries(telling).filter(([name, value]) => KEYWORDS.has(name) && value !== undefined),
     )
   }
 

@@ -4,7 +4,7 @@ import type { SchemaCompiler, SchemaPlace } from './json-schema.ts'
 import { isWithin } from './number-range.ts'
 import { IMPLIED } from './schema-merge.ts'
 import type { Schema } from './schema-merge.ts'
-import { boundsOf, compileString, countOf } from './schema-types.ts'
+import { boundsOf, compileString, countOf, stepOf } from './schema-types.ts'
 
 /**
  * Tells which values of `enum` or `const` the limits beside them leave. Refuses limits of listed lists
@@ -16,6 +16,7 @@ export function limitsOfListed(
   place: SchemaPlace,
 ): (value: unknown) => boolean {
   const bounds = boundsOf(compiler, schema, place)
+  const step = stepOf(compiler, schema, place)
   const minLength = countOf(compiler, schema, 'minLength', place) ?? 0
   const maxLength = countOf(compiler, schema, 'maxLength', place) ?? Number.POSITIVE_INFINITY
   const matcher = (limit: Schema): ((value: string) => boolean) =>
@@ -23,7 +24,8 @@ export function limitsOfListed(
   const matches = 'pattern' in schema ? matcher({ pattern: schema.pattern }) : () => true
   const hasFormat = 'format' in schema ? matcher({ format: schema.format }) : () => true
   return (value) => {
-    if (typeof value === 'number') return isWithin(value, bounds)
+    if (typeof value === 'number')
+      return isWithin(value, bounds) && (step === undefined || value % step === 0)
     if (typeof value === 'string') {
       if (!hasFormat(value)) compiler.refuse(place, "a listed value may not have the 'format'")
       const { length } = [...value]

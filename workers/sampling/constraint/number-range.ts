@@ -58,6 +58,23 @@ function lowestWithin(bounds: NumberBounds, scale: number): number {
   return lowest
 }
 
+/** Digits that spell multiples of a whole number, a sign before them: one rule per remainder. */
+export function multiplesOf(json: JsonGrammar, step: number): Grammar {
+  const { builder } = json
+  const rules: Grammar[] = Array.from({ length: step }, (_, remainder) =>
+    builder.choice(
+      ...Array.from({ length: 10 }, (_unused, digit) =>
+        builder.sequence(
+          builder.byte([0x30 + digit, 0x30 + digit]),
+          builder.reference(() => rules[(remainder * 10 + digit) % step] as Grammar),
+        ),
+      ),
+      ...(remainder === 0 ? [builder.literal('')] : []),
+    ),
+  )
+  return builder.sequence(builder.optional(builder.literal('-')), rules[0] as Grammar)
+}
+
 /** Whether a number is within the bounds. */
 export function isWithin(value: number, bounds: NumberBounds): boolean {
   return isLargeEnough(value, bounds) && isLargeEnough(-value, mirrored(bounds))

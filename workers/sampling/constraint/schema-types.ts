@@ -1,15 +1,15 @@
 import type { Grammar } from './grammar.ts'
 import type { SchemaCompiler, SchemaPlace } from './json-schema.ts'
-import { integersWithin, numbersWithin } from './number-range.ts'
+import { integersWithin, multiplesOf, numbersWithin } from './number-range.ts'
 import type { NumberBounds } from './number-range.ts'
-import { keyOtherThan, objectWith } from './object-grammar.ts'
 import type { Schema } from './schema-merge.ts'
 import { findFormat, FORMAT_LENGTH_MAX, isAnnotation } from './string-formats.ts'
 import { compilePattern, UnsupportedPatternError } from './string-pattern.ts'
 
 const PATTERN_CHARS_MAX = 2000
+const STEP_MAX = 100 // each remainder is a rule of the grammar
 
-/** A string by pattern, by format or by length. */
+/** A string by pattern, by format and by length, whichever there are. */
 export function compileString(
   compiler: SchemaCompiler,
   schema: Schema,
@@ -23,22 +23,29 @@ export function compileString(
   if (min > max) compiler.refuse(place, "'minLength' is larger than 'maxLength'")
   const isImplied = format !== undefined && min <= 1 && max >= FORMAT_LENGTH_MAX
   const hasLength = (min > 0 || max < Number.POSITIVE_INFINITY) && !isImplied
-  if ([pattern !== undefined, format !== undefined, hasLength].filter(Boolean).length > 1) {
-    compiler.refuse(place, "'pattern', 'format' and lengths cannot be combined")
-  }
+  const limits = [
+    ...(pattern === undefined ? [] : [matching(compiler, pattern, place)]),
+    ...(format === undefined ? [] : [matching(compiler, formatOf(compiler, format, place), place)]),
+    ...(hasLength ? [json.builder.repeat(json.character, min, max)] : []),
+  ]
+  if (limits.length === 0) return json.string
   const quote = json.builder.literal('"')
-  if (pattern === undefined && format === undefined) {
-    return hasLength
-      ? json.builder.sequence(quote, json.builder.repeat(json.character, min, max), quote)
-      : json.string
-  }
-  const known = format === undefined ? pattern : findFormat(format)
-  if (known === undefined) compiler.refuse(place, `the format '${format}' is not supported`)
-  if (typeof known !== 'string' || known.length > PATTERN_CHARS_MAX) {
+  const content =
+    compiler.intersections.of(JSON.stringify([pattern, format, min, max]), limits) ??
+    compiler.refuse(place, "'pattern', 'format' and lengths are too large to be combined")
+  return json.builder.sequence(quote, content, quote)
+}
+
+function formatOf(compiler: SchemaCompiler, format: unknown, place: SchemaPlace): string {
+  return findFormat(format) ?? compiler.refuse(place, `the format '${format}' is not supported`)
+}
+
+function matching(compiler: SchemaCompiler, pattern: unknown, place: SchemaPlace): Grammar {
+  if (typeof pattern !== 'string' || pattern.length > PATTERN_CHARS_MAX) {
     return compiler.refuse(place, `'pattern' must be a string of ≤ ${PATTERN_CHARS_MAX} characters`)
   }
   try {
-    return json.builder.sequence(quote, compilePattern(json, known), quote)
+    return compilePattern(compiler.json, pattern)
   } catch (error) {
     if (!(error instanceof UnsupportedPatternError)) throw error
     return compiler.refuse(place, `in 'pattern', ${error.message}`)
@@ -54,9 +61,30 @@ export function compileNumber(
 ): Grammar {
   const { json } = compiler
   const bounds = boundsOf(compiler, schema, place)
-  if (Object.keys(bounds).length === 0) return type === 'integer' ? json.integer : json.number
-  const within = type === 'integer' ? integersWithin : numbersWithin
-  return within(json, bounds) ?? compiler.refuse(place, 'no number is within the bounds')
+  const step = stepOf(compiler, schema, place)
+  const isWhole = type === 'integer' || step !== undefined
+  const within = isWhole ? integersWithin : numbersWithin
+  const anyNumber = isWhole ? json.integer : json.number
+  const numbers = Object.keys(bounds).length === 0 ? anyNumber : within(json, bounds)
+  if (numbers === undefined) return compiler.refuse(place, 'no number is within the bounds')
+  if (step === undefined) return numbers
+  return (
+    compiler.intersections.of(JSON.stringify([bounds, step]), [numbers, multiplesOf(json, step)]) ??
+    compiler.refuse(place, "the schema has too many different 'multipleOf'")
+  )
+}
+
+/** The whole number of which all numbers are to be multiples; undefined when the schema has none. */
+export function stepOf(
+  compiler: SchemaCompiler,
+  schema: Schema,
+  place: SchemaPlace,
+): number | undefined {
+  const { multipleOf } = schema
+  if (multipleOf === undefined) return undefined
+  const step = Number.isInteger(multipleOf) ? Number(multipleOf) : 0
+  if (step >= 1 && step <= STEP_MAX) return step
+  return compiler.refuse(place, `'multipleOf' must be a whole number from 1 to ${STEP_MAX}`)
 }
 
 /** The bounds that a schema sets to numbers. */
@@ -112,54 +140,6 @@ export function compileArray(
       ? builder.repeat(builder.sequence(json.comma, item), lacking, max - prefixItems.length)
       : builder.literal('')
   return builder.sequence(builder.literal('['), ...first, rest, builder.literal(']'))
-}
-
-/** An object with its listed properties in their order, then others where they are asked for. */
-export function compileObject(
-  compiler: SchemaCompiler,
-  schema: Schema,
-  place: SchemaPlace,
-): Grammar {
-  const { json } = compiler
-  const properties = (schema.properties ?? {}) as Schema
-  const required = schema.required ?? []
-  const isObject = typeof properties === 'object' && !Array.isArray(properties)
-  if (!isObject) compiler.refuse(place, "'properties' must be an object")
-  if (!Array.isArray(required)) return compiler.refuse(place, "'required' must be a list of names")
-  const names = [...new Set([...Object.keys(properties), ...required.map(String)])]
-  const { additionalProperties: additional } = schema
-  const min = countOf(compiler, schema, 'minProperties', place) ?? 0
-  const max = countOf(compiler, schema, 'maxProperties', place) ?? Number.POSITIVE_INFINITY
-  const others = () =>
-    typeof additional === 'object'
-      ? compiler.compile(additional, compiler.below(place, 'additionalProperties'))
-      : json.value
-
-  if (names.length === 0) {
-    const isEmpty = additional === undefined && schema.properties !== undefined
-    if (additional === false || isEmpty) return min > 0 ? refuseCounts() : json.literal({})
-    return min > 1 ? refuseCounts() : json.mapOf(json.string, others(), min, max)
-  }
-  if (min > required.length || max < names.length) refuseCounts()
-  const listed = names.map((name) => {
-    const isRequired = required.includes(name)
-    const isClosed = additional === false && !Object.hasOwn(properties, name)
-    if (isClosed) compiler.refuse(place, `the required property '${name}' is not allowed`)
-    const unlisted = typeof additional === 'object' ? additional : true
-    const property = Object.hasOwn(properties, name) ? properties[name] : unlisted
-    const value = compiler.compile(property, compiler.below(place, `properties.${name}`))
-    return { pair: json.builder.sequence(json.literal(name), json.colon, value), isRequired }
-  })
-  const mayHaveOthers =
-    (additional === true || typeof additional === 'object') && max === Number.POSITIVE_INFINITY
-  const other = mayHaveOthers
-    ? json.builder.sequence(keyOtherThan(json, names), json.colon, others())
-    : undefined
-  return objectWith(json, listed, other)
-
-  function refuseCounts(): never {
-    return compiler.refuse(place, "'minProperties' and 'maxProperties' cannot be enforced here")
-  }
 }
 
 /** A keyword that counts something; undefined where the schema does not have it. */

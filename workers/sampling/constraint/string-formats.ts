@@ -17,7 +17,7 @@ const FORMAT_PATTERNS: Readonly<Record<string, string>> = {
   time: `^${TIME}$`,
   'date-time': `^${DATE}T${TIME}$`,
   duration: '^P(?:\\d{1,4}W|\\d{1,4}D(?:T\\d{1,4}H)?|T\\d{1,4}[HMS])$',
-  email: `^[a-zA-Z0-9_+-]{1,32}(?:\\.[a-zA-Z0-9_+-]{1,32}){0,2}@${LABEL}(?:\\.${LABEL}){1,3}$`,
+  email: `^[a-zA-Z0-9_+-]{1,32}(?:\\.[a-zA-Z0-9_+-]{1,32}){0,2}@(?:${LABEL}\\.){1,3}[a-zA-Z]{2,16}$`,
   hostname: `^${HOSTNAME}$`,
   ipv4: `^${OCTET}(?:\\.${OCTET}){3}$`,
   ipv6: '^[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}$',

@@ -13,6 +13,10 @@ const GIF = await picture(64, 'gif', { r: 1, g: 1, b: 1 })
 const OBLONG = await picture([64, 32], 'png', { r: 1, g: 1, b: 1 })
 const SMALL = await picture(32, 'png', { r: 0, g: 0, b: 0, alpha: 0 })
 const WEBP = await picture(64, 'webp', { r: 0, g: 0, b: 0, alpha: 0 })
+const WIDE = await picture(5000, 'png', { r: 1, g: 1, b: 1 })
+const MOVING = await sharp([PNG, OPAQUE], { join: { animated: true } })
+  .webp({ loop: 0 })
+  .toBuffer()
 
 async function picture(
   size: number | [number, number],
@@ -129,6 +133,20 @@ describe('POST /v1/images/edits', () => {
       'image',
       'invalid_image',
       NOT_PNG,
+    ],
+    [
+      'a picture that is too wide',
+      [file('image', WIDE), PROMPT],
+      'image',
+      'invalid_image_format',
+      /^Uploaded image must be at most 4096 pixels wide and high, but it is 5000\.$/,
+    ],
+    [
+      'a picture that moves',
+      [file('image', MOVING), PROMPT],
+      'image',
+      'invalid_image_format',
+      /^Uploaded image must not be animated\.$/,
     ],
     [
       'no square',

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm, utimes } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 
 import { afterAll, describe, expect, it, vi } from 'vitest'
 
@@ -11,7 +11,7 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openWhisper } from '#workers/audio/whisper.ts'
-import { processAudio } from '#workers/processors/audio.ts'
+import { processAudio, sweepClips } from '#workers/processors/audio.ts'
 import type { JobReplies } from '#workers/processors/job-tools.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
@@ -146,6 +146,24 @@ it('stops between two windows when it is cancelled and leaves no file behind', a
   const left = (await readdir(folder)).filter((name) => name.startsWith('millrace-audio-'))
   vi.unstubAllEnvs()
   expect(left).toEqual([])
+})
+
+it('deletes the recordings that killed workers left, and no others', async () => {
+  vi.stubEnv('TMPDIR', folder)
+  const old = await mkdtemp(join(folder, 'millrace-audio-'))
+  const other = await mkdtemp(join(folder, 'another-'))
+  await utimes(old, 0, 0)
+  await utimes(other, 0, 0)
+  const young = await mkdtemp(join(folder, 'millrace-audio-'))
+  await sweepClips(systemClock)
+  vi.unstubAllEnvs()
+  const left = await readdir(folder)
+  expect([old, other, young].map((path) => left.includes(basename(path)))).toEqual([
+    false,
+    true,
+    true,
+  ])
+  await rm(young, { recursive: true })
 })
 
 /** 50 ms. */

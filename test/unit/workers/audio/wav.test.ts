@@ -98,6 +98,20 @@ describe('a plain WAV file', () => {
     },
   )
 
+  it.each(['RF64', 'BW64'])(
+    'may be made for more than 4 GB, its length in a chunk of its own (%s)',
+    async (name) => {
+      const extra = Buffer.alloc(36)
+      extra.write('ds64')
+      extra.writeUInt32LE(28, 4)
+      extra.writeBigUInt64LE(BigInt(SIGNAL.length * 2), 16)
+      const bytes = wav(SIGNAL, { extra, statedBytes: 0xffff_ffff })
+      bytes.write(name)
+      const tail = Buffer.from('LIST\x04\0\0\0abcd')
+      expect(await samplesOf(Buffer.concat([bytes, tail]))).toEqual(SIGNAL)
+    },
+  )
+
   it('that was cut off is read as far as it goes', async () => {
     expect(await samplesOf(wav(SIGNAL, { cutBytes: 3 }))).toEqual(SIGNAL.slice(0, 4))
   })

@@ -24,6 +24,7 @@ describe('the decoder file', () => {
     [['onnx/model.onnx', 'onnx/model_q4.onnx'], { onnxFile: 'model_q4' }, 'onnx/model_q4.onnx'],
     [['onnx/model.onnx', 'custom.onnx'], { onnxFile: 'custom.onnx' }, 'custom.onnx'],
     [['model.onnx'], {}, 'model.onnx'],
+    [['phi3-cpu-int4.onnx', 'phi3-cpu-int4.onnx.data'], {}, 'phi3-cpu-int4.onnx'],
     [['onnx/decoder_model_merged.onnx'], {}, 'onnx/decoder_model_merged.onnx'],
     [
       ['onnx/model_quantized.onnx', 'onnx/model_fp16.onnx'],
@@ -36,6 +37,13 @@ describe('the decoder file', () => {
   })
 
   it('is missed by name', async () => {
+    for (const name of ['decoder_model', 'decoder_with_past_model']) {
+      writeFileSync(join(folder, 'onnx', `${name}.onnx`), '')
+    }
+    await expect(findDecoderFile(folder)).rejects.toThrow(
+      'only onnx/decoder_model.onnx, onnx/decoder_with_past_model.onnx',
+    )
+    rmSync(join(folder, 'onnx'), { recursive: true })
     await expect(findDecoderFile(folder)).rejects.toMatchObject({ name: 'ModelLoadError' })
     await expect(findDecoderFile(folder, { onnxFile: 'model_q2' })).rejects.toThrow('model_q2')
   })
@@ -50,6 +58,11 @@ describe('the context length', () => {
   ])('of %j is %s', async (config, expected) => {
     writeFileSync(join(folder, 'config.json'), JSON.stringify(config))
     expect((await readDecoderConfig(folder)).contextLength).toBe(expected)
+  })
+
+  it('is read from genai_config.json where that is alone', async () => {
+    writeFileSync(join(folder, 'genai_config.json'), '{"model":{"context_length":4096}}')
+    expect((await readDecoderConfig(folder)).contextLength).toBe(4096)
   })
 
   it('needs a readable config.json', async () => {
@@ -108,6 +121,13 @@ describe('a graph that is no decoder', () => {
     ['past_key_values', [ids], [logits]],
     ['past_key_values.0.key', [ids, past], [logits]],
     ['pixel_values', [ids, past, { ...ids, name: 'pixel_values' }], [logits, present]],
+    ['input_ids must be int64', [{ ...ids, type: 'int32' as const }, past], [logits, present]],
+    ['input_ids must be [batch, length]', [{ ...ids, dims: [1, 's'] }, past], [logits, present]],
+    [
+      'past_key_values.0.key must be [batch, heads, length, size]',
+      [ids, { ...past, dims: ['b', 2, 128, 16] }],
+      [logits, present],
+    ],
   ])('is refused for its %s', (named, inputs, outputs) => {
     expect(() => readDecoderGraph({ file: 'model.onnx', inputs, outputs }, marks)).toThrow(named)
   })

@@ -101,6 +101,17 @@ describe('of a source', () => {
     ],
   ])('takes %s', (_name, paths, options, expected) => check(paths, options, expected))
 
+  it('takes full precision for vectors, and the layers after their pooling', () => {
+    const paths = [
+      ...['onnx/model.onnx', '1_Pooling/config.json', '2_Dense/config.json'],
+      '2_Dense/model.safetensors',
+    ]
+    const others = ['onnx/model_quantized.onnx', '2_Dense/pytorch_model.bin', 'model.safetensors']
+    const files = [...paths, ...others].map((path) => ({ path, bytes: 10 }))
+    const chosen = chooseFiles(files, { kind: 'embedding', options: {} })
+    expect(chosen.map(({ path }) => path).toSorted()).toEqual(paths.toSorted())
+  })
+
   it('says that there is nothing to run', () => {
     const files = [{ path: 'config.json', bytes: 10 }]
     expect(() => chooseFiles(files, { options: {} })).toThrow('no ONNX file')

@@ -1,0 +1,62 @@
+import { describe, expect, it } from 'vitest'
+
+import { logprobOf } from '#workers/sampling/logprobs.ts'
+
+import { encode, runJob, text } from './completion-job.ts'
+import { scriptedEngine, writes } from './scripted-engine.ts'
+
+const PROMPT = encode('The quick')
+const ANSWER = encode(' brown fox')
+const [END_TOKEN = 2] = text.endTokenIds
+const logitsOf = writes(ANSWER, PROMPT.length)
+const engine = () => scriptedEngine(logitsOf)
+
+describe('the token that ends a text', () => {
+  it('has its score behind those of the text, of which it is no part', async () => {
+    const { result, usage } = await runJob({ logprobs: 1 }, { engine: engine() })
+    const [candidate] = result.candidates
+    expect(candidate).toMatchObject({ text: ' brown fox', tokenIds: ANSWER, finishReason: 'stop' })
+    expect(candidate?.logprobs?.map(({ tokenId }) => tokenId)).toEqual([...ANSWER, END_TOKEN])
+    const end = candidate?.logprobs?.at(-1)
+    expect(end?.logprob).toBe(logprobOf(logitsOf([...PROMPT, ...ANSWER]), END_TOKEN))
+    expect(end?.top.map(({ tokenId }) => tokenId)).toEqual([END_TOKEN])
+    expect(usage.completionTokens).toBe(ANSWER.length)
+  })
+
+  it('takes the place of the one token that is asked for behind a scored prompt', async () => {
+    const prompts = [{ form: 'tokenIds' as const, tokenIds: [...PROMPT, ...ANSWER] }]
+    const input = { prompts, maxTokens: 1, echo: true, logprobs: 1 }
+    const { result } = await runJob(input, { engine: engine() })
+    const tokenIds = result.candidates[0]?.logprobs?.map(({ tokenId }) => tokenId)
+    expect(tokenIds).toEqual([...PROMPT, ...ANSWER, END_TOKEN])
+  })
+
+  it('is told in the last piece of a stream', async () => {
+    const { deltas, result } = await runJob({ logprobs: 0, stream: true }, { engine: engine() })
+    const told = deltas.flatMap(({ logprobs }) => logprobs ?? [])
+    expect(told).toEqual(result.candidates[0]?.logprobs)
+    expect(deltas.at(-1)).toMatchObject({ finishReason: 'stop' })
+    expect(deltas.at(-1)?.logprobs?.at(-1)?.tokenId).toBe(END_TOKEN)
+  })
+
+  it('is told of no text that ends in another way, and of no chat', async () => {
+    const chat = [{ form: 'chat' as const, messages: [{ role: 'user' as const, content: 'hi' }] }]
+    for (const input of [{ maxTokens: 2 }, { stop: ['fox'] }, { prompts: chat }]) {
+      const { result } = await runJob({ ...input, logprobs: 0 }, { engine: engine() })
+      const tokenIds = result.candidates[0]?.logprobs?.map(({ tokenId }) => tokenId)
+      expect(tokenIds, JSON.stringify(input)).not.toContain(END_TOKEN)
+    }
+  })
+
+  it.each([true, false])('is the same where another worker goes on (stream %s)', async (stream) => {
+    const whole = await runJob({ logprobs: 1, stream: true }, { engine: engine() })
+    for (let cut = 1; cut <= ANSWER.length; cut += 1) {
+      const resume = [{ index: 0, tokenIds: ANSWER.slice(0, cut) }]
+      const { result } = await runJob({ logprobs: 1, stream, resume }, { engine: engine() })
+      expect(result.candidates[0]?.logprobs).toEqual(whole.result.candidates[0]?.logprobs)
+    }
+    const resume = [{ index: 0, tokenIds: ANSWER, finishReason: 'stop' as const }]
+    const { result } = await runJob({ logprobs: 1, resume }, { engine: engine() })
+    expect(result.candidates[0]?.logprobs).toEqual(whole.result.candidates[0]?.logprobs)
+  })
+})

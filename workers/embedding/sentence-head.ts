@@ -1,0 +1,107 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { isRecord } from '#shared/records.ts'
+
+import { readDenseLayer, type DenseLayer } from './dense.ts'
+import type { PoolingMode } from './pooling.ts'
+
+/** What makes one vector of a text's token vectors, as `modules.json` lists it. */
+export interface SentenceHead {
+  /** Several are put one after another. */
+  readonly pooling: readonly PoolingMode[]
+  readonly dense: readonly DenseLayer[]
+  readonly isNormalized: boolean
+  /** Whether the folder says all this, or it is what users of bare exports expect. */
+  readonly isStated: boolean
+  /** Why it cannot be computed here. The graph may still hold all of it. */
+  readonly problem: string | undefined
+}
+
+// In the order in which several are put together.
+const POOLING_FLAGS: readonly (readonly [string, PoolingMode])[] = [
+  ['pooling_mode_cls_token', 'cls'],
+  ['pooling_mode_max_tokens', 'max'],
+  ['pooling_mode_mean_tokens', 'mean'],
+  ['pooling_mode_mean_sqrt_len_tokens', 'meanSqrtLength'],
+  ['pooling_mode_weightedmean_tokens', 'weightedMean'],
+  ['pooling_mode_lasttoken', 'lastToken'],
+]
+const POOLING_NAMES: ReadonlyMap<unknown, PoolingMode> = new Map<unknown, PoolingMode>([
+  ['cls', 'cls'],
+  ['max', 'max'],
+  ['mean', 'mean'],
+  ['mean_sqrt_len_tokens', 'meanSqrtLength'],
+  ['weightedmean', 'weightedMean'],
+  ['lasttoken', 'lastToken'],
+])
+
+/** Reads the head of an encoder's folder in the layout of sentence-transformers, if it has one. */
+export async function readSentenceHead(folder: string): Promise<SentenceHead> {
+  const modules = await findModules(folder)
+  const steps = modules ?? [{ kind: 'Pooling', path: '1_Pooling' }]
+  let pooling: readonly PoolingMode[] = ['mean']
+  let isNormalized = modules === undefined
+  let isStated = modules !== undefined
+  const dense: DenseLayer[] = []
+  try {
+    for (const { kind, path } of steps) {
+      const config = await findJson(join(folder, path, 'config.json'))
+      if (kind === 'Pooling') {
+        pooling = poolingOf(path, config ?? {})
+        isStated ||= config !== undefined
+      } else if (kind === 'Dense')
+        dense.push(await readDenseLayer(join(folder, path), config ?? {}))
+      else if (kind === 'Normalize') isNormalized = true
+      else if (kind !== 'Dropout') throw new Error(`the module ${kind} is not supported`)
+    }
+  } catch (error) {
+    return { pooling, dense, isNormalized, isStated, problem: (error as Error).message }
+  }
+  return { pooling, dense, isNormalized, isStated, problem: undefined }
+}
+
+interface SentenceModule {
+  readonly kind: string
+  readonly path: string
+}
+
+/** The modules after the transformer, which is the graph. */
+async function findModules(folder: string): Promise<readonly SentenceModule[] | undefined> {
+  const modules: unknown = await readJson(join(folder, 'modules.json'))
+  if (!Array.isArray(modules)) return undefined
+  return modules
+    .filter(isRecord)
+    .slice(1)
+    .map(({ type, path }) => ({
+      kind: String(type).split('.').at(-1) as string,
+      path: typeof path === 'string' ? path : '',
+    }))
+}
+
+/** The modes by their flags, as long was usual, or by their names. */
+function poolingOf(path: string, config: Record<string, unknown>): readonly PoolingMode[] {
+  const flagged = POOLING_FLAGS.filter(([flag]) => config[flag] === true).map(([, mode]) => mode)
+  const names = [config.pooling_mode ?? []].flat()
+  if (names.length === 0) return flagged.length > 0 ? flagged : ['mean']
+  return names.map((name) => {
+    const mode = POOLING_NAMES.get(name)
+    if (mode === undefined)
+      throw new Error(`${path}: the pooling mode ${String(name)} is not known`)
+    return mode
+  })
+}
+
+async function findJson(file: string): Promise<Record<string, unknown> | undefined> {
+  const value = await readJson(file)
+  return isRecord(value) ? value : undefined
+}
+
+async function readJson(file: string): Promise<unknown> {
+  try {
+    return JSON.parse(await readFile(file, 'utf8'))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new Error(`${file} cannot be read: ${(error as Error).message}`, { cause: error })
+  }
+}

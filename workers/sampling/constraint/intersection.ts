@@ -1,0 +1,131 @@
+import { Automaton, GrammarTooAmbiguousError } from './automaton.ts'
+import type { AutomatonState } from './automaton.ts'
+import type { Grammar, GrammarBuilder } from './grammar.ts'
+
+const STATES_MAX = 2000
+const STEPS_MAX = 1_200_000 // of all intersections of one schema together; a quarter of a second
+
+/** Where both automata stand after the same bytes, and what is to be read from there. */
+interface Meeting {
+  readonly states: readonly AutomatonState[]
+  readonly rule: { grammar: Grammar | undefined }
+}
+
+/** Makes grammars of what several accept at once, each only once, within a budget of steps. */
+export class Intersections {
+  readonly #builder: GrammarBuilder
+  readonly #known = new Map<string, Grammar>()
+  #stepsLeft = STEPS_MAX
+
+  constructor(builder: GrammarBuilder) {
+    this.#builder = builder
+  }
+
+  /**
+   * The texts that all grammars accept; `name` stands for these grammars. Undefined when that takes
+   * too many rules or too long, as of grammars that count far.
+   */
+  of(name: string, grammars: readonly Grammar[]): Grammar | undefined {
+    const known = this.#known.get(name)
+    if (known !== undefined) return known
+    const [first, ...others] = grammars
+    let common = first
+    for (const other of others) common = common && this.#intersect(common, other)
+    if (common !== undefined) this.#known.set(name, common)
+    return common
+  }
+
+  #intersect(a: Grammar, b: Grammar): Grammar | undefined {
+    const walk = new Walk(this.#builder, [new Automaton(a), new Automaton(b)], this.#stepsLeft)
+    try {
+      return walk.run()
+    } catch (error) {
+      if (error instanceof GrammarTooAmbiguousError) return undefined
+      throw error
+    } finally {
+      this.#stepsLeft -= walk.steps
+    }
+  }
+}
+
+/**
+ * Reads two grammars side by side: each pair of states that is met becomes a rule of its own, which
+ * reads one byte and goes on with the rule of the next pair.
+ */
+class Walk {
+  readonly #builder: GrammarBuilder
+  readonly #automata: readonly Automaton[]
+  readonly #stepsMax: number
+  readonly #numbers = new Map<AutomatonState, number>()
+  readonly #meetings = new Map<string, Meeting>()
+  #steps = 0
+
+  constructor(builder: GrammarBuilder, automata: readonly Automaton[], stepsMax: number) {
+    this.#builder = builder
+    this.#automata = automata
+    this.#stepsMax = stepsMax
+  }
+
+  /** The work done so far. */
+  get steps(): number {
+    return this.#automata.reduce((sum, { framesExpanded }) => sum + framesExpanded, this.#steps)
+  }
+
+  run(): Grammar | undefined {
+    const start = this.#meet(this.#automata.map((automaton) => automaton.start))
+    // A map goes on over what is added meanwhile.
+    for (const meeting of this.#meetings.values()) {
+      if (this.#meetings.size > STATES_MAX || this.steps > this.#stepsMax) return undefined
+      meeting.rule.grammar = this.#ruleOf(meeting.states)
+    }
+    return start.rule.grammar
+  }
+
+  #ruleOf(states: readonly AutomatonState[]): Grammar {
+    const bytesTo = new Map<Meeting, number[]>()
+    for (let byte = 0; byte < 256; byte += 1) {
+      const next = this.#step(states, byte)
+      if (next === undefined) continue
+      const meeting = this.#meet(next)
+      const bytes = bytesTo.get(meeting)
+      if (bytes === undefined) bytesTo.set(meeting, [byte])
+      else bytes.push(byte)
+    }
+    const builder = this.#builder
+    const ways = [...bytesTo].map(([{ rule }, bytes]) =>
+      builder.sequence(
+        builder.byte(...bytes.map((byte) => [byte, byte] as const)),
+        builder.reference(() => rule.grammar as Grammar),
+      ),
+    )
+    const mayEnd = states.every((state) => state.isAccepting)
+    return builder.choice(...ways, ...(mayEnd ? [builder.literal('')] : []))
+  }
+
+  #step(states: readonly AutomatonState[], byte: number): AutomatonState[] | undefined {
+    const next: AutomatonState[] = []
+    for (const [index, state] of states.entries()) {
+      this.#steps += 1
+      const reached = this.#automata[index]?.step(state, byte)
+      if (reached === null || reached === undefined) return undefined
+      next.push(reached)
+    }
+    return next
+  }
+
+  #meet(states: readonly AutomatonState[]): Meeting {
+    const key = states.map((state) => this.#numberOf(state)).join(' ')
+    const known = this.#meetings.get(key)
+    if (known !== undefined) return known
+    const meeting = { states, rule: { grammar: undefined } }
+    this.#meetings.set(key, meeting)
+    return meeting
+  }
+
+  #numberOf(state: AutomatonState): number {
+    const known = this.#numbers.get(state)
+    if (known !== undefined) return known
+    this.#numbers.set(state, this.#numbers.size)
+    return this.#numbers.size - 1
+  }
+}

@@ -1,0 +1,60 @@
+/**
+ * The normalizer of SentencePiece as `tokenizer.json` carries it: a table of replacements, which is a
+ * double-array trie over UTF-8 bytes (Darts, Yata 2007) followed by the replacements, each closed by
+ * a zero byte. A cluster of up to five bytes is replaced as a whole by its shortest known beginning;
+ * of longer ones each code point stands for itself.
+ */
+export function createCharsmap(base64: string): (text: string) => string {
+  const bytes = Buffer.from(base64, 'base64')
+  const trieBytes = bytes.length < 4 ? -1 : bytes.readUInt32LE(0)
+  if (trieBytes < 4 || trieBytes % 4 !== 0 || 4 + trieBytes > bytes.length) {
+    throw new Error('tokenizer.json: the precompiled_charsmap is damaged')
+  }
+  const trie = Uint32Array.from({ length: trieBytes / 4 }, (_, at) =>
+    bytes.readUInt32LE(4 + at * 4),
+  )
+  const replacements = bytes.subarray(4 + trieBytes)
+  const find = (part: string): string | undefined => {
+    const at = findShortest(trie, Buffer.from(part))
+    if (at === undefined) return undefined
+    const end = replacements.indexOf(0, at)
+    return replacements.toString('utf8', at, end < 0 ? undefined : end)
+  }
+  const ofAscii = Array.from({ length: 128 }, (_, code) => {
+    const character = String.fromCharCode(code)
+    return find(character) ?? character
+  })
+  const segmenter = new Intl.Segmenter('und', { granularity: 'grapheme' })
+  const replaceCluster = (cluster: string): string => {
+    const whole = Buffer.byteLength(cluster) < CLUSTER_BYTES_MAX ? find(cluster) : undefined
+    return whole ?? Array.from(cluster, (character) => find(character) ?? character).join('')
+  }
+  return (text) =>
+    text.replace(PLAIN_OR_OTHER, (run) => {
+      if (PLAIN.test(run)) return Array.from(run, (c) => ofAscii[c.charCodeAt(0)]).join('')
+      return Array.from(segmenter.segment(run), ({ segment }) => replaceCluster(segment)).join('')
+    })
+}
+
+const CLUSTER_BYTES_MAX = 6
+// Before another of its like, or at the end, a printable ASCII character is a cluster of its own.
+const PLAIN_OR_OTHER = /[ -~]+(?=[ -~]|$)|(?:[ -~]?[^ -~]+)+|[ -~]/gu
+const PLAIN = /^[ -~]*$/
+
+/** The value of the shortest key that the bytes begin with. */
+function findShortest(trie: Uint32Array, bytes: Uint8Array): number | undefined {
+  let node = offsetOf(trie[0] as number)
+  for (const byte of bytes) {
+    if (byte === 0) return undefined
+    node ^= byte
+    const unit = trie[node]
+    if (unit === undefined || (unit & 0x8000_00ff) >>> 0 !== byte) return undefined
+    node ^= offsetOf(unit)
+    if (((unit >>> 8) & 1) === 1) return (trie[node] ?? 0) & 0x7fff_ffff
+  }
+  return undefined
+}
+
+function offsetOf(unit: number): number {
+  return (unit >>> 10) << ((unit & 0x200) >>> 6)
+}

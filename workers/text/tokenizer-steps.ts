@@ -1,0 +1,222 @@
+import { isRecord } from '#shared/records.ts'
+
+import { createCharsmap } from './charsmap.ts'
+
+/** A step of the library's, whose methods may be replaced. */
+type Step = Record<string, unknown>
+type Json = Readonly<Record<string, unknown>>
+
+/**
+ * Makes steps of the library do what the format's own implementation does. What differs is what counts
+ * as a space, a digit or a letter outside of ASCII, settings that it does not read, and the table of
+ * SentencePiece, for which it has a fixed approximation.
+ */
+export function correctSteps(
+  { normalizer, pre_tokenizer: preTokenizer }: Json,
+  live: { readonly normalizer: unknown; readonly pre_tokenizer: unknown; readonly model: unknown },
+): void {
+  correctModel(live.model as ModelStep | null)
+  forEachStep(normalizer, live.normalizer, 'normalizers', 'normalizers', correctNormalizer)
+  forEachStep(preTokenizer, live.pre_tokenizer, 'pretokenizers', 'tokenizers', correctPreTokenizer)
+}
+
+/** The library's model, which is callable like its steps. */
+interface ModelStep {
+  fuse_unk?: boolean
+  readonly unk_token_id?: number
+  readonly tokens_to_ids: ReadonlyMap<string, number>
+  encode(words: readonly string[]): string[]
+  _call?: (words: readonly string[]) => string[]
+}
+
+/** Unknown characters of a word in a row are one token; the library takes quadratic time to join them. */
+function correctModel(model: ModelStep | null): void {
+  if (model?.fuse_unk !== true) return
+  const { unk_token_id: unknownId, tokens_to_ids: ids } = model
+  const isUnknown = (token: string | undefined): boolean =>
+    token !== undefined && (ids.get(token) ?? unknownId) === unknownId
+  model._call = (words) =>
+    words.flatMap((word) => {
+      const tokens = model.encode([word])
+      // Only their id is asked for, which is that of the first.
+      return tokens.filter((token, at) => !(isUnknown(token) && isUnknown(tokens[at - 1])))
+    })
+}
+
+function forEachStep(
+  json: unknown,
+  live: unknown,
+  jsonList: string,
+  liveList: string,
+  visit: (json: Json, live: Step) => void,
+): void {
+  // The library's steps are functions.
+  if (!isRecord(json) || live === null || live === undefined) return
+  const step = live as Step
+  const steps = step[liveList]
+  if (json.type !== 'Sequence' || !Array.isArray(steps)) {
+    visit(json, step)
+    return
+  }
+  const entries = Array.isArray(json[jsonList]) ? (json[jsonList] as readonly unknown[]) : []
+  for (const [index, entry] of entries.entries()) {
+    forEachStep(entry, steps[index], jsonList, liveList, visit)
+  }
+}
+
+function correctNormalizer(json: Json, step: Step): void {
+  const normalize = step.normalize as (text: string) => string
+  const original = (text: string): string => normalize.call(step, text)
+  switch (json.type) {
+    case 'Precompiled':
+      if (typeof json.precompiled_charsmap === 'string') {
+        step.normalize = createCharsmap(json.precompiled_charsmap)
+      }
+      return
+    case 'Lowercase':
+      step.normalize = lowercase
+      return
+    case 'BertNormalizer':
+      if (json.lowercase !== false) step.normalize = (text: string) => original(plainSigma(text))
+      return
+    case 'Strip':
+      step.normalize = (text: string) =>
+        text
+          .replace(json.strip_left === true ? /^\p{White_Space}+/u : /^/u, '')
+          .replace(json.strip_right === true ? /\p{White_Space}+$/u : /$/u, '')
+  }
+}
+
+/** Character by character: a sigma at the end of a word is no special case. */
+function lowercase(text: string): string {
+  return plainSigma(text).toLowerCase()
+}
+
+function plainSigma(text: string): string {
+  return text.replaceAll('Σ', 'σ')
+}
+
+const PUNCTUATION = String.raw`\p{P}\u0021-\u002F\u003A-\u0040\u005B-\u0060\u007B-\u007E`
+const WORD = String.raw`\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}`
+
+/** The cuts that behaviours make around what a pattern finds. */
+const BEHAVIOURS: Readonly<Record<string, (found: string, other: string) => string>> = {
+  isolated: (found, other) => `${other}+|${found}`,
+  contiguous: (found, other) => `${other}+|${found}+`,
+  removed: (_found, other) => `${other}+`,
+  mergedwithprevious: (found, other) => `${other}*${found}|${other}+`,
+  mergedwithnext: (found, other) => `${found}${other}*|${other}+`,
+}
+
+function correctPreTokenizer(json: Json, step: Step): void {
+  switch (json.type) {
+    case 'ByteLevel':
+      // GPT-2's pattern with the spaces of Unicode.
+      step.pattern =
+        /'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+/gu
+      return
+    case 'Whitespace':
+      step.pre_tokenize_text = matcher(`[${WORD}]+|[^${WORD}\\p{White_Space}]+`)
+      return
+    case 'WhitespaceSplit':
+      step.pre_tokenize_text = matcher('\\P{White_Space}+')
+      return
+    case 'Digits':
+      step.pattern = new RegExp(`\\P{N}+|\\p{N}${json.individual_digits === true ? '' : '+'}`, 'gu')
+      return
+    case 'Punctuation':
+      step.pattern = cutting(`[${PUNCTUATION}]`, `[^${PUNCTUATION}]`, json.behavior)
+      return
+    case 'BertPreTokenizer':
+      step.pre_tokenize_text = matcher(`[^\\p{White_Space}${PUNCTUATION}]+|[${PUNCTUATION}]`)
+      return
+    case 'Split':
+      correctSplit(json, step)
+      return
+    case 'Metaspace':
+      correctMetaspace(json, step)
+  }
+}
+
+/** The library does not cut between the words, and does not know the setting of older files. */
+function correctMetaspace(json: Json, step: Step): void {
+  if (json.prepend_scheme === undefined && json.add_prefix_space === false) {
+    step.prepend_scheme = 'never'
+  }
+  if (json.split === false) return
+  const mark = RegExp.escape(typeof json.replacement === 'string' ? json.replacement : '▁')
+  const words = new RegExp(`${mark}(?:(?!${mark}).)*|(?:(?!${mark}).)+`, 'gsu')
+  const mend = step.pre_tokenize_text as (text: string, options: unknown) => string[]
+  step.pre_tokenize_text = (text: string, options: unknown) =>
+    mend.call(step, text, options).flatMap((piece) => piece.match(words) ?? [])
+}
+
+/** The library splits everything as `isolated`, which most files ask for. */
+function correctSplit({ pattern, behavior, invert }: Json, step: Step): void {
+  const name = behaviourName(behavior)
+  const text = isRecord(pattern) ? pattern.String : undefined
+  const sought = typeof text === 'string' ? new RegExp(RegExp.escape(text), 'gu') : step.pattern
+  if ((name === 'isolated' && invert !== true) || !(sought instanceof RegExp)) return
+  if (BEHAVIOURS[name] === undefined) throw unknownBehaviour(behavior)
+  step.pre_tokenize_text = (whole: string) => {
+    const pieces = findPieces(whole, sought).map(({ text: piece, isMatch }) => ({
+      text: piece,
+      isMatch: isMatch !== (invert === true),
+    }))
+    return joinPieces(pieces, name).filter((piece) => piece !== '')
+  }
+}
+
+interface Piece {
+  readonly text: string
+  readonly isMatch: boolean
+}
+
+function findPieces(whole: string, sought: RegExp): Piece[] {
+  const pieces: Piece[] = []
+  let end = 0
+  for (const { 0: text, index } of whole.matchAll(sought)) {
+    if (index > end) pieces.push({ text: whole.slice(end, index), isMatch: false })
+    if (text !== '') pieces.push({ text, isMatch: true })
+    end = index + text.length
+  }
+  if (end < whole.length) pieces.push({ text: whole.slice(end), isMatch: false })
+  return pieces
+}
+
+function joinPieces(pieces: readonly Piece[], behaviour: string): string[] {
+  if (behaviour === 'isolated') return pieces.map(({ text }) => text)
+  if (behaviour === 'removed') return pieces.filter((piece) => !piece.isMatch).map((p) => p.text)
+  const isBackwards = behaviour === 'mergedwithnext'
+  const joined: string[] = []
+  let before: boolean | undefined
+  for (const { text, isMatch } of isBackwards ? pieces.toReversed() : pieces) {
+    const joins = behaviour === 'contiguous' ? isMatch === before : isMatch && before === false
+    const last = joined.at(-1) ?? ''
+    if (joins) joined[joined.length - 1] = isBackwards ? text + last : last + text
+    else joined.push(text)
+    before = isMatch
+  }
+  return isBackwards ? joined.toReversed() : joined
+}
+
+function behaviourName(behaviour: unknown): string {
+  return String(behaviour ?? 'isolated')
+    .toLowerCase()
+    .replaceAll('_', '')
+}
+
+function unknownBehaviour(behaviour: unknown): Error {
+  return new Error(`tokenizer.json: the behavior "${String(behaviour)}" is not known`)
+}
+
+function cutting(found: string, other: string, behaviour: unknown): RegExp {
+  const cut = BEHAVIOURS[behaviourName(behaviour)]
+  if (cut === undefined) throw unknownBehaviour(behaviour)
+  return new RegExp(cut(found, other), 'gu')
+}
+
+function matcher(pattern: string): (text: string) => string[] {
+  const regExp = new RegExp(pattern, 'gu')
+  return (text) => text.match(regExp) ?? []
+}
