@@ -1,53 +1,63 @@
-import type { FactorRow } from '#shared/db/schema/auth.ts'
+import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { Answer, AuthRequest } from './auth/context.ts'
 import { token } from './auth/flows/token.ts'
 import { describeRequest } from './auth/guards.ts'
 import { acceptTotpStep, listFactors } from './auth/identity/factors.ts'
-import { endSessions } from './auth/identity/sessions.ts'
+import { endSessions, findSession } from './auth/identity/sessions.ts'
 import { findTotpStep } from './auth/identity/totp.ts'
 import { findUserById, isBanned } from './auth/identity/users.ts'
 import type { AuthServices } from './auth/services.ts'
+import { digestOf } from './dashboard/sessions.ts'
 import type { CheckPassword, PasswordVerdict } from './dashboard/sign-in.ts'
 import { normalizeError } from './http/normalize-error.ts'
 
 /** The user server's administrators, as the administration pages ask for them. */
 export interface Administrators {
   readonly checkPassword: CheckPassword
-  /** Whether a user has an administrator's role and is not banned. */
-  isAdministratorNow(userId: string): Promise<boolean>
+  /** Whether a user has an administrator's role, is not banned and has still the same password. */
+  isAdministratorNow(userId: string, passwordDigest: string | undefined): Promise<boolean>
 }
 
 /** Asks the user server by its own rules: confirmations, bans and the audit log are the same. */
 export function administratorsOf(services: AuthServices): Administrators {
   const { adminRoles } = services.config.jwt
-  const isAdministratorNow = async (userId: string): Promise<boolean> => {
-    const user = await findUserById(services.store, userId)
-    if (user === undefined || isBanned(user, services.store.now())) return false
-    return adminRoles.includes(user.role)
-  }
+  const mayAdminister = (user: UserRow): boolean =>
+    !isBanned(user, services.store.now()) && adminRoles.includes(user.role)
   return {
-    isAdministratorNow,
+    async isAdministratorNow(userId, passwordDigest) {
+      const user = await findUserById(services.store, userId)
+      if (user === undefined || !mayAdminister(user)) return false
+      return passwordDigestOf(user) === passwordDigest
+    },
     async checkPassword(credentials, request) {
       const asked = describeRequest(services, request, undefined)
       const signedIn = await signIn(services, credentials, asked)
       if (signedIn.kind === 'refused') return signedIn
-      const { userId } = signedIn
-      if (!(await isAdministratorNow(userId))) {
+      const { user } = signedIn
+      if (!mayAdminister(user)) {
         return refused(403, 'This account does not have the role of an administrator.')
       }
-      const factors = await listFactors(services.store, userId)
+      const factors = await listFactors(services.store, user.id)
       const verified = factors.filter(({ status }) => status === 'verified')
       if (verified.length > 0 && !(await isProven(services, verified, credentials.code))) {
         return refused(401, SECOND_FACTOR)
       }
-      return { kind: 'administrator', userId, name: credentials.email }
+      const passwordDigest = passwordDigestOf(user)
+      return { kind: 'administrator', userId: user.id, name: credentials.email, passwordDigest }
     },
   }
 }
 
+// Redis learns nothing by which a password could be tried.
+function passwordDigestOf({ id, passwordHash }: UserRow): string {
+  return digestOf(`${id}:${passwordHash ?? ''}`)
+}
+
 const SECOND_FACTOR =
   'This account has a second factor: enter the present code of its authenticator, or use the admin token.'
+
+const CHANGED = 'This account has changed in the meantime. Please try again.'
 
 type Refusal = Extract<PasswordVerdict, { kind: 'refused' }>
 
@@ -59,7 +69,7 @@ async function signIn(
   services: AuthServices,
   credentials: { readonly email: string; readonly password: string },
   request: AuthRequest,
-): Promise<Refusal | { readonly kind: 'user'; readonly userId: string }> {
+): Promise<Refusal | { readonly kind: 'user'; readonly user: UserRow }> {
   let answer: Answer
   try {
     answer = await token(services, request, credentials, { grant_type: 'password' })
@@ -71,9 +81,14 @@ async function signIn(
   const accessToken = accessTokenOf(answer)
   const { sub: userId = '', session_id: sessionId } =
     await services.accessTokens.verify(accessToken)
+  const user = await findUserById(services.store, userId)
+  const session = await findSession(services.store, sessionId ?? '')
+  // A change of the password that came in between has ended the session: the user as they are now
+  // must not be taken for the one who has given the old password.
+  if (user === undefined || session === undefined) return refused(401, CHANGED)
   // The pages keep a session of their own: nobody would ever use or end this one.
   await endSessions(services.store, { userId, scope: 'local', sessionId })
-  return { kind: 'user', userId }
+  return { kind: 'user', user }
 }
 
 /** Whether a code is the present one of an authenticator; each code is worth something once. */

@@ -3,6 +3,7 @@ import { membershipsOf } from '#shared/db/organizations.ts'
 
 import { startCleanUp } from './auth/cleanup.ts'
 import { createDelivery } from './auth/delivery/create-delivery.ts'
+import { isAdmin } from './auth/guards.ts'
 import { createRedisRequestSecrets } from './auth/providers/request-secrets.ts'
 import { createAuthServices, type AuthServices } from './auth/services.ts'
 import { createAccessTokenVerifier } from './auth/verify-access-token.ts'
@@ -22,7 +23,7 @@ export interface UserServer {
   readonly invitations: Invitations
   /** What an access token proves under `/v1`; undefined when it proves nothing. */
   verifyAccess(accessToken: string): Promise<UserAccess | undefined>
-  /** Whether an access token carries an administrator's role. */
+  /** Whether an access token is that of somebody who may administer now. */
   isAdministrator(accessToken: string): Promise<boolean>
   close(): void
 }
@@ -80,7 +81,7 @@ export async function openUserServer(
     },
     async isAdministrator(accessToken) {
       const claims = await services.accessTokens.verify(accessToken).catch(() => undefined)
-      return claims?.role !== undefined && auth.jwt.adminRoles.includes(claims.role)
+      return isAdmin(services, claims)
     },
     close() {
       stopCleanUp()

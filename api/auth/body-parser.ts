@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 
 import { authFailure } from './errors.ts'
 
@@ -14,15 +14,21 @@ export function registerBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
   const options = { parseAs: 'string', bodyLimit: BODY_BYTES_MAX } as const
   const form = 'application/x-www-form-urlencoded'
-  app.addContentTypeParser(form, options, async (_request: unknown, text: string) =>
-    /^\s*\{/.test(text) ? parseJsonBody(text) : parseForm(text),
-  )
-  app.addContentTypeParser('*', options, async (_request: unknown, text: string) =>
-    parseJsonBody(text),
+  app.addContentTypeParser(form, options, async (request: FastifyRequest, text: string) => {
+    if (!asksForBody(request)) return undefined
+    return /^\s*\{/.test(text) ? parseJsonBody(text) : parseForm(text)
+  })
+  app.addContentTypeParser('*', options, async (request: FastifyRequest, text: string) =>
+    asksForBody(request) ? parseJsonBody(text) : undefined,
   )
 }
 
-/** An object from JSON; top-level nulls count as absent. Throws `bad_json`. */
+// Some clients send what they have with everything: a word with POST /logout, a list with DELETE.
+function asksForBody({ routeOptions }: FastifyRequest): boolean {
+  return routeOptions.schema?.body !== undefined
+}
+
+/** An object from JSON; null, and null in a field, count as absent. Throws `bad_json`. */
 export function parseJsonBody(text: string): Record<string, unknown> | undefined {
   if (text.trim() === '') return undefined
   let value: unknown
@@ -31,7 +37,8 @@ export function parseJsonBody(text: string): Record<string, unknown> | undefined
   } catch (error) {
     throw badJson('it is not valid JSON', error)
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  if (value === null) return undefined
+  if (typeof value !== 'object' || Array.isArray(value)) {
     throw badJson('an object is expected')
   }
   checkStorable(value)

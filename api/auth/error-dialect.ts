@@ -61,6 +61,7 @@ const CODE_BY_KIND: Readonly<Record<ErrorKind, string>> = {
   conflict: 'conflict',
   tooLarge: 'request_too_large',
   unsupportedMediaType: 'bad_json',
+  rangeNotSatisfiable: 'validation_failed',
   unprocessable: 'validation_failed',
   rateLimited: 'over_request_rate_limit',
   internal: 'unexpected_failure',

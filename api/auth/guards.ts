@@ -1,12 +1,15 @@
 import type { FastifyRequest } from 'fastify'
 
+import { ServiceError } from '#shared/errors.ts'
+
 import type { AuthRequest, Caller } from './context.ts'
 import { authFailure } from './errors.ts'
 import type { AccessTokenClaims } from './identity/access-token.ts'
 import { findBindingSecret } from './identity/browser-binding.ts'
+import { hasVerifiedFactor } from './identity/factors.ts'
 import { chooseRedirect } from './identity/redirect-url.ts'
 import { findSession } from './identity/sessions.ts'
-import { findUserById } from './identity/users.ts'
+import { findUserById, isBanned } from './identity/users.ts'
 import type { AuthServices } from './services.ts'
 
 /** Who may use a route. */
@@ -44,18 +47,53 @@ export async function admit(
   return guard === 'admin' ? admitAdmin(services, claims) : admitUser(services, claims)
 }
 
-/** True when the role claim is one of those that may administer. */
-export function isAdmin(services: AuthServices, claims: AccessTokenClaims | undefined): boolean {
-  const role = claims?.role
-  return typeof role === 'string' && services.config.jwt.adminRoles.includes(role)
+/** True when the claims are those of somebody who may administer now. */
+export async function isAdmin(
+  services: AuthServices,
+  claims: AccessTokenClaims | undefined,
+): Promise<boolean> {
+  if (claims === undefined || !hasAdminRole(services, claims.role)) return false
+  try {
+    await admitAdmin(services, claims)
+    return true
+  } catch (thrown) {
+    if (thrown instanceof ServiceError) return false
+    throw thrown
+  }
 }
 
-function admitAdmin(services: AuthServices, claims: AccessTokenClaims): Caller {
-  if (!isAdmin(services, claims)) throw authFailure('not_admin')
+/**
+ * Keys of a project stand for nobody and are good by their signature alone. The access token of a
+ * user is good for as long as the user may sign in and has the role, and with the second factor of
+ * whoever has one: administering is more than a password, or a token that has not run out, is worth.
+ */
+async function admitAdmin(services: AuthServices, claims: AccessTokenClaims): Promise<Caller> {
+  if (!hasAdminRole(services, claims.role)) throw authFailure('not_admin')
+  if (isOfSession(claims)) {
+    const { user, session } = await admitUser(services, claims)
+    if (isBanned(user, services.store.now())) throw authFailure('user_banned')
+    if (!hasAdminRole(services, user.role)) throw authFailure('not_admin')
+    if (session?.aal !== 'aal2' && (await hasVerifiedFactor(services.store, user.id))) {
+      const message = 'AAL2 session is required to administer when MFA is enabled.'
+      throw authFailure('insufficient_aal', { message })
+    }
+  }
   return { kind: 'admin', role: claims.role as string, claims }
 }
 
-async function admitUser(services: AuthServices, claims: AccessTokenClaims): Promise<Caller> {
+function hasAdminRole(services: AuthServices, role: unknown): boolean {
+  return typeof role === 'string' && services.config.jwt.adminRoles.includes(role)
+}
+
+function isOfSession(claims: AccessTokenClaims): boolean {
+  const sessionId = claims.session_id ?? ''
+  return sessionId !== '' && sessionId !== NIL_UUID
+}
+
+async function admitUser(
+  services: AuthServices,
+  claims: AccessTokenClaims,
+): Promise<Extract<Caller, { kind: 'user' }>> {
   const { sub = '', session_id: sessionId = '' } = claims
   if (sub === '') throw authFailure('bad_jwt', { message: 'invalid claim: missing sub claim' })
   if (!UUID.test(sub)) {
@@ -64,7 +102,7 @@ async function admitUser(services: AuthServices, claims: AccessTokenClaims): Pro
   }
   const user = await findUserById(services.store, sub)
   if (user === undefined) throw authFailure('user_not_found')
-  if (sessionId === '' || sessionId === NIL_UUID) {
+  if (!isOfSession(claims)) {
     return { kind: 'user', user, session: undefined, claims }
   }
   const session = UUID.test(sessionId) ? await findSession(services.store, sessionId) : undefined

@@ -113,7 +113,9 @@ async function run(services: AuthServices, row: Route, request: FastifyRequest):
   const guard = row.needsUser(body, query) ? 'user' : row.guard
   const caller = guard === 'public' ? undefined : await admit(services, request, guard)
   const claims = caller?.claims ?? (await findClaims(services, request))
-  if (row.captcha(body, query) && !isAdmin(services, claims)) await checkCaptcha(services, request)
+  if (row.captcha(body, query) && !(await isAdmin(services, claims))) {
+    await checkCaptcha(services, request)
+  }
   const described: AuthRequest = describeRequest(services, request, claims)
   const withCaller = caller === undefined ? described : { ...described, caller }
   return row.flow({ services, request: withCaller as UserRequest, body, query, params })
@@ -203,7 +205,26 @@ function loggable(cause: unknown): object {
   const { code, constraint } = inner as { readonly code?: unknown; readonly constraint?: unknown }
   const frames = (cause.stack ?? '').split('\n').filter((line) => /^\s+at /.test(line))
   const message = 'query' in inner ? 'a query failed' : inner.message
-  return { type: inner.name, message, code, constraint, stack: frames.join('\n') }
+  const reason = inner === cause ? reasonOf(cause) : undefined
+  return { type: inner.name, message, code, constraint, reason, stack: frames.join('\n') }
+}
+
+const CAUSES_MAX = 5
+
+// What lies below the failures that were named on the way, such as the answer of a mail server: its
+// codes only, because its words repeat addresses.
+function reasonOf(failed: Error): object | undefined {
+  let deepest = failed
+  for (let depth = 0; depth < CAUSES_MAX && deepest.cause instanceof Error; depth++) {
+    deepest = deepest.cause
+  }
+  if (deepest === failed) return undefined
+  const { code, responseCode, command } = deepest as {
+    readonly code?: unknown
+    readonly responseCode?: unknown
+    readonly command?: unknown
+  }
+  return { type: deepest.name, code, responseCode, command }
 }
 
 type Compiled = ReturnType<typeof Compile>

@@ -9,10 +9,10 @@ import { digestOf, equals, type AdminSession, type AdminSessions } from './sessi
 export interface DashboardGuard {
   /** Opens them besides administrators; empty for none. */
   readonly adminToken: string
-  /** Whether an access token of the user server carries an administrator's role. */
+  /** Whether an access token of the user server is that of somebody who may administer now. */
   isAdministrator(accessToken: string): Promise<boolean>
-  /** Whether a user still has an administrator's role. */
-  isAdministratorNow(userId: string): Promise<boolean>
+  /** Whether a user still has an administrator's role, and the password that they signed in with. */
+  isAdministratorNow(userId: string, passwordDigest: string | undefined): Promise<boolean>
   readonly sessions: AdminSessions
 }
 
@@ -26,6 +26,7 @@ const BEARER = /^Bearer (\S{1,8192})$/i
  * Admits administrators: by the cookie of the sign-in page, the admin token as a bearer or as the
  * password of Basic authentication, or an administrator's access token. Everyone else gets 401, and
  * 403 with a credential that is not enough. Browsers get the sign-in page as the body of the 401.
+ * Credentials that are refused count like attempts to sign in.
  */
 export function createDashboardHook(guard: DashboardGuard, showSignIn: ShowSignIn) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
@@ -40,10 +41,36 @@ export function createDashboardHook(guard: DashboardGuard, showSignIn: ShowSignI
         .type('text/plain')
         .send('Sign in with the admin token as the password.')
     }
-    if (isAdminToken(guard, secret)) return undefined
-    if (await guard.isAdministrator(secret)) return undefined
+    const seconds = await judge(guard, secret, request.ip)
+    if (seconds === undefined) return undefined
+    if (seconds > 0) {
+      reply.code(429).header('retry-after', seconds).type('text/plain')
+      return reply.send(tooManyAttempts(seconds))
+    }
     return reply.code(403).type('text/plain').send('This needs the role of an administrator.')
   }
+}
+
+/** Undefined for an administrator; for everyone else how long their address has to wait. */
+async function judge(
+  guard: DashboardGuard,
+  secret: string,
+  address: string,
+): Promise<number | undefined> {
+  const { sessions } = guard
+  if (isAdminToken(guard, secret)) {
+    // Right or wrong, an address that has guessed too often is not told.
+    const seconds = await sessions.secondsToWait(address)
+    return seconds > 0 ? seconds : undefined
+  }
+  if (await guard.isAdministrator(secret)) return undefined
+  // Without an admin token there is nothing to guess.
+  return guard.adminToken === '' ? 0 : sessions.takeAttempt(address)
+}
+
+/** What an address is told that has tried too often. */
+export function tooManyAttempts(seconds: number): string {
+  return `Too many attempts. Try again in ${Math.ceil(seconds / 60)} min.`
 }
 
 /** The session of a browser that may still see the pages. */
@@ -53,11 +80,11 @@ export async function sessionOf(
 ): Promise<AdminSession | undefined> {
   const session = await guard.sessions.find(request.cookies[SESSION_COOKIE] ?? '')
   if (session === undefined) return undefined
-  const { tokenDigest, userId } = session
+  const { tokenDigest, userId, passwordDigest } = session
   const isValid =
     userId === undefined
       ? guard.adminToken !== '' && tokenDigest === digestOf(guard.adminToken)
-      : await guard.isAdministratorNow(userId)
+      : await guard.isAdministratorNow(userId, passwordDigest)
   return isValid ? session : undefined
 }
 

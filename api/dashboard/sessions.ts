@@ -8,6 +8,8 @@ export interface AdminSession {
   readonly name: string
   /** Who they are to the user server; absent for the admin token. */
   readonly userId?: string
+  /** The digest of what their password is kept as: another password ends the sessions of the old one. */
+  readonly passwordDigest?: string
   /** The digest of the admin token that was given: a new token ends the sessions of the old one. */
   readonly tokenDigest?: string
 }
@@ -22,6 +24,8 @@ export interface AdminSessions {
   takeAttempt(address: string): Promise<number>
   /** An attempt that succeeded does not count. */
   giveAttemptBack(address: string): Promise<void>
+  /** How long an address has to wait before anything of it is judged, 0 if not at all. */
+  secondsToWait(address: string): Promise<number>
 }
 
 /** A working day; longer than that nobody should find a page open. */
@@ -62,6 +66,11 @@ export function openAdminSessions(redis: Redis, prefix: string): AdminSessions {
     },
     async giveAttemptBack(address) {
       await countAttempts(address, -1)
+    },
+    async secondsToWait(address) {
+      const key = attemptsKey(address)
+      if (Number(await redis.get(key)) < ATTEMPTS_MAX) return 0
+      return Math.max(1, await redis.ttl(key))
     },
   }
 }

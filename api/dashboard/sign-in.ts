@@ -5,13 +5,18 @@ import { html, type Html } from '#api/pages/html.ts'
 import { setPageHeaders } from '#api/pages/page-headers.ts'
 
 import { formSecret, isOwnForm, setSessionCookie, SESSION_COOKIE } from './cookies.ts'
-import { isAdminToken, type DashboardGuard, type ShowSignIn } from './guard.ts'
+import { isAdminToken, tooManyAttempts, type DashboardGuard, type ShowSignIn } from './guard.ts'
 import { adminDocument } from './document.ts'
 import { digestOf, type AdminSession } from './sessions.ts'
 
 /** What came of an e-mail address and a password. */
 export type PasswordVerdict =
-  | { readonly kind: 'administrator'; readonly userId: string; readonly name: string }
+  | {
+      readonly kind: 'administrator'
+      readonly userId: string
+      readonly name: string
+      readonly passwordDigest: string
+    }
   | { readonly kind: 'refused'; readonly status: 401 | 403; readonly reason: string }
 
 /** Checks an administrator's e-mail address, password and, where there is one, second factor. */
@@ -77,7 +82,7 @@ async function signIn(
   const seconds = await guard.sessions.takeAttempt(request.ip)
   if (seconds > 0) {
     reply.header('retry-after', seconds)
-    return refuse(429, `Too many attempts. Try again in ${Math.ceil(seconds / 60)} min.`)
+    return refuse(429, tooManyAttempts(seconds))
   }
   const verdict = await judge(services, form, request)
   if (verdict.kind === 'refused') return refuse(verdict.status, verdict.reason)
@@ -111,7 +116,8 @@ async function judge(
   }
   const verdict = await checkPassword({ email, password, code: code.trim() }, request)
   if (verdict.kind === 'refused') return verdict
-  return { kind: 'session', session: { name: verdict.name, userId: verdict.userId } }
+  const { name, userId, passwordDigest } = verdict
+  return { kind: 'session', session: { name, userId, passwordDigest } }
 }
 
 function foreignForm(

@@ -46,10 +46,7 @@ export function readJwtConfig(env: EnvReader): JwtConfig {
   return {
     secret,
     secretWeakness: findWeakness(secret),
-    ttlSeconds: env.seconds('AUTH_JWT_EXP', {
-      about: 'lifetime of access tokens',
-      fallback: 3600,
-    }),
+    ttlSeconds: readLifetime(env),
     audience: env.string('AUTH_JWT_AUD', {
       about: 'default audience',
       fallback: 'authenticated',
@@ -73,6 +70,15 @@ function readSecret(env: EnvReader): string {
     about: 'secret that signs access tokens; `millrace up` makes one if unset',
     isSecret: true,
   })
+}
+
+function readLifetime(env: EnvReader): number {
+  const seconds = env.seconds('AUTH_JWT_EXP', {
+    about: 'lifetime of access tokens',
+    fallback: 3600,
+  })
+  if (seconds < 1) env.problem('AUTH_JWT_EXP must be at least one second: nobody could sign in')
+  return seconds
 }
 
 /** Whether a secret stands in public examples, so that anybody could sign access tokens with it. */

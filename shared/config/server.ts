@@ -52,15 +52,28 @@ export function readServerConfig(env: EnvReader): ServerConfig {
       about: 'signs the addresses of pictures and downloads; `millrace up` makes one if unset',
       isSecret: true,
     }),
-    adminToken: env.string('MILLRACE_ADMIN_TOKEN', {
-      about: "opens the dashboard besides administrators' access tokens; none if unset",
-      isSecret: true,
-    }),
+    adminToken: readAdminToken(env),
     slowRequestSeconds: env.seconds('MILLRACE_SLOW_REQUEST', {
       about: 'requests that take longer are listed on the administration page',
       fallback: 5,
     }),
   }
+}
+
+// Shorter ones are words, and words are guessed.
+const ADMIN_TOKEN_CHARACTERS_MIN = 16
+
+function readAdminToken(env: EnvReader): string {
+  const token = env.string('MILLRACE_ADMIN_TOKEN', {
+    about: `opens the dashboard besides administrators' access tokens, at least ${ADMIN_TOKEN_CHARACTERS_MIN} characters; none if unset`,
+    isSecret: true,
+  })
+  if (token !== '' && token.length < ADMIN_TOKEN_CHARACTERS_MIN) {
+    env.problem(
+      `MILLRACE_ADMIN_TOKEN must have at least ${ADMIN_TOKEN_CHARACTERS_MIN} characters: whoever guesses it sees every job`,
+    )
+  }
+  return token
 }
 
 function readTrustedProxies(env: EnvReader): readonly string[] {

@@ -44,7 +44,7 @@ function parseType(services: AuthServices, type: string | undefined): 'totp' | '
   const { mfa } = services.config
   if (type === 'webauthn') throw authFailure('mfa_webauthn_enroll_not_enabled')
   if (type !== 'totp' && type !== 'phone') {
-    throw invalid('factor_type needs to be totp or phone', 'factor_type')
+    throw invalid('factor_type needs to be totp, phone, or webauthn', 'factor_type')
   }
   if (type === 'totp' && !mfa.totp.canEnroll) throw authFailure('mfa_totp_enroll_not_enabled')
   if (type === 'phone' && !mfa.phone.canEnroll) throw authFailure('mfa_phone_enroll_not_enabled')

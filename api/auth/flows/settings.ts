@@ -3,7 +3,7 @@ import type { AuthServices } from '../services.ts'
 
 /** What a sign-in page needs to know. */
 export async function settings(services: AuthServices): Promise<Answer> {
-  const { signup, mailer, sms } = services.config
+  const { signup, mailer, sms, mfa } = services.config
   const enabled = new Set(services.providers.enabledIds())
   const external = Object.fromEntries(services.providers.allIds.map((id) => [id, enabled.has(id)]))
   return json({
@@ -17,6 +17,7 @@ export async function settings(services: AuthServices): Promise<Answer> {
     autoconfirm: mailer.isAutoconfirm,
     mailer_autoconfirm: mailer.isAutoconfirm,
     phone_autoconfirm: sms.isAutoconfirm,
+    mfa_enabled: [mfa.totp, mfa.phone].some((kind) => kind.canEnroll && kind.canVerify),
     sms_provider: sms.gateway === 'none' ? '' : sms.gateway,
     saml_enabled: false,
   })

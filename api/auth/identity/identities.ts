@@ -45,6 +45,8 @@ export async function saveContactIdentity(
     .values({
       id: randomUUID(),
       ...contact,
+      // Clients of typed languages expect both, whichever of them the identity is about.
+      identityData: { email_verified: false, phone_verified: false, ...contact.identityData },
       providerId: contact.userId,
       lastSignInAt: now,
       createdAt: now,

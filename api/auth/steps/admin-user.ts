@@ -56,7 +56,7 @@ export async function parsePassword(
 
 const PASSWORD_BYTES_MAX = 72
 const BAN_MS_MAX = 1000 * 365 * 86_400_000
-const GO_DURATION = /^(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)/
+const GO_DURATION = /^0$|^(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)/
 
 /** Until when a `ban_duration` lasts: undefined when none was sent, null for `none`. */
 export function parseBan(text: string | undefined, now: Date): Date | null | undefined {

@@ -47,6 +47,9 @@ describe('administrators', () => {
     const named = await admin('POST', `/users/${id}`, { email: newEmail(), email_confirm: true })
     expect(named.body).toMatchObject({ id, email_confirmed_at: expect.any(String) })
     expect((await admin('POST', '/users', { id, email: newEmail() })).status).toBe(400)
+    // The only number that needs no unit.
+    const briefly = await admin('POST', '/users', { email: newEmail(), ban_duration: '0' })
+    expect(briefly.body).toMatchObject({ banned_until: expect.any(String) })
     expect(server.mails).toEqual([])
   })
 
@@ -58,6 +61,7 @@ describe('administrators', () => {
       [{ email: 'x' }, { code: 400, error_code: 'validation_failed' }],
       [{ email: newEmail(), ban_duration: '1 day' }, { code: 400 }],
       [{ email: newEmail(), ban_duration: '1d' }, { code: 400 }],
+      [{ email: newEmail(), ban_duration: '1' }, { code: 400 }],
       [{ email: newEmail(), password: 'a', password_hash: '$2b$x' }, { code: 400 }],
       [{ email: newEmail(), password_hash: 'md5:x' }, { code: 400 }],
       [

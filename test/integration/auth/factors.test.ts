@@ -120,7 +120,7 @@ describe('a second factor', () => {
       error_code: 'mfa_webauthn_enroll_not_enabled',
     })
     expect((await add({ factor_type: 'nose' })).body.msg).toBe(
-      'factor_type needs to be totp or phone',
+      'factor_type needs to be totp, phone, or webauthn',
     )
     expect((await add({ factor_type: 'totp', issuer: '漢'.repeat(255) })).body).toMatchObject({
       code: 400,

@@ -21,6 +21,7 @@ describe('bodies that make no sense', () => {
     const cases: readonly (readonly [path: string, body: unknown, expected: object])[] = [
       ['/signup', '{', { code: 400, error_code: 'bad_json' }],
       ['/signup', '', { code: 400, error_code: 'bad_json' }],
+      ['/signup', 'null', { code: 400, error_code: 'bad_json' }],
       ['/signup', '[]', { code: 400, error_code: 'bad_json' }],
       ['/signup', '"text"', { code: 400, error_code: 'bad_json' }],
       ['/signup', { email: 3, password: PASSWORD }, { msg: expect.stringContaining('email') }],

@@ -1,6 +1,7 @@
-import { expect, it } from 'vitest'
+import { expect } from 'vitest'
 
 import type { Logger } from '#shared/logger.ts'
+import { it } from '#test/support/services.ts'
 
 import { createUser, newEmail, PASSWORD, refresh, signIn } from './support/people.ts'
 import { startServer } from './support/server.ts'
@@ -57,7 +58,7 @@ it('answers 504 when a request takes too long', async () => {
   await server.close()
 })
 
-it('writes neither secrets nor addresses to the log, whatever fails', async () => {
+function recordingLog(): { log: Logger; lines: string[] } {
   const lines: string[] = []
   const note = (fields: object, message: string): void => {
     lines.push(JSON.stringify([fields, message]))
@@ -66,6 +67,27 @@ it('writes neither secrets nor addresses to the log, whatever fails', async () =
     ...{ fatal: note, error: note, warn: note, info: note, debug: note },
     child: () => log,
   }
+  return { log, lines }
+}
+
+it('says in the log why a mail could not be sent, without saying to whom', async ({ mail }) => {
+  const { log, lines } = recordingLog()
+  const server = await startServer({ log, mailServer: mail })
+  const email = newEmail('somebody')
+  const body = { email, password: PASSWORD }
+  mail.refuseAll(true)
+  const refused = await server.call({ method: 'POST', path: '/signup', body })
+  mail.refuseAll(false)
+  expect(refused.body).toMatchObject({ code: 500, msg: 'Error sending confirmation email' })
+  const text = lines.join('\n')
+  expect(text).toMatch(/"code":"E[A-Z]+","responseCode":\d{3},"command":"[A-Z ]+"/)
+  expect(text).not.toContain(email)
+  expect(text).not.toContain('somebody')
+  await server.close()
+})
+
+it('writes neither secrets nor addresses to the log, whatever fails', async () => {
+  const { log, lines } = recordingLog()
   const server = await startServer({ log })
   const { email } = await createUser(server)
   const session = await signIn(server, email)

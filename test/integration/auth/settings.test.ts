@@ -33,10 +33,13 @@ describe('a setting', () => {
       autoconfirm: false,
       mailer_autoconfirm: false,
       phone_autoconfirm: false,
+      mfa_enabled: true,
       sms_provider: '',
       saml_enabled: false,
     })
     expect((await server.call({ path: '/health' })).body).toMatchObject({ name: 'GoTrue' })
+    await start({ AUTH_MFA_TOTP_VERIFY_ENABLED: 'false' })
+    expect((await server.call({ path: '/settings' })).body).toMatchObject({ mfa_enabled: false })
   })
 
   it('can close the door to new users: AUTH_DISABLE_SIGNUP', async () => {

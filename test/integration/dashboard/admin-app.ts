@@ -30,18 +30,18 @@ export interface AdminApp {
   close(): Promise<void>
 }
 
-/** Opens the pages; `administrators` are the ids of users who may see them right now. */
+/** Opens the pages; `administrators` are the users who may see them, with their present passwords. */
 export async function openAdminApp(options: {
   readonly redisUrl: string
   readonly keyPrefix: string
   readonly modelId?: string
   readonly adminToken?: string
-  readonly administrators?: ReadonlySet<string>
+  readonly administrators?: ReadonlyMap<string, string>
   readonly checkPassword?: CheckPassword
   readonly slowMs?: number
   readonly more?: readonly Surface[]
 }): Promise<AdminApp> {
-  const { redisUrl, keyPrefix, administrators = new Set(), slowMs = 5000 } = options
+  const { redisUrl, keyPrefix, administrators = new Map(), slowMs = 5000 } = options
   const modelId = options.modelId ?? 'toy'
   const redis = new Redis(redisUrl, { maxRetriesPerRequest: null })
   const keys = queueKeys(keyPrefix)
@@ -75,7 +75,7 @@ export async function openAdminApp(options: {
           guard: {
             adminToken: options.adminToken ?? TOKEN,
             isAdministrator: async (token) => token === 'of-an-administrator',
-            isAdministratorNow: async (userId) => administrators.has(userId),
+            isAdministratorNow: async (userId, digest) => administrators.get(userId) === digest,
             sessions: openAdminSessions(redis, keyPrefix),
           },
         }),

@@ -27,10 +27,45 @@ describe('the queue dashboard', () => {
       )
     expect(await statuses()).toEqual([401, 401, 401, 401, 401])
     expect(await statuses('Bearer of-a-user')).toEqual([403, 403, 403, 403, 403])
-    expect(await statuses(basic('wrong'))).toEqual([403, 403, 403, 403, 403])
     expect(await statuses(basic(TOKEN))).toEqual([200, 200, 200, 200, 404])
     expect(await statuses(`Bearer ${TOKEN}`)).toEqual([200, 200, 200, 200, 404])
     expect(await statuses('Bearer of-an-administrator')).toEqual([200, 200, 200, 200, 404])
+    await close()
+  })
+
+  it.for([
+    ['as a bearer', (token: string) => `Bearer ${token}`],
+    ['as a password', basic],
+  ] as const)(
+    'does not tell an address that has guessed ten times %s whether it is right',
+    async ([, given], { redisUrl, keyPrefix }) => {
+      const { app, get, close } = await openAdminApp({ redisUrl, keyPrefix })
+      const guess = (token: string) => get('/admin', { authorization: given(token) })
+      const guesses = await Promise.all(
+        Array.from({ length: 40 }, (_, number) => guess(`guess ${number}`.replace(' ', '-'))),
+      )
+      expect(guesses.filter(({ statusCode }) => statusCode === 403)).toHaveLength(10)
+      expect(guesses.filter(({ statusCode }) => statusCode === 429)).toHaveLength(30)
+      const right = await guess(TOKEN)
+      expect(right.statusCode).toBe(429)
+      expect(Number(right.headers['retry-after'])).toBeGreaterThan(0)
+      // Neither an access token, which nobody guesses, nor another address has to wait.
+      const headers = { authorization: 'Bearer of-an-administrator' }
+      expect((await get('/admin', headers)).statusCode).toBe(200)
+      const elsewhere = { headers: { authorization: given(TOKEN) }, remoteAddress: '192.0.2.9' }
+      expect((await app.inject({ url: '/admin', ...elsewhere })).statusCode).toBe(200)
+      await close()
+    },
+  )
+
+  it('holds nothing against an address that is right, however often it asks', async ({
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const { get, close } = await openAdminApp({ redisUrl, keyPrefix })
+    const headers = { authorization: basic(TOKEN) }
+    const answers = await Promise.all(Array.from({ length: 30 }, () => get('/admin', headers)))
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual(Array(30).fill(200))
     await close()
   })
 
@@ -40,7 +75,10 @@ describe('the queue dashboard', () => {
   }) => {
     const { get, close } = await openAdminApp({ redisUrl, keyPrefix, adminToken: '' })
     expect((await get('/admin', { authorization: basic('') })).statusCode).toBe(401)
-    expect((await get('/admin', { authorization: basic('x') })).statusCode).toBe(403)
+    // Nothing is there to be guessed, so nothing is counted.
+    for (let attempt = 0; attempt < 12; attempt++) {
+      expect((await get('/admin', { authorization: basic('x') })).statusCode).toBe(403)
+    }
     await close()
   })
 

@@ -44,12 +44,15 @@ describe('signing in to the administration pages', () => {
     redisUrl,
     keyPrefix,
   }) => {
-    const administrators = new Set(['user-1'])
+    const administrators = new Map([['user-1', 'of the password']])
     const { app, close } = await openAdminApp({
       ...{ redisUrl, keyPrefix, administrators },
       checkPassword: async ({ email, password }) =>
         password === 'right'
-          ? { kind: 'administrator', userId: 'user-1', name: email }
+          ? {
+              ...{ kind: 'administrator', userId: 'user-1', name: email },
+              passwordDigest: 'of the password',
+            }
           : { kind: 'refused', status: 403, reason: 'This account is no administrator.' },
     })
     const { get, submit } = crudeBrowser(app)
@@ -58,6 +61,10 @@ describe('signing in to the administration pages', () => {
     expect(wrong.body).toContain('This account is no administrator.')
     expect((await submit({ email: 'a@example.test', password: 'right' })).statusCode).toBe(303)
     expect((await get('/admin')).body).toContain('a@example.test')
+    administrators.set('user-1', 'of another password')
+    expect((await get('/admin')).statusCode).toBe(401)
+    administrators.set('user-1', 'of the password')
+    expect((await get('/admin')).statusCode).toBe(200)
     administrators.delete('user-1')
     expect((await get('/admin')).statusCode).toBe(401)
     await close()

@@ -92,6 +92,7 @@ describe('the settings of the user server', () => {
     },
     /AUTH_JWT_SECRET is a published example/,
   )
+  check('access tokens that never live', { AUTH_JWT_EXP: '0' }, /AUTH_JWT_EXP must be at least/)
   check('keys that are not JSON', { AUTH_JWT_KEYS: '[{' }, /AUTH_JWT_KEYS is not usable/)
   check(
     'two keys that sign',

@@ -1,0 +1,22 @@
+import { describe, expect, it } from 'vitest'
+
+import { EnvReader } from '#shared/config/env-reader.ts'
+import { readServerConfig } from '#shared/config/server.ts'
+
+describe('the admin token', () => {
+  it.each([
+    ['may be absent', undefined, []],
+    ['may be empty', '', []],
+    ['is refused with 15 characters', 'x'.repeat(15), [expect.stringContaining('16 characters')]],
+    ['is taken with 16 characters', 'x'.repeat(16), []],
+  ])('%s', (_title, token, problems) => {
+    const env = new EnvReader({
+      MILLRACE_URL_SIGNING_SECRET: 'secret',
+      ...(token !== undefined && { MILLRACE_ADMIN_TOKEN: token }),
+    })
+    readServerConfig(env)
+    expect(env.problems).toEqual(problems)
+    // What is refused is a secret all the same.
+    if (token) expect(env.problems.join()).not.toContain(token)
+  })
+})
