@@ -1,5 +1,4 @@
 import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
-import { loadCatalogue } from '#shared/load-catalogue.ts'
 
 import type { Secrets } from './data-dir.ts'
 import type { Mailbox } from './embedded/mailbox.ts'
@@ -73,12 +72,4 @@ export function withoutEmpty(env: Env): Record<string, string> {
       value.trim() === '' ? [] : [[name, value]],
     ),
   )
-}
-
-/** Fails with one sentence unless there is a catalogue that can be read. */
-export async function checkCatalogue({ inference }: Config): Promise<void> {
-  await loadCatalogue(inference.catalogueFile).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === undefined) throw error
-    throw new Error(`The catalogue cannot be read: ${error.message}; check MILLRACE_CATALOGUE`)
-  })
 }

@@ -43,6 +43,8 @@ interface Run {
 
 /** The reason of an abort that hands the job back instead of ending it. */
 const YIELD = new CancelledError('the worker drains')
+/** The reason of an abort for want of an owner, who hears of it if it was only cut off for a while. */
+const ORPHAN = new CancelledError('the owner is missing')
 
 export interface JobRunnerOptions {
   readonly redis: Redis
@@ -140,13 +142,14 @@ export class JobRunner {
       const isOwnerAlive = found[2 * index + 1] !== null || envelope.isOwnerless === true
       run.ownerMisses = isOwnerAlive ? 0 : run.ownerMisses + 1
       const isOrphaned = run.ownerMisses > 1
-      if (isOrphaned) {
+      if (isOrphaned && !run.isOrphaned) {
         run.isOrphaned = true
         writer.forget(envelope.replyTo)
+        abort.abort(ORPHAN)
       }
       const isCancelled = found[2 * index] !== null
       const isExpired = clock.now() >= envelope.deadlineAtMs
-      if (isCancelled || isExpired || isOrphaned) abort.abort(new CancelledError())
+      if (isCancelled || isExpired) abort.abort(new CancelledError())
     }
   }
 
@@ -242,7 +245,9 @@ export class JobRunner {
 
   /** Replies after the end or after an abort concern nobody. */
   #say(run: Run, body: ReplyBody): void {
-    if (run.hasEnded || (run.abort.signal.aborted && run.abort.signal.reason !== YIELD)) return
+    const { aborted, reason } = run.abort.signal
+    const mayStillSay = reason === YIELD || (reason === ORPHAN && body.type === 'yielded')
+    if (run.hasEnded || (aborted && !mayStillSay)) return
     this.#options.writer.push(run.envelope.replyTo, run.speaker, body)
   }
 
@@ -250,10 +255,8 @@ export class JobRunner {
     const { signal } = run.abort
     if (run.hasEnded) return
     const isYielded = error === YIELD || signal.reason === YIELD
-    if (isYielded) {
-      run.observed?.end('yielded')
-      this.#say(run, { type: 'yielded' })
-    }
+    if (isYielded) run.observed?.end('yielded')
+    if (isYielded || signal.reason === ORPHAN) this.#say(run, { type: 'yielded' })
     if (isYielded || signal.aborted) return
     const { jobId, modelId } = run.envelope
     if (!(error instanceof ServiceError)) {

@@ -128,6 +128,9 @@ function isNamed(
   return and(sql`left(${column}, 200) = ${beginning}`, eq(column, name))
 }
 
+/** A few seconds' work. */
+const DELETED_AT_ONCE = 100_000
+
 async function maintain(
   db: Db,
   { activities, activityIds, makePartitions }: ActivityTables,
@@ -137,10 +140,24 @@ async function maintain(
   await db.execute(sql`select ${sql.identifier(makePartitions)}(${MONTHS_AHEAD})`)
   if (retentionDays === undefined) return
   const oldest = new Date(nowMs - retentionDays * 86_400_000)
-  await db.transaction(async (tx) => {
-    await tx.delete(activities).where(lt(activities.createdAt, oldest))
-    await tx.delete(activityIds).where(lt(activityIds.createdAt, oldest))
-  })
+  // In parts, none of which holds the database up for long.
+  for (const table of [activities, activityIds]) {
+    let deleted: number
+    do deleted = await deleteSome(db, table, oldest)
+    while (deleted === DELETED_AT_ONCE)
+  }
+}
+
+async function deleteSome(
+  db: Db,
+  table: ActivityTables['activities'] | ActivityTables['activityIds'],
+  oldest: Date,
+): Promise<number> {
+  const { rowCount } = await db.execute(sql`
+    delete from ${table} where (organization_id, created_at, id) in (
+      select organization_id, created_at, id from ${table}
+      where created_at < ${oldest.toISOString()}::timestamptz limit ${DELETED_AT_ONCE})`)
+  return rowCount ?? 0
 }
 
 function noSuchCursor(after: string) {

@@ -127,8 +127,10 @@ function settleAtTheEnd(
   }
   // Under a key the job runs on when its client has left.
   const durable = durableOf(request)
-  if (durable === undefined) reply.raw.once('close', end)
-  else durable.onOver(end)
+  if (durable !== undefined) durable.onOver(end)
+  // A client may have left while Redis was asked.
+  else if (reply.raw.destroyed) end()
+  else reply.raw.once('close', end)
 }
 
 /** Fills the counter of the month when nobody has, and applies the quota to this request too. */

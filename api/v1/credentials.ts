@@ -10,6 +10,8 @@ import { SCOPES } from './scopes.ts'
 const TRUST_MS = 900
 // While the database is away, keys seen lately go on working.
 const TRUST_WITHOUT_DATABASE_MS = 10 * 60_000
+// A database that says nothing for this long is as good as away.
+const PATIENCE_MS = 1000
 const CACHED_KEYS_MAX = 10_000
 const TOUCH_INTERVAL_MS = 60_000
 const SECRET_LENGTH_MAX = 512
@@ -148,11 +150,17 @@ interface CachedKey {
   touchedAtMs: number
 }
 
+/** A question to the database that is under way. */
+interface Lookup {
+  readonly answer: Promise<StoredApiKey | undefined>
+  readonly sinceMs: number
+}
+
 /** API keys by the hash of their secret, each looked up once a second at most. */
 class KnownKeys {
   readonly #services: CredentialServices
   readonly #cache = new Map<string, CachedKey>()
-  readonly #lookups = new Map<string, Promise<StoredApiKey | undefined>>()
+  readonly #lookups = new Map<string, Lookup>()
 
   constructor(services: CredentialServices) {
     this.#services = services
@@ -175,10 +183,23 @@ class KnownKeys {
     return this.#services.clock.monotonic() - cached.loadedAtMs
   }
 
-  #lookUpOnce(hash: string, sha256: Buffer): Promise<StoredApiKey | undefined> {
-    const running = this.#lookups.get(hash)
-    if (running !== undefined) return running
-    const lookup = this.#lookUp(hash, sha256).finally(() => this.#lookups.delete(hash))
+  async #lookUpOnce(hash: string, sha256: Buffer): Promise<StoredApiKey | undefined> {
+    const lookup = this.#lookups.get(hash) ?? this.#begin(hash, sha256)
+    const before = this.#cache.get(hash)
+    if (before === undefined || this.#ageMs(before) > TRUST_WITHOUT_DATABASE_MS) {
+      return lookup.answer
+    }
+    const waitedMs = this.#services.clock.monotonic() - lookup.sinceMs
+    let timer: NodeJS.Timeout | undefined
+    const silence = new Promise<StoredApiKey>((resolve) => {
+      timer = setTimeout(resolve, Math.max(PATIENCE_MS - waitedMs, 0), before.key)
+    })
+    return Promise.race([lookup.answer, silence]).finally(() => clearTimeout(timer))
+  }
+
+  #begin(hash: string, sha256: Buffer): Lookup {
+    const answer = this.#lookUp(hash, sha256).finally(() => this.#lookups.delete(hash))
+    const lookup = { answer, sinceMs: this.#services.clock.monotonic() }
     this.#lookups.set(hash, lookup)
     return lookup
   }

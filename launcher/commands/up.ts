@@ -2,6 +2,7 @@ import { join, resolve } from 'node:path'
 
 import type { Env } from '#shared/config/config.ts'
 import type { ServerConfig } from '#shared/config/server.ts'
+import { loadCatalogue } from '#shared/load-catalogue.ts'
 
 import { lockDataDir, loadSecrets } from '../data-dir.ts'
 import { rememberEnvironment } from '../running.ts'
@@ -11,7 +12,7 @@ import { startPostgres } from '../embedded/postgres.ts'
 import { keepService } from '../embedded/kept-service.ts'
 import { startRedis, type EmbeddedService } from '../embedded/redis.ts'
 import { superviseTier } from '../supervisor.ts'
-import { checkCatalogue, checkSettings, composeEnv, withoutEmpty } from '../tier-env.ts'
+import { checkSettings, composeEnv, withoutEmpty } from '../tier-env.ts'
 
 const READY_TIMEOUT_MS = 120_000
 // Models are loaded meanwhile; a start that takes longer says what it waits for.
@@ -28,7 +29,7 @@ export async function up(environment: Env): Promise<void> {
   const env = withoutEmpty(environment)
   const dataDir = resolve(env.MILLRACE_DATA_DIR ?? '.data')
   const config = checkSettings(env, dataDir)
-  await checkCatalogue(config)
+  await loadCatalogue(config.inference.catalogueFile)
   const isGiven = GIVEN_SERVICES.some((name) => env[name] !== undefined)
   // Loaded only then: drivers of everything take a while.
   if (isGiven) await (await import('../reach.ts')).reachWhatIsGiven(env, config)

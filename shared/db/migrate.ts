@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import type { Pool, PoolClient } from 'pg'
+import type { Pool, PoolClient, QueryConfig } from 'pg'
 
 import type { Logger } from '../logger.ts'
 
@@ -11,6 +11,8 @@ export const MIGRATIONS_FOLDER = join(import.meta.dirname, '../../migrations')
 
 // Any constant will do, as long as every instance takes the same lock.
 const ADVISORY_LOCK = 7_231_964_305
+/** A migration takes as long as it takes, and so does the wait for that of another instance. */
+const PATIENCE_MS = 86_400_000
 
 /**
  * Applies the numbered SQL files of `folder` that have not been applied yet, each in a transaction,
@@ -26,7 +28,8 @@ export async function migrate(options: {
   const prefix = tablePrefixOf(options.tablePrefix)
   const client = await options.pool.connect()
   try {
-    await client.query('select pg_advisory_lock($1)', [ADVISORY_LOCK])
+    await client.query('set statement_timeout = 0')
+    await patiently(client, 'select pg_advisory_lock($1)', [ADVISORY_LOCK])
     const applied = await applyPending(client, options.folder, prefix)
     for (const name of applied) options.logger.info({ migration: name }, 'migration applied')
     return { applied }
@@ -34,8 +37,13 @@ export async function migrate(options: {
     await client.query('select pg_advisory_unlock($1)', [ADVISORY_LOCK]).catch(() => {
       // A lost connection has released its locks already.
     })
-    client.release()
+    // Not for others: it has no limits any more.
+    client.release(true)
   }
+}
+
+function patiently(client: PoolClient, text: string, values: unknown[] = []): Promise<unknown> {
+  return client.query({ text, values, query_timeout: PATIENCE_MS } as QueryConfig)
 }
 
 /** `auth` and `auth_` both make `auth_users`; the empty prefix makes `users`. */
@@ -71,7 +79,7 @@ async function applyOne(
 ): Promise<void> {
   await client.query('begin')
   try {
-    await client.query(sql)
+    await patiently(client, sql)
     await client.query(`insert into ${record.table} (name, checksum) values ($1, $2)`, [
       record.name,
       record.checksum,

@@ -9,6 +9,8 @@ import type { Logger } from '../logger.ts'
 export type ConnectionRole = 'producer' | 'reader' | 'worker' | 'replies'
 
 const COMMAND_TIMEOUT_MS = 2000
+/** Longer than any command takes or any BLOCK waits: what is silent for so long is a dead socket. */
+const SILENCE_MS = 3000
 const RECONNECT_DELAY_MS_MAX = 250
 const LOG_INTERVAL_MS = 5000
 
@@ -38,6 +40,8 @@ export async function openRedis(
   const options: Options = {
     ...ROLES[role],
     connectTimeout: 2000,
+    // A peer that vanished without a word leaves a socket that looks well for a quarter of an hour.
+    socketTimeout: SILENCE_MS,
     retryStrategy: (attempt) => Math.min(attempt * 25, RECONNECT_DELAY_MS_MAX),
     // After a failover the old address answers READONLY until the connection is made anew.
     reconnectOnError: (error) => (/^(READONLY|UNBLOCKED|LOADING)/.test(error.message) ? 2 : false),
@@ -46,13 +50,21 @@ export async function openRedis(
   // Replies are joined by their writer, and go ahead of whatever else this moment sends.
   if (role !== 'replies') redis.on('connect', () => joinWrites(redis.stream))
   let loggedAt = 0
+  let reason = 'no connection'
   // Without a listener an error event would end the process; one line per outage is enough.
   redis.on('error', (error: Error) => {
+    reason = error.message
     if (Date.now() - loggedAt < LOG_INTERVAL_MS) return
     loggedAt = Date.now()
     log.warn({ operation: 'redis.connect', role, reason: error.message }, 'redis is unreachable')
   })
-  await whenReady(redis, timeoutMs)
+  await whenReady(redis, timeoutMs).catch(() => {
+    const { path, host, port } = redis.options
+    const address = path ?? `${host}:${port}`
+    throw new Error(
+      `Redis at ${address} did not answer within ${timeoutMs} ms (${reason}): check REDIS_URL`,
+    )
+  })
   return redis
 }
 
@@ -84,7 +96,7 @@ function whenReady(redis: Redis, timeoutMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
       redis.disconnect()
-      reject(new Error(`Redis did not answer within ${timeoutMs} ms: check REDIS_URL`))
+      reject(new Error('not ready'))
     }, timeoutMs)
     redis.once('ready', () => {
       clearTimeout(timer)

@@ -96,6 +96,8 @@ export class ReplyWriter {
 
   /** Drops what waits for an owner that is gone. */
   forget(replyTo: string): void {
+    // Whatever is said to it after all lies in a stream that expires.
+    this.#touchedAtMs.delete(replyTo)
     const outlet = this.#outlets.get(replyTo)
     if (outlet === undefined) return
     outlet.pending = []

@@ -9,6 +9,8 @@ export interface FaultProxy {
   cut(): void
   /** Keeps connections open and passes nothing on: the far side seems to hang. */
   freeze(): void
+  /** The connections that are open now are dead from now on, and nobody is told; new ones are well. */
+  abandon(): void
   /** Holds everything back until `mend`, and passes it on then. */
   hold(): void
   /** Waits so long before passing bytes on. */
@@ -25,10 +27,13 @@ type Fault =
   | { readonly kind: 'delay'; readonly ms: number }
   | { readonly kind: 'truncate'; readonly bytes: number }
 
+const FROZEN: Fault = { kind: 'freeze' }
+
 /** Opens a proxy on a free port of the loopback interface in front of another. */
 export async function openFaultProxy(targetPort: number): Promise<FaultProxy> {
   let target = targetPort
   let fault: Fault = { kind: 'none' }
+  let generation = 0
   const sockets = new Set<Socket>()
   const server = createServer((near) => {
     if (fault.kind === 'cut') {
@@ -36,13 +41,16 @@ export async function openFaultProxy(targetPort: number): Promise<FaultProxy> {
       return
     }
     const far = connect(target, '127.0.0.1')
-    const state = { sent: 0, fault: () => fault }
+    const born = generation
+    const isDead = (): boolean => born < generation
+    const state = { sent: 0, fault: () => (isDead() ? FROZEN : fault) }
     for (const socket of [near, far]) {
       sockets.add(socket)
       socket.setNoDelay(true)
       socket.on('error', () => {})
       socket.once('close', () => {
         sockets.delete(socket)
+        if (isDead()) return
         const other = socket === near ? far : near
         // What is delayed arrives before the end does.
         setTimeout(() => other.destroy(), fault.kind === 'delay' ? fault.ms + 50 : 0)
@@ -67,6 +75,9 @@ export async function openFaultProxy(targetPort: number): Promise<FaultProxy> {
     },
     freeze() {
       fault = { kind: 'freeze' }
+    },
+    abandon() {
+      generation += 1
     },
     hold() {
       const { promise: over, resolve: release } = Promise.withResolvers<void>()

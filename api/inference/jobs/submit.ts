@@ -85,13 +85,13 @@ async function* runJob(
   request: SubmitRequest<QueueKind>,
 ): AsyncGenerator<JobEvent> {
   const { inbox, ledger, producer, clock } = context
-  const { signal } = request
+  const { signal, durable } = request
   if (signal.aborted) throw new CancelledError()
   if (clock.now() >= request.deadlineAtMs) throw deadlineExceeded()
   const door = doorOf(context, request)
+  const earlier = door.entering
   door.entering += 1
   let job: OwnedJob | undefined
-  const { durable } = request
   const onAbort = (): void => {
     job?.apply({ type: 'abandon' })
     job?.buffer.fail(new CancelledError())
@@ -110,7 +110,8 @@ async function* runJob(
       const askBehind = async (): Promise<Turn> => {
         // All in the order of entering, so that no turn is dealt twice.
         await setImmediate()
-        const others = door.entering - 1
+        // Who came later counts this one; who came earlier may be in the queue, or refused, by now.
+        const others = Math.min(earlier, door.entering - 1)
         // In a write of its own: in that of the job it would hold up the worker whom the job wakes.
         await setImmediate()
         return ask(others)

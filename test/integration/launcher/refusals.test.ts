@@ -36,6 +36,24 @@ describe('a start that cannot succeed', () => {
     expect(status).toBe(1)
   })
 
+  it.for([
+    ['worker', { MILLRACE_CATALOGUE: '/nowhere.json' }, ['check MILLRACE_CATALOGUE']],
+    [
+      'worker',
+      { REDIS_URL: 'redis://:hush@127.0.0.1:1' },
+      ['Redis at 127.0.0.1:1 did not answer', 'ECONNREFUSED', 'check REDIS_URL'],
+    ],
+  ] as const)(
+    'ends a %s alone with what is wrong: %j',
+    ([tier, settings, sentences], { folder }) => {
+      const { status, stderr, stdout } = runCommand([tier], envOf(join(folder, 'data'), settings))
+      for (const sentence of sentences) expect(stderr).toContain(sentence)
+      expect(stderr).not.toMatch(/ {4}at /)
+      expect(stdout + stderr).not.toContain('hush')
+      expect(status).toBe(1)
+    },
+  )
+
   it('names a data directory that cannot be one', async ({ folder }) => {
     const file = join(folder, 'file')
     await writeFile(file, '')

@@ -270,4 +270,29 @@ describe('jobs at the same time', () => {
     const again = await call('/completions', asked)
     expect([again.status, again.headers.get('idempotent-replayed')]).toEqual([200, 'true'])
   })
+
+  it.for([[{}], [{ 'idempotency-key': 'b' }]])(
+    'are free again when the client has left before it was let in: %j',
+    async ([header], { database, redisUrl, keyPrefix }) => {
+      const redis = await connect(redisUrl)
+      const idempotency = openIdempotencyStore(redis, keyPrefix)
+      const services = { idempotency, clock: systemClock, log, deadlineSeconds: 10 }
+      const leaving = new AbortController()
+      const waitForLeave: Gate = async (_request, reply) => {
+        leaving.abort()
+        while (!reply.raw.destroyed) await sleep(5)
+        return undefined
+      }
+      const gates = [waitForLeave, createIdempotencyGate(services)]
+      const options = { keyPrefix, gates }
+      const { call } = await openLimited({ database, redis }, { concurrentJobs: 9 }, options)
+      const headers = { 'content-type': 'application/json', ...header }
+      const asked = { method: 'POST', headers, body: '{}', signal: leaving.signal }
+      await expect(call('/completions', asked)).rejects.toThrow()
+      const organization = `${keyPrefix}:limits:organization:org-one`
+      await expect.poll(() => redis.hget(organization, 'rc')).toBe('1')
+      await expect.poll(() => redis.zcard(`${keyPrefix}:limits:jobs:org-one`)).toBe(0)
+      await expect.poll(() => redis.keys(`${keyPrefix}:idempotency:*:lease`)).toEqual([])
+    },
+  )
 })

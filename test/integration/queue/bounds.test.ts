@@ -61,6 +61,23 @@ describe('the queues', () => {
     expect(await Promise.all(waiting)).toEqual(Array(5).fill('gone'))
   })
 
+  it('take as many of a burst as they have room for', async () => {
+    const abort = new AbortController()
+    const { signal } = abort
+    const outcomes: string[] = []
+    const burst = Array.from({ length: 40 }, () =>
+      readAll(submitter.submit(toyRequest('x', 1, { signal })))
+        .catch((error: Error & { code?: string }) => error.code ?? error.name)
+        .then((outcome) => outcomes.push(`${outcome}`)),
+    )
+    const queue = submitter.producer.queue('completion', 'toy')
+    await eventually(() => outcomes.length === 35)
+    expect(new Set(outcomes)).toEqual(new Set(['server_is_overloaded']))
+    expect(await queue.getPrioritizedCount()).toBe(5)
+    abort.abort()
+    await Promise.all(burst)
+  })
+
   it('take the first job of an organization also while another one fills them', async () => {
     const abort = new AbortController()
     const send = (organizationId: string) =>
@@ -117,6 +134,22 @@ describe('the queues', () => {
     // Its heartbeat ends, and nobody announces a cancel.
     await other.close()
     await eventually(async () => (await busySlots()) === 0)
+  })
+
+  it('hand a job back to an owner that seemed gone and was not', async () => {
+    await startWorker(2)
+    const running = readAll(submitter.submit(toyRequest('stepMs=20', 150)))
+    await eventually(async () => (await busySlots()) === 1)
+    const [owner = ''] = await redis.keys(`${prefix}:replies:*:owner`)
+    const stream = owner.replace(/:owner$/, '')
+    const hasYielded = async () =>
+      JSON.stringify(await redis.xrange(stream, '-', '+')).includes('yielded')
+    await eventually(async () => {
+      await redis.del(owner)
+      return hasYielded()
+    })
+    expect((await running).text).toBe(toyText(150))
+    expect(await redis.pttl(stream)).toBeGreaterThan(0)
   })
 
   it('deal the turns around between organizations', async () => {

@@ -8,6 +8,8 @@ export class MemoryKeys implements ApiKeyStore {
   lookups = 0
   touched: string[] = []
   failure: Error | undefined
+  /** Answers nothing while it is set. */
+  isSilent = false
 
   add(secret: string, key: Partial<StoredApiKey> = {}): void {
     this.bySecret.set(createHash('sha256').update(secret).digest('hex'), {
@@ -27,6 +29,7 @@ export class MemoryKeys implements ApiKeyStore {
   async findBySecretHash(sha256: Buffer): Promise<StoredApiKey | undefined> {
     this.lookups += 1
     if (this.failure !== undefined) throw this.failure
+    if (this.isSilent) return new Promise(() => {})
     return this.bySecret.get(sha256.toString('hex'))
   }
 

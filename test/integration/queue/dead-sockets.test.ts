@@ -1,0 +1,66 @@
+import { afterEach, describe, expect, it } from 'vitest'
+
+import { openFaultProxy, type FaultProxy } from '#test/support/fault-proxy.ts'
+import {
+  eventually,
+  freshPrefix,
+  openTestSubmitter,
+  readAll,
+  spawnToyWorker,
+  startRedis,
+  toyRequest,
+} from '#test/support/queue.ts'
+import { toyText } from '#test/support/toy-worker.ts'
+
+const TOKENS = 60
+const TIMEOUT_MS = 60_000
+const closers: (() => unknown)[] = []
+
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close()
+})
+
+/** One worker and one owner of jobs, each with its own way to Redis. */
+async function openWorld() {
+  const redis = await startRedis()
+  closers.push(redis.close)
+  const behind = async (): Promise<{ proxy: FaultProxy; url: string }> => {
+    const proxy = await openFaultProxy(Number(new URL(redis.url).port))
+    closers.push(proxy.close)
+    return { proxy, url: `redis://127.0.0.1:${proxy.port}` }
+  }
+  const [toOwner, toWorker] = [await behind(), await behind()]
+  const prefix = freshPrefix()
+  const submitter = await openTestSubmitter(toOwner.url, prefix)
+  closers.push(() => submitter.close())
+  const worker = await spawnToyWorker(toWorker.url, prefix)
+  closers.push(() => {
+    worker.kill('SIGKILL')
+    return worker.exited
+  })
+  const run = async (prompt: string, onFlow: (text: string) => void = () => {}) => {
+    const deadlineAtMs = Date.now() + TIMEOUT_MS / 2
+    return readAll(submitter.submit(toyRequest(prompt, TOKENS, { deadlineAtMs })), onFlow)
+  }
+  return { submitter, run, proxies: { owner: toOwner.proxy, worker: toWorker.proxy } }
+}
+
+describe('connections to Redis that are dead without a word', () => {
+  it.each([['worker'], ['owner']] as const)(
+    'on the side of the %s are made anew, and the text goes on as it was',
+    { timeout: TIMEOUT_MS },
+    async (side) => {
+      const { run, proxies, submitter } = await openWorld()
+      let isFlowing = false
+      const running = run('stepMs=50', () => {
+        isFlowing = true
+      })
+      await eventually(() => isFlowing)
+      proxies[side].abandon()
+      const seen = await running
+      expect([seen.text, seen.results]).toEqual([toyText(TOKENS), 1])
+      await eventually(() => submitter.ledger.workers.length === 1)
+      expect((await run('x')).text).toBe(toyText(TOKENS))
+    },
+  )
+})
