@@ -14,6 +14,7 @@ export const ERROR_KINDS = {
   conflict: { status: 409, openaiType: 'invalid_request_error', isRetryable: false },
   tooLarge: { status: 413, openaiType: 'invalid_request_error', isRetryable: false },
   unsupportedMediaType: { status: 415, openaiType: 'invalid_request_error', isRetryable: false },
+  rangeNotSatisfiable: { status: 416, openaiType: 'invalid_request_error', isRetryable: false },
   unprocessable: { status: 422, openaiType: 'invalid_request_error', isRetryable: false },
   rateLimited: { status: 429, openaiType: 'rate_limit_error', isRetryable: false },
   internal: { status: 500, openaiType: 'server_error', isRetryable: true },

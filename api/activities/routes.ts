@@ -40,7 +40,10 @@ export function activitiesPlugin(services: ActivityServices): FastifyPluginAsync
         },
       )
       // The schema describes either form; finding out which by it would cost more than recording.
-      reply.code(createdCount > 0 ? 201 : 200).serializer(JSON.stringify)
+      reply
+        .code(createdCount > 0 ? 201 : 200)
+        .type('application/json; charset=utf-8')
+        .serializer(JSON.stringify)
       if (batchName !== undefined)
         return { object: 'list' as const, data: rows.map(presentActivity) }
       const row = rows[0] as ActivityRow

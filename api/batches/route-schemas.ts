@@ -1,6 +1,7 @@
 import { Type } from 'typebox'
 
-const METADATA_MAX = 16
+import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
+
 const LIST_LIMIT_MAX = 100
 const TAGS = ['Batches']
 const SECURITY = [{ apiKey: [] }]
@@ -18,15 +19,7 @@ export const CREATE_BODY = Type.Object(
       description: 'Where every line of the file would have been sent.',
     }),
     completion_window: Type.Unsafe<string>({ type: 'string', enum: ['24h'] }),
-    metadata: Type.Optional(
-      Type.Unsafe<Record<string, string> | null>({
-        type: ['object', 'null'],
-        maxProperties: METADATA_MAX,
-        propertyNames: { maxLength: 64 },
-        additionalProperties: { type: 'string', maxLength: 512 },
-        description: 'Up to 16 pairs of your own.',
-      }),
-    ),
+    metadata: METADATA_FIELD,
     output_expires_after: Type.Optional(
       Type.Unsafe<null>({ type: 'null', description: 'Not supported.' }),
     ),

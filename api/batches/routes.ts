@@ -2,6 +2,7 @@ import type { FastifyPluginAsync } from 'fastify'
 import type { Static } from 'typebox'
 
 import { callerOf, requireScope } from '#api/v1/caller.ts'
+import { checkMetadata } from '#api/v1/metadata-field.ts'
 import type { Scope } from '#api/v1/scopes.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
@@ -47,7 +48,7 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
       const caller = callerOf(request)
       const body = request.body as Static<typeof CREATE_BODY>
       requireScope(caller, ENDPOINT_SCOPES[body.endpoint] ?? 'batches')
-      checkMetadata(body.metadata ?? {})
+      checkMetadata(body.metadata)
       await mustHaveRoom(services, caller.organizationId)
       const inputObjectKey = await inputOf(services, caller.organizationId, body.input_file_id)
       const batch = await batches.create(
@@ -104,18 +105,6 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
         })
       }
       return presentBatch(batch)
-    })
-  }
-}
-
-/** Postgres stores neither zero characters nor halves of surrogate pairs. */
-function checkMetadata(metadata: Readonly<Record<string, string>>): void {
-  for (const [name, value] of Object.entries(metadata)) {
-    if (!`${name} ${value}`.includes('\0') && name.isWellFormed() && value.isWellFormed()) continue
-    const param = `metadata.${name.toWellFormed()}`
-    throw failure.invalidRequest(`Invalid '${param}': it holds what is no character.`, {
-      param,
-      code: 'invalid_value',
     })
   }
 }

@@ -12,6 +12,8 @@ export interface StoredUpload {
   readonly purpose: string
   readonly bytes: number
   readonly sha256: Buffer
+  /** How long it is to be found; for good when undefined. */
+  readonly keptSeconds?: number
 }
 
 export interface FilePage {
@@ -35,6 +37,8 @@ export interface Files {
   list(organizationId: string, page: FilePage): Promise<{ rows: FileRow[]; hasMore: boolean }>
   /** Removes the row and gives its bytes back; returns it so that its object can be deleted. */
   remove(organizationId: string, id: string): Promise<FileRow | undefined>
+  /** Forgets files whose time is over and gives their bytes back. */
+  forgetExpired(): Promise<void>
   /** Forgets the files of organizations that were deleted: their bytes belong to nobody then. */
   forgetOfDeleted(): Promise<void>
   /** Which of these object keys belong to a file. */
@@ -45,7 +49,7 @@ export interface Files {
 export function openFiles(db: Db, tables: FileTables): Files {
   const { files, storage, organizations } = tables
   const own = (organizationId: string, id: string) =>
-    and(eq(files.organizationId, organizationId), eq(files.id, id))
+    and(eq(files.organizationId, organizationId), eq(files.id, id), isKept(tables))
   return {
     async usedBytes(organizationId) {
       const rows = await db
@@ -61,6 +65,14 @@ export function openFiles(db: Db, tables: FileTables): Files {
     },
     list: (organizationId, page) => list(db, tables, organizationId, page),
     remove: (organizationId, id) => remove(db, tables, organizationId, id),
+    async forgetExpired() {
+      await db.execute(sql`
+        with expired as (delete from ${files} where expires_at <= now()
+            returning organization_id, bytes),
+          freed as (select organization_id, sum(bytes) as bytes from expired group by 1)
+        update ${storage} set used_bytes = used_bytes - freed.bytes
+        from freed where freed.organization_id = ${storage.organizationId}`)
+    },
     async forgetOfDeleted() {
       await db.execute(sql`
         with deleted as (select id from ${organizations} where deleted_at is not null),
@@ -94,9 +106,10 @@ async function publish(
         where ${storage.usedBytes} + excluded.used_bytes <= ${bytesMax}
       returning organization_id
     )
-    insert into ${files} (id, organization_id, object_key, filename, purpose, bytes, sha256)
+    insert into ${files} (id, organization_id, object_key, filename, purpose, bytes, sha256, expires_at)
     select ${upload.id}, organization_id, ${upload.objectKey}, ${upload.filename}, ${upload.purpose},
-      ${upload.bytes}::bigint, ${upload.sha256}::bytea
+      ${upload.bytes}::bigint, ${upload.sha256}::bytea,
+      now() + ${upload.keptSeconds ?? null}::integer * interval '1 second'
     from charged
     returning id`
   const { rowCount } = await db.execute(charged)
@@ -105,13 +118,19 @@ async function publish(
   return rows[0]
 }
 
+/** Whether the time of a file is not over. */
+function isKept({ files }: FileTables): SQL {
+  return sql`(${files.expiresAt} is null or ${files.expiresAt} > now())`
+}
+
 async function list(
   db: Db,
-  { files }: FileTables,
+  tables: FileTables,
   organizationId: string,
   page: FilePage,
 ): Promise<{ rows: FileRow[]; hasMore: boolean }> {
-  const conditions: (SQL | undefined)[] = [eq(files.organizationId, organizationId)]
+  const { files } = tables
+  const conditions: (SQL | undefined)[] = [eq(files.organizationId, organizationId), isKept(tables)]
   if (page.purpose !== undefined) conditions.push(eq(files.purpose, page.purpose))
   const isAscending = page.order === 'asc'
   if (page.after !== undefined) {
@@ -132,14 +151,15 @@ async function list(
 
 async function remove(
   db: Db,
-  { files, storage }: FileTables,
+  tables: FileTables,
   organizationId: string,
   id: string,
 ): Promise<FileRow | undefined> {
+  const { files, storage } = tables
   return db.transaction(async (tx) => {
     const rows = await tx
       .delete(files)
-      .where(and(eq(files.organizationId, organizationId), eq(files.id, id)))
+      .where(and(eq(files.organizationId, organizationId), eq(files.id, id), isKept(tables)))
       .returning()
     const row = rows[0]
     if (row === undefined) return undefined

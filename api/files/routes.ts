@@ -131,7 +131,13 @@ function registerContent(app: App, { files, store }: FileServices): void {
     const etag = `"${file.sha256.toString('hex')}"`
     // A part is of use only to a client that has the beginning of the same bytes.
     const isSame = (request.headers['if-range'] ?? etag) === etag
-    const range = isSame ? parseRange(request.headers.range, file.bytes) : undefined
+    // Of a request for the headers alone there is no part.
+    const isPart = isSame && request.method === 'GET'
+    const range = isPart ? parseRange(request.headers.range, file.bytes) : undefined
+    if (range === 'unsatisfiable') {
+      reply.header('content-range', `bytes */${file.bytes}`)
+      throw failure.rangeNotSatisfiable(`The file has ${file.bytes} bytes, and none in this range.`)
+    }
     const { body } = await store.get(file.objectKey, range)
     if (range !== undefined) {
       reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.bytes}`)
@@ -168,6 +174,7 @@ function presentFile(file: FileRow) {
     purpose: file.purpose,
     status: 'processed',
     status_details: null,
+    ...(file.expiresAt !== null && { expires_at: unixSeconds(file.expiresAt.getTime()) }),
   }
 }
 
@@ -184,6 +191,7 @@ const FILE = Type.Object({
   purpose: Type.String(),
   status: Type.String(),
   status_details: Type.Null(),
+  expires_at: Type.Optional(Type.Integer({ description: 'Unix seconds' })),
 })
 const FILE_ID = Type.Object({ file_id: Type.String({ minLength: 1, maxLength: 200 }) })
 const SCOPE = { scope: 'files' } as const
@@ -191,7 +199,8 @@ const TAGS = ['Files']
 const UPLOAD = {
   tags: TAGS,
   summary: 'Upload a file',
-  description: 'A form with `file` and `purpose`. JSON-lines purposes are checked line by line.',
+  description:
+    'A form with `file` and `purpose`. JSON-lines purposes are checked line by line. With `expires_after[anchor]`, which is `created_at`, and `expires_after[seconds]`, from 3600 to 2592000, the file is found no longer once that time is over.',
   consumes: ['multipart/form-data'],
   response: { 200: FILE },
 }

@@ -14,6 +14,7 @@ export async function sweepOrphans(options: {
   readonly clock: Clock
 }): Promise<number> {
   const { files, store, clock } = options
+  await files.forgetExpired()
   await files.forgetOfDeleted()
   let swept = 0
   let batch: string[] = []

@@ -9,6 +9,7 @@ import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
+import { EXPIRY_FIELDS, keptSeconds } from './expiry.ts'
 import { JsonLinesCheck, PURPOSES } from './json-lines.ts'
 import type { StoredUpload } from './files.ts'
 import type { UploadUnderWay } from './under-way.ts'
@@ -46,7 +47,7 @@ export async function receiveUpload(
   let received: ReceivedFile | undefined
   try {
     const { fields } = await readForm<ReceivedFile>(request, {
-      fields: ['purpose'],
+      fields: ['purpose', ...EXPIRY_FIELDS],
       files: ['file'],
       bytesMax: context.bytesMax + FORM_OVERHEAD_BYTES_MAX,
       tooLarge: storageLimitExceeded,
@@ -58,7 +59,8 @@ export async function receiveUpload(
     const purpose = fields.purpose as string | undefined
     if (received === undefined) throw missingParameter('file')
     if (purpose === undefined) throw missingParameter('purpose')
-    return finish(received, checkPurpose(purpose), context.organizationId)
+    const kept = keptSeconds(fields)
+    return { ...finish(received, checkPurpose(purpose), context.organizationId), ...kept }
   } catch (error) {
     if (received !== undefined) await context.store.delete(received.objectKey)
     throw error

@@ -1,3 +1,5 @@
+import { isUtf8 } from 'node:buffer'
+
 import type { FastifyInstance } from 'fastify'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -27,6 +29,8 @@ export function registerJsonBody(app: FastifyInstance, types = ['application/jso
     if (body.length === 0 && !hasBody) return done(null, undefined)
     const fault = judgeJson(body as Buffer)
     if (fault !== undefined) return done(fault)
+    // Decoding would put other characters where the client's bytes are none.
+    if (!isUtf8(body as Buffer)) return done(notUtf8())
     // The parser ends by calling back; it returns nothing of its own.
     void parse(request, (body as Buffer).toString('utf8'), done)
   })
@@ -115,6 +119,10 @@ function tooLong(bytes: Buffer, name: Range): ServiceError {
     `String too long: at most ${JSON_LIMITS.textBytes} bytes are allowed.`,
     { code: 'string_above_max_length', ...paramOf(bytes, name) },
   )
+}
+
+function notUtf8(): ServiceError {
+  return failure.invalidRequest('The JSON body is not valid UTF-8.', { code: 'invalid_utf8' })
 }
 
 function paramOf(bytes: Buffer, [start, end]: Range): { param?: string } {

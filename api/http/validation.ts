@@ -49,6 +49,8 @@ function createAjv(coerceTypes: false | 'array'): Ajv2020 {
     // `verbose` hands the faulty value to the message; `strict` would refuse OpenAPI's own keywords.
     verbose: true,
     strict: false,
+    // What is too large to be a number is none: it would not survive the queue.
+    strictNumbers: true,
     // They are all ours, and the tests look at them.
     validateSchema: false,
   })

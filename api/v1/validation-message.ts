@@ -133,7 +133,7 @@ function wrongType(complaint: Complaint): ServiceError {
     return fail(
       'unsupported_parameter',
       path,
-      `Unsupported parameter: '${path}' is not supported with this model.`,
+      `Unsupported parameter: '${path}' is not supported by this endpoint.`,
     )
   }
   const names = types.map((type) => TYPE_NAMES[type] ?? type)
@@ -195,6 +195,7 @@ const TYPE_NAMES: Readonly<Record<string, string>> = {
 function typeNameOf(value: unknown): string {
   if (value === null || value === undefined) return 'null'
   if (Array.isArray(value)) return 'an array'
+  if (value === Infinity || value === -Infinity) return 'a number that is too large'
   if (typeof value === 'number') return Number.isInteger(value) ? 'an integer' : 'a decimal'
   return TYPE_NAMES[typeof value] ?? typeof value
 }

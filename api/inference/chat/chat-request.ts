@@ -25,6 +25,7 @@ import {
 } from '#api/inference/sampling-fields.ts'
 import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
+import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 
 import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
@@ -33,7 +34,6 @@ import { TOOL_FIELDS, toolPlan, type ToolPlan } from './chat-tools.ts'
 
 /** Alternatives per token that one request may ask for. */
 export const TOP_LOGPROBS_MAX = 20
-const METADATA_MAX = 16
 
 interface ResponseFormatField {
   readonly type: 'text' | 'json_object' | 'json_schema'
@@ -71,15 +71,7 @@ export const REQUEST_FIELDS = {
   service_tier: optionalEnum(['auto', 'default', 'flex', 'priority', 'scale', 'fast'], {
     description: 'How urgent the request is among those of its organization.',
   }),
-  metadata: Type.Optional(
-    Type.Unsafe<Record<string, string> | null>({
-      type: ['object', 'null'],
-      maxProperties: METADATA_MAX,
-      propertyNames: { maxLength: 64 },
-      additionalProperties: { type: 'string', maxLength: 512 },
-      description: 'Your own notes on the request.',
-    }),
-  ),
+  metadata: METADATA_FIELD,
   prompt_cache_key: optionalString({
     maxLength: 256,
     description: 'Accepted; shared beginnings are found without it.',
@@ -113,7 +105,7 @@ const FIELDS = {
   ...TOOL_FIELDS,
   ...TEMPLATE_FIELDS,
   ...REQUEST_FIELDS,
-  store: optionalBoolean({ description: 'Accepted; conversations are never kept.' }),
+  store: optionalBoolean({ description: 'True is refused: conversations are never kept.' }),
   modalities: Type.Optional(
     Type.Unsafe<readonly 'text'[] | null>({
       type: ['array', 'null'],
@@ -151,6 +143,7 @@ export interface ChatRequest {
 /** Reads a chat request. Throws what the schema cannot say. */
 export function chatRequest(body: ChatBody): ChatRequest {
   streamChoice(body)
+  if (body.store === true) throw notKept()
   const messages = chatMessages(body.messages)
   const tools = toolPlan(body)
   const maxTokens = body.max_completion_tokens ?? body.max_tokens ?? null
@@ -217,6 +210,13 @@ export function serviceTierOf(body: Pick<ChatBody, 'service_tier'>): PriorityCla
     default:
       return 'default'
   }
+}
+
+function notKept(): Error {
+  return failure.invalidRequest(
+    "Unsupported value: 'store' does not support true, because conversations are not kept here. Leave it out.",
+    { param: 'store', code: 'unsupported_value' },
+  )
 }
 
 function logprobsOf(body: ChatBody): number | null {

@@ -58,6 +58,8 @@ describe('recording an activity', () => {
     const first = await post('/activities', activity)
     const again = await post('/activities', { object: 'doc:1', type: 'Like', id: 'mine/1' })
     expect([first.status, again.status]).toEqual([201, 200])
+    const types = [first, again].map(({ headers }) => headers.get('content-type'))
+    expect(new Set(types)).toEqual(new Set(['application/json; charset=utf-8']))
     expect(await again.json()).toEqual(await first.json())
     const other = await post('/activities', { ...activity, object: 'doc:2' })
     expect(other.status).toBe(409)
@@ -88,6 +90,7 @@ describe('recording an activity', () => {
     expect((await call('/activities/b0')).status).toBe(404)
     const stored = await post('/activities', { activities: batch })
     expect(stored.status).toBe(201)
+    expect(stored.headers.get('content-type')).toBe('application/json; charset=utf-8')
     expect(((await stored.json()) as { data: Stored[] }).data.map(({ id }) => id)).toEqual(
       batch.map(({ id }) => id),
     )

@@ -43,6 +43,12 @@ it('says how large a file is without reading it', async ({ database, folder }) =
   await Promise.all(closed)
   expect(closed).toHaveLength(1)
   expect(bytesRead).toBeLessThan(BYTES / 4)
+  const beyond = { headers: { range: `bytes=${BYTES}-` } }
+  const again = await call(`/files/${id}/content`, { method: 'HEAD', ...beyond })
+  expect([again.status, again.headers.get('content-length')]).toEqual([200, String(BYTES)])
+  const none = await call(`/files/${id}/content`, beyond)
+  expect([none.status, none.headers.get('content-range')]).toEqual([416, `bytes */${BYTES}`])
+  expect(await none.json()).toMatchObject({ error: { type: 'invalid_request_error' } })
   const whole = await call(`/files/${id}/content`)
   expect((await whole.arrayBuffer()).byteLength).toBe(BYTES)
   await app.close()

@@ -65,11 +65,23 @@ it.each([
   ['bytes=2-400', { start: 2, end: 9 }],
   ['bytes=-3', { start: 7, end: 9 }],
   ['bytes=-300', { start: 0, end: 9 }],
-  ['bytes=10-', undefined],
+  ['bytes=10-', 'unsatisfiable'],
+  ['bytes=10-12', 'unsatisfiable'],
+  ['bytes=99999999999999999999-', 'unsatisfiable'],
+  ['bytes=0-99999999999999999999', { start: 0, end: 9 }],
+  ['bytes=-0', 'unsatisfiable'],
+  ['Bytes=0-0', { start: 0, end: 0 }],
   ['bytes=4-2', undefined],
   ['bytes=-', undefined],
   ['bytes=0-1,3-4', undefined],
   ['items=0-1', undefined],
 ])('reads the range %j of ten bytes as %j', (header, expected) => {
   expect(parseRange(header, 10)).toEqual(expected)
+})
+
+it.each([
+  ['bytes=0-', 'unsatisfiable'],
+  ['bytes=-5', undefined],
+])('reads the range %j of an empty file as %j', (header, expected) => {
+  expect(parseRange(header, 0)).toEqual(expected)
 })

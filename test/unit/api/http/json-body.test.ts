@@ -42,6 +42,22 @@ describe('the judgement of JSON bodies', () => {
     expect(judge(text.replace('aaa', '').replace('\\"\\"', ''))).toBeUndefined()
   })
 
+  it.each([
+    ['a lone continuation byte', [0x80]],
+    ['a character that breaks off', [0xc3]],
+    ['half of a surrogate pair', [0xed, 0xa0, 0x80]],
+    ['Latin-1', [0xe4]],
+  ])('refuses what is not UTF-8: %s', async (_title, bytes) => {
+    const app = fastify()
+    registerJsonBody(app)
+    app.post('/', async (request) => request.body)
+    const payload = Buffer.concat([Buffer.from('{"a":"'), Buffer.from(bytes), Buffer.from('"}')])
+    const headers = { 'content-type': 'application/json' }
+    const { statusCode, body } = await app.inject({ method: 'POST', url: '/', payload, headers })
+    expect([statusCode, body]).toEqual([400, expect.stringContaining('UTF-8')])
+    await app.close()
+  })
+
   it('stands before the parser, which refuses what would change prototypes', async () => {
     const app = fastify()
     registerJsonBody(app)

@@ -10,6 +10,14 @@ describe('the subtitles', () => {
     expect(webVtt(cues)).toBe('WEBVTT\n\n01:02:03.046 --> 100:00:00.000\na -> b\nc\n\n')
     expect([subRip([]), webVtt([])]).toEqual(['', 'WEBVTT\n\n'])
   })
+
+  it('leave out what says nothing, and count on without it', () => {
+    const cues = ['one', '  ', 'two'].map((text, at) => ({ start: at, end: at + 1, text }))
+    expect(subRip(cues)).toBe(
+      '1\n00:00:00,000 --> 00:00:01,000\none\n\n2\n00:00:02,000 --> 00:00:03,000\ntwo\n\n',
+    )
+    expect(webVtt(cues)).not.toContain('00:00:01.000 --> 00:00:02.000')
+  })
 })
 
 describe('the languages', () => {

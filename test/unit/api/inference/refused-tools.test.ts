@@ -85,6 +85,7 @@ const REFUSALS: readonly Refusal[] = [
   ],
   [{ verbosity: 'low' }, 'verbosity', 'invalid_value', /Supported values are: 'medium'/],
   [{ modalities: ['audio'] }, 'modalities[0]', 'invalid_value', /./],
+  [{ store: true }, 'store', 'unsupported_value', /does not support true/],
 ]
 
 itRefuses('/v1/chat/completions', { messages: [USER] }, REFUSALS)

@@ -1,0 +1,30 @@
+import { Type } from 'typebox'
+
+import { failure } from '#shared/errors.ts'
+
+const PAIRS_MAX = 16
+const NAME_LENGTH_MAX = 64
+const VALUE_LENGTH_MAX = 512
+
+/** The request field in which a client notes on a thing whatever it likes. */
+export const METADATA_FIELD = Type.Optional(
+  Type.Unsafe<Readonly<Record<string, string>> | null>({
+    type: ['object', 'null'],
+    maxProperties: PAIRS_MAX,
+    propertyNames: { maxLength: NAME_LENGTH_MAX },
+    additionalProperties: { type: 'string', maxLength: VALUE_LENGTH_MAX },
+    description: `Your own notes: up to ${PAIRS_MAX} pairs.`,
+  }),
+)
+
+/** Refuses what Postgres does not store: zero characters and halves of surrogate pairs. */
+export function checkMetadata(metadata: Readonly<Record<string, string>> | null | undefined): void {
+  for (const [name, value] of Object.entries(metadata ?? {})) {
+    if (!`${name} ${value}`.includes('\0') && name.isWellFormed() && value.isWellFormed()) continue
+    const param = `metadata.${name.toWellFormed()}`
+    throw failure.invalidRequest(`Invalid '${param}': it holds what is no character.`, {
+      param,
+      code: 'invalid_value',
+    })
+  }
+}
