@@ -104,9 +104,14 @@ async function findOriginal(
 ): Promise<number | undefined> {
   const { text, tokenIds, original } = prompt
   const hasMarkers = model.text.chatTemplate === undefined
-  const before = text.slice(0, text.lastIndexOf(original))
-  const { tokenIds: start = [] } = await encode(model, before, { addSpecialTokens: hasMarkers })
-  return start.every((id, at) => id === tokenIds[at]) ? start.length : undefined
+  // Space at its beginning may be of one token with what stands before, or with its first word.
+  const oneSpace = original.replace(/^\s+(?=\s\S)/, '')
+  for (const shown of new Set([original, oneSpace, original.trimStart()])) {
+    const before = text.slice(0, text.lastIndexOf(shown))
+    const { tokenIds: start = [] } = await encode(model, before, { addSpecialTokens: hasMarkers })
+    if (start.every((id, at) => id === tokenIds[at])) return start.length
+  }
+  return undefined
 }
 
 async function encode(

@@ -7,6 +7,8 @@ import type { GenerateInput } from '#shared/contracts/completion.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
+import { createCompletionModel } from '#workers/processors/completion-model.ts'
+import { preparePrompt } from '#workers/processors/completion-prompt.ts'
 
 import { fixtureFolder } from '../text/model-folders.ts'
 import { BASE, runJob, textOf } from './completion-job.ts'
@@ -144,6 +146,19 @@ describe('completions of a real model', () => {
     const plain = await runJob({ prompts: [edit], maxTokens: 32 }, patient)
     expect(guessed.result).toEqual(plain.result)
   })
+
+  it.each(['the cat sat', '\nthe cat sat', '\n\n  the cat sat'])(
+    'know where the original of an edit begins: %j',
+    async (input) => {
+      const model = createCompletionModel(shipped.engine, shipped.text)
+      const prompt = { form: 'edit' as const, instruction: 'Fix it', input }
+      const { tokenIds, originalStart } = await preparePrompt(model, prompt, 8)
+      const { pieces } = shipped.text.tokenizer
+      const original = Buffer.concat(tokenIds.slice(originalStart).map((id) => pieces.bytesOf(id)))
+      expect(original.toString()).toMatch(/^\s*the cat sat/)
+      expect(originalStart).toBeGreaterThan(0)
+    },
+  )
 
   it('rank a passage that answers above one that does not', async () => {
     const documents = ['The library opens at nine.', 'My dog likes to eat apples.']
