@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict'
 import { resolve } from 'node:path'
 
 import { env, pipeline } from '@huggingface/transformers'
@@ -14,6 +15,8 @@ const NAME = 'tiny-embed'
 const CLIENTS = 64
 const TEXTS_EACH = 8
 const BATCH = 32
+const CHECKED = 32 // texts, before anything is measured
+const COSINE_MIN = 0.9999
 const WORDS = 'the dog runs in the park while a woman reads an old book about ships and rivers'
 
 /**
@@ -37,13 +40,16 @@ export async function benchEmbeddings(): Promise<readonly Figure[]> {
     await embedAll()
     return (texts.length * 1000) / (performance.now() - startedAt)
   }
+  const embed = async (input: string): Promise<Float32Array> => {
+    const sent = { model: NAME, input, encoding_format: 'base64' }
+    const { status, body } = await connection.post('/v1/embeddings', sent, service.headers)
+    if (status !== 200) throw new Error(`an embedding was answered with ${status}`)
+    const [{ embedding }] = body.data as [{ embedding: string }]
+    return new Float32Array(Uint8Array.from(Buffer.from(embedding, 'base64')).buffer)
+  }
   const ours = async (): Promise<void> => {
     const clients = Array.from({ length: CLIENTS }, async (_, client) => {
-      for (let at = client; at < texts.length; at += CLIENTS) {
-        const body = { model: NAME, input: texts[at], encoding_format: 'base64' }
-        const { status } = await connection.post('/v1/embeddings', body, service.headers)
-        if (status !== 200) throw new Error(`an embedding was answered with ${status}`)
-      }
+      for (let at = client; at < texts.length; at += CLIENTS) await embed(texts[at] as string)
     })
     await Promise.all(clients)
   }
@@ -61,6 +67,11 @@ export async function benchEmbeddings(): Promise<readonly Figure[]> {
     for (const text of texts) await peer(text, { pooling: 'mean', normalize: true })
   }
   try {
+    for (const text of texts.slice(0, CHECKED)) {
+      const other = await peer(text, { pooling: 'mean', normalize: true })
+      const cosine = dot(await embed(text), other.data as Float32Array)
+      assert(cosine > COSINE_MIN, `the two sides disagree: ${cosine} for ${text}`)
+    }
     const toBare = await takeTurns(
       () => speed(ours),
       () => speed(bare),
@@ -87,6 +98,11 @@ export async function benchEmbeddings(): Promise<readonly Figure[]> {
     await runtime.close()
     await peer.dispose()
   }
+}
+
+/** The cosine of two vectors of length 1. */
+function dot(one: Float32Array, other: Float32Array): number {
+  return one.reduce((sum, value, at) => sum + value * (other[at] as number), 0)
 }
 
 function textsOfManyLengths(): readonly string[] {

@@ -16,7 +16,7 @@ const TOKENS = 20
 const QUEUE_DEPTH = 64
 const OVERLOAD = 10
 const ROUND_MS = 4000
-const ROUNDS = 3
+const ROUNDS = 5
 
 /**
  * Answers per second while ten times as many requests arrive as can be answered, against the most

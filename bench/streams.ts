@@ -1,18 +1,22 @@
+import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 
+import { systemClock } from '#shared/clock.ts'
 import { startPostgres } from '#launcher/embedded/postgres.ts'
 import { startRedis } from '#launcher/embedded/redis.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
+import { loadTextModel } from '#workers/text/text-model.ts'
 
 import type { Figure } from './figure.ts'
 import { median } from './support/quantile.ts'
+import { textOf, timeStream } from './support/token-stream.ts'
 
 const PROMPT_TOKEN_IDS = [500, 600, 700, 800]
 const ROUNDS = 5
@@ -66,6 +70,7 @@ async function benchSubject(subject: Subject): Promise<readonly Figure[]> {
   const engine = await openTextEngine({ runtime, folder: subject.folder, slots: 16 })
   try {
     await tiers.startWorker()
+    await checkTexts(tiers, engine, subject)
     const figures: Figure[] = []
     for (const [streams, atLeast] of [
       [16, 0.95],
@@ -99,6 +104,25 @@ async function benchSubject(subject: Subject): Promise<readonly Figure[]> {
     await redis.stop()
     await postgres.stop()
     await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** Each of 16 streams has the text of the engine alone. Halves of characters may be shown in two ways. */
+async function checkTexts(
+  { url, apiKey }: Tiers,
+  engine: TextEngine,
+  { id, folder, tokens }: Subject,
+): Promise<void> {
+  const body = { model: id, prompt: PROMPT_TOKEN_IDS, max_tokens: tokens, logit_bias: END_TOKENS }
+  const service = { url: `${url}/v1`, headers: { authorization: `Bearer ${apiKey}` } }
+  const answers = Array.from({ length: 16 }, () => timeStream(service, body))
+  const tokenIds: number[] = []
+  await runAlone(engine, { tokens, scope: 'check', onToken: (tokenId) => tokenIds.push(tokenId) })
+  const { pieces } = (await loadTextModel(folder, systemClock)).tokenizer
+  const whole = Buffer.concat(tokenIds.map((tokenId) => pieces.bytesOf(tokenId))).toString()
+  const plain = (text: string): string => text.replaceAll('\uFFFD', '')
+  for (const answer of await Promise.all(answers)) {
+    assert.equal(plain(textOf(answer)), plain(whole), 'the two sides disagree')
   }
 }
 
@@ -156,22 +180,34 @@ async function engineAlone(
 ): Promise<number> {
   const startedAt = performance.now()
   await Promise.all(
-    Array.from({ length: streams }, (_, index) =>
-      engine.run(
-        {
-          promptTokenIds: PROMPT_TOKEN_IDS,
-          generatedTokenIds: [],
-          maxNewTokens: tokens,
-          endTokenIds: new Set(),
-          cacheScope: `bench-${index}`,
-          sampler: { next: (logits) => ({ tokenId: likeliest(logits) }) },
-          onToken: () => true,
-        },
-        { signal: new AbortController().signal },
-      ),
-    ),
+    Array.from({ length: streams }, (_, index) => runAlone(engine, { tokens, scope: `${index}` })),
   )
   return (streams * tokens * 1000) / (performance.now() - startedAt)
+}
+
+async function runAlone(
+  engine: TextEngine,
+  run: {
+    readonly tokens: number
+    readonly scope: string
+    readonly onToken?: (tokenId: number) => void
+  },
+): Promise<void> {
+  await engine.run(
+    {
+      promptTokenIds: PROMPT_TOKEN_IDS,
+      generatedTokenIds: [],
+      maxNewTokens: run.tokens,
+      endTokenIds: new Set(),
+      cacheScope: `bench-${run.scope}`,
+      sampler: { next: (logits) => ({ tokenId: likeliest(logits) }) },
+      onToken({ tokenId }) {
+        run.onToken?.(tokenId)
+        return true
+      },
+    },
+    { signal: new AbortController().signal },
+  )
 }
 
 /** The likeliest token that does not end the text. */

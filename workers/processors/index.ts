@@ -74,15 +74,24 @@ async function openCompletionModel(
 ): Promise<{ opened: CompletionModel; bytes: number }> {
   const { options } = model
   const { onnxFile, maxContextTokens, executionProvider } = options
-  const text = await loadTextModel(folder, clock)
-  const engine = await openTextEngine({
-    runtime,
-    folder,
-    slots,
-    ...(onnxFile !== undefined && { onnxFile }),
-    ...(maxContextTokens !== undefined && { maxContextTokens }),
-    ...sessionOptionsOf(model, config),
-  })
+  // The tokenizer is read here while a thread loads the graph.
+  const [opening, reading] = await Promise.allSettled([
+    openTextEngine({
+      runtime,
+      folder,
+      slots,
+      ...(onnxFile !== undefined && { onnxFile }),
+      ...(maxContextTokens !== undefined && { maxContextTokens }),
+      ...sessionOptionsOf(model, config),
+    }),
+    loadTextModel(folder, clock),
+  ])
+  if (reading.status === 'rejected') {
+    if (opening.status === 'fulfilled') await opening.value.close()
+    throw reading.reason
+  }
+  if (opening.status === 'rejected') throw opening.reason
+  const [engine, text] = [opening.value, reading.value]
   if (onBatch !== undefined) engine.onStep(() => onBatch(Math.max(engine.stats().active, 1)))
   const file = await findDecoderFile(folder, { onnxFile, executionProvider })
   return { opened: createCompletionModel(engine, text), bytes: await bytesOf([file]) }

@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto'
+
 import { Environment, Interpreter, Template } from '@huggingface/jinja'
 
 // The library's own declarations name files that TypeScript does not find.
@@ -44,7 +46,8 @@ export function renderTemplate(
   return String(new ChatInterpreter(environment).run(program).value)
 }
 
-const FLOAT_KEY = '\0float' // no name that JSON of a client is likely to hold
+// A name that no client can know.
+const FLOAT_KEY = randomUUID()
 
 /** A number of the client's JSON that Python shows with its fraction, such as `1.0`, for a template. */
 export function wholeFloat(value: number): object {
