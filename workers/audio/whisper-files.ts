@@ -1,6 +1,7 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
+import { findJson, readJson } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import type { MelConfig } from './mel.ts'
@@ -122,21 +123,6 @@ async function findModelFiles(
     }
   }
   throw new ModelLoadError(folder, 'there is no encoder_model with a decoder_model in onnx/')
-}
-
-async function readJson(folder: string, name: string): Promise<Json> {
-  const found = await findJson(folder, name)
-  if (found === undefined) throw new ModelLoadError(folder, `${name} is missing`)
-  return found
-}
-
-async function findJson(folder: string, name: string): Promise<Json | undefined> {
-  const text = await readFile(join(folder, name), 'utf8').catch(() => undefined)
-  try {
-    return text === undefined ? undefined : JSON.parse(text)
-  } catch {
-    throw new ModelLoadError(folder, `${name} is no JSON`)
-  }
 }
 
 function numberOr(value: unknown, fallback: number): number {

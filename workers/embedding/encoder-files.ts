@@ -1,7 +1,8 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { isRecord } from '#shared/records.ts'
+import { findJson, readJson } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { readSentenceHead, type SentenceHead } from './sentence-head.ts'
@@ -35,8 +36,8 @@ const PADDED_POSITIONS = /^(xlm-roberta|roberta|camembert|mpnet|longformer|data2
 /** Reads an encoder's folder. Throws `ModelLoadError` for a file that it cannot do without. */
 export async function readEncoderFiles(folder: string, onnxFile?: string): Promise<EncoderFiles> {
   const config = await readJson(folder, 'config.json')
-  const tokenizerConfig = await findJson(folder, 'tokenizer_config.json')
-  const sentence = await findJson(folder, 'sentence_bert_config.json')
+  const tokenizerConfig = (await findJson(folder, 'tokenizer_config.json')) ?? {}
+  const sentence = (await findJson(folder, 'sentence_bert_config.json')) ?? {}
   const tokenizerJson = await readJson(folder, 'tokenizer.json')
   const paddingId = typeof config.pad_token_id === 'number' ? config.pad_token_id : 0
   const firstPosition = PADDED_POSITIONS.test(String(config.model_type)) ? paddingId + 1 : 0
@@ -87,28 +88,4 @@ function lowercased(tokenizerJson: Json): Json {
   const { normalizer } = tokenizerJson
   const normalizers = [{ type: 'Lowercase' }, ...(isRecord(normalizer) ? [normalizer] : [])]
   return { ...tokenizerJson, normalizer: { type: 'Sequence', normalizers } }
-}
-
-async function readJson(folder: string, name: string): Promise<Record<string, unknown>> {
-  const value = await readOptional(folder, name)
-  if (value !== undefined) return value
-  throw new ModelLoadError(folder, `${name} is missing`)
-}
-
-async function findJson(folder: string, name: string): Promise<Record<string, unknown>> {
-  return (await readOptional(folder, name)) ?? {}
-}
-
-async function readOptional(
-  folder: string,
-  name: string,
-): Promise<Record<string, unknown> | undefined> {
-  try {
-    const value: unknown = JSON.parse(await readFile(join(folder, name), 'utf8'))
-    if (isRecord(value)) return value
-    throw new Error('it is not a JSON object')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw new ModelLoadError(folder, `${name} cannot be read: ${(error as Error).message}`)
-  }
 }

@@ -1,4 +1,5 @@
 import { scanOperators } from '#workers/engine/decoder-graph.ts'
+import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
@@ -57,12 +58,7 @@ export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
     ...options.session,
     lanes: lanesWanted,
   })
-  try {
-    return await assemble(options, files, sessions)
-  } catch (error) {
-    await sessions.close()
-    throw error
-  }
+  return closeOnFailure(sessions, () => assemble(options, files, sessions))
 }
 
 async function assemble(

@@ -1,6 +1,7 @@
 import { failure } from '#shared/errors.ts'
 import { scanOperators } from '#workers/engine/decoder-graph.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
+import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
@@ -47,12 +48,7 @@ export async function openReranker(options: RerankerOptions): Promise<Reranker> 
   const { runtime } = options
   const files = await readEncoderFiles(options.folder, options.onnxFile)
   const sessions = await openLanes(runtime, files.modelFile, options.session ?? {})
-  try {
-    return await assemble(options, files, sessions)
-  } catch (error) {
-    await sessions.close()
-    throw error
-  }
+  return closeOnFailure(sessions, () => assemble(options, files, sessions))
 }
 
 async function assemble(

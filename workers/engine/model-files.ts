@@ -1,7 +1,8 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { isRecord } from '#shared/records.ts'
+import { findJson } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 /**
@@ -79,21 +80,6 @@ export async function readDecoderConfig(folder: string): Promise<DecoderConfig> 
     (value): value is number => Number.isInteger(value) && (value as number) > 0,
   )
   return { contextLength }
-}
-
-async function findJson(
-  folder: string,
-  name: string,
-): Promise<Record<string, unknown> | undefined> {
-  const file = join(folder, name)
-  try {
-    const value: unknown = JSON.parse(await readFile(file, 'utf8'))
-    if (isRecord(value)) return value
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw new ModelLoadError(file, (error as Error).message)
-  }
-  throw new ModelLoadError(file, 'not a JSON object')
 }
 
 function rankNames(executionProvider: 'cpu' | 'cuda' | undefined): string[] {

@@ -1,3 +1,4 @@
+import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 
@@ -42,17 +43,14 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
     ...(executionProvider && { executionProvider }),
     ...(intraOpThreads !== undefined && { intraOpThreads }),
   })
-  try {
+  return closeOnFailure(session, async () => {
     const graph = readDecoderGraph(session, await scanOperators(file))
     const contextLength = Math.min(
       config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
       options.maxContextTokens ?? CONTEXT_TOKENS_MAX,
     )
     return assemble(options, session, graph, contextLength)
-  } catch (error) {
-    await session.close()
-    throw error
-  }
+  })
 }
 
 function assemble(

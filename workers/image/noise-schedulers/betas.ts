@@ -15,6 +15,13 @@ export function cumulativeAlphas(config: NoiseSchedulerConfig): Float64Array {
   return config.rescaleBetasZeroSnr ? rescaleToZeroSnr(products) : products
 }
 
+/** ᾱ by timestep; below the first it is that of the clean picture, or nearly. */
+export function alphasByTimestep(config: NoiseSchedulerConfig): (timestep: number) => number {
+  const alphas = cumulativeAlphas(config)
+  const finalAlpha = config.setAlphaToOne ? 1 : (alphas[0] as number)
+  return (timestep) => (timestep < 0 ? finalAlpha : (alphas[timestep] as number))
+}
+
 // With zero terminal SNR σ would be infinite; this is what diffusers puts there.
 const LAST_ALPHA_OF_ZERO_SNR = 2 ** -24
 

@@ -1,4 +1,4 @@
-import { cumulativeAlphas, spacedTimesteps } from './betas.ts'
+import { alphasByTimestep, spacedTimesteps } from './betas.ts'
 import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
 
 /**
@@ -8,10 +8,8 @@ import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
  * part.
  */
 export function createDdim(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
-  const alphas = cumulativeAlphas(config)
+  const alphaAt = alphasByTimestep(config)
   const timesteps = spacedTimesteps(config, steps)
-  const alphaAt = (t: number) => alphas[t] as number
-  const finalAlpha = config.setAlphaToOne ? 1 : alphaAt(0)
   const stride = Math.floor(config.numTrainTimesteps / steps)
   return {
     timesteps,
@@ -20,8 +18,7 @@ export function createDdim(config: NoiseSchedulerConfig, steps: number): NoiseSc
     step(prediction, latents, index) {
       const timestep = timesteps[index] as number
       const alpha = alphaAt(timestep)
-      const previous = timestep - stride
-      const previousAlpha = previous >= 0 ? alphaAt(previous) : finalAlpha
+      const previousAlpha = alphaAt(timestep - stride)
       const next = new Float32Array(latents.length)
       for (let i = 0; i < next.length; i++) {
         const sample = latents[i] as number

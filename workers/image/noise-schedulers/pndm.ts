@@ -1,4 +1,4 @@
-import { cumulativeAlphas, spacedTimesteps } from './betas.ts'
+import { alphasByTimestep, spacedTimesteps } from './betas.ts'
 import { mix } from './ddim.ts'
 import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
 
@@ -15,12 +15,10 @@ const WEIGHTS: readonly (readonly number[])[] = [
  * Diffusions are run: the second timestep is visited twice, to begin with a mean of two predictions.
  */
 export function createPndm(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
-  const alphas = cumulativeAlphas(config)
+  const alphaAt = alphasByTimestep(config)
   const spaced = spacedTimesteps(config, steps)
   const timesteps = steps === 1 ? spaced : [...spaced.slice(0, 2), ...spaced.slice(1)]
   const stride = Math.floor(config.numTrainTimesteps / steps)
-  const finalAlpha = config.setAlphaToOne ? 1 : (alphas[0] as number)
-  const alphaAt = (t: number) => (t < 0 ? finalAlpha : (alphas[t] as number))
   /** Newest first. */
   let predictions: readonly Float32Array[] = []
   let taken = 0
