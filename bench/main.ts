@@ -19,6 +19,7 @@ import { benchNoop } from './noop.ts'
 import { benchOverload } from './overload.ts'
 import { benchProcesses } from './processes.ts'
 import { benchQueues } from './queues.ts'
+import { benchSampling } from './sampling.ts'
 import { benchSignIns } from './sign-ins.ts'
 import { benchSlowClients } from './slow-clients.ts'
 import { benchStartUp } from './start-up.ts'
@@ -32,6 +33,7 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   memory: benchMemory,
   noop: benchNoop,
   streams: benchStreams,
+  sampling: benchSampling,
   'transformers-js': benchTransformersJs,
   'llama-cpp': benchLlamaCpp,
   continuous: benchContinuous,

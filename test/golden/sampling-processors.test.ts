@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 
 import type { SamplingParams } from '#shared/contracts/completion.ts'
+import { leastDrawn } from '#workers/sampling/draw.ts'
 import { buildLogitsProcessors } from '#workers/sampling/logits-processors.ts'
 import { logprobOf } from '#workers/sampling/logprobs.ts'
 
@@ -56,7 +57,10 @@ describe('logits processors', () => {
       process(scores, history)
     }
     const expected = golden.results[name] as (number | null)[]
-    expect([...scores].map((score) => (Number.isFinite(score) ? score : null))).toEqual(
+    const sampling = { ...NEUTRAL, ...params }
+    const lowest = leastDrawn(scores, sampling)
+    const left = [...scores].map((score) => (score < lowest ? null : score / sampling.temperature))
+    expect(left).toEqual(
       expected.map((value) => (value === null ? null : expect.closeTo(value, 3))),
     )
   })

@@ -1,6 +1,9 @@
 import { CancelledError } from '#shared/errors.ts'
 import { Batcher } from '#workers/embedding/batcher.ts'
 import { uniformAt } from '#workers/sampling/counter-random.ts'
+import { drawToken } from '#workers/sampling/draw.ts'
+import { logprobOf } from '#workers/sampling/logprobs.ts'
+import { argmax } from '#workers/sampling/select.ts'
 
 import type { TokenRule } from './token-rules.ts'
 import type { DecoderRun, WhisperDecoder, WindowStates } from './whisper-decoder.ts'
@@ -104,7 +107,8 @@ class Row {
     const { rules, temperature, tokensMax, endOfText } = this.request
     for (const rule of rules) rule(logits, this.tokenIds)
     const tokenId =
-      temperature === 0 ? likeliest(logits) : draw(logits, temperature, this.tokenIds.length)
+      temperature === 0 ? argmax(logits) : draw(logits, temperature, this.tokenIds.length)
+    if (tokenId < 0) throw new Error('the model produced no finite logits')
     this.#logprobs += logprobOf(logits, tokenId)
     if (tokenId !== endOfText) this.tokenIds.push(tokenId)
     if (tokenId === endOfText || this.tokenIds.length >= tokensMax) this.#finish()
@@ -155,27 +159,8 @@ async function decodeToTheEnd(run: DecoderRun, all: readonly Row[]): Promise<voi
   }
 }
 
-function likeliest(logits: Float32Array): number {
-  let best = 0
-  for (let id = 1; id < logits.length; id++) if (logits[id]! > logits[best]!) best = id
-  return best
-}
-
 /** A random token, the same for the same logits and position: a job that runs again says the same. */
 function draw(logits: Float32Array, temperature: number, position: number): number {
-  const max = logits[likeliest(logits)] as number
-  const weights = logits.map((value) => Math.exp((value - max) / temperature))
-  let rest = uniformAt(0, 0, position) * weights.reduce((sum, weight) => sum + weight, 0)
-  for (const [id, weight] of weights.entries()) {
-    rest -= weight
-    if (rest < 0) return id
-  }
-  return likeliest(logits)
-}
-
-function logprobOf(logits: Float32Array, tokenId: number): number {
-  const max = logits[likeliest(logits)] as number
-  let sum = 0
-  for (const value of logits) sum += Math.exp(value - max)
-  return (logits[tokenId] as number) - max - Math.log(sum)
+  const params = { temperature, topK: 0, topP: 1, minP: 0 }
+  return drawToken(logits, params, uniformAt(0, 0, position))
 }

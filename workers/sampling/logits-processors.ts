@@ -1,7 +1,6 @@
 import type { SamplingParams } from '#shared/contracts/completion.ts'
 
-import { argmax, largestValueAt } from './select.ts'
-import { keepNucleus } from './nucleus.ts'
+import { argmax } from './select.ts'
 
 /** What a logits processor may look at besides the scores. */
 export interface SamplingHistory {
@@ -25,15 +24,14 @@ export type LogitsProcessor = (scores: Float32Array, history: SamplingHistory) =
 export type TokenMask = (scores: Float32Array) => void
 
 /**
- * The whole list of processors of a request, in the order in which they run; a parameter at its
- * neutral value adds none. Greedy decoding needs only those that can change which score is largest.
+ * The processors of a request, in the order in which they run; a parameter at its neutral value adds
+ * none. What they leave is drawn from, or its largest score taken.
  */
 export function buildLogitsProcessors(
   params: SamplingParams,
   promptTokenIds: readonly number[],
   { mask, earlyBan }: { readonly mask?: TokenMask; readonly earlyBan?: EarlyBan } = {},
 ): readonly LogitsProcessor[] {
-  const isSampled = params.temperature > 0
   const list: (LogitsProcessor | false)[] = [
     Object.keys(params.logitBias).length > 0 && biasLogits(params.logitBias),
     params.repetitionPenalty !== 1 && penalizeRepetition(params.repetitionPenalty, promptTokenIds),
@@ -41,10 +39,6 @@ export function buildLogitsProcessors(
       penalizeCounts(params.frequencyPenalty, params.presencePenalty),
     mask !== undefined && mask,
     earlyBan !== undefined && banEarly(earlyBan),
-    isSampled && params.temperature !== 1 && scaleByTemperature(params.temperature),
-    isSampled && params.topK > 0 && keepTopK(params.topK),
-    isSampled && params.topP < 1 && keepTopP(params.topP),
-    isSampled && params.minP > 0 && keepMinP(params.minP),
   ]
   return list.filter((processor) => processor !== false)
 }
@@ -61,7 +55,6 @@ function biasLogits(logitBias: Readonly<Record<string, number>>): LogitsProcesso
 // Scores divided by next to nothing stay floats, so that the larger is still told from the smaller:
 // the one over the other is below the largest, 3.4e38.
 const SCORE_MAX = 1e8
-const TEMPERATURE_MIN = 1e-30
 
 /** Keskar et al. 2019 (CTRL): a seen token's score is divided by the penalty, or multiplied if negative. */
 function penalizeRepetition(penalty: number, promptTokenIds: readonly number[]): LogitsProcessor {
@@ -96,37 +89,5 @@ function banEarly({ tokens, tokenIds }: EarlyBan): LogitsProcessor {
     for (const [tokenId] of banned) scores[tokenId] = Number.NEGATIVE_INFINITY
     if (argmax(scores) >= 0) return
     for (const [tokenId, score] of banned) scores[tokenId] = score
-  }
-}
-
-function scaleByTemperature(temperature: number): LogitsProcessor {
-  const divisor = Math.max(temperature, TEMPERATURE_MIN)
-  return (scores) => {
-    for (let index = 0; index < scores.length; index += 1) {
-      scores[index] = (scores[index] as number) / divisor
-    }
-  }
-}
-
-function keepTopK(topK: number): LogitsProcessor {
-  return (scores) => {
-    if (topK >= scores.length) return
-    banBelow(scores, largestValueAt(scores, topK))
-  }
-}
-
-function keepTopP(topP: number): LogitsProcessor {
-  return (scores) => keepNucleus(scores, topP)
-}
-
-/** Keeps tokens at least `minP` times as likely as the likeliest. */
-function keepMinP(minP: number): LogitsProcessor {
-  const distance = Math.log(minP)
-  return (scores) => banBelow(scores, largestValueAt(scores, 1) + distance)
-}
-
-function banBelow(scores: Float32Array, threshold: number): void {
-  for (let index = 0; index < scores.length; index += 1) {
-    if ((scores[index] as number) < threshold) scores[index] = Number.NEGATIVE_INFINITY
   }
 }

@@ -1,4 +1,5 @@
-import { selectLargest } from './select.ts'
+import { sumWeights } from './exponentials.ts'
+import { argmax, selectLargest } from './select.ts'
 
 /** A token with its log-probability under the model, before any sampling parameter. */
 export interface ScoredToken {
@@ -8,11 +9,8 @@ export interface ScoredToken {
 
 /** The log of the sum of the exponentials: what turns a logit into a log-probability. */
 export function logSumExp(logits: Float32Array): number {
-  let max = Number.NEGATIVE_INFINITY
-  for (const logit of logits) if (logit > max) max = logit
-  let sum = 0
-  for (const logit of logits) sum += Math.exp(logit - max)
-  return max + Math.log(sum)
+  const max = logits[argmax(logits)] ?? Number.NEGATIVE_INFINITY
+  return max + Math.log(sumWeights(logits, { max, scale: 1 }))
 }
 
 /** The log-probability of one token. */

@@ -3,6 +3,7 @@ import type { SamplingParams } from '#shared/contracts/completion.ts'
 import type { SampledToken, TokenSampler } from '../engine/types.ts'
 import type { TokenConstraint } from './constraint/token-constraint.ts'
 import { uniformAt } from './counter-random.ts'
+import { drawToken } from './draw.ts'
 import { buildLogitsProcessors } from './logits-processors.ts'
 import type { EarlyBan, LogitsProcessor } from './logits-processors.ts'
 import { scoreToken } from './logprobs.ts'
@@ -65,7 +66,7 @@ export class Sampler implements TokenSampler {
   #choose(logits: Float32Array, position: number): number {
     const { params, promptTokenIds, candidateIndex, workspace } = this.#options
     let scores = logits
-    // Greedy decoding without processors, the usual case, reads the engine's row as it is.
+    // Without processors, the usual case, the engine's row is read as it is.
     if (this.#processors.length > 0) {
       scores = workspace.copy(logits)
       const history = { promptTokenIds, counts: this.#counts, position }
@@ -73,26 +74,9 @@ export class Sampler implements TokenSampler {
     }
     const tokenId =
       params.temperature > 0
-        ? draw(scores, uniformAt(params.seed, candidateIndex, position))
+        ? drawToken(scores, params, uniformAt(params.seed, candidateIndex, position))
         : argmax(scores)
     if (tokenId < 0) throw new Error('the model produced no finite logits')
     return tokenId
   }
-}
-
-/** The token at `uniform` of the way through the cumulated probabilities, or -1 without any. */
-function draw(scores: Float32Array, uniform: number): number {
-  const likeliest = argmax(scores)
-  if (likeliest < 0) return -1
-  const max = scores[likeliest] as number
-  let total = 0
-  for (const score of scores) if (score > Number.NEGATIVE_INFINITY) total += Math.exp(score - max)
-  let remaining = uniform * total
-  for (let tokenId = 0; tokenId < scores.length; tokenId += 1) {
-    const score = scores[tokenId] as number
-    if (!(score > Number.NEGATIVE_INFINITY)) continue
-    remaining -= Math.exp(score - max)
-    if (remaining < 0) return tokenId
-  }
-  return likeliest // rounding left a sliver at the very end
 }

@@ -1,45 +1,94 @@
+const LANES = 8
+
 /** The index of the largest value, the lowest of equals; -1 when no value is a number above -∞. */
 export function argmax(values: Float32Array): number {
   let best = -1
-  let bestValue = Number.NEGATIVE_INFINITY
-  for (let index = 0; index < values.length; index += 1) {
-    const value = values[index] as number
-    if (value > bestValue) {
-      bestValue = value
-      best = index
+  let max = -Number.MAX_VALUE
+  let at = nextAtLeast(values, max, 0)
+  while (at < values.length) {
+    if (best < 0 || (values[at] as number) > max) {
+      max = values[at] as number
+      best = at
     }
+    at = nextAtLeast(values, max, at + 1)
   }
   return best
 }
 
 /**
- * The indices of the `count` largest values, largest first, lower indices first among equals.
- * Keeps a small sorted list, so that most values cost a single comparison.
+ * The first index, from one on, whose value is no smaller than a threshold; the length without any.
+ * Nearly all values of a row are smaller: eight of them cost one branch.
  */
-export function selectLargest(values: Float32Array, count: number): number[] {
-  const kept: number[] = []
-  let threshold = Number.NEGATIVE_INFINITY
-  for (let index = 0; index < values.length; index += 1) {
-    const value = values[index] as number
-    if (kept.length >= count && !(value > threshold)) continue
-    if (Number.isNaN(value)) continue
-    let place = kept.length
-    while (place > 0 && (values[kept[place - 1] as number] as number) < value) place -= 1
-    kept.splice(place, 0, index)
-    if (kept.length > count) kept.pop()
-    if (kept.length === count) threshold = values[kept[count - 1] as number] as number
+function nextAtLeast(values: Float32Array, threshold: number, from: number): number {
+  const { length } = values
+  let at = from
+  for (; at + LANES <= length; at += LANES) {
+    if (
+      (values[at] as number) >= threshold ||
+      (values[at + 1] as number) >= threshold ||
+      (values[at + 2] as number) >= threshold ||
+      (values[at + 3] as number) >= threshold ||
+      (values[at + 4] as number) >= threshold ||
+      (values[at + 5] as number) >= threshold ||
+      (values[at + 6] as number) >= threshold ||
+      (values[at + 7] as number) >= threshold
+    ) {
+      break
+    }
   }
-  return kept
+  while (at < length && !((values[at] as number) >= threshold)) at += 1
+  return at
 }
 
-const FEW = 64
+/**
+ * The indices of the `count` largest values, largest first, lower indices first among equals. Only
+ * what comes near the largest is sorted.
+ */
+export function selectLargest(values: Float32Array, count: number): number[] {
+  const indices = indicesFrom(values, largestValueAt(values, count))
+  const byValue = (a: number, b: number): number =>
+    (values[b] as number) - (values[a] as number) || a - b
+  return indices.sort(byValue).slice(0, count)
+}
 
-/** The `rank`-th largest value, counted from 1. */
+const FIRST_DISTANCE = 4 // from the largest logit, within which one or two dozen others usually lie
+
+/** The `rank`-th largest value, counted from 1; -∞ where there are fewer above it. */
 export function largestValueAt(values: Float32Array, rank: number): number {
-  if (rank <= FEW) {
-    const index = selectLargest(values, rank).at(-1)
-    return index === undefined ? Number.NEGATIVE_INFINITY : (values[index] as number)
+  const max = values[argmax(values)] ?? Number.NEGATIVE_INFINITY
+  if (rank === 1 || max === Number.NEGATIVE_INFINITY) return max
+  let distance = FIRST_DISTANCE
+  let near = valuesFrom(values, max - distance)
+  while (near.length < rank) {
+    if (distance === Number.POSITIVE_INFINITY) return Number.NEGATIVE_INFINITY
+    distance *= 2
+    near = valuesFrom(values, max - distance)
   }
-  const sorted = values.slice().sort()
-  return sorted[Math.max(sorted.length - rank, 0)] as number
+  // What is between this distance and half of it may still be most of the vocabulary.
+  for (let step = distance / 4; near.length > 2 * rank && step > distance / 64; step /= 2) {
+    const nearer = valuesFrom(near, max - distance + step)
+    if (nearer.length < rank) continue
+    near = nearer
+    distance -= step
+  }
+  return near.sort()[near.length - rank] as number
+}
+
+/** The values that are no smaller than a threshold, in order. */
+function valuesFrom(values: Float32Array, threshold: number): Float32Array {
+  const indices = indicesFrom(values, threshold)
+  const found = new Float32Array(indices.length)
+  for (let at = 0; at < indices.length; at += 1) found[at] = values[indices[at] as number] as number
+  return found
+}
+
+/** The indices of the values that are no smaller than a threshold, rising. */
+function indicesFrom(values: Float32Array, threshold: number): number[] {
+  const indices: number[] = []
+  let at = nextAtLeast(values, threshold, 0)
+  while (at < values.length) {
+    indices.push(at)
+    at = nextAtLeast(values, threshold, at + 1)
+  }
+  return indices
 }

@@ -1,0 +1,69 @@
+import type { SamplingParams } from '#shared/contracts/completion.ts'
+
+import { exponential, sumWeights, type Shape } from './exponentials.ts'
+import { nucleusThreshold } from './nucleus.ts'
+import { argmax, largestValueAt } from './select.ts'
+
+/** What decides from which tokens one is drawn, and how freely. */
+export type DrawParams = Pick<SamplingParams, 'temperature' | 'topK' | 'topP' | 'minP'>
+
+const TEMPERATURE_MIN = 1e-30
+const BLOCK = 512
+
+/**
+ * The token at `uniform` (0 to 1) of the way through the cumulated probabilities of those that may be
+ * drawn, by rising id; -1 where no score is a number above -∞.
+ */
+export function drawToken(scores: Float32Array, params: DrawParams, uniform: number): number {
+  const likeliest = argmax(scores)
+  if (likeliest < 0) return -1
+  const shape = shapeOf(scores[likeliest] as number, params)
+  const least = leastDrawn(scores, params)
+  const sums = new Float64Array(Math.ceil(scores.length / BLOCK))
+  let total = 0
+  for (let block = 0; block < sums.length; block += 1) {
+    const from = block * BLOCK
+    sums[block] = sumWeights(scores, shape, least, from, Math.min(from + BLOCK, scores.length))
+    total += sums[block] as number
+  }
+  // The sums say in which block the token lies.
+  let remaining = uniform * total
+  let block = 0
+  while (block < sums.length && remaining >= (sums[block] as number)) {
+    remaining -= sums[block] as number
+    block += 1
+  }
+  for (let id = block * BLOCK; id < scores.length; id += 1) {
+    const score = scores[id] as number
+    const weight = score >= least ? exponential((score - shape.max) * shape.scale) : 0
+    remaining -= weight
+    if (remaining < 0 && weight > 0) return id
+  }
+  return likeliest // rounding left a sliver at the very end
+}
+
+/**
+ * The lowest score that may be drawn: of the `topK` largest, of those among them whose probabilities
+ * reach `topP`, and of those at least `minP` times as likely as the likeliest.
+ */
+export function leastDrawn(scores: Float32Array, params: DrawParams): number {
+  const { topK, topP, minP } = params
+  const shape = shapeOf(largestValueAt(scores, 1), params)
+  let least = Number.NEGATIVE_INFINITY
+  if (topK > 0 && topK < scores.length) least = largestValueAt(scores, topK)
+  if (topP < 1) least = leastOfNucleus(scores, least, shape, topP)
+  if (minP > 0) least = Math.max(least, shape.max + Math.log(minP) / shape.scale)
+  return least
+}
+
+function shapeOf(max: number, { temperature }: DrawParams): Shape {
+  return { max, scale: 1 / Math.max(temperature, TEMPERATURE_MIN) }
+}
+
+function leastOfNucleus(scores: Float32Array, floor: number, shape: Shape, topP: number): number {
+  const total = sumWeights(scores, shape, floor)
+  // Tokens that weigh less are together less than what is cut off: the nucleus lies above.
+  const weight = ((1 - topP) * total) / scores.length / 2
+  const least = Math.max(floor, shape.max + Math.log(weight) / shape.scale)
+  return nucleusThreshold(scores, shape, { wanted: topP * total, least })
+}
