@@ -95,13 +95,15 @@ function jobsPerSecond(side: Side): Promise<number> {
 
 /** What clients send; the calls that a script makes inside Redis are not on their way. */
 async function commandsPerJob(url: string, side: Side): Promise<number> {
-  const watcher = await new Redis(url).monitor()
+  const client = new Redis(url)
+  const watcher = await client.monitor()
   let count = 0
   watcher.on('monitor', (_time: string, _args: readonly string[], source: string) => {
     if (source !== 'lua') count += 1
   })
   await ratePerSecond(LANES, COUNTED_JOBS_PER_LANE, async (lane) => void (await side.run(lane)))
   watcher.disconnect()
+  client.disconnect()
   return count / (LANES * COUNTED_JOBS_PER_LANE)
 }
 
@@ -137,6 +139,7 @@ async function openTheirs(
   const connection = new Redis(url, { maxRetriesPerRequest: null })
   closers.push(async () => connection.disconnect())
   const queue = new Queue(name, { connection, prefix })
+  queue.setMaxListeners(0) // one for each job that is waited for
   const events = new QueueEvents(name, { connection, prefix })
   const script = join(import.meta.dirname, 'support/plain-worker.ts')
   const worker = await spawnReady(script, [url, prefix, name])
