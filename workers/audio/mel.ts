@@ -35,32 +35,40 @@ export function planLogMel(config: MelConfig): MelExtractor {
   )
   const filters = melFilters(config)
   const frames = Math.floor(chunkSamples / hopSamples)
-  const frame = new Float64Array(windowSamples)
-  const power = new Float64Array(windowSamples / 2 + 1)
+  const pair = [new Float64Array(windowSamples), new Float64Array(windowSamples)] as const
+  const powers = [spectrum(windowSamples), spectrum(windowSamples)] as const
   return (samples) => {
     const features = new Float32Array(melBins * frames)
-    let loudest = -Infinity
-    for (let t = 0; t < frames; t++) {
+    // Most of a window is what a short clip is padded with.
+    const isPadding = (t: number): boolean => {
       const start = t * hopSamples - windowSamples / 2
       const mirroredEnd = 2 * (chunkSamples - 1) - (start + windowSamples - 1)
-      // Most of a window is what a short clip is padded with.
-      const isPadding = start >= samples.length && mirroredEnd >= samples.length
-      if (!isPadding) {
-        cutFrame(samples, start, chunkSamples, hann, frame)
-        fft.power(frame, power)
+      return start >= samples.length && mirroredEnd >= samples.length
+    }
+    features.fill(Math.log10(POWER_MIN))
+    const heard = Array.from({ length: frames }, (_, t) => t).filter((t) => !isPadding(t))
+    for (let at = 0; at < heard.length; at += 2) {
+      const two = heard.slice(at, at + 2)
+      for (const [side, t] of two.entries()) {
+        cutFrame(samples, t * hopSamples - windowSamples / 2, chunkSamples, hann, pair[side & 1]!)
       }
-      for (let bin = 0; bin < melBins; bin++) {
-        const energy = isPadding ? 0 : energyOf(filters[bin] as MelFilter, power)
-        const value = Math.log10(Math.max(energy, POWER_MIN))
-        features[bin * frames + t] = value
-        if (value > loudest) loudest = value
+      fft.powers(pair, powers)
+      for (const [side, t] of two.entries()) {
+        for (const [bin, filter] of filters.entries()) {
+          const energy = energyOf(filter, powers[side & 1]!)
+          features[bin * frames + t] = Math.log10(Math.max(energy, POWER_MIN))
+        }
       }
     }
-    const floor = loudest - DYNAMIC_RANGE
+    const floor = features.reduce((a, b) => Math.max(a, b)) - DYNAMIC_RANGE
     for (let i = 0; i < features.length; i++)
       features[i] = (Math.max(features[i] as number, floor) + 4) / 4
     return features
   }
+}
+
+function spectrum(windowSamples: number): Float64Array {
+  return new Float64Array(windowSamples / 2 + 1)
 }
 
 /** One windowed frame; the signal is mirrored at both ends of the window of the model. */
