@@ -101,7 +101,7 @@ export function parseActivity(
   for (const field of REFERENCES) {
     if (given(field) !== undefined) requireReference(value[field], at(field))
   }
-  if (referenceId(generator) === OWN_GENERATOR) {
+  if (namesOwnGenerator(generator)) {
     throw invalid(at('generator'), `'${at('generator')}' may not be "${OWN_GENERATOR}".`)
   }
   const publishedMs =
@@ -134,6 +134,13 @@ export function referenceId(value: unknown): string | undefined {
   if (!isRecord(value)) return undefined
   const id = value.id ?? value.name
   return typeof id === 'string' ? id : undefined
+}
+
+// By id or by name, alone or among others: readers of the vocabulary take all of these for the same.
+function namesOwnGenerator(generator: unknown): boolean {
+  if (Array.isArray(generator)) return generator.some(namesOwnGenerator)
+  if (!isRecord(generator)) return generator === OWN_GENERATOR
+  return [generator.id, generator.name].some(namesOwnGenerator)
 }
 
 /** Milliseconds of an RFC 3339 timestamp. Throws naming the field. */

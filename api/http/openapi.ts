@@ -34,8 +34,36 @@ export async function registerOpenApi(
     hideUntagged: false,
     transformObject: (made) => ('openapiObject' in made ? withErrors(made.openapiObject) : {}),
   })
-  await app.register(swaggerUi, { routePrefix: '/docs', uiConfig: { tryItOutEnabled: true } })
+  await app.register(swaggerUi, {
+    routePrefix: '/docs',
+    uiConfig: { tryItOutEnabled: true },
+    staticCSP: contentSecurityPolicy(options.serverUrl),
+    uiHooks: {
+      // Its script takes a query for a part of the path, and then finds no document.
+      onRequest: async (request, reply) =>
+        /^\/docs\/?\?/.test(request.url) ? reply.redirect('/docs') : undefined,
+    },
+  })
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
+}
+
+// What Swagger UI's script puts into a style element; the test of the page fails when it changes.
+const OWN_STYLE = "'sha256-RL3ie0nH+Lzz2YNqQN83mnU0J1ot4QL7b99vMdIX99w='"
+
+/** Nothing inline but one style of its own, and nothing foreign; requests go to the server of the document alone. */
+function contentSecurityPolicy(serverUrl: string): string {
+  return [
+    "default-src 'none'",
+    "script-src 'self'",
+    `style-src 'self' ${OWN_STYLE}`,
+    // The page's own icons.
+    "img-src 'self' data:",
+    "font-src 'self' data:",
+    `connect-src 'self' ${new URL(serverUrl).origin}`,
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+  ].join('; ')
 }
 
 interface OpenApiDocument {

@@ -32,7 +32,7 @@ const TEXT_CHARACTERS_MAX = 20_000
 const PAGE_HEADERS = {
   'content-type': 'text/html; charset=utf-8',
   'content-security-policy':
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
   'x-content-type-options': 'nosniff',
   'referrer-policy': 'no-referrer',
 }
@@ -157,32 +157,40 @@ function createPage(folder: string): Server {
 async function renderPage(folder: string): Promise<string> {
   const names = await listMails(folder)
   const mails = await Promise.all(
-    names.map(
-      async (name): Promise<StoredMail> =>
-        JSON.parse(await readFile(join(folder, `${name}.json`), 'utf8')),
-    ),
+    // One that is being written or removed right now, or was cut off, does not hide the others.
+    names.map((name) => readMail(join(folder, `${name}.json`)).catch(() => undefined)),
   )
-  const articles = mails.map(
-    (mail) => `<article><h2>${escapeHtml(mail.subject)}</h2>
+  const articles = mails
+    .filter((mail) => mail !== undefined)
+    .map(
+      (mail) => `<article><h2>${escapeHtml(mail.subject)}</h2>
 <p class="meta">to ${escapeHtml(mail.to)} · ${escapeHtml(mail.receivedAt)}</p><pre>${withLinks(mail.text)}</pre></article>`,
-  )
+    )
   return `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Mailbox</title>
 <meta name="viewport" content="width=device-width"><style>
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
-body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
+body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
 article { border-top: 1px solid #8886; padding: .5rem 0 }
 h2 { font-size: 1.1rem; margin: .5rem 0 0 } .meta { margin: 0; opacity: .7 }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; font: inherit }
+pre { white-space: pre-wrap; font: inherit }
 </style></head><body><h1>Mailbox</h1>
 <p>Mails that this installation sent. They go no further than this page.</p>
 ${articles.join('\n') || '<p>Nothing yet.</p>'}</body></html>`
 }
 
+async function readMail(path: string): Promise<StoredMail> {
+  return JSON.parse(await readFile(path, 'utf8'))
+}
+
+/** Addresses as links; quotes, brackets and full stops around them are none of theirs. */
 function withLinks(text: string): string {
-  return escapeHtml(text).replace(
-    /https?:\/\/[^\s<>"]+/g,
-    (url) => `<a href="${url}" rel="noreferrer">${url}</a>`,
-  )
+  return text
+    .split(/(https?:\/\/[^\s<>"]*[^\s<>"'.,;:!?)\]}])/)
+    .map(escapeHtml)
+    .map((part, index) =>
+      index % 2 === 1 ? `<a href="${part}" rel="noreferrer">${part}</a>` : part,
+    )
+    .join('')
 }
 
 function escapeHtml(text: string): string {

@@ -105,6 +105,9 @@ function readKeys(env: EnvReader): readonly PrivateJwk[] {
     const keys: unknown = JSON.parse(text)
     if (!Array.isArray(keys) || keys.length === 0) throw new Error('it is not a JSON array of keys')
     for (const key of keys) checkKey(key)
+    if (new Set(keys.map((key: PrivateJwk) => key.kid)).size < keys.length) {
+      throw new Error('two keys have the same kid')
+    }
     const signers = keys.filter((key: PrivateJwk) => key.key_ops?.includes('sign'))
     if (signers.length !== 1) throw new Error('exactly one key must have "sign" in its key_ops')
     return keys as PrivateJwk[]

@@ -135,10 +135,12 @@ export function readAuthConfig(env: EnvReader): AuthConfig {
 
 const DEFAULT_ADMIN_GROUP = 'admin'
 
+const SITE_URL = 'AUTH_SITE_URL'
+
 function readSiteConfig(env: EnvReader): SiteConfig {
   env.section('User server')
   return {
-    url: requiredUrl(env, 'AUTH_SITE_URL', 'base URL of your site; mails and redirects lead there'),
+    url: requiredUrl(env, SITE_URL, 'base URL of your site; mails and redirects lead there'),
     uriAllowList: env.list('AUTH_URI_ALLOW_LIST', {
       about: 'further permitted redirect_to values, with globs such as https://*.example.com/**',
     }),
@@ -165,7 +167,8 @@ function readSiteConfig(env: EnvReader): SiteConfig {
 
 function requiredUrl(env: EnvReader, names: string | readonly string[], about: string): string {
   const value = env.required(names, { about })
-  if (value === '' || /^https?:\/\//.test(value) || isDeepLink(value)) return value
+  const isWeb = /^https?:\/\//i.test(value) && URL.canParse(value)
+  if (value === '' || isWeb || (names === SITE_URL && isDeepLink(value))) return value
   const name = typeof names === 'string' ? names : names[0]
   env.problem(`${name} must be a URL, not "${value}"`)
   return value
@@ -179,7 +182,7 @@ function isServedToOthers(externalUrl: string): boolean {
 
 // Mobile apps have sites such as myapp://home.
 function isDeepLink(value: string): boolean {
-  return /^[a-z][a-z0-9+.-]*:\/\//i.test(value) && URL.canParse(value)
+  return /^(?!https?:)[a-z][a-z0-9+.-]*:\/\//i.test(value) && URL.canParse(value)
 }
 
 function readSignupConfig(env: EnvReader): SignupConfig {

@@ -53,3 +53,23 @@ export function overhang() {
 export function countForeignPictures() {
   return document.querySelectorAll('img[src="x"], [onerror]').length
 }
+
+/** Notes what the page hears with from now on; to be called before its own scripts. */
+export function noteMicrophones() {
+  const devices = navigator.mediaDevices
+  /** @type {MediaStreamTrack[]} */
+  const tracks = []
+  Object.assign(globalThis, { notedMicrophones: tracks })
+  const ask = devices.getUserMedia.bind(devices)
+  devices.getUserMedia = async (constraints) => {
+    const stream = await ask(constraints)
+    tracks.push(...stream.getTracks())
+    return stream
+  }
+}
+
+/** How many microphones are on. @returns {number} */
+export function microphones() {
+  const page = /** @type {{ notedMicrophones?: readonly MediaStreamTrack[] }} */ (globalThis)
+  return (page.notedMicrophones ?? []).filter(({ readyState }) => readyState === 'live').length
+}

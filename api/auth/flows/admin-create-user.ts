@@ -45,7 +45,11 @@ export async function adminCreateUser(
       ...(email && body.email_confirm && { emailConfirmedAt: now }),
       ...(phone && body.phone_confirm && { phoneConfirmedAt: now }),
     })
-    if (created === undefined) throw authFailure('conflict', { message: 'The user exists already' })
+    if (created === undefined) {
+      // Somebody was faster; whoever waited for them sees by now what with.
+      await checkTaken({ ...services, store }, contacts)
+      throw authFailure('conflict', { message: 'The user exists already' })
+    }
     const all: Contact[] = [
       ...(email ? [{ kind: 'email', email } as const] : []),
       ...(phone ? [{ kind: 'phone', phone } as const] : []),

@@ -4,8 +4,8 @@ import { json, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure, WeakPasswordError, type AuthErrorCode } from '../errors.ts'
 import { parseContact, type Contact } from '../identity/contact.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
-import { openSession } from '../identity/open-session.ts'
-import { findUserByContact, maySignIn, updateUser } from '../identity/users.ts'
+import { openSession, type OpenedSession } from '../identity/open-session.ts'
+import { findUserByContact, maySignIn, replacePasswordHash } from '../identity/users.ts'
 import type { GrantQuery, Parsed, TokenBody } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { isConfirmed } from '../steps/accounts.ts'
@@ -73,6 +73,30 @@ async function signInWithPassword(
   })
   checkEnabled(services, contact)
   const password = body.password ?? ''
+  // A password may be changed while it is checked: then it is checked anew.
+  let opened: OpenedSession | undefined
+  for (let tries = 1; opened === undefined; tries += 1) {
+    if (tries > TRIES_MAX) throw authFailure('conflict', { message: 'Please try again.' })
+    opened = await openWithPassword(services, request, { contact, password })
+  }
+  const { event, ...started } = opened
+  if (event !== undefined) announce(services, request, event)
+  const weakness = await findWeakness(services, password)
+  return json({
+    ...(await tokenResponse(services, started)),
+    ...(weakness && { weak_password: weakness }),
+  })
+}
+
+const TRIES_MAX = 3
+
+/** Undefined when the account was changed while the password was checked. */
+async function openWithPassword(
+  services: AuthServices,
+  request: AuthRequest,
+  proof: { readonly contact: Contact; readonly password: string },
+): Promise<OpenedSession | undefined> {
+  const { contact, password } = proof
   const user = await findUserByContact(services.store, contact)
   // Somebody unknown is compared with nobody's password: the answer takes as long.
   const hash = user?.passwordHash ?? undefined
@@ -83,10 +107,13 @@ async function signInWithPassword(
     await recordFailure(services, request, { user, contact, code })
     throw authFailure(code, { kind: 'invalidRequest' })
   }
-  const passwordHash = needsUpgrade ? await services.passwords.hash(password) : undefined
-  if (passwordHash !== undefined) await updateUser(services.store, user.id, { passwordHash })
-  const { event, ...started } = await openSession(services.store, {
+  const upgraded = needsUpgrade ? await services.passwords.hash(password) : undefined
+  if (upgraded !== undefined && !(await replacePasswordHash(services.store, user, upgraded))) {
+    return undefined
+  }
+  return openSession(services.store, {
     userId: user.id,
+    passwordHash: upgraded ?? hash,
     proof: { method: 'password' },
     userAgent: request.userAgent,
     ip: request.ip,
@@ -95,12 +122,6 @@ async function signInWithPassword(
       action: 'login',
       traits: { provider: contact.kind },
     },
-  })
-  if (event !== undefined) announce(services, request, event)
-  const weakness = await findWeakness(services, password)
-  return json({
-    ...(await tokenResponse(services, started)),
-    ...(weakness && { weak_password: weakness }),
   })
 }
 

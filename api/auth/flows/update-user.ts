@@ -7,7 +7,7 @@ import { hasVerifiedFactor } from '../identity/factors.ts'
 import { parsePkce, type PkceChallenge } from '../identity/flow-states.ts'
 import { clearOneTimeTokens } from '../identity/one-time-tokens.ts'
 import { mergeMetadata, presentUser } from '../identity/present-user.ts'
-import { endSessions } from '../identity/sessions.ts'
+import { endSessions, findSession } from '../identity/sessions.ts'
 import { inTransaction } from '../identity/store.ts'
 import {
   findUserByContact,
@@ -137,6 +137,10 @@ async function store(
   return inTransaction(services.store, async (tx) => {
     // Metadata is merged under the lock, so that of two changes at once none is lost.
     const user = await lockUser(tx, before.id)
+    // Of two changes of password at once, the later one comes from a session that has ended.
+    if (session !== undefined && (await findSession(tx, session.id)) === undefined) {
+      throw authFailure('session_not_found')
+    }
     const changes: UserChanges = {
       ...(body.data && { userMetadata: mergeMetadata(user.userMetadata, body.data) }),
       ...(body.app_metadata && { appMetadata: mergeMetadata(user.appMetadata, body.app_metadata) }),

@@ -7,11 +7,12 @@ import {
   consumeChallenge,
   countAttempt,
   findChallenge,
+  listFactors,
   markFactorVerified,
 } from '../identity/factors.ts'
 import { replaceRefreshToken } from '../identity/refresh-tokens.ts'
 import { codeHmac, isSameBytes } from '../identity/secrets.ts'
-import { endSessionsBelowAal2, raiseSession } from '../identity/sessions.ts'
+import { endSessionsBelowAal2, findSession, raiseSession } from '../identity/sessions.ts'
 import { inTransaction, type Store } from '../identity/store.ts'
 import { findTotpStep } from '../identity/totp.ts'
 import { lockUser, maySignIn } from '../identity/users.ts'
@@ -49,7 +50,8 @@ export async function verifyFactor(
     const locked = await lockUser(store, user.id)
     if (!maySignIn(locked, store.now())) throw authFailure('user_banned')
     if (!(await consumeChallenge(store, challenge.id))) throw authFailure('mfa_ip_address_mismatch')
-    const raised = await raise(store, { factor, session })
+    const current = await requireWelcome(services, store, { factor, sessionId: session.id })
+    const raised = await raise(store, { factor, session: current })
     await record(services, store, {
       request,
       actor: { kind: 'user', user },
@@ -59,6 +61,29 @@ export async function verifyFactor(
     return { user: locked, ...raised }
   })
   return json(await tokenResponse(services, started))
+}
+
+/**
+ * The session as it is now, if the factor may be proven in it. One that somebody with the password
+ * alone added before the owner had a factor must not lead past that of the owner.
+ */
+async function requireWelcome(
+  services: AuthServices,
+  store: Store,
+  proof: { readonly factor: FactorRow; readonly sessionId: string },
+): Promise<SessionRow> {
+  const { factor, sessionId } = proof
+  const session = await findSession(store, sessionId)
+  if (session === undefined) throw authFailure('session_not_found')
+  const factors = await listFactors(store, session.userId)
+  if (!factors.some(({ id }) => id === factor.id)) throw authFailure('mfa_factor_not_found')
+  const others = factors.filter(({ id, status }) => id !== factor.id && status === 'verified')
+  if (factor.status === 'verified' || others.length === 0) return session
+  if (session.aal !== 'aal2') throw authFailure('insufficient_aal')
+  if (others.length >= services.config.mfa.verifiedFactorsMax) {
+    throw authFailure('too_many_enrolled_mfa_factors')
+  }
+  return session
 }
 
 async function getChallenge(

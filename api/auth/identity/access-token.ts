@@ -48,6 +48,7 @@ export async function createAccessTokens(config: JwtConfig, clock: Clock): Promi
   const secretKey = await importSecret(config)
   const keys = config.keys.length > 0 ? await Promise.all(config.keys.map(importKey)) : [secretKey]
   const signer = keys.find((key) => key.signing !== undefined) ?? secretKey
+  await tryOut(signer, keys, secretKey)
   return {
     async issue(user, session) {
       const issuedAt = Math.floor(clock.now() / 1000)
@@ -58,6 +59,17 @@ export async function createAccessTokens(config: JwtConfig, clock: Clock): Promi
     },
     verify: (accessToken) => verify(accessToken, { keys, secretKey, now: clock.now() }),
     jwks: () => keys.flatMap((key) => (key.publicJwk === undefined ? [] : [key.publicJwk])),
+  }
+}
+
+// Some keys are read and sign nothing, or what nobody believes: that is better known at the start.
+async function tryOut(signer: Key, keys: readonly Key[], secretKey: Key): Promise<void> {
+  try {
+    await verify(await sign({ sub: '' }, signer), { keys, secretKey, now: 0 })
+  } catch (error) {
+    const name =
+      signer === secretKey ? 'AUTH_JWT_SECRET' : `the key "${signer.kid}" of AUTH_JWT_KEYS`
+    throw new Error(`${name} cannot sign access tokens`, { cause: error })
   }
 }
 
@@ -135,6 +147,18 @@ async function importSecret(config: JwtConfig): Promise<Key> {
 }
 
 async function importKey(jwk: PrivateJwk): Promise<Key> {
+  try {
+    return await readKey(jwk)
+  } catch (error) {
+    // The message of the library does not quote the key.
+    const { message } = error as Error
+    throw new Error(`the key "${jwk.kid}" of AUTH_JWT_KEYS is not usable: ${message}`, {
+      cause: error,
+    })
+  }
+}
+
+async function readKey(jwk: PrivateJwk): Promise<Key> {
   const { key_ops, use: _use, ...material } = jwk
   const canSign = key_ops?.includes('sign') === true
   const { kid, alg } = jwk

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-import { and, asc, eq, gt, isNull, lt, ne, or, sql } from 'drizzle-orm'
+import { and, asc, eq, gt, isNull, lt, lte, ne, or, sql } from 'drizzle-orm'
 
 import type { ChallengeRow, FactorRow } from '#shared/db/schema/auth.ts'
 
@@ -155,7 +155,10 @@ export async function claimChallenge(
     .where(
       and(
         eq(factors.id, factorId),
-        or(isNull(factors.lastChallengedAt), sql`${factors.lastChallengedAt} <= ${latest}`),
+        // Without a gap, whoever was a moment later and wrote first is in nobody's way.
+        gapSeconds === 0
+          ? undefined
+          : or(isNull(factors.lastChallengedAt), lte(factors.lastChallengedAt, latest)),
       ),
     )
     .returning({ id: factors.id })

@@ -5,7 +5,6 @@ import { eq, getTableColumns, sql, type WithSubquery } from 'drizzle-orm'
 import { prepared } from '#shared/db/prepared.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
-import { authFailure } from '../errors.ts'
 import { describeAudit, type AuditEntry, type SecurityEvent } from './audit-log.ts'
 import { readParts, selectParts, type Parts } from './parts.ts'
 import { SEED_BYTES } from './refresh-tokens.ts'
@@ -27,7 +26,8 @@ export interface OpenedSession {
 /**
  * Opens a signed-in period in one round trip: the session, its first refresh token, the time of the
  * user's sign-in and, if given, the entry of the audit log. All of it or nothing, so that the usual
- * sign-in needs no transaction around it. Throws `user_not_found`.
+ * sign-in needs no transaction around it. Undefined when there is no such user, or none with the
+ * given password hash: whoever proved a password that was changed meanwhile has proven nothing.
  */
 export async function openSession(
   store: Store,
@@ -37,8 +37,10 @@ export async function openSession(
     readonly userAgent: string
     readonly ip: string
     readonly audit?: Omit<AuditEntry, 'ip'> | undefined
+    /** The session is opened only while this is the user's password. */
+    readonly passwordHash?: string | undefined
   },
-): Promise<OpenedSession> {
+): Promise<OpenedSession | undefined> {
   const at = store.now()
   const session = newSession(start, at)
   const refreshToken = randomSecret()
@@ -49,12 +51,13 @@ export async function openSession(
       : prepared(store.db, 'open_session_audited', (name) => prepareAuditedOpening(store, name))
   const [row] = await statement.execute({
     ...{ userId: start.userId, at: at.toISOString(), ip: start.ip },
+    passwordHash: start.passwordHash ?? null,
     ...{ sessionId: session.id, aal: session.aal, amr: JSON.stringify(session.amr) },
     ...{ userAgent: session.userAgent, tokenSha256: sha256(refreshToken) },
     ...{ seed: randomBytes(SEED_BYTES), auditId: randomUUID() },
     payload: JSON.stringify(audit?.payload),
   })
-  if (row === undefined) throw authFailure('user_not_found')
+  if (row === undefined) return undefined
   const { identities, factors, ...user } = row
   const parts = readParts(store.tables, { identities, factors })
   return { user, parts, session, refreshToken, event: audit?.event }
@@ -73,19 +76,24 @@ function prepareOpening({ db, tables }: Store, name: string, more: readonly With
   const { sessions, refreshTokens, users } = tables
   const given = (value: string) => sql`${sql.placeholder(value)}`
   const now = sql`${given('at')}::timestamptz`
+  // Whoever changes the password holds the lock: the newest version of the row is what is judged.
+  const locked = db.$with('locked', {}).as(sql`
+    select id from ${users} where id = ${given('userId')}
+      and (${given('passwordHash')}::text is null or password_hash = ${given('passwordHash')}::text)
+    for no key update`)
   const opened = db.$with('opened', {}).as(sql`
     insert into ${sessions} (id, user_id, aal, amr, user_agent, ip, created_at, updated_at)
     select ${given('sessionId')}::uuid, id, ${given('aal')}, ${given('amr')}::jsonb,
       ${given('userAgent')}, ${given('ip')}, ${now}, ${now}
-    from ${users} where id = ${given('userId')} returning id`)
+    from locked returning id`)
   const issued = db.$with('issued', {}).as(sql`
     insert into ${refreshTokens} (session_id, token_sha256, seed, created_at)
     select id, ${given('tokenSha256')}, ${given('seed')}, ${now} from opened`)
   return db
-    .with(opened, issued, ...more)
+    .with(locked, opened, issued, ...more)
     .update(users)
     .set({ lastSignInAt: now, updatedAt: now })
-    .where(eq(users.id, sql.placeholder('userId')))
+    .where(eq(users.id, sql`(select id from locked)`))
     .returning({ ...getTableColumns(users), ...selectParts(tables) })
     .prepare(name)
 }

@@ -113,6 +113,21 @@ export async function updateUser(store: Store, id: string, changes: UserChanges)
   return user
 }
 
+/** Writes the same password anew; false when it was changed, or written anew, meanwhile. */
+export async function replacePasswordHash(
+  store: Store,
+  user: Pick<UserRow, 'id' | 'passwordHash'>,
+  passwordHash: string,
+): Promise<boolean> {
+  const { users } = store.tables
+  const replaced = await store.db
+    .update(users)
+    .set({ passwordHash, updatedAt: store.now() })
+    .where(and(eq(users.id, user.id), eq(users.passwordHash, user.passwordHash ?? '')))
+    .returning({ id: users.id })
+  return replaced.length > 0
+}
+
 /** The columns that remember when something was last sent. */
 export type SentColumn =
   | 'confirmationSentAt'
@@ -142,11 +157,18 @@ export async function claimSend(
   const [user] = await store.db
     .update(users)
     .set({ ...claim.changes, [claim.column]: now, updatedAt: now })
-    .where(and(eq(users.id, claim.userId), or(isNull(column), lte(column, latest))))
+    .where(
+      and(
+        eq(users.id, claim.userId),
+        // Without a gap, whoever was a moment later and wrote first is in nobody's way.
+        claim.gapSeconds === 0 ? undefined : or(isNull(column), lte(column, latest)),
+      ),
+    )
     .returning()
   if (user !== undefined) return { user }
   const known = await findUserById(store, claim.userId)
-  const sentAt = known?.[claim.column]?.getTime() ?? now.getTime()
+  if (known === undefined) throw authFailure('user_not_found')
+  const sentAt = known[claim.column]?.getTime() ?? now.getTime()
   return { waitSeconds: Math.max(1, Math.ceil((sentAt - latest.getTime()) / 1000)) }
 }
 

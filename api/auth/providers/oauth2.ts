@@ -160,8 +160,17 @@ async function verifyForClient(
     throw new OAuthError('invalid request', 'Bad ID token')
   }
   return {
-    ...rule.profile(claims),
+    ...profileOf(rule, claims),
     ...(accessToken !== undefined && { providerAccessToken: accessToken }),
+  }
+}
+
+function profileOf(rule: IdTokenRule, claims: Claims): ExternalProfile {
+  try {
+    return rule.profile(claims)
+  } catch (error) {
+    if (!(error instanceof ProviderReplyError)) throw error
+    throw new OAuthError('invalid request', 'Bad ID token', error)
   }
 }
 

@@ -29,7 +29,10 @@ export class ProviderReplyError extends Error {
 /** Makes the profile of a person, with the keys that clients know. */
 export function toProfile(person: Person): ExternalProfile {
   const { subject, emails, custom = {} } = person
-  if (subject === '') throw new ProviderReplyError('the provider names no user')
+  const isNamed = subject !== '' && subject.length <= SUBJECT_CHARACTERS_MAX
+  if (!isNamed || storable(subject) !== subject) {
+    throw new ProviderReplyError('the provider names no user')
+  }
   const email = emails.find((entry) => entry.isPrimary) ?? emails[0]
   const texts = {
     iss: person.issuer,
@@ -49,17 +52,40 @@ export function toProfile(person: Person): ExternalProfile {
     subject,
     emails,
     metadata: {
-      ...Object.fromEntries(Object.entries(texts).filter(([, text]) => text)),
-      ...(Object.keys(custom).length > 0 && { custom_claims: custom }),
+      ...Object.fromEntries(
+        Object.entries(texts).flatMap(([name, text]) => (text ? [[name, storable(text)]] : [])),
+      ),
+      ...(Object.keys(custom).length > 0 && { custom_claims: storable(custom) }),
       email_verified: email?.isVerified ?? false,
       phone_verified: false,
     },
   }
 }
 
-/** A list of one address, or of none. */
+const SUBJECT_CHARACTERS_MAX = 512
+const EMAIL_CHARACTERS_MAX = 255
+const EMAIL = /^[^\s\p{C}@<>()[\]\\,;:"]+@[^\s\p{C}@<>()[\]\\,;:"]+$/u
+
+/** A list of one address, or of none when the text is none that can be anybody's. */
 export function oneEmail(email: string, isVerified: boolean): readonly Email[] {
-  return email.includes('@') ? [{ email, isVerified, isPrimary: true }] : []
+  const isOne = email.length <= EMAIL_CHARACTERS_MAX && EMAIL.test(email)
+  return isOne && !hasLookalikes(email) ? [{ email, isVerified, isPrimary: true }] : []
+}
+
+// In lower case the Kelvin sign is a plain k: whoever has proven to own the one address would get
+// the account of the other.
+function hasLookalikes(email: string): boolean {
+  return email.toLowerCase() !== email.replace(/[A-Z]/g, (letter) => letter.toLowerCase())
+}
+
+/** What the database can hold: without zero bytes and halves of surrogate pairs, as in names cut short. */
+function storable<T>(value: T): T {
+  if (typeof value === 'string') return value.replaceAll('\u0000', '').toWellFormed() as T
+  if (Array.isArray(value)) return value.map(storable) as T
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => [storable(name), storable(inner)]),
+  ) as T
 }
 
 const STANDARD_CLAIMS = new Set(

@@ -1,10 +1,15 @@
+import type { OneTimeTokenRow } from '#shared/db/schema/auth.ts'
+
 import type { UserRequest } from '../context.ts'
 import { authFailure } from '../errors.ts'
 import { consumeOneTimeToken, findByCode } from '../identity/one-time-tokens.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
 import type { AuthServices } from '../services.ts'
 
-/** Checks everything about a new password of a signed-in user, and hashes it. */
+/**
+ * Checks everything about a new password of a signed-in user, and hashes it. The nonce is used up
+ * last: whoever is told to choose another password need not ask for another nonce.
+ */
 export async function preparePassword(
   services: AuthServices,
   request: UserRequest,
@@ -12,15 +17,20 @@ export async function preparePassword(
 ): Promise<string> {
   const { config, log, passwords } = services
   const { user } = request.caller
-  if (config.security.requiresReauthentication && !hasJustProvenContact(services, request)) {
-    await redeemNonce(services, request, change.nonce)
-  }
+  const needsNonce =
+    config.security.requiresReauthentication && !hasJustProvenContact(services, request)
+  if (needsNonce && !change.nonce) throw authFailure('reauthentication_needed', { param: 'nonce' })
   await checkPasswordRules(change.password, { config: config.password, log })
+  const nonce = needsNonce ? await findNonce(services, request, change.nonce ?? '') : undefined
   if (user.passwordHash !== null) {
     const { isRight } = await passwords.verify(change.password, user.passwordHash)
     if (isRight) throw authFailure('same_password', { param: 'password' })
   }
-  return passwords.hash(change.password)
+  const passwordHash = await passwords.hash(change.password)
+  if (nonce !== undefined && !(await consumeOneTimeToken(services.store, nonce.id))) {
+    throw invalidNonce()
+  }
+  return passwordHash
 }
 
 const FRESH_SESSION_MS = 24 * 3600 * 1000
@@ -35,12 +45,11 @@ function hasJustProvenContact(services: AuthServices, request: UserRequest): boo
   return isFresh && session.amr.some((entry) => CONTACT_PROOFS.includes(entry.method))
 }
 
-async function redeemNonce(
+async function findNonce(
   services: AuthServices,
   request: UserRequest,
-  nonce: string | undefined,
-): Promise<void> {
-  if (!nonce) throw authFailure('reauthentication_needed', { param: 'nonce' })
+  nonce: string,
+): Promise<OneTimeTokenRow> {
   const { user } = request.caller
   const { jwt, rateLimits } = services.config
   const found = await findByCode(services.store, {
@@ -51,7 +60,10 @@ async function redeemNonce(
     pepper: jwt.secret,
     attemptsMax: rateLimits.otpAttemptsMax,
   })
-  if (found === undefined || !(await consumeOneTimeToken(services.store, found.id))) {
-    throw authFailure('reauthentication_not_valid', { param: 'nonce' })
-  }
+  if (found === undefined) throw invalidNonce()
+  return found
+}
+
+function invalidNonce(): Error {
+  return authFailure('reauthentication_not_valid', { param: 'nonce' })
 }

@@ -57,7 +57,7 @@ export async function redeem(
     }
     if (!maySignIn(locked, store.now())) throw authFailure('user_banned')
     if (needsOtherSide(services, token, locked)) {
-      await updateUser(store, locked.id, { emailChangeAgreed: 1 })
+      await updateUser(store, locked.id, { emailChangeAgreed: SIDES[token.kind] ?? 0 })
       return { kind: 'halfway' }
     }
     const applied = await apply(services, request, { store, token, user: locked })
@@ -79,13 +79,20 @@ export async function redeem(
   return result
 }
 
+// How the row of a user says who has agreed to a change; 1 is what older versions wrote for either.
+const SIDES: Partial<Record<OneTimeTokenKind, number>> = {
+  email_change_new: 2,
+  email_change_current: 3,
+}
+
 function needsOtherSide(services: AuthServices, token: OneTimeTokenRow, user: UserRow): boolean {
-  const isEmailChange = token.kind === 'email_change_new' || token.kind === 'email_change_current'
+  const side = SIDES[token.kind]
   return (
-    isEmailChange &&
+    side !== undefined &&
     services.config.mailer.isSecureEmailChangeEnabled &&
     user.email !== null &&
-    user.emailChangeAgreed === 0
+    // A second link to the same side is no agreement of the other.
+    (user.emailChangeAgreed === 0 || user.emailChangeAgreed === side)
   )
 }
 

@@ -183,7 +183,8 @@ export function linkOf(
 ): string {
   const { kind, linkType } = MAILS[link.name]
   const url = new URL(services.config.mailer.urlPaths[kind], request.externalUrl)
-  const redirectTo = /[&=#]/.test(request.redirectTo)
+  // Clients look for the plain text of it; what would be read as something else is encoded.
+  const redirectTo = /[&=#%+]/.test(request.redirectTo)
     ? encodeURIComponent(request.redirectTo)
     : request.redirectTo
   const separator = url.search === '' ? '?' : '&'

@@ -1,6 +1,7 @@
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { AuthRequest } from '../context.ts'
+import { authFailure } from '../errors.ts'
 import type { Parts } from '../identity/parts.ts'
 import { presentUser } from '../identity/present-user.ts'
 import { openSession } from '../identity/open-session.ts'
@@ -27,7 +28,7 @@ export interface TokenResponse {
   readonly user: Record<string, unknown>
 }
 
-/** Opens a session for a user who has proven who they are. */
+/** Opens a session for a user who has proven who they are. Throws `user_not_found`. */
 export async function startSession(
   store: Store,
   start: {
@@ -38,7 +39,9 @@ export async function startSession(
 ): Promise<StartedSession> {
   const { user, proof, request } = start
   const { userAgent, ip } = request
-  return openSession(store, { userId: user.id, proof, userAgent, ip })
+  const opened = await openSession(store, { userId: user.id, proof, userAgent, ip })
+  if (opened === undefined) throw authFailure('user_not_found')
+  return opened
 }
 
 /** Signs the access token and presents the user, outside of any transaction. */

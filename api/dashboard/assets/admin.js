@@ -33,6 +33,8 @@ async function update() {
   clearTimeout(timer)
   if (!isRunning || document.visibilityState !== 'visible') return
   const problem = await load()
+  // Somebody may have paused meanwhile.
+  if (!isRunning) return
   say(problem)
   if (problem !== SIGNED_OUT) timer = setTimeout(update, INTERVAL_MS)
 }

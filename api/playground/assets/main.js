@@ -6,10 +6,13 @@ import { createEmbedding } from './embedding.js'
 import { loadModels } from './models.js'
 import { createPictures } from './pictures.js'
 import { inWords, Problem } from './problem.js'
-import { current, signInAs, signOut, userOf } from './session.js'
+import { current, onSignedOutElsewhere, signInAs, signOut, userOf } from './session.js'
 import { createSignIn, takeLanding } from './sign-in.js'
 import { createSpeech } from './speech.js'
 
+/** Doubled from look to look: what is asked counts against the limit of the key. */
+const LOOK_AGAIN_MS = 5000
+const LOOK_AGAIN_MS_MAX = 80_000
 const studio = byId('studio', HTMLElement)
 const account = byId('account', HTMLElement)
 const message = byId('message', HTMLElement)
@@ -23,13 +26,18 @@ const tabs = [
   .../** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll('[role="tab"]')),
 ]
 let chosen = 'chat'
+/** Whose texts and pictures the panels hold. @type {string | undefined} */
+let owner
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let waiting
 
 wireTabs()
 wireCurl()
 byId('sign-out', HTMLButtonElement).addEventListener('click', () => {
   void signOut()
-  leave()
+  startAfresh()
 })
+onSignedOutElsewhere(startAfresh)
 start()
 
 function start() {
@@ -45,8 +53,12 @@ function start() {
 async function enter() {
   try {
     const models = await loadModels()
-    for (const panel of panels) panel.setModels(models)
     const credential = current()
+    const who = credential?.kind === 'user' ? credential.name : credential?.key
+    // What somebody has left here is for nobody else.
+    if (owner !== undefined && owner !== who) return startAfresh()
+    owner = who
+    showModels(models)
     byId('account-name', HTMLElement).textContent =
       credential?.kind === 'user' ? credential.name : 'API key'
     signIn.hide()
@@ -59,6 +71,28 @@ async function enter() {
     if (error instanceof Problem && error.status === 401) leave(inWords(error))
     else signIn.show(inWords(error))
   }
+}
+
+/**
+ * Offers the models, and looks again for a while when some are not loaded yet.
+ * @param {readonly import('./models.js').Model[]} models
+ */
+function showModels(models, delayMs = LOOK_AGAIN_MS) {
+  for (const panel of panels) panel.setModels(models)
+  clearTimeout(waiting)
+  if (delayMs > LOOK_AGAIN_MS_MAX || models.every(({ isReady }) => isReady)) return
+  waiting = setTimeout(async () => {
+    if (studio.hidden) return
+    // Whether something is wrong shows in the next thing that is asked for.
+    const found = await loadModels().catch(() => models)
+    if (!studio.hidden) showModels(found, delayMs * 2)
+  }, delayMs)
+}
+
+/** Opens the page anew: nothing that was written, recorded or drawn here stays in it. */
+function startAfresh() {
+  for (const form of document.forms) form.reset()
+  location.reload()
 }
 
 /** Back to the door. @param {string} [why] */

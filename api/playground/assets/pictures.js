@@ -14,6 +14,8 @@ export function createPictures(page) {
   const easel = createEasel()
   /** @type {Blob | undefined} */
   let source
+  /** What is wrong with the chosen file, if anything. */
+  let fault = ''
 
   const sideOf = () => Number(size.value.split('x')[0])
   /** @param {Blob} picture */
@@ -21,11 +23,12 @@ export function createPictures(page) {
     try {
       await easel.setPicture(picture, sideOf())
       source = picture
-      fileInput.setCustomValidity('')
+      fault = ''
     } catch (error) {
-      fileInput.setCustomValidity(inWords(error))
-      fileInput.reportValidity()
+      fault = inWords(error)
     }
+    arrange()
+    fileInput.reportValidity()
     page.onChange()
   }
 
@@ -34,6 +37,8 @@ export function createPictures(page) {
     byId('picture-source', HTMLElement).hidden = task.value === 'generations'
     byId('mask-tools', HTMLElement).hidden = task.value !== 'edits'
     easel.setPaintable(task.value === 'edits')
+    // A field that nobody sees must not keep the form from being sent.
+    fileInput.setCustomValidity(task.value === 'generations' ? '' : fault)
   }
 
   task.addEventListener('change', arrange)

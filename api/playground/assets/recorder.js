@@ -13,35 +13,50 @@ const TYPES = [
 export function createRecorder({ onTime }) {
   /** @type {MediaRecorder | undefined} */
   let recorder
+  let isRecording = false
+  let isStopped = false
   return {
+    /** From the first moment on: also while the browser asks for permission. */
     get isRecording() {
-      return recorder !== undefined
+      return isRecording
     },
     stop: () => {
+      isStopped = true
       if (recorder?.state === 'recording') recorder.stop()
     },
     /** Resolves with what was recorded, when it is stopped. @returns {Promise<File>} */
     async record() {
-      if (navigator.mediaDevices === undefined) {
-        throw new Problem(
-          'Browsers only give the microphone to pages served over HTTPS or from this machine.',
-        )
-      }
-      const chosen = TYPES.find(({ type }) => MediaRecorder.isTypeSupported(type))
-      if (chosen === undefined)
-        throw new Problem('This browser cannot record in a form that is understood here.')
-      const stream = await navigator.mediaDevices.getUserMedia({ audio: true }).catch(() => {
-        throw new Problem('The microphone was not allowed, or there is none.')
-      })
+      isRecording = true
+      isStopped = false
       try {
-        const made = new MediaRecorder(stream, { mimeType: chosen.type })
-        recorder = made
-        return new File(await piecesOf(made, onTime), chosen.name, { type: chosen.type })
+        return await listen()
       } finally {
-        recorder = undefined
-        for (const track of stream.getTracks()) track.stop()
+        isRecording = false
       }
     },
+  }
+
+  async function listen() {
+    if (navigator.mediaDevices === undefined) {
+      throw new Problem(
+        'Browsers only give the microphone to pages served over HTTPS or from this machine.',
+      )
+    }
+    const chosen = TYPES.find(({ type }) => MediaRecorder.isTypeSupported(type))
+    if (chosen === undefined)
+      throw new Problem('This browser cannot record in a form that is understood here.')
+    const stream = await navigator.mediaDevices.getUserMedia({ audio: true }).catch(() => {
+      throw new Problem('The microphone was not allowed, or there is none.')
+    })
+    try {
+      if (isStopped) throw new Problem('Nothing was recorded.')
+      const made = new MediaRecorder(stream, { mimeType: chosen.type })
+      recorder = made
+      return new File(await piecesOf(made, onTime), chosen.name, { type: chosen.type })
+    } finally {
+      recorder = undefined
+      for (const track of stream.getTracks()) track.stop()
+    }
   }
 }
 

@@ -11,6 +11,8 @@ const STORAGE_KEY = 'millrace.playground'
 const USERS = '/auth/v1'
 /** An access token with less time left is renewed first. */
 const MARGIN_MS = 60_000
+/** What a renewal that will never succeed is answered with; too many at the moment is not the end. */
+const ENDED = [400, 401, 403, 404, 422]
 
 /** @type {Credential | undefined} */
 let credential = readStored()
@@ -25,7 +27,18 @@ export function current() {
 /** @param {Credential} next @param {{ stays: boolean }} options */
 export function signInAs(next, { stays }) {
   credential = next
+  // What this tab alone knows comes first when the page is opened again.
+  if (stays) sessionStorage.removeItem(STORAGE_KEY)
   store(stays ? localStorage : sessionStorage)
+}
+
+/** Calls back when another tab has signed out whoever is signed in here. @param {() => void} react */
+export function onSignedOutElsewhere(react) {
+  addEventListener('storage', () => {
+    if (credential === undefined || readStored() !== undefined) return
+    credential = undefined
+    react()
+  })
 }
 
 /** Forgets the credential here, and ends the session of a user on the server. */
@@ -36,8 +49,9 @@ export async function signOut() {
   localStorage.removeItem(STORAGE_KEY)
   if (left?.kind !== 'user') return
   const headers = { authorization: `Bearer ${left.accessToken}` }
-  // Signed out is signed out here, whether the server hears of it or not.
-  await fetch(`${USERS}/logout?scope=local`, { method: 'POST', headers }).catch(() => undefined)
+  // Signed out is signed out here, whether the server hears of it or not; the page need not wait.
+  const request = { method: 'POST', headers, keepalive: true }
+  await fetch(`${USERS}/logout?scope=local`, request).catch(() => undefined)
 }
 
 /** What stands behind `Bearer` in a request. @returns {Promise<string>} */
@@ -101,7 +115,7 @@ async function renew(known) {
     credential = { ...userOf(tokens), name: known.name }
     store(localStorage.getItem(STORAGE_KEY) === null ? sessionStorage : localStorage)
   } catch (error) {
-    if (error instanceof Problem && error.status >= 400 && error.status < 500) {
+    if (error instanceof Problem && ENDED.includes(error.status)) {
       throw new Problem('Your sign-in has ended. Please sign in again.', 401)
     }
     throw error

@@ -28,12 +28,12 @@ export function createSpeech(page) {
   task.addEventListener('change', () => {
     byId('speech-language-field', HTMLElement).hidden = task.value === 'translations'
   })
-  wireMicrophone((recorded) => {
+  const microphone = wireMicrophone((recorded) => {
     fileInput.value = ''
     take(recorded)
   })
 
-  return createPanel(
+  const panel = createPanel(
     {
       id: 'speech',
       takes: ({ kind }) => kind === 'audio',
@@ -66,6 +66,13 @@ export function createSpeech(page) {
     },
     page,
   )
+  return {
+    ...panel,
+    stop() {
+      panel.stop()
+      microphone.stop()
+    },
+  }
 }
 
 /** @param {(recorded: File) => void} onRecorded */
@@ -89,6 +96,7 @@ function wireMicrophone(onRecorded) {
       button.textContent = 'Record with the microphone'
     }
   })
+  return recorder
 }
 
 /** @param {readonly { start: number, end: number, text: string }[]} segments */

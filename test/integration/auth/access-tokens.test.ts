@@ -1,12 +1,14 @@
-import { createPublicKey } from 'node:crypto'
+import { createPublicKey, generateKeyPairSync } from 'node:crypto'
 
 import { exportJWK, generateKeyPair, jwtVerify, SignJWT, UnsecuredJWT } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import { createAccessTokens } from '#api/auth/identity/access-token.ts'
 import { createAccessTokenVerifier } from '#api/auth/verify-access-token.ts'
+import { systemClock } from '#shared/clock.ts'
 
 import { createUser, signedInUser, signIn } from './support/people.ts'
-import { signToken, startServer, type TestServer } from './support/server.ts'
+import { readConfig, signToken, startServer, type TestServer } from './support/server.ts'
 
 const ALGORITHMS = ['RS256', 'ES256', 'EdDSA'] as const
 
@@ -174,6 +176,33 @@ describe('several signing keys', () => {
       }
     })
   }
+
+  it('does not start with a key that nobody could sign in by', async () => {
+    const { publicKey } = await generateKeyPair('ES256')
+    const { privateKey: short } = generateKeyPairSync('rsa', { modulusLength: 1024 })
+    const keys = {
+      'the public half': { ...(await exportJWK(publicKey)), alg: 'ES256' },
+      'a short key': { ...short.export({ format: 'jwk' }), alg: 'RS256' },
+      'an empty secret': { kty: 'oct', k: '', alg: 'HS256' },
+      'no secret': { kty: 'oct', alg: 'HS256' },
+      'another curve': {
+        ...generateKeyPairSync('ec', { namedCurve: 'P-384' }).privateKey.export({ format: 'jwk' }),
+        alg: 'ES256',
+      },
+    }
+    for (const [name, jwk] of Object.entries(keys)) {
+      const key = { ...jwk, kid: 'mine', key_ops: ['sign', 'verify'] }
+      const { jwt } = readConfig({
+        AUTH_SITE_URL: 'http://localhost:3000',
+        AUTH_API_EXTERNAL_URL: 'http://localhost:9999',
+        AUTH_JWT_SECRET: 'a secret of sufficient length',
+        AUTH_JWT_KEYS: JSON.stringify([key]),
+      })
+      await expect(createAccessTokens(jwt, systemClock), name).rejects.toThrow(
+        /the key "mine" of AUTH_JWT_KEYS/,
+      )
+    }
+  })
 
   it('never shows the shared secret', async () => {
     expect((await server.call({ path: '/.well-known/jwks.json' })).body).toEqual({ keys: [] })

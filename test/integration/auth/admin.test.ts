@@ -183,6 +183,24 @@ describe('administrators', () => {
     expect(server.mails).toEqual([])
   })
 
+  it('cannot make one side of a change of address agree for both', async () => {
+    const { email } = await createUser(server)
+    const new_email = newEmail()
+    const agree = async (type: string) => {
+      const { body } = await admin('POST', '/generate_link', { type, email, new_email })
+      const answer = { type: 'email_change', token_hash: body.hashed_token }
+      return server.call({ method: 'POST', path: '/verify', body: answer })
+    }
+    for (let times = 0; times < 2; times += 1) {
+      const { body } = await agree('email_change_new')
+      expect(body).toMatchObject({
+        code: '200',
+        msg: expect.stringMatching(/^Confirmation link accepted/),
+      })
+    }
+    expect((await agree('email_change_current')).body.user.email).toBe(new_email)
+  })
+
   it('read what was done', async () => {
     const { email } = await createUser(server)
     await signIn(server, email)

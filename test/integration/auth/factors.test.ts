@@ -229,6 +229,24 @@ describe('a second factor', () => {
     )
   })
 
+  it('is nobody’s way past that of the owner, however early it was added', async () => {
+    const { email } = await createUser(server)
+    const stranger = await signIn(server, email)
+    const fields = { factor_type: 'phone', friendly_name: 'planted', phone: '+491701234567' }
+    const planted = await post('/factors', stranger.access_token, fields)
+    const owner = await signIn(server, email)
+    const own = await prove(owner.access_token, await enroll(owner.access_token, 'own'))
+    expect(own.status).toBe(200)
+    const again = await signIn(server, email)
+    const challenge = await post(`/factors/${planted.body.id}/challenge`, again.access_token)
+    const answer = { challenge_id: challenge.body.id, code: server.messages.at(-1)?.otp }
+    const path = `/factors/${planted.body.id}/verify`
+    const refused = await post(path, again.access_token, answer)
+    expect([refused.status, refused.body.error_code]).toEqual([403, 'insufficient_aal'])
+    // The owner may: it is one more of theirs.
+    expect((await post(path, own.body.access_token, answer)).status).toBe(200)
+  })
+
   it('is not for anonymous users', async () => {
     const { body } = await server.call({ method: 'POST', path: '/signup', body: {} })
     expect((await post('/factors', body.access_token, { factor_type: 'totp' })).body).toMatchObject(

@@ -111,6 +111,22 @@ describe('the link of a mail', () => {
   })
 })
 
+describe('the link of a mail to a place in the application', () => {
+  it.each([
+    'http://localhost:3000/a%20b',
+    'http://localhost:3000/a+b',
+    'http://localhost:3000/%C3%A9?next=%2Fhome&x=1',
+  ])('leads to %s as it was asked for', async (place) => {
+    const email = newEmail()
+    await post(`/signup?redirect_to=${encodeURIComponent(place)}`, { email, password: PASSWORD })
+    const { html = '' } = await mails.waitFor(email)
+    const [, href = ''] = /href="(.*?)"/.exec(html) ?? []
+    const { pathname, search } = new URL(href.replaceAll('&#38;', '&'))
+    const { location } = await server.call({ path: pathname + search })
+    expect(location.split('#')[0]).toBe(place)
+  })
+})
+
 describe('a gateway', () => {
   it('carries the code that signs the phone in', async () => {
     const phone = newPhone()

@@ -102,6 +102,17 @@ describe('an existing user', () => {
     expect(user.email).toBe(isVerified ? existing.email : '')
   })
 
+  it('is not taken over by an address that only looks the same in lower case', async () => {
+    const existing = await createUser(server, { email: 'kate@example.com' })
+    const emails = [{ email: '\u212Aate@example.com', primary: true, verified: true }]
+    const profile = { '/api/v3/user/emails': { body: emails } }
+    const { fragment } = await visit(GITHUB, { profile })
+    expect(fragment).not.toHaveProperty('access_token')
+    expect(fragment.error_description).toBe('Error getting user email from external provider')
+    const { rows } = await server.database.pool.query('select id from users')
+    expect(rows).toEqual([{ id: existing.id }])
+  })
+
   it('is not taken over by an address that only an unsigned field names', async () => {
     const existing = await createUser(server)
     const row = BY_ID.google as ProviderCase

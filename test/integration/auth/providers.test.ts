@@ -223,6 +223,8 @@ describe('id tokens', () => {
         .sign(keys.privateKey),
       unsigned,
       'garbage',
+      await idToken({ ...ID_TOKEN_CLAIMS, sub: '' }),
+      await idToken({ ...ID_TOKEN_CLAIMS, sub: 'a\u0000b' }),
     ]
     for (const token of bad) await expect(verify(token)).rejects.toThrow('Bad ID token')
     const foreign = await idToken({ ...ID_TOKEN_CLAIMS, aud: 'other' })

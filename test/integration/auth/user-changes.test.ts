@@ -236,6 +236,15 @@ describe('a change of password that needs a nonce', () => {
     expect(gone.body.error_code).toBe('session_not_found')
   })
 
+  it('does not use the nonce up for a password that is refused', async () => {
+    const { access_token: bearer, user } = await signedInUser(server)
+    await server.call({ path: '/reauthenticate', bearer })
+    const nonce = server.lastMail(user.email).variables.token
+    const change = async (password: string) => (await update(bearer, { password, nonce })).status
+    expect([await change('weak'), await change(PASSWORD)]).toEqual([422, 422])
+    expect(await change('a new one')).toBe(200)
+  })
+
   it('takes a fresh recovery for the proof that the nonce would be', async () => {
     const { email } = await createUser(server)
     await server.call({ method: 'POST', path: '/recover', body: { email } })

@@ -163,6 +163,24 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     await page.getByRole('button', { name: 'Pause' }).click()
     await page.getByText('Paused.').waitFor()
     await page.getByRole('button', { name: 'Go on' }).click()
+    // What was asked for before the pause changes nothing of it.
+    let answerNow = () => {}
+    const asked = new Promise<void>((resolve) => {
+      void page.route('**/overview.json', async (route) => {
+        resolve()
+        await new Promise<void>((goOn) => (answerNow = goOn))
+        await route.continue()
+      })
+    })
+    await asked
+    await page.getByRole('button', { name: 'Pause' }).click()
+    const answered = page.waitForResponse('**/overview.json')
+    answerNow()
+    await (await answered).finished()
+    await page.waitForTimeout(500)
+    expect(await page.getByText('Paused.').isVisible()).toBe(true)
+    await page.unroute('**/overview.json')
+    await page.getByRole('button', { name: 'Go on' }).click()
     await page.context().clearCookies()
     await page.getByText('You have been signed out.').waitFor()
     await close()

@@ -76,6 +76,16 @@ describe('an activity', () => {
       { type: 'Like', generator: { name: 'millrace' } },
       'generator',
     ],
+    [
+      'the generator of the platform among others',
+      { type: 'Like', generator: ['x', { id: 'millrace' }] },
+      'generator',
+    ],
+    [
+      'the generator of the platform by its name beside an id',
+      { type: 'Like', generator: { id: 'x', name: 'millrace' } },
+      'generator',
+    ],
     ['a NUL character', { type: 'Like', extra: 'a\u0000b' }, undefined],
     ['65 KiB', { type: 'Like', extra: 'x'.repeat(65 * 1024) }, undefined],
     ['a number that no double holds', JSON.parse('{"type":"Like","x":[1e400]}'), undefined],

@@ -92,6 +92,17 @@ describe('the settings of the user server', () => {
     },
     /AUTH_JWT_SECRET is a published example/,
   )
+  check('a site without a host', { AUTH_SITE_URL: 'https://' }, /AUTH_SITE_URL must be a URL/)
+  check(
+    'a server that no link of a mail can lead to',
+    { AUTH_API_EXTERNAL_URL: 'http://' },
+    /AUTH_API_EXTERNAL_URL must be a URL/,
+  )
+  check(
+    'a server at an address of an app',
+    { AUTH_API_EXTERNAL_URL: 'myapp://auth' },
+    /AUTH_API_EXTERNAL_URL must be a URL/,
+  )
   check('access tokens that never live', { AUTH_JWT_EXP: '0' }, /AUTH_JWT_EXP must be at least/)
   check('keys that are not JSON', { AUTH_JWT_KEYS: '[{' }, /AUTH_JWT_KEYS is not usable/)
   check(
@@ -103,6 +114,16 @@ describe('the settings of the user server', () => {
       ]),
     },
     /exactly one key/,
+  )
+  check(
+    'two keys of one name',
+    {
+      AUTH_JWT_KEYS: JSON.stringify([
+        { kty: 'oct', alg: 'HS256', kid: 'a', k: 'x', key_ops: ['verify'] },
+        { kty: 'oct', alg: 'HS256', kid: 'a', k: 'y', key_ops: ['sign'] },
+      ]),
+    },
+    /two keys have the same kid/,
   )
   check(
     'keys of unknown algorithms',

@@ -1,0 +1,48 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { openPage } from '#test/support/browser.ts'
+import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
+
+import { startPagesStack, type PagesStack } from './pages-stack.ts'
+
+// Those further down are drawn when somebody gets there.
+const OPERATION = '.opblock:has([data-path="/v1/engines"])'
+
+let stack: PagesStack
+
+beforeAll(async () => {
+  stack = await startPagesStack()
+}, BROWSER_TIMEOUT_MS)
+afterAll(() => stack?.stop())
+
+describe('the page of the API', { timeout: PATIENCE_MS }, () => {
+  it('sends a request with a key, under a policy that allows no inline script and nothing foreign', async () => {
+    const { page, problems, close } = await openPage(stack.browser)
+    const answer = await page.goto(`${stack.tiers.url}/docs`)
+    const policy = (await answer?.headerValue('content-security-policy')) ?? ''
+    expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'")
+    expect(policy).toContain("frame-ancestors 'none'")
+    expect(policy).not.toMatch(/unsafe|https?:\/\/(?!127\.0\.0\.1|localhost)|\*/)
+    await page.getByRole('button', { name: 'Authorize' }).first().click()
+    await page.locator('.auth-container input').first().fill(stack.tiers.apiKey)
+    await page.locator('.auth-container button.authorize').first().click()
+    await page.locator('.auth-container button.btn-done').first().click()
+    const operation = page.locator(OPERATION).first()
+    await operation.locator('.opblock-summary-control').click()
+    await operation.getByRole('button', { name: 'Execute' }).click()
+    await operation.locator('.live-responses-table').getByText('tiny-chat').first().waitFor()
+    expect(problems).toEqual([])
+    await close()
+  })
+
+  it.for(['?ref=mail', '/?url=https://elsewhere.example/openapi.json'])(
+    'is the same behind %s',
+    async (query) => {
+      const { page, problems, close } = await openPage(stack.browser)
+      await page.goto(`${stack.tiers.url}/docs${query}`)
+      await page.locator(OPERATION).first().waitFor()
+      expect(problems).toEqual([])
+      await close()
+    },
+  )
+})
