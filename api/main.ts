@@ -12,6 +12,9 @@ import { startBatches, surfacesOf } from './surfaces.ts'
 import { openApiTelemetry, serveMetrics } from './telemetry/open-telemetry.ts'
 import { openUserServer } from './user-server.ts'
 
+// The drain time begins a second and a half after the signal, when clients have been given notice.
+const LAST_CALL_MS = 1000
+
 /** An API process that serves. */
 export interface RunningApi {
   /** Where it listens. */
@@ -43,17 +46,23 @@ export async function runApi(env: Env): Promise<RunningApi> {
   })
   const stopMaintenance = startMaintenance(services)
   const batchDriver = startBatches(services)
-  const url = await app.listen({ host: config.server.host, port: config.server.port })
+  const { host, port } = config.server
+  const url = await app.listen({ host, port }).catch((cause: Error) => {
+    const settings = 'AUTH_API_HOST and AUTH_API_PORT'
+    throw new Error(`The API cannot listen: ${cause.message}; check ${settings}`, { cause })
+  })
   log.info({ operation: 'api.start', url }, 'API started')
   let stopping: Promise<void> | undefined
   const stop = async () => {
     isDraining = true
     stopMaintenance()
+    const drainMs = config.server.drainTimeoutSeconds * 1000
+    // Who would be cut off soon is told so instead.
+    const lastCall = setTimeout(() => services.submitter.giveUp(), drainMs + LAST_CALL_MS)
     // What it gives back, another process takes up.
-    await Promise.all([
-      batchDriver.stop(),
-      drain(app, config.server.drainTimeoutSeconds * 1000, log),
-    ])
+    await Promise.all([batchDriver.stop(), drain(app, drainMs, log)]).finally(() =>
+      clearTimeout(lastCall),
+    )
     users.close()
     await Promise.all([stopMetrics(), services.close()])
     await telemetry.close()

@@ -4,6 +4,12 @@ import type { Secrets } from './data-dir.ts'
 import type { Mailbox } from './embedded/mailbox.ts'
 
 const DEFAULT_PORT = 8081
+// Other spellings of what has a default here: what is set under them must not be overruled by it.
+const OTHER_SPELLINGS = {
+  AUTH_API_EXTERNAL_URL: 'API_EXTERNAL_URL',
+  OTEL_EXPORTER_PROMETHEUS_PORT: 'AUTH_METRICS_OTEL_EXPORTER_PROMETHEUS_PORT',
+  OTEL_EXPORTER_PROMETHEUS_HOST: 'AUTH_METRICS_OTEL_EXPORTER_PROMETHEUS_HOST',
+} as const
 
 /** Names every wrong setting before anything is started; what will be made later is filled in. */
 export function checkSettings(env: Env, dataDir: string): Config {
@@ -59,9 +65,14 @@ export function composeEnv(
       AUTH_SMTP_ADMIN_EMAIL: 'no-reply@localhost.localdomain',
     }),
   }
+  for (const [name, other] of Object.entries(OTHER_SPELLINGS)) {
+    if (env[other] !== undefined) delete defaults[name]
+  }
   const given = { ...env }
   // Any free port: it is chosen here, where the start looks whether the worker is ready.
   if (given.MILLRACE_WORKER_METRICS_PORT === '0') delete given.MILLRACE_WORKER_METRICS_PORT
+  // Read under its other name from here on.
+  delete given.PORT
   return { ...defaults, ...given, AUTH_API_PORT: String(ports.api) }
 }
 

@@ -1,3 +1,4 @@
+import { parseOptions } from './catalogue-options.ts'
 import type { QueueKind } from './contracts/queues.ts'
 
 /** One model that this installation offers, as `models.json` lists it. */
@@ -47,13 +48,20 @@ export interface Catalogue {
 
 /** Checks the parsed content of `models.json`. Throws an `Error` naming the entry and field. */
 export function parseCatalogue(content: unknown): Catalogue {
-  const list = asRecord(content, 'models.json').models
+  const root = asRecord(content, 'models.json')
+  refuseUnknownKeys(root, ROOT_KEYS, 'models.json')
+  const list = root.models
   if (!Array.isArray(list)) throw new Error('models.json: "models" must be an array')
   const models = list.map((entry, index) => parseModel(entry, `models[${index}]`))
   const byName = new Map<string, CatalogueModel>()
-  for (const model of models) {
-    for (const name of [model.id, ...model.aliases]) {
-      if (byName.has(name)) throw new Error(`models.json: "${name}" names two models`)
+  const places = new Map<string, string>()
+  for (const [index, model] of models.entries()) {
+    for (const [name, place] of namesOf(model, `models[${index}]`)) {
+      const earlier = places.get(name)
+      if (earlier !== undefined) {
+        throw new Error(`models.json: "${name}" names two models: ${earlier} and ${place}`)
+      }
+      places.set(name, place)
       byName.set(name, model)
     }
   }
@@ -61,48 +69,98 @@ export function parseCatalogue(content: unknown): Catalogue {
 }
 
 const KINDS: readonly string[] = ['completion', 'embedding', 'image', 'audio']
-const OPTION_TYPES = {
-  slots: 'number',
-  maxContextTokens: 'number',
-  maxBatchTokens: 'number',
-  onnxFile: 'string',
-  executionProvider: 'string',
-  intraOpThreads: 'number',
-  queryPrefix: 'string',
-  passagePrefix: 'string',
-  tokenIdVocabulary: 'string',
-  steps: 'number',
-  guidance: 'number',
-  maxQueueDepth: 'number',
-} as const satisfies Record<keyof ModelOptions, 'number' | 'string'>
+// Editors look for the schema there.
+const ROOT_KEYS = ['models', '$schema']
+const MODEL_KEYS = [
+  ...['id', 'kind', 'source', 'aliases', 'owned_by', 'created', 'capabilities', 'options'],
+]
+const CAPABILITIES: Readonly<Record<QueueKind, readonly string[]>> = {
+  completion: ['chat', 'completion', 'edit', 'search'],
+  embedding: ['embedding', 'rerank'],
+  image: ['generate', 'edit', 'variation'],
+  audio: ['transcribe', 'translate'],
+}
+// Half of a pair of surrogates could not be written into a queue's name or an address.
+const NAME = /^[^\p{Cc}\p{Cs}]{1,200}$/u
+const HUB_SOURCE = /^hub:[\w.-]+\/[\w.-]+(@[\w./-]+)?$/
+const STORED_SOURCE = /^s3:\/*[^/]/
 
 function parseModel(entry: unknown, path: string): CatalogueModel {
   const record = asRecord(entry, path)
-  const kind = text(record, 'kind', path)
+  refuseUnknownKeys(record, MODEL_KEYS, path)
+  const kind = text(record, 'kind', path) as QueueKind
   if (!KINDS.includes(kind)) {
     throw new Error(`models.json: ${path}.kind must be one of ${KINDS.join(', ')}`)
   }
-  const id = text(record, 'id', path)
+  const capabilities = texts(record.capabilities, `${path}.capabilities`)
+  const unknown = capabilities.find((name) => !CAPABILITIES[kind].includes(name))
+  if (unknown !== undefined) {
+    const known = CAPABILITIES[kind].join(', ')
+    throw new Error(
+      `models.json: ${path}.capabilities: "${unknown}" is not one of a model of kind ${kind}: ${known}`,
+    )
+  }
+  const isReranker = capabilities.includes('rerank')
   return {
-    id,
-    kind: kind as QueueKind,
-    source: text(record, 'source', path),
-    aliases: texts(record.aliases, `${path}.aliases`),
-    ownedBy: typeof record.owned_by === 'string' ? record.owned_by : 'millrace',
-    created: typeof record.created === 'number' ? record.created : 0,
-    capabilities: texts(record.capabilities, `${path}.capabilities`),
-    options: parseOptions(record.options ?? {}, `${path}.options`),
+    id: checkName(text(record, 'id', path), `${path}.id`),
+    kind,
+    source: checkSource(text(record, 'source', path), `${path}.source`),
+    aliases: texts(record.aliases, `${path}.aliases`).map((alias, index) =>
+      checkName(alias, `${path}.aliases[${index}]`),
+    ),
+    ownedBy: record.owned_by === undefined ? 'millrace' : text(record, 'owned_by', path),
+    created: parseCreated(record.created, `${path}.created`),
+    capabilities,
+    options: parseOptions(
+      asRecord(record.options === undefined ? {} : record.options, `${path}.options`),
+      {
+        kind: isReranker ? 'rerank' : kind,
+        path: `${path}.options`,
+      },
+    ),
   }
 }
 
-function parseOptions(value: unknown, path: string): ModelOptions {
-  const record = asRecord(value, path)
-  for (const [name, option] of Object.entries(record)) {
-    const type = OPTION_TYPES[name as keyof ModelOptions]
-    if (type === undefined) throw new Error(`models.json: ${path}.${name} is not a known option`)
-    if (typeof option !== type) throw new Error(`models.json: ${path}.${name} must be a ${type}`)
-  }
-  return record as ModelOptions
+function namesOf(model: CatalogueModel, path: string): readonly (readonly [string, string])[] {
+  return [
+    [model.id, `${path}.id`],
+    ...model.aliases.map((alias, index) => [alias, `${path}.aliases[${index}]`] as const),
+  ]
+}
+
+function checkName(name: string, path: string): string {
+  if (NAME.test(name) && name.trim() === name) return name
+  throw new Error(
+    `models.json: ${path} must have 1 to 200 characters, none of them for control and no space around them`,
+  )
+}
+
+/** What a source of the hub or of storage is not is a folder; one of another scheme is a mistake. */
+function checkSource(source: string, path: string): string {
+  const scheme = /^[a-z][a-z\d+.-]+:/i.exec(source)?.[0]
+  if (scheme === undefined) return source
+  const isClimbing = /[:/@]\.+(\/|@|$)/.test(source)
+  if (!isClimbing && (HUB_SOURCE.test(source) || STORED_SOURCE.test(source))) return source
+  throw new Error(
+    `models.json: ${path} must be a folder, hub:owner/name@revision or s3:prefix, not "${source}"`,
+  )
+}
+
+function parseCreated(value: unknown, path: string): number {
+  if (value === undefined) return 0
+  if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number
+  throw new Error(`models.json: ${path} must be a whole number of seconds since 1970`)
+}
+
+function refuseUnknownKeys(
+  record: Record<string, unknown>,
+  known: readonly string[],
+  path: string,
+): void {
+  const unknown = Object.keys(record).find((name) => !known.includes(name))
+  if (unknown === undefined) return
+  const where = path === 'models.json' ? path : `models.json: ${path}`
+  throw new Error(`${where}: "${unknown}" is not a known key; known: ${known.join(', ')}`)
 }
 
 function asRecord(value: unknown, path: string): Record<string, unknown> {
@@ -114,7 +172,7 @@ function asRecord(value: unknown, path: string): Record<string, unknown> {
 
 function text(record: Record<string, unknown>, field: string, path: string): string {
   const value = record[field]
-  if (typeof value === 'string' && value !== '') return value
+  if (typeof value === 'string' && value.trim() !== '') return value
   throw new Error(`models.json: ${path}.${field} must be a non-empty string`)
 }
 

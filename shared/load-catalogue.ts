@@ -9,9 +9,44 @@ export async function loadCatalogue(path: string): Promise<Catalogue> {
     throw new Error(`The catalogue cannot be read: ${message}; check MILLRACE_CATALOGUE`, { cause })
   })
   try {
-    return parseCatalogue(JSON.parse(text))
+    // Some editors begin a file with a mark of its byte order.
+    return parseCatalogue(parseJson(text.replace(/^\uFEFF/, '')))
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error)
     throw new Error(`The catalogue ${path} is wrong: ${reason}`, { cause: error })
+  }
+}
+
+function parseJson(text: string): unknown {
+  if (text.trim() === '') throw new Error('it is empty')
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    const { message } = error as Error
+    if (/\(line \d+ column \d+\)$/.test(message)) throw error
+    // The rest of it quotes what stands around the place.
+    const [what = ''] = message.split(', ')
+    throw new Error(`${what} in JSON (line ${lineOfFault(text)})`, { cause: error })
+  }
+}
+
+/** The line of the first token that cannot stand where it does, which the parser does not tell. */
+function lineOfFault(text: string): number {
+  let [sound, faulty] = [0, text.length]
+  while (sound + 1 < faulty) {
+    const middle = (sound + faulty) >> 1
+    if (hasFault(text.slice(0, middle))) faulty = middle
+    else sound = middle
+  }
+  return text.slice(0, sound).split('\n').length
+}
+
+/** Whether the beginning of a text holds the fault; without it, it only ends too early. */
+function hasFault(beginning: string): boolean {
+  try {
+    JSON.parse(beginning)
+    return false
+  } catch (error) {
+    return (error as Error).message.startsWith('Unexpected token')
   }
 }

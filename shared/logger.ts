@@ -1,3 +1,6 @@
+import { closeSync, mkdirSync, openSync } from 'node:fs'
+import { dirname } from 'node:path'
+
 import { pino, destination as openDestination } from 'pino'
 
 /** The part of the logger that the code uses: structured fields first, a constant message second. */
@@ -30,9 +33,13 @@ const SECRET_FIELDS = [
   'messages',
 ]
 
-/** JSON lines with UTC timestamps; fields named like secrets are masked. */
+/**
+ * JSON lines with UTC timestamps; fields named like secrets are masked. Throws one sentence when the file cannot be
+ * written.
+ */
 export function createLogger(options: LoggerOptions): Logger {
   const level = options.level === 'panic' ? 'fatal' : options.level
+  if (options.file !== undefined) assertWritable(options.file)
   return pino(
     {
       level,
@@ -46,4 +53,17 @@ export function createLogger(options: LoggerOptions): Logger {
     },
     openDestination({ dest: options.file ?? 1, mkdir: true, sync: false }),
   )
+}
+
+// Found out here: the destination would end the process with a stack.
+function assertWritable(file: string): void {
+  try {
+    mkdirSync(dirname(file), { recursive: true })
+    closeSync(openSync(file, 'a'))
+  } catch (error) {
+    const { message } = error as Error
+    throw new Error(`The log file cannot be written: ${message}; check AUTH_LOG_FILE`, {
+      cause: error,
+    })
+  }
 }

@@ -55,9 +55,10 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   const subscriber = await openRedis(config.infra.redisUrl, 'worker', log)
   const replies = await openRedis(config.infra.redisUrl, 'replies', log)
   const runtime = openRuntime()
+  const stopping = new AbortController()
   const residency = new Residency<OpenModel>({
     bytesMax: config.inference.worker.memoryBytesMax,
-    open: opener(config, { runtime, storage, metrics, log }),
+    open: opener(config, { runtime, storage, metrics, log, signal: stopping.signal }),
     log,
   })
   const keys = queueKeys(config.infra.redisPrefix)
@@ -89,9 +90,11 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     { operation: 'worker.start', workerId: host.workerId, models: served.map((s) => s.model.id) },
     'worker started',
   )
-  let stopping: Promise<void> | undefined
+  let stopped: Promise<void> | undefined
   const stop = async (): Promise<void> => {
     await host.drain(config.inference.worker.drainTimeoutSeconds * 1000)
+    // What is still fetched goes on from there at the next start.
+    stopping.abort()
     settler.flush()
     await health.close()
     redis.disconnect()
@@ -105,7 +108,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   return {
     workerId: host.workerId,
     healthPort: health.port,
-    stop: () => (stopping ??= stop()),
+    stop: () => (stopped ??= stop()),
   }
 }
 
@@ -139,11 +142,13 @@ interface OpenerTools {
   readonly storage: ObjectStore
   readonly metrics: WorkerMetrics
   readonly log: Logger
+  /** Ends what is being fetched. */
+  readonly signal: AbortSignal
 }
 
 function opener(
   config: WorkerTierConfig,
-  { runtime, storage, metrics, log }: OpenerTools,
+  { runtime, storage, metrics, log, signal }: OpenerTools,
 ): (model: CatalogueModel) => Promise<OpenModel> {
   return async (model) => {
     const batchLabels = { kind: model.kind, gen_ai_request_model: model.id }
@@ -156,6 +161,7 @@ function opener(
         hub: config.inference.hub,
         storage,
         log,
+        signal,
       }),
       slots: slotsOf(model, row),
       runtime,

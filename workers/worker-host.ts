@@ -127,8 +127,11 @@ export class WorkerHost {
     this.#writer.close()
   }
 
+  /** What lies on this machine first: a model that has to be fetched must not keep others waiting. */
   async #loadAll(): Promise<void> {
-    for (const served of this.#options.served) void (await this.#load(served))
+    const isFetched = ({ model }: ServedModel): number => Number(/^(hub|s3):/.test(model.source))
+    const order = this.#options.served.toSorted((a, b) => isFetched(a) - isFetched(b))
+    for (const served of order) await this.#load(served)
   }
 
   async #load(served: ServedModel): Promise<void> {
@@ -141,6 +144,7 @@ export class WorkerHost {
       if (contextLength !== undefined) this.#contextLengths.set(served.model.id, contextLength)
       if (!this.#stopping.signal.aborted) this.#serve(served)
     } catch (error) {
+      if (this.#stopping.signal.aborted) return
       log.error(
         { operation: 'model.load', modelId: served.model.id, err: error },
         'model could not be loaded and is tried again',

@@ -66,6 +66,15 @@ export interface ModelNeed {
   readonly endpoint: string
 }
 
+/** What a model that lists anything must list for an endpoint; one that lists nothing does all that its kind can. */
+const LISTED_FOR: Readonly<Record<string, string>> = {
+  'v1/audio/transcriptions': 'transcribe',
+  'v1/audio/translations': 'translate',
+  'v1/images/generations': 'generate',
+  'v1/images/edits': 'edit',
+  'v1/images/variations': 'variation',
+}
+
 /** Like `getModel`, for a model of one kind that can do what the endpoint asks for. */
 export function getCapableModel(
   catalogue: Catalogue,
@@ -76,7 +85,9 @@ export function getCapableModel(
   const { kind, capability, without, endpoint } = need
   if (model.kind !== kind) throw unsuitable(model, endpoint)
   const can = (name: string): boolean => model.capabilities.includes(name)
-  const isAble = capability === undefined || can(capability)
+  const listed = LISTED_FOR[endpoint]
+  const isListed = listed === undefined || model.capabilities.length === 0 || can(listed)
+  const isAble = isListed && (capability === undefined || can(capability))
   if (isAble && (without === undefined || !can(without))) return model
   throw failure.notFound(
     `The model \`${model.id}\` is not supported in the ${endpoint} endpoint.`,

@@ -1,10 +1,16 @@
 import type { Clock } from '#shared/clock.ts'
 import { STAGED, type ObjectStore } from '#shared/storage/object-store.ts'
 
-// Addresses are valid for an hour and are given out shortly after their picture was written; no
-// request runs longer than that either.
-const AGE_MS_MAX = 65 * 60_000
-const PREFIXES = ['media/', 'temporary/', STAGED]
+// Addresses are valid for an hour and are given out shortly after their picture was written; no job
+// runs longer than that either.
+const JOB_AGE_MS_MAX = 65 * 60_000
+// Longer than any upload may take.
+const UPLOAD_AGE_MS_MAX = 6 * 3_600_000
+const AGES_MS_MAX = {
+  'media/': JOB_AGE_MS_MAX,
+  'temporary/': JOB_AGE_MS_MAX,
+  [STAGED]: UPLOAD_AGE_MS_MAX,
+}
 
 /** Deletes pictures whose addresses have expired and what dead requests and processes left. Returns how many. */
 export async function sweepMedia(options: {
@@ -13,9 +19,9 @@ export async function sweepMedia(options: {
 }): Promise<number> {
   const { store, clock } = options
   let swept = 0
-  for (const prefix of PREFIXES) {
+  for (const [prefix, ageMsMax] of Object.entries(AGES_MS_MAX)) {
     for await (const { key, modifiedAtMs } of store.list(prefix)) {
-      if (clock.now() - modifiedAtMs <= AGE_MS_MAX) continue
+      if (clock.now() - modifiedAtMs <= ageMsMax) continue
       await store.delete(key)
       swept += 1
     }

@@ -24,7 +24,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
     let faults = 0
     for (const model of catalogue.models) {
       const { id } = model
-      const problem = await ensureModel(model, offline(fetchOptions)).then(
+      const problem = await ensureModel(model, atHand(fetchOptions)).then(
         () => undefined,
         (error: Error) => error.message,
       )
@@ -40,6 +40,11 @@ const ACTIONS: Readonly<Record<string, Action>> = {
         'models pull needs a repository such as owner/name, or a model of models.json',
       )
     const known = catalogue.find(name)
+    if (known !== undefined && options.file !== undefined) {
+      throw new UsageError(
+        `--file means nothing for ${name}: models.json lists it, and its options.onnxFile says the file`,
+      )
+    }
     const model = known ?? unlisted(name, options.file)
     console.log(await ensureModel(model, { ...fetchOptions, isThorough: true }))
     if (known !== undefined) return
@@ -83,9 +88,9 @@ function unlisted(repository: string, onnxFile: string | undefined): CatalogueMo
   }
 }
 
-/** What is here is verified; nothing is fetched for it. */
-function offline(options: FetchOptions): FetchOptions {
-  return { ...options, hub: { ...options.hub, isOffline: true } }
+/** What is here is verified, to the last byte; nothing is fetched for it. */
+function atHand(options: FetchOptions): FetchOptions {
+  return { ...options, hub: { ...options.hub, isOffline: true }, isThorough: true }
 }
 
 /** A bar that grows on a terminal; one line at the end elsewhere. */

@@ -1,10 +1,11 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { createWriteStream } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+
+import { openChildLog } from './child-log.ts'
 
 /** A process that belongs to this one. */
 export interface PrivateChild {
@@ -40,7 +41,7 @@ const GRACE_MS = 10_000
 /** Starts a program that ends with this process, in a session of its own: Ctrl-C is ours to handle. */
 export async function startChild(options: ChildOptions): Promise<PrivateChild> {
   await mkdir(dirname(options.logFile), { recursive: true })
-  const log = createWriteStream(options.logFile, { flags: 'a', mode: 0o600 })
+  const log = openChildLog(options.logFile)
   const child = spawn(
     'sh',
     ['-c', GUARD, 'guard', options.stopSignal, options.command, ...options.args],

@@ -89,14 +89,18 @@ async function initialize({ folder, own, run }: PostgresPlace, password: string)
   }
 }
 
-/** A server of a launcher that was killed may need a moment to end. */
+/**
+ * A server of a launcher that was killed may need a moment to end. After a crash of the machine or of
+ * a container the number in its file may be that of any other process, and it would not start beside it.
+ */
 async function waitForLeftover(folder: string): Promise<void> {
   const pidFile = join(folder, 'postmaster.pid')
   await waitUntil(
     async () => {
       const pid = Number((await readFile(pidFile, 'utf8').catch(() => '')).split('\n')[0])
-      if (pid > 0 && isAlive(pid))
-        throw new Error(`another Postgres (process ${pid}) uses ${folder}`)
+      if (!(pid > 0) || !isAlive(pid)) return
+      if (await isPostgres(pid)) throw new Error(`another Postgres (process ${pid}) uses ${folder}`)
+      await rm(pidFile, { force: true })
     },
     { timeoutMs: LEFTOVER_TIMEOUT_MS },
   )
@@ -110,6 +114,12 @@ function isAlive(pid: number): boolean {
     // There is no such process.
     return false
   }
+}
+
+/** Where the system does not say what a process is, it may well be one. */
+async function isPostgres(pid: number): Promise<boolean> {
+  const commandLine = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => undefined)
+  return commandLine === undefined || commandLine.includes('postgres')
 }
 
 async function probe(url: string): Promise<void> {

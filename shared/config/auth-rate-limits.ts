@@ -36,11 +36,9 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
     readLimit(env, name, { about, ...fallback, burst: BURST })
   const perFiveMinutes = (count: number) => ({ count, windowSeconds: 5 * MINUTE })
   return {
-    header: env
-      .string('AUTH_RATE_LIMIT_HEADER', {
-        about: 'header that tells clients apart for rate limits; no limits per client if unset',
-      })
-      .toLowerCase(),
+    header: env.headerName('AUTH_RATE_LIMIT_HEADER', {
+      about: 'header that tells clients apart for rate limits; no limits per client if unset',
+    }),
     emailSent: readLimit(env, 'AUTH_RATE_LIMIT_EMAIL_SENT', {
       about: 'mails per hour',
       ...{ count: 30, windowSeconds: HOUR, burst: 0 },

@@ -37,13 +37,19 @@ const OUR_PREFIXES = ['MILLRACE_', 'AUTH_', 'S3_']
 
 /**
  * Reads the whole configuration of the API tier. Throws one `ConfigError` that names every wrong setting. `warnings`
- * holds a line for each variable that carries one of our prefixes and means nothing.
+ * holds a line for each variable that carries one of our prefixes and means nothing, and for each that is overruled by
+ * another spelling of it.
  */
 export function loadConfig(env: Env): { config: Config; warnings: readonly string[] } {
   const reader = new EnvReader(env)
   const config = readAll(reader)
   if (reader.problems.length > 0) throw new ConfigError(reader.problems)
-  const warnings = reader.unknownNames(OUR_PREFIXES).map((name) => `${name} is not a setting`)
+  const warnings = [
+    ...reader.unknownNames(OUR_PREFIXES).map((name) => `${name} is not a setting`),
+    ...reader
+      .overruledNames()
+      .map(({ name, by }) => `${name} is not read: ${by} is set to something else`),
+  ]
   return { config: deepFreeze(config), warnings }
 }
 
@@ -79,7 +85,10 @@ export function describeConfig(env: Env): readonly string[] {
   readAll(reader)
   return reader.settings.map((setting) => {
     const set = setting.names.find((name) => (env[name] ?? '') !== '')
-    const value = set === undefined ? setting.fallback : setting.isSecret ? '********' : env[set]
+    const given = set === undefined ? setting.fallback : (env[set] ?? '')
+    // Addresses may hold a password.
+    const shown = given.replace(/(:\/\/[^\s/?#:]*):[^\s/?#]+@/g, '$1:********@')
+    const value = set !== undefined && setting.isSecret ? '********' : shown
     return `${set ?? setting.names[0]}=${value}`
   })
 }

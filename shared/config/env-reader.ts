@@ -6,6 +6,12 @@ const DAYS_MAX = 36_500
 // A timer of more than 2^31 ms fires at once.
 const TIMER_DAYS_MAX = 20
 
+// The characters of a header's name, as HTTP has them.
+const HEADER_NAME = /^[\w!#$%&'*+.^`|~-]+$/
+// What a header can carry as it is.
+const HEADER_TEXT = /^[!-~]+$/
+const HOST_NAME = /^[\w.:%-]+$/
+
 /** Every wrong setting at once. */
 export class ConfigError extends Error {
   readonly problems: readonly string[]
@@ -128,9 +134,32 @@ export class EnvReader {
   url(names: Names, options: Common & { readonly fallback?: string }): string {
     const found = this.#raw(names, options, options.fallback ?? '')
     if (!found) return options.fallback ?? ''
-    if (URL.canParse(found.value)) return found.value
-    this.problems.push(`${found.name} must be a URL, not "${found.value}"`)
+    // `localhost:9000` is a URL as well, of the scheme localhost.
+    if (/^https?:\/\/[^/]/i.test(found.value) && URL.canParse(found.value)) return found.value
+    this.problems.push(
+      `${found.name} must be a URL that begins with http:// or https://, not "${found.value}"`,
+    )
     return options.fallback ?? ''
+  }
+
+  /** The name of a header in lower case, or nothing. */
+  headerName(names: Names, options: Common): string {
+    return this.#matching(HEADER_NAME, 'must be the name of a header', names, options).toLowerCase()
+  }
+
+  /** An address or a name of a machine. */
+  host(names: Names, options: Common & { readonly fallback: string }): string {
+    return this.#matching(HOST_NAME, 'must be an address or the name of a machine', names, options)
+  }
+
+  /** A secret that is sent in a header. It is not shown. */
+  token(names: Names, options: Common): string {
+    const found = this.#raw(names, { ...options, isSecret: true }, '')
+    if (found === undefined || HEADER_TEXT.test(found.value)) return found?.value ?? ''
+    this.problems.push(
+      `${found.name} must be of ASCII characters without spaces: no header could carry it`,
+    )
+    return ''
   }
 
   /** A comma-separated list; surrounding spaces and empty entries are dropped. */
@@ -174,12 +203,40 @@ export class EnvReader {
       .filter(Boolean)
   }
 
+  /** Spellings that are set but not read, since another one of the same setting has another value. */
+  overruledNames(): readonly { readonly name: string; readonly by: string }[] {
+    return this.settings.flatMap(({ names }) => {
+      const set = names.flatMap((name) => {
+        const value = this.#env[name]?.trim() ?? ''
+        return value === '' ? [] : [{ name, value }]
+      })
+      const [read, ...others] = set
+      return others.flatMap(({ name, value }) =>
+        read === undefined || value === read.value ? [] : [{ name, by: read.name }],
+      )
+    })
+  }
+
   /** Names in the environment that begin with one of the prefixes and that nothing asked for. */
   unknownNames(prefixes: readonly string[]): readonly string[] {
     const known = new Set(this.settings.flatMap((setting) => setting.names))
     return Object.keys(this.#env).filter(
       (name) => !known.has(name) && prefixes.some((prefix) => name.startsWith(prefix)),
     )
+  }
+
+  #matching(
+    pattern: RegExp,
+    must: string,
+    names: Names,
+    options: Common & { readonly fallback?: string },
+  ): string {
+    const { fallback = '' } = options
+    const found = this.#raw(names, options, fallback)
+    if (!found) return fallback
+    if (pattern.test(found.value)) return found.value
+    this.problems.push(`${found.name} ${must}, not "${found.value}"`)
+    return fallback
   }
 
   #raw(

@@ -47,15 +47,14 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
         about: 'the model hub',
         fallback: 'https://huggingface.co',
       }),
-      accessToken: env.string('HF_TOKEN', { about: 'access token of the hub', isSecret: true }),
+      accessToken: env.token('HF_TOKEN', { about: 'access token of the hub' }),
       isOffline: env.bool('HF_HUB_OFFLINE', {
         about: 'never contact the hub; use what the cache holds',
         fallback: false,
       }),
     },
-    bootstrapApiKey: env.string('MILLRACE_BOOTSTRAP_API_KEY', {
+    bootstrapApiKey: env.token('MILLRACE_BOOTSTRAP_API_KEY', {
       about: "the first organization's API key; a random one is made if unset",
-      isSecret: true,
     }),
     deadlineSeconds: env.seconds('MILLRACE_DEADLINE', {
       about: 'longest time that a request may take, waiting included',

@@ -26,17 +26,15 @@ export interface ServerConfig {
 export function readServerConfig(env: EnvReader): ServerConfig {
   env.section('HTTP listener')
   return {
-    host: env.string('AUTH_API_HOST', { about: 'host to listen on', fallback: '127.0.0.1' }),
+    host: env.host('AUTH_API_HOST', { about: 'host to listen on', fallback: '127.0.0.1' }),
     port: env.int(['AUTH_API_PORT', 'PORT'], {
       about: 'port to listen on',
       fallback: 8081,
       max: 65_535,
     }),
-    requestIdHeader: env
-      .string(['AUTH_REQUEST_ID_HEADER', 'REQUEST_ID_HEADER'], {
-        about: 'incoming header from which a request id is inherited',
-      })
-      .toLowerCase(),
+    requestIdHeader: env.headerName(['AUTH_REQUEST_ID_HEADER', 'REQUEST_ID_HEADER'], {
+      about: 'incoming header from which a request id is inherited',
+    }),
     bodyBytesMax: env.int('MILLRACE_BODY_BYTES_MAX', {
       about: 'largest JSON body in bytes',
       fallback: 8 * 1024 * 1024,

@@ -63,7 +63,7 @@ export function readTelemetryConfig(env: EnvReader): TelemetryConfig {
     }),
   }
   const prometheus = {
-    host: env.string(spellings('OTEL_EXPORTER_PROMETHEUS_HOST'), {
+    host: env.host(spellings('OTEL_EXPORTER_PROMETHEUS_HOST'), {
       about: "address on which the API tier's metrics are served",
       fallback: '0.0.0.0',
     }),

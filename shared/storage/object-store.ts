@@ -21,8 +21,8 @@ export interface ObjectStore {
 }
 
 /**
- * Where a local directory keeps what is being written. What a killed process left there is listed
- * below this prefix alone.
+ * Where a local directory keeps what is being written. What a killed process left there, or in an
+ * upload in parts to S3, is listed below this prefix alone, and deleted by the names listed.
  */
 export const STAGED = '.staging/'
 

@@ -13,7 +13,8 @@ import {
 
 import type { StorageConfig } from '../config/infra.ts'
 import { failure } from '../errors.ts'
-import { assertPlainKey, type ObjectInfo, type ObjectStore } from './object-store.ts'
+import { assertPlainKey, STAGED, type ObjectInfo, type ObjectStore } from './object-store.ts'
+import { dropLeftover, listLeftovers } from './s3-leftovers.ts'
 import { PartBuffers, S3Upload, type S3Target } from './s3-upload.ts'
 
 const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
@@ -67,9 +68,13 @@ export function openS3Store(config: StorageConfig & { readonly driver: 's3' }): 
       }
     },
     async delete(key) {
+      if (key.startsWith(STAGED)) return dropLeftover(client, config.bucket, key)
       await client.send(new DeleteObjectCommand(at(key)))
     },
-    list: (prefix) => list(client, config.bucket, prefix),
+    list: (prefix) =>
+      prefix === STAGED
+        ? listLeftovers(client, config.bucket)
+        : list(client, config.bucket, prefix),
     async check() {
       await client.send(new HeadBucketCommand({ Bucket: config.bucket }))
     },

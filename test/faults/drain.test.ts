@@ -61,6 +61,25 @@ describe('R13: an API process is stopped', () => {
   })
 })
 
+describe('an API process whose drain time is over', () => {
+  it('tells the clients of unfinished jobs to ask again', { timeout: TIMEOUT_MS }, async ({
+    open,
+  }) => {
+    const tiers = await open({ MILLRACE_DRAIN_TIMEOUT: '1' })
+    await tiers.startToyWorker(16)
+    const whole = tiers.post(toyBody('stepMs=20', 2000, false))
+    const stream = tiers.read('stepMs=20', 2000)
+    await timeUntil(async () => (await tiers.numHeld()) === 2)
+    tiers.api.kill('SIGTERM')
+    const [refused, seen] = await Promise.all([whole, stream])
+    expect(refused.status).toBe(503)
+    expect(refused.headers.get('retry-after')).toBe('1')
+    expect(await refused.json()).toMatchObject({ error: { code: 'service_unavailable' } })
+    expect(seen).toMatchObject({ status: 200, numDone: 0, error: { code: 'service_unavailable' } })
+    expect((await tiers.api.exited).code).toBe(0)
+  })
+})
+
 const KEPT = '200 keep-alive'
 const CLOSED = '200 close'
 

@@ -8,6 +8,8 @@ import { createResampler, type Resampler } from './resample.ts'
 
 // Small pieces, so that the other side can stop a decoder whose output runs away.
 const CHUNK_BYTES = 16 * 1024
+// Nobody can be heard at less, and samples that last seconds each would grow beyond all bounds.
+const RATE_MIN = 1000
 
 /** Decodes a file in this thread; sends one piece of samples for each message, then null. */
 async function* samplesOf(path: string, sampleRate: number): AsyncGenerator<Float32Array> {
@@ -17,6 +19,7 @@ async function* samplesOf(path: string, sampleRate: number): AsyncGenerator<Floa
   const convert = (audio: AudioData): Float32Array => {
     const mono = mixDown(audio.channelData)
     if (mono.length === 0) return mono
+    if (audio.sampleRate < RATE_MIN) throw new Error('no recording has so few samples a second')
     resampler ??= createResampler(audio.sampleRate, sampleRate)
     return resampler.push(mono)
   }

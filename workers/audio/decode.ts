@@ -17,6 +17,9 @@ const BYTES_PER_SAMPLE = 4
 const NOTES_LENGTH_MAX = 16 * 1024
 // Some seconds to some minutes of speech: not worth a process of its own.
 const UNCOUNTED_BYTES_MAX = 64 * 1024
+// Of one piece of FFmpeg's memory, more than a whole upload takes: samples that last seconds each would grow
+// to hundreds of megabytes at the rate of the models.
+const PIECE_BYTES_MAX = 32 * 1024 ** 2
 // Containers that hold their sound themselves. FFmpeg also knows playlists and manifests, which name other
 // files of this machine.
 const CONTAINERS =
@@ -119,7 +122,7 @@ async function* ffmpegSamples(
 }
 
 function readingSound(path: string): string[] {
-  return ['-nostdin', '-hide_banner', '-nostats'].concat(
+  return ['-nostdin', '-hide_banner', '-nostats', '-max_alloc', String(PIECE_BYTES_MAX)].concat(
     ['-protocol_whitelist', 'file', '-format_whitelist', CONTAINERS],
     ['-i', path, '-map', '0:a:0'],
   )

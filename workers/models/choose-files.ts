@@ -1,4 +1,4 @@
-import { dirname, basename } from 'node:path/posix'
+import { basename, dirname, join } from 'node:path/posix'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 
@@ -63,7 +63,7 @@ function chooseGraphs(paths: readonly string[], layout: Layout, model: Wanted): 
   if (onnxFile !== undefined) {
     const names = [onnxFile, `${onnxFile}.onnx`].flatMap((name) => [`onnx/${name}`, name])
     const found = names.find((name) => paths.includes(name))
-    return found === undefined ? [] : [found]
+    return found === undefined ? [] : [found, ...companionsOf(found, paths)]
   }
   return foldersOf(paths, layout).flatMap((folder) => {
     const stems = paths
@@ -73,6 +73,18 @@ function chooseGraphs(paths: readonly string[], layout: Layout, model: Wanted): 
       folder === '.' ? `${stem}.onnx` : `${folder}/${stem}.onnx`,
     )
   })
+}
+
+/** The encoder of a decoder of speech in the same kind of weights, and the second of two decoders. */
+function companionsOf(graph: string, paths: readonly string[]): readonly string[] {
+  const suffix = /^decoder_model(_merged)?(.*)\.onnx$/.exec(basename(graph))?.[2]
+  if (suffix === undefined) return []
+  const find = (...stems: readonly string[]) =>
+    stems.map((stem) => join(dirname(graph), `${stem}.onnx`)).find((path) => paths.includes(path))
+  const encoder = find(`encoder_model${suffix}`, 'encoder_model')
+  const isPair = basename(graph) === `decoder_model${suffix}.onnx`
+  const second = isPair ? find(`decoder_with_past_model${suffix}`) : undefined
+  return [encoder, second].filter((path) => path !== undefined)
 }
 
 /** A pipeline has a folder for each of its graphs; everything else keeps its graphs in one. */

@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { failure, ServiceError } from '#shared/errors.ts'
 
 import {
+  delayFor,
   HubUnreachableError,
   openHubFile,
   type HubFile,
@@ -32,6 +33,10 @@ const ATTEMPTS_MAX = 5
 const RETRY_DELAY_MS = 300
 // A connection that is open but sends nothing is given up after this.
 const IDLE_TIMEOUT_MS = 30_000
+// Faults of this machine's disk, which another attempt meets again.
+const DISK_FAULTS = [
+  ...['ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS', 'EACCES', 'EPERM', 'ENOTDIR', 'EISDIR', 'EIO'],
+]
 
 /**
  * Fetches one file, going on where an earlier attempt stopped, and checks it. Attempts without any
@@ -77,12 +82,26 @@ async function fetchAll(options: DownloadOptions): Promise<void> {
       return
     } catch (error) {
       signal?.throwIfAborted()
-      if (!isWorthRetrying(error)) throw error
       failures = (await sizeOf(partFile)) > before ? 1 : failures + 1
-      if (failures >= ATTEMPTS_MAX) throw error
+      const usualMs = RETRY_DELAY_MS * 2 ** failures
+      const delayMs = (delayFor(error, usualMs / 1000) ?? usualMs / 1000) * 1000
+      if (failures >= ATTEMPTS_MAX || !isWorthRetrying(error)) throw named(error, options)
+      await sleep(delayMs, undefined, signal && { signal })
     }
-    await sleep(RETRY_DELAY_MS * 2 ** failures, undefined, signal && { signal })
   }
+}
+
+/** What went wrong with which file. */
+function named(error: unknown, { source, file }: DownloadOptions): ServiceError {
+  if (error instanceof ServiceError) return error
+  const { code, message } = error as NodeJS.ErrnoException
+  const what = isDiskFault(error) ? 'cannot be stored' : 'cannot be fetched'
+  const text = `${source.repository}: ${file.path} ${what}: ${code === 'ECONNRESET' ? 'the connection ended early' : message}`
+  return failure[isDiskFault(error) ? 'internal' : 'upstream'](text, { cause: error })
+}
+
+function isDiskFault(error: unknown): boolean {
+  return DISK_FAULTS.includes((error as NodeJS.ErrnoException).code ?? '')
 }
 
 async function attempt(options: DownloadOptions, offset: number): Promise<void> {
@@ -100,6 +119,11 @@ async function attempt(options: DownloadOptions, offset: number): Promise<void> 
       throw new Error('the server does not have the bytes that were asked for')
     }
     const start = continuationOf(response, offset)
+    if (start === undefined) {
+      await response.body?.cancel()
+      await rm(partFile, { force: true })
+      throw new Error('the server sent another part than was asked for')
+    }
     let bytes = start
     const body = response.body ?? new ReadableStream<Uint8Array>({ start: (c) => c.close() })
     await pipeline(
@@ -116,17 +140,19 @@ async function attempt(options: DownloadOptions, offset: number): Promise<void> 
       createWriteStream(partFile, { flags: start > 0 ? 'a' : 'w' }),
     )
     if (bytes < file.bytes) throw new Error('the connection ended early')
+  } catch (error) {
+    // What an abort throws does not say why.
+    throw watchdog.signal.aborted ? watchdog.signal.reason : error
   } finally {
     watchdog.stop()
   }
 }
 
-/** Where the body of an answer begins: servers may ignore that a part was asked for. */
-function continuationOf(response: Response, offset: number): number {
+/** Where the body of an answer begins: servers may ignore that a part was asked for. Undefined where it is of no use. */
+function continuationOf(response: Response, offset: number): number | undefined {
   if (response.status !== 206) return 0
   const begins = /^bytes (\d+)-/.exec(response.headers.get('content-range') ?? '')?.[1]
-  if (Number(begins) === offset) return offset
-  throw failure.upstream('the hub sent another part of the file than was asked for')
+  return Number(begins) === offset ? offset : undefined
 }
 
 async function tooLong({ source, file, partFile }: DownloadOptions): Promise<ServiceError> {
@@ -136,8 +162,9 @@ async function tooLong({ source, file, partFile }: DownloadOptions): Promise<Ser
 
 function isWorthRetrying(error: unknown): boolean {
   if (error instanceof HubUnreachableError) return true
-  // Of what the hub says itself only "later" may change.
-  return !(error instanceof ServiceError) || error.kind === 'overloaded'
+  // Of what the hub says itself only "soon" may change.
+  if (error instanceof ServiceError) return delayFor(error, 0) !== undefined
+  return !isDiskFault(error)
 }
 
 function watchForSilence(outer: AbortSignal | undefined): {

@@ -1,5 +1,5 @@
 import { createWriteStream } from 'node:fs'
-import { mkdir, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 
@@ -67,10 +67,23 @@ async function ensureStoredModel(model: CatalogueModel, options: FetchOptions): 
       const listed = await listObjects(prefix, options.storage)
       const files = chooseStored(model, listed)
       for (const file of files) await fetchObject(file, join(folder, file.path), options)
+      await forgetOthers(folder, listed)
       return folder
     },
     options.signal,
   )
+}
+
+/** A graph that storage has no longer must not be run instead of the one that replaced it. */
+async function forgetOthers(folder: string, listed: readonly StoredFile[]): Promise<void> {
+  const known = new Set(listed.map(({ path }) => join(folder, path)))
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+  for (const entry of entries) {
+    const path = join(entry.parentPath, entry.name)
+    // Locks and parts belong to models whose prefix lies below this one.
+    const isOurs = entry.isFile() && !/\.(part|lock\/owner\.json)$/.test(path)
+    if (isOurs && !known.has(path)) await rm(path, { force: true })
+  }
 }
 
 async function listObjects(

@@ -1,11 +1,20 @@
-import { mkdir, rm, stat, utimes } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { randomUUID } from 'node:crypto'
+import { mkdir, readFile, readlink, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const REFRESH_MS = 5000
 // A holder that has not shown itself for this long is gone.
 const STALE_MS = 30_000
 const POLL_MS = 200
+
+/** Who holds a lock: a process of one running kernel, as far as the system tells. */
+interface Owner {
+  readonly id: string
+  readonly pid: number
+  /** Where the number means the same process; empty where that is not known. */
+  readonly realm: string
+}
 
 /**
  * Runs `work` while no other process that takes the same lock does. The lock is a directory, which
@@ -17,7 +26,8 @@ export async function withFileLock<Result>(
   signal?: AbortSignal,
 ): Promise<Result> {
   await mkdir(dirname(path), { recursive: true })
-  while (!(await tryLock(path))) await sleep(POLL_MS, undefined, signal && { signal })
+  const owner: Owner = { id: randomUUID(), pid: process.pid, realm: await realmOfPids() }
+  while (!(await tryLock(path, owner))) await sleep(POLL_MS, undefined, signal && { signal })
   const refresh = setInterval(() => {
     const now = new Date()
     // A lock that is gone cannot be refreshed; the work ends all the same.
@@ -27,20 +37,82 @@ export async function withFileLock<Result>(
     return await work()
   } finally {
     clearInterval(refresh)
-    await rm(path, { recursive: true, force: true })
+    // Who slept for too long has lost it, and must not take it from the next one.
+    if ((await findOwner(path))?.id === owner.id) await rm(path, { recursive: true, force: true })
   }
 }
 
-async function tryLock(path: string): Promise<boolean> {
+async function tryLock(path: string, owner: Owner): Promise<boolean> {
   try {
     await mkdir(path)
+    await writeFile(join(path, 'owner.json'), JSON.stringify(owner)).catch(
+      async (error: NodeJS.ErrnoException) => {
+        // Somebody took this for a lock that a crash had left.
+        if (error.code === 'ENOENT') throw Object.assign(error, { code: 'EEXIST' })
+        await rm(path, { recursive: true, force: true })
+        throw error
+      },
+    )
     return true
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   }
-  const held = await stat(path).catch(() => undefined)
-  if (held !== undefined && Date.now() - held.mtimeMs > STALE_MS) {
-    await rm(path, { recursive: true, force: true })
-  }
+  const holder = await findOwner(path)
+  if (isDead(holder, owner.realm) || (await isStale(path))) await takeAway(path, holder)
   return false
+}
+
+/** Removes the lock of a holder that is gone, and no other's that was made meanwhile. */
+async function takeAway(path: string, holder: Owner | undefined): Promise<void> {
+  const aside = `${path}.${randomUUID()}`
+  try {
+    await rename(path, aside)
+  } catch {
+    // Another one was faster.
+    return
+  }
+  const isOther = (await findOwner(aside))?.id !== holder?.id
+  if (isOther) await rename(aside, path).catch(() => {})
+  await rm(aside, { recursive: true, force: true })
+}
+
+async function isStale(path: string): Promise<boolean> {
+  const held = await stat(path).catch(() => undefined)
+  return held !== undefined && Date.now() - held.mtimeMs > STALE_MS
+}
+
+/** Nobody has to wait for a process of this machine that was killed. */
+function isDead(holder: Owner | undefined, realm: string): boolean {
+  if (holder === undefined || realm === '' || holder.realm !== realm) return false
+  try {
+    process.kill(holder.pid, 0)
+    return false
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ESRCH'
+  }
+}
+
+async function findOwner(path: string): Promise<Owner | undefined> {
+  try {
+    const { id, pid, realm } = JSON.parse(
+      await readFile(join(path, 'owner.json'), 'utf8'),
+    ) as Partial<Owner>
+    if (typeof id !== 'string' || typeof realm !== 'string') return undefined
+    return Number.isSafeInteger(pid) && (pid as number) > 0
+      ? { id, pid: pid as number, realm }
+      : undefined
+  } catch {
+    // It is just being made, or a crash has left it without.
+    return undefined
+  }
+}
+
+/** Numbers of processes are those of one boot and one namespace: containers count from one again. */
+async function realmOfPids(): Promise<string> {
+  try {
+    const boot = await readFile('/proc/sys/kernel/random/boot_id', 'utf8')
+    return `${boot.trim()} ${await readlink('/proc/self/ns/pid')}`
+  } catch {
+    return ''
+  }
 }

@@ -2,14 +2,13 @@ import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/p
 import { dirname, join, relative, sep } from 'node:path'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
-import { failure } from '#shared/errors.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { chooseFiles, type ListedFile } from './choose-files.ts'
 import { checksumOf, download } from './download.ts'
 import { withFileLock } from './file-lock.ts'
 import {
-  HubUnreachableError,
   listHubFiles,
   parseHubSource,
   resolveRevision,
@@ -17,6 +16,7 @@ import {
   type HubOptions,
   type HubSource,
 } from './hub.ts'
+import { isPlainPath } from './manifest.ts'
 
 /** How far a pull has come. */
 export interface PullProgress {
@@ -45,13 +45,19 @@ type Wanted = Pick<CatalogueModel, 'options' | 'source'>
 export async function ensureHubModel(model: Wanted, options: PullOptions): Promise<string> {
   const source = parseHubSource(model.source)
   const folder = join(options.cacheDir, 'hub', `models--${source.repository.replace('/', '--')}`)
-  if (options.hub.isOffline) return findOffline(folder, source, model, offlineReason)
+  if (options.hub.isOffline) {
+    return findOffline(folder, source, model, { ...options, reason: offlineReason })
+  }
+  const asking = { ...options, hub: { ...options.hub, signal: options.signal } }
   let commit: string
   try {
-    commit = await currentCommit(options.hub, source)
+    commit = await currentCommit(asking.hub, source)
   } catch (error) {
-    if (!(error instanceof HubUnreachableError)) throw error
-    const snapshot = await findOffline(folder, source, model, `${error.message}, and`)
+    options.signal?.throwIfAborted()
+    // Only a hub that knows better is believed; one that is in trouble must not keep a model away.
+    if (!(error instanceof ServiceError) || error.kind === 'notFound') throw error
+    const reason = `${error.message}, and`
+    const snapshot = await findOffline(folder, source, model, { ...options, reason })
     options.log.warn(
       { operation: 'model.pull', repository: source.repository, reason: error.message },
       'using the model of the cache',
@@ -60,7 +66,7 @@ export async function ensureHubModel(model: Wanted, options: PullOptions): Promi
   }
   return withFileLock(
     join(folder, '.pull.lock'),
-    () => pull(folder, { ...source, commit }, model, options),
+    () => pull(folder, { ...source, commit }, model, asking),
     options.signal,
   )
 }
@@ -104,7 +110,20 @@ async function pull(
   }
   // Written last: a revision that is known offline is there as a whole.
   await writeWhole(join(folder, 'refs', source.revision), source.commit)
+  await sweep(folder, listed)
   return snapshot
+}
+
+/** Removes what pulls that were killed have left, but for parts of files that may still be asked for. */
+async function sweep(folder: string, listed: readonly HubFile[]): Promise<void> {
+  const wanted = new Set(listed.map(({ checksum }) => `${checksum.hex}.part`))
+  for (const room of ['blobs', 'listings', 'refs']) {
+    const names = await readdir(join(folder, room), { recursive: true }).catch(() => [])
+    const left = names.filter(
+      (name) => /\.\d+\.new$/.test(name) || (name.endsWith('.part') && !wanted.has(name)),
+    )
+    for (const name of left) await rm(join(folder, room, name), { force: true })
+  }
 }
 
 /** The listing of a commit never changes, so it is asked for once. */
@@ -126,10 +145,11 @@ async function findOffline(
   folder: string,
   source: HubSource,
   model: Wanted,
-  reason: string,
+  { reason, isThorough }: Pick<PullOptions, 'isThorough'> & { readonly reason: string },
 ): Promise<string> {
   const ref = await readFile(join(folder, 'refs', source.revision), 'utf8').catch(() => undefined)
-  const commit = ref?.trim() ?? source.revision
+  const known = ref?.trim() ?? ''
+  const commit = /^[0-9a-f]{40}$/.test(known) ? known : source.revision
   const snapshot = join(folder, 'snapshots', commit)
   const present = await filesBelow(snapshot)
   if (present.length === 0) {
@@ -138,14 +158,28 @@ async function findOffline(
     )
   }
   // Another tool filled the cache when there is no listing of ours; then what is there must do.
-  const listed: readonly ListedFile[] = (await readListing(listingPath(folder, commit))) ?? present
+  const listing = await readListing(listingPath(folder, commit))
+  const listed: readonly ListedFile[] = listing ?? present
   const sizes = new Map(present.map(({ path, bytes }) => [path, bytes]))
   const missing = chooseOf(source, listed, model).filter(
     ({ path, bytes }) => sizes.get(path) !== bytes,
   )
-  if (missing.length === 0) return snapshot
+  if (missing.length === 0) {
+    const sums =
+      isThorough === true && listing !== undefined ? chooseOf(source, listing, model) : []
+    for (const file of sums) await verify(source, file, join(snapshot, file.path))
+    return snapshot
+  }
   throw failure.notFound(
     `${reason} the cache holds ${source.repository} only in part (${missing[0]?.path} is missing): pull it again`,
+  )
+}
+
+async function verify(source: HubSource, file: HubFile, path: string): Promise<void> {
+  if ((await checksumOf(path, file)) === file.checksum.hex) return
+  throw failure.internal(
+    `${source.repository}: ${file.path} is damaged, its checksum is wrong: pull it again`,
+    { code: 'model_damaged' },
   )
 }
 
@@ -188,11 +222,18 @@ function listingPath(folder: string, commit: string): string {
 
 async function readListing(path: string): Promise<readonly HubFile[] | undefined> {
   try {
-    return JSON.parse(await readFile(path, 'utf8'))
+    const listing: unknown = JSON.parse(await readFile(path, 'utf8'))
+    if (Array.isArray(listing) && listing.length > 0 && listing.every(isListed)) return listing
   } catch {
     // A missing or unreadable listing is fetched again.
-    return undefined
   }
+  return undefined
+}
+
+function isListed(entry: unknown): entry is HubFile {
+  const { path, bytes, checksum } = (entry ?? {}) as Partial<HubFile>
+  const isHex = /^[0-9a-f]{40,64}$/.test(`${checksum?.hex}`)
+  return typeof path === 'string' && isPlainPath(path) && Number.isSafeInteger(bytes) && isHex
 }
 
 async function writeWhole(path: string, text: string): Promise<void> {

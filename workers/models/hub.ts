@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 import { failure, ServiceError } from '#shared/errors.ts'
 import {
@@ -19,6 +20,8 @@ export interface HubOptions {
   readonly accessToken: string
   /** How names become addresses. */
   readonly resolve?: GuardedFetchOptions['resolve']
+  /** Ends its questions. */
+  readonly signal?: AbortSignal | undefined
 }
 
 /** A file of a repository with the checksum that the hub states. */
@@ -37,18 +40,27 @@ const REDIRECTS_MAX = 5
 const TREE_PAGES_MAX = 50
 const ANSWER_TIMEOUT_MS = 30_000
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024
+const ASKS_MAX = 3
+const ASK_DELAY_SECONDS = 0.5
+/** A hub that wants to be left alone for longer than this has refused. */
+export const PATIENCE_SECONDS = 30
 
 /** The hub cannot be reached at all, so that what is in the cache has to do. */
 export class HubUnreachableError extends ServiceError {
   constructor(endpoint: string, cause: unknown) {
-    super('upstream', `the model hub ${endpoint} cannot be reached`, { cause })
+    // The origin is without the user and password that an address may hold.
+    const { origin } = new URL(endpoint)
+    super('upstream', `the model hub ${origin} cannot be reached`, { cause })
     this.name = 'HubUnreachableError'
   }
 }
 
 /** Reads `hub:<owner>/<name>[@revision]` (the prefix may be left out). */
 export function parseHubSource(source: string): HubSource {
-  const [repository = '', revision = 'main'] = source.replace(/^hub:/, '').split('@')
+  const name = source.replace(/^hub:/, '')
+  const at = name.includes('@') ? name.indexOf('@') : name.length
+  const repository = name.slice(0, at)
+  const revision = at < name.length ? name.slice(at + 1) : 'main'
   const isPlain = /^[\w.-]+\/[\w.-]+$/.test(repository) && isPlainPath(repository)
   if (!isPlain || !/^[\w./-]+$/.test(revision) || !isPlainPath(revision)) {
     throw failure.invalidRequest(`"${source}" is not a repository such as owner/name@revision`)
@@ -101,27 +113,57 @@ export async function openHubFile(
   throw refusalOf(response, source)
 }
 
+/** Asks again where the hub is too busy; what it says otherwise would not change so soon. */
 async function getJson(
   hub: HubOptions,
   url: URL,
   source: HubSource,
 ): Promise<{ body: unknown; next: URL | undefined }> {
-  const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS)
+  for (let asked = 1; ; asked++) {
+    try {
+      return await askJson(hub, url, source)
+    } catch (error) {
+      const delaySeconds = delayFor(error, ASK_DELAY_SECONDS * asked)
+      if (delaySeconds === undefined || asked >= ASKS_MAX) throw error
+      await sleep(delaySeconds * 1000, undefined, hub.signal && { signal: hub.signal })
+    }
+  }
+}
+
+/** Seconds until a busy hub should be asked again, or undefined where that is no use. */
+export function delayFor(error: unknown, usual: number): number | undefined {
+  if (!(error instanceof ServiceError) || error.kind !== 'overloaded') return undefined
+  const delaySeconds = Math.max(error.retryAfterSeconds ?? 0, usual)
+  return delaySeconds <= PATIENCE_SECONDS ? delaySeconds : undefined
+}
+
+async function askJson(
+  hub: HubOptions,
+  url: URL,
+  source: HubSource,
+): Promise<{ body: unknown; next: URL | undefined }> {
+  const timeout = AbortSignal.timeout(ANSWER_TIMEOUT_MS)
+  const signal = hub.signal === undefined ? timeout : AbortSignal.any([hub.signal, timeout])
   const response = await request(hub, url, { headers: { accept: 'application/json' }, signal })
   if (!response.ok) {
     await response.body?.cancel()
     throw refusalOf(response, source)
   }
-  return { body: await readJson(response), next: nextPage(hub, response, url) }
+  return { body: await readJson(hub, response), next: nextPage(hub, response, url) }
 }
 
-async function readJson(response: Response): Promise<unknown> {
+async function readJson(hub: HubOptions, response: Response): Promise<unknown> {
   const chunks: Uint8Array[] = []
   let bytes = 0
-  for await (const chunk of response.body ?? []) {
-    bytes += chunk.byteLength
-    if (bytes > ANSWER_BYTES_MAX) throw failure.upstream('the answer of the hub is too long')
-    chunks.push(chunk)
+  try {
+    for await (const chunk of response.body ?? []) {
+      bytes += chunk.byteLength
+      if (bytes > ANSWER_BYTES_MAX) throw failure.upstream('the answer of the hub is too long')
+      chunks.push(chunk)
+    }
+  } catch (error) {
+    if (error instanceof ServiceError) throw error
+    throw new HubUnreachableError(hub.endpoint, error)
   }
   try {
     return JSON.parse(Buffer.concat(chunks).toString('utf8'))
@@ -148,8 +190,11 @@ async function request(
     const location = response.headers.get('location')
     if (response.status < 300 || response.status >= 400 || location === null) return response
     await response.body?.cancel()
-    url = new URL(location, url)
-    if (!/^https?:$/.test(url.protocol)) break
+    const next = URL.parse(location, url.href)
+    if (next === null || !/^https?:$/.test(next.protocol)) {
+      throw failure.upstream('the hub redirects to what is no address')
+    }
+    url = next
   }
   throw failure.upstream('the hub redirects in circles')
 }
@@ -196,7 +241,11 @@ function refusalOf(response: Response, source: HubSource): ServiceError {
   }
   if (response.status === 404) return failure.notFound(`the hub has no ${name}`)
   if (response.status === 429 || response.status >= 500) {
-    return failure.overloaded(`the hub answers ${response.status} for ${name}`)
+    // A date is not understood, and then the usual delay has to do.
+    const retryAfter = Number(response.headers.get('retry-after') ?? Number.NaN)
+    return failure.overloaded(`the hub answers ${response.status} for ${name}`, {
+      ...(retryAfter >= 0 && { retryAfterSeconds: retryAfter }),
+    })
   }
   return failure.upstream(`the hub answers ${response.status} for ${name}`)
 }
@@ -205,8 +254,8 @@ function refusalOf(response: Response, source: HubSource): ServiceError {
 function nextPage(hub: HubOptions, response: Response, url: URL): URL | undefined {
   const link = /<([^>]+)>;\s*rel="?next"?/.exec(response.headers.get('link') ?? '')?.[1]
   if (link === undefined) return undefined
-  const next = new URL(link, url)
-  return next.origin === new URL(hub.endpoint).origin ? next : undefined
+  const next = URL.parse(link, url.href)
+  return next?.origin === new URL(hub.endpoint).origin ? next : undefined
 }
 
 function parseTreeEntry(entry: unknown): HubFile[] {
@@ -215,10 +264,12 @@ function parseTreeEntry(entry: unknown): HubFile[] {
   const large = lfs as { oid?: unknown; sha256?: unknown; size?: unknown } | undefined
   const hex = large === undefined || large === null ? oid : (large.oid ?? large.sha256)
   const bytes = large?.size ?? size
+  // A name that cannot lie in every folder is none that a model needs.
+  if (typeof path === 'string' && !isPlainPath(path)) return []
   const isWell =
     typeof path === 'string' &&
-    isPlainPath(path) &&
     Number.isSafeInteger(bytes) &&
+    (bytes as number) >= 0 &&
     /^(sha256:)?([0-9a-f]{40}|[0-9a-f]{64})$/.test(`${hex}`)
   if (!isWell) throw failure.upstream('the hub lists a file that makes no sense')
   const plain = `${hex}`.replace('sha256:', '')

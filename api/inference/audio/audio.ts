@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
 import type { AudioInput } from '#shared/contracts/audio.ts'
-import { failure } from '#shared/errors.ts'
+import { CancelledError, failure } from '#shared/errors.ts'
 
 import { missingParameter, readForm, type Form, type FormFile } from '#api/http/form.ts'
 import { callerOf } from '#api/v1/caller.ts'
@@ -139,7 +139,10 @@ async function storeRecording(
     }
   }
   // Nothing flows, and nothing can fail, before the store asks for it.
-  const { key, bytes } = await temporary.put(Readable.from(watched()), signal)
+  const stored = temporary.put(Readable.from(watched()), signal)
+  const { key, bytes } = await stored.catch((error: unknown) => {
+    throw signal.aborted ? new CancelledError() : error
+  })
   if (bytes === 0) {
     throw failure.invalidRequest('Audio file is too short. Minimum audio length is 0.1 seconds.', {
       param: 'file',

@@ -57,3 +57,12 @@ export function unavailable(cause: unknown): ServiceError {
     cause,
   })
 }
+
+/** The end of a job that its process has no more time for. */
+export function restarting(): ServiceError {
+  return failure.overloaded('The service was restarted before the request was completed.', {
+    code: 'service_unavailable',
+    retryAfterSeconds: 1,
+    shouldRetry: true,
+  })
+}

@@ -51,6 +51,10 @@ export class JobLedger {
     return this.#jobs.size
   }
 
+  get jobs(): Iterable<OwnedJob> {
+    return this.#jobs.values()
+  }
+
   start(): void {
     this.#timer = setInterval(() => void this.#look(), LOOK_INTERVAL_MS)
   }

@@ -15,7 +15,7 @@ import { RedisClock } from '#shared/queue/redis-clock.ts'
 import { ReplyInbox } from '#shared/queue/reply-inbox.ts'
 import { priorityOf, takeTurn, type Turn } from '#shared/queue/turns.ts'
 
-import { capacityOf, overloaded, projectedWaitMs, unavailable } from './admission.ts'
+import { capacityOf, overloaded, projectedWaitMs, restarting, unavailable } from './admission.ts'
 import { Door } from './door.ts'
 import { keepDurable, makeDurable, takeUp } from './durable-job.ts'
 import type { JobEvent, SubmitRequest, Submitter } from './job-events.ts'
@@ -43,6 +43,8 @@ export interface SubmitterOptions {
 export interface OpenSubmitter extends Submitter {
   readonly producer: JobProducer
   readonly ledger: JobLedger
+  /** Tells the client of every job that is still open to ask again; jobs that others may take up are left. */
+  giveUp(): void
 }
 
 /** Opens the way into the queues: the reply stream is read before the first job goes in. */
@@ -63,6 +65,11 @@ export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubm
       // From this machine's time to that of the queues.
       const deadlineAtMs = clock.now() + request.deadlineAtMs - options.clock.now()
       return runJob(context, { ...request, deadlineAtMs }) as AsyncGenerator<JobEvent<K>>
+    },
+    giveUp() {
+      for (const job of ledger.jobs) {
+        if (job.envelope.isOwnerless !== true) job.buffer.fail(restarting())
+      }
     },
     async close() {
       ledger.close()

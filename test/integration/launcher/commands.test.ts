@@ -13,6 +13,7 @@ describe('the command line', () => {
     [['models', 'list', '--frobnicate'], '--frobnicate'],
     [['models', 'frobnicate'], 'list, verify or pull'],
     [['models', 'pull'], 'needs a repository'],
+    [['models', 'pull', 'tiny-chat', '--file', 'x'], '--file means nothing for tiny-chat'],
   ] as const)('refuses %j with status 2 and one clear sentence', ([args, message], { folder }) => {
     const { status, stderr } = runCommand(args, envOf(folder))
     expect(stderr).toContain(message)
@@ -43,8 +44,16 @@ describe('the command line', () => {
 
   it('masks secrets where it shows the settings', ({ folder }) => {
     const secret = 'a-secret-of-many-characters'
-    const { stdout } = runCommand(['config'], envOf(folder, { AUTH_JWT_SECRET: secret }))
+    const { stdout } = runCommand(
+      ['config'],
+      envOf(folder, {
+        AUTH_JWT_SECRET: secret,
+        REDIS_URL: `redis://me:${secret}@redis:6379/1`,
+        HF_ENDPOINT: `https://me:${secret}@mirror/hf`,
+      }),
+    )
     expect(stdout).toContain('AUTH_JWT_SECRET=********')
+    expect(stdout).toContain('REDIS_URL=redis://me:********@redis:6379/1')
     expect(stdout).not.toContain(secret)
   })
 

@@ -38,6 +38,8 @@ describe('a start that cannot succeed', () => {
 
   it.for([
     ['worker', { MILLRACE_CATALOGUE: '/nowhere.json' }, ['check MILLRACE_CATALOGUE']],
+    ['worker', { AUTH_LOG_FILE: '/etc/hostname/x.log' }, ['log file cannot', 'AUTH_LOG_FILE']],
+    ['worker', { AUTH_LOG_FILE: '/' }, ['log file cannot be written', 'check AUTH_LOG_FILE']],
     [
       'worker',
       { REDIS_URL: 'redis://:hush@127.0.0.1:1' },

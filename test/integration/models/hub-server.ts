@@ -22,6 +22,10 @@ export interface TestHub {
   readonly forged: Map<string, Buffer>
   /** When set, requests to the hub need it. */
   accessToken: string | undefined
+  /** Answers instead of the hub where it returns true. */
+  instead: (request: IncomingMessage, response: ServerResponse) => boolean
+  /** Further entries of the listing. */
+  readonly listedBesides: object[]
   close(): Promise<void>
 }
 
@@ -35,10 +39,12 @@ export async function startHub(files: Record<string, string | Buffer>): Promise<
   const contents = new Map(Object.entries(files).map(([path, body]) => [path, Buffer.from(body)]))
   const cdn = createServer((request, response) => {
     note('cdn', request)
+    if (hub.instead(request, response)) return
     sendFile(decodeURIComponent((request.url ?? '').slice(1)), request, response)
   })
   const server = createServer((request, response) => {
     note('hub', request)
+    if (hub.instead(request, response)) return
     answer(request, response)
   })
   for (const each of [cdn, server]) {
@@ -53,6 +59,8 @@ export async function startHub(files: Record<string, string | Buffer>): Promise<
     breaks: new Map(),
     forged: new Map(),
     accessToken: undefined,
+    instead: () => false,
+    listedBesides: [{ type: 'directory', path: 'onnx', oid: '0', size: 0 }],
     async close() {
       for (const each of [cdn, server]) {
         each.closeAllConnections()
@@ -95,7 +103,7 @@ export async function startHub(files: Record<string, string | Buffer>): Promise<
       response.setHeader('link', `<${url.href}>; rel="next"`)
     }
     const tree = entries.map(([path, body]) => presentEntry(path, body))
-    response.end(JSON.stringify([{ type: 'directory', path: 'onnx', oid: '0', size: 0 }, ...tree]))
+    response.end(JSON.stringify([...hub.listedBesides, ...tree]))
   }
 
   function sendFile(path: string, request: IncomingMessage, response: ServerResponse): void {

@@ -1,11 +1,11 @@
 import { createServer, request, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { pipeline, Readable } from 'node:stream'
+import { PassThrough, pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 
-import type { ObjectStore } from '#shared/storage/object-store.ts'
+import { STAGED, type ObjectStore } from '#shared/storage/object-store.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import { startS3 } from '#test/support/s3.ts'
 
@@ -17,12 +17,14 @@ let store: ObjectStore
 /** The numbers of the parts that are refused on their way. */
 let refused: readonly number[] = []
 let seen: string[] = []
+/** Uploads of which a part was sent, by their ids, with their keys: the server itself lists none and ends none. */
+const unfinished = new Map<string, string>()
 
 beforeAll(async () => {
   s3 = await startS3()
   const target = new URL(s3.config.endpoint)
   between = createServer((incoming, answer) => {
-    const query = new URL(incoming.url ?? '', target).searchParams
+    const { pathname, searchParams: query } = new URL(incoming.url ?? '', target)
     const part = Number(query.get('partNumber'))
     seen.push(`${incoming.method} ${part === 0 ? [...query.keys()].join() : `part ${part}`}`)
     if (refused.includes(part)) {
@@ -30,6 +32,18 @@ beforeAll(async () => {
       return
     }
     const { method, url, headers } = incoming
+    const uploadId = query.get('uploadId') ?? ''
+    if (method === 'GET' && query.has('uploads')) {
+      answer.writeHead(200, { 'content-type': 'application/xml' }).end(uploadList())
+      return
+    }
+    if (method === 'DELETE' && uploadId !== '') {
+      if (unfinished.delete(uploadId)) answer.writeHead(204).end()
+      else answer.writeHead(404).end('<Error><Code>NoSuchUpload</Code></Error>')
+      return
+    }
+    if (method === 'PUT') unfinished.set(uploadId, pathname.split('/').slice(2).join('/'))
+    else unfinished.delete(uploadId)
     const { hostname, port } = target
     const options = { hostname, port, method, path: url, headers, agent: false }
     const forwarded = request(options, (response) => {
@@ -45,7 +59,16 @@ beforeAll(async () => {
   store = openObjectStore({ ...s3.config, endpoint: `http://127.0.0.1:${port}` })
 })
 
+function uploadList(): string {
+  const uploads = [...unfinished].map(
+    ([uploadId, key]) =>
+      `<Upload><Key>${key}</Key><UploadId>${uploadId}</UploadId><Initiated>2026-01-02T03:04:05.000Z</Initiated></Upload>`,
+  )
+  return `<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>${uploads.join('')}</ListMultipartUploadsResult>`
+}
+
 beforeEach(() => {
+  unfinished.clear()
   refused = []
   seen = []
 })
@@ -96,4 +119,30 @@ it('fails with the first part that does, reads no further and forgets the others
   expect(source.destroyed).toBe(true)
   expect(seen.filter((line) => line.startsWith('DELETE'))).toHaveLength(1)
   expect(await store.head('refused')).toBeUndefined()
+})
+
+it('finds an upload that a killed process has left, and gives it up', async () => {
+  // As the server sees it, nobody goes on with it.
+  const source = new PassThrough()
+  const upload = store.put('files/left', source)
+  source.write(Buffer.alloc(11 * MIB))
+  await expect.poll(() => unfinished.size).toBe(1)
+  const [uploadId] = unfinished.keys()
+  const [left, ...others] = await Array.fromAsync(store.list(STAGED))
+  expect(others).toEqual([])
+  expect(left).toMatchObject({ modifiedAtMs: Date.parse('2026-01-02T03:04:05Z') })
+  await store.delete(left?.key ?? '')
+  expect(unfinished.has(uploadId ?? '')).toBe(false)
+  expect(seen.filter((line) => line.startsWith('DELETE'))).toHaveLength(1)
+  // One that somebody else has given up meanwhile is no error.
+  await store.delete(left?.key ?? '')
+  const end = expect(upload).rejects.toThrow('the end of this test')
+  source.destroy(new Error('the end of this test'))
+  await end
+})
+
+it('finds nothing where the server cannot list uploads', async () => {
+  const direct = openObjectStore(s3.config)
+  expect(await Array.fromAsync(direct.list(STAGED))).toEqual([])
+  direct.close()
 })

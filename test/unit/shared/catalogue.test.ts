@@ -1,7 +1,12 @@
-import { describe, expect, it } from 'vitest'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { describe, expect } from 'vitest'
 
 import { parseCatalogue } from '#shared/catalogue.ts'
 import { queueName } from '#shared/contracts/queues.ts'
+import { loadCatalogue } from '#shared/load-catalogue.ts'
+import { it } from '#test/support/services.ts'
 
 const MODEL = {
   id: 'tiny-chat',
@@ -9,6 +14,15 @@ const MODEL = {
   source: 'models/tiny-chat',
   aliases: ['gpt-4o-mini'],
 }
+
+const refusals = (
+  cases: readonly (readonly [object, string])[],
+): readonly (readonly [string, unknown, string])[] =>
+  cases.map(([entry, message]) => [
+    JSON.stringify(entry),
+    { models: [{ ...MODEL, ...entry }] },
+    message,
+  ])
 
 describe('the catalogue', () => {
   it('finds a model by its id and by its aliases', () => {
@@ -18,7 +32,7 @@ describe('the catalogue', () => {
     expect(catalogue.find('constructor')).toBeUndefined()
   })
 
-  it.each([
+  it.each<readonly [string, unknown, string]>([
     ['not an object', [], 'models.json: models.json must be an object'],
     ['no list', {}, '"models" must be an array'],
     ['an unknown kind', { models: [{ ...MODEL, kind: 'video' }] }, 'models[0].kind must be one of'],
@@ -42,8 +56,73 @@ describe('the catalogue', () => {
       { models: [{ ...MODEL, options: { slots: '4' } }] },
       'options.slots must be a number',
     ],
+    ...refusals([
+      [{ alias: ['gpt-4o'] }, 'models[0]: "alias" is not a known key; known: id, kind'],
+      [{ created: '2026' }, 'models[0].created must be a whole number of seconds'],
+      [{ created: -1 }, 'models[0].created must be'],
+      [{ owned_by: 5 }, 'models[0].owned_by must be a non-empty string'],
+      [{ id: '  ' }, 'models[0].id must be a non-empty string'],
+      [{ id: 'a\nb' }, 'models[0].id must have 1 to 200 characters'],
+      [{ id: '\ud800' }, 'models[0].id must have 1 to 200 characters'],
+      [{ aliases: ['b', ''] }, 'models[0].aliases[1] must have 1 to 200 characters'],
+      [{ aliases: ['b', 'b'] }, '"b" names two models: models[0].aliases[0] and models[0].alias'],
+      [{ capabilities: ['talk'] }, 'models[0].capabilities: "talk" is not one of a model of kind'],
+      [{ source: 'hub:gpt2' }, 'models[0].source must be a folder, hub:owner/name@revision or s3:'],
+      [{ source: 'hub:../up' }, 'models[0].source must be a folder'],
+      [{ source: 'hub:a/b@c@d' }, 'models[0].source must be a folder'],
+      [{ source: 's3:' }, 'models[0].source must be a folder'],
+      [{ source: 'https://a/b' }, 'models[0].source must be a folder'],
+      [{ options: null }, 'models[0].options must be an object'],
+      [{ options: { slots: 0 } }, 'models[0].options.slots must be a number: whole, from 1'],
+      [{ options: { slots: 1e9 } }, 'models[0].options.slots must be a number: whole, from 1'],
+      [{ options: { slots: 1.5 } }, 'models[0].options.slots must be a number: whole'],
+      [{ options: { maxQueueDepth: -1 } }, 'models[0].options.maxQueueDepth must be a number'],
+      [{ options: { executionProvider: 'gpu' } }, 'executionProvider must be "cpu" or "cuda"'],
+      [{ options: { onnxFile: '../x' } }, 'onnxFile must be the name of a file without its folder'],
+      [{ options: { constructor: 1 } }, 'models[0].options.constructor is not a known option'],
+      [{ options: { steps: 3 } }, 'options.steps changes nothing for models of texts, only for'],
+      [
+        { kind: 'audio', options: { maxContextTokens: 9 } },
+        'options.maxContextTokens changes nothing for models of speech',
+      ],
+      [{ kind: 'image', options: { steps: 151 } }, 'options.steps must be a number: whole, from 1'],
+      [{ kind: 'image', options: { guidance: -1 } }, 'guidance must be a number from 0 to 30'],
+      [{ kind: 'image', options: { onnxFile: 'model' } }, 'onnxFile changes nothing for models of'],
+      [
+        { kind: 'embedding', capabilities: ['rerank'], options: { queryPrefix: 'q' } },
+        'options.queryPrefix changes nothing for rerankers',
+      ],
+      [
+        { kind: 'embedding', options: { tokenIdVocabulary: 'theirs' } },
+        'tokenIdVocabulary must be "native" or "reject"',
+      ],
+    ]),
+    ['an unknown list', { models: [], modles: [] }, 'models.json: "modles" is not a known key'],
   ])('refuses %s, naming the place', (_case, content, message) => {
     expect(() => parseCatalogue(content)).toThrow(message)
+  })
+})
+
+describe('a catalogue file', () => {
+  it.for<readonly [string, string]>([
+    ['', 'is wrong: it is empty'],
+    [' \n', 'is wrong: it is empty'],
+    ['{"models": [\n  { "id": "a" },\n  // all\n]}', "Unexpected token '/' in JSON (line 3)"],
+    ['{"models": [\n1,\n]}', "Unexpected token ']' in JSON (line 3)"],
+    ['{\n"models": [\n]', 'line 3'],
+    ['{"models": []}\n}', '(line 2 column 1)'],
+    ['{"models": [\n{"id": "a",}\n]}', '(line 2 column 12)'],
+  ])('that cannot be read says where: %j', async ([text, message], { folder }) => {
+    const path = join(folder, 'models.json')
+    await writeFile(path, text)
+    await expect(loadCatalogue(path)).rejects.toThrow(message)
+    await expect(loadCatalogue(path)).rejects.toThrow(path)
+  })
+
+  it('may begin with the mark of its byte order', async ({ folder }) => {
+    const path = join(folder, 'models.json')
+    await writeFile(path, `\ufeff${JSON.stringify({ models: [MODEL] })}`)
+    expect((await loadCatalogue(path)).models).toHaveLength(1)
   })
 })
 

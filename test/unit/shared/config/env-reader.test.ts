@@ -58,6 +58,47 @@ describe('the environment reader', () => {
 })
 
 describe('the configuration', () => {
+  const sound = {
+    ...{ AUTH_DB_DATABASE_URL: 'postgres://db/x', AUTH_JWT_SECRET: 'f'.repeat(64) },
+    ...{ AUTH_SITE_URL: 'http://site', AUTH_API_EXTERNAL_URL: 'http://site' },
+    MILLRACE_URL_SIGNING_SECRET: 'f'.repeat(64),
+  }
+
+  it.each([
+    ['S3_ENDPOINT', 'minio:9000', 'must be a URL that begins with http:// or https://'],
+    ['HF_ENDPOINT', 'localhost:8080', 'must be a URL that begins with http:// or https://'],
+    ['HF_ENDPOINT', 'file:///etc/passwd', 'must be a URL that begins with http:// or https://'],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4318', 'must be a URL that begins with http://'],
+    ['AUTH_REQUEST_ID_HEADER', 'x request id', 'must be the name of a header'],
+    ['AUTH_RATE_LIMIT_HEADER', 'x-forwarded-für', 'must be the name of a header'],
+    ['AUTH_API_HOST', 'http://0.0.0.0', 'must be an address or the name of a machine'],
+    ['OTEL_EXPORTER_PROMETHEUS_HOST', 'here, there', 'must be an address or the name of a machine'],
+    ['HF_TOKEN', 'hf_hüsh', 'must be of ASCII characters without spaces'],
+    ['MILLRACE_BOOTSTRAP_API_KEY', 'my hush key', 'must be of ASCII characters without spaces'],
+  ])('refuses %s=%s', (name, value, message) => {
+    const load = () => loadConfig({ ...sound, [name]: value })
+    expect(load).toThrow(`${name} ${message}`)
+    expect(load).not.toThrow(/hush|hüsh/)
+  })
+
+  it.each([
+    ['AUTH_API_HOST', '::1'],
+    ['AUTH_API_HOST', 'api.internal'],
+    ['OTEL_EXPORTER_PROMETHEUS_HOST', 'fe80::1%eth0'],
+    ['HF_ENDPOINT', 'HTTPS://hf-mirror.com/sub'],
+    ['AUTH_RATE_LIMIT_HEADER', 'X-Forwarded-For'],
+  ])('takes %s=%s', (name, value) => {
+    expect(loadConfig({ ...sound, [name]: value }).warnings).toEqual([])
+  })
+
+  it('tells of a spelling that another one overrules, and not of one that agrees', () => {
+    const { config, warnings } = loadConfig({ ...sound, AUTH_API_PORT: '1', PORT: '2' })
+    expect(config.server.port).toBe(1)
+    expect(warnings).toEqual(['PORT is not read: AUTH_API_PORT is set to something else'])
+    const agreeing = { AUTH_API_PORT: '1', PORT: ' 1 ', LOG_LEVEL: 'info', AUTH_LOG_LEVEL: '' }
+    expect(loadConfig({ ...sound, ...agreeing }).warnings).toEqual([])
+  })
+
   it('reports every wrong setting at once', () => {
     const load = () => loadConfig({ PORT: 'many', LOG_LEVEL: 'loud' })
     expect(load).toThrow(ConfigError)

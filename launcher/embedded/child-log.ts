@@ -1,0 +1,37 @@
+import { createWriteStream, type WriteStream } from 'node:fs'
+
+const REOPEN_DELAY_MS = 1000
+
+/** The log file of a child, for its owner alone. */
+export interface ChildLog {
+  write(chunk: Buffer): void
+  end(): void
+}
+
+/**
+ * Opens a log for appending. What cannot be written, as on a full disk, is lost: neither the child
+ * nor this process ends for it. A second later it is tried again.
+ */
+export function openChildLog(file: string): ChildLog {
+  let stream: WriteStream | undefined = open()
+  let brokenAtMs = 0
+
+  function open(): WriteStream {
+    const opened = createWriteStream(file, { flags: 'a', mode: 0o600 })
+    opened.once('error', () => {
+      stream = undefined
+      brokenAtMs = performance.now()
+    })
+    return opened
+  }
+
+  return {
+    write(chunk) {
+      if (stream === undefined && performance.now() - brokenAtMs > REOPEN_DELAY_MS) stream = open()
+      stream?.write(chunk)
+    },
+    end() {
+      stream?.end()
+    },
+  }
+}

@@ -1,0 +1,44 @@
+import {
+  AbortMultipartUploadCommand,
+  ListMultipartUploadsCommand,
+  type S3Client,
+} from '@aws-sdk/client-s3'
+
+import { STAGED, type ObjectInfo } from './object-store.ts'
+
+/** Answers of servers that cannot list uploads, or do not let these credentials do it. */
+const UNLISTED: readonly (number | undefined)[] = [400, 403, 405, 501]
+
+/**
+ * The uploads in parts that were begun and not finished, each below `STAGED`: their parts take room,
+ * and no listing of objects shows them.
+ */
+export async function* listLeftovers(client: S3Client, bucket: string): AsyncGenerator<ObjectInfo> {
+  let marker = {}
+  for (;;) {
+    const page = await client
+      .send(new ListMultipartUploadsCommand({ Bucket: bucket, ...marker }))
+      .catch((error: { readonly $metadata?: { readonly httpStatusCode?: number } }) => {
+        if (UNLISTED.includes(error.$metadata?.httpStatusCode)) return undefined
+        throw error
+      })
+    for (const { Key, UploadId, Initiated } of page?.Uploads ?? []) {
+      if (Key === undefined || UploadId === undefined || Initiated === undefined) continue
+      const name = Buffer.from(JSON.stringify([Key, UploadId])).toString('base64url')
+      yield { key: STAGED + name, bytes: 0, modifiedAtMs: Initiated.getTime() }
+    }
+    if (page?.IsTruncated !== true || page.NextKeyMarker === undefined) return
+    marker = { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker }
+  }
+}
+
+/** Gives up an upload by the name that `listLeftovers` gave it; one that has ended is no error. */
+export async function dropLeftover(client: S3Client, bucket: string, key: string): Promise<void> {
+  const name = Buffer.from(key.slice(STAGED.length), 'base64url').toString()
+  const [Key, UploadId] = JSON.parse(name) as [string, string]
+  await client
+    .send(new AbortMultipartUploadCommand({ Bucket: bucket, Key, UploadId }))
+    .catch((error: Error) => {
+      if (error.name !== 'NoSuchUpload') throw error
+    })
+}

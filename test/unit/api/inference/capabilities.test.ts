@@ -1,0 +1,27 @@
+import { describe, expect, it } from 'vitest'
+
+import { getCapableModel } from '#api/inference/model-lookup.ts'
+import { parseCatalogue } from '#shared/catalogue.ts'
+
+import type { Caller } from '#api/v1/caller.ts'
+
+const CALLER = { modelIds: null } as Caller
+
+describe('what the catalogue says that a model is made for', () => {
+  it.each([
+    ['audio', ['transcribe'], 'v1/audio/transcriptions', true],
+    ['audio', ['transcribe'], 'v1/audio/translations', false],
+    ['audio', ['translate'], 'v1/audio/transcriptions', false],
+    ['audio', [], 'v1/audio/translations', true],
+    ['image', ['generate'], 'v1/images/generations', true],
+    ['image', ['generate'], 'v1/images/edits', false],
+    ['image', ['generate', 'edit'], 'v1/images/variations', false],
+    ['image', ['variation'], 'v1/images/generations', false],
+    ['image', [], 'v1/images/edits', true],
+  ] as const)('a model of kind %s with %j at %s: %s', (kind, capabilities, endpoint, isTaken) => {
+    const catalogue = parseCatalogue({ models: [{ id: 'm', kind, source: 'x', capabilities }] })
+    const look = () => getCapableModel(catalogue, CALLER, { name: 'm', kind, endpoint })
+    if (isTaken) expect(look().id).toBe('m')
+    else expect(look).toThrow(`The model \`m\` is not supported in the ${endpoint} endpoint.`)
+  })
+})

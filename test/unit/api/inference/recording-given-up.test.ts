@@ -1,0 +1,86 @@
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { afterEach, beforeEach, expect, it } from 'vitest'
+
+import type { Logger } from '#shared/logger.ts'
+import { openDirectoryStore } from '#shared/storage/directory-store.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+
+import { clip, MODEL } from './audio-surface.ts'
+import { formBody } from './forms.ts'
+import { API_KEY, openSurface } from './surface.ts'
+
+let folder: string
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'millrace-given-up-'))
+})
+afterEach(() => rm(folder, { recursive: true }))
+
+it('a client that leaves while its whole recording is being stored is no fault of the server', async () => {
+  const { store, received, givenUp } = neverDone(openDirectoryStore(folder))
+  const { log, messages } = keepingErrors()
+  const { app, submitter } = await openSurface(undefined, { store, log })
+  const base = await app.listen({ port: 0, host: '127.0.0.1' })
+  const client = new AbortController()
+  const asked = fetch(`${base}/v1/audio/transcriptions`, {
+    method: 'POST',
+    body: new Uint8Array(formBody([clip(), MODEL])),
+    headers: {
+      authorization: `Bearer ${API_KEY}`,
+      'content-type': 'multipart/form-data; boundary=boundary-of-the-tests',
+    },
+    signal: client.signal,
+  })
+  await received
+  client.abort()
+  await expect(asked).rejects.toThrow()
+  await givenUp
+  // What the route makes of it follows at once.
+  await sleep(100)
+  await app.close()
+  expect(messages).toEqual([])
+  expect(submitter.requests).toEqual([])
+  expect(await Array.fromAsync(openDirectoryStore(folder).list('temporary/'))).toEqual([])
+})
+
+/**
+ * A store that has every byte of what is put there and is never done with it, until that is given up; and when it
+ * had them, and when it was given up.
+ */
+function neverDone(store: ObjectStore): {
+  store: ObjectStore
+  received: Promise<void>
+  givenUp: Promise<void>
+} {
+  const received = Promise.withResolvers<void>()
+  const givenUp = Promise.withResolvers<void>()
+  const put: ObjectStore['put'] = (key, body, options = {}) => {
+    async function* held(): AsyncGenerator<Buffer> {
+      yield* Buffer.isBuffer(body) ? [body] : body
+      received.resolve()
+      if (options.signal !== undefined) await once(options.signal, 'abort')
+    }
+    return store.put(key, Readable.from(held()), options).finally(givenUp.resolve)
+  }
+  return { store: { ...store, put }, received: received.promise, givenUp: givenUp.promise }
+}
+
+/** A logger that keeps the messages of what went wrong. */
+function keepingErrors(): { log: Logger; messages: string[] } {
+  const messages: string[] = []
+  const drop = (): void => {}
+  const keep = (_fields: object, message: string): void => {
+    messages.push(message)
+  }
+  const log: Logger = {
+    ...{ fatal: keep, error: keep, warn: drop, info: drop, debug: drop },
+    child: () => log,
+  }
+  return { log, messages }
+}

@@ -1,0 +1,26 @@
+import { expect, it } from 'vitest'
+
+import { composeEnv } from '#launcher/tier-env.ts'
+import { loadConfig } from '#shared/config/config.ts'
+
+const secret = 'f'.repeat(64)
+const PARTS = {
+  ...{ dataDir: '/tmp/x', redisUrl: 'redis://redis', databaseUrl: 'postgres://db/x' },
+  mailbox: { smtpPort: 2525 },
+  secrets: { jwtSecret: secret, apiKey: secret, urlSigningSecret: secret, adminToken: secret },
+  ports: { api: 5000, apiMetrics: 9100, workerMetrics: 9101 },
+}
+
+it.each([
+  ['AUTH_METRICS_OTEL_EXPORTER_PROMETHEUS_PORT', '9300'],
+  ['AUTH_METRICS_OTEL_EXPORTER_PROMETHEUS_HOST', '127.0.0.2'],
+  ['API_EXTERNAL_URL', 'https://api.example.com'],
+  ['PORT', '0'],
+])('a start of everything reads %s under that spelling as well', (name, value) => {
+  const { config, warnings } = loadConfig(composeEnv({ [name]: value }, PARTS))
+  const { prometheus } = config.telemetry
+  const read = [`${prometheus.port}`, prometheus.host, config.auth.site.externalUrl]
+  // Any free port has been chosen by then.
+  expect([...read, name === 'PORT' && config.server.port === 5000 ? '0' : '']).toContain(value)
+  expect(warnings).toEqual([])
+})
