@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 
 import { env, pipeline } from '@huggingface/transformers'
 
+import { wavOf } from '#test/support/wav.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 
 import type { Figure } from './figure.ts'
@@ -12,7 +13,6 @@ import { openService } from './support/service.ts'
 const NAME = 'tiny-whisper'
 const CLIPS = ['en-1.wav', 'en-2.flac', 'de-1.wav', 'fr-2.flac']
 const SECONDS_MAX = 60
-const RATE = 16_000
 const TURNS = 3 // of a round, which would be over in a fifth of a second
 
 /** Four clips at once through the API against transformers.js one after another: same text. */
@@ -79,22 +79,4 @@ async function samplesOf(name: string): Promise<Float32Array> {
   for await (const piece of decode(`test/fixtures/audio/${name}`, tools)) samples.push(...piece)
   // As exact as 16 bits are.
   return Float32Array.from(samples, (value) => Math.round(value * 32_767) / 32_768)
-}
-
-function wavOf(samples: Float32Array): Uint8Array<ArrayBuffer> {
-  const bytes = Buffer.alloc(44 + 2 * samples.length)
-  bytes.write('RIFF', 0)
-  bytes.writeUInt32LE(bytes.length - 8, 4)
-  bytes.write('WAVEfmt ', 8)
-  bytes.writeUInt32LE(16, 16)
-  bytes.writeUInt16LE(1, 20)
-  bytes.writeUInt16LE(1, 22)
-  bytes.writeUInt32LE(RATE, 24)
-  bytes.writeUInt32LE(2 * RATE, 28)
-  bytes.writeUInt16LE(2, 32)
-  bytes.writeUInt16LE(16, 34)
-  bytes.write('data', 36)
-  bytes.writeUInt32LE(2 * samples.length, 40)
-  for (const [at, value] of samples.entries()) bytes.writeInt16LE(value * 32_768, 44 + 2 * at)
-  return Uint8Array.from(bytes)
 }

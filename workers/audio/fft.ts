@@ -32,7 +32,7 @@ export function planFft(length: number): Fft {
   const roots = rootsOfUnity(length)
   const passes = passesOf(length)
   const buffers = [complex(length), complex(length)] as const
-  const room = complex(Math.max(4, ...passes.map(({ radix }) => radix)))
+  const room = complex(Math.max(1, ...passes.map(({ radix }) => radix)))
 
   function transform(): Complex {
     let [from, to] = buffers

@@ -18,7 +18,7 @@ export function drawToken(scores: Float32Array, params: DrawParams, uniform: num
   const likeliest = argmax(scores)
   if (likeliest < 0) return -1
   const shape = shapeOf(scores[likeliest] as number, params)
-  const least = leastDrawn(scores, params)
+  const least = leastDrawn(scores, params, shape.max)
   const sums = new Float64Array(Math.ceil(scores.length / BLOCK))
   let total = 0
   for (let block = 0; block < sums.length; block += 1) {
@@ -44,11 +44,11 @@ export function drawToken(scores: Float32Array, params: DrawParams, uniform: num
 
 /**
  * The lowest score that may be drawn: of the `topK` largest, of those among them whose probabilities
- * reach `topP`, and of those at least `minP` times as likely as the likeliest.
+ * reach `topP`, and of those at least `minP` times as likely as the likeliest, whose score is `max`.
  */
-export function leastDrawn(scores: Float32Array, params: DrawParams): number {
+export function leastDrawn(scores: Float32Array, params: DrawParams, max: number): number {
   const { topK, topP, minP } = params
-  const shape = shapeOf(largestValueAt(scores, 1), params)
+  const shape = shapeOf(max, params)
   let least = Number.NEGATIVE_INFINITY
   if (topK > 0 && topK < scores.length) least = largestValueAt(scores, topK)
   if (topP < 1) least = leastOfNucleus(scores, least, shape, topP)

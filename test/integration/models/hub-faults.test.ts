@@ -5,13 +5,11 @@ import { join } from 'node:path'
 
 import { afterEach, beforeEach, describe, expect } from 'vitest'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
-import { createLogger } from '#shared/logger.ts'
-import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { it } from '#test/support/services.ts'
 import { ensureModel, type FetchOptions } from '#workers/models/fetcher.ts'
 
 import { COMMIT, REPOSITORY, startHub, type TestHub } from './hub-server.ts'
+import { fetchOptionsOf, modelOf } from './pulls.ts'
 
 const WEIGHTS = randomBytes(200_000)
 const WEIGHTS_PATH = 'onnx/model_quantized.onnx'
@@ -20,10 +18,7 @@ const FILES = {
   'tokenizer.json': '{}',
   [WEIGHTS_PATH]: WEIGHTS,
 }
-const MODEL: CatalogueModel = {
-  ...{ id: 'a-model', kind: 'completion', source: `hub:${REPOSITORY}`, options: {} },
-  ...{ aliases: [], ownedBy: 'hub', created: 0, capabilities: [] },
-}
+const MODEL = modelOf(`hub:${REPOSITORY}`)
 const BELOW = 'hub/models--someone--some-model'
 
 let hub: TestHub
@@ -32,16 +27,8 @@ beforeEach(async () => {
 })
 afterEach(() => hub.close())
 
-function optionsFor(folder: string, more: Partial<FetchOptions> = {}): FetchOptions {
-  return {
-    rootDir: folder,
-    cacheDir: join(folder, 'cache'),
-    hub: { endpoint: hub.endpoint, accessToken: '', isOffline: false },
-    storage: openDirectoryStore(join(folder, 'objects')),
-    log: createLogger({ level: 'silent' }),
-    ...more,
-  }
-}
+const optionsFor = (folder: string, more?: Partial<FetchOptions>) =>
+  fetchOptionsOf(hub, folder, more)
 
 type Instead = TestHub['instead']
 const status =

@@ -5,8 +5,6 @@ import { join } from 'node:path'
 
 import { afterEach, beforeEach, describe, expect } from 'vitest'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
-import { createLogger } from '#shared/logger.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { it } from '#test/support/services.ts'
 import { ensureModel, type FetchOptions } from '#workers/models/fetcher.ts'
@@ -14,6 +12,7 @@ import { ensureModel, type FetchOptions } from '#workers/models/fetcher.ts'
 import { openHubFile } from '#workers/models/hub.ts'
 
 import { COMMIT, REPOSITORY, startHub, type TestHub } from './hub-server.ts'
+import { fetchOptionsOf, modelOf } from './pulls.ts'
 
 const WEIGHTS = randomBytes(200_000)
 const FILES = {
@@ -34,23 +33,8 @@ beforeEach(async () => {
 })
 afterEach(() => hub.close())
 
-function modelOf(source: string, options: CatalogueModel['options'] = {}): CatalogueModel {
-  return {
-    ...{ id: 'a-model', kind: 'completion', source, options },
-    ...{ aliases: [], ownedBy: 'hub', created: 0, capabilities: [] },
-  }
-}
-
-function optionsFor(folder: string, more: Partial<FetchOptions> = {}): FetchOptions {
-  return {
-    rootDir: folder,
-    cacheDir: join(folder, 'cache'),
-    hub: { endpoint: hub.endpoint, accessToken: '', isOffline: false },
-    storage: openDirectoryStore(join(folder, 'objects')),
-    log: createLogger({ level: 'silent' }),
-    ...more,
-  }
-}
+const optionsFor = (folder: string, more?: Partial<FetchOptions>) =>
+  fetchOptionsOf(hub, folder, more)
 
 const MODEL = modelOf(`hub:${REPOSITORY}`)
 const paths = () => hub.seen.map(({ path }) => path)
