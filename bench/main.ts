@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util'
 import { benchActivities } from './activities.ts'
 import { benchAudio } from './audio.ts'
 import { benchContinuous } from './continuous.ts'
+import { benchDevice } from './device.ts'
 import { benchEdits } from './edits.ts'
 import { benchEmbeddings } from './embeddings.ts'
 import { benchEqualAnswers } from './equal-answers.ts'
@@ -37,6 +38,7 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   'transformers-js': benchTransformersJs,
   'llama-cpp': benchLlamaCpp,
   continuous: benchContinuous,
+  device: benchDevice,
   'first-token': benchFirstToken,
   edits: benchEdits,
   embeddings: benchEmbeddings,

@@ -1,6 +1,7 @@
 """Writes a decoder of SmolLM2-135M's shape with random weights, for speed alone.
 
     python bench/make-decoder.py .data/bench/smollm2-shape      (packages of models/training/requirements.txt)
+    python bench/make-decoder.py .data/bench/smollm2-half --half    (in half precision, for a GPU)
 
 Speed does not depend on the values. The tokenizer is that of models/tiny-chat.
 """
@@ -20,7 +21,19 @@ from models.training.common.llama_graph import LlamaShape, llama_graph  # noqa: 
 WIDTH, INNER, LAYERS, HEADS, KV_HEADS, HEAD, VOCABULARY, POSITIONS = 576, 1536, 30, 9, 3, 64, 49152, 2048
 
 
-def main(folder: Path) -> None:
+def halve(model: onnx.ModelProto) -> None:
+    """Make everything that is 32-bit float 16-bit float."""
+    graph = model.graph
+    for tensor in graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            values = onnx.numpy_helper.to_array(tensor).astype(np.float16)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
+    for value in (*graph.input, *graph.output):
+        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+
+
+def main(folder: Path, *options: str) -> None:
     random = np.random.default_rng(0)
 
     def matrix(rows: int, columns: int) -> np.ndarray:
@@ -42,7 +55,9 @@ def main(folder: Path) -> None:
         weights |= {f"{at}{name}.weight": np.ones(WIDTH, np.float32) for name in ("input_layernorm", "post_attention_layernorm")}
     model = llama_graph(LlamaShape(LAYERS, HEADS, KV_HEADS, HEAD, POSITIONS, 10000.0, 1e-5), weights, growing=False)
     (folder / "onnx").mkdir(parents=True, exist_ok=True)
-    onnx.save(model, folder / "onnx/model.onnx")
+    if "--half" in options:
+        halve(model)
+    onnx.save(model, folder / "onnx" / ("model_fp16.onnx" if "--half" in options else "model.onnx"))
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         shutil.copy(ROOT / "models/tiny-chat" / name, folder)
     config = {
@@ -56,4 +71,4 @@ def main(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
-main(Path(sys.argv[1]))
+main(Path(sys.argv[1]), *sys.argv[2:])

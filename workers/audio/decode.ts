@@ -167,7 +167,10 @@ async function* threadSamples(
   const thread = new Worker(new URL('./decode-thread.ts', import.meta.url), {
     workerData: { path, sampleRate: SAMPLE_RATE },
     resourceLimits: { maxOldGenerationSizeMb: 512 },
+    stderr: true,
   })
+  // Decoders print a line for every broken frame of a recording: not into our log.
+  thread.stderr.resume()
   const answers = on(thread, 'message', { signal, close: ['exit', 'error'] })
   try {
     // The thread sends a piece for each request, so that no more than one is ever under way.

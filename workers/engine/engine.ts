@@ -20,6 +20,8 @@ export class Engine {
   readonly #runner: ModelRunner
   readonly #options: EngineOptions
   readonly #stepListeners: (() => void)[] = []
+  /** Prefixes of admitted sequences that the cache has still to copy, in order. */
+  readonly #copies: { source: number; target: number; length: number }[] = []
   #turning: Promise<void> | undefined
   #isClosed = false
   #cachedTokens = 0
@@ -120,6 +122,10 @@ export class Engine {
       if (!this.#scheduler.hasWork) return false
       throw new Error('sequences wait, but none can run')
     }
+    // One that fails ends every text: which of them have a whole cache is not known.
+    for (const { source, target, length } of this.#copies.splice(0)) {
+      await this.#runner.copyPrefix(source, target, length)
+    }
     await this.#takeStep(step)
     this.#steps += 1
     for (const listener of this.#stepListeners) listener()
@@ -132,7 +138,9 @@ export class Engine {
       if (admission === undefined) return
       const { sequence, placement } = admission
       const { slot, source, prefixLength } = placement
-      if (prefixLength > 0 && source !== slot) this.#runner.copyPrefix(source, slot, prefixLength)
+      if (prefixLength > 0 && source !== slot) {
+        this.#copies.push({ source, target: slot, length: prefixLength })
+      }
       this.#scheduler.admit(sequence, placement)
       this.#cachedTokens += prefixLength
       guard(sequence, () => sequence.request.onAdmitted?.({ cachedTokens: prefixLength }))

@@ -20,9 +20,34 @@ export interface CachedRow {
   readonly offset: number
 }
 
+/** Where growing caches lie. */
+export interface GrowingMemory {
+  /** A cache of no positions: what the first run of a sequence gets as its past. */
+  empty(): GrowingCache
+  /** What a run writes a cache to, one per pair; null where the run allocates it itself. */
+  allocate(rows: number, length: number): readonly (Tensor | null)[]
+  /**
+   * Copies the first `lengths[i]` positions of each source into one cache, left-padded so that every
+   * row's newest position sits in the same column.
+   */
+  pack(
+    sources: readonly CachedRow[],
+    lengths: readonly number[],
+  ): GrowingCache | Promise<GrowingCache>
+}
+
 type CacheData = Float32Array | Float16Array
 
-/** A cache of no positions: what the first run of a sequence gets as its past. */
+/** Caches in the memory of this process; what a run returns stays with the runtime. */
+export function hostGrowingMemory(runtime: Runtime, pairs: readonly CachePair[]): GrowingMemory {
+  return {
+    empty: () => emptyCache(runtime, pairs),
+    allocate: () => pairs.map(() => null),
+    pack: (sources, lengths) => packRows(runtime, pairs, sources, lengths),
+  }
+}
+
+/** See `GrowingMemory.empty`. */
 export function emptyCache(runtime: Runtime, pairs: readonly CachePair[]): GrowingCache {
   const tensors = pairs.map(({ type, numHeads, headDim }) =>
     runtime.zeros(type, [1, numHeads, 0, headDim]),
@@ -40,11 +65,7 @@ export function disposeCache(cache: GrowingCache): void {
   }
 }
 
-/**
- * Copies the first `lengths[i]` positions of each source into one cache, left-padded so that every
- * row's newest position sits in the same column.
- */
-export function packRows(
+function packRows(
   runtime: Runtime,
   pairs: readonly CachePair[],
   sources: readonly CachedRow[],

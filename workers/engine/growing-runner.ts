@@ -3,9 +3,8 @@ import type { Tensor } from '#workers/runtime/tensor.ts'
 import {
   type CachedRow,
   disposeCache,
-  emptyCache,
   type GrowingCache,
-  packRows,
+  type GrowingMemory,
 } from './growing-cache.ts'
 import {
   chunkTokens,
@@ -37,23 +36,24 @@ interface Group {
  */
 export class GrowingRunner implements ModelRunner {
   readonly #options: RunnerOptions
+  readonly #memory: GrowingMemory
   /** Caches of slots that are in no group. */
   readonly #single = new Map<number, GrowingCache>()
   #group: Group | undefined
   #logits: Tensor | undefined
   readonly #canGroup: boolean
 
-  constructor(options: RunnerOptions) {
+  constructor(options: RunnerOptions, memory: GrowingMemory) {
     const { graph } = options
     this.#options = options
+    this.#memory = memory
     this.#canGroup = graph.hasPositionIds && graph.hasAttentionMask && !graph.isRowCoupled
   }
 
-  copyPrefix(source: number, target: number, length: number): void {
+  async copyPrefix(source: number, target: number, length: number): Promise<void> {
     const row = this.#find(source)
     if (row === undefined) throw new Error(`slot ${source} has no cache`)
-    const { runtime, graph } = this.#options
-    const copy = packRows(runtime, graph.cache, [row], [length])
+    const copy = await this.#memory.pack([row], [length])
     this.#drop(target)
     this.#single.set(target, copy)
   }
@@ -83,7 +83,7 @@ export class GrowingRunner implements ModelRunner {
     const { runtime, graph } = this.#options
     const { slot, numComputed } = step.sequence
     const tokens = chunkTokens(step)
-    const cache = this.#take(slot, numComputed)
+    const cache = await this.#take(slot, numComputed)
     const isTrimmed = !wantsAllLogits(step) && graph.logitsToKeep !== undefined
     const numRows = isTrimmed || !graph.givesAllLogits ? 1 : tokens.length
     const integers: Record<string, Tensor> = {
@@ -101,7 +101,7 @@ export class GrowingRunner implements ModelRunner {
 
   async #runGroup(sequences: readonly Sequence[], slots: SlotTable): Promise<StepLogits> {
     const { contextLength } = this.#options
-    const group = this.#gather(sequences, slots)
+    const group = await this.#gather(sequences, slots)
     const { length } = group.cache
     const rows = group.members.length
     const ids = new BigInt64Array(rows)
@@ -150,18 +150,23 @@ export class GrowingRunner implements ModelRunner {
   async #run(integers: Record<string, Tensor>, cache: GrowingCache): Promise<GrowingCache> {
     const { session, graph } = this.#options
     const feeds = { ...integers }
-    const fetches: Record<string, null> = { logits: null }
-    for (const [index, { past, present }] of graph.cache.entries()) {
-      feeds[past] = cache.tensors[index]!
-      fetches[present] = null
-    }
+    const fetches: Record<string, Tensor | null> = { logits: null }
     this.#logits?.dispose()
     this.#logits = undefined
+    let grown: readonly (Tensor | null)[] = []
     try {
+      grown = this.#memory.allocate(cache.rows, cache.length + integers.input_ids!.dims[1]!)
+      for (const [index, { past, present }] of graph.cache.entries()) {
+        feeds[past] = cache.tensors[index]!
+        fetches[present] = grown[index]!
+      }
       const results = await session.run(feeds, fetches)
       this.#logits = results.logits!
       const tensors = graph.cache.map(({ present }) => results[present]!)
       return { tensors, rows: cache.rows, length: tensors[0]!.dims[2]!, isPacked: false }
+    } catch (error) {
+      for (const tensor of grown) tensor?.dispose()
+      throw error
     } finally {
       disposeCache(cache)
       for (const tensor of Object.values(integers)) tensor.dispose()
@@ -174,33 +179,29 @@ export class GrowingRunner implements ModelRunner {
   }
 
   /** The slot's first `length` positions as a cache of its own, taken out of where it was. */
-  #take(slot: number, length: number): GrowingCache {
-    const { runtime, graph } = this.#options
+  async #take(slot: number, length: number): Promise<GrowingCache> {
     const single = this.#single.get(slot)
     if (length > 0 && single?.length === length) {
       this.#single.delete(slot)
       return single
     }
     const row = length > 0 ? this.#find(slot) : undefined
-    const cache = row
-      ? packRows(runtime, graph.cache, [row], [length])
-      : emptyCache(runtime, graph.cache)
+    const cache = row ? await this.#memory.pack([row], [length]) : this.#memory.empty()
     this.#drop(slot)
     return cache
   }
 
   /** Makes the sequences one group, keeping the present one while they fit into it. */
-  #gather(sequences: readonly Sequence[], slots: SlotTable): Group {
+  async #gather(sequences: readonly Sequence[], slots: SlotTable): Promise<Group> {
     const present = this.#group
     const isCovered = sequences.every(({ slot }) => present?.members.includes(slot))
     if (present && isCovered && sequences.length * 2 > present.members.length) return present
-    const { runtime, graph } = this.#options
     const members = sequences.map(({ slot }) => slot)
     const lengths = sequences.map(({ numComputed }) => numComputed)
     const sources = members.map((slot) => this.#find(slot)!)
-    const cache = packRows(runtime, graph.cache, sources, lengths)
+    const cache = await this.#memory.pack(sources, lengths)
     for (const slot of present?.members ?? []) {
-      if (slot !== undefined && !members.includes(slot)) this.#extract(slot, slots)
+      if (slot !== undefined && !members.includes(slot)) await this.#extract(slot, slots)
     }
     for (const slot of members) this.#drop(slot)
     if (present) disposeCache(present.cache)
@@ -209,12 +210,11 @@ export class GrowingRunner implements ModelRunner {
   }
 
   /** Keeps what a finished sequence left in a group that is about to go. */
-  #extract(slot: number, slots: SlotTable): void {
-    const { runtime, graph } = this.#options
+  async #extract(slot: number, slots: SlotTable): Promise<void> {
     const { length } = slots.at(slot)
     const row = this.#find(slot)
     if (length > 0 && row) {
-      this.#single.set(slot, packRows(runtime, graph.cache, [row], [length]))
+      this.#single.set(slot, await this.#memory.pack([row], [length]))
     }
   }
 

@@ -1,3 +1,4 @@
+import type { Binding } from '#workers/runtime/binding.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import { allocateElements } from '#workers/tensor/element-type.ts'
 
@@ -14,6 +15,7 @@ import {
 } from './model-runner.ts'
 import type { Sequence } from './sequence.ts'
 import type { Step } from './scheduler.ts'
+import type { SlotCache } from './slot-cache.ts'
 import type { SlotTable } from './slots.ts'
 
 type CacheData = Float32Array | Float16Array
@@ -21,10 +23,13 @@ type CacheData = Float32Array | Float16Array
 /** Mask widths are rounded up, so that the mask of a growing sequence is rarely laid out anew. */
 const MASK_WIDTH_STEP = 64
 
-/** Cache tensors of a range of slots, as past and as present: the same memory. */
+/** Ranges of slots that stay bound; more are rare, and binding one anew costs less than a step. */
+const RANGES_MAX = 64
+
+/** A range of slots whose cache is bound to the model as past and as present: the same memory. */
 interface SlotRange {
-  readonly pasts: Readonly<Record<string, Tensor>>
-  readonly presents: Readonly<Record<string, Tensor>>
+  readonly binding: Binding
+  readonly tensors: readonly Tensor[]
 }
 
 /**
@@ -35,30 +40,24 @@ interface SlotRange {
  */
 export class InPlaceRunner implements ModelRunner {
   readonly #options: RunnerOptions
-  readonly #buffers: readonly CacheData[]
+  readonly #cache: SlotCache
   readonly #ranges = new Map<string, SlotRange>()
   readonly #logits: CacheData
   readonly #mask: BigInt64Array
   #maskLayout = ''
   #maskLengths: number[] = []
 
-  constructor(options: RunnerOptions) {
+  constructor(options: RunnerOptions, cache: SlotCache) {
     const { graph, slots, contextLength, chunkMax } = options
     this.#options = options
-    this.#buffers = graph.cache.map(
-      ({ type, numHeads, headDim }) =>
-        allocateElements(type, slots * numHeads * contextLength * headDim) as CacheData,
-    )
+    this.#cache = cache
     const rows = Math.max(slots, chunkMax)
     this.#logits = allocateElements(graph.logitsType, rows * graph.vocabSize) as CacheData
     this.#mask = new BigInt64Array(slots * contextLength)
   }
 
-  copyPrefix(source: number, target: number, length: number): void {
-    this.#forEachHead((buffer, slotStride, headOffset, headDim) => {
-      const from = source * slotStride + headOffset
-      buffer.copyWithin(target * slotStride + headOffset, from, from + length * headDim)
-    })
+  copyPrefix(source: number, target: number, length: number): void | Promise<void> {
+    return this.#cache.copy({ slot: source, length }, target)
   }
 
   async run(step: Step, slots: SlotTable): Promise<StepLogits> {
@@ -69,10 +68,9 @@ export class InPlaceRunner implements ModelRunner {
   }
 
   close(): void {
-    for (const { pasts } of this.#ranges.values()) {
-      for (const tensor of Object.values(pasts)) tensor.dispose()
-    }
+    for (const range of this.#ranges.values()) releaseRange(range)
     this.#ranges.clear()
+    this.#cache.close()
   }
 
   async #runChunk(step: Exclude<Step, { kind: 'decode' }>): Promise<StepLogits> {
@@ -100,7 +98,7 @@ export class InPlaceRunner implements ModelRunner {
 
   async #decode(sequences: readonly Sequence[], slots: SlotTable): Promise<StepLogits> {
     const { graph, contextLength } = this.#options
-    this.#compact(sequences, slots)
+    await this.#compact(sequences, slots)
     const owned = sequences.map(({ slot }) => slot)
     const first = Math.min(...owned)
     const rows = Math.max(...owned) - first + 1
@@ -120,7 +118,7 @@ export class InPlaceRunner implements ModelRunner {
   }
 
   async #run(
-    range: SlotRange,
+    { binding }: SlotRange,
     inputs: {
       readonly rows: number
       readonly ids: BigInt64Array
@@ -129,7 +127,7 @@ export class InPlaceRunner implements ModelRunner {
       readonly numRows: number
     },
   ): Promise<void> {
-    const { runtime, session, graph } = this.#options
+    const { runtime, graph } = this.#options
     const { rows, ids, positions, mask, numRows } = inputs
     const integers: Record<string, Tensor> = {
       input_ids: int64Tensor(runtime, ids, rows, ids.length / rows),
@@ -144,7 +142,9 @@ export class InPlaceRunner implements ModelRunner {
     const used = this.#logits.subarray(0, numRows * graph.vocabSize)
     const logits = runtime.tensor(graph.logitsType, used, [rows, numRows / rows, graph.vocabSize])
     try {
-      await session.run({ ...integers, ...range.pasts }, { logits, ...range.presents })
+      for (const name in integers) binding.setInput(name, integers[name]!)
+      binding.setOutput('logits', logits)
+      await binding.run()
     } finally {
       logits.dispose()
       for (const tensor of Object.values(integers)) tensor.dispose()
@@ -152,37 +152,18 @@ export class InPlaceRunner implements ModelRunner {
   }
 
   /** Moves the outermost decoding slot into a gap, one per step: idle rows cost time every step. */
-  #compact(sequences: readonly Sequence[], slots: SlotTable): void {
+  async #compact(sequences: readonly Sequence[], slots: SlotTable): Promise<void> {
     const owned = new Set(sequences.map(({ slot }) => slot))
     const last = Math.max(...owned)
     const first = Math.min(...owned)
     for (let gap = first; gap < last; gap += 1) {
       if (owned.has(gap)) continue
-      this.#swap(gap, last, slots.at(gap).length, slots.at(last).length)
+      await this.#cache.swap(
+        { slot: gap, length: slots.at(gap).length },
+        { slot: last, length: slots.at(last).length },
+      )
       slots.swap(gap, last)
       return
-    }
-  }
-
-  #swap(a: number, b: number, lengthA: number, lengthB: number): void {
-    this.#forEachHead((buffer, slotStride, headOffset, headDim) => {
-      const startA = a * slotStride + headOffset
-      const startB = b * slotStride + headOffset
-      const heldA = buffer.slice(startA, startA + lengthA * headDim)
-      buffer.copyWithin(startA, startB, startB + lengthB * headDim)
-      buffer.set(heldA as never, startB)
-    })
-  }
-
-  #forEachHead(
-    visit: (buffer: CacheData, slotStride: number, headOffset: number, headDim: number) => void,
-  ): void {
-    const { graph, contextLength } = this.#options
-    for (const [index, { numHeads, headDim }] of graph.cache.entries()) {
-      const headStride = contextLength * headDim
-      for (let head = 0; head < numHeads; head += 1) {
-        visit(this.#buffers[index]!, numHeads * headStride, head * headStride, headDim)
-      }
     }
   }
 
@@ -211,18 +192,23 @@ export class InPlaceRunner implements ModelRunner {
     const key = `${first}+${rows}`
     const known = this.#ranges.get(key)
     if (known) return known
-    const { runtime, graph, contextLength } = this.#options
-    const pasts: Record<string, Tensor> = {}
-    const presents: Record<string, Tensor> = {}
-    for (const [index, { past, present, type, numHeads, headDim }] of graph.cache.entries()) {
-      const stride = numHeads * contextLength * headDim
-      const data = this.#buffers[index]!.subarray(first * stride, (first + rows) * stride)
-      const tensor = runtime.tensor(type, data, [rows, numHeads, contextLength, headDim])
-      pasts[past] = tensor
-      presents[present] = tensor
+    const { session, graph } = this.#options
+    const range = { binding: session.bind(), tensors: this.#cache.view(first, rows) }
+    for (const [index, { past, present }] of graph.cache.entries()) {
+      range.binding.setInput(past, range.tensors[index]!)
+      range.binding.setOutput(present, range.tensors[index]!)
     }
-    const range = { pasts, presents }
+    const [oldest] = this.#ranges
+    if (this.#ranges.size >= RANGES_MAX && oldest) {
+      releaseRange(oldest[1])
+      this.#ranges.delete(oldest[0])
+    }
     this.#ranges.set(key, range)
     return range
   }
+}
+
+function releaseRange({ binding, tensors }: SlotRange): void {
+  binding.release()
+  for (const tensor of tensors) tensor.dispose()
 }

@@ -10,7 +10,7 @@ import type { SlotTable } from './slots.ts'
 /** Runs steps on a model and keeps the cache; the only room that knows a decoder's tensors. */
 export interface ModelRunner {
   /** Makes `length` positions of one slot the beginning of another. */
-  copyPrefix(source: number, target: number, length: number): void
+  copyPrefix(source: number, target: number, length: number): void | Promise<void>
   /** Runs a step. The logits are valid until the next run. */
   run(step: Step, slots: SlotTable): Promise<StepLogits>
   close(): void

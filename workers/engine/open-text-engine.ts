@@ -1,12 +1,19 @@
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
+import type { ExecutionProvider } from '#workers/runtime/session-options.ts'
 
 import { readDecoderGraph, scanOperators, type DecoderGraph } from './decoder-graph.ts'
+import { DeviceCache } from './device/device-cache.ts'
+import { DeviceGrowingMemory } from './device/device-growing-memory.ts'
+import { DeviceSlotCache } from './device/device-slot-cache.ts'
 import { Engine } from './engine.ts'
+import { hostGrowingMemory } from './growing-cache.ts'
 import { GrowingRunner } from './growing-runner.ts'
 import { InPlaceRunner } from './in-place-runner.ts'
 import { findDecoderFile, readDecoderConfig } from './model-files.ts'
+import type { ModelRunner, RunnerOptions } from './model-runner.ts'
+import { HostSlotCache } from './slot-cache.ts'
 import type { TextEngine } from './types.ts'
 
 /** What an engine is opened with. */
@@ -25,7 +32,9 @@ export interface TextEngineOptions {
   /** Sequences that may wait for a slot. */
   readonly waitingMax?: number
   readonly intraOpThreads?: number
-  readonly executionProvider?: 'cpu' | 'cuda'
+  readonly executionProvider?: ExecutionProvider
+  /** Where the cache lies; with the execution provider's device when it is not given. */
+  readonly cacheMemory?: 'host' | 'device'
 }
 
 const PREFILL_CHUNK = 128 // tokens; about as long as a few decode steps of a full engine
@@ -49,17 +58,26 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
       config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
       options.maxContextTokens ?? CONTEXT_TOKENS_MAX,
     )
-    return assemble(options, session, graph, contextLength)
+    const { cacheMemory = executionProvider === 'cuda' ? 'device' : 'host' } = options
+    if (cacheMemory === 'host') return assemble(options, { session, graph, contextLength })
+    const device = await DeviceCache.open(runtime, session, graph.cache)
+    return closeOnFailure(device, () => {
+      return assemble(options, { session, graph, contextLength, device })
+    })
   })
 }
 
-function assemble(
-  options: TextEngineOptions,
-  session: ModelSession,
-  graph: DecoderGraph,
-  contextLength: number,
-): TextEngine {
-  const { runtime, slots } = options
+/** What is at hand once the model is loaded. */
+interface LoadedDecoder {
+  readonly session: ModelSession
+  readonly graph: DecoderGraph
+  readonly contextLength: number
+  readonly device?: DeviceCache
+}
+
+function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngine {
+  const { slots } = options
+  const { session, graph, contextLength, device } = decoder
   const isInPlace = graph.cacheStyle === 'inPlace'
   // The two branches of a merged export take a whole prompt or one token, nothing between.
   const isCuttable = !graph.hasCacheBranch
@@ -68,9 +86,7 @@ function assemble(
   // Where the way in which a text is cut changes its numbers, drafts would change the outcome.
   const draftMax = isInPlace && !graph.isRowCoupled ? DRAFT_MAX : 0
   const chunkMax = Math.max(prefillChunk, draftMax + 1)
-  const runnerOptions = { runtime, session, graph, slots, contextLength, chunkMax }
-  const runner = isInPlace ? new InPlaceRunner(runnerOptions) : new GrowingRunner(runnerOptions)
-  const engine = new Engine(runner, {
+  const engine = new Engine(makeRunner(options, decoder, chunkMax), {
     slots,
     prefillChunk,
     contextLength,
@@ -87,7 +103,28 @@ function assemble(
     stats: () => engine.stats(),
     async close() {
       await engine.close()
+      await device?.close()
       await session.close()
     },
   }
+}
+
+function makeRunner(
+  { runtime, slots }: TextEngineOptions,
+  { session, graph, contextLength, device }: LoadedDecoder,
+  chunkMax: number,
+): ModelRunner {
+  const options: RunnerOptions = { runtime, session, graph, slots, contextLength, chunkMax }
+  const pairs = graph.cache
+  if (graph.cacheStyle === 'growing') {
+    const memory = device
+      ? new DeviceGrowingMemory(runtime, device, pairs)
+      : hostGrowingMemory(runtime, pairs)
+    return new GrowingRunner(options, memory)
+  }
+  const cacheOptions = { pairs, slots, contextLength }
+  const cache = device
+    ? new DeviceSlotCache(device, session.file, cacheOptions)
+    : new HostSlotCache(runtime, cacheOptions)
+  return new InPlaceRunner(options, cache)
 }

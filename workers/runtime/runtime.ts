@@ -20,6 +20,13 @@ export interface RuntimeOptions {
   readonly concurrentRunsMax?: number
 }
 
+/** A model that is no file. */
+export interface ModelBytes {
+  /** What failures call it. */
+  readonly name: string
+  readonly bytes: Uint8Array
+}
+
 const CONCURRENT_RUNS_MAX = 3 // of the four threads that libuv has by default
 const LOG_FATAL_ONLY = 4 // errors come back as statuses and are thrown
 const DEVICE_ALLOCATOR = 0
@@ -31,8 +38,8 @@ export interface Runtime {
   readonly version: string
   /** Execution providers that the library was built with. */
   readonly providers: readonly string[]
-  /** Loads a model file (with its external data) off the event loop. Throws `ModelLoadError`. */
-  load(file: string, options?: SessionOptions): Promise<ModelSession>
+  /** Loads a model (a file with its external data) off the event loop. Throws `ModelLoadError`. */
+  load(model: string | ModelBytes, options?: SessionOptions): Promise<ModelSession>
   /** A tensor over the given memory, which is not copied. */
   tensor(type: ElementType, data: TensorData, dims: readonly number[]): Tensor
   /** A tensor over fresh zeroed memory. */
@@ -57,9 +64,12 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
   const loads = new Set<Promise<unknown>>()
   let isClosed = false
 
-  async function load(file: string, sessionOptions: SessionOptions = {}): Promise<ModelSession> {
-    if (isClosed) throw new ModelLoadError(file, 'the runtime is closed')
-    const loading = loadOpen(file, sessionOptions)
+  async function load(
+    model: string | ModelBytes,
+    sessionOptions: SessionOptions = {},
+  ): Promise<ModelSession> {
+    if (isClosed) throw new ModelLoadError(nameOf(model), 'the runtime is closed')
+    const loading = loadOpen(model, sessionOptions)
     loads.add(loading)
     try {
       return await loading
@@ -68,11 +78,14 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
     }
   }
 
-  async function loadOpen(file: string, sessionOptions: SessionOptions): Promise<ModelSession> {
-    const session = await loadSession(native, queue, providers, file, sessionOptions)
+  async function loadOpen(
+    model: string | ModelBytes,
+    sessionOptions: SessionOptions,
+  ): Promise<ModelSession> {
+    const session = await loadSession(native, queue, providers, model, sessionOptions)
     if (isClosed) {
       await session.close()
-      throw new ModelLoadError(file, 'the runtime is closed')
+      throw new ModelLoadError(nameOf(model), 'the runtime is closed')
     }
     sessions.add(session)
     session.onClose(() => sessions.delete(session))
@@ -104,15 +117,17 @@ async function loadSession(
   native: Native,
   queue: RunQueue,
   providers: readonly string[],
-  file: string,
+  model: string | ModelBytes,
   options: SessionOptions,
 ): Promise<ModelSession> {
+  const file = nameOf(model)
   const nativeOptions = createSessionOptions(native, providers, file, options)
   const cell = new BigUint64Array(new ArrayBuffer(8))
   await queue.enter()
   try {
-    await createSession(native, file, nativeOptions, cell)
-    return new ModelSession(native, queue, cell[0]!, file)
+    await createSession(native, model, nativeOptions, cell)
+    const { executionProvider = 'cpu' } = options
+    return new ModelSession(native, queue, cell[0]!, { file, executionProvider })
   } finally {
     queue.leave()
     native.library.releaseSessionOptions(nativeOptions)
@@ -121,7 +136,7 @@ async function loadSession(
 
 function createSession(
   native: Native,
-  file: string,
+  model: string | ModelBytes,
   nativeOptions: Pointer,
   cell: BigUint64Array,
 ): Promise<void> {
@@ -133,9 +148,18 @@ function createSession(
         check(library, status)
         resolve()
       } catch (error) {
-        reject(new ModelLoadError(file, (error as Error).message))
+        reject(new ModelLoadError(nameOf(model), (error as Error).message))
       }
     }
-    library.createSession.async(env, file, nativeOptions, prepackedWeights, cell, done)
+    const rest = [nativeOptions, prepackedWeights, cell, done]
+    if (typeof model === 'string') {
+      library.createSession.async(env, model, ...rest)
+    } else {
+      library.createSessionFromArray.async(env, model.bytes, model.bytes.length, ...rest)
+    }
   })
+}
+
+function nameOf(model: string | ModelBytes): string {
+  return typeof model === 'string' ? model : model.name
 }

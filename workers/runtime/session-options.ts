@@ -2,11 +2,14 @@ import { ModelLoadError } from './errors.ts'
 import type { Pointer } from './library.ts'
 import { callForPointer, check, type Native } from './native.ts'
 
+/** Where a model computes. */
+export type ExecutionProvider = 'cpu' | 'cuda'
+
 /** How a model is loaded. */
 export interface SessionOptions {
   /** Threads of one run; 0 means one per core. */
   readonly intraOpThreads?: number
-  readonly executionProvider?: 'cpu' | 'cuda'
+  readonly executionProvider?: ExecutionProvider
   readonly graphOptimization?: 'none' | 'basic' | 'extended' | 'all'
 }
 

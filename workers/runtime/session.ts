@@ -1,10 +1,14 @@
 import { CancelledError } from '#shared/errors.ts'
 
+import { Binding, type NativeStart } from './binding.ts'
+import { DeviceMemory } from './device-memory.ts'
 import { ModelRunError } from './errors.ts'
-import { addressOf, type Pointer } from './library.ts'
+import type { Pointer } from './library.ts'
+import { NameTable } from './name-table.ts'
 import { check, type Native } from './native.ts'
 import { RunFrame } from './run-frame.ts'
 import type { RunQueue } from './run-queue.ts'
+import type { ExecutionProvider } from './session-options.ts'
 import { readSpecs, type TensorSpec } from './specs.ts'
 import { adoptTensor, type Tensor } from './tensor.ts'
 
@@ -19,6 +23,7 @@ export class ModelSession {
   readonly file: string
   readonly inputs: readonly TensorSpec[]
   readonly outputs: readonly TensorSpec[]
+  readonly executionProvider: ExecutionProvider
 
   readonly #native: Native
   readonly #queue: RunQueue
@@ -26,20 +31,27 @@ export class ModelSession {
   readonly #inputNames: NameTable
   readonly #outputNames: NameTable
   readonly #frames: RunFrame[] = []
+  readonly #bindings = new Set<Binding>()
   readonly #closeListeners: (() => void)[] = []
   #numRunning = 0
   #closing: Promise<void> | undefined
   #onIdle: (() => void) | undefined
 
-  constructor(native: Native, queue: RunQueue, handle: Pointer, file: string) {
+  constructor(
+    native: Native,
+    queue: RunQueue,
+    handle: Pointer,
+    model: { readonly file: string; readonly executionProvider: ExecutionProvider },
+  ) {
     this.#native = native
     this.#queue = queue
     this.#handle = handle
-    this.file = file
+    this.file = model.file
+    this.executionProvider = model.executionProvider
     this.inputs = readSpecs(native, handle, 'input')
     this.outputs = readSpecs(native, handle, 'output')
-    this.#inputNames = makeNameTable(this.inputs)
-    this.#outputNames = makeNameTable(this.outputs)
+    this.#inputNames = new NameTable('input', this.inputs)
+    this.#outputNames = new NameTable('output', this.outputs)
   }
 
   /**
@@ -53,27 +65,37 @@ export class ModelSession {
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<{ [Name in keyof Wanted]: Tensor }> {
     const { signal } = options
-    if (this.#closing !== undefined)
-      throw new ModelRunError('closed', `${this.file}: the session is closed`)
     if (signal?.aborted) throw new CancelledError()
-    const frame = this.#frames.pop() ?? this.#makeFrame()
-    this.#numRunning += 1
-    try {
-      fillFeeds(frame, this.#inputNames, feeds)
-      fillFetches(frame, this.#outputNames, fetches)
-      const turn = this.#queue.enter()
-      if (turn !== undefined) await turn
+    return await this.#whileOpen(async () => {
+      const frame = this.#frames.pop() ?? this.#makeFrame()
       try {
-        await this.#runFrame(frame, signal)
+        fillFeeds(frame, this.#inputNames, feeds)
+        fillFetches(frame, this.#outputNames, fetches)
+        await this.#inTurn(() => this.#runFrame(frame, signal))
+        return this.#collect(frame, fetches)
       } finally {
-        this.#queue.leave()
+        this.#putBack(frame)
       }
-      return this.#collect(frame, fetches)
-    } finally {
-      this.#putBack(frame)
-      this.#numRunning -= 1
-      if (this.#numRunning === 0) this.#onIdle?.()
-    }
+    })
+  }
+
+  /** Tensors that stay bound from one run to the next. The session's end is the binding's. */
+  bind(): Binding {
+    const binding = new Binding({
+      native: this.#native,
+      handle: this.#handle,
+      inputs: this.#inputNames,
+      outputs: this.#outputNames,
+      run: (start) => this.#whileOpen(() => this.#inTurn(() => this.#call(start))),
+      forget: (released) => this.#bindings.delete(released),
+    })
+    this.#bindings.add(binding)
+    return binding
+  }
+
+  /** Memory of the device that the session computes on; the caller releases it before the session. */
+  openMemory(): DeviceMemory {
+    return new DeviceMemory(this.#native, this.#handle, this.executionProvider)
   }
 
   /** Refuses further runs, waits for those in flight and releases the model. */
@@ -95,6 +117,7 @@ export class ModelSession {
     }
     for (const frame of this.#frames) frame.release(this.#native.library)
     this.#frames.length = 0
+    for (const binding of this.#bindings) binding.release()
     this.#native.library.releaseSession(this.#handle)
     for (const listener of this.#closeListeners) listener()
   }
@@ -110,25 +133,57 @@ export class ModelSession {
     else this.#frames.push(frame)
   }
 
-  #runFrame(frame: RunFrame, signal: AbortSignal | undefined): Promise<void> {
+  /** Refuses the work of a closed session; closing waits for what has begun. */
+  async #whileOpen<Result>(work: () => Promise<Result>): Promise<Result> {
+    if (this.#closing !== undefined) {
+      throw new ModelRunError('closed', `${this.file}: the session is closed`)
+    }
+    this.#numRunning += 1
+    try {
+      return await work()
+    } finally {
+      this.#numRunning -= 1
+      if (this.#numRunning === 0) this.#onIdle?.()
+    }
+  }
+
+  async #inTurn(work: () => Promise<void>): Promise<void> {
+    const turn = this.#queue.enter()
+    if (turn !== undefined) await turn
+    try {
+      await work()
+    } finally {
+      this.#queue.leave()
+    }
+  }
+
+  async #runFrame(frame: RunFrame, signal: AbortSignal | undefined): Promise<void> {
     const { library } = this.#native
-    if (signal?.aborted) return Promise.reject(new CancelledError())
+    if (signal?.aborted) throw new CancelledError()
+    const onAbort = (): void => frame.terminate(library)
+    signal?.addEventListener('abort', onAbort, { once: true })
+    try {
+      await this.#call((done) => frame.start(library, this.#handle, done))
+      if (signal?.aborted) throw new CancelledError()
+    } catch (error) {
+      frame.releaseOutputs(library)
+      throw signal?.aborted ? new CancelledError() : error
+    } finally {
+      signal?.removeEventListener('abort', onAbort)
+    }
+  }
+
+  #call(start: NativeStart): Promise<void> {
     return new Promise((resolve, reject) => {
-      const onAbort = (): void => frame.terminate(library)
-      signal?.addEventListener('abort', onAbort, { once: true })
-      const done = (failure: Error | null, status: unknown): void => {
-        signal?.removeEventListener('abort', onAbort)
+      start((failure, status) => {
         try {
           if (failure) throw failure
-          check(library, status)
-          if (signal?.aborted) throw new CancelledError()
+          check(this.#native.library, status)
           resolve()
         } catch (error) {
-          frame.releaseOutputs(library)
-          reject(signal?.aborted ? new CancelledError() : this.#translate(error as Error))
+          reject(this.#translate(error as Error))
         }
-      }
-      frame.start(library, this.#handle, done)
+      })
     })
   }
 
@@ -150,46 +205,16 @@ export class ModelSession {
   }
 }
 
-interface NamedSpec extends TensorSpec {
-  /** Address of the name as a C string. */
-  readonly address: Pointer
-}
-
-interface NameTable {
-  readonly byName: ReadonlyMap<string, NamedSpec>
-  /** The memory that the addresses point into. */
-  readonly bytes: Uint8Array
-}
-
-function makeNameTable(specs: readonly TensorSpec[]): NameTable {
-  const encoded = specs.map((spec) => Buffer.from(`${spec.name}\0`))
-  const bytes = new Uint8Array(encoded.reduce((sum, name) => sum + name.length, 0) + 1)
-  const base = addressOf(bytes)
-  const byName = new Map<string, NamedSpec>()
-  let offset = 0
-  for (const [index, spec] of specs.entries()) {
-    bytes.set(encoded[index]!, offset)
-    byName.set(spec.name, { ...spec, address: base + BigInt(offset) })
-    offset += encoded[index]!.length
-  }
-  return { byName, bytes }
-}
-
 function fillFeeds(frame: RunFrame, names: NameTable, feeds: Feeds): void {
   let count = 0
   for (const name in feeds) {
-    const spec = names.byName.get(name)
-    if (spec === undefined) {
-      throw new ModelRunError('unknownInput', `the model has no input ${name}`, name)
-    }
     const tensor = feeds[name]!
-    checkAgainst(spec, tensor)
-    frame.setInput(count, spec.address, tensor)
+    frame.setInput(count, names.fit(name, tensor).address, tensor)
     count += 1
   }
   frame.inCount = count
-  if (count === names.byName.size) return
-  for (const name of names.byName.keys()) {
+  if (count === names.size) return
+  for (const name of names.names()) {
     if (!(name in feeds)) {
       throw new ModelRunError('missingInput', `the input ${name} is missing`, name)
     }
@@ -199,34 +224,9 @@ function fillFeeds(frame: RunFrame, names: NameTable, feeds: Feeds): void {
 function fillFetches(frame: RunFrame, names: NameTable, fetches: Fetches): void {
   let count = 0
   for (const name in fetches) {
-    const spec = names.byName.get(name)
-    if (spec === undefined) {
-      throw new ModelRunError('unknownOutput', `the model has no output ${name}`, name)
-    }
     const tensor = fetches[name] ?? null
-    if (tensor) checkAgainst(spec, tensor)
-    frame.setOutput(count, spec.address, tensor)
+    frame.setOutput(count, names.fit(name, tensor).address, tensor)
     count += 1
   }
   frame.outCount = count
-}
-
-function checkAgainst(spec: TensorSpec, tensor: Tensor): void {
-  if (spec.type !== tensor.type) {
-    const message = `${spec.name} must be ${spec.type ?? 'no tensor'}, not ${tensor.type}`
-    throw new ModelRunError('wrongType', message, spec.name)
-  }
-  const { dims } = tensor
-  let fits = dims.length === spec.dims.length
-  for (let axis = 0; fits && axis < dims.length; axis += 1) {
-    const wanted = spec.dims[axis]
-    fits = typeof wanted !== 'number' || wanted === dims[axis]
-  }
-  if (fits) return
-  const wanted = spec.dims.map((dim) => (dim === '' ? '?' : dim)).join(', ')
-  throw new ModelRunError(
-    'wrongShape',
-    `${spec.name} must have the shape [${wanted}], not [${dims.join(', ')}]`,
-    spec.name,
-  )
 }

@@ -11,7 +11,8 @@ import { callForNumber, callForPointer, check, type Native } from './native.ts'
 
 /**
  * A dense row-major tensor. Its memory belongs either to JavaScript (made by `createTensor`; views
- * of one buffer are tensors over subarrays) or to ONNX Runtime (an output that a run allocated).
+ * of one buffer are tensors over subarrays), to ONNX Runtime (an output that a run allocated), or to a
+ * device (made by `DeviceMemory`), where its elements cannot be read.
  *
  * `dispose` gives the native side back. The data of a runtime-owned tensor must not be touched
  * afterwards; memory of JavaScript stays. A tensor must not be disposed while a run uses it.
@@ -20,7 +21,7 @@ export class Tensor {
   readonly type: ElementType
   readonly dims: readonly number[]
   #handle: Pointer
-  #data: TensorData | undefined
+  #data: TensorData | 'device' | undefined
   readonly #native: Native
 
   constructor(
@@ -28,7 +29,7 @@ export class Tensor {
     handle: Pointer,
     type: ElementType,
     dims: readonly number[],
-    data: TensorData | undefined,
+    data: TensorData | 'device' | undefined,
   ) {
     this.#native = native
     this.#handle = handle
@@ -45,6 +46,7 @@ export class Tensor {
 
   /** The elements themselves, not a copy. */
   get data(): TensorData {
+    if (this.#data === 'device') throw new Error('a tensor on a device cannot be read')
     this.#data ??= viewNativeData(this.#native, this.handle, this.type, this.dims)
     return this.#data
   }

@@ -69,8 +69,8 @@ function hoursOfSilence(): Buffer {
 function silentFrame(at: number): Buffer {
   // Frames are numbered as UTF-8 writes code points.
   const place = Buffer.from(String.fromCodePoint(at))
-  // Block of 4,096, rate and depth as in the header, one channel.
-  const head = Buffer.concat([Buffer.from([0xff, 0xf8, 0xc0, 0x00]), place])
+  // Block of 4,096 samples, 16 kHz, one channel, 16 bits.
+  const head = Buffer.concat([Buffer.from([0xff, 0xf8, 0xc5, 0x08]), place])
   // A constant subframe of zero.
   const body = Buffer.concat([head, Buffer.from([checksum(head, 8, 0x07)]), Buffer.alloc(3)])
   const sum = Buffer.alloc(2)

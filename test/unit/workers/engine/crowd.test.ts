@@ -56,14 +56,18 @@ async function attend(engine: TextEngine, { leavesAt, ...request }: Request) {
 
 describe('a crowd of texts, some of which are given up', () => {
   it.each([
-    ['llama-in-place', 'model'],
-    ['llama', 'model'],
+    ['llama-in-place', 'model', 'host'],
+    ['llama', 'model', 'host'],
+    // What a GPU takes, on a processor.
+    ['llama-in-place', 'model', 'device'],
+    ['llama', 'model', 'device'],
     // One row's scale must not reach another's numbers, whatever the cache.
-    ['llama-in-place-dynamic', 'model_quantized'],
-    ['llama', 'model_quantized'],
-  ])('each reads as if it were alone: %s, %s', async (name, onnxFile) => {
+    ['llama-in-place-dynamic', 'model_quantized', 'host'],
+    ['llama', 'model_quantized', 'host'],
+  ] as const)('each reads as if it were alone: %s, %s, %s', async (name, onnxFile, cacheMemory) => {
     const folder = `${MODELS}/${name}`
-    const options = { runtime, folder, onnxFile, prefillChunk: CHUNK, intraOpThreads: 1 }
+    const shared = { runtime, folder, onnxFile, cacheMemory }
+    const options = { ...shared, prefillChunk: CHUNK, intraOpThreads: 1 }
     const open = (slots: number): Promise<TextEngine> => openTextEngine({ ...options, slots })
     const [engine, alone] = await Promise.all([open(6), open(1)])
     try {

@@ -33,20 +33,30 @@ function makePrompt(number: number, length: number): number[] {
   return Array.from({ length }, (_, index) => 5 + ((number * 53 + index * 17) % 300))
 }
 
-const STYLES = ['llama-in-place', 'llama', 'gpt2', 'gemma', 'qwen3-in-place']
+/** What a GPU takes, on a processor: the cache in the memory of the device that the session computes on. */
+const ON_DEVICE = { cacheMemory: 'device' } as const
 
-describe.each(STYLES)('%s', (name) => {
+const STYLES: readonly [string, Partial<TextEngineOptions>][] = [
+  ...['llama-in-place', 'llama', 'gpt2', 'gemma', 'qwen3-in-place'].map(
+    (name): [string, Partial<TextEngineOptions>] => [name, {}],
+  ),
+  ['llama-in-place', ON_DEVICE],
+  ['gpt2', ON_DEVICE],
+  ['llama', { ...ON_DEVICE, onnxFile: 'model_fp16' }],
+]
+
+describe.each(STYLES)('%s, %o', (name, options) => {
   it.each([1, 2, 5, 15])(
     'gives a sequence the same tokens beside %i others',
     async (neighbours) => {
-      const engine = await openEngine(name, { prefillChunk: 16 })
+      const engine = await openEngine(name, { ...options, prefillChunk: 16 })
       const prompts = Array.from({ length: neighbours + 1 }, (_, index) =>
         makePrompt(index, 3 + ((index * 11) % 40)),
       )
       const alone: number[][] = []
       for (const promptTokenIds of prompts) {
-        const options = { promptTokenIds, maxNewTokens: 24, cacheScope: `${Math.random()}` }
-        alone.push((await generate(engine, options)).tokenIds)
+        const own = { promptTokenIds, maxNewTokens: 24, cacheScope: `${Math.random()}` }
+        alone.push((await generate(engine, own)).tokenIds)
       }
       const together = await Promise.all(
         prompts.map((promptTokenIds, index) =>
@@ -61,7 +71,7 @@ describe.each(STYLES)('%s', (name) => {
   )
 
   it('goes on as if nothing had happened after a resumption', async () => {
-    const engine = await openEngine(name)
+    const engine = await openEngine(name, options)
     const promptTokenIds = makePrompt(1, 20)
     const whole = await generate(engine, { promptTokenIds, maxNewTokens: 20, cacheScope: 'a' })
     const generatedTokenIds = whole.tokenIds.slice(0, 9)
@@ -71,7 +81,7 @@ describe.each(STYLES)('%s', (name) => {
   })
 
   it('starts from a finished prefix of the same scope, and from no other', async () => {
-    const engine = await openEngine(name)
+    const engine = await openEngine(name, options)
     const first = makePrompt(2, 30)
     const answer = await generate(engine, { promptTokenIds: first, cacheScope: 'a' })
     const promptTokenIds = [...first, ...answer.tokenIds, 9, 8, 7]
@@ -86,7 +96,7 @@ describe.each(STYLES)('%s', (name) => {
   })
 
   it('computes a prompt once for several candidates', async () => {
-    const engine = await openEngine(name, { prefillChunk: 8 })
+    const engine = await openEngine(name, { ...options, prefillChunk: 8 })
     const promptTokenIds = makePrompt(3, 40)
     const alone = await generate(engine, { promptTokenIds, cacheScope: 'other' })
     const candidates = await Promise.all(
@@ -150,16 +160,17 @@ describe('an engine', () => {
     const merged = join(MODELS, '../runtime/merged.onnx')
     copyFileSync(merged, join(folder, 'decoder_model_merged.onnx'))
     const plain = await openEngine('llama')
-    const engine = await openEngine('.', { folder, onnxFile: 'decoder_model_merged' })
+    const options = { folder, onnxFile: 'decoder_model_merged' }
+    const engine = await openEngine('.', options)
+    const onDevice = await openEngine('.', { ...options, ...ON_DEVICE })
     const prompts = [makePrompt(1, 30), makePrompt(2, 5)]
-    const [expected, actual] = await Promise.all(
-      [plain, engine].map((each) =>
-        Promise.all(prompts.map((promptTokenIds) => generate(each, { promptTokenIds }))),
-      ),
+    const [expected, ...actual] = await Promise.all(
+      [plain, engine, onDevice].map(async (each) => {
+        const texts = prompts.map((promptTokenIds) => generate(each, { promptTokenIds }))
+        return (await Promise.all(texts)).map(({ tokenIds }) => tokenIds)
+      }),
     )
-    expect(actual!.map(({ tokenIds }) => tokenIds)).toEqual(
-      expected!.map(({ tokenIds }) => tokenIds),
-    )
+    expect(actual).toEqual([expected, expected])
     rmSync(folder, { recursive: true })
   })
 

@@ -1,0 +1,110 @@
+import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
+import type { DeviceMemory } from '#workers/runtime/device-memory.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { Feeds, Fetches, ModelSession } from '#workers/runtime/session.ts'
+import type { Tensor } from '#workers/runtime/tensor.ts'
+
+import type { CachePair } from '../decoder-graph.ts'
+
+import { makeCutGraph } from './cut-graph.ts'
+
+/** A piece of a cache: positions `from` to `to` of one row, and how much padding surrounds the copy. */
+export interface CachePiece {
+  readonly row: number
+  readonly from: number
+  readonly to: number
+  readonly before: number
+  readonly after: number
+}
+
+/**
+ * Cache tensors in the memory of the device that a decoder's session computes on: room for them, and
+ * copies of their pieces, which the device makes itself by a graph of slices.
+ */
+export class DeviceCache {
+  readonly #runtime: Runtime
+  readonly #pairs: readonly CachePair[]
+  readonly #memory: DeviceMemory
+  readonly #cutter: ModelSession
+
+  private constructor(
+    runtime: Runtime,
+    pairs: readonly CachePair[],
+    opened: { readonly memory: DeviceMemory; readonly cutter: ModelSession },
+  ) {
+    this.#runtime = runtime
+    this.#pairs = pairs
+    this.#memory = opened.memory
+    this.#cutter = opened.cutter
+  }
+
+  /** Makes one for a session, which must be closed after it. Throws `ModelLoadError`. */
+  static async open(
+    runtime: Runtime,
+    session: ModelSession,
+    pairs: readonly CachePair[],
+  ): Promise<DeviceCache> {
+    const { executionProvider, file } = session
+    const graph = makeCutGraph(pairs.map(({ type }) => type))
+    const model = { name: `${file} (copies of its cache)`, bytes: graph }
+    const cutter = await runtime.load(model, { executionProvider })
+    return await closeOnFailure(cutter, () => {
+      return new DeviceCache(runtime, pairs, { memory: session.openMemory(), cutter })
+    })
+  }
+
+  /** Room for so many rows and positions, one tensor per pair, not set. Throws when there is none. */
+  allocate(rows: number, length: number): Tensor[] {
+    const tensors: Tensor[] = []
+    try {
+      for (const { type, numHeads, headDim } of this.#pairs) {
+        tensors.push(this.#memory.allocate(type, [rows, numHeads, length, headDim]))
+      }
+    } catch (error) {
+      for (const tensor of tensors) tensor.dispose()
+      throw error
+    }
+    return tensors
+  }
+
+  /** Rows of tensors as tensors over the same memory. */
+  view(tensors: readonly Tensor[], first: number, rows: number): Tensor[] {
+    return tensors.map((tensor) => this.#memory.view(tensor, first, rows))
+  }
+
+  /** Fills the targets, of one row each, with the piece of the sources and zeros around it. */
+  async copy(
+    sources: readonly Tensor[],
+    piece: CachePiece,
+    targets: readonly Tensor[],
+  ): Promise<void> {
+    const { row, from, to, before, after } = piece
+    const feeds: Record<string, Tensor> = {
+      starts: this.#integers(row, from),
+      ends: this.#integers(row + 1, to),
+      axes: this.#integers(0, 2),
+      pads: this.#integers(0, 0, before, 0, 0, 0, after, 0),
+    }
+    const integers = Object.values(feeds)
+    const fetches: Record<string, Tensor> = {}
+    for (const [index, target] of targets.entries()) {
+      feeds[`source.${index}`] = sources[index]!
+      fetches[`target.${index}`] = target
+    }
+    try {
+      await this.#cutter.run(feeds satisfies Feeds, fetches satisfies Fetches)
+    } finally {
+      for (const tensor of integers) tensor.dispose()
+    }
+  }
+
+  /** Gives the memory back, after all of its tensors. */
+  async close(): Promise<void> {
+    await this.#cutter.close()
+    this.#memory.release()
+  }
+
+  #integers(...values: number[]): Tensor {
+    return this.#runtime.tensor('int64', BigInt64Array.from(values, BigInt), [values.length])
+  }
+}

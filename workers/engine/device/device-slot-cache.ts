@@ -1,0 +1,72 @@
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+import type { Tensor } from '#workers/runtime/tensor.ts'
+import { countElements, ELEMENT_TYPES } from '#workers/tensor/element-type.ts'
+
+import type { HeldSlot, SlotCache, SlotCacheOptions } from '../slot-cache.ts'
+
+import type { DeviceCache } from './device-cache.ts'
+
+/**
+ * A cache on the device. One slot more than asked for holds what is exchanged. A device has no memory
+ * that costs nothing until it is written: all of it is taken at once.
+ */
+export class DeviceSlotCache implements SlotCache {
+  readonly #device: DeviceCache
+  readonly #options: SlotCacheOptions
+  readonly #tensors: readonly Tensor[]
+
+  /** Throws `ModelLoadError` when the device has no room for it. */
+  constructor(device: DeviceCache, file: string, options: SlotCacheOptions) {
+    this.#device = device
+    this.#options = options
+    try {
+      this.#tensors = device.allocate(options.slots + 1, options.contextLength)
+    } catch (error) {
+      throw new ModelLoadError(file, describeShortage(options, error as Error))
+    }
+  }
+
+  view(first: number, rows: number): Tensor[] {
+    return this.#device.view(this.#tensors, first, rows)
+  }
+
+  async copy({ slot, length }: HeldSlot, target: number): Promise<void> {
+    const { contextLength } = this.#options
+    const targets = this.view(target, 1)
+    const after = contextLength - length
+    try {
+      await this.#device.copy(
+        this.#tensors,
+        { row: slot, from: 0, to: length, before: 0, after },
+        targets,
+      )
+    } finally {
+      for (const tensor of targets) tensor.dispose()
+    }
+  }
+
+  async swap(a: HeldSlot, b: HeldSlot): Promise<void> {
+    const spare = this.#options.slots
+    await this.copy(a, spare)
+    await this.copy(b, a.slot)
+    await this.copy({ slot: spare, length: a.length }, b.slot)
+  }
+
+  close(): void {
+    for (const tensor of this.#tensors) tensor.dispose()
+  }
+}
+
+function describeShortage(options: SlotCacheOptions, error: Error): string {
+  const { pairs, slots, contextLength } = options
+  const positionBytes = pairs.reduce(
+    (sum, { type, numHeads, headDim }) =>
+      sum + countElements([numHeads, headDim]) * ELEMENT_TYPES[type].bytes,
+    0,
+  )
+  const mebibytes = Math.ceil(((slots + 1) * contextLength * positionBytes) / 2 ** 20)
+  return (
+    `the device has no room for the cache of ${slots} slots and one to exchange them, ${contextLength} tokens ` +
+    `each: ${mebibytes} MiB; give the model fewer slots or a lower maxContextTokens (${error.message})`
+  )
+}

@@ -1,0 +1,89 @@
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { Tensor } from '#workers/runtime/tensor.ts'
+import { allocateElements } from '#workers/tensor/element-type.ts'
+
+import type { CachePair } from './decoder-graph.ts'
+
+/** A slot and how many positions of it are to be kept. */
+export interface HeldSlot {
+  readonly slot: number
+  readonly length: number
+}
+
+/** Keys and values of all slots, one buffer [slots, heads, length, size] for each pair of the graph. */
+export interface SlotCache {
+  /** `rows` slots from `first` on as tensors over the buffers, one per pair; the caller disposes of them. */
+  view(first: number, rows: number): Tensor[]
+  /** Makes the source's positions the beginning of another slot. */
+  copy(source: HeldSlot, target: number): void | Promise<void>
+  swap(a: HeldSlot, b: HeldSlot): void | Promise<void>
+  /** Gives the memory back, after the views. */
+  close(): void
+}
+
+/** What the buffers of a cache are made of. */
+export interface SlotCacheOptions {
+  readonly pairs: readonly CachePair[]
+  readonly slots: number
+  readonly contextLength: number
+}
+
+type CacheData = Float32Array | Float16Array
+
+/** A cache in the memory of this process; the system commits a position when it is first written. */
+export class HostSlotCache implements SlotCache {
+  readonly #runtime: Runtime
+  readonly #options: SlotCacheOptions
+  readonly #buffers: readonly CacheData[]
+
+  constructor(runtime: Runtime, options: SlotCacheOptions) {
+    const { pairs, slots, contextLength } = options
+    this.#runtime = runtime
+    this.#options = options
+    this.#buffers = pairs.map(
+      ({ type, numHeads, headDim }) =>
+        allocateElements(type, slots * numHeads * contextLength * headDim) as CacheData,
+    )
+  }
+
+  view(first: number, rows: number): Tensor[] {
+    const { pairs, contextLength } = this.#options
+    return pairs.map(({ type, numHeads, headDim }, index) => {
+      const stride = numHeads * contextLength * headDim
+      const data = this.#buffers[index]!.subarray(first * stride, (first + rows) * stride)
+      return this.#runtime.tensor(type, data, [rows, numHeads, contextLength, headDim])
+    })
+  }
+
+  copy(source: HeldSlot, target: number): void {
+    this.#forEachHead((buffer, slotStride, headOffset, headDim) => {
+      const from = source.slot * slotStride + headOffset
+      const to = target * slotStride + headOffset
+      buffer.copyWithin(to, from, from + source.length * headDim)
+    })
+  }
+
+  swap(a: HeldSlot, b: HeldSlot): void {
+    this.#forEachHead((buffer, slotStride, headOffset, headDim) => {
+      const startA = a.slot * slotStride + headOffset
+      const startB = b.slot * slotStride + headOffset
+      const heldA = buffer.slice(startA, startA + a.length * headDim)
+      buffer.copyWithin(startA, startB, startB + b.length * headDim)
+      buffer.set(heldA as never, startB)
+    })
+  }
+
+  close(): void {}
+
+  #forEachHead(
+    visit: (buffer: CacheData, slotStride: number, headOffset: number, headDim: number) => void,
+  ): void {
+    const { pairs, contextLength } = this.#options
+    for (const [index, { numHeads, headDim }] of pairs.entries()) {
+      const headStride = contextLength * headDim
+      for (let head = 0; head < numHeads; head += 1) {
+        visit(this.#buffers[index]!, numHeads * headStride, head * headStride, headDim)
+      }
+    }
+  }
+}
