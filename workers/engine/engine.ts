@@ -154,11 +154,14 @@ export class Engine {
       const durationMs = performance.now() - startedAtMs
       if (step.kind === 'decode') this.#scheduler.noteDecode(durationMs)
       if (step.kind === 'prefill') this.#scheduler.notePrefill(step.count, durationMs)
+      if (step.kind === 'batchPrefill') {
+        this.#scheduler.notePrefill(step.sequences.length * step.length, durationMs)
+      }
       const numComputed = this.#sample(step, logits)
       this.#scheduler.settle(step, numComputed)
       this.#scheduler.sweep()
     } catch (error) {
-      this.#failAll(step.kind === 'decode' ? step.sequences : [step.sequence], error)
+      this.#failAll('sequences' in step ? step.sequences : [step.sequence], error)
     }
   }
 
@@ -168,9 +171,16 @@ export class Engine {
       case 'prefill':
         this.#samplePrefill(step.sequence, step.count, logits)
         return step.count
+      case 'batchPrefill':
+        for (const [index, sequence] of step.sequences.entries()) {
+          this.#promptTokens += sequence.numPrompt
+          // What it has next may be known from its run elsewhere.
+          if (sequence.numGenerated > 0) continue
+          guard(sequence, () => this.#sampleToken(sequence, logits.row(index)))
+        }
+        return 0
       case 'decode':
         for (const [index, sequence] of step.sequences.entries()) {
-          // What it has next is known from its run elsewhere.
           if (sequence.isReplaying) continue
           guard(sequence, () => this.#sampleToken(sequence, logits.row(index)))
         }

@@ -22,8 +22,8 @@ export interface CachedRow {
 
 /** Where growing caches lie. */
 export interface GrowingMemory {
-  /** A cache of no positions: what the first run of a sequence gets as its past. */
-  empty(): GrowingCache
+  /** A cache of no positions: what the first run of sequences gets as their past. */
+  empty(rows: number): GrowingCache
   /** What a run writes a cache to, one per pair; null where the run allocates it itself. */
   allocate(rows: number, length: number): readonly (Tensor | null)[]
   /**
@@ -41,18 +41,22 @@ type CacheData = Float32Array | Float16Array
 /** Caches in the memory of this process; what a run returns stays with the runtime. */
 export function hostGrowingMemory(runtime: Runtime, pairs: readonly CachePair[]): GrowingMemory {
   return {
-    empty: () => emptyCache(runtime, pairs),
+    empty: (rows) => emptyCache(runtime, pairs, rows),
     allocate: () => pairs.map(() => null),
     pack: (sources, lengths) => packRows(runtime, pairs, sources, lengths),
   }
 }
 
 /** See `GrowingMemory.empty`. */
-export function emptyCache(runtime: Runtime, pairs: readonly CachePair[]): GrowingCache {
+export function emptyCache(
+  runtime: Runtime,
+  pairs: readonly CachePair[],
+  rows: number,
+): GrowingCache {
   const tensors = pairs.map(({ type, numHeads, headDim }) =>
-    runtime.zeros(type, [1, numHeads, 0, headDim]),
+    runtime.zeros(type, [rows, numHeads, 0, headDim]),
   )
-  return { tensors, rows: 1, length: 0, isPacked: true }
+  return { tensors, rows, length: 0, isPacked: true }
 }
 
 /** Gives the memory back. */

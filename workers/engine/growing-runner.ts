@@ -7,8 +7,11 @@ import {
   type GrowingMemory,
 } from './growing-cache.ts'
 import {
+  type BatchStep,
+  type ChunkStep,
   chunkTokens,
   int64Tensor,
+  layPrompts,
   logitsToKeepTensor,
   type ModelRunner,
   nextInput,
@@ -59,6 +62,7 @@ export class GrowingRunner implements ModelRunner {
   }
 
   async run(step: Step, slots: SlotTable): Promise<StepLogits> {
+    if (step.kind === 'batchPrefill') return await this.#runBatch(step)
     if (step.kind !== 'decode') return await this.#runChunk(step)
     const { sequences } = step
     if (sequences.length > 1 && this.#canGroup) return await this.#runGroup(sequences, slots)
@@ -79,7 +83,7 @@ export class GrowingRunner implements ModelRunner {
     this.#logits?.dispose()
   }
 
-  async #runChunk(step: Exclude<Step, { kind: 'decode' }>): Promise<StepLogits> {
+  async #runChunk(step: ChunkStep): Promise<StepLogits> {
     const { runtime, graph } = this.#options
     const { slot, numComputed } = step.sequence
     const tokens = chunkTokens(step)
@@ -97,6 +101,34 @@ export class GrowingRunner implements ModelRunner {
     }
     this.#single.set(slot, await this.#run(integers, cache))
     return this.#readLogits(numRows)
+  }
+
+  /** Prompts of one length beside each other. They stay together if they are all there is. */
+  async #runBatch(step: BatchStep): Promise<StepLogits> {
+    const { runtime, graph } = this.#options
+    const { sequences, length } = step
+    const rows = sequences.length
+    const integers = {
+      ...this.#integers(rows, { ...layPrompts(step), hasPast: false }),
+      ...logitsToKeepTensor(runtime, graph, 1),
+    }
+    const cache = await this.#run(integers, this.#memory.empty(rows))
+    const members = sequences.map(({ slot }) => slot)
+    for (const slot of members) this.#drop(slot)
+    if (this.#group === undefined) {
+      this.#group = { members, offsets: members.map(() => 0), cache }
+    } else {
+      try {
+        for (const [row, slot] of members.entries()) {
+          this.#single.set(slot, await this.#memory.pack([{ cache, row, offset: 0 }], [length]))
+        }
+      } finally {
+        disposeCache(cache)
+      }
+    }
+    const kept = graph.givesAllLogits && graph.logitsToKeep === undefined ? length : 1
+    const logits = this.#readLogits(rows * kept)
+    return { numRows: rows, row: (index) => logits.row((index + 1) * kept - 1) }
   }
 
   async #runGroup(sequences: readonly Sequence[], slots: SlotTable): Promise<StepLogits> {
@@ -186,7 +218,7 @@ export class GrowingRunner implements ModelRunner {
       return single
     }
     const row = length > 0 ? this.#find(slot) : undefined
-    const cache = row ? await this.#memory.pack([row], [length]) : this.#memory.empty()
+    const cache = row ? await this.#memory.pack([row], [length]) : this.#memory.empty(1)
     this.#drop(slot)
     return cache
   }

@@ -3,8 +3,11 @@ import type { Tensor } from '#workers/runtime/tensor.ts'
 import { allocateElements } from '#workers/tensor/element-type.ts'
 
 import {
+  type BatchStep,
+  type ChunkStep,
   chunkTokens,
   int64Tensor,
+  layPrompts,
   logitsToKeepTensor,
   type ModelRunner,
   nextInput,
@@ -61,6 +64,7 @@ export class InPlaceRunner implements ModelRunner {
   }
 
   async run(step: Step, slots: SlotTable): Promise<StepLogits> {
+    if (step.kind === 'batchPrefill') return await this.#runBatch(step)
     if (step.kind !== 'decode') return await this.#runChunk(step)
     return this.#options.graph.isRowCoupled
       ? await this.#decodeByRow(step.sequences)
@@ -73,7 +77,7 @@ export class InPlaceRunner implements ModelRunner {
     this.#cache.close()
   }
 
-  async #runChunk(step: Exclude<Step, { kind: 'decode' }>): Promise<StepLogits> {
+  async #runChunk(step: ChunkStep): Promise<StepLogits> {
     const { graph } = this.#options
     const { numComputed, slot } = step.sequence
     const tokens = chunkTokens(step)
@@ -84,6 +88,29 @@ export class InPlaceRunner implements ModelRunner {
     const numRows = isTrimmed || !graph.givesAllLogits ? 1 : tokens.length
     await this.#run(this.#range(slot, 1), { rows: 1, ids, positions, mask, numRows })
     return readLogits(this.#logits, graph.vocabSize, numRows)
+  }
+
+  /** Prompts beside each other in a cache of their own, from which their slots take them. */
+  async #runBatch(step: BatchStep): Promise<StepLogits> {
+    const { session, graph } = this.#options
+    const { sequences, length } = step
+    const rows = sequences.length
+    const shortest = Math.min(...sequences.map(({ numPrompt }) => numPrompt))
+    const numLast = graph.logitsToKeep === undefined ? length : length - shortest + 1
+    const kept = graph.givesAllLogits ? numLast : 1
+    const range = { binding: session.bind(), tensors: this.#cache.makeBatch(rows, length) }
+    try {
+      this.#bindCache(range)
+      await this.#run(range, { rows, ...layPrompts(step), numRows: rows * kept })
+      for (const [row, { slot, numPrompt }] of sequences.entries()) {
+        await this.#cache.takeRow(range.tensors, row, { slot, length: numPrompt })
+      }
+    } finally {
+      releaseRange(range)
+    }
+    const logits = readLogits(this.#logits, graph.vocabSize, rows * kept)
+    const lastOf = (row: number): number => sequences[row]!.numPrompt - 1 - (length - kept)
+    return { numRows: rows, row: (index) => logits.row(index * kept + lastOf(index)) }
   }
 
   /** One run for each sequence, where those of a run would change each other's numbers. */
@@ -192,12 +219,9 @@ export class InPlaceRunner implements ModelRunner {
     const key = `${first}+${rows}`
     const known = this.#ranges.get(key)
     if (known) return known
-    const { session, graph } = this.#options
+    const { session } = this.#options
     const range = { binding: session.bind(), tensors: this.#cache.view(first, rows) }
-    for (const [index, { past, present }] of graph.cache.entries()) {
-      range.binding.setInput(past, range.tensors[index]!)
-      range.binding.setOutput(present, range.tensors[index]!)
-    }
+    this.#bindCache(range)
     const [oldest] = this.#ranges
     if (this.#ranges.size >= RANGES_MAX && oldest) {
       releaseRange(oldest[1])
@@ -205,6 +229,13 @@ export class InPlaceRunner implements ModelRunner {
     }
     this.#ranges.set(key, range)
     return range
+  }
+
+  #bindCache({ binding, tensors }: SlotRange): void {
+    for (const [index, { past, present }] of this.#options.graph.cache.entries()) {
+      binding.setInput(past, tensors[index]!)
+      binding.setOutput(present, tensors[index]!)
+    }
   }
 }
 

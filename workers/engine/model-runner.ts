@@ -16,9 +16,15 @@ export interface ModelRunner {
   close(): void
 }
 
+/** A step of one sequence. */
+export type ChunkStep = Extract<Step, { readonly sequence: Sequence }>
+
+/** A step of whole prompts. */
+export type BatchStep = Extract<Step, { readonly kind: 'batchPrefill' }>
+
 /**
- * Logits of a step: of the chunk's positions (prefill, verify) or of the sequences (decode). Where
- * a prefill was not asked for all of them, only its last row is there.
+ * Logits of a step: of the chunk's positions (prefill, verify) or of the sequences (batchPrefill,
+ * decode). Where a prefill was not asked for all of them, only its last row is there.
  */
 export interface StepLogits {
   readonly numRows: number
@@ -52,7 +58,7 @@ export function readLogits(
 }
 
 /** The tokens that a step computes for one sequence. */
-export function chunkTokens(step: Exclude<Step, { kind: 'decode' }>): readonly number[] {
+export function chunkTokens(step: ChunkStep): readonly number[] {
   const { tokenIds, numComputed } = step.sequence
   if (step.kind === 'verify') return [...tokenIds.slice(numComputed), ...step.draft]
   return tokenIds.slice(numComputed, numComputed + step.count)
@@ -64,8 +70,8 @@ export function nextInput(sequence: Sequence): number {
 }
 
 /** Whether logits of every position of a step are wanted. */
-export function wantsAllLogits(step: Step): boolean {
-  return step.kind === 'verify' || (step.kind === 'prefill' && step.sequence.wantsPromptLogits)
+export function wantsAllLogits(step: ChunkStep): boolean {
+  return step.kind === 'verify' || step.sequence.wantsPromptLogits
 }
 
 /** A [rows, columns] tensor of integers. */
@@ -88,4 +94,22 @@ export function logitsToKeepTensor(
   if (spec === undefined) return {}
   const dims = spec.dims.map(() => 1)
   return { [spec.name]: runtime.tensor('int64', BigInt64Array.of(BigInt(count)), dims) }
+}
+
+/** Whole prompts as rows of one length, padded on the right. */
+export function layPrompts({ sequences, length }: BatchStep): {
+  readonly ids: BigInt64Array
+  readonly positions: BigInt64Array
+  readonly mask: BigInt64Array
+} {
+  const size = sequences.length * length
+  const ids = new BigInt64Array(size)
+  const positions = BigInt64Array.from({ length: size }, (_, at) => BigInt(at % length))
+  const mask = new BigInt64Array(size)
+  for (const [row, { request }] of sequences.entries()) {
+    for (const [index, id] of request.promptTokenIds.entries())
+      ids[row * length + index] = BigInt(id)
+    mask.fill(1n, row * length, row * length + request.promptTokenIds.length)
+  }
+  return { ids, positions, mask }
 }

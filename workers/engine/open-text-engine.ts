@@ -13,6 +13,7 @@ import { GrowingRunner } from './growing-runner.ts'
 import { InPlaceRunner } from './in-place-runner.ts'
 import { findDecoderFile, readDecoderConfig } from './model-files.ts'
 import type { ModelRunner, RunnerOptions } from './model-runner.ts'
+import type { SchedulerOptions } from './scheduler.ts'
 import { HostSlotCache } from './slot-cache.ts'
 import type { TextEngine } from './types.ts'
 
@@ -92,6 +93,7 @@ function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngin
     contextLength,
     reusesPrefixes: isCuttable && !graph.isRowCoupled,
     givesAllLogits: graph.givesAllLogits,
+    batchesPrompts: batchesPrompts(graph),
     draftMax,
     waitingMax: options.waitingMax ?? WAITING_MAX,
   })
@@ -127,4 +129,14 @@ function makeRunner(
     ? new DeviceSlotCache(device, session.file, cacheOptions)
     : new HostSlotCache(runtime, cacheOptions)
   return new InPlaceRunner(options, cache)
+}
+
+/**
+ * Attention in place reads a row to its own end, whatever pads it. The operators of a growing cache
+ * add up over the padding, in another order than without.
+ */
+function batchesPrompts(graph: DecoderGraph): SchedulerOptions['batchesPrompts'] {
+  if (graph.isRowCoupled || graph.hasCacheBranch || !graph.hasAttentionMask) return 'none'
+  if (graph.cacheStyle === 'growing') return graph.hasPositionIds ? 'sameLength' : 'none'
+  return graph.givesAllLogits ? 'any' : 'sameLength'
 }

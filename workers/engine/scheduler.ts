@@ -5,6 +5,12 @@ import { type Placement, SlotTable } from './slots.ts'
 export type Step =
   /** The next `count` tokens of one sequence; logits of all of them if wanted, else of the last. */
   | { readonly kind: 'prefill'; readonly sequence: Sequence; readonly count: number }
+  /** Whole prompts of several sequences, the longest of `length` tokens; logits of their last ones. */
+  | {
+      readonly kind: 'batchPrefill'
+      readonly sequences: readonly Sequence[]
+      readonly length: number
+    }
   /** One token of every sequence. */
   | { readonly kind: 'decode'; readonly sequences: readonly Sequence[] }
   /** One token of a sequence and a draft of those after it. */
@@ -20,6 +26,8 @@ export interface SchedulerOptions {
   readonly reusesPrefixes: boolean
   /** Whether a run gives the logits of every position, or of the last alone. */
   readonly givesAllLogits: boolean
+  /** Which whole prompts may share a run without changing each other's numbers. */
+  readonly batchesPrompts: 'none' | 'sameLength' | 'any'
   /** Tokens drafted ahead; 0 turns speculation off. */
   readonly draftMax: number
 }
@@ -28,6 +36,8 @@ export interface SchedulerOptions {
 const SPECULATION_PAUSE_MAX = 64
 /** Least tokens of a prompt per run beside streams: about what a full decode step costs. */
 const SHARED_CHUNK_MIN = 16
+/** Longest ÷ shortest of the prompts of a run: padding is computed as well. */
+const LENGTHS_APART_MAX = 2
 /** A client waits for the replay, so that a slow model takes the shorter way beyond this. */
 const REPLAY_MS_MAX = 10_000
 
@@ -39,7 +49,8 @@ const REPLAY_MS_MAX = 10_000
  * long prompt nor many of them freeze a stream, and a short prompt overtakes a long one. Beside
  * streams a lone prompt's chunk takes no longer than a decode step, so that their pace halves at
  * worst, and as many short prompts as fit into that time go together; the more prompts there are,
- * the longer the chunks.
+ * the longer the chunks. Whole prompts of about one length that fit into one chunk share a run, which
+ * costs little more than one of them alone.
  */
 export class Scheduler {
   readonly slots: SlotTable
@@ -115,7 +126,8 @@ export class Scheduler {
       const { prefillChunk } = this.#options
       const numPrompts = this.#running.length - decoding.length
       const shared = Math.min(this.#sharedChunk * numPrompts, prefillChunk)
-      return this.#prefill(prefilling, decoding.length === 0 ? prefillChunk : shared)
+      const chunk = decoding.length === 0 ? prefillChunk : shared
+      return this.#batchPrompts(prefilling, chunk) ?? this.#prefill(prefilling, chunk)
     }
     this.#isPrefillsTurn = true
     this.#prefillMs = 0
@@ -123,8 +135,12 @@ export class Scheduler {
     return this.#speculate(decoding) ?? { kind: 'decode', sequences: decoding }
   }
 
-  /** Records what a step computed: so many positions of each of its sequences. */
+  /** Records what a step computed: so many positions of each of its sequences, or whole prompts. */
   settle(step: Step, numComputed: number): void {
+    if (step.kind === 'batchPrefill') {
+      for (const sequence of step.sequences) sequence.numComputed = sequence.numPrompt
+      return
+    }
     if (step.kind === 'decode') {
       for (const sequence of step.sequences) sequence.numComputed += numComputed
       return
@@ -187,6 +203,24 @@ export class Scheduler {
     }
   }
 
+  /** The first prompt together with others like it, if there are any and a chunk holds them. */
+  #batchPrompts(first: Sequence, chunk: number): Step | undefined {
+    const { batchesPrompts } = this.#options
+    if (batchesPrompts === 'none' || !isWholePrompt(first)) return undefined
+    const lengthsApart = batchesPrompts === 'any' ? LENGTHS_APART_MAX : 1
+    const sequences = [first]
+    let [shortest, longest] = [first.numPrompt, first.numPrompt]
+    for (const sequence of this.#running) {
+      if (sequence === first || !isWholePrompt(sequence)) continue
+      const least = Math.min(shortest, sequence.numPrompt)
+      const most = Math.max(longest, sequence.numPrompt)
+      if (most > least * lengthsApart || most * (sequences.length + 1) > chunk) continue
+      sequences.push(sequence)
+      ;[shortest, longest] = [least, most]
+    }
+    return sequences.length > 1 ? { kind: 'batchPrefill', sequences, length: longest } : undefined
+  }
+
   #prefill(sequence: Sequence, chunk: number): Step {
     const { prefillChunk, reusesPrefixes, givesAllLogits } = this.#options
     const { numComputed, numPrompt, numMissing } = sequence
@@ -221,6 +255,12 @@ export class Scheduler {
     const draft = sequence.request.propose(sequence.tokenIds).slice(0, room)
     return draft.length > 0 ? { kind: 'verify', sequence, draft } : undefined
   }
+}
+
+/** Whether nothing of a prompt is computed and its last logits are all that is wanted of it. */
+function isWholePrompt(sequence: Sequence): boolean {
+  // A run of one position rounds like a decode step, not like that position among others.
+  return sequence.numComputed === 0 && sequence.numPrompt > 1 && !sequence.wantsPromptLogits
 }
 
 /** Drafts of which a quarter passes go on; each failure doubles the pause before the next one. */

@@ -17,6 +17,13 @@ export interface SlotCache {
   /** Makes the source's positions the beginning of another slot. */
   copy(source: HeldSlot, target: number): void | Promise<void>
   swap(a: HeldSlot, b: HeldSlot): void | Promise<void>
+  /**
+   * A cache of its own for a batch of prompts, [rows, heads, length, size] for each pair; the caller
+   * disposes of it before it asks for the next.
+   */
+  makeBatch(rows: number, length: number): Tensor[]
+  /** Makes a row of a batch the beginning of a slot. */
+  takeRow(batch: readonly Tensor[], row: number, target: HeldSlot): void | Promise<void>
   /** Gives the memory back, after the views. */
   close(): void
 }
@@ -35,6 +42,8 @@ export class HostSlotCache implements SlotCache {
   readonly #runtime: Runtime
   readonly #options: SlotCacheOptions
   readonly #buffers: readonly CacheData[]
+  /** What batches lie in, as large as the largest so far. */
+  readonly #batchBuffers: CacheData[] = []
 
   constructor(runtime: Runtime, options: SlotCacheOptions) {
     const { pairs, slots, contextLength } = options
@@ -71,6 +80,31 @@ export class HostSlotCache implements SlotCache {
       buffer.copyWithin(startA, startB, startB + b.length * headDim)
       buffer.set(heldA as never, startB)
     })
+  }
+
+  makeBatch(rows: number, length: number): Tensor[] {
+    return this.#options.pairs.map(({ type, numHeads, headDim }, index) => {
+      const count = rows * numHeads * length * headDim
+      const kept = this.#batchBuffers[index]
+      const buffer =
+        kept && kept.length >= count ? kept : (allocateElements(type, count) as CacheData)
+      this.#batchBuffers[index] = buffer
+      const dims = [rows, numHeads, length, headDim]
+      return this.#runtime.tensor(type, buffer.subarray(0, count), dims)
+    })
+  }
+
+  takeRow(batch: readonly Tensor[], row: number, { slot, length }: HeldSlot): void {
+    const { pairs, contextLength } = this.#options
+    for (const [index, { numHeads, headDim }] of pairs.entries()) {
+      const { data, dims } = batch[index]!
+      for (let head = 0; head < numHeads; head += 1) {
+        const from = (row * numHeads + head) * dims[2]! * headDim
+        const part = (data as CacheData).subarray(from, from + length * headDim)
+        const to = (slot * numHeads + head) * contextLength * headDim
+        this.#buffers[index]!.set(part as never, to)
+      }
+    }
   }
 
   close(): void {}

@@ -24,8 +24,8 @@ export class DeviceGrowingMemory implements GrowingMemory {
   }
 
   /** Of no bytes, so it may lie anywhere. */
-  empty(): GrowingCache {
-    return emptyCache(this.#runtime, this.#pairs)
+  empty(rows: number): GrowingCache {
+    return emptyCache(this.#runtime, this.#pairs, rows)
   }
 
   allocate(rows: number, length: number): Tensor[] {

@@ -31,18 +31,7 @@ export class DeviceSlotCache implements SlotCache {
   }
 
   async copy({ slot, length }: HeldSlot, target: number): Promise<void> {
-    const { contextLength } = this.#options
-    const targets = this.view(target, 1)
-    const after = contextLength - length
-    try {
-      await this.#device.copy(
-        this.#tensors,
-        { row: slot, from: 0, to: length, before: 0, after },
-        targets,
-      )
-    } finally {
-      for (const tensor of targets) tensor.dispose()
-    }
+    await this.#copyRow(this.#tensors, slot, { slot: target, length })
   }
 
   async swap(a: HeldSlot, b: HeldSlot): Promise<void> {
@@ -52,8 +41,27 @@ export class DeviceSlotCache implements SlotCache {
     await this.copy({ slot: spare, length: a.length }, b.slot)
   }
 
+  makeBatch(rows: number, length: number): Tensor[] {
+    return this.#device.allocate(rows, length)
+  }
+
+  async takeRow(batch: readonly Tensor[], row: number, target: HeldSlot): Promise<void> {
+    await this.#copyRow(batch, row, target)
+  }
+
   close(): void {
     for (const tensor of this.#tensors) tensor.dispose()
+  }
+
+  async #copyRow(sources: readonly Tensor[], row: number, target: HeldSlot): Promise<void> {
+    const { slot, length } = target
+    const targets = this.view(slot, 1)
+    const after = this.#options.contextLength - length
+    try {
+      await this.#device.copy(sources, { row, from: 0, to: length, before: 0, after }, targets)
+    } finally {
+      for (const tensor of targets) tensor.dispose()
+    }
   }
 }
 

@@ -20,7 +20,7 @@ function makeRunner(): ModelRunner & { readonly calls: string[]; failures: numbe
       throw new Error('the device is gone')
     },
     async run(step) {
-      const sequences = step.kind === 'decode' ? step.sequences : [step.sequence]
+      const sequences = 'sequences' in step ? step.sequences : [step.sequence]
       this.calls.push(`${step.kind} ${sequences.map(({ slot }) => slot)}`)
       return { numRows: 64, row: () => new Float32Array(VOCABULARY) }
     },
@@ -35,6 +35,7 @@ function makeEngine(runner: ModelRunner): Engine {
     contextLength: 64,
     reusesPrefixes: true,
     givesAllLogits: true,
+    batchesPrompts: 'none',
     draftMax: 0,
     waitingMax: 8,
   })

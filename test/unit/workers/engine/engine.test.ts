@@ -95,6 +95,30 @@ describe.each(STYLES)('%s, %o', (name, options) => {
     expect(branched.tokenIds).toEqual(elsewhere.tokenIds)
   })
 
+  it('reads prompts that come together in one run, and the same to the last bit', async () => {
+    const engine = await openEngine(name, options)
+    const isInPlace = name.endsWith('in-place')
+    const lengths = isInPlace ? [5, 7, 9, 6] : [7, 7, 7, 7]
+    const read = async (index: number, cacheScope: string): Promise<Float32Array[]> => {
+      const seen: Float32Array[] = []
+      const sampler = {
+        next(logits: Float32Array, position: number) {
+          seen.push(logits.slice())
+          return greedy.next(logits, position)
+        },
+      }
+      const promptTokenIds = makePrompt(index, lengths[index]!)
+      await generate(engine, { promptTokenIds, sampler, maxNewTokens: 1, cacheScope })
+      return seen
+    }
+    const alone: Float32Array[][] = []
+    for (const index of lengths.keys()) alone.push(await read(index, `alone ${index}`))
+    const before = engine.stats().steps
+    const together = await Promise.all(lengths.map((_, index) => read(index, `${index}`)))
+    expect(engine.stats().steps - before).toBe(1)
+    expect(together).toEqual(alone)
+  })
+
   it('computes a prompt once for several candidates', async () => {
     const engine = await openEngine(name, { ...options, prefillChunk: 8 })
     const promptTokenIds = makePrompt(3, 40)
