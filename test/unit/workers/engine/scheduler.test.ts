@@ -1,19 +1,8 @@
 import { describe, expect, it } from 'vitest'
 
-import { Scheduler, type SchedulerOptions, type Step } from '#workers/engine/scheduler.ts'
-import { Sequence } from '#workers/engine/sequence.ts'
+import { Scheduler } from '#workers/engine/scheduler.ts'
 
-import { makeRequest, type RequestChanges } from './generate.ts'
-
-const OPTIONS: SchedulerOptions = {
-  slots: 3,
-  prefillChunk: 4,
-  contextLength: 100,
-  reusesPrefixes: true,
-  givesAllLogits: true,
-  batchesPrompts: 'none',
-  draftMax: 4,
-}
+import { add, admitAll, describeStep, end, OPTIONS, take } from './scheduling.ts'
 
 describe('the scheduler', () => {
   it('admits in order of arrival while there are slots', () => {
@@ -96,40 +85,6 @@ describe('the scheduler', () => {
       ...['decode 4', 'prefill 3', 'prefill 3', 'prefill 3'],
       'decode 7',
     ])
-  })
-
-  it.each([
-    ['of one length', 'sameLength', [4, 4, 4], ['prefill of 4 and 4 and 4', 'decode 3']],
-    ['of other lengths too, where they do no harm', 'any', [3, 5], ['prefill of 3 and 5']],
-    ['but not where they do', 'sameLength', [3, 5, 3], ['prefill of 3 and 3', 'decode 2']],
-    ['but not mostly padding', 'any', [3, 7, 6], ['prefill of 3 and 6', 'decode 2', 'prefill 7']],
-    ['as many as a chunk holds', 'any', [5, 5, 5, 5], ['prefill of 5 and 5 and 5', 'decode 3']],
-    ['but none of one token, which rounds otherwise', 'any', [1, 1], ['prefill 1', 'decode 1']],
-    ['but none that goes on', 'any', [20, 20], ['prefill 16', 'prefill 16', 'prefill 4']],
-    ['but none where rows change each other', 'none', [4, 4], ['prefill 4', 'decode 1']],
-  ] as const)('takes whole prompts together: %s', (_name, batchesPrompts, lengths, expected) => {
-    const scheduler = new Scheduler({ ...OPTIONS, slots: 8, prefillChunk: 16, batchesPrompts })
-    for (const [index, length] of lengths.entries()) {
-      add(scheduler, { length, first: 100 * (index + 1) })
-    }
-    admitAll(scheduler)
-    expect(expected.map(() => describeStep(take(scheduler)))).toEqual(expected)
-  })
-
-  it('leaves a prompt alone of which logits are wanted, or a part is in the cache', () => {
-    const options = { ...OPTIONS, slots: 8, prefillChunk: 32, batchesPrompts: 'any' } as const
-    const scheduler = new Scheduler(options)
-    const finished = add(scheduler, { length: 30, first: 10 })
-    admitAll(scheduler)
-    take(scheduler)
-    end(scheduler, finished)
-    add(scheduler, { length: 8, first: 400 }, { onPromptLogits: () => undefined })
-    add(scheduler, { length: 9, first: 500 })
-    add(scheduler, { length: 9, first: 10 })
-    add(scheduler, { length: 9, first: 600 })
-    admitAll(scheduler)
-    const steps = Array.from({ length: 5 }, () => describeStep(take(scheduler)))
-    expect(steps).toEqual(['prefill 8', 'decode 1', 'prefill of 9 and 9', 'decode 3', 'prefill 2'])
   })
 
   it('lets prompts take turns, so that a short one overtakes a long one', () => {
@@ -264,48 +219,3 @@ describe('the scheduler', () => {
     expect(scheduler.next()).toMatchObject({ kind: 'verify', draft: [1, 2] })
   })
 })
-
-function add(
-  scheduler: Scheduler,
-  { length, first }: { length: number; first: number },
-  changes: RequestChanges = {},
-): Sequence {
-  const promptTokenIds = Array.from({ length }, (_, index) => first + index)
-  const ignore = (): void => undefined
-  const request = makeRequest({ promptTokenIds, maxNewTokens: 50, ...changes })
-  const sequence = new Sequence(request, new AbortController().signal, ignore, ignore)
-  scheduler.add(sequence)
-  return sequence
-}
-
-function admitAll(scheduler: Scheduler): void {
-  for (let next = scheduler.canAdmit(); next; next = scheduler.canAdmit()) {
-    scheduler.admit(next.sequence, next.placement)
-  }
-}
-
-/** Takes the next step as the engine does, with token 0 as every choice. */
-function take(scheduler: Scheduler): Step {
-  const step = scheduler.next()!
-  const sequences = 'sequences' in step ? step.sequences : [step.sequence]
-  const count = step.kind === 'prefill' ? step.count : 1
-  for (const sequence of sequences) {
-    const isWhole = step.kind === 'batchPrefill' && sequence.numGenerated === 0
-    if (isWhole || sequence.numMissing === count) sequence.tokenIds.push(0)
-  }
-  scheduler.settle(step, count)
-  return step
-}
-
-function end(scheduler: Scheduler, sequence: Sequence): void {
-  sequence.finish('stopped')
-  scheduler.sweep()
-}
-
-function describeStep(step: Step): string {
-  if (step.kind === 'decode') return `decode ${step.sequences.length}`
-  if (step.kind === 'batchPrefill') {
-    return `prefill of ${step.sequences.map(({ numPrompt }) => numPrompt).join(' and ')}`
-  }
-  return step.kind === 'prefill' ? `prefill ${step.count}` : `verify ${step.draft.length}`
-}
