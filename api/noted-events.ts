@@ -1,4 +1,4 @@
-import { membershipsOf } from '#shared/db/organizations.ts'
+import { findMemberships, membershipsOf } from '#shared/db/organizations.ts'
 
 import { ownActivity } from './activities/own-activity.ts'
 import { securityActivity, subjectOf, type SecurityEvent } from './activities/security-activity.ts'
@@ -25,7 +25,9 @@ export function noteSecurityEvents(
   return (event) => {
     const userId = subjectOf(event)
     if (userId === undefined) return
-    membershipsOf(database.db, organizationTables, userId).then(
+    // Whoever is deleted at this moment must not be given a new one.
+    const organizationsOf = event.action === 'user_deleted' ? findMemberships : membershipsOf
+    organizationsOf(database.db, organizationTables, userId).then(
       ([own]) => {
         if (own === undefined) return
         activityWriter.write(securityActivity(event, { userId, organizationId: own.id }))

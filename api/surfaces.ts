@@ -48,7 +48,7 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
   const { organizations, invitations } = users
   const shared = {
     ...services,
-    verifyAccessToken: (token: string) => users.verifyAccess(token),
+    verifyAccessToken: (token: string, outlasts: boolean) => users.verifyAccess(token, outlasts),
     // A replayed answer costs nothing, so it comes before the limits.
     gates: [idempotencyOf(services), limiterOf(services)],
   }

@@ -1,14 +1,18 @@
-import { authTables } from '#shared/db/schema/auth.ts'
 import { membershipsOf } from '#shared/db/organizations.ts'
+import { authTables } from '#shared/db/schema/auth.ts'
+import { failure } from '#shared/errors.ts'
 
 import { startCleanUp } from './auth/cleanup.ts'
 import { createDelivery } from './auth/delivery/create-delivery.ts'
 import { isAdmin } from './auth/guards.ts'
+import { findSession } from './auth/identity/sessions.ts'
+import { findUserById, isBanned } from './auth/identity/users.ts'
 import { createRedisRequestSecrets } from './auth/providers/request-secrets.ts'
 import { createAuthServices, type AuthServices } from './auth/services.ts'
-import { createAccessTokenVerifier } from './auth/verify-access-token.ts'
+import { createAccessTokenVerifier, type VerifiedAccessToken } from './auth/verify-access-token.ts'
 import { acceptFollowed } from './invitations.ts'
 import { noteSecurityEvents } from './noted-events.ts'
+import { endMemberships } from './organizations/ended-users.ts'
 import { openInvitations, type Invitations } from './organizations/invitations.ts'
 import { openOrganizations, type Organizations } from './organizations/organizations.ts'
 import type { Services } from './services.ts'
@@ -21,8 +25,11 @@ export interface UserServer {
   readonly services: AuthServices
   readonly organizations: Organizations
   readonly invitations: Invitations
-  /** What an access token proves under `/v1`; undefined when it proves nothing. */
-  verifyAccess(accessToken: string): Promise<UserAccess | undefined>
+  /**
+   * What an access token proves under `/v1`; undefined when it proves nothing. What `outlasts` it, such
+   * as a key, is for users who are still signed in. Throws `user_banned`.
+   */
+  verifyAccess(accessToken: string, outlasts: boolean): Promise<UserAccess | undefined>
   /** Whether an access token is that of somebody who may administer now. */
   isAdministrator(accessToken: string): Promise<boolean>
   close(): void
@@ -61,6 +68,7 @@ export async function openUserServer(
     db: database.db,
     tables: authTable,
     onRedeemed: acceptFollowed(foundation, invitations),
+    onUsersEnded: (tx, userIds) => endMemberships(tx, organizationTables, userIds),
     onSecurityEvent(event) {
       metrics.authEvents.inc({ action: event.action })
       noteActivity(event)
@@ -73,11 +81,17 @@ export async function openUserServer(
     services,
     organizations,
     invitations,
-    async verifyAccess(accessToken) {
+    async verifyAccess(accessToken, outlasts) {
       const verified = await verify(accessToken)
       if (verified === undefined) return undefined
       const { userId } = verified
-      return { userId, organizations: await membershipsOf(database.db, organizationTables, userId) }
+      const user = await findUserById(services.store, userId)
+      if (user === undefined) return undefined
+      if (isBanned(user, services.store.now())) throw banned()
+      if (outlasts) await mustBeSignedIn(services, verified)
+      const isSeen = { isSeen: true }
+      const memberships = await membershipsOf(database.db, organizationTables, userId, isSeen)
+      return { userId, organizations: memberships }
     },
     async isAdministrator(accessToken) {
       const claims = await services.accessTokens.verify(accessToken).catch(() => undefined)
@@ -89,3 +103,22 @@ export async function openUserServer(
     },
   }
 }
+
+function banned(): Error {
+  return failure.accessDenied('This user is banned.', { code: 'user_banned' })
+}
+
+async function mustBeSignedIn(
+  { store }: AuthServices,
+  { userId, sessionId }: VerifiedAccessToken,
+): Promise<void> {
+  // Access tokens that were made outside of a session end by themselves alone.
+  if (sessionId === '') return
+  const session = UUID.test(sessionId) ? await findSession(store, sessionId) : undefined
+  if (session?.userId === userId) return
+  throw failure.unauthenticated('The session of this access token has ended: sign in again.', {
+    code: 'session_not_found',
+  })
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i

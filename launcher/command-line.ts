@@ -15,6 +15,7 @@ type OptionName = keyof typeof OPTIONS
 const OPTIONS = {
   name: 'text',
   scopes: 'scope,scope',
+  organization: 'id',
   file: 'ONNX file',
   role: 'role',
   password: 'password',
@@ -30,9 +31,13 @@ const FORMS: Readonly<Record<string, readonly Form[]>> = {
   worker: [{ words: '', about: 'start a worker process' }],
   migrate: [{ words: '', about: 'apply the database migrations' }],
   keys: [
-    { words: 'create', about: 'make an API key and show it, once', options: ['name', 'scopes'] },
-    { words: 'list', about: 'list the API keys' },
-    { words: 'revoke <id>', about: 'revoke an API key' },
+    {
+      words: 'create',
+      about: 'make an API key and show it, once',
+      options: ['name', 'scopes', 'organization'],
+    },
+    { words: 'list', about: 'list the API keys', options: ['organization'] },
+    { words: 'revoke <id>', about: 'revoke an API key', options: ['organization'] },
   ],
   users: [
     { words: 'list', about: 'list the users, fifty a page', options: ['filter', 'page'] },

@@ -1,12 +1,14 @@
-import { and, eq, inArray, isNotNull, lt, or, sql, type SQL } from 'drizzle-orm'
+import { and, eq, inArray, isNotNull, isNull, lt, notExists, or, sql, type SQL } from 'drizzle-orm'
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core'
 
-import type { Store } from './identity/store.ts'
+import { inTransaction, type Store } from './identity/store.ts'
 import type { AuthServices } from './services.ts'
 
 const DAY_MS = 86_400_000
 // Rows per table and turn: a clean-up never holds many locks at once.
 const BATCH_ROWS_MAX = 1000
+// Of one turn: busy servers leave more behind than one batch takes away.
+const BATCHES_MAX = 200
 
 /** How many rows of each table went. */
 export type CleanupResult = Readonly<Record<string, number>>
@@ -22,7 +24,7 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
     result[name] = await deleteBatch(store, table, condition)
   }
   await sweep('oneTimeTokens', oneTimeTokens, lt(oneTimeTokens.expiresAt, ago(DAY_MS)))
-  await sweep('flowStates', flowStates, lt(flowStates.createdAt, ago(DAY_MS)))
+  await sweep('flowStates', flowStates, endedFlows(store, ago(DAY_MS)))
   await sweep('challenges', challenges, lt(challenges.expiresAt, ago(DAY_MS)))
   await sweep(
     'factors',
@@ -37,22 +39,40 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
   await sweep('sessions', tables.sessions, endedSessions(services, ago))
   if (config.signup.isAnonymousEnabled) {
     const old = and(eq(users.isAnonymous, true), lt(users.createdAt, ago(30 * DAY_MS)))
-    await sweep('anonymousUsers', users, old)
+    result.anonymousUsers = await deleteUsers(services, old)
   }
   return result
+}
+
+/** Deletes batch after batch until there is no full one any more, or the turn has taken long enough. */
+export async function cleanUpAll(services: AuthServices): Promise<CleanupResult> {
+  const total: Record<string, number> = {}
+  for (let turn = 0; turn < BATCHES_MAX; turn += 1) {
+    const deleted = Object.entries(await cleanUp(services))
+    for (const [name, rows] of deleted) total[name] = (total[name] ?? 0) + rows
+    if (deleted.every(([, rows]) => rows < BATCH_ROWS_MAX)) break
+  }
+  return total
 }
 
 /** Cleans up every now and then until the returned function is called. */
 export function startCleanUp(services: AuthServices): () => void {
   const { isEnabled, intervalSeconds } = services.config.cleanup
   if (!isEnabled) return () => undefined
-  const timer = setInterval(() => {
-    cleanUp(services).then(
-      (deleted) => services.log.debug({ operation: 'auth.cleanup', deleted }, 'cleaned up'),
-      (error: unknown) =>
-        services.log.warn({ operation: 'auth.cleanup', error }, 'clean-up failed'),
-    )
-  }, Math.max(1, intervalSeconds) * 1000)
+  let isRunning = false
+  const run = async (): Promise<void> => {
+    if (isRunning) return
+    isRunning = true
+    try {
+      const deleted = await cleanUpAll(services)
+      services.log.debug({ operation: 'auth.cleanup', deleted }, 'cleaned up')
+    } catch (error) {
+      services.log.warn({ operation: 'auth.cleanup', error }, 'clean-up failed')
+    } finally {
+      isRunning = false
+    }
+  }
+  const timer = setInterval(() => void run(), Math.max(1, intervalSeconds) * 1000)
   timer.unref()
   return () => clearInterval(timer)
 }
@@ -70,6 +90,39 @@ function endedSessions(services: AuthServices, ago: (ms: number) => Date): SQL |
       : []),
   ]
   return conditions.length === 0 ? sql`false` : or(...conditions)
+}
+
+// A link of a mail may be good for longer than a day, and then its code for a while: the flow that
+// it leads to stays as long.
+function endedFlows({ db, tables }: Store, latest: Date): SQL | undefined {
+  const { flowStates, oneTimeTokens } = tables
+  const link = db
+    .select({ id: oneTimeTokens.id })
+    .from(oneTimeTokens)
+    .where(eq(oneTimeTokens.flowStateId, flowStates.id))
+  return and(
+    lt(flowStates.createdAt, latest),
+    or(isNull(flowStates.authCodeIssuedAt), lt(flowStates.authCodeIssuedAt, latest)),
+    notExists(link),
+  )
+}
+
+/** Users go with what is theirs in other rooms, all or nothing. */
+async function deleteUsers(services: AuthServices, condition: SQL | undefined): Promise<number> {
+  const { users } = services.store.tables
+  return inTransaction(services.store, async (store) => {
+    const batch = await store.db
+      .select({ id: users.id })
+      .from(users)
+      .where(condition)
+      .limit(BATCH_ROWS_MAX)
+      .for('update', { skipLocked: true })
+    const ids = batch.map(({ id }) => id)
+    if (ids.length === 0) return 0
+    await services.onUsersEnded(store.db, ids)
+    await store.db.delete(users).where(inArray(users.id, ids))
+    return ids.length
+  })
 }
 
 async function deleteBatch(

@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify'
 
 import { ServiceError } from '#shared/errors.ts'
 
+import { plainAddress } from './client-address.ts'
 import type { AuthRequest, Caller } from './context.ts'
 import { authFailure } from './errors.ts'
 import type { AccessTokenClaims } from './identity/access-token.ts'
@@ -127,7 +128,7 @@ export function describeRequest(
   ].map((value) => (typeof value === 'string' && value !== '' ? value : undefined))
   const audience = [claims?.aud ?? ''].flat()[0] ?? ''
   return {
-    ip: request.ip,
+    ip: plainAddress(request.ip),
     requestId: request.id,
     userAgent: request.headers['user-agent'] ?? '',
     redirectTo: chooseRedirect(candidates, { siteUrl: site.url, uriAllowList: site.uriAllowList }),

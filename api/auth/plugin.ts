@@ -12,6 +12,7 @@ import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { badJson, registerBodyParsers } from './body-parser.ts'
+import { clientOf, plainAddress } from './client-address.ts'
 import type { Answer, AuthRequest, UserRequest } from './context.ts'
 import { presentAuthError } from './error-dialect.ts'
 import { authFailure, invalid } from './errors.ts'
@@ -128,12 +129,11 @@ async function takeLimit(
 ): Promise<void> {
   const { header } = services.config.rateLimits
   if (row.limit === undefined || header === '') return
-  // Of a list such as X-Forwarded-For the first is the client.
-  const address = headerOf(request, header)?.split(',')[0]?.trim() ?? ''
-  if (address === '') return
+  const client = clientOf(headerOf(request, header) ?? '')
+  if (client === '') return
   const limit = row.limit(request.body)
   const bucket = limit === 'anonymousUsers' ? limit : row.operation.replace('Link', '')
-  await services.limits.takeRequest(limit, bucket, address)
+  await services.limits.takeRequest(limit, bucket, client)
 }
 
 async function checkCaptcha(services: AuthServices, request: FastifyRequest): Promise<void> {
@@ -148,7 +148,7 @@ async function checkCaptcha(services: AuthServices, request: FastifyRequest): Pr
       message: 'captcha protection: request disallowed (no captcha_token found)',
     })
   }
-  await services.captcha.verify(answer, request.ip)
+  await services.captcha.verify(answer, plainAddress(request.ip))
 }
 
 async function withinTime(services: AuthServices, work: () => Promise<Answer>): Promise<Answer> {

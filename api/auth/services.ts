@@ -40,6 +40,8 @@ export interface AuthDependencies {
   readonly onSecurityEvent?: (event: SecurityEvent) => void
   /** Called when a one-time token was redeemed, before the client hears of it. */
   readonly onRedeemed?: (redeemed: Redeemed) => Promise<void>
+  /** Called within the transaction that deletes users, with a lock on them. */
+  readonly onUsersEnded?: (tx: Db, userIds: readonly string[]) => Promise<void>
 }
 
 /** Every collaborator of the flows, built once. */
@@ -59,6 +61,7 @@ export interface AuthServices {
   readonly version: string
   onSecurityEvent(event: SecurityEvent): void
   onRedeemed(redeemed: Redeemed): Promise<void>
+  onUsersEnded(tx: Db, userIds: readonly string[]): Promise<void>
 }
 
 /** Builds the collaborators; imports the signing keys, and fails when one cannot be used. */
@@ -83,6 +86,7 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
       clock,
     }),
     pace: createPace(clock),
+    onUsersEnded: async (tx, userIds) => dependencies.onUsersEnded?.(tx, userIds),
     onSecurityEvent: (event) => dependencies.onSecurityEvent?.(event),
     async onRedeemed(redeemed) {
       // What others make of it never fails a sign-in.

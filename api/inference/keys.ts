@@ -209,8 +209,8 @@ function newKey(
   }
 }
 
-// Postgres ends here; JavaScript goes no farther either.
-const LATEST_DATE_MS = 8.64e15
+// The last year of four digits: what comes after it is written in a way that Postgres does not read.
+const LATEST_DATE_MS = Date.UTC(9999, 11, 31)
 
 function subset(
   wanted: readonly string[] | null,

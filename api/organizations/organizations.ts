@@ -7,6 +7,8 @@ import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
+import { endOrganization } from './ended-users.ts'
+
 const MEMBERS_MAX = 1000
 const ORGANIZATIONS_MAX = 100
 
@@ -37,7 +39,7 @@ interface Context {
 
 function openOnes(context: Context) {
   const { db, tables } = context
-  const { organizations, members, apiKeys } = tables
+  const { organizations, members } = tables
   return {
     async find(ids: readonly string[]): Promise<readonly Organization[]> {
       if (ids.length === 0) return []
@@ -50,8 +52,7 @@ function openOnes(context: Context) {
     async create(name: string, ownerId: string): Promise<Organization> {
       return db.transaction(async (tx) => {
         // Holds the user, so that their organizations are counted by one request at a time.
-        const { users } = context
-        await tx.select().from(users).where(eq(users.id, ownerId)).for('no key update')
+        if (!(await holdUser(tx, context.users, ownerId))) throw noSuchUser(ownerId)
         if ((await countMembers(tx, tables, eq(members.userId, ownerId))) >= ORGANIZATIONS_MAX) {
           throw failure.invalidRequest(`A user has at most ${ORGANIZATIONS_MAX} organizations.`, {
             code: 'too_many_organizations',
@@ -83,13 +84,7 @@ function openOnes(context: Context) {
             code: 'personal_organization',
           })
         }
-        const now = new Date()
-        await tx
-          .update(apiKeys)
-          .set({ revokedAt: now })
-          .where(and(eq(apiKeys.organizationId, id), isNull(apiKeys.revokedAt)))
-        await tx.delete(members).where(eq(members.organizationId, id))
-        await tx.update(organizations).set({ deletedAt: now }).where(eq(organizations.id, id))
+        await endOrganization(tx, tables, id)
       })
     },
   }
@@ -115,24 +110,12 @@ function openMembers(context: Context) {
         .orderBy(asc(members.createdAt), asc(members.userId))
     },
     /** `work` happens together with it, or neither does. */
-    async addMember(
+    addMember: (
       id: string,
       userId: string,
       role: OrganizationRole,
       work: (tx: Db) => Promise<void> = async () => {},
-    ): Promise<Member> {
-      return change(context, id, async (tx) => {
-        await mustFit(tx, context, id, userId)
-        await work(tx)
-        const [added] = await tx
-          .insert(members)
-          .values({ organizationId: id, userId, role })
-          .onConflictDoNothing()
-          .returning(memberOf(tables))
-        if (added !== undefined) return added
-        throw alreadyMember()
-      })
-    },
+    ): Promise<Member> => addMember(context, { organizationId: id, userId, role }, work),
     /** `check` sees the member as it is before the change. */
     async setRole(
       id: string,
@@ -163,6 +146,35 @@ function openMembers(context: Context) {
       })
     },
   }
+}
+
+/** The user is held first, as where one is deleted: no two wait for each other. */
+function addMember(
+  context: Context,
+  membership: {
+    readonly organizationId: string
+    readonly userId: string
+    readonly role: OrganizationRole
+  },
+  work: (tx: Db) => Promise<void>,
+): Promise<Member> {
+  const { db, tables, users } = context
+  const { organizationId: id, userId } = membership
+  return db.transaction(async (held) => {
+    const isUser = await holdUser(held, users, userId)
+    return change({ ...context, db: held }, id, async (tx) => {
+      if (!isUser) throw noSuchUser(userId)
+      await mustFit(tx, tables, id)
+      await work(tx)
+      const [added] = await tx
+        .insert(tables.members)
+        .values(membership)
+        .onConflictDoNothing()
+        .returning(memberOf(tables))
+      if (added !== undefined) return added
+      throw alreadyMember()
+    })
+  })
 }
 
 const summaryOf = ({ organizations }: OrganizationTables) => ({
@@ -208,19 +220,21 @@ async function countMembers(
   return rows[0]?.total ?? 0
 }
 
-async function mustFit(
-  tx: Db,
-  { tables, users }: Context,
-  id: string,
-  userId: string,
-): Promise<void> {
-  const [user] = await tx
+/** Holds a user until the transaction ends; false where there is none, or none any more. */
+async function holdUser(tx: Db, users: AuthTables['users'], userId: string): Promise<boolean> {
+  const found = await tx
     .select({ id: users.id })
     .from(users)
     .where(and(eq(users.id, userId), isNull(users.deletedAt)))
-  if (user === undefined) {
-    throw failure.notFound(`No such user: ${userId}`, { param: 'user_id' })
-  }
+    .for('no key update')
+  return found.length > 0
+}
+
+function noSuchUser(userId: string): Error {
+  return failure.notFound(`No such user: ${userId}`, { param: 'user_id' })
+}
+
+async function mustFit(tx: Db, tables: OrganizationTables, id: string): Promise<void> {
   if ((await countMembers(tx, tables, eq(tables.members.organizationId, id))) >= MEMBERS_MAX) {
     throw failure.invalidRequest(`An organization has at most ${MEMBERS_MAX} members.`, {
       code: 'too_many_members',

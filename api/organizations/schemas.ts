@@ -1,12 +1,13 @@
 import { Type, type TSchema } from 'typebox'
 
+import type { OrganizationRole } from '#shared/db/organizations.ts'
+
 const common = { tags: ['Organizations'], security: [{ apiKey: [] }] }
 /** What a member is. */
-export const ROLE = Type.Union([
-  Type.Literal('owner'),
-  Type.Literal('admin'),
-  Type.Literal('member'),
-])
+export const ROLE = Type.Unsafe<OrganizationRole>({
+  type: 'string',
+  enum: ['owner', 'admin', 'member'],
+})
 const NAME = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]*\\S[^\\u0000]*$' })
 /** An id in a path. */
 export const ID = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]+$' })

@@ -29,15 +29,21 @@ export interface UserAccess {
 /** What finding out a caller takes. */
 export interface CredentialServices {
   readonly apiKeys: ApiKeyStore
-  readonly verifyAccessToken?: (accessToken: string) => Promise<UserAccess | undefined>
+  /** `outlasts` says that what the request makes is good for longer than the access token. */
+  readonly verifyAccessToken?: (
+    accessToken: string,
+    outlasts: boolean,
+  ) => Promise<UserAccess | undefined>
   readonly clock: Clock
   readonly log: Logger
 }
 
-/** The headers that say who is calling and for which organization. */
+/** What says who is calling, for which organization and what for. */
 export interface CredentialHeaders {
   readonly authorization?: string | undefined
   readonly organization?: string | undefined
+  /** Whether what is asked for may outlast the credential, as keys and memberships do. */
+  readonly outlasts?: boolean
 }
 
 /** Turns the credential of a request into its caller. Throws `unauthenticated`. */
@@ -46,11 +52,11 @@ export type Authenticate = (headers: CredentialHeaders) => Promise<Caller>
 /** Reads API keys (as bearer or as the password of a blank user) and users' access tokens. */
 export function createAuthenticate(services: CredentialServices): Authenticate {
   const keys = new KnownKeys(services)
-  return async ({ authorization, organization }) => {
+  return async ({ authorization, organization, outlasts = false }) => {
     const secret = readSecret(authorization)
     const { verifyAccessToken } = services
     if (verifyAccessToken !== undefined && looksLikeAccessToken(secret)) {
-      const access = await verifyAccessToken(secret)
+      const access = await verifyAccessToken(secret, outlasts)
       if (access === undefined) throw wrongKey(secret)
       return callerOfUser(access, organization)
     }

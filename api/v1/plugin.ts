@@ -20,6 +20,7 @@ declare module 'fastify' {
 
 // The revision of the interface that clients have been told since 2020.
 const API_VERSION = '2020-10-01'
+const REASON_LENGTH_MAX = 300
 
 /** What every surface below `/v1` shares. */
 export interface V1Services extends CredentialServices {
@@ -63,6 +64,7 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
       authorization: request.headers.authorization,
       organization:
         typeof organization === 'string' && organization !== '' ? organization : undefined,
+      outlasts: scope === 'keys' || scope === 'organizations',
     })
     reply.header('openai-version', API_VERSION)
     reply.header('openai-organization', caller.organizationId)
@@ -94,6 +96,12 @@ function addErrorDialect(
   ): FastifyReply => {
     if (isBug(error))
       services.log.error({ err: error.cause, requestId: request.id }, 'request failed')
+    // The client learns nothing of what is behind; the operator has to.
+    else if (error.kind === 'overloaded' && error.cause !== undefined)
+      services.log.warn(
+        { requestId: request.id, reason: reasonOf(error) },
+        'a service is in trouble',
+      )
     const { status, headers, body } = presentError(error)
     return reply.code(status).headers(headers).type('application/json; charset=utf-8').send(body)
   }
@@ -110,6 +118,11 @@ function addErrorDialect(
     const message = `Not allowed to ${request.method} on ${path}. (HINT: Perhaps you meant to use a different HTTP method?)`
     return answer(failure.methodNotAllowed(message), request, reply)
   })
+}
+
+function reasonOf({ cause }: ServiceError): string {
+  const { name, message } = cause as Partial<Error>
+  return `${name}: ${message}`.slice(0, REASON_LENGTH_MAX)
 }
 
 function translate(thrown: unknown, request: FastifyRequest): ServiceError {

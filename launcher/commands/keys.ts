@@ -7,6 +7,7 @@ import { openApiKeys, type ApiKeyStore } from '#shared/db/api-keys.ts'
 import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
+import { ServiceError } from '#shared/errors.ts'
 
 import { openReachableDatabase } from '../reach.ts'
 import { UsageError, type Arguments } from './usage.ts'
@@ -51,7 +52,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
   },
 }
 
-/** `millrace keys create|list|revoke`: API keys of the default organization. */
+/** `millrace keys create|list|revoke`: API keys of the default organization, or of the one that is named. */
 export async function keys(env: Env, args: Arguments): Promise<void> {
   const action = Object.entries(ACTIONS).find(([name]) => name === args.positionals[0])?.[1]
   if (action === undefined) throw new UsageError('keys: create, list or revoke')
@@ -62,12 +63,17 @@ export async function keys(env: Env, args: Arguments): Promise<void> {
   try {
     await action(
       {
-        organizationId: await ensureDefaultOrganization(database.db, tables),
+        organizationId:
+          args.options.organization ?? (await ensureDefaultOrganization(database.db, tables)),
         keys: openApiKeys(database.db, tables),
         activities: openActivities(database.db, activityTables(tablePrefix)),
       },
       args,
     )
+  } catch (error) {
+    // There is no such organization.
+    if (error instanceof ServiceError && error.status < 500) throw new UsageError(error.message)
+    throw error
   } finally {
     await database.close()
   }

@@ -8,10 +8,12 @@ import { adminDeleteUser, adminListUsers } from '#api/auth/flows/admin-users.ts'
 import { parseEmail } from '#api/auth/identity/contact.ts'
 import { findAnyUserById, findUserByContact } from '#api/auth/identity/users.ts'
 import { createAuthServices, type AuthServices } from '#api/auth/services.ts'
+import { endMemberships } from '#api/organizations/ended-users.ts'
 import { systemClock } from '#shared/clock.ts'
 import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
 import type { Database } from '#shared/db/client.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
+import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 
@@ -145,9 +147,11 @@ function openUsers(config: Config, database: Database): Promise<AuthServices> {
   const absent = async (): Promise<never> => {
     throw new Error('the command line does without this service')
   }
+  const { tablePrefix } = config.database
   return createAuthServices({
     db: database.db,
-    tables: authTables(config.database.tablePrefix),
+    tables: authTables(tablePrefix),
+    onUsersEnded: (tx, ids) => endMemberships(tx, organizationTables(tablePrefix), ids),
     redis: { eval: absent },
     redisKeyPrefix: '',
     config: config.auth,

@@ -183,7 +183,7 @@ function readHeaders(env: EnvReader): Readonly<Record<string, readonly string[]>
   } catch {
     // Reported below.
   }
-  env.problem('AUTH_SMTP_HEADERS must be a JSON object of lists of strings')
+  env.problem('AUTH_SMTP_HEADERS must be a JSON object of header names and lists of strings')
   return {}
 }
 
@@ -191,11 +191,17 @@ function isHeaderMap(value: unknown): value is Record<string, readonly string[]>
   return (
     typeof value === 'object' &&
     value !== null &&
-    Object.values(value).every(
-      (list) => Array.isArray(list) && list.every((entry) => typeof entry === 'string'),
+    Object.entries(value).every(
+      ([name, list]) =>
+        HEADER_NAME.test(name) &&
+        Array.isArray(list) &&
+        list.every((entry) => typeof entry === 'string'),
     )
   )
 }
+
+// Printable characters but the colon: anything else would not arrive as it was written.
+const HEADER_NAME = /^[!-9;-~]+$/
 
 function byKind(read: (row: MailKindRow) => string): Readonly<Record<MailKind, string>> {
   const entries = MAIL_KINDS.map((kind) => [kind, read(MAIL_KIND_ROWS[kind])] as const)

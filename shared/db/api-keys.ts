@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 
-import { and, count, desc, eq, isNull } from 'drizzle-orm'
+import { and, count, desc, eq, getTableColumns, gt, isNull, sql } from 'drizzle-orm'
 
 import { failure } from '../errors.ts'
 import { randomId } from '../ids.ts'
@@ -37,14 +37,18 @@ const KEYS_MAX = 10_000
 
 /** The API keys of a database; secrets are never stored, only their SHA-256. */
 export function openApiKeys(db: Db, tables: OrganizationTables) {
-  const { apiKeys } = tables
+  const { apiKeys, organizations, users } = tables
   const isLive = isNull(apiKeys.revokedAt)
   return {
+    /** Keys of a user's own organization are good for nothing while the user is banned. */
     async findBySecretHash(sha256: Buffer): Promise<StoredApiKey | undefined> {
+      const isBanned = gt(users.bannedUntil, sql`now()`)
       const rows = await db
-        .select()
+        .select(getTableColumns(apiKeys))
         .from(apiKeys)
-        .where(and(eq(apiKeys.secretSha256, sha256), isLive))
+        .innerJoin(organizations, eq(organizations.id, apiKeys.organizationId))
+        .leftJoin(users, and(eq(users.id, organizations.personalUserId), isBanned))
+        .where(and(eq(apiKeys.secretSha256, sha256), isLive, isNull(users.id)))
       return rows[0]
     },
     async create(request: ApiKeyRequest): Promise<{ key: StoredApiKey; secret: string }> {

@@ -33,33 +33,44 @@ export async function ensureDefaultOrganization(
   })
 }
 
-/** The organizations of a user, their own first; their own is made when there is none. */
+type Tables = Pick<OrganizationTables, 'organizations' | 'members' | 'users'>
+
+/**
+ * The organizations of a user, their own first; their own is made when there is none. `isSeen` says
+ * that the user was there a moment ago: whoever is not there now was deleted, and gets none.
+ */
 export async function membershipsOf(
   db: Db,
-  { organizations, members }: Pick<OrganizationTables, 'organizations' | 'members'>,
+  tables: Tables,
   userId: string,
+  { isSeen }: { readonly isSeen: boolean } = { isSeen: false },
 ): Promise<readonly Membership[]> {
-  const find = () =>
-    db
-      .select({
-        id: organizations.id,
-        role: members.role,
-        personalUserId: organizations.personalUserId,
-      })
-      .from(members)
-      .innerJoin(organizations, eq(organizations.id, members.organizationId))
-      .where(and(eq(members.userId, userId), isNull(organizations.deletedAt)))
-      .orderBy(asc(members.createdAt))
-  let rows = await find()
-  if (!rows.some(({ personalUserId }) => personalUserId === userId)) {
-    await makePersonalOrganization(db, { organizations, members }, userId)
-    rows = await find()
-  }
-  const isOwn = (row: (typeof rows)[number]) => row.personalUserId === userId
-  return [...rows.filter(isOwn), ...rows.filter((row) => !isOwn(row))].map(({ id, role }) => ({
-    id,
-    role,
-  }))
+  const known = await findMemberships(db, tables, userId)
+  if (known.some(({ isOwn }) => isOwn)) return known
+  await makePersonalOrganization(db, tables, { userId, isSeen })
+  return findMemberships(db, tables, userId)
+}
+
+/** The organizations of a user as they are, their own first. */
+export async function findMemberships(
+  db: Db,
+  { organizations, members }: Tables,
+  userId: string,
+): Promise<readonly (Membership & { readonly isOwn: boolean })[]> {
+  const rows = await db
+    .select({
+      id: organizations.id,
+      role: members.role,
+      personalUserId: organizations.personalUserId,
+    })
+    .from(members)
+    .innerJoin(organizations, eq(organizations.id, members.organizationId))
+    .where(and(eq(members.userId, userId), isNull(organizations.deletedAt)))
+    .orderBy(asc(members.createdAt))
+  const all = rows.map(({ id, role, personalUserId }) => {
+    return { id, role, isOwn: personalUserId === userId }
+  })
+  return [...all.filter(({ isOwn }) => isOwn), ...all.filter(({ isOwn }) => !isOwn)]
 }
 
 /**
@@ -81,10 +92,17 @@ export async function holdOrganization(
 
 async function makePersonalOrganization(
   db: Db,
-  { organizations, members }: Pick<OrganizationTables, 'organizations' | 'members'>,
-  userId: string,
+  { organizations, members, users }: Tables,
+  { userId, isSeen }: { readonly userId: string; readonly isSeen: boolean },
 ): Promise<void> {
   await db.transaction(async (tx) => {
+    // Waits for whoever deletes the user at this moment; one who signs up just now is not seen yet.
+    const there = await tx
+      .select({ id: users.id })
+      .from(users)
+      .where(and(eq(users.id, userId), isNull(users.deletedAt)))
+      .for('key share')
+    if (isSeen && there.length === 0) return
     await tx
       .insert(organizations)
       .values({ id: randomId('org-'), name: 'Personal', personalUserId: userId })

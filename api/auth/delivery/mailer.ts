@@ -162,7 +162,9 @@ function renderSubject(
   { kind, subject, values }: { kind: MailKind; subject: string; values: Record<string, unknown> },
 ): string {
   try {
-    return oneLine(renderTemplate(subject, values, (text) => text)).slice(0, SUBJECT_CHARS_MAX)
+    const whole = oneLine(renderTemplate(subject, values, (text) => text))
+    // By characters, so that none is cut in half.
+    return [...whole].slice(0, SUBJECT_CHARS_MAX).join('')
   } catch (error) {
     if (!(error instanceof TemplateError)) throw error
     log.warn({ operation: 'mail.subject', kind, reason: error.message }, 'subject not usable')

@@ -7,6 +7,7 @@ import {
   listUsers,
   loadParts,
   loadPartsOfAll,
+  lockUser,
   softDeleteUser,
 } from '../identity/users.ts'
 import type { AdminDeleteBody, PageQuery, Parsed, UserParams } from '../schemas.ts'
@@ -52,13 +53,15 @@ export async function adminDeleteUser(
 ): Promise<Answer> {
   const user = await getUser(services, params.user_id)
   await inTransaction(services.store, async (store) => {
+    const locked = await lockUser(store, user.id)
+    await services.onUsersEnded(store.db, [user.id])
     await record(services, store, {
       request,
       actor: { kind: 'admin', role: request.caller.role },
       action: 'user_deleted',
       traits: { user_id: user.id, soft: body.should_soft_delete === true },
     })
-    if (body.should_soft_delete === true) await softDeleteUser(store, user)
+    if (body.should_soft_delete === true) await softDeleteUser(store, locked)
     else await deleteUser(store, user.id)
   })
   return json({})

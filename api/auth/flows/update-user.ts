@@ -23,7 +23,7 @@ import { record } from '../steps/record.ts'
 import { applyEmailChange, applyPhoneChange } from '../steps/redeem.ts'
 import { beginEmailChange, sendEmailChange, type EmailChange } from '../steps/send-email-change.ts'
 import { requireChannel } from '../steps/send-mail.ts'
-import { claimSms, sendClaimedSms, type TokenSms } from '../steps/send-sms.ts'
+import { claimSms, releaseSms, sendClaimedSms, type TokenSms } from '../steps/send-sms.ts'
 
 type Body = Parsed<typeof UserUpdateBody>
 
@@ -52,7 +52,12 @@ export async function updateOwnUser(
 ): Promise<Answer> {
   const change = await parseChange(services, request, body)
   const { user, emailChange, sms } = await store(services, request, change)
-  if (emailChange !== undefined) await sendEmailChange(services, request, emailChange)
+  try {
+    if (emailChange !== undefined) await sendEmailChange(services, request, emailChange)
+  } catch (error) {
+    if (sms !== undefined) await releaseSms(services, sms)
+    throw error
+  }
   if (sms !== undefined) await sendClaimedSms(services, request, sms)
   return json(presentUser(await loadParts(services.store, user)))
 }

@@ -55,8 +55,10 @@ export function createIdTokens(options: {
   return {
     discover,
     async verify(idToken, expected) {
+      // What cannot be read at all is not worth asking anybody for keys.
+      const claims = decodeJwt(idToken)
       const discovery = await discover(expected.issuer)
-      const issuer = expected.issuerOf?.(discovery.issuer, decodeJwt(idToken)) ?? discovery.issuer
+      const issuer = expected.issuerOf?.(discovery.issuer, claims) ?? discovery.issuer
       const check = async (ttlMs: number) => {
         const keys = createLocalJWKSet(await keysAt(discovery.jwksUri, ttlMs))
         return jwtVerify(idToken, keys, {

@@ -64,7 +64,6 @@ export async function sendClaimedSms(
 ): Promise<string> {
   const { sms } = services.config
   const { user, kind } = token
-  const column = COLUMNS[kind]
   let minted: MintedToken | undefined
   try {
     const fixedCode = services.sms.testOtp(token.to)
@@ -83,13 +82,19 @@ export async function sendClaimedSms(
     })
     return messageId
   } catch (error) {
-    await updateUser(services.store, user.id, {
-      [column]: user[column],
-      ...(kind === 'phone_change' && { phoneChange: user.phoneChange }),
-    })
+    await releaseSms(services, token)
     if (minted !== undefined) await consumeOneTimeToken(services.store, minted.id)
     throw error
   }
+}
+
+/** Takes a claim back: the user of `token` is what it was before, and can ask again at once. */
+export async function releaseSms(services: AuthServices, { user, kind }: TokenSms): Promise<void> {
+  const column = COLUMNS[kind]
+  await updateUser(services.store, user.id, {
+    [column]: user[column],
+    ...(kind === 'phone_change' && { phoneChange: user.phoneChange }),
+  })
 }
 
 const TEST_MESSAGE_ID = 'test-otp'

@@ -1,11 +1,12 @@
 import { customType, pgTableCreator, primaryKey, text, timestamp, uuid } from 'drizzle-orm/pg-core'
 
 import { tablePrefixOf } from '../migrate.ts'
+import { authTables } from './auth.ts'
 
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 
-/** Organizations, members and API keys, under the configured table prefix. */
+/** Organizations, members and API keys, under the configured table prefix, and the users. */
 export function organizationTables(namespace: string) {
   const prefix = tablePrefixOf(namespace)
   const table = pgTableCreator((name) => `${prefix}${name}`)
@@ -53,7 +54,9 @@ export function organizationTables(namespace: string) {
     endedAt: moment('ended_at'),
     endedAs: text('ended_as', { enum: ['revoked', 'declined'] }),
   })
-  return { organizations, members, apiKeys, invitations }
+  // Whose own organization one is decides whether its keys are good.
+  const { users } = authTables(namespace)
+  return { organizations, members, apiKeys, invitations, users }
 }
 
 export type OrganizationTables = ReturnType<typeof organizationTables>

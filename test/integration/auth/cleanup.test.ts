@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { cleanUp } from '#api/auth/cleanup.ts'
+import { cleanUp, cleanUpAll } from '#api/auth/cleanup.ts'
 
 import { createUser, refresh, signedInUser } from './support/people.ts'
 import { startServer } from './support/server.ts'
@@ -54,5 +54,62 @@ it('deletes what has been over for a day, and nothing that is in use', async () 
   })
   server.clock.advance(30 * DAY_SECONDS)
   expect(await cleanUp(server.services)).toEqual({ ...nothing, anonymousUsers: 1 })
+  await server.close()
+})
+
+it('keeps the flow of a link as long as the link is good, and its code a while longer', async () => {
+  const server = await startServer({
+    isFrozen: true,
+    env: { AUTH_MAILER_OTP_EXP: String(7 * DAY_SECONDS) },
+  })
+  const { email } = await createUser(server)
+  const verifier = 'v'.repeat(43)
+  const challenge = { code_challenge: verifier, code_challenge_method: 'plain' }
+  await server.call({ method: 'POST', path: '/otp', body: { email, ...challenge } })
+  server.clock.advance(6 * DAY_SECONDS)
+  await cleanUp(server.services)
+  const { variables } = server.lastMail(email)
+  const link = new URL(variables.confirmationUrl)
+  const clicked = await server.call({ path: link.pathname + link.search })
+  const code = new URL(clicked.location).searchParams.get('code')
+  await cleanUp(server.services)
+  const path = '/token?grant_type=pkce'
+  const body = { auth_code: code, code_verifier: verifier }
+  expect((await server.call({ method: 'POST', path, body })).status).toBe(200)
+  await server.call({ method: 'POST', path: '/otp', body: { email, ...challenge } })
+  server.clock.advance(8 * DAY_SECONDS + 60)
+  expect(await cleanUp(server.services)).toMatchObject({ oneTimeTokens: 1, flowStates: 1 })
+  await server.close()
+})
+
+it('tells what becomes of the anonymous users that it deletes', async () => {
+  const ended: string[] = []
+  const server = await startServer({
+    isFrozen: true,
+    env: { AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true' },
+    onUsersEnded: async (_tx, userIds) => void ended.push(...userIds),
+  })
+  const made = await server.call({ method: 'POST', path: '/signup', body: {} })
+  server.clock.advance(31 * DAY_SECONDS)
+  expect(await cleanUp(server.services)).toMatchObject({ anonymousUsers: 1 })
+  expect(ended).toEqual([made.body.user.id])
+  await server.close()
+})
+
+it('takes away in one turn what a busy day has left', async () => {
+  const server = await startServer({ isFrozen: true })
+  const { refresh_token: token } = await signedInUser(server)
+  await refresh(server, token)
+  // What thousands of refreshes leave, without making them.
+  await server.database.pool.query(`
+    insert into refresh_tokens (session_id, token_sha256, seed, created_at, revoked_at)
+    select session_id, sha256(convert_to(number::text, 'utf8')), seed, created_at, revoked_at
+    from refresh_tokens, generate_series(1, 2500) number where revoked_at is not null`)
+  server.clock.advance(2 * DAY_SECONDS)
+  expect(await cleanUpAll(server.services)).toMatchObject({ refreshTokens: 2501 })
+  const { rows } = await server.database.pool.query(
+    'select count(*)::int as left from refresh_tokens',
+  )
+  expect(rows).toEqual([{ left: 1 }])
   await server.close()
 })

@@ -49,6 +49,11 @@ const verify = (token: string) =>
   idTokens.verify(token, { issuer: issuer.url, audiences: ['client', 'app'] })
 
 describe('the keys of an issuer', () => {
+  it('are not asked for what cannot be read at all', async () => {
+    for (const token of ['x', 'x.y.z', '..']) await expect(verify(token)).rejects.toThrow()
+    expect(issuer.requests).toEqual([])
+  })
+
   it('are fetched once for many tokens, and again after a while', async () => {
     const token = await signed(first)
     await Promise.all([verify(token), verify(token), verify(token)])

@@ -103,6 +103,14 @@ describe('a mail', () => {
     })
   })
 
+  it('cuts a subject that is too long between two characters', async ({ mail }) => {
+    const env = { AUTH_MAILER_SUBJECTS_CONFIRMATION: `a${'🎉'.repeat(300)}` }
+    await closing(open(mail, env), async (mailer) => {
+      await mailer.send({ kind: 'confirmation', to: 'ann@example.com', variables: VARIABLES })
+      expect((await mail.waitFor('ann@example.com')).subject).toBe(`a${'🎉'.repeat(199)}`)
+    })
+  })
+
   it('carries the headers of the settings', async ({ mail }) => {
     const env = { AUTH_SMTP_HEADERS: '{"X-Kind":["$messageType"],"X-Tag":["one","two"]}' }
     await closing(open(mail, env), async (mailer) => {

@@ -51,6 +51,16 @@ describe('limits per client', () => {
     expect((await server.call({ method: 'POST', path, body, headers })).status).toBe(400)
   })
 
+  it('see through ports and through the many addresses of one network', async () => {
+    for (let turn = 0; turn < 30; turn += 1) {
+      await verify(`192.0.2.9:${50_000 + turn}, 10.0.0.1:80`)
+      await verify(`[2001:db8:1:2:${turn}::1]:443`)
+    }
+    expect((await verify('::ffff:192.0.2.9')).status).toBe(429)
+    expect((await verify('2001:DB8:1:2::77')).status).toBe(429)
+    expect((await verify('2001:db8:1:3::77')).status).toBe(403)
+  })
+
   it('do not touch requests without the header', async () => {
     for (let turn = 0; turn < 35; turn += 1) expect((await verify('')).status).toBe(403)
   })

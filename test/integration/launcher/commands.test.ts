@@ -1,4 +1,6 @@
+import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 
 import { describe, expect } from 'vitest'
 
@@ -14,6 +16,9 @@ describe('the command line', () => {
     [['models', 'frobnicate'], 'list, verify or pull'],
     [['models', 'pull'], 'needs a repository'],
     [['models', 'pull', 'tiny-chat', '--file', 'x'], '--file means nothing for tiny-chat'],
+    [['models', 'pull', 'nope'], '"nope" is neither a model of models.json nor a repository'],
+    [['models', 'pull', 'owner/name@'], '"owner/name@" is neither'],
+    [['help', 'frobnicate'], 'there is no command "frobnicate"'],
   ] as const)('refuses %j with status 2 and one clear sentence', ([args, message], { folder }) => {
     const { status, stderr } = runCommand(args, envOf(folder))
     expect(stderr).toContain(message)
@@ -64,6 +69,32 @@ describe('the command line', () => {
     expect(stderr).not.toContain('    at ')
   })
 
+  it('checks what a start will need where nothing runs yet', ({ folder }) => {
+    const { status, stdout, stderr } = runCommand(['doctor'], envOf(folder))
+    expect(stdout).toContain('-  Redis: none is set; `npm start` starts its own')
+    expect(stdout).toContain('-  Postgres: none is set; `npm start` starts its own')
+    expect(stdout).toMatch(/✓ {2}Models: \d+ of \d+ are here/)
+    expect(stdout).toContain('✓  ONNX Runtime')
+    expect(stdout + stderr).not.toContain('    at ')
+    const wrong = runCommand(['doctor'], envOf(folder, { PORT: 'eighty' }))
+    expect([wrong.status, wrong.stderr]).toEqual([1, expect.stringContaining('PORT must be')])
+    const away = runCommand(['doctor'], envOf(folder, { REDIS_URL: 'redis://127.0.0.1:1' }))
+    expect(away.stdout).toContain('✗  Redis: Redis cannot be used')
+    expect([away.status, status === 0 || status === 1]).toEqual([1, true])
+  })
+
+  it('ends in silence when nobody reads on', ({ folder }) => {
+    const line = `set -o pipefail; "$0" "$1" config --example | true`
+    const cli = join(import.meta.dirname, '../../../launcher/cli.ts')
+    const { status, stderr } = spawnSync('bash', ['-c', line, process.execPath, cli], {
+      env: envOf(folder),
+      encoding: 'utf8',
+    })
+    expect(stderr).toBe('')
+    // It may have been done before the pipe broke.
+    expect([0, 141]).toContain(status)
+  })
+
   it('verifies the models that ship', ({ folder }) => {
     const { status, stdout, stderr } = runCommand(['models', 'verify'], envOf(folder))
     expect(stdout).toContain('tiny-chat')
@@ -71,12 +102,8 @@ describe('the command line', () => {
   })
 })
 
-it('makes, lists and revokes keys in a given database, and records it', async ({
-  folder,
-  databaseUrl,
-  database,
-}) => {
-  const env = envOf(folder, {
+const keysEnv = (folder: string, databaseUrl: string) =>
+  envOf(folder, {
     DATABASE_URL: databaseUrl,
     AUTH_SITE_URL: 'http://localhost',
     AUTH_API_EXTERNAL_URL: 'http://localhost',
@@ -85,6 +112,33 @@ it('makes, lists and revokes keys in a given database, and records it', async ({
     AUTH_SMTP_ADMIN_EMAIL: 'admin@example.com',
     MILLRACE_URL_SIGNING_SECRET: 'long-enough-for-the-tests',
   })
+
+it('manages the keys of any organization that is named', async ({
+  folder,
+  databaseUrl,
+  database,
+}) => {
+  const env = keysEnv(folder, databaseUrl)
+  await database.pool.query("insert into organizations (id, name) values ('org-a', 'A')")
+  const there = ['--organization', 'org-a']
+  expect(runCommand(['keys', 'create', '--name', 'theirs', ...there], env).status).toBe(0)
+  expect(runCommand(['keys', 'list', '--organization', 'org-b'], env).stdout).toBe('')
+  const listed = runCommand(['keys', 'list', ...there], env).stdout
+  expect(listed).toContain('theirs')
+  const id = /key_\S+/.exec(listed)?.[0] ?? ''
+  expect(runCommand(['keys', 'revoke', id, '--organization', 'org-b'], env).status).toBe(2)
+  expect(runCommand(['keys', 'revoke', id, ...there], env).stdout).toContain('is revoked')
+  const nowhere = runCommand(['keys', 'create', '--organization', 'org-b'], env)
+  expect(nowhere.status).toBe(2)
+  expect(nowhere.stderr).toContain('No such organization: org-b')
+})
+
+it('makes, lists and revokes keys in a given database, and records it', async ({
+  folder,
+  databaseUrl,
+  database,
+}) => {
+  const env = keysEnv(folder, databaseUrl)
   const made = runCommand(['keys', 'create', '--name', 'mine'], env)
   expect(made.stdout.trim(), made.stderr).toMatch(/^mr-[\w-]{43}$/)
   const listed = runCommand(['keys', 'list'], env).stdout

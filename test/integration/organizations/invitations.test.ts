@@ -271,6 +271,8 @@ describe('an invitation', () => {
       const answer = await call(owner, 'POST', path, body)
       expect([body, answer]).toMatchObject([body, { status, body: { error: { param, code } } }])
     }
+    const king = await call(owner, 'POST', path, { email: 'a@example.test', role: 'king' })
+    expect(JSON.stringify(king.body)).toContain("'owner', 'admin', and 'member'")
     await follow(await linkTo(person.email))
     const member = await call(owner, 'POST', path, { email: person.email })
     expect(member.body.error.code).toBe('already_member')

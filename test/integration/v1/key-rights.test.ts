@@ -156,6 +156,17 @@ describe('a key', () => {
     }
   })
 
+  it('may be given a time as far away as can be stored, and none beyond', async () => {
+    const secret = await newKey({})
+    const last = Date.UTC(9999, 11, 31) / 1000
+    const create = (expiresAt: number) =>
+      send(secret, 'POST', '/api_keys', { name: 'x', expires_at: expiresAt })
+    expect((await create(last)).status).toBe(200)
+    for (const beyond of [last + 86_400, 8.64e12, 1e15]) {
+      expect((await create(beyond)).status).toBe(400)
+    }
+  })
+
   it('whose time is over is refused on every route', async () => {
     const expired = await newKey({ expiresAt: new Date(Date.now() - 1000) })
     for (const { name, scope } of routes.filter((route) => route.scope !== 'none')) {

@@ -93,6 +93,7 @@ export interface ServerOptions {
   readonly captcha?: CaptchaVerifier
   readonly providers?: Providers
   readonly sms?: SmsSender
+  readonly onUsersEnded?: AuthServices['onUsersEnded']
 }
 
 const REQUIRED = {
@@ -131,6 +132,7 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
     providers: options.providers ?? NO_PROVIDERS,
     version: 'test',
     onSecurityEvent: (event) => events.push(event.action),
+    ...(options.onUsersEnded !== undefined && { onUsersEnded: options.onUsersEnded }),
   })
   const app = fastify({ trustProxy: false })
   await app.register(authPlugin(services), { prefix: '/' })

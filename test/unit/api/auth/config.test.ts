@@ -141,6 +141,7 @@ describe('the settings of the user server', () => {
     },
     /AUTH_EXTERNAL_GITHUB_REDIRECT_URI is required/,
   )
+  check('a mail header that is none', { AUTH_SMTP_HEADERS: '{"X: Y":["z"]}' }, /SMTP_HEADERS/)
   check('a mail server without a sender', { AUTH_SMTP_HOST: 'mail' }, /AUTH_SMTP_ADMIN_EMAIL/)
   check('a CAPTCHA without a secret', { AUTH_SECURITY_CAPTCHA_ENABLED: 'true' }, /CAPTCHA_SECRET/)
   check('a rate that is none', { AUTH_RATE_LIMIT_EMAIL_SENT: 'many' }, /AUTH_RATE_LIMIT_EMAIL_SENT/)

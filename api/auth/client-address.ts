@@ -1,0 +1,46 @@
+import { isIP } from 'node:net'
+
+/**
+ * An address as proxies write it, in one form: without brackets, port and zone, IPv4 never dressed up
+ * as IPv6. What is no address stays as it is; a client that has left has none.
+ */
+export function plainAddress(text: string | undefined = ''): string {
+  const written = text.trim().replace(/^"(.*)"$/, '$1')
+  const bare = (
+    /^\[([^\]]+)\](?::\d+)?$/.exec(written)?.[1] ?? written.replace(/^([\d.]+):\d+$/, '$1')
+  ).replace(/%.*$/, '')
+  if (isIP(bare) === 4) return bare
+  if (isIP(bare) !== 6) return written
+  const groups = groupsOf(bare)
+  const isDressedUp = groups.slice(0, 6).join(':') === '0:0:0:0:0:ffff'
+  return isDressedUp ? dotted(groups.slice(6)) : compressed(bare)
+}
+
+/**
+ * Whom a header such as X-Forwarded-For tells apart: of a list the first. Whoever has one IPv6 address
+ * has the other 2^64 of the network too, so the network is what counts.
+ */
+export function clientOf(header: string): string {
+  const address = plainAddress(header.split(',')[0] ?? '')
+  return isIP(address) === 6 ? `${groupsOf(address).slice(0, 4).join(':')}::/64` : address
+}
+
+// The parser of addresses writes every IPv6 address in its shortest form, in lower case.
+function compressed(address: string): string {
+  return new URL(`http://[${address}]`).hostname.slice(1, -1)
+}
+
+function groupsOf(address: string): string[] {
+  const [left = [], right = []] = compressed(address)
+    .split('::')
+    .map((side) => (side === '' ? [] : side.split(':')))
+  const zeros = Array.from({ length: 8 - left.length - right.length }, () => '0')
+  return [...left, ...zeros, ...right]
+}
+
+function dotted(groups: readonly string[]): string {
+  return groups
+    .map((group) => Number.parseInt(group, 16))
+    .flatMap((group) => [group >> 8, group & 255])
+    .join('.')
+}

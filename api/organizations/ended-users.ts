@@ -1,0 +1,105 @@
+import { and, asc, eq, inArray, isNull, sql } from 'drizzle-orm'
+
+import type { Db } from '#shared/db/client.ts'
+import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
+
+/**
+ * Takes deleted users out of their organizations, within the transaction that deletes them. What
+ * belonged to nobody else ends with them, keys included; where they were the only owners, whoever
+ * administers longest owns it from then on, or else whoever is a member longest.
+ */
+export async function endMemberships(
+  tx: Db,
+  tables: OrganizationTables,
+  userIds: readonly string[],
+): Promise<void> {
+  if (userIds.length === 0) return
+  const { organizations, members } = tables
+  const theirs = tx
+    .select({ id: members.organizationId })
+    .from(members)
+    .where(inArray(members.userId, [...userIds]))
+  // In one order, so that of two deletions at once none waits for the other.
+  const held = await tx
+    .select({ id: organizations.id, personalUserId: organizations.personalUserId })
+    .from(organizations)
+    .where(and(inArray(organizations.id, theirs), isNull(organizations.deletedAt)))
+    .orderBy(asc(organizations.id))
+    .for('update')
+  for (const { id, personalUserId } of held) {
+    const left = await removeMembers(tx, tables, { id, userIds })
+    const isOwn = personalUserId !== null && userIds.includes(personalUserId)
+    if (isOwn || left.isEmpty) await endOrganization(tx, tables, id)
+    else if (left.heir !== undefined) await makeOwner(tx, tables, { id, userId: left.heir })
+  }
+}
+
+/** Ends an organization: its keys and memberships go, its usage and activities are kept. */
+export async function endOrganization(
+  tx: Db,
+  { organizations, members, apiKeys }: OrganizationTables,
+  id: string,
+): Promise<void> {
+  const now = new Date()
+  await tx
+    .update(apiKeys)
+    .set({ revokedAt: now })
+    .where(and(eq(apiKeys.organizationId, id), isNull(apiKeys.revokedAt)))
+  await tx.delete(members).where(eq(members.organizationId, id))
+  // Whoever is made anew under the same id gets an organization of their own again.
+  await tx
+    .update(organizations)
+    .set({ deletedAt: now, personalUserId: null })
+    .where(eq(organizations.id, id))
+}
+
+interface Departure {
+  readonly id: string
+  readonly userIds: readonly string[]
+}
+
+/** What an organization is without some members. */
+interface Left {
+  /** An owner has left, and nobody is there any more. */
+  readonly isEmpty: boolean
+  /** Who is to own it, when its last owner has left. */
+  readonly heir: string | undefined
+}
+
+async function removeMembers(
+  tx: Db,
+  { members }: OrganizationTables,
+  { id, userIds }: Departure,
+): Promise<Left> {
+  const gone = await tx
+    .delete(members)
+    .where(and(eq(members.organizationId, id), inArray(members.userId, [...userIds])))
+    .returning({ role: members.role })
+  const hasLostOwner = gone.some(({ role }) => role === 'owner')
+  // One without an owner, as the operator's first one, never had any to lose.
+  if (!hasLostOwner) return { isEmpty: false, heir: undefined }
+  const [first] = await tx
+    .select({ userId: members.userId, role: members.role })
+    .from(members)
+    .where(eq(members.organizationId, id))
+    .orderBy(rank(members.role), asc(members.createdAt), asc(members.userId))
+    .limit(1)
+  return {
+    isEmpty: first === undefined,
+    heir: first === undefined || first.role === 'owner' ? undefined : first.userId,
+  }
+}
+
+const rank = (role: OrganizationTables['members']['role']) =>
+  sql`array_position(array['owner', 'admin', 'member'], ${role})`
+
+async function makeOwner(
+  tx: Db,
+  { members }: OrganizationTables,
+  { id, userId }: { readonly id: string; readonly userId: string },
+): Promise<void> {
+  await tx
+    .update(members)
+    .set({ role: 'owner' })
+    .where(and(eq(members.organizationId, id), eq(members.userId, userId)))
+}
