@@ -1,6 +1,7 @@
 import type { TelemetryConfig } from '#shared/config/telemetry.ts'
 import type { Logger } from '#shared/logger.ts'
 import {
+  json,
   metricsHandler,
   openMetricsServer,
   plain,
@@ -12,7 +13,8 @@ import { vllmNames } from '#shared/telemetry/vllm-names.ts'
 /** What a worker answers with. */
 export interface HealthServerOptions {
   readonly port: number
-  isReady(): boolean
+  /** The models that are not served yet. */
+  unserved(): readonly string[]
   readonly registry: Registry
   readonly metrics: Pick<TelemetryConfig['metrics'], 'isEnabled' | 'exporter' | 'compatibility'>
   readonly log: Logger
@@ -23,7 +25,7 @@ export interface HealthServerOptions {
  * switched off or sent by OTLP, the metrics.
  */
 export function openHealthServer(options: HealthServerOptions): Promise<MetricsServer> {
-  const { port, isReady, registry, metrics, log } = options
+  const { port, unserved, registry, metrics, log } = options
   const twins = metrics.compatibility === 'vllm' ? () => vllmNames(registry) : undefined
   const scraped = metricsHandler(registry, twins)
   const isScraped = metrics.isEnabled && metrics.exporter === 'prometheus'
@@ -31,9 +33,15 @@ export function openHealthServer(options: HealthServerOptions): Promise<MetricsS
     port,
     handlers: {
       '/healthz': () => plain(200, 'ok\n'),
-      '/readyz': () => (isReady() ? plain(200, 'ok\n') : plain(503, 'not ready\n')),
+      '/readyz': () => readiness(unserved()),
       ...(isScraped && { '/': scraped, '/metrics': scraped }),
     },
     onError: (error) => log.warn({ operation: 'metrics.serve', err: error }, 'metrics failed'),
   })
+}
+
+function readiness(unserved: readonly string[]): ReturnType<typeof plain> {
+  if (unserved.length === 0) return plain(200, 'ok\n')
+  const checks = Object.fromEntries(unserved.map((modelId) => [modelId, 'not loaded']))
+  return json(503, { status: 'not ready', checks })
 }

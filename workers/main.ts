@@ -81,7 +81,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   registerWorkerGauges(registry, () => host.queues)
   const health = await openHealthServer({
     port: config.inference.worker.metricsPort,
-    isReady: () => host.isReady,
+    unserved: () => host.unserved,
     metrics: config.telemetry.metrics,
     ...{ registry, log },
   })

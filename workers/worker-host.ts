@@ -20,6 +20,8 @@ import type { RunObserver } from './telemetry/run-observer.ts'
 import { QueueServer } from './worker.ts'
 
 const RELOAD_DELAY_MS = 5000
+/** One failure may be a hub's hiccup; after so many, clients are told instead of waiting. */
+const LOAD_FAILURES_MAX = 2
 const REBUILD_CHECK_MS = 1000
 /** What remains of two seconds after a drain of one: runs end within a step, replies fly. */
 const YIELD_GRACE_MS = 600
@@ -57,6 +59,8 @@ export class WorkerHost {
   readonly #servers = new Map<string, QueueServer>()
   /** Kept when the model has to make room for another. */
   readonly #contextLengths = new Map<string, number>()
+  /** How often each model could not be loaded since it last could. */
+  readonly #loadFailures = new Map<string, number>()
   readonly #tokenCounts = new Map<string, { tokens: number; atMs: number; perSecond: number }>()
   readonly #startedAtMs: number
   readonly #timers: NodeJS.Timeout[] = []
@@ -80,9 +84,9 @@ export class WorkerHost {
     return this.#options.served.map((entry) => this.#present(entry))
   }
 
-  /** Every model is loaded and its queue served. */
-  get isReady(): boolean {
-    return this.#servers.size === this.#options.served.length
+  /** The models that are not served yet; without any, the worker is ready. */
+  get unserved(): readonly string[] {
+    return this.#options.served.map(({ model }) => model.id).filter((id) => !this.#servers.has(id))
   }
 
   /** Beats at once; models load one after another, each serving as soon as it is there. */
@@ -140,11 +144,13 @@ export class WorkerHost {
     try {
       const lease = await residency.lease(served.model)
       lease.release()
+      this.#loadFailures.delete(served.model.id)
       const { contextLength } = lease.model
       if (contextLength !== undefined) this.#contextLengths.set(served.model.id, contextLength)
       if (!this.#stopping.signal.aborted) this.#serve(served)
     } catch (error) {
       if (this.#stopping.signal.aborted) return
+      this.#loadFailures.set(served.model.id, this.#failuresOf(served.model) + 1)
       log.error(
         { operation: 'model.load', modelId: served.model.id, err: error },
         'model could not be loaded and is tried again',
@@ -152,6 +158,10 @@ export class WorkerHost {
       const timer = setTimeout(() => void this.#load(served), RELOAD_DELAY_MS)
       timer.unref()
     }
+  }
+
+  #failuresOf(model: CatalogueModel): number {
+    return this.#loadFailures.get(model.id) ?? 0
   }
 
   #serve({ model, slots }: ServedModel): void {
@@ -207,6 +217,7 @@ export class WorkerHost {
       kind: model.kind,
       modelId: model.id,
       isReady: server !== undefined,
+      ...(this.#failuresOf(model) >= LOAD_FAILURES_MAX && { isFailing: true }),
       slots,
       active: server?.active ?? 0,
       waiting: stats?.waiting ?? 0,

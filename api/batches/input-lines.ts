@@ -1,3 +1,4 @@
+import { judgeJson } from '#api/http/json-body.ts'
 import { readLines } from '#api/http/lines.ts'
 import { isRecord, parseRecord } from '#shared/records.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
@@ -63,6 +64,10 @@ function readLine(
 ): NewLine | InputFault {
   const at = (code: string, param: string | null, message: string): InputFault =>
     fault(code, message, { param, line: number })
+  const tooComplex = judgeJson(Buffer.from(text))
+  if (tooComplex !== undefined) {
+    return at(tooComplex.code ?? 'json_too_complex', null, tooComplex.message)
+  }
   const record = parseRecord(text)
   if (record === undefined) {
     return at('invalid_json_line', null, 'This line is not parseable as a JSON object.')
@@ -74,6 +79,10 @@ function readLine(
   if (customId.length > CUSTOM_ID_LENGTH_MAX) {
     const limit = `at most ${CUSTOM_ID_LENGTH_MAX} characters`
     return at('string_above_max_length', 'custom_id', `The custom_id may have ${limit}.`)
+  }
+  // Postgres stores no zero characters in texts, and no halves of surrogate pairs.
+  if (customId.includes('\0') || !customId.isWellFormed()) {
+    return at('invalid_value', 'custom_id', 'The custom_id holds what is no character.')
   }
   if (seen.has(customId)) {
     return at('duplicate_custom_id', 'custom_id', 'The custom_id of this line occurred before.')
@@ -89,9 +98,6 @@ function readLine(
   if (body.stream === true) {
     return at('invalid_value', 'body.stream', 'Streaming is not supported in batches.')
   }
-  // Postgres stores no zero characters in texts.
-  if (customId.includes('\0'))
-    return at('invalid_value', 'custom_id', 'The custom_id is not valid.')
   return { line: number, customId, body: JSON.stringify(body) }
 }
 

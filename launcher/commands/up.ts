@@ -15,6 +15,8 @@ import { superviseTier } from '../supervisor.ts'
 import { checkSettings, composeEnv, withoutEmpty } from '../tier-env.ts'
 
 const READY_TIMEOUT_MS = 120_000
+/** After this long, models that are still fetched or cannot be loaded keep the others no longer. */
+const MODELS_TIMEOUT_MS = 30_000
 // Models are loaded meanwhile; a start that takes longer says what it waits for.
 const TELL_AFTER_MS = 10_000
 const API_GRACE_MS = 35_000
@@ -136,14 +138,30 @@ async function startTiers(
   stops.push(() => api.stop(API_GRACE_MS))
   options.signal.onInsist(() => Promise.all([api.stop(0), worker.stop(0)]))
   const ready = Promise.all([
-    whenReady(options.api, dataDir, options.signal),
-    whenReady(options.worker, dataDir, options.signal),
+    whenReady(options.api, { dataDir, signal: options.signal }),
+    whenReady(options.worker, {
+      dataDir,
+      signal: options.signal,
+      goesOnAfterMs: MODELS_TIMEOUT_MS,
+    }),
   ])
   await Promise.race([ready, ...[api, worker].map(({ failedStart }) => failedStart.then(giveUp))])
   for (const tier of [api, worker]) tier.keepRunning()
 }
 
-async function whenReady(address: string, dataDir: string, signal: StopSignal): Promise<void> {
+async function whenReady(
+  address: string,
+  {
+    dataDir,
+    signal,
+    goesOnAfterMs = Number.POSITIVE_INFINITY,
+  }: {
+    readonly dataDir: string
+    readonly signal: StopSignal
+    /** When what answers, but not for everything, is ready enough. */
+    readonly goesOnAfterMs?: number
+  },
+): Promise<void> {
   const startedAt = performance.now()
   let told = ''
   await waitUntil(
@@ -152,7 +170,9 @@ async function whenReady(address: string, dataDir: string, signal: StopSignal): 
       const answer = await fetch(`${address}/readyz`)
       const faults = faultsOf(await answer.text())
       if (answer.ok) return
-      const isLong = performance.now() - startedAt > TELL_AFTER_MS
+      const waitedMs = performance.now() - startedAt
+      if (waitedMs > goesOnAfterMs) return note(`${faults}; what is loaded is served already`)
+      const isLong = waitedMs > TELL_AFTER_MS
       if (isLong && faults !== told) note(`${address} is not ready yet: ${faults}`)
       if (isLong) told = faults
       throw new Error(`${address} is not ready: ${faults}; see ${join(dataDir, 'logs')}`)

@@ -13,6 +13,8 @@ export interface ServedQueue {
   readonly kind: QueueKind
   readonly modelId: string
   readonly isReady: boolean
+  /** The model could not be loaded, time and again; absent otherwise. */
+  readonly isFailing?: boolean
   readonly slots: number
   readonly active: number
   /** Accepted by the engine, without a slot. */

@@ -82,17 +82,24 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
   })
 }
 
-/** Starts a worker that serves the toy model with the product's own queue code. */
+/**
+ * Starts a worker that serves the toy model with the product's own queue code; the model cannot be
+ * loaded while `beforeLoading` throws.
+ */
 export async function startToyWorker(
   redisUrl: string,
   prefix: string,
   slots = 16,
+  beforeLoading: () => void = () => {},
 ): Promise<{ readonly workerId: string; stop(drainMs?: number): Promise<void> }> {
   const log = createLogger({ level: process.env.TOY_LOG === 'debug' ? 'debug' : 'silent' })
   const redis = await openRedis(redisUrl, 'worker', log)
   const subscriber = await openRedis(redisUrl, 'worker', log)
   const replies = await openRedis(redisUrl, 'replies', log)
-  const open = (): Promise<OpenModel> => toyRow.open(TOY, undefined as never)
+  const open = async (): Promise<OpenModel> => {
+    beforeLoading()
+    return toyRow.open(TOY, undefined as never)
+  }
   const host = new WorkerHost({
     redis,
     subscriber,

@@ -163,6 +163,7 @@ function textOf(content: MessageField['content'], path: string): string | undefi
 /** Every call is answered right after it was made, and nothing else is. */
 function checkToolHistory(messages: readonly ChatMessage[], fields: readonly MessageField[]): void {
   let open = new Set<string>()
+  let callerIndex = 0
   messages.forEach((message, index) => {
     const isLegacy = fields[index]?.role === 'function'
     if (message.role === 'tool') {
@@ -172,18 +173,19 @@ function checkToolHistory(messages: readonly ChatMessage[], fields: readonly Mes
         { param: `messages[${index}].role` },
       )
     }
-    if (open.size > 0) throw unanswered(open, index)
+    if (open.size > 0) throw unanswered(open, callerIndex)
     // Clients that send whole answers back write null for what was not there.
     const wasLegacy = (fields[index]?.function_call ?? undefined) !== undefined
     open = new Set(wasLegacy ? [] : message.toolCalls?.map(({ id }) => id))
+    callerIndex = index
   })
-  if (open.size > 0) throw unanswered(open, messages.length)
+  if (open.size > 0) throw unanswered(open, callerIndex)
 }
 
-function unanswered(callIds: ReadonlySet<string>, index: number): ServiceError {
+function unanswered(callIds: ReadonlySet<string>, callerIndex: number): ServiceError {
   return failure.invalidRequest(
     `An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: ${[...callIds].join(', ').slice(0, 200)}`,
-    { param: `messages[${index - 1}].tool_calls`.replace('[-1]', '[0]') },
+    { param: `messages[${callerIndex}].tool_calls` },
   )
 }
 

@@ -39,6 +39,7 @@ const RERANK_BODY = Type.Object(
     truncate_prompt_tokens: fixed([-1]),
     truncation: fixed([true]),
     user: SAMPLING_FIELDS.user,
+    timeout: SAMPLING_FIELDS.timeout,
   },
   { additionalProperties: false },
 )

@@ -47,6 +47,7 @@ const SEARCH_BODY = Type.Object(
       description: "Answer the documents' metadata too. Only with `file`.",
     }),
     user: SAMPLING_FIELDS.user,
+    timeout: SAMPLING_FIELDS.timeout,
     model: optionalString({ description: 'Ignored: the path names the model.' }),
   },
   { additionalProperties: false },

@@ -1,8 +1,11 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
+import { queueName } from '#shared/contracts/queues.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
 
 const RETRY_AFTER_SECONDS_MAX = 60
+/** Workers try to load a model as often. */
+const LOAD_RETRY_SECONDS = 5
 
 /** Capacity of one queue as the living workers report it. */
 export interface Capacity {
@@ -33,6 +36,26 @@ export function projectedWaitMs(depth: number, capacity: Capacity): number | und
   if (depth < capacity.freeSlots) return 0
   if (capacity.jobsPerSecond <= 0) return undefined
   return Math.ceil(((depth - capacity.freeSlots + 1) / capacity.jobsPerSecond) * 1000)
+}
+
+/** The queues, by name, whose model none of the living workers that are meant to serve it can load. */
+export function queuesOutOfOrder(workers: readonly WorkerBeat[]): ReadonlySet<string> {
+  const queues = workers.filter(({ isDraining }) => !isDraining).flatMap((beat) => beat.queues)
+  const isHopeful = (queue: ServedQueue): boolean => queue.isReady || queue.isFailing !== true
+  const hopeful = new Set(queues.filter(isHopeful).map(nameOf))
+  return new Set(queues.map(nameOf).filter((name) => !hopeful.has(name)))
+}
+
+function nameOf({ kind, modelId }: Pick<ServedQueue, 'kind' | 'modelId'>): string {
+  return queueName(kind, modelId)
+}
+
+/** The refusal of a job whose model cannot be loaded. */
+export function outOfOrder(modelId: string): ServiceError {
+  return failure.overloaded(
+    `The model \`${modelId}\` could not be loaded and is not available at the moment. Please retry later.`,
+    { code: 'model_unavailable', retryAfterSeconds: LOAD_RETRY_SECONDS, shouldRetry: true },
+  )
 }
 
 /** The refusal of a job for which there is no room now. */

@@ -1,11 +1,13 @@
 import type { Redis } from 'ioredis'
 
+import { queueName } from '#shared/contracts/queues.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import { findConnections, listWorkers, type WorkerBeat } from '#shared/queue/liveness.ts'
 import type { JobProducer } from '#shared/queue/producer.ts'
 import type { RedisClock } from '#shared/queue/redis-clock.ts'
 
+import { outOfOrder, queuesOutOfOrder } from './admission.ts'
 import type { OwnedJob } from './owned-job.ts'
 
 const LOOK_INTERVAL_MS = 150
@@ -34,6 +36,7 @@ export class JobLedger {
   readonly #jobs = new Map<string, OwnedJob>()
   readonly #missingSince = new Map<string, number>()
   #workers: readonly WorkerBeat[] = []
+  #outOfOrder: ReadonlySet<string> = new Set()
   #reachableSince: number | undefined
   #timer: NodeJS.Timeout | undefined
   #isLooking = false
@@ -45,6 +48,11 @@ export class JobLedger {
   /** The workers seen alive at the last look. */
   get workers(): readonly WorkerBeat[] {
     return this.#workers
+  }
+
+  /** The queues, by name, whose model could not be loaded as of the last look. */
+  get outOfOrder(): ReadonlySet<string> {
+    return this.#outOfOrder
   }
 
   get size(): number {
@@ -79,6 +87,8 @@ export class JobLedger {
     try {
       await clock.sync(redis)
       this.#workers = await listWorkers(redis, keys)
+      this.#outOfOrder = queuesOutOfOrder(this.#workers)
+      this.#refuseHopeless()
       const nowMs = clock.monotonic()
       this.#reachableSince ??= nowMs
       // A job whose worker could not reach Redis either has not lost it.
@@ -100,6 +110,16 @@ export class JobLedger {
     const nowMs = this.#options.clock.now()
     for (const job of this.#jobs.values()) {
       if (nowMs >= job.envelope.deadlineAtMs) job.apply({ type: 'deadline' })
+    }
+  }
+
+  /** What waits for a model that cannot be loaded would wait until its deadline. */
+  #refuseHopeless(): void {
+    if (this.#outOfOrder.size === 0) return
+    for (const job of this.#jobs.values()) {
+      const { kind, modelId } = job.envelope
+      const isHopeless = this.#outOfOrder.has(queueName(kind, modelId))
+      if (isHopeless && job.life.phase === 'waiting') job.buffer.fail(outOfOrder(modelId))
     }
   }
 

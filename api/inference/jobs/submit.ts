@@ -5,7 +5,7 @@ import type { Redis } from 'ioredis'
 
 import type { Clock } from '#shared/clock.ts'
 import { ENVELOPE_VERSION, type JobEnvelope } from '#shared/contracts/job.ts'
-import type { QueueKind } from '#shared/contracts/queues.ts'
+import { queueName, type QueueKind } from '#shared/contracts/queues.ts'
 import { CancelledError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
@@ -15,7 +15,14 @@ import { RedisClock } from '#shared/queue/redis-clock.ts'
 import { ReplyInbox } from '#shared/queue/reply-inbox.ts'
 import { priorityOf, takeTurn, type Turn } from '#shared/queue/turns.ts'
 
-import { capacityOf, overloaded, projectedWaitMs, restarting, unavailable } from './admission.ts'
+import {
+  capacityOf,
+  outOfOrder,
+  overloaded,
+  projectedWaitMs,
+  restarting,
+  unavailable,
+} from './admission.ts'
 import { Door } from './door.ts'
 import { keepDurable, makeDurable, takeUp } from './durable-job.ts'
 import type { JobEvent, SubmitRequest, Submitter } from './job-events.ts'
@@ -159,9 +166,9 @@ async function* runJob(
 }
 
 /**
- * Takes a turn in the queue. Throws when it is too full, or too slow for the deadline. A job that
- * went ahead of the question counts among those that may wait, but not among those before it; others
- * are on their way into the queue.
+ * Takes a turn in the queue. Throws when it is too full, or too slow for the deadline, or when its
+ * model cannot be loaded. A job that went ahead of the question counts among those that may wait, but
+ * not among those before it; others are on their way into the queue.
  */
 async function askForTurn(
   context: Context,
@@ -171,6 +178,7 @@ async function askForTurn(
   const { redis, keys, clock, ledger } = context
   const { model, kind, organizationId, deadlineAtMs } = request
   const { door, others, ownJobs } = place
+  if (ledger.outOfOrder.has(queueName(kind, model.id))) throw outOfOrder(model.id)
   const admission = await takeTurn(redis, keys, {
     kind,
     modelId: model.id,

@@ -6,12 +6,19 @@ import { useBatches } from './batch-suite.ts'
 
 const suite = useBatches()
 
+/** A request whose body is nested this deeply. */
+const deepLine = (depth: number): string =>
+  line('deep', { body: 0 }).replace(/0}$/, `{"a":${'['.repeat(depth)}${']'.repeat(depth)}}}`)
+
 describe('a faulty input', () => {
   it.each([
     ['a custom_id that occurs twice', [line('a'), line('a')], 'duplicate_custom_id', 2],
     ['another endpoint', [line('a'), line('b', { url: '/v1/embeddings' })], 'invalid_url', 2],
     ['another method', [line('a', { method: 'GET' })], 'invalid_method', 1],
     ['a stream', [line('a', { body: { stream: true } })], 'invalid_value', 1],
+    ['half a character in a custom_id', [line('a'), line('b\ud800')], 'invalid_value', 2],
+    ['a zero character in a custom_id', [line('a\0')], 'invalid_value', 1],
+    ['nesting that no endpoint takes', [line('a'), deepLine(100_000)], 'json_too_complex', 2],
   ] as const)('fails its batch: %s', async (_title, lines, code, number) => {
     const { id } = await createBatch(suite.client, lines)
     suite.start()

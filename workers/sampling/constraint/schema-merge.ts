@@ -41,13 +41,21 @@ export function typesOf(schema: Schema): readonly JsonType[] | undefined {
 }
 
 /** One schema that demands what both demand; refuses what cannot be said in one. */
-export function mergeSchemas(a: Schema, b: Schema, refuse: Refuse): Schema {
+export function mergeSchemas(one: Schema, other: Schema, refuse: Refuse): Schema {
+  const [a, b] = [withSpelledNull(one), withSpelledNull(other)]
   refuseClosedExtension(a, b, refuse)
   const merged: Record<string, unknown> = { ...a }
   for (const [name, value] of Object.entries(b)) {
     merged[name] = Object.hasOwn(a, name) ? mergeKeyword(name, a[name], value, refuse) : value
   }
   return merged
+}
+
+/** `nullable` belongs to the `type` beside it, and must not widen another schema's. */
+function withSpelledNull(schema: Schema): Schema {
+  const { nullable, ...rest } = schema
+  if (nullable !== true || rest.type === undefined) return schema
+  return { ...rest, type: [...new Set([rest.type, 'null'].flat())] }
 }
 
 function mergeKeyword(name: string, a: unknown, b: unknown, refuse: Refuse): unknown {

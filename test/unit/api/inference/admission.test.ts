@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { capacityOf, projectedWaitMs } from '#api/inference/jobs/admission.ts'
+import { capacityOf, projectedWaitMs, queuesOutOfOrder } from '#api/inference/jobs/admission.ts'
 import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
 import { TOY } from '#test/support/toy-worker.ts'
 
@@ -48,5 +48,18 @@ describe('the projected wait', () => {
     ],
   ])('%s', (_, depth, workers, expected) => {
     expect(projectedWaitMs(depth, capacityOf(workers, TOY))).toBe(expected)
+  })
+})
+
+describe('a queue', () => {
+  const failing = { isReady: false, isFailing: true } as const
+  it.each<[string, readonly WorkerBeat[], boolean]>([
+    ['is out of order when all its workers fail to load its model', [beatOf(failing)], true],
+    ['is not while one still loads it', [beatOf(failing), beatOf({ isReady: false })], false],
+    ['is not while one serves it', [beatOf(failing), beatOf({})], false],
+    ['is when the one that serves it drains', [beatOf(failing), beatOf({}, true)], true],
+    ['is not without any worker, since one may be started for it', [], false],
+  ])('%s', (_, workers, expected) => {
+    expect(queuesOutOfOrder(workers).has('completion.toy')).toBe(expected)
   })
 })

@@ -149,7 +149,7 @@ describe('POST /v1/rerank', () => {
   })
 
   it('may be told that long documents are to be cut, as they are', async () => {
-    const response = await ask({ truncate_prompt_tokens: -1, truncation: true })
+    const response = await ask({ truncate_prompt_tokens: -1, truncation: true, timeout: 20 })
     expect(response.statusCode).toBe(200)
   })
 

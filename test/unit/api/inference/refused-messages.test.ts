@@ -1,6 +1,7 @@
 import { itRefuses, USER, type Refusal } from './refusals.ts'
 
 const CALL = { id: 'call_1', type: 'function', function: { name: 'add', arguments: '{}' } }
+const ASKS_TWICE = { role: 'assistant', tool_calls: [CALL, { ...CALL, id: 'call_2' }] }
 
 // Wording: the error tables of the API's 2024 dialect.
 const REFUSALS: readonly Refusal[] = [
@@ -83,6 +84,18 @@ const REFUSALS: readonly Refusal[] = [
     'messages[1].tool_calls',
     null,
     /did not have response messages: call_1$/,
+  ],
+  [
+    { messages: [USER, ASKS_TWICE, { role: 'tool', content: '3', tool_call_id: 'call_2' }, USER] },
+    'messages[1].tool_calls',
+    null,
+    /did not have response messages: call_1$/,
+  ],
+  [
+    { messages: [USER, ASKS_TWICE, { role: 'tool', content: '3', tool_call_id: 'call_1' }] },
+    'messages[1].tool_calls',
+    null,
+    /did not have response messages: call_2$/,
   ],
   [
     { messages: [USER, { role: 'assistant', tool_calls: [CALL] }, { role: 'tool', content: 'x' }] },

@@ -116,6 +116,13 @@ const REFUSALS: readonly Refusal[] = [
   [{ chat_template_kwargs: { 'a b': 1 } }, 'chat_template_kwargs', 'invalid_value', /'a b'/],
   [{ prompt: 'x' }, 'prompt', 'unknown_parameter', "Unknown parameter: 'prompt'."],
   [{ best_of: 2 }, 'best_of', 'unknown_parameter', /./],
+  [{ moderation: { model: 'x' } }, 'moderation', 'unsupported_parameter', /./],
+  [
+    { prompt_cache_retention: '24h' },
+    'prompt_cache_retention',
+    'unsupported_parameter',
+    "Unsupported parameter: 'prompt_cache_retention' is not supported by this endpoint.",
+  ],
 ]
 
 itRefuses('/v1/chat/completions', { messages: [USER] }, REFUSALS)

@@ -62,7 +62,7 @@ describe('POST /v1/engines/{engine_id}/search', () => {
 
   it('scores documents in their order, not below 0, to three decimals', async () => {
     const scores = answering({ task: 'score', scores: [12.34567, -3, Number.NaN] })
-    const response = await askWith(scores, { documents: ['a', 'b', 'c'], user: 'u' })
+    const response = await askWith(scores, { documents: ['a', 'b', 'c'], user: 'u', timeout: 20 })
     expect(response.json()).toEqual({
       object: 'list',
       model: 'tiny-chat',
