@@ -126,6 +126,9 @@ const CORS = {
   exposedHeaders: [
     'x-request-id',
     'x-total-count',
+    'etag',
+    'content-range',
+    'content-disposition',
     'link',
     'retry-after',
     'openai-processing-ms',

@@ -29,9 +29,13 @@ const COMMANDS: Readonly<Record<string, Run>> = {
     (await import('./commands/users.ts')).users(await withRunningInstallation(env), args),
   models: async (env, args) => (await import('./commands/models.ts')).models(env, args),
   config: showConfig,
-  doctor: async (env) =>
-    (await import('./commands/doctor.ts')).doctor(await withRunningInstallation(env)),
+  doctor: async (env) => (await import('./commands/doctor.ts')).doctor(env),
 }
+
+// These go on when nobody reads what they print.
+const SERVING: readonly string[] = ['up', 'api', 'worker']
+const STATUS_OF_BROKEN_PIPE = 141 // 128 and the number of SIGPIPE, as shells tell it
+const FAREWELL_MS = 5000
 
 // What only a mistake in the code throws.
 const BUGS = [TypeError, ReferenceError, RangeError, AssertionError] as const
@@ -41,14 +45,28 @@ await main(process.argv.slice(2))
 async function main(argv: readonly string[]): Promise<void> {
   process.chdir(join(import.meta.dirname, '..'))
   importDirectly()
+  // Who pipes into `head` wants no more; as from any other tool that is no fault of ours.
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error
+    if (!SERVING.includes(argv[0] ?? '')) process.exit(STATUS_OF_BROKEN_PIPE)
+  })
   // The environment wins over the file: what is set already stays.
   if (existsSync('.env')) process.loadEnvFile('.env')
   try {
     await runCommand(argv)
   } catch (error) {
     console.error(explain(error))
-    process.exit(error instanceof UsageError ? 2 : 1)
+    await end(error instanceof UsageError ? 2 : 1)
   }
+}
+
+/** Ends the process once what it has printed was read, but does not wait for ever. */
+async function end(status: number): Promise<void> {
+  setTimeout(() => process.exit(status), FAREWELL_MS)
+  for (const stream of [process.stdout, process.stderr]) {
+    await new Promise((resolve) => stream.write('', resolve))
+  }
+  process.exit(status)
 }
 
 async function runCommand([name = 'help', ...rest]: readonly string[]): Promise<void> {
@@ -57,7 +75,7 @@ async function runCommand([name = 'help', ...rest]: readonly string[]): Promise<
     return
   }
   if (['help', '--help', '-h'].includes(name)) {
-    console.log(usage(rest.find(isCommand)))
+    console.log(usage(commandIn(rest)))
     return
   }
   const run = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined
@@ -65,6 +83,12 @@ async function runCommand([name = 'help', ...rest]: readonly string[]): Promise<
   const args = parseCommandLine(name, rest)
   if (args === undefined) console.log(usage(name))
   else await run(process.env, args)
+}
+
+/** The command that help is wanted about, if it is one. */
+function commandIn([name]: readonly string[]): string | undefined {
+  if (name === undefined || isCommand(name)) return name
+  throw new UsageError(`there is no command "${name}"\n\n${usage()}`)
 }
 
 async function showConfig(env: Env, { options }: Arguments): Promise<void> {

@@ -3,6 +3,7 @@ import { Redis } from 'ioredis'
 import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
 import type { DatabaseConfig, InfraConfig, StorageConfig } from '#shared/config/infra.ts'
 import { openDatabase, type Database } from '#shared/db/client.ts'
+import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
@@ -102,7 +103,8 @@ export async function blameDatabase(env: Env, error: unknown): Promise<never> {
 
 // Answers to HEAD have no body, so that the library knows no more than the status.
 function faultOf(error: unknown, storage: StorageConfig): string {
-  const { message, $metadata } = error as Error & { $metadata?: { httpStatusCode?: number } }
+  const told = error instanceof ServiceError ? error.cause : error
+  const { message, $metadata } = told as Error & { $metadata?: { httpStatusCode?: number } }
   if (storage.driver === 'directory') return message
   const status = $metadata?.httpStatusCode
   if (status === 404) return `it has no bucket "${storage.bucket}"; check S3_BUCKET`

@@ -96,7 +96,7 @@ export function parseActivity(
       'missing_required_parameter',
     )
   requireText(type, at('type'), TYPE_LENGTH_MAX)
-  if (id !== undefined) requireText(id, at('id'), ID_LENGTH_MAX)
+  if (id !== undefined) requireId(id, at('id'))
   if (summary !== undefined) requireText(summary, at('summary'), SUMMARY_LENGTH_MAX, 0)
   for (const field of REFERENCES) {
     if (given(field) !== undefined) requireReference(value[field], at(field))
@@ -199,6 +199,13 @@ function requireText(value: unknown, path: string, lengthMax: number, lengthMin 
     throw invalid(path, `Invalid '${path}': the character U+0000 is not allowed.`)
   if (!value.isWellFormed())
     throw invalid(path, `Invalid '${path}': half of a surrogate pair is no character.`)
+}
+
+function requireId(value: unknown, path: string): void {
+  requireText(value, path, ID_LENGTH_MAX)
+  // Clients resolve them away from an address before they ask for it, escaped or not.
+  if (value === '.' || value === '..')
+    throw invalid(path, `Invalid '${path}': '.' and '..' cannot stand in an address.`)
 }
 
 function requireReference(value: unknown, path: string): void {

@@ -5,6 +5,7 @@ import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 
 import { loadAssetFiles, registerAssets, type AssetFiles } from '#api/pages/asset-files.ts'
 import { registerPageHeaders } from '#api/pages/page-headers.ts'
+import { wayToRoot } from '#api/pages/way-to-root.ts'
 
 import { viewOf } from './assets/admin-view.js'
 import { formSecret } from './cookies.ts'
@@ -42,7 +43,7 @@ export function adminPlugin(services: AdminServices): FastifyPluginAsync {
       async (guarded) => {
         // The board brings headers of its own, once somebody may see it.
         guarded.addHook('onRequest', createDashboardHook(services.guard, showSignIn))
-        await registerQueueBoard(guarded, services)
+        await registerQueueBoard(guarded, services, assets.version)
       },
       { prefix: '/queues' },
     )
@@ -55,6 +56,7 @@ function registerOverview(app: FastifyInstance, services: AdminServices, assets:
   app.get('/', { schema: { hide: true } }, async (request, reply) => {
     const session = await sessionOf(services.guard, request)
     const page = renderOverview({
+      root: wayToRoot(request.url),
       view: viewOf(await overview()),
       assets,
       session: session && { name: session.name, formSecret: formSecret(request, reply) },

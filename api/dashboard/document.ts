@@ -4,13 +4,15 @@ import { html, type Html } from '#api/pages/html.ts'
 /** The administration's own frame around a page. */
 export function adminDocument(page: {
   readonly title: string
+  /** How one gets from here to the root of the service. */
+  readonly root: string
   readonly assets: AssetFiles
   readonly main: Html
   /** What stands on the right of the bar. */
   readonly bar?: Html
   readonly script?: string
 }): string {
-  const base = `/admin/assets/${page.assets.version}`
+  const base = `${page.root}admin/assets/${page.assets.version}`
   const script =
     page.script === undefined
       ? ''
@@ -30,7 +32,7 @@ export function adminDocument(page: {
   <body>
     <a class="skip" href="#main">Skip to the content</a>
     <header class="bar">
-      <a class="brand" href="/admin"><img src="${base}/icon.svg" alt="">Millrace <small>Administration</small></a>
+      <a class="brand" href="${page.root}admin"><img src="${base}/icon.svg" alt="">Millrace <small>Administration</small></a>
       <nav aria-label="Pages">${page.bar}</nav>
     </header>
     <main id="main">${page.main}

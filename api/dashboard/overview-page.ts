@@ -7,12 +7,14 @@ import { adminDocument } from './document.ts'
 
 /** The administration page as the server first shows it; its script then goes on by itself. */
 export function renderOverview(page: {
+  /** How one gets from the page to the root of the service. */
+  readonly root: string
   readonly view: View
   readonly assets: AssetFiles
   /** Who is signed in, and what the form for signing out carries; absent without a session. */
   readonly session: { readonly name: string; readonly formSecret: string } | undefined
 }): string {
-  const { view, assets, session } = page
+  const { root, view, assets, session } = page
   const [queues, workers, errors, slow, failed] = view.tables.map(renderTable)
   const main = html`
     <div class="stack board">
@@ -32,15 +34,15 @@ export function renderOverview(page: {
     </div>`
   return adminDocument({
     title: 'Administration',
-    ...{ assets, main },
-    bar: html`<a href="/admin/queues">Jobs</a> <a href="/">Playground</a> <a href="/docs">API</a> ${signOut(session)}`,
+    ...{ root, assets, main },
+    bar: html`<a href="${root}admin/queues">Jobs</a> <a href="${root}">Playground</a> <a href="${root}docs">API</a> ${signOut(root, session)}`,
     script: 'admin.js',
   })
 }
 
-function signOut(session: Parameters<typeof renderOverview>[0]['session']): Html {
+function signOut(root: string, session: Parameters<typeof renderOverview>[0]['session']): Html {
   if (session === undefined) return html``
-  return html`<form method="post" action="/admin/sign-out">
+  return html`<form method="post" action="${root}admin/sign-out">
         <input type="hidden" name="form" value="${session.formSecret}">
         <button class="compact" title="Signed in: ${session.name}">Sign out</button>
       </form>`

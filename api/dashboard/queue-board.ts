@@ -6,6 +6,7 @@ import type { FastifyInstance } from 'fastify'
 
 import { normalizeError } from '#api/http/normalize-error.ts'
 import { sendSecurityHeaders } from '#api/http/security-headers.ts'
+import { wayToRoot } from '#api/pages/way-to-root.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 
@@ -29,6 +30,7 @@ const SHOWN_FIELDS = [
 export async function registerQueueBoard(
   app: FastifyInstance,
   services: QueueBoardServices,
+  assetsVersion: string,
 ): Promise<void> {
   // Before anything else of the board: whatever it may learn to change, it changes nothing here.
   app.addHook('onRequest', async (request, reply) => {
@@ -55,9 +57,15 @@ export async function registerQueueBoard(
   app.addHook('onRoute', (route) => {
     route.schema = { ...route.schema, hide: true }
   })
-  app.addHook('onSend', async (_request, reply, payload) => {
+  app.addHook('onSend', async (request, reply, payload) => {
     const isPage = String(reply.getHeader('content-type')).startsWith('text/html')
-    return isPage && typeof payload === 'string' ? plainPage(payload) : payload
+    if (!isPage || typeof payload !== 'string') return payload
+    const base = `${wayToRoot(request.url)}admin/queues/`
+    const script = `../assets/${assetsVersion}/board-base.js`
+    return plainPage(payload).replace(
+      /<base [^>]*>/,
+      `<base href="${base}"><script src="${script}"></script>`,
+    )
   })
   await app.register(board.registerPlugin())
 }

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { AssetFiles } from '#api/pages/asset-files.ts'
 import { html, type Html } from '#api/pages/html.ts'
 import { setPageHeaders } from '#api/pages/page-headers.ts'
+import { wayToRoot } from '#api/pages/way-to-root.ts'
 
 import { formSecret, isOwnForm, setSessionCookie, SESSION_COOKIE } from './cookies.ts'
 import { isAdminToken, tooManyAttempts, type DashboardGuard, type ShowSignIn } from './guard.ts'
@@ -42,7 +43,9 @@ export function registerSignIn(app: FastifyInstance, services: SignInServices): 
     async (_request: unknown, text: string) => Object.fromEntries(new URLSearchParams(text)),
   )
   const show = signInPage(services)
-  app.get('/sign-in', { schema: { hide: true } }, async (request, reply) => show(request, reply))
+  for (const path of ['/sign-in', '/sign-in/']) {
+    app.get(path, { schema: { hide: true } }, async (request, reply) => show(request, reply))
+  }
   app.post<{ Body: Form | undefined }>('/sign-in', { schema: { hide: true } }, (request, reply) =>
     signIn(services, request, reply),
   )
@@ -53,7 +56,7 @@ export function registerSignIn(app: FastifyInstance, services: SignInServices): 
       if (!isOwnForm(request, request.body?.form)) return foreignForm(services, request, reply)
       await services.guard.sessions.close(request.cookies[SESSION_COOKIE] ?? '')
       setSessionCookie(request, reply, undefined)
-      return reply.redirect('/admin/sign-in', 303)
+      return reply.redirect(`${wayToRoot(request.url)}admin/sign-in`, 303)
     },
   )
 }
@@ -89,7 +92,7 @@ async function signIn(
   await guard.sessions.giveAttemptBack(request.ip)
   // A cookie that was there before is not raised to a session: it may be known to somebody else.
   setSessionCookie(request, reply, await guard.sessions.open(verdict.session))
-  return reply.redirect(pathBelowAdmin(form.next), 303)
+  return reply.redirect(wayToRoot(request.url) + pathBelowAdmin(form.next).slice(1), 303)
 }
 
 type Verdict =
@@ -139,6 +142,7 @@ interface SignInPage {
 
 function sendSignIn({ guard, assets }: SignInServices, page: SignInPage): FastifyReply {
   const { request, reply } = page
+  const root = wayToRoot(request.url)
   const secret = formSecret(request, reply)
   const next = pathBelowAdmin(page.next)
   const hidden = html`<input type="hidden" name="form" value="${secret}">
@@ -147,7 +151,7 @@ function sendSignIn({ guard, assets }: SignInServices, page: SignInPage): Fastif
     <div class="door card stack">
       <h1>Administration</h1>
       ${page.problem === undefined ? '' : html`<p class="notice bad" role="alert">${page.problem}</p>`}
-      <form class="stack" method="post" action="/admin/sign-in">
+      <form class="stack" method="post" action="${root}admin/sign-in">
         ${hidden}
         <label class="field"><span>E-mail of an administrator</span>
           <input type="email" name="email" autocomplete="username" maxlength="${FIELD_LENGTH_MAX}" value="${page.email}" required></label>
@@ -157,16 +161,16 @@ function sendSignIn({ guard, assets }: SignInServices, page: SignInPage): Fastif
           <input type="text" name="code" inputmode="numeric" autocomplete="one-time-code" maxlength="10"></label>
         <button class="primary">Sign in</button>
       </form>
-      ${guard.adminToken === '' ? '' : tokenForm(hidden)}
+      ${guard.adminToken === '' ? '' : tokenForm(root, hidden)}
     </div>`
   return setPageHeaders(reply, { isHearing: false })
     .header('cache-control', 'no-store')
     .type('text/html; charset=utf-8')
-    .send(adminDocument({ title: 'Sign in', assets, main }))
+    .send(adminDocument({ title: 'Sign in', root, assets, main }))
 }
 
-function tokenForm(hidden: Html): Html {
-  return html`<form class="stack or" method="post" action="/admin/sign-in">
+function tokenForm(root: string, hidden: Html): Html {
+  return html`<form class="stack or" method="post" action="${root}admin/sign-in">
         ${hidden}
         <label class="field"><span>Or the admin token</span>
           <input type="password" name="token" autocomplete="off" maxlength="${FIELD_LENGTH_MAX}" required>

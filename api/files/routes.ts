@@ -5,7 +5,7 @@ import type { FastifyPluginAsyncTypebox, TypeBoxTypeProvider } from '@fastify/ty
 import type { FastifyBaseLogger, FastifyInstance, FastifyRequest, RawServerDefault } from 'fastify'
 import { Type } from 'typebox'
 
-import { PassingBytes, passThrough } from '#api/http/passing-bytes.ts'
+import { sendStored } from '#api/http/stored-bytes.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import { unixSeconds, type Clock } from '#shared/clock.ts'
 import type { FileRow } from '#shared/db/schema/files.ts'
@@ -15,7 +15,6 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { asAttachment } from './attachment.ts'
 import type { FilePage, Files } from './files.ts'
 import { PURPOSES } from './json-lines.ts'
-import { parseRange } from './range.ts'
 import { BytesUnderWay } from './under-way.ts'
 import { FORM_OVERHEAD_BYTES_MAX, receiveUpload, storageLimitExceeded } from './upload.ts'
 
@@ -128,27 +127,19 @@ function registerContent(app: App, { files, store }: FileServices): void {
     const { file_id } = request.params
     const file =
       (await files.find(callerOf(request).organizationId, file_id)) ?? noSuchFile(file_id)
-    const etag = `"${file.sha256.toString('hex')}"`
-    // A part is of use only to a client that has the beginning of the same bytes.
-    const isSame = (request.headers['if-range'] ?? etag) === etag
-    // Of a request for the headers alone there is no part.
-    const isPart = isSame && request.method === 'GET'
-    const range = isPart ? parseRange(request.headers.range, file.bytes) : undefined
-    if (range === 'unsatisfiable') {
-      reply.header('content-range', `bytes */${file.bytes}`)
-      throw failure.rangeNotSatisfiable(`The file has ${file.bytes} bytes, and none in this range.`)
-    }
-    const { body } = await store.get(file.objectKey, range)
-    if (range !== undefined) {
-      reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.bytes}`)
-    }
-    return reply
-      .header('content-type', 'application/octet-stream')
-      .header('content-length', range === undefined ? file.bytes : range.end - range.start + 1)
-      .header('accept-ranges', 'bytes')
-      .header('content-disposition', asAttachment(file.filename))
-      .header('etag', etag)
-      .send(passThrough(body, new PassingBytes()))
+    return sendStored(
+      { request, reply },
+      {
+        store,
+        key: file.objectKey,
+        bytes: file.bytes,
+        etag: `"${file.sha256.toString('hex')}"`,
+        headers: {
+          'content-type': 'application/octet-stream',
+          'content-disposition': asAttachment(file.filename),
+        },
+      },
+    )
   })
 }
 

@@ -1,6 +1,8 @@
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
+
+import { wayToRoot } from '#api/pages/way-to-root.ts'
 
 import { ERROR_BODY, USER_SERVER_ERROR } from './error-schemas.ts'
 
@@ -34,17 +36,29 @@ export async function registerOpenApi(
     hideUntagged: false,
     transformObject: (made) => ('openapiObject' in made ? withErrors(made.openapiObject) : {}),
   })
-  await app.register(swaggerUi, {
-    routePrefix: '/docs',
-    uiConfig: { tryItOutEnabled: true },
-    staticCSP: contentSecurityPolicy(options.serverUrl),
-    uiHooks: {
-      // Its script takes a query for a part of the path, and then finds no document.
-      onRequest: async (request, reply) =>
-        /^\/docs\/?\?/.test(request.url) ? reply.redirect('/docs') : undefined,
-    },
-  })
+  await app.register(documentPage(options.serverUrl))
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
+}
+
+/** The page to look at the document and to try it. */
+function documentPage(serverUrl: string): FastifyPluginAsync {
+  return async (app) => {
+    app.addHook('onSend', async ({ url }, reply, payload) => {
+      const isPage = String(reply.getHeader('content-type')).startsWith('text/html')
+      if (!isPage || typeof payload !== 'string') return payload
+      return payload.replaceAll('"/docs/', `"${wayToRoot(url)}docs/`)
+    })
+    await app.register(swaggerUi, {
+      routePrefix: '/docs',
+      uiConfig: { tryItOutEnabled: true },
+      staticCSP: contentSecurityPolicy(serverUrl),
+      uiHooks: {
+        // Its script takes a query for a part of the path, and then finds no document.
+        onRequest: async ({ url }, reply) =>
+          /^\/docs\/?\?/.test(url) ? reply.redirect(`${wayToRoot(url)}docs`) : undefined,
+      },
+    })
+  }
 }
 
 // What Swagger UI's script puts into a style element; the test of the page fails when it changes.

@@ -1,5 +1,8 @@
+import { createHash } from 'node:crypto'
+
 import type { FastifyPluginAsync } from 'fastify'
 
+import { sendStored } from '#api/http/stored-bytes.ts'
 import type { Clock } from '#shared/clock.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
@@ -45,8 +48,10 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
             description: 'The picture.',
             content: { 'image/png': { schema: { type: 'string', format: 'binary' } } },
           },
+          206: { description: 'The part that a `Range` asks for.', type: 'string' },
           403: ERROR,
           404: ERROR,
+          416: ERROR,
         },
       },
       handler: async (request, reply) => {
@@ -54,13 +59,19 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
         const key = `media/${folder}/${name}`
         const nowMs = clock.now()
         checkSignature(signer, { key, query: request.query, nowMs })
-        const { body, totalBytes } = await store.get(key).catch(asGone)
         const secondsLeft = Math.max(0, Number(request.query.expires) - Math.floor(nowMs / 1000))
-        return reply
-          .header('content-type', 'image/png')
-          .header('content-length', totalBytes)
-          .header('cache-control', `private, max-age=${secondsLeft}`)
-          .send(body)
+        return sendStored(
+          { request, reply },
+          {
+            ...{ store, key },
+            // A picture is written once, before its address is given out.
+            etag: `"${createHash('sha256').update(key).digest('hex')}"`,
+            headers: {
+              'content-type': 'image/png',
+              'cache-control': `private, max-age=${secondsLeft}`,
+            },
+          },
+        ).catch(asGone)
       },
     })
   }

@@ -4,6 +4,8 @@ import { extname, join } from 'node:path'
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
+import { isKnown } from '#api/http/etag.ts'
+
 /** Scripts, styles and pictures of a page, held in memory. */
 export interface AssetFiles {
   /** Names the content of them all: it stands in their addresses, so they never change there. */
@@ -79,7 +81,6 @@ interface Http {
 
 function sendTagged({ request, reply }: Http, { body, contentType, etag }: AssetFile) {
   reply.header('etag', etag).type(contentType)
-  const known = request.headers['if-none-match']?.split(',').map((tag) => tag.trim()) ?? []
-  const isKnown = known.some((tag) => tag === '*' || tag.replace(/^W\//, '') === etag)
-  return isKnown ? reply.code(304).send() : reply.send(body)
+  const isUnchanged = isKnown(request.headers['if-none-match'], etag)
+  return isUnchanged ? reply.code(304).send() : reply.send(body)
 }

@@ -6,6 +6,7 @@ import type { FastifyPluginAsync } from 'fastify'
 import { prefersHtml } from '#api/pages/accepts.ts'
 import { loadAssetFiles, registerAssets, sendPage } from '#api/pages/asset-files.ts'
 import { registerPageHeaders } from '#api/pages/page-headers.ts'
+import { wayToRoot } from '#api/pages/way-to-root.ts'
 
 const FOLDER = join(import.meta.dirname, 'assets')
 
@@ -17,7 +18,7 @@ export function playgroundPlugin({ version }: { readonly version: string }): Fas
   return async (app) => {
     const assets = await loadAssetFiles(FOLDER)
     const template = await readFile(join(FOLDER, 'index.html'), 'utf8')
-    const page = template.replaceAll('{{assets}}', `/playground/${assets.version}`)
+    const page = template.replaceAll('{{assets}}', `playground/${assets.version}`)
     registerPageHeaders(app, { isHearing: true })
     registerAssets(app, '/playground', assets)
     app.get('/', { schema: { hide: true } }, async (request, reply) => {
@@ -25,9 +26,11 @@ export function playgroundPlugin({ version }: { readonly version: string }): Fas
       if (prefersHtml(request.headers.accept)) return sendPage({ request, reply }, page)
       return reply.type('application/json; charset=utf-8').send(JSON.stringify(pointers(version)))
     })
-    app.get('/playground', { schema: { hide: true } }, async (_request, reply) =>
-      reply.redirect('/', 308),
-    )
+    for (const path of ['/playground', '/playground/']) {
+      app.get(path, { schema: { hide: true } }, async (request, reply) =>
+        reply.redirect(wayToRoot(request.url), 308),
+      )
+    }
   }
 }
 

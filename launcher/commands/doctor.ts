@@ -14,30 +14,38 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import { findFreePort } from '../embedded/child.ts'
 import { reachRedis, reachStorage } from '../reach.ts'
+import { withRunningInstallation } from '../running.ts'
+import { checkSettings, withoutEmpty } from '../tier-env.ts'
 
 /** One thing that users get wrong: the check says what it found or throws what is wrong. */
 interface Check {
   readonly name: string
+  /** Settings that name a service of the user's; without them `millrace up` starts its own. */
+  readonly settings?: readonly string[]
   readonly remedy: string
   run(config: Config, log: Logger): Promise<string>
 }
 
 const FREE_BYTES_MIN = 1024 ** 3
 const CLOCK_SKEW_MS_MAX = 5000
+const DATABASE_SETTINGS = ['AUTH_DB_DATABASE_URL', 'DATABASE_URL']
 
 const CHECKS: readonly Check[] = [
   {
     name: 'Redis',
+    settings: ['REDIS_URL'],
     remedy: 'check REDIS_URL; set maxmemory-policy to noeviction',
     run: checkRedisServer,
   },
   {
     name: 'Postgres',
+    settings: DATABASE_SETTINGS,
     remedy: 'check DATABASE_URL and that the user may create tables',
     run: checkPostgres,
   },
   {
     name: 'Clock',
+    settings: DATABASE_SETTINGS,
     remedy: 'synchronize the clocks of this machine and the database (NTP)',
     run: checkClock,
   },
@@ -52,7 +60,12 @@ const CHECKS: readonly Check[] = [
     remedy: 'stop what listens there, or set PORT',
     run: checkPort,
   },
-  { name: 'Mail', remedy: 'check AUTH_SMTP_HOST and AUTH_SMTP_PORT', run: checkMail },
+  {
+    name: 'Mail',
+    settings: ['AUTH_SMTP_HOST'],
+    remedy: 'check AUTH_SMTP_HOST and AUTH_SMTP_PORT',
+    run: checkMail,
+  },
   {
     name: 'Models',
     remedy: 'restore the files of the model, or run `millrace models pull`',
@@ -65,13 +78,21 @@ const CHECKS: readonly Check[] = [
   },
 ]
 
-/** `millrace doctor`: runs every check; ends with status 1 when one fails. */
-export async function doctor(env: Env): Promise<void> {
-  const { config, warnings } = loadConfig(env)
+/**
+ * `millrace doctor`: runs every check; ends with status 1 when one fails. Where nothing runs yet it
+ * checks what starting will need.
+ */
+export async function doctor(given: Env): Promise<void> {
+  const running = await withRunningInstallation(given).catch(() => undefined)
+  const env = running ?? withoutEmpty(given)
+  const config = running === undefined ? settingsToStart(env) : checkedSettings(env)
   const log = createLogger({ level: 'silent' })
-  for (const warning of warnings) console.log(`?  ${warning}`)
   let failures = 0
-  for (const { name, remedy, run } of CHECKS) {
+  for (const { name, settings, remedy, run } of CHECKS) {
+    if (running === undefined && settings?.every((setting) => env[setting] === undefined)) {
+      console.log(`-  ${name}: none is set; \`npm start\` starts its own`)
+      continue
+    }
     try {
       console.log(`✓  ${name}: ${await run(config, log)}`)
     } catch (error) {
@@ -80,6 +101,16 @@ export async function doctor(env: Env): Promise<void> {
     }
   }
   if (failures > 0) throw new Error(`${failures} check(s) failed`)
+}
+
+function settingsToStart(env: Env): Config {
+  return checkSettings(env, env.MILLRACE_DATA_DIR ?? '.data')
+}
+
+function checkedSettings(env: Env): Config {
+  const { config, warnings } = loadConfig(env)
+  for (const warning of warnings) console.log(`?  ${warning}`)
+  return config
 }
 
 async function checkRedisServer({ infra }: Config): Promise<string> {

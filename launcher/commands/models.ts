@@ -4,6 +4,7 @@ import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import { ensureModel, modelCacheDir, type FetchOptions } from '#workers/models/fetcher.ts'
+import { parseHubSource } from '#workers/models/hub.ts'
 import type { PullProgress } from '#workers/models/hub-cache.ts'
 
 import { UsageError, type Arguments } from './usage.ts'
@@ -46,6 +47,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
       )
     }
     const model = known ?? unlisted(name, options.file)
+    if (known === undefined) requireRepository(name)
     console.log(await ensureModel(model, { ...fetchOptions, isThorough: true }))
     if (known !== undefined) return
     console.log(`add it to models.json: { "id": "…", "kind": "…", "source": "${model.source}" }`)
@@ -74,6 +76,16 @@ export async function models(env: Env, args: Arguments): Promise<void> {
   }
 }
 
+function requireRepository(name: string): void {
+  try {
+    parseHubSource(name)
+  } catch {
+    throw new UsageError(
+      `"${name}" is neither a model of models.json nor a repository such as owner/name or owner/name@revision`,
+    )
+  }
+}
+
 /** A repository of the hub that is not in models.json yet. */
 function unlisted(repository: string, onnxFile: string | undefined): CatalogueModel {
   return {
@@ -90,7 +102,7 @@ function unlisted(repository: string, onnxFile: string | undefined): CatalogueMo
 
 /** What is here is verified, to the last byte; nothing is fetched for it. */
 function atHand(options: FetchOptions): FetchOptions {
-  return { ...options, hub: { ...options.hub, isOffline: true }, isThorough: true }
+  return { ...options, isAtHand: true, isThorough: true }
 }
 
 /** A bar that grows on a terminal; one line at the end elsewhere. */

@@ -9,10 +9,14 @@ import { failure } from '../errors.ts'
 import {
   assertPlainKey,
   STAGED,
+  storageFull,
   type ObjectInfo,
   type ObjectStore,
   type PutOptions,
 } from './object-store.ts'
+
+// No room on the disk, or no more of it for this user.
+const FULL: readonly string[] = ['ENOSPC', 'EDQUOT']
 
 /** An object store on a local directory, for the embedded default. */
 export function openDirectoryStore(folder: string): ObjectStore {
@@ -52,9 +56,9 @@ async function put(
 ): Promise<{ bytes: number }> {
   // On the same file system, so that a rename publishes it at once.
   const staged = join(root, STAGED, randomUUID())
-  await mkdir(dirname(staged), { recursive: true })
-  await mkdir(dirname(path), { recursive: true })
   try {
+    await mkdir(dirname(staged), { recursive: true })
+    await mkdir(dirname(path), { recursive: true })
     const target = createWriteStream(staged, { flush: true })
     const source = Buffer.isBuffer(body) ? Readable.from([body]) : body
     await pipeline(source, target, options.signal === undefined ? {} : { signal: options.signal })
@@ -62,7 +66,7 @@ async function put(
     return { bytes: target.bytesWritten }
   } catch (error) {
     await rm(staged, { force: true })
-    throw error
+    throw FULL.includes((error as NodeJS.ErrnoException).code ?? '') ? storageFull(error) : error
   }
 }
 

@@ -1,5 +1,7 @@
 import type { Readable } from 'node:stream'
 
+import { failure, type ServiceError } from '../errors.ts'
+
 /** Bytes under keys. A key becomes visible only when all of its bytes are stored. */
 export interface ObjectStore {
   /**
@@ -25,6 +27,9 @@ export interface ObjectStore {
  * upload in parts to S3, is listed below this prefix alone, and deleted by the names listed.
  */
 export const STAGED = '.staging/'
+
+/** Below these lies everything that we write: in a bucket that others use, the rest is theirs. */
+export const OWN_PREFIXES = ['files/', 'media/', 'temporary/'] as const
 
 export interface PutOptions {
   readonly contentType?: string
@@ -65,4 +70,13 @@ export function assertPlainKey(key: string): void {
     .split('/')
     .every((segment) => /^[A-Za-z0-9._-]+$/.test(segment) && !/^\.+$/.test(segment))
   if (!isPlain || key.length > 512) throw new Error(`"${key}" is not an object key`)
+}
+
+/** The refusal of what there is no room for; clients try again, for somebody may make some. */
+export function storageFull(cause: unknown): ServiceError {
+  return failure.overloaded('The storage of this service is full. Try again later.', {
+    code: 'storage_full',
+    retryAfterSeconds: 30,
+    cause,
+  })
 }

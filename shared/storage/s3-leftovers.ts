@@ -4,26 +4,36 @@ import {
   type S3Client,
 } from '@aws-sdk/client-s3'
 
-import { STAGED, type ObjectInfo } from './object-store.ts'
+import { OWN_PREFIXES, STAGED, type ObjectInfo } from './object-store.ts'
 
 /** Answers of servers that cannot list uploads, or do not let these credentials do it. */
 const UNLISTED: readonly (number | undefined)[] = [400, 403, 405, 501]
 
 /**
- * The uploads in parts that were begun and not finished, each below `STAGED`: their parts take room,
+ * Our uploads in parts that were begun and not finished, each below `STAGED`: their parts take room,
  * and no listing of objects shows them.
  */
 export async function* listLeftovers(client: S3Client, bucket: string): AsyncGenerator<ObjectInfo> {
+  for (const prefix of OWN_PREFIXES) yield* listBelow(client, bucket, prefix)
+}
+
+async function* listBelow(
+  client: S3Client,
+  bucket: string,
+  prefix: string,
+): AsyncGenerator<ObjectInfo> {
   let marker = {}
   for (;;) {
     const page = await client
-      .send(new ListMultipartUploadsCommand({ Bucket: bucket, ...marker }))
+      .send(new ListMultipartUploadsCommand({ Bucket: bucket, Prefix: prefix, ...marker }))
       .catch((error: { readonly $metadata?: { readonly httpStatusCode?: number } }) => {
         if (UNLISTED.includes(error.$metadata?.httpStatusCode)) return undefined
         throw error
       })
     for (const { Key, UploadId, Initiated } of page?.Uploads ?? []) {
       if (Key === undefined || UploadId === undefined || Initiated === undefined) continue
+      // There are servers that list everything, whatever they are asked for.
+      if (!Key.startsWith(prefix)) continue
       const name = Buffer.from(JSON.stringify([Key, UploadId])).toString('base64url')
       yield { key: STAGED + name, bytes: 0, modifiedAtMs: Initiated.getTime() }
     }

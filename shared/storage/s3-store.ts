@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 
@@ -14,12 +15,14 @@ import {
 import type { StorageConfig } from '../config/infra.ts'
 import { failure } from '../errors.ts'
 import { assertPlainKey, STAGED, type ObjectInfo, type ObjectStore } from './object-store.ts'
+import { translateFaults, watchForSilence } from './s3-faults.ts'
 import { dropLeftover, listLeftovers } from './s3-leftovers.ts'
 import { PartBuffers, S3Upload, type S3Target } from './s3-upload.ts'
 
 const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
 const CONNECT_TIMEOUT_MS = 3000
-const REQUEST_TIMEOUT_MS = 60_000
+// A server that neither takes nor sends anything for so long is given up, however much there is to send.
+const SILENCE_MS = 30_000
 
 interface S3Connection {
   readonly client: S3Client
@@ -27,7 +30,10 @@ interface S3Connection {
 }
 
 /** An object store behind the S3 protocol. */
-export function openS3Store(config: StorageConfig & { readonly driver: 's3' }): ObjectStore {
+export function openS3Store(
+  config: StorageConfig & { readonly driver: 's3' },
+  silenceMs = SILENCE_MS,
+): ObjectStore {
   const client = new S3Client({
     endpoint: config.endpoint,
     region: config.region,
@@ -37,8 +43,9 @@ export function openS3Store(config: StorageConfig & { readonly driver: 's3' }): 
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
     maxAttempts: 3,
-    requestHandler: { connectionTimeout: CONNECT_TIMEOUT_MS, requestTimeout: REQUEST_TIMEOUT_MS },
+    requestHandler: { connectionTimeout: CONNECT_TIMEOUT_MS, socketTimeout: silenceMs },
   })
+  translateFaults(client)
   if (isProtected(new URL(config.endpoint))) leaveBodiesUnsigned(client)
   const connection = { client, buffers: new PartBuffers() }
   const at = (key: string) => {
@@ -56,7 +63,8 @@ export function openS3Store(config: StorageConfig & { readonly driver: 's3' }): 
         .send(new GetObjectCommand({ ...at(key), ...(Range !== undefined && { Range }) }))
         .catch(translateMissing)
       const total = answer.ContentRange?.split('/')[1] ?? answer.ContentLength
-      return { body: answer.Body as Readable, totalBytes: Number(total) }
+      const body = watchForSilence(answer.Body as IncomingMessage, silenceMs)
+      return { body, totalBytes: Number(total) }
     },
     async head(key) {
       const answer = await client.send(new HeadObjectCommand(at(key))).catch(missingAsUndefined)

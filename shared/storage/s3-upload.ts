@@ -14,6 +14,8 @@ const PART_BYTES = 5 * 1024 * 1024
 /** Two parts travel while the next is filled. */
 const PARTS_PER_UPLOAD = 3
 const IDLE_BUFFERS_MAX = PARTS_PER_UPLOAD
+// What a server in trouble keeps is swept later; whoever waits for an answer has waited enough.
+const DISCARD_TIMEOUT_MS = 5000
 
 /** Where an object goes, and as what. */
 export interface S3Target {
@@ -168,6 +170,9 @@ export class S3Upload extends Writable {
     if (this.#uploadId === undefined) return
     const { Bucket, Key } = this.#target
     const UploadId = this.#uploadId
-    await this.#client.send(new AbortMultipartUploadCommand({ Bucket, Key, UploadId }))
+    const abortSignal = AbortSignal.timeout(DISCARD_TIMEOUT_MS)
+    await this.#client.send(new AbortMultipartUploadCommand({ Bucket, Key, UploadId }), {
+      abortSignal,
+    })
   }
 }

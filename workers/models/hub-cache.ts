@@ -33,9 +33,17 @@ export interface PullOptions {
   readonly onProgress?: (progress: PullProgress) => void
   /** Checks the bytes of files that are there already, not only their sizes. */
   readonly isThorough?: boolean
+  /** Looks at what the cache holds and asks nobody. */
+  readonly isAtHand?: boolean
 }
 
-type Wanted = Pick<CatalogueModel, 'options' | 'source'>
+type Wanted = Pick<CatalogueModel, 'id' | 'options' | 'source'>
+
+/** Why only the cache is looked at, and what may be done where it does not hold the model. */
+interface Excuse {
+  readonly reason: string
+  readonly remedy: string
+}
 
 /**
  * The folder that holds a model of the hub; what is missing is fetched first. The cache is laid out
@@ -45,9 +53,8 @@ type Wanted = Pick<CatalogueModel, 'options' | 'source'>
 export async function ensureHubModel(model: Wanted, options: PullOptions): Promise<string> {
   const source = parseHubSource(model.source)
   const folder = join(options.cacheDir, 'hub', `models--${source.repository.replace('/', '--')}`)
-  if (options.hub.isOffline) {
-    return findOffline(folder, source, model, { ...options, reason: offlineReason })
-  }
+  const excuse = excuseOf(model, options)
+  if (excuse !== undefined) return findOffline(folder, source, model, { ...options, ...excuse })
   const asking = { ...options, hub: { ...options.hub, signal: options.signal } }
   let commit: string
   try {
@@ -56,8 +63,8 @@ export async function ensureHubModel(model: Wanted, options: PullOptions): Promi
     options.signal?.throwIfAborted()
     // Only a hub that knows better is believed; one that is in trouble must not keep a model away.
     if (!(error instanceof ServiceError) || error.kind === 'notFound') throw error
-    const reason = `${error.message}, and`
-    const snapshot = await findOffline(folder, source, model, { ...options, reason })
+    const excuse = { reason: `${error.message}, and `, remedy: 'try again later' }
+    const snapshot = await findOffline(folder, source, model, { ...options, ...excuse })
     options.log.warn(
       { operation: 'model.pull', repository: source.repository, reason: error.message },
       'using the model of the cache',
@@ -71,7 +78,13 @@ export async function ensureHubModel(model: Wanted, options: PullOptions): Promi
   )
 }
 
-const offlineReason = 'HF_HUB_OFFLINE is set, and'
+function excuseOf({ id }: Wanted, { hub, isAtHand }: PullOptions): Excuse | undefined {
+  if (isAtHand === true) {
+    return { reason: '', remedy: `\`millrace models pull ${id}\` fetches it` }
+  }
+  if (!hub.isOffline) return undefined
+  return { reason: 'HF_HUB_OFFLINE is set, and ', remedy: 'it can be fetched once that is unset' }
+}
 
 /** A full commit id needs no question to the hub. */
 async function currentCommit(hub: HubOptions, source: HubSource): Promise<string> {
@@ -145,7 +158,7 @@ async function findOffline(
   folder: string,
   source: HubSource,
   model: Wanted,
-  { reason, isThorough }: Pick<PullOptions, 'isThorough'> & { readonly reason: string },
+  { reason, remedy, isThorough }: Pick<PullOptions, 'isThorough'> & Excuse,
 ): Promise<string> {
   const ref = await readFile(join(folder, 'refs', source.revision), 'utf8').catch(() => undefined)
   const known = ref?.trim() ?? ''
@@ -154,7 +167,7 @@ async function findOffline(
   const present = await filesBelow(snapshot)
   if (present.length === 0) {
     throw failure.notFound(
-      `${reason} the cache does not hold ${source.repository}@${source.revision}: pull it first`,
+      `${reason}the cache does not hold ${source.repository}@${source.revision}: ${remedy}`,
     )
   }
   // Another tool filled the cache when there is no listing of ours; then what is there must do.
@@ -167,18 +180,18 @@ async function findOffline(
   if (missing.length === 0) {
     const sums =
       isThorough === true && listing !== undefined ? chooseOf(source, listing, model) : []
-    for (const file of sums) await verify(source, file, join(snapshot, file.path))
+    for (const file of sums) await verify(model, file, join(snapshot, file.path))
     return snapshot
   }
   throw failure.notFound(
-    `${reason} the cache holds ${source.repository} only in part (${missing[0]?.path} is missing): pull it again`,
+    `${reason}the cache holds ${source.repository} only in part (${missing[0]?.path} is missing): ${remedy}`,
   )
 }
 
-async function verify(source: HubSource, file: HubFile, path: string): Promise<void> {
+async function verify({ id, source }: Wanted, file: HubFile, path: string): Promise<void> {
   if ((await checksumOf(path, file)) === file.checksum.hex) return
   throw failure.internal(
-    `${source.repository}: ${file.path} is damaged, its checksum is wrong: pull it again`,
+    `${source}: ${file.path} is damaged, its checksum is wrong: \`millrace models pull ${id}\` fetches it again`,
     { code: 'model_damaged' },
   )
 }

@@ -5,6 +5,7 @@ import { viewOf } from './admin-view.js'
 
 /** @typedef {import('./admin-view.js').View} View */
 
+const OVERVIEW = new URL('../../overview.json', import.meta.url)
 const INTERVAL_MS = 2000
 const TIMEOUT_MS = 8000
 const SIGNED_OUT = 'You have been signed out. Reload the page to sign in again.'
@@ -42,7 +43,7 @@ async function update() {
 /** Resolves with what is wrong, or nothing. */
 async function load() {
   try {
-    const answer = await fetch('/admin/overview.json', {
+    const answer = await fetch(OVERVIEW, {
       headers: { accept: 'application/json' },
       signal: AbortSignal.timeout(TIMEOUT_MS),
     })

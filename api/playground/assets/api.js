@@ -1,3 +1,4 @@
+import { addressOf } from './place.js'
 import { messageIn, Problem, problemOf } from './problem.js'
 import { bearer } from './session.js'
 
@@ -24,7 +25,7 @@ export async function send({ path, json, form }, signal) {
     for (const [name, value] of form) body.append(name, value)
     Object.assign(init, { method: 'POST', body })
   }
-  const response = await fetch(path, init)
+  const response = await fetch(addressOf(path), init)
   if (!response.ok) throw await problemOf(response)
   return response
 }

@@ -2,12 +2,12 @@
 
 /**
  * The command that sends the same request from a shell. The key is not in it: it stands in a variable.
- * @param {string} origin @param {ApiRequest} request
+ * @param {string} root @param {ApiRequest} request
  */
-export function curlOf(origin, { path, json, form }) {
+export function curlOf(root, { path, json, form }) {
   const isStream = json?.stream === true
   const parts = [
-    `curl ${isStream ? '-N ' : ''}${quote(`${origin}${path}`)}`,
+    `curl ${isStream ? '-N ' : ''}${quote(`${root}${path}`)}`,
     '-H "Authorization: Bearer $MILLRACE_API_KEY"',
   ]
   if (json !== undefined) {

@@ -5,6 +5,7 @@ import { byId, say } from './dom.js'
 import { createEmbedding } from './embedding.js'
 import { loadModels } from './models.js'
 import { createPictures } from './pictures.js'
+import { addressOf } from './place.js'
 import { inWords, Problem } from './problem.js'
 import { current, onSignedOutElsewhere, signInAs, signOut, userOf } from './session.js'
 import { createSignIn, takeLanding } from './sign-in.js'
@@ -145,7 +146,7 @@ function showCurl() {
   const panel = panels.find(({ id }) => id === chosen)
   if (panel === undefined) return
   byId('curl', HTMLElement).hidden = !panel.isUsable()
-  byId('curl-text', HTMLElement).textContent = curlOf(location.origin, panel.describe())
+  byId('curl-text', HTMLElement).textContent = curlOf(addressOf(''), panel.describe())
   say(byId('curl-state', HTMLElement), '')
 }
 

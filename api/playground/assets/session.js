@@ -1,3 +1,4 @@
+import { addressOf } from './place.js'
 import { Problem, problemOf } from './problem.js'
 
 /**
@@ -8,7 +9,7 @@ import { Problem, problemOf } from './problem.js'
  */
 
 const STORAGE_KEY = 'millrace.playground'
-const USERS = '/auth/v1'
+const USERS = addressOf('/auth/v1')
 /** An access token with less time left is renewed first. */
 const MARGIN_MS = 60_000
 /** What a renewal that will never succeed is answered with; too many at the moment is not the end. */

@@ -1,9 +1,10 @@
 import { byId, element, say, within } from './dom.js'
+import { addressOf, ROOT } from './place.js'
 import { inWords, Problem } from './problem.js'
 import { askUsers, current, signInAs, userOf } from './session.js'
 
 /** The page itself: links in mails lead back to it. */
-const HERE = encodeURIComponent(`${location.origin}/`)
+const HERE = encodeURIComponent(ROOT)
 
 /**
  * The forms in front of the models.
@@ -144,7 +145,8 @@ async function showProviders() {
   place.hidden = names.length === 0
   place.replaceChildren(
     ...names.map((name) => {
-      const address = `/auth/v1/authorize?provider=${encodeURIComponent(name)}&redirect_to=${HERE}`
+      const query = `provider=${encodeURIComponent(name)}&redirect_to=${HERE}`
+      const address = addressOf(`/auth/v1/authorize?${query}`)
       return element('a', { class: 'button compact', href: address }, `With ${name}`)
     }),
   )

@@ -15,19 +15,12 @@ const BYTES = 20 * 1024 * 1024
 
 it('says how large a file is without reading it', async ({ database, folder }) => {
   const stored = openObjectStore({ driver: 'directory', path: folder })
-  let bytesRead = 0
-  const closed: Promise<void>[] = []
+  let opened = 0
   const store: ObjectStore = {
     ...stored,
-    async get(key, range) {
-      const found = await stored.get(key, range)
-      const push = found.body.push.bind(found.body)
-      found.body.push = (chunk: Buffer | null) => {
-        bytesRead += chunk?.length ?? 0
-        return push(chunk)
-      }
-      closed.push(new Promise((resolve) => void found.body.once('close', resolve)))
-      return found
+    get(key, range) {
+      opened += 1
+      return stored.get(key, range)
     },
   }
   const files = openFiles(database.db, fileTables(''))
@@ -40,9 +33,7 @@ it('says how large a file is without reading it', async ({ database, folder }) =
   const head = await call(`/files/${id}/content`, { method: 'HEAD' })
   expect(head.status).toBe(200)
   expect(head.headers.get('content-length')).toBe(String(BYTES))
-  await Promise.all(closed)
-  expect(closed).toHaveLength(1)
-  expect(bytesRead).toBeLessThan(BYTES / 4)
+  expect(opened).toBe(0)
   const beyond = { headers: { range: `bytes=${BYTES}-` } }
   const again = await call(`/files/${id}/content`, { method: 'HEAD', ...beyond })
   expect([again.status, again.headers.get('content-length')]).toEqual([200, String(BYTES)])

@@ -27,11 +27,14 @@ export function envOf(dataDir: string, more: Record<string, string> = {}): NodeJ
 }
 
 /** Starts everything and waits until the address is printed. */
-export async function startInstallation(dataDir: string): Promise<Installation> {
+export async function startInstallation(
+  dataDir: string,
+  more: Record<string, string> = {},
+): Promise<Installation> {
   const port = await findFreePort()
   const child = spawn(process.execPath, [CLI, 'up'], {
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: envOf(dataDir, { PORT: String(port) }),
+    env: envOf(dataDir, { PORT: String(port), ...more }),
   })
   let text = ''
   const isReady = Promise.withResolvers<void>()

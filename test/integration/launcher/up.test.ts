@@ -1,4 +1,4 @@
-import { readFile, stat } from 'node:fs/promises'
+import { readFile, stat, writeFile } from 'node:fs/promises'
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
@@ -53,6 +53,36 @@ describe('millrace up', () => {
       expect(runCommand(['keys', 'list'], envOf(dataDir)).stdout).toContain('kept')
     } finally {
       await second.end('SIGTERM')
+    }
+  })
+
+  it('serves what can be loaded and names what cannot', { timeout: 120_000 }, async ({
+    folder,
+  }) => {
+    const source = join(import.meta.dirname, '../../../models/tiny-embed')
+    const models = [
+      { id: 'sound', kind: 'embedding', source, capabilities: ['embedding'] },
+      { id: 'gone', kind: 'embedding', source: join(folder, 'nowhere'), capabilities: [] },
+    ]
+    const file = join(folder, 'catalogue.json')
+    await writeFile(file, JSON.stringify({ models }))
+    const env = { MILLRACE_CATALOGUE: file, MILLRACE_BOOTSTRAP_API_KEY: 'a-key-of-the-tests' }
+    const millrace = await startInstallation(dataDirOf(folder), env)
+    try {
+      expect(millrace.output()).toContain('\ngone not loaded; what is loaded is served already\n')
+      const embed = async (model: string) =>
+        fetch(`http://localhost:${millrace.port}/v1/embeddings`, {
+          method: 'POST',
+          headers: {
+            'content-type': 'application/json',
+            authorization: `Bearer ${env.MILLRACE_BOOTSTRAP_API_KEY}`,
+          },
+          body: JSON.stringify({ model, input: 'Hi' }),
+        })
+      expect((await embed('sound')).status).toBe(200)
+      expect((await embed('gone')).status).toBe(503)
+    } finally {
+      await millrace.end('SIGTERM')
     }
   })
 

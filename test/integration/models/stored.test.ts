@@ -1,4 +1,4 @@
-import { mkdir, readdir, symlink } from 'node:fs/promises'
+import { mkdir, readdir, rm, symlink } from 'node:fs/promises'
 import { createHash, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 
@@ -7,8 +7,9 @@ import { expect } from 'vitest'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { it } from '#test/support/services.ts'
-import { ensureModel } from '#workers/models/fetcher.ts'
+import { ensureModel, type FetchOptions } from '#workers/models/fetcher.ts'
 
 import { REPOSITORY, startHub } from './hub-server.ts'
 
@@ -33,6 +34,62 @@ it('forgets files of a model that object storage has no longer', async ({ folder
   // Of the two the worker would run the one that is gone.
   const found = await ensureModel(modelAt('s3:models/mine'), options)
   expect(await readdir(join(found, 'onnx'))).toEqual(['model.onnx'])
+})
+
+/** A cache that was filled from a storage, which then can be broken. */
+async function filledCache(folder: string) {
+  const stored = openDirectoryStore(join(folder, 'objects'))
+  const put = (path: string, bytes: number) => stored.put(`models/mine/${path}`, randomBytes(bytes))
+  await put('config.json', 100)
+  await put('onnx/model.onnx', 100)
+  const options = {
+    ...{ rootDir: folder, cacheDir: join(folder, 'cache'), storage: stored },
+    hub: { endpoint: 'http://127.0.0.1:1', accessToken: '', isOffline: true },
+    log: createLogger({ level: 'silent' }),
+  }
+  const place = await ensureModel(modelAt('s3:models/mine'), options)
+  const ensure = (more: Partial<FetchOptions>) =>
+    ensureModel(modelAt('s3:models/mine'), { ...options, ...more })
+  return { stored, put, place, ensure }
+}
+
+const trouble = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+const away: ObjectStore['list'] = () => ({
+  [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(trouble) }),
+})
+
+it('does with the cache while object storage is in trouble', async ({ folder }) => {
+  const { stored, put, place, ensure } = await filledCache(folder)
+  expect(await ensure({ storage: { ...stored, list: away } })).toBe(place)
+  // What the storage answers is believed.
+  await stored.delete('models/mine/onnx/model.onnx')
+  await expect(ensure({})).rejects.toThrow('s3:models/mine cannot be used')
+  const gone = Object.assign(new Error('no bucket'), { $metadata: { httpStatusCode: 404 } })
+  const none: ObjectStore['list'] = () => ({
+    [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(gone) }),
+  })
+  await expect(ensure({ storage: { ...stored, list: none } })).rejects.toThrow('no bucket')
+  // A model of which one file is new and the other old is none.
+  await put('config.json', 200)
+  await put('onnx/model.onnx', 200)
+  const breaking: ObjectStore['get'] = (key) =>
+    key.endsWith('.onnx') ? Promise.reject(trouble) : stored.get(key)
+  await expect(ensure({ storage: { ...stored, get: breaking } })).rejects.toThrow(trouble)
+  await expect(ensure({ storage: { ...stored, list: away } })).rejects.toThrow(trouble)
+  expect(await ensure({})).toBe(place)
+  expect(await ensure({ storage: { ...stored, list: away } })).toBe(place)
+})
+
+it('looks at the cache alone where it is told to, and says how a model gets there', async ({
+  folder,
+}) => {
+  const { place, ensure } = await filledCache(folder)
+  const storage = { list: away, get: () => Promise.reject(trouble) }
+  expect(await ensure({ storage, isAtHand: true })).toBe(place)
+  await rm(join(place, 'config.json'))
+  await expect(ensure({ storage, isAtHand: true })).rejects.toThrow(
+    'the cache does not hold s3:models/mine: `millrace models pull a-model` fetches it',
+  )
 })
 
 it('says which file a full disk could not take, after one attempt', async ({

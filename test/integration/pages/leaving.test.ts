@@ -106,10 +106,10 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     const old = { kind: 'key', key: 'mr-an-old-key' }
     await page.evaluate(`sessionStorage['${STORAGE_KEY}'] = '${JSON.stringify(old)}'`)
     // While the server is away, the old one is kept.
-    await page.route('**/v1/models', (route) => route.abort())
+    await page.route(/\/v1\/(models|engines)$/, (route) => route.abort())
     await page.reload()
     await page.getByText('The server cannot be reached.').waitFor()
-    await page.unroute('**/v1/models')
+    await page.unrouteAll()
     await signIn(page, { stays: true })
     await page.reload()
     await page.getByRole('tab', { name: 'Chat' }).waitFor()

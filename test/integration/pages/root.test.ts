@@ -34,9 +34,7 @@ const get = (path: string, headers: Record<string, string> = {}, method = 'GET')
 /** Addresses of scripts, styles and pictures in the page. */
 async function assetPaths(): Promise<string[]> {
   const page = await (await get('/', { accept: BROWSER })).text()
-  return [...page.matchAll(/(?:src|href)="(\/playground\/[^"]+)"/g)].map(
-    ([, path]) => path as string,
-  )
+  return [...page.matchAll(/(?:src|href)="(playground\/[^"]+)"/g)].map(([, path]) => `/${path}`)
 }
 
 describe('the root address', () => {
@@ -56,6 +54,29 @@ describe('the root address', () => {
       })
     }
     expect((await get('/', { accept: BROWSER }, 'HEAD')).status).toBe(200)
+  })
+
+  it('is where its other names lead, with a slash at their end or without', async () => {
+    for (const [path, status, location] of [
+      ['/playground', 308, './'],
+      ['/playground/', 308, '../'],
+      ['/docs?ref=mail', 302, './docs'],
+      ['/docs/?ref=mail', 302, '../docs'],
+      ['/admin', 401, null],
+      ['/admin/', 401, null],
+      ['/admin/queues/', 401, null],
+      ['/admin/sign-in/', 200, null],
+      ['/docs/', 200, null],
+    ] as const) {
+      const answer = await get(path, { accept: BROWSER })
+      expect([answer.status, answer.headers.get('location')], path).toEqual([status, location])
+      if (location === null) {
+        const page = await answer.text()
+        const [, style = ''] = /<link rel="stylesheet"[^>]* href="([^"]+)"/.exec(page) ?? []
+        const address = new URL(style, `${tiers.url}${path}`)
+        expect((await get(address.pathname)).status, `${path} ${style}`).toBe(200)
+      }
+    }
   })
 
   it('allows nothing inline, nothing foreign and no frames', async () => {

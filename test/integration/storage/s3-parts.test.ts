@@ -34,7 +34,8 @@ beforeAll(async () => {
     const { method, url, headers } = incoming
     const uploadId = query.get('uploadId') ?? ''
     if (method === 'GET' && query.has('uploads')) {
-      answer.writeHead(200, { 'content-type': 'application/xml' }).end(uploadList())
+      const list = uploadList(query.get('prefix') ?? '')
+      answer.writeHead(200, { 'content-type': 'application/xml' }).end(list)
       return
     }
     if (method === 'DELETE' && uploadId !== '') {
@@ -59,8 +60,9 @@ beforeAll(async () => {
   store = openObjectStore({ ...s3.config, endpoint: `http://127.0.0.1:${port}` })
 })
 
-function uploadList(): string {
-  const uploads = [...unfinished].map(
+function uploadList(prefix: string): string {
+  const ours = [...unfinished].filter(([, key]) => key.startsWith(prefix))
+  const uploads = ours.map(
     ([uploadId, key]) =>
       `<Upload><Key>${key}</Key><UploadId>${uploadId}</UploadId><Initiated>2026-01-02T03:04:05.000Z</Initiated></Upload>`,
   )
@@ -139,6 +141,15 @@ it('finds an upload that a killed process has left, and gives it up', async () =
   const end = expect(upload).rejects.toThrow('the end of this test')
   source.destroy(new Error('the end of this test'))
   await end
+})
+
+it('leaves the uploads of others in the same bucket alone', async () => {
+  unfinished.set('theirs', 'backups/database.tar')
+  unfinished.set('ours', 'media/img-1/0.png')
+  const found = await Array.fromAsync(store.list(STAGED))
+  expect(found).toHaveLength(1)
+  await store.delete(found[0]?.key ?? '')
+  expect([...unfinished.keys()]).toEqual(['theirs'])
 })
 
 it('finds nothing where the server cannot list uploads', async () => {

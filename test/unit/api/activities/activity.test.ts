@@ -46,6 +46,8 @@ describe('an activity', () => {
     ['a type that is no text', { type: 5 }, 'type'],
     ['an empty type', { type: '' }, 'type'],
     ['a long type', { type: 'x'.repeat(101) }, 'type'],
+    ['an id that no address can hold', { type: 'Like', id: '.' }, 'id'],
+    ['another such id', { activities: [{ type: 'Like', id: '..' }] }, 'activities[0].id'],
     ['a long id', { type: 'Like', id: 'x'.repeat(201) }, 'id'],
     ['a long summary', { type: 'Like', summary: 'x'.repeat(2001) }, 'summary'],
     ['an actor without id or name', { type: 'Like', actor: { url: 'x' } }, 'actor'],

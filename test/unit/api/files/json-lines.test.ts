@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import { JsonLinesCheck } from '#api/files/json-lines.ts'
-import { parseRange } from '#api/files/range.ts'
+import { parseRange } from '#api/http/byte-range.ts'
 
 function check(text: string, purpose: string, chunkBytes = 7) {
   const lines = new JsonLinesCheck(undefined)

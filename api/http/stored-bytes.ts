@@ -1,0 +1,82 @@
+import { Readable } from 'node:stream'
+
+import type { FastifyReply, FastifyRequest } from 'fastify'
+
+import { failure } from '#shared/errors.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+
+import { parseRange } from './byte-range.ts'
+import { isKnown } from './etag.ts'
+import { PassingBytes, passThrough } from './passing-bytes.ts'
+
+/** Stored bytes that are downloaded. */
+export interface Download {
+  readonly store: Pick<ObjectStore, 'get' | 'head'>
+  readonly key: string
+  /** How many they are, where that is known without asking the store. */
+  readonly bytes?: number
+  /** Another one whenever the bytes are others. */
+  readonly etag: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+interface Http {
+  readonly request: FastifyRequest
+  readonly reply: FastifyReply
+}
+
+/**
+ * Sends stored bytes as they come: all of them, one range, their headers alone, or nothing where the
+ * client has them (RFC 9110, sections 13 and 14). Who asks for several ranges gets the whole.
+ */
+export async function sendStored(http: Http, download: Download): Promise<FastifyReply> {
+  const { request, reply } = http
+  const { store, key, etag } = download
+  const { method, headers } = request
+  if (isKnown(headers['if-none-match'], etag)) return begin(reply, download).code(304).send()
+  if (method === 'HEAD') return sendHead(reply, download)
+  // A part is of use only to a client that has the beginning of the same bytes.
+  const isSame = (headers['if-range'] ?? etag) === etag
+  if (isSame && headers.range !== undefined) return sendRange(reply, download, headers.range)
+  const { body, totalBytes } = await store.get(key)
+  return begin(reply, download, totalBytes).send(passThrough(body, new PassingBytes()))
+}
+
+// Of a request for the headers alone there is no part.
+async function sendHead(reply: FastifyReply, download: Download): Promise<FastifyReply> {
+  // The framework would give the length of what it sends, if that were no stream.
+  return begin(reply, download, await sizeOf(download)).send(Readable.from([]))
+}
+
+async function sendRange(
+  reply: FastifyReply,
+  download: Download,
+  wanted: string,
+): Promise<FastifyReply> {
+  const { store, key } = download
+  const bytes = await sizeOf(download)
+  const range = parseRange(wanted, bytes)
+  if (range === 'unsatisfiable') {
+    reply.header('content-range', `bytes */${bytes}`)
+    throw failure.rangeNotSatisfiable(`There are ${bytes} bytes, and none in this range.`)
+  }
+  const { body } = await store.get(key, range)
+  if (range === undefined) begin(reply, download, bytes)
+  else {
+    begin(reply, download, range.end - range.start + 1).code(206)
+    reply.header('content-range', `bytes ${range.start}-${range.end}/${bytes}`)
+  }
+  return reply.send(passThrough(body, new PassingBytes()))
+}
+
+/** What every answer says but a refusal. */
+function begin(reply: FastifyReply, { etag, headers }: Download, length?: number): FastifyReply {
+  reply.headers({ ...headers, etag, 'accept-ranges': 'bytes' })
+  return length === undefined ? reply : reply.header('content-length', length)
+}
+
+async function sizeOf({ store, key, bytes }: Download): Promise<number> {
+  const known = bytes ?? (await store.head(key))?.bytes
+  if (known === undefined) throw failure.notFound('No such object.')
+  return known
+}

@@ -1,0 +1,72 @@
+import type { IncomingMessage } from 'node:http'
+
+import type { S3Client } from '@aws-sdk/client-s3'
+
+import { failure, type ServiceError } from '../errors.ts'
+import { storageFull } from './object-store.ts'
+
+// What servers say that have no room left, and those that will be well again.
+const FULL: readonly string[] = ['XMinioStorageFull', 'InsufficientCapacity', 'QuotaExceeded']
+
+const PASSING: readonly number[] = [429, 500, 502, 503, 504]
+
+interface S3Fault {
+  readonly name?: string
+  readonly message?: string
+  readonly $metadata?: { readonly httpStatusCode?: number }
+}
+
+/** Has a client say in our own words that its server is silent, busy or full. */
+export function translateFaults(client: S3Client): void {
+  // Within the retries: who has waited for so long should not wait as long again. Those look at the
+  // cause, too, so that it is told in words alone.
+  client.middlewareStack.add(
+    (next) => (call) =>
+      next(call).catch((error: S3Fault) => {
+        throw isSilence(error) ? unavailable(new Error(error.message)) : error
+      }),
+    { step: 'finalizeRequest', priority: 'low', name: 'refuseSilence' },
+  )
+  client.middlewareStack.add(
+    (next) => (call) =>
+      next(call).catch((error: S3Fault) => {
+        throw translate(error)
+      }),
+    { step: 'initialize', priority: 'high', name: 'translateFaults' },
+  )
+}
+
+/** Ends a body when its server falls silent; who reads it may take all the time there is. */
+export function watchForSilence(body: IncomingMessage, silenceMs: number): IncomingMessage {
+  const { socket } = body
+  // That one would count the rests of a slow reader, too.
+  socket.setTimeout(0)
+  let bytesSeen = -1
+  const timer = setInterval(() => {
+    const isStarving = body.readableLength === 0 && !body.complete
+    if (isStarving && socket.bytesRead === bytesSeen) {
+      body.destroy(unavailable(new Error('the object storage fell silent')))
+    }
+    bytesSeen = socket.bytesRead
+  }, silenceMs).unref()
+  body.once('close', () => clearInterval(timer))
+  return body
+}
+
+function isSilence({ name, message = '' }: S3Fault): boolean {
+  return name === 'TimeoutError' && message.includes('of inactivity')
+}
+
+function translate(error: S3Fault): S3Fault {
+  const status = error.$metadata?.httpStatusCode ?? 0
+  if (status === 507 || FULL.includes(error.name ?? '')) return storageFull(error)
+  return PASSING.includes(status) ? unavailable(error) : error
+}
+
+function unavailable(cause: unknown): ServiceError {
+  return failure.overloaded('The object storage is not available. Try again soon.', {
+    code: 'service_unavailable',
+    retryAfterSeconds: 1,
+    cause,
+  })
+}
