@@ -31,6 +31,20 @@ export async function startInstallation(
   dataDir: string,
   more: Record<string, string> = {},
 ): Promise<Installation> {
+  for (let triesLeft = 2; ; triesLeft -= 1) {
+    try {
+      return await tryInstallation(dataDir, more)
+    } catch (error) {
+      // A port that was free a moment ago may be another's by now.
+      if (triesLeft === 0 || !/Port \d+ is taken/.test((error as Error).message)) throw error
+    }
+  }
+}
+
+async function tryInstallation(
+  dataDir: string,
+  more: Record<string, string>,
+): Promise<Installation> {
   const port = await findFreePort()
   const child = spawn(process.execPath, [CLI, 'up'], {
     stdio: ['ignore', 'pipe', 'pipe'],
