@@ -98,6 +98,8 @@ function run(args) {
       PATH: `${join(root, 'node_modules', '.bin')}${delimiter}${process.env.PATH ?? ''}`,
       // Model runs take threads of this pool; files, names and hashes need some besides.
       UV_THREADPOOL_SIZE: process.env.UV_THREADPOOL_SIZE ?? '16',
+      // The C library makes up to eight heaps per core, and threads leave what they freed in each of them.
+      MALLOC_ARENA_MAX: process.env.MALLOC_ARENA_MAX ?? '2',
       // Two thousand files are compiled once, not at every start.
       NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(root, 'node_modules', '.cache'),
       // V8 would give young objects up to 128 MiB a process, and fill them before it looks.

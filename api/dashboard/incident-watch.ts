@@ -32,10 +32,18 @@ export class IncidentWatch {
     this.#slowMs = options.slowMs
   }
 
+  /** Requests that are being served, as far as they are watched. */
+  get size(): number {
+    return this.#watched.size
+  }
+
   /** Watches every request that comes after this call. */
   register(app: FastifyInstance): void {
-    app.addHook('onRequest', async (request) => {
-      if (this.#watched.size < WATCHED_MAX) this.#watched.set(request.id, {})
+    app.addHook('onRequest', async (request, reply) => {
+      if (this.#watched.size >= WATCHED_MAX) return
+      this.#watched.set(request.id, {})
+      // Of a client that left before its answer no response is told.
+      reply.raw.once('close', () => this.#watched.delete(request.id))
     })
     app.addHook('onResponse', async (request, reply) => this.#conclude(request, reply))
   }

@@ -9,7 +9,7 @@ RUN npm ci --omit=dev --ignore-scripts \
            node_modules/onnxruntime-* node_modules/koffi node_modules/@koromix
 
 FROM node:24-bookworm-slim
-ENV NODE_ENV=production AUTH_API_HOST=0.0.0.0 MILLRACE_DATA_DIR=/data NODE_OPTIONS=--max-semi-space-size=16
+ENV NODE_ENV=production AUTH_API_HOST=0.0.0.0 MILLRACE_DATA_DIR=/data MALLOC_ARENA_MAX=2 NODE_OPTIONS=--max-semi-space-size=16
 WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules
 COPY package.json models.json ./

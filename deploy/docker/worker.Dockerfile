@@ -14,7 +14,7 @@ FROM node:24-bookworm-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ffmpeg \
  && rm -rf /var/lib/apt/lists/*
-ENV NODE_ENV=production MILLRACE_DATA_DIR=/data UV_THREADPOOL_SIZE=16 NODE_OPTIONS=--max-semi-space-size=16
+ENV NODE_ENV=production MILLRACE_DATA_DIR=/data UV_THREADPOOL_SIZE=16 MALLOC_ARENA_MAX=2 NODE_OPTIONS=--max-semi-space-size=16
 WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules
 COPY package.json models.json ./

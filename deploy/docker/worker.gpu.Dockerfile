@@ -17,7 +17,7 @@ RUN npm ci --omit=dev --ignore-scripts \
  && ONNXRUNTIME_NODE_INSTALL=cuda12 npm rebuild onnxruntime-node --ignore-scripts=false
 
 FROM base
-ENV NODE_ENV=production MILLRACE_DATA_DIR=/data UV_THREADPOOL_SIZE=16 NODE_OPTIONS=--max-semi-space-size=16
+ENV NODE_ENV=production MILLRACE_DATA_DIR=/data UV_THREADPOOL_SIZE=16 MALLOC_ARENA_MAX=2 NODE_OPTIONS=--max-semi-space-size=16
 WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules
 COPY package.json models.json ./

@@ -38,6 +38,9 @@ const SPECULATION_PAUSE_MAX = 64
 const SHARED_CHUNK_MIN = 16
 /** Longest ÷ shortest of the prompts of a run: padding is computed as well. */
 const LENGTHS_APART_MAX = 2
+/** While more texts wait than there are slots: prompts that share a run, and decode steps that they wait. */
+const GATHERED_MIN = 4
+const GATHERING_STEPS_MAX = 4
 /** A client waits for the replay, so that a slow model takes the shorter way beyond this. */
 const REPLAY_MS_MAX = 10_000
 
@@ -50,7 +53,7 @@ const REPLAY_MS_MAX = 10_000
  * streams a lone prompt's chunk takes no longer than a decode step, so that their pace halves at
  * worst, and as many short prompts as fit into that time go together; the more prompts there are,
  * the longer the chunks. Whole prompts of about one length that fit into one chunk share a run, which
- * costs little more than one of them alone.
+ * costs little more than one of them alone; where a queue has formed, they wait a few steps for others.
  */
 export class Scheduler {
   readonly slots: SlotTable
@@ -64,6 +67,8 @@ export class Scheduler {
   #prefillMs = 0
   /** Tokens of a lone prompt per run while others decode. */
   #sharedChunk: number
+  /** Decode steps for which whole prompts have waited for others. */
+  #gatheringSteps = 0
 
   constructor(options: SchedulerOptions) {
     this.#options = options
@@ -121,7 +126,8 @@ export class Scheduler {
     const isInStep = (sequence: Sequence): boolean => sequence.isDecoding || sequence.isReplaying
     const decoding = this.#running.filter(isInStep)
     const prefilling = this.#running.find((sequence) => !isInStep(sequence))
-    if (prefilling && (this.#isPrefillsTurn || decoding.length === 0)) {
+    const isPrefillsTurn = this.#isPrefillsTurn || decoding.length === 0
+    if (prefilling && isPrefillsTurn && !this.#gathers(prefilling, decoding.length)) {
       this.#isPrefillsTurn = false
       const { prefillChunk } = this.#options
       const numPrompts = this.#running.length - decoding.length
@@ -201,6 +207,20 @@ export class Scheduler {
       const replayMs = sequence.numMissing * this.#decodeMs
       sequence.replay = replayMs <= REPLAY_MS_MAX ? 'stepwise' : 'chunked'
     }
+  }
+
+  /** Whether a prompt waits for others: a queue will soon have filled the slots that become free. */
+  #gathers(first: Sequence, numDecoding: number): boolean {
+    const numPrompts = this.#running.length - numDecoding
+    const isWorthIt =
+      this.#options.batchesPrompts !== 'none' &&
+      this.#waiting.length > 0 &&
+      numDecoding > 0 &&
+      numPrompts < GATHERED_MIN &&
+      isWholePrompt(first) &&
+      this.#gatheringSteps < GATHERING_STEPS_MAX
+    this.#gatheringSteps = isWorthIt ? this.#gatheringSteps + 1 : 0
+    return isWorthIt
   }
 
   /** The first prompt together with others like it, if there are any and a chunk holds them. */

@@ -15,7 +15,7 @@ export interface PictureSize {
  * the pixels of a large one would hold up this process, and fill its memory.
  */
 export interface SourcePicture extends PictureSize {
-  /** Its colours without what is transparent; Lanczos, cut to the new proportions around the middle. */
+  /** Its colours as on white paper; Lanczos, cut to the new proportions around the middle. */
   coloursAt(size: PictureSize): Promise<Pixels>
   /** Where it is at least half transparent, without half-redrawn pixels at the edges. */
   transparencyAt(size: PictureSize): Promise<RedrawMask>
@@ -58,7 +58,8 @@ export async function openPicture(bytes: Buffer, param: string): Promise<SourceP
     coloursAt: (size) =>
       read(
         decode()
-          .removeAlpha()
+          // Scaled first, what is transparent would get the colours of its edges, many times over.
+          .flatten({ background: '#fff' })
           .resize({ ...size, fit: 'cover', kernel: 'lanczos3' }),
       ),
     async transparencyAt(size) {
@@ -71,6 +72,11 @@ export async function openPicture(bytes: Buffer, param: string): Promise<SourceP
       return { ...alpha, data: alpha.data.map((value) => (value < OPAQUE_MIN ? 1 : 0)) }
     },
   }
+}
+
+/** Keeps nothing of a picture that is done: the library would hold up to 50 MB for one that never returns. */
+export function forgetPictures(): void {
+  sharp.cache(false)
 }
 
 async function readHeader(bytes: Buffer, param: string) {

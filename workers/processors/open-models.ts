@@ -5,6 +5,7 @@ import { openWhisper } from '#workers/audio/whisper.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
+import { forgetPictures } from '#workers/image/picture-file.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
 import { bytesInLanes } from '#workers/runtime/lanes.ts'
 
@@ -72,6 +73,7 @@ export async function openImageModel(
     ...(steps !== undefined && { steps }),
     ...(guidance !== undefined && { guidance }),
   }
+  forgetPictures()
   const pipeline = await openPipeline({ runtime, folder, session, defaults })
   return { opened: { pipeline, storage }, bytes: await bytesOf(pipeline.modelFiles) }
 }

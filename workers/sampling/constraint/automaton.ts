@@ -1,4 +1,4 @@
-import { findDeadEnds } from './dead-ends.ts'
+import { surveyGrammar } from './dead-ends.ts'
 import type { Grammar } from './grammar.ts'
 
 /** A set of ways in which the text so far can go on; the same set is always the same object. */
@@ -22,8 +22,11 @@ interface Frame {
 }
 
 const FRAMES_PER_STEP_MAX = 20_000
-const STATES_MAX = 20_000 // about 2 kB each with their transitions
-const FRAMES_MAX = 200_000 // about 200 bytes each with their keys
+const STATES_MAX = 20_000
+const FRAMES_MAX = 200_000
+const BYTES_PER_STATE = 2300 // with its transitions
+const BYTES_PER_FRAME = 200 // with its key
+const BYTES_PER_PART = 300 // of the grammar itself
 
 /**
  * Reads bytes against a grammar. A way to go on is a stack of frames; stacks are shared and numbered,
@@ -36,12 +39,24 @@ export class Automaton {
   readonly #deadEnds: ReadonlySet<Grammar>
   readonly #frames = new Map<string, Frame>()
   readonly #states = new Map<string, AutomatonState>()
+  readonly #numParts: number
   #frameCount = 0
   #framesExpanded = 0
 
   constructor(grammar: Grammar) {
-    this.#deadEnds = findDeadEnds(grammar)
+    const { deadEnds, numParts } = surveyGrammar(grammar)
+    this.#deadEnds = deadEnds
+    this.#numParts = numParts
     this.start = this.#close([this.#frame(grammar, 0, null)])
+  }
+
+  /** What the grammar and the part worked out take, roughly. */
+  get bytes(): number {
+    return (
+      this.#numParts * BYTES_PER_PART +
+      this.#states.size * BYTES_PER_STATE +
+      this.#frames.size * BYTES_PER_FRAME
+    )
   }
 
   /** What has been worked out so far, in frames: the measure of the time that it took. */

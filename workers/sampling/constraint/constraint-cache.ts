@@ -5,17 +5,30 @@ import { buildTokenTrie } from './token-trie.ts'
 import type { TokenTrie } from './token-trie.ts'
 
 const GRAMMARS_MAX = 8
+/** Two that were worked out as far as they may be; ordinary ones take a few megabytes. */
+const GRAMMARS_BYTES_MAX = 128 * 1024 ** 2
+/** The key itself, and the schema that it was written from, which references hold. */
+const BYTES_PER_KEY_CHARACTER = 3
 
-/** The grammars that a model's requests used last, with the masks worked out for them. */
+/**
+ * The grammars that a model's requests used last, with what was worked out for them. They grow while
+ * answers follow them, so the room that they take is looked at with each request.
+ */
 export class ConstraintCache {
   readonly #pieces: TokenPieces
   readonly #endTokenIds: ReadonlySet<number>
   readonly #factories = new Map<string, ConstraintFactory>()
+  readonly #bytesMax: number
   #trie: TokenTrie | undefined
 
-  constructor(pieces: TokenPieces, endTokenIds: ReadonlySet<number>) {
+  constructor(
+    pieces: TokenPieces,
+    endTokenIds: ReadonlySet<number>,
+    { bytesMax = GRAMMARS_BYTES_MAX }: { readonly bytesMax?: number } = {},
+  ) {
     this.#pieces = pieces
     this.#endTokenIds = endTokenIds
+    this.#bytesMax = bytesMax
   }
 
   /** The factory for a key, compiling its grammar on first use. */
@@ -24,11 +37,29 @@ export class ConstraintCache {
     const factory = known ?? this.#build(compile())
     this.#factories.delete(key)
     this.#factories.set(key, factory)
-    // Ordered by last use, so the first is the one to drop.
-    if (this.#factories.size > GRAMMARS_MAX) {
-      this.#factories.delete(this.#factories.keys().next().value as string)
-    }
+    this.#makeRoom()
     return factory
+  }
+
+  /** Bytes that are held, roughly. */
+  get bytes(): number {
+    return [...this.#factories].reduce(
+      (sum, [key, factory]) => sum + key.length * BYTES_PER_KEY_CHARACTER + factory.bytes,
+      0,
+    )
+  }
+
+  get size(): number {
+    return this.#factories.size
+  }
+
+  #makeRoom(): void {
+    // Ordered by last use, so the first is the one to drop; the last is in use.
+    for (const key of this.#factories.keys()) {
+      const isTooMany = this.#factories.size > GRAMMARS_MAX || this.bytes > this.#bytesMax
+      if (!isTooMany || this.#factories.size === 1) return
+      this.#factories.delete(key)
+    }
   }
 
   #build(grammar: Grammar): ConstraintFactory {

@@ -6,6 +6,14 @@ import type { Grammar } from './grammar.ts'
  * come alive when nothing changes any more is dead.
  */
 export function findDeadEnds(root: Grammar): ReadonlySet<Grammar> {
+  return surveyGrammar(root).deadEnds
+}
+
+/** The dead ends of a grammar, and how many parts it has. */
+export function surveyGrammar(root: Grammar): {
+  readonly deadEnds: ReadonlySet<Grammar>
+  readonly numParts: number
+} {
   const users = usersOfParts(root)
   const dead = new Set(users.keys())
   // The innermost parts stand last, so that most are looked at once.
@@ -15,7 +23,7 @@ export function findDeadEnds(root: Grammar): ReadonlySet<Grammar> {
     dead.delete(grammar)
     for (const user of users.get(grammar) ?? []) pending.push(user)
   }
-  return dead
+  return { deadEnds: dead, numParts: users.size }
 }
 
 /** Every part of a grammar with those that hold it. */

@@ -45,6 +45,12 @@ export class ConstraintFactory implements ConstraintSource {
     this.#maskOf(this.#automaton.start)
   }
 
+  /** Bytes that the grammar takes with what was worked out so far, roughly. */
+  get bytes(): number {
+    const [mask] = this.#masks.values()
+    return this.#automaton.bytes + this.#masks.size * (mask?.byteLength ?? 0)
+  }
+
   /** A follower at the beginning of an answer. */
   create(): TokenConstraint {
     return this.#follow(this.#automaton.start)

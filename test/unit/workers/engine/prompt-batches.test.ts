@@ -38,4 +38,25 @@ describe('whole prompts', () => {
     const steps = Array.from({ length: 5 }, () => describeStep(take(scheduler)))
     expect(steps).toEqual(['prefill 8', 'decode 1', 'prefill of 9 and 9', 'decode 3', 'prefill 2'])
   })
+
+  it('wait for others where a queue has formed, but not for long, and not without one', () => {
+    const options = { ...OPTIONS, slots: 4, prefillChunk: 64, batchesPrompts: 'any' } as const
+    const scheduler = new Scheduler(options)
+    const first = [1, 2, 3, 4].map((place) => add(scheduler, { length: 5, first: 100 * place }))
+    for (const place of [5, 6, 7]) add(scheduler, { length: 5, first: 100 * place })
+    admitAll(scheduler)
+    const next = (count: number): string[] => {
+      admitAll(scheduler)
+      return Array.from({ length: count }, () => describeStep(take(scheduler)))
+    }
+    expect(next(2)).toEqual(['prefill of 5 and 5 and 5 and 5', 'decode 4'])
+    end(scheduler, first[0]!)
+    expect(next(2)).toEqual(['decode 3', 'decode 3'])
+    end(scheduler, first[1]!)
+    // The first of the two has waited for four steps.
+    expect(next(4)).toEqual(['decode 2', 'decode 2', 'prefill of 5 and 5', 'decode 4'])
+    end(scheduler, first[2]!)
+    // Nobody is left in the queue.
+    expect(next(2)).toEqual(['prefill 5', 'decode 4'])
+  })
 })

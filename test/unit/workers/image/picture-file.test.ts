@@ -1,4 +1,6 @@
-import sharp from 'sharp'
+import { crc32 } from 'node:zlib'
+
+import sharp, { type Sharp } from 'sharp'
 import { expect, it } from 'vitest'
 
 import { openPicture } from '#workers/image/picture-file.ts'
@@ -43,4 +45,69 @@ it.each([
       expect(Math.abs((data[3 * at + channel] as number) - value), name).toBeLessThan(12)
     }
   }
+})
+
+/** Red, with its bottom right quarter transparent. */
+function cutOut() {
+  const create = { width: 64, height: 64, channels: 4, background: '#f00' } as const
+  const hole = { create: { width: 32, height: 32, channels: 4, background: '#000' } } as const
+  return sharp({ create }).composite([{ input: hole, left: 32, top: 32, blend: 'dest-out' }])
+}
+
+const redraw = async (make: (picture: Sharp) => Sharp) =>
+  make(sharp(await cutOut().png().toBuffer())).toBuffer()
+
+// As programs write them that are not asked for anything in particular.
+it.each([
+  ['8 bits', (picture) => picture.png()],
+  ['16 bits', (picture) => picture.toColourspace('rgb16').png()],
+  ['a palette with transparency', (picture) => picture.png({ palette: true })],
+  ['lines that come in seven passes', (picture) => picture.png({ progressive: true })],
+  [
+    '16 bits in seven passes',
+    (picture) => picture.toColourspace('rgb16').png({ progressive: true }),
+  ],
+  ['WebP', (picture) => picture.webp({ lossless: true })],
+  ['grey', (picture) => picture.greyscale().png()],
+] as [string, (picture: Sharp) => Sharp][])(
+  'a picture of %s is redrawn where it is transparent, and white there',
+  async (kind, make) => {
+    const picture = await openPicture(await redraw(make), 'image')
+    const [colours, hole] = [await picture.coloursAt(SIZE), await picture.transparencyAt(SIZE)]
+    expect(colours.data).toHaveLength(3 * 64)
+    const [first, last] = [0, 63].map((at) => [...colours.data.subarray(3 * at, 3 * at + 3)])
+    if (kind !== 'grey')
+      expect(first?.map((value) => Math.round(value / 32) * 32)).toEqual([256, 0, 0])
+    expect(last).toEqual(WHITE)
+    // Nothing but shades between the two along the edge.
+    for (let at = 0; at < 64; at += 1) {
+      const [, green = 0, blue = 0] = colours.data.subarray(3 * at)
+      expect(Math.abs(green - blue)).toBeLessThan(3)
+    }
+    const expected = Array.from({ length: 64 }, (_, at) => (at % 8 > 3 && at > 31 ? 1 : 0))
+    expect([...hole.data]).toEqual(expected)
+  },
+)
+
+it('of a picture that moves in a way that few programs know, the first frame is read', async () => {
+  // An APNG is a PNG with more chunks before its pixels.
+  const still = await redraw((picture) => picture.png())
+  const head = 8 + 25
+  const chunk = (name: string, data: Buffer) => {
+    const body = Buffer.concat([Buffer.from(name), data])
+    const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
+    length.writeUInt32BE(data.length)
+    sum.writeUInt32BE(crc32(body))
+    return Buffer.concat([length, body, sum])
+  }
+  const control = Buffer.from([0, 0, 0, 1, 0, 0, 0, 0])
+  const moving = Buffer.concat([
+    still.subarray(0, head),
+    chunk('acTL', control),
+    still.subarray(head),
+  ])
+  const picture = await openPicture(moving, 'image')
+  expect((await picture.coloursAt(SIZE)).data).toEqual(
+    (await (await openPicture(still, 'image')).coloursAt(SIZE)).data,
+  )
 })

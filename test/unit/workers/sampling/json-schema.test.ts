@@ -115,6 +115,9 @@ describe('a schema', () => {
     [{ type: 'integer', minimum: 95, maximum: 1203 }, '1204', false],
     [{ type: 'integer', minimum: 95, maximum: 1203 }, '94', false],
     [{ type: ['string'], nullable: true }, 'null', true],
+    [{ allOf: [{ type: 'string', nullable: true }, { type: 'string' }] }, 'null', false],
+    [{ allOf: [{ type: 'string', nullable: true }, { type: ['string', 'null'] }] }, 'null', true],
+    [{ anyOf: [{ type: 'string' }], nullable: true }, 'null', true],
     // Names that JSON Schema does not know are notes: tools of many clients have them.
     [{ type: 'integer', format: 'int32', strict: true, 'x-order': 1, enumNames: ['a'] }, '7', true],
     [{ type: 'integer', format: 'int32', strict: true }, '"7"', false],

@@ -1,0 +1,39 @@
+import { request } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+import fastify from 'fastify'
+import { Redis } from 'ioredis'
+import { expect, vi } from 'vitest'
+
+import { IncidentLog } from '#api/dashboard/incident-log.ts'
+import { IncidentWatch } from '#api/dashboard/incident-watch.ts'
+import { it } from '#test/support/services.ts'
+
+it('a request whose client left is no longer watched, so that there is room for the next', async ({
+  redisUrl,
+  keyPrefix,
+  log,
+}) => {
+  const redis = new Redis(redisUrl)
+  const incidents = new IncidentLog({ redis, prefix: keyPrefix, log })
+  const watch = new IncidentWatch(incidents, { slowMs: 60_000 })
+  const app = fastify()
+  watch.register(app)
+  app.get('/waits', async (_request, reply) => {
+    await new Promise((resolve) => reply.raw.once('close', resolve))
+    return {}
+  })
+  app.get('/answers', async () => ({}))
+  await app.listen({ port: 0 })
+  const { port } = app.server.address() as AddressInfo
+  const clients = Array.from({ length: 20 }, () => request({ port, path: '/waits' }))
+  for (const client of clients) client.on('error', () => {}).end()
+  await vi.waitFor(() => expect(watch.size).toBe(20), { timeout: 10_000 })
+  for (const client of clients) client.destroy()
+  await vi.waitFor(() => expect(watch.size).toBe(0), { timeout: 10_000 })
+  expect((await fetch(`http://127.0.0.1:${port}/answers`)).status).toBe(200)
+  await vi.waitFor(() => expect(watch.size).toBe(0), { timeout: 10_000 })
+  await app.close()
+  await incidents.close()
+  redis.disconnect()
+})
