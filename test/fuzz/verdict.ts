@@ -106,7 +106,7 @@ function isPlain(value: unknown): boolean {
 function judgeRedirect(location: string | undefined, hosts: readonly string[]) {
   if (location === undefined) return 'a redirect to nowhere'
   if (!URL.canParse(location)) {
-    const isOwn = /^\/(?![/\\])/.test(location)
+    const isOwn = /^\.{0,2}\/(?![/\\])/.test(location)
     return isOwn ? undefined : `a redirect to ${location}`
   }
   return hosts.includes(new URL(location).hostname) ? undefined : `a redirect to ${location}`
