@@ -181,6 +181,7 @@ export class Engine {
         return 0
       case 'decode':
         for (const [index, sequence] of step.sequences.entries()) {
+          // What it has next is known from its run elsewhere.
           if (sequence.isReplaying) continue
           guard(sequence, () => this.#sampleToken(sequence, logits.row(index)))
         }

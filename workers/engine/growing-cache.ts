@@ -22,8 +22,6 @@ export interface CachedRow {
 
 /** Where growing caches lie. */
 export interface GrowingMemory {
-  /** A cache of no positions: what the first run of sequences gets as their past. */
-  empty(rows: number): GrowingCache
   /** What a run writes a cache to, one per pair; null where the run allocates it itself. */
   allocate(rows: number, length: number): readonly (Tensor | null)[]
   /**
@@ -41,13 +39,12 @@ type CacheData = Float32Array | Float16Array
 /** Caches in the memory of this process; what a run returns stays with the runtime. */
 export function hostGrowingMemory(runtime: Runtime, pairs: readonly CachePair[]): GrowingMemory {
   return {
-    empty: (rows) => emptyCache(runtime, pairs, rows),
     allocate: () => pairs.map(() => null),
     pack: (sources, lengths) => packRows(runtime, pairs, sources, lengths),
   }
 }
 
-/** See `GrowingMemory.empty`. */
+/** A cache of no positions, which lies anywhere: what the first run of sequences gets as their past. */
 export function emptyCache(
   runtime: Runtime,
   pairs: readonly CachePair[],

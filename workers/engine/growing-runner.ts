@@ -3,6 +3,7 @@ import type { Tensor } from '#workers/runtime/tensor.ts'
 import {
   type CachedRow,
   disposeCache,
+  emptyCache,
   type GrowingCache,
   type GrowingMemory,
 } from './growing-cache.ts'
@@ -112,7 +113,7 @@ export class GrowingRunner implements ModelRunner {
       ...this.#integers(rows, { ...layPrompts(step), hasPast: false }),
       ...logitsToKeepTensor(runtime, graph, 1),
     }
-    const cache = await this.#run(integers, this.#memory.empty(rows))
+    const cache = await this.#run(integers, emptyCache(runtime, graph.cache, rows))
     const members = sequences.map(({ slot }) => slot)
     for (const slot of members) this.#drop(slot)
     if (this.#group === undefined) {
@@ -218,7 +219,10 @@ export class GrowingRunner implements ModelRunner {
       return single
     }
     const row = length > 0 ? this.#find(slot) : undefined
-    const cache = row ? await this.#memory.pack([row], [length]) : this.#memory.empty(1)
+    const { runtime, graph } = this.#options
+    const cache = row
+      ? await this.#memory.pack([row], [length])
+      : emptyCache(runtime, graph.cache, 1)
     this.#drop(slot)
     return cache
   }

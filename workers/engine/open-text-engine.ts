@@ -119,9 +119,7 @@ function makeRunner(
   const options: RunnerOptions = { runtime, session, graph, slots, contextLength, chunkMax }
   const pairs = graph.cache
   if (graph.cacheStyle === 'growing') {
-    const memory = device
-      ? new DeviceGrowingMemory(runtime, device, pairs)
-      : hostGrowingMemory(runtime, pairs)
+    const memory = device ? new DeviceGrowingMemory(device) : hostGrowingMemory(runtime, pairs)
     return new GrowingRunner(options, memory)
   }
   const cacheOptions = { pairs, slots, contextLength }

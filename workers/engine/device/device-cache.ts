@@ -1,7 +1,7 @@
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { DeviceMemory } from '#workers/runtime/device-memory.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
-import type { Feeds, Fetches, ModelSession } from '#workers/runtime/session.ts'
+import type { ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import type { CachePair } from '../decoder-graph.ts'
@@ -92,9 +92,23 @@ export class DeviceCache {
       fetches[`target.${index}`] = target
     }
     try {
-      await this.#cutter.run(feeds satisfies Feeds, fetches satisfies Fetches)
+      await this.#cutter.run(feeds, fetches)
     } finally {
       for (const tensor of integers) tensor.dispose()
+    }
+  }
+
+  /** Fills one row of the targets like `copy`. */
+  async copyToRow(
+    sources: readonly Tensor[],
+    piece: CachePiece,
+    target: { readonly tensors: readonly Tensor[]; readonly row: number },
+  ): Promise<void> {
+    const targets = this.view(target.tensors, target.row, 1)
+    try {
+      await this.copy(sources, piece, targets)
+    } finally {
+      for (const tensor of targets) tensor.dispose()
     }
   }
 

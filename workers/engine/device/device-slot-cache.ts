@@ -1,6 +1,6 @@
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
-import { countElements, ELEMENT_TYPES } from '#workers/tensor/element-type.ts'
+import { ELEMENT_TYPES } from '#workers/tensor/element-type.ts'
 
 import type { HeldSlot, SlotCache, SlotCacheOptions } from '../slot-cache.ts'
 
@@ -55,21 +55,16 @@ export class DeviceSlotCache implements SlotCache {
 
   async #copyRow(sources: readonly Tensor[], row: number, target: HeldSlot): Promise<void> {
     const { slot, length } = target
-    const targets = this.view(slot, 1)
     const after = this.#options.contextLength - length
-    try {
-      await this.#device.copy(sources, { row, from: 0, to: length, before: 0, after }, targets)
-    } finally {
-      for (const tensor of targets) tensor.dispose()
-    }
+    const piece = { row, from: 0, to: length, before: 0, after }
+    await this.#device.copyToRow(sources, piece, { tensors: this.#tensors, row: slot })
   }
 }
 
 function describeShortage(options: SlotCacheOptions, error: Error): string {
   const { pairs, slots, contextLength } = options
   const positionBytes = pairs.reduce(
-    (sum, { type, numHeads, headDim }) =>
-      sum + countElements([numHeads, headDim]) * ELEMENT_TYPES[type].bytes,
+    (sum, { type, numHeads, headDim }) => sum + numHeads * headDim * ELEMENT_TYPES[type].bytes,
     0,
   )
   const mebibytes = Math.ceil(((slots + 1) * contextLength * positionBytes) / 2 ** 20)

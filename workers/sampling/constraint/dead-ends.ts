@@ -1,15 +1,10 @@
 import type { Grammar } from './grammar.ts'
 
 /**
- * The parts of a grammar that no text can satisfy: sets of no byte, choices without an option, and
- * what holds itself forever. A part is alive once those that it cannot do without are; what has not
- * come alive when nothing changes any more is dead.
+ * How many parts a grammar has, and which of them no text can satisfy: sets of no byte, choices
+ * without an option, and what holds itself forever. A part is alive once those that it cannot do
+ * without are; what has not come alive when nothing changes any more is dead.
  */
-export function findDeadEnds(root: Grammar): ReadonlySet<Grammar> {
-  return surveyGrammar(root).deadEnds
-}
-
-/** The dead ends of a grammar, and how many parts it has. */
 export function surveyGrammar(root: Grammar): {
   readonly deadEnds: ReadonlySet<Grammar>
   readonly numParts: number

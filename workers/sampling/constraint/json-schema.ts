@@ -1,6 +1,6 @@
 import { failure } from '#shared/errors.ts'
 
-import { findDeadEnds } from './dead-ends.ts'
+import { surveyGrammar } from './dead-ends.ts'
 import { GrammarBuilder } from './grammar.ts'
 import type { Grammar } from './grammar.ts'
 import { withoutIdleKeywords } from './idle-keywords.ts'
@@ -69,7 +69,7 @@ export class SchemaCompiler {
     this.#references.clear()
     const place = { path, depth: 0, followed: [] }
     const grammar = this.compile(schema, place)
-    if (findDeadEnds(grammar).has(grammar)) {
+    if (surveyGrammar(grammar).deadEnds.has(grammar)) {
       this.refuse(place, 'no value satisfies it, or none that comes to an end')
     }
     return grammar
