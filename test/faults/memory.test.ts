@@ -1,15 +1,10 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-
-import { expect, inject, it } from 'vitest'
+import { expect, it } from 'vitest'
 
 import { post } from '#test/support/fault-client.ts'
+import { openFaultPlace } from '#test/support/fault-place.ts'
 import { report, scale } from '#test/support/fault-report.ts'
 import { openFaultTiers } from '#test/support/fault-tiers.ts'
 import { residentMib } from '#test/support/fault-toy.ts'
-import { freshPrefix } from '#test/support/queue.ts'
-import { createDatabase } from '#test/support/services.ts'
 import { watchProcess } from '#test/support/watched-process.ts'
 
 const ROUNDS = 6
@@ -66,22 +61,10 @@ it('R25: requests that are never alike leave nothing behind', { timeout: 600_000
 })
 
 async function openScene() {
-  const database = await createDatabase()
-  const folder = await mkdtemp(join(tmpdir(), 'millrace-memory-'))
-  const tiers = openFaultTiers({
-    ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder },
-    keyPrefix: freshPrefix(),
-    // As `npm start` and the images set it.
-    env: { MALLOC_ARENA_MAX: '2' },
-  })
-  return {
-    tiers,
-    async close() {
-      await tiers.stop()
-      await database.drop()
-      await rm(folder, { recursive: true, force: true })
-    },
-  }
+  const place = await openFaultPlace('memory')
+  // As `npm start` and the images set it.
+  const tiers = openFaultTiers({ ...place.settings, env: { MALLOC_ARENA_MAX: '2' } })
+  return { tiers, close: () => place.close(tiers) }
 }
 
 async function runRound(url: string, round: number, statuses: Map<number, number>): Promise<void> {

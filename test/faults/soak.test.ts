@@ -1,18 +1,15 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-import { describe, expect, inject, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 
 import { ServiceError } from '#shared/errors.ts'
+import { openFaultPlace } from '#test/support/fault-place.ts'
 import { isFull, report, scale } from '#test/support/fault-report.ts'
 import { openToyTiers, residentMib, timeUntil, type ToyTiers } from '#test/support/fault-toy.ts'
 import { openFaultWorld, sleep, type FaultWorld } from '#test/support/fault-world.ts'
 import { watchProcess } from '#test/support/watched-process.ts'
-import { freshPrefix, readAll, toyRequest, type ToyProcess } from '#test/support/queue.ts'
-import { createDatabase } from '#test/support/services.ts'
+import { readAll, toyRequest, type ToyProcess } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 
 // What merely awaits its collection is no leak.
@@ -131,20 +128,9 @@ describe('R21: many requests, one in a hundred abandoned', () => {
 })
 
 async function openScene(env: Readonly<Record<string, string>>) {
-  const database = await createDatabase()
-  const folder = await mkdtemp(join(tmpdir(), 'millrace-soak-'))
-  const tiers = await openToyTiers({
-    ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder, env },
-    keyPrefix: freshPrefix(),
-  })
-  return {
-    tiers,
-    async close() {
-      await tiers.stop()
-      await database.drop()
-      await rm(folder, { recursive: true, force: true })
-    },
-  }
+  const place = await openFaultPlace('soak')
+  const tiers = await openToyTiers({ ...place.settings, env })
+  return { tiers, close: () => place.close(tiers) }
 }
 
 /** Sends requests, some of which are left in the middle; returns how many went wrong. */
