@@ -13,8 +13,8 @@ import { vllmNames } from '#shared/telemetry/vllm-names.ts'
 /** What a worker answers with. */
 export interface HealthServerOptions {
   readonly port: number
-  /** The models that are not served yet. */
-  unserved(): readonly string[]
+  /** What keeps models from being served, by id. */
+  unserved(): Readonly<Record<string, string>>
   readonly registry: Registry
   readonly metrics: Pick<TelemetryConfig['metrics'], 'isEnabled' | 'exporter' | 'compatibility'>
   readonly log: Logger
@@ -40,8 +40,7 @@ export function openHealthServer(options: HealthServerOptions): Promise<MetricsS
   })
 }
 
-function readiness(unserved: readonly string[]): ReturnType<typeof plain> {
-  if (unserved.length === 0) return plain(200, 'ok\n')
-  const checks = Object.fromEntries(unserved.map((modelId) => [modelId, 'not loaded']))
+function readiness(checks: Readonly<Record<string, string>>): ReturnType<typeof plain> {
+  if (Object.keys(checks).length === 0) return plain(200, 'ok\n')
   return json(503, { status: 'not ready', checks })
 }

@@ -8,7 +8,7 @@ import type { Clock } from '#shared/clock.ts'
 import type { Logger } from '#shared/logger.ts'
 import { listenForCancels } from '#shared/queue/cancellation.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
-import { removeBeat, WORKER_BEAT_MS, writeBeat } from '#shared/queue/liveness.ts'
+import { CANNOT_BE_LOADED, removeBeat, WORKER_BEAT_MS, writeBeat } from '#shared/queue/liveness.ts'
 import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
 import { RedisClock } from '#shared/queue/redis-clock.ts'
 import { ReplyWriter } from '#shared/queue/reply-writer.ts'
@@ -84,9 +84,15 @@ export class WorkerHost {
     return this.#options.served.map((entry) => this.#present(entry))
   }
 
-  /** The models that are not served yet; without any, the worker is ready. */
-  get unserved(): readonly string[] {
-    return this.#options.served.map(({ model }) => model.id).filter((id) => !this.#servers.has(id))
+  /** Why models are not served, by id; without any, the worker is ready. */
+  get unserved(): Readonly<Record<string, string>> {
+    const waiting = this.#options.served.filter(({ model }) => !this.#servers.has(model.id))
+    return Object.fromEntries(
+      waiting.map(({ model }) => [
+        model.id,
+        this.#isFailing(model) ? CANNOT_BE_LOADED : 'not loaded',
+      ]),
+    )
   }
 
   /** Beats at once; models load one after another, each serving as soon as it is there. */
@@ -164,6 +170,10 @@ export class WorkerHost {
     return this.#loadFailures.get(model.id) ?? 0
   }
 
+  #isFailing(model: CatalogueModel): boolean {
+    return this.#failuresOf(model) >= LOAD_FAILURES_MAX
+  }
+
   #serve({ model, slots }: ServedModel): void {
     const { redis, keys, residency, clock, log } = this.#options
     const server = new QueueServer({
@@ -217,7 +227,7 @@ export class WorkerHost {
       kind: model.kind,
       modelId: model.id,
       isReady: server !== undefined,
-      ...(this.#failuresOf(model) >= LOAD_FAILURES_MAX && { isFailing: true }),
+      ...(this.#isFailing(model) && { isFailing: true }),
       slots,
       active: server?.active ?? 0,
       waiting: stats?.waiting ?? 0,

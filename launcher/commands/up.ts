@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path'
 import type { Env } from '#shared/config/config.ts'
 import type { ServerConfig } from '#shared/config/server.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
+import { CANNOT_BE_LOADED } from '#shared/queue/liveness.ts'
 
 import { lockDataDir, loadSecrets } from '../data-dir.ts'
 import { rememberEnvironment } from '../running.ts'
@@ -15,7 +16,7 @@ import { superviseTier } from '../supervisor.ts'
 import { checkSettings, composeEnv, withoutEmpty } from '../tier-env.ts'
 
 const READY_TIMEOUT_MS = 120_000
-/** After this long, models that are still fetched or cannot be loaded keep the others no longer. */
+/** After this long, models that are still fetched keep the others no longer. */
 const MODELS_TIMEOUT_MS = 30_000
 // Models are loaded meanwhile; a start that takes longer says what it waits for.
 const TELL_AFTER_MS = 10_000
@@ -168,10 +169,11 @@ async function whenReady(
     async () => {
       if (signal.aborted) return
       const answer = await fetch(`${address}/readyz`)
-      const faults = faultsOf(await answer.text())
+      const { faults, areLasting } = faultsOf(await answer.text())
       if (answer.ok) return
       const waitedMs = performance.now() - startedAt
-      if (waitedMs > goesOnAfterMs) return note(`${faults}; what is loaded is served already`)
+      if (areLasting || waitedMs > goesOnAfterMs)
+        return note(`${faults}; what is loaded is served already`)
       const isLong = waitedMs > TELL_AFTER_MS
       if (isLong && faults !== told) note(`${address} is not ready yet: ${faults}`)
       if (isLong) told = faults
@@ -181,17 +183,20 @@ async function whenReady(
   )
 }
 
-/** What an answer of `/readyz` complains about. */
-function faultsOf(body: string): string {
+/** What an answer of `/readyz` complains about, and whether nothing of it passes by waiting. */
+function faultsOf(body: string): { readonly faults: string; readonly areLasting: boolean } {
   try {
     const { status, checks = {} } = JSON.parse(body) as {
       status?: string
       checks?: Record<string, string>
     }
     const faults = Object.entries(checks).filter(([, state]) => state !== 'ok')
-    return faults.map(([name, state]) => `${name} ${state}`).join(', ') || String(status)
+    return {
+      faults: faults.map(([name, state]) => `${name} ${state}`).join(', ') || String(status),
+      areLasting: faults.length > 0 && faults.every(([, state]) => state === CANNOT_BE_LOADED),
+    }
   } catch {
-    return 'it answers with something else'
+    return { faults: 'it answers with something else', areLasting: false }
   }
 }
 

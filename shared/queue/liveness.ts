@@ -8,6 +8,9 @@ export const WORKER_TTL_MS = 1200
 /** Four beats fit into the time to live: one lost to a hiccup is no death. */
 export const WORKER_BEAT_MS = 300
 
+/** What a worker's readiness says of a model that could not be loaded, time and again. */
+export const CANNOT_BE_LOADED = 'cannot be loaded'
+
 /** One queue as a worker serves it. */
 export interface ServedQueue {
   readonly kind: QueueKind

@@ -19,6 +19,8 @@ export interface Tiers {
 const READY_TIMEOUT_MS = 60_000
 /** The key that API processes of tests are started with. */
 export const API_KEY = 'mr-a-key-of-the-tests'
+/** Settings of workers that load no model but the one for text, and start the sooner. */
+export const ONE_MODEL = { MILLRACE_WORKER_MODELS: 'tiny-chat' }
 
 /** Starts one API process; workers are started by the test. `env` adds settings. */
 export async function startTiers(options: {

@@ -2,7 +2,7 @@ import OpenAI from 'openai'
 import { describe, expect } from 'vitest'
 
 import { it } from '#test/support/services.ts'
-import { startTiers, type Tiers } from '#test/support/tiers.ts'
+import { ONE_MODEL, startTiers, type Tiers } from '#test/support/tiers.ts'
 
 // Ids 0, 1 and 2 end the text of the shipped model; without them it goes on to the limit.
 const ENDLESS = { '0': -100, '1': -100, '2': -100 }
@@ -41,7 +41,7 @@ describe('real processes', () => {
     keyPrefix,
     folder,
   }) => {
-    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder })
+    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })
     try {
       const client = clientOf(tiers)
       const first = await tiers.startWorker()
@@ -64,7 +64,7 @@ describe('real processes', () => {
     keyPrefix,
     folder,
   }) => {
-    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder })
+    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })
     try {
       const client = clientOf(tiers)
       const first = await tiers.startWorker()
@@ -87,7 +87,7 @@ describe('real processes', () => {
     keyPrefix,
     folder,
   }) => {
-    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder })
+    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })
     try {
       await tiers.startWorker()
       const undisturbed = await read(clientOf(tiers))

@@ -2,7 +2,7 @@ import OpenAI from 'openai'
 import { expect } from 'vitest'
 
 import { it } from '#test/support/services.ts'
-import { startTiers } from '#test/support/tiers.ts'
+import { ONE_MODEL, startTiers } from '#test/support/tiers.ts'
 
 const REQUEST = {
   model: 'tiny-chat',
@@ -26,7 +26,7 @@ it('gives the client of a streamed response the same events when its worker is k
   keyPrefix,
   folder,
 }) => {
-  const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder })
+  const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })
   try {
     const { url, apiKey } = tiers
     const client = new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0 })

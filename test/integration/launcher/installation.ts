@@ -36,7 +36,8 @@ export async function startInstallation(
       return await tryInstallation(dataDir, more)
     } catch (error) {
       // A port that was free a moment ago may be another's by now.
-      if (triesLeft === 0 || !/Port \d+ is taken/.test((error as Error).message)) throw error
+      if (triesLeft === 0 || !/Port \d+ is taken|EADDRINUSE/.test((error as Error).message))
+        throw error
     }
   }
 }

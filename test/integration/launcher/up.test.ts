@@ -1,11 +1,9 @@
-import { readFile, stat, writeFile } from 'node:fs/promises'
 import { spawnSync } from 'node:child_process'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout } from 'node:timers/promises'
 
-import { describe, expect } from 'vitest'
-
-import { it } from '#test/support/services.ts'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import {
   envOf,
@@ -16,176 +14,65 @@ import {
   type Installation,
 } from './installation.ts'
 
-// The folder's name has a space, as folders of people do.
-const dataDirOf = (folder: string) => join(folder, 'my data')
+let folder: string
+// Its name has a space, as folders of people do.
+let dataDir: string
+let millrace: Installation
 
-describe('millrace up', () => {
-  it('prints a first request that streams an answer as it stands', async ({ folder }) => {
-    const millrace = await startInstallation(dataDirOf(folder))
-    try {
-      const command = /^curl .*$/m.exec(millrace.output())?.[0] ?? ''
-      const { stdout } = spawnSync('bash', ['-c', `${command} -s`], { encoding: 'utf8' })
-      const events = stdout.split('\n\n').filter((event) => event !== '')
-      expect(events.length).toBeGreaterThan(2)
-      expect(events.at(-1)).toBe('data: [DONE]')
-      expect(stdout).toContain('chat.completion.chunk')
-      expect(millrace.output()).toContain(`http://localhost:${millrace.port}/docs`)
-      expect(millrace.output()).toContain(`http://localhost:${millrace.port}/admin/queues`)
-    } finally {
-      await millrace.end('SIGTERM')
-    }
-  })
-
-  it('keeps secrets and data over a restart, for its owner alone', async ({ folder }) => {
-    const dataDir = dataDirOf(folder)
-    const first = await startInstallation(dataDir)
-    const secrets = await readFile(join(dataDir, 'secrets.json'), 'utf8')
-    const made = runCommand(['keys', 'create', '--name', 'kept'], envOf(dataDir))
-    await first.end('SIGTERM')
-    expect(made.stdout.trim(), made.stderr).toMatch(/^mr-[\w-]{43}$/)
-    const second = await startInstallation(dataDir)
-    try {
-      expect(await readFile(join(dataDir, 'secrets.json'), 'utf8')).toBe(secrets)
-      expect((await stat(join(dataDir, 'secrets.json'))).mode & 0o777).toBe(0o600)
-      expect((await stat(dataDir)).mode & 0o777).toBe(0o700)
-      expect(await statusOf(second, made.stdout.trim())).toBe(200)
-      expect(await statusOf(second, 'mr-unknown')).toBe(401)
-      expect(runCommand(['keys', 'list'], envOf(dataDir)).stdout).toContain('kept')
-    } finally {
-      await second.end('SIGTERM')
-    }
-  })
-
-  it('serves what can be loaded and names what cannot', { timeout: 120_000 }, async ({
-    folder,
-  }) => {
-    const source = join(import.meta.dirname, '../../../models/tiny-embed')
-    const models = [
-      { id: 'sound', kind: 'embedding', source, capabilities: ['embedding'] },
-      { id: 'gone', kind: 'embedding', source: join(folder, 'nowhere'), capabilities: [] },
-    ]
-    const file = join(folder, 'catalogue.json')
-    await writeFile(file, JSON.stringify({ models }))
-    const env = { MILLRACE_CATALOGUE: file, MILLRACE_BOOTSTRAP_API_KEY: 'a-key-of-the-tests' }
-    const millrace = await startInstallation(dataDirOf(folder), env)
-    try {
-      expect(millrace.output()).toContain('\ngone not loaded; what is loaded is served already\n')
-      const embed = async (model: string) =>
-        fetch(`http://localhost:${millrace.port}/v1/embeddings`, {
-          method: 'POST',
-          headers: {
-            'content-type': 'application/json',
-            authorization: `Bearer ${env.MILLRACE_BOOTSTRAP_API_KEY}`,
-          },
-          body: JSON.stringify({ model, input: 'Hi' }),
-        })
-      expect((await embed('sound')).status).toBe(200)
-      expect((await embed('gone')).status).toBe(503)
-    } finally {
-      await millrace.end('SIGTERM')
-    }
-  })
-
-  it('refuses a second copy on the same data, and leaves the first alone', async ({ folder }) => {
-    const dataDir = dataDirOf(folder)
-    const millrace = await startInstallation(dataDir)
-    try {
-      const second = runCommand(['up'], envOf(dataDir, { PORT: '0' }))
-      expect(second.status).toBe(1)
-      expect(second.stderr).toContain(`Another Millrace (process ${millrace.child.pid})`)
-      expect((await fetch(`http://localhost:${millrace.port}/readyz`)).status).toBe(200)
-    } finally {
-      await millrace.end('SIGTERM')
-    }
-  })
-
-  it.for(['SIGTERM', 'SIGINT', 'SIGKILL'] as const)(
-    'leaves no process behind after %s, and starts again afterwards',
-    async (signal, { folder }) => {
-      const dataDir = dataDirOf(folder)
-      const millrace = await startInstallation(dataDir)
-      expect(processesOf(dataDir).length).toBeGreaterThan(3)
-      const code = await millrace.end(signal)
-      expect(code).toBe(signal === 'SIGKILL' ? null : 0)
-      expect(await leftoversOf(dataDir)).toEqual([])
-      const again = await startInstallation(dataDir)
-      await again.end('SIGTERM')
-      expect(await leftoversOf(dataDir)).toEqual([])
-    },
-  )
-
-  it('starts a worker again that was killed', async ({ folder }) => {
-    const dataDir = dataDirOf(folder)
-    const millrace = await startInstallation(dataDir)
-    try {
-      const findWorker = () =>
-        processesOf(dataDir).find((line) => /^\d+ \S*node\S* .*cli\.ts worker/.test(line))
-      const before = Number.parseInt(findWorker() ?? '', 10)
-      process.kill(before, 'SIGKILL')
-      await expect
-        .poll(() => Number.parseInt(findWorker() ?? '0', 10), { timeout: 30_000 })
-        .toBeGreaterThan(before)
-    } finally {
-      await millrace.end('SIGTERM')
-    }
-  })
-
-  it('starts its Redis and its Postgres again where they were', async ({ folder }) => {
-    const dataDir = dataDirOf(folder)
-    const millrace = await startInstallation(dataDir)
-    try {
-      const redis = processesOf(dataDir).find((line) => /^\d+ \S*(redis|valkey)-server/.test(line))
-      const postgres = await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')
-      for (const pid of [redis ?? '', postgres]) process.kill(Number.parseInt(pid, 10), 'SIGKILL')
-      await expect
-        .poll(millrace.output, { timeout: 30_000 })
-        .toMatch(/redis ended; it starts again/)
-      await expect.poll(millrace.output, { timeout: 30_000 }).toMatch(/postgres ended; it starts/)
-      const readiness = async () => (await fetch(`http://localhost:${millrace.port}/readyz`)).json()
-      await expect.poll(readiness, { timeout: 60_000 }).toMatchObject({ status: 'ready' })
-    } finally {
-      await millrace.end('SIGTERM')
-    }
-    expect(await leftoversOf(dataDir)).toEqual([])
-  })
-
-  it('ends at once, whatever is open, when it is told a second time', async ({ folder }) => {
-    const dataDir = dataDirOf(folder)
-    const millrace = await startInstallation(dataDir)
-    const key = /Bearer (mr-[\w-]+)/.exec(millrace.output())?.[1] ?? ''
-    const drawing = fetch(`http://localhost:${millrace.port}/v1/images/generations`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ prompt: 'a red circle', n: 10 }),
-    }).then(
-      () => 'answered',
-      () => 'cut off',
-    )
-    await setTimeout(300)
-    const code = millrace.end('SIGINT')
-    await expect.poll(millrace.output, { timeout: 10_000 }).toContain('stopping')
-    millrace.child.kill('SIGINT')
-    expect([await code, await drawing]).toEqual([130, 'cut off'])
-    expect(processesOf(dataDir).filter((line) => line.includes('cli.ts'))).toEqual([])
-    expect(await leftoversOf(dataDir)).toEqual([])
-  })
-
-  it('says that its port is taken', async ({ folder }) => {
-    const millrace = await startInstallation(dataDirOf(folder))
-    try {
-      const other = runCommand(
-        ['up'],
-        envOf(join(folder, 'other'), { PORT: String(millrace.port) }),
-      )
-      expect(other.status).toBe(1)
-      expect(other.stderr).toContain(`Port ${millrace.port} is taken`)
-    } finally {
-      await millrace.end('SIGTERM')
-    }
-  })
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'millrace-up-'))
+  dataDir = join(folder, 'my data')
+  millrace = await startInstallation(dataDir)
 })
 
-async function statusOf({ port }: Installation, key: string): Promise<number> {
-  const url = `http://localhost:${port}/v1/models`
-  return (await fetch(url, { headers: { authorization: `Bearer ${key}` } })).status
-}
+afterAll(async () => {
+  await millrace.end('SIGTERM')
+  expect(await leftoversOf(dataDir)).toEqual([])
+  await rm(folder, { recursive: true, force: true })
+})
+
+describe('millrace up', () => {
+  it('prints a first request that streams an answer as it stands', async () => {
+    const command = /^curl .*$/m.exec(millrace.output())?.[0] ?? ''
+    const { stdout } = spawnSync('bash', ['-c', `${command} -s`], { encoding: 'utf8' })
+    const events = stdout.split('\n\n').filter((event) => event !== '')
+    expect(events.length).toBeGreaterThan(2)
+    expect(events.at(-1)).toBe('data: [DONE]')
+    expect(stdout).toContain('chat.completion.chunk')
+    expect(millrace.output()).toContain(`http://localhost:${millrace.port}/docs`)
+    expect(millrace.output()).toContain(`http://localhost:${millrace.port}/admin/queues`)
+  })
+
+  it('refuses a second copy on the same data, and leaves the first alone', async () => {
+    const second = runCommand(['up'], envOf(dataDir, { PORT: '0' }))
+    expect(second.status).toBe(1)
+    expect(second.stderr).toContain(`Another Millrace (process ${millrace.child.pid})`)
+    expect((await fetch(`http://localhost:${millrace.port}/readyz`)).status).toBe(200)
+  })
+
+  it('says that its port is taken', async () => {
+    const other = runCommand(['up'], envOf(join(folder, 'other'), { PORT: String(millrace.port) }))
+    expect(other.status).toBe(1)
+    expect(other.stderr).toContain(`Port ${millrace.port} is taken`)
+  })
+
+  it('starts a worker again that was killed', async () => {
+    const findWorker = () =>
+      processesOf(dataDir).find((line) => /^\d+ \S*node\S* .*cli\.ts worker/.test(line))
+    const before = Number.parseInt(findWorker() ?? '', 10)
+    process.kill(before, 'SIGKILL')
+    await expect
+      .poll(() => Number.parseInt(findWorker() ?? '0', 10), { timeout: 30_000 })
+      .toBeGreaterThan(before)
+  })
+
+  it('starts its Redis and its Postgres again where they were', async () => {
+    const redis = processesOf(dataDir).find((line) => /^\d+ \S*(redis|valkey)-server/.test(line))
+    const postgres = await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')
+    for (const pid of [redis ?? '', postgres]) process.kill(Number.parseInt(pid, 10), 'SIGKILL')
+    await expect.poll(millrace.output, { timeout: 30_000 }).toMatch(/redis ended; it starts again/)
+    await expect.poll(millrace.output, { timeout: 30_000 }).toMatch(/postgres ended; it starts/)
+    const readiness = async () => (await fetch(`http://localhost:${millrace.port}/readyz`)).json()
+    await expect.poll(readiness, { timeout: 60_000 }).toMatchObject({ status: 'ready' })
+  })
+})

@@ -2,7 +2,7 @@ import { Client } from 'pg'
 import { expect } from 'vitest'
 
 import { it } from '#test/support/services.ts'
-import { startTiers } from '#test/support/tiers.ts'
+import { ONE_MODEL, startTiers } from '#test/support/tiers.ts'
 
 const COMPLETION = {
   ...{ model: 'tiny-chat', prompt: 'Once upon a time', temperature: 0, frequency_penalty: 0.7 },
@@ -15,7 +15,7 @@ const POLL = { timeout: 60_000, interval: 100 }
 it('writes one row of usage for every answered request, whoever is killed or leaves', {
   timeout: 300_000,
 }, async ({ databaseUrl, redisUrl, keyPrefix, folder }) => {
-  const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder })
+  const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })
   const sql = new Client({ connectionString: databaseUrl })
   await sql.connect()
   const rows = async (): Promise<{ request_id: string; outcome: string; tokens: number }[]> => {

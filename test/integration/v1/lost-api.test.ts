@@ -5,7 +5,7 @@ import { Client } from 'pg'
 import { describe, expect } from 'vitest'
 
 import { it as base } from '#test/support/services.ts'
-import { startTiers, type Tiers } from '#test/support/tiers.ts'
+import { ONE_MODEL, startTiers, type Tiers } from '#test/support/tiers.ts'
 
 // Ids 0, 1 and 2 end the text of the shipped model; without them it goes on to the limit.
 const ENDLESS = { '0': -100, '1': -100, '2': -100 }
@@ -29,7 +29,7 @@ interface Scene {
 
 const it = base.extend<{ scene: Scene }>({
   scene: async ({ databaseUrl, redisUrl, keyPrefix, folder }, use) => {
-    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder })
+    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })
     const redis = new Redis(redisUrl)
     const sql = new Client({ connectionString: databaseUrl })
     await sql.connect()
@@ -181,20 +181,21 @@ describe('a client that leaves', () => {
   )
 
   it('ends its job without one', TIMEOUT, async ({ scene }) => {
-    await scene.tiers.startWorker()
-    await leave(scene, undefined, COMPLETION)
-    await expect.poll(scene.usageRows, POLL).toMatchObject([{ outcome: 'abandoned' }])
-    const [row] = await scene.usageRows()
+    const { tiers, send, usageRows } = scene
+    await tiers.startWorker()
+    const leaving = new AbortController()
+    const body = { ...COMPLETION, stream: true }
+    // Its first words say that it has begun: what nobody heard of is not charged.
+    await readSome(await send(tiers.url, undefined, body, leaving.signal), 1)
+    leaving.abort()
+    await expect.poll(usageRows, POLL).toMatchObject([{ outcome: 'abandoned' }])
+    const [row] = await usageRows()
     expect(Number(row?.completion_tokens)).toBeLessThan(500)
   })
 })
 
 /** Leaves when the job runs. */
-async function leave(
-  { tiers, send, countRuns }: Scene,
-  key: string | undefined,
-  body: object,
-): Promise<void> {
+async function leave({ tiers, send, countRuns }: Scene, key: string, body: object): Promise<void> {
   const leaving = new AbortController()
   const left = send(tiers.url, key, body, leaving.signal)
     .then((answer) => answer.text())

@@ -1,0 +1,114 @@
+import { readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+
+import { describe, expect } from 'vitest'
+
+import { it } from '#test/support/services.ts'
+
+import {
+  envOf,
+  leftoversOf,
+  processesOf,
+  runCommand,
+  startInstallation,
+  type Installation,
+} from './installation.ts'
+
+// The folder's name has a space, as folders of people do.
+const dataDirOf = (folder: string) => join(folder, 'my data')
+
+describe('millrace up, started anew,', () => {
+  it('keeps secrets and data over a restart, for its owner alone', async ({ folder }) => {
+    const dataDir = dataDirOf(folder)
+    const first = await startInstallation(dataDir)
+    const secrets = await readFile(join(dataDir, 'secrets.json'), 'utf8')
+    const made = runCommand(['keys', 'create', '--name', 'kept'], envOf(dataDir))
+    await first.end('SIGTERM')
+    expect(made.stdout.trim(), made.stderr).toMatch(/^mr-[\w-]{43}$/)
+    const second = await startInstallation(dataDir)
+    try {
+      expect(await readFile(join(dataDir, 'secrets.json'), 'utf8')).toBe(secrets)
+      expect((await stat(join(dataDir, 'secrets.json'))).mode & 0o777).toBe(0o600)
+      expect((await stat(dataDir)).mode & 0o777).toBe(0o700)
+      expect(await statusOf(second, made.stdout.trim())).toBe(200)
+      expect(await statusOf(second, 'mr-unknown')).toBe(401)
+      expect(runCommand(['keys', 'list'], envOf(dataDir)).stdout).toContain('kept')
+    } finally {
+      await second.end('SIGTERM')
+    }
+  })
+
+  it('serves what can be loaded and names what cannot', { timeout: 120_000 }, async ({
+    folder,
+  }) => {
+    const source = join(import.meta.dirname, '../../../models/tiny-embed')
+    const models = [
+      { id: 'sound', kind: 'embedding', source, capabilities: ['embedding'] },
+      { id: 'gone', kind: 'embedding', source: join(folder, 'nowhere'), capabilities: [] },
+    ]
+    const file = join(folder, 'catalogue.json')
+    await writeFile(file, JSON.stringify({ models }))
+    const env = { MILLRACE_CATALOGUE: file, MILLRACE_BOOTSTRAP_API_KEY: 'a-key-of-the-tests' }
+    const millrace = await startInstallation(dataDirOf(folder), env)
+    try {
+      expect(millrace.output()).toContain(
+        '\ngone cannot be loaded; what is loaded is served already\n',
+      )
+      const embed = async (model: string) =>
+        fetch(`http://localhost:${millrace.port}/v1/embeddings`, {
+          method: 'POST',
+          headers: {
+            'content-type': 'application/json',
+            authorization: `Bearer ${env.MILLRACE_BOOTSTRAP_API_KEY}`,
+          },
+          body: JSON.stringify({ model, input: 'Hi' }),
+        })
+      expect((await embed('sound')).status).toBe(200)
+      expect((await embed('gone')).status).toBe(503)
+    } finally {
+      await millrace.end('SIGTERM')
+    }
+  })
+
+  it.for(['SIGTERM', 'SIGINT', 'SIGKILL'] as const)(
+    'leaves no process behind after %s, and starts again afterwards',
+    async (signal, { folder }) => {
+      const dataDir = dataDirOf(folder)
+      const millrace = await startInstallation(dataDir)
+      expect(processesOf(dataDir).length).toBeGreaterThan(3)
+      const code = await millrace.end(signal)
+      expect(code).toBe(signal === 'SIGKILL' ? null : 0)
+      expect(await leftoversOf(dataDir)).toEqual([])
+      const again = await startInstallation(dataDir)
+      await again.end('SIGTERM')
+      expect(await leftoversOf(dataDir)).toEqual([])
+    },
+  )
+
+  it('ends at once, whatever is open, when it is told a second time', async ({ folder }) => {
+    const dataDir = dataDirOf(folder)
+    const millrace = await startInstallation(dataDir)
+    const key = /Bearer (mr-[\w-]+)/.exec(millrace.output())?.[1] ?? ''
+    const drawing = fetch(`http://localhost:${millrace.port}/v1/images/generations`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ prompt: 'a red circle', n: 10 }),
+    }).then(
+      () => 'answered',
+      () => 'cut off',
+    )
+    await setTimeout(300)
+    const code = millrace.end('SIGINT')
+    await expect.poll(millrace.output, { timeout: 10_000 }).toContain('stopping')
+    millrace.child.kill('SIGINT')
+    expect([await code, await drawing]).toEqual([130, 'cut off'])
+    expect(processesOf(dataDir).filter((line) => line.includes('cli.ts'))).toEqual([])
+    expect(await leftoversOf(dataDir)).toEqual([])
+  })
+})
+
+async function statusOf({ port }: Installation, key: string): Promise<number> {
+  const url = `http://localhost:${port}/v1/models`
+  return (await fetch(url, { headers: { authorization: `Bearer ${key}` } })).status
+}
