@@ -24,8 +24,9 @@ export default defineConfig({
           name: 'integration',
           include: ['test/integration/**/*.test.ts', 'test/fuzz/**/*.test.ts'],
           globalSetup: ['test/support/global-setup.ts'],
-          // Two workers on two cores; every file has its own database and key prefix.
-          maxWorkers: 2,
+          // Three workers on two cores, since files wait for other processes a third of their time;
+          // every file has its own database and key prefix.
+          maxWorkers: 3,
         },
       },
       {
