@@ -1,11 +1,18 @@
 import cors from '@fastify/cors'
-import { fastify, type FastifyInstance, type FastifyPluginAsync, type FastifyReply } from 'fastify'
+import {
+  fastify,
+  type FastifyInstance,
+  type FastifyPluginAsync,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify'
 
 import type { ServerConfig } from '#shared/config/server.ts'
-import type { ServiceError } from '#shared/errors.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { healthPlugin, type HealthServices } from './health/plugin.ts'
+import { corsOptions } from './http/cors.ts'
 import { registerFarewell } from './http/drain.ts'
 import { isBug, normalizeError } from './http/normalize-error.ts'
 import { leaveBodiesUnread } from './http/head.ts'
@@ -24,12 +31,18 @@ import { registerValidation } from './http/validation.ts'
 import { collectWholePieces } from './http/whole-pieces.ts'
 import type { HttpObserver } from './telemetry/http-observer.ts'
 import { presentError } from './v1/error-dialect.ts'
+import { withoutTrailingSlash } from './v1/trailing-slash.ts'
 
 /** One encapsulated scope with one error dialect. */
 export interface Surface {
   /** Where it is mounted; several places serve the same routes. */
   readonly prefixes: readonly string[]
   readonly plugin: FastifyPluginAsync
+  /** Answers what is unknown at the root below these first segments of a path. */
+  readonly unknownBelow?: {
+    readonly segments: ReadonlySet<string>
+    readonly answer: (request: FastifyRequest, reply: FastifyReply) => FastifyReply
+  }
 }
 
 export interface AppOptions {
@@ -42,6 +55,8 @@ export interface AppOptions {
   readonly observer?: HttpObserver
   readonly health: HealthServices
   readonly surfaces: readonly Surface[]
+  /** Headers that browsers may send to the user server besides the usual ones; any if there are none. */
+  readonly corsAllowedHeaders?: readonly string[]
   /** Those who look on at every request; what they throw, they keep to themselves. */
   readonly watchers?: readonly { register(app: FastifyInstance): void }[]
 }
@@ -63,6 +78,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     http: { headersTimeout: HEADERS_TIMEOUT_MS, maxHeaderSize: HEADER_BYTES_MAX },
     trustProxy: server.trustedProxies.length > 0 ? [...server.trustedProxies] : false,
+    rewriteUrl: ({ url = '/' }) => withoutTrailingSlash(url),
     genReqId: requestIdFrom(server.requestIdHeader),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },
     forceCloseConnections: 'idle',
@@ -90,20 +106,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     if (isBug(error)) log.error({ err: error.cause, requestId: request.id }, 'request failed')
     return refuse(error, reply)
   })
-  await app.register(cors, CORS)
+  await app.register(cors, corsOptions(options.corsAllowedHeaders ?? []))
   // Pages state their own content security policy; the API answers need none.
   sendSecurityHeaders(app, { contentSecurityPolicy: false, crossOriginResourcePolicy: false })
   await registerOpenApi(app, { version: options.version, serverUrl: options.publicUrl })
-  app.setNotFoundHandler((request, reply) =>
-    reply.code(404).send({
-      error: {
-        message: `Unknown request URL: ${request.method} ${request.url.split('?')[0]}. See /docs for what is served here.`,
-        type: 'invalid_request_error',
-        param: null,
-        code: 'unknown_url',
-      },
-    }),
-  )
+  answerUnknownPaths(app, options.surfaces)
   await app.register(healthPlugin(options.health))
   for (const surface of options.surfaces) {
     for (const prefix of surface.prefixes) await app.register(surface.plugin, { prefix })
@@ -111,39 +118,20 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   return app
 }
 
+// The surfaces speak for what is below their first segments, so that their clients can read it.
+function answerUnknownPaths(app: FastifyInstance, surfaces: readonly Surface[]): void {
+  app.setNotFoundHandler((request, reply) => {
+    const path = request.url.split('?', 1)[0] as string
+    const segment = path.split('/').find((part) => part !== '')
+    const owner = surfaces.find(({ unknownBelow }) => unknownBelow?.segments.has(segment ?? ''))
+    if (owner?.unknownBelow !== undefined) return owner.unknownBelow.answer(request, reply)
+    const message = `Unknown request URL: ${request.method} ${path}. See /docs for what is served here.`
+    return refuse(failure.notFound(message, { code: 'unknown_url' }), reply)
+  })
+}
+
 /** What no surface answers, in the form that most clients here read. */
 function refuse(error: ServiceError, reply: FastifyReply): FastifyReply {
   const { status, headers, body } = presentError(error)
   return reply.code(status).headers(headers).send(body)
-}
-
-const CORS = {
-  origin: '*',
-  // Who asks with OPTIONS what is allowed is told so, browser or not.
-  strictPreflight: false,
-  methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
-  maxAge: 86_400,
-  exposedHeaders: [
-    'x-request-id',
-    'x-total-count',
-    'etag',
-    'content-range',
-    'content-disposition',
-    'link',
-    'retry-after',
-    'openai-processing-ms',
-    'x-should-retry',
-    'idempotent-replayed',
-    'x-queue-time-ms',
-    'x-inference-time-ms',
-    'x-supabase-api-version',
-    'x-sb-error-code',
-    'x-ratelimit-limit-requests',
-    'x-ratelimit-limit-tokens',
-    'x-ratelimit-remaining-requests',
-    'x-ratelimit-remaining-tokens',
-    'x-ratelimit-reset-requests',
-    'x-ratelimit-reset-tokens',
-    // As text: a list would be joined anew for each answer.
-  ].join(', '),
 }

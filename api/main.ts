@@ -1,8 +1,6 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
-
 import { loadConfig, type Env } from '#shared/config/config.ts'
 import { createLogger } from '#shared/logger.ts'
+import { readVersion } from '#shared/version.ts'
 
 import { buildApp } from './app.ts'
 import { drain } from './http/drain.ts'
@@ -42,6 +40,7 @@ export async function runApi(env: Env): Promise<RunningApi> {
     observer: telemetry.http,
     health: { checks: readinessChecks(services), isDraining: () => isDraining },
     surfaces: surfacesOf(services, users, version),
+    corsAllowedHeaders: config.auth.site.corsAllowedHeaders,
     watchers: [services.incidentWatch],
   })
   const stopMaintenance = startMaintenance(services)
@@ -69,12 +68,6 @@ export async function runApi(env: Env): Promise<RunningApi> {
     log.info({ operation: 'api.stop' }, 'API stopped')
   }
   return { url, stop: () => (stopping ??= stop()) }
-}
-
-/** The version of this release, as package.json states it. */
-export async function readVersion(): Promise<string> {
-  const text = await readFile(join(import.meta.dirname, '../package.json'), 'utf8')
-  return JSON.parse(text).version
 }
 
 function readinessChecks({ database, redis, store }: Services) {

@@ -6,6 +6,7 @@ import type { Surface } from './app.ts'
 import { BatchDriver } from './batches/driver.ts'
 import { batchesPlugin } from './batches/routes.ts'
 import { authPlugin } from './auth/plugin.ts'
+import { answerUnknownPath, USER_SERVER_SEGMENTS } from './auth/unknown-paths.ts'
 import { administratorsOf } from './administrators.ts'
 import { adminPlugin } from './dashboard/admin-plugin.ts'
 import { openAdminSessions } from './dashboard/sessions.ts'
@@ -35,7 +36,11 @@ export function surfacesOf(
 ): readonly Surface[] {
   return [
     { prefixes: ['/v1'], plugin: v1(services, users) },
-    { prefixes: ['/', '/auth/v1'], plugin: authPlugin(users.services) },
+    {
+      prefixes: ['/', '/auth/v1'],
+      plugin: authPlugin(users.services),
+      unknownBelow: { segments: USER_SERVER_SEGMENTS, answer: answerUnknownPath },
+    },
     { prefixes: ['/admin'], plugin: administration(services, users, version) },
     { prefixes: ['/'], plugin: playgroundPlugin({ version }) },
   ]
@@ -60,6 +65,7 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
       signer,
       note,
       config: { deadlineSeconds: config.inference.deadlineSeconds },
+      publicUrl: config.auth.site.externalUrl,
     }),
     filesPlugin({
       ...services,

@@ -5,6 +5,7 @@ import { failure } from '#shared/errors.ts'
 import { startCleanUp } from './auth/cleanup.ts'
 import { createDelivery } from './auth/delivery/create-delivery.ts'
 import { isAdmin } from './auth/guards.ts'
+import { hasVerifiedFactor } from './auth/identity/factors.ts'
 import { findSession } from './auth/identity/sessions.ts'
 import { findUserById, isBanned } from './auth/identity/users.ts'
 import { createRedisRequestSecrets } from './auth/providers/request-secrets.ts'
@@ -27,7 +28,8 @@ export interface UserServer {
   readonly invitations: Invitations
   /**
    * What an access token proves under `/v1`; undefined when it proves nothing. What `outlasts` it, such
-   * as a key, is for users who are still signed in. Throws `user_banned`.
+   * as a key, is for users who are still signed in, with the second factor of whoever has one. Throws
+   * `user_banned`, `session_not_found` and `insufficient_aal`.
    */
   verifyAccess(accessToken: string, outlasts: boolean): Promise<UserAccess | undefined>
   /** Whether an access token is that of somebody who may administer now. */
@@ -112,13 +114,18 @@ async function mustBeSignedIn(
   { store }: AuthServices,
   { userId, sessionId }: VerifiedAccessToken,
 ): Promise<void> {
-  // Access tokens that were made outside of a session end by themselves alone.
-  if (sessionId === '') return
   const session = UUID.test(sessionId) ? await findSession(store, sessionId) : undefined
-  if (session?.userId === userId) return
-  throw failure.unauthenticated('The session of this access token has ended: sign in again.', {
-    code: 'session_not_found',
-  })
+  // Access tokens that were made outside of a session end by themselves alone.
+  if (sessionId !== '' && session?.userId !== userId) {
+    throw failure.unauthenticated('The session of this access token has ended: sign in again.', {
+      code: 'session_not_found',
+    })
+  }
+  if (session?.aal === 'aal2' || !(await hasVerifiedFactor(store, userId))) return
+  throw failure.accessDenied(
+    'This account has a second factor, without which keys, organizations and memberships are not changed. Prove it (POST /factors/{id}/challenge, then POST /factors/{id}/verify) and send the access token of the answer.',
+    { code: 'insufficient_aal' },
+  )
 }
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i

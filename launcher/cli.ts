@@ -1,8 +1,9 @@
 import { AssertionError } from 'node:assert'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 
 import { describeConfig, loadConfig, renderEnvExample, type Env } from '#shared/config/config.ts'
+import { readVersion } from '#shared/version.ts'
 
 import { isCommand, parseCommandLine, usage } from './command-line.ts'
 import { serve } from './commands/serve.ts'
@@ -71,7 +72,7 @@ async function end(status: number): Promise<void> {
 
 async function runCommand([name = 'help', ...rest]: readonly string[]): Promise<void> {
   if (name === '--version' || name === '-v') {
-    console.log(JSON.parse(readFileSync('package.json', 'utf8')).version)
+    console.log(await readVersion())
     return
   }
   if (['help', '--help', '-h'].includes(name)) {

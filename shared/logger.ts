@@ -13,6 +13,7 @@ export interface Logger {
   child(fields: object): Logger
 }
 
+/** What is logged, and where to. */
 export interface LoggerOptions {
   /** `panic` is accepted for compatibility and means `fatal`. */
   readonly level: 'panic' | 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'silent'

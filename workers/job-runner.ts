@@ -46,6 +46,7 @@ const YIELD = new CancelledError('the worker drains')
 /** The reason of an abort for want of an owner, who hears of it if it was only cut off for a while. */
 const ORPHAN = new CancelledError('the owner is missing')
 
+/** What runs of jobs need. */
 export interface JobRunnerOptions {
   readonly redis: Redis
   readonly keys: QueueKeys

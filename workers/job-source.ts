@@ -27,6 +27,7 @@ if waiting == 0 then redis.call('ZREM', KEYS[3], '0') end
 return waiting
 `)
 
+/** Which queue is served, and by what. */
 export interface JobSourceOptions {
   /** Of the queue. */
   readonly name: string

@@ -11,6 +11,7 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import { observeStore } from '#shared/telemetry/observe-store.ts'
 import { openTelemetry } from '#shared/telemetry/telemetry.ts'
+import { readVersion } from '#shared/version.ts'
 
 import { openHealthServer } from './health-server.ts'
 import { ensureModel, modelCacheDir } from './models/fetcher.ts'
@@ -26,7 +27,6 @@ import { createRunObserver } from './telemetry/run-observer.ts'
 import { SpanSettler } from './telemetry/span-settler.ts'
 import { WorkerHost, type ServedModel } from './worker-host.ts'
 
-const VERSION = '0.1.0'
 // An owner's last sign of life counts for 1.5 seconds.
 const OWNER_SETTLE_MS = 2000
 // Folders of the catalogue are relative to the repository.
@@ -46,7 +46,8 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   const log = createLogger({ ...config.log, base: { tier: 'worker' } })
   const catalogue = await loadCatalogue(config.inference.catalogueFile)
   const served = chooseModels(catalogue, config, log)
-  const telemetry = await openTelemetry(config.telemetry, { tier: 'worker', version: VERSION }, log)
+  const version = await readVersion()
+  const telemetry = await openTelemetry(config.telemetry, { tier: 'worker', version }, log)
   const { registry, tracing } = telemetry
   const metrics = createWorkerMetrics(registry)
   const storage = observeStore(openObjectStore(config.infra.storage), registry, tracing)
@@ -67,15 +68,8 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     isOwnerAlive: async (replyTo) => (await redis.exists(keys.owner(replyTo))) === 1,
   })
   const host = new WorkerHost({
-    redis,
-    subscriber,
-    replies,
-    keys,
-    served,
-    residency,
-    version: VERSION,
+    ...{ redis, subscriber, replies, keys, served, residency, version, log },
     clock: systemClock,
-    log,
     observer: createRunObserver({ metrics, tracing, settler, clock: systemClock }),
   })
   registerWorkerGauges(registry, () => host.queues)
@@ -113,7 +107,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
 }
 
 /** The models of the catalogue that this worker is told to serve and has a processor for. */
-export function chooseModels(
+function chooseModels(
   catalogue: Catalogue,
   { inference }: Pick<WorkerTierConfig, 'inference'>,
   log: Logger,

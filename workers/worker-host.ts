@@ -33,6 +33,7 @@ export interface ServedModel {
   readonly slots: number
 }
 
+/** What a worker process is made of. */
 export interface WorkerHostOptions {
   /** BullMQ's commands and ours; its commands wait while Redis is away. */
   readonly redis: Redis

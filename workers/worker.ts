@@ -15,6 +15,7 @@ const RATE_WINDOW_MS = 10_000
 /** Jobs of which the mean duration is taken. */
 const DURATIONS_MAX = 64
 
+/** Which queue is served, and by what. */
 export interface ServeOptions {
   readonly kind: QueueKind
   readonly modelId: string
@@ -45,18 +46,6 @@ export class QueueServer {
 
   get active(): number {
     return this.#active
-  }
-
-  get kind(): QueueKind {
-    return this.#options.kind
-  }
-
-  get modelId(): string {
-    return this.#options.modelId
-  }
-
-  get slots(): number {
-    return this.#options.slots
   }
 
   /** How long a job takes, as the mean of the last ones; undefined before the first. */

@@ -30,7 +30,7 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
       validatorOf(compile(schema as TSchema), httpPart),
     )
     app.setErrorHandler((thrown, request, reply) => sendError(services, { thrown, request, reply }))
-    // At the root the application says itself what is unknown.
+    // At the root the application says itself what is unknown: see unknown-paths.
     if (app.prefix.length > 1) {
       app.setNotFoundHandler((request, reply) => {
         if (headerOf(request, VERSION_HEADER) !== undefined) return refuse(request, reply, UNKNOWN)
@@ -50,10 +50,16 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
 // Clients that name a version read every refusal as JSON, also where they ask for what newer servers
 // have and this one has not; all others get what they know.
 const VERSION_HEADER = 'x-supabase-api-version'
-const UNKNOWN = failure.notFound('This path is not served')
+/** Says that a path is not there. */
+export const UNKNOWN = failure.notFound('This path is not served')
 const NOT_ALLOWED = failure.methodNotAllowed('This path is not served by this method')
 
-function refuse(request: FastifyRequest, reply: FastifyReply, error: ServiceError): FastifyReply {
+/** Answers with a failure, in the version of the form that the client names. */
+export function refuse(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  error: ServiceError,
+): FastifyReply {
   const apiVersion = headerOf(request, VERSION_HEADER)
   const answer = presentAuthError(error, { apiVersion, requestId: request.id })
   return reply.code(answer.status).headers(answer.headers).send(answer.body)
@@ -175,10 +181,15 @@ function send(reply: FastifyReply, answer: Answer): FastifyReply {
         .send(answer.body)
     case 'redirect':
       if (answer.cookie !== undefined) reply.header('set-cookie', answer.cookie)
-      return reply.redirect(answer.url, answer.status)
+      return reply.redirect(asciiOf(answer.url), answer.status)
     case 'empty':
       return reply.code(204).send()
   }
+}
+
+// Headers have no letters but those of ASCII; browsers read the escapes as what was written.
+function asciiOf(url: string): string {
+  return url.toWellFormed().replace(/[^\u0021-\u007e]+/g, encodeURIComponent)
 }
 
 function sendError(

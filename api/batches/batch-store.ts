@@ -48,7 +48,7 @@ export interface Batches {
   begin(id: string, leaseId: string, lines: AsyncIterable<readonly NewLine[]>): Promise<void>
   /** Ends a batch whose input is faulty. */
   reject(id: string, leaseId: string, errors: readonly InputFault[]): Promise<void>
-  /** Moves batches on whose lines are all answered, or whose time is over. */
+  /** Moves batches on whose lines are all answered, whose time is over, or whose owner is gone or banned. */
   settle(): Promise<void>
 }
 
@@ -59,6 +59,7 @@ export function openBatches(pool: Pool, namespace: string): Batches {
     batches: `${prefix}batches`,
     lines: `${prefix}batch_lines`,
     organizations: `${prefix}organizations`,
+    users: `${prefix}users`,
   }
   const { batches } = tables
   const one = async (text: string, values: readonly unknown[]): Promise<BatchRow | undefined> =>
@@ -105,6 +106,7 @@ export function openBatches(pool: Pool, namespace: string): Batches {
     },
     async settle() {
       await pool.query(abandonQuery(tables))
+      await pool.query(banQuery(tables), [JSON.stringify([BANNED])])
       await pool.query(settleQuery(tables))
     },
   }
@@ -114,6 +116,7 @@ interface Tables {
   readonly batches: string
   readonly lines: string
   readonly organizations: string
+  readonly users: string
 }
 
 /** Holds the organization meanwhile, so that its batches are counted by one request at a time. */
@@ -170,6 +173,25 @@ function abandonQuery({ batches, organizations }: Tables): string {
     from ${organizations} o
     where o.id = b.organization_id and o.deleted_at is not null
       and b.status in ('validating', 'in_progress')`
+}
+
+const BANNED: InputFault = {
+  code: 'user_banned',
+  message: 'The batch was cancelled because its user is banned.',
+  param: null,
+  line: null,
+}
+
+// What a banned user could not ask for now is not begun for them either: the batches of the
+// organization of their own, and those that they made with an access token elsewhere.
+function banQuery({ batches, organizations, users }: Tables): string {
+  return `
+    update ${batches} b set status = 'cancelling', cancelling_at = now(), errors = $1,
+      lease_id = null, lease_until = null
+    from ${organizations} o
+    where o.id = b.organization_id and b.status in ('validating', 'in_progress')
+      and exists (select 1 from ${users} u
+        where u.id in (o.personal_user_id, b.user_id) and u.banned_until > now())`
 }
 
 // A cancelled batch is finalized once none of its lines runs any more.

@@ -5,6 +5,7 @@ import type { FastifyRequest } from 'fastify'
 
 import { CancelledError, failure, ServiceError } from '#shared/errors.ts'
 
+import { fileNameOf } from './file-name.ts'
 import { passThrough } from './passing-bytes.ts'
 import { WholePieces } from './whole-pieces.ts'
 
@@ -80,7 +81,7 @@ export async function readForm<File>(
 
 function partsOf(request: FastifyRequest): AsyncIterableIterator<Multipart> {
   try {
-    return request.parts({ limits: FORM_LIMITS })
+    return request.parts({ limits: FORM_LIMITS, preservePath: true })
   } catch (error) {
     throw asFormFault(error)
   }
@@ -150,7 +151,7 @@ class FormReading<File> {
   async #receive(part: Multipart & { readonly type: 'file' }, name: string): Promise<void> {
     const { signal } = this.#abort
     const stream = passThrough(part.file, new WholePieces())
-    const file = { filename: part.filename ?? '', stream, signal }
+    const file = { filename: fileNameOf(part.filename ?? ''), stream, signal }
     try {
       this.#files[name] = await this.#rules.receive(file, name, this.#fields)
     } catch (error) {

@@ -153,7 +153,7 @@ function registerRotation(app: FastifyInstance, { apiKeys, note }: InferenceServ
       const caller = callerOf(request)
       const old = await apiKeys.find(caller.organizationId, id)
       if (old !== undefined) mustCover(caller, old)
-      const rotated = await apiKeys.rotate(caller.organizationId, id)
+      const rotated = await apiKeys.rotate(caller.organizationId, id, makerOf(caller))
       if (rotated === undefined) {
         throw failure.notFound(`No such API key: ${id.slice(0, 64)}`, { param: 'id' })
       }
@@ -173,6 +173,11 @@ function mustCover(caller: Caller, key: StoredApiKey): void {
   if (caller.expiresAtMs !== null && endsAtMs > caller.expiresAtMs) {
     throw tooManyRights('id', 'the expiry of this key')
   }
+}
+
+/** What a key makes is its maker's, so that no chain of keys outlives the right to make them. */
+function makerOf({ userId, madeBy }: Caller): string | null {
+  return userId ?? madeBy ?? null
 }
 
 /** A new key with the rights that were asked for, which its creator must have. */
@@ -205,7 +210,7 @@ function newKey(
       'models',
     ),
     expiresAt: expiresAtMs === null ? null : new Date(expiresAtMs),
-    ...(caller.userId !== undefined && { createdBy: caller.userId }),
+    createdBy: makerOf(caller),
   }
 }
 

@@ -49,4 +49,6 @@ export interface InferenceServices {
   readonly clock: Clock
   readonly log: Logger
   readonly config: { readonly deadlineSeconds: number }
+  /** The address that clients use, with the path below which a proxy serves us. */
+  readonly publicUrl: string
 }

@@ -17,7 +17,7 @@ import {
 } from './invitations.ts'
 import { listOf } from './list.ts'
 import type { Organizations } from './organizations.ts'
-import { mayGive, roleIn } from './roles.ts'
+import { mayGive, mayTouch, roleIn } from './roles.ts'
 
 const DAY_MS = 86_400_000
 const DAYS_DEFAULT = 7
@@ -63,7 +63,8 @@ function registerSending(app: App, services: InvitationServices): void {
   app.post(PATH, { schema: schemas.INVITE, config: WRITE }, async (request) => {
     const { id } = request.params
     const { role = 'member', expires_in_days = DAYS_DEFAULT } = request.body
-    mayGive(await roleIn(organizations, callerOf(request), id, 'admin'), role)
+    const caller = callerOf(request)
+    mayGive(caller, await roleIn(organizations, caller, id, 'admin'), { role })
     const email = mailer.parseEmail(request.body.email)
     const [organization] = await organizations.find([id])
     const invitation = await invitations.create({
@@ -89,7 +90,7 @@ function registerSending(app: App, services: InvitationServices): void {
       const own = await roleIn(organizations, callerOf(request), id, 'admin')
       const found = await invitations.find(id, invitation_id)
       if (found === undefined) throw noSuchInvitation(invitation_id)
-      mayGive(own, found.role)
+      mayTouch(own, found.role)
       const revoked = await invitations.revoke(id, invitation_id)
       if (revoked === undefined) {
         throw failure.conflict('The invitation is not open any more.', {

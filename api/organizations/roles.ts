@@ -1,4 +1,5 @@
 import type { Caller } from '#api/v1/caller.ts'
+import { MEMBER_SCOPES, SCOPES } from '#api/v1/scopes.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'
 
@@ -29,9 +30,36 @@ export async function roleIn(
   return role
 }
 
-/** Only owners make, change or remove owners. */
-export function mayGive(own: OrganizationRole, role: OrganizationRole): void {
+/** Only owners change or remove owners. */
+export function mayTouch(own: OrganizationRole, role: OrganizationRole): void {
   if (RANKS[role] > RANKS[own]) throw lacksRole(role)
+}
+
+/** Only owners make owners, and a key makes nobody more than it is itself: `from` is what they were. */
+export function mayGive(
+  caller: Caller,
+  own: OrganizationRole,
+  { role, from }: { readonly role: OrganizationRole; readonly from?: OrganizationRole },
+): void {
+  mayTouch(own, role)
+  const isLess = from !== undefined && RANKS[role] <= RANKS[from]
+  if (caller.userId === undefined && !isLess) mustCover(caller, role)
+}
+
+/** Members are so for good and may use all models; administrators have every scope besides. */
+function mustCover({ scopes, modelIds, expiresAtMs }: Caller, role: OrganizationRole): void {
+  const wanted = role === 'member' ? MEMBER_SCOPES : SCOPES
+  const missing = wanted.find((scope) => scopes !== null && !scopes.includes(scope))
+  if (missing !== undefined) throw tooManyRights(role, `the scope ${missing}`)
+  if (modelIds !== null) throw tooManyRights(role, 'all models')
+  if (expiresAtMs !== null) throw tooManyRights(role, 'a life without end')
+}
+
+function tooManyRights(role: OrganizationRole, what: string): Error {
+  return failure.accessDenied(
+    `An API key cannot give a role with more rights than its own: for '${role}' it lacks ${what}.`,
+    { param: 'role', code: 'insufficient_permissions' },
+  )
 }
 
 function lacksRole(role: OrganizationRole): Error {

@@ -15,7 +15,7 @@ import {
   type Organization,
   type Organizations,
 } from './organizations.ts'
-import { mayGive, roleIn, rolesOf } from './roles.ts'
+import { mayGive, mayTouch, roleIn, rolesOf } from './roles.ts'
 import * as schemas from './schemas.ts'
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
@@ -79,8 +79,8 @@ function registerMembers(
   app.post(path, { schema: schemas.ADD_MEMBER, config: WRITE }, async (request) => {
     const { id } = request.params
     const { user_id, role } = request.body
-    const own = await roleIn(organizations, callerOf(request), id, 'admin')
-    mayGive(own, role)
+    const caller = callerOf(request)
+    mayGive(caller, await roleIn(organizations, caller, id, 'admin'), { role })
     const member = await organizations.addMember(id, user_id, role)
     note(request, memberEvent('Add', 'member.added', { id, ...member }))
     return presentMember(member)
@@ -92,9 +92,13 @@ function registerMembers(
     async (request) => {
       const { id, user_id } = request.params
       const { role } = request.body
-      const own = await roleIn(organizations, callerOf(request), id, 'admin')
-      mayGive(own, role)
-      const check = (member: Member) => mayGive(own, member.role)
+      const caller = callerOf(request)
+      const own = await roleIn(organizations, caller, id, 'admin')
+      mayTouch(own, role)
+      const check = (member: Member) => {
+        mayTouch(own, member.role)
+        mayGive(caller, own, { role, from: member.role })
+      }
       const member = await organizations.setRole(id, parseUserId(user_id), { role, check })
       note(request, memberEvent('Update', 'member.changed', { id, ...member }))
       return presentMember(member)
@@ -112,7 +116,7 @@ function registerMembers(
       const isSelf = caller.userId === userId
       const own = await roleIn(organizations, caller, id, isSelf ? 'member' : 'admin')
       const check = (member: Member) => {
-        if (!isSelf) mayGive(own, member.role)
+        if (!isSelf) mayTouch(own, member.role)
       }
       await organizations.removeMember(id, userId, { check })
       note(request, memberEvent(isSelf ? 'Leave' : 'Remove', 'member.removed', { id, userId }))

@@ -10,6 +10,8 @@ export interface Caller {
   readonly organizationId: string
   /** Set when the request carried an API key. */
   readonly apiKeyId?: string
+  /** The user who made the API key; of keys of the operator it is not set. */
+  readonly madeBy?: string
   /** Set when the request carried a user's access token. */
   readonly userId?: string
   /** What the user is in the organization. */

@@ -4,7 +4,7 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import type { Caller } from './caller.ts'
-import { SCOPES } from './scopes.ts'
+import { MEMBER_SCOPES } from './scopes.ts'
 
 // A revoked key stops within a second, so nothing is believed for longer.
 const TRUST_MS = 900
@@ -118,14 +118,12 @@ function callerOfKey(key: StoredApiKey, organization: string | undefined): Calle
   return {
     organizationId: key.organizationId,
     apiKeyId: key.id,
+    ...(key.createdBy !== null && { madeBy: key.createdBy }),
     scopes: key.scopes,
     modelIds: key.modelIds,
     expiresAtMs: key.expiresAt?.getTime() ?? null,
   }
 }
-
-// Members use what their organization has; its keys are for owners and administrators.
-const MEMBER_SCOPES = SCOPES.filter((scope) => scope !== 'keys')
 
 function callerOfUser(access: UserAccess, organization: string | undefined): Caller {
   const chosen =

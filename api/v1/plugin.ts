@@ -8,6 +8,7 @@ import { watchMethods, type AllowedMethods } from './allowed-methods.ts'
 import { rememberCaller, requireScope } from './caller.ts'
 import { createAuthenticate, type CredentialServices } from './credentials.ts'
 import { presentError } from './error-dialect.ts'
+import { mustHaveMaker } from './key-makers.ts'
 import type { RequiredScope } from './scopes.ts'
 import { validationFailure, type SchemaComplaint } from './validation-message.ts'
 
@@ -21,6 +22,9 @@ declare module 'fastify' {
 // The revision of the interface that clients have been told since 2020.
 const API_VERSION = '2020-10-01'
 const REASON_LENGTH_MAX = 300
+// Keys and memberships are good for longer than the credential with which they are made.
+const OUTLASTING: readonly RequiredScope[] = ['keys', 'organizations']
+const READS: readonly string[] = ['GET', 'HEAD']
 
 /** What every surface below `/v1` shares. */
 export interface V1Services extends CredentialServices {
@@ -60,15 +64,17 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
     const { scope } = request.routeOptions.config
     if (scope === undefined || scope === 'none') return
     const organization = request.headers['openai-organization']
+    const outlasts = OUTLASTING.includes(scope) && !READS.includes(request.method)
     const caller = await authenticate({
       authorization: request.headers.authorization,
       organization:
         typeof organization === 'string' && organization !== '' ? organization : undefined,
-      outlasts: scope === 'keys' || scope === 'organizations',
+      outlasts,
     })
     reply.header('openai-version', API_VERSION)
     reply.header('openai-organization', caller.organizationId)
     requireScope(caller, scope)
+    if (outlasts) await mustHaveMaker(services.apiKeys, caller)
     rememberCaller(request, caller)
   })
   for (const gate of services.gates ?? []) {

@@ -24,6 +24,9 @@ export const SCOPES = [
 
 export type Scope = (typeof SCOPES)[number]
 
+/** Members use what their organization has; its keys are for owners and administrators. */
+export const MEMBER_SCOPES: readonly Scope[] = SCOPES.filter((scope) => scope !== 'keys')
+
 /**
  * What a route demands of its caller; `any` is satisfied by every valid key. `none` demands no key:
  * the route has its own proof, such as a signed address.

@@ -16,6 +16,7 @@ export interface PrivateChild {
   stop(graceMs?: number): Promise<void>
 }
 
+/** What is started, and how it is told to stop. */
 export interface ChildOptions {
   readonly command: string
   readonly args: readonly string[]

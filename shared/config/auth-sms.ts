@@ -2,7 +2,7 @@ import { readOtpLength } from './auth-mail.ts'
 import type { EnvReader } from './env-reader.ts'
 
 /** The SMS gateways, by their identifiers. */
-export const SMS_GATEWAY_IDS = ['twilio', 'messagebird', 'textlocal', 'vonage'] as const
+const SMS_GATEWAY_IDS = ['twilio', 'messagebird', 'textlocal', 'vonage'] as const
 
 /** The identifier of an SMS gateway. */
 export type SmsGatewayId = (typeof SMS_GATEWAY_IDS)[number]

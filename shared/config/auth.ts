@@ -50,7 +50,7 @@ export interface SiteConfig {
   /** URL under which this server is reached; the base of links in mails. */
   readonly externalUrl: string
   readonly maxRequestDurationSeconds: number
-  /** Headers that browsers of other origins may send besides the usual ones. */
+  /** Headers that browsers may send besides the usual ones; any if there are none. */
   readonly corsAllowedHeaders: readonly string[]
   /** Time limit of calls to providers and gateways. */
   readonly internalHttpTimeoutSeconds: number
@@ -76,7 +76,7 @@ export interface InheritedConfig {
 }
 
 /** Settings that still work and will not for ever; a notice is logged when one is set. */
-export const DEPRECATED_SETTINGS = [
+const DEPRECATED_SETTINGS = [
   { name: 'AUTH_OPERATOR_TOKEN', notice: 'multi-instance mode is an inherited feature' },
   { name: 'AUTH_API_ENDPOINT', notice: 'multi-instance mode is an inherited feature' },
   {
@@ -155,7 +155,8 @@ function readSiteConfig(env: EnvReader): SiteConfig {
       isTimer: true,
     }),
     corsAllowedHeaders: env.list(['AUTH_CORS_ALLOWED_HEADERS', 'CORS_ALLOWED_HEADERS'], {
-      about: 'request headers that browsers may send besides the usual ones',
+      about:
+        'request headers that browsers may send to the user server besides the usual ones; any if unset',
     }),
     internalHttpTimeoutSeconds: env.seconds('AUTH_INTERNAL_HTTP_TIMEOUT', {
       about: 'time limit of calls to identity providers and SMS gateways',

@@ -40,6 +40,12 @@ interface Common {
 
 type Names = string | readonly string[]
 
+interface NumberOptions {
+  readonly fallback: number
+  readonly min?: number
+  readonly max?: number
+}
+
 /**
  * Reads settings from an environment, remembering every name it was asked for and every problem it
  * met. Give several names where a setting has several spellings; the first one set wins. An empty
@@ -80,32 +86,14 @@ export class EnvReader {
     return found?.value ?? ''
   }
 
-  int(
-    names: Names,
-    options: Common & { readonly fallback: number; readonly min?: number; readonly max?: number },
-  ): number {
-    const found = this.#raw(names, options, String(options.fallback))
-    if (!found) return options.fallback
-    const value = Number(found.value)
-    const { min = 0, max = Number.MAX_SAFE_INTEGER } = options
-    if (Number.isInteger(value) && value >= min && value <= max) return value
-    this.problems.push(
-      `${found.name} must be an integer from ${min} to ${max}, not "${found.value}"`,
-    )
-    return options.fallback
+  int(names: Names, options: Common & NumberOptions): number {
+    const kind = { must: 'an integer', isKind: Number.isInteger, top: Number.MAX_SAFE_INTEGER }
+    return this.#numeric(names, options, kind)
   }
 
-  number(
-    names: Names,
-    options: Common & { readonly fallback: number; readonly min?: number; readonly max?: number },
-  ): number {
-    const found = this.#raw(names, options, String(options.fallback))
-    if (!found) return options.fallback
-    const value = Number(found.value)
-    const { min = 0, max = Number.MAX_VALUE } = options
-    if (Number.isFinite(value) && value >= min && value <= max) return value
-    this.problems.push(`${found.name} must be a number from ${min} to ${max}, not "${found.value}"`)
-    return options.fallback
+  number(names: Names, options: Common & NumberOptions): number {
+    const kind = { must: 'a number', isKind: Number.isFinite, top: Number.MAX_VALUE }
+    return this.#numeric(names, options, kind)
   }
 
   bool(names: Names, options: Common & { readonly fallback: boolean }): boolean {
@@ -223,6 +211,22 @@ export class EnvReader {
     return Object.keys(this.#env).filter(
       (name) => !known.has(name) && prefixes.some((prefix) => name.startsWith(prefix)),
     )
+  }
+
+  #numeric(
+    names: Names,
+    options: Common & NumberOptions,
+    kind: { readonly must: string; readonly top: number; isKind(value: number): boolean },
+  ): number {
+    const found = this.#raw(names, options, String(options.fallback))
+    if (!found) return options.fallback
+    const value = Number(found.value)
+    const { min = 0, max = kind.top } = options
+    if (kind.isKind(value) && value >= min && value <= max) return value
+    this.problems.push(
+      `${found.name} must be ${kind.must} from ${min} to ${max}, not "${found.value}"`,
+    )
+    return options.fallback
   }
 
   #matching(

@@ -19,6 +19,7 @@ export interface InferenceConfig {
   readonly worker: WorkerConfig
 }
 
+/** What a worker serves, and with what. */
 export interface WorkerConfig {
   /** Kinds of queues to serve; empty means all. */
   readonly kinds: readonly string[]

@@ -20,7 +20,7 @@ export const SPECIFIED_PROVIDER_IDS = [
 ] as const
 
 /** Providers that came later, and `oidc`: any issuer that speaks OpenID Connect. */
-export const ADDED_PROVIDER_IDS = [
+const ADDED_PROVIDER_IDS = [
   'fly',
   'kakao',
   'linkedin_oidc',
@@ -33,4 +33,5 @@ export const ADDED_PROVIDER_IDS = [
 /** Every provider that can be switched on. */
 export const PROVIDER_IDS = [...SPECIFIED_PROVIDER_IDS, ...ADDED_PROVIDER_IDS] as const
 
+/** The identifier of an identity provider. */
 export type ProviderId = (typeof PROVIDER_IDS)[number]

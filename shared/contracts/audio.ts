@@ -26,12 +26,14 @@ export interface AudioSegment {
   readonly noSpeechProbability: number
 }
 
+/** A word with its time in the clip, in seconds. */
 export interface AudioWord {
   readonly word: string
   readonly start: number
   readonly end: number
 }
 
+/** What was heard. */
 export interface AudioResult {
   readonly text: string
   /** ISO 639-1. */

@@ -141,8 +141,10 @@ export interface DetokenizeInput {
   readonly tokenIds: readonly number[]
 }
 
+/** What a queue of texts is asked. */
 export type CompletionInput = GenerateInput | ScoreInput | TokenizeInput | DetokenizeInput
 
+/** Why a text ended. */
 export type FinishReason = 'stop' | 'length' | 'toolCalls'
 
 /** One token with its log-probability and the likeliest alternatives, best first. */
@@ -180,6 +182,7 @@ export interface Candidate {
   readonly finishReason: FinishReason
 }
 
+/** What a queue of texts answers. */
 export type CompletionResult =
   | { readonly task: 'generate'; readonly candidates: readonly Candidate[] }
   | {

@@ -17,8 +17,10 @@ export interface RerankInput {
   readonly documents: readonly string[]
 }
 
+/** What a queue of embeddings is asked. */
 export type EmbeddingInput = EmbedInput | RerankInput
 
+/** What a queue of embeddings answers. */
 export type EmbeddingResult =
   | {
       readonly task: 'embed'

@@ -25,6 +25,7 @@ export type ImageInput = Common &
     | { readonly task: 'variation'; readonly imageKey: string; readonly strength?: number }
   )
 
+/** What was drawn. */
 export interface ImageResult {
   /** Keys of the PNG files in object storage, in order. */
   readonly imageKeys: readonly string[]

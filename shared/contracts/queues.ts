@@ -11,6 +11,7 @@ export interface QueueTable {
   audio: { input: AudioInput; result: AudioResult }
 }
 
+/** The kinds of queues. */
 export type QueueKind = keyof QueueTable
 
 /** The kinds, in the order in which a worker starts them. */

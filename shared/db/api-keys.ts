@@ -1,6 +1,18 @@
 import { createHash, randomBytes } from 'node:crypto'
 
-import { and, count, desc, eq, getTableColumns, gt, isNull, sql } from 'drizzle-orm'
+import {
+  and,
+  count,
+  desc,
+  eq,
+  getTableColumns,
+  gt,
+  inArray,
+  isNull,
+  lte,
+  or,
+  sql,
+} from 'drizzle-orm'
 
 import { failure } from '../errors.ts'
 import { randomId } from '../ids.ts'
@@ -16,6 +28,8 @@ export interface StoredApiKey {
   readonly prefix: string
   readonly scopes: readonly string[] | null
   readonly modelIds: readonly string[] | null
+  /** The user who made it; null means the operator. */
+  readonly createdBy: string | null
   readonly createdAt: Date
   readonly expiresAt: Date | null
   readonly lastUsedAt: Date | null
@@ -27,7 +41,7 @@ export interface ApiKeyRequest {
   readonly scopes: readonly string[] | null
   readonly modelIds: readonly string[] | null
   readonly expiresAt: Date | null
-  readonly createdBy?: string
+  readonly createdBy?: string | null
 }
 
 const SECRET_BYTES = 32
@@ -71,15 +85,19 @@ export function openApiKeys(db: Db, tables: OrganizationTables) {
         .where(and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive))
       return rows[0]
     },
-    /** Gives a key a new secret; the old one is dead from then on. */
+    /** Gives a key a new secret and the maker who is shown it; the old one is dead from then on. */
     async rotate(
       organizationId: string,
       id: string,
+      createdBy: string | null,
     ): Promise<{ key: StoredApiKey; secret: string } | undefined> {
       const secret = newSecret()
       const rows = await db
         .update(apiKeys)
-        .set({ secretSha256: hashSecret(secret), prefix: secret.slice(0, VISIBLE_LENGTH) })
+        .set({
+          ...{ secretSha256: hashSecret(secret), prefix: secret.slice(0, VISIBLE_LENGTH) },
+          createdBy,
+        })
         .where(and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive))
         .returning()
       return rows[0] === undefined ? undefined : { key: rows[0], secret }
@@ -92,6 +110,9 @@ export function openApiKeys(db: Db, tables: OrganizationTables) {
         .returning({ id: apiKeys.id })
       return rows.length > 0
     },
+    /** Whether a user, who made a key once, might do so in the organization now. */
+    mayManage: (organizationId: string, userId: string): Promise<boolean> =>
+      isManager(db, tables, { organizationId, userId }),
     async touch(id: string): Promise<void> {
       await db.update(apiKeys).set({ lastUsedAt: new Date() }).where(eq(apiKeys.id, id))
     },
@@ -99,6 +120,25 @@ export function openApiKeys(db: Db, tables: OrganizationTables) {
 }
 
 export type ApiKeyStore = ReturnType<typeof openApiKeys>
+
+async function isManager(
+  db: Db,
+  { members, users }: OrganizationTables,
+  { organizationId, userId }: { readonly organizationId: string; readonly userId: string },
+): Promise<boolean> {
+  const isFree = or(isNull(users.bannedUntil), lte(users.bannedUntil, sql`now()`))
+  const rows = await db
+    .select({ role: members.role })
+    .from(members)
+    .innerJoin(users, eq(users.id, members.userId))
+    .where(
+      and(
+        ...[eq(members.organizationId, organizationId), eq(members.userId, userId)],
+        ...[inArray(members.role, ['owner', 'admin']), isNull(users.deletedAt), isFree],
+      ),
+    )
+  return rows.length > 0
+}
 
 /** Keys end with their organization, also those that are made while it is deleted. */
 async function insertOne(

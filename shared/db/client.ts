@@ -17,6 +17,7 @@ export type Db = Pick<
   | 'transaction'
 >
 
+/** A pool of connections, and queries over it. */
 export interface Database {
   readonly db: Db
   readonly pool: Pool

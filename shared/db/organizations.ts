@@ -4,6 +4,7 @@ import { randomId } from '../ids.ts'
 import type { Db } from './client.ts'
 import type { OrganizationTables } from './schema/organizations.ts'
 
+/** What somebody is in an organization. */
 export type OrganizationRole = 'owner' | 'admin' | 'member'
 
 /** An organization that a user belongs to, and as what. */

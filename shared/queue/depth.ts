@@ -12,6 +12,7 @@ export interface QueueRef {
 /** How many jobs of a queue are in which state. */
 export type QueueStates = Readonly<Record<QueueState, number>>
 
+/** Where the jobs of a queue may be. */
 export type QueueState = (typeof QUEUE_STATES)[number]
 
 /** BullMQ's states, and how each is counted. Ended jobs are removed at once, but for a crash. */

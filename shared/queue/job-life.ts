@@ -27,6 +27,7 @@ export interface JobLife {
   readonly retries: number
 }
 
+/** What happens to a job. */
 export type LifeEvent =
   | {
       readonly type: 'reply'
@@ -59,7 +60,7 @@ export type LifeAction =
 /** Losses that a job may cause before it is held to be what kills workers. */
 export const CHARGES_MAX = 2
 /** Bounds every loop of losses and hand-overs. */
-export const RESUBMISSIONS_MAX = 100
+const RESUBMISSIONS_MAX = 100
 const RETRIES_MAX = 1
 
 /** A job at its submission. */

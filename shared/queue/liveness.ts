@@ -4,7 +4,7 @@ import type { QueueKind } from '../contracts/queues.ts'
 import type { QueueKeys } from './keys.ts'
 
 /** A worker is held to be gone this long after its last beat. */
-export const WORKER_TTL_MS = 1200
+const WORKER_TTL_MS = 1200
 /** Four beats fit into the time to live: one lost to a hiccup is no death. */
 export const WORKER_BEAT_MS = 300
 

@@ -10,6 +10,7 @@ const OWNER_TTL_MS = 1500
 const OWNER_BEAT_MS = 300
 const STREAM_TTL_MS = 60_000
 
+/** The connections of an inbox, and whose it is. */
 export interface ReplyInboxOptions {
   /** Used by the blocking read alone. */
   readonly reader: Redis

@@ -63,10 +63,12 @@ export interface Turn {
   readonly turn: number
 }
 
+/** Whether a job was let in. */
 export type Admission =
   | { readonly isAdmitted: true; readonly depth: number; readonly turn: Turn }
   | { readonly isAdmitted: false; readonly depth: number }
 
+/** Who asks to be let in, and where. */
 export interface AdmissionRequest {
   readonly kind: QueueKind
   readonly modelId: string

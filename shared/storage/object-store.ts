@@ -31,17 +31,20 @@ export const STAGED = '.staging/'
 /** Below these lies everything that we write: in a bucket that others use, the rest is theirs. */
 export const OWN_PREFIXES = ['files/', 'media/', 'temporary/'] as const
 
+/** What is said of an object when it is stored. */
 export interface PutOptions {
   readonly contentType?: string
   readonly signal?: AbortSignal
 }
 
+/** What is known of an object without reading it. */
 export interface ObjectInfo {
   readonly key: string
   readonly bytes: number
   readonly modifiedAtMs: number
 }
 
+/** An object and its bytes. */
 export interface StoredObject {
   readonly body: Readable
   /** Bytes of the whole object, whatever the range. */

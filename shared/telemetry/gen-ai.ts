@@ -6,7 +6,7 @@ import type { QueueKind, QueueTable } from '../contracts/queues.ts'
 // in Prometheus spelling: dots become underscores, and the unit is appended.
 
 /** What every metric of a model operation is told apart by. */
-export const GEN_AI_LABELS = [
+const GEN_AI_LABELS = [
   'gen_ai_operation_name',
   'gen_ai_provider_name',
   'gen_ai_request_model',
@@ -32,7 +32,7 @@ export function genAiLabels(job: {
 }
 
 /** What the model is asked to do, in the words of the conventions where they have one. */
-export function operationName(job: {
+function operationName(job: {
   readonly kind: QueueKind
   readonly input: QueueTable[QueueKind]['input']
 }): string {

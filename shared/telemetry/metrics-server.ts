@@ -18,6 +18,7 @@ export interface MetricsServer {
   close(): Promise<void>
 }
 
+/** Where it listens, and what answers each path. */
 export interface MetricsServerOptions {
   /** All interfaces if absent. */
   readonly host?: string

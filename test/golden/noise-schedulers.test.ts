@@ -108,6 +108,46 @@ it('takes settings that the class of the file does not read', () => {
   )
 })
 
+it.each([
+  ['of few steps', 6, {}, false],
+  ['of many steps', 16, {}, true],
+  ['of few steps that keep their order', 6, { lower_order_final: false }, true],
+  ['of many steps that end after Euler', 16, { euler_at_final: true }, false],
+  ['of many steps that end without noise', 16, { final_sigmas_type: 'zero' }, false],
+])('the last %s of DPM-Solver looks back only where it is stable', (_of, steps, config, looks) => {
+  const last = (before: number): Float32Array => {
+    const scheduler = createNoiseScheduler(
+      {
+        _class_name: 'DPMSolverMultistepScheduler',
+        final_sigmas_type: 'sigma_min',
+        ...config,
+      },
+      steps,
+    )
+    const noise = () => Float32Array.of(0)
+    scheduler.step(Float32Array.of(before), Float32Array.of(1), steps - 2, noise)
+    return scheduler.step(Float32Array.of(0.5), Float32Array.of(1), steps - 1, noise)
+  }
+  expect((last(0)[0] as number) !== (last(0.5)[0] as number)).toBe(looks)
+})
+
+it('leaves a trace of the picture at the end of a cosine schedule', () => {
+  const config = {
+    _class_name: 'DDIMScheduler',
+    beta_schedule: 'squaredcos_cap_v2',
+    timestep_spacing: 'trailing',
+  }
+  const scheduler = createNoiseScheduler(config, 4)
+  const noised = scheduler.addNoise(Float32Array.of(1), Float32Array.of(0), 0)
+  // The root of diffusers' last value of `alphas_cumprod`, 2.4288e-9: its β is cut at 0.999.
+  expect(noised[0]).toBeCloseTo(4.9283e-5, 8)
+})
+
+it('visits no timestep twice where LCM takes more steps than its distillation did', () => {
+  const config = { _class_name: 'LCMScheduler', original_inference_steps: 10 }
+  expect(new Set(createNoiseScheduler(config, 12).timesteps).size).toBe(12)
+})
+
 /** Equal within float32 rounding of the larger magnitude. */
 function expectClose(actual: ArrayLike<number>, expected: readonly number[]): void {
   expect(actual).toHaveLength(expected.length)

@@ -52,7 +52,7 @@ describe('logits processors', () => {
     const scores = Float32Array.from(golden.logits)
     const counts = new Map<number, number>()
     for (const id of golden.generated) counts.set(id, (counts.get(id) ?? 0) + 1)
-    const history = { promptTokenIds: golden.prompt, counts, position: golden.generated.length }
+    const history = { counts, position: golden.generated.length }
     for (const process of buildLogitsProcessors({ ...NEUTRAL, ...params }, golden.prompt)) {
       process(scores, history)
     }

@@ -46,6 +46,7 @@ export interface FaultTiers {
   stop(): Promise<void>
 }
 
+/** Where tiers keep what they have, and what they are told besides. */
 export interface FaultTiersOptions {
   readonly databaseUrl: string
   readonly redisUrl: string

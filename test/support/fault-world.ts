@@ -90,6 +90,7 @@ export function countWrong(seen: readonly StreamSeen[], text: string): number {
   return seen.filter((one) => one.text !== text || one.results !== 1 || one.starts !== 1).length
 }
 
+/** Waits for so long. */
 export const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms))
 
 /** The longest silence of any stream. */

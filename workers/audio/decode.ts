@@ -25,6 +25,7 @@ const PIECE_BYTES_MAX = 32 * 1024 ** 2
 const CONTAINERS =
   'aac,ac3,aiff,amr,asf,au,avi,caf,eac3,flac,flv,loas,matroska,mov,mp3,mpeg,mpegts,ogg,w64,wav'
 
+/** What bounds a decoder, and what stops it. */
 export interface DecodeOptions {
   /** Longer clips are refused, by their header where it says so and else while they are decoded. */
   readonly secondsMax: number

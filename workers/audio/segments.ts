@@ -11,6 +11,7 @@ export interface WindowCut {
   readonly advanceSeconds: number
 }
 
+/** How timestamps count, and how long the window is. */
 export interface WindowTimes {
   readonly firstTimestamp: number
   readonly secondsPerTimestamp: number
@@ -76,4 +77,9 @@ function keepReal(
   return segments.filter(
     ({ start, end, tokenIds }) => end > start && !tokenIds.every((id) => isTimestamp(id)),
   )
+}
+
+/** Times are told to the hundredth of a second. */
+export function roundToHundredths(seconds: number): number {
+  return Math.round(seconds * 100) / 100
 }

@@ -15,6 +15,7 @@ export interface WhisperEncoder {
 
 const ROWS_MAX = 4
 
+/** What the encoder is opened with. */
 export interface WhisperEncoderOptions {
   readonly runtime: Runtime
   readonly file: string

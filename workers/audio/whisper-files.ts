@@ -2,6 +2,7 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { findJson, readJson } from '#workers/models/folder-json.ts'
+import { WEIGHT_SUFFIXES } from '#workers/models/weight-suffixes.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import type { MelConfig } from './mel.ts'
@@ -34,7 +35,6 @@ export interface WhisperGeneration {
 
 type Json = Record<string, unknown>
 
-const SUFFIXES = ['_quantized', '_int8', '_uint8', '', '_q4', '_q4f16', '_bnb4', '_fp16']
 // One second at 50 timestamps a second, as the original code has it.
 const MAX_INITIAL_TIMESTAMP_INDEX = 50
 // Multilingual vocabularies are one token longer than the English one of 51,864.
@@ -110,8 +110,8 @@ async function findModelFiles(
     const find = (stem: string, suffixes: readonly string[]) =>
       suffixes.map((suffix) => `${stem}${suffix}.onnx`).find((name) => present.has(name))
     const wanted = onnxFile?.replace(/\.onnx$/, '').replace(/^decoder_model(_merged)?/, '')
-    const suffixes = wanted === undefined ? SUFFIXES : [wanted]
-    const encoder = find('encoder_model', wanted === undefined ? SUFFIXES : [wanted, ''])
+    const suffixes = wanted === undefined ? WEIGHT_SUFFIXES.cpu : [wanted]
+    const encoder = find('encoder_model', wanted === undefined ? WEIGHT_SUFFIXES.cpu : [wanted, ''])
     const merged = find('decoder_model_merged', suffixes)
     const first = find('decoder_model', suffixes)
     const later = find('decoder_with_past_model', suffixes)

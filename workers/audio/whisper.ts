@@ -11,7 +11,7 @@ import { createAnswerDecoder, type AnswerDecoder } from './answer-decoder.ts'
 import { SAMPLE_RATE } from './decode.ts'
 import { createThreadedMel, type ThreadedMel } from './mel-extractor.ts'
 import { SampleReader } from './sample-reader.ts'
-import { cutWindow } from './segments.ts'
+import { cutWindow, roundToHundredths } from './segments.ts'
 import { allowOnly, suppress, suppressAtBegin, timestampRules } from './token-rules.ts'
 import type { TokenRule } from './token-rules.ts'
 import { openWhisperDecoder, type WindowStates } from './whisper-decoder.ts'
@@ -32,6 +32,7 @@ export interface SpeechRequest extends SpeechTask {
   readonly temperature: number
 }
 
+/** What stops a clip, and who hears of its windows. */
 export interface SpeechTools {
   readonly signal: AbortSignal
   /** After each window: samples done, samples known to be there, and what the window says. */
@@ -55,6 +56,7 @@ export interface Whisper {
   close(): Promise<void>
 }
 
+/** What a speech model is opened with. */
 export interface WhisperOptions {
   readonly runtime: Runtime
   readonly folder: string
@@ -282,10 +284,6 @@ function presentSegment(
     compressionRatio: read.compressionRatio,
     noSpeechProbability: read.probed,
   }
-}
-
-function roundToHundredths(seconds: number): number {
-  return Math.round(seconds * 100) / 100
 }
 
 function tooShort() {

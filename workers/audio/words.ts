@@ -1,5 +1,7 @@
 import type { AudioSegment, AudioWord } from '#shared/contracts/audio.ts'
 
+import { roundToHundredths } from './segments.ts'
+
 /**
  * Words with times. The decoders of the hub do not return where they listened, so a segment's time is
  * shared out among its words by their length: an approximation, exact at the segment's ends.
@@ -28,8 +30,4 @@ function splitWords(text: string): readonly string[] {
   return [...new Intl.Segmenter(undefined, { granularity: 'word' }).segment(text)]
     .filter(({ isWordLike }) => isWordLike === true)
     .map(({ segment }) => segment)
-}
-
-function roundToHundredths(seconds: number): number {
-  return Math.round(seconds * 100) / 100
 }

@@ -9,6 +9,7 @@ interface Waiting<Item, Result> {
   readonly signal: AbortSignal
 }
 
+/** What a batch may hold, and how it is run. */
 export interface BatcherOptions<Item, Result> {
   /** A batch grows while `longest × count` stays within this. */
   readonly maxBatchTokens: number

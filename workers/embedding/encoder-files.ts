@@ -3,6 +3,7 @@ import { join } from 'node:path'
 
 import { isRecord } from '#shared/records.ts'
 import { findJson, readJson } from '#workers/models/folder-json.ts'
+import { WEIGHT_SUFFIXES } from '#workers/models/weight-suffixes.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { readSentenceHead, type SentenceHead } from './sentence-head.ts'
@@ -26,10 +27,7 @@ export interface EncoderFiles {
 type Json = Readonly<Record<string, unknown>>
 
 const CONTEXT_LENGTH_UNKNOWN = 512
-// Vectors are compared with those of other runs and of other programs: full precision goes first.
-const MODEL_NAMES = ['', '_fp16', '_quantized', '_int8', '_uint8', '_q4', '_q4f16', '_bnb4'].map(
-  (suffix) => `model${suffix}.onnx`,
-)
+const MODEL_NAMES = WEIGHT_SUFFIXES.precise.map((suffix) => `model${suffix}.onnx`)
 // Their positions begin after the number of the padding token, which takes places of the table.
 const PADDED_POSITIONS = /^(xlm-roberta|roberta|camembert|mpnet|longformer|data2vec-text|ibert)/
 

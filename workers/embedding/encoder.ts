@@ -1,4 +1,3 @@
-import { scanOperators } from '#workers/engine/decoder-graph.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
@@ -6,13 +5,13 @@ import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 
-import { Batcher } from './batcher.ts'
 import { buildBatch, checkInputs, toFloat32, type EncodedText } from './encoder-batch.ts'
 import { readEncoderFiles, type EncoderFiles } from './encoder-files.ts'
 import { chooseOutput, type EncoderOutput } from './encoder-output.ts'
 import { findMarkers } from './markers.ts'
 import { normalize, poolAll } from './pooling.ts'
 import { readText, readTextCut, readTokenIds } from './read-input.ts'
+import { openTextBatcher, type BatchOptions } from './text-batcher.ts'
 
 /** A loaded embedding model; texts of all requests share its batches. */
 export interface Encoder {
@@ -32,22 +31,16 @@ export interface Encoder {
   close(): Promise<void>
 }
 
-export interface EncoderOptions {
+/** What an encoder is opened with. */
+export interface EncoderOptions extends BatchOptions {
   readonly runtime: Runtime
   readonly folder: string
   readonly onnxFile?: string
   readonly maxContextTokens?: number
-  readonly maxBatchTokens?: number
   readonly session?: SessionOptions
   /** Batches that may run side by side on parts of the cores; usually left to the encoder. */
   readonly lanes?: number
-  /** Told the size of every batch. */
-  readonly onBatch?: (size: number) => void
 }
-
-// About the size from which a larger batch gains nothing on processors.
-const MAX_BATCH_TOKENS = 4096
-const MAX_BATCH_SIZE = 64
 
 /** Loads an encoder in the hub layout (BERT, MiniLM, BGE, E5, GTE, Nomic families). */
 export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
@@ -69,24 +62,15 @@ async function assemble(
   const { runtime } = options
   checkInputs(sessions.wide)
   const output = chooseOutput(sessions.wide, files.head)
-  const { hasDynamicQuantization } = await scanOperators(files.modelFile)
+  const batcher = await openTextBatcher<Float32Array>(sessions, options, (session, texts) =>
+    runBatch({ runtime, session, files, output }, texts),
+  )
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
   const contextLength = Math.min(
     files.contextLength,
     options.maxContextTokens ?? files.contextLength,
   )
   const reader = { tokenizer, markers: findMarkers(tokenizer), contextLength }
-  const { lanes, sharedBatchTokens } = sessions
-  const batcher = new Batcher<EncodedText, Float32Array>({
-    maxBatchTokens: options.maxBatchTokens ?? MAX_BATCH_TOKENS,
-    // One scale for all values of a run would let a text change the vectors of its neighbours.
-    maxBatchSize: hasDynamicQuantization ? 1 : MAX_BATCH_SIZE,
-    onBatch: options.onBatch,
-    ...{ lanes, sharedBatchTokens: options.maxBatchTokens ?? sharedBatchTokens },
-    lengthOf: ({ tokenIds }) => tokenIds.length,
-    run: (texts, isAlone) =>
-      runBatch({ runtime, session: sessions.choose(isAlone), files, output }, texts),
-  })
   return {
     contextLength,
     dimensions: output.dimensions,

@@ -1,5 +1,4 @@
 import { failure } from '#shared/errors.ts'
-import { scanOperators } from '#workers/engine/decoder-graph.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
@@ -8,10 +7,10 @@ import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
-import { Batcher } from './batcher.ts'
 import { buildBatch, checkInputs, toFloat32, type EncodedText } from './encoder-batch.ts'
 import { readEncoderFiles, type EncoderFiles } from './encoder-files.ts'
 import { findPairMarkers } from './markers.ts'
+import { openTextBatcher, type BatchOptions } from './text-batcher.ts'
 
 /** A loaded cross-encoder: it reads a query and a document together. */
 export interface Reranker {
@@ -24,23 +23,18 @@ export interface Reranker {
   close(): Promise<void>
 }
 
-const MAX_BATCH_TOKENS = 4096
-const MAX_BATCH_SIZE = 64
 // A query may fill no more than this share of the context, or nothing of the document would be read.
 const QUERY_SHARE = 0.5
 // Longer texts cannot fit: no token of these vocabularies is longer than this.
 const CHARS_PER_TOKEN_MAX = 32
 
 /** What a reranker is opened with. */
-export interface RerankerOptions {
+export interface RerankerOptions extends BatchOptions {
   readonly runtime: Runtime
   readonly folder: string
   readonly onnxFile?: string
   readonly maxContextTokens?: number
-  readonly maxBatchTokens?: number
   readonly session?: SessionOptions
-  /** Told the size of every batch. */
-  readonly onBatch?: (size: number) => void
 }
 
 /** Loads a `…ForSequenceClassification` export with one label. Throws `ModelLoadError`. */
@@ -59,23 +53,15 @@ async function assemble(
   const { runtime } = options
   checkInputs(sessions.wide)
   checkLabels(sessions.wide, files)
-  const { hasDynamicQuantization } = await scanOperators(files.modelFile)
-  const { lanes, sharedBatchTokens } = sessions
+  const batcher = await openTextBatcher<number>(sessions, options, (session, pairs) =>
+    runBatch(runtime, session, pairs, files),
+  )
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
   const contextLength = Math.min(
     files.contextLength,
     options.maxContextTokens ?? files.contextLength,
   )
   const encodePair = createPairEncoder(tokenizer, contextLength)
-  const batcher = new Batcher<EncodedText, number>({
-    maxBatchTokens: options.maxBatchTokens ?? MAX_BATCH_TOKENS,
-    // One scale for all values of a run would let a pair change the scores of its neighbours.
-    maxBatchSize: hasDynamicQuantization ? 1 : MAX_BATCH_SIZE,
-    onBatch: options.onBatch,
-    ...{ lanes, sharedBatchTokens: options.maxBatchTokens ?? sharedBatchTokens },
-    lengthOf: ({ tokenIds }) => tokenIds.length,
-    run: (pairs, isAlone) => runBatch(runtime, sessions.choose(isAlone), pairs, files),
-  })
   return {
     contextLength,
     encodePair,

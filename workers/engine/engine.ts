@@ -48,7 +48,7 @@ export class Engine {
           settle(value)
         }
       }
-      const sequence = new Sequence(request, signal, settled(resolve), settled(reject))
+      const sequence = new Sequence(request, settled(resolve), settled(reject))
       const reason = findEnd(sequence, this.#options.contextLength)
       if (reason !== undefined && !sequence.wantsPromptLogits) return sequence.finish(reason)
       signal.addEventListener('abort', onAbort, { once: true })

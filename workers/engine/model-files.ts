@@ -3,17 +3,12 @@ import { join } from 'node:path'
 
 import { isRecord } from '#shared/records.ts'
 import { findJson } from '#workers/models/folder-json.ts'
+import { WEIGHT_SUFFIXES } from '#workers/models/weight-suffixes.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
-/**
- * Files of a decoder in a folder of the Hugging Face layout, best first for processors: 8-bit
- * weights are about three times as fast as 32-bit ones at hardly any loss; 4-bit ones lose more;
- * 16-bit ones are computed as 32-bit there.
- */
+/** Files of a decoder in a folder of the Hugging Face layout, best first for processors. */
 const FILE_NAMES = ['model', 'decoder_model_merged'].flatMap((name) =>
-  ['_quantized', '_int8', '_uint8', '', '_q4', '_q4f16', '_bnb4', '_fp16'].map(
-    (suffix) => `${name}${suffix}.onnx`,
-  ),
+  WEIGHT_SUFFIXES.cpu.map((suffix) => `${name}${suffix}.onnx`),
 )
 
 /** On a GPU half precision is the natural one, and 8-bit kernels are slow. */

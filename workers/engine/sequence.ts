@@ -12,7 +12,6 @@ export class Sequence {
   readonly request: SequenceRequest
   /** Prompt and everything generated so far. */
   readonly tokenIds: number[]
-  readonly signal: AbortSignal
   state: SequenceState = 'waiting'
   /** The slot whose cache holds this sequence, while it runs. */
   slot = -1
@@ -31,12 +30,10 @@ export class Sequence {
 
   constructor(
     request: SequenceRequest,
-    signal: AbortSignal,
     resolve: (end: SequenceEnd) => void,
     reject: (error: unknown) => void,
   ) {
     this.request = request
-    this.signal = signal
     this.tokenIds = [...request.promptTokenIds, ...request.generatedTokenIds]
     this.#resolve = resolve
     this.#reject = reject

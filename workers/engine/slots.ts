@@ -17,7 +17,7 @@ export interface Placement {
   readonly prefixLength: number
 }
 
-interface IdleSlot {
+interface SlotState {
   tokenIds: readonly number[]
   length: number
   scope: string
@@ -37,7 +37,7 @@ const TAIL_LENGTH_MAX = 16
  * common prefix, in place where it continues nearly all of it, else by copying.
  */
 export class SlotTable {
-  readonly #slots: IdleSlot[]
+  readonly #slots: SlotState[]
   readonly #reusesPrefixes: boolean
   #uses = 0
 
@@ -157,7 +157,7 @@ export class SlotTable {
   }
 }
 
-function emptySlot(): IdleSlot {
+function emptySlot(): SlotState {
   return { tokenIds: [], length: 0, scope: '', owner: undefined, lastUsed: 0 }
 }
 

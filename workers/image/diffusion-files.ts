@@ -1,6 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
+import { WEIGHT_SUFFIXES } from '#workers/models/weight-suffixes.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 /** What the files of a Stable Diffusion folder say. */
@@ -24,8 +25,7 @@ type Json = Record<string, unknown>
 
 const PIPELINES =
   /^(ORT|Onnx)?(StableDiffusion(Img2Img|Inpaint|InpaintLegacy)?|LatentConsistencyModel(Img2Img)?)Pipeline$/
-// Kinds of weights, best first: pictures suffer visibly from few bits.
-const SUFFIXES = ['', '_fp16', '_quantized', '_int8', '_uint8', '_q4', '_q4f16', '_bnb4']
+const MODEL_NAMES = WEIGHT_SUFFIXES.precise.map((suffix) => `model${suffix}.onnx`)
 const SCALING_FACTOR = 0.18215 // of the first Stable Diffusion, where the file is silent
 
 /** Reads a folder by its `model_index.json`. Throws `ModelLoadError` for any other layout. */
@@ -69,7 +69,7 @@ export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles
 
 async function findGraph(folder: string, part: string): Promise<string> {
   const present = new Set(await readdir(join(folder, part)).catch(() => []))
-  const name = SUFFIXES.map((suffix) => `model${suffix}.onnx`).find((wanted) => present.has(wanted))
+  const name = MODEL_NAMES.find((wanted) => present.has(wanted))
   if (name === undefined) throw new ModelLoadError(folder, `${part}/model.onnx is missing`)
   return join(folder, part, name)
 }

@@ -25,6 +25,7 @@ export interface Networks {
   close(): Promise<void>
 }
 
+/** One run of the U-Net. */
 export interface UnetRequest {
   /** `[1, channels, side, side]`. */
   readonly sample: Volume

@@ -1,4 +1,4 @@
-import { philox4x32 } from '#workers/sampling/counter-random.ts'
+import { keyOf, philox4x32 } from '#workers/sampling/counter-random.ts'
 
 /**
  * Standard normals that are a function of seed, picture, draw and position alone: a picture is the same
@@ -8,8 +8,7 @@ export function normalNoise(
   { seed, picture, draw }: { seed: number; picture: number; draw: number },
   length: number,
 ): Float32Array {
-  const bits = BigInt.asUintN(64, BigInt(Math.trunc(seed)))
-  const key = [Number(bits & 0xffffffffn), Number(bits >> 32n)] as const
+  const key = keyOf(seed)
   const noise = new Float32Array(length)
   for (let at = 0; at < length; at += 4) {
     const words = philox4x32([at / 4, picture >>> 0, draw >>> 0, 0], key)

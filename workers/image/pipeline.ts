@@ -32,6 +32,7 @@ export interface PictureRequest {
   readonly startNoise?: Float32Array
 }
 
+/** What stops a picture, and who hears of its steps. */
 export interface PictureTools {
   readonly signal: AbortSignal
   onStep?(step: number): void

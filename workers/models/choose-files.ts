@@ -2,6 +2,8 @@ import { basename, dirname, join } from 'node:path/posix'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 
+import { WEIGHT_SUFFIXES } from './weight-suffixes.ts'
+
 /** A file of a model's source. */
 export interface ListedFile {
   readonly path: string
@@ -21,13 +23,6 @@ const USELESS_NAMES = /\.index\.json$|(^|\/)(quantize|quant)_config\.json$|^onnx
 const DENSE_WEIGHTS = /^\d+_Dense\/model\.safetensors$/
 // Parts of picture pipelines that nothing here runs.
 const UNUSED_FOLDERS = ['safety_checker', 'feature_extractor']
-/** Kinds of weights, best first: for processors, and for GPUs. */
-const SUFFIXES = {
-  cpu: ['_quantized', '_int8', '_uint8', '', '_q4', '_q4f16', '_bnb4', '_fp16'],
-  cuda: ['_fp16', '_q4f16', '', '_quantized', '_int8', '_uint8', '_q4', '_bnb4'],
-  // Pictures suffer visibly from 8-bit weights, and vectors are compared with those of others.
-  precise: ['', '_fp16', '_quantized', '_int8', '_uint8', '_q4', '_q4f16', '_bnb4'],
-} as const
 const SUFFIX = /_(quantized|int8|uint8|q4|q4f16|bnb4|fp16)$/
 
 /**
@@ -98,7 +93,7 @@ function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): r
   const roles = rolesOf([...new Set(stems.map((stem) => stem.replace(SUFFIX, '')))])
   const { executionProvider = 'cpu' } = model.options
   const isPrecise = layout === 'pipeline' || model.kind === 'embedding'
-  const suffixes = SUFFIXES[isPrecise ? 'precise' : executionProvider]
+  const suffixes = WEIGHT_SUFFIXES[isPrecise ? 'precise' : executionProvider]
   return roles.flatMap((role) => {
     const suffix = suffixes.find((candidate) => stems.includes(`${role}${candidate}`))
     return suffix === undefined ? [] : [`${role}${suffix}`]

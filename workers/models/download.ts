@@ -16,6 +16,7 @@ import {
   type HubSource,
 } from './hub.ts'
 
+/** Which file is fetched, and where to. */
 export interface DownloadOptions {
   readonly hub: HubOptions
   readonly source: HubSource & { readonly commit: string }

@@ -8,6 +8,7 @@ import { ensureHubModel } from './hub-cache.ts'
 import { verifyFolder } from './manifest.ts'
 import { ensureStoredModel, type StoredOptions } from './stored-cache.ts'
 
+/** Where models come from, and where they are kept. */
 export interface FetchOptions extends StoredOptions {
   /** What the folders of the catalogue are relative to. */
   readonly rootDir: string

@@ -25,6 +25,7 @@ export interface PullProgress {
   readonly totalBytes: number
 }
 
+/** Where files of the hub are kept, and how they are asked for. */
 export interface PullOptions {
   readonly cacheDir: string
   readonly hub: HubOptions & { readonly isOffline: boolean }

@@ -43,7 +43,7 @@ const ANSWER_BYTES_MAX = 32 * 1024 * 1024
 const ASKS_MAX = 3
 const ASK_DELAY_SECONDS = 0.5
 /** A hub that wants to be left alone for longer than this has refused. */
-export const PATIENCE_SECONDS = 30
+const PATIENCE_SECONDS = 30
 
 /** The hub cannot be reached at all, so that what is in the cache has to do. */
 export class HubUnreachableError extends ServiceError {

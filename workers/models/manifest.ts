@@ -34,7 +34,7 @@ export async function findManifest(folder: string): Promise<Manifest | undefined
 }
 
 /** One sentence for each file that is not what the manifest says; none where there is no manifest. */
-export async function findManifestProblems(folder: string): Promise<readonly string[]> {
+async function findManifestProblems(folder: string): Promise<readonly string[]> {
   const manifest = await findManifest(folder)
   if (manifest === undefined) return []
   const problems: string[] = []
@@ -59,7 +59,7 @@ export async function verifyFolder(folder: string): Promise<void> {
 }
 
 /** The lower-case hexadecimal SHA-256 of a file. */
-export async function sha256OfFile(path: string): Promise<string> {
+async function sha256OfFile(path: string): Promise<string> {
   const hash = createHash('sha256')
   for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
   return hash.digest('hex')

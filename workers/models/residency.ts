@@ -21,6 +21,7 @@ interface Resident<Model> {
   usedAt: number
 }
 
+/** How models are opened, and how much of them may be in memory. */
 export interface ResidencyOptions<Model> {
   /** 0 means no limit. */
   readonly bytesMax: number

@@ -2,6 +2,7 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import { findDecoderFile } from '#workers/engine/model-files.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import type { EngineStats } from '#workers/engine/types.ts'
+import { modelFileBytes } from '#workers/runtime/model-file-bytes.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 
 import { processAudio, type AudioModel } from './audio.ts'
@@ -11,7 +12,6 @@ import { processEmbedding, type EmbeddingModel } from './embedding.ts'
 import { processImage, type ImageModel } from './image.ts'
 import { openAudioModel, openEmbeddingModel, openImageModel } from './open-models.ts'
 import {
-  bytesOf,
   defineProcessor,
   sessionOptionsOf,
   type ModelStats,
@@ -94,7 +94,7 @@ async function openCompletionModel(
   const [engine, text] = [opening.value, reading.value]
   if (onBatch !== undefined) engine.onStep(() => onBatch(Math.max(engine.stats().active, 1)))
   const file = await findDecoderFile(folder, { onnxFile, executionProvider })
-  return { opened: createCompletionModel(engine, text), bytes: await bytesOf([file]) }
+  return { opened: createCompletionModel(engine, text), bytes: await modelFileBytes([file]) }
 }
 
 function presentStats({ slots, active, waiting, tokens }: EngineStats): ModelStats {

@@ -8,11 +8,12 @@ import { openReranker } from '#workers/embedding/reranker.ts'
 import { forgetPictures } from '#workers/image/picture-file.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
 import { bytesInLanes } from '#workers/runtime/lanes.ts'
+import { modelFileBytes } from '#workers/runtime/model-file-bytes.ts'
 
 import { sweepClips, type AudioModel } from './audio.ts'
 import type { EmbeddingModel } from './embedding.ts'
 import type { ImageModel } from './image.ts'
-import { bytesOf, sessionOptionsOf, type OpenTools } from './processor-row.ts'
+import { sessionOptionsOf, type OpenTools } from './processor-row.ts'
 
 interface Opened<Model> {
   readonly opened: Model
@@ -35,7 +36,7 @@ export async function openEmbeddingModel(
     ...(onBatch !== undefined && { onBatch }),
   }
   const { modelFile } = await readEncoderFiles(folder, onnxFile)
-  const bytes = bytesInLanes(await bytesOf([modelFile]))
+  const bytes = bytesInLanes(await modelFileBytes([modelFile]))
   if (model.capabilities.includes('rerank')) {
     return { opened: { task: 'rerank', reranker: await openReranker(options) }, bytes }
   }
@@ -57,7 +58,7 @@ export async function openAudioModel(
     session: sessionOptionsOf(model, config),
     ...(onnxFile !== undefined && { onnxFile }),
   })
-  const sizes = await Promise.all(whisper.modelFiles.map((file) => bytesOf([file])))
+  const sizes = await Promise.all(whisper.modelFiles.map((file) => modelFileBytes([file])))
   const bytes = sizes.reduce((sum, size) => sum + bytesInLanes(size), 0)
   return { opened: { whisper, decode, storage }, bytes }
 }
@@ -75,5 +76,5 @@ export async function openImageModel(
   }
   forgetPictures()
   const pipeline = await openPipeline({ runtime, folder, session, defaults })
-  return { opened: { pipeline, storage }, bytes: await bytesOf(pipeline.modelFiles) }
+  return { opened: { pipeline, storage }, bytes: await modelFileBytes(pipeline.modelFiles) }
 }

@@ -1,5 +1,3 @@
-import { stat } from 'node:fs/promises'
-
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { WorkerConfig } from '#shared/config/inference.ts'
@@ -98,19 +96,4 @@ export function sessionOptionsOf(
     ...(intraOpThreads > 0 && { intraOpThreads }),
     ...(executionProvider !== undefined && { executionProvider }),
   }
-}
-
-/** Bytes of model files, with the data that large exports keep beside them. */
-export async function bytesOf(files: readonly string[]): Promise<number> {
-  const sizes = await Promise.all(
-    files
-      .flatMap((file) => [file, `${file}_data`, `${file}.data`])
-      .map((path) =>
-        stat(path).then(
-          ({ size }) => size,
-          () => 0,
-        ),
-      ),
-  )
-  return sizes.reduce((sum, size) => sum + size, 0)
 }

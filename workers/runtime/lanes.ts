@@ -1,6 +1,6 @@
-import { stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 
+import { modelFileBytes } from './model-file-bytes.ts'
 import type { Runtime } from './runtime.ts'
 import type { SessionOptions } from './session-options.ts'
 import type { ModelSession } from './session.ts'
@@ -67,15 +67,5 @@ export async function openLanes(
 
 async function canDivide(file: string, threads: number, options: SessionOptions): Promise<boolean> {
   if (threads < LANES || options.executionProvider === 'cuda') return false
-  // Of a large export the weights lie beside the graph.
-  const files = [file, `${file}_data`, `${file}.data`]
-  const sizes = await Promise.all(
-    files.map((path) =>
-      stat(path).then(
-        (found) => found.size,
-        () => 0,
-      ),
-    ),
-  )
-  return sizes.reduce((sum, size) => sum + size, 0) <= TWICE_BYTES_MAX
+  return (await modelFileBytes([file])) <= TWICE_BYTES_MAX
 }

@@ -10,7 +10,7 @@ export interface Native {
 }
 
 /** A failure that the library reported. */
-export class NativeError extends Error {
+class NativeError extends Error {
   constructor(message: string) {
     super(message)
     this.name = 'NativeError'

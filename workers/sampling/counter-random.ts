@@ -11,10 +11,14 @@ type Words = readonly [number, number, number, number]
  * elsewhere draws the same numbers, whatever ran beside it.
  */
 export function uniformAt(seed: number, candidateIndex: number, position: number): number {
-  const bits = BigInt.asUintN(64, BigInt(Math.trunc(seed)))
-  const key = [Number(bits & 0xffffffffn), Number(bits >> 32n)] as const
-  const [high, low] = philox4x32([position >>> 0, candidateIndex >>> 0, 0, 0], key)
+  const [high, low] = philox4x32([position >>> 0, candidateIndex >>> 0, 0, 0], keyOf(seed))
   return ((high >>> 5) * 2 ** 26 + (low >>> 6)) / 2 ** 53
+}
+
+/** The key that a seed stands for: its 64 bits in two words. */
+export function keyOf(seed: number): readonly [number, number] {
+  const bits = BigInt.asUintN(64, BigInt(Math.trunc(seed)))
+  return [Number(bits & 0xffffffffn), Number(bits >> 32n)]
 }
 
 /**

@@ -4,7 +4,6 @@ import { argmax } from './select.ts'
 
 /** What a logits processor may look at besides the scores. */
 export interface SamplingHistory {
-  readonly promptTokenIds: readonly number[]
   /** How often each token was generated so far. */
   readonly counts: ReadonlyMap<number, number>
   /** Tokens generated before this one. */

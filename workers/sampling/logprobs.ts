@@ -8,7 +8,7 @@ export interface ScoredToken {
 }
 
 /** The log of the sum of the exponentials: what turns a logit into a log-probability. */
-export function logSumExp(logits: Float32Array): number {
+function logSumExp(logits: Float32Array): number {
   const max = logits[argmax(logits)] ?? Number.NEGATIVE_INFINITY
   return max + Math.log(sumWeights(logits, { max, scale: 1 }))
 }

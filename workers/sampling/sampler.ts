@@ -64,12 +64,12 @@ export class Sampler implements TokenSampler {
   }
 
   #choose(logits: Float32Array, position: number): number {
-    const { params, promptTokenIds, candidateIndex, workspace } = this.#options
+    const { params, candidateIndex, workspace } = this.#options
     let scores = logits
     // Without processors, the usual case, the engine's row is read as it is.
     if (this.#processors.length > 0) {
       scores = workspace.copy(logits)
-      const history = { promptTokenIds, counts: this.#counts, position }
+      const history = { counts: this.#counts, position }
       for (const process of this.#processors) process(scores, history)
     }
     const tokenId =

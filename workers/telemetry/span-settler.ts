@@ -4,6 +4,7 @@ interface Pending {
   tell(isOwnerAlive: boolean): void
 }
 
+/** How long spans wait, and for whom. */
 export interface SpanSettlerOptions {
   /** Longer than an owner's last sign of life counts, and than its own spans take to leave. */
   readonly delayMs: number

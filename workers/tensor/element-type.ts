@@ -35,6 +35,7 @@ export const ELEMENT_TYPES = {
   uint64: { onnxType: 13, bytes: 8, view: (b, o, n) => new BigUint64Array(b, o, n) },
 } as const satisfies Record<string, ElementRow>
 
+/** What the values of a tensor are. */
 export type ElementType = keyof typeof ELEMENT_TYPES
 
 const TYPES_BY_NUMBER = new Map<number, ElementType>(

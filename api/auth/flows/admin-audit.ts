@@ -23,7 +23,7 @@ export async function adminAudit(
     created_at: entry.createdAt.toISOString(),
     ip_address: entry.ipAddress,
   }))
-  return json(body, pageHeaders('/admin/audit', page, total))
+  return json(body, pageHeaders('/admin/audit', query, { page, total }))
 }
 
 function parseSearch(query: string | undefined): Parameters<typeof listAudit>[1]['search'] {

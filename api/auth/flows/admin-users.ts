@@ -31,7 +31,7 @@ export async function adminListUsers(
   })
   const all = await loadPartsOfAll(services.store, users)
   const body = { users: all.map(presentUser), aud: request.audience }
-  return json(body, pageHeaders('/admin/users', page, total))
+  return json(body, pageHeaders('/admin/users', query, { page, total }))
 }
 
 /** One user. */

@@ -21,12 +21,19 @@ export function parsePage(query: {
   return { number, size, offset: (number - 1) * size }
 }
 
-/** Headers that tell how much there is and where the next page lies. */
-export function pageHeaders(path: string, page: Page, total: number): Record<string, string> {
+/** Headers that tell how much there is and where the next page of the same list lies. */
+export function pageHeaders(
+  path: string,
+  query: Readonly<Record<string, string | undefined>>,
+  { page, total }: { readonly page: Page; readonly total: number },
+): Record<string, string> {
+  const { page: _number, per_page: _size, ...others } = query
+  const kept = Object.entries(others).filter((entry): entry is [string, string] => !!entry[1])
+  const more = kept.length === 0 ? '' : `&${new URLSearchParams(kept)}`
   const last = Math.max(1, Math.ceil(total / page.size))
   // Clients look for `page` as the first parameter.
   const link = (number: number, rel: string): string =>
-    `<${path}?page=${number}&per_page=${page.size}>; rel="${rel}"`
+    `<${path}?page=${number}&per_page=${page.size}${more}>; rel="${rel}"`
   const links = [...(page.number < last ? [link(page.number + 1, 'next')] : []), link(last, 'last')]
   return { 'x-total-count': String(total), link: links.join(', ') }
 }

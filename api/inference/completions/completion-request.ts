@@ -99,13 +99,16 @@ export function completionInput(body: CompletionBody): GenerateInput {
 
 function promptsOf(prompt: CompletionBody['prompt']): readonly Prompt[] {
   if (prompt === null || prompt === undefined) return [{ form: 'text', text: '' }]
-  if (typeof prompt === 'string') return [{ form: 'text', text: prompt }]
+  if (typeof prompt === 'string') return [textPrompt(prompt)]
   if (isTokenIds(prompt)) return [{ form: 'tokenIds', tokenIds: prompt }]
   return prompt.map((entry) =>
-    typeof entry === 'string'
-      ? { form: 'text', text: entry }
-      : { form: 'tokenIds', tokenIds: entry },
+    typeof entry === 'string' ? textPrompt(entry) : { form: 'tokenIds', tokenIds: entry },
   )
+}
+
+// As the model reads it: half of a character that a client cut would make an echo that few can parse.
+function textPrompt(text: string): Prompt {
+  return { form: 'text', text: text.toWellFormed() }
 }
 
 function isTokenIds(prompt: readonly (string | number | number[])[]): prompt is number[] {

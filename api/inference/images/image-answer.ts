@@ -4,6 +4,7 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import { readObject } from '#shared/storage/object-store.ts'
 
+import { publicPathOf } from '#api/http/public-path.ts'
 import { callerOf, mayUseModel } from '#api/v1/caller.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
@@ -61,9 +62,7 @@ export async function answerImages(
   const data =
     fields.response_format === 'b64_json'
       ? await inlineImages(services, imageKeys)
-      : imageKeys.map((key) => ({
-          url: addressOf(request, services.signer.sign(`/v1/${key}`, nowMs + URL_LIFETIME_MS)),
-        }))
+      : imageKeys.map((key) => ({ url: addressOf(request, services, { key, nowMs }) }))
   return { created: unixSeconds(nowMs), data }
 }
 
@@ -80,7 +79,13 @@ async function inlineImages(
   return data
 }
 
-// The host by which the client found us is the one by which it finds the picture.
-function addressOf({ protocol, host }: FastifyRequest, path: string): string {
-  return `${protocol}://${host}${path}`
+// The host and the path by which the client found us are those by which it finds the picture.
+function addressOf(
+  request: FastifyRequest,
+  { signer, publicUrl }: InferenceServices,
+  { key, nowMs }: { readonly key: string; readonly nowMs: number },
+): string {
+  const { protocol, host } = request
+  const path = signer.sign(`/v1/${key}`, nowMs + URL_LIFETIME_MS)
+  return `${protocol}://${host}${publicPathOf(request, publicUrl)}${path}`
 }

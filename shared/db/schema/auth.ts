@@ -180,7 +180,7 @@ function factorTables(table: TableCreator) {
 }
 
 /** What a one-time token can be redeemed for; a user has one of each kind at most. */
-export const ONE_TIME_TOKEN_KINDS = [
+const ONE_TIME_TOKEN_KINDS = [
   'confirmation',
   'recovery',
   'email_change_new',

@@ -109,6 +109,9 @@ describe('administrators', () => {
     expect(headers.link).toBe(
       `</admin/users?page=2&per_page=2>; rel="next", </admin/users?page=${last}&per_page=2>; rel="last"`,
     )
+    const filtered = await admin('GET', '/users?per_page=1&sort=created_at+asc&filter=%40&page=')
+    const same = 'per_page=1&sort=created_at+asc&filter=%40'
+    expect(filtered.headers.link).toContain(`</admin/users?page=2&${same}>; rel="next"`)
     const oldest = await admin('GET', '/users?sort=created_at%20asc&per_page=2&page=')
     expect(oldest.body.users[0].created_at <= oldest.body.users[1].created_at).toBe(true)
     for (const query of ['page=-1', 'per_page=x', 'page=1e3', 'sort=email', 'page=99999999999']) {

@@ -29,6 +29,21 @@ describe('one-time tokens', () => {
     expect(clicks.filter((click) => click.location.includes('otp_expired'))).toHaveLength(19)
   })
 
+  it.each([
+    ['http://localhost:3000/ünter', 'http://localhost:3000/%C3%BCnter'],
+    ['http://localhost:3000/日本?q=語', 'http://localhost:3000/%E6%97%A5%E6%9C%AC?q=%E8%AA%9E'],
+    ['http://localhost:3000/a%20b?q=%C3%BC', 'http://localhost:3000/a%20b?q=%C3%BC'],
+  ])('lead to %s, whatever its letters', async (target, address) => {
+    const email = await askForRecovery()
+    const { tokenHash } = server.lastMail(email).variables
+    const to = `redirect_to=${encodeURIComponent(target)}`
+    const click = () => server.call({ path: `/verify?type=recovery&token=${tokenHash}&${to}` })
+    const first = await click()
+    expect([first.status, first.location.split('#')[0]]).toEqual([303, address])
+    expect(first.location).toContain('#access_token=')
+    expect((await click()).location).toMatch(/#error=access_denied&error_code=otp_expired/)
+  })
+
   it('are redeemed once, of three typed codes at once', async () => {
     const email = await askForRecovery()
     const { token } = server.lastMail(email).variables

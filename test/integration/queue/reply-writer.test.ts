@@ -70,4 +70,84 @@ describe('the reply writer', () => {
       Array.from({ length: 200 }, (_, tokenId) => tokenId),
     )
   })
+
+  it('joins no deltas over another reply of the run, nor with what has left', async () => {
+    const one = speaker('one')
+    writer.push(stream, one, token(1))
+    writer.push(stream, one, { type: 'progress', step: 1, steps: 2 })
+    writer.push(stream, one, token(2))
+    // The frame is on its way when the next token comes.
+    await Promise.resolve()
+    writer.push(stream, one, token(3))
+    await writer.flushed(stream)
+    expect((await frames()).map((frame) => frame.map(tokensOf))).toEqual([
+      [[1], 'progress', [2]],
+      [[3]],
+    ])
+  })
+
+  it('lets a token that follows a frame wait for others, but neither a beginning nor an end', async () => {
+    const one = speaker('one')
+    writer.push(stream, one, started)
+    // What is sent at once is in the stream before this asks: both take one connection.
+    const framesNow = async () => {
+      await Promise.resolve()
+      return redis.xlen(stream)
+    }
+    expect(await framesNow()).toBe(1)
+    await writer.flushed(stream)
+    writer.push(stream, one, { type: 'yielded' })
+    expect(await framesNow()).toBe(2)
+    await writer.flushed(stream)
+    writer.push(stream, one, token(1))
+    expect(await framesNow()).toBe(2)
+    await expect.poll(() => redis.xlen(stream)).toBe(3)
+  })
+
+  it('repeats a frame that Redis did not take, before those after it', async () => {
+    let refusals = 2
+    const refusing = new Proxy(redis, {
+      get(target, name) {
+        if (name !== 'pipeline' && name !== 'xadd') return Reflect.get(target, name)
+        if (refusals === 0) return Reflect.get(target, name).bind(target)
+        refusals -= 1
+        throw new Error('Redis is away')
+      },
+    })
+    const patient = new ReplyWriter(refusing, log, () => {})
+    const one = speaker('one')
+    patient.push(stream, one, started)
+    await Promise.resolve()
+    patient.push(stream, one, token(1))
+    const isWritten = patient.flushed(stream)
+    patient.push(stream, one, { type: 'yielded' })
+    await Promise.all([isWritten, patient.flushed(stream)])
+    const replies = (await frames()).flat()
+    expect(replies.map(tokensOf)).toEqual(['started', [1], 'yielded'])
+    patient.close()
+  })
+
+  it('splits what is too much for one frame, and lets the stream expire', async () => {
+    const one = speaker('one')
+    for (let step = 1; step <= 600; step += 1) {
+      writer.push(stream, one, { type: 'progress', step, steps: 600 })
+    }
+    await writer.flushed(stream)
+    expect((await frames()).map((frame) => frame.length)).toEqual([512, 88])
+    expect(await redis.pttl(stream)).toBeGreaterThan(0)
+  })
+
+  it('gives up the replies of an owner of which too much waits, and says so', async () => {
+    const givenUp: string[] = []
+    const bounded = new ReplyWriter(redis, log, (replyTo) => givenUp.push(replyTo))
+    const one = speaker('one')
+    const text = 'x'.repeat(1024 ** 2)
+    for (let step = 1; step <= 16; step += 1) {
+      bounded.push(stream, one, { type: 'progress', step, steps: 16, text })
+    }
+    expect(givenUp).toEqual([stream])
+    await bounded.flushed(stream)
+    expect(await redis.xlen(stream)).toBe(0)
+    bounded.close()
+  })
 })

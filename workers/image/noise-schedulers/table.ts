@@ -82,7 +82,7 @@ export function createNoiseScheduler(
 }
 
 /** Fills in what diffusers assumes where the file is silent. */
-export function parseNoiseSchedulerConfig(given: Record<string, unknown>): NoiseSchedulerConfig {
+function parseNoiseSchedulerConfig(given: Record<string, unknown>): NoiseSchedulerConfig {
   const { defaults = {}, ignores = [], only = {} } = rowOf(given)
   const kept = Object.entries(given).filter(
     ([name, value]) => value !== null && !ignores.includes(name),

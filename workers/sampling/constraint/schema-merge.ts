@@ -1,6 +1,7 @@
 /** The keywords of one schema that constrain its values, annotations left out. */
 export type Schema = Readonly<Record<string, unknown>>
 
+/** The types of JSON Schema. */
 export type JsonType = 'string' | 'number' | 'integer' | 'object' | 'array' | 'boolean' | 'null'
 
 type Refuse = (reason: string) => never

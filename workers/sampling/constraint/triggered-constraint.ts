@@ -2,6 +2,7 @@ import type { TokenPieces } from '../../text/token-pieces.ts'
 import { GrammarTooAmbiguousError } from './automaton.ts'
 import type { ConstraintFactory, ConstraintSource, TokenConstraint } from './token-constraint.ts'
 
+/** Where a grammar begins to hold, and which. */
 export interface TriggeredOptions {
   /** What the text must say before the grammar applies. */
   readonly opening: string

@@ -41,6 +41,22 @@ describe('a form', () => {
   const post = (payload: string) =>
     app.inject({ method: 'POST', url: '/', headers: HEADERS, payload })
 
+  it('names its files without folders, also where a mail would write the name so', async () => {
+    receive = async ({ filename, stream }) => {
+      stream.resume()
+      return filename
+    }
+    const word = `=?utf-8?B?${Buffer.from('ä?>ü.mp3').toString('base64')}?=`
+    expect(word).toContain('/')
+    const answer = await post(
+      form(
+        part('file', 'x', `; filename="${word}"; filename*=utf-8''%C3%A4`),
+        part('mask', 'x', '; filename="folder/ü.png"'),
+      ),
+    )
+    expect(answer.json().files).toEqual({ file: 'ä?>ü.mp3', mask: 'ü.png' })
+  })
+
   it('may hold its parts in any order', async () => {
     const long = 'b'.repeat(300_000)
     const parts = [file('mask', long), part('title', 't'), file('file', ''), part('tags[]', '1')]

@@ -4,6 +4,7 @@ import { sweepMedia } from '#api/media/sweep.ts'
 
 import { openImageSurface, type ImageSurface } from './image-surface.ts'
 import { itRefuses, type Refusal } from './refusals.ts'
+import { openSurface } from './surface.ts'
 
 let images: ImageSurface
 let surface: ImageSurface['surface']
@@ -29,6 +30,21 @@ describe('POST /v1/images/generations', () => {
       'cache-control': 'private, max-age=3600',
     })
     expect(served.body).toBe(`picture ${images.submitted().outputPrefix}/1.png`)
+  })
+
+  it('answers addresses below the path of a proxy, for those who came that way', async () => {
+    const below = await openSurface(images.draw, {
+      store: images.store,
+      publicUrl: 'http://example.test/millrace/',
+    })
+    const originOf = async (host: string) => {
+      const headers = { host }
+      const answer = await below.post('/v1/images/generations', { prompt: 'a red circle' }, headers)
+      return answer.json().data[0].url.split('/v1/media/', 1)[0]
+    }
+    expect(await originOf('example.test')).toBe('http://example.test/millrace')
+    expect(await originOf('127.0.0.1:8081')).toBe('http://127.0.0.1:8081')
+    await below.app.close()
   })
 
   it('answers bytes in base64 on demand, and stores them no longer', async () => {

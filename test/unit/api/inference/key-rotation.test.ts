@@ -33,6 +33,17 @@ describe('rotating a key', () => {
     expect(refused.json()).toMatchObject({ error: { code: 'insufficient_permissions' } })
   })
 
+  it("makes it the key of the caller's maker, as what a key creates is", async () => {
+    const { post, keys } = await openSurface()
+    keys.add('sk-caller-0123456789abcdef', { id: 'key_caller', createdBy: 'user-one' })
+    keys.add('sk-old-0123456789abcdefgh', { id: 'key_old' })
+    const rotated = await post('/v1/api_keys/key_old/rotate', {}, CALLER)
+    const created = await post('/v1/api_keys', { name: 'x' }, CALLER)
+    const made = [rotated, created].map((answer) => (answer.json() as { id: string }).id)
+    const stored = [...keys.bySecret.values()].filter(({ id }) => made.includes(id))
+    expect(stored.map(({ createdBy }) => createdBy)).toEqual(['user-one', 'user-one'])
+  })
+
   it("does not find another organization's key", async () => {
     const { post, keys } = await openSurface()
     keys.add('sk-caller-0123456789abcdef', { id: 'key_caller' })

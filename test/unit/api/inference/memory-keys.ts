@@ -19,6 +19,7 @@ export class MemoryKeys implements ApiKeyStore {
       prefix: secret.slice(0, 7),
       scopes: null,
       modelIds: null,
+      createdBy: null,
       createdAt: new Date(0),
       expiresAt: null,
       lastUsedAt: null,
@@ -47,11 +48,15 @@ export class MemoryKeys implements ApiKeyStore {
     return (await this.list(organizationId)).find((key) => key.id === id)
   }
 
-  async rotate(organizationId: string, id: string): ReturnType<ApiKeyStore['rotate']> {
+  async rotate(
+    organizationId: string,
+    id: string,
+    createdBy: string | null,
+  ): ReturnType<ApiKeyStore['rotate']> {
     const old = await this.find(organizationId, id)
     if (old === undefined || !(await this.revoke(organizationId, id))) return undefined
     const secret = `sk-rotated-${id}-0123456789`
-    const key = { ...old, prefix: secret.slice(0, 7) }
+    const key = { ...old, createdBy, prefix: secret.slice(0, 7) }
     this.add(secret, key)
     return { key, secret }
   }
@@ -61,6 +66,10 @@ export class MemoryKeys implements ApiKeyStore {
       if (key.id === id && key.organizationId === organizationId) return this.bySecret.delete(hash)
     }
     return false
+  }
+
+  async mayManage(): Promise<boolean> {
+    return true
   }
 
   async touch(id: string): Promise<void> {

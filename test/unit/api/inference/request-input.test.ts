@@ -27,6 +27,16 @@ const COMPLETION_ROWS: readonly Row[] = [
   ['null as the default', { max_tokens: null, n: null, stop: null }, { maxTokens: 16, n: 1 }],
   ['a text', { prompt: 'a' }, { prompts: [{ form: 'text', text: 'a' }] }],
   [
+    'half of a character as the model reads it',
+    { prompt: ['a\ud83d', '😀'] },
+    {
+      prompts: [
+        { form: 'text', text: 'a\ufffd' },
+        { form: 'text', text: '😀' },
+      ],
+    },
+  ],
+  [
     'texts',
     { prompt: ['a', ''] },
     {

@@ -36,6 +36,19 @@ describe('the routes', () => {
     })
   })
 
+  it('answer under addresses that end with a slash, too', async () => {
+    expect((await surface.get('/v1/models/')).json().data).toHaveLength(8)
+    expect((await surface.get('/v1/engines/tiny-chat/?a=b')).json().id).toBe('tiny-chat')
+    const chat = await surface.post('/v1/chat/completions/', {
+      model: 'tiny-chat',
+      messages: MESSAGES,
+    })
+    expect(chat.json().object).toBe('chat.completion')
+    expect((await surface.get('/v1/nothing/')).json().error.message).toBe(
+      'Invalid URL (GET /v1/nothing)',
+    )
+  })
+
   it.each(['org/base:v1', 'org%2Fbase:v1', 'org%2Fbase%3Av1'])('show the model %s', async (id) => {
     const model = await surface.get(`/v1/models/${id}`)
     expect(model.json()).toMatchObject({ id: 'org/base:v1', object: 'model' })
@@ -104,7 +117,7 @@ describe('the routes', () => {
 
   it.each([
     ['/v1/foo?a=1', '/v1/foo'],
-    ['/v1/chat/completions/', '/v1/chat/completions/'],
+    ['/v1/chat/nothing', '/v1/chat/nothing'],
   ])('answer the unknown path %s in their own words, without a key', async (url, shown) => {
     const response = await surface.app.inject({ method: 'POST', url })
     expect(response.statusCode).toBe(404)

@@ -177,6 +177,7 @@ export async function openSurface(
     clock: { now: () => clock.nowMs, monotonic: () => clock.nowMs },
     log: SILENT,
     config: { deadlineSeconds: 600 },
+    publicUrl: 'http://127.0.0.1',
     ...overrides,
   }
   const app = await buildApp({

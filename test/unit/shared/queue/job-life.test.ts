@@ -35,6 +35,18 @@ describe('the life of a job', () => {
     ['goes on after a yield', [reply('yielded', 1), reply('result', 1, 2)], ['resubmit', 'answer']],
     ['is lost once per epoch', [lost(1), lost(1)], ['resubmit', 'ignore']],
     [
+      'is cleared of an earlier death by progress',
+      [
+        lost(1),
+        reply('entered', 1, 2),
+        reply('delta', 2, 2),
+        lost(2),
+        reply('entered', 1, 3),
+        lost(3),
+      ],
+      ['resubmit', 'deliver', 'deliver', 'resubmit', 'deliver', 'resubmit'],
+    ],
+    [
       'is convicted at the second death without progress',
       [reply('started', 1), lost(1), reply('entered', 1, 2), lost(2)],
       ['deliver', 'resubmit', 'deliver', 'convict'],

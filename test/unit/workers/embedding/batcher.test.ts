@@ -82,6 +82,13 @@ describe('the batcher', () => {
     expect(batches).toEqual([[long, long], [short]])
   })
 
+  it('lets short items of any length share a batch, where padding costs nothing', async () => {
+    const { batches, submit } = recording(100_000)
+    const [long, short] = ['a'.repeat(100), 'b']
+    await submit(long, short)
+    expect(batches).toEqual([[long, short]])
+  })
+
   it('drops an item whose caller left before it ran', async () => {
     const { batcher, batches } = recording(1)
     const abort = new AbortController()

@@ -150,6 +150,18 @@ describe('the scheduler', () => {
     })
   })
 
+  it('shares nothing of a finished sequence that was written over', () => {
+    const scheduler = new Scheduler({ ...OPTIONS, prefillChunk: 64 })
+    const held = add(scheduler, { length: 20, first: 10 })
+    admitAll(scheduler)
+    take(scheduler)
+    const { slot } = held
+    end(scheduler, held)
+    scheduler.slots.truncate(slot, 8)
+    add(scheduler, { length: 24, first: 10 })
+    expect(scheduler.canAdmit()!.placement).toMatchObject({ source: slot, prefixLength: 8 })
+  })
+
   it('keeps what the most recently finished sequences left', () => {
     const scheduler = new Scheduler({ ...OPTIONS, prefillChunk: 16 })
     const sequences = [10, 30, 50].map((first) => add(scheduler, { length: 8, first }))

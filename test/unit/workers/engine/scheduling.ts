@@ -23,7 +23,7 @@ export function add(
   const promptTokenIds = Array.from({ length }, (_, index) => first + index)
   const ignore = (): void => undefined
   const request = makeRequest({ promptTokenIds, maxNewTokens: 50, ...changes })
-  const sequence = new Sequence(request, new AbortController().signal, ignore, ignore)
+  const sequence = new Sequence(request, ignore, ignore)
   scheduler.add(sequence)
   return sequence
 }

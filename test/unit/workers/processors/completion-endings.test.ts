@@ -46,6 +46,14 @@ describe('an answer', () => {
     })
   })
 
+  it('looks for stop strings from the token on that makes it long enough', async () => {
+    const engine = () => scriptedEngine(writes(encode('xxxxxxxx'), PROMPT.length, END_TOKEN))
+    const [first = 0] = encode('x')
+    expect(encode('xxxxxxxx')).toEqual(Array(8).fill(first))
+    const ended = await answerTo({ stop: ['x'], ending: { minTokens: 3 } }, engine())
+    expect(ended).toMatchObject({ text: 'xx', tokens: 3, finishReason: 'stop' })
+  })
+
   it('ends early where its form leaves nothing but a token that was named as an end', async () => {
     const { pieces } = text.tokenizer
     const stopTokenIds = Array.from({ length: VOCABULARY }, (_, tokenId) => tokenId).filter(

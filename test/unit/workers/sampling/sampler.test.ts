@@ -86,6 +86,21 @@ describe('the sampler', () => {
     expect(generate({ logitBias: banned }).some((id) => id in banned)).toBe(false)
   })
 
+  it('takes the frequency penalty for each time a token was chosen, the presence penalty once', () => {
+    const nextAfter = (times: number, params: Partial<SamplingParams>): number => {
+      const own = sampler({ temperature: 0, ...params })
+      for (let time = 0; time < times; time += 1) own.replay(3)
+      const logits = new Float32Array(VOCABULARY)
+      logits[3] = 5
+      logits[4] = 4
+      return own.next(logits, times).tokenId
+    }
+    expect(nextAfter(1, { frequencyPenalty: 0.6 })).toBe(3)
+    expect(nextAfter(2, { frequencyPenalty: 0.6 })).toBe(4)
+    expect(nextAfter(2, { presencePenalty: 0.6 })).toBe(3)
+    expect(nextAfter(1, { presencePenalty: 1.2 })).toBe(4)
+  })
+
   it('gives each candidate a stream of its own', () => {
     expect(generate({}, 1)).not.toEqual(generate({}, 0))
   })

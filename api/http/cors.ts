@@ -1,0 +1,70 @@
+import type { FastifyCorsOptions, FastifyCorsOptionsDelegateCallback } from '@fastify/cors'
+
+/** What the clients of the user server send by themselves. */
+const USER_SERVER_HEADERS = [
+  'accept',
+  'authorization',
+  'apikey',
+  'baggage',
+  'content-type',
+  'traceparent',
+  'tracestate',
+  'x-client-info',
+  'x-client-ip',
+  'x-jwt-aud',
+  'x-supabase-api-version',
+  'x-use-cookie',
+]
+
+/**
+ * What browsers of other origins may send and read. They may send every header, unless `allowedHeaders`
+ * names some: then the user server takes these besides the usual ones, and no other. Below `/v1` there
+ * is no such list, because OpenAI clients add headers with every release.
+ */
+export function corsOptions(
+  allowedHeaders: readonly string[],
+): FastifyCorsOptions | { delegator: FastifyCorsOptionsDelegateCallback } {
+  if (allowedHeaders.length === 0) return OPEN
+  const limited = {
+    ...OPEN,
+    allowedHeaders: [...USER_SERVER_HEADERS, ...allowedHeaders].join(', '),
+  }
+  return {
+    delegator: ({ url }, answer) => {
+      const path = url.split('?', 1)[0] as string
+      const segment = path.split('/').find((part) => part !== '')
+      answer(null, segment === 'v1' ? OPEN : limited)
+    },
+  }
+}
+
+const OPEN = {
+  origin: '*',
+  // Who asks with OPTIONS what is allowed is told so, browser or not.
+  strictPreflight: false,
+  methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
+  maxAge: 86_400,
+  exposedHeaders: [
+    'x-request-id',
+    'x-total-count',
+    'etag',
+    'content-range',
+    'content-disposition',
+    'link',
+    'retry-after',
+    'openai-processing-ms',
+    'x-should-retry',
+    'idempotent-replayed',
+    'x-queue-time-ms',
+    'x-inference-time-ms',
+    'x-supabase-api-version',
+    'x-sb-error-code',
+    'x-ratelimit-limit-requests',
+    'x-ratelimit-limit-tokens',
+    'x-ratelimit-remaining-requests',
+    'x-ratelimit-remaining-tokens',
+    'x-ratelimit-reset-requests',
+    'x-ratelimit-reset-tokens',
+    // As text: a list would be joined anew for each answer.
+  ].join(', '),
+}

@@ -1,0 +1,37 @@
+import { scanOperators } from '#workers/engine/decoder-graph.ts'
+import type { SessionLanes } from '#workers/runtime/lanes.ts'
+import type { ModelSession } from '#workers/runtime/session.ts'
+
+import { Batcher } from './batcher.ts'
+import type { EncodedText } from './encoder-batch.ts'
+
+/** What may be said of the batches of a model. */
+export interface BatchOptions {
+  readonly maxBatchTokens?: number
+  /** Told the size of every batch. */
+  readonly onBatch?: (size: number) => void
+}
+
+// About the size from which a larger batch gains nothing on processors.
+const BATCH_TOKENS_MAX = 4096
+const BATCH_SIZE_MAX = 64
+
+/** Gathers the texts, or pairs of texts, that a model reads together. */
+export async function openTextBatcher<Result>(
+  sessions: SessionLanes,
+  { maxBatchTokens, onBatch }: BatchOptions,
+  run: (session: ModelSession, texts: readonly EncodedText[]) => Promise<readonly Result[]>,
+): Promise<Batcher<EncodedText, Result>> {
+  const { hasDynamicQuantization } = await scanOperators(sessions.wide.file)
+  const { lanes, sharedBatchTokens } = sessions
+  return new Batcher<EncodedText, Result>({
+    maxBatchTokens: maxBatchTokens ?? BATCH_TOKENS_MAX,
+    // One scale for all values of a run would let a text change the answers for its neighbours.
+    maxBatchSize: hasDynamicQuantization ? 1 : BATCH_SIZE_MAX,
+    onBatch,
+    lanes,
+    sharedBatchTokens: maxBatchTokens ?? sharedBatchTokens,
+    lengthOf: ({ tokenIds }) => tokenIds.length,
+    run: (texts, isAlone) => run(sessions.choose(isAlone), texts),
+  })
+}
