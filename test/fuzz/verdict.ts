@@ -36,7 +36,7 @@ export function createJudge(hosts: readonly string[]): Judge {
       if (form !== undefined) return form
     }
     const schema = operation.answers[answer.status]
-    if (schema === undefined || request.method !== operation.method) return undefined
+    if (schema === undefined || !isAskedFor(operation, request)) return undefined
     const complaint = complaintOf(schema, value)
     return complaint && `${answer.status} against its schema: ${complaint}`
   }
@@ -60,6 +60,12 @@ export function createJudge(hosts: readonly string[]): Judge {
     const isUnknown = operation.surface === 'auth' && status === 404 && body.startsWith('404 ')
     return isUnknown ? undefined : `${status} of the type ${type}`
   }
+}
+
+/** Another method, or an empty name at the end of the path, which means the list, asks for something else. */
+function isAskedFor(operation: Operation, { method, target }: FuzzRequest): boolean {
+  const [path = ''] = target.split('?', 1)
+  return method === operation.method && (!path.endsWith('/') || operation.path.endsWith('/'))
 }
 
 function judgeFailure({ status, headers, body }: WireAnswer): string | undefined {
