@@ -2,20 +2,32 @@ import { Worker } from 'node:worker_threads'
 
 import { failure } from '#shared/errors.ts'
 
-/** One argon2id computation. */
-export interface Argon2Request {
-  readonly message: string
-  readonly nonce: Uint8Array
+/** Which of the three functions of RFC 9106 it is. */
+export type Argon2Kind = 'd' | 'i' | 'id'
+
+/** Of the function, as the text forms of hashes state it. */
+export type Argon2Version = 16 | 19
+
+/** What a computation takes, and the bytes that come out. */
+export interface Argon2Costs {
   readonly memoryKib: number
   readonly passes: number
   readonly parallelism: number
   readonly tagLength: number
 }
 
+/** One computation. */
+export interface Argon2Request extends Argon2Costs {
+  readonly kind: Argon2Kind
+  readonly version: Argon2Version
+  readonly message: string
+  readonly nonce: Uint8Array
+}
+
 /** What a thread answers. */
 export type Argon2Reply = { readonly tag: Uint8Array } | { readonly failure: string }
 
-/** Computes argon2id on a thread of low priority. */
+/** Computes argon2 on a thread of low priority. */
 export type ComputeArgon2 = (request: Argon2Request) => Promise<Buffer>
 
 interface HashThread {

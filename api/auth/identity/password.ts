@@ -1,16 +1,22 @@
 import { scrypt, timingSafeEqual } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 
-import argon2 from 'argon2'
 import bcrypt from 'bcryptjs'
 
 import type { Clock } from '#shared/clock.ts'
 import type { PasswordConfig } from '#shared/config/auth-policies.ts'
 import { failure } from '#shared/errors.ts'
 
-import { hashArgon2id, inventArgon2id, isCurrentHash, verifyArgon2id } from './argon2id.ts'
+import {
+  ARGON2_FORMAT,
+  hashArgon2id,
+  inventArgon2id,
+  isCurrentHash,
+  readArgon2,
+  verifyArgon2,
+} from './argon2.ts'
 import { FIREBASE_FORMAT, verifyFirebaseScrypt } from './firebase-scrypt.ts'
-import { createHashThreads } from './hash-threads.ts'
+import { createHashThreads, type ComputeArgon2 } from './hash-threads.ts'
 
 /** Hashes and checks passwords on a bounded pool. */
 export interface PasswordHasher {
@@ -31,39 +37,42 @@ interface Scheme {
   readonly format: RegExp
   /** False for parameters that would keep the machine busy: hashes may come from outside. */
   isBearable(hash: string): boolean
-  verify(password: string, hash: string): Promise<boolean>
+  verify(password: string, hash: string, compute: ComputeArgon2): Promise<boolean>
 }
+
+// A malformed hash is nobody's password, and nobody's failure either.
+const nobodys = (): boolean => false
 
 // Hashes that other servers wrote.
 const SCHEMES: readonly Scheme[] = [
   {
-    // The order of the parameters is each library's own.
-    format: /^\$argon2(?:i|d|id)\$(?:v=\d+\$)?[a-z]+=[^$]+\$[\w+/=]+\$[\w+/=]+$/,
+    format: ARGON2_FORMAT,
     isBearable: (hash) => {
-      const memoryKib = parameterOf(hash, 'm')
+      const made = readArgon2(hash)
       return (
-        memoryKib <= ARGON2_MEMORY_KIB_MAX &&
-        memoryKib * parameterOf(hash, 't') <= ARGON2_WORK_KIB_MAX &&
-        parameterOf(hash, 't') <= ARGON2_PASSES_MAX &&
-        parameterOf(hash, 'p') <= ARGON2_LANES_MAX
+        made !== undefined &&
+        made.memoryKib <= ARGON2_MEMORY_KIB_MAX &&
+        made.memoryKib * made.passes <= ARGON2_WORK_KIB_MAX &&
+        made.passes <= ARGON2_PASSES_MAX &&
+        made.parallelism <= ARGON2_LANES_MAX
       )
     },
-    verify: (password, hash) => argon2.verify(hash, password),
+    verify: (password, hash, compute) => verifyArgon2(compute, password, hash),
   },
   {
     format: /^\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}$/,
     isBearable: (hash) => Number(hash.slice(4, 6)) <= BCRYPT_COST_MAX,
-    verify: (password, hash) => bcrypt.compare(password, hash),
+    verify: (password, hash) => bcrypt.compare(password, hash).catch(nobodys),
   },
   {
     format: FIREBASE_FORMAT,
     isBearable: (hash) => isBearableScrypt(hash, 'n'),
-    verify: verifyFirebaseScrypt,
+    verify: (password, hash) => verifyFirebaseScrypt(password, hash).catch(nobodys),
   },
   {
     format: /^\$scrypt\$ln=\d+,r=\d+,p=\d+\$[^$]+\$[^$]+$/,
     isBearable: (hash) => isBearableScrypt(hash, 'ln'),
-    verify: verifyScrypt,
+    verify: (password, hash) => verifyScrypt(password, hash).catch(nobodys),
   },
 ]
 
@@ -108,13 +117,12 @@ export function createPasswordHasher(config: PasswordConfig, patience: Patience)
       // What the settings ask for is bearable, however much it is.
       const isCurrent = stored !== undefined && isCurrentHash(stored, config.argon2)
       if (stored === undefined || (scheme === undefined && !isCurrent)) {
-        await inPool(() => verifyArgon2id(compute, password, nobody))
+        await inPool(() => verifyArgon2(compute, password, nobody))
         return { isRight: false, needsUpgrade: false }
       }
-      const isRight = await inPool(async () => {
-        const own = await verifyArgon2id(compute, password, stored)
-        // A malformed hash is nobody's password, and nobody's failure either.
-        return own ?? scheme?.verify(password, stored).catch(() => false) ?? false
+      const isRight = await inPool(() => {
+        if (scheme === undefined) return verifyArgon2(compute, password, stored)
+        return scheme.verify(password, stored, compute)
       })
       return { isRight, needsUpgrade: isRight && !isCurrent }
     },

@@ -1,4 +1,5 @@
-import argon2 from 'argon2'
+import { argon2Sync } from 'node:crypto'
+
 import { describe, expect, it } from 'vitest'
 
 import { verifyFirebaseScrypt } from '#api/auth/identity/firebase-scrypt.ts'
@@ -25,9 +26,37 @@ describe('the password hasher', () => {
     const hasher = createPasswordHasher(readPasswordConfig(new EnvReader({})), PATIENCE)
     const hash = await hasher.hash('correct horse')
     expect(hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
-    // The reference implementation reads what we write.
-    expect(await argon2.verify(hash, 'correct horse')).toBe(true)
+    // Another implementation, OpenSSL's, comes to the same bytes.
+    const [salt = '', tag = ''] = hash.split('$').slice(-2)
+    const costs = { memory: 19_456, passes: 2, parallelism: 1, tagLength: 32 }
+    const nonce = Buffer.from(salt, 'base64')
+    const expected = argon2Sync('argon2id', { message: 'correct horse', nonce, ...costs })
+    expect(Buffer.from(tag, 'base64')).toEqual(expected)
   })
+
+  // The first three from test.c of github.com/P-H-C/phc-winner-argon2, the others computed with OpenSSL 3.
+  const ELSEWHERE: Readonly<Record<string, string>> = {
+    'argon2i of the first version':
+      '$argon2i$m=65536,t=2,p=1$c29tZXNhbHQ$9sTbSlTio3Biev89thdrlKKiCaYsjjYVJxGAL3swxpQ',
+    argon2i:
+      '$argon2i$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA',
+    argon2id:
+      '$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc',
+    'argon2d of four lanes':
+      '$argon2d$v=19$m=256,t=3,p=4$c29tZXNhbHQ$kCA6nsd9LuEGhSXBeYOADpAxW3fOGVZr',
+    'argon2id with its parameters in another order':
+      '$argon2id$v=19$t=2,p=1,m=64$c29tZXNhbHQ$FqGkmHNGCd0BRW2kBt6fPZ2pPmyGwwChL8FGUhTOSSI',
+  }
+  for (const [name, hash] of Object.entries(ELSEWHERE)) {
+    it(`verifies ${name}, and says that it is to be replaced`, async () => {
+      const hasher = createPasswordHasher(config(), PATIENCE)
+      expect(isKnownPasswordHash(hash)).toBe(true)
+      const right = { isRight: true, needsUpgrade: true }
+      expect(await hasher.verify('password', hash)).toEqual(right)
+      const wrong = { isRight: false, needsUpgrade: false }
+      expect(await hasher.verify('Password', hash)).toEqual(wrong)
+    })
+  }
 
   it('verifies what it wrote, also when the settings ask for more than an import may', async () => {
     const hasher = createPasswordHasher(config({ MILLRACE_ARGON2_ITERATIONS: '100' }), PATIENCE)
@@ -57,6 +86,8 @@ describe('the password hasher', () => {
       '$argon2id$v=19$m=4294967295,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA',
       '$argon2id$v=19$m=64,t=4294967295,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA',
       '$argon2id$nonsense',
+      '$argon2id$v=19$m=64,t=1,t=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHApl8ArZWb2GRPPc',
+      '$argon2id$v=18$m=64,t=1,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHApl8ArZWb2GRPPc',
       `$2b$31$${'a'.repeat(53)}`,
     ]) {
       expect(isKnownPasswordHash(hash)).toBe(false)
