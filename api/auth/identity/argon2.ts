@@ -1,16 +1,21 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 
-import type { PasswordConfig } from '#shared/config/auth-policies.ts'
+import { hashRawSync } from '@node-rs/argon2'
 
-import type { Argon2Costs, Argon2Kind, Argon2Version, ComputeArgon2 } from './hash-threads.ts'
+import type { PasswordConfig } from '#shared/config/auth-policies.ts'
 
 type Parameters = PasswordConfig['argon2']
 
-/** What the text of a hash says: how it was made, and what came out. */
-interface StoredHash extends Argon2Costs {
-  readonly kind: Argon2Kind
-  readonly version: Argon2Version
-  readonly nonce: Buffer
+/** Which of the three functions of RFC 9106 it is. */
+type Kind = 'd' | 'i' | 'id'
+
+interface StoredHash {
+  readonly kind: Kind
+  readonly version: number
+  readonly memoryKib: number
+  readonly passes: number
+  readonly parallelism: number
+  readonly salt: Buffer
   readonly tag: Buffer
 }
 
@@ -20,6 +25,10 @@ const VERSION = 19
 // Before versions were written into the text there was only this one.
 const VERSION_UNSTATED = 16
 
+// The library's numbers, which it exports for compilers alone.
+const ALGORITHMS: Readonly<Record<Kind, number>> = { d: 0, i: 1, id: 2 }
+const VERSIONS: Readonly<Record<number, number>> = { [VERSION_UNSTATED]: 0, [VERSION]: 1 }
+
 /**
  * The text form of argon2 hashes (PHC string format). The order of the parameters is each
  * library's own; keys and associated data, which no server of users stores, are not read.
@@ -28,16 +37,11 @@ export const ARGON2_FORMAT =
   /^\$argon2(id|i|d)\$(?:v=(16|19)\$)?((?:[mtp]=\d{1,10},){2}[mtp]=\d{1,10})\$([A-Za-z0-9+/]{11,86})\$([A-Za-z0-9+/]{6,86})$/
 
 /** Hashes a password with argon2id; the parameters and a salt of its own stand in the text. */
-export async function hashArgon2id(
-  compute: ComputeArgon2,
-  password: string,
-  parameters: Parameters,
-): Promise<string> {
-  const nonce = randomBytes(SALT_BYTES)
+export function hashArgon2id(password: string, parameters: Parameters): string {
   const { memoryKib, iterations: passes, parallelism } = parameters
-  const costs = { memoryKib, passes, parallelism, tagLength: TAG_BYTES }
-  const request = { kind: 'id', version: VERSION, message: password, nonce, ...costs } as const
-  return textOf(nonce, await compute(request), parameters)
+  const made = { kind: 'id', version: VERSION, memoryKib, passes, parallelism } as const
+  const salt = randomBytes(SALT_BYTES)
+  return textOf(salt, compute(password, { ...made, salt, tagBytes: TAG_BYTES }), parameters)
 }
 
 /** A hash that no password has: comparing with it takes as long as with any other. */
@@ -45,8 +49,8 @@ export function inventArgon2id(parameters: Parameters): string {
   return textOf(randomBytes(SALT_BYTES), randomBytes(TAG_BYTES), parameters)
 }
 
-function textOf(nonce: Buffer, tag: Buffer, parameters: Parameters): string {
-  return `${beginningOf(parameters)}${unpadded(nonce)}$${unpadded(tag)}`
+function textOf(salt: Buffer, tag: Buffer, parameters: Parameters): string {
+  return `${beginningOf(parameters)}${unpadded(salt)}$${unpadded(tag)}`
 }
 
 function beginningOf({ memoryKib, iterations, parallelism }: Parameters): string {
@@ -54,32 +58,41 @@ function beginningOf({ memoryKib, iterations, parallelism }: Parameters): string
 }
 
 /** Whether it is the password of an argon2 hash of any kind and costs; false for text that is none. */
-export async function verifyArgon2(
-  compute: ComputeArgon2,
-  password: string,
-  hash: string,
-): Promise<boolean> {
+export function verifyArgon2(password: string, hash: string): boolean {
   const stored = readArgon2(hash)
   if (stored === undefined) return false
-  const { tag, ...made } = stored
-  return timingSafeEqual(await compute({ message: password, ...made }), tag)
+  const { tag } = stored
+  return timingSafeEqual(compute(password, { ...stored, tagBytes: tag.length }), tag)
+}
+
+function compute(
+  password: string,
+  made: Omit<StoredHash, 'tag'> & { readonly tagBytes: number },
+): Buffer {
+  return hashRawSync(password, {
+    algorithm: ALGORITHMS[made.kind],
+    version: VERSIONS[made.version] as number,
+    salt: made.salt,
+    memoryCost: made.memoryKib,
+    timeCost: made.passes,
+    parallelism: made.parallelism,
+    outputLen: made.tagBytes,
+  })
 }
 
 /** What the text of an argon2 hash says; undefined when it is none, or none that can be computed. */
 export function readArgon2(hash: string): StoredHash | undefined {
   const match = ARGON2_FORMAT.exec(hash)
   if (!match) return undefined
-  const [, kind, version = VERSION_UNSTATED, parameters = '', salt = '', key = ''] = match
+  const [, kind, version = VERSION_UNSTATED, parameters = '', salt = '', tag = ''] = match
   const numbers = new Map(
     parameters.split(',').map((part) => [part.slice(0, 1), Number(part.slice(2))]),
   )
   const [memoryKib, passes, parallelism] = ['m', 't', 'p'].map((name) => numbers.get(name) ?? 0)
   if (!memoryKib || !passes || !parallelism || memoryKib < 8 * parallelism) return undefined
-  const tag = Buffer.from(key, 'base64')
   return {
-    ...{ kind: kind as Argon2Kind, version: Number(version) as Argon2Version },
-    ...{ memoryKib, passes, parallelism, tagLength: tag.length },
-    ...{ nonce: Buffer.from(salt, 'base64'), tag },
+    ...{ kind: kind as Kind, version: Number(version), memoryKib, passes, parallelism },
+    ...{ salt: Buffer.from(salt, 'base64'), tag: Buffer.from(tag, 'base64') },
   }
 }
 

@@ -1,54 +1,41 @@
 import { Worker } from 'node:worker_threads'
 
+import type { PasswordConfig } from '#shared/config/auth-policies.ts'
 import { failure } from '#shared/errors.ts'
 
-/** Which of the three functions of RFC 9106 it is. */
-export type Argon2Kind = 'd' | 'i' | 'id'
+/** What a thread is asked: to hash a password with argon2id, or to compare it with a hash of any kind. */
+export type HashRequest =
+  | { readonly password: string; readonly parameters: PasswordConfig['argon2'] }
+  | { readonly password: string; readonly hash: string }
 
-/** Of the function, as the text forms of hashes state it. */
-export type Argon2Version = 16 | 19
+/** What a thread answers: the text of a new hash, or whether the password is right. */
+export type HashReply = { readonly result: string | boolean } | { readonly failure: string }
 
-/** What a computation takes, and the bytes that come out. */
-export interface Argon2Costs {
-  readonly memoryKib: number
-  readonly passes: number
-  readonly parallelism: number
-  readonly tagLength: number
+/** Threads of low priority that hash passwords. */
+export interface HashThreads {
+  hash(password: string, parameters: PasswordConfig['argon2']): Promise<string>
+  verify(password: string, hash: string): Promise<boolean>
 }
-
-/** One computation. */
-export interface Argon2Request extends Argon2Costs {
-  readonly kind: Argon2Kind
-  readonly version: Argon2Version
-  readonly message: string
-  readonly nonce: Uint8Array
-}
-
-/** What a thread answers. */
-export type Argon2Reply = { readonly tag: Uint8Array } | { readonly failure: string }
-
-/** Computes argon2 on a thread of low priority. */
-export type ComputeArgon2 = (request: Argon2Request) => Promise<Buffer>
 
 interface HashThread {
   readonly worker: Worker
-  readonly pending: Map<number, (reply: Argon2Reply) => void>
+  readonly pending: Map<number, (reply: HashReply) => void>
 }
 
 /**
  * Threads that start at the first need, keep the process alive only while they compute, and are replaced when one
  * dies. The caller bounds how many computations there are at once.
  */
-export function createHashThreads(count: number): ComputeArgon2 {
+export function createHashThreads(count: number): HashThreads {
   const threads: (HashThread | undefined)[] = Array.from({ length: count })
   let lastId = 0
-  return async (request) => {
+  const ask = async (request: HashRequest): Promise<string | boolean> => {
     const index = leastBusy(threads)
     const thread = threads[index] ?? startThread(() => (threads[index] = undefined))
     threads[index] = thread
     lastId += 1
     const id = lastId
-    const reply = await new Promise<Argon2Reply>((resolve) => {
+    const reply = await new Promise<HashReply>((resolve) => {
       thread.pending.set(id, resolve)
       thread.worker.ref()
       thread.worker.postMessage({ id, ...request })
@@ -59,7 +46,11 @@ export function createHashThreads(count: number): ComputeArgon2 {
         ...{ code: 'over_capacity', retryAfterSeconds: 1, cause: new Error(reply.failure) },
       })
     }
-    return Buffer.from(reply.tag)
+    return reply.result
+  }
+  return {
+    hash: async (password, parameters) => String(await ask({ password, parameters })),
+    verify: async (password, hash) => (await ask({ password, hash })) === true,
   }
 }
 
@@ -71,7 +62,7 @@ function leastBusy(threads: readonly (HashThread | undefined)[]): number {
 function startThread(onExit: () => void): HashThread {
   const worker = new Worker(new URL('./hash-thread.ts', import.meta.url))
   const pending: HashThread['pending'] = new Map()
-  worker.on('message', ({ id, ...reply }: Argon2Reply & { readonly id: number }) => {
+  worker.on('message', ({ id, ...reply }: HashReply & { readonly id: number }) => {
     pending.get(id)?.(reply)
     pending.delete(id)
     if (pending.size === 0) worker.unref()

@@ -3,7 +3,7 @@ import { parseDurationMs } from '#shared/duration.ts'
 
 import { authFailure, invalid } from '../errors.ts'
 import { parseEmail, parsePhone } from '../identity/contact.ts'
-import { isKnownPasswordHash } from '../identity/password.ts'
+import { isKnownPasswordHash } from '../identity/password-hashes.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
 import { findAnyUserById } from '../identity/users.ts'
 import type { AdminUserBody, Parsed } from '../schemas.ts'

@@ -1,6 +1,6 @@
 import { argon2Sync, scryptSync } from 'node:crypto'
 
-import bcrypt from 'bcryptjs'
+import { hash as bcryptHash } from '@node-rs/bcrypt'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { createUser, PASSWORD, signIn } from './support/people.ts'
@@ -18,7 +18,7 @@ const salt = Buffer.from('sixteen byte salt')
 const scryptHash = scryptSync(PASSWORD, salt, 32, { N: 1024, r: 8, p: 1 })
 
 const HASHES: Readonly<Record<string, () => Promise<string>>> = {
-  bcrypt: () => bcrypt.hash(PASSWORD, 4),
+  bcrypt: () => bcryptHash(PASSWORD, { cost: 4 }),
   scrypt: async () =>
     `$scrypt$ln=10,r=8,p=1$${salt.toString('base64')}$${scryptHash.toString('base64')}`,
   argon2i: async () => argon2Hash('argon2i', { memory: 64, passes: 3 }),

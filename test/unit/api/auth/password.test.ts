@@ -2,8 +2,8 @@ import { argon2Sync } from 'node:crypto'
 
 import { describe, expect, it } from 'vitest'
 
-import { verifyFirebaseScrypt } from '#api/auth/identity/firebase-scrypt.ts'
-import { createPasswordHasher, isKnownPasswordHash } from '#api/auth/identity/password.ts'
+import { createPasswordHasher } from '#api/auth/identity/password.ts'
+import { isKnownPasswordHash } from '#api/auth/identity/password-hashes.ts'
 import { checkPasswordRules } from '#api/auth/identity/password-rules.ts'
 import { systemClock } from '#shared/clock.ts'
 import { readPasswordConfig } from '#shared/config/auth-policies.ts'
@@ -34,27 +34,44 @@ describe('the password hasher', () => {
     expect(Buffer.from(tag, 'base64')).toEqual(expected)
   })
 
-  // The first three from test.c of github.com/P-H-C/phc-winner-argon2, the others computed with OpenSSL 3.
-  const ELSEWHERE: Readonly<Record<string, string>> = {
-    'argon2i of the first version':
+  // The first three from test.c of github.com/P-H-C/phc-winner-argon2, the next two computed with OpenSSL 3;
+  // bcrypt's from the tests of crypt_blowfish, scrypt's from RFC 7914, section 12.
+  const ELSEWHERE: Readonly<Record<string, readonly [password: string, hash: string]>> = {
+    'argon2i of the first version': [
+      'password',
       '$argon2i$m=65536,t=2,p=1$c29tZXNhbHQ$9sTbSlTio3Biev89thdrlKKiCaYsjjYVJxGAL3swxpQ',
-    argon2i:
+    ],
+    argon2i: [
+      'password',
       '$argon2i$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA',
-    argon2id:
+    ],
+    argon2id: [
+      'password',
       '$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc',
-    'argon2d of four lanes':
+    ],
+    'argon2d of four lanes': [
+      'password',
       '$argon2d$v=19$m=256,t=3,p=4$c29tZXNhbHQ$kCA6nsd9LuEGhSXBeYOADpAxW3fOGVZr',
-    'argon2id with its parameters in another order':
+    ],
+    'argon2id with its parameters in another order': [
+      'password',
       '$argon2id$v=19$t=2,p=1,m=64$c29tZXNhbHQ$FqGkmHNGCd0BRW2kBt6fPZ2pPmyGwwChL8FGUhTOSSI',
+    ],
+    bcrypt: ['U*U', '$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW'],
+    scrypt: [
+      'pleaseletmein',
+      '$scrypt$ln=14,r=8,p=1$U29kaXVtQ2hsb3JpZGU=$cCO9yzr9c0hGHAbNgf046/2o+7qQT44+qbVD9lRdofLVQylVYT8Pz2LUlwUkKpr55h6F3A1lHkDfzwF7RVdYhw==',
+    ],
+    'what Firebase stored': ['user1password', FIREBASE_HASH],
   }
-  for (const [name, hash] of Object.entries(ELSEWHERE)) {
+  for (const [name, [password, hash]] of Object.entries(ELSEWHERE)) {
     it(`verifies ${name}, and says that it is to be replaced`, async () => {
       const hasher = createPasswordHasher(config(), PATIENCE)
       expect(isKnownPasswordHash(hash)).toBe(true)
       const right = { isRight: true, needsUpgrade: true }
-      expect(await hasher.verify('password', hash)).toEqual(right)
+      expect(await hasher.verify(password, hash)).toEqual(right)
       const wrong = { isRight: false, needsUpgrade: false }
-      expect(await hasher.verify('Password', hash)).toEqual(wrong)
+      expect(await hasher.verify(`${password}.`, hash)).toEqual(wrong)
     })
   }
 
@@ -67,18 +84,15 @@ describe('the password hasher', () => {
     expect((await hasher.verify('another horse', hash)).isRight).toBe(false)
   })
 
-  it('verifies what Firebase stored', async () => {
-    expect(isKnownPasswordHash(FIREBASE_HASH)).toBe(true)
-    expect(await verifyFirebaseScrypt('user1password', FIREBASE_HASH)).toBe(true)
-    expect(await verifyFirebaseScrypt('user2password', FIREBASE_HASH)).toBe(false)
-  })
-
   it('refuses hashes whose verification would exhaust the machine, and malformed ones', async () => {
     const hasher = createPasswordHasher(config(), PATIENCE)
     for (const hash of [
       '$scrypt$ln=30,r=8,p=1$c2FsdA==$aGFzaA==',
       '$scrypt$ln=14,r=8,p=4000$c2FsdA==$aGFzaA==',
       '$scrypt$ln=14,r=8$c2FsdA==$aGFzaA==',
+      // An empty hash would be everybody's password.
+      '$scrypt$ln=14,r=8,p=1$c2FsdA==$!!!!',
+      '$fbscrypt$v=1,n=14,r=8,p=1,sk=!$c2FsdA==$!',
       '$fbscrypt$v=1,n=30,r=8,p=1,ss=Bw==,sk=AAAA$AAAA$AAAA',
       '$fbscrypt$v=1,n=17,r=16,p=99,ss=Bw==,sk=AAAA$AAAA$AAAA',
       '$argon2id$v=19$m=1048576,t=64,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA',

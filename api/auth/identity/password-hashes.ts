@@ -1,0 +1,64 @@
+import { compareSync } from '@node-rs/bcrypt'
+
+import { ARGON2_FORMAT, readArgon2, verifyArgon2 } from './argon2.ts'
+import {
+  FIREBASE_FORMAT,
+  isBearableScrypt,
+  SCRYPT_FORMAT,
+  verifyFirebaseScrypt,
+  verifyScrypt,
+} from './scrypt.ts'
+
+interface Scheme {
+  readonly format: RegExp
+  /** False for parameters that would keep the machine busy: hashes may come from outside. */
+  isBearable(hash: string): boolean
+  /** Computes at once, for as long as the parameters say. */
+  verify(password: string, hash: string): boolean
+}
+
+// Ours, and those that other servers wrote.
+const SCHEMES: readonly Scheme[] = [
+  {
+    format: ARGON2_FORMAT,
+    isBearable(hash) {
+      const made = readArgon2(hash)
+      return (
+        made !== undefined &&
+        made.memoryKib <= ARGON2_MEMORY_KIB_MAX &&
+        made.memoryKib * made.passes <= ARGON2_WORK_KIB_MAX &&
+        made.passes <= ARGON2_PASSES_MAX &&
+        made.parallelism <= ARGON2_LANES_MAX
+      )
+    },
+    verify: verifyArgon2,
+  },
+  {
+    format: /^\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}$/,
+    isBearable: (hash) => Number(hash.slice(4, 6)) <= BCRYPT_COST_MAX,
+    verify: compareSync,
+  },
+  { format: FIREBASE_FORMAT, isBearable: isBearableScrypt, verify: verifyFirebaseScrypt },
+  { format: SCRYPT_FORMAT, isBearable: isBearableScrypt, verify: verifyScrypt },
+]
+
+const ARGON2_MEMORY_KIB_MAX = 1024 * 1024
+const ARGON2_WORK_KIB_MAX = 4 * ARGON2_MEMORY_KIB_MAX
+const ARGON2_PASSES_MAX = 64
+const ARGON2_LANES_MAX = 64
+const BCRYPT_COST_MAX = 15
+const HASH_CHARACTERS_MAX = 1024
+
+/** True when `hash` is of a kind that can be verified, and can be with bearable costs. */
+export function isKnownPasswordHash(hash: string): boolean {
+  return (
+    hash.length <= HASH_CHARACTERS_MAX &&
+    SCHEMES.some((scheme) => scheme.format.test(hash) && scheme.isBearable(hash))
+  )
+}
+
+/** Whether it is the password of a hash of any known kind, whatever its costs. */
+export function verifyPasswordHash(password: string, hash: string): boolean {
+  const scheme = SCHEMES.find(({ format }) => format.test(hash))
+  return scheme?.verify(password, hash) ?? false
+}
