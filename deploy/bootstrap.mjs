@@ -102,8 +102,8 @@ function run(args) {
       MALLOC_ARENA_MAX: process.env.MALLOC_ARENA_MAX ?? '2',
       // Two thousand files are compiled once, not at every start.
       NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(root, 'node_modules', '.cache'),
-      // V8 would give young objects up to 128 MiB a process, and fill them before it looks.
-      NODE_OPTIONS: process.env.NODE_OPTIONS ?? '--max-semi-space-size=16',
+      // V8 would give young objects up to 128 MiB a process, and fill them before it looks. What is given wins.
+      NODE_OPTIONS: `--max-semi-space-size=16 ${process.env.NODE_OPTIONS ?? ''}`.trim(),
     },
   })
   // A terminal sends Ctrl-C to the whole group; the child decides when to end.

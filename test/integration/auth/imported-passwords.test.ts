@@ -18,7 +18,7 @@ const salt = Buffer.from('sixteen byte salt')
 const scryptHash = scryptSync(PASSWORD, salt, 32, { N: 1024, r: 8, p: 1 })
 
 const HASHES: Readonly<Record<string, () => Promise<string>>> = {
-  bcrypt: () => bcryptHash(PASSWORD, { cost: 4 }),
+  bcrypt: () => bcryptHash(PASSWORD, 4),
   scrypt: async () =>
     `$scrypt$ln=10,r=8,p=1$${salt.toString('base64')}$${scryptHash.toString('base64')}`,
   argon2i: async () => argon2Hash('argon2i', { memory: 64, passes: 3 }),

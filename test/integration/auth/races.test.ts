@@ -83,7 +83,7 @@ describe('a password that is changed while somebody signs in with the old one', 
 
   it('stays the new one when the hash of the old one was about to be renewed', async () => {
     const email = newEmail()
-    const password_hash = await bcryptHash(PASSWORD, { cost: 4 })
+    const password_hash = await bcryptHash(PASSWORD, 4)
     const { id } = await createUser(server, { email, password: undefined, password_hash })
     const held = holdPasswordChecks()
     const late = tryPassword(email, PASSWORD)
@@ -99,7 +99,7 @@ describe('a password that is changed while somebody signs in with the old one', 
 describe('an imported user who signs in several times at once', () => {
   it('gets in every time', async () => {
     const email = newEmail()
-    const password_hash = await bcryptHash(PASSWORD, { cost: 4 })
+    const password_hash = await bcryptHash(PASSWORD, 4)
     await createUser(server, { email, password: undefined, password_hash })
     const answers = await Promise.all(Array.from({ length: 8 }, () => tryPassword(email, PASSWORD)))
     expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 8 }, () => 200))
