@@ -11,6 +11,9 @@ import { fileURLToPath } from 'node:url'
 const NODE_MAJOR_MIN = 24
 const LOCK_STALE_MS = 10 * 60_000
 const PID_WRITTEN_WITHIN_MS = 5000
+const STATUS_OF_NO_COMMAND = 127 // as shells tell it
+// npm goes on when this process is killed: its number keeps the next start from installing beside it.
+const NOTED_INSTALLATION = 'echo $$ > "$1"; exec npm ci --ignore-scripts'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const stamp = join(root, 'node_modules', '.installed')
@@ -38,12 +41,13 @@ function installWhenChanged() {
 
 function install(wanted) {
   console.error('installing the dependencies (npm ci) …')
-  const npm = spawnSync('npm', ['ci', '--ignore-scripts'], {
-    cwd: root,
-    stdio: ['ignore', 2, 2],
-    shell: process.platform === 'win32',
-  })
+  const options = { cwd: root, stdio: ['ignore', 2, 2] }
+  const npm =
+    process.platform === 'win32'
+      ? spawnSync('npm', ['ci', '--ignore-scripts'], { ...options, shell: true })
+      : spawnSync('sh', ['-c', NOTED_INSTALLATION, 'sh', join(lock, 'npm')], options)
   if (npm.error !== undefined) return `npm cannot be run: ${npm.error.message}`
+  if (npm.status === STATUS_OF_NO_COMMAND) return 'npm cannot be run: it is not on the PATH'
   if (npm.status !== 0) return 'npm ci failed; see above'
   // Written last, so that an installation that was broken off is done again.
   writeFileSync(stamp, wanted)
@@ -74,12 +78,22 @@ function isAbandoned() {
   const madeAt = statSync(lock, { throwIfNoEntry: false })?.mtimeMs
   if (madeAt === undefined) return false
   const age = Date.now() - madeAt
+  if (age > LOCK_STALE_MS) return true
+  const states = ['pid', 'npm'].map(stateOf)
+  return !states.includes('alive') && (states[0] === 'gone' || age > PID_WRITTEN_WITHIN_MS)
+}
+
+/** Of the process whose number stands in this file of the lock; `unknown` before it is written. */
+function stateOf(name) {
   try {
-    process.kill(Number(readFileSync(join(lock, 'pid'), 'utf8')), 0)
-    return age > LOCK_STALE_MS
+    const pid = Number(readFileSync(join(lock, name), 'utf8'))
+    if (!(pid > 0)) return 'unknown'
+    process.kill(pid, 0)
+    return 'alive'
   } catch (error) {
-    // The process is gone, or belongs to somebody else; or its number is not written yet.
-    return error.code === 'ESRCH' || (error.code === 'ENOENT' && age > PID_WRITTEN_WITHIN_MS)
+    if (error.code === 'ENOENT') return 'unknown'
+    // A process that belongs to somebody else lives, too.
+    return error.code === 'ESRCH' ? 'gone' : 'alive'
   }
 }
 
@@ -104,6 +118,8 @@ function run(args) {
       NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(root, 'node_modules', '.cache'),
       // V8 would give young objects up to 128 MiB a process, and fill them before it looks. What is given wins.
       NODE_OPTIONS: `--max-semi-space-size=16 ${process.env.NODE_OPTIONS ?? ''}`.trim(),
+      // ONNX Runtime reports to nobody what runs here, whoever loads it.
+      ORT_DISABLE_TELEMETRY: process.env.ORT_DISABLE_TELEMETRY ?? '1',
     },
   })
   // A terminal sends Ctrl-C to the whole group; the child decides when to end.

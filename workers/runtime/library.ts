@@ -109,6 +109,9 @@ export interface Library extends Readonly<Record<FunctionName, NativeFunction>> 
 
 /** Opens the shared library that onnxruntime-node ships for this platform. */
 export function openLibrary(): Library {
+  // It would send its vendor what models run here on what machine, under a number that it keeps. It asks
+  // the environment of the process, once.
+  process.env.ORT_DISABLE_TELEMETRY ??= '1'
   const handle = koffi.load(findLibraryFile())
   const base = handle.func('void *OrtGetApiBase()')()
   const [getApi, getVersion] = koffi.decode(base, koffi.array('void *', 2)) as Pointer[]

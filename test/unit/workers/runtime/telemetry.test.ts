@@ -1,0 +1,25 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+
+import { expect, it } from 'vitest'
+
+const run = promisify(execFile)
+
+// What it would send is kept in the user's folder until it is sent, beside a number for the machine.
+it('the runtime keeps nothing to report to its vendor', async () => {
+  const home = await mkdtemp(join(tmpdir(), 'millrace-home-'))
+  const program = `
+    const { openRuntime } = await import('#workers/runtime/runtime.ts')
+    await openRuntime().close()`
+  try {
+    // Not what the tests are run with: it would be silent in every CI.
+    const env = { PATH: process.env.PATH, HOME: home, TMPDIR: home }
+    await run(process.execPath, ['--input-type=module', '-e', program], { env })
+    expect(await readdir(home)).toEqual([])
+  } finally {
+    await rm(home, { recursive: true })
+  }
+})
