@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, gt, gte, lt, or, sql, type SQL } from 'drizzle-orm'
+import { and, asc, desc, eq, gte, lt, sql, type SQL } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
 import type { ActivityRow, ActivityTables } from '#shared/db/schema/activities.ts'
@@ -57,7 +57,6 @@ export interface Activities {
 
 /** Opens the activities of a database. */
 export function openActivities(db: Db, tables: ActivityTables): Activities {
-  const { activities } = tables
   return {
     record: (organizationId, list, options) =>
       withPartitions(db, tables, async () => {
@@ -67,27 +66,45 @@ export function openActivities(db: Db, tables: ActivityTables): Activities {
         return db.transaction((tx) => record(tx, tables, batch))
       }),
     recordOwn: (list) => withPartitions(db, tables, () => recordOwn(db, tables, list)),
-    async find(organizationId, id) {
-      const rows = await db
-        .select()
-        .from(activities)
-        .where(and(eq(activities.organizationId, organizationId), eq(activities.id, id)))
-      return rows[0]
-    },
+    find: (organizationId, id) => find(db, tables, organizationId, id),
     list: (organizationId, query) => list(db, tables, organizationId, query),
     maintain: (retentionDays, nowMs) => maintain(db, tables, retentionDays, nowMs),
   }
 }
 
+/** By when it was recorded, which its id tells: the record itself is ordered and parted by time. */
+async function find(
+  db: Db,
+  { activities, activityIds }: ActivityTables,
+  organizationId: string,
+  id: string,
+): Promise<ActivityRow | undefined> {
+  const createdAt = db
+    .select({ createdAt: activityIds.createdAt })
+    .from(activityIds)
+    .where(and(eq(activityIds.organizationId, organizationId), eq(activityIds.id, id)))
+  const [found] = await db
+    .select()
+    .from(activities)
+    .where(
+      and(
+        eq(activities.organizationId, organizationId),
+        eq(activities.createdAt, createdAt),
+        eq(activities.id, id),
+      ),
+    )
+  return found
+}
+
 async function list(
   db: Db,
-  { activities }: ActivityTables,
+  tables: ActivityTables,
   organizationId: string,
   query: ActivityQuery,
 ): Promise<{ rows: ActivityRow[]; hasMore: boolean }> {
-  const own = eq(activities.organizationId, organizationId)
+  const { activities } = tables
   const conditions: (SQL | undefined)[] = [
-    own,
+    eq(activities.organizationId, organizationId),
     isNamed(activities.actorId, query.actor),
     query.type === undefined ? undefined : eq(activities.type, query.type),
     isNamed(activities.objectId, query.object),
@@ -96,15 +113,13 @@ async function list(
   ]
   const isAscending = query.order === 'asc'
   if (query.after !== undefined) {
-    const [cursor] = await db
-      .select()
-      .from(activities)
-      .where(and(own, eq(activities.id, query.after)))
+    const cursor = await find(db, tables, organizationId, query.after)
     if (cursor === undefined) throw noSuchCursor(query.after)
-    const past = isAscending ? gt : lt
-    const isLater = past(activities.published, cursor.published)
+    const past = sql.raw(isAscending ? '>' : '<')
+    const published = cursor.published.toISOString()
+    // As one row: so the index begins there, however many there are before it.
     conditions.push(
-      or(isLater, and(eq(activities.published, cursor.published), past(activities.id, cursor.id))),
+      sql`(${activities.published}, ${activities.id}) ${past} (${published}::timestamptz, ${cursor.id})`,
     )
   }
   const direction = isAscending ? asc : desc
@@ -153,10 +168,13 @@ async function deleteSome(
   table: ActivityTables['activities'] | ActivityTables['activityIds'],
   oldest: Date,
 ): Promise<number> {
+  // Said twice, so that the months after it are not looked through.
+  const latest = oldest.toISOString()
   const { rowCount } = await db.execute(sql`
-    delete from ${table} where (organization_id, created_at, id) in (
-      select organization_id, created_at, id from ${table}
-      where created_at < ${oldest.toISOString()}::timestamptz limit ${DELETED_AT_ONCE})`)
+    delete from ${table} where created_at < ${latest}::timestamptz
+      and (organization_id, created_at, id) in (
+        select organization_id, created_at, id from ${table}
+        where created_at < ${latest}::timestamptz limit ${DELETED_AT_ONCE})`)
   return rowCount ?? 0
 }
 

@@ -52,6 +52,9 @@ export interface Batches {
   settle(): Promise<void>
 }
 
+/** The states of unfinished batches, as the index of these says it: the finished are very many. */
+const OPEN = "('validating', 'in_progress', 'finalizing', 'cancelling')"
+
 /** Opens the batches of a database. */
 export function openBatches(pool: Pool, namespace: string): Batches {
   const prefix = tablePrefixOf(namespace)
@@ -91,7 +94,8 @@ export function openBatches(pool: Pool, namespace: string): Batches {
     lease: (leaseId, seconds) => one(leaseQuery(tables), [leaseId, seconds]),
     async renew(leaseId, seconds) {
       await pool.query(
-        `update ${batches} set lease_until = now() + make_interval(secs => $2) where lease_id = $1`,
+        `update ${batches} set lease_until = now() + make_interval(secs => $2)
+         where lease_id = $1 and status in ${OPEN}`,
         [leaseId, seconds],
       )
     },
@@ -145,7 +149,7 @@ async function insert(
        input_object_key, completion_window, metadata, expires_at, api_key_id, user_id)
      select $1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9), $11, $12::uuid
      where (select count(*) from ${batches} where organization_id = $2
-       and status in ('validating', 'in_progress', 'finalizing', 'cancelling')) < $10
+       and status in ${OPEN}) < $10
      returning *`,
     [
       batch.id,

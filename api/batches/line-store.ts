@@ -183,7 +183,8 @@ async function release(
 }
 
 // Batches take turns: the one that was served longest ago goes first. A line whose lease has run out
-// belonged to a process that died.
+// belonged to a process that died. Of one batch, the index has the lines in their order: a join would
+// sort all that are left of it each time.
 function claimQuery(batches: string, lines: string): string {
   const isFree = `((l.state = 'waiting' and l.retry_at <= now())
     or (l.state = 'running' and l.lease_until < now()))`
@@ -197,8 +198,9 @@ function claimQuery(batches: string, lines: string): string {
       update ${batches} set served_at = clock_timestamp() where id in (select id from chosen)
       returning id, organization_id, endpoint, model_ids, api_key_id, user_id
     ), free as (
-      select l.batch_id, l.line from ${lines} l join served on served.id = l.batch_id
-      where ${isFree} order by l.line limit $2 for update of l skip locked
+      select l.batch_id, l.line from ${lines} l
+      where l.batch_id = (select id from served) and ${isFree}
+      order by l.batch_id, l.line limit $2 for update of l skip locked
     )
     update ${lines} l set state = 'running', lease_id = $1, attempts = l.attempts + 1,
       lease_until = now() + make_interval(secs => $3)

@@ -65,19 +65,19 @@ export function openFiles(db: Db, tables: FileTables): Files {
     },
     list: (organizationId, page) => list(db, tables, organizationId, page),
     remove: (organizationId, id) => remove(db, tables, organizationId, id),
-    async forgetExpired() {
-      await db.execute(sql`
-        with expired as (delete from ${files} where expires_at <= now()
-            returning organization_id, bytes),
-          freed as (select organization_id, sum(bytes) as bytes from expired group by 1)
-        update ${storage} set used_bytes = used_bytes - freed.bytes
-        from freed where freed.organization_id = ${storage.organizationId}`)
-    },
+    forgetExpired: () =>
+      forgetAll(db, tables, sql`select id from ${files} where expires_at <= now()`),
     async forgetOfDeleted() {
-      await db.execute(sql`
-        with deleted as (select id from ${organizations} where deleted_at is not null),
-          forgotten as (delete from ${files} where organization_id in (select id from deleted))
-        delete from ${storage} where organization_id in (select id from deleted)`)
+      const deleted = sql`select id from ${organizations} where deleted_at is not null`
+      const accounts = sql`${storage} where organization_id in (${deleted})`
+      await forgetAll(
+        db,
+        tables,
+        sql`select id from ${files} where organization_id in (select organization_id from ${accounts})`,
+      )
+      await db.execute(sql`delete from ${accounts} and used_bytes = 0
+        and not exists (select 1 from ${files}
+          where ${files}.organization_id = ${storage}.organization_id)`)
     },
     async knownKeys(keys) {
       if (keys.length === 0) return new Set()
@@ -116,6 +116,25 @@ async function publish(
   if (rowCount === 0) return undefined
   const rows = await db.select().from(files).where(eq(files.id, upload.id))
   return rows[0]
+}
+
+/** Of one statement: it must end long before the database gives it up. */
+const FORGOTTEN_AT_ONCE = 5000
+
+/** Forgets files in parts, each together with the bytes that it gives back. */
+async function forgetAll(db: Db, { files, storage }: FileTables, which: SQL): Promise<void> {
+  let forgotten: number
+  do {
+    const { rows } = await db.execute<{ forgotten: number }>(sql`
+      with doomed as (${which} limit ${FORGOTTEN_AT_ONCE} for update of ${files}),
+        gone as (delete from ${files} where id in (select id from doomed)
+          returning organization_id, bytes),
+        freed as (select organization_id, sum(bytes) as bytes from gone group by 1),
+        given as (update ${storage} set used_bytes = used_bytes - freed.bytes
+          from freed where freed.organization_id = ${storage}.organization_id)
+      select count(*)::int as forgotten from gone`)
+    forgotten = rows[0]?.forgotten ?? 0
+  } while (forgotten === FORGOTTEN_AT_ONCE)
 }
 
 /** Whether the time of a file is not over. */

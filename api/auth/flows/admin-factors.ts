@@ -59,7 +59,7 @@ export async function adminDeleteFactor(
   const user = await getUser(services, params.user_id)
   const factor = await getOwnFactor(services, user, params.factor_id)
   await inTransaction(services.store, async (store) => {
-    await lowerSessionsOfFactor(store, factor.id)
+    await lowerSessionsOfFactor(store, factor)
     await deleteFactor(store, factor.id)
     await record(services, store, {
       request,

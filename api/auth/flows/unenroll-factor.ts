@@ -24,7 +24,7 @@ export async function unenrollFactor(
     })
   }
   await inTransaction(services.store, async (store) => {
-    await lowerSessionsOfFactor(store, factor.id)
+    await lowerSessionsOfFactor(store, factor)
     await deleteFactor(store, factor.id)
     await record(services, store, {
       request,

@@ -1,7 +1,7 @@
 import { and, desc, eq, ne, sql } from 'drizzle-orm'
 
 import type { SessionsConfig } from '#shared/config/auth-policies.ts'
-import type { AmrEntry, SessionRow } from '#shared/db/schema/auth.ts'
+import type { AmrEntry, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
 
 import type { Store } from './store.ts'
 
@@ -51,9 +51,16 @@ export async function raiseSession(
 }
 
 /** Sessions that rested on a removed factor fall back to the first level. */
-export async function lowerSessionsOfFactor(store: Store, factorId: string): Promise<void> {
+export async function lowerSessionsOfFactor(
+  store: Store,
+  factor: Pick<FactorRow, 'id' | 'userId'>,
+): Promise<void> {
   const { sessions } = store.tables
-  const rows = await store.db.select().from(sessions).where(eq(sessions.factorId, factorId))
+  const rows = await store.db
+    .select()
+    .from(sessions)
+    // Among those of its user, which are found at once.
+    .where(and(eq(sessions.userId, factor.userId), eq(sessions.factorId, factor.id)))
   for (const session of rows) {
     const amr = session.amr.filter((entry) => !SECOND_FACTORS.includes(entry.method))
     await store.db
