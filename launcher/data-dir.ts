@@ -1,5 +1,15 @@
-import { randomBytes } from 'node:crypto'
-import { mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { randomBytes, randomUUID } from 'node:crypto'
+import {
+  constants,
+  copyFile,
+  link,
+  mkdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 
 /** Random secrets of one installation, made once. */
@@ -23,6 +33,10 @@ const SECRET_MAKERS: { readonly [Name in keyof Secrets]: () => string } = {
   postgresPassword: random,
 }
 
+const LOCK_ATTEMPTS = 5
+// What file systems answer that know no second name of a file.
+const WITHOUT_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']
+
 /**
  * Makes this process the only one that uses a data directory. Throws one sentence while another
  * process does; a lock whose process is gone is taken over. Returns what gives it back.
@@ -30,26 +44,62 @@ const SECRET_MAKERS: { readonly [Name in keyof Secrets]: () => string } = {
 export async function lockDataDir(dataDir: string): Promise<() => Promise<void>> {
   await makeFolder(resolve(dataDir)).catch(unusable(dataDir))
   const file = join(dataDir, 'launcher.lock')
-  for (let attempt = 0; attempt < 2; attempt++) {
-    const handle = await open(file, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EEXIST') unusable(dataDir)(error)
-    })
-    if (handle !== undefined) {
-      await handle.writeFile(
-        JSON.stringify({ pid: process.pid, startedAt: await startOf(process.pid) }),
-      )
-      await handle.close()
-      return () => rm(file, { force: true })
+  const mine = `${file}.${randomUUID()}`
+  const lock = JSON.stringify({ pid: process.pid, startedAt: await startOf(process.pid) })
+  try {
+    await writeFile(mine, lock, { mode: 0o600 }).catch(unusable(dataDir))
+    for (let attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
+      const isTaken =
+        (await linkIfNew(mine, file).catch(unusable(dataDir))) || (await takeOver(mine, file))
+      if (isTaken) return () => rm(file, { force: true })
+      const owner = await findOwner(file)
+      if (owner !== undefined) {
+        throw new Error(
+          `Another Millrace (process ${owner}) uses ${resolve(dataDir)}: stop it, or set MILLRACE_DATA_DIR.`,
+        )
+      }
     }
-    const owner = await findOwner(file)
-    if (owner !== undefined) {
-      throw new Error(
-        `Another Millrace (process ${owner}) uses ${resolve(dataDir)}: stop it, or set MILLRACE_DATA_DIR.`,
-      )
-    }
-    await rm(file, { force: true })
+  } finally {
+    await rm(mine, { force: true })
   }
   throw new Error(`Another Millrace starts in ${resolve(dataDir)} at this moment.`)
+}
+
+/** A lock appears whole, with its owner's name: half of one would be taken for a crash's. */
+async function linkIfNew(mine: string, file: string): Promise<boolean> {
+  try {
+    await link(mine, file)
+    return true
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException
+    if (code === 'EEXIST') return false
+    if (!WITHOUT_LINKS.includes(code)) throw error
+  }
+  return copyFile(mine, file, constants.COPYFILE_EXCL).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EEXIST') return false
+      throw error
+    },
+  )
+}
+
+/** Puts this lock in the place of one whose process is gone. One at a time may: a faster one is left alone. */
+async function takeOver(mine: string, file: string): Promise<boolean> {
+  const claim = `${file}.claim`
+  if (!(await linkIfNew(mine, claim))) {
+    // Its owner ended in the middle of this.
+    if ((await findOwner(claim)) === undefined) await rm(claim, { force: true })
+    return false
+  }
+  try {
+    const text = await readFile(file, 'utf8').catch(() => undefined)
+    if (text === undefined || (await ownerIn(text)) !== undefined) return false
+    await rename(mine, file)
+    return true
+  } finally {
+    await rm(claim, { force: true })
+  }
 }
 
 /** The secrets of a data directory; missing ones are made. The file is for its owner alone. */
@@ -101,11 +151,12 @@ async function readSecrets(file: string): Promise<Record<string, unknown>> {
   }
 }
 
-/** The process that holds the lock, if it still lives; a later one of the same number does not count. */
 async function findOwner(file: string): Promise<number | undefined> {
-  const text = await readFile(file, 'utf8').catch(() => '')
-  // Still empty: its owner is writing it.
-  if (text === '') return undefined
+  return ownerIn(await readFile(file, 'utf8').catch(() => ''))
+}
+
+/** The process that holds the lock, if it still lives; a later one of the same number does not count. */
+async function ownerIn(text: string): Promise<number | undefined> {
   const { pid, startedAt } = readLock(text)
   try {
     process.kill(pid, 0)

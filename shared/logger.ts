@@ -1,7 +1,7 @@
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 
-import { pino, destination as openDestination } from 'pino'
+import { pino, destination as openDestination, stdSerializers } from 'pino'
 
 /** The part of the logger that the code uses: structured fields first, a constant message second. */
 export interface Logger {
@@ -47,6 +47,7 @@ export function createLogger(options: LoggerOptions): Logger {
       base: options.base ?? {},
       timestamp: () => `,"time":"${new Date().toISOString()}"`,
       formatters: { level: (label) => ({ level: label }) },
+      serializers: { err: presentError, error: presentError },
       redact: {
         paths: SECRET_FIELDS.flatMap((name) => [name, `*.${name}`, `*.*.${name}`]),
         censor: '[redacted]',
@@ -54,6 +55,38 @@ export function createLogger(options: LoggerOptions): Logger {
     },
     openDestination({ dest: options.file ?? 1, mkdir: true, sync: false }),
   )
+}
+
+// What the database says beside its message names the values of rows, such as somebody's address.
+const FIELDS_WITH_VALUES = ['params', 'query', 'detail', 'where', 'internalQuery']
+const QUERY_CHARACTERS_MAX = 200
+
+/** An error with its stack and causes, but without what a query was to store: that is people's own. */
+function presentError(error: unknown): unknown {
+  if (!(error instanceof Error)) return stdSerializers.err(error as Error)
+  const shown: Record<string, unknown> = { ...stdSerializers.err(error) }
+  for (const name of FIELDS_WITH_VALUES) delete shown[name]
+  for (const { message, query } of failedQueries(error)) {
+    const brief = `Failed query: ${query.trim().slice(0, QUERY_CHARACTERS_MAX)}`
+    for (const name of ['message', 'stack']) {
+      // A function: the text may hold what stands for something in a replacement.
+      shown[name] = String(shown[name]).replaceAll(message, () => brief)
+    }
+  }
+  return shown
+}
+
+/** The errors among these causes whose message is the whole query with its values. */
+function failedQueries(error: Error): { message: string; query: string }[] {
+  const found: { message: string; query: string }[] = []
+  const seen = new Set<unknown>()
+  for (let at: unknown = error; at instanceof Error && !seen.has(at); at = at.cause) {
+    seen.add(at)
+    const { message, query } = at as Error & { query?: unknown }
+    if (typeof query === 'string' && message.startsWith('Failed query'))
+      found.push({ message, query })
+  }
+  return found
 }
 
 // Found out here: the destination would end the process with a stack.

@@ -211,7 +211,10 @@ function giveUp(logFile: string): never {
 }
 
 async function assertPortIsFree(port: number): Promise<void> {
-  if ((await findFreePort(port)) === port) return
+  const free = await findFreePort(port).catch((error: Error) => {
+    throw new Error(`Port ${port} cannot be used: ${error.message}. Set PORT.`, { cause: error })
+  })
+  if (free === port) return
   throw new Error(`Port ${port} is taken: stop what listens there, or set PORT.`)
 }
 

@@ -29,13 +29,20 @@ export interface ChildOptions {
 }
 
 // Runs "$@" and signals it as soon as the pipe on standard input closes: when the parent ends, however
-// it ends, its children do too. $1 is the signal.
+// it ends, its children do too, at the latest 45 seconds later. $1 is the signal.
 const GUARD = `
 signal=$1; shift
 exec 3<&0
 "$@" </dev/null 3<&- & child=$!
-( cat <&3 >/dev/null; kill -s "$signal" $child 2>/dev/null ) & 
-wait $child`
+(
+  cat <&3 >/dev/null; kill -s "$signal" $child 2>/dev/null
+  seconds=0
+  while [ $seconds -lt 45 ] && kill -0 $child 2>/dev/null; do sleep 1; seconds=$((seconds + 1)); done
+  kill -s KILL $child 2>/dev/null
+) & watcher=$!
+wait $child; code=$?
+kill $watcher 2>/dev/null
+exit $code`
 
 const GRACE_MS = 10_000
 
@@ -101,14 +108,15 @@ export async function waitUntil(
   attempt: () => Promise<unknown>,
   options: { readonly timeoutMs: number; readonly child?: PrivateChild },
 ): Promise<void> {
-  const deadline = Date.now() + options.timeoutMs
+  // Not the time of day: machines set their clocks just when they have started.
+  const deadline = performance.now() + options.timeoutMs
   for (;;) {
     try {
       await attempt()
       return
     } catch (error) {
       const hasEnded = options.child !== undefined && !options.child.isRunning()
-      if (hasEnded || Date.now() > deadline) throw error
+      if (hasEnded || performance.now() > deadline) throw error
     }
     await sleep(50)
   }

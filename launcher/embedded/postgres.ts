@@ -1,8 +1,9 @@
 import { spawnSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { dirname, join, resolve } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 
 import { Client } from 'pg'
 
@@ -13,6 +14,7 @@ import type { EmbeddedService } from './redis.ts'
 const USER = 'millrace'
 const START_TIMEOUT_MS = 60_000
 const LEFTOVER_TIMEOUT_MS = 15_000
+const UNFINISHED = '.unfinished-'
 const SETTINGS = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
@@ -36,6 +38,7 @@ export async function startPostgres(
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
   const place = await findPlace(resolve(dataDir), findBinaries())
   const { folder } = place
+  await removeUnfinished(folder)
   if (!existsSync(join(folder, 'PG_VERSION'))) await initialize(place, options.password)
   await waitForLeftover(folder)
   const port = options.port ?? (await findFreePort())
@@ -71,22 +74,44 @@ function findBinaries(): string {
   return join(home, 'native')
 }
 
-async function initialize({ folder, own, run }: PostgresPlace, password: string): Promise<void> {
-  const passwordFile = `${folder}.password`
+/**
+ * Sets the data up under a name of its own and puts it in its place when it is whole: what was broken
+ * off, or goes on after its launcher was killed, is never taken for a database.
+ */
+async function initialize(place: PostgresPlace, password: string): Promise<void> {
+  const { folder, own, run } = place
+  const made = `${folder}${UNFINISHED}${randomUUID()}`
+  const passwordFile = `${made}.password`
   await writeFile(passwordFile, password, { mode: 0o600 })
   await own(passwordFile)
   try {
     const { command, args } = run('initdb', [
-      ...['-D', folder, '-U', USER, '--auth=scram-sha-256', `--pwfile=${passwordFile}`],
+      ...['-D', made, '-U', USER, '--auth=scram-sha-256', `--pwfile=${passwordFile}`],
       ...['-E', 'UTF8', '--locale=C'],
     ])
-    const { status, stderr } = spawnSync(command, args, { encoding: 'utf8' })
-    if (status === 0) return
-    await rm(folder, { recursive: true, force: true })
-    throw new Error(`Postgres could not be set up: ${stderr.trim().split('\n').at(-1) ?? ''}`)
+    const { status, stderr, error } = spawnSync(command, args, { encoding: 'utf8' })
+    if (status !== 0)
+      throw new Error(`Postgres could not be set up: ${error?.message ?? reasonIn(stderr)}`)
+    await rename(made, folder)
   } finally {
     await rm(passwordFile, { force: true })
+    await rm(made, { recursive: true, force: true })
   }
+}
+
+async function removeUnfinished(folder: string): Promise<void> {
+  const beginning = `${basename(folder)}${UNFINISHED}`
+  for (const name of await readdir(dirname(folder))) {
+    if (!name.startsWith(beginning)) continue
+    // One that still writes there brings it back; the next start removes that.
+    await rm(join(dirname(folder), name), { recursive: true, force: true }).catch(() => {})
+  }
+}
+
+/** Its last line tells only how it cleans up. */
+function reasonIn(stderr: string): string {
+  const lines = stderr.trim().split('\n')
+  return lines.find((line) => /error|FATAL|PANIC|could not/i.test(line)) ?? lines.at(-1) ?? ''
 }
 
 /**

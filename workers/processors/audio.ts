@@ -1,5 +1,5 @@
 import { createWriteStream } from 'node:fs'
-import { mkdtemp, readdir, rm, stat } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { extname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
@@ -39,6 +39,8 @@ export async function processAudio(
   const { model, reply, signal, clock } = tools
   const begunMs = clock.now()
   model.whisper.check(input)
+  // The system's folder may have been removed, and may be named before anybody made it.
+  await mkdir(tmpdir(), { recursive: true })
   const folder = await mkdtemp(join(tmpdir(), FOLDER_PREFIX))
   try {
     const path = join(folder, fileName(input))
@@ -72,7 +74,8 @@ export async function processAudio(
 
 /** Deletes the recordings that killed processes left on this machine. */
 export async function sweepClips(clock: Clock): Promise<void> {
-  const names = await readdir(tmpdir())
+  // Without that folder there is nothing to delete, and no reason to serve no model.
+  const names = await readdir(tmpdir()).catch(() => [])
   for (const name of names.filter((found) => found.startsWith(FOLDER_PREFIX))) {
     const path = join(tmpdir(), name)
     // Another process may sweep at the same time, and some folders may be another user's.

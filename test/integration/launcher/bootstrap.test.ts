@@ -14,7 +14,9 @@ const BOOTSTRAP = join(import.meta.dirname, '../../../deploy/bootstrap.mjs')
 // An `npm` that only writes down that it was called; the real one takes half a minute.
 const NPM = `#!/bin/sh
 echo "$@" >> npm-calls
+mkdir busy || touch two-at-once
 sleep 1
+rmdir busy
 mkdir -p node_modules
 exit \${NPM_STATUS:-0}
 `
@@ -89,6 +91,17 @@ describe('the first step of npm start and npm test', () => {
     expect(await readFile(join(root, 'node_modules/.installed'), 'utf8')).toBe(
       createHash('sha256').update(lock).digest('hex'),
     )
+  })
+
+  it('waits for the npm of a start that was killed, and installs again', async ({ folder }) => {
+    const { root, args, env, run, calls } = await makeCheckout(folder)
+    const killed = spawn(process.execPath, args('target.mjs'), { env })
+    await expect.poll(calls, { timeout: 20_000 }).toHaveLength(1)
+    killed.kill('SIGKILL')
+    await once(killed, 'exit')
+    expect(run(['target.mjs']).status).toBe(0)
+    expect(await calls()).toHaveLength(2)
+    expect(existsSync(join(root, 'two-at-once'))).toBe(false)
   })
 
   it('passes signals on to what it runs', async ({ folder }) => {

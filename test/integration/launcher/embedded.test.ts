@@ -1,10 +1,13 @@
-import { readFile, symlink, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 
 import { Client } from 'pg'
-import { describe, expect } from 'vitest'
+import { describe, expect, vi } from 'vitest'
 
-import { startChild } from '#launcher/embedded/child.ts'
+import { lockDataDir } from '#launcher/data-dir.ts'
+import { startChild, waitUntil } from '#launcher/embedded/child.ts'
 import { findPlace } from '#launcher/embedded/postgres-place.ts'
 import { startPostgres } from '#launcher/embedded/postgres.ts'
 import { it } from '#test/support/services.ts'
@@ -27,6 +30,66 @@ describe('the embedded Postgres', () => {
     } finally {
       await after.stop()
     }
+  })
+
+  it('starts although the first start was killed while it set the data up', async ({ folder }) => {
+    const module = join(import.meta.dirname, '../../../launcher/embedded/postgres.ts')
+    const code = `(await import(${JSON.stringify(module)})).startPostgres(process.argv[1], { password: 'kept' })`
+    const first = spawn(process.execPath, ['--input-type=module', '-e', code, folder])
+    const data = dirname((await findPlace(folder, '')).folder)
+    await expect
+      .poll(
+        async () =>
+          (await readdir(data, { recursive: true })).some((name) => name.endsWith('PG_VERSION')),
+        { timeout: 20_000, interval: 10 },
+      )
+      .toBe(true)
+    first.kill('SIGKILL')
+    await once(first, 'exit')
+    const postgres = await startPostgres(folder, { password: 'kept' })
+    try {
+      expect(await folderOf(postgres.url)).toBe(join(data, 'postgres'))
+    } finally {
+      await postgres.stop()
+    }
+  })
+})
+
+describe('the lock of a data directory', () => {
+  it.for([undefined, '{"pid":4194304,"startedAt":"1"}', ''])(
+    'is one process alone, however many start at once, after %j',
+    async (left, { folder }) => {
+      for (let round = 0; round < 20; round += 1) {
+        if (left !== undefined) await writeFile(join(folder, 'launcher.lock'), left)
+        const outcomes = await Promise.allSettled(
+          Array.from({ length: 8 }, () => lockDataDir(folder)),
+        )
+        const held = outcomes.flatMap((outcome) =>
+          outcome.status === 'fulfilled' ? [outcome.value] : [],
+        )
+        expect(held).toHaveLength(1)
+        await expect(lockDataDir(folder)).rejects.toThrow(`process ${process.pid}`)
+        await held[0]?.()
+        expect(await readdir(folder)).toEqual([])
+      }
+    },
+  )
+})
+
+describe('what is waited for', () => {
+  it('gets its time also where the clock is set meanwhile', async ({ onTestFinished }) => {
+    onTestFinished(() => void vi.useRealTimers())
+    vi.useFakeTimers({ toFake: ['Date'] })
+    let attempts = 0
+    await waitUntil(
+      async () => {
+        attempts += 1
+        vi.setSystemTime(Date.now() + 86_400_000)
+        if (attempts < 3) throw new Error('not yet')
+      },
+      { timeoutMs: 60_000 },
+    )
+    expect(attempts).toBe(3)
   })
 })
 

@@ -148,6 +148,13 @@ it('stops between two windows when it is cancelled and leaves no file behind', a
   expect(left).toEqual([])
 })
 
+it('makes the folder for recordings where the system has none', async () => {
+  vi.stubEnv('TMPDIR', join(folder, 'not', 'yet'))
+  await sweepClips(systemClock)
+  await expect(listen({})).resolves.toBeDefined()
+  vi.unstubAllEnvs()
+})
+
 it('deletes the recordings that killed workers left, and no others', async () => {
   vi.stubEnv('TMPDIR', folder)
   const old = await mkdtemp(join(folder, 'millrace-audio-'))
