@@ -33,7 +33,8 @@ export function parseJsonBody(text: string): Record<string, unknown> | undefined
   if (text.trim() === '') return undefined
   let value: unknown
   try {
-    value = JSON.parse(text)
+    // Editors and shells of Windows put a byte order mark before what they write, as white space.
+    value = JSON.parse(text.trim())
   } catch (error) {
     throw badJson('it is not valid JSON', error)
   }

@@ -17,7 +17,10 @@ const RULES: Readonly<Record<string, Rule>> = {
   FST_FILES_LIMIT: () => failure.tooLarge('The request holds too many files.'),
   FST_PARTS_LIMIT: () => failure.tooLarge('The request holds too many parts.'),
   FST_FIELDS_LIMIT: () => failure.tooLarge('The request holds too many fields.'),
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: () => failure.unsupportedMediaType('Unsupported Content-Type.'),
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
+    failure.unsupportedMediaType(
+      'Unsupported Content-Type: send JSON as application/json, and files as multipart/form-data.',
+    ),
   FST_INVALID_MULTIPART_CONTENT_TYPE: () =>
     failure.unsupportedMediaType('The request must be multipart/form-data.'),
   FST_ERR_CTP_EMPTY_JSON_BODY: (error) => malformedJson(error),

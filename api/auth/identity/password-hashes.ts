@@ -35,7 +35,10 @@ const SCHEMES: readonly Scheme[] = [
   },
   {
     format: /^\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}$/,
-    isBearable: (hash) => Number(hash.slice(4, 6)) <= BCRYPT_COST_MAX,
+    isBearable(hash) {
+      const cost = Number(hash.slice(4, 6))
+      return cost >= BCRYPT_COST_MIN && cost <= BCRYPT_COST_MAX
+    },
     verify: compareSync,
   },
   { format: FIREBASE_FORMAT, isBearable: isBearableScrypt, verify: verifyFirebaseScrypt },
@@ -46,6 +49,8 @@ const ARGON2_MEMORY_KIB_MAX = 1024 * 1024
 const ARGON2_WORK_KIB_MAX = 4 * ARGON2_MEMORY_KIB_MAX
 const ARGON2_PASSES_MAX = 64
 const ARGON2_LANES_MAX = 64
+// Below it the function is not defined: nobody could ever sign in with such a hash.
+const BCRYPT_COST_MIN = 4
 const BCRYPT_COST_MAX = 15
 const HASH_CHARACTERS_MAX = 1024
 

@@ -13,10 +13,11 @@ export const SCRYPT_FORMAT =
 
 /**
  * Firebase's variant: the derived key encrypts the project's signer key.
- * `$fbscrypt$v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>`, all base64.
+ * `$fbscrypt$v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>`, all base64: its
+ * command line exports the usual alphabet, its libraries that of addresses.
  */
 export const FIREBASE_FORMAT =
-  /^\$fbscrypt\$v=1,n=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})(?:,ss=([A-Za-z0-9+/=]*))?,sk=([A-Za-z0-9+/]{22,}={0,2})\$([A-Za-z0-9+/]+={0,2})\$([A-Za-z0-9+/]{22,}={0,2})$/
+  /^\$fbscrypt\$v=1,n=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})(?:,ss=([\w+/=-]*))?,sk=([\w+/-]{22,}={0,2})\$([\w+/-]+={0,2})\$([\w+/-]{22,}={0,2})$/
 
 // 2^21 blocks of 128 bytes, all lanes together: an imported hash must not exhaust the machine.
 const WORK_MAX = 2 ** 21
@@ -27,7 +28,9 @@ export function isBearableScrypt(hash: string): boolean {
   const match = SCRYPT_FORMAT.exec(hash) ?? FIREBASE_FORMAT.exec(hash)
   if (!match) return false
   const { exponent, r, p } = costsOf(match)
-  return exponent >= 1 && r >= 1 && p >= 1 && 2 ** exponent * r * p <= WORK_MAX
+  // RFC 7914, section 2: the work factor is less than 2^(128 * r / 8).
+  const isDefined = exponent >= 1 && exponent < 16 * r && p >= 1
+  return isDefined && 2 ** exponent * r * p <= WORK_MAX
 }
 
 /** Whether it is the password of a hash of this format. */

@@ -1,3 +1,5 @@
+import { setImmediate } from 'node:timers/promises'
+
 import type { FastifyInstance } from 'fastify'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
@@ -67,7 +69,7 @@ export function registerEmbeddings(app: FastifyInstance, services: InferenceServ
   })
 }
 
-async function embed(http: Http, services: InferenceServices): Promise<object> {
+async function embed(http: Http, services: InferenceServices): Promise<string> {
   const { request } = http
   const body = request.body as EmbeddingBody
   const model = getEmbeddingModel(services, callerOf(request), modelNameOf(request))
@@ -75,7 +77,8 @@ async function embed(http: Http, services: InferenceServices): Promise<object> {
   const job = { kind: 'embedding', model, input, watch: refuseTooManyTokens } as const
   const { result, usage } = await runJob(http, services, job)
   if (result.task !== 'embed') throw new Error('an embedding was answered with scores')
-  return presentEmbeddings(model, body, { vectors: result.vectors, usage })
+  http.reply.type('application/json; charset=utf-8')
+  return writeEmbeddings(model, body, { vectors: result.vectors, usage })
 }
 
 /** The model behind a name. Throws unless it makes vectors. */
@@ -99,24 +102,54 @@ export function refuseTooManyTokens(event: JobEvent<'embedding'>): void {
   }
 }
 
+interface Embedded {
+  readonly vectors: readonly string[]
+  readonly usage: TokenUsage
+}
+
 /** The answer, as numbers or just as the worker wrote the vectors. */
 export function presentEmbeddings(
   model: CatalogueModel,
   body: EmbeddingBody,
-  outcome: { readonly vectors: readonly string[]; readonly usage: TokenUsage },
+  { vectors, usage }: Embedded,
 ): object {
-  const { promptTokens } = outcome.usage
-  const present = body.encoding_format === 'base64' ? (text: string) => text : decodeFloats
-  return {
-    object: 'list',
-    data: outcome.vectors.map((vector, index) => ({
-      object: 'embedding',
-      index,
-      embedding: present(vector),
-    })),
-    model: model.id,
-    usage: { prompt_tokens: promptTokens, total_tokens: promptTokens },
+  const data = vectors.map((vector, index) => presentVector(body, vector, index))
+  return { ...presentAround(model, usage), data }
+}
+
+// About 10 ms of writing numbers.
+const SLICE_CHARS = 65_536
+
+/**
+ * The same as JSON text. Two thousand large vectors are millions of numbers, a second's work: others
+ * have their turn between the slices.
+ */
+export async function writeEmbeddings(
+  model: CatalogueModel,
+  body: EmbeddingBody,
+  { vectors, usage }: Embedded,
+): Promise<string> {
+  const written: string[] = []
+  let chars = 0
+  for (const [index, vector] of vectors.entries()) {
+    written.push(JSON.stringify(presentVector(body, vector, index)))
+    chars += vector.length
+    if (chars < SLICE_CHARS) continue
+    chars = 0
+    await setImmediate()
   }
+  const around = JSON.stringify(presentAround(model, usage))
+  return `${around.slice(0, -1)},"data":[${written.join(',')}]}`
+}
+
+function presentAround(model: CatalogueModel, { promptTokens }: TokenUsage): object {
+  const usage = { prompt_tokens: promptTokens, total_tokens: promptTokens }
+  return { object: 'list', model: model.id, usage }
+}
+
+function presentVector(body: EmbeddingBody, vector: string, index: number): object {
+  const embedding = body.encoding_format === 'base64' ? vector : decodeFloats(vector)
+  return { object: 'embedding', index, embedding }
 }
 
 function decodeFloats(base64: string): number[] {

@@ -71,6 +71,14 @@ describe('a field that is', () => {
   })
 })
 
+it('a byte order mark before a body is passed over', async () => {
+  const { email } = await createUser(server)
+  const body = `\ufeff${JSON.stringify({ email, password: PASSWORD })}`
+  const headers = { 'content-type': 'application/json' }
+  const path = '/token?grant_type=password'
+  expect((await server.call({ method: 'POST', path, body, headers })).status).toBe(200)
+})
+
 describe('a body that nobody asked for', () => {
   it.each(['"Global"', 'null', '[1]', '{', 'scope'])('is not read: %s', async (body) => {
     const { access_token: bearer } = await signedInUser(server)

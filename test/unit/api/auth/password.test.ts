@@ -1,4 +1,10 @@
+import { execFile } from 'node:child_process'
 import { argon2Sync } from 'node:crypto'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
 
 import { describe, expect, it } from 'vitest'
 
@@ -9,6 +15,8 @@ import { systemClock } from '#shared/clock.ts'
 import { readPasswordConfig } from '#shared/config/auth-policies.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
 import { createLogger } from '#shared/logger.ts'
+
+const run = promisify(execFile)
 
 const config = (env: Record<string, string> = {}) =>
   readPasswordConfig(new EnvReader({ MILLRACE_ARGON2_MEMORY_KIB: '64', ...env }))
@@ -63,6 +71,10 @@ describe('the password hasher', () => {
       '$scrypt$ln=14,r=8,p=1$U29kaXVtQ2hsb3JpZGU=$cCO9yzr9c0hGHAbNgf046/2o+7qQT44+qbVD9lRdofLVQylVYT8Pz2LUlwUkKpr55h6F3A1lHkDfzwF7RVdYhw==',
     ],
     'what Firebase stored': ['user1password', FIREBASE_HASH],
+    "what Firebase's libraries hand out": [
+      'user1password',
+      FIREBASE_HASH.replaceAll('+', '-').replaceAll('/', '_'),
+    ],
   }
   for (const [name, [password, hash]] of Object.entries(ELSEWHERE)) {
     it(`verifies ${name}, and says that it is to be replaced`, async () => {
@@ -103,9 +115,34 @@ describe('the password hasher', () => {
       '$argon2id$v=19$m=64,t=1,t=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHApl8ArZWb2GRPPc',
       '$argon2id$v=18$m=64,t=1,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHApl8ArZWb2GRPPc',
       `$2b$31$${'a'.repeat(53)}`,
+      `$2b$03$${'a'.repeat(53)}`,
+      '$scrypt$ln=16,r=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA',
+      '$fbscrypt$v=1,n=20,r=1,p=1,sk=c2lnbmVyc2lnbmVyc2lnbmVy$c2FsdA==$aGFzaGhhc2hoYXNoaGFzaA==',
     ]) {
       expect(isKnownPasswordHash(hash)).toBe(false)
       expect((await hasher.verify('x', hash)).isRight).toBe(false)
+    }
+  })
+
+  const onLinux = it.runIf(process.platform === 'linux')
+  onLinux('never rises above the priority that its process was started with', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'millrace-nice-'))
+    const program = join(folder, 'program.mjs')
+    const threads = pathToFileURL('api/auth/identity/hash-threads.ts').href
+    await writeFile(
+      program,
+      `import { readdirSync, readFileSync } from 'node:fs'
+      const { createHashThreads } = await import(${JSON.stringify(threads)})
+      await createHashThreads(1).hash('x', { memoryKib: 64, iterations: 1, parallelism: 1 })
+      const nicenessOf = (thread) =>
+        readFileSync('/proc/self/task/' + thread + '/stat', 'utf8').split(') ')[1].split(' ')[16]
+      console.log(Math.min(...readdirSync('/proc/self/task').map(nicenessOf)))`,
+    )
+    try {
+      const { stdout } = await run('nice', ['-n', '15', process.execPath, program])
+      expect(Number(stdout)).toBeGreaterThanOrEqual(15)
+    } finally {
+      await rm(folder, { recursive: true })
     }
   })
 
