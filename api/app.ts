@@ -27,6 +27,7 @@ import {
 import { requestIdFrom } from './http/request-id.ts'
 import { registerRequestLog } from './http/request-log.ts'
 import { sendSecurityHeaders } from './http/security-headers.ts'
+import { firstSegmentOf, pathOf } from './http/url-path.ts'
 import { registerValidation } from './http/validation.ts'
 import { collectWholePieces } from './http/whole-pieces.ts'
 import type { HttpObserver } from './telemetry/http-observer.ts'
@@ -121,11 +122,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
 // The surfaces speak for what is below their first segments, so that their clients can read it.
 function answerUnknownPaths(app: FastifyInstance, surfaces: readonly Surface[]): void {
   app.setNotFoundHandler((request, reply) => {
-    const path = request.url.split('?', 1)[0] as string
-    const segment = path.split('/').find((part) => part !== '')
-    const owner = surfaces.find(({ unknownBelow }) => unknownBelow?.segments.has(segment ?? ''))
+    const segment = firstSegmentOf(request.url) ?? ''
+    const owner = surfaces.find(({ unknownBelow }) => unknownBelow?.segments.has(segment))
     if (owner?.unknownBelow !== undefined) return owner.unknownBelow.answer(request, reply)
-    const message = `Unknown request URL: ${request.method} ${path}. See /docs for what is served here.`
+    const message = `Unknown request URL: ${request.method} ${pathOf(request.url)}. See /docs for what is served here.`
     return refuse(failure.notFound(message, { code: 'unknown_url' }), reply)
   })
 }

@@ -1,5 +1,7 @@
 import type { FastifyCorsOptions, FastifyCorsOptionsDelegateCallback } from '@fastify/cors'
 
+import { firstSegmentOf } from './url-path.ts'
+
 /** What the clients of the user server send by themselves. */
 const USER_SERVER_HEADERS = [
   'accept',
@@ -31,9 +33,7 @@ export function corsOptions(
   }
   return {
     delegator: ({ url }, answer) => {
-      const path = url.split('?', 1)[0] as string
-      const segment = path.split('/').find((part) => part !== '')
-      answer(null, segment === 'v1' ? OPEN : limited)
+      answer(null, firstSegmentOf(url) === 'v1' ? OPEN : limited)
     },
   }
 }

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+import { pathOf } from '#api/http/url-path.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
@@ -115,7 +116,7 @@ function addErrorDialect(
     answer(translate(thrown, request), request, reply),
   )
   app.setNotFoundHandler((request, reply) => {
-    const path = request.url.split('?', 1)[0] as string
+    const path = pathOf(request.url)
     const allowed = allowedMethods(path)
     if (allowed.length === 0) {
       return answer(failure.notFound(`Invalid URL (${request.method} ${path})`), request, reply)

@@ -9,14 +9,10 @@ import { verifyPasswordHash } from './password-hashes.ts'
 
 const NICENESS = 10
 
-yieldToOthers()
-
 // On Linux the priority belongs to the thread: a storm of sign-ins yields to everything else that
 // this machine computes. Elsewhere it would be that of the whole process. Whoever was started with
 // a lower one stays there: to rise takes a right, without which the thread would end.
-function yieldToOthers(): void {
-  if (process.platform === 'linux' && getPriority() < NICENESS) setPriority(0, NICENESS)
-}
+if (process.platform === 'linux' && getPriority() < NICENESS) setPriority(0, NICENESS)
 
 parentPort?.on('message', ({ id, ...request }: HashRequest & { readonly id: number }) => {
   const reply = (fields: HashReply): void => parentPort?.postMessage({ id, ...fields })

@@ -1,6 +1,7 @@
 import { SignJWT } from 'jose'
 import { expect } from 'vitest'
 
+import { jsonCallTo } from '#test/support/json-call.ts'
 import { it } from '#test/support/services.ts'
 import { apiEnv, startTiers } from '#test/support/tiers.ts'
 
@@ -18,17 +19,7 @@ it('whoever is deleted, banned or signed out does no more than an access token t
   const service = await new SignJWT({ role: 'service_role' })
     .setProtectedHeader({ alg: 'HS256' })
     .sign(secret)
-  const call = async (method: string, path: string, bearer?: string, body?: object) => {
-    const answer = await fetch(`${tiers.url}${path}`, {
-      method,
-      headers: {
-        ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
-        ...(body !== undefined && { 'content-type': 'application/json' }),
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
-    return { status: answer.status, body: JSON.parse((await answer.text()) || '{}') }
-  }
+  const call = jsonCallTo(tiers.url)
   const newUser = async (email: string) => {
     const signup = { email, password: 'correct horse' }
     const { access_token: token, user } = (await call('POST', '/signup', undefined, signup))

@@ -1,6 +1,7 @@
 import { TOTP } from 'otpauth'
 import { expect } from 'vitest'
 
+import { jsonCallTo } from '#test/support/json-call.ts'
 import { it } from '#test/support/services.ts'
 import { startTiers } from '#test/support/tiers.ts'
 
@@ -11,17 +12,7 @@ it('keys, organizations and memberships change only by the second factor of who 
 }, async ({ databaseUrl, redisUrl, keyPrefix, folder }) => {
   const env = { AUTH_MAILER_AUTOCONFIRM: 'true' }
   const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env })
-  const call = async (method: string, path: string, bearer?: string, body?: object) => {
-    const answer = await fetch(`${tiers.url}${path}`, {
-      method,
-      headers: {
-        ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
-        ...(body !== undefined && { 'content-type': 'application/json' }),
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
-    return { status: answer.status, body: JSON.parse((await answer.text()) || '{}') }
-  }
+  const call = jsonCallTo(tiers.url)
   const signIn = async () =>
     (await call('POST', '/token?grant_type=password', undefined, SIGNUP)).body.access_token
   try {
