@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-import { expect, it } from 'vitest'
+import { afterAll, expect, it } from 'vitest'
 
-import { planLogMel } from '#workers/audio/mel.ts'
+import { openLogMel } from '#workers/audio/mel.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
 
 /** Features of the reference implementation; made by make-log-mel.py. */
 interface GoldenFeatures {
@@ -19,17 +20,20 @@ const CASES: readonly GoldenFeatures[] = JSON.parse(
   readFileSync(join(import.meta.dirname, 'log-mel.json'), 'utf8'),
 )
 
+const runtime = openRuntime()
+afterAll(() => runtime.close())
+
 it.each(CASES)(
   'computes the features of $seconds s in a $chunkSeconds s window with $melBins bins',
-  (golden) => {
-    const extract = planLogMel({
+  async (golden) => {
+    const mel = await openLogMel(runtime, {
       sampleRate: 16_000,
       windowSamples: 400,
       hopSamples: 160,
       melBins: golden.melBins,
       chunkSamples: golden.chunkSeconds * 16_000,
     })
-    const features = extract(signal(golden.seconds))
+    const features = await mel.extract(signal(golden.seconds))
     expect(features).toHaveLength(golden.melBins * golden.frames)
     expect(features.reduce((sum, value) => sum + value, 0) / features.length).toBeCloseTo(
       golden.mean,

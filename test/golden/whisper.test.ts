@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 
 import { createAnswerDecoder } from '#workers/audio/answer-decoder.ts'
-import { planLogMel } from '#workers/audio/mel.ts'
+import { openLogMel } from '#workers/audio/mel.ts'
 import { suppress, suppressAtBegin, timestampRules } from '#workers/audio/token-rules.ts'
 import { openWhisperDecoder } from '#workers/audio/whisper-decoder.ts'
 import { openWhisperEncoder } from '#workers/audio/whisper-encoder.ts'
@@ -41,7 +41,8 @@ describe.each(['whisper', 'whisper-split'])('the %s export', async (name) => {
     stateType: decoder.stateType,
     melBins: files.mel.melBins,
   })
-  const window = await encoder.encode(planLogMel(files.mel)(readSamples(folder)), FOREVER)
+  const mel = await openLogMel(runtime, files.mel)
+  const window = await encoder.encode(await mel.extract(readSamples(folder)), FOREVER)
   const answers = createAnswerDecoder(decoder)
   const common = [
     suppress(files.generation.suppressedTokens),
@@ -81,7 +82,7 @@ describe.each(['whisper', 'whisper-split'])('the %s export', async (name) => {
   })
 
   it('decodes windows side by side as it does alone', async () => {
-    const silence = await encoder.encode(planLogMel(files.mel)(new Float32Array(0)), FOREVER)
+    const silence = await encoder.encode(await mel.extract(new Float32Array(0)), FOREVER)
     const prompts = [golden.plain.prompt, golden.plain.prompt, golden.plain.prompt]
     const windows = [window, silence, window]
     const requests = prompts.map((prompt, index) => ({

@@ -36,6 +36,7 @@ export interface AnswerDecoder {
 }
 
 const ROWS_MAX = 8
+const ROWS_IN_VAIN_MAX = 8
 
 /** Rows of one run stand at the same position, so each length of prompt gathers its own batches. */
 export function createAnswerDecoder(
@@ -146,14 +147,17 @@ async function decodeRows(
 
 async function decodeToTheEnd(run: DecoderRun, all: readonly Row[]): Promise<void> {
   let rows = [...all]
+  let computedInVain = 0
   for (;;) {
     for (const [index, row] of rows.entries()) if (!row.isFinished) row.take(run.logits(index))
     const going = [...rows.keys()].filter((index) => !rows[index]!.isFinished)
     if (going.length === 0) return
-    // Copying the others' cache pays once half of the rows would compute in vain.
-    if (going.length <= rows.length / 2) {
+    computedInVain += rows.length - going.length
+    // Copying the cache of those that go on costs as much as a few rows: what ends soon is left.
+    if (going.length <= rows.length / 2 && computedInVain > ROWS_IN_VAIN_MAX) {
       run.keep(going)
       rows = going.map((index) => rows[index]!)
+      computedInVain = 0
     }
     await run.step(rows.map(({ tokenIds, request }) => tokenIds.at(-1) ?? request.endOfText))
   }

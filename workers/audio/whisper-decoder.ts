@@ -1,5 +1,6 @@
+import { closeOnFailure, openAll } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
-import { openLanes } from '#workers/runtime/lanes.ts'
+import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -41,21 +42,23 @@ export async function openWhisperDecoder(
   files: readonly [string] | readonly [string, string],
   options: SessionOptions = {},
 ): Promise<WhisperDecoder> {
-  const first = await openLanes(runtime, files[0], options)
-  const later = files[1] === undefined ? first : await openLanes(runtime, files[1], options)
-  for (const { wide } of [first, later]) checkInputs(wide)
-  const states = first.wide.inputs.find(({ name }) => name === STATES)
-  const stateType = states?.type ?? 'float32'
-  return {
-    ...{ stateType, lanes: first.lanes },
-    begin: (prompts, windows, isAlone = true) => {
-      const chosen = { first: first.choose(isAlone), later: later.choose(isAlone) }
-      return DecoderRun.begin({ runtime, stateType, ...chosen }, prompts, windows)
-    },
-    async close() {
-      await Promise.all(new Set([first, later]).values().map((lanes) => lanes.close()))
-    },
+  const opened = await openAll(files.map((file) => openLanes(runtime, file, options)))
+  const close = async (): Promise<void> => {
+    await Promise.all(opened.map((lanes) => lanes.close()))
   }
+  const [first, later = first] = opened as [SessionLanes, SessionLanes?]
+  return closeOnFailure({ close }, () => {
+    for (const { wide } of opened) checkInputs(wide)
+    const states = first.wide.inputs.find(({ name }) => name === STATES)
+    const stateType = states?.type ?? 'float32'
+    return {
+      ...{ stateType, lanes: first.lanes, close },
+      begin: (prompts, windows, isAlone = true) => {
+        const chosen = { first: first.choose(isAlone), later: later.choose(isAlone) }
+        return DecoderRun.begin({ runtime, stateType, ...chosen }, prompts, windows)
+      },
+    }
+  })
 }
 
 function checkInputs(session: ModelSession): void {

@@ -1,6 +1,7 @@
 import type { AudioResult, AudioSegment } from '#shared/contracts/audio.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import { scanOperators } from '#workers/engine/decoder-graph.ts'
+import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
@@ -9,15 +10,14 @@ import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import { createAnswerDecoder, type AnswerDecoder } from './answer-decoder.ts'
 import { SAMPLE_RATE } from './decode.ts'
-import { createThreadedMel, type ThreadedMel } from './mel-extractor.ts'
 import { SampleReader } from './sample-reader.ts'
 import { cutWindow, roundToHundredths } from './segments.ts'
 import { allowOnly, suppress, suppressAtBegin, timestampRules } from './token-rules.ts'
 import type { TokenRule } from './token-rules.ts'
 import { openWhisperDecoder, type WindowStates } from './whisper-decoder.ts'
-import { openWhisperEncoder, type WhisperEncoder } from './whisper-encoder.ts'
 import { readWhisperFiles, type WhisperFiles } from './whisper-files.ts'
 import { answerWindow, type WindowAnswer } from './window-answer.ts'
+import { openWindowEncoder, type WindowEncoder } from './window-encoder.ts'
 import {
   checkSpeechTask,
   findWhisperTokens,
@@ -70,8 +70,7 @@ interface Parts {
   readonly tokenizer: Tokenizer
   readonly tokens: WhisperTokens
   readonly rules: readonly TokenRule[]
-  readonly mel: ThreadedMel
-  readonly encoder: WhisperEncoder
+  readonly encoder: WindowEncoder
   readonly answers: AnswerDecoder
 }
 
@@ -89,27 +88,27 @@ export async function openWhisper(options: WhisperOptions): Promise<Whisper> {
   const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
   const tokens = findWhisperTokens(tokenizer, files.tokenizerJson, files.generation)
   const decoder = await openWhisperDecoder(runtime, files.decoderFiles, session)
-  const encoder = await openWhisperEncoder({
-    runtime,
-    file: files.encoderFile,
-    stateType: decoder.stateType,
-    melBins: files.mel.melBins,
-    ...(await rowsOf([files.encoderFile])),
-    ...(session && { session }),
+  return closeOnFailure(decoder, async () => {
+    const encoder = await openWindowEncoder(files.mel, {
+      runtime,
+      file: files.encoderFile,
+      stateType: decoder.stateType,
+      ...(await rowsOf([files.encoderFile])),
+      ...(session && { session }),
+    })
+    const answers = createAnswerDecoder(decoder, await rowsOf(files.decoderFiles))
+    const rules = rulesOf(files, tokens)
+    const parts: Parts = { files, tokenizer, tokens, rules, encoder, answers }
+    return {
+      windowSamples: files.mel.chunkSamples,
+      modelFiles: [files.encoderFile, ...files.decoderFiles],
+      check: (request) => checkSpeechTask(tokens, request),
+      transcribe: (clip, request, tools) => transcribe(parts, clip, request, tools),
+      async close() {
+        await Promise.all([encoder.close(), decoder.close()])
+      },
+    }
   })
-  const mel = createThreadedMel(files.mel)
-  const answers = createAnswerDecoder(decoder, await rowsOf(files.decoderFiles))
-  const rules = rulesOf(files, tokens)
-  const parts: Parts = { files, tokenizer, tokens, rules, mel, encoder, answers }
-  return {
-    windowSamples: files.mel.chunkSamples,
-    modelFiles: [files.encoderFile, ...files.decoderFiles],
-    check: (request) => checkSpeechTask(tokens, request),
-    transcribe: (clip, request, tools) => transcribe(parts, clip, request, tools),
-    async close() {
-      await Promise.all([mel.close(), encoder.close(), decoder.close()])
-    },
-  }
 }
 
 /** Dynamic quantization scales a whole batch at once: there, one clip would change another's text. */
@@ -146,7 +145,7 @@ async function transcribe(
         if (seek === 0) throw tooShort()
         break
       }
-      const window = await parts.encoder.encode(await parts.mel.extract(samples), signal)
+      const window = await parts.encoder.encode(samples, signal)
       language ??= await detectLanguage(parts, window, signal)
       const read = await readWindow(parts, window, { ...request, language }, previous, signal)
       const cut = cutWindow(read.tokenIds, {

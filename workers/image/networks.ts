@@ -1,3 +1,5 @@
+import { openAll } from '#workers/runtime/close-on-failure.ts'
+import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -15,6 +17,8 @@ export interface Volume {
 
 /** The four networks of Stable Diffusion as functions. All of them stop when the signal aborts. */
 export interface Networks {
+  /** Pictures that gain from being drawn side by side. */
+  readonly lanes: number
   /** `[1, tokens]` to what the U-Net attends to. */
   encodeText(tokenIds: readonly number[], signal: AbortSignal): Promise<Volume>
   /** What the U-Net says of the same latents under each of the texts, in one run where it can. */
@@ -35,33 +39,34 @@ export interface UnetRequest {
   readonly guidance: Float32Array | undefined
 }
 
-/** Loads the networks of a folder. */
+/** Loads the networks of a folder. While `isAlone`, the one picture that is drawn gets all cores. */
 export async function openNetworks(
   runtime: Runtime,
   files: DiffusionFiles,
   options: SessionOptions = {},
+  isAlone = () => true,
 ): Promise<Networks> {
-  const load = (part: keyof DiffusionFiles['modelFiles']) =>
-    runtime.load(files.modelFiles[part], options)
-  const [text, unet, decoder, encoder] = await Promise.all([
-    load('text'),
-    load('unet'),
-    load('decoder'),
-    load('encoder'),
-  ])
-  const only = (session: ModelSession, volume: Volume, signal: AbortSignal) =>
-    runOnce(runtime, session, { [nameOf(session.inputs)]: volume }, signal)
-  const isSplit = unet.inputs.some(({ name, dims }) => name === 'sample' && dims[0] === 1)
+  const open = (part: keyof DiffusionFiles['modelFiles']) =>
+    openLanes(runtime, files.modelFiles[part], options)
+  const networks = await openAll([open('text'), open('unet'), open('decoder'), open('encoder')])
+  const [text, unet, decoder, encoder] = networks
+  const only = (network: SessionLanes, volume: Volume, signal: AbortSignal) => {
+    const session = network.choose(isAlone())
+    return runOnce(runtime, session, { [nameOf(session.inputs)]: volume }, signal)
+  }
+  const isSplit = unet.wide.inputs.some(({ name, dims }) => name === 'sample' && dims[0] === 1)
   return {
+    lanes: unet.lanes,
     encodeText: (tokenIds, signal) =>
       only(text, { data: Float32Array.from(tokenIds), dims: [1, tokenIds.length] }, signal),
     async predict(request, signal) {
+      const session = unet.choose(isAlone())
       // Exports with a fixed batch of one take the texts one after another.
-      if (!isSplit) return predictAll(runtime, unet, request, signal)
+      if (!isSplit) return predictAll(runtime, session, request, signal)
       const predictions: Float32Array[] = []
       for (const one of request.texts) {
         const run = { ...request, texts: [one] }
-        predictions.push(...(await predictAll(runtime, unet, run, signal)))
+        predictions.push(...(await predictAll(runtime, session, run, signal)))
       }
       return predictions
     },
@@ -76,7 +81,7 @@ export async function openNetworks(
       return only(decoder, { data: latents, dims }, signal)
     },
     async close() {
-      await Promise.all([text, unet, decoder, encoder].map((session) => session.close()))
+      await Promise.all(networks.map((network) => network.close()))
     },
   }
 }

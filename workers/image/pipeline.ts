@@ -44,6 +44,8 @@ export interface DiffusionPipeline {
   readonly nativeSize: number
   /** What was loaded. */
   readonly modelFiles: readonly string[]
+  /** Pictures that gain from being drawn side by side. */
+  readonly lanes: number
   readonly defaults: StepDefaults
   readonly trainSteps: number
   /** How many runs of the U-Net a request takes: fewer than its steps with a strength below 1. */
@@ -75,12 +77,22 @@ export async function openPipeline(options: {
   const files = { ...read, scheduler: scheduler ?? read.scheduler }
   createNoiseScheduler(files.scheduler, 1)
   const tokenizer = await readClipTokenizer(`${folder}/tokenizer`)
-  const networks = await openNetworks(runtime, files, session)
+  let numDrawn = 0
+  const networks = await openNetworks(runtime, files, session, () => numDrawn === 1)
   const parts: Parts = { files, tokenizer, networks }
+  const counted = async <Drawn>(draw: () => Promise<Drawn>): Promise<Drawn> => {
+    numDrawn += 1
+    try {
+      return await draw()
+    } finally {
+      numDrawn -= 1
+    }
+  }
   const trainSteps = Number(files.scheduler.num_train_timesteps ?? 1000)
   return {
     nativeSize: files.latentSize * files.vaeFactor,
     modelFiles: Object.values(files.modelFiles),
+    lanes: networks.lanes,
     defaults: {
       ...defaultsFor(files.scheduler, files.guidanceWidth !== undefined),
       ...options.defaults,
@@ -88,12 +100,12 @@ export async function openPipeline(options: {
     trainSteps,
     stepsOf: (steps, strength) =>
       createNoiseScheduler(files.scheduler, steps).timesteps.length - firstStep(steps, strength),
-    drawLatents: (request, tools) => drawLatents(parts, request, tools),
-    async draw(request, tools) {
-      const latents = await drawLatents(parts, request, tools)
-      const drawn = await networks.decodeLatents(latentVolume(files, latents), tools.signal)
-      return toPixels(drawn)
-    },
+    drawLatents: (request, tools) => counted(() => drawLatents(parts, request, tools)),
+    draw: (request, tools) =>
+      counted(async () => {
+        const latents = await drawLatents(parts, request, tools)
+        return toPixels(await networks.decodeLatents(latentVolume(files, latents), tools.signal))
+      }),
     close: () => networks.close(),
   }
 }

@@ -9,6 +9,7 @@ import { findConstraint } from './completion-constraint.ts'
 import type { CompletionModel } from './completion-model.ts'
 import { preparePrompt } from './completion-prompt.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'
+import { allOrNone } from './all-or-none.ts'
 import { CandidateRun } from './candidate-run.ts'
 import { DeltaOutlet } from './delta-outlet.ts'
 import type { JobTools } from './job-tools.ts'
@@ -69,7 +70,11 @@ async function processGenerate(
   )
   reply.started(promptTokens)
   const preparedAt = clock.monotonic()
-  await runAll(runs, { signal, cacheScope: job.organizationId })
+  const cacheScope = job.organizationId
+  await allOrNone(
+    signal,
+    runs.map((run) => (either) => run.run({ signal: either, cacheScope })),
+  )
   const usage: TokenUsage = {
     promptTokens,
     completionTokens: runs.reduce((sum, run) => sum + run.tokenIds.length, 0),
@@ -80,26 +85,6 @@ async function processGenerate(
     prepareMs: preparedAt - startedAt,
     runMs: clock.monotonic() - preparedAt,
   })
-}
-
-/** Runs all candidates at once; the first failure ends the others. */
-async function runAll(
-  runs: readonly CandidateRun[],
-  { signal, cacheScope }: { readonly signal: AbortSignal; readonly cacheScope: string },
-): Promise<void> {
-  const failed = new AbortController()
-  const either = AbortSignal.any([signal, failed.signal])
-  const outcomes = await Promise.allSettled(
-    runs.map((run) =>
-      run.run({ signal: either, cacheScope }).catch((error: unknown) => {
-        const isFirst = !failed.signal.aborted
-        failed.abort()
-        if (isFirst) throw error
-      }),
-    ),
-  )
-  const rejected = outcomes.find((outcome) => outcome.status === 'rejected')
-  if (rejected !== undefined) throw rejected.reason
 }
 
 function present(

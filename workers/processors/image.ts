@@ -11,6 +11,7 @@ import {
 import type { DiffusionPipeline, PictureRequest } from '#workers/image/pipeline.ts'
 import { blankOut, pasteBack, type Pixels, type RedrawMask } from '#workers/image/pixels.ts'
 
+import { allOrNone } from './all-or-none.ts'
 import type { JobTools } from './job-tools.ts'
 
 /** What an image queue serves. */
@@ -25,7 +26,7 @@ const SOURCE_BYTES_MAX = 64 * 1024 ** 2
 const VARIATION_STRENGTH = 0.5
 const EDIT_STRENGTH = 1
 
-/** Draws the pictures of one job, one after another, and stores each as soon as it is done. */
+/** Draws the pictures of one job, as many at a time as gain from it, and stores each once it is done. */
 export async function processImage(
   job: JobEnvelope<'image'>,
   { model, reply, signal, clock }: JobTools<ImageModel, 'image'>,
@@ -40,19 +41,24 @@ export async function processImage(
   reply.started(0)
   const preparedMs = clock.now()
   const stepsEach = pipeline.stepsOf(steps, source?.strength ?? 1)
-  const imageKeys: string[] = []
-  for (let picture = 0; picture < input.n; picture++) {
-    const request = { ...requestOf(input, pipeline, steps, source), picture }
-    const drawn = await pipeline.draw(request, {
-      signal,
-      onStep: (step) => reply.progress(picture * stepsEach + step, input.n * stepsEach),
-    })
-    const sized = await resizePicture(drawn, input)
-    const key = `${input.outputPrefix}/${picture}.png`
-    const png = await encodePng(source?.paste === undefined ? sized : source.paste(sized))
-    await storage.put(key, png, { contentType: 'image/png', signal })
-    imageKeys.push(key)
+  const imageKeys = Array.from({ length: input.n }, (_, at) => `${input.outputPrefix}/${at}.png`)
+  const request = requestOf(input, pipeline, steps, source)
+  let stepsDone = 0
+  const onStep = (): void => {
+    stepsDone += 1
+    reply.progress(stepsDone, input.n * stepsEach)
   }
+  const waiting = imageKeys.entries()
+  const drawWaiting = async (either: AbortSignal): Promise<void> => {
+    for (const [picture, key] of waiting) {
+      const drawn = await pipeline.draw({ ...request, picture }, { signal: either, onStep })
+      const sized = await resizePicture(drawn, input)
+      const png = await encodePng(source?.paste === undefined ? sized : source.paste(sized))
+      await storage.put(key, png, { contentType: 'image/png', signal: either })
+    }
+  }
+  const lanes = Math.min(pipeline.lanes, input.n)
+  await allOrNone(signal, new Array<typeof drawWaiting>(lanes).fill(drawWaiting))
   reply.result(
     { imageKeys },
     { promptTokens: 0, completionTokens: 0, cachedTokens: 0 },

@@ -55,7 +55,7 @@ export const PROCESSORS: readonly ProcessorRow[] = [
   }),
   defineProcessor<'image', ImageModel>({
     kind: 'image',
-    // A U-Net fills all cores; a second picture would only make both late.
+    // The U-Net of a usual model fills all cores; a second job would only make both late.
     slots: 1,
     open: openImageModel,
     process: processImage,

@@ -58,9 +58,10 @@ export async function openAudioModel(
     session: sessionOptionsOf(model, config),
     ...(onnxFile !== undefined && { onnxFile }),
   })
-  const sizes = await Promise.all(whisper.modelFiles.map((file) => modelFileBytes([file])))
-  const bytes = sizes.reduce((sum, size) => sum + bytesInLanes(size), 0)
-  return { opened: { whisper, decode, storage }, bytes }
+  return {
+    opened: { whisper, decode, storage },
+    bytes: await bytesOfParts(whisper.modelFiles),
+  }
 }
 
 /** Opens a model of pictures. */
@@ -76,5 +77,10 @@ export async function openImageModel(
   }
   forgetPictures()
   const pipeline = await openPipeline({ runtime, folder, session, defaults })
-  return { opened: { pipeline, storage }, bytes: await modelFileBytes(pipeline.modelFiles) }
+  return { opened: { pipeline, storage }, bytes: await bytesOfParts(pipeline.modelFiles) }
+}
+
+async function bytesOfParts(files: readonly string[]): Promise<number> {
+  const sizes = await Promise.all(files.map((file) => modelFileBytes([file])))
+  return sizes.reduce((sum, size) => sum + bytesInLanes(size), 0)
 }

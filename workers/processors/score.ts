@@ -6,6 +6,7 @@ import type { SequenceEnd } from '../engine/types.ts'
 import { logprobOf } from '../sampling/logprobs.ts'
 import { encodeWithin } from '../text/tokenizer.ts'
 import type { TokenPieces } from '../text/token-pieces.ts'
+import { allOrNone } from './all-or-none.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { JobTools } from './job-tools.ts'
 import { shareTurns } from './turns.ts'
@@ -32,17 +33,14 @@ export async function processScore(
   const promptTokens = texts.reduce((sum, tokenIds) => sum + tokenIds.length, 0)
   reply.started(promptTokens)
   const preparedAt = clock.monotonic()
-  const failed = new AbortController()
-  const scope = {
-    signal: AbortSignal.any([signal, failed.signal]),
-    cacheScope: job.organizationId,
-  }
-  const values = await Promise.all(
-    texts.map((tokenIds) => scoreQuery(model, { tokenIds, query: input.query, ...scope })),
-  ).catch((error: unknown) => {
-    failed.abort()
-    throw error
-  })
+  const { query } = input
+  const values = await allOrNone(
+    signal,
+    texts.map((tokenIds) => (either) => {
+      const scope = { signal: either, cacheScope: job.organizationId }
+      return scoreQuery(model, { tokenIds, query, ...scope })
+    }),
+  )
   const [empty, ...scored] = values as [QueryScore, ...QueryScore[]]
   const scores = scored.map(({ value }) => value - empty.value)
   const cachedTokens = values.reduce((sum, { end }) => sum + end.cachedTokens, 0)

@@ -1,5 +1,9 @@
+interface Closable {
+  close(): Promise<void>
+}
+
 /** What is made of an opened thing, which is closed again where that fails. */
-export async function closeOnFailure<Opened extends { close(): Promise<void> }, Made>(
+export async function closeOnFailure<Opened extends Closable, Made>(
   opened: Opened,
   make: (opened: Opened) => Made | Promise<Made>,
 ): Promise<Made> {
@@ -7,6 +11,20 @@ export async function closeOnFailure<Opened extends { close(): Promise<void> }, 
     return await make(opened)
   } catch (error) {
     await opened.close()
+    throw error
+  }
+}
+
+/** Waits for all that are being opened; where one fails, the others are closed and its reason is thrown. */
+export async function openAll<const Opening extends readonly Promise<Closable>[]>(
+  opening: Opening,
+): Promise<{ [Index in keyof Opening]: Awaited<Opening[Index]> }> {
+  try {
+    return await Promise.all(opening)
+  } catch (error) {
+    const outcomes = await Promise.allSettled(opening)
+    const opened = outcomes.filter((outcome) => outcome.status === 'fulfilled')
+    await Promise.all(opened.map(({ value }) => value.close()))
     throw error
   }
 }

@@ -1,9 +1,9 @@
 import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import sharp from 'sharp'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 
 import { systemClock } from '#shared/clock.ts'
 import type { ImageInput } from '#shared/contracts/image.ts'
@@ -91,8 +91,13 @@ describe('generating', () => {
 
   it('draws the same for the same seed, whatever is drawn beside it', async () => {
     const [alone] = (await draw({ task: 'generate', prompt: 'a' })).pictures
-    const [first] = (await draw({ task: 'generate', prompt: 'a', n: 2 })).pictures
-    expect(alone).toEqual(first)
+    expect(pipeline.lanes).toBe(Math.min(2, availableParallelism()))
+    // The sessions for pictures side by side are loaded while the first ones are drawn.
+    for (const n of [2, 3, 3]) {
+      const { pictures } = await draw({ task: 'generate', prompt: 'a', n })
+      expect(pictures).toHaveLength(n)
+      expect(pictures[0]).toEqual(alone)
+    }
   })
 
   it.each([
@@ -107,11 +112,11 @@ describe('generating', () => {
     expect(changed.pictures[0]).not.toEqual(plain.pictures[0])
   })
 
-  it('stops between two steps when it is cancelled', async () => {
+  it.each([1, 3])('stops between two steps of %i pictures when it is cancelled', async (n) => {
     const abort = new AbortController()
     const seen: number[] = []
     const running = draw(
-      { task: 'generate', prompt: 'a', steps: 50 },
+      { task: 'generate', prompt: 'a', steps: 50, n },
       (step) => {
         seen.push(step)
         if (step === 2) abort.abort()
@@ -120,6 +125,16 @@ describe('generating', () => {
     )
     await expect(running).rejects.toMatchObject({ name: 'CancelledError' })
     expect(seen).toEqual([1, 2])
+  })
+
+  it('ends the other pictures when one cannot be stored', async () => {
+    const full = new Error('the disk is full')
+    const put = vi.spyOn(storage, 'put').mockRejectedValueOnce(full)
+    const running = draw({ task: 'generate', prompt: 'a', n: 10 })
+    await expect(running).rejects.toBe(full)
+    // At most the one that was being drawn beside it was still stored.
+    expect(put.mock.calls.length).toBeLessThanOrEqual(2)
+    put.mockRestore()
   })
 })
 
