@@ -89,14 +89,16 @@ export async function openWhisper(options: WhisperOptions): Promise<Whisper> {
   const tokens = findWhisperTokens(tokenizer, files.tokenizerJson, files.generation)
   const decoder = await openWhisperDecoder(runtime, files.decoderFiles, session)
   return closeOnFailure(decoder, async () => {
+    const rows = await rowsOf(files.decoderFiles)
     const encoder = await openWindowEncoder(files.mel, {
       runtime,
+      gathers: rows.rowsMax !== 1,
       file: files.encoderFile,
       stateType: decoder.stateType,
       ...(await rowsOf([files.encoderFile])),
       ...(session && { session }),
     })
-    const answers = createAnswerDecoder(decoder, await rowsOf(files.decoderFiles))
+    const answers = createAnswerDecoder(decoder, rows)
     const rules = rulesOf(files, tokens)
     const parts: Parts = { files, tokenizer, tokens, rules, encoder, answers }
     return {

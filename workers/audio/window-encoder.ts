@@ -7,15 +7,20 @@ import { openWhisperEncoder, type WhisperEncoderOptions } from './whisper-encode
 
 /** At most one window of samples to what the decoder attends to. */
 export interface WindowEncoder {
-  /** Windows of the same time end at the same time, so that they are decoded together. */
   encode(samples: Float32Array, signal: AbortSignal): Promise<WindowStates>
   close(): Promise<void>
+}
+
+/** What features and encoder are opened with. */
+export interface WindowEncoderOptions extends Omit<WhisperEncoderOptions, 'melBins'> {
+  /** Windows of the same time end at the same time, so that they can be decoded together. */
+  readonly gathers: boolean
 }
 
 /** Opens features and encoder. */
 export async function openWindowEncoder(
   config: MelConfig,
-  options: Omit<WhisperEncoderOptions, 'melBins'>,
+  options: WindowEncoderOptions,
 ): Promise<WindowEncoder> {
   const encoder = await openWhisperEncoder({ ...options, melBins: config.melBins })
   return closeOnFailure(encoder, async () => {
@@ -24,7 +29,8 @@ export async function openWindowEncoder(
     const encode = async (samples: Float32Array, signal: AbortSignal): Promise<WindowStates> =>
       encoder.encode(await mel.extract(samples), signal)
     return {
-      encode: (samples, signal) => gathering.join(encode(samples, signal)),
+      encode: (samples, signal) =>
+        options.gathers ? gathering.join(encode(samples, signal)) : encode(samples, signal),
       async close() {
         await Promise.all([mel.close(), encoder.close()])
       },
