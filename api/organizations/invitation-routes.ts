@@ -178,7 +178,7 @@ function userOf(request: FastifyRequest): string {
   })
 }
 
-function presentInvitation(row: InvitationRow, nowMs: number) {
+function presentInvitation(row: InvitationRow & { readonly isBacked?: boolean }, nowMs: number) {
   const seconds = (date: Date | null) => (date === null ? null : unixSeconds(date.getTime()))
   return {
     id: row.id,

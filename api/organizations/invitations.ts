@@ -1,4 +1,17 @@
-import { and, count, desc, eq, gt, isNotNull, isNull, lte, sql } from 'drizzle-orm'
+import {
+  and,
+  count,
+  desc,
+  eq,
+  getTableColumns,
+  gt,
+  isNotNull,
+  isNull,
+  lte,
+  not,
+  or,
+  sql,
+} from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
 import { holdOrganization, type OrganizationRole } from '#shared/db/organizations.ts'
@@ -7,6 +20,7 @@ import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
+import { isBacked } from './backing.ts'
 import { noSuchOrganization, type Organizations } from './organizations.ts'
 
 const OPEN_MAX = 200
@@ -15,6 +29,11 @@ export type InvitationRow = OrganizationTables['invitations']['$inferSelect']
 
 /** Where an invitation stands. */
 export type InvitationStatus = 'pending' | 'accepted' | 'declined' | 'revoked' | 'expired'
+
+/** An invitation as its organization sees it; one that is not backed gives nothing any more. */
+export interface SentInvitation extends InvitationRow {
+  readonly isBacked: boolean
+}
 
 /** An invitation and the name of its organization. */
 export interface ReceivedInvitation extends InvitationRow {
@@ -53,6 +72,7 @@ interface Context {
 function openSent(context: Context) {
   const { db, tables } = context
   const { invitations } = tables
+  const sent = { ...getTableColumns(invitations), isBacked: isBacked(tables) }
   return {
     /** Throws `conflict` when the person is a member already or has an open invitation. */
     async create(invitation: NewInvitation): Promise<InvitationRow> {
@@ -80,26 +100,23 @@ function openSent(context: Context) {
     async list(
       organizationId: string,
       page: { readonly limit: number; readonly after?: string | undefined },
-    ): Promise<{ rows: InvitationRow[]; hasMore: boolean }> {
-      const past = sql`(${invitations.createdAt}, ${invitations.id}) < (
-        select created_at, id from ${invitations}
-        where organization_id = ${organizationId} and id = ${page.after ?? ''})`
+    ): Promise<{ rows: SentInvitation[]; hasMore: boolean }> {
       const rows = await db
-        .select()
+        .select(sent)
         .from(invitations)
         .where(
           and(
             eq(invitations.organizationId, organizationId),
-            page.after === undefined ? undefined : past,
+            page.after === undefined ? undefined : isPast(tables, organizationId, page.after),
           ),
         )
         .orderBy(desc(invitations.createdAt), desc(invitations.id))
         .limit(page.limit + 1)
       return { rows: rows.slice(0, page.limit), hasMore: rows.length > page.limit }
     },
-    async find(organizationId: string, id: string): Promise<InvitationRow | undefined> {
+    async find(organizationId: string, id: string): Promise<SentInvitation | undefined> {
       const [found] = await db
-        .select()
+        .select(sent)
         .from(invitations)
         .where(and(eq(invitations.organizationId, organizationId), eq(invitations.id, id)))
       return found
@@ -121,6 +138,13 @@ function openSent(context: Context) {
   }
 }
 
+/** Whether an invitation comes after another one of the organization in its list. */
+function isPast({ invitations }: OrganizationTables, organizationId: string, id: string) {
+  return sql`(${invitations.createdAt}, ${invitations.id}) < (
+    select created_at, id from ${invitations}
+    where organization_id = ${organizationId} and id = ${id})`
+}
+
 /** What invited people do with theirs: found by the address that they have proven to own. */
 function openReceived(context: Context) {
   const { db, tables, users } = context
@@ -135,7 +159,7 @@ function openReceived(context: Context) {
         and(
           ...[eq(users.id, userId), isNotNull(users.emailConfirmedAt), isNull(users.deletedAt)],
           ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
-          ...[gt(invitations.expiresAt, now), isNull(organizations.deletedAt)],
+          ...[gt(invitations.expiresAt, now), isNull(organizations.deletedAt), isBacked(tables)],
           id === undefined ? undefined : eq(invitations.id, id),
         ),
       )
@@ -162,6 +186,7 @@ function openReceived(context: Context) {
               eq(invitations.id, id),
               isNull(invitations.endedAt),
               isNull(invitations.acceptedAt),
+              isBacked(tables),
             ),
           )
           .returning({ id: invitations.id })
@@ -186,10 +211,14 @@ function openReceived(context: Context) {
 }
 
 /** Where an invitation stands at a moment. */
-export function statusOf(row: InvitationRow, nowMs: number): InvitationStatus {
+export function statusOf(
+  row: InvitationRow & { readonly isBacked?: boolean },
+  nowMs: number,
+): InvitationStatus {
   if (row.acceptedAt !== null) return 'accepted'
   if (row.endedAs !== null) return row.endedAs
-  return row.expiresAt.getTime() <= nowMs ? 'expired' : 'pending'
+  if (row.expiresAt.getTime() <= nowMs) return 'expired'
+  return row.isBacked === false ? 'revoked' : 'pending'
 }
 
 /** The same answer for invitations that are not there and those of others. */
@@ -219,7 +248,7 @@ async function mustBeNew(
       and(
         eq(invitations.organizationId, organizationId),
         ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
-        gt(invitations.expiresAt, new Date()),
+        ...[gt(invitations.expiresAt, new Date()), isBacked(tables)],
       ),
     )
   if ((open?.total ?? 0) < OPEN_MAX) return
@@ -228,19 +257,20 @@ async function mustBeNew(
   })
 }
 
-/** An invitation that has lapsed makes room for a new one. */
+/** An invitation that has lapsed, or that nobody backs any more, makes room for a new one. */
 async function endExpired(
   tx: Db,
-  { invitations }: OrganizationTables,
+  tables: OrganizationTables,
   { organizationId, email }: NewInvitation,
 ): Promise<void> {
+  const { invitations } = tables
   await tx
     .delete(invitations)
     .where(
       and(
         ...[eq(invitations.organizationId, organizationId), eq(invitations.email, email)],
         ...[isNull(invitations.acceptedAt), isNull(invitations.endedAt)],
-        lte(invitations.expiresAt, new Date()),
+        or(lte(invitations.expiresAt, new Date()), not(isBacked(tables))),
       ),
     )
 }

@@ -1,0 +1,28 @@
+import { sql, type SQL } from 'drizzle-orm'
+
+import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
+
+/**
+ * Whether who made an invitation might make it now: a member whose role is high enough and who is
+ * not banned, or a key that is live and whose maker is such a member. What a demoted or removed
+ * administrator has left behind, and what a revoked key has, gives nothing.
+ */
+export function isBacked(tables: OrganizationTables): SQL<boolean> {
+  const { members, apiKeys, invitations, users } = tables
+  // A column of a query's only table loses the table's name, which a subquery needs.
+  const own = (name: string) => sql`${invitations}.${sql.identifier(name)}`
+  const rank = (role: SQL) => sql`array_position(array['member', 'admin', 'owner'], ${role})`
+  const manages = (userId: SQL, least: SQL) => sql`exists (
+    select from ${members} m join ${users} u on u.id = m.user_id
+    where m.organization_id = ${own('organization_id')} and m.user_id = ${userId}
+      and m.role <> 'member' and ${rank(sql`m.role`)} >= ${rank(least)}
+      and u.deleted_at is null and (u.banned_until is null or u.banned_until <= now()))`
+  const maker = own('invited_by')
+  const inviter = sql`(case when ${maker} like 'user:%' then substr(${maker}, 6)::uuid end)`
+  const key = sql`(case when ${maker} like 'key:%' then substr(${maker}, 5) end)`
+  return sql<boolean>`(${manages(inviter, own('role'))} or exists (
+    select from ${apiKeys} k
+    where k.id = ${key} and k.organization_id = ${own('organization_id')}
+      and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
+      and (k.created_by is null or ${manages(sql`k.created_by`, sql`'admin'`)})))`
+}
