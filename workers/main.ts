@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
@@ -17,6 +18,7 @@ import { openHealthServer } from './health-server.ts'
 import { ensureModel, modelCacheDir } from './models/fetcher.ts'
 import { Residency } from './models/residency.ts'
 import { PROCESSORS, type OpenModel, type ProcessorRow } from './processors/index.ts'
+import { leaveProcess } from './runtime/leave.ts'
 import { openRuntime } from './runtime/runtime.ts'
 import {
   createWorkerMetrics,
@@ -29,6 +31,8 @@ import { WorkerHost, type ServedModel } from './worker-host.ts'
 
 // An owner's last sign of life counts for 1.5 seconds.
 const OWNER_SETTLE_MS = 2000
+/** What is not released by then is left to the system, which takes it back when the process ends. */
+const RELEASE_MS = 1000
 // Folders of the catalogue are relative to the repository.
 const ROOT = join(import.meta.dirname, '..')
 
@@ -38,6 +42,8 @@ export interface RunningWorker {
   readonly healthPort: number
   /** Drains and releases everything; safe to call twice. */
   stop(): Promise<void>
+  /** Ends the process, whatever the native library is still busy with. */
+  leave(status: number): never
 }
 
 /** Starts a worker: configuration → catalogue → models → queues → heartbeat. */
@@ -94,8 +100,9 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     redis.disconnect()
     subscriber.disconnect()
     replies.disconnect()
-    await residency.close()
-    await runtime.close()
+    // A model that is being loaded, or a step that is long, cannot be cut short.
+    const released = residency.close().then(() => runtime.close())
+    await Promise.race([released, sleep(RELEASE_MS)])
     await telemetry.close()
     log.info({ operation: 'worker.stop', workerId: host.workerId }, 'worker stopped')
   }
@@ -103,6 +110,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     workerId: host.workerId,
     healthPort: health.port,
     stop: () => (stopped ??= stop()),
+    leave: leaveProcess,
   }
 }
 

@@ -8,6 +8,7 @@ import { CANNOT_BE_LOADED } from '#shared/queue/liveness.ts'
 import { lockDataDir, loadSecrets } from '../data-dir.ts'
 import { rememberEnvironment } from '../running.ts'
 import { findFreePort, waitUntil } from '../embedded/child.ts'
+import { claimPortNumber } from '../embedded/port-claim.ts'
 import { startMailbox, type Mailbox } from '../embedded/mailbox.ts'
 import { startPostgres } from '../embedded/postgres.ts'
 import { keepService } from '../embedded/kept-service.ts'
@@ -93,8 +94,8 @@ async function startEverything(
   const port = server.port === 0 ? await findFreePort() : server.port
   const ports = {
     api: port,
-    apiMetrics: await findFreePort(9100),
-    workerMetrics: await findFreePort(9101),
+    apiMetrics: await claimPort(9100, stops),
+    workerMetrics: await claimPort(9101, stops),
   }
   const tierEnv = composeEnv(env, { dataDir, redisUrl, databaseUrl, mailbox, secrets, ports })
   stops.push(await rememberEnvironment(dataDir, tierEnv))
@@ -198,6 +199,14 @@ function faultsOf(body: string): { readonly faults: string; readonly areLasting:
   } catch {
     return { faults: 'it answers with something else', areLasting: false }
   }
+}
+
+/** A port that no other `up` that starts in this moment chooses as well. */
+async function claimPort(preferred: number, stops: Stop[]): Promise<number> {
+  const release = await claimPortNumber(preferred)
+  if (release === undefined) return findFreePort()
+  stops.push(release)
+  return findFreePort(preferred)
 }
 
 /** The address at which a listener of this host answers on this machine. */
