@@ -51,6 +51,8 @@ function createAjv(coerceTypes: false | 'array'): Ajv2020 {
     strict: false,
     // What is too large to be a number is none: it would not survive the queue.
     strictNumbers: true,
+    // The first request of a route waits for its check: polishing that takes as long as writing it.
+    code: { optimize: false },
     // They are all ours, and the tests look at them.
     validateSchema: false,
   })

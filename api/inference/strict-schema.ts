@@ -25,8 +25,8 @@ function checkObject(schema: Record<string, unknown>, path: string): void {
   if (schema.additionalProperties !== false) {
     throw invalid(path, "'additionalProperties' is required to be supplied and to be false")
   }
-  const required = Array.isArray(schema.required) ? schema.required : []
-  const missing = Object.keys(Object(schema.properties)).find((name) => !required.includes(name))
+  const required = new Set<unknown>(Array.isArray(schema.required) ? schema.required : [])
+  const missing = Object.keys(Object(schema.properties)).find((name) => !required.has(name))
   if (missing !== undefined) {
     throw invalid(path, `'required' must include every property, but '${missing}' is missing`)
   }

@@ -15,27 +15,31 @@ const NO_PARAMETERS = { type: 'object', properties: {}, additionalProperties: fa
 /**
  * What the answer must look like, or undefined when anything goes: a forced call; or the required
  * form, beside which functions that are offered may still be called; or free text in which each call
- * that the model begins is one of an offered function.
+ * that the model begins is one of an offered function. `share` is asked for a turn now and then.
  */
-export function findConstraint(
+export async function findConstraint(
   model: CompletionModel,
   input: GenerateInput,
-): ConstraintSource | undefined {
+  share: ShareTurns,
+): Promise<ConstraintSource | undefined> {
   const forced = input.prompts.map(forcedTools).find((tools) => tools !== undefined)
   if (forced !== undefined) {
-    return model.constraints.get(`tools ${JSON.stringify(forced)}`, () => {
+    return model.constraints.prepare(`tools ${JSON.stringify(forced)}`, async () => {
       const compiler = new SchemaCompiler('tools')
-      return wholeCall(compiler, forced, 'exactly')
+      const compiled = await compileTools(compiler, forced, 'exactly', share)
+      return wholeCall(compiler, compiled)
     })
   }
   const offered = input.prompts.flatMap(offeredTools)
   const { responseFormat } = input
   if (responseFormat.type === 'text') {
-    return offered.length > 0 ? callsInFreeText(model, offered) : undefined
+    return offered.length > 0 ? callsInFreeText(model, offered, share) : undefined
   }
   const key = `form ${JSON.stringify([responseFormat, offered])}`
-  return model.constraints.get(key, () => formOrCalls(responseFormat, offered))
+  return model.constraints.prepare(key, () => formOrCalls(responseFormat, offered, share))
 }
+
+type ShareTurns = () => Promise<void>
 
 interface OfferedTool {
   readonly tool: ToolDefinition
@@ -66,36 +70,47 @@ function offeredTools(prompt: GenerateInput['prompts'][number]): readonly Offere
   return (prompt.tools ?? []).map((tool, index) => ({ tool, index }))
 }
 
-function callsInFreeText(
+async function callsInFreeText(
   model: CompletionModel,
   offered: readonly OfferedTool[],
-): ConstraintSource {
-  const inner = () =>
-    model.constraints.get(`calls ${JSON.stringify(offered)}`, () => {
-      const compiler = new SchemaCompiler('tools')
-      const { builder } = compiler.json
-      const [opens, closes] = looseTags(compiler)
-      return builder.sequence(opens, oneCall(compiler, offered, 'where possible'), closes)
-    })
-  const isLenient = !offered.some(({ tool }) => tool.isStrict === true)
-  // What cannot be promised is refused before anything runs.
-  if (!isLenient) inner()
+  share: ShareTurns,
+): Promise<ConstraintSource> {
+  const key = `calls ${JSON.stringify(offered)}`
   const { pieces } = model.text.tokenizer
-  return new TriggeredConstraint({ opening: OPENING_TAG, inner, pieces, isLenient })
+  const options = { opening: OPENING_TAG, pieces }
+  if (!offered.some(isStrict)) {
+    const inner = () =>
+      model.constraints.get(key, () => {
+        const compiler = new SchemaCompiler('tools')
+        const compiled = offered.map((tool) => compileTool(compiler, tool, 'where possible'))
+        return looseCall(compiler, compiled)
+      })
+    return new TriggeredConstraint({ ...options, inner, isLenient: true })
+  }
+  // What cannot be promised is refused before anything runs.
+  const factory = await model.constraints.prepare(key, async () => {
+    const compiler = new SchemaCompiler('tools')
+    return looseCall(compiler, await compileTools(compiler, offered, 'where possible', share))
+  })
+  return new TriggeredConstraint({ ...options, inner: () => factory, isLenient: false })
 }
 
 /** The form that was asked for, or one call or more. */
-function formOrCalls(
+async function formOrCalls(
   format: Exclude<GenerateInput['responseFormat'], { readonly type: 'text' }>,
   offered: readonly OfferedTool[],
-): Grammar {
+  share: ShareTurns,
+): Promise<Grammar> {
   const compiler = new SchemaCompiler('response_format')
   const { json } = compiler
   const form =
     format.type === 'jsonObject' ? json.object : compiler.compileRoot(format.schema, SCHEMA_PATH)
+  await share()
   if (offered.length === 0) return form
   const { builder } = json
-  const call = wholeCall(new SchemaCompiler('tools', json), offered, 'where possible')
+  const toolCompiler = new SchemaCompiler('tools', json)
+  const compiled = await compileTools(toolCompiler, offered, 'where possible', share)
+  const call = wholeCall(toolCompiler, compiled)
   const more = builder.repeat(builder.sequence(builder.optional(builder.literal('\n')), call), 0)
   return builder.choice(form, builder.sequence(call, more))
 }
@@ -103,58 +118,85 @@ function formOrCalls(
 const OPENING_TAG = TOOL_CALL_OPENING.trimEnd()
 const CLOSING_TAG = TOOL_CALL_CLOSING.trimStart()
 
-/** What follows the opening tag, and the closing tag: the line breaks may be left out. */
-function looseTags({ json: { builder } }: SchemaCompiler): [Grammar, Grammar] {
+/** What follows the opening tag, to the end of the closing tag: the line breaks may be left out. */
+function looseCall(compiler: SchemaCompiler, tools: readonly CompiledTool[]): Grammar {
+  const { builder } = compiler.json
   const newline = builder.optional(builder.literal('\n'))
-  return [newline, builder.sequence(newline, builder.literal(CLOSING_TAG))]
+  const call = oneCall(compiler, tools)
+  return builder.sequence(newline, call, newline, builder.literal(CLOSING_TAG))
 }
 
 /** One call in Hermes tags. */
-function wholeCall(
-  compiler: SchemaCompiler,
-  tools: readonly OfferedTool[],
-  follows: 'exactly' | 'where possible',
-): Grammar {
+function wholeCall(compiler: SchemaCompiler, tools: readonly CompiledTool[]): Grammar {
   const { builder } = compiler.json
   return builder.sequence(
     builder.literal(TOOL_CALL_OPENING),
-    oneCall(compiler, tools, follows),
+    oneCall(compiler, tools),
     builder.literal(TOOL_CALL_CLOSING),
   )
 }
 
-/**
- * A name and its arguments, which follow the tool's own schema. Where it is enough to follow what can
- * be enforced, the arguments of a tool with another schema are any object, unless it is strict.
- */
-function oneCall(
-  compiler: SchemaCompiler,
-  tools: readonly OfferedTool[],
-  follows: 'exactly' | 'where possible',
-): Grammar {
-  const { json } = compiler
-  const { builder } = json
-  const compile = ({ tool, index }: OfferedTool): Grammar => {
-    const path = `tools.${index}.function.parameters`
-    const { parameters } = tool
-    try {
-      return compiler.compileRoot(
-        parameters === undefined ? NO_PARAMETERS : { type: 'object', ...parameters },
-        path,
-      )
-    } catch (error) {
-      if (follows === 'exactly' || tool.isStrict === true) throw error
-      if (error instanceof ServiceError) return json.object
-      throw error
-    }
-  }
+/** A name and its arguments, which follow the tool's own schema. */
+function oneCall({ json: { builder } }: SchemaCompiler, tools: readonly CompiledTool[]): Grammar {
   return builder.choice(
-    ...tools.map((offered) =>
+    ...tools.map((tool) =>
       builder.sequence(
-        builder.literal(`{"name": ${JSON.stringify(offered.tool.name)}, "arguments": `),
-        compile(offered),
+        builder.literal(`{"name": ${JSON.stringify(tool.name)}, "arguments": `),
+        tool.parameters,
         builder.literal('}'),
       ),
     ),
   )
+}
+
+interface CompiledTool {
+  readonly name: string
+  readonly parameters: Grammar
+}
+
+async function compileTools(
+  compiler: SchemaCompiler,
+  tools: readonly OfferedTool[],
+  follows: 'exactly' | 'where possible',
+  share: ShareTurns,
+): Promise<readonly CompiledTool[]> {
+  const compiled: CompiledTool[] = []
+  for (const tool of tools) {
+    compiled.push(compileTool(compiler, tool, follows))
+    await share()
+  }
+  return compiled
+}
+
+/**
+ * Where it is enough to follow what can be enforced, the arguments of a tool with another schema are
+ * any object, unless it is strict; and its schema is looked at when the tool is called, if ever.
+ */
+function compileTool(
+  compiler: SchemaCompiler,
+  offered: OfferedTool,
+  follows: 'exactly' | 'where possible',
+): CompiledTool {
+  const { tool, index } = offered
+  const { name, parameters } = tool
+  const compile = (): Grammar =>
+    compiler.compileRoot(
+      parameters === undefined ? NO_PARAMETERS : { type: 'object', ...parameters },
+      `tools.${index}.function.parameters`,
+    )
+  if (follows === 'exactly' || isStrict(offered)) return { name, parameters: compile() }
+  const { json } = compiler
+  const compileLeniently = (): Grammar => {
+    try {
+      return compile()
+    } catch (error) {
+      if (error instanceof ServiceError) return json.object
+      throw error
+    }
+  }
+  return { name, parameters: json.builder.later(compileLeniently) }
+}
+
+function isStrict({ tool }: OfferedTool): boolean {
+  return tool.isStrict === true
 }

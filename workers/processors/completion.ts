@@ -53,9 +53,9 @@ async function processGenerate(
   const startedAt = clock.monotonic()
   const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
   assertTokenIds(input, model.engine.vocabSize)
-  const constraint = findConstraint(model, input)
-  const prompts: PreparedPrompt[] = []
   const share = shareTurns(clock)
+  const constraint = await findConstraint(model, input, share)
+  const prompts: PreparedPrompt[] = []
   for (const prompt of input.prompts) {
     await share()
     prompts.push(await preparePrompt(model, prompt, input.maxTokens))

@@ -114,6 +114,7 @@ function correctPreTokenizer(json: Json, step: Step): void {
       // GPT-2's pattern with the spaces of Unicode.
       step.pattern =
         /'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+/gu
+      step.pre_tokenize_text = (text: string) => spellWords(text, step as unknown as ByteLevelStep)
       return
     case 'Whitespace':
       step.pre_tokenize_text = matcher(`[${WORD}]+|[^${WORD}\\p{White_Space}]+`)
@@ -136,6 +137,28 @@ function correctPreTokenizer(json: Json, step: Step): void {
     case 'Metaspace':
       correctMetaspace(json, step)
   }
+}
+
+interface ByteLevelStep {
+  readonly add_prefix_space: boolean
+  readonly use_regex: boolean
+  readonly pattern: RegExp
+  /** How a byte is spelled. */
+  readonly byte_encoder: Readonly<Record<number, string>>
+}
+
+/** The words of a text with their bytes spelled; the library takes every word apart for it. */
+function spellWords(text: string, step: ByteLevelStep): string[] {
+  const whole = step.add_prefix_space && !text.startsWith(' ') ? ` ${text}` : text
+  const words: readonly string[] = step.use_regex ? (whole.match(step.pattern) ?? []) : [whole]
+  const space = step.byte_encoder[0x20] as string
+  return words.map((word) => {
+    // These bytes are spelled as the characters that they are.
+    if (/^ ?[!-~]*$/.test(word)) return word.startsWith(' ') ? space + word.slice(1) : word
+    let spelled = ''
+    for (const byte of Buffer.from(word)) spelled += step.byte_encoder[byte]
+    return spelled
+  })
 }
 
 /** The library does not cut between the words, and does not know the setting of older files. */

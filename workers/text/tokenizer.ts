@@ -1,5 +1,6 @@
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 
+import { encodeInTurns } from './encode-in-turns.ts'
 import { correctSteps } from './tokenizer-steps.ts'
 import { buildTokenPieces } from './token-pieces.ts'
 import type { TokenizerJson, TokenPieces } from './token-pieces.ts'
@@ -9,6 +10,8 @@ export interface Tokenizer {
   readonly pieces: TokenPieces
   /** `addSpecialTokens` lets the tokenizer put its own markers around the text. */
   encode(text: string, options: { readonly addSpecialTokens: boolean }): number[]
+  /** The same of a long text, with everything else in the process taking turns. */
+  encodeInTurns(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]>
   /** Two texts with the tokenizer's own markers, and which of them each token belongs to. */
   encodePair(first: string, second: string): TextPair
   /** The id of a token by its spelling in the vocabulary. */
@@ -40,6 +43,7 @@ export function createTokenizer(tokenizerJson: object, tokenizerConfig: object):
       text === '' && !addSpecialTokens
         ? []
         : library.encode(text, { add_special_tokens: addSpecialTokens }).ids,
+    encodeInTurns: (text, { addSpecialTokens }) => encodeInTurns(library, text, addSpecialTokens),
     encodePair(first, second) {
       const { ids, token_type_ids: typeIds } = library.encode(first, {
         text_pair: second,
@@ -69,9 +73,9 @@ export function charsWithin(tokensMax: number): { readonly usual: number; readon
 }
 
 /**
- * Encodes a text that may be far too long. The library encodes in one go (about 1 µs and 300 bytes
- * a character), so a suspiciously long text is first counted slice by slice, with the event loop
- * free in between, and given up as soon as it cannot fit; the count is then an estimate.
+ * Encodes a text that may be far too long, about 1 µs and 300 bytes a character. A suspiciously long
+ * text is first counted slice by slice, and given up as soon as it cannot fit; the count is then an
+ * estimate. The event loop is free between the slices, and between the words of what is encoded.
  */
 export async function encodeWithin(
   tokenizer: Tokenizer,
@@ -83,7 +87,10 @@ export async function encodeWithin(
     const estimatedTokens = await estimateOverflow(tokenizer, text, tokensMax)
     if (estimatedTokens !== undefined) return { fits: false, estimatedTokens }
   }
-  const tokenIds = tokenizer.encode(text, options)
+  const tokenIds =
+    text.length > SLICE_CHARS
+      ? await tokenizer.encodeInTurns(text, options)
+      : tokenizer.encode(text, options)
   return tokenIds.length <= tokensMax
     ? { fits: true, tokenIds }
     : { fits: false, estimatedTokens: tokenIds.length }

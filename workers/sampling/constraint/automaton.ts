@@ -24,6 +24,7 @@ interface Frame {
 const FRAMES_PER_STEP_MAX = 20_000
 const STATES_MAX = 20_000
 const FRAMES_MAX = 200_000
+const CLOSED_FRAMES_MAX = 16 // as many as most grammars have at once, and short keys
 const BYTES_PER_STATE = 2300 // with its transitions
 const BYTES_PER_FRAME = 200 // with its key
 const BYTES_PER_PART = 300 // of the grammar itself
@@ -36,16 +37,20 @@ const BYTES_PER_PART = 300 // of the grammar itself
 export class Automaton {
   readonly start: AutomatonState
   /** No text could be finished after entering one of these. */
-  readonly #deadEnds: ReadonlySet<Grammar>
+  readonly #deadEnds: Set<Grammar>
+  /** What was made of the parts that are made when a text first gets to them. */
+  readonly #made = new Map<Grammar, Grammar>()
   readonly #frames = new Map<string, Frame>()
   readonly #states = new Map<string, AutomatonState>()
-  readonly #numParts: number
+  /** By the frames that were to be expanded: most bytes of a class lead to the same. */
+  readonly #closed = new Map<string, AutomatonState>()
+  #numParts: number
   #frameCount = 0
   #framesExpanded = 0
 
   constructor(grammar: Grammar) {
     const { deadEnds, numParts } = surveyGrammar(grammar)
-    this.#deadEnds = deadEnds
+    this.#deadEnds = new Set(deadEnds)
     this.#numParts = numParts
     this.start = this.#close([this.#frame(grammar, 0, null)])
   }
@@ -55,7 +60,7 @@ export class Automaton {
     return (
       this.#numParts * BYTES_PER_PART +
       this.#states.size * BYTES_PER_STATE +
-      this.#frames.size * BYTES_PER_FRAME
+      (this.#frames.size + this.#closed.size) * BYTES_PER_FRAME
     )
   }
 
@@ -76,9 +81,19 @@ export class Automaton {
         pending.push(this.#frame(grammar, position + 1, below))
       }
     }
-    const found = pending.length === 0 ? null : this.#close(pending)
+    const found = pending.length === 0 ? null : this.#closeOnce(pending)
     state.next[byte] = found
     return found
+  }
+
+  #closeOnce(pending: (Frame | null)[]): AutomatonState {
+    if (pending.length > CLOSED_FRAMES_MAX) return this.#close(pending)
+    const key = pending.map((frame) => frame?.id ?? 0).join(' ')
+    const known = this.#closed.get(key)
+    if (known !== undefined) return known
+    const state = this.#close(pending)
+    this.#closed.set(key, state)
+    return state
   }
 
   /** Expands frames until each stack begins with something that reads a byte. */
@@ -111,6 +126,9 @@ export class Automaton {
       case 'reference':
         pending.push(this.#frame(grammar.resolve(), 0, below))
         return
+      case 'later':
+        pending.push(this.#frame(this.#made.get(grammar) ?? this.#make(grammar), 0, below))
+        return
       case 'choice':
         for (const option of grammar.options) pending.push(this.#frame(option, 0, below))
         return
@@ -133,6 +151,15 @@ export class Automaton {
         return
       }
     }
+  }
+
+  #make(part: Grammar & { readonly kind: 'later' }): Grammar {
+    const made = part.make()
+    const { deadEnds, numParts } = surveyGrammar(made)
+    for (const deadEnd of deadEnds) this.#deadEnds.add(deadEnd)
+    this.#numParts += numParts
+    this.#made.set(part, made)
+    return made
   }
 
   #frame(grammar: Grammar, position: number, below: Frame | null): Frame {
@@ -160,6 +187,7 @@ export class Automaton {
   #forget(): void {
     this.#states.clear()
     this.#frames.clear()
+    this.#closed.clear()
     this.start.next.fill(undefined)
   }
 }

@@ -33,12 +33,12 @@ export class ConstraintCache {
 
   /** The factory for a key, compiling its grammar on first use. */
   get(key: string, compile: () => Grammar): ConstraintFactory {
-    const known = this.#factories.get(key)
-    const factory = known ?? this.#build(compile())
-    this.#factories.delete(key)
-    this.#factories.set(key, factory)
-    this.#makeRoom()
-    return factory
+    return this.#keep(key, this.#factories.get(key) ?? this.#build(compile()))
+  }
+
+  /** The same for a grammar that is compiled in turns with everything else in the process. */
+  async prepare(key: string, compile: () => Promise<Grammar>): Promise<ConstraintFactory> {
+    return this.#keep(key, this.#factories.get(key) ?? this.#build(await compile()))
   }
 
   /** Bytes that are held, roughly. */
@@ -51,6 +51,13 @@ export class ConstraintCache {
 
   get size(): number {
     return this.#factories.size
+  }
+
+  #keep(key: string, factory: ConstraintFactory): ConstraintFactory {
+    this.#factories.delete(key)
+    this.#factories.set(key, factory)
+    this.#makeRoom()
+    return factory
   }
 
   #makeRoom(): void {

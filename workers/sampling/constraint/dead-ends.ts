@@ -9,53 +9,60 @@ export function surveyGrammar(root: Grammar): {
   readonly deadEnds: ReadonlySet<Grammar>
   readonly numParts: number
 } {
-  const users = usersOfParts(root)
-  const dead = new Set(users.keys())
-  // The innermost parts stand last, so that most are looked at once.
-  const pending = [...dead]
-  for (let grammar = pending.pop(); grammar !== undefined; grammar = pending.pop()) {
-    if (!dead.has(grammar) || !isAlive(grammar, dead)) continue
-    dead.delete(grammar)
-    for (const user of users.get(grammar) ?? []) pending.push(user)
-  }
-  return { deadEnds: dead, numParts: users.size }
-}
-
-/** Every part of a grammar with those that hold it. */
-function usersOfParts(root: Grammar): ReadonlyMap<Grammar, readonly Grammar[]> {
-  const users = new Map<Grammar, Grammar[]>([[root, []]])
+  const found = new Map<Grammar, Part>([[root, { users: [], lacking: lackingOf(root) }]])
+  const alive: Part[] = []
   // A map goes on over what is added meanwhile.
-  for (const grammar of users.keys()) {
-    for (const part of partsOf(grammar)) {
-      const known = users.get(part)
-      if (known === undefined) users.set(part, [grammar])
-      else known.push(grammar)
+  for (const [grammar, part] of found) {
+    if (part.lacking === 0) alive.push(part)
+    for (const inner of partsOf(grammar)) {
+      const known = found.get(inner)
+      if (known !== undefined) known.users.push(part)
+      else found.set(inner, { users: [part], lacking: lackingOf(inner) })
     }
   }
-  return users
+  for (let part = alive.pop(); part !== undefined; part = alive.pop()) {
+    for (const user of part.users) {
+      user.lacking -= 1
+      if (user.lacking === 0) alive.push(user)
+    }
+  }
+  const deadEnds = new Set<Grammar>()
+  for (const [grammar, { lacking }] of found) if (lacking > 0) deadEnds.add(grammar)
+  return { deadEnds, numParts: found.size }
 }
 
-function isAlive(grammar: Grammar, dead: ReadonlySet<Grammar>): boolean {
+interface Part {
+  /** Each as often as it holds the part. */
+  readonly users: Part[]
+  /** How many of its own parts have yet to come alive before it does. */
+  lacking: number
+}
+
+function lackingOf(grammar: Grammar): number {
   switch (grammar.kind) {
     case 'bytes':
-      return true
+    case 'later':
+      return 0
     case 'oneOf':
-      return grammar.members.includes(1)
+      return grammar.members.includes(1) ? 0 : 1
     case 'choice':
-      return grammar.options.some((option) => !dead.has(option))
-    case 'repeat':
-      return grammar.min === 0 || !dead.has(grammar.body)
-    case 'sequence':
     case 'reference':
-      return partsOf(grammar).every((part) => !dead.has(part))
+      return 1
+    case 'repeat':
+      return grammar.min === 0 ? 0 : 1
+    case 'sequence':
+      return grammar.parts.length
   }
 }
+
+const NOTHING: readonly Grammar[] = []
 
 function partsOf(grammar: Grammar): readonly Grammar[] {
   switch (grammar.kind) {
     case 'bytes':
     case 'oneOf':
-      return []
+    case 'later':
+      return NOTHING
     case 'choice':
       return grammar.options
     case 'repeat':

@@ -12,26 +12,44 @@ export type Grammar =
       readonly max: number
     }
   | { readonly kind: 'reference'; readonly id: number; readonly resolve: () => Grammar }
+  | { readonly kind: 'later'; readonly id: number; readonly make: () => Grammar }
 
-/** Makes the nodes of one grammar; each has its own number, by which states are told apart. */
+/**
+ * Makes the nodes of one grammar; each has its own number, by which states are told apart. What is
+ * alike is one node: the same few texts and digits stand in a large schema thousands of times.
+ */
 export class GrammarBuilder {
   #nodes = 0
-  readonly #encoder = new TextEncoder()
+  #asked = 0
+  readonly #literals = new Map<string, Grammar>()
+  readonly #bytes = new Map<string, Grammar>()
+  readonly #named = new Map<string, Grammar>()
 
-  /** How many nodes exist: a compiler uses it to refuse what grows too large. */
+  /** How many nodes were asked for: a compiler uses it to refuse what grows too large. */
   get size(): number {
-    return this.#nodes
+    return this.#asked
   }
 
   literal(text: string): Grammar {
-    return { kind: 'bytes', id: this.#number(), bytes: this.#encoder.encode(text) }
+    this.#asked += 1
+    return once(this.#literals, text, () => {
+      return { kind: 'bytes', id: this.#newId(), bytes: Buffer.from(text) }
+    })
   }
 
   /** One byte out of inclusive ranges. */
   byte(...ranges: readonly (readonly [number, number])[]): Grammar {
-    const members = new Uint8Array(256)
-    for (const [low, high] of ranges) members.fill(1, low, high + 1)
-    return { kind: 'oneOf', id: this.#number(), members }
+    this.#asked += 1
+    return once(this.#bytes, ranges.join(' '), () => {
+      const members = new Uint8Array(256)
+      for (const [low, high] of ranges) members.fill(1, low, high + 1)
+      return { kind: 'oneOf', id: this.#newId(), members }
+    })
+  }
+
+  /** A grammar that takes a while to make, and is made the first time that its name is asked for. */
+  named(name: string, make: () => Grammar): Grammar {
+    return once(this.#named, name, make)
   }
 
   sequence(...parts: readonly Grammar[]): Grammar {
@@ -56,8 +74,26 @@ export class GrammarBuilder {
     return { kind: 'reference', id: this.#number(), resolve }
   }
 
+  /** What is made when a text first gets to it; some text must satisfy it. */
+  later(make: () => Grammar): Grammar {
+    return { kind: 'later', id: this.#number(), make }
+  }
+
   #number(): number {
+    this.#asked += 1
+    return this.#newId()
+  }
+
+  #newId(): number {
     this.#nodes += 1
     return this.#nodes
   }
+}
+
+function once(known: Map<string, Grammar>, key: string, make: () => Grammar): Grammar {
+  const found = known.get(key)
+  if (found !== undefined) return found
+  const made = make()
+  known.set(key, made)
+  return made
 }

@@ -116,12 +116,14 @@ export class SchemaCompiler {
       return this.refuse(place, 'a schema must be an object or a boolean')
     }
     const telling = withoutIdleKeywords(schema as Schema)
-    for (const name of Object.keys(telling)) {
-      if (UNSUPPORTED.has(name)) this.refuse(place, `the keyword '${name}' is not supported`)
+    const names = Object.keys(telling)
+    const unsupported = names.find((name) => UNSUPPORTED.has(name))
+    if (unsupported !== undefined) {
+      this.refuse(place, `the keyword '${unsupported}' is not supported`)
     }
-    return Object.fromEntries(
-      Object.entries(telling).filter(([name, value]) => KEYWORDS.has(name) && value !== undefined),
-    )
+    const isTelling = (name: string): boolean => KEYWORDS.has(name) && telling[name] !== undefined
+    if (names.every(isTelling)) return telling
+    return Object.fromEntries(names.filter(isTelling).map((name) => [name, telling[name]]))
   }
 
   #compileAll(schema: Schema, allOf: unknown, place: SchemaPlace): Grammar {

@@ -19,6 +19,12 @@ export function limitsOfListed(
   const step = stepOf(compiler, schema, place)
   const minLength = countOf(compiler, schema, 'minLength', place) ?? 0
   const maxLength = countOf(compiler, schema, 'maxLength', place) ?? Number.POSITIVE_INFINITY
+  const isAnyLength = minLength === 0 && maxLength === Number.POSITIVE_INFINITY
+  const hasLength = (value: string): boolean => {
+    if (isAnyLength) return true
+    const { length } = [...value]
+    return length >= minLength && length <= maxLength
+  }
   const matcher = (limit: Schema): ((value: string) => boolean) =>
     matcherOf(new Automaton(compileString(compiler, limit, place)))
   const matches = 'pattern' in schema ? matcher({ pattern: schema.pattern }) : () => true
@@ -28,8 +34,7 @@ export function limitsOfListed(
       return isWithin(value, bounds) && (step === undefined || value % step === 0)
     if (typeof value === 'string') {
       if (!hasFormat(value)) compiler.refuse(place, "a listed value may not have the 'format'")
-      const { length } = [...value]
-      return length >= minLength && length <= maxLength && matches(value)
+      return hasLength(value) && matches(value)
     }
     refuseNested(compiler, schema, place, value)
     return true

@@ -1,3 +1,4 @@
+import type { CodePointRanges } from './code-points.ts'
 import type { Grammar } from './grammar.ts'
 import type { JsonGrammar } from './json-grammar.ts'
 
@@ -51,11 +52,13 @@ export function keyOtherThan(json: JsonGrammar, names: readonly string[]): Gramm
   }
   const { builder } = json
   const anyEnd = builder.sequence(builder.repeat(json.plainCharacter([]), 0), builder.literal('"'))
+  const characterBut = (taken: CodePointRanges): Grammar =>
+    builder.named(`character but ${taken.join(' ')}`, () => json.plainCharacter(taken))
   const continueFrom = (node: NameTree): Grammar => {
     const taken = [...node.children.keys()].map((point) => [point, point] as const)
     const isPlain = (point: number) => point >= 0x20 && point !== 0x22 && point !== 0x5c
     return builder.choice(
-      builder.sequence(json.plainCharacter(taken), anyEnd),
+      builder.sequence(characterBut(taken), anyEnd),
       ...(node.isName ? [] : [builder.literal('"')]),
       ...[...node.children]
         .filter(([point]) => isPlain(point))

@@ -32,8 +32,9 @@ export function compileObject(
     return min > 1 ? refuseCounts() : json.mapOf(key, others(), min, max)
   }
   if (min > required.length || max < names.length) refuseCounts()
+  const requiredNames = new Set<unknown>(required)
   const listed = names.map((name) => {
-    const isRequired = required.includes(name)
+    const isRequired = requiredNames.has(name)
     const isClosed = additional === false && !Object.hasOwn(properties, name)
     if (isClosed) compiler.refuse(place, `the required property '${name}' is not allowed`)
     const unlisted = typeof additional === 'object' ? additional : true

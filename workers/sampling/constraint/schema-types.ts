@@ -45,7 +45,8 @@ function matching(compiler: SchemaCompiler, pattern: unknown, place: SchemaPlace
     return compiler.refuse(place, `'pattern' must be a string of ≤ ${PATTERN_CHARS_MAX} characters`)
   }
   try {
-    return compilePattern(compiler.json, pattern)
+    const compile = (): Grammar => compilePattern(compiler.json, pattern)
+    return compiler.json.builder.named(`pattern ${pattern}`, compile)
   } catch (error) {
     if (!(error instanceof UnsupportedPatternError)) throw error
     return compiler.refuse(place, `in 'pattern', ${error.message}`)
@@ -65,8 +66,14 @@ export function compileNumber(
   const isWhole = type === 'integer' || step !== undefined
   const within = isWhole ? integersWithin : numbersWithin
   const anyNumber = isWhole ? json.integer : json.number
-  const numbers = Object.keys(bounds).length === 0 ? anyNumber : within(json, bounds)
-  if (numbers === undefined) return compiler.refuse(place, 'no number is within the bounds')
+  const stated = Object.entries(bounds).join(' ')
+  const numbers =
+    stated === ''
+      ? anyNumber
+      : json.builder.named(
+          `${isWhole ? 'integer' : 'number'} ${stated}`,
+          () => within(json, bounds) ?? compiler.refuse(place, 'no number is within the bounds'),
+        )
   if (step === undefined) return numbers
   return (
     compiler.intersections.of(JSON.stringify([bounds, step]), [numbers, multiplesOf(json, step)]) ??

@@ -1,0 +1,73 @@
+import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
+
+// Some 10 ms of tokenizing.
+const WORDS_PER_TURN = 2000
+const TOKENS_PER_TURN = 20_000
+
+/** Parts of the library's tokenizer that its declarations keep to themselves. */
+interface Inside {
+  readonly model: Model
+  readonly post_processor:
+    | ((tokens: string[], pair: null, addSpecialTokens: boolean) => { readonly tokens: string[] })
+    | null
+  readonly added_tokens_map: ReadonlyMap<string, { readonly id: number }>
+  /** Each is a token, or what the model made of the words between two added tokens. */
+  encode_text(text: string): (string | readonly string[])[]
+}
+
+interface Model {
+  (words: readonly string[]): string[]
+  _call?: (words: readonly string[]) => unknown
+  readonly tokens_to_ids: ReadonlyMap<string, number>
+  readonly unk_token_id?: number
+}
+
+/**
+ * What the library's `encode` answers, with a turn for everything else in the process after every few
+ * words: the tokens of a word depend on the word alone, and finding them takes nearly all of the time.
+ */
+export async function encodeInTurns(
+  library: LibraryTokenizer,
+  text: string,
+  addSpecialTokens: boolean,
+): Promise<number[]> {
+  const inside = library as unknown as Inside
+  const { model, post_processor: postProcess, added_tokens_map: added } = inside
+  const tokens: string[] = []
+  for (const part of findWords(inside, text)) {
+    if (typeof part === 'string') {
+      tokens.push(part)
+      continue
+    }
+    for (let at = 0; at < part.length; at += WORDS_PER_TURN) {
+      for (const token of model(part.slice(at, at + WORDS_PER_TURN))) tokens.push(token)
+      await turn()
+    }
+  }
+  const all = postProcess === null ? tokens : postProcess(tokens, null, addSpecialTokens).tokens
+  const tokenIds: number[] = []
+  for (const token of all) {
+    const id = added.get(token)?.id ?? model.tokens_to_ids.get(token) ?? model.unk_token_id
+    tokenIds.push(id as number)
+    if (tokenIds.length % TOKENS_PER_TURN === 0) await turn()
+  }
+  return tokenIds
+}
+
+/** Added tokens as texts, and what stands between them as lists of words. */
+function findWords(inside: Inside, text: string): readonly (string | readonly string[])[] {
+  const { model } = inside
+  const own = Object.getOwnPropertyDescriptor(model, '_call')
+  // The library joins what the model answers: a list within a list stays together.
+  model._call = (words) => [words]
+  try {
+    return inside.encode_text(text)
+  } finally {
+    delete model._call
+    if (own !== undefined) Object.defineProperty(model, '_call', own)
+  }
+}
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}
