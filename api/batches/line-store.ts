@@ -67,6 +67,8 @@ export interface BatchEnd {
 }
 
 const PAGE_LINES = 200
+/** An answer of very many vectors has tens of megabytes: a page ends with the line that goes beyond. */
+const PAGE_BYTES = 1024 * 1024
 
 /** The name of a line among all that a process has claimed. */
 export function lineName({ batch_id, line }: Pick<ClaimedLine, 'batch_id' | 'line'>): string {
@@ -115,14 +117,12 @@ export function openBatchLines(pool: Pool, namespace: string): BatchLines {
       let after = -1
       for (;;) {
         const { rows } = await pool.query<FinishedLine>(
-          `select line, custom_id, request_id, status_code, answer from ${lines}
-           where batch_id = $1 and line > $2 and ${isGood ? '' : 'not '}${outcome}
-           order by line limit ${PAGE_LINES}`,
+          pageQuery(lines, `${isGood ? '' : 'not '}${outcome}`),
           [batchId, after],
         )
         yield* rows
         const last = rows.at(-1)
-        if (last === undefined || rows.length < PAGE_LINES) return
+        if (last === undefined) return
         after = last.line
       }
     },
@@ -140,6 +140,19 @@ export function openBatchLines(pool: Pool, namespace: string): BatchLines {
       return rowCount === 1
     },
   }
+}
+
+function pageQuery(lines: string, condition: string): string {
+  return `
+    select line, custom_id, request_id, status_code, answer from (
+      select *, coalesce(sum(octet_length(answer)) over (
+        order by line rows between unbounded preceding and 1 preceding), 0) as bytes_before
+      from (
+        select line, custom_id, request_id, status_code, answer from ${lines}
+        where batch_id = $1 and line > $2 and ${condition} order by line limit ${PAGE_LINES}
+      ) page
+    ) measured
+    where bytes_before < ${PAGE_BYTES} order by line`
 }
 
 async function finish(

@@ -6,7 +6,7 @@ import type { Logger } from '#shared/logger.ts'
 
 import type { ClaimedLine, LineAnswer } from './line-store.ts'
 
-/** Answers one request as its endpoint would. Throws failures. */
+/** Answers one request as its endpoint would; a text is JSON already. Throws failures. */
 export type Execute = (request: {
   readonly endpoint: string
   readonly body: unknown
@@ -17,7 +17,7 @@ export type Execute = (request: {
   readonly apiKeyId: string | undefined
   readonly userId: string | undefined
   readonly signal: AbortSignal
-}) => Promise<object>
+}) => Promise<object | string>
 
 /** What is to be done with a line that was run. */
 export type LineOutcome =
@@ -71,7 +71,7 @@ function failed(error: ServiceError): LineOutcome {
   return answered(error.status, presentErrorBody(error))
 }
 
-function answered(statusCode: number, body: object): LineOutcome {
-  const answer = { requestId: requestId(), statusCode, body: JSON.stringify(body) }
-  return { type: 'answered', answer }
+function answered(statusCode: number, answer: object | string): LineOutcome {
+  const body = typeof answer === 'string' ? answer : JSON.stringify(answer)
+  return { type: 'answered', answer: { requestId: requestId(), statusCode, body } }
 }

@@ -10,7 +10,7 @@ import { collectResult, type JobOutcome } from './jobs/collect.ts'
 import { completionGeneration } from './completions/completions.ts'
 import { COMPLETION_BODY, type CompletionBody } from './completions/completion-request.ts'
 import { EMBEDDING_BODY, embedInput, type EmbeddingBody } from './embeddings/embedding-request.ts'
-import { getEmbeddingModel, presentEmbeddings } from './embeddings/embeddings.ts'
+import { getEmbeddingModel, writeEmbeddings } from './embeddings/embeddings.ts'
 import type { Asked, Generation } from './generate.ts'
 import { responseGeneration } from './responses/responses.ts'
 import { RESPONSES_BODY, type ResponsesBody } from './responses/responses-body.ts'
@@ -30,8 +30,11 @@ export interface BatchableRequest {
   readonly signal: AbortSignal
 }
 
-/** Answers a request as its endpoint would, behind all that somebody waits for. Throws failures. */
-export type ExecuteBatchable = (request: BatchableRequest) => Promise<object>
+/**
+ * Answers a request as its endpoint would, behind all that somebody waits for: an object, or its JSON
+ * text where writing it takes long. Throws failures.
+ */
+export type ExecuteBatchable = (request: BatchableRequest) => Promise<object | string>
 
 type Needs = Pick<InferenceServices, 'catalogue' | 'clock' | 'submitter' | 'config'> & {
   /** Told of what the requests of an organization took. */
@@ -45,7 +48,7 @@ interface Plan<K extends QueueKind = QueueKind> {
   readonly kind: K
   readonly model: CatalogueModel
   readonly input: QueueTable[K]['input']
-  present(outcome: JobOutcome<K>): object
+  present(outcome: JobOutcome<K>): object | Promise<string>
 }
 
 interface Endpoint {
@@ -135,7 +138,7 @@ function embeddingPlan(
     input: embedInput(body, model),
     present: ({ result, usage }) => {
       if (!('vectors' in result)) throw new Error('an embedding was answered with scores')
-      return presentEmbeddings(model, body, { vectors: result.vectors, usage })
+      return writeEmbeddings(model, body, { vectors: result.vectors, usage })
     },
   }
 }

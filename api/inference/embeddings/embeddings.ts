@@ -107,22 +107,12 @@ interface Embedded {
   readonly usage: TokenUsage
 }
 
-/** The answer, as numbers or just as the worker wrote the vectors. */
-export function presentEmbeddings(
-  model: CatalogueModel,
-  body: EmbeddingBody,
-  { vectors, usage }: Embedded,
-): object {
-  const data = vectors.map((vector, index) => presentVector(body, vector, index))
-  return { ...presentAround(model, usage), data }
-}
-
 // About 10 ms of writing numbers.
 const SLICE_CHARS = 65_536
 
 /**
- * The same as JSON text. Two thousand large vectors are millions of numbers, a second's work: others
- * have their turn between the slices.
+ * The answer as JSON text, with numbers or just as the worker wrote the vectors. Two thousand large
+ * vectors are millions of numbers, a second's work: others have their turn between the slices.
  */
 export async function writeEmbeddings(
   model: CatalogueModel,

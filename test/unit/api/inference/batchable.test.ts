@@ -4,19 +4,28 @@ import { createBatchExecutor } from '#api/inference/batchable.ts'
 import type { EmbedInput } from '#shared/contracts/embedding.ts'
 import { systemClock } from '#shared/clock.ts'
 
+import { countTurns } from '#test/support/turns.ts'
+
 import { answering, CATALOGUE, ScriptedSubmitter, speak, type Script } from './surface.ts'
 
-const play: Script = (request) =>
-  request.input.task === 'generate'
-    ? speak(request.input, ['Hello'])
-    : answering(({ items }: EmbedInput) => ({
-        task: 'embed',
-        vectors: items.map(() => 'AACAPw=='),
-        dimensions: 1,
-      }))(request)
+const ONE = 'AACAPw=='
 
-function open(checkQuota: (organizationId: string) => Promise<void> = async () => {}) {
-  const submitter = new ScriptedSubmitter(play)
+const play =
+  (vector: string): Script =>
+  (request) =>
+    request.input.task === 'generate'
+      ? speak(request.input, ['Hello'])
+      : answering(({ items }: EmbedInput) => ({
+          task: 'embed',
+          vectors: items.map(() => vector),
+          dimensions: 1,
+        }))(request)
+
+function open(
+  checkQuota: (organizationId: string) => Promise<void> = async () => {},
+  vector = ONE,
+) {
+  const submitter = new ScriptedSubmitter(play(vector))
   const config = { deadlineSeconds: 600 }
   const execute = createBatchExecutor({
     submitter,
@@ -25,8 +34,12 @@ function open(checkQuota: (organizationId: string) => Promise<void> = async () =
     config,
     checkQuota,
   })
-  const run = (endpoint: string, body: object, modelIds: readonly string[] | null = null) =>
-    execute({
+  const run = async (
+    endpoint: string,
+    body: object,
+    modelIds: readonly string[] | null = null,
+  ): Promise<object> => {
+    const answer = await execute({
       endpoint,
       body,
       organizationId: 'org-a',
@@ -34,6 +47,8 @@ function open(checkQuota: (organizationId: string) => Promise<void> = async () =
       ...{ requestId: 'batch_1:7', apiKeyId: 'key_1', userId: undefined },
       signal: new AbortController().signal,
     })
+    return typeof answer === 'string' ? JSON.parse(answer) : answer
+  }
   return { submitter, run }
 }
 
@@ -69,6 +84,17 @@ describe('a request of a batch', () => {
     expect(
       await open().run('/v1/embeddings', { ...body, encoding_format: 'base64' }),
     ).toMatchObject({ data: [{ embedding: 'AACAPw==' }] })
+  })
+
+  it('for very many vectors lets others have their turn while they are written', async () => {
+    const numbers = Float32Array.from({ length: 1536 }, (_number, place) => place / 7)
+    const { run } = open(undefined, Buffer.from(numbers.buffer).toString('base64'))
+    const waiting = countTurns()
+    const input = Array.from({ length: 100 }, () => 'a')
+    const answer = await run('/v1/embeddings', { model: 'tiny-embed', input })
+    const data = input.map((_, index) => ({ index, embedding: [...numbers] }))
+    expect(answer).toMatchObject({ data })
+    expect(waiting.end()).toBeGreaterThan(10)
   })
 
   it.each([

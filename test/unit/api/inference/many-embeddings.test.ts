@@ -1,9 +1,8 @@
-import { setImmediate } from 'node:timers/promises'
-
 import { expect, it } from 'vitest'
 
-import { presentEmbeddings, writeEmbeddings } from '#api/inference/embeddings/embeddings.ts'
+import { writeEmbeddings } from '#api/inference/embeddings/embeddings.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
+import { countTurns } from '#test/support/turns.ts'
 
 const MODEL = { id: 'embed' } as CatalogueModel
 const VECTORS = Array.from({ length: 100 }, (_, at) => {
@@ -15,27 +14,28 @@ const OUTCOME = {
   usage: { promptTokens: 300, completionTokens: 0, cachedTokens: 0 },
 }
 
-it.for(['float', 'base64'] as const)('writes as %s what it presents', async (format) => {
+it.for(['float', 'base64'] as const)('writes all vectors in their order as %s', async (format) => {
   const body = { input: 'text', encoding_format: format }
   for (const vectors of [VECTORS, VECTORS.slice(0, 1), []]) {
-    const outcome = { ...OUTCOME, vectors }
-    const written = await writeEmbeddings(MODEL, body, outcome)
-    expect(JSON.parse(written)).toEqual(presentEmbeddings(MODEL, body, outcome))
+    const written = await writeEmbeddings(MODEL, body, { ...OUTCOME, vectors })
+    expect(JSON.parse(written)).toEqual({
+      object: 'list',
+      model: 'embed',
+      usage: { prompt_tokens: 300, total_tokens: 300 },
+      data: vectors.map((vector, index) => ({
+        ...{ object: 'embedding', index },
+        embedding: format === 'base64' ? vector : floatsOf(vector),
+      })),
+    })
   }
 })
 
+function floatsOf(vector: string): readonly number[] {
+  return [...new Float32Array(Uint8Array.from(Buffer.from(vector, 'base64')).buffer)]
+}
+
 it('lets others have their turn while it writes very many numbers', async () => {
-  let isWriting = true
-  let turns = 0
-  const others = async () => {
-    while (isWriting) {
-      await setImmediate()
-      turns += 1
-    }
-  }
-  const waiting = others()
+  const turns = countTurns()
   await writeEmbeddings(MODEL, { input: 'text' }, OUTCOME)
-  isWriting = false
-  await waiting
-  expect(turns).toBeGreaterThan(10)
+  expect(turns.end()).toBeGreaterThan(10)
 })
