@@ -24,6 +24,7 @@ export interface MessageField {
   readonly tool_calls?: readonly MessageCall[] | null
   readonly tool_call_id?: string | null
   readonly function_call?: { readonly name: string; readonly arguments: string } | null
+  readonly refusal?: string | null
 }
 
 const CALLED_FUNCTION = {
@@ -87,8 +88,11 @@ export const MESSAGE_SCHEMA = {
     },
     tool_call_id: { type: ['string', 'null'] },
     function_call: { ...CALLED_FUNCTION, type: ['object', 'null'] },
+    refusal: {
+      type: ['string', 'null'],
+      description: 'Of an assistant: what it said if it has no content.',
+    },
     // Clients send whole answers back; these parts of them are not for the model's eyes.
-    refusal: { type: ['string', 'null'] },
     annotations: { type: ['array', 'null'] },
     reasoning: { type: ['string', 'null'] },
     reasoning_content: { type: ['string', 'null'] },
@@ -112,7 +116,7 @@ function presentable(field: MessageField, path: string): ChatMessage {
   const calls = callsOf(field, path)
   const hasName = typeof field.name === 'string' && field.name !== ''
   const name = hasName ? { name: field.name as string } : {}
-  const content = textOf(field.content, `${path}.content`)
+  const content = textOf(field.content, `${path}.content`) ?? refusalOf(field)
   if (content === undefined && calls.length === 0) throw noContent(field, path)
   const message = { content: content ?? '', ...name }
   switch (field.role) {
@@ -158,6 +162,11 @@ function textOf(content: MessageField['content'], path: string): string | undefi
       return text
     })
     .join('')
+}
+
+/** What an assistant said that said no: its answer has a refusal and no content. */
+function refusalOf({ role, refusal }: MessageField): string | undefined {
+  return role === 'assistant' ? (refusal ?? undefined) : undefined
 }
 
 /** Every call is answered right after it was made, and nothing else is. */

@@ -43,6 +43,7 @@ interface ResponseFormatField {
     readonly schema?: object
     readonly strict?: boolean | null
   }
+  readonly schema?: object | null
 }
 
 const RESPONSE_FORMAT = {
@@ -60,6 +61,11 @@ const RESPONSE_FORMAT = {
         strict: { type: ['boolean', 'null'] },
       },
       additionalProperties: false,
+    },
+    schema: {
+      type: ['object', 'null'],
+      description:
+        'With `json_object`: the schema that the answer fits, as llama.cpp and others have it.',
     },
   },
   additionalProperties: false,
@@ -230,11 +236,19 @@ function logprobsOf(body: ChatBody): number | null {
 }
 
 function responseFormatOf(body: ChatBody): ResponseFormat {
-  const format = body.response_format ?? { type: 'text' }
+  const format: ResponseFormatField = body.response_format ?? { type: 'text' }
+  const schema = format.schema ?? {}
+  if (format.type !== 'json_object' && Object.keys(schema).length > 0) {
+    throw invalidValue(
+      'response_format.schema',
+      "'schema' is only allowed with 'response_format' of type 'json_object'.",
+    )
+  }
   switch (format.type) {
     case 'text':
       return { type: 'text' }
     case 'json_object':
+      if (Object.keys(schema).length > 0) return { type: 'jsonSchema', schema }
       if (!/json/i.test(JSON.stringify(body.messages))) {
         throw failure.invalidRequest(
           "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",

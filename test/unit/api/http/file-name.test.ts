@@ -7,6 +7,8 @@ const word = (name: string) => `=?utf-8?B?${Buffer.from(name).toString('base64')
 it.each([
   ['plain.txt', 'plain.txt'],
   ['ü"😀.txt', 'ü"😀.txt'],
+  ['a %22b%22.txt', 'a "b".txt'],
+  ['100%25 %20.txt', '100%25 %20.txt'],
   [word('ü.jsonl'), 'ü.jsonl'],
   // Its base64 has a slash.
   [word('ä?>ü.mp3'), 'ä?>ü.mp3'],

@@ -7,6 +7,24 @@ const REFUSALS: readonly Refusal[] = [
   [{ response_format: { type: 'yaml' } }, 'response_format.type', 'invalid_value', /./],
   [{ response_format: { type: 'json_object' } }, 'messages', null, /must contain the word 'json'/],
   [
+    { response_format: { type: 'json_object', schema: {} } },
+    'messages',
+    null,
+    /must contain the word 'json'/,
+  ],
+  [
+    { response_format: { type: 'text', schema: { type: 'object' } } },
+    'response_format.schema',
+    'invalid_value',
+    /only allowed with 'response_format' of type 'json_object'/,
+  ],
+  [
+    { messages: [{ role: 'user', content: null, refusal: 'No.' }] },
+    'messages[0].content',
+    'invalid_value',
+    /expected a string, got null/,
+  ],
+  [
     { response_format: { type: 'json_schema' } },
     'response_format.json_schema',
     'missing_required_parameter',

@@ -111,6 +111,16 @@ const CHAT_ROWS: readonly Row[] = [
     { responseFormat: { type: 'jsonSchema', schema: { type: 'null' } } },
   ],
   [
+    'a JSON schema beside json_object, as llama.cpp has it',
+    { response_format: { type: 'json_object', schema: { type: 'null' } } },
+    { responseFormat: { type: 'jsonSchema', schema: { type: 'null' } } },
+  ],
+  [
+    'an answer that was a refusal, sent back as it came',
+    { messages: [{ role: 'assistant', content: null, refusal: 'No.' }] },
+    { prompts: [{ form: 'chat', messages: [{ role: 'assistant', content: 'No.' }] }] },
+  ],
+  [
     'developers as system, parts as one text, and an empty name as none',
     {
       messages: [
