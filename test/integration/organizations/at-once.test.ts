@@ -32,12 +32,18 @@ function openAll({ db }: Database) {
     await db.insert(users).values({ id, email, ...proven })
     return { id, email }
   }
-  const invite = (organizationId: string, email: string) =>
-    invitations.create({
-      ...{ organizationId, email, role: 'member', invitedBy: 'user:x' },
-      expiresAt: new Date(Date.now() + DAY_MS),
-    })
-  return { organizations, invitations, newUser, invite, tables }
+  /** Sends invitations of a new organization; of a new owner, too, unless one is given. */
+  const newOrganization = async (ownerId?: string) => {
+    const maker = ownerId ?? (await newUser()).id
+    const { id } = await organizations.create('Mill', maker)
+    const invite = (email: string) =>
+      invitations.create({
+        ...{ organizationId: id, email, role: 'member', invitedBy: `user:${maker}` },
+        expiresAt: new Date(Date.now() + DAY_MS),
+      })
+    return { id, invite }
+  }
+  return { organizations, invitations, newUser, newOrganization, tables }
 }
 
 const isDone = ({ status }: PromiseSettledResult<unknown>) => status === 'fulfilled'
@@ -53,21 +59,20 @@ describe('at once', () => {
   })
 
   it('no organization has more open invitations than one after another', async ({ database }) => {
-    const { organizations, newUser, invite } = openAll(database)
-    const { id } = await organizations.create('Mill', (await newUser()).id)
-    for (let sent = 0; sent < 198; sent++) await invite(id, `${sent}@example.test`)
-    const more = Array.from({ length: 8 }, (_, one) => invite(id, `more-${one}@example.test`))
+    const { invite } = await openAll(database).newOrganization()
+    for (let sent = 0; sent < 198; sent++) await invite(`${sent}@example.test`)
+    const more = Array.from({ length: 8 }, (_, one) => invite(`more-${one}@example.test`))
     expect((await Promise.allSettled(more)).filter(isDone)).toHaveLength(2)
   })
 
   it('an invitation is accepted or declined, and whoever comes late is told', async ({
     database,
   }) => {
-    const { organizations, invitations, newUser, invite } = openAll(database)
-    const { id } = await organizations.create('Mill', (await newUser()).id)
+    const { invitations, newUser, newOrganization } = openAll(database)
+    const { invite } = await newOrganization()
     for (let round = 0; round < 10; round++) {
       const guest = await newUser()
-      const sent = await invite(id, guest.email)
+      const sent = await invite(guest.email)
       const outcomes = await Promise.allSettled([
         invitations.accept(guest.id, sent.id),
         invitations.decline(guest.id, sent.id),
@@ -81,14 +86,14 @@ describe('at once', () => {
 })
 
 it('an older invitation can be accepted however many have come since', async ({ database }) => {
-  const { organizations, invitations, newUser, invite } = openAll(database)
+  const { invitations, newUser, newOrganization } = openAll(database)
   const guest = await newUser()
-  const wanted = await organizations.create('Wanted', (await newUser()).id)
-  const { id } = await invite(wanted.id, guest.email)
+  const wanted = await newOrganization()
+  const { id } = await wanted.invite(guest.email)
   for (let sender = 0; sender < 3; sender++) {
     const owner = await newUser()
     for (let sent = 0; sent < 70; sent++) {
-      await invite((await organizations.create('Flood', owner.id)).id, guest.email)
+      await (await newOrganization(owner.id)).invite(guest.email)
     }
   }
   expect(await invitations.accept(guest.id, id)).toMatchObject({ organizationId: wanted.id })
