@@ -1,3 +1,5 @@
+import { setImmediate } from 'node:timers/promises'
+
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
@@ -105,7 +107,7 @@ async function runBatch(
           ? data.slice(row * dimensions, (row + 1) * dimensions)
           : poolAll(files.head.pooling, { ...batch, data, dimensions }, row)
         // Large layers take milliseconds for each text, and others wait for the event loop.
-        if (output.dense.length > 0) await new Promise((resolve) => setImmediate(resolve))
+        if (output.dense.length > 0) await setImmediate()
         vectors.push(output.dense.reduce((value, layer) => layer.apply(value), vector))
       }
       return files.head.isNormalized ? vectors.map(normalize) : vectors

@@ -1,3 +1,5 @@
+import { setImmediate } from 'node:timers/promises'
+
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { isTokenId, unknownTokenId } from '#workers/text/token-ids.ts'
 import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
@@ -50,7 +52,7 @@ export async function readTextCut(
       return [...before, ...tokenIds.slice(0, room), ...after]
     }
     chars = Math.min(chars * 2, charsMax)
-    await new Promise((resolve) => setImmediate(resolve))
+    await setImmediate()
   }
 }
 

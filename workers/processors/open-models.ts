@@ -36,7 +36,7 @@ export async function openEmbeddingModel(
     ...(onBatch !== undefined && { onBatch }),
   }
   const { modelFile } = await readEncoderFiles(folder, onnxFile)
-  const bytes = bytesInLanes(await modelFileBytes([modelFile]))
+  const bytes = await bytesOfParts([modelFile])
   if (model.capabilities.includes('rerank')) {
     return { opened: { task: 'rerank', reranker: await openReranker(options) }, bytes }
   }
@@ -80,6 +80,7 @@ export async function openImageModel(
   return { opened: { pipeline, storage }, bytes: await bytesOfParts(pipeline.modelFiles) }
 }
 
+/** What models of these files take, each once its lanes are loaded. */
 async function bytesOfParts(files: readonly string[]): Promise<number> {
   const sizes = await Promise.all(files.map((file) => modelFileBytes([file])))
   return sizes.reduce((sum, size) => sum + bytesInLanes(size), 0)

@@ -36,10 +36,10 @@ export async function processScore(
   const { query } = input
   const values = await allOrNone(
     signal,
-    texts.map((tokenIds) => (either) => {
-      const scope = { signal: either, cacheScope: job.organizationId }
-      return scoreQuery(model, { tokenIds, query, ...scope })
-    }),
+    texts.map(
+      (tokenIds) => (either) =>
+        scoreQuery(model, { tokenIds, query, signal: either, cacheScope: job.organizationId }),
+    ),
   )
   const [empty, ...scored] = values as [QueryScore, ...QueryScore[]]
   const scores = scored.map(({ value }) => value - empty.value)

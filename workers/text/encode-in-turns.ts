@@ -1,3 +1,5 @@
+import { setImmediate } from 'node:timers/promises'
+
 import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 
 // Some 10 ms of tokenizing.
@@ -41,7 +43,7 @@ export async function encodeInTurns(
     }
     for (let at = 0; at < part.length; at += WORDS_PER_TURN) {
       for (const token of model(part.slice(at, at + WORDS_PER_TURN))) tokens.push(token)
-      await turn()
+      await setImmediate()
     }
   }
   const all = postProcess === null ? tokens : postProcess(tokens, null, addSpecialTokens).tokens
@@ -49,7 +51,7 @@ export async function encodeInTurns(
   for (const token of all) {
     const id = added.get(token)?.id ?? model.tokens_to_ids.get(token) ?? model.unk_token_id
     tokenIds.push(id as number)
-    if (tokenIds.length % TOKENS_PER_TURN === 0) await turn()
+    if (tokenIds.length % TOKENS_PER_TURN === 0) await setImmediate()
   }
   return tokenIds
 }
@@ -66,8 +68,4 @@ function findWords(inside: Inside, text: string): readonly (string | readonly st
     delete model._call
     if (own !== undefined) Object.defineProperty(model, '_call', own)
   }
-}
-
-function turn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve))
 }

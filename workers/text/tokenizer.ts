@@ -1,3 +1,5 @@
+import { setImmediate } from 'node:timers/promises'
+
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 
 import { encodeInTurns } from './encode-in-turns.ts'
@@ -113,7 +115,7 @@ async function estimateOverflow(
     if (counted > certainlyTooMany || seenChars > charsMax) {
       return Math.max(Math.round((counted * text.length) / seenChars), tokensMax + 1)
     }
-    await new Promise((resolve) => setImmediate(resolve))
+    await setImmediate()
   }
   return undefined
 }

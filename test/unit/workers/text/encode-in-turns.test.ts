@@ -7,15 +7,8 @@ import { describe, expect, it } from 'vitest'
 import { countTurns } from '#test/support/turns.ts'
 import { createTokenizer, encodeWithin } from '#workers/text/tokenizer.ts'
 
-import {
-  fixtureFolder,
-  fixtureTokenizer,
-  readJson,
-  SENTENCE_PIECE,
-  WORD_PIECE,
-} from './model-folders.ts'
+import { CONFIG, fixtureFolder, fixtureTokenizer, readJson, TOKENIZERS } from './model-folders.ts'
 
-const CONFIG = { clean_up_tokenization_spaces: false }
 const LLAMA = readJson(join(fixtureFolder('llama'), 'tokenizer.json'))
 const LONG = 'The quick <|im_start|> brown fox,\n naïve 🙂  日本. '.repeat(4000)
 const words = fc.constantFrom(
@@ -26,12 +19,8 @@ const anyText = fc
   .array(fc.oneof(words, fc.string({ unit: 'binary', maxLength: 4 })))
   .map((parts) => parts.join(''))
 
-describe.each([
-  { name: 'byte-level BPE', json: LLAMA },
-  { name: 'SentencePiece with byte fallback', json: SENTENCE_PIECE },
-  { name: 'WordPiece', json: WORD_PIECE },
-])('encoding in turns with $name', ({ json }) => {
-  const tokenizer = createTokenizer(json, CONFIG)
+describe.each(TOKENIZERS)('encoding in turns with $name', ({ json, config }) => {
+  const tokenizer = createTokenizer(json, config)
 
   it('finds the tokens that are found in one go, for any text', async () => {
     await fc.assert(

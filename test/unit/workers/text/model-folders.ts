@@ -11,6 +11,9 @@ export function fixtureFolder(name: string): string {
   return join(ROOT, 'test/fixtures/models', name)
 }
 
+/** For tokenizers whose folder states nothing. */
+export const CONFIG = { clean_up_tokenization_spaces: false }
+
 /** The tokenizer of a fixture. */
 export function fixtureTokenizer(name: string): Tokenizer {
   return createTokenizer(
@@ -87,3 +90,14 @@ export const WORD_PIECE = {
     ),
   },
 } as const
+
+/** One of each family. */
+export const TOKENIZERS = [
+  {
+    name: 'byte-level BPE',
+    json: readJson(join(fixtureFolder('llama'), 'tokenizer.json')),
+    config: readJson(join(fixtureFolder('llama'), 'tokenizer_config.json')),
+  },
+  { name: 'SentencePiece with byte fallback', json: SENTENCE_PIECE, config: CONFIG },
+  { name: 'WordPiece', json: WORD_PIECE, config: CONFIG },
+]

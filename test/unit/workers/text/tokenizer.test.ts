@@ -11,23 +11,13 @@ import { loadTextModel } from '#workers/text/text-model.ts'
 import { createTokenizer, encodeWithin } from '#workers/text/tokenizer.ts'
 
 import {
+  CONFIG,
   fixtureFolder,
   fixtureTokenizer,
-  readJson,
   SENTENCE_PIECE,
+  TOKENIZERS,
   WORD_PIECE,
 } from './model-folders.ts'
-
-const CONFIG = { clean_up_tokenization_spaces: false }
-const TOKENIZERS = [
-  {
-    name: 'byte-level BPE',
-    json: readJson(join(fixtureFolder('llama'), 'tokenizer.json')),
-    config: readJson(join(fixtureFolder('llama'), 'tokenizer_config.json')),
-  },
-  { name: 'SentencePiece with byte fallback', json: SENTENCE_PIECE, config: CONFIG },
-  { name: 'WordPiece', json: WORD_PIECE, config: CONFIG },
-]
 
 describe('the tokenizer', () => {
   it('gives the token ids that the reference recorded beside the model', () => {
