@@ -1,13 +1,13 @@
 import type { ModelOptions } from './catalogue.ts'
 import type { QueueKind } from './contracts/queues.ts'
 
-/** Whose engine reads an option: rerankers are of the kind `embedding`, but read fewer. */
+/** The engine that reads an option. Rerankers have the kind `embedding` but read fewer options. */
 export type OptionReader = QueueKind | 'rerank'
 
 interface Rule {
-  /** Which kinds of models it changes; all when absent. */
+  /** The kinds of models that read the option; all kinds when absent. */
   readonly readers?: readonly OptionReader[]
-  /** What it must be, for the message. */
+  /** The accepted values, for the error message. */
   readonly must: string
   readonly holds: (value: unknown) => boolean
 }
@@ -43,7 +43,7 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   queryPrefix: { readers: ['embedding'], ...text },
   passagePrefix: { readers: ['embedding'], ...text },
   tokenIdVocabulary: { readers: ['embedding'], ...choice('native', 'reject') },
-  // What a request may ask for bounds what is drawn without being asked.
+  // The default cannot exceed the limit for requests.
   steps: { readers: ['image'], ...count(1, 150) },
   guidance: {
     readers: ['image'],
@@ -53,7 +53,9 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
   maxQueueDepth: count(1, Number.MAX_SAFE_INTEGER),
 }
 
-/** Checks the options of an entry of `models.json`. Throws an `Error` naming the wrong one. */
+/**
+ * Checks the options of an entry of `models.json`. Throws an `Error` that names the invalid one.
+ */
 export function parseOptions(
   record: Record<string, unknown>,
   { kind, path }: { readonly kind: OptionReader; readonly path: string },

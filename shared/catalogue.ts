@@ -12,7 +12,7 @@ export interface CatalogueModel {
   readonly ownedBy: string
   /** Unix seconds, as `GET /v1/models` shows it. */
   readonly created: number
-  /** What the model may be asked for, beyond its kind: `chat`, `completion`, `edit`, `rerank`, `search`, …  */
+  /** What the model can do beyond its kind: `chat`, `completion`, `edit`, `rerank`, `search`, … */
   readonly capabilities: readonly string[]
   readonly options: ModelOptions
 }
@@ -24,18 +24,18 @@ export interface ModelOptions {
   /** Overrides the context length of the model's own configuration, downwards. */
   readonly maxContextTokens?: number
   readonly maxBatchTokens?: number
-  /** File stem below `onnx/`, such as `model_quantized`; the best present one when absent. */
+  /** File stem below `onnx/`, such as `model_quantized`; the best available one when absent. */
   readonly onnxFile?: string
   readonly executionProvider?: 'cpu' | 'cuda'
   readonly intraOpThreads?: number
   readonly queryPrefix?: string
   readonly passagePrefix?: string
-  /** What token ids sent to `/v1/embeddings` mean: the model's own vocabulary or cl100k_base. */
+  /** The vocabulary of token ids sent to `/v1/embeddings`: the model's own or cl100k_base. */
   readonly tokenIdVocabulary?: 'native' | 'reject'
-  /** How pictures are drawn when the request does not say. */
+  /** Defaults for images when the request sets none. */
   readonly steps?: number
   readonly guidance?: number
-  /** Largest number of requests waiting in the queue before new ones are refused. */
+  /** Jobs that may wait in the queue before new ones are refused. */
   readonly maxQueueDepth?: number
 }
 
@@ -69,7 +69,7 @@ export function parseCatalogue(content: unknown): Catalogue {
 }
 
 const KINDS: readonly string[] = ['completion', 'embedding', 'image', 'audio']
-// Editors look for the schema there.
+// Editors read the schema from this field.
 const ROOT_KEYS = ['models', '$schema']
 const MODEL_KEYS = [
   ...['id', 'kind', 'source', 'aliases', 'owned_by', 'created', 'capabilities', 'options'],
@@ -80,7 +80,7 @@ const CAPABILITIES: Readonly<Record<QueueKind, readonly string[]>> = {
   image: ['generate', 'edit', 'variation'],
   audio: ['transcribe', 'translate'],
 }
-// Half of a pair of surrogates could not be written into a queue's name or an address.
+// A lone surrogate cannot be part of a queue name or a URL.
 const NAME = /^[^\p{Cc}\p{Cs}]{1,200}$/u
 const HUB_SOURCE = /^hub:[\w.-]+\/[\w.-]+(@[\w./-]+)?$/
 const STORED_SOURCE = /^s3:\/*[^/]/
@@ -135,7 +135,7 @@ function checkName(name: string, path: string): string {
   )
 }
 
-/** What a source of the hub or of storage is not is a folder; one of another scheme is a mistake. */
+/** A source without a scheme is a folder; an unknown scheme is an error. */
 function checkSource(source: string, path: string): string {
   const scheme = /^[a-z][a-z\d+.-]+:/i.exec(source)?.[0]
   if (scheme === undefined) return source

@@ -1,8 +1,8 @@
-/** Where the time comes from; tests pass a frozen one. */
+/** The source of time; tests pass a frozen one. */
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number
-  /** Milliseconds that only ever grow, for measuring durations. */
+  /** Monotonic milliseconds, for measuring durations. */
   monotonic(): number
 }
 

@@ -11,8 +11,9 @@ const UNIT_MS = {
 const PART = /(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s|m|h|d)/g
 
 /**
- * Milliseconds of a duration such as `900` (seconds), `15m`, `1h30m` or `250ms`; undefined when the
- * text is none. Follows Go's `time.ParseDuration`, with bare numbers as seconds and `d` for days.
+ * Parses a duration such as `900` (seconds), `15m`, `1h30m` or `250ms` into milliseconds; undefined
+ * for any other text. Follows Go's `time.ParseDuration`, with bare numbers as seconds and `d` for
+ * days.
  */
 export function parseDurationMs(text: string): number | undefined {
   const trimmed = text.trim()
@@ -27,7 +28,7 @@ export function parseDurationMs(text: string): number | undefined {
   return consumed > 0 && consumed === trimmed.length ? countable(totalMs) : undefined
 }
 
-/** A number of so many digits that it is none is no duration either. */
+/** Too many digits overflow to Infinity, which is not a duration. */
 const countable = (ms: number): number | undefined => (Number.isFinite(ms) ? ms : undefined)
 
 /** A duration in Go's style, as rate-limit headers write it: `120ms`, `8.64s`, `6m0s`. */

@@ -1,4 +1,4 @@
-/** What went wrong, in one word: each kind is one row of `ERROR_KINDS`. */
+/** The kind of a failure: each is one row of `ERROR_KINDS`. */
 export type ErrorKind = keyof typeof ERROR_KINDS
 
 /**
@@ -23,7 +23,7 @@ export const ERROR_KINDS = {
   deadline: { status: 504, openaiType: 'timeout_error', isRetryable: false },
 } as const satisfies Record<string, { status: number; openaiType: string; isRetryable: boolean }>
 
-/** What a failure may carry besides its message; `cause` never leaves the process. */
+/** Optional details of a failure; `cause` never leaves the process. */
 export interface FailureDetails {
   /** Stable slug such as `model_not_found`. */
   readonly code?: string
@@ -32,7 +32,7 @@ export interface FailureDetails {
   /** Overrides the kind's `type` slug in the OpenAI dialect. */
   readonly openaiType?: string
   readonly retryAfterSeconds?: number
-  /** False tells clients that trying again cannot help. */
+  /** False tells clients that a retry cannot help. */
   readonly shouldRetry?: boolean
   readonly cause?: unknown
 }
@@ -62,7 +62,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** The caller went away; never rendered, never retried. */
+/** The client disconnected; never rendered, never retried. */
 export class CancelledError extends Error {
   constructor(reason = 'cancelled by the caller') {
     super(reason)
@@ -81,7 +81,7 @@ export const failure = Object.fromEntries(
   ]),
 ) as Record<ErrorKind, FailureFactory>
 
-/** A failure as it crosses Redis. */
+/** A failure as Redis transports it. */
 export interface WireError {
   readonly kind: ErrorKind
   readonly message: string
@@ -91,7 +91,9 @@ export interface WireError {
   readonly retryAfterSeconds?: number
 }
 
-/** Turns any thrown value into its wire form; messages of unknown errors never cross. */
+/**
+ * Converts any thrown value into its wire form; messages of unknown errors never leave the process.
+ */
 export function toWireError(thrown: unknown): WireError {
   if (!(thrown instanceof ServiceError)) {
     return { kind: 'internal', message: INTERNAL_MESSAGE }
@@ -112,6 +114,6 @@ export function fromWireError(wire: WireError): ServiceError {
   return new ServiceError(wire.kind, wire.message, wire)
 }
 
-/** What a client reads when the fault is ours. */
+/** The message that a client reads for an internal error. */
 export const INTERNAL_MESSAGE =
   'The server had an error while processing your request. Sorry about that!'

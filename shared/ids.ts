@@ -15,7 +15,10 @@ export function randomId(prefix: string, length = 24): string {
   return id
 }
 
-/** An identifier that sorts by the time it was made: the prefix, 10 characters of time, 14 random. */
+/**
+ * An identifier that sorts by creation time: the prefix, 10 characters of time, 14 random
+ * characters.
+ */
 export function timeOrderedId(prefix: string, nowMs: number): string {
   return prefix + nowMs.toString(36).padStart(10, '0') + randomId('', 14)
 }

@@ -9,7 +9,7 @@ export async function loadCatalogue(path: string): Promise<Catalogue> {
     throw new Error(`The catalogue cannot be read: ${message}; check MILLRACE_CATALOGUE`, { cause })
   })
   try {
-    // Some editors begin a file with a mark of its byte order.
+    // Some editors write a byte order mark at the start of a file.
     return parseCatalogue(parseJson(text.replace(/^\uFEFF/, '')))
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error)
@@ -24,13 +24,13 @@ function parseJson(text: string): unknown {
   } catch (error) {
     const { message } = error as Error
     if (/\(line \d+ column \d+\)$/.test(message)) throw error
-    // The rest of it quotes what stands around the place.
+    // The rest of the message quotes the surrounding text.
     const [what = ''] = message.split(', ')
     throw new Error(`${what} in JSON (line ${lineOfFault(text)})`, { cause: error })
   }
 }
 
-/** The line of the first token that cannot stand where it does, which the parser does not tell. */
+/** The line of the first invalid token, which V8's parser does not report. */
 function lineOfFault(text: string): number {
   let [sound, faulty] = [0, text.length]
   while (sound + 1 < faulty) {
@@ -41,7 +41,7 @@ function lineOfFault(text: string): number {
   return text.slice(0, sound).split('\n').length
 }
 
-/** Whether the beginning of a text holds the fault; without it, it only ends too early. */
+/** Whether a prefix of the text is already invalid; otherwise the prefix is only incomplete. */
 function hasFault(beginning: string): boolean {
   try {
     JSON.parse(beginning)

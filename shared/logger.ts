@@ -13,7 +13,7 @@ export interface Logger {
   child(fields: object): Logger
 }
 
-/** What is logged, and where to. */
+/** Log level and destination. */
 export interface LoggerOptions {
   /** `panic` is accepted for compatibility and means `fatal`. */
   readonly level: 'panic' | 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'silent'
@@ -23,7 +23,7 @@ export interface LoggerOptions {
   readonly base?: object
 }
 
-// Nothing of these names may reach a log line, wherever it stands in the fields.
+// Fields with these names are masked at any depth.
 const SECRET_FIELDS = [
   'authorization',
   'cookie',
@@ -35,8 +35,8 @@ const SECRET_FIELDS = [
 ]
 
 /**
- * JSON lines with UTC timestamps; fields named like secrets are masked. Throws one sentence when the file cannot be
- * written.
+ * Writes JSON lines with UTC timestamps; fields named like secrets are masked. Throws one sentence
+ * when the file cannot be written.
  */
 export function createLogger(options: LoggerOptions): Logger {
   const level = options.level === 'panic' ? 'fatal' : options.level
@@ -57,11 +57,14 @@ export function createLogger(options: LoggerOptions): Logger {
   )
 }
 
-// What the database says beside its message names the values of rows, such as somebody's address.
+// Postgres quotes row values, such as email addresses, in the detail of an error.
 const FIELDS_WITH_VALUES = ['params', 'query', 'detail', 'where', 'internalQuery']
 const QUERY_CHARACTERS_MAX = 200
 
-/** An error with its stack and causes, but without what a query was to store: that is people's own. */
+/**
+ * Serializes an error with its stack and causes, without the values of its query: they are personal
+ * data.
+ */
 function presentError(error: unknown): unknown {
   if (!(error instanceof Error)) return stdSerializers.err(error as Error)
   const shown: Record<string, unknown> = { ...stdSerializers.err(error) }
@@ -69,14 +72,14 @@ function presentError(error: unknown): unknown {
   for (const { message, query } of failedQueries(error)) {
     const brief = `Failed query: ${query.trim().slice(0, QUERY_CHARACTERS_MAX)}`
     for (const name of ['message', 'stack']) {
-      // A function: the text may hold what stands for something in a replacement.
+      // A replacer function, because the text may contain replacement patterns such as `$&`.
       shown[name] = String(shown[name]).replaceAll(message, () => brief)
     }
   }
   return shown
 }
 
-/** The errors among these causes whose message is the whole query with its values. */
+/** The causes whose message is the whole query with its values. */
 function failedQueries(error: Error): { message: string; query: string }[] {
   const found: { message: string; query: string }[] = []
   const seen = new Set<unknown>()
@@ -89,7 +92,7 @@ function failedQueries(error: Error): { message: string; query: string }[] {
   return found
 }
 
-// Found out here: the destination would end the process with a stack.
+// Checked here, because the log destination would end the process with a stack trace.
 function assertWritable(file: string): void {
   try {
     mkdirSync(dirname(file), { recursive: true })

@@ -1,9 +1,9 @@
-/** Whether a value is an object with names, as JSON writes it: no list and not null. */
+/** Whether a value is a plain JSON object: not a list and not null. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** The object that a JSON text holds; undefined when it holds something else or is no JSON. */
+/** Parses a JSON object; undefined for any other text or value. */
 export function parseRecord(text: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(text)

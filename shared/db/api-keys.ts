@@ -28,7 +28,7 @@ export interface StoredApiKey {
   readonly prefix: string
   readonly scopes: readonly string[] | null
   readonly modelIds: readonly string[] | null
-  /** The user who made it; null means the operator. */
+  /** The user who created the key; null means the operator. */
   readonly createdBy: string | null
   readonly createdAt: Date
   readonly expiresAt: Date | null
@@ -46,7 +46,7 @@ export interface ApiKeyRequest {
 
 const SECRET_BYTES = 32
 const VISIBLE_LENGTH = 10
-// Of one organization: they are listed in one answer.
+// Per organization; one answer lists them all.
 const KEYS_MAX = 10_000
 
 /** The API keys of a database; secrets are never stored, only their SHA-256. */
@@ -54,7 +54,7 @@ export function openApiKeys(db: Db, tables: OrganizationTables) {
   const { apiKeys, organizations, users } = tables
   const isLive = isNull(apiKeys.revokedAt)
   return {
-    /** Keys of a user's own organization are good for nothing while the user is banned. */
+    /** Keys of a user's own organization are invalid while the user is banned. */
     async findBySecretHash(sha256: Buffer): Promise<StoredApiKey | undefined> {
       const isBanned = gt(users.bannedUntil, sql`now()`)
       const rows = await db
@@ -85,7 +85,10 @@ export function openApiKeys(db: Db, tables: OrganizationTables) {
         .where(and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive))
       return rows[0]
     },
-    /** Gives a key a new secret and the maker who is shown it; the old one is dead from then on. */
+    /**
+     * Gives a key a new secret and records the user who receives it; the old secret is invalid at
+     * once.
+     */
     async rotate(
       organizationId: string,
       id: string,
@@ -110,7 +113,7 @@ export function openApiKeys(db: Db, tables: OrganizationTables) {
         .returning({ id: apiKeys.id })
       return rows.length > 0
     },
-    /** Whether a user, who made a key once, might do so in the organization now. */
+    /** Whether the creator of a key may still create keys in the organization. */
     mayManage: (organizationId: string, userId: string): Promise<boolean> =>
       isManager(db, tables, { organizationId, userId }),
     async touch(id: string): Promise<void> {
@@ -140,7 +143,7 @@ async function isManager(
   return rows.length > 0
 }
 
-/** Keys end with their organization, also those that are made while it is deleted. */
+/** Keys end with their organization, including keys created during its deletion. */
 async function insertOne(
   tx: Db,
   tables: OrganizationTables,
@@ -171,12 +174,12 @@ function newSecret(): string {
   return `mr-${randomBytes(SECRET_BYTES).toString('base64url')}`
 }
 
-/** SHA-256 of a secret: enough for 256 random bits, which nobody can guess. */
+/** SHA-256 of a secret. A fast hash is enough for 256 random bits, which cannot be guessed. */
 export function hashSecret(secret: string): Buffer {
   return createHash('sha256').update(secret).digest()
 }
 
-/** Makes the given secret a key of the default organization; one that is there already stays. */
+/** Makes the given secret a key of the default organization; an existing one is kept. */
 export async function ensureBootstrapKey(
   db: Db,
   tables: OrganizationTables,
@@ -191,7 +194,7 @@ export async function ensureBootstrapKey(
     modelIds: null,
     expiresAt: null,
   }
-  // Of several processes that start at once, one inserts and the others find it there.
+  // When several processes start at once, one inserts the row and the others find it.
   await insert(db, apiKeys, request, secret)
 }
 

@@ -25,16 +25,17 @@ export interface Database {
 }
 
 /**
- * Opens a pool of connections to Postgres; nothing is sent until the first query. A statement that
- * waits too long, as for a lock, is cancelled by the server; a server that says nothing is given up,
- * and so are transactions of a process that does.
+ * Opens a pool of connections to Postgres; nothing is sent until the first query. The server
+ * cancels a statement that exceeds the time limit, for instance while it waits for a lock. The
+ * client closes connections to a silent server, and the server ends transactions of a silent
+ * client.
  */
 export function openDatabase(options: {
   readonly url: string
-  /** 0 means no limit of our own. */
+  /** Milliseconds; 0 means no limit. */
   readonly maxPoolSize: number
   readonly logger: Logger
-  /** How long a statement may take. */
+  /** The time limit of one statement. */
   readonly statementMs?: number
 }): Database {
   const { statementMs = STATEMENT_MS } = options
@@ -45,11 +46,11 @@ export function openDatabase(options: {
     idleTimeoutMillis: 30_000,
     allowExitOnIdle: true,
     query_timeout: statementMs * SILENCE_FACTOR,
-    // Not as a parameter of the connection: poolers refuse those that they do not know.
+    // Not a connection parameter: poolers refuse parameters that they do not know.
     verify: (client, done) => client.query(limitsOf(statementMs), done),
   })
-  // Without listeners, a server that goes away would take this process with it: the pool hears for
-  // connections that are idle, and nobody for one that is lent out between two of its queries.
+  // An `error` event without a listener would end the process. The pool listens on idle connections
+  // only, so connections in use need a listener between two queries.
   pool.on('error', (error) =>
     options.logger.warn({ error: error.message }, 'database connection lost'),
   )
@@ -60,16 +61,18 @@ export function openDatabase(options: {
   return { db: drizzle(pool), pool, close: () => pool.end() }
 }
 
-/** The next query of the connection fails and tells. */
+/** The next query on this connection fails and reports the error. */
 function ignoreLoss(): void {}
 
-/** A process that is frozen in the middle of a transaction keeps its locks no longer than this. */
+/** Limits how long a frozen process can keep the locks of an open transaction. */
 function limitsOf(statementMs: number): string {
   const idleMs = Math.ceil(statementMs * SILENCE_FACTOR)
   return `set statement_timeout = ${statementMs}; set idle_in_transaction_session_timeout = ${idleMs}`
 }
 
-/** Ends a connection that was given up, so that nothing queues behind the answer that never came. */
+/**
+ * Closes a connection whose query timed out, so that no later query waits for the missing answer.
+ */
 function leaveSilent(client: PoolClient): void {
   const query = client.query.bind(client) as (...given: unknown[]) => unknown
   const watched = (...given: unknown[]): unknown => {
@@ -85,10 +88,10 @@ function leaveSilent(client: PoolClient): void {
   client.query = watched as PoolClient['query']
 }
 
-// The pool needs a number. More than this only wait inside Postgres, whose own limit (100 by default) a
-// burst of requests would otherwise meet as errors.
+// The default pool size. Postgres allows 100 connections by default, and a larger pool would turn a
+// burst of requests into connection errors.
 const UNLIMITED = 80
 const CONNECT_TIMEOUT_MS = 5000
 const STATEMENT_MS = 25_000
-/** Beyond the server's own limit, by which it would have answered. */
+/** Longer than the server's own limit, so that the server reports the time-out first. */
 const SILENCE_FACTOR = 1.2

@@ -6,18 +6,19 @@ import type { Pool, PoolClient, QueryConfig } from 'pg'
 
 import type { Logger } from '../logger.ts'
 
-/** Where the migrations of this release are. */
+/** The folder with the migrations of this release. */
 export const MIGRATIONS_FOLDER = join(import.meta.dirname, '../../migrations')
 
-// Any constant will do, as long as every instance takes the same lock.
+// An arbitrary constant; every instance must use the same one.
 const ADVISORY_LOCK = 7_231_964_305
-/** A migration takes as long as it takes, and so does the wait for that of another instance. */
+/** Migrations, and waiting for those of another instance, have no time limit. */
 const PATIENCE_MS = 86_400_000
 
 /**
  * Applies the numbered SQL files of `folder` that have not been applied yet, each in a transaction,
- * under an advisory lock: of many instances that start at once, one migrates and the others wait.
- * `{{prefix}}` in a file stands for the table prefix. Throws when an applied file has changed since.
+ * under an advisory lock: when many instances start at once, one migrates and the others wait.
+ * `{{prefix}}` in a file stands for the table prefix. Throws when an applied file has changed
+ * since.
  */
 export async function migrate(options: {
   readonly pool: Pool
@@ -35,9 +36,9 @@ export async function migrate(options: {
     return { applied }
   } finally {
     await client.query('select pg_advisory_unlock($1)', [ADVISORY_LOCK]).catch(() => {
-      // A lost connection has released its locks already.
+      // A lost connection has already released its locks.
     })
-    // Not for others: it has no limits any more.
+    // The connection has no time limits any more, so it must not return to the pool.
     client.release(true)
   }
 }

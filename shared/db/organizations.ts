@@ -4,10 +4,10 @@ import { randomId } from '../ids.ts'
 import type { Db } from './client.ts'
 import type { OrganizationTables } from './schema/organizations.ts'
 
-/** What somebody is in an organization. */
+/** A member's role in an organization. */
 export type OrganizationRole = 'owner' | 'admin' | 'member'
 
-/** An organization that a user belongs to, and as what. */
+/** An organization of a user, with the user's role in it. */
 export interface Membership {
   readonly id: string
   readonly role: OrganizationRole
@@ -15,7 +15,7 @@ export interface Membership {
 
 const DEFAULT_NAME = 'Default'
 
-/** The oldest organization that belongs to no single user; made when there is none. */
+/** The oldest organization that belongs to no single user; created when there is none. */
 export async function ensureDefaultOrganization(
   db: Db,
   { organizations }: OrganizationTables,
@@ -37,8 +37,9 @@ export async function ensureDefaultOrganization(
 type Tables = Pick<OrganizationTables, 'organizations' | 'members' | 'users'>
 
 /**
- * The organizations of a user, their own first; their own is made when there is none. `isSeen` says
- * that the user was there a moment ago: whoever is not there now was deleted, and gets none.
+ * The organizations of a user, their own first; their own is created when there is none. With
+ * `isSeen` the user existed a moment ago: a missing user was deleted, and no organization is
+ * created.
  */
 export async function membershipsOf(
   db: Db,
@@ -52,7 +53,7 @@ export async function membershipsOf(
   return findMemberships(db, tables, userId)
 }
 
-/** The organizations of a user as they are, their own first. */
+/** The existing organizations of a user, their own first. */
 export async function findMemberships(
   db: Db,
   { organizations, members }: Tables,
@@ -75,8 +76,8 @@ export async function findMemberships(
 }
 
 /**
- * Holds an organization until the transaction ends, so that what it has is counted by one request at
- * a time. False where there is none, or none any more.
+ * Locks an organization until the transaction ends, so that one request at a time counts what it
+ * contains. False when it does not exist.
  */
 export async function holdOrganization(
   tx: Db,
@@ -97,7 +98,7 @@ async function makePersonalOrganization(
   { userId, isSeen }: { readonly userId: string; readonly isSeen: boolean },
 ): Promise<void> {
   await db.transaction(async (tx) => {
-    // Waits for whoever deletes the user at this moment; one who signs up just now is not seen yet.
+    // Waits for a concurrent deletion of the user; a concurrent sign-up is not visible yet.
     const there = await tx
       .select({ id: users.id })
       .from(users)

@@ -3,8 +3,8 @@ import type { Db } from './client.ts'
 const known = new WeakMap<Db, Map<string, unknown>>()
 
 /**
- * A statement with placeholders that is put together once per database, and that Postgres parses
- * and plans once per connection: for those that run all the time.
+ * A statement with placeholders that is built once per database, and that Postgres parses and plans
+ * once per connection: for hot statements.
  */
 export function prepared<Statement>(
   db: Db,

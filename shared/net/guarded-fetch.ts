@@ -5,10 +5,10 @@ import { isIP, type LookupFunction } from 'node:net'
 
 import { isPublicAddress } from './private-addresses.ts'
 
-/** Why a call to somebody else's server failed. */
+/** The reason for which a call to an external server failed. */
 export type OutgoingFailure = 'address' | 'protocol' | 'timeout' | 'size' | 'redirects' | 'network'
 
-/** A call that brought no answer; the message names no secret of the request. */
+/** A call without an answer; the message contains no secret of the request. */
 export class OutgoingError extends Error {
   readonly reason: OutgoingFailure
 
@@ -29,37 +29,37 @@ export interface OutgoingRequest {
   readonly signal?: AbortSignal
 }
 
-/** What came back; the body is text within the size limit. */
+/** The answer; its body is text within the size limit. */
 export interface OutgoingReply {
   readonly status: number
   readonly contentType: string
   readonly text: string
 }
 
-/** Calls a server outside. */
+/** Calls an external server. */
 export type GuardedFetch = (request: OutgoingRequest) => Promise<OutgoingReply>
 
 /** The limits of a client. */
 export interface GuardedFetchOptions {
   readonly timeoutMs: number
-  /** Largest body that is read. */
+  /** The largest body that is read, in bytes. */
   readonly bodyBytesMax?: number
-  /** How many redirects a GET may follow; each target is checked like the first. */
+  /** The number of redirects that a GET may follow; each target is checked like the first. */
   readonly redirectsMax?: number
-  /** Whether addresses outside the public internet may be called. */
+  /** Whether IP addresses outside the public internet are allowed. */
   readonly allowsPrivateAddresses: boolean
-  /** Leads calls to other places, such as a stand-in for a provider. */
+  /** Rewrites hosts, for instance to a local server that replaces a provider in tests. */
   readonly rewrite?: (url: URL) => URL
-  /** How names become addresses. */
+  /** The DNS lookup. */
   readonly resolve?: (hostname: string) => Promise<readonly LookupAddress[]>
 }
 
 const BODY_BYTES_MAX = 1_048_576 // 1 MiB: profiles and key sets take kilobytes
 
 /**
- * Makes the one client for calls to servers outside. Every address that a name resolves to is
- * checked at the moment of connecting, and the connection goes to the checked address: a name
- * that changes its mind between check and use gains nothing.
+ * Creates the client for calls to external servers. Every IP address of a name is checked when
+ * connecting, and the connection uses the checked address, so DNS rebinding between check and use
+ * has no effect.
  */
 export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
   return async (request) => {
@@ -75,7 +75,7 @@ export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
         throw new OutgoingError('redirects', `${url.host} redirects too often`)
       }
       const next = parseUrl(target, url)
-      // What was meant for one server is not shown to another.
+      // Headers and body for one host must not reach another.
       if (next.origin !== url.origin) headers = undefined
       url = next
     }
@@ -130,7 +130,7 @@ async function sendOnce(
   }
 }
 
-/** A call whose answer is read by its caller, who also follows its redirects, or does not. */
+/** A call whose caller reads the answer and handles its redirects. */
 export interface OpenRequest {
   readonly method?: 'GET' | 'POST'
   readonly headers: Readonly<Record<string, string>>
@@ -138,13 +138,13 @@ export interface OpenRequest {
   readonly signal: AbortSignal
 }
 
-/** Connects to an address that may be called and brings the answer as soon as it begins. */
+/** Connects to a permitted IP address and returns the answer as soon as its headers arrive. */
 export function openOutgoing(
   options: Pick<GuardedFetchOptions, 'allowsPrivateAddresses' | 'resolve'>,
   url: URL,
   { method = 'GET', headers, form, signal }: OpenRequest,
 ): Promise<IncomingMessage> {
-  // Literal addresses are never looked up, so they are checked here.
+  // Literal IP addresses skip the DNS lookup, so they are checked here.
   const literal = literalOf(url)
   if (!options.allowsPrivateAddresses && isIP(literal) !== 0 && !isPublicAddress(literal)) {
     return Promise.reject(refusedAddress(url.hostname))
@@ -153,7 +153,7 @@ export function openOutgoing(
     const open = url.protocol === 'https:' ? requestHttps : requestHttp
     const outgoing = open(url, {
       method,
-      // One connection per call: none stays open for a later caller or another host.
+      // One connection per call, so that none is reused for another caller or host.
       agent: false,
       signal,
       lookup: guardedLookup(options),
@@ -173,7 +173,7 @@ export function openOutgoing(
   })
 }
 
-/** Whether a host is on the public internet, with all of its addresses. */
+/** Whether all IP addresses of a host are on the public internet. */
 export async function isPublicHost(
   url: URL,
   resolve: GuardedFetchOptions['resolve'] = resolveAll,

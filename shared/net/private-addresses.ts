@@ -1,7 +1,7 @@
 import { BlockList, isIP } from 'node:net'
 
-// Everything that does not lead to the public internet: this network, private, shared, loopback,
-// link-local (where clouds keep their metadata), documentation, benchmarking, multicast, reserved.
+// IP ranges outside the public internet: this network, private, shared, loopback, link-local
+// (including cloud metadata), documentation, benchmarking, multicast, reserved.
 const BLOCKED_V4: readonly (readonly [string, number])[] = [
   ['0.0.0.0', 8],
   ['10.0.0.0', 8],
@@ -19,7 +19,7 @@ const BLOCKED_V4: readonly (readonly [string, number])[] = [
   ['224.0.0.0', 4],
   ['240.0.0.0', 4],
 ]
-// Inside 2000::/3 these embed an IPv4 address (Teredo, 6to4) or lead nowhere.
+// Inside 2000::/3, but these embed an IPv4 address (Teredo, 6to4) or are not routed.
 const BLOCKED_V6: readonly (readonly [string, number])[] = [
   ['2001::', 23],
   ['2001:db8::', 32],
@@ -33,7 +33,7 @@ for (const [address, bits] of BLOCKED_V6) blocked.addSubnet(address, bits, 'ipv6
 const globalV6 = new BlockList()
 globalV6.addSubnet('2000::', 3, 'ipv6')
 
-/** Whether an address is on the public internet. IPv4 addresses dressed as IPv6 are not. */
+/** Whether an IP address is on the public internet. IPv4-mapped IPv6 addresses are not. */
 export function isPublicAddress(address: string): boolean {
   const family = isIP(address)
   if (family === 4) return !blocked.check(address, 'ipv4')

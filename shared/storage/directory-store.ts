@@ -15,7 +15,7 @@ import {
   type PutOptions,
 } from './object-store.ts'
 
-// No room on the disk, or no more of it for this user.
+// The disk is full, or the user's disk quota is.
 const FULL: readonly string[] = ['ENOSPC', 'EDQUOT']
 
 /** An object store on a local directory, for the embedded default. */
@@ -31,7 +31,7 @@ export function openDirectoryStore(folder: string): ObjectStore {
       const file = await open(pathOf(key), 'r').catch(translateMissing)
       const { size } = await file.stat()
       const end = range?.end ?? size - 1
-      // With its end named, the stream ends with the last byte and not with one more read.
+      // With an explicit end, the stream ends with the last byte instead of one more read.
       const body = file.createReadStream({ start: range?.start ?? 0, ...(end >= 0 && { end }) })
       return { body, totalBytes: size }
     },
@@ -43,7 +43,7 @@ export function openDirectoryStore(folder: string): ObjectStore {
       await access(root)
     },
     close() {
-      // Nothing is kept open.
+      // A directory store holds no open resources.
     },
   }
 }
@@ -54,7 +54,7 @@ async function put(
   body: Readable | Buffer,
   options: PutOptions = {},
 ): Promise<{ bytes: number }> {
-  // On the same file system, so that a rename publishes it at once.
+  // On the same file system, so that a rename publishes the file atomically.
   const staged = join(root, STAGED, randomUUID())
   try {
     await mkdir(dirname(staged), { recursive: true })

@@ -23,21 +23,24 @@ export interface ObjectStore {
 }
 
 /**
- * Where a local directory keeps what is being written. What a killed process left there, or in an
- * upload in parts to S3, is listed below this prefix alone, and deleted by the names listed.
+ * Prefix of incomplete objects. A directory store writes here first; leftovers of killed processes
+ * and incomplete multipart uploads are listed and deleted under this prefix only.
  */
 export const STAGED = '.staging/'
 
-/** Below these lies everything that we write: in a bucket that others use, the rest is theirs. */
+/**
+ * All objects of this service lie under these prefixes; other objects of a shared bucket are never
+ * touched.
+ */
 export const OWN_PREFIXES = ['files/', 'media/', 'temporary/'] as const
 
-/** What is said of an object when it is stored. */
+/** Metadata stored with an object. */
 export interface PutOptions {
   readonly contentType?: string
   readonly signal?: AbortSignal
 }
 
-/** What is known of an object without reading it. */
+/** Metadata that is known without reading the object. */
 export interface ObjectInfo {
   readonly key: string
   readonly bytes: number
@@ -47,11 +50,11 @@ export interface ObjectInfo {
 /** An object and its bytes. */
 export interface StoredObject {
   readonly body: Readable
-  /** Bytes of the whole object, whatever the range. */
+  /** Bytes of the complete object, independent of the range. */
   readonly totalBytes: number
 }
 
-/** All bytes of an object. Throws beyond `bytesMax`, before reading them. */
+/** Reads a complete object. Throws beyond `bytesMax`, before reading. */
 export async function readObject(
   store: ObjectStore,
   key: string,
@@ -67,7 +70,7 @@ export async function readObject(
   return Buffer.concat(chunks)
 }
 
-/** Throws unless the key is made of plain segments, so that no key leaves its store. */
+/** Throws unless the key consists of plain segments, so that no key escapes its store. */
 export function assertPlainKey(key: string): void {
   const isPlain = key
     .split('/')
@@ -75,7 +78,7 @@ export function assertPlainKey(key: string): void {
   if (!isPlain || key.length > 512) throw new Error(`"${key}" is not an object key`)
 }
 
-/** The refusal of what there is no room for; clients try again, for somebody may make some. */
+/** The error for full storage; clients may retry, because space can become free. */
 export function storageFull(cause: unknown): ServiceError {
   return failure.overloaded('The storage of this service is full. Try again later.', {
     code: 'storage_full',

@@ -5,7 +5,7 @@ import type { S3Client } from '@aws-sdk/client-s3'
 import { failure, type ServiceError } from '../errors.ts'
 import { storageFull } from './object-store.ts'
 
-// What servers say that have no room left, and those that will be well again.
+// Error codes of servers that are full, and of those that recover.
 const FULL: readonly string[] = ['XMinioStorageFull', 'InsufficientCapacity', 'QuotaExceeded']
 
 const PASSING: readonly number[] = [429, 500, 502, 503, 504]
@@ -16,10 +16,10 @@ interface S3Fault {
   readonly $metadata?: { readonly httpStatusCode?: number }
 }
 
-/** Has a client say in our own words that its server is silent, busy or full. */
+/** Makes an S3 client report a silent, busy or full server as one of our errors. */
 export function translateFaults(client: S3Client): void {
-  // Within the retries: who has waited for so long should not wait as long again. Those look at the
-  // cause, too, so that it is told in words alone.
+  // Inside the SDK's retries: a request that timed out must not wait again. The SDK also inspects
+  // `cause`, so the reason is passed as text only.
   client.middlewareStack.add(
     (next) => (call) =>
       next(call).catch((error: S3Fault) => {
@@ -36,10 +36,10 @@ export function translateFaults(client: S3Client): void {
   )
 }
 
-/** Ends a body when its server falls silent; who reads it may take all the time there is. */
+/** Ends a body when its server is silent. A slow reader is not limited. */
 export function watchForSilence(body: IncomingMessage, silenceMs: number): IncomingMessage {
   const { socket } = body
-  // That one would count the rests of a slow reader, too.
+  // The SDK's own time-out would also count pauses of a slow reader.
   socket.setTimeout(0)
   let bytesSeen = -1
   const timer = setInterval(() => {

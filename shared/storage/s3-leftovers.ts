@@ -6,12 +6,12 @@ import {
 
 import { OWN_PREFIXES, STAGED, type ObjectInfo } from './object-store.ts'
 
-/** Answers of servers that cannot list uploads, or do not let these credentials do it. */
+/** Errors of servers that cannot list uploads, or that forbid it. */
 const UNLISTED: readonly (number | undefined)[] = [400, 403, 405, 501]
 
 /**
- * Our uploads in parts that were begun and not finished, each below `STAGED`: their parts take room,
- * and no listing of objects shows them.
+ * Incomplete multipart uploads of this service, each listed under `STAGED`. Their parts use space
+ * and appear in no object listing.
  */
 export async function* listLeftovers(client: S3Client, bucket: string): AsyncGenerator<ObjectInfo> {
   for (const prefix of OWN_PREFIXES) yield* listBelow(client, bucket, prefix)
@@ -32,7 +32,7 @@ async function* listBelow(
       })
     for (const { Key, UploadId, Initiated } of page?.Uploads ?? []) {
       if (Key === undefined || UploadId === undefined || Initiated === undefined) continue
-      // There are servers that list everything, whatever they are asked for.
+      // Some servers ignore the prefix and list everything.
       if (!Key.startsWith(prefix)) continue
       const name = Buffer.from(JSON.stringify([Key, UploadId])).toString('base64url')
       yield { key: STAGED + name, bytes: 0, modifiedAtMs: Initiated.getTime() }
@@ -42,7 +42,7 @@ async function* listBelow(
   }
 }
 
-/** Gives up an upload by the name that `listLeftovers` gave it; one that has ended is no error. */
+/** Aborts an upload by the name that `listLeftovers` returned; a finished one is no error. */
 export async function dropLeftover(client: S3Client, bucket: string, key: string): Promise<void> {
   const name = Buffer.from(key.slice(STAGED.length), 'base64url').toString()
   const [Key, UploadId] = JSON.parse(name) as [string, string]

@@ -21,7 +21,8 @@ import { PartBuffers, S3Upload, type S3Target } from './s3-upload.ts'
 
 const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
 const CONNECT_TIMEOUT_MS = 3000
-// A server that neither takes nor sends anything for so long is given up, however much there is to send.
+// A server that neither receives nor sends a byte for this long is abandoned, whatever the size of
+// the transfer.
 const SILENCE_MS = 30_000
 
 interface S3Connection {
@@ -39,7 +40,7 @@ export function openS3Store(
     region: config.region,
     credentials: { accessKeyId: config.accessKeyId, secretAccessKey: config.secretAccessKey },
     forcePathStyle: true,
-    // Other servers than Amazon's store the trailing checksums as part of the object.
+    // Servers other than Amazon's store trailing checksums as part of the object.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
     maxAttempts: 3,
@@ -106,12 +107,12 @@ async function put(
   return { bytes: upload.bytes }
 }
 
-/** Whether nobody between this process and the server can change what is sent. */
+/** Whether the connection protects bodies against modification: https or loopback. */
 function isProtected({ protocol, hostname }: URL): boolean {
   return protocol === 'https:' || LOOPBACK.includes(hostname)
 }
 
-/** Leaves bodies out of the signatures: reading every byte once more costs as much as sending it. */
+/** Leaves bodies unsigned: hashing every byte costs as much as sending it. */
 function leaveBodiesUnsigned(client: S3Client): void {
   client.middlewareStack.add(
     (next) => (call) => {

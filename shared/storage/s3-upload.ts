@@ -9,15 +9,15 @@ import {
   type S3Client,
 } from '@aws-sdk/client-s3'
 
-// The smallest that S3 takes: what is in flight is held in memory.
+// The smallest part size of S3, because parts in flight are held in memory.
 const PART_BYTES = 5 * 1024 * 1024
-/** Two parts travel while the next is filled. */
+/** Two parts are sent while the next one is filled. */
 const PARTS_PER_UPLOAD = 3
 const IDLE_BUFFERS_MAX = PARTS_PER_UPLOAD
-// What a server in trouble keeps is swept later; whoever waits for an answer has waited enough.
+// The time limit of an abort. Parts that remain are swept later.
 const DISCARD_TIMEOUT_MS = 5000
 
-/** Where an object goes, and as what. */
+/** The key of an object and its metadata. */
 export interface S3Target {
   readonly Bucket: string
   readonly Key: string
@@ -25,9 +25,9 @@ export interface S3Target {
 }
 
 /**
- * Buffers of one part that uploads hand on to each other: a fresh one for every part would press
- * the collector into marking the whole heap many times a second. One whose sending failed is not
- * given back, for a dying connection may still read from it.
+ * Part buffers that uploads reuse: a new one for every part would make the garbage collector mark
+ * the heap many times a second. A buffer whose transfer failed is not reused, because a dying
+ * connection may still read it.
  */
 export class PartBuffers {
   readonly #idle: Buffer[] = []
@@ -47,8 +47,9 @@ interface SentPart {
 }
 
 /**
- * The end of a stream of unknown length: stores it at once when it fits into one part, else part by
- * part. Nothing becomes visible before it has finished; when it is destroyed nothing stays.
+ * The sink of a stream of unknown length: stores it in one request when it fits into one part,
+ * otherwise as a multipart upload. Nothing is visible before it finishes; a destroyed upload leaves
+ * nothing behind.
  */
 export class S3Upload extends Writable {
   bytes = 0
@@ -87,7 +88,7 @@ export class S3Upload extends Writable {
     )
   }
 
-  /** Copies what fits into the part that is being filled; answers the rest. */
+  /** Copies what fits into the current part; returns the rest. */
   #fill(chunk: Buffer): Buffer {
     this.#filling ??= { buffer: this.#buffers.take(), length: 0 }
     const copied = chunk.copy(this.#filling.buffer, this.#filling.length)
@@ -99,7 +100,7 @@ export class S3Upload extends Writable {
     for (let rest = chunk; rest.length > 0; rest = this.#fill(rest)) await this.#sendFilled()
   }
 
-  /** Sends the part that was filled; resolves when there is room for the next. */
+  /** Sends the filled part; resolves when there is room for the next. */
   async #sendFilled(): Promise<void> {
     const part = this.#filling
     if (part === undefined) return
@@ -137,7 +138,7 @@ export class S3Upload extends Writable {
     if (this.#uploadId === undefined) return this.#storeWhole()
     await this.#sendFilled()
     await Promise.all(this.#sending)
-    // A part that failed has destroyed this stream.
+    // A failed part has destroyed this stream.
     if (this.destroyed) return
     const { Bucket, Key } = this.#target
     const parts = { Parts: this.#sent }
@@ -162,7 +163,7 @@ export class S3Upload extends Writable {
     return { abortSignal: this.#abort.signal }
   }
 
-  /** Forgets the parts of an upload that did not finish. */
+  /** Removes the parts of an upload that did not finish. */
   async #discard(): Promise<void> {
     await Promise.all(this.#sending)
     if (this.#filling !== undefined) this.#buffers.giveBack(this.#filling.buffer)

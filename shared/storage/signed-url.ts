@@ -1,10 +1,10 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 
-/** Query parameters that prove that this service gave out a path until a moment. */
+/** Query parameters that prove that this service issued a path, valid until `expires`. */
 export interface UrlSigner {
   /** The path with `expires` (Unix seconds) and `signature` as its query. */
   sign(path: string, expiresAtMs: number): string
-  /** Whether the query proves the path at this moment. */
+  /** Whether the query is a valid signature at this time. */
   verify(
     path: string,
     query: { readonly expires?: string; readonly signature?: string },
@@ -12,7 +12,7 @@ export interface UrlSigner {
   ): boolean
 }
 
-/** Signs paths with HMAC-SHA256; the same secret on every process. */
+/** Signs paths with HMAC-SHA256; all processes share the secret. */
 export function createUrlSigner(secret: string): UrlSigner {
   const signatureOf = (path: string, expires: string) =>
     createHmac('sha256', secret).update(`${path}\n${expires}`).digest()

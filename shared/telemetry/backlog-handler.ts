@@ -1,12 +1,12 @@
 import { backlogOf, nameOf, type QueueRef, type QueueStates } from '../queue/depth.ts'
 import { json, type PlainHandler } from './metrics-server.ts'
 
-/** Below this path each queue of the catalogue tells its backlog. */
+/** Below this path, each queue of the catalogue reports its backlog. */
 export const BACKLOG_PATH = '/metrics-api/queues/'
 
 /**
- * Tells an autoscaler how much work a queue holds: `backlog` is what waits, with or without a
- * priority, and what runs. The length of no single Redis list says that.
+ * Reports the work of a queue to an autoscaler: `backlog` counts waiting jobs, with or without
+ * priority, and active ones. No single Redis list has this length.
  */
 export function backlogHandler(
   queues: readonly QueueRef[],
@@ -14,7 +14,7 @@ export function backlogHandler(
 ): PlainHandler {
   const byName = new Map(queues.map((queue) => [nameOf(queue), queue]))
   return async (rest) => {
-    // A name is itself encoded for BullMQ; clients may encode it once more for the path, or not.
+    // BullMQ encodes the queue name; clients may encode it once more for the path.
     const queue = byName.get(rest) ?? byName.get(decoded(rest))
     if (queue === undefined) return json(404, { error: 'the catalogue has no such queue' })
     const states = await readStates(queue)
@@ -26,7 +26,7 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text)
   } catch {
-    // What is not encoded stands for itself.
+    // A name with invalid escapes is taken literally.
     return text
   }
 }

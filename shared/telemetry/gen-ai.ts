@@ -5,7 +5,7 @@ import type { QueueKind, QueueTable } from '../contracts/queues.ts'
 // Names, labels and buckets are those of OpenTelemetry's semantic conventions for generative AI,
 // in Prometheus spelling: dots become underscores, and the unit is appended.
 
-/** What every metric of a model operation is told apart by. */
+/** The labels of every metric of a model operation. */
 const GEN_AI_LABELS = [
   'gen_ai_operation_name',
   'gen_ai_provider_name',
@@ -15,7 +15,7 @@ const GEN_AI_LABELS = [
 /** Values of `GEN_AI_LABELS`. */
 export type GenAiLabels = Readonly<Record<(typeof GEN_AI_LABELS)[number], string>>
 
-/** Who answers, as the conventions name it. */
+/** The value of `gen_ai.provider.name`. */
 export const PROVIDER = 'millrace'
 
 /** The labels of a job; every value is of a closed set. */
@@ -31,7 +31,7 @@ export function genAiLabels(job: {
   }
 }
 
-/** What the model is asked to do, in the words of the conventions where they have one. */
+/** The operation name, from the conventions where they define one. */
 function operationName(job: {
   readonly kind: QueueKind
   readonly input: QueueTable[QueueKind]['input']
@@ -58,7 +58,7 @@ const IMAGE_OPERATIONS: Readonly<Record<string, string>> = {
   variation: 'image_variation',
 }
 
-/** What models of a kind are usually asked for. */
+/** The usual operation of each model kind. */
 export const USUAL_OPERATIONS: Readonly<Record<QueueKind, readonly string[]>> = {
   completion: ['chat', 'text_completion'],
   embedding: ['embeddings'],
@@ -75,7 +75,7 @@ const TOKENS_BUCKETS = Array.from({ length: 14 }, (_, power) => 4 ** power)
 const BATCH_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 const WAIT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 
-/** From the submission of a job to its end, as the process that owns it sees it. */
+/** From the submission of a job to its end, measured by the process that owns it. */
 export function requestDuration(registry: Registry) {
   return new Histogram({
     name: 'gen_ai_server_request_duration_seconds',
@@ -108,7 +108,7 @@ export function timePerOutputToken(registry: Registry) {
   })
 }
 
-/** Tokens of a job that was read and written. */
+/** Input and output tokens of a job. */
 export function tokenUsage(registry: Registry) {
   return new Histogram({
     name: 'gen_ai_client_token_usage',
@@ -119,7 +119,7 @@ export function tokenUsage(registry: Registry) {
   })
 }
 
-/** From the submission of a job to the moment at which a worker takes it. */
+/** From the submission of a job to its start by a worker. */
 export function queueWait(registry: Registry) {
   return new Histogram({
     name: 'millrace_queue_wait_seconds',
@@ -130,7 +130,7 @@ export function queueWait(registry: Registry) {
   })
 }
 
-/** How much one model run does at a time. */
+/** The batch size of a model run. */
 export function batchSize(registry: Registry) {
   return new Histogram({
     name: 'millrace_batch_size',

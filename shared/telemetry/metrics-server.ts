@@ -9,23 +9,23 @@ export interface PlainAnswer {
   readonly body: string
 }
 
-/** Answers one path, or every path below it when the path of the row ends in a slash. */
+/** Serves one path, or every path below it when the path of the row ends in a slash. */
 export type PlainHandler = (rest: string) => PlainAnswer | Promise<PlainAnswer>
 
-/** A server of metrics that listens. */
+/** A listening metrics server. */
 export interface MetricsServer {
   readonly port: number
   close(): Promise<void>
 }
 
-/** Where it listens, and what answers each path. */
+/** Where it listens, and the handler of each path. */
 export interface MetricsServerOptions {
   /** All interfaces if absent. */
   readonly host?: string
-  /** 0 takes a free one. */
+  /** 0 chooses a free port. */
   readonly port: number
   readonly handlers: Readonly<Record<string, PlainHandler>>
-  /** Told what a handler threw; the client learns nothing of it. */
+  /** Receives errors thrown by handlers; clients see a plain 500. */
   onError(error: unknown): void
 }
 
@@ -34,8 +34,8 @@ const HANDLER_TIMEOUT_MS = 4000
 const CONNECTIONS_MAX = 64
 
 /**
- * A server for machines beside the API: metrics, health, backlogs. Apart from the API's own port, so
- * that it is open to the collector alone and answers while the API is busy or draining.
+ * An HTTP server for machines beside the API: metrics, health, backlogs. It has its own port, so
+ * that it can be open to the collector only and answers while the API is busy or draining.
  */
 export async function openMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
   const server = createServer((request, response) => {
@@ -67,7 +67,7 @@ export async function openMetricsServer(options: MetricsServerOptions): Promise<
   }
 }
 
-/** Serves a registry, followed by what `more` adds to it. */
+/** Serves a registry, followed by the lines of `more`. */
 export function metricsHandler(
   registry: Registry,
   more: () => Promise<string> = async () => '',
@@ -79,7 +79,7 @@ export function metricsHandler(
   })
 }
 
-/** A short answer in plain text. */
+/** A plain-text answer. */
 export function plain(status: number, body: string): PlainAnswer {
   return { status, contentType: 'text/plain; charset=utf-8', body }
 }

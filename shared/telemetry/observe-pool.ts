@@ -11,9 +11,9 @@ const OPERATIONS = new Set(['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'BEGIN', 'CO
 const TABLE = /\b(?:from|into|update)\s+"?(?:\w+"?\."?)?([a-z_]\w*)"?/i
 
 /**
- * Measures and traces the queries of a pool and of the clients that are taken from it. What is told
- * of a query is its verb and its table: texts and values are nobody's business. Queries in the form
- * with a callback, which the pool uses within, are left alone.
+ * Measures and traces the queries of a pool and its clients. Only the verb and the table of a query
+ * are recorded, never its text or values. Queries with a callback, which the pool uses internally,
+ * are not observed.
  */
 export function observePool(pool: Pool, registry: Registry, tracing: Tracing): void {
   const duration = new Histogram({
@@ -38,7 +38,7 @@ export function observePool(pool: Pool, registry: Registry, tracing: Tracing): v
   pool.connect = observedConnect as Pool['connect']
 }
 
-/** A client whose queries are watched until it goes back. */
+/** Observes a client until it is released. */
 function lend(client: PoolClient, watch: (query: Query) => Query): PoolClient {
   const { query, release } = client
   client.query = watch(query.bind(client) as Query) as PoolClient['query']
@@ -85,7 +85,7 @@ function operationOf(text: string): string {
   return OPERATIONS.has(word) ? word : 'OTHER'
 }
 
-/** Cursors and streams of queries report by themselves. */
+/** Cursors and query streams report by themselves. */
 function isSubmittable(query: unknown): boolean {
   return typeof query === 'object' && query !== null && 'submit' in query
 }

@@ -9,7 +9,7 @@ const OPERATIONS = ['put', 'get', 'head', 'delete'] as const
 
 type Operation = (typeof OPERATIONS)[number]
 
-/** The same store, whose operations are measured and traced. Keys stay out of both. */
+/** Measures and traces the operations of a store. Keys are not recorded. */
 export function observeStore(
   store: ObjectStore,
   registry: Registry,
@@ -22,7 +22,7 @@ export function observeStore(
     buckets: [...SECONDS_BUCKETS],
     registers: [registry],
   })
-  // A rate needs a series before its first event: the first failure should show as well.
+  // A rate needs a series before its first event, so that the first failure is visible.
   for (const operation of OPERATIONS) {
     for (const outcome of ['ok', 'failed']) duration.zero({ operation, outcome })
   }

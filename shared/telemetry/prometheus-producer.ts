@@ -21,8 +21,8 @@ interface Sample {
 }
 
 /**
- * Hands the registry to an OTLP exporter, so that what is scraped and what is sent are the same
- * numbers under the same names.
+ * Passes the registry to an OTLP exporter, so that both exports have the same numbers under the
+ * same names.
  */
 export class PrometheusProducer implements MetricProducer {
   readonly #registry: Registry
@@ -39,7 +39,7 @@ export class PrometheusProducer implements MetricProducer {
     const rows = await this.#registry.getMetricsAsJSON()
     const metrics = rows.map((row) => toMetricData(row, { startTime: this.#startTime, endTime }))
     return {
-      // The reader puts the resource of the process in its place.
+      // The reader replaces it with the resource of the process.
       resourceMetrics: {
         resource: emptyResource(),
         scopeMetrics: [{ scope: { name: 'millrace', version: this.#version }, metrics }],
@@ -65,7 +65,7 @@ function toMetricData(row: Row, times: Times): MetricData {
     aggregationTemporality: AggregationTemporality.CUMULATIVE,
   }
   const samples = row.values as readonly Sample[]
-  // The library's types say a number, its answer is the word.
+  // The library declares a number but returns the name.
   switch (String(row.type)) {
     case 'histogram':
       return {
@@ -93,7 +93,7 @@ function point({ value, labels }: Sample, times: Times): DataPoint<number> {
   return { ...times, attributes: { ...labels }, value }
 }
 
-/** Gathers the lines of each histogram: cumulative buckets become counts per bucket. */
+/** Collects the lines of each histogram: cumulative buckets become counts per bucket. */
 function histogramPoints(samples: readonly Sample[], times: Times): DataPoint<Histogram>[] {
   const found = new Map<string, { labels: Sample['labels']; bounds: number[]; totals: number[] }>()
   const sums = new Map<string, number>()

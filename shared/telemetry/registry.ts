@@ -3,9 +3,9 @@ import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 export type { Registry } from 'prom-client'
 
 /**
- * The metrics of one process: those of Node (event-loop delay, memory, garbage collection) at once,
- * and whatever the tier registers. Label values come from closed sets only (routes by template,
- * models of the catalogue, kinds, states), so that the number of series stays bounded.
+ * The metrics of one process: Node's own (event-loop delay, memory, garbage collection) and those
+ * that the tier registers. Label values come from closed sets (route templates, catalogue models,
+ * kinds, states), so that the number of series is bounded.
  */
 export function createRegistry(build: {
   readonly tier: 'api' | 'worker'
@@ -23,7 +23,7 @@ export function createRegistry(build: {
   return registry
 }
 
-/** Buckets in seconds of HTTP and storage operations. */
+/** Buckets, in seconds, for HTTP and storage operations. */
 export const SECONDS_BUCKETS = [
   0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
 ] as const

@@ -23,7 +23,7 @@ const CLOSE_TIMEOUT_MS = 2000
 const EXPORT_TIMEOUT_MS_MAX = 10_000
 const LOG_INTERVAL_MS = 60_000
 
-// The exporters read OTEL_EXPORTER_OTLP_* themselves: addresses, headers, certificates, compression.
+// The exporters read OTEL_EXPORTER_OTLP_* themselves: URLs, headers, certificates, compression.
 const EXPORTERS: Readonly<
   Record<OtlpProtocol, { traces(): SpanExporter; metrics(): PushMetricExporter }>
 > = {
@@ -32,7 +32,7 @@ const EXPORTERS: Readonly<
   grpc: { traces: () => new GrpcTraces(), metrics: () => new GrpcMetrics() },
 }
 
-/** Starts OpenTelemetry's library. Only this file and what it imports know the library. */
+/** Starts the OpenTelemetry SDK. Only this file and its imports load it. */
 export function openSdk(options: {
   readonly config: TelemetryConfig
   readonly source: TelemetrySource
@@ -81,7 +81,7 @@ function readerOf(
   })
 }
 
-/** What outranks OTEL_RESOURCE_ATTRIBUTES, which the library reads itself. */
+/** These attributes override OTEL_RESOURCE_ATTRIBUTES, which the SDK reads itself. */
 function resourceOf(
   { serviceName, resourceAttributes }: TelemetryConfig,
   { tier, version }: TelemetrySource,
@@ -94,7 +94,7 @@ function resourceOf(
   }
 }
 
-/** The library's own words go to the log; those of a collector that is away once a minute. */
+/** Sends the SDK's own messages to the log; export failures at most once a minute. */
 function listenToLibrary(log: Logger, isVerbose: boolean): void {
   let saidAtMs = Number.NEGATIVE_INFINITY
   const complain = (text: string): void => {
@@ -124,7 +124,7 @@ function listenToLibrary(log: Logger, isVerbose: boolean): void {
   )
 }
 
-// Errors arrive as JSON with stack and data of the request, of which only the message is wanted.
+// Errors arrive as JSON with stack and request data; only the message is logged.
 function reasonOf(text: string): string {
   try {
     const parsed: unknown = JSON.parse(text)
@@ -140,7 +140,7 @@ async function within(timeoutMs: number, work: Promise<void>): Promise<void> {
   const timeout = new Promise<void>((resolve) => {
     timer = setTimeout(resolve, timeoutMs)
   })
-  // A collector that is away must not keep a process from ending.
+  // An unreachable collector must not delay the end of a process.
   await Promise.race([work.catch(() => undefined), timeout])
   clearTimeout(timer)
 }

@@ -7,19 +7,19 @@ import { NO_TRACING, type Tracing } from './tracing.ts'
 export interface Telemetry {
   readonly registry: Registry
   readonly tracing: Tracing
-  /** Sends what is left, within two seconds. */
+  /** Exports what is pending, within two seconds. */
   close(): Promise<void>
 }
 
-/** What the resource of everything exported says of this process. */
+/** The resource attributes of this process. */
 export interface TelemetrySource {
   readonly tier: 'api' | 'worker'
   readonly version: string
 }
 
 /**
- * Opens the metrics of a process, and its way to a collector when the settings want one. The library
- * of OpenTelemetry is loaded only then: it would cost every start a sixth of a second.
+ * Opens the metrics of a process, and its exporters when configured. The OpenTelemetry SDK is
+ * loaded only then: it adds a sixth of a second to the start.
  */
 export async function openTelemetry(
   config: TelemetryConfig,

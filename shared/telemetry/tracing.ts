@@ -11,30 +11,30 @@ import {
   type Tracer,
 } from '@opentelemetry/api'
 
-/** W3C trace context as it travels: in the headers of a request and in the envelope of a job. */
+/** W3C trace context, in request headers and job envelopes. */
 export interface TraceCarrier {
   readonly traceparent: string
   readonly tracestate?: string
 }
 
-/** How spans are made; without an SDK behind it, everything here costs next to nothing. */
+/** Creates spans; without an SDK all calls are nearly free. */
 export interface Tracing {
   readonly isEnabled: boolean
   readonly tracer: Tracer
 }
 
-/** A span of this attribute, and all below it, is not told: whoever waited for it is gone. */
+/** A span with this attribute and all spans below it are dropped: its client has disconnected. */
 export const DISCARD = 'millrace.discard'
 
-/** Tracing that is switched off. */
+/** Disabled tracing. */
 export const NO_TRACING: Tracing = { isEnabled: false, tracer: trace.getTracer('millrace') }
 
-/** The context that a carrier brings; the root when it brings none. */
+/** The context of a carrier; the root context when it has none. */
 export function contextFrom(carrier: TraceCarrier | undefined): Context {
   return carrier === undefined ? ROOT_CONTEXT : propagation.extract(ROOT_CONTEXT, carrier)
 }
 
-/** What takes a context elsewhere; undefined when it is of no trace. */
+/** The carrier of a context; undefined outside a trace. */
 export function carrierOf(from: Context): TraceCarrier | undefined {
   const carrier: { traceparent?: string; tracestate?: string } = {}
   propagation.inject(from, carrier)
@@ -44,8 +44,8 @@ export function carrierOf(from: Context): TraceCarrier | undefined {
 }
 
 /**
- * Runs work in a span below the present one, which it ends. Work that belongs to no trace, such as
- * that of timers, gets none: it would only be noise.
+ * Runs work in a child span of the current one and ends it. Work outside a trace, such as that of
+ * timers, gets no span.
  */
 export async function inChildSpan<T>(
   { isEnabled, tracer }: Tracing,
@@ -65,13 +65,13 @@ export async function inChildSpan<T>(
   }
 }
 
-/** Marks a span as failed by the kind of the error: messages may quote what was sent. */
+/** Marks a span as failed with the kind of the error: messages may quote the request. */
 export function failSpan(span: Span, error: unknown): void {
   span.setStatus({ code: SpanStatusCode.ERROR })
   span.setAttribute('error.type', errorType(error))
 }
 
-/** A word of a closed set that says what went wrong. */
+/** The kind of an error, from a closed set. */
 export function errorType(error: unknown): string {
   if (typeof error !== 'object' || error === null) return '_OTHER'
   if ('kind' in error && typeof error.kind === 'string') return error.kind

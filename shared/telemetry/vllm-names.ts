@@ -8,14 +8,14 @@ interface Sample {
   readonly metricName?: string
 }
 
-/** One metric of vLLM and which of ours says the same. */
+/** A metric of vLLM and our equivalent. */
 interface Twin {
   readonly name: string
   readonly from: string
   readonly type: 'histogram' | 'counter' | 'gauge'
-  /** For a counter made of a histogram: its sum or its count. */
+  /** For a counter derived from a histogram: its sum or its count. */
   readonly part?: '_sum' | '_count'
-  /** Only samples of ours with these labels. */
+  /** Only samples with these labels. */
   readonly where?: Readonly<Record<string, string>>
 }
 
@@ -24,7 +24,7 @@ const OUTPUT = { gen_ai_token_type: 'output' }
 const USAGE = 'gen_ai_client_token_usage'
 const PER_TOKEN = 'gen_ai_server_time_per_output_token_seconds'
 
-// Names as vLLM 0.11 documents them; those that it has renamed stand under both names.
+// Names as documented by vLLM 0.11; renamed metrics appear under both names.
 const TWINS: readonly Twin[] = [
   histogram('time_to_first_token_seconds', 'gen_ai_server_time_to_first_token_seconds'),
   histogram('inter_token_latency_seconds', PER_TOKEN),
@@ -55,8 +55,8 @@ const TWINS: readonly Twin[] = [
 ]
 
 /**
- * The same numbers once more under vLLM's names, as lines of the exposition format, so that
- * dashboards, autoscalers and routers made for vLLM read them.
+ * Exports the same numbers under vLLM's names, in the exposition format, for dashboards,
+ * autoscalers and routers made for vLLM.
  */
 export async function vllmNames(registry: Registry): Promise<string> {
   const rows = new Map((await registry.getMetricsAsJSON()).map((row) => [row.name, row]))
@@ -71,7 +71,7 @@ function histogram(name: string, from: string, where?: Twin['where']): Twin {
 }
 
 function linesOf(twin: Twin, row: Row): string[] {
-  // What is told apart by more labels here adds up.
+  // Sums over labels that vLLM does not have.
   const sums = new Map<string, number>()
   for (const { value, labels, metricName = row.name } of row.values as readonly Sample[]) {
     const suffix = metricName.slice(twin.from.length)

@@ -8,13 +8,13 @@ const SPANS_PER_ROOT_MAX = 500
 const ROOTS_MAX = 10_000
 
 /**
- * Passes the spans of a request or job on when the first of them in this process ends. A process
- * that is killed in between thereby leaves no spans whose parent never arrives: either all that it
- * did for the request is told, or nothing is.
+ * Exports the spans of a request or job together, when the first of them in this process ends. A
+ * killed process therefore leaves no span without its parent: either all spans of a request are
+ * exported, or none.
  */
 export class WholeTraces implements SpanProcessor {
   readonly #next: SpanProcessor
-  /** Ended spans by the span that must end before they are told. */
+  /** Ended spans by the root span that releases them. */
   readonly #held = new Map<object, ReadableSpan[]>()
   readonly #rootOf = new WeakMap<object, object>()
 
@@ -30,7 +30,7 @@ export class WholeTraces implements SpanProcessor {
     if (root !== undefined) return
     this.#held.set(span, [])
     const oldest = this.#held.keys().next()
-    // A root that never ends, which would be a bug, must not fill the memory.
+    // Bounds the memory of a root that never ends.
     if (this.#held.size > ROOTS_MAX && oldest.done !== true) this.#held.delete(oldest.value)
   }
 
@@ -38,7 +38,7 @@ export class WholeTraces implements SpanProcessor {
     const root = this.#rootOf.get(span)
     const held = root === undefined ? undefined : this.#held.get(root)
     if (held === undefined) {
-      // Its root was told already.
+      // The root has already been exported.
       this.#next.onEnd(span)
       return
     }
@@ -62,7 +62,7 @@ export class WholeTraces implements SpanProcessor {
   }
 }
 
-/** Leaves out the spans below one that has not ended, which will be told alone or never. */
+/** Leaves out spans below an unfinished one; they are exported alone or never. */
 function withKnownParents(held: readonly ReadableSpan[], root: ReadableSpan): ReadableSpan[] {
   const known = new Set([root, ...held].map((span) => span.spanContext().spanId))
   let spans = [...held]

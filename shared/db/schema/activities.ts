@@ -5,7 +5,7 @@ import { tablePrefixOf } from '../migrate.ts'
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 
-/** The activity record, under the configured table prefix. */
+/** The activity journal, under the configured table prefix. */
 export function activityTables(namespace: string) {
   const prefix = tablePrefixOf(namespace)
   const table = pgTableCreator((name) => `${prefix}${name}`)

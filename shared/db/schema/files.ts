@@ -18,7 +18,7 @@ export function fileTables(namespace: string) {
     bytes: bigint('bytes', { mode: 'number' }).notNull(),
     sha256: bytea('sha256').notNull(),
     createdAt: timestamp('created_at', { withTimezone: true, mode: 'date' }).notNull().defaultNow(),
-    /** From then on the file is not found; null keeps it for good. */
+    /** The time after which the file is not found; null keeps it forever. */
     expiresAt: timestamp('expires_at', { withTimezone: true, mode: 'date' }),
   })
   const storage = table('organization_storage', {

@@ -54,7 +54,7 @@ export function organizationTables(namespace: string) {
     endedAt: moment('ended_at'),
     endedAs: text('ended_as', { enum: ['revoked', 'declined'] }),
   })
-  // Whose own organization one is decides whether its keys are good.
+  // Links an organization to its user: the keys of a user's own organization depend on that user.
   const { users } = authTables(namespace)
   return { organizations, members, apiKeys, invitations, users }
 }

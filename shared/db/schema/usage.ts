@@ -4,7 +4,7 @@ import { tablePrefixOf } from '../migrate.ts'
 
 const count = (name: string) => bigint(name, { mode: 'number' }).notNull()
 
-/** What the jobs of organizations took, under the configured table prefix. */
+/** The usage of each job, under the configured table prefix. */
 export function usageTables(namespace: string) {
   const prefix = tablePrefixOf(namespace)
   const usage = pgTableCreator((name) => `${prefix}${name}`)('usage', {
