@@ -4,14 +4,14 @@ import { join } from 'node:path'
 import { WEIGHT_SUFFIXES } from '#workers/models/weight-suffixes.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
-/** What the files of a Stable Diffusion folder say. */
+/** The content of a Stable Diffusion folder's configuration files. */
 export interface DiffusionFiles {
   readonly scheduler: Record<string, unknown>
   readonly modelFiles: Readonly<Record<'text' | 'unet' | 'decoder' | 'encoder', string>>
   /** Latents per side of the square that the model was trained on. */
   readonly latentSize: number
   readonly latentChannels: number
-  /** Inpainting models take the mask and the masked picture beside the latents: 9 instead of 4. */
+  /** Inpainting models take mask and masked image beside the latents: 9 channels instead of 4. */
   readonly unetChannels: number
   /** Pixels per latent along one side. */
   readonly vaeFactor: number
@@ -26,7 +26,7 @@ type Json = Record<string, unknown>
 const PIPELINES =
   /^(ORT|Onnx)?(StableDiffusion(Img2Img|Inpaint|InpaintLegacy)?|LatentConsistencyModel(Img2Img)?)Pipeline$/
 const MODEL_NAMES = WEIGHT_SUFFIXES.precise.map((suffix) => `model${suffix}.onnx`)
-const SCALING_FACTOR = 0.18215 // of the first Stable Diffusion, where the file is silent
+const SCALING_FACTOR = 0.18215 // of Stable Diffusion 1, when the file has none
 
 /** Reads a folder by its `model_index.json`. Throws `ModelLoadError` for any other layout. */
 export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles> {
@@ -35,7 +35,7 @@ export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles
   if (!PIPELINES.test(className)) {
     throw new ModelLoadError(folder, `pipelines of the class ${className} are not supported`)
   }
-  // The first exports hold the graphs alone; what is assumed of them is the first Stable Diffusion.
+  // The first exports contain only the graphs; their defaults are those of Stable Diffusion 1.
   const readConfig = (part: string) =>
     className.startsWith('Onnx')
       ? readJson(folder, part, 'config.json').catch((): Json => ({}))
@@ -77,7 +77,7 @@ async function findGraph(folder: string, part: string): Promise<string> {
 async function readJson(folder: string, ...path: string[]): Promise<Json> {
   try {
     const text = await readFile(join(folder, ...path), 'utf8')
-    // Python writes numbers that JSON does not know.
+    // Python writes NaN and Infinity, which JSON does not allow.
     return JSON.parse(text.replaceAll(/(?<=:\s*)(-?Infinity|NaN)(?=\s*[,}])/g, 'null'))
   } catch {
     throw new ModelLoadError(folder, `${path.join('/')} is missing or no JSON`)

@@ -17,11 +17,11 @@ export interface Volume {
 
 /** The four networks of Stable Diffusion as functions. All of them stop when the signal aborts. */
 export interface Networks {
-  /** Pictures that gain from being drawn side by side. */
+  /** The number of images that are worth computing in parallel. */
   readonly lanes: number
-  /** `[1, tokens]` to what the U-Net attends to. */
+  /** `[1, tokens]` to the hidden states that the U-Net attends to. */
   encodeText(tokenIds: readonly number[], signal: AbortSignal): Promise<Volume>
-  /** What the U-Net says of the same latents under each of the texts, in one run where it can. */
+  /** The U-Net's predictions for the same latents under each text, in one run where possible. */
   predict(request: UnetRequest, signal: AbortSignal): Promise<readonly Float32Array[]>
   /** Pixels in −1 … 1, `[1, 3, side, side]`, to latents. */
   encodePicture(picture: Volume, signal: AbortSignal): Promise<Float32Array>
@@ -35,11 +35,11 @@ export interface UnetRequest {
   readonly sample: Volume
   readonly timestep: number
   readonly texts: readonly Volume[]
-  /** For distilled models that are told of the guidance. */
+  /** For distilled models with a guidance input. */
   readonly guidance: Float32Array | undefined
 }
 
-/** Loads the networks of a folder. While `isAlone`, the one picture that is drawn gets all cores. */
+/** Loads the networks of a folder. With `isAlone`, a run gets all cores. */
 export async function openNetworks(
   runtime: Runtime,
   files: DiffusionFiles,
@@ -61,7 +61,7 @@ export async function openNetworks(
       only(text, { data: Float32Array.from(tokenIds), dims: [1, tokenIds.length] }, signal),
     async predict(request, signal) {
       const session = unet.choose(isAlone())
-      // Exports with a fixed batch of one take the texts one after another.
+      // Exports with a fixed batch size of one run the texts one after another.
       if (!isSplit) return predictAll(runtime, session, request, signal)
       const predictions: Float32Array[] = []
       for (const one of request.texts) {
@@ -118,7 +118,7 @@ function stack(volumes: readonly Volume[]): Volume {
   return { data, dims: [volumes.length, ...(volumes[0]?.dims.slice(1) ?? [])] }
 }
 
-/** The first output of a run as float32; inputs become whatever type the graph wants. */
+/** The first output of a run as float32; inputs are converted to the type of the graph. */
 async function runOnce(
   runtime: Runtime,
   session: ModelSession,

@@ -1,8 +1,8 @@
 import { keyOf, philox4x32 } from '#workers/sampling/counter-random.ts'
 
 /**
- * Standard normals that are a function of seed, picture, draw and position alone: a picture is the same
- * whatever is drawn beside it and wherever it is drawn again. Box and Muller 1958 over Philox.
+ * Standard normals as a function of seed, image, draw and position: an image does not depend on its
+ * neighbours or its worker. Box and Muller 1958 over Philox.
  */
 export function normalNoise(
   { seed, picture, draw }: { seed: number; picture: number; draw: number },
@@ -22,7 +22,7 @@ export function normalNoise(
 }
 
 function pairOf(a: number, b: number): [number, number] {
-  // Half a step above zero, because the logarithm of zero is no number.
+  // Half a step above zero, because the logarithm of zero is infinite.
   const radius = Math.sqrt(-2 * Math.log((a + 0.5) / 2 ** 32))
   const angle = (2 * Math.PI * b) / 2 ** 32
   return [radius * Math.cos(angle), radius * Math.sin(angle)]

@@ -10,29 +10,29 @@ import { normalNoise } from './noise.ts'
 import { blankOut, shrinkMask, toPixels, toVolume, type Pixels, type RedrawMask } from './pixels.ts'
 import { defaultsFor, embedGuidance, type StepDefaults } from './step-defaults.ts'
 
-/** One picture to draw. */
+/** One image to generate. */
 export interface PictureRequest {
   readonly prompt: string
   readonly negativePrompt: string
   readonly seed: number
-  /** Its place among the pictures of one request: each gets noise of its own. */
+  /** Its index among the images of one request: each gets noise of its own. */
   readonly picture: number
   readonly steps: number
-  /** 1 and below draw without guidance. */
+  /** 1 and below disable guidance. */
   readonly guidance: number
-  /** What to start from, at the native size; pure noise without. */
+  /** The source image at the native size; pure noise when absent. */
   readonly source?: {
     readonly pixels: Pixels
-    /** Redrawn where 1; everything without one. */
+    /** 1 where the image is regenerated; everywhere when absent. */
     readonly mask?: RedrawMask
-    /** How much of the way through the noise is gone, 0 to 1. */
+    /** The share of the denoising steps that is applied to the source, 0 to 1. */
     readonly strength: number
   }
-  /** Instead of drawn noise. */
+  /** Replaces the drawn noise. */
   readonly startNoise?: Float32Array
 }
 
-/** What stops a picture, and who hears of its steps. */
+/** The abort signal and the progress callback of an image. */
 export interface PictureTools {
   readonly signal: AbortSignal
   onStep?(step: number): void
@@ -40,18 +40,18 @@ export interface PictureTools {
 
 /** A loaded Stable Diffusion model. */
 export interface DiffusionPipeline {
-  /** Pixels per side of the pictures that it draws. */
+  /** Pixels per side of the generated images. */
   readonly nativeSize: number
-  /** What was loaded. */
+  /** Description of the loaded model. */
   readonly modelFiles: readonly string[]
-  /** Pictures that gain from being drawn side by side. */
+  /** The number of images that are worth computing in parallel. */
   readonly lanes: number
   readonly defaults: StepDefaults
   readonly trainSteps: number
-  /** How many runs of the U-Net a request takes: fewer than its steps with a strength below 1. */
+  /** The number of U-Net runs of a request: fewer than its steps with a strength below 1. */
   stepsOf(steps: number, strength: number): number
   draw(request: PictureRequest, tools: PictureTools): Promise<Pixels>
-  /** The latents of the same picture, before they are decoded. */
+  /** The latents of the same image, before they are decoded. */
   drawLatents(request: PictureRequest, tools: PictureTools): Promise<Float32Array>
   close(): Promise<void>
 }
@@ -67,9 +67,9 @@ export async function openPipeline(options: {
   readonly runtime: Runtime
   readonly folder: string
   readonly session?: SessionOptions
-  /** Instead of what `scheduler_config.json` says. */
+  /** Overrides `scheduler_config.json`. */
   readonly scheduler?: Record<string, unknown>
-  /** Instead of what is usual with the scheduler. */
+  /** Overrides the scheduler's defaults. */
   readonly defaults?: Partial<StepDefaults>
 }): Promise<DiffusionPipeline> {
   const { runtime, folder, session, scheduler } = options
@@ -111,9 +111,9 @@ export async function openPipeline(options: {
 }
 
 /**
- * Noise → U-Net → a little less noise, `steps` times. With a source the way begins at its noised latents;
- * with a mask as well, latents outside of it are put back to the source's, noised alike, after every
- * step (Lugmayr et al. 2022), unless the U-Net takes mask and picture itself.
+ * Noise → U-Net → less noise, `steps` times. With a source the loop starts from its noised latents;
+ * with a mask, latents outside of it are replaced by the equally noised source after every step
+ * (Lugmayr et al. 2022), unless the U-Net takes mask and image itself.
  */
 async function drawLatents(
   parts: Parts,
@@ -159,14 +159,14 @@ function startLatents(
   clean: Float32Array | undefined,
   first: number,
 ): Float32Array {
-  // From the very beginning nothing of the source is left in the noise.
+  // At full strength nothing of the source is left in the noise.
   if (clean === undefined || first === 0) {
     return noise.map((value) => value * scheduler.initNoiseSigma)
   }
   return scheduler.addNoise(clean, noise, first)
 }
 
-/** What every step attends to: the prompt, and the negative prompt where guidance compares the two. */
+/** The hidden states of the prompt, and of the negative prompt when guidance is on. */
 interface Condition {
   readonly texts: readonly Volume[]
   readonly guidance: number
@@ -222,7 +222,9 @@ async function predict(
   )
 }
 
-/** Mask and masked picture, as U-Nets with 9 channels take them; all is redrawn without a source. */
+/**
+ * Mask and masked image for U-Nets with 9 channels; without a source, everything is regenerated.
+ */
 async function inpaintingChannels(
   { files, networks }: Parts,
   source: PictureRequest['source'],

@@ -1,13 +1,13 @@
 import type { Volume } from './networks.ts'
 
-/** Interleaved 8-bit pixels of a square or any other rectangle. */
+/** Interleaved 8-bit pixels of a rectangle. */
 export interface Pixels {
   readonly data: Uint8Array
   readonly width: number
   readonly height: number
 }
 
-/** RGB pixels to what the VAE reads: channels apart, −1 … 1. */
+/** RGB pixels to the VAE's input: planar, −1 … 1. */
 export function toVolume({ data, width, height }: Pixels): Volume {
   const plane = width * height
   const values = new Float32Array(3 * plane)
@@ -17,7 +17,7 @@ export function toVolume({ data, width, height }: Pixels): Volume {
   return { data: values, dims: [1, 3, height, width] }
 }
 
-/** What the VAE drew as RGB pixels. */
+/** The VAE's output as RGB pixels. */
 export function toPixels({ data, dims }: Volume): Pixels {
   const [, , height, width] = dims as [number, number, number, number]
   const plane = width * height
@@ -31,14 +31,14 @@ export function toPixels({ data, dims }: Volume): Pixels {
   return { data: pixels, width, height }
 }
 
-/** Where a picture is redrawn, by pixel: 1 there, 0 where it stays. */
+/** The mask by pixel: 1 where the image is regenerated, 0 where it stays. */
 export interface RedrawMask {
   readonly data: Uint8Array
   readonly width: number
   readonly height: number
 }
 
-/** The mask over the latents: a latent is redrawn where any of its pixels is. */
+/** The mask over the latents: a latent is regenerated where any of its pixels is. */
 export function shrinkMask(mask: RedrawMask, size: number): Float32Array {
   const small = new Float32Array(size * size)
   for (let y = 0; y < mask.height; y++) {
@@ -51,7 +51,7 @@ export function shrinkMask(mask: RedrawMask, size: number): Float32Array {
   return small
 }
 
-/** The drawn picture where the mask says so, the original's very pixels everywhere else. */
+/** The generated image inside the mask, the original's exact pixels outside. */
 export function pasteBack(drawn: Pixels, original: Pixels, mask: RedrawMask): Pixels {
   const data = Uint8Array.from(original.data)
   for (let i = 0; i < mask.data.length; i++) {
@@ -61,7 +61,7 @@ export function pasteBack(drawn: Pixels, original: Pixels, mask: RedrawMask): Pi
   return { ...original, data }
 }
 
-/** Grey where the mask says so, so that hidden colours under transparent areas do not show through. */
+/** Grey inside the mask, so that hidden colours under transparent areas have no influence. */
 export function blankOut(original: Pixels, mask: RedrawMask): Pixels {
   const grey = { ...original, data: new Uint8Array(original.data.length).fill(128) }
   return pasteBack(grey, original, mask)

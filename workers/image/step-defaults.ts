@@ -1,4 +1,4 @@
-/** How a picture is drawn when the request does not say. */
+/** Steps and guidance of an image when the request sets none. */
 export interface StepDefaults {
   readonly steps: number
   readonly guidance: number
@@ -20,7 +20,7 @@ const ROWS: readonly DefaultsRow[] = [
   { fits: () => true, steps: 20, guidance: 7.5 },
 ]
 
-// What distilled models are told when they take the guidance as an input.
+// The guidance input of distilled models that have one.
 const EMBEDDED_GUIDANCE = 8.5
 
 /** The defaults for a scheduler's configuration. */

@@ -3,10 +3,10 @@ import type { NameTable } from './name-table.ts'
 import { callForPointer, check, type Native } from './native.ts'
 import type { Tensor } from './tensor.ts'
 
-/** Starts a native call that ends in `done`; the session gives it its turn. */
+/** Starts a native call that ends in `done`; the session queues it. */
 export type NativeStart = (done: (failure: Error | null, status: unknown) => void) => void
 
-/** What a binding needs of its session. */
+/** The parts of a session that a binding uses. */
 export interface BoundSession {
   readonly native: Native
   readonly handle: Pointer
@@ -17,16 +17,16 @@ export interface BoundSession {
 }
 
 /**
- * Tensors that stay bound to a session's inputs and outputs from one run to the next (ONNX Runtime's
- * IO binding): a step names only what has changed. Those in the memory of the session's device are
- * used where they lie; others are copied to and fro.
+ * Tensors that stay bound to a session's inputs and outputs across runs (ONNX Runtime's IO
+ * binding): a step binds only what has changed. Tensors in the memory of the session's device are
+ * used in place; others are copied.
  *
- * A tensor that is still bound must not be disposed before the last run that uses it has ended.
+ * A bound tensor must not be disposed before the last run that uses it has ended.
  */
 export class Binding {
   readonly #session: BoundSession
   readonly #handle: Pointer
-  /** The garbage collector must not take the memory of bound tensors. */
+  /** Keeps bound tensors reachable, so that the garbage collector does not free their memory. */
   readonly #held = new Map<string, Tensor>()
   #isReleased = false
 
@@ -35,7 +35,10 @@ export class Binding {
     this.#handle = callForPointer(session.native.library, 'createIoBinding', session.handle)
   }
 
-  /** Binds an input in place of what it had. Throws `ModelRunError` naming it when it does not fit. */
+  /**
+   * Binds an input and replaces its previous tensor. Throws `ModelRunError` that names it when it
+   * does not fit.
+   */
   setInput(name: string, tensor: Tensor): void {
     const { inputs, native } = this.#session
     const { address } = inputs.fit(name, tensor)
@@ -43,7 +46,7 @@ export class Binding {
     this.#held.set(`input ${name}`, tensor)
   }
 
-  /** Binds the tensor that a run writes an output to. Throws `ModelRunError` like `setInput`. */
+  /** Binds the tensor that receives an output. Throws `ModelRunError` like `setInput`. */
   setOutput(name: string, tensor: Tensor): void {
     const { outputs, native } = this.#session
     const { address } = outputs.fit(name, tensor)
@@ -51,17 +54,18 @@ export class Binding {
     this.#held.set(`output ${name}`, tensor)
   }
 
-  /** Runs the model on what is bound. Throws `ModelRunError`. */
+  /** Runs the model on the bound tensors. Throws `ModelRunError`. */
   run(): Promise<void> {
     const { native, handle } = this.#session
     return this.#session.run((done) => {
-      // Inputs that lie elsewhere are copied to the device when they are bound; wait for that.
+      // Inputs in other memory are copied to the device when they are bound; this waits for the
+      // copies.
       check(native.library, native.library.synchronizeBoundInputs(this.#handle))
       native.library.runWithBinding.async(handle, 0n, this.#handle, done)
     })
   }
 
-  /** Lets go of the tensors; more than once does no harm. */
+  /** Releases the tensors; idempotent. */
   release(): void {
     if (this.#isReleased) return
     this.#isReleased = true

@@ -2,7 +2,7 @@ interface Closable {
   close(): Promise<void>
 }
 
-/** What is made of an opened thing, which is closed again where that fails. */
+/** Runs `work` with an opened resource and closes the resource when it fails. */
 export async function closeOnFailure<Opened extends Closable, Made>(
   opened: Opened,
   make: (opened: Opened) => Made | Promise<Made>,
@@ -15,7 +15,7 @@ export async function closeOnFailure<Opened extends Closable, Made>(
   }
 }
 
-/** Waits for all that are being opened; where one fails, the others are closed and its reason is thrown. */
+/** Waits for all resources to open; when one fails, closes the others and throws its reason. */
 export async function openAll<const Opening extends readonly Promise<Closable>[]>(
   opening: Opening,
 ): Promise<{ [Index in keyof Opening]: Awaited<Opening[Index]> }> {

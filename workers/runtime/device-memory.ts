@@ -4,7 +4,7 @@ import type { Pointer } from './library.ts'
 import { callForPointer, type Native } from './native.ts'
 import { Tensor } from './tensor.ts'
 
-/** Names that ONNX Runtime gives to the memory of an execution provider's first device. */
+/** ONNX Runtime's names for the memory of an execution provider's first device. */
 const MEMORY_NAMES = { cpu: 'Cpu', cuda: 'Cuda' } as const
 
 const DEVICE_ALLOCATOR = 0
@@ -12,9 +12,8 @@ const FIRST_DEVICE = 0
 const DEFAULT_MEMORY = 0
 
 /**
- * Memory of the device that a session computes on. Its tensors can be given to runs, which use them
- * where they lie; their elements cannot be read here. Release it after all of its tensors and before
- * the session.
+ * Memory of the device that a session computes on. Runs use its tensors in place; their elements
+ * cannot be read here. Release it after all of its tensors and before the session.
  */
 export class DeviceMemory {
   readonly #native: Native
@@ -34,7 +33,7 @@ export class DeviceMemory {
     }
   }
 
-  /** A tensor whose elements are not set. Throws when the device has no room for it. */
+  /** A tensor with uninitialized elements. Throws when the device has no room for it. */
   allocate(type: ElementType, dims: readonly number[]): Tensor {
     const shape = BigInt64Array.from(dims, BigInt)
     const { onnxType } = ELEMENT_TYPES[type]
@@ -44,7 +43,7 @@ export class DeviceMemory {
     return new Tensor(this.#native, handle, type, dims, 'device')
   }
 
-  /** `rows` members of a tensor's first axis from `first` on, as a tensor over the same memory. */
+  /** A view of `rows` entries of a tensor's first axis, starting at `first`. */
   view(tensor: Tensor, first: number, rows: number): Tensor {
     const { library } = this.#native
     const { type, dims } = tensor

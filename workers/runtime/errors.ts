@@ -9,7 +9,7 @@ export class ModelLoadError extends Error {
   }
 }
 
-/** What was wrong with a run. */
+/** The reason for which a run failed. */
 export type ModelRunProblem =
   | 'missingInput'
   | 'unknownInput'
@@ -19,7 +19,7 @@ export type ModelRunProblem =
   | 'closed'
   | 'failed'
 
-/** A run that could not be made; `tensorName` is the input or output at fault, when it is known. */
+/** A run that failed; `tensorName` is the input or output at fault, when it is known. */
 export class ModelRunError extends Error {
   readonly problem: ModelRunProblem
   readonly tensorName: string | undefined

@@ -5,34 +5,34 @@ import type { Runtime } from './runtime.ts'
 import type { SessionOptions } from './session-options.ts'
 import type { ModelSession } from './session.ts'
 
-/** Batches side by side, each on its share of the cores. */
+/** Batches in parallel, each on its share of the cores. */
 const LANES = 2
-/** From here on a larger batch on a part of the cores gains nothing. */
+/** Beyond this size a batch on a share of the cores gains nothing. */
 const SHARED_BATCH_TOKENS = 640
-/** A model is held a second time only when it is small. */
+/** Only small models are loaded twice. */
 const TWICE_BYTES_MAX = 128 * 1024 * 1024
 
 /**
- * The sessions of one model whose runs do not need each other. A run that is alone gets all cores.
- * When there are several, each gets a part of them: the threads of one small run wait for each other
- * at every operator, which two runs side by side do not.
+ * Several sessions of one model for independent runs. A run that is alone gets all cores; otherwise
+ * each run gets a share of them, because the threads of one small run wait for each other at every
+ * operator and two parallel runs do not.
  */
 export interface SessionLanes {
   readonly lanes: number
   readonly sharedBatchTokens: number | undefined
-  /** Of all cores; its inputs and outputs are those of the other. */
+  /** The session on all cores; the other session has the same inputs and outputs. */
   readonly wide: ModelSession
-  /** The session for a batch. */
+  /** Chooses the session for a batch. */
   choose(isAlone: boolean): ModelSession
   close(): Promise<void>
 }
 
-/** What a model of so many bytes takes once both of its sessions are loaded. */
+/** The bytes of a model once both of its sessions are loaded. */
 export function bytesInLanes(bytes: number): number {
   return bytes <= TWICE_BYTES_MAX ? 2 * bytes : bytes
 }
 
-/** Loads a model; a second session for parts of the cores is loaded once it is of use. */
+/** Loads a model; the second session, on a share of the cores, is loaded on first use. */
 export async function openLanes(
   runtime: Runtime,
   file: string,
@@ -46,7 +46,7 @@ export async function openLanes(
   let loading: Promise<void> | undefined
   const loadNarrow = async (): Promise<void> => {
     const intraOpThreads = Math.floor(threads / lanes)
-    // Without it the other serves both lanes.
+    // When it cannot be loaded, the wide session serves all batches.
     narrow = await runtime.load(file, { ...sessionOptions, intraOpThreads }).catch(() => undefined)
   }
   return {

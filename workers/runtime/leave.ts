@@ -3,17 +3,17 @@ import { flushCompileCache } from 'node:module'
 import koffi from 'koffi'
 
 /**
- * Ends this process at once. `process.exit` first waits for every call that a thread still makes,
- * and a model that is being loaded, or a long run, cannot be interrupted there: no timer and no
- * signal handler would be left to cut that short.
+ * Ends this process at once. `process.exit` first waits for every native call on another thread,
+ * and a model load or a long run cannot be interrupted there: no timer and no signal handler would
+ * be able to end the process.
  */
 export function leaveProcess(status: number): never {
-  // What was compiled is kept at the end of a process, of which there will be none.
+  // Node writes its compile cache at a normal exit, which this skips.
   flushCompileCache()
   try {
     koffi.load(null).func('void _exit(int)')(status)
   } catch {
-    // A platform without it waits.
+    // Platforms without `_exit` wait.
   }
   process.exit(status)
 }

@@ -11,13 +11,13 @@ const LIBRARY_FILES: Readonly<Record<string, string>> = {
   win32: 'onnxruntime.dll',
 }
 
-/** The version of the C API whose functions are called; every newer library still offers it. */
+/** The version of the C API that we call; every newer library still offers it. */
 const API_VERSION = 20
 
 /**
- * The functions of `struct OrtApi` that we call: place in the struct (which never changes once
- * released), result and arguments, one letter each (see `C_TYPES`). Pointers cross as integers or
- * as the memory of a typed array, so that a call converts nothing.
+ * The functions of `struct OrtApi` that we call: index in the struct (fixed once released), result
+ * and arguments, one letter each (see `C_TYPES`). Pointers cross as integers or as the memory of a
+ * typed array, so that a call converts nothing.
  */
 const FUNCTIONS = {
   getErrorMessage: [2, 's', 'p'],
@@ -91,7 +91,7 @@ type FunctionName = keyof typeof FUNCTIONS
 /** A memory address, or 0n for NULL. */
 export type Pointer = bigint
 
-/** What a C function takes: numbers, strings, addresses, or memory that it reads or writes. */
+/** An argument of a C function: number, string, address, or memory that it reads or writes. */
 export type NativeArgument = number | string | Pointer | ArrayBufferView | null
 
 /** A C function; `async` runs it on a thread of libuv's pool. */
@@ -103,14 +103,14 @@ export interface NativeFunction {
 /** ONNX Runtime's C API as callable functions. */
 export interface Library extends Readonly<Record<FunctionName, NativeFunction>> {
   readonly version: string
-  /** Keeps the shared library mapped: collecting the handle would unload it under its functions. */
+  /** Keeps the shared library mapped: a garbage-collected handle would unload it. */
   readonly handle: object
 }
 
 /** Opens the shared library that onnxruntime-node ships for this platform. */
 export function openLibrary(): Library {
-  // It would send its vendor what models run here on what machine, under a number that it keeps. It asks
-  // the environment of the process, once.
+  // ONNX Runtime sends telemetry about models and machine to its vendor. It reads this variable of
+  // the process environment once.
   process.env.ORT_DISABLE_TELEMETRY ??= '1'
   const handle = koffi.load(findLibraryFile())
   const base = handle.func('void *OrtGetApiBase()')()
@@ -125,7 +125,7 @@ export function openLibrary(): Library {
   return Object.freeze({ ...Object.fromEntries(functions), version, handle }) as Library
 }
 
-/** Address of memory that JavaScript owns; it stays in place while the buffer is reachable. */
+/** Address of a JavaScript buffer; it is fixed while the buffer is reachable. */
 export function addressOf(data: ArrayBufferView): Pointer {
   return koffi.address(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) as Pointer
 }

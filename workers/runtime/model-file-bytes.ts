@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 
-/** Bytes of model files, with the data that large exports keep beside them. */
+/** Bytes of model files, including the external data of large exports. */
 export async function modelFileBytes(files: readonly string[]): Promise<number> {
   const sizes = await Promise.all(
     files

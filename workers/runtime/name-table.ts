@@ -36,7 +36,7 @@ export class NameTable {
     return this.#byName.keys()
   }
 
-  /** What a name stands for, checked against the tensor that it is to have; throws `ModelRunError`. */
+  /** Looks up a name and checks it against its tensor; throws `ModelRunError`. */
   fit(name: string, tensor: Tensor | null): NamedSpec {
     const spec = this.#byName.get(name)
     if (spec === undefined) {

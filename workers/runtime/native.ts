@@ -1,6 +1,6 @@
 import type { Library, NativeArgument, Pointer } from './library.ts'
 
-/** The library together with the process-wide objects that its calls need. */
+/** The library with the process-wide objects that its calls need. */
 export interface Native {
   readonly library: Library
   readonly env: Pointer
@@ -9,7 +9,7 @@ export interface Native {
   readonly prepackedWeights: Pointer
 }
 
-/** A failure that the library reported. */
+/** A failure reported by the library. */
 class NativeError extends Error {
   constructor(message: string) {
     super(message)
@@ -17,7 +17,7 @@ class NativeError extends Error {
   }
 }
 
-/** Turns a returned status into an exception and releases it. */
+/** Converts a returned status to an exception and releases it. */
 export function check(library: Library, status: unknown): void {
   if (status === null || status === 0n) return
   const message = library.getErrorMessage(status as Pointer) as string

@@ -9,21 +9,21 @@ export interface OperatorNode {
   readonly attributes?: Readonly<Record<string, readonly number[]>>
 }
 
-/** A tensor that goes in or comes out; its axes may be of any size. */
+/** An input or output of the graph; its axes may have any size. */
 export interface GraphTensor {
   readonly name: string
   readonly type: ElementType
   readonly rank: number
 }
 
-/** A tensor that is part of the graph. */
+/** A constant of the graph. */
 export interface GraphConstant {
   readonly name: string
   readonly dims: readonly number[]
   readonly values: Float32Array
 }
 
-/** A graph in the order in which it is computed. */
+/** A graph with its operators in topological order. */
 export interface GraphPlan {
   readonly name: string
   readonly nodes: readonly OperatorNode[]
@@ -37,8 +37,8 @@ const OPERATOR_SET = 13
 const INTEGER_LIST = 7
 
 /**
- * The bytes of a small ONNX model. Written by hand, because the few fields of the format (onnx.proto)
- * that it takes are shorter than a library's API.
+ * Serializes a small ONNX model. Written by hand, because the few fields of onnx.proto that it uses
+ * are shorter than a library's API.
  */
 export function writeModel({
   name,
@@ -98,13 +98,13 @@ function tensorBytes({ name, type, rank }: GraphTensor): Buffer {
   return Buffer.concat([field(1, name), field(2, field(1, tensor))])
 }
 
-/** A field of the wire format that is a text or a message. */
+/** A length-delimited field: a string or a message. */
 function field(id: number, content: Buffer | string): Buffer {
   const bytes = Buffer.from(content)
   return Buffer.concat([varint(id * 8 + 2), varint(bytes.length), bytes])
 }
 
-/** A field that is a number. */
+/** A varint field. */
 function number(id: number, value: number): Buffer {
   return Buffer.concat([varint(id * 8), varint(value)])
 }

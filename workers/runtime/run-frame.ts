@@ -3,11 +3,11 @@ import { callForPointer } from './native.ts'
 import type { Tensor } from './tensor.ts'
 
 /**
- * The arguments of one native run, kept from run to run so that a step allocates nothing. It also
- * holds the tensors of the run in flight: the garbage collector must not take their memory.
+ * The arguments of one native run, reused so that a step allocates nothing. It also keeps the
+ * tensors of the run in flight reachable, so that the garbage collector does not free their memory.
  */
 export class RunFrame {
-  /** Addresses of output values: the given tensors', or what the run allocates. */
+  /** Addresses of output values: those of given tensors, or those that the run allocates. */
   readonly outValues: BigUint64Array
   inCount = 0
   outCount = 0
@@ -75,7 +75,7 @@ export class RunFrame {
     library.runOptionsSetTerminate(this.#options)
   }
 
-  /** Releases what a failed run had already allocated. */
+  /** Releases the outputs that a failed run had already allocated. */
   releaseOutputs(library: Library): void {
     const given = this.#held.slice(this.inCount)
     for (let index = 0; index < this.outCount; index += 1) {
@@ -84,7 +84,7 @@ export class RunFrame {
     }
   }
 
-  /** Lets go of the tensors of the last run. */
+  /** Releases the references to the tensors of the last run. */
   forget(): void {
     this.#held.length = 0
     this.inCount = 0

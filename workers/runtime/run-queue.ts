@@ -1,7 +1,7 @@
 /**
- * Bounds how many native calls are in flight. They run on libuv's pool (four threads unless
- * UV_THREADPOOL_SIZE says otherwise), which file access, name resolution and password hashing share:
- * as long as fewer calls than threads run, none of those ever waits for a model.
+ * Bounds the native calls in flight. They run on libuv's pool (four threads unless
+ * UV_THREADPOOL_SIZE is set), which file access, DNS and password hashing share: with fewer calls
+ * than threads, none of those waits for a model.
  */
 export class RunQueue {
   readonly #concurrencyMax: number
@@ -12,7 +12,9 @@ export class RunQueue {
     this.#concurrencyMax = concurrencyMax
   }
 
-  /** Takes a place at once if there is one; otherwise returns the promise of one, in order of asking. */
+  /**
+   * Takes a place at once if one is free; otherwise returns a promise of one, in first-in order.
+   */
   enter(): Promise<void> | undefined {
     if (this.#running < this.#concurrencyMax) {
       this.#running += 1
@@ -21,7 +23,7 @@ export class RunQueue {
     return new Promise((resolve) => this.#waiting.push(resolve))
   }
 
-  /** Gives the place to the next one who waits. */
+  /** Passes the place to the next waiting call. */
   leave(): void {
     const next = this.#waiting.shift()
     if (next === undefined) this.#running -= 1

@@ -16,19 +16,22 @@ import { createTensor, type Tensor } from './tensor.ts'
 
 /** Settings of a runtime. */
 export interface RuntimeOptions {
-  /** Native calls at a time; below the size of libuv's pool, so that file access never waits. */
+  /**
+   * Native calls in flight; fewer than the threads of libuv's pool, so that file access never
+   * waits.
+   */
   readonly concurrentRunsMax?: number
 }
 
-/** A model that is no file. */
+/** A model in memory instead of in a file. */
 export interface ModelBytes {
-  /** What failures call it. */
+  /** Its name in error messages. */
   readonly name: string
   readonly bytes: Uint8Array
 }
 
-const CONCURRENT_RUNS_MAX = 3 // of the four threads that libuv has by default
-const LOG_FATAL_ONLY = 4 // errors come back as statuses and are thrown
+const CONCURRENT_RUNS_MAX = 3 // of libuv's four default threads
+const LOG_FATAL_ONLY = 4 // errors are returned as statuses and thrown here
 const DEVICE_ALLOCATOR = 0
 const DEFAULT_MEMORY = 0
 
@@ -40,9 +43,9 @@ export interface Runtime {
   readonly providers: readonly string[]
   /** Loads a model (a file with its external data) off the event loop. Throws `ModelLoadError`. */
   load(model: string | ModelBytes, options?: SessionOptions): Promise<ModelSession>
-  /** A tensor over the given memory, which is not copied. */
+  /** A tensor over the given memory, without a copy. */
   tensor(type: ElementType, data: TensorData, dims: readonly number[]): Tensor
-  /** A tensor over fresh zeroed memory. */
+  /** A tensor over new zeroed memory. */
   zeros(type: ElementType, dims: readonly number[]): Tensor
   /** Waits for runs in flight, then releases every session and the library's state. */
   close(): Promise<void>

@@ -2,10 +2,10 @@ import { ModelLoadError } from './errors.ts'
 import type { Pointer } from './library.ts'
 import { callForPointer, check, type Native } from './native.ts'
 
-/** Where a model computes. */
+/** The device that a model runs on. */
 export type ExecutionProvider = 'cpu' | 'cuda'
 
-/** How a model is loaded. */
+/** Options for loading a model. */
 export interface SessionOptions {
   /** Threads of one run; 0 means one per core. */
   readonly intraOpThreads?: number
@@ -15,7 +15,7 @@ export interface SessionOptions {
 
 const OPTIMIZATION_LEVELS = { none: 0, basic: 1, extended: 2, all: 99 } as const
 
-/** Settings of ONNX Runtime that every session gets, with the reason. */
+/** ONNX Runtime settings of every session, each with its reason. */
 const CONFIG_ENTRIES = {
   // Threads spin between the operators of a run, but not between runs: an idle worker costs nothing.
   'session.force_spinning_stop': '1',
@@ -35,7 +35,7 @@ export function createSessionOptions(
     check(library, library.setInterOpNumThreads(handle, 1))
     const level = OPTIMIZATION_LEVELS[options.graphOptimization ?? 'all']
     check(library, library.setGraphOptimizationLevel(handle, level))
-    // Shapes change with every step; remembering a memory plan for each would only grow.
+    // Shapes change with every step; a cached memory plan for each would only grow.
     check(library, library.disableMemPattern(handle))
     for (const [key, value] of Object.entries(CONFIG_ENTRIES)) {
       check(library, library.addSessionConfigEntry(handle, key, value))

@@ -12,10 +12,13 @@ import type { ExecutionProvider } from './session-options.ts'
 import { readSpecs, type TensorSpec } from './specs.ts'
 import { adoptTensor, type Tensor } from './tensor.ts'
 
-/** Inputs of a run by name; all of the model's inputs must be there. */
+/** Inputs of a run by name; all inputs of the model are required. */
 export type Feeds = Readonly<Record<string, Tensor>>
 
-/** Wanted outputs by name: a tensor is written in place, null is allocated by the runtime. */
+/**
+ * Requested outputs by name: a given tensor is written in place, null lets the runtime allocate
+ * one.
+ */
 export type Fetches = Readonly<Record<string, Tensor | null>>
 
 /** A loaded model. Runs happen on threads of the pool; several may be in flight at once. */
@@ -55,9 +58,9 @@ export class ModelSession {
   }
 
   /**
-   * Runs the model and returns the fetched tensors, of which the caller disposes. Throws
-   * `ModelRunError` naming the input at fault, and `CancelledError` soon after the signal aborts.
-   * The memory of feeds and fetches must be left alone until the promise settles.
+   * Runs the model and returns the fetched tensors, which the caller disposes. Throws
+   * `ModelRunError` that names the input at fault, and `CancelledError` soon after the signal
+   * aborts. The memory of feeds and fetches must not be used until the promise settles.
    */
   async run<Wanted extends Fetches>(
     feeds: Feeds,
@@ -79,7 +82,7 @@ export class ModelSession {
     })
   }
 
-  /** Tensors that stay bound from one run to the next. The session's end is the binding's. */
+  /** Creates a binding whose tensors stay bound across runs. The binding ends with the session. */
   bind(): Binding {
     const binding = new Binding({
       native: this.#native,
@@ -128,12 +131,12 @@ export class ModelSession {
 
   #putBack(frame: RunFrame): void {
     frame.forget()
-    // A frame whose options were told to terminate would stop its next run as well.
+    // A frame whose run options were set to terminate would stop its next run as well.
     if (frame.isTerminated) frame.release(this.#native.library)
     else this.#frames.push(frame)
   }
 
-  /** Refuses the work of a closed session; closing waits for what has begun. */
+  /** Refuses work on a closed session; closing waits for started work. */
   async #whileOpen<Result>(work: () => Promise<Result>): Promise<Result> {
     if (this.#closing !== undefined) {
       throw new ModelRunError('closed', `${this.file}: the session is closed`)

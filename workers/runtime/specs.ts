@@ -4,12 +4,12 @@ import { type Pointer, readPointers, readString } from './library.ts'
 import { callForNumber, callForPointer, check, type Native } from './native.ts'
 import { readShape } from './tensor.ts'
 
-/** What a model says of one input or output. */
+/** The declaration of one input or output of a model. */
 export interface TensorSpec {
   readonly name: string
-  /** Undefined for values that are no plain tensors (strings, sequences, maps). */
+  /** Undefined for values other than plain tensors (strings, sequences, maps). */
   readonly type: ElementType | undefined
-  /** A number where the size is fixed, the symbol (or '') where it varies. */
+  /** A number for a fixed size, the symbol (or '') for a variable one. */
   readonly dims: readonly (number | string)[]
 }
 

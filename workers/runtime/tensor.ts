@@ -55,7 +55,7 @@ export class Tensor {
     return this.#handle === 0n
   }
 
-  /** Releases the native value; more than once does no harm. */
+  /** Releases the native value; idempotent. */
   dispose(): void {
     if (this.#handle === 0n) return
     this.#native.library.releaseValue(this.#handle)
@@ -64,7 +64,7 @@ export class Tensor {
   }
 }
 
-/** Makes a tensor over existing memory without a copy; a subarray makes a view with an offset. */
+/** Wraps existing memory without a copy; a subarray gives a view with an offset. */
 export function createTensor(
   native: Native,
   type: ElementType,
@@ -91,7 +91,7 @@ export function createTensor(
   return new Tensor(native, handle, type, dims, data)
 }
 
-/** Takes over a value that a run allocated. */
+/** Wraps a value that a run allocated and takes ownership of it. */
 export function adoptTensor(native: Native, handle: Pointer): Tensor {
   const { library } = native
   const info = callForPointer(library, 'getTensorTypeAndShape', handle)

@@ -9,7 +9,7 @@ import {
   tokenUsage,
 } from '#shared/telemetry/gen-ai.ts'
 
-/** What a worker counts, measured where it happens. */
+/** The instruments of a worker. */
 export interface WorkerMetrics {
   readonly queueWait: ReturnType<typeof queueWait>
   readonly timeToFirstToken: ReturnType<typeof timeToFirstToken>
@@ -21,7 +21,7 @@ export interface WorkerMetrics {
   readonly prefixHits: Counter<'kind' | 'gen_ai_request_model'>
 }
 
-/** Registers the metrics that are observed. */
+/** Registers the metrics that are recorded by events. */
 export function createWorkerMetrics(registry: Registry): WorkerMetrics {
   const registers = [registry]
   const model = ['kind', 'gen_ai_request_model'] as const
@@ -52,7 +52,7 @@ export function createWorkerMetrics(registry: Registry): WorkerMetrics {
   }
 }
 
-/** Registers what is read at a scrape: the same numbers that the heartbeat carries. */
+/** Registers the metrics that are read at scrape time: the same numbers as in the heartbeat. */
 export function registerWorkerGauges(
   registry: Registry,
   queues: () => readonly ServedQueue[],

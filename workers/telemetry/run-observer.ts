@@ -13,7 +13,7 @@ import type { SpanSettler } from './span-settler.ts'
 /** How a run ended on this worker. */
 export type RunOutcome = 'finished' | 'failed' | 'cancelled' | 'yielded' | 'orphaned'
 
-/** Watches the runs of a worker. */
+/** Observes the runs of a worker. */
 export interface RunObserver {
   begin(envelope: JobEnvelope): ObservedRun
 }
@@ -26,11 +26,11 @@ export interface ObservedRun {
   /** New tokens of one candidate, streamed or not. */
   tokens(candidate: number, count: number): void
   result(usage: TokenUsage): void
-  /** The last word; later ones are ignored. */
+  /** Ends the observation; later calls are ignored. */
   end(outcome: RunOutcome, error?: unknown): void
 }
 
-/** What observing takes. */
+/** Collaborators of an observer. */
 export interface RunObserverTools {
   readonly metrics: WorkerMetrics
   readonly tracing: Tracing
@@ -38,7 +38,7 @@ export interface RunObserverTools {
   readonly clock: Clock
 }
 
-/** Observes by metrics and traces. */
+/** Records metrics and traces. */
 export function createRunObserver(tools: RunObserverTools): RunObserver {
   return { begin: (envelope) => new Run(envelope, tools) }
 }
@@ -48,11 +48,11 @@ class Run implements ObservedRun {
   readonly #tools: RunObserverTools
   readonly #labels: GenAiLabels
   readonly #model: { readonly kind: string; readonly gen_ai_request_model: string }
-  /** With its labels, because it is observed for every token. */
+  /** Bound to its labels once, because it is recorded for every token. */
   readonly #perToken: { observe(seconds: number): void }
   readonly #context: Context
   readonly #span: Span | undefined
-  /** The model's own part, from the moment at which the input is known to be valid. */
+  /** The model's share, from the moment at which the input is known to be valid. */
   #modelSpan: Span | undefined
   readonly #lastTokenAtMs = new Map<number, number>()
   #promptTokens: number | undefined
@@ -66,7 +66,7 @@ class Run implements ObservedRun {
     this.#perToken = tools.metrics.timePerOutputToken.labels({ ...this.#labels })
     this.#model = { kind: envelope.kind, gen_ai_request_model: envelope.modelId }
     const waitMs = Math.max(tools.clock.now() - envelope.enqueuedAtMs, 0)
-    // A job that is submitted again waited before, and then it ran.
+    // A resubmitted job waited once already, in its first epoch.
     if (envelope.epoch === 1) tools.metrics.queueWait.observe({ ...this.#labels }, waitMs / 1000)
     const parent = contextFrom(envelope.trace)
     this.#span = tools.tracing.isEnabled ? this.#startSpan(parent, waitMs) : undefined
@@ -104,7 +104,7 @@ class Run implements ObservedRun {
     this.#lastTokenAtMs.set(candidate, nowMs)
     this.#outputTokens += count
     if (lastMs !== undefined) {
-      // Several at once, by speculation, share the time.
+      // Several tokens of one speculative step share its time.
       const seconds = (nowMs - lastMs) / count / 1000
       for (let n = 0; n < count; n += 1) this.#perToken.observe(seconds)
     } else if (isFirst && this.#envelope.epoch === 1) {

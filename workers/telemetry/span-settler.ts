@@ -1,22 +1,22 @@
-/** What waits to be told. */
+/** A pending export. */
 interface Pending {
   readonly timer: NodeJS.Timeout
   tell(isOwnerAlive: boolean): void
 }
 
-/** How long spans wait, and for whom. */
+/** How long spans are held back, and the check of their owner. */
 export interface SpanSettlerOptions {
-  /** Longer than an owner's last sign of life counts, and than its own spans take to leave. */
+  /** Longer than the lifetime of an owner's heartbeat and the export of its own spans. */
   readonly delayMs: number
-  /** Whether the process that waits for a job is alive. */
+  /** Whether the owner of a job is alive. */
   isOwnerAlive(replyTo: string): Promise<boolean>
 }
 
 const PENDING_MAX = 20_000
 
 /**
- * Holds the spans of ended runs back until it is known that their owner lived on to tell of its own:
- * below the spans of a killed process they would be orphans.
+ * Holds back the spans of ended runs until their owner is known to have survived and exports its
+ * own: below the spans of a killed process they would have no parent.
  */
 export class SpanSettler {
   readonly #options: SpanSettlerOptions
@@ -26,7 +26,7 @@ export class SpanSettler {
     this.#options = options
   }
 
-  /** Calls `tell` once, when it is known or when the worker ends. */
+  /** Calls `tell` once, when the owner is known to live or when the worker ends. */
   settle(replyTo: string, tell: Pending['tell']): void {
     if (this.#pending.size >= PENDING_MAX) {
       tell(true)
@@ -35,7 +35,7 @@ export class SpanSettler {
     const timer = setTimeout(() => {
       this.#options
         .isOwnerAlive(replyTo)
-        // Without an answer an orphan is the lesser evil.
+        // Without an answer the spans are exported: an orphan is better than a missing span.
         .catch(() => true)
         .then((isAlive) => this.#tell(pending, isAlive))
         .catch(() => undefined)
@@ -45,7 +45,7 @@ export class SpanSettler {
     this.#pending.add(pending)
   }
 
-  /** Tells all that is left. */
+  /** Exports everything that is pending. */
   flush(): void {
     for (const pending of [...this.#pending]) this.#tell(pending, true)
   }

@@ -1,4 +1,4 @@
-/** Memory of a tensor as JavaScript sees it. */
+/** The typed arrays that hold tensor elements. */
 export type TensorData =
   | Float32Array
   | Float64Array
@@ -35,19 +35,21 @@ export const ELEMENT_TYPES = {
   uint64: { onnxType: 13, bytes: 8, view: (b, o, n) => new BigUint64Array(b, o, n) },
 } as const satisfies Record<string, ElementRow>
 
-/** What the values of a tensor are. */
+/** The data type of a tensor's elements. */
 export type ElementType = keyof typeof ELEMENT_TYPES
 
 const TYPES_BY_NUMBER = new Map<number, ElementType>(
   Object.entries(ELEMENT_TYPES).map(([type, row]) => [row.onnxType, type as ElementType]),
 )
 
-/** The element type with a number of ONNX, or undefined for those without a plain memory layout. */
+/**
+ * The element type of an ONNX type number, or undefined for types without a plain memory layout.
+ */
 export function findElementType(onnxType: number): ElementType | undefined {
   return TYPES_BY_NUMBER.get(onnxType)
 }
 
-/** Zeroed memory for elements; large ones cost no physical memory until they are written. */
+/** Zeroed memory for elements; large blocks use no physical memory until they are written. */
 export function allocateElements(type: ElementType, length: number): TensorData {
   const { bytes, view } = ELEMENT_TYPES[type]
   return view(new ArrayBuffer(length * bytes), 0, length)

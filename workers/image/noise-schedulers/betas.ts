@@ -1,8 +1,8 @@
 import type { NoiseSchedulerConfig } from './types.ts'
 
 /**
- * ᾱ_t, the products of 1 − β: how much of the picture is left after t steps of noise (Ho et al. 2020,
- * eq. 4). With zero terminal SNR (Lin et al. 2023, algorithm 1) nothing is left at the end.
+ * ᾱ_t, the products of 1 − β: the share of the image that is left after t steps of noise (Ho et al.
+ * 2020, eq. 4). With zero terminal SNR (Lin et al. 2023, algorithm 1) the last one is 0.
  */
 export function cumulativeAlphas(config: NoiseSchedulerConfig): Float64Array {
   const betas = betasOf(config)
@@ -15,17 +15,17 @@ export function cumulativeAlphas(config: NoiseSchedulerConfig): Float64Array {
   return config.rescaleBetasZeroSnr ? rescaleToZeroSnr(products) : products
 }
 
-/** ᾱ by timestep; below the first it is that of the clean picture, or nearly. */
+/** ᾱ by timestep; below the first timestep it is that of the clean image, or close to it. */
 export function alphasByTimestep(config: NoiseSchedulerConfig): (timestep: number) => number {
   const alphas = cumulativeAlphas(config)
   const finalAlpha = config.setAlphaToOne ? 1 : (alphas[0] as number)
   return (timestep) => (timestep < 0 ? finalAlpha : (alphas[timestep] as number))
 }
 
-// With zero terminal SNR σ would be infinite; this is what diffusers puts there.
+// With zero terminal SNR σ would be infinite; diffusers uses this value.
 const LAST_ALPHA_OF_ZERO_SNR = 2 ** -24
 
-/** σ_t = √((1 − ᾱ) / ᾱ), the noise for each part of picture, always finite. */
+/** σ_t = √((1 − ᾱ) / ᾱ), the ratio of noise to image, always finite. */
 export function noiseLevels(config: NoiseSchedulerConfig): Float64Array {
   const alphas = cumulativeAlphas(config)
   if (config.rescaleBetasZeroSnr) alphas[alphas.length - 1] = LAST_ALPHA_OF_ZERO_SNR
@@ -33,8 +33,8 @@ export function noiseLevels(config: NoiseSchedulerConfig): Float64Array {
 }
 
 /**
- * Timesteps in falling order for a number of steps, spaced as the configuration says. Equal distances
- * end between two trained timesteps: `settle` says what becomes of those.
+ * Timesteps in falling order for a number of steps, with the spacing of the configuration. Equal
+ * distances can fall between two trained timesteps: `settle` rounds those.
  */
 export function spacedTimesteps(
   config: NoiseSchedulerConfig,

@@ -38,7 +38,7 @@ export function mix(clean: Float32Array, noise: Float32Array, alpha: number): Fl
   return clean.map((value, i) => signal * value + sigma * (noise[i] as number))
 }
 
-/** What a prediction says about one value: the clean value x₀ and the noise ε. */
+/** The clean value x₀ and the noise ε that one prediction implies. */
 export function explain(
   config: NoiseSchedulerConfig,
   prediction: number,

@@ -2,7 +2,7 @@ import { noiseLevels } from './betas.ts'
 import { explain } from './ddim.ts'
 import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
 
-// With fewer steps the last ones are of the first order, which keeps them stable.
+// With fewer steps the last ones are of first order, for stability.
 const MANY_STEPS = 15
 const KARRAS_RHO = 7
 
@@ -69,7 +69,7 @@ function spacedLevels(config: NoiseSchedulerConfig, sigmas: readonly number[], s
   const total = config.numTrainTimesteps
   const places = Array.from({ length: steps }, (_, i) => i)
   const spaced = {
-    // One more than there are steps: the way ends below the last of them.
+    // One more than the number of steps: the last step ends below the last level.
     linspace: () => places.map((i) => roundEven(((steps - i) * (total - 1)) / steps)),
     leading: () =>
       places.map((i) => (steps - i) * Math.floor(total / (steps + 1)) + config.stepsOffset),
@@ -93,7 +93,7 @@ function karrasLevels(sigmas: readonly number[], steps: number) {
   }
 }
 
-/** Where a noise level lies between the trained ones, by its logarithm. */
+/** The position of a noise level between the trained ones, by its logarithm. */
 function timestepOf(sigma: number, sigmas: readonly number[]): number {
   const above = sigmas.findIndex((trained) => trained > sigma)
   const high = above < 0 ? sigmas.length - 1 : Math.max(1, above)
@@ -107,7 +107,7 @@ function levelOf(sigma: number): Level {
   return { alpha, sigma: sigma * alpha, lambda: -Math.log(sigma) }
 }
 
-/** As NumPy rounds: halves to the even neighbour. */
+/** Rounds like NumPy: halves to the even neighbour. */
 function roundEven(value: number): number {
   const rounded = Math.round(value)
   return Math.abs(value % 1) === 0.5 && rounded % 2 !== 0 ? rounded - 1 : rounded

@@ -10,8 +10,8 @@ export function createEuler(config: NoiseSchedulerConfig, steps: number): NoiseS
 }
 
 /**
- * The same with ancestral sampling (Karras et al. 2022, after Ho et al. 2020): each step goes down further
- * than the next level, by as much noise as is then added afresh.
+ * The same with ancestral sampling (Karras et al. 2022, after Ho et al. 2020): each step goes below
+ * the next level and then adds fresh noise up to it.
  */
 export function createEulerAncestral(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
   const freshShare = (from: number, to: number) =>
@@ -42,7 +42,7 @@ function planLevels(config: NoiseSchedulerConfig, steps: number): Omit<NoiseSche
   }
 }
 
-/** `freshShare` says how much noise is added after a step from one level to the next. */
+/** `freshShare` is the noise added after a step from one level to the next. */
 function stepOf(
   config: NoiseSchedulerConfig,
   steps: number,

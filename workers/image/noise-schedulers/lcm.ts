@@ -2,13 +2,13 @@ import { cumulativeAlphas } from './betas.ts'
 import { explain, mix } from './ddim.ts'
 import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
 
-// Luo et al. 2023, appendix: σ_data and the factor by which timesteps are scaled.
+// Luo et al. 2023, appendix: σ_data and the scale of timesteps.
 const SIGMA_DATA = 0.5
 const TIMESTEP_SCALING = 10
 
 /**
- * Latent consistency models, Luo et al. 2023: every step predicts the clean latents at once
- * (c_skip · x + c_out · x₀) and, but for the last, adds fresh noise of the next level.
+ * Latent consistency models, Luo et al. 2023: every step predicts the clean latents (c_skip · x +
+ * c_out · x₀) and, except for the last, adds fresh noise of the next level.
  */
 export function createLcm(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
   const alphas = cumulativeAlphas(config)

@@ -2,7 +2,7 @@ import { alphasByTimestep, spacedTimesteps } from './betas.ts'
 import { mix } from './ddim.ts'
 import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
 
-// Adams and Bashforth: how much the last predictions count, newest first, by how many there are.
+// Adams-Bashforth coefficients of the last predictions, newest first, by their number.
 const WEIGHTS: readonly (readonly number[])[] = [
   [1],
   [3 / 2, -1 / 2],
@@ -11,8 +11,9 @@ const WEIGHTS: readonly (readonly number[])[] = [
 ]
 
 /**
- * Pseudo linear multistep, Liu et al. 2022 (PNDM without its Runge-Kutta warm-up), as the first Stable
- * Diffusions are run: the second timestep is visited twice, to begin with a mean of two predictions.
+ * Pseudo linear multistep, Liu et al. 2022 (PNDM without its Runge-Kutta warm-up), as used by
+ * Stable Diffusion 1: the second timestep is visited twice, to start with a mean of two
+ * predictions.
  */
 export function createPndm(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
   const alphaAt = alphasByTimestep(config)

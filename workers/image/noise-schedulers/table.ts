@@ -7,15 +7,15 @@ import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
 
 interface Row {
   readonly create: (config: NoiseSchedulerConfig, steps: number) => NoiseScheduler
-  /** What diffusers assumes of this class where the file is silent, if not what it assumes of most. */
+  /** Defaults of diffusers for this class, where they differ from the common ones. */
   readonly defaults?: Readonly<Record<string, unknown>>
-  /** Settings that other classes read. */
+  /** Settings that only other classes read. */
   readonly ignores?: readonly string[]
-  /** The only values of settings by which the steps are those of the class. */
+  /** The supported values of a setting; others would change the steps. */
   readonly only?: Readonly<Record<string, readonly unknown[]>>
 }
 
-// Class names as `scheduler_config.json` holds them.
+// Class names as written in `scheduler_config.json`.
 const ROWS: Readonly<Record<string, Row>> = {
   DDIMScheduler: { create: createDdim, defaults: { clip_sample: true } },
   PNDMScheduler: {
@@ -63,17 +63,17 @@ const ROWS: Readonly<Record<string, Row>> = {
     only: { timestep_scaling: [10] },
   },
 }
-// Of every class that does not ignore them.
+// For every class that does not ignore them.
 const ONLY: Readonly<Record<string, readonly unknown[]>> = {
   thresholding: [false],
   trained_betas: [],
   use_exponential_sigmas: [false],
   use_beta_sigmas: [false],
 }
-// Without it steps need the warm-up, which is not here.
+// Without it, steps need the Runge-Kutta warm-up, which is not implemented.
 const REQUIRED = 'skip_prk_steps'
 
-/** The noise scheduler that a model folder asks for. Throws an `Error` naming what is not supported. */
+/** The noise scheduler of a model folder. Throws an `Error` that names an unsupported setting. */
 export function createNoiseScheduler(
   config: Record<string, unknown>,
   steps: number,
@@ -81,7 +81,7 @@ export function createNoiseScheduler(
   return rowOf(config).create(parseNoiseSchedulerConfig(config), steps)
 }
 
-/** Fills in what diffusers assumes where the file is silent. */
+/** Fills in diffusers' defaults for absent settings. */
 function parseNoiseSchedulerConfig(given: Record<string, unknown>): NoiseSchedulerConfig {
   const { defaults = {}, ignores = [], only = {} } = rowOf(given)
   const kept = Object.entries(given).filter(
@@ -126,7 +126,7 @@ function rowOf(config: Record<string, unknown>): Row {
   return row
 }
 
-/** Throws for a setting that would change the steps in a way that is not here. */
+/** Throws for a setting that would change the steps in an unsupported way. */
 function refuseOthers(
   raw: Record<string, unknown>,
   only: Readonly<Record<string, readonly unknown[]>>,

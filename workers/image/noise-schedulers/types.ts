@@ -1,4 +1,4 @@
-/** `scheduler_config.json` of a Stable Diffusion folder, as far as a noise scheduler reads it. */
+/** The fields of `scheduler_config.json` that a noise scheduler reads. */
 export interface NoiseSchedulerConfig {
   readonly numTrainTimesteps: number
   readonly betaStart: number
@@ -13,28 +13,33 @@ export interface NoiseSchedulerConfig {
   readonly clipSampleRange: number
   /** DPM-Solver: noise levels after Karras et al. 2022 instead of evenly spaced timesteps. */
   readonly useKarrasSigmas: boolean
-  /** DPM-Solver: predictions that a step extrapolates from, 1 or 2. */
+  /** DPM-Solver: the number of predictions that a step extrapolates from, 1 or 2. */
   readonly solverOrder: number
   readonly lowerOrderFinal: boolean
   readonly eulerAtFinal: boolean
-  /** DPM-Solver: where the last step ends. */
+  /** DPM-Solver: the level at which the last step ends. */
   readonly finalSigmasType: 'zero' | 'sigma_min'
-  /** LCM: what the model's own distillation used. */
+  /** LCM: the number of steps of the model's distillation. */
   readonly originalInferenceSteps: number
 }
 
 /**
- * One way through the noise: which timesteps to visit and how to move between them. Some remember earlier
- * predictions: one for each picture, its steps taken in order.
+ * A trajectory from noise to image: the timesteps to visit and how to move between them. Some
+ * schedulers keep earlier predictions: use one instance per image and take its steps in order.
  */
 export interface NoiseScheduler {
-  /** Timesteps in the order of the loop, as the U-Net takes them; some visit one of them twice. */
+  /**
+   * Timesteps in the order of the loop, as inputs of the U-Net; some schedulers visit one twice.
+   */
   readonly timesteps: readonly number[]
-  /** Standard deviation of the first latents. */
+  /** Standard deviation of the initial latents. */
   readonly initNoiseSigma: number
-  /** The latents as the U-Net wants them at step `index`. */
+  /** The latents scaled for the U-Net at step `index`. */
   scaleInput(latents: Float32Array, index: number): Float32Array
-  /** The latents after step `index`, given what the U-Net said. `noise` draws fresh standard normals. */
+  /**
+   * The latents after step `index`, given the U-Net's prediction. `noise` draws fresh standard
+   * normals.
+   */
   step(
     prediction: Float32Array,
     latents: Float32Array,
