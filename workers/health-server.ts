@@ -10,10 +10,10 @@ import {
 import type { Registry } from '#shared/telemetry/registry.ts'
 import { vllmNames } from '#shared/telemetry/vllm-names.ts'
 
-/** What a worker answers with. */
+/** The state that a worker reports. */
 export interface HealthServerOptions {
   readonly port: number
-  /** What keeps models from being served, by id. */
+  /** The reasons for which models are not served, by model id. */
   unserved(): Readonly<Record<string, string>>
   readonly registry: Registry
   readonly metrics: Pick<TelemetryConfig['metrics'], 'isEnabled' | 'exporter' | 'compatibility'>
@@ -21,8 +21,8 @@ export interface HealthServerOptions {
 }
 
 /**
- * Answers `/healthz` (the process runs), `/readyz` (every model is served) and, unless they are
- * switched off or sent by OTLP, the metrics.
+ * Serves `/healthz` (the process runs), `/readyz` (every model is served) and the metrics, unless
+ * they are switched off or sent by OTLP.
  */
 export function openHealthServer(options: HealthServerOptions): Promise<MetricsServer> {
   const { port, unserved, registry, metrics, log } = options

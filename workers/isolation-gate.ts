@@ -3,25 +3,26 @@ interface Waiter {
   readonly enter: () => void
 }
 
-/** A place inside the gate. Both functions may be called more than once. */
+/** A place inside the gate. Both functions are idempotent. */
 export interface Passage {
-  /** The job has delivered something: it is not what would kill the process at its start. */
+  /** The job has delivered something, so it does not kill its process at the start. */
   prove(): void
   leave(): void
 }
 
 /**
- * Keeps suspects apart. A job whose last process died before the job had delivered anything is a
- * suspect; so are the innocent that shared the process. A suspect starts only when no other
- * unproven job runs here, and none starts until it has delivered something or ended: if the process
- * dies meanwhile, the suspect alone is charged. Jobs that are well under way go on beside it.
+ * Isolates suspected jobs. A job whose last process died before the job had delivered anything is
+ * suspected, and so are other jobs of that process. A suspected job starts only when no other
+ * unproven job runs here, and no other starts until it has delivered something or ended: if the
+ * process dies meanwhile, only this job is at fault. Jobs that have delivered something continue
+ * beside it.
  */
 export class IsolationGate {
   readonly #waiters: Waiter[] = []
   #unproven = 0
   #isSuspectInside = false
 
-  /** Waits for the job's turn. Rejects with the signal's reason when it aborts first. */
+  /** Waits until the job may start. Rejects with the signal's reason when it aborts first. */
   enter(isSuspect: boolean, signal: AbortSignal): Promise<Passage> {
     return new Promise((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason as Error)
@@ -58,7 +59,9 @@ export class IsolationGate {
     return { prove, leave: prove }
   }
 
-  /** First come, first served: a suspect at the head holds up those behind it, but not for long. */
+  /**
+   * First come, first served: a suspected job at the head delays those behind it, but only briefly.
+   */
   #advance(): void {
     for (;;) {
       const next = this.#waiters[0]

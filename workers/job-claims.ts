@@ -4,16 +4,16 @@ import type { QueueKeys } from '#shared/queue/keys.ts'
 
 const CLAIM_TTL_MS = 3_600_000
 
-/** A queued job that one run wants for itself. */
+/** A queued job that one run claims. */
 export interface ClaimedJob {
   readonly queuedId: string
   readonly runId: string
   readonly replyTo: string
 }
 
-/** What Redis says of a job. */
+/** The state of a job in Redis. */
 export interface Claim {
-  /** No other run took it before. */
+  /** No other run has claimed it. */
   readonly isClaimed: boolean
   readonly isCancelled: boolean
   readonly isOwnerAlive: boolean
@@ -25,7 +25,7 @@ interface Question {
   readonly reject: (reason: unknown) => void
 }
 
-/** Takes jobs for their runs. Questions of one turn of the event loop travel together. */
+/** Claims jobs for their runs. Commands of one event-loop turn share a pipeline. */
 export class JobClaims {
   readonly #redis: Redis
   readonly #keys: QueueKeys
@@ -36,7 +36,7 @@ export class JobClaims {
     this.#keys = keys
   }
 
-  /** Claims a job, and tells what else concerns it. */
+  /** Claims a job and returns its state. */
   claim(job: ClaimedJob): Promise<Claim> {
     return new Promise((resolve, reject) => {
       this.#questions.push({ job, resolve, reject })

@@ -29,20 +29,20 @@ import { createRunObserver } from './telemetry/run-observer.ts'
 import { SpanSettler } from './telemetry/span-settler.ts'
 import { WorkerHost, type ServedModel } from './worker-host.ts'
 
-// An owner's last sign of life counts for 1.5 seconds.
+// The heartbeat of an owner expires after 1.5 seconds.
 const OWNER_SETTLE_MS = 2000
-/** What is not released by then is left to the system, which takes it back when the process ends. */
+/** Native memory that is not released by then is left to the operating system. */
 const RELEASE_MS = 1000
-// Folders of the catalogue are relative to the repository.
+// Relative folders of the catalogue start at the repository root.
 const ROOT = join(import.meta.dirname, '..')
 
-/** A worker that runs. */
+/** A running worker. */
 export interface RunningWorker {
   readonly workerId: string
   readonly healthPort: number
-  /** Drains and releases everything; safe to call twice. */
+  /** Drains and releases everything; idempotent. */
   stop(): Promise<void>
-  /** Ends the process, whatever the native library is still busy with. */
+  /** Ends the process, even while native calls run. */
   leave(status: number): never
 }
 
@@ -93,14 +93,14 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   let stopped: Promise<void> | undefined
   const stop = async (): Promise<void> => {
     await host.drain(config.inference.worker.drainTimeoutSeconds * 1000)
-    // What is still fetched goes on from there at the next start.
+    // Aborted downloads resume at the next start.
     stopping.abort()
     settler.flush()
     await health.close()
     redis.disconnect()
     subscriber.disconnect()
     replies.disconnect()
-    // A model that is being loaded, or a step that is long, cannot be cut short.
+    // A model load or a long decode step cannot be interrupted.
     const released = residency.close().then(() => runtime.close())
     await Promise.race([released, sleep(RELEASE_MS)])
     await telemetry.close()
@@ -114,7 +114,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   }
 }
 
-/** The models of the catalogue that this worker is told to serve and has a processor for. */
+/** The catalogue models that this worker is configured to serve and has a processor for. */
 function chooseModels(
   catalogue: Catalogue,
   { inference }: Pick<WorkerTierConfig, 'inference'>,
@@ -144,7 +144,7 @@ interface OpenerTools {
   readonly storage: ObjectStore
   readonly metrics: WorkerMetrics
   readonly log: Logger
-  /** Ends what is being fetched. */
+  /** Aborts running downloads. */
   readonly signal: AbortSignal
 }
 

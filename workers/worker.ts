@@ -9,13 +9,13 @@ import type { Execute, JobRunner } from './job-runner.ts'
 import { JobSource } from './job-source.ts'
 import { parseEnvelope } from './parse-envelope.ts'
 
-/** A queue with waiting jobs and free slots from which nothing came for this long is stuck. */
+/** A queue with waiting jobs and free slots that delivered no job for this long is stuck. */
 const STUCK_MS = 5000
 const RATE_WINDOW_MS = 10_000
-/** Jobs of which the mean duration is taken. */
+/** The number of jobs in the mean duration. */
 const DURATIONS_MAX = 64
 
-/** Which queue is served, and by what. */
+/** The queue to serve and its processor. */
 export interface ServeOptions {
   readonly kind: QueueKind
   readonly modelId: string
@@ -28,7 +28,7 @@ export interface ServeOptions {
   readonly log: Logger
 }
 
-/** Serves one queue: the source fetches, the runner runs. As many at once as there are slots. */
+/** Serves one queue: the source fetches, the runner runs, as many at once as there are slots. */
 export class QueueServer {
   readonly #options: ServeOptions
   #source: JobSource
@@ -48,7 +48,7 @@ export class QueueServer {
     return this.#active
   }
 
-  /** How long a job takes, as the mean of the last ones; undefined before the first. */
+  /** The mean duration of the last jobs; undefined before the first. */
   get jobMs(): number | undefined {
     const { length } = this.#durationsMs
     if (length === 0) return undefined
@@ -62,13 +62,13 @@ export class QueueServer {
     return this.#endedAtMs.length / (RATE_WINDOW_MS / 1000)
   }
 
-  /** Stops fetching; what runs goes on. */
+  /** Stops fetching; running jobs continue. */
   async pause(): Promise<void> {
     this.#isPaused = true
     await this.#source.stop()
   }
 
-  /** Opens the queue anew when it stopped fetching, as happens after failovers. */
+  /** Reopens the queue when it stopped fetching, which happens after failovers. */
   async rebuildIfStuck(): Promise<void> {
     const { redis, keys, kind, modelId, slots, clock, log } = this.#options
     const isBusy = this.#isPaused || this.#active >= slots
@@ -81,11 +81,11 @@ export class QueueServer {
     const stuck = this.#source
     this.#fetchedAtMs = clock.monotonic()
     this.#source = this.#open()
-    // It renews the locks of what it runs until that has ended.
+    // The source renews the locks of running jobs until they have ended.
     void stuck.retire()
   }
 
-  /** Lets go of the connections; jobs still running lose their locks. */
+  /** Closes the connections; jobs that still run lose their locks. */
   async close(): Promise<void> {
     await this.#source.close()
   }
@@ -97,7 +97,7 @@ export class QueueServer {
     return new JobSource({ name, prefix, redis, slots, log, run: (data) => this.#process(data) })
   }
 
-  /** Never throws: failures are replies, so that BullMQ has nothing to retry or to keep. */
+  /** Never throws: failures are replies, so BullMQ neither retries nor keeps the job. */
   async #process(data: unknown): Promise<void> {
     const { kind, modelId, clock, runner, execute, log } = this.#options
     const startedAtMs = clock.monotonic()
@@ -106,7 +106,7 @@ export class QueueServer {
     try {
       await runner.run(parseEnvelope(data, kind, modelId), execute)
     } catch (error) {
-      // Its owner finds the job missing, submits it again, and gives up after a bounded number.
+      // The owner finds the job missing and resubmits it, a bounded number of times.
       const reason = error instanceof Error ? error.message : String(error)
       log.error({ operation: 'job.parse', kind, modelId, reason }, 'unreadable job dropped')
     } finally {

@@ -8,29 +8,29 @@ import { argmax } from '#workers/sampling/select.ts'
 import type { TokenRule } from './token-rules.ts'
 import type { DecoderRun, WhisperDecoder, WindowStates } from './whisper-decoder.ts'
 
-/** One answer that is wanted of one window. */
+/** A request for one answer to one window. */
 export interface AnswerRequest {
   readonly window: WindowStates
   readonly prompt: readonly number[]
   readonly rules: readonly TokenRule[]
-  /** 0 takes the likeliest token each time. */
+  /** 0 always takes the likeliest token. */
   readonly temperature: number
   readonly tokensMax: number
   readonly endOfText: number
-  /** Whose probability right after the prompt's token at `at` is wanted as well. */
+  /** A token whose probability right after the prompt's token at `at` is returned as well. */
   readonly probe?: { readonly at: number; readonly tokenId: number } | undefined
 }
 
-/** The tokens of an answer, without the one that ends it. */
+/** The tokens of an answer, without the end token. */
 export interface Answer {
   readonly tokenIds: readonly number[]
-  /** Mean over the tokens and the end. */
+  /** Mean over the tokens, including the end token. */
   readonly averageLogprob: number
-  /** Probability of the probed token, 0 without one. */
+  /** Probability of the probed token; 0 without a probe. */
   readonly probed: number
 }
 
-/** Decodes answers; those whose prompts have the same length share their runs. */
+/** Decodes answers; those whose prompts have equal length share their runs. */
 export interface AnswerDecoder {
   decode(request: AnswerRequest, signal: AbortSignal): Promise<Answer>
 }
@@ -38,7 +38,7 @@ export interface AnswerDecoder {
 const ROWS_MAX = 8
 const ROWS_IN_VAIN_MAX = 8
 
-/** Rows of one run stand at the same position, so each length of prompt gathers its own batches. */
+/** Rows of one run are at the same position, so each prompt length has its own batches. */
 export function createAnswerDecoder(
   decoder: WhisperDecoder,
   { rowsMax = ROWS_MAX }: { readonly rowsMax?: number } = {},
@@ -57,7 +57,7 @@ export function createAnswerDecoder(
         return rows.map(() => undefined)
       },
     })
-    // No more than there are lengths of prompts.
+    // As many batches as there are prompt lengths.
     batchers.set(length, made)
     return made
   }
@@ -70,7 +70,7 @@ export function createAnswerDecoder(
   }
 }
 
-/** One answer on its way; it is delivered when it is whole, while others of its run go on. */
+/** An answer in progress; it is delivered when complete, while others of its run continue. */
 class Row {
   readonly request: AnswerRequest
   readonly tokenIds: number[] = []
@@ -153,7 +153,8 @@ async function decodeToTheEnd(run: DecoderRun, all: readonly Row[]): Promise<voi
     const going = [...rows.keys()].filter((index) => !rows[index]!.isFinished)
     if (going.length === 0) return
     computedInVain += rows.length - going.length
-    // Copying the cache of those that go on costs as much as a few rows: what ends soon is left.
+    // Copying the cache of the remaining rows costs as much as computing a few ended ones, so ended
+    // rows stay for a while.
     if (going.length <= rows.length / 2 && computedInVain > ROWS_IN_VAIN_MAX) {
       run.keep(going)
       rows = going.map((index) => rows[index]!)
@@ -163,7 +164,10 @@ async function decodeToTheEnd(run: DecoderRun, all: readonly Row[]): Promise<voi
   }
 }
 
-/** A random token, the same for the same logits and position: a job that runs again says the same. */
+/**
+ * A random token as a function of logits and position, so that a job that runs again gives the same
+ * text.
+ */
 function draw(logits: Float32Array, temperature: number, position: number): number {
   const params = { temperature, topK: 0, topP: 1, minP: 0 }
   return drawToken(logits, params, uniformAt(0, 0, position))

@@ -1,11 +1,11 @@
 /**
- * Brings together what was prepared at the same time: a decoder's run takes hardly longer for four
- * windows than for one, so that windows wait for those that are being prepared already.
+ * A batching window for work that is prepared at the same time: a decoder run takes hardly longer
+ * for four windows than for one, so a window waits for those whose preparation has already started.
  */
 export class Gathering {
   readonly #pending = new Set<Promise<unknown>>()
 
-  /** The outcome of the work, once all other work has ended that had begun before this one ended. */
+  /** Runs the work; resolves once all work that started before its end has ended too. */
   async join<Value>(work: Promise<Value>): Promise<Value> {
     this.#pending.add(work)
     try {

@@ -1,7 +1,7 @@
 import { writeModel } from '#workers/runtime/onnx-writer.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 
-/** What `preprocessor_config.json` says of the features; counts are derived from it alone. */
+/** The feature settings of `preprocessor_config.json`; counts are derived from them. */
 export interface MelConfig {
   /** Samples per second. */
   readonly sampleRate: number
@@ -23,7 +23,7 @@ export interface LogMel {
 
 // Below this power a bin counts as silent: −100 dB.
 const POWER_MIN = 1e-10
-// Everything quieter than the loudest bin by more than this many powers of ten is cut off.
+// Bins quieter than the loudest one by more than this many powers of ten are clamped.
 const DYNAMIC_RANGE = 8
 
 /**
@@ -38,7 +38,7 @@ export async function openLogMel(runtime: Runtime, config: MelConfig): Promise<L
   const frames = Math.floor(chunkSamples / hopSamples)
   return {
     async extract(samples) {
-      // Most of a window is what a short clip is padded with; its features are known.
+      // A short clip is mostly padding, whose features are constant.
       const heard = Math.min(frames, Math.ceil((samples.length + windowSamples / 2) / hopSamples))
       const signal = mirrored(samples, config, (heard - 1) * hopSamples + windowSamples)
       const feed = runtime.tensor('float32', signal, [1, 1, signal.length])
@@ -57,7 +57,7 @@ export async function openLogMel(runtime: Runtime, config: MelConfig): Promise<L
   }
 }
 
-/** From half a window before the first sample; mirrored at both ends of the window of the model. */
+/** Starts half a window before the first sample; mirrored at both ends of the model's window. */
 function mirrored(
   samples: Float32Array,
   { windowSamples, chunkSamples }: MelConfig,
@@ -91,8 +91,9 @@ function layOut(
 }
 
 /**
- * `samples [1, 1, n]` → `logs [1, melBins, frames]`. The Fourier transform is one product with the cosines
- * and sines of all frequencies: many more operations than a fast one takes, in a fraction of the time.
+ * `samples [1, 1, n]` → `logs [1, melBins, frames]`. The Fourier transform is one matrix product
+ * with the cosines and sines of all frequencies: more operations than a fast transform, in a
+ * fraction of its time.
  */
 function makeMelGraph({ sampleRate, windowSamples, hopSamples, melBins }: MelConfig): Uint8Array {
   const bins = windowSamples / 2 + 1
@@ -100,7 +101,7 @@ function makeMelGraph({ sampleRate, windowSamples, hopSamples, melBins }: MelCon
   for (let bin = 0; bin < bins; bin++) {
     for (let i = 0; i < windowSamples; i++) {
       const hann = 0.5 - 0.5 * Math.cos((2 * Math.PI * i) / windowSamples)
-      // The angle is taken of whole turns, so that it is exact.
+      // The angle modulo whole turns, so that it is exact.
       const angle = (2 * Math.PI * ((bin * i) % windowSamples)) / windowSamples
       waves[bin * windowSamples + i] = hann * Math.cos(angle)
       waves[(bins + bin) * windowSamples + i] = hann * Math.sin(angle)
@@ -129,7 +130,7 @@ function makeMelGraph({ sampleRate, windowSamples, hopSamples, melBins }: MelCon
     ],
     constants: [
       { name: 'waves', dims: [2 * bins, 1, windowSamples], values: waves },
-      // Each filter twice: for the squares of the cosines' products and of the sines'.
+      // Each filter twice: for the squared cosine and sine products.
       {
         name: 'filters',
         dims: [melBins, 2 * bins],

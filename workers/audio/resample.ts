@@ -2,11 +2,11 @@
 const ZERO_CROSSINGS = 24
 const KAISER_BETA = 8
 
-/** A resampler that takes a signal piece by piece. */
+/** A resampler that takes a signal in chunks. */
 export interface Resampler {
-  /** The output that the input so far allows. */
+  /** The output that the input so far determines. */
   push(samples: Float32Array): Float32Array
-  /** What was held back for want of later input. */
+  /** The remaining output, which needed later input. */
   flush(): Float32Array
 }
 
@@ -14,7 +14,7 @@ export interface Resampler {
 export function createResampler(fromRate: number, toRate: number): Resampler {
   if (fromRate === toRate) return { push: (samples) => samples, flush: () => new Float32Array(0) }
   const step = fromRate / toRate
-  // Downwards, everything above the new half rate is cut off.
+  // When downsampling, frequencies above the new Nyquist limit are cut off.
   const cutoff = Math.min(1, toRate / fromRate)
   const reach = Math.ceil(ZERO_CROSSINGS / cutoff)
   const kernel = sampleKernel(cutoff, reach)

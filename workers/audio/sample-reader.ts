@@ -1,6 +1,6 @@
 /**
- * Reads stretches of a decoded clip in rising order while it is still being decoded. What lies before
- * the last start is forgotten, so that the memory is that of one window, however long the clip.
+ * Reads ranges of a decoded clip in rising order while it is still being decoded. Samples before
+ * the last start are dropped, so memory is bounded by one window, whatever the length of the clip.
  */
 export class SampleReader {
   #held: Float32Array<ArrayBufferLike> = new Float32Array(0)
@@ -12,7 +12,7 @@ export class SampleReader {
     this.#pieces = pieces[Symbol.asyncIterator]()
   }
 
-  /** Samples decoded so far; the whole length once a read came back short. */
+  /** Samples decoded so far; the total length once a read returned fewer than requested. */
   get decodedSamples(): number {
     return this.#start + this.#held.length
   }
@@ -42,7 +42,7 @@ export class SampleReader {
   }
 }
 
-/** The pieces as one array, without the first `skip` samples. */
+/** Joins the chunks into one array, without the first `skip` samples. */
 function joinFrom(pieces: readonly Float32Array[], skip: number): Float32Array {
   const total = pieces.reduce((sum, piece) => sum + piece.length, 0)
   const joined = new Float32Array(Math.max(0, total - skip))

@@ -1,17 +1,17 @@
-/** A stretch of an answer between two timestamps, in seconds from the start of the window. */
+/** The part of an answer between two timestamps, in seconds from the start of the window. */
 export interface TimedTokens {
   readonly start: number
   readonly end: number
   readonly tokenIds: readonly number[]
 }
 
-/** How an answer divides its window, and from where the next window is read. */
+/** The segments of a window's answer, and the start of the next window. */
 export interface WindowCut {
   readonly segments: readonly TimedTokens[]
   readonly advanceSeconds: number
 }
 
-/** How timestamps count, and how long the window is. */
+/** The timestamp unit and the length of the window. */
 export interface WindowTimes {
   readonly firstTimestamp: number
   readonly secondsPerTimestamp: number
@@ -19,13 +19,13 @@ export interface WindowTimes {
   readonly windowSeconds: number
 }
 
-// A model that stamps everything 0.00 must not make us read the same window for ever.
+// Guarantees progress when a model stamps everything 0.00.
 const ADVANCE_SECONDS_MIN = 1
 
 /**
- * Cuts an answer where two timestamps meet: the end of one segment and the start of the next (Radford
- * et al. 2022, section 4.5). Speech that was begun but not ended there is read again with the next
- * window; a single timestamp at the end says that nothing was cut off.
+ * Cuts an answer where two timestamps meet: the end of one segment and the start of the next
+ * (Radford et al. 2022, section 4.5). Unfinished speech at the end is read again with the next
+ * window; a single timestamp at the end means that nothing was cut off.
  */
 export function cutWindow(answer: readonly number[], times: WindowTimes): WindowCut {
   const { firstTimestamp, secondsPerTimestamp, windowSeconds } = times
@@ -79,7 +79,7 @@ function keepReal(
   )
 }
 
-/** Times are told to the hundredth of a second. */
+/** Times are rounded to hundredths of a second. */
 export function roundToHundredths(seconds: number): number {
   return Math.round(seconds * 100) / 100
 }

@@ -3,14 +3,14 @@ import type { WhisperTokens } from './whisper-tokens.ts'
 /** Forbids tokens: sets logits to −∞, given the tokens of the answer so far. */
 export type TokenRule = (logits: Float32Array, answer: readonly number[]) => void
 
-/** Never these. */
+/** Forbids these tokens always. */
 export function suppress(tokenIds: readonly number[]): TokenRule {
   return (logits) => {
     for (const id of tokenIds) if (id < logits.length) logits[id] = -Infinity
   }
 }
 
-/** Not these as the first token. */
+/** Forbids these tokens at the start. */
 export function suppressAtBegin(tokenIds: readonly number[]): TokenRule {
   const rule = suppress(tokenIds)
   return (logits, answer) => {
@@ -18,7 +18,7 @@ export function suppressAtBegin(tokenIds: readonly number[]): TokenRule {
   }
 }
 
-/** Nothing but these. */
+/** Allows only these tokens. */
 export function allowOnly(tokenIds: readonly number[]): TokenRule {
   return (logits) => {
     const kept = tokenIds.map((id) => [id, logits[id] as number] as const)
@@ -28,9 +28,10 @@ export function allowOnly(tokenIds: readonly number[]): TokenRule {
 }
 
 /**
- * Timestamps as Whisper was trained to write them (Radford et al. 2022, section 2.3), in this order:
- * begin with one; after the end of a segment comes another timestamp or the end of the text; they
- * never go back; and where all timestamps together are likelier than any word, one of them comes.
+ * Timestamp rules as Whisper was trained (Radford et al. 2022, section 2.3), in this order: start
+ * with one; the end of a segment is followed by another timestamp or the end of the text; they
+ * never decrease; and one of them is chosen where all timestamps together are likelier than any
+ * word.
  */
 export function timestampRules(
   tokens: Pick<WhisperTokens, 'firstTimestamp' | 'endOfText' | 'noTimestamps'>,
@@ -54,7 +55,7 @@ export function timestampRules(
     function neverGoBack(logits, answer) {
       const last = answer.findLast(isTimestamp)
       if (last === undefined) return
-      // A segment may begin where the one before it ends, but must not end where it begins.
+      // A segment may start where the previous one ends, but must not be empty.
       const isOpen = isTimestamp(answer.at(-1)) && !isTimestamp(answer.at(-2))
       logits.fill(-Infinity, firstTimestamp, isOpen && answer.length > 1 ? last : last + 1)
     },
@@ -65,7 +66,7 @@ export function timestampRules(
       for (let id = firstTimestamp; id < logits.length; id++) {
         mass += Math.exp((logits[id] as number) - loudest)
       }
-      // Sum of the timestamps' probabilities against the largest of a word's, both unnormalized.
+      // The summed probability of timestamps against the largest of a word, both unnormalized.
       if (mass > 1) words.fill(-Infinity)
     },
   ]

@@ -12,19 +12,22 @@ import {
   type TensorData,
 } from '#workers/tensor/element-type.ts'
 
-/** What the encoder says of one window: `[positions, width]`, in the decoder's own precision. */
+/** The encoder's output for one window: `[positions, width]`, in the decoder's precision. */
 export interface WindowStates {
   readonly data: TensorData
   readonly positions: number
 }
 
-/** A decoder in either layout of the hub: one merged graph, or one for the first run and one later. */
+/**
+ * A decoder in either layout of the hub: one merged graph, or one graph for the first run and one
+ * for later runs.
+ */
 export interface WhisperDecoder {
-  /** Element type of the encoder's states as the decoder takes them. */
+  /** Element type of the encoder states that the decoder takes. */
   readonly stateType: ElementType
-  /** Runs side by side that are of use. */
+  /** The number of runs that are worth making in parallel. */
   readonly lanes: number
-  /** Reads one prompt per window, all of the same length. A run that is alone gets all cores. */
+  /** Computes one prompt per window, all of the same length. A run that is alone gets all cores. */
   begin(
     prompts: readonly (readonly number[])[],
     windows: readonly WindowStates[],
@@ -36,7 +39,7 @@ export interface WhisperDecoder {
 const STATES = 'encoder_hidden_states'
 const PAST = 'past_key_values'
 
-/** Loads the decoder. Throws `ModelLoadError` when it has inputs that cannot be filled. */
+/** Loads the decoder. Throws `ModelLoadError` when it has unknown inputs. */
 export async function openWhisperDecoder(
   runtime: Runtime,
   files: readonly [string] | readonly [string, string],
@@ -77,13 +80,13 @@ interface Sessions {
   readonly stateType: ElementType
 }
 
-/** Windows that are decoded side by side; every row is at the same position. */
+/** Windows that are decoded together; every row is at the same position. */
 export class DecoderRun {
   readonly #sessions: Sessions
   #rows: number
   #length = 0
   #states: Tensor
-  /** By the name of the input that takes it. */
+  /** Cache tensors by the name of their input. */
   readonly #past = new Map<string, Tensor>()
   #logits: TensorData = new Float32Array(0)
   #numPositions = 0
@@ -112,7 +115,8 @@ export class DecoderRun {
     const run = new DecoderRun(sessions, windows)
     for (const { name, type, dims } of sessions.first.inputs) {
       if (!name.startsWith(PAST)) continue
-      // The merged graph wants its past from the first run on; there it has no positions.
+      // The merged graph requires its cache inputs in the first run; they have zero positions
+      // there.
       const shape = dims.map((dim, axis) => (axis === 0 ? run.#rows : axis === 2 ? 0 : Number(dim)))
       run.#past.set(name, sessions.runtime.zeros(type ?? 'float32', shape))
     }
@@ -124,7 +128,9 @@ export class DecoderRun {
     return this.#rows
   }
 
-  /** A copy of a row's logits at the last position, or at one of the prompt right after `begin`. */
+  /**
+   * A copy of a row's logits at the last position, or at a prompt position counted from `begin`.
+   */
   logits(row: number, position: number = this.#numPositions - 1): Float32Array {
     const vocabulary = this.#logits.length / (this.#rows * this.#numPositions)
     const start = (row * this.#numPositions + position) * vocabulary
@@ -141,7 +147,7 @@ export class DecoderRun {
     )
   }
 
-  /** Goes on with these rows alone. */
+  /** Keeps only these rows. */
   keep(rows: readonly number[]): void {
     const { runtime } = this.#sessions
     const pick = (tensor: Tensor): Tensor => {
@@ -209,7 +215,7 @@ export class DecoderRun {
   }
 }
 
-/** Keys and values of the encoder never change: later runs return them empty or not at all. */
+/** Keys and values of the encoder are constant: later runs return them empty or not at all. */
 function wanted(session: ModelSession, isLater: boolean): Record<string, null> {
   const names = session.outputs
     .map(({ name }) => name)

@@ -6,23 +6,23 @@ import { allocateElements, type ElementType } from '#workers/tensor/element-type
 
 import type { WindowStates } from './whisper-decoder.ts'
 
-/** The encoder: log-mel features of windows to what the decoder attends to. */
+/** The encoder: log-mel features of windows to hidden states. */
 export interface WhisperEncoder {
-  /** Windows that are asked for at the same time share a run. */
+  /** Windows that are requested at the same time share a run. */
   encode(features: Float32Array, signal: AbortSignal): Promise<WindowStates>
   close(): Promise<void>
 }
 
 const ROWS_MAX = 4
 
-/** What the encoder is opened with. */
+/** Options of the encoder. */
 export interface WhisperEncoderOptions {
   readonly runtime: Runtime
   readonly file: string
-  /** The precision that the decoder takes. */
+  /** The precision that the decoder requires. */
   readonly stateType: ElementType
   readonly melBins: number
-  /** Windows of one run. */
+  /** Windows per run. */
   readonly rowsMax?: number
   readonly session?: SessionOptions
 }

@@ -7,35 +7,35 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import type { MelConfig } from './mel.ts'
 
-/** What the files of a Whisper folder in the hub layout say. */
+/** The content of a Whisper folder in the hub layout. */
 export interface WhisperFiles {
   readonly encoderFile: string
-  /** One file for both branches, or the decoder of the first run and that of all later ones. */
+  /** One file for both branches, or one for the first run and one for later runs. */
   readonly decoderFiles: readonly [string] | readonly [string, string]
   readonly tokenizerJson: object
   readonly tokenizerConfig: object
   readonly mel: MelConfig
-  /** Positions of the decoder: prompt and answer together. */
+  /** Positions of the decoder, shared by prompt and answer. */
   readonly contextLength: number
-  /** Seconds between two timestamps: the window over the encoder's positions. */
+  /** Seconds between two timestamps: the window divided by the encoder's positions. */
   readonly secondsPerTimestamp: number
   readonly generation: WhisperGeneration
 }
 
-/** `generation_config.json`, with what `config.json` holds in older exports. */
+/** `generation_config.json`, merged with the fields that older exports keep in `config.json`. */
 export interface WhisperGeneration {
   readonly isMultilingual: boolean
-  /** Ids that the decoder knows; tokenizers of some exports do not list the timestamps. */
+  /** The decoder's vocabulary size; the tokenizers of some exports do not list the timestamps. */
   readonly vocabularySize: number
   readonly suppressedTokens: readonly number[]
-  /** Not allowed as the first token of an answer. */
+  /** Forbidden as the first token of an answer. */
   readonly suppressedAtBegin: readonly number[]
   readonly maxInitialTimestampIndex: number
 }
 
 type Json = Record<string, unknown>
 
-// One second at 50 timestamps a second, as the original code has it.
+// One second at 50 timestamps per second, as in the original code.
 const MAX_INITIAL_TIMESTAMP_INDEX = 50
 // Multilingual vocabularies are one token longer than the English one of 51,864.
 const MULTILINGUAL_VOCABULARY = 51_865
@@ -57,7 +57,7 @@ export async function readWhisperFiles(folder: string, onnxFile?: string): Promi
   }
 }
 
-/** Newer exports keep what they say of the features in the file of the whole processor, some nowhere. */
+/** Newer exports store the feature settings in the file of the whole processor; some have none. */
 async function readFeatures(folder: string, config: Json): Promise<Json> {
   const { feature_extractor: part } = (await findJson(folder, 'processor_config.json')) ?? {}
   const whole = await findJson(folder, 'preprocessor_config.json')
@@ -100,7 +100,9 @@ function generationOf(generation: Json, config: Json): WhisperGeneration {
   }
 }
 
-/** `onnxFile` names the decoder, merged or first of two; its suffix applies to the others as well. */
+/**
+ * `onnxFile` names the decoder, merged or first of two; its suffix applies to the other files too.
+ */
 async function findModelFiles(
   folder: string,
   onnxFile: string | undefined,

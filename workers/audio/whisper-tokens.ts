@@ -3,7 +3,7 @@ import type { Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { WhisperGeneration } from './whisper-files.ts'
 
-/** The tokens that are no text, by what they stand for. */
+/** The special tokens by their meaning. */
 export interface WhisperTokens {
   readonly startOfTranscript: number
   readonly endOfText: number
@@ -12,12 +12,12 @@ export interface WhisperTokens {
   readonly noTimestamps: number
   /** The token of 0.00 s; all timestamps follow it in order. */
   readonly firstTimestamp: number
-  /** Some small models were trained without. */
+  /** Absent in some small models. */
   readonly hasTimestamps: boolean
   readonly tasks: Readonly<Record<'transcribe' | 'translate', number | undefined>>
   /** ISO 639-1 code to token; empty for English-only models. */
   readonly languages: ReadonlyMap<string, number>
-  /** Markers that an answer never contains, timestamps apart. */
+  /** Special tokens that an answer never contains, except timestamps. */
   readonly neverAnswered: readonly number[]
 }
 
@@ -66,13 +66,13 @@ function languagesOf(tokenizerJson: object): Map<string, number> {
   )
 }
 
-/** What is asked of a clip. */
+/** The task and language of a clip. */
 export interface SpeechTask {
   readonly task: 'transcribe' | 'translate'
   readonly language: string | null
 }
 
-/** Refuses a language or a task that the model has not learned. */
+/** Refuses a language or task that the model does not support. */
 export function checkSpeechTask(tokens: WhisperTokens, { task, language }: SpeechTask): void {
   const isEnglishOnly = tokens.languages.size === 0
   if (isEnglishOnly && task === 'translate') {
@@ -88,7 +88,7 @@ export function checkSpeechTask(tokens: WhisperTokens, { task, language }: Speec
   })
 }
 
-/** What an answer follows: start, language, task. English-only models know the start alone. */
+/** The prompt of an answer: start, language, task. English-only models use the start only. */
 export function startTokens(
   tokens: WhisperTokens,
   task: SpeechTask['task'],
@@ -103,7 +103,7 @@ export function startTokens(
   ].filter((id) => id !== undefined)
 }
 
-/** Whisper learned Javanese under its withdrawn code. */
+/** Whisper uses the withdrawn code of Javanese. */
 function findLanguage({ languages }: WhisperTokens, code: string): number | undefined {
   return languages.get(code) ?? (code === 'jv' ? languages.get('jw') : undefined)
 }

@@ -26,28 +26,30 @@ import {
   type WhisperTokens,
 } from './whisper-tokens.ts'
 
-/** What is asked of one clip. */
+/** The parameters of one clip. */
 export interface SpeechRequest extends SpeechTask {
   readonly prompt: string
   readonly temperature: number
 }
 
-/** What stops a clip, and who hears of its windows. */
+/** The abort signal and the progress callback of a clip. */
 export interface SpeechTools {
   readonly signal: AbortSignal
-  /** After each window: samples done, samples known to be there, and what the window says. */
+  /**
+   * Called after each window: processed samples, samples known so far, and the text of the window.
+   */
   onWindow?(doneSamples: number, knownSamples: number, text: string): void
 }
 
-/** A loaded speech model; clips that run at the same time share its batches. */
+/** A loaded speech model; clips that run at the same time share batches. */
 export interface Whisper {
   /** Samples of one window. */
   readonly windowSamples: number
-  /** What was loaded. */
+  /** Description of the loaded model. */
   readonly modelFiles: readonly string[]
-  /** Throws `invalidRequest` for a task or language that the model has not learned. */
+  /** Throws `invalidRequest` for a task or language that the model does not support. */
   check(request: SpeechTask): void
-  /** Throws `audio_too_short`. Whatever the clip throws while it is decoded comes through. */
+  /** Throws `audio_too_short`, and passes on errors thrown by the clip's decoder. */
   transcribe(
     clip: AsyncIterable<Float32Array>,
     request: SpeechRequest,
@@ -56,7 +58,7 @@ export interface Whisper {
   close(): Promise<void>
 }
 
-/** What a speech model is opened with. */
+/** Options of a speech model. */
 export interface WhisperOptions {
   readonly runtime: Runtime
   readonly folder: string
@@ -64,7 +66,7 @@ export interface WhisperOptions {
   readonly session?: SessionOptions
 }
 
-/** Everything that a clip needs, loaded once. */
+/** The parts of a loaded model. */
 interface Parts {
   readonly files: WhisperFiles
   readonly tokenizer: Tokenizer
@@ -75,7 +77,7 @@ interface Parts {
 }
 
 const SECONDS_MIN = 0.1
-// After a window as random as this, its text is no help for the next one.
+// Above this temperature, the text of a window does not help the next one.
 const TRUSTED_TEMPERATURE_MAX = 0.5
 
 /** Loads a Whisper model in the hub layout: any size, English-only or multilingual. */
@@ -113,7 +115,9 @@ export async function openWhisper(options: WhisperOptions): Promise<Whisper> {
   })
 }
 
-/** Dynamic quantization scales a whole batch at once: there, one clip would change another's text. */
+/**
+ * Dynamic quantization uses one scale for a whole batch, so one clip would change another's text.
+ */
 async function rowsOf(files: readonly string[]): Promise<{ readonly rowsMax?: number }> {
   const marks = await Promise.all(files.map(scanOperators))
   return marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization) ? { rowsMax: 1 } : {}
@@ -174,9 +178,9 @@ async function transcribe(
 }
 
 /**
- * What the next window is told of the text before it. Only clips with a prompt carry their text along:
- * that is how the prompt reaches later windows, while bare windows keep equal prompts and so share
- * their batches with other clips.
+ * The previous text in the next window's prompt. Only clips with a prompt carry their text along,
+ * so that the prompt reaches later windows; windows without one keep equal prompts and share
+ * batches with other clips.
  */
 function nextContext(
   previous: readonly number[],
@@ -252,7 +256,8 @@ async function readWindow(
       signal,
     )
   const read = await readAfter(context)
-  // Small models stop at once after a text that is unlike what they know: it must not silence speech.
+  // Small models stop at once after text that is unlike their training data, which must not silence
+  // speech.
   return read.isLost && context.length > 0 ? readAfter([]) : read
 }
 
@@ -261,7 +266,7 @@ function promptTokens({ tokenizer }: Parts, prompt: string): readonly number[] {
   return text === '' ? [] : tokenizer.encode(` ${text}`, { addSpecialTokens: false })
 }
 
-/** Text tokens come before all markers in the vocabulary. */
+/** Text tokens precede all special tokens in the vocabulary. */
 function textOf({ tokenizer, tokens }: Parts, tokenIds: readonly number[]): string {
   const words = tokenIds.filter((id) => id < tokens.endOfText)
   return decodeTokens(tokenizer.pieces, words, { continuesText: true })

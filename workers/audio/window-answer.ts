@@ -2,23 +2,23 @@ import { deflateSync } from 'node:zlib'
 
 import type { Answer, AnswerDecoder, AnswerRequest } from './answer-decoder.ts'
 
-/** The answer that was kept for a window, with what speaks for and against it. */
+/** The chosen answer of a window, with its quality measures. */
 export interface WindowAnswer extends Answer {
   readonly temperature: number
   readonly compressionRatio: number
   readonly isSilence: boolean
-  /** No text, though the model does hear speech. */
+  /** No text, although the model detects speech. */
   readonly isLost: boolean
 }
 
-// Radford et al. 2022, section 4.5: try again, more and more at random, where the text repeats itself
-// or the model doubts it; silence is what the model calls so and doubts.
+// Radford et al. 2022, section 4.5: retry at rising temperatures when the text repeats itself or
+// its probability is low; a window is silent when the model says so and the probability is low.
 const TEMPERATURES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 const COMPRESSION_RATIO_MAX = 2.4
 const AVERAGE_LOGPROB_MIN = -1
 const NO_SPEECH_PROBABILITY_MIN = 0.6
 
-/** Decodes a window, at temperature 0 with the fallbacks, at any other one only once. */
+/** Decodes a window: at temperature 0 with fallbacks, at any other temperature once. */
 export async function answerWindow(
   decoder: AnswerDecoder,
   request: AnswerRequest & { readonly textOf: (tokenIds: readonly number[]) => string },
@@ -44,7 +44,7 @@ export async function answerWindow(
   return kept as WindowAnswer
 }
 
-/** How many times shorter zlib makes a text; repetitions make it high. */
+/** The zlib compression ratio of a text; repetitions make it high. */
 export function compressionRatioOf(text: string): number {
   const bytes = Buffer.from(text)
   return bytes.length === 0 ? 0 : bytes.length / deflateSync(bytes).length

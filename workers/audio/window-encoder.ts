@@ -5,15 +5,15 @@ import { openLogMel, type MelConfig } from './mel.ts'
 import type { WindowStates } from './whisper-decoder.ts'
 import { openWhisperEncoder, type WhisperEncoderOptions } from './whisper-encoder.ts'
 
-/** At most one window of samples to what the decoder attends to. */
+/** At most one window of samples to hidden states of the encoder. */
 export interface WindowEncoder {
   encode(samples: Float32Array, signal: AbortSignal): Promise<WindowStates>
   close(): Promise<void>
 }
 
-/** What features and encoder are opened with. */
+/** Options of features and encoder. */
 export interface WindowEncoderOptions extends Omit<WhisperEncoderOptions, 'melBins'> {
-  /** Windows of the same time end at the same time, so that they can be decoded together. */
+  /** Windows that start together end together, so that they can be decoded in one run. */
   readonly gathers: boolean
 }
 

@@ -7,15 +7,15 @@ const WEYL_1 = 0xbb67ae85 // square root of 3, minus 1
 type Words = readonly [number, number, number, number]
 
 /**
- * A number in [0, 1) that is a function of its three arguments alone: a sequence that is resumed
- * elsewhere draws the same numbers, whatever ran beside it.
+ * A number in [0, 1) as a function of its three arguments: a sequence that resumes on another
+ * worker draws the same numbers.
  */
 export function uniformAt(seed: number, candidateIndex: number, position: number): number {
   const [high, low] = philox4x32([position >>> 0, candidateIndex >>> 0, 0, 0], keyOf(seed))
   return ((high >>> 5) * 2 ** 26 + (low >>> 6)) / 2 ** 53
 }
 
-/** The key that a seed stands for: its 64 bits in two words. */
+/** The key of a seed: its 64 bits in two words. */
 export function keyOf(seed: number): readonly [number, number] {
   const bits = BigInt.asUintN(64, BigInt(Math.trunc(seed)))
   return [Number(bits & 0xffffffffn), Number(bits >> 32n)]
@@ -40,7 +40,7 @@ export function philox4x32(counter: Words, key: readonly [number, number]): Word
   return [c0, c1, c2, c3]
 }
 
-/** The upper 32 bits of a 64-bit product, by halves: a double holds only 53 bits. */
+/** The upper 32 bits of a 64-bit product, computed in halves: a double holds only 53 bits. */
 function multiplyHigh(a: number, b: number): number {
   const aHigh = a >>> 16
   const aLow = a & 0xffff

@@ -4,15 +4,15 @@ import { exponential, sumWeights, type Shape } from './exponentials.ts'
 import { nucleusThreshold } from './nucleus.ts'
 import { argmax, largestValueAt } from './select.ts'
 
-/** What decides from which tokens one is drawn, and how freely. */
+/** The parameters that select the candidate tokens and the temperature. */
 export type DrawParams = Pick<SamplingParams, 'temperature' | 'topK' | 'topP' | 'minP'>
 
 const TEMPERATURE_MIN = 1e-30
 const BLOCK = 512
 
 /**
- * The token at `uniform` (0 to 1) of the way through the cumulated probabilities of those that may be
- * drawn, by rising id; -1 where no score is a number above -∞.
+ * The token at `uniform` (0 to 1) of the cumulated probabilities of the candidate tokens, by rising
+ * id; -1 when no score is a number above -∞.
  */
 export function drawToken(scores: Float32Array, params: DrawParams, uniform: number): number {
   const likeliest = argmax(scores)
@@ -26,7 +26,7 @@ export function drawToken(scores: Float32Array, params: DrawParams, uniform: num
     sums[block] = sumWeights(scores, shape, least, from, Math.min(from + BLOCK, scores.length))
     total += sums[block] as number
   }
-  // The sums say in which block the token lies.
+  // The block sums locate the block of the token.
   let remaining = uniform * total
   let block = 0
   while (block < sums.length && remaining >= (sums[block] as number)) {
@@ -39,12 +39,12 @@ export function drawToken(scores: Float32Array, params: DrawParams, uniform: num
     remaining -= weight
     if (remaining < 0 && weight > 0) return id
   }
-  return likeliest // rounding left a sliver at the very end
+  return likeliest // rounding left a remainder at the very end
 }
 
 /**
- * The lowest score that may be drawn: of the `topK` largest, of those among them whose probabilities
- * reach `topP`, and of those at least `minP` times as likely as the likeliest, whose score is `max`.
+ * The lowest score that may be drawn: among the `topK` largest, those whose probabilities reach
+ * `topP`, and those at least `minP` times as likely as the likeliest, whose score is `max`.
  */
 export function leastDrawn(scores: Float32Array, params: DrawParams, max: number): number {
   const { topK, topP, minP } = params
@@ -62,7 +62,7 @@ function shapeOf(max: number, { temperature }: DrawParams): Shape {
 
 function leastOfNucleus(scores: Float32Array, floor: number, shape: Shape, topP: number): number {
   const total = sumWeights(scores, shape, floor)
-  // Tokens that weigh less are together less than what is cut off: the nucleus lies above.
+  // Tokens below this weight sum to less than the cut-off share, so the nucleus lies above.
   const weight = ((1 - topP) * total) / scores.length / 2
   const least = Math.max(floor, shape.max + Math.log(weight) / shape.scale)
   return nucleusThreshold(scores, shape, { wanted: topP * total, least })

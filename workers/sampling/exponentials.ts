@@ -1,4 +1,4 @@
-/** Scores become weights as e^((score - max) · scale); `max` is the largest of them. */
+/** The weight of a score is e^((score - max) · scale); `max` is the largest score. */
 export interface Shape {
   readonly max: number
   readonly scale: number
@@ -8,13 +8,13 @@ const STEPS = 256 // between a power of two and the next smaller one
 const STEPS_PER_NAT = STEPS / Math.LN2
 const NATS_PER_STEP = Math.LN2 / STEPS
 const SIXTH = 1 / 6
-const LOWEST = -87 // e^x of less is no normal number of 32 bits
+const LOWEST = -87 // below this, e^x is not a normal 32-bit number
 const FRACTIONS = Float64Array.from({ length: STEPS }, (_, step) => 2 ** (-step / STEPS))
 const HALVINGS = Float64Array.from({ length: 128 }, (_, count) => 2 ** -count)
 
 /**
- * e^x for x ≤ 0 within 3e-12 of it, and 0 for what is below 1e-38 or no number: a power of two from a
- * table times a short series for the rest (Tang 1989), several times as fast as Math.exp.
+ * e^x for x ≤ 0 within 3e-12, and 0 for results below 1e-38 and for NaN: a power of two from a
+ * table times a short series (Tang 1989), several times as fast as Math.exp.
  */
 export function exponential(x: number): number {
   if (!(x > LOWEST)) return 0
@@ -25,7 +25,7 @@ export function exponential(x: number): number {
   return power * (1 + rest * (1 + rest * (0.5 + rest * SIXTH)))
 }
 
-/** The sum of the weights of scores: of those from one index to another that are at least `least`. */
+/** The sum of the weights of the scores in an index range that are at least `least`. */
 export function sumWeights(
   scores: Float32Array,
   { max, scale }: Shape,
@@ -38,7 +38,8 @@ export function sumWeights(
     const score = scores[index] as number
     const x = (score - max) * scale
     if (!(score >= least && x > LOWEST)) continue
-    // Written out: a call for each score, where the compiler leaves one, costs more than the rest.
+    // Unrolled by hand: a call per score that the compiler does not inline costs more than the
+    // rest.
     const scaled = -x * STEPS_PER_NAT
     const step = scaled | 0
     const rest = (step - scaled) * NATS_PER_STEP

@@ -2,29 +2,29 @@ import type { SamplingParams } from '#shared/contracts/completion.ts'
 
 import { argmax } from './select.ts'
 
-/** What a logits processor may look at besides the scores. */
+/** The state of a candidate that logits processors read besides the scores. */
 export interface SamplingHistory {
-  /** How often each token was generated so far. */
+  /** How often each token has been generated. */
   readonly counts: ReadonlyMap<number, number>
-  /** Tokens generated before this one. */
+  /** The number of tokens generated before this one. */
   readonly position: number
 }
 
-/** Tokens that may not be chosen before an answer has so many. */
+/** Tokens that are forbidden until an answer has this many tokens. */
 export interface EarlyBan {
   readonly tokens: number
   readonly tokenIds: ReadonlySet<number>
 }
 
-/** Changes the scores of one position in place; a banned token gets -∞. */
+/** Changes the scores of one position in place; -∞ forbids a token. */
 export type LogitsProcessor = (scores: Float32Array, history: SamplingHistory) => void
 
-/** Which tokens may come next; the constrained decoder is one. */
+/** Restricts the next token; the constrained decoder implements it. */
 export type TokenMask = (scores: Float32Array) => void
 
 /**
- * The processors of a request, in the order in which they run; a parameter at its neutral value adds
- * none. What they leave is drawn from, or its largest score taken.
+ * The processors of a request, in the order in which they run; a parameter at its neutral value
+ * adds none. The sampler then draws from their result.
  */
 export function buildLogitsProcessors(
   params: SamplingParams,
@@ -51,8 +51,8 @@ function biasLogits(logitBias: Readonly<Record<string, number>>): LogitsProcesso
   }
 }
 
-// Scores divided by next to nothing stay floats, so that the larger is still told from the smaller:
-// the one over the other is below the largest, 3.4e38.
+// Keeps scores finite when the temperature is close to zero, so that the largest remains
+// distinguishable: the quotient stays below 3.4e38.
 const SCORE_MAX = 1e8
 
 /** Keskar et al. 2019 (CTRL): a seen token's score is divided by the penalty, or multiplied if negative. */
@@ -69,7 +69,7 @@ function penalizeRepetition(penalty: number, promptTokenIds: readonly number[]):
   }
 }
 
-/** As the API describes them: over generated tokens, never over the prompt. */
+/** Counts generated tokens only, never the prompt, as the API reference defines. */
 function penalizeCounts(frequencyPenalty: number, presencePenalty: number): LogitsProcessor {
   return (scores, { counts }) => {
     for (const [tokenId, count] of counts) {
@@ -78,7 +78,7 @@ function penalizeCounts(frequencyPenalty: number, presencePenalty: number): Logi
   }
 }
 
-/** Where a required form leaves nothing else, even a banned token is better than none. */
+/** When a grammar leaves only forbidden tokens, one of them is allowed. */
 function banEarly({ tokens, tokenIds }: EarlyBan): LogitsProcessor {
   return (scores, { position }) => {
     if (position >= tokens) return

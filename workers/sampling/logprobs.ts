@@ -7,7 +7,7 @@ export interface ScoredToken {
   readonly logprob: number
 }
 
-/** The log of the sum of the exponentials: what turns a logit into a log-probability. */
+/** The log of the sum of the exponentials, which converts a logit to a log-probability. */
 function logSumExp(logits: Float32Array): number {
   const max = logits[argmax(logits)] ?? Number.NEGATIVE_INFINITY
   return max + Math.log(sumWeights(logits, { max, scale: 1 }))
@@ -18,7 +18,7 @@ export function logprobOf(logits: Float32Array, tokenId: number): number {
   return Math.max((logits[tokenId] as number) - logSumExp(logits), LOGPROB_LOWEST)
 }
 
-/** A token's log-probability together with the likeliest `count` tokens, best first. */
+/** A token's log-probability with the `count` likeliest tokens, best first. */
 export function scoreToken(
   logits: Float32Array,
   tokenId: number,
@@ -35,5 +35,5 @@ export function scoreToken(
   }
 }
 
-/** JSON has no -Infinity; the API writes this for a token that the model deems impossible. */
+/** JSON has no -Infinity; the API uses this value for an impossible token. */
 const LOGPROB_LOWEST = -9999

@@ -1,13 +1,13 @@
 import { exponential, type Shape } from './exponentials.ts'
 
 const BUCKETS = 1024
-const BUCKETS_PER_NAT = 32 // so that 32 nats below the maximum share the last bucket
+const BUCKETS_PER_NAT = 32 // scores 32 nats below the maximum share the last bucket
 
 /**
- * The lowest of the scores that remain when the likeliest tokens are kept until their weights together
- * reach what is wanted, at least one (Holtzman et al. 2020); `least` is a score that is too low to
- * matter. Sorting them all is not needed: the weights are first gathered in buckets of equal score,
- * and only the bucket in which the sum crosses what is wanted is sorted.
+ * The lowest remaining score when the likeliest tokens are kept until their weights reach the
+ * target, at least one token (Holtzman et al. 2020); scores below `least` do not matter. Instead of
+ * sorting all scores, weights are first summed in buckets of equal score, and only the bucket that
+ * crosses the target is sorted.
  */
 export function nucleusThreshold(
   scores: Float32Array,

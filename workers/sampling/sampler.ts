@@ -9,24 +9,24 @@ import type { EarlyBan, LogitsProcessor } from './logits-processors.ts'
 import { scoreToken } from './logprobs.ts'
 import { argmax } from './select.ts'
 
-/** What the sampler of one candidate needs to know. */
+/** Options of the sampler of one candidate. */
 export interface SamplerOptions {
   readonly params: SamplingParams
   readonly promptTokenIds: readonly number[]
-  /** Chooses the candidate's own random stream. */
+  /** Selects the random stream of the candidate. */
   readonly candidateIndex: number
-  /** Alternatives per token, 0 for the chosen token's alone, null for no log-probabilities. */
+  /** Alternatives per token; 0 for the chosen token only, null for no log-probabilities. */
   readonly logprobs: number | null
   readonly constraint?: TokenConstraint
   readonly earlyBan?: EarlyBan
   readonly workspace: SamplingWorkspace
 }
 
-/** Room for one row of scores, shared by all samplers of a model: sampling never waits midway. */
+/** A buffer for one row of scores, shared by all samplers of a model: sampling is synchronous. */
 export class SamplingWorkspace {
   #scores = new Float32Array(0)
 
-  /** A copy of the logits that may be changed until the next call. */
+  /** A copy of the logits that may be modified until the next call. */
   copy(logits: Float32Array): Float32Array {
     if (this.#scores.length !== logits.length) this.#scores = new Float32Array(logits.length)
     this.#scores.set(logits)
@@ -34,7 +34,7 @@ export class SamplingWorkspace {
   }
 }
 
-/** Chooses the tokens of one candidate and remembers what it chose. */
+/** Chooses the tokens of one candidate and counts them. */
 export class Sampler implements TokenSampler {
   readonly #options: SamplerOptions
   readonly #processors: readonly LogitsProcessor[]
@@ -57,7 +57,7 @@ export class Sampler implements TokenSampler {
     return logprobs === null ? { tokenId } : scoreToken(logits, tokenId, logprobs)
   }
 
-  /** Takes note of a token that was chosen before, on this worker or another. */
+  /** Counts a token that was chosen earlier, on this worker or another. */
   replay(tokenId: number): void {
     this.#counts.set(tokenId, (this.#counts.get(tokenId) ?? 0) + 1)
     this.#options.constraint?.accept(tokenId)
@@ -66,7 +66,7 @@ export class Sampler implements TokenSampler {
   #choose(logits: Float32Array, position: number): number {
     const { params, candidateIndex, workspace } = this.#options
     let scores = logits
-    // Without processors, the usual case, the engine's row is read as it is.
+    // Without processors, the usual case, the engine's row is read without a copy.
     if (this.#processors.length > 0) {
       scores = workspace.copy(logits)
       const history = { counts: this.#counts, position }

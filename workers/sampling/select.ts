@@ -1,6 +1,6 @@
 const LANES = 8
 
-/** The index of the largest value, the lowest of equals; -1 when no value is a number above -∞. */
+/** The index of the largest value, the lowest index among equals; -1 when no value is above -∞. */
 export function argmax(values: Float32Array): number {
   let best = -1
   let max = -Number.MAX_VALUE
@@ -16,8 +16,8 @@ export function argmax(values: Float32Array): number {
 }
 
 /**
- * The first index, from one on, whose value is no smaller than a threshold; the length without any.
- * Nearly all values of a row are smaller: eight of them cost one branch.
+ * The first index at or after `from` whose value reaches a threshold; the length when there is
+ * none. Nearly all values are smaller: eight of them cost one branch.
  */
 function nextAtLeast(values: Float32Array, threshold: number, from: number): number {
   const { length } = values
@@ -42,7 +42,7 @@ function nextAtLeast(values: Float32Array, threshold: number, from: number): num
 
 /**
  * The indices of the `count` largest values, largest first, lower indices first among equals. Only
- * what comes near the largest is sorted.
+ * values close to the largest are sorted.
  */
 export function selectLargest(values: Float32Array, count: number): number[] {
   const indices = indicesFrom(values, largestValueAt(values, count))
@@ -51,9 +51,9 @@ export function selectLargest(values: Float32Array, count: number): number[] {
   return indices.sort(byValue).slice(0, count)
 }
 
-const FIRST_DISTANCE = 4 // from the largest logit, within which one or two dozen others usually lie
+const FIRST_DISTANCE = 4 // from the largest logit; usually contains one or two dozen others
 
-/** The `rank`-th largest value, counted from 1; -∞ where there are fewer above it. */
+/** The `rank`-th largest value, counted from 1; -∞ when there are fewer. */
 export function largestValueAt(values: Float32Array, rank: number): number {
   const max = values[argmax(values)] ?? Number.NEGATIVE_INFINITY
   if (rank === 1 || max === Number.NEGATIVE_INFINITY) return max
@@ -64,7 +64,7 @@ export function largestValueAt(values: Float32Array, rank: number): number {
     distance *= 2
     near = valuesFrom(values, max - distance)
   }
-  // What is between this distance and half of it may still be most of the vocabulary.
+  // The range between half of this distance and all of it may still contain most of the vocabulary.
   for (let step = distance / 4; near.length > 2 * rank && step > distance / 64; step /= 2) {
     const nearer = valuesFrom(near, max - distance + step)
     if (nearer.length < rank) continue
@@ -74,7 +74,7 @@ export function largestValueAt(values: Float32Array, rank: number): number {
   return near.sort()[near.length - rank] as number
 }
 
-/** The values that are no smaller than a threshold, in order. */
+/** The values that reach a threshold, in order. */
 function valuesFrom(values: Float32Array, threshold: number): Float32Array {
   const indices = indicesFrom(values, threshold)
   const found = new Float32Array(indices.length)
@@ -82,7 +82,7 @@ function valuesFrom(values: Float32Array, threshold: number): Float32Array {
   return found
 }
 
-/** The indices of the values that are no smaller than a threshold, rising. */
+/** The indices of the values that reach a threshold, rising. */
 function indicesFrom(values: Float32Array, threshold: number): number[] {
   const indices: number[] = []
   let at = nextAtLeast(values, threshold, 0)

@@ -4,7 +4,7 @@ import type { ElementType } from '#workers/tensor/element-type.ts'
 const INTEGERS = ['starts', 'ends', 'axes', 'pads']
 
 /**
- * An ONNX model that cuts a piece out of each of its inputs and surrounds it with zeros: for each type
+ * An ONNX model that slices each of its inputs and pads the slice with zeros: for each type
  * `target.i` = Pad(Slice(`source.i`, starts, ends, axes), pads), tensors of four axes.
  */
 export function makeCutGraph(types: readonly ElementType[]): Uint8Array {

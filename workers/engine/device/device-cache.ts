@@ -8,7 +8,7 @@ import type { CachePair } from '../decoder-graph.ts'
 
 import { makeCutGraph } from './cut-graph.ts'
 
-/** A piece of a cache: positions `from` to `to` of one row, and how much padding surrounds the copy. */
+/** A part of a cache: positions `from` to `to` of one row, and the padding around the copy. */
 export interface CachePiece {
   readonly row: number
   readonly from: number
@@ -18,8 +18,8 @@ export interface CachePiece {
 }
 
 /**
- * Cache tensors in the memory of the device that a decoder's session computes on: room for them, and
- * copies of their pieces, which the device makes itself by a graph of slices.
+ * Cache tensors in the memory of the device that a decoder's session computes on, and copies of
+ * their parts, which the device makes by running a graph of slices.
  */
 export class DeviceCache {
   readonly #runtime: Runtime
@@ -38,7 +38,7 @@ export class DeviceCache {
     this.#cutter = opened.cutter
   }
 
-  /** Makes one for a session, which must be closed after it. Throws `ModelLoadError`. */
+  /** Creates the cache of a session, which must be closed after it. Throws `ModelLoadError`. */
   static async open(
     runtime: Runtime,
     session: ModelSession,
@@ -53,7 +53,10 @@ export class DeviceCache {
     })
   }
 
-  /** Room for so many rows and positions, one tensor per pair, not set. Throws when there is none. */
+  /**
+   * Allocates so many rows and positions, one uninitialized tensor per pair. Throws when there is
+   * no room.
+   */
   allocate(rows: number, length: number): Tensor[] {
     const tensors: Tensor[] = []
     try {
@@ -67,12 +70,12 @@ export class DeviceCache {
     return tensors
   }
 
-  /** Rows of tensors as tensors over the same memory. */
+  /** Views of rows of the tensors. */
   view(tensors: readonly Tensor[], first: number, rows: number): Tensor[] {
     return tensors.map((tensor) => this.#memory.view(tensor, first, rows))
   }
 
-  /** Fills the targets, of one row each, with the piece of the sources and zeros around it. */
+  /** Fills the targets, of one row each, with the part of the sources and zeros around it. */
   async copy(
     sources: readonly Tensor[],
     piece: CachePiece,
@@ -112,7 +115,7 @@ export class DeviceCache {
     }
   }
 
-  /** Gives the memory back, after all of its tensors. */
+  /** Releases the memory, after all of its tensors. */
   async close(): Promise<void> {
     await this.#cutter.close()
     this.#memory.release()

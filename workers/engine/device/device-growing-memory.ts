@@ -4,7 +4,7 @@ import type { CachedRow, GrowingCache, GrowingMemory } from '../growing-cache.ts
 
 import type { DeviceCache } from './device-cache.ts'
 
-/** Growing caches on the device: a run reads the old one and writes the new one there. */
+/** Growing caches in device memory: a run reads the old cache and writes the new one there. */
 export class DeviceGrowingMemory implements GrowingMemory {
   readonly #device: DeviceCache
 

@@ -7,8 +7,8 @@ import type { HeldSlot, SlotCache, SlotCacheOptions } from '../slot-cache.ts'
 import type { DeviceCache } from './device-cache.ts'
 
 /**
- * A cache on the device. One slot more than asked for holds what is exchanged. A device has no memory
- * that costs nothing until it is written: all of it is taken at once.
+ * A slot cache in device memory. One extra slot is the buffer for swaps. Device memory is allocated
+ * at once, because it has no lazy commit.
  */
 export class DeviceSlotCache implements SlotCache {
   readonly #device: DeviceCache
