@@ -6,7 +6,7 @@ import { failure } from '#shared/errors.ts'
 
 import { insertNew, MONTHS_AHEAD, record, recordOwn, rowsOf, withPartitions } from './recording.ts'
 
-/** An activity as it is to be recorded. */
+/** A validated activity, ready to be recorded. */
 export interface NewActivity {
   readonly id: string
   readonly type: string
@@ -14,14 +14,14 @@ export interface NewActivity {
   readonly objectId: string | undefined
   readonly publishedMs: number
   readonly content: Readonly<Record<string, unknown>>
-  /** Of what the client sent: the same id with the same digest is the same record. */
+  /** Digest of the client's content: the same id with the same digest is the same activity. */
   readonly digest: Buffer
 }
 
-/** One that the platform records of an organization. */
+/** An activity that the platform itself records for an organization. */
 export type OwnActivity = NewActivity & { readonly organizationId: string }
 
-/** What a list of activities is asked for. */
+/** Filters and page of a listing. */
 export interface ActivityQuery {
   readonly actor?: string
   readonly type?: string
@@ -33,25 +33,27 @@ export interface ActivityQuery {
   readonly after?: string
 }
 
-/** The append-only record of an organization's activities. */
+/** The append-only activities of an organization. */
 export interface Activities {
   /**
-   * Records all or none. Ids that are already recorded with the same content give back what is
-   * stored. Throws `conflict` with the index of the first whose content differs.
+   * Records all or none. For ids that exist with the same content, returns the stored activity.
+   * Throws `conflict` with the index of the first one whose content differs.
    */
   record(
     organizationId: string,
     activities: readonly NewActivity[],
     options: { readonly nowMs: number; readonly pathOf: (index: number) => string },
   ): Promise<{ readonly rows: readonly ActivityRow[]; readonly createdCount: number }>
-  /** Records what the platform itself has seen; what is recorded already stays as it is. */
+  /** Records activities of the platform; existing ones are left unchanged. */
   recordOwn(rows: readonly OwnActivity[]): Promise<void>
   find(organizationId: string, id: string): Promise<ActivityRow | undefined>
   list(
     organizationId: string,
     query: ActivityQuery,
   ): Promise<{ rows: ActivityRow[]; hasMore: boolean }>
-  /** Makes the partitions of the months ahead and deletes what is older than `retentionDays`. */
+  /**
+   * Creates the partitions of the coming months and deletes activities older than `retentionDays`.
+   */
   maintain(retentionDays: number | undefined, nowMs: number): Promise<void>
 }
 
@@ -72,7 +74,7 @@ export function openActivities(db: Db, tables: ActivityTables): Activities {
   }
 }
 
-/** By when it was recorded, which its id tells: the record itself is ordered and parted by time. */
+/** Ordered by recording time, which the id encodes and by which the table is partitioned. */
 async function find(
   db: Db,
   { activities, activityIds }: ActivityTables,
@@ -117,7 +119,7 @@ async function list(
     if (cursor === undefined) throw noSuchCursor(query.after)
     const past = sql.raw(isAscending ? '>' : '<')
     const published = cursor.published.toISOString()
-    // As one row: so the index begins there, however many there are before it.
+    // Compared as one row, so that the index range starts there, however many rows precede it.
     conditions.push(
       sql`(${activities.published}, ${activities.id}) ${past} (${published}::timestamptz, ${cursor.id})`,
     )
@@ -132,18 +134,18 @@ async function list(
   return { rows: rows.slice(0, query.limit), hasMore: rows.length > query.limit }
 }
 
-/** By how the name begins, which is indexed, and by the whole of it. */
+/** By prefix, which is indexed, and by the full value. */
 function isNamed(
   column: ActivityTables['activities']['actorId' | 'objectId'],
   name: string | undefined,
 ): SQL | undefined {
   if (name === undefined) return undefined
-  // In characters, as the database counts them; spelled out, so that it is the indexed expression.
+  // In characters, as Postgres counts them; written out to match the indexed expression.
   const beginning = [...name].slice(0, 200).join('')
   return and(sql`left(${column}, 200) = ${beginning}`, eq(column, name))
 }
 
-/** A few seconds' work. */
+/** Takes a few seconds at most. */
 const DELETED_AT_ONCE = 100_000
 
 async function maintain(
@@ -155,7 +157,7 @@ async function maintain(
   await db.execute(sql`select ${sql.identifier(makePartitions)}(${MONTHS_AHEAD})`)
   if (retentionDays === undefined) return
   const oldest = new Date(nowMs - retentionDays * 86_400_000)
-  // In parts, none of which holds the database up for long.
+  // In batches, so that no statement blocks the database for long.
   for (const table of [activities, activityIds]) {
     let deleted: number
     do deleted = await deleteSome(db, table, oldest)
@@ -168,7 +170,7 @@ async function deleteSome(
   table: ActivityTables['activities'] | ActivityTables['activityIds'],
   oldest: Date,
 ): Promise<number> {
-  // Said twice, so that the months after it are not looked through.
+  // Stated twice, so that later partitions are pruned.
   const latest = oldest.toISOString()
   const { rowCount } = await db.execute(sql`
     delete from ${table} where created_at < ${latest}::timestamptz

@@ -3,17 +3,17 @@ import { createHash } from 'node:crypto'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { isRecord } from '#shared/records.ts'
 
-/** An activity in the vocabulary of Activity Streams 2.0, checked and completed. */
+/** An activity in the vocabulary of Activity Streams 2.0, validated and completed. */
 export interface Activity {
-  /** Given by the client; undefined when one is to be made. */
+  /** Given by the client; undefined when the server generates one. */
   readonly id: string | undefined
   readonly type: string
   readonly actorId: string | undefined
   readonly objectId: string | undefined
   readonly publishedMs: number
-  /** What the client sent. */
+  /** The client's content. */
   readonly sent: Readonly<Record<string, unknown>>
-  /** What is stored: as sent, with the actor and the time filled in. */
+  /** The stored content: the client's, with actor and time filled in. */
   readonly content: Readonly<Record<string, unknown>>
 }
 
@@ -26,16 +26,16 @@ const BATCH_MAX = 1000
 const REFERENCES = ['actor', 'object', 'target', 'origin', 'result', 'instrument'] as const
 const RFC_3339 =
   /^(\d{4})-(\d\d)-(\d\d)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/i
-// The years 1 to 9999: what a timestamp can be written as.
+// The years 1 to 9999: the range of RFC 3339 timestamps.
 const MOMENT_MS_MIN = Date.parse('0001-01-01T00:00:00Z')
 const MOMENT_MS_MAX = Date.parse('9999-12-31T23:59:59.999Z')
-// An escaped zero byte, and not an escaped backslash before the text "u0000".
+// An escaped NUL character, but not an escaped backslash before the text "u0000".
 const ZERO_BYTE = /(?<!\\)(\\\\)*\\u0000/
 
-/** The generator of the platform's own records, which no client may claim. */
+/** The generator of the platform's own activities, which clients must not claim. */
 export const OWN_GENERATOR = 'millrace'
 
-/** The activities of a body, and the field that they came in; undefined for a single one. */
+/** The activities of a body and the field that contained them; undefined for a single one. */
 export interface ParsedActivities {
   readonly batchName: string | undefined
   readonly activities: readonly Activity[]
@@ -76,7 +76,7 @@ export function parseActivities(
   return { batchName: name, activities }
 }
 
-/** Checks one activity and completes what the client left out. */
+/** Checks one activity and fills in the fields that the client left out. */
 export function parseActivity(
   value: unknown,
   path: string,
@@ -86,7 +86,7 @@ export function parseActivity(
   if (!isRecord(value))
     throw invalid(path, `Invalid type for '${path}': expected an object.`, 'invalid_type')
   const { type, generator } = value
-  // What serializers write for a field without a value.
+  // Serializers write null for a field without a value.
   const given = (field: string) => value[field] ?? undefined
   const [id, published, summary] = ['id', 'published', 'summary'].map(given)
   if (type === undefined)
@@ -123,12 +123,12 @@ export function parseActivity(
   }
 }
 
-/** The SHA-256 by which the same content is recognized, whatever the order of its keys. */
+/** The SHA-256 of the content, independent of the order of its keys. */
 export function digestOf(sent: Activity['sent']): Buffer {
   return createHash('sha256').update(canonical(sent)).digest()
 }
 
-/** The id that a reference stands for: the string itself, or the object's `id`, else its `name`. */
+/** The id of a reference: the string itself, or the object's `id`, else its `name`. */
 export function referenceId(value: unknown): string | undefined {
   if (typeof value === 'string') return value
   if (!isRecord(value)) return undefined
@@ -136,14 +136,14 @@ export function referenceId(value: unknown): string | undefined {
   return typeof id === 'string' ? id : undefined
 }
 
-// By id or by name, alone or among others: readers of the vocabulary take all of these for the same.
+// By id or by name, alone or in a list: consumers of the vocabulary treat all of these alike.
 function namesOwnGenerator(generator: unknown): boolean {
   if (Array.isArray(generator)) return generator.some(namesOwnGenerator)
   if (!isRecord(generator)) return generator === OWN_GENERATOR
   return [generator.id, generator.name].some(namesOwnGenerator)
 }
 
-/** Milliseconds of an RFC 3339 timestamp. Throws naming the field. */
+/** Milliseconds of an RFC 3339 timestamp. Throws `invalidRequest` naming the field. */
 export function parseMoment(value: unknown, path: string): number {
   const parts = typeof value === 'string' ? RFC_3339.exec(value) : null
   const ms = parts !== null && isDay(parts) ? Date.parse(parts[0]) : Number.NaN
@@ -154,7 +154,7 @@ export function parseMoment(value: unknown, path: string): number {
   )
 }
 
-/** Whether the month has such a day: the platform's parser goes on into the next month. */
+/** Whether the month has such a day: `Date` rolls over into the next month. */
 function isDay([, year, month, day]: readonly string[]): boolean {
   const date = new Date(Date.UTC(2000, Number(month) - 1, Number(day)))
   date.setUTCFullYear(Number(year), Number(month) - 1, Number(day))
@@ -194,7 +194,7 @@ function requireText(value: unknown, path: string, lengthMax: number, lengthMin 
       'string_above_max_length',
     )
   }
-  // Postgres cannot store it, and no honest text holds it.
+  // Postgres cannot store NUL characters.
   if (value.includes('\u0000'))
     throw invalid(path, `Invalid '${path}': the character U+0000 is not allowed.`)
   if (!value.isWellFormed())
@@ -203,7 +203,7 @@ function requireText(value: unknown, path: string, lengthMax: number, lengthMin 
 
 function requireId(value: unknown, path: string): void {
   requireText(value, path, ID_LENGTH_MAX)
-  // Clients resolve them away from an address before they ask for it, escaped or not.
+  // Clients normalize `.` and `..` away in URLs, escaped or not.
   if (value === '.' || value === '..')
     throw invalid(path, `Invalid '${path}': '.' and '..' cannot stand in an address.`)
 }
@@ -225,7 +225,7 @@ function requireBounded(content: object, path: string): void {
     throw invalid(path, `${place} holds the character U+0000, which is not allowed.`)
 }
 
-/** Refuses what is nested too deeply, and numbers like 1e400, which would be stored as null. */
+/** Refuses deep nesting, and numbers such as 1e400, which would be stored as null. */
 function requireStorable(
   value: unknown,
   levelsLeft: number,

@@ -3,7 +3,7 @@ import type { UsageRow } from '#shared/db/schema/usage.ts'
 import type { OwnActivity } from './activities.ts'
 import { ownActivity } from './own-activity.ts'
 
-/** The activity of a job that has ended so; recorded once, however often it is reported. */
+/** The activity of an ended job; recorded once, however often it is reported. */
 export function jobActivity(row: UsageRow): OwnActivity {
   return ownActivity({
     id: `act_${row.jobId}${row.outcome === 'finished' ? '' : `_${row.outcome}`}`,

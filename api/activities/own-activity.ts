@@ -3,31 +3,31 @@ import { timeOrderedId } from '#shared/ids.ts'
 import type { OwnActivity } from './activities.ts'
 import { digestOf, OWN_GENERATOR } from './activity.ts'
 
-/** A thing that something was done to: an id such as `key:key_…`, a type and what describes it. */
+/** The object of an activity: an id such as `key:key_…`, a type and descriptive fields. */
 export interface OwnObject {
   readonly id: string
   readonly type: string
   readonly [detail: string]: string | number | boolean | null | undefined
 }
 
-/** What happened, as the platform saw it. */
+/** An event that the platform records. */
 export interface OwnEvent {
-  /** A word of Activity Streams. */
+  /** A type of Activity Streams. */
   readonly type: string
   /** Dotted name, such as `key.created`. */
   readonly event: string
   readonly organizationId: string
-  /** `user:<id>`, `key:<id>`, or whoever else it was. */
+  /** `user:<id>`, `key:<id>` or another actor. */
   readonly actor: string
   readonly object: OwnObject
   readonly target?: OwnObject
   readonly requestId: string | undefined
   readonly atMs: number
-  /** What is recorded under an id once stays as it is; a fresh one is made when absent. */
+  /** Makes recording idempotent; a new id is generated when absent. */
   readonly id?: string
 }
 
-/** The record of something that the platform saw, in the form in which clients read activities. */
+/** The activity of a platform event, in the form in which clients read activities. */
 export function ownActivity(event: OwnEvent): OwnActivity {
   const { id = timeOrderedId('act_', event.atMs), type, actor, object, target } = event
   const content = {
@@ -48,12 +48,12 @@ export function ownActivity(event: OwnEvent): OwnActivity {
   }
 }
 
-/** As text, for the journal. */
+/** Serializes an activity for the journal. */
 export function encodeActivity(activity: OwnActivity): string {
   return JSON.stringify({ ...activity, digest: undefined })
 }
 
-/** Reads what `encodeActivity` wrote. */
+/** Parses the output of `encodeActivity`. */
 export function decodeActivity(text: string): OwnActivity {
   const activity = JSON.parse(text) as Omit<OwnActivity, 'digest'>
   return { ...activity, digest: digestOf(activity.content) }

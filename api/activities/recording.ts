@@ -7,7 +7,7 @@ import { failure } from '#shared/errors.ts'
 
 import type { NewActivity, OwnActivity } from './activities.ts'
 
-/** Activities of one organization, recorded whole or not at all. */
+/** Activities of one organization, recorded as a whole or not at all. */
 export interface Batch {
   readonly organizationId: string
   readonly list: readonly NewActivity[]
@@ -15,18 +15,20 @@ export interface Batch {
   readonly pathOf: (index: number) => string
 }
 
-/** What is stored now, and how much of it is new. */
+/** The stored rows, and how many of them are new. */
 export interface Recorded {
   readonly rows: readonly ActivityRow[]
   readonly createdCount: number
 }
 
-/** How far ahead partitions are made. */
+/** How many months ahead partitions are created. */
 export const MONTHS_AHEAD = 3
 const UNIQUE_VIOLATION = '23505'
 const CHECK_VIOLATION = '23514'
 
-/** Makes the partitions when there is none for now, as after a standstill of months. */
+/**
+ * Creates the partitions when none exists for now, for instance after months without maintenance.
+ */
 export async function withPartitions<T>(
   db: Db,
   { makePartitions }: ActivityTables,
@@ -42,7 +44,9 @@ export async function withPartitions<T>(
   }
 }
 
-/** All at once, in one statement; undefined, and nothing is recorded, when an id is there already. */
+/**
+ * Inserts all in one statement; returns undefined, without recording anything, when an id exists.
+ */
 export async function insertNew(
   db: Db,
   tables: ActivityTables,
@@ -89,7 +93,7 @@ function prepareInsert(db: Db, { activities, activityIds }: ActivityTables, name
     .prepare(name)
 }
 
-/** The rows of a batch, as they are recorded. */
+/** The rows of a batch. */
 export function rowsOf({ organizationId, list, nowMs }: Batch) {
   const createdAt = new Date(nowMs)
   return list.map((activity) => ({
@@ -102,14 +106,14 @@ function codeOf(error: unknown): string | undefined {
   return (((error as Error).cause ?? error) as { readonly code?: string }).code
 }
 
-/** Records what the platform has seen, in one statement; what is there already stays. */
+/** Records activities of the platform in one statement; existing ones are left unchanged. */
 export async function recordOwn(
   db: Db,
   { activities, activityIds }: ActivityTables,
   list: readonly OwnActivity[],
 ): Promise<void> {
   const byId = new Map(list.map((own) => [`${own.organizationId} ${own.id}`, own]))
-  // In id order, so that two overlapping lists never wait for each other.
+  // In id order, so that two overlapping lists cannot deadlock.
   const inOrder = [...byId.values()].sort((a, b) => (a.id < b.id ? -1 : 1))
   const rows = inOrder.map((own) => rowOf(own, own.organizationId, new Date(own.publishedMs)))
   const texts = (values: readonly (string | null)[]) => sql`${sql.param(values)}::text[]`
@@ -135,7 +139,7 @@ export async function recordOwn(
     from new join ids using (organization_id, id)`)
 }
 
-/** Records what is new of a batch, unless an id stands for other content. */
+/** Records the new activities of a batch, unless an id exists with other content. */
 export async function record(
   tx: Db,
   { activities, activityIds }: ActivityTables,
@@ -143,7 +147,7 @@ export async function record(
 ): Promise<Recorded> {
   const { organizationId, list } = batch
   const createdAt = new Date(batch.nowMs)
-  // In id order, so that two overlapping batches never wait for each other.
+  // In id order, so that two overlapping batches cannot deadlock.
   const claims = list
     .map(({ id, digest }) => ({ organizationId, id, createdAt, digest }))
     .sort((a, b) => (a.id < b.id ? -1 : 1))

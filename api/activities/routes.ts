@@ -39,7 +39,7 @@ export function activitiesPlugin(services: ActivityServices): FastifyPluginAsync
           pathOf: (index) => (batchName === undefined ? 'id' : `${batchName}[${index}].id`),
         },
       )
-      // The schema describes either form; finding out which by it would cost more than recording.
+      // The schema describes both forms; validating against it would cost more than recording.
       reply
         .code(createdCount > 0 ? 201 : 200)
         .type('application/json; charset=utf-8')

@@ -1,17 +1,17 @@
 import { ownActivity, type OwnObject } from './own-activity.ts'
 import type { OwnActivity } from './activities.ts'
 
-/** A security event of the user server, as far as it is recorded. */
+/** The part of a user server's security event that is recorded as an activity. */
 export interface SecurityEvent {
   readonly action: string
-  /** The nil UUID when an administrator acted by role alone. */
+  /** The nil UUID when an administrator acted by role only. */
   readonly actorId: string
   readonly traits: Readonly<Record<string, unknown>>
   readonly requestId?: string | undefined
   readonly at: Date
 }
 
-/** What is recorded of the user server; the rest stands in its audit log alone. */
+/** The recorded events of the user server; all others appear only in its audit log. */
 const RECORDED: Readonly<Record<string, { readonly type: string; readonly event: string }>> = {
   user_signedup: { type: 'Join', event: 'user.signed_up' },
   login: { type: 'Arrive', event: 'user.signed_in' },
@@ -24,7 +24,7 @@ const RECORDED: Readonly<Record<string, { readonly type: string; readonly event:
 const NIL_UUID = '00000000-0000-0000-0000-000000000000'
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** Whom a security event is about; undefined when it is not recorded as an activity. */
+/** The user of a security event; undefined when the event is not recorded as an activity. */
 export function subjectOf({ action, actorId, traits }: SecurityEvent): string | undefined {
   if (RECORDED[action] === undefined) return undefined
   const named = traits.user_id
@@ -32,7 +32,7 @@ export function subjectOf({ action, actorId, traits }: SecurityEvent): string | 
   return UUID.test(userId) && userId !== NIL_UUID ? userId : undefined
 }
 
-/** The activity of a security event, in the organization of the user whom it is about. */
+/** The activity of a security event, in the organization of its user. */
 export function securityActivity(
   event: SecurityEvent,
   subject: { readonly userId: string; readonly organizationId: string },

@@ -21,8 +21,8 @@ export interface AdminServices extends OverviewServices, QueueBoardServices {
 }
 
 /**
- * The administration pages: what is going on at `/admin`, the jobs at `/admin/queues`, and signing in.
- * Only to look at: every change goes through the API.
+ * The console: the overview at `/admin`, the jobs at `/admin/queues`, and the sign-in. Read-only:
+ * every change goes through the API.
  */
 export function adminPlugin(services: AdminServices): FastifyPluginAsync {
   return async (app) => {
@@ -41,7 +41,7 @@ export function adminPlugin(services: AdminServices): FastifyPluginAsync {
     })
     await app.register(
       async (guarded) => {
-        // The board brings headers of its own, once somebody may see it.
+        // The queue board sets its own headers for signed-in administrators.
         guarded.addHook('onRequest', createDashboardHook(services.guard, showSignIn))
         await registerQueueBoard(guarded, services, assets.version)
       },

@@ -4,14 +4,14 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import { equals, SESSION_SECONDS } from './sessions.ts'
 
-/** The cookie of somebody who has signed in. */
+/** The cookie of a signed-in session. */
 export const SESSION_COOKIE = 'millrace_admin'
-/** The cookie that must come with a form that shows the same value. */
+/** The cookie whose value a form must repeat. */
 export const FORM_COOKIE = 'millrace_admin_form'
 
 const FORM_SECRET = /^[\w-]{43}$/
 
-/** Keeps a session in the browser; no value ends it. */
+/** Sets the session cookie; an empty value ends it. */
 export function setSessionCookie(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -22,7 +22,7 @@ export function setSessionCookie(
   else reply.setCookie(SESSION_COOKIE, secret, { ...options, maxAge: SESSION_SECONDS })
 }
 
-/** What a form must carry, so that only a page of ours can send it; known to the browser by cookie. */
+/** The CSRF token of a form, bound to the browser by a cookie. */
 export function formSecret(request: FastifyRequest, reply: FastifyReply): string {
   const known = request.cookies[FORM_COOKIE] ?? ''
   if (FORM_SECRET.test(known)) return known
@@ -31,14 +31,14 @@ export function formSecret(request: FastifyRequest, reply: FastifyReply): string
   return secret
 }
 
-/** Whether a form was sent by a page of ours, and not by another site through the same browser. */
+/** Whether a form was sent by one of our pages instead of another site. */
 export function isOwnForm(request: FastifyRequest, given: string | undefined): boolean {
   if (!isSameOrigin(request)) return false
   const known = request.cookies[FORM_COOKIE] ?? ''
   return FORM_SECRET.test(known) && equals(given ?? '', known)
 }
 
-// Browsers say where a request comes from; the older ones at least in the Origin of a POST.
+// Browsers send Sec-Fetch-Site; older ones at least the Origin of a POST.
 function isSameOrigin({ headers, host }: FastifyRequest): boolean {
   const { origin } = headers
   const site = headers['sec-fetch-site']
@@ -51,7 +51,7 @@ function cookieOptions({ protocol }: FastifyRequest) {
     path: '/admin',
     httpOnly: true,
     sameSite: 'strict',
-    // Over plain HTTP, as on one's own machine, browsers would drop a secure cookie.
+    // Browsers drop a secure cookie over plain HTTP.
     secure: protocol === 'https',
   } as const
 }

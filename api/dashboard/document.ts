@@ -1,14 +1,14 @@
 import type { AssetFiles } from '#api/pages/asset-files.ts'
 import { html, type Html } from '#api/pages/html.ts'
 
-/** The administration's own frame around a page. */
+/** The page frame of the console. */
 export function adminDocument(page: {
   readonly title: string
-  /** How one gets from here to the root of the service. */
+  /** The relative path to the root of the service. */
   readonly root: string
   readonly assets: AssetFiles
   readonly main: Html
-  /** What stands on the right of the bar. */
+  /** The right side of the top bar. */
   readonly bar?: Html
   readonly script?: string
 }): string {

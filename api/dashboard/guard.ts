@@ -5,28 +5,28 @@ import { prefersHtml } from '#api/pages/accepts.ts'
 import { SESSION_COOKIE } from './cookies.ts'
 import { digestOf, equals, type AdminSession, type AdminSessions } from './sessions.ts'
 
-/** Who may see the administration pages. */
+/** The credentials that open the console. */
 export interface DashboardGuard {
-  /** Opens them besides administrators; empty for none. */
+  /** The admin token; empty disables it. */
   readonly adminToken: string
-  /** Whether an access token of the user server is that of somebody who may administer now. */
+  /** Whether an access token of the user server belongs to a current administrator. */
   isAdministrator(accessToken: string): Promise<boolean>
-  /** Whether a user still has an administrator's role, and the password that they signed in with. */
+  /** Whether a user still has an administrator's role and the same password. */
   isAdministratorNow(userId: string, passwordDigest: string | undefined): Promise<boolean>
   readonly sessions: AdminSessions
 }
 
-/** Shows the sign-in page instead of what was asked for. */
+/** Renders the sign-in page instead of the requested one. */
 export type ShowSignIn = (request: FastifyRequest, reply: FastifyReply) => FastifyReply
 
 const BASIC = /^Basic ([A-Za-z0-9+/=]{1,2048})$/i
 const BEARER = /^Bearer (\S{1,8192})$/i
 
 /**
- * Admits administrators: by the cookie of the sign-in page, the admin token as a bearer or as the
- * password of Basic authentication, or an administrator's access token. Everyone else gets 401, and
- * 403 with a credential that is not enough. Browsers get the sign-in page as the body of the 401.
- * Credentials that are refused count like attempts to sign in.
+ * Admits administrators: by the session cookie, the admin token as a bearer or Basic password, or
+ * an administrator's access token. Other requests get 401, and 403 with an insufficient credential.
+ * Browsers get the sign-in page as the body of the 401. Refused credentials count as sign-in
+ * attempts.
  */
 export function createDashboardHook(guard: DashboardGuard, showSignIn: ShowSignIn) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
@@ -51,7 +51,7 @@ export function createDashboardHook(guard: DashboardGuard, showSignIn: ShowSignI
   }
 }
 
-/** Undefined for an administrator; for everyone else how long their address has to wait. */
+/** Undefined for an administrator; otherwise the seconds that the IP address must wait. */
 async function judge(
   guard: DashboardGuard,
   secret: string,
@@ -59,7 +59,7 @@ async function judge(
 ): Promise<number | undefined> {
   const { sessions } = guard
   if (isAdminToken(guard, secret)) {
-    // Right or wrong, an address that has guessed too often is not told.
+    // An IP address over the limit is refused without checking the credential.
     const seconds = await sessions.secondsToWait(address)
     return seconds > 0 ? seconds : undefined
   }
@@ -68,12 +68,12 @@ async function judge(
   return guard.adminToken === '' ? 0 : sessions.takeAttempt(address)
 }
 
-/** What an address is told that has tried too often. */
+/** The answer for an IP address over the limit. */
 export function tooManyAttempts(seconds: number): string {
   return `Too many attempts. Try again in ${Math.ceil(seconds / 60)} min.`
 }
 
-/** The session of a browser that may still see the pages. */
+/** The valid session of a browser. */
 export async function sessionOf(
   guard: DashboardGuard,
   request: FastifyRequest,
@@ -93,7 +93,7 @@ export function isAdminToken({ adminToken }: DashboardGuard, secret: string): bo
   return adminToken !== '' && equals(secret, adminToken)
 }
 
-// A browser would answer the other one with a window of its own, in front of the sign-in page.
+// With `WWW-Authenticate: Basic` browsers would show their own dialog instead of the sign-in page.
 function challengeOf({ headers }: FastifyRequest): string {
   const isBrowser = prefersHtml(headers.accept) || headers['sec-fetch-mode'] !== undefined
   return isBrowser ? 'Bearer realm="Millrace"' : 'Basic realm="Millrace", charset="UTF-8"'

@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis'
 import type { ErrorKind } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
-/** A request that was not answered as it should have been, without what it contained. */
+/** A failed request, without its content. */
 export interface FailedRequest {
   readonly atMs: number
   readonly requestId: string
@@ -14,7 +14,7 @@ export interface FailedRequest {
   readonly modelId?: string
 }
 
-/** A request that took long, without what it contained. */
+/** A slow request, without its content. */
 export interface SlowRequest {
   readonly atMs: number
   readonly requestId: string
@@ -23,21 +23,21 @@ export interface SlowRequest {
   readonly status: number
   readonly durationMs: number
   readonly modelId?: string
-  /** From its arrival to the beginning of its work. */
+  /** From its arrival to the start of its job. */
   readonly queueMs?: number
   /** From its arrival to its first token. */
   readonly firstTokenMs?: number
   readonly completionTokens?: number
 }
 
-/** How often a kind of error occurred, and for which model. */
+/** The number of errors of a kind and model. */
 export interface ErrorCount {
   readonly kind: ErrorKind
   readonly modelId: string | undefined
   readonly count: number
 }
 
-/** What went wrong of late, over all API processes. */
+/** Recent errors and slow requests of all API processes. */
 export interface Incidents {
   readonly errors: readonly ErrorCount[]
   readonly failed: readonly FailedRequest[]
@@ -50,12 +50,13 @@ const BUCKETS = 12
 const LIST_LENGTH_MAX = 100
 const LIST_TTL_SECONDS = 24 * 3600
 const FLUSH_INTERVAL_MS = 500
-/** What one process remembers between two writes; the rest of a storm is only counted. */
+/** The entries that one process buffers between two writes; more are only counted. */
 const PENDING_MAX = 50
 
 /**
- * Errors by kind and model in buckets of five minutes, and capped lists of failed and slow requests.
- * Written in the background: no request waits for it, and what Redis does not take is lost.
+ * Errors by kind and model in buckets of five minutes, and capped lists of failed and slow
+ * requests. Written in the background: no request waits for it, and writes that Redis refuses are
+ * lost.
  */
 export class IncidentLog {
   readonly #redis: Redis
@@ -84,7 +85,7 @@ export class IncidentLog {
     if (this.#slow.length < PENDING_MAX) this.#slow.push(request)
   }
 
-  /** Writes what has come together. */
+  /** Writes the buffered entries. */
   async flush(): Promise<void> {
     if (this.#counts.size + this.#slow.length === 0) return
     const pipeline = this.#redis.pipeline()
@@ -139,7 +140,7 @@ export class IncidentLog {
   }
 }
 
-/** What a client did wrong is counted; what went wrong here, or was refused, is shown one by one. */
+/** Client errors are only counted; server errors and refusals are listed. */
 function isWorthShowing({ status, kind }: FailedRequest): boolean {
   return status >= 500 || kind === 'rateLimited' || kind === 'internal'
 }

@@ -1,4 +1,4 @@
-/** Where there is no figure. */
+/** Shown for a missing value. */
 export const NOTHING: string
 export function words(kind: string): string
 export function sum<T>(list: readonly T[], amount: (entry: T) => number): number

@@ -1,9 +1,9 @@
-// How figures are written for people.
+// Formats numbers for display.
 
-/** Where there is no figure. */
+/** Shown for a missing value. */
 export const NOTHING = '–'
 
-/** `rateLimited` as people write it. @param {string} kind */
+/** `rateLimited` in words. @param {string} kind */
 export function words(kind) {
   return kind.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
 }
@@ -23,12 +23,12 @@ export function percent(share) {
   return `${Math.round(share * 100)} %`
 }
 
-/** Nothing where nothing is known. @param {number | undefined} ms */
+/** Empty when unknown. @param {number | undefined} ms */
 export function optionalDuration(ms) {
   return ms === undefined ? NOTHING : duration(ms)
 }
 
-/** In the unit that people would use. @param {number} ms */
+/** In a readable unit. @param {number} ms */
 export function duration(ms) {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`
   const seconds = ms / 1000

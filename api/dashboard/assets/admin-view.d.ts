@@ -1,6 +1,6 @@
 import type { Overview } from '../overview.ts'
 
-/** One figure or text of a table. */
+/** One cell of a table. */
 export interface Cell {
   readonly text: string
   readonly note?: string
@@ -15,7 +15,7 @@ export interface Table {
   readonly about: string
   readonly columns: readonly { readonly label: string; readonly isNumber?: boolean }[]
   readonly rows: readonly (readonly Cell[])[]
-  /** Said when there are no rows. */
+  /** Shown when there are no rows. */
   readonly empty: string
 }
 
@@ -26,7 +26,7 @@ export interface Tile {
   readonly tone?: 'bad' | 'warn' | 'good'
 }
 
-/** What the administration page shows: texts and figures, no markup. */
+/** The content of the console's overview: texts and numbers, no markup. */
 export interface View {
   readonly tiles: readonly Tile[]
   readonly tables: readonly Table[]

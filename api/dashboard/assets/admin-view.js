@@ -8,8 +8,8 @@ import {
   words,
 } from './admin-figures.js'
 
-// What the administration page shows of an overview: texts and figures, no markup. The server renders
-// it first and the page's own script afterwards, so both show the same.
+// The content of the console's overview: texts and numbers, no markup. The server renders it first
+// and the page's script afterwards, so both show the same.
 
 /**
  * @typedef {{ text: string, note?: string, share?: number, tone?: 'bad' | 'warn' | 'good' }} Cell
@@ -36,10 +36,10 @@ import {
  *   failed: readonly FailedRequest[], slow: readonly SlowRequest[] } }} Overview
  */
 
-/** Kinds of errors that are the service's own fault. */
+/** Error kinds caused by the service itself. */
 const OWN_FAULTS = ['internal', 'upstream', 'overloaded', 'deadline']
 const ROWS_MAX = 20
-/** Waiting longer than this is worth a colour. */
+/** Longer waits are highlighted. */
 const LONG_WAIT_MS = 10_000
 
 /**

@@ -1,7 +1,7 @@
 import { NOTHING } from './admin-figures.js'
 import { viewOf } from './admin-view.js'
 
-// Keeps the page up to date: what it shows comes from /admin/overview.json every other second.
+// Refreshes the page from /admin/overview.json every two seconds.
 
 /** @typedef {import('./admin-view.js').View} View */
 
@@ -34,13 +34,13 @@ async function update() {
   clearTimeout(timer)
   if (!isRunning || document.visibilityState !== 'visible') return
   const problem = await load()
-  // Somebody may have paused meanwhile.
+  // The page may have been paused meanwhile.
   if (!isRunning) return
   say(problem)
   if (problem !== SIGNED_OUT) timer = setTimeout(update, INTERVAL_MS)
 }
 
-/** Resolves with what is wrong, or nothing. */
+/** Resolves with an error message, or undefined. */
 async function load() {
   try {
     const answer = await fetch(OVERVIEW, {
@@ -50,7 +50,7 @@ async function load() {
     if (answer.status === 401 || answer.status === 403) return SIGNED_OUT
     if (!answer.ok) return UNREACHABLE
     const overview = await answer.json()
-    // Somebody may have paused meanwhile.
+    // The page may have been paused meanwhile.
     if (isRunning) show(viewOf(overview))
     return ''
   } catch {
@@ -58,7 +58,10 @@ async function load() {
   }
 }
 
-/** Says something once, so that it is read out once. @param {string} text */
+/**
+ * Updates the status only when it changes, so that screen readers announce it once. @param {string}
+ * text
+ */
 function say(text) {
   if (state.textContent !== text) state.textContent = text
   state.hidden = text === ''
@@ -118,8 +121,9 @@ function classesOf(names) {
 }
 
 /**
- * An element; texts stay texts.
- * @param {string} tag @param {Record<string, string>} attributes @param {(string | HTMLElement)[]} content
+ * Creates an element; strings become text nodes.
+ * @param {string} tag @param {Record<string, string>} attributes @param {(string | HTMLElement)[]}
+ * content
  */
 function element(tag, attributes, content) {
   const made = document.createElement(tag)

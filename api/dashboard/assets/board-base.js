@@ -1,3 +1,4 @@
-// The board takes the base of its page for a path of the host, and is asked for below any.
+// The board assumes that its base is a path of the host, but a proxy may serve it below another
+// path.
 const base = /** @type {HTMLBaseElement} */ (document.querySelector('base'))
 base.setAttribute('href', new URL(base.href).pathname)
