@@ -7,21 +7,21 @@ import { ERROR_KINDS, type ErrorKind } from '#shared/errors.ts'
 
 import type { IncidentLog } from './incident-log.ts'
 
-/** What is known of a request while it is served. */
+/** The recorded state of a request in flight. */
 interface Watched {
   modelId?: string
   queueMs?: number
   firstTokenMs?: number
   completionTokens?: number
-  /** Why its job failed, which a stream that has begun cannot say by its status. */
+  /** The failure of its job: a started stream cannot show it in its status. */
   failure?: ErrorKind
 }
 
-/** Requests that one process watches at a time. */
+/** The number of requests that one process tracks at a time. */
 const WATCHED_MAX = 10_000
 const TEXT_LENGTH_MAX = 200
 
-/** Sees requests and their jobs, and notes those that fail or take long. */
+/** Observes requests and their jobs, and records those that fail or are slow. */
 export class IncidentWatch {
   readonly #log: IncidentLog
   readonly #slowMs: number
@@ -32,17 +32,17 @@ export class IncidentWatch {
     this.#slowMs = options.slowMs
   }
 
-  /** Requests that are being served, as far as they are watched. */
+  /** The number of tracked requests in flight. */
   get size(): number {
     return this.#watched.size
   }
 
-  /** Watches every request that comes after this call. */
+  /** Tracks every request that arrives after this call. */
   register(app: FastifyInstance): void {
     app.addHook('onRequest', async (request, reply) => {
       if (this.#watched.size >= WATCHED_MAX) return
       this.#watched.set(request.id, {})
-      // Of a client that left before its answer no response is told.
+      // `onResponse` does not run for a client that disconnects before its answer.
       reply.raw.once('close', () => this.#watched.delete(request.id))
     })
     app.addHook('onResponse', async (request, reply) => this.#conclude(request, reply))
@@ -74,7 +74,7 @@ export class IncidentWatch {
     }
     const { modelId } = known
     const kind = failure ?? KINDS_BY_STATUS.get(reply.statusCode)
-    // Pages ask people to sign in by a 401: that is no incident.
+    // Pages ask users to sign in with a 401, which is no incident.
     if (kind !== undefined && route !== '' && !(kind === 'unauthenticated' && isPage(route))) {
       this.#log.noteFailed({ ...common, kind, ...(modelId !== undefined && { modelId }) })
     }

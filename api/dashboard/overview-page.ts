@@ -5,13 +5,13 @@ import { NOTHING } from './assets/admin-figures.js'
 import type { Cell, Table, View } from './assets/admin-view.js'
 import { adminDocument } from './document.ts'
 
-/** The administration page as the server first shows it; its script then goes on by itself. */
+/** The console's overview as the server first renders it; its script then refreshes it. */
 export function renderOverview(page: {
-  /** How one gets from the page to the root of the service. */
+  /** The relative path from the page to the root of the service. */
   readonly root: string
   readonly view: View
   readonly assets: AssetFiles
-  /** Who is signed in, and what the form for signing out carries; absent without a session. */
+  /** The signed-in user and the CSRF token of the sign-out form; absent without a session. */
   readonly session: { readonly name: string; readonly formSecret: string } | undefined
 }): string {
   const { root, view, assets, session } = page
@@ -52,8 +52,8 @@ function renderTile({ label, value, note, tone }: View['tiles'][number]): Html {
   return html`<div class="tile ${tone}"><dt>${label}</dt><dd><b>${value}</b><small>${note}</small></dd></div>`
 }
 
-// The roles are said aloud because the style sheet for phones lays tables out in another way, and
-// browsers then forget that they are tables.
+// Explicit ARIA roles, because the style sheet for phones changes the table layout and browsers
+// then drop the table semantics.
 function renderTable({ id, title, about, columns, rows, empty }: Table): Html {
   const head = columns.map(
     ({ label, isNumber }) =>

@@ -9,25 +9,25 @@ import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
 
 import type { Incidents } from './incident-log.ts'
 
-/** One queue as an operator sees it. */
+/** The state of one queue. */
 export interface QueueOverview {
   readonly kind: QueueKind
   readonly modelId: string
   readonly waiting: number
   readonly running: number
   readonly oldestWaitMs: number | undefined
-  /** Requests of the last hour that failed through no fault of their senders. */
+  /** Requests of the last hour that failed on the server side. */
   readonly failedLastHour: number
   readonly jobsPerSecond: number
   readonly tokensPerSecond: number
   readonly slotsUsed: number
   readonly slots: number
-  /** Of the workers that have it loaded. */
+  /** Summed over the workers that have loaded the model. */
   readonly workersReady: number
   readonly workers: number
 }
 
-/** What an operator asks first, at one moment. */
+/** A snapshot of queues, workers, errors and slow requests. */
 export interface Overview {
   readonly version: string
   readonly atMs: number
@@ -48,12 +48,12 @@ export interface OverviewServices {
   incidents(): Promise<Incidents>
 }
 
-/** However many pages look on, Redis is asked once in this time. */
+/** Redis is read once per interval, however many pages are open. */
 const KEPT_MS = 900
-/** Jobs whose age is looked at; the queue is sorted by turns, so that the old ones stand in front. */
+/** Jobs whose age is read; the queue is sorted by ticket, so the oldest jobs are in front. */
 const AGED_JOBS_MAX = 200
 
-/** Reads the overview; answers within a moment are the same. */
+/** Reads the overview; calls within a short interval share one answer. */
 export function createOverview(services: OverviewServices): () => Promise<Overview> {
   let kept: { readonly atMs: number; readonly overview: Promise<Overview> } | undefined
   return () => {
@@ -109,7 +109,7 @@ async function readQueue(
   }
 }
 
-/** How long the oldest of the jobs in front has waited; only times are read, never what jobs contain. */
+/** The age of the oldest of the first jobs; only timestamps are read, never inputs. */
 async function oldestWait(
   { redis, keys }: OverviewServices,
   { kind, id }: CatalogueModel,

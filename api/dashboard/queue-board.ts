@@ -15,7 +15,7 @@ export interface QueueBoardServices {
   queueOf(kind: QueueKind, modelId: string): Queue
 }
 
-// Fields of a job that tell an operator something and a stranger nothing.
+// Job fields that help an operator and contain no user data.
 const SHOWN_FIELDS = [
   'jobId',
   'epoch',
@@ -26,13 +26,13 @@ const SHOWN_FIELDS = [
   'deadlineAtMs',
 ]
 
-/** The queue dashboard (Bull Board), to look at only; the scope around it asks who is looking. */
+/** The queue board (Bull Board), read-only; the surrounding scope authenticates. */
 export async function registerQueueBoard(
   app: FastifyInstance,
   services: QueueBoardServices,
   assetsVersion: string,
 ): Promise<void> {
-  // Before anything else of the board: whatever it may learn to change, it changes nothing here.
+  // Registered before the board's own routes: no method but reads reaches them.
   app.addHook('onRequest', async (request, reply) => {
     if (request.method === 'GET' || request.method === 'HEAD') return undefined
     return reply.code(405).header('allow', 'GET, HEAD').type('text/plain').send('Only to look at.')
@@ -48,10 +48,10 @@ export async function registerQueueBoard(
     serverAdapter: board,
     options: { uiConfig: { boardTitle: 'Millrace', hideRedisDetails: true } },
   })
-  // Its own answers 500 to everything that is thrown, whoever is to blame.
+  // The board's error handler answers 500 for every error.
   board.setErrorHandler((thrown) => {
     const { status, message } = normalizeError(thrown)
-    // Its types know five statuses; it sends any.
+    // The board's types allow five statuses only.
     return { status: status as 500, body: { error: { message } } }
   })
   app.addHook('onRoute', (route) => {
@@ -70,7 +70,7 @@ export async function registerQueueBoard(
   await app.register(board.registerPlugin())
 }
 
-/** The board's page without inline styles and without what it loads from elsewhere. */
+/** The board's page without inline styles and external resources. */
 function plainPage(html: string): string {
   return html
     .replace(/<link\b[^>]*\bhref="(?:https?:)?\/\/[^>]*>/g, '')
@@ -81,12 +81,12 @@ function plainPage(html: string): string {
 function readOnly(queue: Queue): BullMQAdapter {
   const adapter = new BullMQAdapter(queue, { readOnlyMode: true })
   adapter.setFormatter('data', redact)
-  // An answer never passes through BullMQ; should one ever, it is not shown.
+  // Answers never pass through BullMQ; a return value would not be shown.
   adapter.setFormatter('returnValue', () => undefined)
   return adapter
 }
 
-/** What a job is about without what it contains: no prompt, no file, no reply address. */
+/** The description of a job without its content: no prompt, no file, no reply stream. */
 function redact(data: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const shown = Object.fromEntries(SHOWN_FIELDS.map((name) => [name, data[name]]))
   return { ...shown, input: '[redacted]' }
@@ -97,7 +97,8 @@ const CONTENT_SECURITY_POLICY = {
   directives: {
     defaultSrc: ["'none'"],
     scriptSrc: ["'self'"],
-    // What its scripts set on elements is no inline style to the policy; its page is sent without any.
+    // The content security policy does not restrict styles that scripts set on elements; the page
+    // itself has no inline style.
     styleSrc: ["'self'"],
     fontSrc: ["'self'"],
     imgSrc: ["'self'", 'data:'],

@@ -2,21 +2,21 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 
 import type { Redis } from 'ioredis'
 
-/** Somebody who has signed in to the administration pages with a browser. */
+/** A signed-in session of the console. */
 export interface AdminSession {
-  /** What the page calls them. */
+  /** The displayed name. */
   readonly name: string
-  /** Who they are to the user server; absent for the admin token. */
+  /** The user id; absent for the admin token. */
   readonly userId?: string
-  /** The digest of what their password is kept as: another password ends the sessions of the old one. */
+  /** A digest of the password hash: a password change ends the session. */
   readonly passwordDigest?: string
-  /** The digest of the admin token that was given: a new token ends the sessions of the old one. */
+  /** A digest of the admin token: a new token ends the session. */
   readonly tokenDigest?: string
 }
 
-/** The sessions of the administration pages, which all API processes know. */
+/** The sessions of the console, shared by all API processes. */
 export interface AdminSessions {
-  /** Resolves with the secret that the browser keeps. */
+  /** Resolves with the secret for the cookie. */
   open(session: AdminSession): Promise<string>
   find(secret: string): Promise<AdminSession | undefined>
   close(secret: string): Promise<void>
@@ -28,13 +28,13 @@ export interface AdminSessions {
   secondsToWait(address: string): Promise<number>
 }
 
-/** A working day; longer than that nobody should find a page open. */
+/** A working day, which limits how long an unattended page stays signed in. */
 export const SESSION_SECONDS = 12 * 3600
 const ATTEMPTS_MAX = 10
 const ATTEMPTS_WINDOW_SECONDS = 300
 const SECRET = /^[\w-]{43}$/
 
-/** Keeps sessions in Redis, under digests: who reads Redis cannot sign in with what is there. */
+/** Stores sessions in Redis under digests: read access to Redis does not permit a sign-in. */
 export function openAdminSessions(redis: Redis, prefix: string): AdminSessions {
   const sessionKey = (secret: string): string => `${prefix}:admin:session:${digestOf(secret)}`
   const attemptsKey = (address: string): string =>
@@ -75,12 +75,12 @@ export function openAdminSessions(redis: Redis, prefix: string): AdminSessions {
   }
 }
 
-/** The digest under which a secret is compared and kept. */
+/** The digest under which a secret is compared and stored. */
 export function digestOf(secret: string): string {
   return createHash('sha256').update(secret).digest('base64url')
 }
 
-/** Compares secrets in a time that tells nothing of where they differ. */
+/** Compares secrets in constant time. */
 export function equals(given: string, expected: string): boolean {
   return timingSafeEqual(Buffer.from(digestOf(given)), Buffer.from(digestOf(expected)))
 }

@@ -6,10 +6,10 @@ const SECONDS = 'expires_after[seconds]'
 const SECONDS_MIN = 3600 // an hour
 const SECONDS_MAX = 2_592_000 // thirty days
 
-/** The fields of an upload that say how long its file is kept. */
+/** The form fields that set the expiry of a file. */
 export const EXPIRY_FIELDS = [ANCHOR, SECONDS] as const
 
-/** How long a file is to be kept by the fields of its upload; nothing when they do not say. */
+/** The retention of a file by the fields of its upload; undefined when they are absent. */
 export function keptSeconds(fields: Readonly<Record<string, unknown>>): { keptSeconds?: number } {
   const anchor = fields[ANCHOR]
   const text = fields[SECONDS]

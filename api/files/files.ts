@@ -3,7 +3,7 @@ import { and, asc, desc, eq, inArray, sql, type SQL } from 'drizzle-orm'
 import type { Db } from '#shared/db/client.ts'
 import type { FileRow, FileTables } from '#shared/db/schema/files.ts'
 
-/** What is known of a file whose bytes are already stored. */
+/** The metadata of a file whose bytes are already stored. */
 export interface StoredUpload {
   readonly id: string
   readonly organizationId: string
@@ -12,7 +12,7 @@ export interface StoredUpload {
   readonly purpose: string
   readonly bytes: number
   readonly sha256: Buffer
-  /** How long it is to be found; for good when undefined. */
+  /** Seconds until the file expires; never when undefined. */
   readonly keptSeconds?: number
 }
 
@@ -20,26 +20,26 @@ export interface FilePage {
   readonly purpose?: string
   readonly limit: number
   readonly order: 'asc' | 'desc'
-  /** The id of the last file of the page before. */
+  /** The id of the last file of the previous page. */
   readonly after?: string
 }
 
 /** The rows of uploaded files; the bytes are in object storage. */
 export interface Files {
-  /** How many bytes the organization's files have in total. */
+  /** The total bytes of the organization's files. */
   usedBytes(organizationId: string): Promise<number>
   /**
-   * Makes a stored upload visible and charges its bytes, both in one statement: however many
-   * uploads end at once, the sum never passes `bytesMax`. Undefined when it does not fit.
+   * Makes a stored upload visible and charges its bytes in one statement: however many uploads end
+   * at the same time, the sum never exceeds `bytesMax`. Undefined when it does not fit.
    */
   publish(upload: StoredUpload, bytesMax: number): Promise<FileRow | undefined>
   find(organizationId: string, id: string): Promise<FileRow | undefined>
   list(organizationId: string, page: FilePage): Promise<{ rows: FileRow[]; hasMore: boolean }>
-  /** Removes the row and gives its bytes back; returns it so that its object can be deleted. */
+  /** Deletes the row and releases its quota; returns it so that its object can be deleted. */
   remove(organizationId: string, id: string): Promise<FileRow | undefined>
-  /** Forgets files whose time is over and gives their bytes back. */
+  /** Deletes the rows of expired files and releases their quota. */
   forgetExpired(): Promise<void>
-  /** Forgets the files of organizations that were deleted: their bytes belong to nobody then. */
+  /** Deletes the rows of files whose organization was deleted. */
   forgetOfDeleted(): Promise<void>
   /** Which of these object keys belong to a file. */
   knownKeys(keys: readonly string[]): Promise<ReadonlySet<string>>
@@ -118,10 +118,10 @@ async function publish(
   return rows[0]
 }
 
-/** Of one statement: it must end long before the database gives it up. */
+/** Rows per statement, so that it ends long before the statement time limit. */
 const FORGOTTEN_AT_ONCE = 5000
 
-/** Forgets files in parts, each together with the bytes that it gives back. */
+/** Deletes files in batches, each together with the release of its quota. */
 async function forgetAll(db: Db, { files, storage }: FileTables, which: SQL): Promise<void> {
   let forgotten: number
   do {
@@ -137,7 +137,7 @@ async function forgetAll(db: Db, { files, storage }: FileTables, which: SQL): Pr
   } while (forgotten === FORGOTTEN_AT_ONCE)
 }
 
-/** Whether the time of a file is not over. */
+/** Whether a file has not expired. */
 function isKept({ files }: FileTables): SQL {
   return sql`(${files.expiresAt} is null or ${files.expiresAt} > now())`
 }
@@ -153,7 +153,7 @@ async function list(
   if (page.purpose !== undefined) conditions.push(eq(files.purpose, page.purpose))
   const isAscending = page.order === 'asc'
   if (page.after !== undefined) {
-    // Compared where the times lie: a JavaScript date would lose their microseconds.
+    // Compared in SQL: a JavaScript date would lose the microseconds.
     const cursor = sql`(select ${files.createdAt}, ${files.id} from ${files} where ${files.organizationId} = ${organizationId} and ${files.id} = ${page.after})`
     const past = sql.raw(isAscending ? '>' : '<')
     conditions.push(sql`(${files.createdAt}, ${files.id}) ${past} ${cursor}`)

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { isRecord, parseRecord } from '#shared/records.ts'
 
-/** What every line of a file must hold, by purpose; other purposes hold any bytes. */
+/** The required fields of every line, by purpose; other purposes accept any bytes. */
 const LINE_RULES: Readonly<Record<string, LineRule>> = {
   search: { keys: 'text and (optional) metadata', isValid: (line) => hasText(line, 'text') },
   answers: { keys: 'text and (optional) metadata', isValid: (line) => hasText(line, 'text') },
@@ -31,7 +31,7 @@ interface LineRule {
   isValid(line: Record<string, unknown>): boolean
 }
 
-/** The purposes that a file may be uploaded for. */
+/** The purposes of uploads. */
 export const PURPOSES: readonly string[] = [
   'search',
   'answers',
@@ -47,13 +47,13 @@ export const PURPOSES: readonly string[] = [
 const LINE_BYTES_MAX = 4 * 1024 * 1024
 const NEWLINE = 0x0a
 const OPENING_BRACE = 0x7b
-// What may stand before an object: blanks, and a byte order mark.
+// Allowed before an object: blanks, and a byte order mark.
 const BLANKS: readonly number[] = [0x20, 0x09, 0x0d, 0xef, 0xbb, 0xbf]
 const HINT_BYTES = 80
 
 /**
- * Checks JSON lines while they stream by. The purpose may become known only afterwards (forms send
- * fields in any order), so the first fault is kept for each purpose that is still possible.
+ * Checks JSON lines while they stream. The purpose may arrive after the file (forms send fields in
+ * any order), so the first fault is recorded for each purpose that is still possible.
  */
 export class JsonLinesCheck {
   #pending: Buffer[] = []
@@ -70,7 +70,7 @@ export class JsonLinesCheck {
     )
   }
 
-  /** Takes the next bytes of the file. */
+  /** Adds the next bytes of the file. */
   push(chunk: Buffer): void {
     const end = chunk.indexOf(NEWLINE)
     if (end === -1 || this.#isDecided()) {
@@ -84,7 +84,7 @@ export class JsonLinesCheck {
     this.#keepRest(chunk.subarray(lastEnd + 1))
   }
 
-  /** Takes whole lines: decoded together, which costs half of decoding them one by one. */
+  /** Checks complete lines, decoded together: that costs half of decoding them one by one. */
   #takeLines(lines: Buffer): void {
     if (lines.length <= LINE_BYTES_MAX && isUtf8(lines)) {
       for (const line of lines.toString('utf8').split('\n')) {
@@ -109,13 +109,13 @@ export class JsonLinesCheck {
     else this.#keep(bytes)
   }
 
-  /** Nothing that comes can change what is known. */
+  /** Every purpose has a fault already, so more lines change nothing. */
   #forget(): void {
     this.#pending = []
     this.#pendingBytes = 0
   }
 
-  /** The first fault for this purpose once all bytes were pushed, or undefined. */
+  /** The first fault for this purpose after all bytes were added, or undefined. */
   finish(purpose: string): ServiceError | undefined {
     if (this.#pendingBytes > 0) this.#endLine()
     if (LINE_RULES[purpose] === undefined) return undefined
@@ -129,7 +129,7 @@ export class JsonLinesCheck {
 
   #keep(bytes: Buffer): void {
     if (bytes.length === 0) return
-    // Bytes that are no lines at all are not kept until something ends them.
+    // Bytes without a newline are bounded.
     if (!this.#hasBegun) {
       const first = bytes.find((byte) => !BLANKS.includes(byte))
       this.#hasBegun = first !== undefined
@@ -163,7 +163,7 @@ export class JsonLinesCheck {
   }
 
   #takeText(text: string): void {
-    // A last newline, and empty lines between, carry nothing.
+    // Empty lines are ignored.
     if (text === '') return
     this.#isEmpty = false
     const parsed = parseRecord(text)

@@ -18,7 +18,7 @@ import { PURPOSES } from './json-lines.ts'
 import { BytesUnderWay } from './under-way.ts'
 import { FORM_OVERHEAD_BYTES_MAX, receiveUpload, storageLimitExceeded } from './upload.ts'
 
-/** A file that came or went. */
+/** A file that was stored or deleted. */
 export interface FileChange {
   readonly type: 'stored' | 'deleted'
   readonly file: FileRow
@@ -29,9 +29,9 @@ export interface FileServices {
   readonly files: Files
   readonly store: ObjectStore
   readonly clock: Clock
-  /** How much an organization may store. */
+  /** The storage quota of an organization in bytes. */
   readonly storageBytesMax: number
-  /** Told after a file was stored or deleted. */
+  /** Called after a file was stored or deleted. */
   onChange(change: FileChange): void
 }
 
@@ -68,7 +68,7 @@ function registerUpload(app: App, services: FileServices): void {
     const bytesMax = storageBytesMax - (await files.usedBytes(organizationId))
     const announced = Number(request.headers['content-length'] ?? 0)
     if (announced - FORM_OVERHEAD_BYTES_MAX > bytesMax) {
-      // The body stays unread, so the connection cannot be used again.
+      // The rest of the body stays unread, so the connection cannot be reused.
       reply.header('connection', 'close')
       throw storageLimitExceeded()
     }

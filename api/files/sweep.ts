@@ -3,11 +3,11 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import type { Files } from './files.ts'
 
-// Longer than any upload may take: what is older and has no row belongs to nobody.
+// Longer than any upload may take: older objects without a row are orphans.
 const ORPHAN_AGE_MS = 6 * 3600 * 1000
 const BATCH = 500
 
-/** Deletes stored objects that belong to no file, or to none any more. Returns how many. */
+/** Deletes stored objects without a file row. Returns their number. */
 export async function sweepOrphans(options: {
   readonly files: Files
   readonly store: ObjectStore

@@ -1,11 +1,11 @@
 /**
- * The bytes of the uploads that this process is receiving, by organization: they take room already,
- * though no file is charged for them yet.
+ * The bytes of uploads in flight in this process, by organization: they use space before a file is
+ * charged for them.
  */
 export class BytesUnderWay {
   readonly #bytes = new Map<string, number>()
 
-  /** A new upload of an organization. */
+  /** Starts an upload of an organization. */
   open(organizationId: string): UploadUnderWay {
     let own = 0
     let isOver = false
@@ -23,7 +23,7 @@ export class BytesUnderWay {
     return {
       fits(bytes, bytesMax) {
         if (!isOver && add(bytes) <= bytesMax) return true
-        // At once, so that the others need not end as well.
+        // Ends this upload at once, so that the others can continue.
         end()
         return false
       },
@@ -32,9 +32,9 @@ export class BytesUnderWay {
   }
 }
 
-/** One upload, until its file is charged for or given up. */
+/** One upload, until its file is charged or discarded. */
 export interface UploadUnderWay {
-  /** Whether more bytes fit beside what all others have sent; if not, the upload is over. */
+  /** Whether more bytes fit beside all other uploads; if not, the upload ends. */
   fits(bytes: number, bytesMax: number): boolean
   end(): void
 }

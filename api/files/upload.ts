@@ -15,7 +15,7 @@ import type { StoredUpload } from './files.ts'
 import type { UploadUnderWay } from './under-way.ts'
 
 const FILENAME_LENGTH_MAX = 255
-/** Boundaries, headers and the other fields of a form, beside the bytes of its file. */
+/** Allowance for boundaries, headers and other fields of the form, in bytes. */
 export const FORM_OVERHEAD_BYTES_MAX = 64 * 1024
 
 interface ReceivedFile {
@@ -26,19 +26,19 @@ interface ReceivedFile {
   readonly check: JsonLinesCheck
 }
 
-/** Where the bytes of uploads go, and how many there may be. */
+/** The destination and the size limit of uploads. */
 export interface UploadContext {
   readonly organizationId: string
   readonly store: ObjectStore
-  /** Bytes that still fit; a longer file breaks off. */
+  /** The remaining quota; a longer file is refused. */
   readonly bytesMax: number
   readonly signal: AbortSignal
   readonly underWay: UploadUnderWay
 }
 
 /**
- * Streams the file of a form into the store, counting, hashing and checking its bytes on the way.
- * Fields may come in any order. On any fault nothing stays in the store and the fault is thrown.
+ * Streams the file of a form into the store while counting, hashing and checking its bytes. Fields
+ * may come in any order. On any fault, nothing is stored and the fault is thrown.
  */
 export async function receiveUpload(
   request: FastifyRequest,
@@ -81,7 +81,7 @@ async function receiveFile(
   purpose: string | undefined,
   { store, bytesMax, signal: clientSignal, underWay }: UploadContext,
 ): Promise<ReceivedFile> {
-  // Where it came first, a wrong purpose is known before a byte of the file was stored.
+  // When the purpose precedes the file, a wrong one is refused before a byte is stored.
   if (purpose !== undefined) checkPurpose(purpose)
   const hash = createHash('sha256')
   const check = new JsonLinesCheck(purpose)
@@ -100,7 +100,7 @@ async function receiveFile(
   return { objectKey, filename: name || 'file', bytes, sha256: hash.digest(), check }
 }
 
-/** The refusal of a file that does not fit into what the organization has left. */
+/** The error for a file that exceeds the remaining quota. */
 export function storageLimitExceeded() {
   return failure.invalidRequest(
     "This file would exceed your organization's storage limit. Delete files that you no longer need.",

@@ -21,7 +21,7 @@ interface SignedRequest {
 
 const ERROR = { description: 'An error in the form of all others.', type: 'object' }
 
-/** `GET /media/{folder}/{name}`: pictures under the addresses that were given out for them; no key is needed. */
+/** `GET /media/{folder}/{name}`: images by signed URL; no key is needed. */
 export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPluginAsync {
   return async (app) => {
     app.get<SignedRequest>('/media/:folder/:name', {
@@ -64,7 +64,7 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
           { request, reply },
           {
             ...{ store, key },
-            // A picture is written once, before its address is given out.
+            // An image is immutable: it is written once, before its URL is issued.
             etag: `"${createHash('sha256').update(key).digest('hex')}"`,
             headers: {
               'content-type': 'image/png',

@@ -1,8 +1,8 @@
 import type { Clock } from '#shared/clock.ts'
 import { STAGED, type ObjectStore } from '#shared/storage/object-store.ts'
 
-// Addresses are valid for an hour and are given out shortly after their picture was written; no job
-// runs longer than that either.
+// URLs are valid for an hour and are issued shortly after their image was written; no job runs
+// longer than that.
 const JOB_AGE_MS_MAX = 65 * 60_000
 // Longer than any upload may take.
 const UPLOAD_AGE_MS_MAX = 6 * 3_600_000
@@ -12,7 +12,10 @@ const AGES_MS_MAX = {
   [STAGED]: UPLOAD_AGE_MS_MAX,
 }
 
-/** Deletes pictures whose addresses have expired and what dead requests and processes left. Returns how many. */
+/**
+ * Deletes images with expired URLs and leftovers of failed requests and processes. Returns their
+ * number.
+ */
 export async function sweepMedia(options: {
   readonly store: ObjectStore
   readonly clock: Clock

@@ -1,4 +1,4 @@
-/** Whether a client would rather read a page than data: browsers name HTML, programs do not. */
+/** Whether a client prefers HTML: browsers ask for it, programs do not. */
 export function prefersHtml(accept: string | undefined): boolean {
   const weights = new Map(
     (accept ?? '').split(',').map((range) => {

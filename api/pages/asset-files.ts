@@ -6,9 +6,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 import { isKnown } from '#api/http/etag.ts'
 
-/** Scripts, styles and pictures of a page, held in memory. */
+/** Scripts, styles and images of a page, held in memory. */
 export interface AssetFiles {
-  /** Names the content of them all: it stands in their addresses, so they never change there. */
+  /** A digest of all content; it is part of each URL, so that files are immutable. */
   readonly version: string
   readonly files: ReadonlyMap<string, AssetFile>
 }
@@ -27,7 +27,7 @@ const CONTENT_TYPES: Readonly<Record<string, string>> = {
 const SHARED_FOLDER = join(import.meta.dirname, 'assets')
 const YEAR_SECONDS = 31_536_000
 
-/** Reads the files of a page and those that all pages share; other kinds of files are left out. */
+/** Reads the files of a page and the files that all pages share; other file types are ignored. */
 export async function loadAssetFiles(folder: string): Promise<AssetFiles> {
   const files = new Map<string, AssetFile>()
   const whole = createHash('sha256')
@@ -52,7 +52,8 @@ export function registerAssets(app: FastifyInstance, path: string, assets: Asset
       const { version, name } = request.params
       const file = assets.files.get(name)
       if (file === undefined) return reply.callNotFound()
-      // While versions change, a page of one process may ask another: that answer must not stay.
+      // During a rolling upgrade a page of one version may ask a process of another: its 404 must
+      // not be cached.
       const isExact = version === assets.version
       reply.header(
         'cache-control',
@@ -63,7 +64,7 @@ export function registerAssets(app: FastifyInstance, path: string, assets: Asset
   })
 }
 
-/** A page that is asked for anew each time, and sent only when it has changed. */
+/** Serves a page with revalidation: sent only when it has changed. */
 export function sendPage(http: Http, body: string): FastifyReply {
   const digest = createHash('sha256').update(body).digest('base64url')
   http.reply.header('cache-control', 'no-cache')

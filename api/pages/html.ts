@@ -1,4 +1,4 @@
-/** Markup that is safe to send; everything else that meets it is escaped. */
+/** Markup that is safe to send; all other values are escaped when they are inserted. */
 export class Html {
   readonly #text: string
 
@@ -13,7 +13,7 @@ export class Html {
 
 type Value = string | number | undefined | Html | readonly Html[]
 
-/** Markup from a template; what is put into it is escaped, unless it is markup itself. */
+/** Markup from a template; inserted values are escaped unless they are markup. */
 export function html(strings: TemplateStringsArray, ...values: readonly Value[]): Html {
   return new Html(strings.reduce((text, part, index) => text + render(values[index - 1]) + part))
 }
@@ -32,7 +32,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "'": '&#39;',
 }
 
-/** A text as it may stand in markup and in quoted attributes. */
+/** Escapes a text for markup and quoted attributes. */
 export function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (character) => ENTITIES[character] as string)
 }

@@ -1,24 +1,24 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
-/** What a page may do beyond showing itself. */
+/** Permissions of a page. */
 export interface PageRights {
-  /** Whether it may ask for the microphone. */
+  /** Whether it may use the microphone. */
   readonly isHearing: boolean
 }
 
-/** Every answer of a scope gets the headers of a page. */
+/** Adds the headers of a page to every answer of a scope. */
 export function registerPageHeaders(app: FastifyInstance, rights: PageRights): void {
   app.addHook('onRequest', async (_request, reply) => {
     setPageHeaders(reply, rights)
   })
 }
 
-/** The headers of a page: nothing from elsewhere, nothing inline, no frames. */
+/** The headers of a page: no external resources, nothing inline, no frames. */
 export function setPageHeaders(reply: FastifyReply, { isHearing }: PageRights): FastifyReply {
   return reply.headers({
     'content-security-policy': CONTENT_SECURITY_POLICY,
     'cross-origin-resource-policy': 'same-origin',
-    // With none at all, browsers would hide the origin of our own forms from us, too.
+    // With `no-referrer`, browsers would send `Origin: null` with our own forms.
     'referrer-policy': 'same-origin',
     'permissions-policy': `microphone=(${isHearing ? 'self' : ''}), camera=(), geolocation=(), payment=(), usb=()`,
   })
@@ -28,14 +28,14 @@ const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
-  // Pictures and recordings that were made or chosen here live in memory.
+  // Images and recordings created in the page are blob URLs.
   "img-src 'self' blob:",
   "media-src 'self' blob:",
   "connect-src 'self'",
   "form-action 'self'",
   "base-uri 'none'",
   "frame-ancestors 'none'",
-  // No text can become markup by way of the DOM, whatever a script does wrong.
+  // Trusted types: no script can turn text into markup.
   "require-trusted-types-for 'script'",
   "trusted-types 'none'",
 ].join('; ')

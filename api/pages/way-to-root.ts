@@ -1,8 +1,8 @@
 import { pathOf } from '#api/http/url-path.ts'
 
 /**
- * How one gets from a page to the root of this service: what links begin with, so that they lead to
- * the right place also where a proxy serves it below a path of its own.
+ * The relative path from a page to the root of this service: the prefix of all links, so that they
+ * also work below a path prefix of a proxy.
  */
 export function wayToRoot(url: string): string {
   const depth = pathOf(url).split('/').length - 2

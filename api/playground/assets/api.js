@@ -31,7 +31,7 @@ export async function send({ path, json, form }, signal) {
 }
 
 /**
- * The events of a stream, parsed, until `[DONE]`. Throws what the stream says went wrong.
+ * The parsed events of a stream, until `[DONE]`. Throws the error event of a stream.
  * @param {Response} response @returns {AsyncGenerator<any>}
  */
 export async function* eventsOf(response) {
@@ -56,7 +56,7 @@ export async function* eventsOf(response) {
       }
     }
   } finally {
-    // Whoever stops reading does not want the rest.
+    // A consumer that stops early cancels the request.
     await reader.cancel().catch(() => undefined)
   }
 }

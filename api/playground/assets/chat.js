@@ -38,7 +38,7 @@ export function createChat(page) {
   )
 
   text.addEventListener('keydown', (event) => {
-    // While an input method composes, Enter chooses a word.
+    // While an input method composes, Enter selects a word.
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return
     event.preventDefault()
     text.form?.requestSubmit()
@@ -76,7 +76,7 @@ export function createChat(page) {
     } finally {
       turn.removeAttribute('aria-busy')
       if (said === '') {
-        // Nothing was answered: the question goes back to where it can be sent again.
+        // Without an answer the question returns to the input field.
         asked.turn.remove()
         turn.remove()
         if (text.value === '') text.value = question
@@ -102,7 +102,10 @@ export function createChat(page) {
     return { turn, words }
   }
 
-  /** Follows the text, unless somebody has scrolled up to read. @param {HTMLElement} words @param {string} said */
+  /**
+   * Scrolls with the text, unless the user has scrolled up. @param {HTMLElement} words @param
+   * {string} said
+   */
   function showMore(words, said) {
     const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 48
     words.textContent = said

@@ -2,7 +2,7 @@ import { eventsOf, send } from './api.js'
 import { byId, element } from './dom.js'
 import { createPanel, optionalNumber, speedOf } from './panel.js'
 
-/** A text that goes on, streamed. @param {Parameters<typeof createPanel>[1]} page */
+/** A streamed completion. @param {Parameters<typeof createPanel>[1]} page */
 export function createCompletion(page) {
   const text = byId('completion-text', HTMLTextAreaElement)
   const stop = byId('completion-stop', HTMLInputElement)

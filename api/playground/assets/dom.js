@@ -1,5 +1,5 @@
 /**
- * The element with an id of the page.
+ * The page's element with an id.
  * @template {HTMLElement} T
  * @param {string} id @param {new () => T} type @returns {T}
  */
@@ -10,7 +10,7 @@ export function byId(id, type) {
 }
 
 /**
- * The first element within another that fits a selector.
+ * The first descendant that matches a selector.
  * @template {HTMLElement} T
  * @param {ParentNode} root @param {string} selector @param {new () => T} type @returns {T}
  */
@@ -21,7 +21,7 @@ export function within(root, selector, type) {
 }
 
 /**
- * A new element. Texts stay texts: nothing that comes from a model or a user becomes markup.
+ * Creates an element. Strings become text nodes: output of models and users never becomes markup.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag @param {Record<string, string>} attributes @param {(string | Node)[]} content
  * @returns {HTMLElementTagNameMap[K]}
@@ -33,7 +33,7 @@ export function element(tag, attributes = {}, ...content) {
   return made
 }
 
-/** Shows a sentence, or hides its place. @param {HTMLElement} place @param {string} text */
+/** Shows a sentence, or hides its element. @param {HTMLElement} place @param {string} text */
 export function say(place, text) {
   place.textContent = text
   place.hidden = text === ''

@@ -5,7 +5,7 @@ import { Problem } from './problem.js'
 
 const TEXTS_MAX = 100
 
-/** How similar texts are to one. @param {Parameters<typeof createPanel>[1]} page */
+/** The similarity of texts to one text. @param {Parameters<typeof createPanel>[1]} page */
 export function createEmbedding(page) {
   const query = byId('embedding-query', HTMLTextAreaElement)
   const texts = byId('embedding-texts', HTMLTextAreaElement)

@@ -11,7 +11,7 @@ import { current, onSignedOutElsewhere, signInAs, signOut, userOf } from './sess
 import { createSignIn, takeLanding } from './sign-in.js'
 import { createSpeech } from './speech.js'
 
-/** Doubled from look to look: what is asked counts against the limit of the key. */
+/** Doubles with each attempt, because requests count against the limit of the key. */
 const LOOK_AGAIN_MS = 5000
 const LOOK_AGAIN_MS_MAX = 80_000
 const studio = byId('studio', HTMLElement)
@@ -27,7 +27,7 @@ const tabs = [
   .../** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll('[role="tab"]')),
 ]
 let chosen = 'chat'
-/** Whose texts and pictures the panels hold. @type {string | undefined} */
+/** The user whose texts and images the panels contain. @type {string | undefined} */
 let owner
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let waiting
@@ -50,13 +50,13 @@ function start() {
   void enter()
 }
 
-/** Shows the models, once the server has accepted who asks. */
+/** Shows the models once the server has accepted the credential. */
 async function enter() {
   try {
     const models = await loadModels()
     const credential = current()
     const who = credential?.kind === 'user' ? credential.name : credential?.key
-    // What somebody has left here is for nobody else.
+    // The next user must not see what the previous one left.
     if (owner !== undefined && owner !== who) return startAfresh()
     owner = who
     showModels(models)
@@ -68,14 +68,14 @@ async function enter() {
     choose(panels.some(({ id }) => `#${id}` === location.hash) ? location.hash.slice(1) : chosen)
     byId('main', HTMLElement).focus({ preventScroll: true })
   } catch (error) {
-    // A key that does not fit is forgotten; while the server is away, it is kept.
+    // A refused key is removed; while the server is unavailable, it is kept.
     if (error instanceof Problem && error.status === 401) leave(inWords(error))
     else signIn.show(inWords(error))
   }
 }
 
 /**
- * Offers the models, and looks again for a while when some are not loaded yet.
+ * Shows the models, and retries for a while when some are not loaded yet.
  * @param {readonly import('./models.js').Model[]} models
  */
 function showModels(models, delayMs = LOOK_AGAIN_MS) {
@@ -84,19 +84,19 @@ function showModels(models, delayMs = LOOK_AGAIN_MS) {
   if (delayMs > LOOK_AGAIN_MS_MAX || models.every(({ isReady }) => isReady)) return
   waiting = setTimeout(async () => {
     if (studio.hidden) return
-    // Whether something is wrong shows in the next thing that is asked for.
+    // A failure appears with the next request of the user.
     const found = await loadModels().catch(() => models)
     if (!studio.hidden) showModels(found, delayMs * 2)
   }, delayMs)
 }
 
-/** Opens the page anew: nothing that was written, recorded or drawn here stays in it. */
+/** Reloads the page, which removes all texts, recordings and images. */
 function startAfresh() {
   for (const form of document.forms) form.reset()
   location.reload()
 }
 
-/** Back to the door. @param {string} [why] */
+/** Returns to the sign-in form. @param {string} [why] */
 function leave(why = '') {
   if (current() !== undefined) void signOut()
   for (const panel of panels) panel.stop()
@@ -157,7 +157,7 @@ function wireCurl() {
       await navigator.clipboard.writeText(text.textContent ?? '')
       say(byId('curl-state', HTMLElement), 'Copied.')
     } catch {
-      // Without HTTPS there is no clipboard: then it is at least marked.
+      // Without HTTPS there is no clipboard, so the text is selected instead.
       getSelection()?.selectAllChildren(text)
       say(byId('curl-state', HTMLElement), 'Marked: copy it with your keyboard.')
     }
