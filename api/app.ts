@@ -36,10 +36,10 @@ import { withoutTrailingSlash } from './v1/trailing-slash.ts'
 
 /** One encapsulated scope with one error dialect. */
 export interface Surface {
-  /** Where it is mounted; several places serve the same routes. */
+  /** The path prefixes of the surface; several prefixes serve the same routes. */
   readonly prefixes: readonly string[]
   readonly plugin: FastifyPluginAsync
-  /** Answers what is unknown at the root below these first segments of a path. */
+  /** Answers unknown paths below these first path segments. */
   readonly unknownBelow?: {
     readonly segments: ReadonlySet<string>
     readonly answer: (request: FastifyRequest, reply: FastifyReply) => FastifyReply
@@ -49,28 +49,30 @@ export interface Surface {
 export interface AppOptions {
   readonly server: ServerConfig
   readonly version: string
-  /** The address that clients use, as the OpenAPI document states it. */
+  /** The public URL, as stated in the OpenAPI document. */
   readonly publicUrl: string
   readonly log: Logger
   /** Measures and traces every request. */
   readonly observer?: HttpObserver
   readonly health: HealthServices
   readonly surfaces: readonly Surface[]
-  /** Headers that browsers may send to the user server besides the usual ones; any if there are none. */
+  /**
+   * Additional request headers that browsers may send to the user server; any header when empty.
+   */
   readonly corsAllowedHeaders?: readonly string[]
-  /** Those who look on at every request; what they throw, they keep to themselves. */
+  /** Hooks that observe every request; errors thrown by these hooks are logged and ignored. */
   readonly watchers?: readonly { register(app: FastifyInstance): void }[]
 }
 
-// Slow or silent clients hold a socket no longer than this.
+// Limits how long slow or silent clients hold a socket.
 const HEADERS_TIMEOUT_MS = 15_000
 const REQUEST_TIMEOUT_MS = 300_000
-// Access tokens carry the metadata of their users.
+// Large enough for access tokens, which carry user metadata.
 const HEADER_BYTES_MAX = 64 * 1024
 const KEEP_ALIVE_TIMEOUT_MS = 72_000
 const MAX_PARAM_LENGTH = 512
 
-/** The whole HTTP application; does no I/O until it is asked to listen or to serve. */
+/** Builds the HTTP application; does no I/O before it listens or serves a request. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { server, log } = options
   const app = fastify({
@@ -83,13 +85,13 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     genReqId: requestIdFrom(server.requestIdHeader),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },
     forceCloseConnections: 'idle',
-    // Who still holds a connection while the process stops is served on it.
+    // Requests on open connections are served while the process stops.
     return503OnClosing: false,
-    // Paths that cannot be read belong to no surface.
+    // URLs that cannot be decoded belong to no surface.
     frameworkErrors: (error, _request, reply) => refuse(normalizeError(error), reply),
     clientErrorHandler: refuseConnection,
   })
-  // Plain text is no form of any request here; each surface adds what it takes besides JSON.
+  // No route accepts text/plain; each surface adds the types it accepts besides JSON.
   app.removeContentTypeParser('text/plain')
   registerJsonBody(app)
   collectWholePieces(app)
@@ -101,14 +103,14 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   registerFarewell(app, options.health.isDraining)
   for (const watcher of options.watchers ?? []) watcher.register(app)
   registerValidation(app)
-  // Before the first route: those that come with the plugins answer in this form too.
+  // Registered before the first route, so that routes of plugins use this error form too.
   app.setErrorHandler((thrown, request, reply) => {
     const error = normalizeError(thrown)
     if (isBug(error)) log.error({ err: error.cause, requestId: request.id }, 'request failed')
     return refuse(error, reply)
   })
   await app.register(cors, corsOptions(options.corsAllowedHeaders ?? []))
-  // Pages state their own content security policy; the API answers need none.
+  // Pages set their own content security policy; API answers need none.
   sendSecurityHeaders(app, { contentSecurityPolicy: false, crossOriginResourcePolicy: false })
   await registerOpenApi(app, { version: options.version, serverUrl: options.publicUrl })
   answerUnknownPaths(app, options.surfaces)
@@ -119,7 +121,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   return app
 }
 
-// The surfaces speak for what is below their first segments, so that their clients can read it.
+// Unknown paths below a surface's first segments are answered in its dialect.
 function answerUnknownPaths(app: FastifyInstance, surfaces: readonly Surface[]): void {
   app.setNotFoundHandler((request, reply) => {
     const segment = firstSegmentOf(request.url) ?? ''
@@ -130,7 +132,7 @@ function answerUnknownPaths(app: FastifyInstance, surfaces: readonly Surface[]):
   })
 }
 
-/** What no surface answers, in the form that most clients here read. */
+/** Any other unknown path is answered in the OpenAI dialect. */
 function refuse(error: ServiceError, reply: FastifyReply): FastifyReply {
   const { status, headers, body } = presentError(error)
   return reply.code(status).headers(headers).send(body)

@@ -10,14 +10,14 @@ import { startBatches, surfacesOf } from './surfaces.ts'
 import { openApiTelemetry, serveMetrics } from './telemetry/open-telemetry.ts'
 import { openUserServer } from './user-server.ts'
 
-// The drain time begins a second and a half after the signal, when clients have been given notice.
+// The drain starts a second and a half after the signal, once clients have been notified.
 const LAST_CALL_MS = 1000
 
-/** An API process that serves. */
+/** A running API process. */
 export interface RunningApi {
-  /** Where it listens. */
+  /** The URL it listens on. */
   readonly url: string
-  /** Finishes open requests within the drain time, then closes everything; safe to call twice. */
+  /** Finishes open requests within the drain time, then closes everything; idempotent. */
   stop(): Promise<void>
 }
 
@@ -56,9 +56,9 @@ export async function runApi(env: Env): Promise<RunningApi> {
     isDraining = true
     stopMaintenance()
     const drainMs = config.server.drainTimeoutSeconds * 1000
-    // Who would be cut off soon is told so instead.
+    // Ends open requests with a 503 before they would be cut off.
     const lastCall = setTimeout(() => services.submitter.giveUp(), drainMs + LAST_CALL_MS)
-    // What it gives back, another process takes up.
+    // Released leases are adopted by other processes.
     await Promise.all([batchDriver.stop(), drain(app, drainMs, log)]).finally(() =>
       clearTimeout(lastCall),
     )

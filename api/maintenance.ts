@@ -3,12 +3,12 @@ import { sweepMedia } from './media/sweep.ts'
 import type { Services } from './services.ts'
 
 const INTERVAL_MS = 3_600_000
-// Not at once: processes that start together would all begin with it.
+// Delayed, so that processes that start together do not all begin with maintenance.
 const FIRST_DELAY_MS_MAX = 600_000
 
 /**
- * Makes the partitions ahead, deletes what is past its retention and sweeps orphaned objects, every
- * hour in every API process: each task may run twice without harm. Returns what ends it.
+ * Creates partitions, deletes expired data and sweeps orphaned objects, every hour in every API
+ * process: each task is idempotent. Returns the function that stops it.
  */
 export function startMaintenance(services: Services): () => void {
   let timer = setTimeout(() => void run(), Math.random() * FIRST_DELAY_MS_MAX)

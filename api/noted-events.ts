@@ -8,7 +8,7 @@ import { actorOf, type NoteEvent } from './v1/events.ts'
 
 type Needs = Pick<Services, 'activityWriter' | 'clock'>
 
-/** Notes what callers do to the platform among the activities of their organization. */
+/** Records the actions of callers as activities of their organization. */
 export function noteEvents({ activityWriter, clock }: Needs): NoteEvent {
   return (request, event) => {
     const { organizationId = callerOf(request).organizationId, ...rest } = event
@@ -17,7 +17,7 @@ export function noteEvents({ activityWriter, clock }: Needs): NoteEvent {
   }
 }
 
-/** Notes what the user server says among the activities of the organization of the user's own. */
+/** Records security events of the user server as activities of the user's own organization. */
 export function noteSecurityEvents(
   services: Needs & Pick<Services, 'database' | 'organizationTables' | 'log'>,
 ): (event: SecurityEvent) => void {
@@ -25,7 +25,7 @@ export function noteSecurityEvents(
   return (event) => {
     const userId = subjectOf(event)
     if (userId === undefined) return
-    // Whoever is deleted at this moment must not be given a new one.
+    // A user who is being deleted must not get a new organization.
     const organizationsOf = event.action === 'user_deleted' ? findMemberships : membershipsOf
     organizationsOf(database.db, organizationTables, userId).then(
       ([own]) => {

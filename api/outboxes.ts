@@ -10,11 +10,11 @@ import type { UsageRecord } from './usage/usage-record.ts'
 import { openJournal } from './v1/journal.ts'
 import { Outbox } from './v1/outbox.ts'
 
-/** What is written to the database behind the answers. */
+/** Rows that are written to the database after the answer. */
 export interface Outboxes {
-  /** The use of jobs, and that they have ended. */
+  /** Usage rows and the activities of ended jobs. */
   readonly usageWriter: Outbox<UsageRow>
-  /** What else the platform saw. */
+  /** All other activities of the platform. */
   readonly activityWriter: Outbox<OwnActivity>
 }
 

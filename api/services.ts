@@ -31,7 +31,7 @@ import { openOutboxes, type Outboxes } from './outboxes.ts'
 
 type RedisConnection = Awaited<ReturnType<typeof openRedis>>
 
-/** Every collaborator of the API tier, built once. */
+/** The collaborators of the API tier, each created once. */
 export interface Services {
   readonly config: Config
   readonly clock: Clock
@@ -42,12 +42,12 @@ export interface Services {
   readonly apiKeys: ApiKeyStore
   readonly redis: RedisConnection
   readonly queueKeys: QueueKeys
-  /** Every job that goes through it is written to the usage record. */
+  /** Records the usage of every job. */
   readonly submitter: OpenSubmitter
   readonly usage: UsageRecord
   readonly usageWriter: Outboxes['usageWriter']
   readonly activityWriter: Outboxes['activityWriter']
-  /** Errors and slow requests of late, for administrators. */
+  /** Recent errors and slow requests, for administrators. */
   readonly incidents: IncidentLog
   readonly incidentWatch: IncidentWatch
   readonly store: ObjectStore
@@ -60,8 +60,8 @@ export interface Services {
 }
 
 /**
- * Connects to the database, Redis and object storage, applies the migrations and opens the way into
- * the queues. What was opened is closed again when a later step fails.
+ * Connects to the database, Redis and object storage, applies the migrations and opens the job
+ * submitter. Closes everything that was opened when a later step fails.
  */
 export async function openServices(
   config: Config,

@@ -28,7 +28,7 @@ import type { NoteEvent } from './v1/events.ts'
 import { openIdempotencyStore } from './v1/idempotency-store.ts'
 import { v1Plugin, type Gate } from './v1/plugin.ts'
 
-/** The surfaces of the API and where they are mounted. */
+/** The surfaces of the API and their path prefixes. */
 export function surfacesOf(
   services: Services,
   users: UserServer,
@@ -54,7 +54,7 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
   const shared = {
     ...services,
     verifyAccessToken: (token: string, outlasts: boolean) => users.verifyAccess(token, outlasts),
-    // A replayed answer costs nothing, so it comes before the limits.
+    // Before the limits: a replayed answer costs nothing.
     gates: [idempotencyOf(services), limiterOf(services)],
   }
   return v1Plugin(shared, [
@@ -83,7 +83,7 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
   ])
 }
 
-/** Begins to work at the batches; every API process does. */
+/** Starts the batch driver; every API process runs one. */
 export function startBatches(services: Services): BatchDriver {
   const { deadlineSeconds } = services.config.inference
   return new BatchDriver({
@@ -151,7 +151,7 @@ function administration(services: Services, users: UserServer, version: string):
   })
 }
 
-/** Files that come and go stand in the organization's own activities. */
+/** Records stored and deleted files as activities of the organization. */
 function recordFileChange(note: NoteEvent, { type, file, request }: FileChange): void {
   const { id, purpose, bytes } = file
   note(request, {

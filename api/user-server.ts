@@ -21,18 +21,18 @@ import { observeHasher, observeMailer, observeSms } from './telemetry/observe-de
 import type { ApiTelemetry } from './telemetry/open-telemetry.ts'
 import type { UserAccess } from './v1/credentials.ts'
 
-/** The user server's collaborators, and what the other surfaces ask it. */
+/** The user server's collaborators, and the questions that other surfaces ask it. */
 export interface UserServer {
   readonly services: AuthServices
   readonly organizations: Organizations
   readonly invitations: Invitations
   /**
-   * What an access token proves under `/v1`; undefined when it proves nothing. What `outlasts` it, such
-   * as a key, is for users who are still signed in, with the second factor of whoever has one. Throws
-   * `user_banned`, `session_not_found` and `insufficient_aal`.
+   * The user of an access token under `/v1`; undefined for an invalid token. Credentials that
+   * outlast the token (`outlasts`), such as a key, require a live session and the user's second
+   * factor. Throws `user_banned`, `session_not_found` and `insufficient_aal`.
    */
   verifyAccess(accessToken: string, outlasts: boolean): Promise<UserAccess | undefined>
-  /** Whether an access token is that of somebody who may administer now. */
+  /** Whether an access token belongs to a current administrator. */
   isAdministrator(accessToken: string): Promise<boolean>
   close(): void
 }
@@ -115,7 +115,7 @@ async function mustBeSignedIn(
   { userId, sessionId }: VerifiedAccessToken,
 ): Promise<void> {
   const session = UUID.test(sessionId) ? await findSession(store, sessionId) : undefined
-  // Access tokens that were made outside of a session end by themselves alone.
+  // Access tokens without a session stay valid until they expire.
   if (sessionId !== '' && session?.userId !== userId) {
     throw failure.unauthenticated('The session of this access token has ended: sign in again.', {
       code: 'session_not_found',

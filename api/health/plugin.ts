@@ -1,6 +1,6 @@
 import type { FastifyPluginAsync } from 'fastify'
 
-/** One thing that must work before this process may take requests. */
+/** A dependency that must work before this process may take requests. */
 export interface ReadinessCheck {
   readonly name: string
   /** Rejects when it does not work. */
@@ -9,13 +9,13 @@ export interface ReadinessCheck {
 
 export interface HealthServices {
   readonly checks: readonly ReadinessCheck[]
-  /** True once the process has begun to stop. */
+  /** True once the process has started to stop. */
   isDraining(): boolean
 }
 
 const CHECK_TIMEOUT_MS = 2000
 
-/** `/healthz` speaks of the process alone; `/readyz` of everything that a request needs. */
+/** `/healthz` reports the process only; `/readyz` reports every dependency of a request. */
 export function healthPlugin(services: HealthServices): FastifyPluginAsync {
   return async (app) => {
     app.get('/healthz', { schema: LIVENESS }, async () => ({ status: 'ok' }))
@@ -42,7 +42,7 @@ async function runCheck(check: ReadinessCheck): Promise<{ name: string; isOk: bo
     await Promise.race([check.run(), timeout])
     return { name: check.name, isOk: true }
   } catch {
-    // The caller learns which check failed; why is in the log of the piece itself.
+    // The answer names the failed check; its reason is in the log of that component.
     return { name: check.name, isOk: false }
   } finally {
     clearTimeout(timer)

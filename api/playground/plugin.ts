@@ -11,8 +11,8 @@ import { wayToRoot } from '#api/pages/way-to-root.ts'
 const FOLDER = join(import.meta.dirname, 'assets')
 
 /**
- * The playground: a page at `/` to try everything that is served. What it asks for goes through the
- * same API as everybody's requests, so the page itself needs no credential and holds no data.
+ * The playground: a page at `/` to try every endpoint. It uses the public API, so the page itself
+ * needs no credential and holds no data.
  */
 export function playgroundPlugin({ version }: { readonly version: string }): FastifyPluginAsync {
   return async (app) => {
@@ -34,7 +34,7 @@ export function playgroundPlugin({ version }: { readonly version: string }): Fas
   }
 }
 
-/** What programs find at the root: where everything is. */
+/** The answer for programs at the root: the list of entry points. */
 function pointers(version: string): object {
   return {
     name: 'Millrace',

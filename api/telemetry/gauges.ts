@@ -5,18 +5,18 @@ import type { QueueRef, QueueStates } from '#shared/queue/depth.ts'
 import { nameOf, QUEUE_STATES } from '#shared/queue/depth.ts'
 import type { WorkerBeat } from '#shared/queue/liveness.ts'
 
-/** What is read when somebody looks. */
+/** The values that are read at scrape time. */
 export interface ApiReadings {
   readonly queues: readonly QueueRef[]
   readDepths(): Promise<readonly QueueStates[]>
   workers(): readonly WorkerBeat[]
   readonly pool: Pick<Pool, 'totalCount' | 'idleCount' | 'waitingCount'>
-  /** Computations of the password pool. */
+  /** Queue and running tasks of the password threads. */
   hashing(): { readonly running: number; readonly waiting: number }
   jobsUnderWay(): number
 }
 
-/** Registers the metrics that are read at a scrape. */
+/** Registers the metrics that are read at scrape time. */
 export function registerGauges(registry: Registry, readings: ApiReadings): void {
   registerQueues(registry, readings)
   registerWorkers(registry, readings)
@@ -44,11 +44,11 @@ function registerQueues(registry: Registry, { queues, readDepths }: ApiReadings)
     help: 'Jobs of a queue by state. Every API process tells the same number.',
     labelNames: ['queue', 'kind', 'gen_ai_request_model', 'state'],
     registers: [registry],
-    // Metrics are read in the order of their registration, so the reading above is under way.
+    // Metrics are collected in registration order, so the read above has already started.
     async collect() {
       this.reset()
       const depths = await reading
-      // Redis is away: no number is better than a wrong one, and the other metrics matter now.
+      // While Redis is unavailable, no number is better than a wrong one.
       if (depths === undefined) return
       for (const [index, queue] of queues.entries()) {
         const { kind, modelId } = queue

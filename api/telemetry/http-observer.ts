@@ -14,31 +14,33 @@ import type { Tracing } from '#shared/telemetry/tracing.ts'
 
 import type { ApiMetrics } from './metrics.ts'
 
-/** A request that is being answered. */
+/** A request in flight. */
 export interface ObservedRequest {
-  /** Goes on in the trace of the request. */
+  /** Runs work in the trace context of the request. */
   run(next: () => void): void
-  /** The status that was sent; 499 when the client left before the end. */
+  /** Ends the observation with the sent status; 499 when the client disconnected first. */
   end(status: number): void
 }
 
-/** Watches every request: its duration, and a span around it when tracing is on. */
+/** Observes every request: its duration, and a span when tracing is on. */
 export interface HttpObserver {
   begin(request: FastifyRequest): ObservedRequest
-  /** Goes on in the trace of a request after something, such as its body, was waited for. */
+  /**
+   * Restores the trace context of a request after an asynchronous step, such as reading the body.
+   */
   resume(request: FastifyRequest, next: () => void): void
 }
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
-/** The path of a route as the specification writes it, `/admin/users/{user_id}`. */
+/** A route template in the form of the specification, `/admin/users/{user_id}`. */
 export function routeOf(request: FastifyRequest): string {
   const url = request.routeOptions.url
-  // What no route answers is told apart by nothing: paths are the client's own.
+  // One label for all unknown paths, because clients choose them.
   return url === undefined ? 'unknown' : url.replace(/:(\w+)/g, '{$1}')
 }
 
-/** Observes by metrics and traces. */
+/** Records metrics and traces. */
 export function createHttpObserver(
   metrics: Pick<ApiMetrics, 'httpDuration' | 'httpActive'>,
   tracing: Tracing,
@@ -82,7 +84,7 @@ function startSpan(
   { method, route }: { readonly method: string; readonly route: string },
 ): { span: Span; context: Context } {
   const parent = propagation.extract(ROOT_CONTEXT, request.headers)
-  // Without a route, or behind an asterisk, there are no parameters but whatever somebody typed.
+  // Without a route, or behind a wildcard, parameters are arbitrary client input.
   const isKnown = request.routeOptions.url !== undefined
   const params = Object.entries((request.params ?? {}) as Record<string, unknown>).filter(
     ([key]) => isKnown && key !== '*',

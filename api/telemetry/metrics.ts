@@ -4,7 +4,7 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import { PROVIDER, requestDuration, USUAL_OPERATIONS } from '#shared/telemetry/gen-ai.ts'
 import { SECONDS_BUCKETS } from '#shared/telemetry/registry.ts'
 
-/** What the API tier counts, measured where it happens. */
+/** The instruments of the API tier. */
 export interface ApiMetrics {
   readonly httpDuration: Histogram<HttpLabel>
   readonly httpActive: Gauge<'http_request_method'>
@@ -19,7 +19,10 @@ export interface ApiMetrics {
 
 type HttpLabel = 'http_request_method' | 'http_route' | 'http_response_status_code'
 
-/** Registers the metrics that are observed; those that are read at a scrape follow in `gauges.ts`. */
+/**
+ * Registers the metrics that are recorded by events; `gauges.ts` registers those read at scrape
+ * time.
+ */
 export function createApiMetrics(registry: Registry): ApiMetrics {
   const registers = [registry]
   const job = ['kind', 'gen_ai_request_model'] as const
@@ -80,8 +83,8 @@ export function createApiMetrics(registry: Registry): ApiMetrics {
 const ERROR_TYPES = ['', 'internal', 'deadline', 'overloaded'] as const
 
 /**
- * Begins the series of every model at zero: a rate needs a series before its first event, and the
- * first failure should show as well.
+ * Starts the series of every model at zero: a rate needs a series before its first event, so that
+ * the first failure is visible.
  */
 export function beginSeries(metrics: ApiMetrics, models: readonly CatalogueModel[]): void {
   for (const { id, kind } of models) {

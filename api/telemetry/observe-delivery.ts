@@ -10,13 +10,13 @@ import type { ApiMetrics } from './metrics.ts'
 
 const OUTCOMES = ['ok', 'failed'] as const
 
-/** The same mailer, whose mails are measured and traced; addresses stay out of both. */
+/** Measures and traces a mailer; email addresses are not recorded. */
 export function observeMailer(
   mailer: Mailer,
   { mailDuration }: Pick<ApiMetrics, 'mailDuration'>,
   tracing: Tracing,
 ): Mailer {
-  // A rate needs a series before its first event: the first failure should show as well.
+  // A rate needs a series before its first event, so that the first failure is visible.
   for (const kind of MAIL_KINDS) {
     for (const outcome of OUTCOMES) mailDuration.zero({ kind, outcome })
   }
@@ -29,7 +29,7 @@ export function observeMailer(
   }
 }
 
-/** The same sender of text messages, measured and traced; numbers stay out of both. */
+/** Measures and traces an SMS sender; phone numbers are not recorded. */
 export function observeSms(
   sms: SmsSender,
   gateway: string,
@@ -48,7 +48,7 @@ export function observeSms(
   }
 }
 
-/** The same hasher, measured and traced. */
+/** Measures and traces a password hasher. */
 export function observeHasher(
   hasher: PasswordHasher,
   { hashDuration }: Pick<ApiMetrics, 'hashDuration'>,

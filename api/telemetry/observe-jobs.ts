@@ -12,15 +12,15 @@ import type { ApiMetrics } from './metrics.ts'
 
 type JobMetrics = Pick<ApiMetrics, 'jobDuration' | 'resubmissions' | 'cancellations'>
 
-/** Watches the jobs of a process: their duration and end, and a span that spans all their runs. */
+/** Observes the jobs of a process: duration, outcome, and a span over all their runs. */
 export interface JobObserver {
-  /** The same submitter, whose jobs are watched. */
+  /** Wraps a submitter and observes its jobs. */
   observe<S extends Submitter>(submitter: S): S
-  /** Tells of a job that was submitted again. */
+  /** Records that a job was resubmitted. */
   noteResubmission(job: Pick<JobEnvelope, 'jobId' | 'kind' | 'modelId' | 'epoch'>): void
 }
 
-/** Observes by metrics and traces. */
+/** Records metrics and traces. */
 export function createJobObserver(metrics: JobMetrics, tracing: Tracing): JobObserver {
   const spans = new Map<string, Span>()
   return {
@@ -40,7 +40,7 @@ interface Observation {
   readonly submitter: Submitter
   readonly metrics: JobMetrics
   readonly tracing: Tracing
-  /** Of the jobs under way. */
+  /** The spans of jobs in flight. */
   readonly spans: Map<string, Span>
 }
 
@@ -87,7 +87,7 @@ function startSpan<K extends QueueKind>(
   { tracer }: Tracing,
   { kind, model }: SubmitRequest<K>,
 ): Span {
-  // Below the request; a job of a batch, which has none, is a trace of its own.
+  // A child of the request's span; a batch job has no request and starts its own trace.
   const parent = context.active()
   const queue = queueName(kind, model.id)
   return tracer.startSpan(

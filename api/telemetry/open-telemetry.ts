@@ -13,7 +13,7 @@ import { createHttpObserver, type HttpObserver } from './http-observer.ts'
 import { beginSeries, createApiMetrics, type ApiMetrics } from './metrics.ts'
 import { createJobObserver, type JobObserver } from './observe-jobs.ts'
 
-/** Everything by which an API process tells how it fares. */
+/** The metrics and traces of an API process. */
 export interface ApiTelemetry extends Telemetry {
   readonly metrics: ApiMetrics
   readonly jobs: JobObserver
@@ -37,8 +37,8 @@ export async function openApiTelemetry(
 }
 
 /**
- * Serves the metrics on the port of their own, and the backlog of every queue beside them. Returns
- * what ends that. A port that is taken is an error in the log, and no reason to serve nobody.
+ * Serves the metrics and the backlog of every queue on their own port. Returns the function that
+ * stops it. A port in use is logged as an error; the API still serves.
  */
 export async function serveMetrics(
   telemetry: ApiTelemetry,

@@ -12,8 +12,8 @@ interface Meter {
 }
 
 /**
- * A submitter whose jobs are written to the usage record, each once, however it ends. What is run
- * again for the same answer, after a process died over it, is the same use.
+ * Wraps a submitter and records the usage of each job once, however it ends. Another run for the
+ * same answer, after a process died, is the same usage.
  */
 export function meterJobs<S extends Submitter>(submitter: S, meter: Meter): S {
   return {
@@ -34,7 +34,7 @@ async function* metered<K extends QueueKind>(
   let isNoted = false
   let hasFailed = false
   const note = (outcome: UsageRow['outcome']): void => {
-    // A job that has not begun took nothing, and a failure without a token is not charged.
+    // A job that has not started used nothing, and a failure without a token is not charged.
     if (isNoted || !hasStarted || (outcome === 'failed' && used.completionTokens === 0)) return
     isNoted = true
     const usageId = request.account?.usageId ?? jobId
@@ -51,10 +51,11 @@ async function* metered<K extends QueueKind>(
       } else if (event.type === 'result') {
         hasStarted = true
         Object.assign(used, event.usage)
-        // Noted before the client hears of it: what was answered is on its way to the record.
+        // Recorded before the client receives the answer, so that every answered job is in the
+        // journal.
         note('finished')
-        // Once the commands of this turn have left: the answer follows them, so whoever kills this
-        // process after it has come finds the row noted.
+        // Lets the journal's command leave before the answer: if this process is killed after the
+        // answer, the row exists.
         await setImmediate()
       }
       yield event

@@ -14,7 +14,7 @@ const LIMIT_DEFAULT = 100
 // The end of the year 9999.
 const SECONDS_MAX = 253_402_300_799
 
-/** `GET /usage`: what the organization's requests took, by day, model and key. */
+/** `GET /usage`: the usage of an organization by day, model and key. */
 export function usagePlugin(services: {
   readonly usage: Pick<UsageRecord, 'list'>
   readonly usageWriter: { flush(timeoutMs: number): Promise<void> }
@@ -30,11 +30,11 @@ export function usagePlugin(services: {
           : start_time * 1000
       if (sinceMs >= untilMs) throw invalid('start_time', "'start_time' must be before 'end_time'.")
       const groupBy = parseGroups(group_by)
-      // What this process has answered already is in the list.
+      // Flushes this process's rows first, so that the listing includes its own answers.
       await services.usageWriter.flush(FLUSH_TIMEOUT_MS)
       const { organizationId, userId, role } = callerOf(request)
       const { lines, hasMore } = await services.usage.list(organizationId, {
-        // Members see what they took themselves, owners and administrators what everybody did.
+        // Members see their own usage; owners and administrators see that of all members.
         ...(role === 'member' && userId !== undefined && { userId }),
         ...{ sinceMs, untilMs, groupBy, limit: limit ?? LIMIT_DEFAULT },
         ...(model !== undefined && { model }),
@@ -95,7 +95,7 @@ function parseCursor(after: string, length: number): readonly string[] {
       values.every((value) => typeof value === 'string' && !value.includes('\0'))
     if (isCursor) return values
   } catch {
-    // Not a cursor: said below.
+    // Not a cursor; reported below.
   }
   throw invalid('after', "Invalid 'after': expected the id of a line of this list.")
 }

@@ -3,7 +3,7 @@ import { and, asc, eq, gte, lt, sql, sum, type SQL } from 'drizzle-orm'
 import type { Db } from '#shared/db/client.ts'
 import type { UsageRow, UsageTables } from '#shared/db/schema/usage.ts'
 
-/** What usage can be told apart by. */
+/** The columns that usage can be grouped by. */
 export const USAGE_GROUPS = ['day', 'model', 'api_key_id'] as const
 export type UsageGroup = (typeof USAGE_GROUPS)[number]
 
@@ -13,14 +13,14 @@ export interface UsageQuery {
   readonly groupBy: readonly UsageGroup[]
   readonly model?: string
   readonly apiKeyId?: string
-  /** Only what this user asked for. */
+  /** Restricts the listing to one user. */
   readonly userId?: string
   readonly limit: number
-  /** The groups of the last line of the page before, in the order of `USAGE_GROUPS`. */
+  /** The group of the last row of the previous page, in the order of `USAGE_GROUPS`. */
   readonly after?: readonly string[]
 }
 
-/** The use of one group; the groups that were not asked for are null. */
+/** The usage of one group; columns that are not grouped by are null. */
 export interface UsageLine {
   readonly day: string | null
   readonly model: string | null
@@ -33,7 +33,7 @@ export interface UsageLine {
 
 /** The usage record of a database. */
 export interface UsageRecord {
-  /** Adds rows; of several with one id the first that is finished stays, else the first. */
+  /** Adds rows; among several with one id, the first finished one wins, else the first. */
   add(rows: readonly UsageRow[]): Promise<void>
   list(organizationId: string, query: UsageQuery): Promise<{ lines: UsageLine[]; hasMore: boolean }>
   tokensSince(organizationId: string, sinceMs: number): Promise<number>
@@ -70,7 +70,7 @@ export function openUsageRecord(db: Db, { usage }: UsageTables): UsageRecord {
   }
 }
 
-/** The rows as a table of as many parameters as there are columns, in their order. */
+/** The rows as one table with one array parameter per column. */
 function tableOf(rows: readonly UsageRow[]): SQL {
   const texts = (values: readonly (string | null)[]) => sql`${sql.param(values)}::text[]`
   const counts = (values: readonly number[]) => sql`${sql.param(values)}::bigint[]`
@@ -85,7 +85,7 @@ function tableOf(rows: readonly UsageRow[]): SQL {
     ${counts(rows.map(({ cachedTokens }) => cachedTokens))}, ${sql.param(moments)}::timestamptz[])`
 }
 
-/** One statement may touch a row only once. */
+/** One upsert statement must not touch a row twice. */
 function oneOfEach(rows: readonly UsageRow[]): UsageRow[] {
   const kept = new Map<string, UsageRow>()
   for (const row of rows) {
@@ -103,7 +103,7 @@ async function list(
   query: UsageQuery,
 ): Promise<{ lines: UsageLine[]; hasMore: boolean }> {
   const day = sql<string>`to_char(${usage.createdAt} at time zone 'utc', 'YYYY-MM-DD')`
-  // Rows of users carry no key; the empty text sorts and pages like any other.
+  // Users' rows have no key; the empty string sorts and pages like any other value.
   const key = sql<string>`coalesce(${usage.apiKeyId}, '')`
   const columns: Record<UsageGroup, SQL<string>> = {
     day,
@@ -111,7 +111,7 @@ async function list(
     api_key_id: key,
   }
   const groups = USAGE_GROUPS.filter((group) => query.groupBy.includes(group))
-  // By position: the same expression with parameters of its own would be another expression.
+  // By position: a repeated expression with its own parameters would be a different expression.
   const positions = groups.map((_, index) => sql.raw(String(index + 1)))
   const selected = Object.fromEntries(groups.map((group) => [group, columns[group]]))
   const total = (column: (typeof usage)['promptTokens' | 'completionTokens' | 'cachedTokens']) =>

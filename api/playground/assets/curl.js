@@ -1,7 +1,7 @@
 /** @typedef {import('./api.js').ApiRequest} ApiRequest */
 
 /**
- * The command that sends the same request from a shell. The key is not in it: it stands in a variable.
+ * The shell command that sends the same request. The key is a variable instead of its value.
  * @param {string} root @param {ApiRequest} request
  */
 export function curlOf(root, { path, json, form }) {
@@ -14,7 +14,7 @@ export function curlOf(root, { path, json, form }) {
     parts.push("-H 'Content-Type: application/json'", `-d ${quote(JSON.stringify(json))}`)
   }
   for (const [name, value] of form ?? []) {
-    // What begins with @ or < is a file to curl, unless it is given as a plain string.
+    // curl reads values that start with @ or < from files, unless --form-string is used.
     if (value instanceof File)
       parts.push(`-F ${quote(`${name}=@"${value.name.replace(/["\\]/g, '\\$&')}"`)}`)
     else parts.push(`--form-string ${quote(`${name}=${value}`)}`)
@@ -22,7 +22,7 @@ export function curlOf(root, { path, json, form }) {
   return parts.join(' \\\n  ')
 }
 
-/** A word of a shell: nothing in it means anything to the shell. @param {string} text */
+/** Quotes a word for the shell. @param {string} text */
 export function quote(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }

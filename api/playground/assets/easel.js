@@ -1,18 +1,20 @@
 import { byId } from './dom.js'
 import { Problem } from './problem.js'
 
-/** How far the brush moves with one press of an arrow key, as a share of the side. */
+/** The distance of one arrow key press, as a share of the side. */
 const STEP = 1 / 32
 /** @type {Record<string, readonly [number, number]>} */
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }
 
-/** A picture with paint over the part that is to be redrawn; painting is an `input` of the canvas. */
+/**
+ * An image with a mask painted over the part to regenerate; painting fires `input` on the canvas.
+ */
 export function createEasel() {
   const easel = byId('picture-easel', HTMLElement)
   const canvas = byId('picture-canvas', HTMLCanvasElement)
   const overlay = byId('mask-canvas', HTMLCanvasElement)
   const brush = byId('mask-brush', HTMLInputElement)
-  // The paint as it is, while the overlay also shows the brush.
+  // The mask itself; the overlay also shows the brush.
   const paint = document.createElement('canvas')
   let isPainted = false
   let hasPicture = false
@@ -31,7 +33,7 @@ export function createEasel() {
     context.moveTo(from.x * side, from.y * side)
     context.lineTo(to.x * side, to.y * side)
     context.stroke()
-    // A line without length draws nothing, and a touch should leave a dot.
+    // A line without length draws nothing, but a touch must leave a dot.
     context.beginPath()
     context.arc(to.x * side, to.y * side, radius(), 0, 2 * Math.PI)
     context.fill()
@@ -40,7 +42,7 @@ export function createEasel() {
     overlay.dispatchEvent(new Event('input', { bubbles: true }))
   }
 
-  /** In pixels of the picture. */
+  /** In pixels of the image. */
   function radius() {
     return (brush.valueAsNumber / 200) * paint.width
   }
@@ -105,13 +107,13 @@ export function createEasel() {
     get isPainted() {
       return isPainted
     },
-    /** Whether there is something to paint on. @param {boolean} next */
+    /** Sets whether there is an image to paint on. @param {boolean} next */
     setPaintable(next) {
       isPaintable = next
       overlay.hidden = !next
       show()
     },
-    /** Puts the middle square of a picture onto the easel. @param {Blob} blob @param {number} side */
+    /** Loads the centre square of an image. @param {Blob} blob @param {number} side */
     async setPicture(blob, side) {
       const bitmap = await createImageBitmap(blob).catch(() => {
         throw new Problem('This file is no picture that the browser can read.')
@@ -128,9 +130,9 @@ export function createEasel() {
       easel.hidden = false
       clear()
     },
-    /** The picture as a file. */
+    /** The image as a file. */
     picture: () => fileOf(canvas, 'picture.png'),
-    /** Opaque, but for what is to be redrawn. */
+    /** The mask as a file: transparent where the image is regenerated. */
     mask() {
       const mask = document.createElement('canvas')
       mask.width = paint.width

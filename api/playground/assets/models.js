@@ -2,7 +2,7 @@ import { send } from './api.js'
 
 /** @typedef {{ id: string, kind: string, capabilities: readonly string[], isReady: boolean }} Model */
 
-/** Everything that the caller may use, and whether a worker has it loaded. @returns {Promise<Model[]>} */
+/** The models of the caller, and whether a worker has loaded each. @returns {Promise<Model[]>} */
 export async function loadModels() {
   const [models, engines] = await Promise.all(
     ['/v1/models', '/v1/engines'].map(async (path) => (await send({ path })).json()),

@@ -18,8 +18,10 @@ import { inWords, Problem } from './problem.js'
  *   stop: () => void }} Panel
  */
 
-/** What a sent form has in common everywhere: models, sending, stopping, problems and figures.
- * @param {PanelSpec} spec @param {{ onChange: () => void, onSignedOut: (text: string) => void }} page
+/**
+ * The shared behaviour of all panels: models, sending, stopping, problems and timings.
+ * @param {PanelSpec} spec @param {{ onChange: () => void, onSignedOut: (text: string) => void }}
+ * page
  * @returns {Panel}
  */
 export function createPanel(spec, page) {
@@ -39,7 +41,7 @@ export function createPanel(spec, page) {
     showValue(/** @type {HTMLInputElement} */ (range))
   for (const event of ['input', 'change']) {
     form.addEventListener(event, () => {
-      // What is being changed may no longer be wrong.
+      // Editing a field clears its error.
       say(problem, '')
       page.onChange()
     })
@@ -76,7 +78,7 @@ export function createPanel(spec, page) {
     const hadFocus = document.activeElement === sendButton || document.activeElement === stopButton
     sendButton.hidden = isBusy
     stopButton.hidden = !isBusy
-    // What is hidden loses the focus: it goes on to the button that takes the place.
+    // A hidden button loses the focus, so it moves to the button that replaces it.
     if (hadFocus) (isBusy ? stopButton : sendButton).focus()
   }
 
@@ -113,7 +115,7 @@ function showValue(range) {
 }
 
 /**
- * A number from a field, under a name, if there is one.
+ * A number from a field, under a name, when it is set.
  * @param {string} name @param {HTMLInputElement} input @returns {Record<string, number>}
  */
 export function optionalNumber(name, input) {
@@ -123,8 +125,9 @@ export function optionalNumber(name, input) {
 }
 
 /**
- * How long text took: tokens, seconds and tokens per second.
- * @param {{ startedAt: number, firstAt: number | undefined, usage: { prompt_tokens: number, completion_tokens: number } | undefined }} timing
+ * Tokens, seconds and tokens per second of a text.
+ * @param {{ startedAt: number, firstAt: number | undefined, usage: { prompt_tokens: number,
+ * completion_tokens: number } | undefined }} timing
  */
 export function speedOf({ startedAt, firstAt, usage }) {
   const endedAt = performance.now()

@@ -4,7 +4,7 @@ import { createEasel } from './easel.js'
 import { createPanel, optionalNumber } from './panel.js'
 import { inWords, Problem } from './problem.js'
 
-/** Pictures: new ones, redrawn parts, variations. @param {Parameters<typeof createPanel>[1]} page */
+/** Images: generation, edits and variations. @param {Parameters<typeof createPanel>[1]} page */
 export function createPictures(page) {
   const task = byId('picture-task', HTMLSelectElement)
   const prompt = byId('picture-prompt', HTMLTextAreaElement)
@@ -14,7 +14,7 @@ export function createPictures(page) {
   const easel = createEasel()
   /** @type {Blob | undefined} */
   let source
-  /** What is wrong with the chosen file, if anything. */
+  /** The error of the chosen file, if any. */
   let fault = ''
 
   const sideOf = () => Number(size.value.split('x')[0])
@@ -37,7 +37,7 @@ export function createPictures(page) {
     byId('picture-source', HTMLElement).hidden = task.value === 'generations'
     byId('mask-tools', HTMLElement).hidden = task.value !== 'edits'
     easel.setPaintable(task.value === 'edits')
-    // A field that nobody sees must not keep the form from being sent.
+    // A hidden required field would block the form.
     fileInput.setCustomValidity(task.value === 'generations' ? '' : fault)
   }
 
@@ -94,7 +94,10 @@ export function createPictures(page) {
   )
   return panel
 
-  /** The request with what stands on the easel in place of the names. @param {import('./api.js').ApiRequest} request */
+  /**
+   * The request with the image and mask files inserted for their names. @param
+   * {import('./api.js').ApiRequest} request
+   */
   async function withFiles(request) {
     if (task.value !== 'variations' && prompt.value.trim() === '') {
       throw new Problem('Say what should be seen.')

@@ -1,4 +1,4 @@
-/** Something that went wrong, in words for the person in front of the page. */
+/** An error with a readable message. */
 export class Problem extends Error {
   /** @param {string} sentence @param {number} [status] */
   constructor(sentence, status = 0) {
@@ -8,7 +8,7 @@ export class Problem extends Error {
   }
 }
 
-/** What a status means to a person; the server's own message follows. @type {Record<number, string>} */
+/** Readable status texts; the server's own message follows. @type {Record<number, string>} */
 const BY_STATUS = {
   401: 'The key or sign-in was not accepted.',
   403: 'This is not allowed with your key.',
@@ -21,7 +21,9 @@ const BY_STATUS = {
   504: 'It took too long.',
 }
 
-/** Reads what an unsuccessful answer says. @param {Response} response @returns {Promise<Problem>} */
+/**
+ * Reads the error of an unsuccessful answer. @param {Response} response @returns {Promise<Problem>}
+ */
 export async function problemOf(response) {
   const text = await response.text().catch(() => '')
   const sentences = [BY_STATUS[response.status] ?? '', messageIn(text)]
@@ -31,7 +33,7 @@ export async function problemOf(response) {
   return new Problem(said || `The server answered ${response.status}.`, response.status)
 }
 
-/** The message in the body of an error, in any of the dialects that are spoken. @param {string} text */
+/** The message of an error body in any dialect of the service. @param {string} text */
 export function messageIn(text) {
   try {
     const body = JSON.parse(text)
@@ -42,7 +44,7 @@ export function messageIn(text) {
   }
 }
 
-/** Anything that was thrown, in words. @param {unknown} thrown */
+/** The message of a thrown value. @param {unknown} thrown */
 export function inWords(thrown) {
   if (thrown instanceof Problem) return thrown.message
   if (thrown instanceof DOMException && thrown.name === 'AbortError') return 'Stopped.'

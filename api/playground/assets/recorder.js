@@ -1,8 +1,8 @@
 import { Problem } from './problem.js'
 
-/** Longer recordings would not fit into a request. */
+/** The longest recording that fits into a request. */
 const SECONDS_MAX = 600
-/** What browsers can write and the server can read, the smallest first. */
+/** Formats that browsers can record and the server can read, the smallest first. */
 const TYPES = [
   { type: 'audio/webm;codecs=opus', name: 'recording.webm' },
   { type: 'audio/ogg;codecs=opus', name: 'recording.ogg' },
@@ -16,7 +16,7 @@ export function createRecorder({ onTime }) {
   let isRecording = false
   let isStopped = false
   return {
-    /** From the first moment on: also while the browser asks for permission. */
+    /** Set from the start, also while the browser asks for permission. */
     get isRecording() {
       return isRecording
     },
@@ -24,7 +24,7 @@ export function createRecorder({ onTime }) {
       isStopped = true
       if (recorder?.state === 'recording') recorder.stop()
     },
-    /** Resolves with what was recorded, when it is stopped. @returns {Promise<File>} */
+    /** Resolves with the recording when it is stopped. @returns {Promise<File>} */
     async record() {
       isRecording = true
       isStopped = false

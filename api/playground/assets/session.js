@@ -10,9 +10,9 @@ import { Problem, problemOf } from './problem.js'
 
 const STORAGE_KEY = 'millrace.playground'
 const USERS = addressOf('/auth/v1')
-/** An access token with less time left is renewed first. */
+/** An access token that expires sooner is refreshed first. */
 const MARGIN_MS = 60_000
-/** What a renewal that will never succeed is answered with; too many at the moment is not the end. */
+/** Status codes of a refresh that can never succeed; 429 is not among them. */
 const ENDED = [400, 401, 403, 404, 422]
 
 /** @type {Credential | undefined} */
@@ -20,7 +20,7 @@ let credential = readStored()
 /** @type {Promise<void> | undefined} */
 let renewal
 
-/** Who is signed in. */
+/** The current credential. */
 export function current() {
   return credential
 }
@@ -28,12 +28,12 @@ export function current() {
 /** @param {Credential} next @param {{ stays: boolean }} options */
 export function signInAs(next, { stays }) {
   credential = next
-  // What this tab alone knows comes first when the page is opened again.
+  // The credential of this tab takes precedence after a reload.
   if (stays) sessionStorage.removeItem(STORAGE_KEY)
   store(stays ? localStorage : sessionStorage)
 }
 
-/** Calls back when another tab has signed out whoever is signed in here. @param {() => void} react */
+/** Calls back when another tab has signed out the same user. @param {() => void} react */
 export function onSignedOutElsewhere(react) {
   addEventListener('storage', () => {
     if (credential === undefined || readStored() !== undefined) return
@@ -42,7 +42,7 @@ export function onSignedOutElsewhere(react) {
   })
 }
 
-/** Forgets the credential here, and ends the session of a user on the server. */
+/** Removes the credential, and ends the user's session on the server. */
 export async function signOut() {
   const left = credential
   credential = undefined
@@ -50,12 +50,12 @@ export async function signOut() {
   localStorage.removeItem(STORAGE_KEY)
   if (left?.kind !== 'user') return
   const headers = { authorization: `Bearer ${left.accessToken}` }
-  // Signed out is signed out here, whether the server hears of it or not; the page need not wait.
+  // The sign-out takes effect here even if the request fails; the page does not wait.
   const request = { method: 'POST', headers, keepalive: true }
   await fetch(`${USERS}/logout?scope=local`, request).catch(() => undefined)
 }
 
-/** What stands behind `Bearer` in a request. @returns {Promise<string>} */
+/** The bearer token of a request. @returns {Promise<string>} */
 export async function bearer() {
   if (credential === undefined) throw new Problem('Please sign in first.', 401)
   if (credential.kind === 'key') return credential.key
@@ -80,7 +80,7 @@ export function userOf(tokens) {
 }
 
 /**
- * Asks the user server something.
+ * Sends a request to the user server.
  * @param {string} path @param {{ method?: string, body?: object, accessToken?: string }} [options]
  * @returns {Promise<any>}
  */
@@ -95,7 +95,7 @@ export async function askUsers(path, { method = 'POST', body, accessToken } = {}
   })
   if (response.ok) return response.status === 204 ? undefined : response.json()
   const problem = await problemOf(response)
-  // Here these mean the person, not a key: the server's own sentence says enough.
+  // These statuses concern the user, not a key, so the server's own message is shown.
   throw new Problem(
     problem.message.replace(/^(The key|This is not allowed).*?\. (?=.)/, ''),
     problem.status,
@@ -105,7 +105,7 @@ export async function askUsers(path, { method = 'POST', body, accessToken } = {}
 /** @param {UserCredential} known */
 async function renew(known) {
   const stored = readStored()
-  // Another tab may have been faster.
+  // Another tab may have refreshed the token already.
   if (stored?.kind === 'user' && stored.expiresAtMs > known.expiresAtMs) {
     credential = stored
     return
@@ -136,12 +136,12 @@ function readStored() {
     if (stored?.kind === 'key' && typeof stored.key === 'string') return stored
     if (stored?.kind === 'user' && typeof stored.accessToken === 'string') return stored
   } catch {
-    // Whatever stands there is not ours.
+    // The stored value is not ours.
   }
   return undefined
 }
 
-/** The address in an access token, for showing it; what it may do, the server decides. @param {string} accessToken */
+/** The email address in an access token, for display only. @param {string} accessToken */
 function emailIn(accessToken) {
   try {
     const payload = accessToken.split('.')[1] ?? ''

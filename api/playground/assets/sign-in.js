@@ -3,11 +3,11 @@ import { addressOf, ROOT } from './place.js'
 import { inWords, Problem } from './problem.js'
 import { askUsers, current, signInAs, userOf } from './session.js'
 
-/** The page itself: links in mails lead back to it. */
+/** The URL of this page, to which links in mails lead. */
 const HERE = encodeURIComponent(ROOT)
 
 /**
- * The forms in front of the models.
+ * The sign-in forms.
  * @param {{ onSignedIn: () => void }} page
  */
 export function createSignIn({ onSignedIn }) {
@@ -76,7 +76,7 @@ export function createSignIn({ onSignedIn }) {
     hide() {
       door.hidden = true
     },
-    /** For somebody who has come by the link for a forgotten password. */
+    /** Shown after a recovery link. */
     askNewPassword() {
       door.hidden = false
       keyForm.hidden = true
@@ -107,8 +107,9 @@ export function createSignIn({ onSignedIn }) {
 }
 
 /**
- * What the buttons do: a sign-in, or a sentence.
- * @type {Record<string, (email: string, password: string) => Promise<string | import('./session.js').Tokens>>}
+ * The action of each button: tokens, or a message.
+ * @type {Record<string, (email: string, password: string) => Promise<string |
+ * import('./session.js').Tokens>>}
  */
 const ACTIONS = {
   password(email, password) {
@@ -131,7 +132,7 @@ const ACTIONS = {
   },
 }
 
-/** Links to the providers that are switched on, and no form for signing up where that is switched off. */
+/** Links to the enabled providers; the sign-up form is hidden where sign-up is disabled. */
 async function showProviders() {
   const settings = await askUsers('/settings', { method: 'GET' }).catch(() => undefined)
   if (settings === undefined) return
@@ -153,8 +154,9 @@ async function showProviders() {
 }
 
 /**
- * What the address says of somebody who comes back by a link; it is taken out of the address at once.
- * @returns {{ tokens?: import('./session.js').Tokens, isRecovery?: boolean, problem?: string, notice?: string }}
+ * Reads the result of a link from the URL fragment and removes it from the URL at once.
+ * @returns {{ tokens?: import('./session.js').Tokens, isRecovery?: boolean, problem?: string,
+ * notice?: string }}
  */
 export function takeLanding() {
   const fragment = new URLSearchParams(location.hash.slice(1))

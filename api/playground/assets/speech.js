@@ -115,7 +115,7 @@ function showSegments(segments) {
   )
 }
 
-/** Seconds as they stand on a clock. @param {number} seconds */
+/** Seconds as minutes and seconds. @param {number} seconds */
 export function clock(seconds) {
   const whole = Math.floor(seconds)
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, '0')}.${Math.floor((seconds - whole) * 10)}`
