@@ -1,13 +1,13 @@
-/** Bytes of a file, from the first to the last. */
+/** An inclusive byte range of a file. */
 export interface ByteRange {
   readonly start: number
   readonly end: number
 }
 
 /**
- * The one range of a `Range` header (RFC 9110, section 14.1.2). Undefined when the whole is to be
- * sent: no header, several ranges, or what is no range of bytes; `unsatisfiable` when the file has
- * none of the bytes that are asked for.
+ * Parses a `Range` header with one range (RFC 9110, section 14.1.2). Undefined when the whole file
+ * is sent: no header, several ranges, or another unit; `unsatisfiable` when no requested byte
+ * exists.
  */
 export function parseRange(
   header: string | undefined,
@@ -26,6 +26,6 @@ export function parseRange(
 
 function lastBytes(count: number, size: number): ByteRange | 'unsatisfiable' | undefined {
   if (count === 0) return 'unsatisfiable'
-  // The last bytes of an empty file are the whole of it.
+  // A suffix range of an empty file covers the whole file.
   return size === 0 ? undefined : { start: Math.max(0, size - count), end: size - 1 }
 }

@@ -2,7 +2,7 @@ import type { FastifyCorsOptions, FastifyCorsOptionsDelegateCallback } from '@fa
 
 import { firstSegmentOf } from './url-path.ts'
 
-/** What the clients of the user server send by themselves. */
+/** Request headers that clients of the user server send by themselves. */
 const USER_SERVER_HEADERS = [
   'accept',
   'authorization',
@@ -19,9 +19,9 @@ const USER_SERVER_HEADERS = [
 ]
 
 /**
- * What browsers of other origins may send and read. They may send every header, unless `allowedHeaders`
- * names some: then the user server takes these besides the usual ones, and no other. Below `/v1` there
- * is no such list, because OpenAI clients add headers with every release.
+ * The CORS rules for browsers of other origins. All request headers are allowed, unless
+ * `allowedHeaders` names some: then the user server accepts these besides the usual ones. `/v1` has
+ * no such list, because OpenAI clients add headers with every release.
  */
 export function corsOptions(
   allowedHeaders: readonly string[],
@@ -40,7 +40,7 @@ export function corsOptions(
 
 const OPEN = {
   origin: '*',
-  // Who asks with OPTIONS what is allowed is told so, browser or not.
+  // OPTIONS requests from programs are answered like those of browsers.
   strictPreflight: false,
   methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
   maxAge: 86_400,
@@ -65,6 +65,6 @@ const OPEN = {
     'x-ratelimit-remaining-tokens',
     'x-ratelimit-reset-requests',
     'x-ratelimit-reset-tokens',
-    // As text: a list would be joined anew for each answer.
+    // Joined once instead of for every answer.
   ].join(', '),
 }

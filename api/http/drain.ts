@@ -6,15 +6,18 @@ import type { FastifyInstance } from 'fastify'
 
 import type { Logger } from '#shared/logger.ts'
 
-/** So long clients are told to leave, and still served, before the door closes. */
+/** How long clients are notified and still served before the port closes. */
 const NOTICE_MS = 1000
 const LOOK_INTERVAL_MS = 50
-/** A connection may ask for something right after its last answer, so it stays open a moment. */
+/**
+ * A connection stays open for a moment after its last answer, because a client may send a request
+ * right then.
+ */
 const IDLE_MS = 500
 const ACCEPTING_TURNS = 1000
 const SHORT_TURN_MS = 0.3
 
-/** While a process stops, every answer is the last one on its connection. */
+/** While a process stops, every answer carries `Connection: close`. */
 export function registerFarewell(app: FastifyInstance, isDraining: () => boolean): void {
   app.addHook('onRequest', async (_request, reply) => {
     if (isDraining()) reply.raw.shouldKeepAlive = false
@@ -22,9 +25,9 @@ export function registerFarewell(app: FastifyInstance, isDraining: () => boolean
 }
 
 /**
- * Lets clients go without failing a request of theirs: those with open connections are told with
- * their next answer, then new connections are refused, and what is asked for on the old ones is
- * answered all the same. What is still open after the time is cut.
+ * Drains connections without failing a request: open connections are told to close with their next
+ * answer, then new connections are refused, and requests on old ones are still answered.
+ * Connections that remain after the time limit are cut.
  */
 export async function drain(app: FastifyInstance, timeoutMs: number, log: Logger): Promise<void> {
   const { server } = app
@@ -32,7 +35,8 @@ export async function drain(app: FastifyInstance, timeoutMs: number, log: Logger
   server.keepAliveTimeoutBuffer = 0
   await whileConnected(server, NOTICE_MS)
   await emptyBacklog(server)
-  // Unlike the server's own `close`, this cuts nobody who has just come and not asked yet.
+  // Unlike the server's `close`, this does not cut new connections that have not sent a request
+  // yet.
   Listener.prototype.close.call(server)
   await whileConnected(server, IDLE_MS)
   const timer = setTimeout(() => {
@@ -46,7 +50,7 @@ export async function drain(app: FastifyInstance, timeoutMs: number, log: Logger
   }
 }
 
-/** Waits so long, or until nobody is connected. */
+/** Waits for this long, or until no connection is left. */
 async function whileConnected(server: Server, timeMs: number): Promise<void> {
   const until = performance.now() + timeMs
   while (performance.now() < until && (await numConnections(server)) > 0) {
@@ -55,13 +59,14 @@ async function whileConnected(server: Server, timeMs: number): Promise<void> {
 }
 
 /**
- * Takes in who is connected already, so that nobody waits when the port closes: the kernel resets
- * those. Meanwhile it is told to let nobody else wait; who comes now tries again a second later,
- * when the port is closed. Each turn of the event loop takes in one connection, so it is over with
- * the first short one that took none.
+ * Accepts connections that the kernel has already queued before the port closes, because the kernel
+ * resets queued ones. The backlog is set to the minimum meanwhile, so new clients retry a second
+ * later, when the port is closed. The event loop accepts one connection per iteration; the first
+ * iteration without one ends the loop.
  */
 async function emptyBacklog(server: Server): Promise<void> {
-  // Node has no public way to listen anew. Where this one is gone, some more may be reset.
+  // Node has no public API to change the backlog. Without this internal one, more connections may
+  // be reset.
   const { _handle: port } = server as { _handle?: { listen?: (backlog: number) => number } }
   port?.listen?.(0)
   let numTaken = 0

@@ -1,6 +1,6 @@
 const NULLABLE_TEXT = { type: ['string', 'null'] }
 
-/** The body of every error below `/v1`, and of what no surface answers. */
+/** The error body below `/v1` and of unknown paths. */
 export const ERROR_BODY = {
   type: 'object',
   required: ['error'],
@@ -18,7 +18,7 @@ export const ERROR_BODY = {
   },
 }
 
-/** The bodies of the user server's errors. */
+/** The error bodies of the user server. */
 export const USER_SERVER_ERROR = {
   anyOf: [
     {
@@ -37,7 +37,7 @@ export const USER_SERVER_ERROR = {
       required: ['code', 'message'],
       properties: { code: { type: 'string' }, message: { type: 'string' } },
     },
-    // What is refused before it is known whose path it is.
+    // Errors that occur before the surface is known.
     { $ref: '#/components/schemas/Error' },
   ],
 }

@@ -1,4 +1,4 @@
-/** Whether a client that sends `If-None-Match` has what this tag stands for. */
+/** Whether `If-None-Match` contains this entity tag. */
 export function isKnown(ifNoneMatch: string | undefined, etag: string): boolean {
   const known = ifNoneMatch?.split(',').map((tag) => tag.trim()) ?? []
   return known.some((tag) => tag === '*' || tag.replace(/^W\//, '') === etag)

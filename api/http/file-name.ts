@@ -1,9 +1,9 @@
-// One word as mail headers have it (RFC 2047).
+// An encoded word of mail headers (RFC 2047).
 const ENCODED_WORD = /^=\?utf-8\?b\?([a-z0-9+/]*={0,2})\?=$/i
 
 /**
- * The name of an uploaded file, without folders. Clients written with .NET state names that are not ASCII as
- * mail does, `=?utf-8?B?…?=`; browsers, curl and httpx write a quotation mark as `%22`, and nothing else so.
+ * The name of an uploaded file, without folders. .NET clients encode non-ASCII names as mail does,
+ * `=?utf-8?B?…?=`; browsers, curl and httpx encode only the quotation mark, as `%22`.
  */
 export function fileNameOf(stated: string): string {
   const word = ENCODED_WORD.exec(stated)?.[1]

@@ -3,8 +3,8 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 
 /**
- * Who asks only for the headers makes nobody read the body: left to itself, the framework would read
- * a file of gigabytes to its end, for an answer of a few bytes.
+ * A HEAD request must not read the body: Fastify would read a file of gigabytes to its end for an
+ * answer without a body.
  */
 export function leaveBodiesUnread(app: FastifyInstance): void {
   app.addHook('onSend', async (request, _reply, payload) => {

@@ -1,7 +1,7 @@
 const NEWLINE = 0x0a
 const BYTE_ORDER_MARK = '\ufeff'
 
-/** A line is longer than its reader allows. */
+/** A line exceeds the limit of its reader. */
 export class LineTooLongError extends Error {
   constructor(bytesMax: number) {
     super(`a line is longer than ${bytesMax} bytes`)
@@ -10,8 +10,9 @@ export class LineTooLongError extends Error {
 }
 
 /**
- * The lines of a byte stream, without their ends and without a byte order mark before the first. Only newlines separate them: JSON may hold every
- * other separator. Throws `LineTooLongError`; a stream that breaks off throws its error.
+ * The lines of a byte stream, without line ends and without a leading byte order mark. Only
+ * newlines separate lines, because JSON may contain every other separator. Throws
+ * `LineTooLongError`, and the stream's own error when it fails.
  */
 export async function* readLines(
   source: AsyncIterable<Uint8Array>,

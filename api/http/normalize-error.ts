@@ -1,6 +1,6 @@
 import { CancelledError, failure, INTERNAL_MESSAGE, ServiceError } from '#shared/errors.ts'
 
-/** The parts of a foreign error that decide what it becomes. */
+/** The fields of a foreign error that decide its kind. */
 interface ForeignError {
   readonly code?: unknown
   readonly statusCode?: unknown
@@ -32,20 +32,20 @@ const RULES: Readonly<Record<string, Rule>> = {
   ECONNRESET: (error) => unavailable(error),
   ETIMEDOUT: (error) => unavailable(error),
   EPIPE: (error) => unavailable(error),
-  // Postgres keeps no zero bytes in texts.
+  // Postgres cannot store NUL characters in text.
   '22021': (error) => failure.invalidRequest('A text holds a zero byte.', { cause: error }),
   '22P05': (error) => failure.invalidRequest('A text holds a zero byte.', { cause: error }),
   EHOSTUNREACH: (error) => unavailable(error),
   ENETUNREACH: (error) => unavailable(error),
   EAI_AGAIN: (error) => unavailable(error),
-  // Postgres: a deadlock, a lock or a place that is not to be had, a server that turned read-only.
+  // Postgres: deadlock, lock not available, out of resources, read-only server.
   '40001': (error) => unavailable(error),
   '40P01': (error) => unavailable(error),
   '55P03': (error) => unavailable(error),
   '25006': (error) => unavailable(error),
   '53100': (error) => unavailable(error),
   '53200': (error) => unavailable(error),
-  // Postgres: a statement that was cancelled, as by its time limit.
+  // Postgres: statement cancelled, for instance by its time limit.
   '57014': (error) => failure.deadline('The database took too long. Try again.', { cause: error }),
   // Postgres: too many connections, shutting down, starting up, connection failures.
   '53300': (error) => unavailable(error),
@@ -59,7 +59,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   '08006': (error) => unavailable(error),
 }
 
-// Drivers that lose their connection say so only in words, and so does Redis when it cannot serve.
+// Drivers report a lost connection only in the message, and so does Redis when it cannot serve.
 const CONNECTION_LOST = new RegExp(
   [
     'Connection terminated|Client has encountered a connection error|Connection is closed',
@@ -71,8 +71,8 @@ const CONNECTION_LOST = new RegExp(
 )
 
 /**
- * Turns anything that was thrown while serving a request into a `ServiceError`: expected failures
- * pass, known errors of the frameworks and drivers are translated, and everything else becomes
+ * Converts anything that was thrown while serving a request to a `ServiceError`: expected failures
+ * pass, known errors of frameworks and drivers are translated, and everything else becomes
  * `internal` with the thrown value as its cause, which the caller logs and never shows.
  */
 export function normalizeError(thrown: unknown): ServiceError {
@@ -84,7 +84,7 @@ export function normalizeError(thrown: unknown): ServiceError {
   return translate(thrown as ForeignError) ?? internal(thrown)
 }
 
-/** True when the error is our own fault and must be logged with its stack. */
+/** Whether the error is a bug, which must be logged with its stack. */
 export function isBug(error: ServiceError): boolean {
   return error.kind === 'internal' && error.cause !== undefined
 }
@@ -96,7 +96,7 @@ function translate(error: ForeignError): ServiceError | undefined {
   if (typeof error.message === 'string' && CONNECTION_LOST.test(error.message)) {
     return unavailable(error)
   }
-  // Drivers and query builders wrap the telling error.
+  // Drivers and query builders wrap the original error.
   if (typeof error.cause === 'object' && error.cause !== null) {
     const inner = error.cause instanceof ServiceError ? error.cause : translate(error.cause)
     if (inner !== undefined) return inner

@@ -6,7 +6,9 @@ import { wayToRoot } from '#api/pages/way-to-root.ts'
 
 import { ERROR_BODY, USER_SERVER_ERROR } from './error-schemas.ts'
 
-/** Serves the OpenAPI 3.1 document of everything registered after this call, and a page to try it. */
+/**
+ * Serves the OpenAPI 3.1 document of everything registered after this call, and a page to try it.
+ */
 export async function registerOpenApi(
   app: FastifyInstance,
   options: { readonly version: string; readonly serverUrl: string },
@@ -40,7 +42,7 @@ export async function registerOpenApi(
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
 }
 
-/** The page to look at the document and to try it. */
+/** The page that shows the document. */
 function documentPage(serverUrl: string): FastifyPluginAsync {
   return async (app) => {
     app.addHook('onSend', async ({ url }, reply, payload) => {
@@ -53,7 +55,7 @@ function documentPage(serverUrl: string): FastifyPluginAsync {
       uiConfig: { tryItOutEnabled: true },
       staticCSP: contentSecurityPolicy(serverUrl),
       uiHooks: {
-        // Its script takes a query for a part of the path, and then finds no document.
+        // The page's script treats a query string as part of the path and then finds no document.
         onRequest: async ({ url }, reply) =>
           /^\/docs\/?\?/.test(url) ? reply.redirect(`${wayToRoot(url)}docs`) : undefined,
       },
@@ -61,10 +63,14 @@ function documentPage(serverUrl: string): FastifyPluginAsync {
   }
 }
 
-// What Swagger UI's script puts into a style element; the test of the page fails when it changes.
+// The content of the style element that Swagger UI's script inserts; the page's test fails when it
+// changes.
 const OWN_STYLE = "'sha256-RL3ie0nH+Lzz2YNqQN83mnU0J1ot4QL7b99vMdIX99w='"
 
-/** Nothing inline but one style of its own, and nothing foreign; requests go to the server of the document alone. */
+/**
+ * Nothing inline except one style element, and no external resource; requests go to the document's
+ * server only.
+ */
 function contentSecurityPolicy(serverUrl: string): string {
   return [
     "default-src 'none'",
@@ -85,7 +91,7 @@ interface OpenApiDocument {
   readonly paths?: Readonly<Record<string, object | undefined>>
 }
 
-/** Every operation may be refused for reasons that are not its own, such as a path that is too long. */
+/** Errors that every operation can return, such as a path that is too long. */
 function withErrors(document: OpenApiDocument): object {
   const schemas = { Error: ERROR_BODY, UserServerError: USER_SERVER_ERROR }
   const paths = Object.entries(document.paths ?? {}).map(([path, operations]) => [

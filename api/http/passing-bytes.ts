@@ -4,19 +4,18 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
 const BYTES_PER_COLLECTION = 8 * 1024 * 1024
-// One side may rest for some milliseconds before the other has to.
+// Lets one side pause for some milliseconds before the other must.
 const WAITING_BYTES_MAX = 256 * 1024
 
 /**
- * A stream that hands on what it gets. Every read from a socket makes a buffer that is dead a moment
- * later, but few objects, so that V8 would collect these buffers only by marking the whole heap,
- * several times per 100 MB. Collecting the young objects alone, every few megabytes that pass in
- * this process, takes less than a millisecond.
+ * A pass-through stream that inspects every chunk. Each socket read allocates a short-lived buffer
+ * but few objects, so V8 would release these buffers only by marking the whole heap, several times
+ * per 100 MB. A minor collection every few megabytes takes less than a millisecond.
  */
 export class PassingBytes extends Transform {
   readonly #look: (chunk: Buffer) => void
 
-  /** `look` sees every chunk; what it throws ends the stream. */
+  /** Calls `look` with every chunk; an error thrown there ends the stream. */
   constructor(look: (chunk: Buffer) => void = () => {}) {
     super({ highWaterMark: WAITING_BYTES_MAX })
     this.#look = look
@@ -34,19 +33,22 @@ export class PassingBytes extends Transform {
   }
 }
 
-/** Leads a source through; a fault of the source ends what follows, but not the other way round. */
+/**
+ * Pipes a source through a transform; an error of the source ends the transform, but not the
+ * reverse.
+ */
 export function passThrough(source: Readable, passing: Transform): Transform {
   finished(source, { writable: false }, (error) => {
     if (error) passing.destroy(error)
   })
-  // It may fail before anybody reads it; who reads it then is told.
+  // An error may precede the first reader, which receives it later.
   passing.on('error', () => {})
-  // Whatever went wrong behind is no fault of the source, which may be asked about its own.
+  // An error behind the transform is not reported as one of the source.
   passing.once('close', () => source.destroy())
   return source.pipe(passing)
 }
 
-// One for all streams: they share the heap.
+// Shared by all streams, because they share the heap.
 let bytesSinceCollection = 0
 let collect: (() => void) | undefined
 
@@ -58,7 +60,7 @@ function notePassed(bytes: number): void {
   collect()
 }
 
-// Only contexts that are made after the flag was set know the function.
+// Only contexts created after the flag was set have the function.
 function loadCollector(): () => void {
   setFlagsFromString('--expose-gc')
   const gc = runInNewContext('gc') as (options: object) => void

@@ -1,8 +1,9 @@
 import type { FastifyRequest } from 'fastify'
 
 /**
- * The path below which a proxy serves us to this client, as `/millrace`; empty at the root. A trusted proxy
- * may state it in `X-Forwarded-Prefix`; else it is that of the public address, for clients that came there.
+ * The path prefix under which a proxy serves this client, such as `/millrace`; empty at the root. A
+ * trusted proxy may state it in `X-Forwarded-Prefix`; otherwise it is the prefix of the public URL,
+ * for clients that used that host.
  */
 export function publicPathOf(request: FastifyRequest, publicUrl: string): string {
   const stated = forwardedPrefix(request)
@@ -13,21 +14,21 @@ export function publicPathOf(request: FastifyRequest, publicUrl: string): string
 
 const PLAIN_PATH = /^(\/[\w.~%-]+)*\/?$/
 
-// What is no plain path is nobody's: it would lead clients elsewhere.
+// A prefix that is not a plain path is ignored: it would redirect clients elsewhere.
 function forwardedPrefix({ headers, ips }: FastifyRequest): string | undefined {
   const prefix = headers['x-forwarded-prefix']
-  // Besides the one who connected, those are listed for whom a trusted proxy spoke.
+  // The connected peer, and the proxies that a trusted proxy lists.
   const isTrusted = ips !== undefined && ips.length > 1
   if (!isTrusted || typeof prefix !== 'string' || !PLAIN_PATH.test(prefix)) return undefined
   return withoutSlash(prefix)
 }
 
-// Without the port that the scheme implies, as in addresses.
+// Without the default port of the scheme, as in URLs.
 function plainHost({ protocol, host }: FastifyRequest): string | undefined {
   return URL.parse(`${protocol}://${host}`)?.host
 }
 
-// Some state the address of the user server as Supabase's clients call it.
+// The public URL may include the user server's prefix, as Supabase clients configure it.
 function withoutUserServer(pathname: string): string {
   return withoutSlash(pathname).replace(/\/auth\/v1$/, '')
 }

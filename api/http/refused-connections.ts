@@ -15,7 +15,7 @@ const ANSWERS: Readonly<Record<string, { readonly status: number; readonly reaso
   ERR_HTTP_REQUEST_TIMEOUT: TIMED_OUT,
 }
 
-/** Answers what is no request at all, or none in time, in the form of all other errors. */
+/** Answers malformed requests and request time-outs in the common error form. */
 export function refuseConnection(error: Error & { readonly code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable) {
     socket.destroy()
@@ -34,7 +34,7 @@ export function refuseConnection(error: Error & { readonly code?: string }, sock
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
 }
 
-/** Bodies are read as they are: one that is compressed would be taken for a malformed one. */
+/** Compressed bodies are not supported and are refused by name instead of as malformed JSON. */
 export function refuseEncodedBodies(app: FastifyInstance): void {
   app.addHook('onRequest', async (request) => {
     const encoding = request.headers['content-encoding']
@@ -45,7 +45,7 @@ export function refuseEncodedBodies(app: FastifyInstance): void {
   })
 }
 
-/** RFC 9112, section 3.2: what cannot be a host is refused. Addresses in answers are made of it. */
+/** RFC 9112, section 3.2: refuses an invalid host, because URLs in answers contain it. */
 export function refuseInvalidHosts(app: FastifyInstance): void {
   app.addHook('onRequest', async ({ host }) => {
     if (host === '' || (HOST.test(host) && URL.canParse(`http://${host}`))) return
@@ -53,12 +53,15 @@ export function refuseInvalidHosts(app: FastifyInstance): void {
   })
 }
 
-/** A client that is still sending when it is refused hears why: most only listen once they are done. */
+/**
+ * Reads the rest of a refused body: most clients read the answer only after they have sent
+ * everything.
+ */
 export function hearOutLargeBodies(app: FastifyInstance): void {
   app.addHook('onSend', async (request, reply) => {
     if (reply.statusCode !== 413 || request.raw.complete) return
     reply.removeHeader('connection')
-    // Also of a client that wants to close: it would meet a reset while it sends, and no answer.
+    // Also for clients that close the connection: a reset while they send would hide the answer.
     reply.raw.shouldKeepAlive = true
     drain(request)
   })

@@ -5,8 +5,7 @@ import { requestId } from '#shared/ids.ts'
 const SAFE = /^[A-Za-z0-9_.:-]{1,64}$/
 
 /**
- * The id of a request: inherited from the configured header when that holds a harmless value, else
- * made.
+ * The id of a request: taken from the configured header when its value is harmless, else generated.
  */
 export function requestIdFrom(header: string): (request: IncomingMessage) => string {
   return (request) => {

@@ -7,12 +7,12 @@ import type { Logger } from '#shared/logger.ts'
 
 import type { HttpObserver } from '../telemetry/http-observer.ts'
 
-// What proxies log for a client that left before its answer was complete.
+// The status that proxies log for a client that disconnected before its answer was complete.
 const STATUS_CLIENT_LEFT = 499
 
 /**
- * One line per request once its answer has ended, however it ended, and the request id on every
- * answer. The observer sees the same beginning and the same end.
+ * Logs one line per request when its answer ends for any reason, and adds the request id to every
+ * answer. The observer receives the same start and end.
  */
 export function registerRequestLog(
   app: FastifyInstance,
@@ -46,11 +46,11 @@ export function registerRequestLog(
     else observed.run(goOn)
   })
   if (observer === undefined) return
-  // The body was read in the context of its socket.
+  // The body was read in the context of its socket, so the trace context is restored here.
   app.addHook('preValidation', (request, _reply, next) => observer.resume(request, next))
 }
 
-/** Calls back once, when an answer is sent or its connection is gone. */
+/** Calls back once, when an answer is sent or its connection closes. */
 function whenOver(response: ServerResponse, onOver: (isComplete: boolean) => void): void {
   let isOver = false
   const end = (): void => {

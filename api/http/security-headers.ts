@@ -4,8 +4,8 @@ import type { FastifyInstance } from 'fastify'
 import helmet, { type HelmetOptions } from 'helmet'
 
 /**
- * Sends Helmet's headers with every answer of a scope. They depend on nothing that is asked, so they
- * are written once, and an answer under way holds no copy of its own.
+ * Adds Helmet's headers to every answer of a scope. They do not depend on the request, so they are
+ * computed once and an open answer holds no copy of its own.
  */
 export function sendSecurityHeaders(app: FastifyInstance, options: HelmetOptions): void {
   const headers = headersOf(options)

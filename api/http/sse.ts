@@ -4,18 +4,18 @@ import type { FastifyReply } from 'fastify'
 
 /** Server-sent events on a hijacked reply. */
 export interface EventStream {
-  /** Writes whole events; resolves when the socket has room again. */
+  /** Writes complete events; resolves when the socket has room again. */
   write(events: string): Promise<void>
   end(): void
-  /** Aborted when the client leaves. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal
 }
 
 const PING_AFTER_MS = 15_000
 
 /**
- * Sends the headers of an event stream and hands over the socket. A comment is sent after 15 s of
- * silence, so that proxies keep the connection. Headers set on the reply before are sent along.
+ * Sends the headers of an event stream and takes over the socket. After 15 s of silence a comment
+ * is sent, so that proxies keep the connection. Headers already set on the reply are included.
  */
 export function openEventStream(reply: FastifyReply): EventStream {
   reply.hijack()
@@ -30,7 +30,7 @@ export function openEventStream(reply: FastifyReply): EventStream {
     'x-accel-buffering': 'no',
   })
   const headers = Object.entries(reply.getHeaders()).filter(([, value]) => value !== undefined)
-  // In one call: headers set one by one are kept for as long as the stream is open.
+  // In one call: headers set one by one stay in memory while the stream is open.
   raw.writeHead(200, Object.fromEntries(headers))
   raw.flushHeaders()
   const ping = setInterval(() => raw.write(': ping\n\n'), PING_AFTER_MS)
@@ -42,7 +42,7 @@ export function openEventStream(reply: FastifyReply): EventStream {
       ping.refresh()
       if (raw.write(events) || abort.signal.aborted) return
       await once(raw, 'drain', { signal: abort.signal }).catch(() => {
-        // The client left while the socket was full; the signal says so already.
+        // The client disconnected while the socket was full; the signal reports it.
       })
     },
     end() {

@@ -9,13 +9,13 @@ import { parseRange } from './byte-range.ts'
 import { isKnown } from './etag.ts'
 import { PassingBytes, passThrough } from './passing-bytes.ts'
 
-/** Stored bytes that are downloaded. */
+/** A download of stored bytes. */
 export interface Download {
   readonly store: Pick<ObjectStore, 'get' | 'head'>
   readonly key: string
-  /** How many they are, where that is known without asking the store. */
+  /** Their number, when it is known without asking the store. */
   readonly bytes?: number
-  /** Another one whenever the bytes are others. */
+  /** The entity tag; it changes with the bytes. */
   readonly etag: string
   readonly headers: Readonly<Record<string, string>>
 }
@@ -26,8 +26,8 @@ interface Http {
 }
 
 /**
- * Sends stored bytes as they come: all of them, one range, their headers alone, or nothing where the
- * client has them (RFC 9110, sections 13 and 14). Who asks for several ranges gets the whole.
+ * Sends stored bytes as a stream: all of them, one range, headers only, or 304 when the client has
+ * them (RFC 9110, sections 13 and 14). Several ranges are answered with the whole.
  */
 export async function sendStored(http: Http, download: Download): Promise<FastifyReply> {
   const { request, reply } = http
@@ -35,16 +35,16 @@ export async function sendStored(http: Http, download: Download): Promise<Fastif
   const { method, headers } = request
   if (isKnown(headers['if-none-match'], etag)) return begin(reply, download).code(304).send()
   if (method === 'HEAD') return sendHead(reply, download)
-  // A part is of use only to a client that has the beginning of the same bytes.
+  // A range helps only a client that has other parts of the same version.
   const isSame = (headers['if-range'] ?? etag) === etag
   if (isSame && headers.range !== undefined) return sendRange(reply, download, headers.range)
   const { body, totalBytes } = await store.get(key)
   return begin(reply, download, totalBytes).send(passThrough(body, new PassingBytes()))
 }
 
-// Of a request for the headers alone there is no part.
+// A HEAD request has no range.
 async function sendHead(reply: FastifyReply, download: Download): Promise<FastifyReply> {
-  // The framework would give the length of what it sends, if that were no stream.
+  // Fastify sets the length itself only for bodies that are not streams.
   return begin(reply, download, await sizeOf(download)).send(Readable.from([]))
 }
 
@@ -69,7 +69,7 @@ async function sendRange(
   return reply.send(passThrough(body, new PassingBytes()))
 }
 
-/** What every answer says but a refusal. */
+/** The headers of every successful answer. */
 function begin(reply: FastifyReply, { etag, headers }: Download, length?: number): FastifyReply {
   reply.headers({ ...headers, etag, 'accept-ranges': 'bytes' })
   return length === undefined ? reply : reply.header('content-length', length)

@@ -3,13 +3,13 @@ import { pipeline, Transform, type TransformCallback } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 
 const PIECE_BYTES = 16 * 1024
-// However small its pieces are, a body of this length is none to worry about.
+// A body of this length needs no protection, however small its chunks are.
 const HARMLESS_BYTES = 64 * 1024
 const FORM = /^multipart\/form-data\b/i
 
 /**
- * Hands on what it gets, but small pieces together. A client may send every byte as a piece of its
- * own, and whoever collects a body keeps an object for each: hundreds of bytes of memory for one.
+ * Joins small chunks. A client may send every byte as a chunk of its own, and a collector keeps an
+ * object per chunk: hundreds of bytes of memory for one.
  */
 export class WholePieces extends Transform {
   #piece = Buffer.alloc(0)
@@ -37,7 +37,9 @@ export class WholePieces extends Transform {
   }
 }
 
-/** Bodies that are collected come in pieces of some size. Forms are streams: their files do so by themselves. */
+/**
+ * Collected bodies arrive in chunks of a minimum size. Forms are streams, whose files do the same.
+ */
 export function collectWholePieces(app: FastifyInstance): void {
   app.addHook('preParsing', (request, _reply, payload, done) => {
     const {
@@ -51,7 +53,7 @@ export function collectWholePieces(app: FastifyInstance): void {
     if (!isLong || isForm) return done(null, payload)
     const pieces = new WholePieces()
     pipeline(payload, pieces, () => {
-      // Whoever reads the pieces is told.
+      // The reader of the chunks receives the error.
     })
     return done(null, pieces)
   })

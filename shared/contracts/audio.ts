@@ -2,18 +2,18 @@
 export interface AudioInput {
   readonly task: 'transcribe' | 'translate'
   readonly audioKey: string
-  /** As uploaded; helps the decoder with formats that have no signature. */
+  /** The uploaded file name; helps the decoder with formats that have no signature. */
   readonly filename: string
-  /** ISO 639-1; null detects it. */
+  /** ISO 639-1; null detects the language. */
   readonly language: string | null
   readonly prompt: string
   readonly temperature: number
   readonly wordTimestamps: boolean
-  /** Whether the text of each window is wanted as soon as it is heard. */
+  /** Whether the text of each window is sent as soon as it is recognized. */
   readonly stream?: boolean
 }
 
-/** One stretch of speech; times in seconds from the start of the clip. */
+/** A segment of speech; times in seconds from the start of the clip. */
 export interface AudioSegment {
   readonly seekFrames: number
   readonly start: number
@@ -33,7 +33,7 @@ export interface AudioWord {
   readonly end: number
 }
 
-/** What was heard. */
+/** The recognized text. */
 export interface AudioResult {
   readonly text: string
   /** ISO 639-1. */

@@ -1,4 +1,4 @@
-/** A message of a chat, reduced to what a chat template can read. */
+/** A chat message, reduced to the fields that a chat template reads. */
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'
   readonly content: string
@@ -7,7 +7,7 @@ export interface ChatMessage {
   readonly toolCallId?: string
 }
 
-/** A call that an assistant message made; `arguments` is the JSON text. */
+/** A tool call of an assistant message; `arguments` is JSON text. */
 export interface ChatToolCall {
   readonly id: string
   readonly name: string
@@ -19,14 +19,14 @@ export interface ToolDefinition {
   readonly name: string
   readonly description?: string
   readonly parameters?: object
-  /** Calls must follow the schema: one that cannot be enforced is refused. */
+  /** Calls must follow the schema; a schema that cannot be enforced is refused. */
   readonly isStrict?: boolean
 }
 
-/** `auto` leaves the choice to the model; `required` and a name are enforced while decoding. */
+/** `auto` lets the model choose; `required` and a name are enforced by constrained decoding. */
 export type ToolChoice = 'none' | 'auto' | 'required' | { readonly name: string }
 
-/** What the model reads. */
+/** The input of the model. */
 export type Prompt =
   | { readonly form: 'text'; readonly text: string }
   | { readonly form: 'tokenIds'; readonly tokenIds: readonly number[] }
@@ -39,29 +39,29 @@ export type Prompt =
     }
   | { readonly form: 'edit'; readonly input: string; readonly instruction: string }
 
-/** How a chat template is used, where not in the usual way. */
+/** Options of the chat template. */
 export interface TemplateOptions {
-  /** False leaves out the marker that opens the assistant's turn. */
+  /** False leaves out the generation prompt, which opens the assistant's message. */
   readonly opensAnswer?: boolean
-  /** The answer goes on where the last message stops. */
+  /** The answer continues the last message. */
   readonly continuesLast?: boolean
-  /** Switches of the template itself; a name that it does not know is refused. */
+  /** Variables of the template itself; unknown names are refused. */
   readonly variables?: Readonly<Record<string, string | number | boolean>>
 }
 
-/** When an answer ends, beyond the model's own end and stop strings; what is absent changes nothing. */
+/** Conditions that end an answer besides the model's end tokens and stop strings. */
 export interface EndingRules {
-  /** The model's end tokens are tokens like others. */
+  /** End tokens do not end the answer. */
   readonly ignoresEndOfText?: boolean
-  /** Further tokens that end an answer and are no part of it. */
+  /** Additional end tokens, which are not part of the answer. */
   readonly stopTokenIds?: readonly number[]
-  /** Only the length ends an answer that has fewer tokens. */
+  /** Only the length limit ends an answer with fewer tokens. */
   readonly minTokens?: number
-  /** The stop string that was met is a part of the text. */
+  /** The matched stop string is part of the text. */
   readonly keepsStopString?: boolean
 }
 
-/** How the next token is chosen; every field changes the outcome. */
+/** Sampling parameters; every field changes the outcome. */
 export interface SamplingParams {
   /** 0 is greedy. */
   readonly temperature: number
@@ -76,11 +76,11 @@ export interface SamplingParams {
   readonly repetitionPenalty: number
   /** Token id (as a string, for JSON) to a value from -100 to 100 added to its logit. */
   readonly logitBias: Readonly<Record<string, number>>
-  /** The random stream of candidate `i` is a function of `seed`, `i` and the position alone. */
+  /** The random stream of candidate `i` is a function of `seed`, `i` and the position. */
   readonly seed: number
 }
 
-/** What the answer must be; enforced by constrained decoding. */
+/** The format of the answer, enforced by constrained decoding. */
 export type ResponseFormat =
   | { readonly type: 'text' }
   | { readonly type: 'jsonObject' }
@@ -92,59 +92,62 @@ export interface GenerateInput {
   readonly prompts: readonly Prompt[]
   /** Candidates returned per prompt; candidate `k` of prompt `p` has index `p * n + k`. */
   readonly n: number
-  /** Candidates generated per prompt, of which the `n` likeliest per token are returned. */
+  /**
+   * Candidates generated per prompt, of which the `n` with the highest mean log-probability are
+   * returned.
+   */
   readonly bestOf: number
   /** Null means the rest of the context window. */
   readonly maxTokens: number | null
   readonly sampling: SamplingParams
   readonly stop: readonly string[]
   readonly ending?: EndingRules
-  /** Alternatives per position; null means none are wanted, 0 the chosen token alone. */
+  /** Alternatives per position; null for no log-probabilities, 0 for the chosen token only. */
   readonly logprobs: number | null
   /** Also return the prompt (and its log-probabilities). */
   readonly echo: boolean
   readonly responseFormat: ResponseFormat
-  /** Whether deltas are wanted as they arise; otherwise only checkpoints cross the wire. */
+  /** Whether deltas are sent as they are generated; otherwise only checkpoints are. */
   readonly stream: boolean
   /** Tokens already delivered, by candidate index; set by the owner on a resubmission. */
   readonly resume?: readonly ResumePoint[]
 }
 
-/** Where one candidate stood when its worker was lost. */
+/** The state of one candidate when its worker was lost. */
 export interface ResumePoint {
   readonly index: number
   readonly tokenIds: readonly number[]
-  /** Set when this candidate had already ended. */
+  /** Set when this candidate had ended. */
   readonly finishReason?: FinishReason
 }
 
-/** Scores of documents against a query by query likelihood, for the deprecated search endpoint. */
+/** Scores documents by query likelihood, for the deprecated search endpoint. */
 export interface ScoreInput {
   readonly task: 'score'
   readonly query: string
   readonly documents: readonly string[]
 }
 
-/** A text or chat as the model's token ids. */
+/** Tokenizes a text or chat. */
 export interface TokenizeInput {
   readonly task: 'tokenize'
   readonly prompt: Extract<Prompt, { readonly form: 'text' | 'chat' }>
-  /** Whether the tokenizer puts its own markers around the text, or around that of the template. */
+  /** Whether the tokenizer adds its own special tokens around the text or the rendered template. */
   readonly addSpecialTokens: boolean
-  /** Whether the text of every token is wanted too. */
+  /** Whether the text of every token is returned too. */
   readonly withTexts: boolean
 }
 
-/** The text of token ids. */
+/** Detokenizes token ids. */
 export interface DetokenizeInput {
   readonly task: 'detokenize'
   readonly tokenIds: readonly number[]
 }
 
-/** What a queue of texts is asked. */
+/** The inputs of a completion queue. */
 export type CompletionInput = GenerateInput | ScoreInput | TokenizeInput | DetokenizeInput
 
-/** Why a text ended. */
+/** The reason for which a text ended. */
 export type FinishReason = 'stop' | 'length' | 'toolCalls'
 
 /** One token with its log-probability and the likeliest alternatives, best first. */
@@ -153,7 +156,7 @@ export interface TokenLogprob {
   readonly token: string
   /** The token's UTF-8 bytes, which may be a part of a character. */
   readonly bytes: readonly number[]
-  /** Null for the first token of an echoed prompt: nothing precedes it. */
+  /** Null for the first token of an echoed prompt, which nothing precedes. */
   readonly logprob: number | null
   readonly top: readonly {
     readonly tokenId: number
@@ -163,7 +166,7 @@ export interface TokenLogprob {
   }[]
 }
 
-/** What one candidate gained since its last delta. */
+/** The progress of one candidate since its last delta. */
 export interface CandidateDelta {
   readonly index: number
   readonly text: string
@@ -173,7 +176,7 @@ export interface CandidateDelta {
   readonly finishReason?: FinishReason
 }
 
-/** A whole candidate; `text` includes the prompt when `echo` was asked for. */
+/** A complete candidate; `text` includes the prompt when `echo` is set. */
 export interface Candidate {
   readonly index: number
   readonly text: string
@@ -182,12 +185,12 @@ export interface Candidate {
   readonly finishReason: FinishReason
 }
 
-/** What a queue of texts answers. */
+/** The results of a completion queue. */
 export type CompletionResult =
   | { readonly task: 'generate'; readonly candidates: readonly Candidate[] }
   | {
       readonly task: 'score'
-      /** Raw scores in document order: may be negative, unrounded. */
+      /** Raw scores in document order: unrounded, possibly negative. */
       readonly scores: readonly number[]
     }
   | {

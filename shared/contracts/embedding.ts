@@ -2,11 +2,14 @@
 export interface EmbedInput {
   readonly task: 'embed'
   readonly items: readonly (string | readonly number[])[]
-  /** Which prefix of the catalogue applies. */
+  /** The catalogue prefix to apply. */
   readonly role: 'query' | 'passage' | 'none'
-  /** Keep this many leading dimensions and normalize again; null keeps all. */
+  /** Keeps this many leading dimensions and normalizes again; null keeps all. */
   readonly dimensions: number | null
-  /** Keep this many leading tokens of each item; if absent, an item beyond the context is refused. */
+  /**
+   * Keeps this many leading tokens of each item; when absent, an item beyond the context is
+   * refused.
+   */
   readonly tokensMax?: number | 'context'
 }
 
@@ -17,10 +20,10 @@ export interface RerankInput {
   readonly documents: readonly string[]
 }
 
-/** What a queue of embeddings is asked. */
+/** The inputs of an embedding queue. */
 export type EmbeddingInput = EmbedInput | RerankInput
 
-/** What a queue of embeddings answers. */
+/** The results of an embedding queue. */
 export type EmbeddingResult =
   | {
       readonly task: 'embed'

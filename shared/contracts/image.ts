@@ -3,14 +3,14 @@ interface Common {
   readonly width: number
   readonly height: number
   readonly seed: number
-  /** The worker writes its PNG files as `<outputPrefix>/<name>.png`, one per picture. */
+  /** The worker writes PNG files as `<outputPrefix>/<name>.png`, one per image. */
   readonly outputPrefix: string
   readonly steps?: number
   readonly guidanceScale?: number
   readonly negativePrompt?: string
 }
 
-/** One request for pictures; source pictures are keys in object storage. */
+/** A request for images; source images are keys in object storage. */
 export type ImageInput = Common &
   (
     | { readonly task: 'generate'; readonly prompt: string }
@@ -18,14 +18,16 @@ export type ImageInput = Common &
         readonly task: 'edit'
         readonly prompt: string
         readonly imageKey: string
-        /** Transparent areas of the mask are redrawn; without one, those of the picture itself. */
+        /**
+         * Transparent areas of the mask are regenerated; without a mask, those of the image itself.
+         */
         readonly maskKey?: string
         readonly strength?: number
       }
     | { readonly task: 'variation'; readonly imageKey: string; readonly strength?: number }
   )
 
-/** What was drawn. */
+/** The generated images. */
 export interface ImageResult {
   /** Keys of the PNG files in object storage, in order. */
   readonly imageKeys: readonly string[]

@@ -3,7 +3,7 @@ import type { CompletionInput, CompletionResult } from './completion.ts'
 import type { EmbeddingInput, EmbeddingResult } from './embedding.ts'
 import type { ImageInput, ImageResult } from './image.ts'
 
-/** What each kind of queue carries: the job's input and the result of a whole job. */
+/** The input and result types of each kind of queue. */
 export interface QueueTable {
   completion: { input: CompletionInput; result: CompletionResult }
   embedding: { input: EmbeddingInput; result: EmbeddingResult }

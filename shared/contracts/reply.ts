@@ -2,7 +2,7 @@ import type { WireError } from '../errors.ts'
 import type { CandidateDelta } from './completion.ts'
 import type { QueueKind, QueueTable } from './queues.ts'
 
-/** Tokens that were read and written for a job. */
+/** Input and output tokens of a job. */
 export interface TokenUsage {
   readonly promptTokens: number
   readonly completionTokens: number
@@ -10,19 +10,22 @@ export interface TokenUsage {
   readonly cachedTokens: number
 }
 
-/** How long a job spent where, in milliseconds. */
+/** The duration of a job's phases, in milliseconds. */
 export interface JobTimings {
   readonly queueMs: number
   readonly prepareMs: number
   readonly runMs: number
 }
 
-/** What a worker says about a job, in order: started, then deltas or progress, then one ending. */
+/**
+ * The messages of a worker about a job, in order: started, then deltas or progress, then one
+ * ending.
+ */
 export type ReplyBody<K extends QueueKind = QueueKind> =
-  /** A suspect is about to run alone: if its process dies now, it is the cause. */
+  /** A suspected job is about to run isolated: if its process dies now, the job is the cause. */
   | { readonly type: 'entered'; readonly workerId: string }
   | {
-      /** The input is valid and the job runs: the owner may now send its headers. */
+      /** The input is valid and the job runs: the owner may send its headers now. */
       readonly type: 'started'
       readonly workerId: string
       readonly promptTokens: number
@@ -32,7 +35,7 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly type: 'progress'
       readonly step: number
       readonly steps: number
-      /** What the window of a recording says, where that is wanted at once. */
+      /** The text of one window of a recording, when streaming. */
       readonly text?: string
     }
   | {
@@ -42,15 +45,15 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly timings: JobTimings
     }
   | { readonly type: 'failed'; readonly error: WireError }
-  /** The worker drains and gives the job back; the owner submits it again. */
+  /** The worker drains and returns the job; the owner resubmits it. */
   | { readonly type: 'yielded' }
 
 /** A reply on the owner's stream. */
 export type Reply<K extends QueueKind = QueueKind> = ReplyBody<K> & {
   readonly jobId: string
   readonly epoch: number
-  /** The run that speaks: the owner listens to one run per epoch, whatever the queue delivers. */
+  /** The run that sent it: the owner accepts one run per epoch. */
   readonly runId: string
-  /** 1, 2, 3, … within a run: a repeated frame is recognized, a lost one noticed. */
+  /** 1, 2, 3, … within a run, to detect repeated and lost frames. */
   readonly seq: number
 }
