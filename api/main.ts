@@ -7,7 +7,8 @@ import { drain } from './http/drain.ts'
 import { startMaintenance } from './maintenance.ts'
 import { openServices, type Services } from './services.ts'
 import { startBatches, surfacesOf } from './surfaces.ts'
-import { openApiTelemetry, serveMetrics } from './telemetry/open-telemetry.ts'
+import { openApiTelemetry } from './telemetry/open-telemetry.ts'
+import { serveMetrics } from './telemetry/serve-metrics.ts'
 import { openUserServer } from './user-server.ts'
 
 // The drain starts a second and a half after the signal, once clients have been notified.

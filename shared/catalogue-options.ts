@@ -1,5 +1,26 @@
-import type { ModelOptions } from './catalogue.ts'
 import type { QueueKind } from './contracts/queues.ts'
+
+/** Settings of one model; each is optional and read by its engine. */
+export interface ModelOptions {
+  /** Rows of the batch: how many sequences (or requests) run at once. */
+  readonly slots?: number
+  /** Overrides the context length of the model's own configuration, downwards. */
+  readonly maxContextTokens?: number
+  readonly maxBatchTokens?: number
+  /** File stem below `onnx/`, such as `model_quantized`; the best available one when absent. */
+  readonly onnxFile?: string
+  readonly executionProvider?: 'cpu' | 'cuda'
+  readonly intraOpThreads?: number
+  readonly queryPrefix?: string
+  readonly passagePrefix?: string
+  /** The vocabulary of token ids sent to `/v1/embeddings`: the model's own or cl100k_base. */
+  readonly tokenIdVocabulary?: 'native' | 'reject'
+  /** Defaults for images when the request sets none. */
+  readonly steps?: number
+  readonly guidance?: number
+  /** Jobs that may wait in the queue before new ones are refused. */
+  readonly maxQueueDepth?: number
+}
 
 /** The engine that reads an option. Rerankers have the kind `embedding` but read fewer options. */
 export type OptionReader = QueueKind | 'rerank'

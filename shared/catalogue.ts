@@ -1,4 +1,4 @@
-import { parseOptions } from './catalogue-options.ts'
+import { parseOptions, type ModelOptions } from './catalogue-options.ts'
 import type { QueueKind } from './contracts/queues.ts'
 
 /** One model that this installation offers, as `models.json` lists it. */
@@ -15,28 +15,6 @@ export interface CatalogueModel {
   /** What the model can do beyond its kind: `chat`, `completion`, `edit`, `rerank`, `search`, … */
   readonly capabilities: readonly string[]
   readonly options: ModelOptions
-}
-
-/** Settings of one model; each is optional and read by its engine. */
-export interface ModelOptions {
-  /** Rows of the batch: how many sequences (or requests) run at once. */
-  readonly slots?: number
-  /** Overrides the context length of the model's own configuration, downwards. */
-  readonly maxContextTokens?: number
-  readonly maxBatchTokens?: number
-  /** File stem below `onnx/`, such as `model_quantized`; the best available one when absent. */
-  readonly onnxFile?: string
-  readonly executionProvider?: 'cpu' | 'cuda'
-  readonly intraOpThreads?: number
-  readonly queryPrefix?: string
-  readonly passagePrefix?: string
-  /** The vocabulary of token ids sent to `/v1/embeddings`: the model's own or cl100k_base. */
-  readonly tokenIdVocabulary?: 'native' | 'reject'
-  /** Defaults for images when the request sets none. */
-  readonly steps?: number
-  readonly guidance?: number
-  /** Jobs that may wait in the queue before new ones are refused. */
-  readonly maxQueueDepth?: number
 }
 
 /** The models of an installation: lookup by id or alias. */

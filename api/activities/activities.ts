@@ -4,22 +4,16 @@ import type { Db } from '#shared/db/client.ts'
 import type { ActivityRow, ActivityTables } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
 
-import { insertNew, MONTHS_AHEAD, record, recordOwn, rowsOf, withPartitions } from './recording.ts'
-
-/** A validated activity, ready to be recorded. */
-export interface NewActivity {
-  readonly id: string
-  readonly type: string
-  readonly actorId: string | undefined
-  readonly objectId: string | undefined
-  readonly publishedMs: number
-  readonly content: Readonly<Record<string, unknown>>
-  /** Digest of the client's content: the same id with the same digest is the same activity. */
-  readonly digest: Buffer
-}
-
-/** An activity that the platform itself records for an organization. */
-export type OwnActivity = NewActivity & { readonly organizationId: string }
+import {
+  insertNew,
+  MONTHS_AHEAD,
+  record,
+  recordOwn,
+  rowsOf,
+  withPartitions,
+  type NewActivity,
+  type OwnActivity,
+} from './recording.ts'
 
 /** Filters and page of a listing. */
 export interface ActivityQuery {

@@ -1,6 +1,6 @@
 import type { UsageRow } from '#shared/db/schema/usage.ts'
 
-import type { OwnActivity } from './activities.ts'
+import type { OwnActivity } from './recording.ts'
 import { ownActivity } from './own-activity.ts'
 
 /** The activity of an ended job; recorded once, however often it is reported. */

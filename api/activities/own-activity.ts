@@ -1,6 +1,6 @@
 import { timeOrderedId } from '#shared/ids.ts'
 
-import type { OwnActivity } from './activities.ts'
+import type { OwnActivity } from './recording.ts'
 import { digestOf, OWN_GENERATOR } from './activity.ts'
 
 /** The object of an activity: an id such as `key:key_…`, a type and descriptive fields. */

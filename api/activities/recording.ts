@@ -5,7 +5,20 @@ import { prepared } from '#shared/db/prepared.ts'
 import type { ActivityRow, ActivityTables } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
 
-import type { NewActivity, OwnActivity } from './activities.ts'
+/** A validated activity, ready to be recorded. */
+export interface NewActivity {
+  readonly id: string
+  readonly type: string
+  readonly actorId: string | undefined
+  readonly objectId: string | undefined
+  readonly publishedMs: number
+  readonly content: Readonly<Record<string, unknown>>
+  /** Digest of the client's content: the same id with the same digest is the same activity. */
+  readonly digest: Buffer
+}
+
+/** An activity that the platform itself records for an organization. */
+export type OwnActivity = NewActivity & { readonly organizationId: string }
 
 /** Activities of one organization, recorded as a whole or not at all. */
 export interface Batch {

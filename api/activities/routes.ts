@@ -9,7 +9,8 @@ import { failure } from '#shared/errors.ts'
 import { timeOrderedId } from '#shared/ids.ts'
 
 import { digestOf, parseActivities, parseMoment, type Activity } from './activity.ts'
-import type { Activities, ActivityQuery, NewActivity } from './activities.ts'
+import type { Activities, ActivityQuery } from './activities.ts'
+import type { NewActivity } from './recording.ts'
 
 export interface ActivityServices {
   readonly activities: Activities

@@ -1,5 +1,5 @@
 import { ownActivity, type OwnObject } from './own-activity.ts'
-import type { OwnActivity } from './activities.ts'
+import type { OwnActivity } from './recording.ts'
 
 /** The part of a user server's security event that is recorded as an activity. */
 export interface SecurityEvent {

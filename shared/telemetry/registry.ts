@@ -2,15 +2,18 @@ import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 
 export type { Registry } from 'prom-client'
 
+/** The resource attributes of this process. */
+export interface TelemetrySource {
+  readonly tier: 'api' | 'worker'
+  readonly version: string
+}
+
 /**
  * The metrics of one process: Node's own (event-loop delay, memory, garbage collection) and those
  * that the tier registers. Label values come from closed sets (route templates, catalogue models,
  * kinds, states), so that the number of series is bounded.
  */
-export function createRegistry(build: {
-  readonly tier: 'api' | 'worker'
-  readonly version: string
-}): Registry {
+export function createRegistry(build: TelemetrySource): Registry {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const info = new Gauge({

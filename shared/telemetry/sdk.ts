@@ -14,9 +14,8 @@ import { BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace'
 import type { OtlpProtocol, TelemetryConfig } from '../config/telemetry.ts'
 import type { Logger } from '../logger.ts'
 import { PrometheusProducer } from './prometheus-producer.ts'
-import type { Registry } from './registry.ts'
-import type { Telemetry, TelemetrySource } from './telemetry.ts'
-import { NO_TRACING } from './tracing.ts'
+import type { Registry, TelemetrySource } from './registry.ts'
+import { NO_TRACING, type Tracing } from './tracing.ts'
 import { WholeTraces } from './whole-traces.ts'
 
 const CLOSE_TIMEOUT_MS = 2000
@@ -39,7 +38,7 @@ export function openSdk(options: {
   /** Sent by OTLP when present. */
   readonly registry: Registry | undefined
   readonly log: Logger
-}): Omit<Telemetry, 'registry'> {
+}): { readonly tracing: Tracing; close(): Promise<void> } {
   const { config, source, registry, log } = options
   const { tracing, otlp } = config
   const sdk = startNodeSdk({

@@ -1,6 +1,6 @@
 import type { TelemetryConfig } from '../config/telemetry.ts'
 import type { Logger } from '../logger.ts'
-import { createRegistry, type Registry } from './registry.ts'
+import { createRegistry, type Registry, type TelemetrySource } from './registry.ts'
 import { NO_TRACING, type Tracing } from './tracing.ts'
 
 /** Metrics and traces of one process. */
@@ -9,12 +9,6 @@ export interface Telemetry {
   readonly tracing: Tracing
   /** Exports what is pending, within two seconds. */
   close(): Promise<void>
-}
-
-/** The resource attributes of this process. */
-export interface TelemetrySource {
-  readonly tier: 'api' | 'worker'
-  readonly version: string
 }
 
 /**

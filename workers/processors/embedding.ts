@@ -1,4 +1,4 @@
-import type { ModelOptions } from '#shared/catalogue.ts'
+import type { ModelOptions } from '#shared/catalogue-options.ts'
 import type { EmbedInput, RerankInput } from '#shared/contracts/embedding.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { failure } from '#shared/errors.ts'

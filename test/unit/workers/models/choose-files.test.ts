@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import type { ModelOptions } from '#shared/catalogue.ts'
+import type { ModelOptions } from '#shared/catalogue-options.ts'
 import { chooseFiles } from '#workers/models/choose-files.ts'
 
 function check(paths: readonly string[], options: ModelOptions, expected: readonly string[]): void {

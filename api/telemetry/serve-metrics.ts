@@ -1,0 +1,57 @@
+import { readDepths } from '#shared/queue/depth.ts'
+import { BACKLOG_PATH, backlogHandler } from '#shared/telemetry/backlog-handler.ts'
+import { metricsHandler, openMetricsServer } from '#shared/telemetry/metrics-server.ts'
+import { vllmNames } from '#shared/telemetry/vllm-names.ts'
+
+import type { Services } from '../services.ts'
+import type { UserServer } from '../user-server.ts'
+import { registerGauges } from './gauges.ts'
+import { beginSeries } from './metrics.ts'
+import type { ApiTelemetry } from './open-telemetry.ts'
+
+/**
+ * Serves the metrics and the backlog of every queue on their own port. Returns the function that
+ * stops it. A port in use is logged as an error; the API still serves.
+ */
+export async function serveMetrics(
+  telemetry: ApiTelemetry,
+  services: Services,
+  users: UserServer,
+): Promise<() => Promise<void>> {
+  const { config, redis, queueKeys: keys, catalogue, submitter, database, log } = services
+  const queues = catalogue.models.map(({ kind, id }) => ({ kind, modelId: id }))
+  const { registry } = telemetry
+  beginSeries(telemetry.metrics, catalogue.models)
+  registerGauges(registry, {
+    queues,
+    readDepths: () => readDepths(redis, keys, queues),
+    workers: () => submitter.ledger.workers,
+    pool: database.pool,
+    hashing: () => users.services.passwords.load(),
+    jobsUnderWay: () => submitter.ledger.size,
+  })
+  const { metrics, prometheus } = config.telemetry
+  if (!metrics.isEnabled) return async () => {}
+  const twins = metrics.compatibility === 'vllm' ? () => vllmNames(registry) : undefined
+  const scraped = metricsHandler(registry, twins)
+  const states = async (queue: (typeof queues)[number]) => {
+    const [found] = await readDepths(redis, keys, [queue])
+    if (found === undefined) throw new Error('Redis told nothing')
+    return found
+  }
+  try {
+    const server = await openMetricsServer({
+      ...prometheus,
+      handlers: {
+        ...(metrics.exporter === 'prometheus' && { '/': scraped, '/metrics': scraped }),
+        [BACKLOG_PATH]: backlogHandler(queues, states),
+      },
+      onError: (error) => log.warn({ operation: 'metrics.serve', err: error }, 'metrics failed'),
+    })
+    log.info({ operation: 'metrics.start', port: server.port }, 'metrics are served')
+    return () => server.close()
+  } catch (error) {
+    log.error({ operation: 'metrics.start', err: error, ...prometheus }, 'metrics are not served')
+    return async () => {}
+  }
+}
