@@ -2,19 +2,32 @@ import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.
 import addFormatsModule from 'ajv-formats'
 import type { FastifyInstance } from 'fastify'
 
+import { readTexts } from './read-text.ts'
+
 // The package is CommonJS: its function is a property of what an ES module imports.
 const addFormats = addFormatsModule.default
 
 /**
  * Validates what clients send. Bodies are taken as they are: a number in quotes is a fault. What stands
- * in a URL or a header is text by nature and is read as the type that its schema wants.
+ * in a URL or a header is text by nature and is read as the type that its schema wants, before it is
+ * checked: no number is within bounds only because it was still a text when they were compared.
  */
 export function registerValidation(app: FastifyInstance): void {
-  const strict = createAjv(false)
-  const reading = createAjv('array')
-  app.setValidatorCompiler(({ schema, httpPart }) =>
-    compileLater(httpPart === 'body' ? strict : reading, schema as object),
-  )
+  const ajv = createAjv()
+  app.setValidatorCompiler(({ schema, httpPart }) => {
+    const validate = compileLater(ajv, schema as object)
+    return httpPart === 'body' ? validate : readFirst(validate, schema as object)
+  })
+}
+
+function readFirst(validate: Validate, schema: object): Validate {
+  const validateText: Validate = (value) => {
+    readTexts(schema, value)
+    const isValid = validate(value)
+    validateText.errors = validate.errors ?? null
+    return isValid
+  }
+  return validateText
 }
 
 /** Whether a value is as its schema says; `errors` tells what is wrong with the last one that is not. */
@@ -25,14 +38,14 @@ export interface Validate {
 
 /** A check of bodies that come another way than through a route. */
 export function compileBodySchema(schema: object): Validate {
-  return compileLater(createAjv(false), schema)
+  return compileLater(createAjv(), schema)
 }
 
 /** Compiles a schema when it is first needed: all of them would take a quarter of the start. */
 function compileLater(ajv: Ajv2020, schema: object): Validate {
   let compiled: ValidateFunction | undefined
   const validate: Validate = (value) => {
-    compiled ??= ajv.compile(schema)
+    compiled ??= ajv.compile(withSafeIntegers(schema))
     const isValid = compiled(value) === true
     validate.errors = compiled.errors ?? null
     return isValid
@@ -40,9 +53,9 @@ function compileLater(ajv: Ajv2020, schema: object): Validate {
   return validate
 }
 
-function createAjv(coerceTypes: false | 'array'): Ajv2020 {
+function createAjv(): Ajv2020 {
   const ajv = new Ajv2020({
-    coerceTypes,
+    coerceTypes: false,
     useDefaults: false,
     removeAdditional: false,
     allErrors: false,
@@ -58,4 +71,43 @@ function createAjv(coerceTypes: false | 'array'): Ajv2020 {
   })
   addFormats(ajv)
   return ajv
+}
+
+const bounded = new WeakMap<object, object>()
+
+/**
+ * The schema with the range of safe integers wherever an integer has no bounds of its own: beyond it
+ * two numbers are one, and no column of the database holds them.
+ */
+function withSafeIntegers(schema: object): object {
+  // The validator recognizes a schema that it has compiled by its identity.
+  const known = bounded.get(schema) ?? boundIntegers(schema)
+  bounded.set(schema, known)
+  return known
+}
+
+/** Keywords whose values are no schemas. */
+const LITERALS = ['enum', 'const', 'default', 'examples', 'required']
+
+function boundIntegers(schema: object): object {
+  if (Array.isArray(schema)) return schema.map(boundIfObject)
+  const copy = Object.fromEntries(
+    Object.entries(schema).map(([key, value]) => [
+      key,
+      LITERALS.includes(key) ? value : boundIfObject(value),
+    ]),
+  )
+  const types = [copy.type].flat()
+  if (!types.includes('integer') || types.includes('number')) return copy
+  const hasMaximum = 'maximum' in copy || 'exclusiveMaximum' in copy
+  const hasMinimum = 'minimum' in copy || 'exclusiveMinimum' in copy
+  return {
+    ...copy,
+    ...(!hasMaximum && { maximum: Number.MAX_SAFE_INTEGER }),
+    ...(!hasMinimum && { minimum: Number.MIN_SAFE_INTEGER }),
+  }
+}
+
+function boundIfObject(value: unknown): unknown {
+  return typeof value === 'object' && value !== null ? boundIntegers(value) : value
 }

@@ -31,5 +31,13 @@ export async function listenForCancels(
     if (channel === keys.cancelChannel) onCancel(queuedId)
   })
   await subscriber.subscribe(keys.cancelChannel)
+  // After a reconnect. The client library would do so by itself, and nothing would catch what it
+  // throws when the connection is closed before Redis has answered.
+  subscriber.on('ready', () => {
+    subscriber.subscribe(keys.cancelChannel).catch((error: unknown) => {
+      const reason = error instanceof Error ? error.message : String(error)
+      log.debug({ operation: 'cancel.listen', reason }, 'not subscribed again')
+    })
+  })
   log.debug({ operation: 'cancel.listen' }, 'listening for cancelled jobs')
 }

@@ -40,6 +40,8 @@ export async function openRedis(
   const options: Options = {
     ...ROLES[role],
     connectTimeout: 2000,
+    // Subscribers do so themselves: see `listenForCancels`.
+    autoResubscribe: false,
     // A peer that vanished without a word leaves a socket that looks well for a quarter of an hour.
     socketTimeout: SILENCE_MS,
     retryStrategy: (attempt) => Math.min(attempt * 25, RECONNECT_DELAY_MS_MAX),

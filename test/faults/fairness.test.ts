@@ -6,6 +6,9 @@ import { quantile, report, scale } from '#test/support/fault-report.ts'
 import { countWrong, openFaultWorld, sleep } from '#test/support/fault-world.ts'
 import { eventually, readAll, toyRequest, type ToyProcess } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
+import { createRandom } from '#test/support/random.ts'
+
+const random = createRandom()
 
 const TIMEOUT_MS = 300_000
 const NOISY_WAITING_MAX = 800
@@ -98,7 +101,7 @@ describe('R16: one organization floods the queue', () => {
                 noisyDone += 1
                 return
               }
-              await sleep(500 + 1000 * Math.random())
+              await sleep(500 + 1000 * random())
             }
           }
           flood.push(flooding())

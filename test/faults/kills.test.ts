@@ -4,6 +4,9 @@ import { completionBody, readCompletion, type Seen } from '#test/support/fault-c
 import { isFull, quantile, report, scale } from '#test/support/fault-report.ts'
 import { openFaultTiers, type FaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
 import { it } from '#test/support/services.ts'
+import { createRandom } from '#test/support/random.ts'
+
+const random = createRandom()
 
 const KILLS = Number(process.env.FAULT_KILLS ?? scale(100, 3))
 const WORKERS = 3
@@ -90,7 +93,7 @@ async function killAtRandom(
   killedAtMs: number[],
 ): Promise<void> {
   while (killedAtMs.length < KILLS) {
-    await new Promise((resolve) => setTimeout(resolve, 200 + Math.random() * 800))
+    await new Promise((resolve) => setTimeout(resolve, 200 + random() * 800))
     const busy = (await tiers.beats()).filter(({ queues }) => (queues[0]?.active ?? 0) > 0)
     const victim = pool.findIndex(({ pid }) => busy.some((beat) => beat.pid === pid))
     if (victim < 0) continue

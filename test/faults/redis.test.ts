@@ -15,6 +15,9 @@ import {
 } from '#test/support/fault-world.ts'
 import { readAll, startRedis, toyRequest } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
+import { createRandom } from '#test/support/random.ts'
+
+const random = createRandom()
 
 const STREAMS = scale(50, 12)
 const TOKENS = 300
@@ -74,7 +77,7 @@ describe('Redis', () => {
             ),
           ),
         )
-        await sleep(100 + Math.random() * 400)
+        await sleep(100 + random() * 400)
         await world.admin.flushall()
         all.push(...(await reading))
       }

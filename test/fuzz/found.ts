@@ -17,6 +17,14 @@ export const FOUND: readonly {
     target: '/v1/files/%',
     status: 400,
   },
+  ...['Infinity', '1e999', '-1e999', 'NaN', '1e308', '9007199254740993', '0x10', '%205%20', ''].map(
+    (limit) => ({
+      what: `a limit that is no number in bounds, "${limit}"`,
+      operation: 'GET /v1/batches',
+      target: `/v1/batches?limit=${limit}`,
+      status: 400,
+    }),
+  ),
   {
     what: 'an id that is too long',
     operation: 'GET /v1/files/{file_id}',

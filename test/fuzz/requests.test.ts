@@ -1,16 +1,18 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 
+import { SEED } from '#test/support/random.ts'
+
 import { nameOf, type Operation } from './document.ts'
 import { FOUND } from './found.ts'
+import { oddRequests, type OddRequest } from './numbers.ts'
 import { requestsTo, type Claim, type FuzzRequest } from './requests.ts'
 import { openFuzzTarget, type FuzzTarget } from './target.ts'
 import { createJudge, type Judge } from './verdict.ts'
-import { isFramed, NoAnswerError, send } from './wire.ts'
+import { isFramed, NoAnswerError, send, type WireAnswer } from './wire.ts'
 
 // FUZZ_REQUESTS says how many; FUZZ_SEED repeats a run; FUZZ_ONLY is a part of the operations' names.
 const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 3000)
-const SEED = Number(process.env.FUZZ_SEED ?? Date.now() % 2 ** 31)
 const ONLY = process.env.FUZZ_ONLY ?? ''
 const AT_ONCE = 6
 const SHRINK_LIMIT_MS = 15_000
@@ -54,7 +56,9 @@ it(`requests of every kind to every operation (seed ${SEED})`, {
   process.stdout.write(
     `fuzzing | seed ${SEED} · operations ${operations.length} · requests ${runs * operations.length} · answers ${statuses.map(([status, times]) => `${status}: ${times}`).join(', ')} · findings ${count.findings.length}\n`,
   )
-  for (const finding of count.findings) process.stdout.write(`${JSON.stringify(finding)}\n`)
+  for (const finding of count.findings) {
+    process.stdout.write(`${JSON.stringify(finding)}\n${repetitionOf(finding, runs)}\n`)
+  }
   for (const line of target.complaints().slice(0, 5)) process.stdout.write(`${line}\n`)
   // They stand above, each by itself.
   expect(count.findings.length).toBe(0)
@@ -81,6 +85,34 @@ it.each(FOUND)('$what ($operation) is answered as it should be', async (found) =
   expect(createJudge([])(operation, request, answer)).toBeUndefined()
 })
 
+it('numbers, moments and ids out of bounds are refused by every parameter', async () => {
+  const left = oddRequests(target.operations, target.known)
+  expect(left.length).toBeGreaterThan(1000)
+  const judge = createJudge([new URL(target.url).hostname, 'github.com'])
+  const complaints: string[] = []
+  const claims = new Map<string, Promise<Record<Claim, string>>>()
+  const flow = async (): Promise<void> => {
+    for (let odd = left.shift(); odd !== undefined; odd = left.shift()) {
+      const { operation, request } = odd
+      const key = operation.surface === 'v1' ? 'v1' : nameOf(operation)
+      const own = claims.get(key) ?? target.newClaims(operation)
+      claims.set(key, own)
+      const answer = await send(target.url, request, (await own)[request.claim])
+      const complaint = judge(operation, request, answer) ?? complaintOf(odd, answer)
+      if (complaint !== undefined) complaints.push(`${show(odd.request)} → ${complaint}`)
+    }
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, flow))
+  expect(complaints).toEqual([])
+  expect(target.complaints()).toEqual([])
+}, 180_000)
+
+/** A refusal names the parameter at fault. */
+function complaintOf({ name, isRefused }: OddRequest, { status, body }: WireAnswer) {
+  const isNamed = (status === 400 || status === 422) && body.includes(name)
+  return isRefused && !isNamed ? `${status}: ${body.slice(0, 200)}` : undefined
+}
+
 /** Sends requests to one operation; each new complaint is traced to the smallest request that earns it. */
 async function fuzz(
   operation: Operation,
@@ -88,8 +120,7 @@ async function fuzz(
 ): Promise<void> {
   const seed = seedOf(operation)
   const claims = await target.newClaims(operation)
-  const complain = (request: FuzzRequest) =>
-    complaintOf(operation, request, { judge, claims, count })
+  const complain = (request: FuzzRequest) => judged(operation, request, { judge, claims, count })
   const seen = new Set<string>()
   const requests = requestsTo(operation, target.known)
   let wanted = ''
@@ -115,7 +146,7 @@ async function fuzz(
   }
 }
 
-async function complaintOf(
+async function judged(
   operation: Operation,
   request: FuzzRequest,
   { judge, claims, count }: { judge: Judge; claims: Record<Claim, string>; count: Count },
@@ -129,6 +160,13 @@ async function complaintOf(
     if (error instanceof NoAnswerError) return isFramed(request) ? undefined : error.message
     throw error
   }
+}
+
+/** The command that sends the requests to one operation again, the same ones in the same order. */
+function repetitionOf({ operation }: Finding, runs: number): string {
+  const alike = target.operations.filter((other) => nameOf(other).includes(operation))
+  const requests = runs * alike.length
+  return `repeat: FUZZ_SEED=${SEED} FUZZ_REQUESTS=${requests} FUZZ_ONLY='${operation}' npm test -- test/fuzz/requests.test.ts`
 }
 
 /** The request as it was sent; what repeats itself at length is shown short. */

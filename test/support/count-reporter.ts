@@ -1,7 +1,21 @@
+import { relative } from 'node:path'
+
 import type { Reporter, TestModule } from 'vitest/node'
 
-/** Ends a run with the line `N passed, N failed`, which continuous integration reads. */
+/** Settings that decide which random cases a run tries. */
+const RANDOM = ['FUZZ_REQUESTS', 'FUZZ_RUNS', 'FUZZ_ONLY', 'FAULT_SCALE'] as const
+
+/**
+ * Ends a run with the line `N passed, N failed`, which continuous integration reads; of a run that
+ * failed, also with the command that repeats each file with the same random cases.
+ */
 export class CountReporter implements Reporter {
+  readonly #seed: string
+
+  constructor(seed: string) {
+    this.#seed = seed
+  }
+
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
     let passed = 0
     // An error outside of any test, and a file that could not be read, are failures too.
@@ -15,5 +29,19 @@ export class CountReporter implements Reporter {
       if (!module.ok() && passed + failed === before) failed += 1
     }
     process.stdout.write(`\n${passed} passed, ${failed} failed\n`)
+    if (failed > 0) this.#printCommands(modules.filter((module) => !module.ok()))
+  }
+
+  #printCommands(failed: readonly TestModule[]): void {
+    const settings = [`FUZZ_SEED=${this.#seed}`]
+    for (const name of RANDOM) {
+      const value = process.env[name]
+      if (value !== undefined) settings.push(`${name}='${value}'`)
+    }
+    // An error outside of any test belongs to no file: the whole run repeats it.
+    const files =
+      failed.length === 0 ? [''] : failed.map(({ moduleId }) => ` -- ${relative('', moduleId)}`)
+    for (const file of files)
+      process.stdout.write(`repeat: ${settings.join(' ')} npm test${file}\n`)
   }
 }

@@ -16,8 +16,10 @@ export function parsePage(query: {
   readonly page?: string | undefined
   readonly per_page?: string | undefined
 }): Page {
-  const number = parseCount(query.page, 1, NUMBER_MAX)
-  const size = parseCount(query.per_page, SIZE_DEFAULT, SIZE_MAX)
+  const number = parseCount(query.page, { name: 'page', fallback: 1, max: NUMBER_MAX })
+  const size = parseCount(query.per_page, {
+    ...{ name: 'per_page', fallback: SIZE_DEFAULT, max: SIZE_MAX },
+  })
   return { number, size, offset: (number - 1) * size }
 }
 
@@ -38,11 +40,21 @@ export function pageHeaders(
   return { 'x-total-count': String(total), link: links.join(', ') }
 }
 
-function parseCount(text: string | undefined, fallback: number, max: number): number {
+function parseCount(
+  text: string | undefined,
+  {
+    name,
+    fallback,
+    max,
+  }: { readonly name: string; readonly fallback: number; readonly max: number },
+): number {
   if (text === undefined || text === '') return fallback
   const count = Number(text)
   if (!/^\d+$/.test(text) || count > max) {
-    throw invalid(`Bad Pagination Parameters: "${text.slice(0, 32)}" is not a page number or size`)
+    throw invalid(
+      `Bad Pagination Parameters: ${name} must be a whole number up to ${max}, not "${text.slice(0, 32)}"`,
+      name,
+    )
   }
   // Zero is what some clients send for the first page.
   return Math.max(1, count)

@@ -47,14 +47,17 @@ it('answers 503 while the database is away', async () => {
 })
 
 it('answers 504 when a request takes too long', async () => {
+  const sent = Promise.withResolvers<void>()
   const server = await startServer({
     env: { AUTH_API_MAX_REQUEST_DURATION: '50ms' },
-    mailer: { send: () => new Promise((resolve) => setTimeout(resolve, 500)) },
+    mailer: { send: () => sent.promise },
   })
   const body = { email: newEmail(), password: PASSWORD }
   const answer = await server.call({ method: 'POST', path: '/signup', body })
   expect(answer.body).toMatchObject({ code: 504, error_code: 'request_timeout' })
-  await new Promise((resolve) => setTimeout(resolve, 600))
+  sent.resolve()
+  const { pool } = server.database
+  await expect.poll(() => pool.totalCount - pool.idleCount).toBe(0)
   await server.close()
 })
 

@@ -32,7 +32,9 @@ describe('a worker that waits', () => {
 
   it('is woken by the job itself: its fetch waits in Redis behind its wait', async () => {
     const marker = queueKeys(prefix).bull('completion', 'toy', 'marker')
-    const watcher = await new Redis(redis.url).monitor()
+    const connection = new Redis(redis.url)
+    const watcher = await connection.monitor()
+    connection.disconnect()
     const seen: { readonly command: string; readonly client: string }[] = []
     watcher.on('monitor', (_time: string, [name = '', key]: string[], client: string) => {
       const command = name.toLowerCase()

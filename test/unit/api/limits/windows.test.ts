@@ -2,6 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 
 import { limitHeaders, remainingOf, resetMs, usedOf, waitMs } from '#api/limits/windows.ts'
+import { SEED } from '#test/support/random.ts'
 
 // limit, previous, current, elapsed, wanted → used, wait (undefined: never)
 const CASES: readonly [number[], { used: number; wait: number | undefined; reset: number }][] = [
@@ -47,6 +48,7 @@ describe('a sliding window', () => {
         expect(fits(Math.ceil(at) + 1)).toBe(true)
         expect(wait === 0).toBe(fits(elapsed))
       }),
+      { seed: SEED },
     )
   })
 

@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest'
 
 import { countTurns } from '#test/support/turns.ts'
 import { createTokenizer, encodeWithin } from '#workers/text/tokenizer.ts'
+import { SEED } from '#test/support/random.ts'
 
 import { CONFIG, fixtureFolder, fixtureTokenizer, readJson, TOKENIZERS } from './model-folders.ts'
 
@@ -32,7 +33,7 @@ describe.each(TOKENIZERS)('encoding in turns with $name', ({ json, config }) => 
         // Nothing is left of it in the tokenizer.
         expect(tokenizer.encode(text, options)).toEqual(expected)
       }),
-      { numRuns: 300 },
+      { seed: SEED, numRuns: 300 },
     )
     const long = LONG.slice(0, 20_000)
     const whole = tokenizer.encode(long, { addSpecialTokens: true })
@@ -66,7 +67,7 @@ describe('encoding a long text', () => {
         const { ids } = library.encode(text, { add_special_tokens: false })
         expect(tokenizer.encode(text, { addSpecialTokens: false })).toEqual(ids)
       }),
-      { numRuns: 500 },
+      { seed: SEED, numRuns: 500 },
     )
   })
 })

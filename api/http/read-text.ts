@@ -1,0 +1,39 @@
+/** The part of a JSON Schema that says how text is read. */
+interface TextSchema {
+  readonly type?: string | readonly string[]
+  readonly anyOf?: readonly TextSchema[]
+  readonly oneOf?: readonly TextSchema[]
+  readonly items?: TextSchema
+  readonly properties?: Readonly<Record<string, TextSchema>>
+}
+
+// Decimal notation alone: `Number` also reads Infinity, 0x10, blanks and an empty text.
+const DECIMAL = /^-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?$/i
+
+/**
+ * Converts the texts of a URL, of headers or of a form to the types that their schema names, in
+ * place. A text that is not written as its type says stays a text, so that the validator names it.
+ */
+export function readTexts(schema: object, values: unknown): void {
+  if (typeof values !== 'object' || values === null) return
+  const fields = values as Record<string, unknown>
+  for (const [name, property] of Object.entries((schema as TextSchema).properties ?? {})) {
+    if (Object.hasOwn(fields, name)) fields[name] = readAs(property, fields[name])
+  }
+}
+
+function readAs(schema: TextSchema, value: unknown): unknown {
+  const types = typesOf(schema)
+  if (types.includes('array')) {
+    return [value].flat().map((item) => readAs(schema.items ?? {}, item))
+  }
+  if (typeof value !== 'string' || types.includes('string')) return value
+  const isNumeric = types.includes('number') || types.includes('integer')
+  if (isNumeric && DECIMAL.test(value)) return Number(value)
+  if (types.includes('boolean') && (value === 'true' || value === 'false')) return value === 'true'
+  return types.includes('null') && value === '' ? null : value
+}
+
+function typesOf({ type = [], anyOf = [], oneOf = [] }: TextSchema): readonly string[] {
+  return [type, ...[...anyOf, ...oneOf].map(typesOf)].flat()
+}

@@ -1,0 +1,23 @@
+import { Redis } from 'ioredis'
+import { afterAll, expect, vi } from 'vitest'
+
+/** Every connection that the product or a test of this file opened. */
+const opened = new Set<Redis>()
+const connect = Redis.prototype.connect
+Redis.prototype.connect = function keepOpened(this: Redis, ...args) {
+  opened.add(this)
+  return connect.apply(this, args)
+}
+
+// The first hook of a file runs after all others. A connection that is left open reconnects to
+// servers that are gone, and what it still waits for is rejected where nothing catches it.
+afterAll(async () => {
+  await vi.waitFor(
+    () => {
+      const open = [...opened].filter(({ status }) => status !== 'end' && status !== 'wait')
+      const names = open.map(({ status, options }) => `${options.host}:${options.port} ${status}`)
+      expect(names, 'connections to Redis that were left open').toEqual([])
+    },
+    { timeout: 5000, interval: 20 },
+  )
+})
