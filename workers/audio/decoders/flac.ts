@@ -14,6 +14,12 @@ const INDEPENDENT_CHANNELS_MAX = 8
 const LEFT_SIDE = 8
 const SIDE_RIGHT = 9
 
+// Each may take as long as a whole block while its bytes overlap with those of the next.
+const DAMAGED_FRAMES_MAX = 500
+
+/** The bytes only look like the start of a frame. */
+class NoFrameError extends Error {}
+
 /** What the first metadata block says about the whole stream. */
 export interface StreamInfo {
   readonly sampleRate: number
@@ -50,10 +56,12 @@ export function* decodeFlac(bytes: Uint8Array, start: number): Generator<Pcm> {
     at += length
   }
   if (info === undefined) throw new Error('STREAMINFO is missing')
-  while (at + 2 < bytes.length) {
+  for (let damaged = 0; at + 2 < bytes.length; ) {
     at = nextSync(bytes, at)
     const frame = at < bytes.length ? tryFrame(bytes, at, info) : undefined
-    if (frame === undefined) {
+    if (frame === undefined || frame === 'damaged') {
+      if (frame === 'damaged') damaged += 1
+      if (damaged > DAMAGED_FRAMES_MAX) throw new Error('too many damaged frames')
       at += 1
       continue
     }
@@ -64,7 +72,12 @@ export function* decodeFlac(bytes: Uint8Array, start: number): Generator<Pcm> {
 
 /** Decodes packets that hold one frame each, as Ogg and Matroska carry FLAC. */
 export function createFlacDecoder(info: StreamInfo): PacketDecoder {
-  return { decode: (packet) => tryFrame(packet, 0, info)?.pcm }
+  return {
+    decode: (packet) => {
+      const frame = tryFrame(packet, 0, info)
+      return frame === 'damaged' ? undefined : frame?.pcm
+    },
+  }
 }
 
 function nextSync(bytes: Uint8Array, from: number): number {
@@ -80,15 +93,16 @@ function tryFrame(bytes: Uint8Array, at: number, info: StreamInfo) {
   try {
     return readFrame(bytes, at, info)
   } catch (error) {
+    if (error instanceof NoFrameError) return undefined
     // A frame that is damaged or cut off is dropped; decoding goes on at the next one.
     if (error instanceof RangeError) throw error
-    return undefined
+    return 'damaged' as const
   }
 }
 
 function readFrame(bytes: Uint8Array, at: number, info: StreamInfo): { pcm: Pcm; end: number } {
   const bits = new HighBitReader(bytes, at)
-  if (bits.read(15) !== 0x7ffc) throw new Error('no frame')
+  if (bits.read(15) !== 0x7ffc) throw new NoFrameError()
   bits.read(1)
   const sizeCode = bits.read(4)
   const rateCode = bits.read(4)
@@ -102,7 +116,7 @@ function readFrame(bytes: Uint8Array, at: number, info: StreamInfo): { pcm: Pcm;
   const blockSize = readBlockSize(bits, sizeCode)
   const sampleRate = readRate(bits, rateCode, info)
   const headEnd = bits.byteOffset
-  if (bits.read(8) !== crc8(bytes, at, headEnd)) throw new Error('damaged frame header')
+  if (bits.read(8) !== crc8(bytes, at, headEnd)) throw new NoFrameError()
   const numChannels = layout < INDEPENDENT_CHANNELS_MAX ? layout + 1 : 2
   if (layout > 10) throw new Error('reserved channel layout')
   const channels = Array.from({ length: numChannels }, (_, channel) => {
