@@ -20,7 +20,13 @@ import { damaged, holds, orRefusal, RUNS } from './properties.ts'
 import { hostileValue } from './values.ts'
 
 const AUDIO = join(import.meta.dirname, '../fixtures/audio')
-const CLIPS = ['en-1.wav', 'en-2.flac', 'en-3.opus', 'en-4.mp3', 'de-2.ogg']
+const CLIPS = ['en-1.wav', 'en-2.flac', 'en-3.opus', 'en-4.mp3'].concat([
+  'tones/vorbis.ogg',
+  'tones/opus.webm',
+  'tones/vorbis.webm',
+  'tones/flac.oga',
+  'tones/chained.ogg',
+])
 const SECONDS_MAX = 60
 const GROWTH_MIB_MAX = 200
 

@@ -1,69 +1,43 @@
-import { open } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 
-import decode, { type AudioData, type StreamDecoder } from 'audio-decode'
-import detectType from 'audio-type'
-
+import { decodeFile } from './decoders/decode-file.ts'
+import { type Pcm, UnsupportedAudioError } from './decoders/pcm.ts'
 import { createResampler, type Resampler } from './resample.ts'
 
-// Small pieces, so that the other side can stop a decoder whose output runs away.
-const CHUNK_BYTES = 16 * 1024
-// Nobody can be heard at less, and samples that last seconds each would grow beyond all bounds.
+// Uploads end at 25 MiB. The whole file is held while it is decoded.
+const FILE_BYTES_MAX = 64 * 1024 ** 2
+// Speech needs more; samples that last seconds each would grow beyond all bounds at the rate of the models.
 const RATE_MIN = 1000
+const RATE_MAX = 768_000
 
 /** Decodes a file in this thread; sends one piece of samples for each message, then null. */
 async function* samplesOf(path: string, sampleRate: number): AsyncGenerator<Float32Array> {
-  const file = await open(path, 'r')
-  let decoder: StreamDecoder | undefined
-  let resampler: Resampler | undefined
-  const convert = (audio: AudioData): Float32Array => {
-    const mono = mixDown(audio.channelData)
-    if (mono.length === 0) return mono
-    if (audio.sampleRate < RATE_MIN) throw new Error('no recording has so few samples a second')
-    resampler ??= createResampler(audio.sampleRate, sampleRate)
-    return resampler.push(mono)
-  }
-  try {
-    const chunks = file.createReadStream({ autoClose: false })
-    let pending: Uint8Array<ArrayBufferLike> = new Uint8Array(0)
-    for await (const read of chunks) {
-      pending = concat(pending, read as Uint8Array)
-      decoder ??= await decoderFor(pending)
-      for (let start = 0; start < pending.length; start += CHUNK_BYTES) {
-        yield convert(await decoder(pending.subarray(start, start + CHUNK_BYTES)))
-      }
-      pending = new Uint8Array(0)
+  if ((await stat(path)).size > FILE_BYTES_MAX) throw new Error('file is too large')
+  const bytes = await readFile(path)
+  let resampler: { readonly from: number; readonly to: Resampler } | undefined
+  for await (const pcm of decodeFile(bytes)) {
+    if (pcm.sampleRate < RATE_MIN || pcm.sampleRate > RATE_MAX)
+      throw new Error('absurd sample rate')
+    if (resampler?.from !== pcm.sampleRate) {
+      if (resampler !== undefined) yield resampler.to.flush()
+      resampler = { from: pcm.sampleRate, to: createResampler(pcm.sampleRate, sampleRate) }
     }
-    if (decoder !== undefined) yield convert(await decoder())
-    if (resampler !== undefined) yield resampler.flush()
-  } finally {
-    await file.close()
+    yield resampler.to.push(mixDown(pcm))
   }
+  if (resampler !== undefined) yield resampler.to.flush()
 }
 
-async function decoderFor(head: Uint8Array): Promise<StreamDecoder> {
-  const type = detectType(head)
-  const create = (decode as unknown as Record<string, (() => Promise<StreamDecoder>) | undefined>)[
-    String(type)
-  ]
-  if (create === undefined) throw new Error('no decoder for this format')
-  return create()
-}
-
-function mixDown(channels: readonly Float32Array[]): Float32Array {
-  const [first, ...others] = channels
-  if (first === undefined || others.length === 0) return first ?? new Float32Array(0)
-  return first.map(
-    (value, i) => others.reduce((sum, channel) => sum + (channel[i] ?? 0), value) / channels.length,
-  )
-}
-
-function concat(a: Uint8Array, b: Uint8Array): Uint8Array {
-  if (a.length === 0) return b
-  const joined = new Uint8Array(a.length + b.length)
-  joined.set(a)
-  joined.set(b, a.length)
-  return joined
+function mixDown({ channels }: Pcm): Float32Array {
+  const mono = new Float32Array(channels[0]?.length ?? 0)
+  for (let at = 0; at < mono.length; at += 1) {
+    let sum = 0
+    for (const channel of channels) sum += channel[at] ?? 0
+    const value = sum / channels.length
+    // Damaged packets may decode to anything.
+    mono[at] = Number.isFinite(value) ? Math.max(-1, Math.min(1, value)) : 0
+  }
+  return mono
 }
 
 const { path, sampleRate } = workerData as { path: string; sampleRate: number }
@@ -71,6 +45,7 @@ const pieces = samplesOf(path, sampleRate)
 parentPort?.on('message', () => {
   pieces.next().then(
     ({ value, done }) => parentPort?.postMessage(done === true ? null : value),
-    () => parentPort?.postMessage('corrupted'),
+    (error: unknown) =>
+      parentPort?.postMessage(error instanceof UnsupportedAudioError ? 'unsupported' : 'corrupted'),
   )
 })

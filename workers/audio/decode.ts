@@ -25,6 +25,9 @@ const PIECE_BYTES_MAX = 32 * 1024 ** 2
 const CONTAINERS =
   'aac,ac3,aiff,amr,asf,au,avi,caf,eac3,flac,flv,loas,matroska,mov,mp3,mpeg,mpegts,ogg,w64,wav'
 
+// What the decoders of `decoders/` read.
+const BUILT_IN_FORMATS = 'WAV (PCM, A-law, µ-law), MP3, FLAC, Ogg and WebM (Opus, Vorbis, FLAC)'
+
 /** What bounds a decoder, and what stops it. */
 export interface DecodeOptions {
   /** Longer clips are refused, by their header where it says so and else while they are decoded. */
@@ -36,16 +39,16 @@ export interface DecodeOptions {
 export type AudioDecoder = (path: string, options: DecodeOptions) => AsyncGenerator<Float32Array>
 
 /**
- * The decoder of this machine: FFmpeg in a process of its own where it is on the PATH, else decoders
- * in WebAssembly in a thread of their own. Plain WAV files need neither. All are stopped when they
- * deliver nothing for 20 s.
+ * The decoder of this machine: FFmpeg in a process of its own where it is on the PATH, else the decoders of
+ * `decoders/` in a thread of their own, which read fewer formats. Plain WAV files need neither. All are
+ * stopped when they deliver nothing for 20 s.
  */
 export async function findAudioDecoder(): Promise<{ decode: AudioDecoder; name: string }> {
   const hasFfmpeg = await runs('ffmpeg', ['-version'])
   const source = hasFfmpeg ? ffmpegSamples : threadSamples
   return {
     decode: (path, options) => limited(path, source, options),
-    name: hasFfmpeg ? 'ffmpeg' : 'audio-decode',
+    name: hasFfmpeg ? 'ffmpeg' : 'built-in',
   }
 }
 
@@ -161,6 +164,8 @@ function statedSeconds(notes: string): number {
   return Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds)
 }
 
+type ThreadAnswer = Float32Array | null | 'corrupted' | 'unsupported'
+
 async function* threadSamples(
   path: string,
   { signal }: DecodeOptions,
@@ -176,9 +181,10 @@ async function* threadSamples(
   try {
     // The thread sends a piece for each request, so that no more than one is ever under way.
     thread.postMessage('next')
-    for await (const [piece] of answers as AsyncIterable<[Float32Array | null | 'corrupted']>) {
+    for await (const [piece] of answers as AsyncIterable<[ThreadAnswer]>) {
       if (piece === null) return
       if (piece === 'corrupted') throw corrupted()
+      if (piece === 'unsupported') throw needsFfmpeg()
       if (piece.length > 0) yield piece
       thread.postMessage('next')
     }
@@ -232,6 +238,13 @@ function tooLong(secondsMax: number): ServiceError {
       param: 'file',
       code: 'audio_too_long',
     },
+  )
+}
+
+function needsFfmpeg(): ServiceError {
+  return failure.invalidRequest(
+    `Unsupported audio format. Without FFmpeg this server accepts ${BUILT_IN_FORMATS}; AAC (M4A, MP4) and all others need FFmpeg on the workers' PATH.`,
+    { param: 'file', code: 'unsupported_value' },
   )
 }
 

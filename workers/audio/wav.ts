@@ -15,12 +15,13 @@ interface WavLayout {
   readonly dataBytes: number
 }
 
-/** Where the sound begins lies far nearer in any usual file. */
-const HEAD_BYTES = 64 * 1024
+/** Tags and cover images may lie before the sound. */
+const HEAD_BYTES = 1024 ** 2
 const PIECE_BYTES = 64 * 1024
 const CHANNELS_MAX = 8
-const RATE_MIN = 4000
-const RATE_MAX = 192_000
+// Speech needs more; samples that last seconds each would grow beyond all bounds at the rate of the models.
+const RATE_MIN = 1000
+const RATE_MAX = 768_000
 const EXTENSIBLE = 0xff_fe
 // The latter two are for more than 4 GB (EBU Tech 3306): their chunk `ds64` holds the real lengths.
 const KINDS: readonly string[] = ['RIFF', 'RF64', 'BW64']
@@ -33,6 +34,8 @@ const READERS: Readonly<Record<string, WavLayout['read']>> = {
   '1/32': (bytes, at) => bytes.readInt32LE(at) / 2_147_483_648,
   '3/32': (bytes, at) => bytes.readFloatLE(at),
   '3/64': (bytes, at) => bytes.readDoubleLE(at),
+  '6/8': (bytes, at) => expandALaw(bytes.readUInt8(at)) / 32_768,
+  '7/8': (bytes, at) => expandMuLaw(bytes.readUInt8(at)) / 32_768,
 }
 
 /**
@@ -145,4 +148,20 @@ function mixDown(bytes: Buffer, frames: number, layout: WavLayout): Float32Array
     mono[frame] = Number.isFinite(value) ? value : 0
   }
   return mono
+}
+
+/** ITU-T G.711, table 1: a sign, three bits of exponent and four of mantissa, every other bit inverted. */
+function expandALaw(code: number): number {
+  const bits = code ^ 0x55
+  const exponent = (bits >> 4) & 7
+  const mantissa = ((bits & 15) << 4) + 8
+  const value = exponent === 0 ? mantissa : (mantissa + 256) << (exponent - 1)
+  return bits & 0x80 ? value : -value
+}
+
+/** ITU-T G.711, table 2: like A-law, with all bits inverted and a bias of 132. */
+function expandMuLaw(code: number): number {
+  const bits = ~code & 0xff
+  const value = (((bits & 15) << 3) + 132) << ((bits >> 4) & 7)
+  return bits & 0x80 ? 132 - value : value - 132
 }

@@ -1,8 +1,8 @@
 import { extname } from 'node:path'
 
-import detectType from 'audio-type'
 import { Type, type Static } from 'typebox'
 
+import { type AudioFormat, detectAudioFormat } from '#shared/audio-format.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import {
   optionalBoolean,
@@ -22,7 +22,14 @@ const PROMPT_LENGTH_MAX = 16_384
 
 const EXTENSIONS = ['flac', 'm4a', 'mp3', 'mp4', 'mpeg', 'mpga', 'oga', 'ogg', 'wav', 'webm']
 /** What the contents of files of these kinds look like. */
-const SIGNATURES: readonly string[] = ['flac', 'm4a', 'mp3', 'oga', 'opus', 'wav', 'webm', 'mkv']
+const SIGNATURES: ReadonlySet<AudioFormat | undefined> = new Set<AudioFormat>([
+  'flac',
+  'mp4',
+  'mp3',
+  'ogg',
+  'wav',
+  'webm',
+])
 
 const COMMON = {
   model: Type.String({ minLength: 1, description: 'The id of a model.' }),
@@ -127,8 +134,7 @@ export function hasAudioExtension(filename: string): boolean {
 
 /** Whether the first bytes of a file are those of a recording. */
 export function looksLikeAudio(head: Buffer): boolean {
-  // A copy: the detection reads the whole of the underlying memory.
-  return SIGNATURES.includes(detectType(Uint8Array.from(head)) ?? '')
+  return SIGNATURES.has(detectAudioFormat(head))
 }
 
 /** The refusal of a file that is no recording of a known kind. */

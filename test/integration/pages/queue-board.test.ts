@@ -20,6 +20,8 @@ afterAll(async () => {
   await stack?.stop()
 })
 
+const HOSTILE = '</script><img src=x onerror="document.title=`hacked`">'
+
 it('the queue dashboard shows queues and jobs within its policy, and no prompt', {
   timeout: PATIENCE_MS,
 }, async () => {
@@ -28,7 +30,7 @@ it('the queue dashboard shows queues and jobs within its policy, and no prompt',
   const input = { task: 'generate', prompt: 'a private story' }
   // Not yet to be taken by the worker.
   const data = { jobId: 'cmpl-1', kind: 'completion', modelId: 'tiny-chat', input }
-  await queue.add('job', data, { delay: 600_000 })
+  await queue.add(HOSTILE, data, { delay: 600_000 })
   const { page, problems, close } = await openPage(stack.browser)
   try {
     await page.goto(`${stack.tiers.url}/admin/sign-in`)
@@ -43,6 +45,13 @@ it('the queue dashboard shows queues and jobs within its policy, and no prompt',
     await page.getByText(name).first().waitFor()
     await page.getByText('1 Job').first().waitFor()
     await keepScreenshot(page, 'queue-board')
+    await page.goto(
+      `${stack.tiers.url}/admin/queues/queue/${encodeURIComponent(name)}?status=delayed`,
+    )
+    // The name of a job is shown as text and runs nothing.
+    await page.getByText(HOSTILE).first().waitFor()
+    expect(await page.locator('img[src="x"]').count()).toBe(0)
+    expect(await page.title()).not.toBe('hacked')
     expect(await page.content()).not.toContain('a private story')
     // Neither the policy nor anything else had something to complain of.
     expect(problems).toEqual([])

@@ -1,0 +1,97 @@
+import { crc32, deflateSync } from 'node:zlib'
+
+import sharp from 'sharp'
+import { expect, it } from 'vitest'
+
+import { openPicture } from '#workers/image/picture-file.ts'
+
+const ELAPSED_MS_MAX = 15_000
+const GROWTH_MIB_MAX = 300
+
+it.each<[string, () => Promise<Buffer> | Buffer]>([
+  ['a progressive JPEG of 3,000 scans', jpegOfScans],
+  ['a PNG whose text inflates to 200 MiB', () => png({ type: 'zTXt', prefix: 'a\0\0' })],
+  ['a PNG whose colour profile inflates to 200 MiB', () => png({ type: 'iCCP', prefix: 'a\0\0' })],
+  ['an SVG that grows by entities', () => Buffer.from(svgOfEntities())],
+  ['an SVG that names a file', () => Buffer.from(svg('<image href="file:///etc/passwd"/>'))],
+  [
+    'a GIF of 60,000 × 60,000 pixels',
+    () => Buffer.from('GIF89a\x60\xea\x60\xea\x80\0\0', 'latin1'),
+  ],
+  ['a WebP cut off in the middle', async () => (await plain().webp().toBuffer()).subarray(0, 60)],
+  ['an animated WebP', movingWebp],
+])('reads or refuses %s in bounded time and memory', { timeout: 60_000 }, async (_name, make) => {
+  const bytes = await make()
+  const before = { rss: process.memoryUsage.rss(), at: performance.now() }
+  const size = { width: 64, height: 64 }
+  const colours = await openPicture(bytes, 'image')
+    .then((picture) => picture.coloursAt(size))
+    .catch((error: unknown) => {
+      expect(error).toMatchObject({ kind: 'invalidRequest', param: 'image' })
+      return undefined
+    })
+  if (colours !== undefined) expect(colours.data).toHaveLength(64 * 64 * 3)
+  expect(performance.now() - before.at).toBeLessThan(ELAPSED_MS_MAX)
+  expect((process.memoryUsage.rss() - before.rss) / 2 ** 20).toBeLessThan(GROWTH_MIB_MAX)
+})
+
+function plain(side = 256) {
+  return sharp({ create: { width: side, height: side, channels: 3, background: '#d22' } })
+}
+
+/** Each further scan makes the decoder go through all coefficients again. */
+async function jpegOfScans(): Promise<Buffer> {
+  const bytes = await plain(4000).jpeg({ progressive: true }).toBuffer()
+  const scan = bytes.lastIndexOf(Buffer.from([0xff, 0xda]))
+  const end = bytes.length - 2
+  const scans = Array.from({ length: 3000 }, () => bytes.subarray(scan, end))
+  return Buffer.concat([bytes.subarray(0, scan), ...scans, bytes.subarray(end)])
+}
+
+function png({ type, prefix }: { type: string; prefix: string }): Buffer {
+  const chunk = (name: string, body: Buffer): Buffer => {
+    const named = Buffer.concat([Buffer.from(name), body])
+    const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
+    length.writeUInt32BE(body.length)
+    sum.writeUInt32BE(crc32(named))
+    return Buffer.concat([length, named, sum])
+  }
+  const header = Buffer.alloc(13)
+  header.writeUInt32BE(8, 0)
+  header.writeUInt32BE(8, 4)
+  header.set([8, 2], 8)
+  const bomb = Buffer.concat([Buffer.from(prefix), deflateSync(Buffer.alloc(200 * 2 ** 20))])
+  return Buffer.concat([
+    Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'),
+    chunk('IHDR', header),
+    chunk(type, bomb),
+    chunk('IDAT', deflateSync(Buffer.alloc((8 * 3 + 1) * 8))),
+    chunk('IEND', Buffer.alloc(0)),
+  ])
+}
+
+function svg(body: string): string {
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">${body}</svg>`
+}
+
+function svgOfEntities(): string {
+  const names = [...'abcdefghij']
+  const entities = names.map((name, at) => {
+    const value = at === 0 ? 'x' : `&${names[at - 1]};`.repeat(10)
+    return `<!ENTITY ${name} "${value}">`
+  })
+  return `<!DOCTYPE svg [${entities.join('')}]>${svg('<text>&j;</text>')}`
+}
+
+async function movingWebp(): Promise<Buffer> {
+  const frames = await Promise.all(
+    ['#d22', '#22d'].map((background) =>
+      sharp({ create: { width: 64, height: 64, channels: 3, background } })
+        .png()
+        .toBuffer(),
+    ),
+  )
+  return sharp(frames, { join: { animated: true } })
+    .webp({ delay: [100, 100] })
+    .toBuffer()
+}
