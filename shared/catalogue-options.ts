@@ -50,6 +50,11 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
     must: 'must be a number from 0 to 30',
     holds: within(0, 30),
   },
+  sharedPrefixCache: {
+    readers: ['completion'],
+    must: 'must be true or false',
+    holds: (value) => typeof value === 'boolean',
+  },
   maxQueueDepth: count(1, Number.MAX_SAFE_INTEGER),
 }
 

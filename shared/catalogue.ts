@@ -35,6 +35,11 @@ export interface ModelOptions {
   /** How pictures are drawn when the request does not say. */
   readonly steps?: number
   readonly guidance?: number
+  /**
+   * Whether organizations share what the engine keeps of earlier prompts. It is faster for a common
+   * system prompt, and lets each organization measure which prompts others have sent.
+   */
+  readonly sharedPrefixCache?: boolean
   /** Largest number of requests waiting in the queue before new ones are refused. */
   readonly maxQueueDepth?: number
 }

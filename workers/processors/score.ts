@@ -35,11 +35,11 @@ export async function processScore(
   reply.started(promptTokens)
   const preparedAt = clock.monotonic()
   const { query } = input
+  const cacheScope = model.cacheScopeOf(job.organizationId)
   const values = await allOrNone(
     signal,
     texts.map(
-      (tokenIds) => (either) =>
-        scoreQuery(model, { tokenIds, query, signal: either, cacheScope: job.organizationId }),
+      (tokenIds) => (either) => scoreQuery(model, { tokenIds, query, signal: either, cacheScope }),
     ),
   )
   const [empty, ...scored] = values as [QueryScore, ...QueryScore[]]
