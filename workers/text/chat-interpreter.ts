@@ -1,6 +1,12 @@
 import { OUTPUT, type OutputNode } from './compile-template.ts'
 import type { RenderedText } from './content-spans.ts'
-import { leastTrusted, TemplateOrigins, toRenderedText } from './template-origins.ts'
+import {
+  leastTrusted,
+  markOwn,
+  markTurns,
+  TemplateOrigins,
+  toRenderedText,
+} from './template-origins.ts'
 import {
   Base,
   NewScope,
@@ -13,6 +19,7 @@ import {
   type BlockNode,
   type CallNode,
   type FilterNode,
+  type LoopNode,
   type MemberNode,
   type Node,
   type Program,
@@ -46,23 +53,6 @@ export function renderTemplate(program: Program, variables: TemplateVariables): 
   return toRenderedText(text, runs)
 }
 
-function markOwn(value: Value, origins: TemplateOrigins): void {
-  if (value.type === 'StringValue') origins.set(value, 'template')
-}
-
-/** Roles are words of the API, not of clients; a turn of the assistant may hold the model's own tags. */
-function markTurns(messages: Value, origins: TemplateOrigins): void {
-  if (messages.type !== 'ArrayValue') return
-  for (const message of messages.value) {
-    if (message.type !== 'ObjectValue') continue
-    const role = message.value.get('role')
-    const content = message.value.get('content')
-    if (role?.type === 'StringValue') origins.set(role, 'template')
-    const isAnswer = role?.value === 'assistant'
-    if (isAnswer && content?.type === 'StringValue') origins.set(content, 'answer')
-  }
-}
-
 /** A value that has been computed. */
 const HELD = 'Held'
 interface HeldNode extends Node {
@@ -73,8 +63,16 @@ function hold(held: Value): HeldNode {
   return { type: HELD, held }
 }
 
-/** Far more than the longest chats take; a template that loops without end takes some seconds. */
-const STEPS_MAX = 5_000_000
+/**
+ * Far more than the longest chats take; a million take about a second. An operation is one step, a
+ * round of a loop several, and a new list or text more according to its length.
+ */
+const STEPS_MAX = 1_500_000
+const STEPS_PER_ROUND = 8
+const CHARACTERS_PER_STEP = 256
+const MAKES_VALUES: ReadonlySet<string> = new Set([
+  ...['BinaryExpression', 'CallExpression', 'FilterExpression'],
+])
 const TEXT_LENGTH_MAX = 64 << 20
 
 /**
@@ -92,13 +90,21 @@ class ChatInterpreter extends Base {
   }
 
   override evaluate(node: Node | undefined, environment: Scope): Value {
-    this.#steps += 1
-    if (this.#steps > STEPS_MAX) throw new Error('the template takes too many steps')
+    this.#charge(1)
     const value = this.#evaluate(node, environment)
+    if (node !== undefined && MAKES_VALUES.has(node.type)) {
+      if (value.type === 'ArrayValue') this.#charge(value.value.length)
+      if (value.type === 'StringValue') this.#charge(value.value.length / CHARACTERS_PER_STEP)
+    }
     if (value.type === 'StringValue' && value.value.length > TEXT_LENGTH_MAX) {
       throw new Error('the template makes a text that is too long')
     }
     return value
+  }
+
+  #charge(steps: number): void {
+    this.#steps += steps
+    if (this.#steps > STEPS_MAX) throw new Error('the template takes too many steps')
   }
 
   #evaluate(node: Node | undefined, environment: Scope): Value {
@@ -125,6 +131,8 @@ class ChatInterpreter extends Base {
         const filter = { ...node, type: 'FilterExpression', operand: hold(operand) } as Node
         return this.#print(this.evaluate(filter, environment))
       }
+      case 'For':
+        return this.#loop(node as unknown as LoopNode, environment)
       case 'Set':
         return this.#set(node as unknown as BlockNode, environment)
       case 'Macro': {
@@ -166,6 +174,15 @@ class ChatInterpreter extends Base {
     const value = this.#text(text)
     this.#origins.record(value, runs)
     return value
+  }
+
+  #loop(node: LoopNode, environment: Scope): Value {
+    // The condition of a loop is evaluated for each entry, and charged there.
+    if (node.iterable.type === 'SelectExpression') return super.evaluate(node, environment)
+    const iterable = this.evaluate(node.iterable, environment)
+    if (iterable.type === 'ArrayValue') this.#charge(iterable.value.length * STEPS_PER_ROUND)
+    if (iterable.type === 'ObjectValue') this.#charge(iterable.value.size * STEPS_PER_ROUND)
+    return super.evaluate({ ...node, iterable: hold(iterable) } as Node, environment)
   }
 
   #set(node: BlockNode, environment: Scope): Value {

@@ -130,7 +130,10 @@ const OWN_NAMES = new Set([
 
 type Compiled = ReturnType<typeof compileTemplate>
 
+const TEMPLATE_LENGTH_MAX = 1 << 20 // characters; published templates have some 20,000
+
 function compile(text: string): Compiled {
+  if (text.length > TEMPLATE_LENGTH_MAX) throw new Error('the chat template is too long')
   try {
     return compileTemplate(text)
   } catch (error) {

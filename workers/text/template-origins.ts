@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 
 import type { ContentSpan, Origin, RenderedText } from './content-spans.ts'
+import type { Value } from './template-values.ts'
 
 /** A string value of the template interpreter. */
 interface TextValue {
@@ -12,6 +13,8 @@ interface Run {
   readonly length: number
   readonly origin: Origin
 }
+
+const RUNS_MAX = 250_000 // thousands of messages have some ten thousand
 
 interface Printed extends TextValue {
   readonly runs: readonly Run[]
@@ -102,8 +105,17 @@ export class TemplateOrigins {
 
   /** Records runs, such as those that `resolve` found. */
   record(value: TextValue, runs: readonly Run[]): void {
-    const total = runs.reduce((sum, { length }) => sum + length, 0)
-    if (total === value.value.length) this.#runs.set(value, runs)
+    const merged: Run[] = []
+    let total = 0
+    for (const run of runs) {
+      total += run.length
+      const last = merged.at(-1)
+      if (last?.origin === run.origin) {
+        merged[merged.length - 1] = { ...last, length: last.length + run.length }
+      } else if (run.length > 0) merged.push(run)
+    }
+    if (merged.length > RUNS_MAX) throw new Error('the template joins too many texts')
+    if (total === value.value.length) this.#runs.set(value, merged)
     else this.set(value, 'content')
   }
 
@@ -132,4 +144,22 @@ export function toRenderedText(text: string, runs: readonly Run[]): RenderedText
     at += length
   }
   return { text, content }
+}
+
+/** Records a variable of the model folder or of the server. */
+export function markOwn(value: Value, origins: TemplateOrigins): void {
+  if (value.type === 'StringValue') origins.set(value, 'template')
+}
+
+/** Roles are words of the API, not of clients; a turn of the assistant may hold the model's own tags. */
+export function markTurns(messages: Value, origins: TemplateOrigins): void {
+  if (messages.type !== 'ArrayValue') return
+  for (const message of messages.value) {
+    if (message.type !== 'ObjectValue') continue
+    const role = message.value.get('role')
+    const content = message.value.get('content')
+    if (role?.type === 'StringValue') origins.set(role, 'template')
+    const isAnswer = role?.value === 'assistant'
+    if (isAnswer && content?.type === 'StringValue') origins.set(content, 'answer')
+  }
 }

@@ -46,6 +46,9 @@ export interface BinaryNode extends Node {
   readonly left: Node
   readonly right: Node
 }
+export interface LoopNode extends Node {
+  readonly iterable: Node
+}
 export interface MemberNode extends Node {
   readonly object: Node
   readonly property: Node

@@ -1,10 +1,11 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 
 import type { Clock } from '#shared/clock.ts'
 import type { ChatMessage, TemplateOptions, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import { isRecord, parseRecord } from '#shared/records.ts'
+import { readModelText } from '#workers/models/folder-json.ts'
 
 import { createChatTemplate } from './chat-template.ts'
 import type { ChatTemplate } from './chat-template.ts'
@@ -87,7 +88,7 @@ async function findTemplate(
   for (const file of files.slice(0, TEMPLATES_MAX)) {
     templates.push({
       name: basename(file, '.jinja'),
-      template: await readFile(join(named, file), 'utf8'),
+      template: await readModelText(join(named, file)),
     })
   }
   return templates.length === 0 ? undefined : templates
@@ -122,7 +123,7 @@ async function findJson(path: string): Promise<Json | undefined> {
 
 async function readOptional(path: string): Promise<string | undefined> {
   try {
-    return await readFile(path, 'utf8')
+    return await readModelText(path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error

@@ -2,6 +2,8 @@ import { setImmediate } from 'node:timers/promises'
 
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 
+import { checkTokenizerJson } from '#workers/models/tokenizer-limits.ts'
+
 import { createContentEncoder } from './content-encoder.ts'
 import type { ContentSpan } from './content-spans.ts'
 import { encodeInTurns, toTokenIds } from './encode-in-turns.ts'
@@ -56,6 +58,7 @@ export function createTokenizer(
   { isTag = () => false }: TokenizerOptions = {},
 ): Tokenizer {
   const json = { ...EMPTY, ...tokenizerJson }
+  checkTokenizerJson(json)
   const library = new LibraryTokenizer(json, { ...tokenizerConfig, ...OF_SLOW_TOKENIZERS })
   correctSteps(json, library)
   const encoder = createContentEncoder(library, isTag)
