@@ -18,6 +18,11 @@ export interface ModelOptions {
   /** Defaults for images when the request sets none. */
   readonly steps?: number
   readonly guidance?: number
+  /**
+   * Whether organizations share cached prefixes. A common system prompt is then computed once, but
+   * each organization can measure which prompts others have sent.
+   */
+  readonly sharedPrefixCache?: boolean
   /** Jobs that may wait in the queue before new ones are refused. */
   readonly maxQueueDepth?: number
 }
@@ -70,6 +75,11 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
     readers: ['image'],
     must: 'must be a number from 0 to 30',
     holds: within(0, 30),
+  },
+  sharedPrefixCache: {
+    readers: ['completion'],
+    must: 'must be true or false',
+    holds: (value) => typeof value === 'boolean',
   },
   maxQueueDepth: count(1, Number.MAX_SAFE_INTEGER),
 }

@@ -6,6 +6,7 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
+import { contentOnly } from '#workers/text/content-spans.ts'
 import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import { createAnswerDecoder, type AnswerDecoder } from './answer-decoder.ts'
@@ -87,8 +88,10 @@ export async function openWhisper(options: WhisperOptions): Promise<Whisper> {
   if (files.mel.sampleRate !== SAMPLE_RATE) {
     throw new ModelLoadError(folder, `${files.mel.sampleRate} samples a second are not supported`)
   }
-  const tokenizer = createTokenizer(files.tokenizerJson, files.tokenizerConfig)
-  const tokens = findWhisperTokens(tokenizer, files.tokenizerJson, files.generation)
+  // Timestamps and languages are markers, too, whether or not the file calls them special.
+  const { tokenizerJson, tokenizerConfig } = files
+  const tokenizer = createTokenizer(tokenizerJson, tokenizerConfig, { isTag: () => true })
+  const tokens = findWhisperTokens(tokenizer, tokenizerJson, files.generation)
   const decoder = await openWhisperDecoder(runtime, files.decoderFiles, session)
   return closeOnFailure(decoder, async () => {
     const rows = await rowsOf(files.decoderFiles)
@@ -262,8 +265,9 @@ async function readWindow(
 }
 
 function promptTokens({ tokenizer }: Parts, prompt: string): readonly number[] {
-  const text = prompt.trim()
-  return text === '' ? [] : tokenizer.encode(` ${text}`, { addSpecialTokens: false })
+  if (prompt.trim() === '') return []
+  const { text, content } = contentOnly(` ${prompt.trim()}`)
+  return tokenizer.encode(text, { addSpecialTokens: false, content })
 }
 
 /** Text tokens precede all special tokens in the vocabulary. */

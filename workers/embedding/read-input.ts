@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { isTokenId, unknownTokenId } from '#workers/text/token-ids.ts'
+import { contentOnly } from '#workers/text/content-spans.ts'
 import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { Markers } from './markers.ts'
@@ -24,6 +25,7 @@ export async function readText(
 ): Promise<readonly number[]> {
   const outcome = await encodeWithin(tokenizer, text, {
     addSpecialTokens: true,
+    content: contentOnly(text).content,
     tokensMax: contextLength,
   })
   if (outcome.fits) return outcome.tokenIds
@@ -46,7 +48,8 @@ export async function readTextCut(
   const { usual, most: charsMax } = charsWithin(tokensMax)
   let chars = usual
   for (;;) {
-    const tokenIds = tokenizer.encode(text.slice(0, chars), { addSpecialTokens: false })
+    const { text: beginning, content } = contentOnly(text.slice(0, chars))
+    const tokenIds = tokenizer.encode(beginning, { addSpecialTokens: false, content })
     const isEnough = chars >= Math.min(text.length, charsMax)
     if (isEnough || tokenIds.length >= room + UNSURE_TOKENS) {
       return [...before, ...tokenIds.slice(0, room), ...after]

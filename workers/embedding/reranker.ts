@@ -5,6 +5,7 @@ import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
+import { contentOnly } from '#workers/text/content-spans.ts'
 import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import { buildBatch, checkInputs, toFloat32, type EncodedText } from './encoder-batch.ts'
@@ -89,10 +90,10 @@ function checkLabels({ file, outputs }: ModelSession, { labelCount }: EncoderFil
 function createPairEncoder(tokenizer: Tokenizer, contextLength: number): Reranker['encodePair'] {
   const { before, between, after, types } = findPairMarkers(tokenizer)
   const room = contextLength - before.length - between.length - after.length
-  const encode = (text: string) =>
-    tokenizer.encode(text.slice(0, contextLength * CHARS_PER_TOKEN_MAX), {
-      addSpecialTokens: false,
-    })
+  const encode = (whole: string) => {
+    const { text, content } = contentOnly(whole.slice(0, contextLength * CHARS_PER_TOKEN_MAX))
+    return tokenizer.encode(text, { addSpecialTokens: false, content })
+  }
   return (query, document) => {
     const queryIds = encode(query)
     if (queryIds.length > room * QUERY_SHARE) {

@@ -3,6 +3,10 @@ import { join } from 'node:path'
 
 import { Tokenizer } from '@huggingface/tokenizers'
 
+import { createContentEncoder } from '#workers/text/content-encoder.ts'
+import { contentOnly } from '#workers/text/content-spans.ts'
+import { toTokenIds } from '#workers/text/encode-in-turns.ts'
+
 /** Prompts as token ids of exactly the text encoder's length. */
 export interface ClipTokenizer {
   readonly length: number
@@ -24,6 +28,7 @@ export async function readClipTokenizer(folder: string): Promise<ClipTokenizer> 
     whole === undefined ? await joinFiles(folder, config) : JSON.parse(whole),
     config,
   )
+  const encoder = createContentEncoder(tokenizer, () => true)
   const get = (content: string) => {
     const id = tokenizer.token_to_id(content)
     if (id === undefined) throw new Error(`${folder}: the vocabulary has no ${content}`)
@@ -36,8 +41,12 @@ export async function readClipTokenizer(folder: string): Promise<ClipTokenizer> 
   return {
     length,
     encode(prompt) {
-      const text = prompt.slice(0, length * CHARS_PER_TOKEN_MAX)
-      const words = tokenizer.encode(text, { add_special_tokens: false }).ids
+      const { text, content } = contentOnly(prompt.slice(0, length * CHARS_PER_TOKEN_MAX))
+      const parts = encoder.findParts(text, content)
+      const words =
+        parts === undefined
+          ? tokenizer.encode(text, { add_special_tokens: false }).ids
+          : toTokenIds(tokenizer, parts, false)
       const ids = [startId, ...words.slice(0, length - 2), endId]
       return [...ids, ...Array<number>(length - ids.length).fill(paddingId)]
     },

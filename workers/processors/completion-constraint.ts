@@ -16,15 +16,17 @@ const NO_PARAMETERS = { type: 'object', properties: {}, additionalProperties: fa
  * What the answer must look like, or undefined when anything goes: a forced call; or the required
  * form, beside which functions that are offered may still be called; or free text in which each call
  * that the model begins is one of an offered function. `share` is asked for a turn now and then.
+ * Grammars are kept for each scope by itself: how long one takes must not tell who else uses it.
  */
 export async function findConstraint(
   model: CompletionModel,
   input: GenerateInput,
   share: ShareTurns,
+  cacheScope: string,
 ): Promise<ConstraintSource | undefined> {
   const forced = input.prompts.map(forcedTools).find((tools) => tools !== undefined)
   if (forced !== undefined) {
-    return model.constraints.prepare(`tools ${JSON.stringify(forced)}`, async () => {
+    return model.constraints.prepare(`${cacheScope} tools ${JSON.stringify(forced)}`, async () => {
       const compiler = new SchemaCompiler('tools')
       const compiled = await compileTools(compiler, forced, 'exactly', share)
       return wholeCall(compiler, compiled)
@@ -33,9 +35,9 @@ export async function findConstraint(
   const offered = input.prompts.flatMap(offeredTools)
   const { responseFormat } = input
   if (responseFormat.type === 'text') {
-    return offered.length > 0 ? callsInFreeText(model, offered, share) : undefined
+    return offered.length > 0 ? callsInFreeText(model, offered, share, cacheScope) : undefined
   }
-  const key = `form ${JSON.stringify([responseFormat, offered])}`
+  const key = `${cacheScope} form ${JSON.stringify([responseFormat, offered])}`
   return model.constraints.prepare(key, () => formOrCalls(responseFormat, offered, share))
 }
 
@@ -74,8 +76,9 @@ async function callsInFreeText(
   model: CompletionModel,
   offered: readonly OfferedTool[],
   share: ShareTurns,
+  cacheScope: string,
 ): Promise<ConstraintSource> {
-  const key = `calls ${JSON.stringify(offered)}`
+  const key = `${cacheScope} calls ${JSON.stringify(offered)}`
   const { pieces } = model.text.tokenizer
   const options = { opening: OPENING_TAG, pieces }
   if (!offered.some(isStrict)) {

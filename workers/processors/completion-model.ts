@@ -9,14 +9,27 @@ export interface CompletionModel {
   readonly text: TextModel
   readonly workspace: SamplingWorkspace
   readonly constraints: ConstraintCache
+  /** Requests of one scope may reuse what the engine and the grammars keep of each other. */
+  cacheScopeOf(organizationId: string): string
+}
+
+/** Settings of a language model beyond its files. */
+export interface CompletionModelOptions {
+  /** Whether organizations share caches, and may measure what is in them. */
+  readonly sharesCaches?: boolean
 }
 
 /** Puts an engine and the text rules of the same model folder together. */
-export function createCompletionModel(engine: TextEngine, text: TextModel): CompletionModel {
+export function createCompletionModel(
+  engine: TextEngine,
+  text: TextModel,
+  { sharesCaches = false }: CompletionModelOptions = {},
+): CompletionModel {
   return {
     engine,
     text,
     workspace: new SamplingWorkspace(),
     constraints: new ConstraintCache(text.tokenizer.pieces, text.endTokenIds),
+    cacheScopeOf: (organizationId) => (sharesCaches ? '' : organizationId),
   }
 }

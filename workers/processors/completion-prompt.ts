@@ -1,6 +1,7 @@
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
+import { contentOnly, cutText, type RenderedText } from '../text/content-spans.ts'
 import { renderChat } from '../text/text-model.ts'
 import { isTokenId, unknownTokenId } from '../text/token-ids.ts'
 import { encodeWithin } from '../text/tokenizer.ts'
@@ -26,7 +27,7 @@ export async function preparePrompt(
   maxTokens: GenerateInput['maxTokens'],
 ): Promise<PreparedPrompt> {
   const { contextLength } = model.engine
-  const { tokenIds: encoded, text, count } = await readPrompt(model, prompt)
+  const { tokenIds: encoded, rendered, count } = await readPrompt(model, prompt)
   const requested = count + (maxTokens ?? 0)
   const isTooLong = maxTokens === null ? count >= contextLength : requested > contextLength
   if (isTooLong || encoded === undefined) {
@@ -35,12 +36,12 @@ export async function preparePrompt(
   const tokenIds = encoded.length > 0 ? encoded : [freshDocument(model)]
   return {
     tokenIds,
-    text,
+    text: rendered.text,
     maxNewTokens: maxTokens ?? contextLength - tokenIds.length,
     continuesText: encoded.length > 0 && continuesText(prompt),
     originalStart:
       prompt.form === 'edit'
-        ? await findOriginal(model, { text, tokenIds, original: prompt.input })
+        ? await findOriginal(model, { rendered, tokenIds, original: prompt.input })
         : undefined,
   }
 }
@@ -53,7 +54,7 @@ function continuesText(prompt: Prompt): boolean {
 interface ReadPrompt {
   /** Absent when the text is far too long to be encoded at all. */
   readonly tokenIds?: readonly number[]
-  readonly text: string
+  readonly rendered: RenderedText
   readonly count: number
 }
 
@@ -66,21 +67,22 @@ export async function readPrompt(
 ): Promise<ReadPrompt> {
   switch (prompt.form) {
     case 'text':
-      return encode(model, prompt.text, { addSpecialTokens })
+      // A raw prompt is the caller's own template: control tokens in it count, as in other servers.
+      return encode(model, { text: prompt.text, content: [] }, { addSpecialTokens })
     case 'tokenIds':
       return readTokenIds(model, prompt.tokenIds)
     case 'chat': {
       // Each has a token at least: thousands that cannot fit need not be put into the template first.
       const { length: count } = prompt.messages
-      if (count > model.engine.contextLength) return { text: '', count }
+      if (count > model.engine.contextLength) return { rendered: contentOnly(''), count }
       const tools = prompt.toolChoice === 'none' ? [] : (prompt.tools ?? [])
-      const text = renderChat(model.text, prompt.messages, tools, prompt.template)
-      return encode(model, text, { addSpecialTokens })
+      const chat = renderChat(model.text, prompt.messages, tools, prompt.template)
+      return encode(model, chat, { addSpecialTokens })
     }
     case 'edit': {
       const text = editPrompt(prompt.instruction, prompt.input)
       if (model.text.chatTemplate === undefined) {
-        return encode(model, `${text}\n`, { addSpecialTokens: true })
+        return encode(model, contentOnly(`${text}\n`), { addSpecialTokens: true })
       }
       const chat = renderChat(model.text, [{ role: 'user', content: text }], [])
       return encode(model, chat, { addSpecialTokens: false })
@@ -97,17 +99,17 @@ function editPrompt(instruction: string, input: string): string {
 async function findOriginal(
   model: CompletionModel,
   prompt: {
-    readonly text: string
+    readonly rendered: RenderedText
     readonly tokenIds: readonly number[]
     readonly original: string
   },
 ): Promise<number | undefined> {
-  const { text, tokenIds, original } = prompt
+  const { rendered, tokenIds, original } = prompt
   const hasMarkers = model.text.chatTemplate === undefined
   // Space at its beginning may be of one token with what stands before, or with its first word.
   const oneSpace = original.replace(/^\s+(?=\s\S)/, '')
   for (const shown of new Set([original, oneSpace, original.trimStart()])) {
-    const before = text.slice(0, text.lastIndexOf(shown))
+    const before = cutText(rendered, rendered.text.lastIndexOf(shown))
     const { tokenIds: start = [] } = await encode(model, before, { addSpecialTokens: hasMarkers })
     if (start.every((id, at) => id === tokenIds[at])) return start.length
   }
@@ -116,14 +118,15 @@ async function findOriginal(
 
 async function encode(
   model: CompletionModel,
-  text: string,
+  rendered: RenderedText,
   options: { readonly addSpecialTokens: boolean },
 ): Promise<ReadPrompt> {
+  const { text, content } = rendered
   const tokensMax = model.engine.contextLength
-  const outcome = await encodeWithin(model.text.tokenizer, text, { ...options, tokensMax })
+  const outcome = await encodeWithin(model.text.tokenizer, text, { ...options, content, tokensMax })
   return outcome.fits
-    ? { tokenIds: outcome.tokenIds, text, count: outcome.tokenIds.length }
-    : { text, count: outcome.estimatedTokens }
+    ? { tokenIds: outcome.tokenIds, rendered, count: outcome.tokenIds.length }
+    : { rendered, count: outcome.estimatedTokens }
 }
 
 /** Checks token ids and spells them. Throws `invalidRequest` for one that is none. */
@@ -135,7 +138,8 @@ export function readTokenIds(
   const { vocabSize } = model.engine
   const wrong = tokenIds.find((id) => !isTokenId(id, vocabSize))
   if (wrong !== undefined) throw unknownTokenId(param, String(wrong), vocabSize)
-  return { tokenIds, text: spell(model, tokenIds), count: tokenIds.length }
+  const rendered = contentOnly(spell(model, tokenIds))
+  return { tokenIds, rendered, count: tokenIds.length }
 }
 
 /** The text of token ids, special ones spelled out. */

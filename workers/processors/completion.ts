@@ -54,7 +54,8 @@ async function processGenerate(
   const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
   assertTokenIds(input, model.engine.vocabSize)
   const share = shareTurns(clock)
-  const constraint = await findConstraint(model, input, share)
+  const cacheScope = model.cacheScopeOf(job.organizationId)
+  const constraint = await findConstraint(model, input, share, cacheScope)
   const prompts: PreparedPrompt[] = []
   for (const prompt of input.prompts) {
     await share()
@@ -70,7 +71,6 @@ async function processGenerate(
   )
   reply.started(promptTokens)
   const preparedAt = clock.monotonic()
-  const cacheScope = job.organizationId
   await allOrNone(
     signal,
     runs.map((run) => (either) => run.run({ signal: either, cacheScope })),

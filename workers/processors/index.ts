@@ -94,7 +94,11 @@ async function openCompletionModel(
   const [engine, text] = [opening.value, reading.value]
   if (onBatch !== undefined) engine.onStep(() => onBatch(Math.max(engine.stats().active, 1)))
   const file = await findDecoderFile(folder, { onnxFile, executionProvider })
-  return { opened: createCompletionModel(engine, text), bytes: await modelFileBytes([file]) }
+  const sharesCaches = options.sharedPrefixCache === true
+  return {
+    opened: createCompletionModel(engine, text, { sharesCaches }),
+    bytes: await modelFileBytes([file]),
+  }
 }
 
 function presentStats({ slots, active, waiting, tokens }: EngineStats): ModelStats {

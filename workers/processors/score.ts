@@ -4,6 +4,7 @@ import { failure } from '#shared/errors.ts'
 
 import type { SequenceEnd } from '../engine/types.ts'
 import { logprobOf } from '../sampling/logprobs.ts'
+import { contentOnly } from '../text/content-spans.ts'
 import { encodeWithin } from '../text/tokenizer.ts'
 import type { TokenPieces } from '../text/token-pieces.ts'
 import { allOrNone } from './all-or-none.ts'
@@ -34,11 +35,11 @@ export async function processScore(
   reply.started(promptTokens)
   const preparedAt = clock.monotonic()
   const { query } = input
+  const cacheScope = model.cacheScopeOf(job.organizationId)
   const values = await allOrNone(
     signal,
     texts.map(
-      (tokenIds) => (either) =>
-        scoreQuery(model, { tokenIds, query, signal: either, cacheScope: job.organizationId }),
+      (tokenIds) => (either) => scoreQuery(model, { tokenIds, query, signal: either, cacheScope }),
     ),
   )
   const [empty, ...scored] = values as [QueryScore, ...QueryScore[]]
@@ -63,8 +64,10 @@ async function encodePassage(
   const { contextLength } = model.engine
   const start = model.text.documentStartTokenId
   const prefix = start === undefined ? [] : [start]
-  const outcome = await encodeWithin(model.text.tokenizer, `${document}${BRIDGE}${query}`, {
+  const { text, content } = contentOnly(`${document}${BRIDGE}${query}`)
+  const outcome = await encodeWithin(model.text.tokenizer, text, {
     addSpecialTokens: false,
+    content,
     tokensMax: contextLength - prefix.length,
   })
   if (outcome.fits) return [...prefix, ...outcome.tokenIds]

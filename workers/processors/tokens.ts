@@ -22,7 +22,7 @@ export async function processTokens(
       ? await tokenize(model, input)
       : {
           task: 'detokenize' as const,
-          text: readTokenIds(model, input.tokenIds, 'tokens').text,
+          text: readTokenIds(model, input.tokenIds, 'tokens').rendered.text,
         }
   reply.result(result, NOTHING, { queueMs, prepareMs: 0, runMs: clock.monotonic() - startedAt })
 }

@@ -1,220 +1,293 @@
-import { randomUUID } from 'node:crypto'
+import { OUTPUT, type OutputNode } from './compile-template.ts'
+import type { RenderedText } from './content-spans.ts'
+import {
+  leastTrusted,
+  markOwn,
+  markTurns,
+  TemplateOrigins,
+  toRenderedText,
+} from './template-origins.ts'
+import {
+  Base,
+  NewScope,
+  represent,
+  restoreFloats,
+  strippedRange,
+  STRIPS,
+  type ArrayValue,
+  type BinaryNode,
+  type BlockNode,
+  type CallNode,
+  type FilterNode,
+  type LoopNode,
+  type MemberNode,
+  type Node,
+  type Program,
+  type Scope,
+  type StringValue,
+  type Strip,
+  type Value,
+} from './template-values.ts'
 
-import { Environment, Interpreter, Template } from '@huggingface/jinja'
-
-// The library's own declarations name files that TypeScript does not find.
-interface Node {
-  readonly type: string
-}
-interface Program extends Node {
-  readonly body: readonly Node[]
-}
-type Value =
-  | { readonly type: 'StringValue'; readonly value: string }
-  | { readonly type: 'BooleanValue'; readonly value: boolean }
-  | { readonly type: 'ArrayValue'; readonly value: Value[] }
-  | { readonly type: 'ObjectValue'; readonly value: Map<string, Value> }
-  | { readonly type: 'NullValue' | 'UndefinedValue' | 'OtherValue'; readonly value?: unknown }
-interface Scope {
-  set(name: string, value: unknown): void
-  lookupVariable(name: string): Value
-}
-interface BaseInterpreter {
-  evaluate(node: Node | undefined, scope: Scope): Value
-  run(program: Program): Value
-}
-const NewScope = Environment as unknown as new () => Scope
-const Base = Interpreter as unknown as new (scope: Scope) => BaseInterpreter
-
-/** Compiles a template. Throws a sentence when it is broken. */
-export function compileTemplate(text: string): Program {
-  const program = (new Template(text) as unknown as { readonly parsed: Program }).parsed
-  markOutputs(program)
-  return program
+/** What a template reads. */
+export interface TemplateVariables {
+  /** Text of the model folder and of the server: its control tokens are recognized. */
+  readonly own: Readonly<Record<string, unknown>>
+  /** Text of clients. */
+  readonly supplied: Readonly<Record<string, unknown>>
 }
 
 /** Renders a compiled template with the given variables, as Python's Jinja does. */
-export function renderTemplate(
-  program: Program,
-  variables: Readonly<Record<string, unknown>>,
-): string {
+export function renderTemplate(program: Program, variables: TemplateVariables): RenderedText {
   const environment = new NewScope()
-  for (const [name, value] of Object.entries(variables)) {
+  const origins = new TemplateOrigins()
+  for (const [name, value] of Object.entries({ ...variables.supplied, ...variables.own })) {
     environment.set(name, value)
-    restoreFloats(environment.lookupVariable(name))
+    const held = environment.lookupVariable(name)
+    restoreFloats(held)
+    if (Object.hasOwn(variables.own, name)) markOwn(held, origins)
+    else if (name === 'messages') markTurns(held, origins)
   }
-  return String(new ChatInterpreter(environment).run(program).value)
+  const { value } = new ChatInterpreter(environment, origins).run(program)
+  const { text, runs } = origins.resolve(String(value))
+  return toRenderedText(text, runs)
 }
 
-// A name that no client can know.
-const FLOAT_KEY = randomUUID()
-
-/** A number of the client's JSON that Python shows with its fraction, such as `1.0`, for a template. */
-export function wholeFloat(value: number): object {
-  return { [FLOAT_KEY]: Math.abs(value) < 1e16 ? value.toFixed(1) : value.toExponential() }
+/** A value that has been computed. */
+const HELD = 'Held'
+interface HeldNode extends Node {
+  readonly held: Value
 }
 
-/** A printed expression. */
-const OUTPUT = 'Output'
-const STATEMENTS: ReadonlySet<string> = new Set([
-  ...['Set', 'If', 'For', 'Macro', 'CallStatement', 'FilterStatement', 'Break', 'Continue'],
-  ...['Comment', 'StringLiteral'],
+function hold(held: Value): HeldNode {
+  return { type: HELD, held }
+}
+
+/**
+ * Far more than the longest chats take; a million take about a second. An operation is one step, a
+ * round of a loop several, and a new list or text more according to its length.
+ */
+const STEPS_MAX = 1_500_000
+const STEPS_PER_ROUND = 8
+const CHARACTERS_PER_STEP = 256
+const MAKES_VALUES: ReadonlySet<string> = new Set([
+  ...['BinaryExpression', 'CallExpression', 'FilterExpression'],
 ])
+const TEXT_LENGTH_MAX = 64 << 20
 
-interface OutputNode {
-  readonly type: string
-  readonly printed: Node
-}
-
-/** Marks what is printed, where values are written in Python's way. */
-function markOutputs(node: object): void {
-  for (const [name, child] of Object.entries(node) as [string, unknown][]) {
-    if (Array.isArray(child) && ['body', 'alternate', 'defaultBlock'].includes(name)) {
-      for (const [index, statement] of (child as { type: string }[]).entries()) {
-        if (STATEMENTS.has(statement.type)) markOutputs(statement)
-        else child[index] = { type: OUTPUT, printed: statement } satisfies OutputNode
-      }
-    }
-  }
-}
-
-/** The library's interpreter with what Python does and it does not. */
+/**
+ * The library's interpreter with what Python does and it does not. It also records which text comes
+ * from the template, and stops templates that compute without end.
+ */
 class ChatInterpreter extends Base {
+  readonly #origins: TemplateOrigins
+  readonly #macros = new WeakSet<object>()
+  #steps = 0
+
+  constructor(environment: Scope, origins: TemplateOrigins) {
+    super(environment)
+    this.#origins = origins
+  }
+
   override evaluate(node: Node | undefined, environment: Scope): Value {
+    this.#charge(1)
+    const value = this.#evaluate(node, environment)
+    if (node !== undefined && MAKES_VALUES.has(node.type)) {
+      if (value.type === 'ArrayValue') this.#charge(value.value.length)
+      if (value.type === 'StringValue') this.#charge(value.value.length / CHARACTERS_PER_STEP)
+    }
+    if (value.type === 'StringValue' && value.value.length > TEXT_LENGTH_MAX) {
+      throw new Error('the template makes a text that is too long')
+    }
+    return value
+  }
+
+  #charge(steps: number): void {
+    this.#steps += steps
+    if (this.#steps > STEPS_MAX) throw new Error('the template takes too many steps')
+  }
+
+  #evaluate(node: Node | undefined, environment: Scope): Value {
     switch (node?.type) {
+      case HELD:
+        return (node as HeldNode).held
       case OUTPUT:
         return this.#print(this.evaluate((node as unknown as OutputNode).printed, environment))
+      case 'StringLiteral':
+        return this.#own(super.evaluate(node, environment))
       case 'TupleLiteral':
         // Its tuples cannot be taken apart by a loop.
         return super.evaluate({ ...node, type: 'ArrayLiteral' }, environment)
+      case 'BinaryExpression':
+        return this.#binary(node as unknown as BinaryNode, environment)
       case 'CallExpression':
-        return this.#strip(node, environment) ?? super.evaluate(node, environment)
+        return this.#call(node as unknown as CallNode, environment)
       case 'FilterExpression':
         return this.#filter(node as unknown as FilterNode, environment)
+      case 'MemberExpression':
+        return this.#member(node as unknown as MemberNode, environment)
+      case 'FilterStatement': {
+        const operand = this.#block((node as unknown as BlockNode).body, environment)
+        const filter = { ...node, type: 'FilterExpression', operand: hold(operand) } as Node
+        return this.#print(this.evaluate(filter, environment))
+      }
+      case 'For':
+        return this.#loop(node as unknown as LoopNode, environment)
+      case 'Set':
+        return this.#set(node as unknown as BlockNode, environment)
+      case 'Macro': {
+        const nothing = super.evaluate(node, environment)
+        this.#macros.add(
+          environment.lookupVariable((node as unknown as BlockNode).name?.value ?? ''),
+        )
+        return nothing
+      }
       default:
         return super.evaluate(node, environment)
     }
   }
 
-  #text(value: string): Value {
-    return super.evaluate({ type: 'StringLiteral', value } as never, new NewScope())
+  #text(value: string): StringValue {
+    return super.evaluate({ type: 'StringLiteral', value } as never, new NewScope()) as StringValue
+  }
+
+  #own(value: Value): Value {
+    if (value.type === 'StringValue') this.#origins.set(value, 'template')
+    return value
   }
 
   #print(value: Value): Value {
-    const isPlain = value.type === 'StringValue' || value.type === 'NullValue'
-    return isPlain || value.type === 'UndefinedValue' ? value : this.#text(represent(value))
+    if (value.type === 'NullValue' || value.type === 'UndefinedValue') return value
+    if (value.type !== 'StringValue')
+      return this.#text(this.#origins.print(this.#text(represent(value))))
+    return this.#origins.isTemplate(value) ? value : this.#text(this.#origins.print(value))
+  }
+
+  /** The text of a block whose output is a value. */
+  #block(body: readonly Node[], environment: Scope): Value {
+    return this.#resolve(super.evaluate({ type: 'Program', body } as Node, environment))
+  }
+
+  #resolve(printed: Value): Value {
+    if (printed.type !== 'StringValue') return printed
+    const { text, runs } = this.#origins.resolve(printed.value)
+    const value = this.#text(text)
+    this.#origins.record(value, runs)
+    return value
+  }
+
+  #loop(node: LoopNode, environment: Scope): Value {
+    // The condition of a loop is evaluated for each entry, and charged there.
+    if (node.iterable.type === 'SelectExpression') return super.evaluate(node, environment)
+    const iterable = this.evaluate(node.iterable, environment)
+    if (iterable.type === 'ArrayValue') this.#charge(iterable.value.length * STEPS_PER_ROUND)
+    if (iterable.type === 'ObjectValue') this.#charge(iterable.value.size * STEPS_PER_ROUND)
+    return super.evaluate({ ...node, iterable: hold(iterable) } as Node, environment)
+  }
+
+  #set(node: BlockNode, environment: Scope): Value {
+    if (node.value) return super.evaluate(node, environment)
+    const value = hold(this.#block(node.body, environment))
+    return super.evaluate({ ...node, value } as Node, environment)
+  }
+
+  #binary(node: BinaryNode, environment: Scope): Value {
+    if (!['+', '~'].includes(node.operator.value)) return super.evaluate(node, environment)
+    const parts = [this.evaluate(node.left, environment), this.evaluate(node.right, environment)]
+    const [left, right] = parts.map(hold)
+    const joined = super.evaluate({ ...node, left, right } as Node, environment)
+    if (joined.type === 'StringValue') {
+      const texts = parts.map((part) =>
+        part.type === 'StringValue' ? part : { length: String(part.value).length },
+      )
+      this.#origins.join(joined, texts)
+    }
+    return joined
+  }
+
+  #call(node: CallNode, environment: Scope): Value {
+    const { callee, args } = node
+    if (callee.type === 'Identifier') {
+      const macro = this.evaluate(callee, environment)
+      const isMacro =
+        this.#macros.has(macro) || (callee as { readonly value?: string }).value === 'caller'
+      const value = super.evaluate({ ...node, callee: hold(macro) } as Node, environment)
+      return isMacro ? this.#resolve(value) : value
+    }
+    if (callee.object === undefined) return super.evaluate(node, environment)
+    const object = this.evaluate(callee.object, environment)
+    const held = { ...node, callee: { ...callee, object: hold(object) } }
+    const name = callee.computed === true ? '' : (callee.property?.value ?? '')
+    if (object.type !== 'StringValue') {
+      const value = super.evaluate(held, environment)
+      return isMarked(value, this.#origins) ? this.#resolve(value) : value
+    }
+    const strip = Object.hasOwn(STRIPS, name) ? STRIPS[name] : undefined
+    if (strip !== undefined) return this.#strip(strip, object, args[0], environment)
+    return this.#derive(super.evaluate(held, environment), object, args)
   }
 
   /** `text.strip(characters)` and its like; the library's own take no argument. */
-  #strip(node: Node, environment: Scope): Value | undefined {
-    const { callee, args } = node as unknown as CallNode
-    const name = callee.property?.value ?? ''
-    const isStrip = ['strip', 'lstrip', 'rstrip'].includes(name) && callee.computed !== true
-    if (!isStrip || callee.object === undefined || args.length !== 1) return undefined
-    const text = this.evaluate(callee.object, environment)
-    const characters = this.evaluate(args[0] as Node, environment)
-    if (text.type !== 'StringValue' || characters.type !== 'StringValue') return undefined
-    const set = new Set(characters.value)
-    const letters = Array.from(text.value)
-    let [start, end] = [0, letters.length]
-    while (name !== 'rstrip' && start < end && set.has(letters[start] as string)) start += 1
-    while (name !== 'lstrip' && end > start && set.has(letters[end - 1] as string)) end -= 1
-    return this.#text(letters.slice(start, end).join(''))
+  #strip(strip: Strip, text: StringValue, argument: Node | undefined, environment: Scope): Value {
+    const set = argument === undefined ? undefined : this.evaluate(argument, environment)
+    const characters = set?.type === 'StringValue' ? set.value : undefined
+    const { start, end } = strippedRange(text.value, strip, characters)
+    const part = this.#text(text.value.slice(start, end))
+    this.#origins.slice(part, text, start)
+    return part
+  }
+
+  /** What an operation makes of a text has the origin of the least trusted part of the text. */
+  #derive(made: Value, text: StringValue, args: readonly Node[]): Value {
+    if (made.type === 'ArrayValue') for (const held of made.value) this.#derive(held, text, args)
+    if (made.type !== 'StringValue' || this.#origins.has(made)) return made
+    const isConstant = args.every(({ type }) => type.endsWith('Literal'))
+    this.#origins.set(
+      made,
+      leastTrusted([this.#origins.leastOf(text), isConstant ? 'template' : 'content']),
+    )
+    return made
+  }
+
+  #member(node: MemberNode, environment: Scope): Value {
+    if (node.property.type !== 'SliceExpression') return super.evaluate(node, environment)
+    const object = this.evaluate(node.object, environment)
+    const part = super.evaluate({ ...node, object: hold(object) } as Node, environment)
+    return object.type === 'StringValue' ? this.#derive(part, object, []) : part
   }
 
   #filter(node: FilterNode, environment: Scope): Value {
     const name = node.filter.value ?? node.filter.callee?.value ?? ''
     const isSelecting = ['selectattr', 'rejectattr', 'select', 'reject', 'map'].includes(name)
-    if (!isSelecting) return super.evaluate(node, environment)
+    const given = this.evaluate(node.operand, environment)
     // Nothing is selected from `none`, rather than that it is a mistake.
-    const isNone = this.evaluate(node.operand, environment).type === 'NullValue'
-    const operand = isNone ? ({ type: 'ArrayLiteral', value: [] } as Node) : node.operand
-    return super.evaluate({ ...node, operand } as Node, environment)
+    const isNone = isSelecting && given.type === 'NullValue'
+    const operand = isNone ? ({ type: 'ArrayLiteral', value: [] } as Node) : hold(given)
+    const made = super.evaluate({ ...node, operand } as Node, environment)
+    if (made.type !== 'StringValue' || this.#origins.has(made)) return made
+    if (given.type === 'ArrayValue' && name === 'join') return this.#recordJoin(node, made, given)
+    if (given.type !== 'StringValue') return made
+    if (name !== 'trim') return this.#derive(made, given, node.filter.args ?? [])
+    this.#origins.slice(made, given, given.value.length - given.value.trimStart().length)
+    return made
+  }
+
+  #recordJoin({ filter }: FilterNode, joined: StringValue, list: ArrayValue): Value {
+    const [separator] = filter.args ?? []
+    const between = separator as unknown as { readonly type: string; readonly value: string }
+    if (separator !== undefined && separator.type !== 'StringLiteral') return joined
+    const gap = this.#own(this.#text(between?.value ?? '')) as StringValue
+    const texts = list.value.map((item) =>
+      item.type === 'StringValue' ? item : { length: String(item.value).length },
+    )
+    this.#origins.join(
+      joined,
+      texts.flatMap((item, index) => (index === 0 ? [item] : [gap, item])),
+    )
+    return joined
   }
 }
 
-interface CallNode {
-  readonly callee: {
-    readonly object?: Node
-    readonly property?: { readonly value?: string }
-    readonly computed?: boolean
-  }
-  readonly args: readonly Node[]
-}
-
-interface FilterNode {
-  readonly type: string
-  readonly operand: Node
-  readonly filter: { readonly value?: string; readonly callee?: { readonly value?: string } }
-}
-
-/** A value as Python's `str` writes it. */
-function represent(value: Value): string {
-  switch (value.type) {
-    case 'NullValue':
-      return 'None'
-    case 'BooleanValue':
-      return value.value ? 'True' : 'False'
-    case 'StringValue':
-      return quote(value.value)
-    case 'ArrayValue':
-      return `[${value.value.map(represent).join(', ')}]`
-    case 'ObjectValue':
-      return `{${[...value.value].map(([key, held]) => `${quote(key)}: ${represent(held)}`).join(', ')}}`
-    default:
-      return String(value)
-  }
-}
-
-const ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
-
-function quote(text: string): string {
-  const mark = text.includes("'") && !text.includes('"') ? '"' : "'"
-  const inner = text
-    .replaceAll('\\', '\\\\')
-    .replaceAll(mark, `\\${mark}`)
-    .replace(/[\n\r\t]/g, (character) => ESCAPES[character] as string)
-    .replace(/[\p{Cc}]/gu, (character) => `\\x${hexOf(character)}`)
-  return `${mark}${inner}${mark}`
-}
-
-function hexOf(character: string): string {
-  return character.charCodeAt(0).toString(16).padStart(2, '0')
-}
-
-// Known to V8, not yet to TypeScript.
-type RawJson = typeof JSON & { rawJSON(source: string): unknown }
-
-/** Remembers how a number is written. */
-class FloatNumber extends Number {
-  readonly #source: string
-
-  constructor(source: string) {
-    super(source)
-    this.#source = source
-  }
-
-  toJSON(): unknown {
-    return (JSON as RawJson).rawJSON(this.#source)
-  }
-}
-
-/** Puts floats where the client's JSON had them: the library goes by the value, not by the point. */
-function restoreFloats(value: Value): void {
-  if (value.type === 'ArrayValue') {
-    for (const [index, held] of value.value.entries()) value.value[index] = restored(held)
-  } else if (value.type === 'ObjectValue') {
-    for (const [key, held] of value.value) value.value.set(key, restored(held))
-  }
-}
-
-function restored(value: Value): Value {
-  const source = value.type === 'ObjectValue' ? value.value.get(FLOAT_KEY) : undefined
-  if (source?.type !== 'StringValue') {
-    restoreFloats(value)
-    return value
-  }
-  const literal = { type: 'FloatLiteral', value: new FloatNumber(source.value) }
-  const environment = new NewScope()
-  return new Base(environment).evaluate(literal as never, environment)
+function isMarked(value: Value, origins: TemplateOrigins): boolean {
+  return value.type === 'StringValue' && origins.hasMark(value.value)
 }

@@ -2,7 +2,9 @@ import type { Clock } from '#shared/clock.ts'
 import type { ChatMessage, TemplateOptions, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
-import { compileTemplate, renderTemplate } from './chat-interpreter.ts'
+import { renderTemplate } from './chat-interpreter.ts'
+import { compileTemplate } from './compile-template.ts'
+import { cutText, type RenderedText } from './content-spans.ts'
 import { foldToolsIntoText, toTemplateMessage, toTemplateTool } from './tool-messages.ts'
 import { strftime } from './strftime.ts'
 
@@ -13,7 +15,7 @@ export interface ChatTemplate {
     messages: readonly ChatMessage[],
     tools: readonly ToolDefinition[],
     options?: TemplateOptions,
-  ): string
+  ): RenderedText
 }
 
 /** What `tokenizer_config.json` says about chats; a list holds templates by name. */
@@ -56,18 +58,17 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
     template: Compiled,
     variables: Readonly<Record<string, unknown>>,
     { opensAnswer = true, continuesLast = false, variables: switches }: TemplateOptions,
-  ): string {
+  ): RenderedText {
     try {
-      return renderTemplate(template, {
-        ...switches,
+      const own = {
         ...GLOBALS,
         ...source.specialTokens,
-        ...variables,
         add_generation_prompt: opensAnswer && !continuesLast,
         documents: null,
         raise_exception: refuse,
         strftime_now: (format: string) => strftime(format, clock.now()),
-      })
+      }
+      return renderTemplate(template, { own, supplied: { ...switches, ...variables } })
     } catch (error) {
       const reason = error instanceof TemplateRefusal ? `: ${error.message}` : ''
       throw failure.invalidRequest(
@@ -81,7 +82,8 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
 /** A name that the template never reads would be ignored without a word. */
 function checkVariables({ variables = {} }: TemplateOptions, template: string): void {
   for (const name of Object.keys(variables)) {
-    const isKnown = !OWN_NAMES.has(name) && new RegExp(`\\b${name}\\b`).test(template)
+    const isKnown =
+      !OWN_NAMES.has(name) && new RegExp(`\\b${RegExp.escape(name)}\\b`).test(template)
     if (isKnown) continue
     throw failure.invalidRequest(
       `Invalid 'chat_template_kwargs': the chat template of this model has no variable '${name}'.`,
@@ -92,17 +94,18 @@ function checkVariables({ variables = {} }: TemplateOptions, template: string): 
 
 /** What follows the last message is cut off where the answer is to go on in it. */
 function finish(
-  rendered: string,
+  whole: RenderedText,
   messages: readonly ChatMessage[],
   { continuesLast = false }: TemplateOptions,
-): string {
-  if (!continuesLast) return rendered
+): RenderedText {
+  if (!continuesLast) return whole
+  const { text: rendered } = whole
   const content = messages.at(-1)?.content ?? ''
   const kept = content.trimStart()
   const start = rendered.lastIndexOf(content.trim())
   // A template may trim the message: then its own spaces are not there to be kept.
   const end = rendered.startsWith(kept, start) ? start + kept.length : start + content.trim().length
-  if (start >= 0) return rendered.slice(0, end)
+  if (start >= 0) return cutText(whole, end)
   throw failure.invalidRequest(
     "Invalid 'continue_final_message': the chat template of this model does not show the last message as it is.",
     { param: 'continue_final_message', code: 'invalid_value' },
@@ -127,7 +130,10 @@ const OWN_NAMES = new Set([
 
 type Compiled = ReturnType<typeof compileTemplate>
 
+const TEMPLATE_LENGTH_MAX = 1 << 20 // characters; published templates have some 20,000
+
 function compile(text: string): Compiled {
+  if (text.length > TEMPLATE_LENGTH_MAX) throw new Error('the chat template is too long')
   try {
     return compileTemplate(text)
   } catch (error) {

@@ -2,6 +2,8 @@ import { setImmediate } from 'node:timers/promises'
 
 import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 
+import type { EncodedPart } from './content-encoder.ts'
+
 // Some 10 ms of tokenizing.
 const WORDS_PER_TURN = 2000
 const TOKENS_PER_TURN = 20_000
@@ -14,7 +16,7 @@ interface Inside {
     | null
   readonly added_tokens_map: ReadonlyMap<string, { readonly id: number }>
   /** Each is a token, or what the model made of the words between two added tokens. */
-  encode_text(text: string): (string | readonly string[])[]
+  encode_text(text: string): EncodedPart[]
 }
 
 interface Model {
@@ -32,11 +34,12 @@ export async function encodeInTurns(
   library: LibraryTokenizer,
   text: string,
   addSpecialTokens: boolean,
+  parts?: readonly EncodedPart[],
 ): Promise<number[]> {
   const inside = library as unknown as Inside
   const { model, post_processor: postProcess, added_tokens_map: added } = inside
   const tokens: string[] = []
-  for (const part of findWords(inside, text)) {
+  for (const part of parts ?? findWords(inside, text)) {
     if (typeof part === 'string') {
       tokens.push(part)
       continue
@@ -56,8 +59,27 @@ export async function encodeInTurns(
   return tokenIds
 }
 
+/** The token ids of a text that has been taken apart into words, in one go. */
+export function toTokenIds(
+  library: LibraryTokenizer,
+  parts: readonly EncodedPart[],
+  addSpecialTokens: boolean,
+): number[] {
+  const {
+    model,
+    post_processor: postProcess,
+    added_tokens_map: added,
+  } = library as unknown as Inside
+  const tokens = parts.flatMap((part) => (typeof part === 'string' ? [part] : model(part)))
+  const all = postProcess === null ? tokens : postProcess(tokens, null, addSpecialTokens).tokens
+  return all.map(
+    (token) =>
+      (added.get(token)?.id ?? model.tokens_to_ids.get(token) ?? model.unk_token_id) as number,
+  )
+}
+
 /** Added tokens as texts, and what stands between them as lists of words. */
-function findWords(inside: Inside, text: string): readonly (string | readonly string[])[] {
+function findWords(inside: Inside, text: string): readonly EncodedPart[] {
   const { model } = inside
   const own = Object.getOwnPropertyDescriptor(model, '_call')
   // The library joins what the model answers: a list within a list stays together.

@@ -1,13 +1,16 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 
 import type { Clock } from '#shared/clock.ts'
 import type { ChatMessage, TemplateOptions, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import { isRecord, parseRecord } from '#shared/records.ts'
+import { readModelText } from '#workers/models/folder-json.ts'
 
 import { createChatTemplate } from './chat-template.ts'
-import type { ChatTemplate, ChatTemplateSource } from './chat-template.ts'
+import type { ChatTemplate } from './chat-template.ts'
+import type { RenderedText } from './content-spans.ts'
+import { looksLikeTag } from './control-tokens.ts'
 import { createTokenizer } from './tokenizer.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
@@ -34,12 +37,19 @@ export async function loadTextModel(folder: string, clock: Clock): Promise<TextM
   const tokenizerConfig = (await read('tokenizer_config.json')) ?? {}
   const { model: genai } = (await read('genai_config.json')) ?? {}
   const configs = [await read('generation_config.json'), await read('config.json'), genai]
-  const tokenizer = createTokenizer(tokenizerJson, tokenizerConfig)
   const specialTokens = {
     ...specialTokensOf((await read('special_tokens_map.json')) ?? {}),
     ...specialTokensOf(tokenizerConfig),
   }
   const template = await findTemplate(folder, tokenizerConfig)
+  const templateText = (template ?? []).map(({ template: text }) => text).join('\n')
+  const tokenizer = createTokenizer(tokenizerJson, tokenizerConfig, {
+    // Tags such as <tool_call> have a meaning where the chat template writes them.
+    isTag: (token) =>
+      looksLikeTag(token) ||
+      templateText.includes(token) ||
+      Object.values(specialTokens).includes(token),
+  })
   return {
     tokenizer,
     chatTemplate:
@@ -51,6 +61,11 @@ export async function loadTextModel(folder: string, clock: Clock): Promise<TextM
 
 const TEMPLATES_MAX = 32
 
+interface NamedTemplate {
+  readonly name: string
+  readonly template: string
+}
+
 /**
  * The chat templates of a folder: `chat_template.jinja` with named ones in `additional_chat_templates/`,
  * or `chat_template.json` of older multimodal models, or what the tokenizer's configuration says.
@@ -58,14 +73,14 @@ const TEMPLATES_MAX = 32
 async function findTemplate(
   folder: string,
   tokenizerConfig: Json,
-): Promise<ChatTemplateSource['template'] | undefined> {
+): Promise<readonly NamedTemplate[] | undefined> {
   const plain =
     (await readOptional(join(folder, 'chat_template.jinja'))) ??
     (await findJson(join(folder, 'chat_template.json')))?.chat_template ??
     tokenizerConfig.chat_template ??
     undefined
   const templates = (Array.isArray(plain) ? plain : [{ name: 'default', template: plain }]).filter(
-    (entry): entry is { name: string; template: string } =>
+    (entry): entry is NamedTemplate =>
       isRecord(entry) && typeof entry.name === 'string' && typeof entry.template === 'string',
   )
   const named = join(folder, 'additional_chat_templates')
@@ -73,7 +88,7 @@ async function findTemplate(
   for (const file of files.slice(0, TEMPLATES_MAX)) {
     templates.push({
       name: basename(file, '.jinja'),
-      template: await readFile(join(named, file), 'utf8'),
+      template: await readModelText(join(named, file)),
     })
   }
   return templates.length === 0 ? undefined : templates
@@ -85,7 +100,7 @@ export function renderChat(
   messages: readonly ChatMessage[],
   tools: readonly ToolDefinition[],
   options: TemplateOptions = {},
-): string {
+): RenderedText {
   if (model.chatTemplate === undefined) {
     throw failure.invalidRequest(
       'This is not a chat model and thus not supported in the v1/chat/completions endpoint. ' +
@@ -108,7 +123,7 @@ async function findJson(path: string): Promise<Json | undefined> {
 
 async function readOptional(path: string): Promise<string | undefined> {
   try {
-    return await readFile(path, 'utf8')
+    return await readModelText(path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error

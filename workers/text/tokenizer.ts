@@ -2,7 +2,11 @@ import { setImmediate } from 'node:timers/promises'
 
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 
-import { encodeInTurns } from './encode-in-turns.ts'
+import { checkTokenizerJson } from '#workers/models/tokenizer-limits.ts'
+
+import { createContentEncoder } from './content-encoder.ts'
+import type { ContentSpan } from './content-spans.ts'
+import { encodeInTurns, toTokenIds } from './encode-in-turns.ts'
 import { correctSteps } from './tokenizer-steps.ts'
 import { buildTokenPieces } from './token-pieces.ts'
 import type { TokenizerJson, TokenPieces } from './token-pieces.ts'
@@ -10,14 +14,27 @@ import type { TokenizerJson, TokenPieces } from './token-pieces.ts'
 /** Text to token ids by the model's own rules. */
 export interface Tokenizer {
   readonly pieces: TokenPieces
-  /** `addSpecialTokens` lets the tokenizer put its own markers around the text. */
-  encode(text: string, options: { readonly addSpecialTokens: boolean }): number[]
+  encode(text: string, options: EncodeOptions): number[]
   /** The same of a long text, with everything else in the process taking turns. */
-  encodeInTurns(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]>
+  encodeInTurns(text: string, options: EncodeOptions): Promise<number[]>
   /** Two texts with the tokenizer's own markers, and which of them each token belongs to. */
   encodePair(first: string, second: string): TextPair
   /** The id of a token by its spelling in the vocabulary. */
   findTokenId(token: string): number | undefined
+}
+
+/** How a text becomes token ids. */
+export interface EncodeOptions {
+  /** Lets the tokenizer put its own markers around the text. */
+  readonly addSpecialTokens: boolean
+  /** Parts in which control tokens are plain text; none when absent. */
+  readonly content?: readonly ContentSpan[]
+}
+
+/** What a tokenizer knows beyond its own files. */
+export interface TokenizerOptions {
+  /** Added tokens that give a text its structure although no file marks them as special. */
+  readonly isTag?: (content: string) => boolean
 }
 
 /** Parts that a file may leave out. */
@@ -35,17 +52,27 @@ export interface TextPair {
 }
 
 /** Makes a tokenizer of the parsed `tokenizer.json` and `tokenizer_config.json`. */
-export function createTokenizer(tokenizerJson: object, tokenizerConfig: object): Tokenizer {
+export function createTokenizer(
+  tokenizerJson: object,
+  tokenizerConfig: object,
+  { isTag = () => false }: TokenizerOptions = {},
+): Tokenizer {
   const json = { ...EMPTY, ...tokenizerJson }
+  checkTokenizerJson(json)
   const library = new LibraryTokenizer(json, { ...tokenizerConfig, ...OF_SLOW_TOKENIZERS })
   correctSteps(json, library)
+  const encoder = createContentEncoder(library, isTag)
   return {
     pieces: buildTokenPieces(tokenizerJson as TokenizerJson),
-    encode: (text, { addSpecialTokens }) =>
-      text === '' && !addSpecialTokens
-        ? []
-        : library.encode(text, { add_special_tokens: addSpecialTokens }).ids,
-    encodeInTurns: (text, { addSpecialTokens }) => encodeInTurns(library, text, addSpecialTokens),
+    encode(text, { addSpecialTokens, content = [] }) {
+      if (text === '' && !addSpecialTokens) return []
+      const parts = encoder.findParts(text, content)
+      return parts === undefined
+        ? library.encode(text, { add_special_tokens: addSpecialTokens }).ids
+        : toTokenIds(library, parts, addSpecialTokens)
+    },
+    encodeInTurns: (text, { addSpecialTokens, content = [] }) =>
+      encodeInTurns(library, text, addSpecialTokens, encoder.findParts(text, content)),
     encodePair(first, second) {
       const { ids, token_type_ids: typeIds } = library.encode(first, {
         text_pair: second,
@@ -82,7 +109,7 @@ export function charsWithin(tokensMax: number): { readonly usual: number; readon
 export async function encodeWithin(
   tokenizer: Tokenizer,
   text: string,
-  options: { readonly addSpecialTokens: boolean; readonly tokensMax: number },
+  options: EncodeOptions & { readonly tokensMax: number },
 ): Promise<EncodeOutcome> {
   const { tokensMax } = options
   if (text.length > charsWithin(tokensMax).usual) {

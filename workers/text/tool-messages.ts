@@ -1,6 +1,6 @@
 import type { ChatMessage, ChatToolCall, ToolDefinition } from '#shared/contracts/completion.ts'
 
-import { wholeFloat } from './chat-interpreter.ts'
+import { wholeFloat } from './template-values.ts'
 
 /** The tags of the Hermes form, in which models without a form of their own learn about tools. */
 export const TOOL_CALL_OPENING = '<tool_call>\n'

@@ -30,9 +30,14 @@ function prepare(
   const messages = [{ role: 'user' as const, content: 'Hi' }]
   const prompts = [{ form: 'chat' as const, messages, tools, toolChoice }]
   const model = createCompletionModel(scriptedEngine(babble, 1024), text)
-  return findConstraint(model, { ...BASE, ...input, prompts }, async () => {
-    await setImmediate()
-  })
+  return findConstraint(
+    model,
+    { ...BASE, ...input, prompts },
+    async () => {
+      await setImmediate()
+    },
+    'org_1',
+  )
 }
 
 const MANY = Array.from({ length: 128 }, (_, index) => tool(index))

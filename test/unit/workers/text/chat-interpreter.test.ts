@@ -12,7 +12,7 @@ function render(template: string, args = '{}'): string {
   ]
   const tools = [{ name: 'f' }]
   const source = { template: `{# tools #}${template}`, specialTokens: {} }
-  return createChatTemplate(source, CLOCK).render(messages, tools, { opensAnswer: false })
+  return createChatTemplate(source, CLOCK).render(messages, tools, { opensAnswer: false }).text
 }
 
 // What transformers 5.23.0 (`render_jinja_template`) gives for the same.

@@ -26,7 +26,8 @@ const CALLED: readonly ChatMessage[] = [
 ]
 
 function template(text: string | readonly { name: string; template: string }[]) {
-  return createChatTemplate({ template: text, specialTokens: SPECIAL }, CLOCK)
+  const compiled = createChatTemplate({ template: text, specialTokens: SPECIAL }, CLOCK)
+  return { render: (...args: Parameters<typeof compiled.render>) => compiled.render(...args).text }
 }
 
 describe('a chat template', () => {

@@ -58,7 +58,7 @@ describe('the chat template of a folder', () => {
       'file',
     ],
   ])('is read from %s', async (_what, files, expected) => {
-    expect(renderChat(await load(files), HI, [])).toBe(expected)
+    expect(renderChat(await load(files), HI, []).text).toBe(expected)
   })
 
   it('for tools may lie in a folder of its own', async () => {
@@ -66,8 +66,8 @@ describe('the chat template of a folder', () => {
       'chat_template.jinja': 'plain',
       'additional_chat_templates/tool_use.jinja': '{{ tools[0].function.name }}',
     })
-    expect(renderChat(model, HI, TOOLS)).toBe('weather')
-    expect(renderChat(model, HI, [])).toBe('plain')
+    expect(renderChat(model, HI, TOOLS).text).toBe('weather')
+    expect(renderChat(model, HI, []).text).toBe('plain')
   })
 
   it('that cannot be understood is named at load', async () => {
@@ -82,7 +82,7 @@ describe('the chat template of a folder', () => {
       'special_tokens_map.json': { bos_token: '<old>', eos_token: { content: '<|im_end|>' } },
       'tokenizer_config.json': { bos_token: '<new>' },
     })
-    expect(renderChat(model, HI, [])).toBe('<new><|im_end|>')
+    expect(renderChat(model, HI, []).text).toBe('<new><|im_end|>')
     expect(model.endTokenIds.has(model.tokenizer.findTokenId('<|im_end|>')!)).toBe(true)
   })
 })

@@ -1,0 +1,212 @@
+import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
+
+import type { ContentSpan } from './content-spans.ts'
+import { TokenFinder, type AddedToken, type TokenLevel } from './control-tokens.ts'
+
+/** A token, or the words between two tokens, which the model takes apart. */
+export type EncodedPart = string | readonly string[]
+
+/** Parts of the library's tokenizer that its declarations keep to themselves. */
+interface Inside {
+  readonly added_tokens: readonly AddedToken[]
+  readonly added_tokens_map: ReadonlyMap<string, AddedToken>
+  readonly normalizer: ((text: string) => string) | null
+  readonly pre_tokenizer:
+    | ((text: string, options: { readonly section_index: number }) => readonly string[])
+    | null
+  readonly splitter_normalized: Splitter
+  readonly config: { readonly additional_special_tokens?: readonly unknown[] | null }
+  readonly model: ModelStep
+}
+
+interface Splitter {
+  split(text: string): string[]
+}
+
+interface ModelStep {
+  (words: readonly string[]): string[]
+  _call: (words: readonly string[]) => string[]
+  readonly unk_token?: string
+}
+
+interface Section {
+  readonly text: string
+  readonly token: AddedToken | undefined
+}
+
+/**
+ * Encodes texts of which parts are content: control tokens count only where the template wrote them.
+ * `undefined` means that the content holds none, so that the library's own way gives the same.
+ */
+export interface ContentEncoder {
+  findParts(text: string, content: readonly ContentSpan[]): readonly EncodedPart[] | undefined
+}
+
+/**
+ * Builds the encoder of a tokenizer. `isTag` names added tokens that are not marked as special and
+ * still give a text its structure, such as `<tool_call>`.
+ */
+export function createContentEncoder(
+  library: LibraryTokenizer,
+  isTag: (content: string) => boolean,
+): ContentEncoder {
+  const inside = library as unknown as Inside
+  const levels = levelsOf(inside, isTag)
+  const control = new Map([...levels].filter(([, level]) => level !== 'content'))
+  protectModel(inside.model, new Set(levels.keys()), control)
+  const forged = new TokenFinder(control)
+  const isEarly = (token: AddedToken): boolean =>
+    !token.normalized || inside.normalizer === null || control.has(token.content)
+  const early = inside.added_tokens.filter(isEarly)
+  const finder = new TokenFinder(
+    early.map(({ content }) => [content, levels.get(content) ?? 'content']),
+  )
+  const late = inside.added_tokens.filter((token) => !isEarly(token))
+  const normalizes = inside.added_tokens.some(
+    (token) => token.normalized && control.has(token.content),
+  )
+  const tools = { inside, lateTokens: lateTokensOf(inside, late) }
+
+  return {
+    findParts(text, content) {
+      if (content.length === 0) return undefined
+      const isForged = forged.hasForged(text, content)
+      if (!isForged && !(normalizes && isForgedNormalized(inside, control, text, content))) {
+        return undefined
+      }
+      return encodeSections(splitSections(inside, finder, text, content), tools)
+    },
+  }
+}
+
+function levelsOf(inside: Inside, isTag: (content: string) => boolean): Map<string, TokenLevel> {
+  const named = new Set(inside.config.additional_special_tokens ?? [])
+  return new Map(
+    inside.added_tokens.map(({ content, special }) => {
+      // Runs of white space and single characters, such as the `!` that CLIP pads with, are ordinary
+      // text, whatever the file calls them.
+      if (content.trim() === '' || Array.from(content).length === 1) return [content, 'content']
+      if (special || named.has(content)) return [content, 'template']
+      return [content, isTag(content) ? 'answer' : 'content']
+    }),
+  )
+}
+
+/** Tokens that are found after the normalizer, by their normalized spelling. */
+function lateTokensOf(
+  { normalizer }: Inside,
+  late: readonly AddedToken[],
+): ReadonlyMap<string, AddedToken> {
+  return new Map(
+    late.map((token) => [normalizer === null ? token.content : normalizer(token.content), token]),
+  )
+}
+
+/**
+ * Some normalizers turn other characters into those of a token, such as full-width ones. Tokens that
+ * are sought after the normalizer would then be found in content.
+ */
+function isForgedNormalized(
+  { normalizer }: Inside,
+  control: ReadonlyMap<string, TokenLevel>,
+  text: string,
+  content: readonly ContentSpan[],
+): boolean {
+  if (normalizer === null) return false
+  const spellings = [...control.keys()].map((token) => normalizer(token).trim())
+  return content.some(({ start, end }) => {
+    const normalized = normalizer(text.slice(start, end))
+    return spellings.some((spelling) => spelling !== '' && normalized.includes(spelling))
+  })
+}
+
+function splitSections(
+  inside: Inside,
+  finder: TokenFinder,
+  text: string,
+  content: readonly ContentSpan[],
+): Section[] {
+  const sections: Section[] = []
+  let from = 0
+  const addText = (end: number): void => {
+    if (end > from) sections.push({ text: text.slice(from, end), token: undefined })
+  }
+  for (const { start, end } of finder.split(text, content)) {
+    addText(start)
+    const token = text.slice(start, end)
+    sections.push({ text: token, token: inside.added_tokens_map.get(token) })
+    from = end
+  }
+  addText(text.length)
+  return trimSections(sections)
+}
+
+/** Some tokens take the white space beside them. */
+function trimSections(sections: readonly Section[]): Section[] {
+  return sections.map(({ text, token }, index) => {
+    if (token !== undefined) return { text, token }
+    const start = sections[index - 1]?.token?.rstrip === true ? text.trimStart() : text
+    return { text: sections[index + 1]?.token?.lstrip === true ? start.trimEnd() : start, token }
+  })
+}
+
+/** What the library does with each section, but for the tokens that may not be found in it. */
+function encodeSections(
+  sections: readonly Section[],
+  tools: { readonly inside: Inside; readonly lateTokens: ReadonlyMap<string, AddedToken> },
+): EncodedPart[] {
+  const { inside, lateTokens } = tools
+  const finder = new TokenFinder([...lateTokens.keys()].map((content) => [content, 'content']))
+  return sections.flatMap(({ text, token }, sectionIndex): EncodedPart[] => {
+    if (token !== undefined) return [token.content]
+    const normalized = inside.normalizer === null ? text : inside.normalizer(text)
+    const inner = splitNormalized(normalized, finder, lateTokens)
+    return inner.flatMap((section): EncodedPart[] => {
+      if (section.token !== undefined) return [section.token.content]
+      if (section.text === '') return []
+      const words = inside.pre_tokenizer?.(section.text, { section_index: sectionIndex })
+      return [words ?? [section.text]]
+    })
+  })
+}
+
+function splitNormalized(
+  text: string,
+  finder: TokenFinder,
+  tokens: ReadonlyMap<string, AddedToken>,
+): Section[] {
+  const sections: Section[] = []
+  let from = 0
+  for (const { start, end } of finder.split(text, [])) {
+    sections.push({ text: text.slice(from, start), token: undefined })
+    sections.push({ text: text.slice(start, end), token: tokens.get(text.slice(start, end)) })
+    from = end
+  }
+  sections.push({ text: text.slice(from), token: undefined })
+  return trimSections(sections)
+}
+
+/**
+ * Some vocabularies hold the spelling of control tokens among their words: what the model makes of a
+ * word must never be one. Such a word is taken apart character by character.
+ */
+function protectModel(
+  model: ModelStep,
+  added: ReadonlySet<string>,
+  control: ReadonlyMap<string, TokenLevel>,
+): void {
+  const encode = model._call.bind(model)
+  const isForged = (token: string): boolean =>
+    token !== model.unk_token && added.has(token) && control.get(token) === 'template'
+  model._call = (words) => {
+    const tokens = encode(words)
+    if (!tokens.some(isForged)) return tokens
+    return tokens.flatMap((token) =>
+      isForged(token)
+        ? Array.from(token)
+            .flatMap((letter) => encode([letter]))
+            .filter((part) => !isForged(part))
+        : token,
+    )
+  }
+}

@@ -1,0 +1,179 @@
+import { randomUUID } from 'node:crypto'
+
+import { Environment, Interpreter } from '@huggingface/jinja'
+
+// The library's own declarations name files that TypeScript does not find.
+export interface Node {
+  readonly type: string
+}
+export interface Program extends Node {
+  readonly body: readonly Node[]
+}
+export type Value =
+  | { readonly type: 'StringValue'; readonly value: string }
+  | { readonly type: 'BooleanValue'; readonly value: boolean }
+  | { readonly type: 'ArrayValue'; readonly value: Value[] }
+  | { readonly type: 'ObjectValue'; readonly value: Map<string, Value> }
+  | { readonly type: 'NullValue' | 'UndefinedValue' | 'OtherValue'; readonly value?: unknown }
+export interface Scope {
+  set(name: string, value: unknown): void
+  lookupVariable(name: string): Value
+}
+export interface BaseInterpreter {
+  evaluate(node: Node | undefined, scope: Scope): Value
+  run(program: Program): Value
+}
+export type StringValue = Extract<Value, { readonly type: 'StringValue' }>
+export type ArrayValue = Extract<Value, { readonly type: 'ArrayValue' }>
+export interface CallNode extends Node {
+  readonly callee: Node & {
+    readonly object?: Node
+    readonly property?: { readonly value?: string }
+    readonly computed?: boolean
+  }
+  readonly args: readonly Node[]
+}
+export interface FilterNode extends Node {
+  readonly operand: Node
+  readonly filter: {
+    readonly value?: string
+    readonly callee?: { readonly value?: string }
+    readonly args?: readonly Node[]
+  }
+}
+export interface BinaryNode extends Node {
+  readonly operator: { readonly value: string }
+  readonly left: Node
+  readonly right: Node
+}
+export interface LoopNode extends Node {
+  readonly iterable: Node
+}
+export interface MemberNode extends Node {
+  readonly object: Node
+  readonly property: Node
+}
+/** A statement with a body; `value` and `name` where it has them. */
+export interface BlockNode extends Node {
+  readonly body: readonly Node[]
+  readonly value?: Node | null
+  readonly name?: { readonly value: string }
+}
+export const NewScope = Environment as unknown as new () => Scope
+export const Base = Interpreter as unknown as new (scope: Scope) => BaseInterpreter
+
+// A name that no client can know.
+const FLOAT_KEY = randomUUID()
+
+/** A number of the client's JSON that Python shows with its fraction, such as `1.0`, for a template. */
+export function wholeFloat(value: number): object {
+  return { [FLOAT_KEY]: Math.abs(value) < 1e16 ? value.toFixed(1) : value.toExponential() }
+}
+
+/** A value as Python's `str` writes it. */
+export function represent(value: Value): string {
+  switch (value.type) {
+    case 'NullValue':
+      return 'None'
+    case 'BooleanValue':
+      return value.value ? 'True' : 'False'
+    case 'StringValue':
+      return quote(value.value)
+    case 'ArrayValue':
+      return `[${value.value.map(represent).join(', ')}]`
+    case 'ObjectValue':
+      return `{${[...value.value].map(([key, held]) => `${quote(key)}: ${represent(held)}`).join(', ')}}`
+    default:
+      return String(value)
+  }
+}
+
+const ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
+
+function quote(text: string): string {
+  const mark = text.includes("'") && !text.includes('"') ? '"' : "'"
+  const inner = text
+    .replaceAll('\\', '\\\\')
+    .replaceAll(mark, `\\${mark}`)
+    .replace(/[\n\r\t]/g, (character) => ESCAPES[character] as string)
+    .replace(/[\p{Cc}]/gu, (character) => `\\x${hexOf(character)}`)
+  return `${mark}${inner}${mark}`
+}
+
+function hexOf(character: string): string {
+  return character.charCodeAt(0).toString(16).padStart(2, '0')
+}
+
+// Known to V8, not yet to TypeScript.
+type RawJson = typeof JSON & { rawJSON(source: string): unknown }
+
+/** Remembers how a number is written. */
+class FloatNumber extends Number {
+  readonly #source: string
+
+  constructor(source: string) {
+    super(source)
+    this.#source = source
+  }
+
+  toJSON(): unknown {
+    return (JSON as RawJson).rawJSON(this.#source)
+  }
+}
+
+/** Puts floats where the client's JSON had them: the library goes by the value, not by the point. */
+export function restoreFloats(value: Value): void {
+  if (value.type === 'ArrayValue') {
+    for (const [index, held] of value.value.entries()) value.value[index] = restored(held)
+  } else if (value.type === 'ObjectValue') {
+    for (const [key, held] of value.value) value.value.set(key, restored(held))
+  }
+}
+
+function restored(value: Value): Value {
+  const source = value.type === 'ObjectValue' ? value.value.get(FLOAT_KEY) : undefined
+  if (source?.type !== 'StringValue') {
+    restoreFloats(value)
+    return value
+  }
+  const literal = { type: 'FloatLiteral', value: new FloatNumber(source.value) }
+  const environment = new NewScope()
+  return new Base(environment).evaluate(literal as never, environment)
+}
+
+/** The ends of a text that a method takes away. */
+export interface Strip {
+  readonly left: boolean
+  readonly right: boolean
+}
+
+export const STRIPS: Readonly<Record<string, Strip>> = {
+  strip: { left: true, right: true },
+  lstrip: { left: true, right: false },
+  rstrip: { left: false, right: true },
+}
+
+/** What `strip` and its like keep of a text; `characters` are taken away instead of white space. */
+export function strippedRange(
+  text: string,
+  { left, right }: Strip,
+  characters: string | undefined,
+): { readonly start: number; readonly end: number } {
+  if (characters === undefined) {
+    const start = left ? text.length - text.trimStart().length : 0
+    return { start, end: Math.max(right ? text.trimEnd().length : text.length, start) }
+  }
+  const set = new Set(characters)
+  const letters = Array.from(text)
+  let [first, last] = [0, letters.length]
+  let [start, end] = [0, text.length]
+  while (left && first < last && set.has(letters[first] as string)) {
+    start += (letters[first] as string).length
+    first += 1
+  }
+  while (right && last > first && set.has(letters[last - 1] as string)) {
+    last -= 1
+    end -= (letters[last] as string).length
+  }
+  return { start, end }
+}
