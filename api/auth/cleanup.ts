@@ -23,7 +23,13 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
   const sweep = async (name: string, table: Swept, condition: SQL | undefined): Promise<void> => {
     result[name] = await deleteBatch(store, table, condition)
   }
-  await sweep('oneTimeTokens', oneTimeTokens, lt(oneTimeTokens.expiresAt, ago(DAY_MS)))
+  // Tokens of sign-ups keep their credentials for the next mail, as long as the user is kept.
+  const endedTokens = and(
+    lt(oneTimeTokens.expiresAt, ago(DAY_MS)),
+    isNull(oneTimeTokens.passwordHash),
+    isNull(oneTimeTokens.userMetadata),
+  )
+  await sweep('oneTimeTokens', oneTimeTokens, endedTokens)
   await sweep('flowStates', flowStates, endedFlows(store, ago(DAY_MS)))
   await sweep('challenges', challenges, lt(challenges.expiresAt, ago(DAY_MS)))
   await sweep(
@@ -40,6 +46,11 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
   if (config.signup.isAnonymousEnabled) {
     const old = and(eq(users.isAnonymous, true), lt(users.createdAt, ago(30 * DAY_MS)))
     result.anonymousUsers = await deleteUsers(services, old)
+  }
+  const ttlSeconds = config.cleanup.unconfirmedUserTtlSeconds
+  if (ttlSeconds > 0) {
+    const expired = unconfirmedUsers(store, ago(ttlSeconds * 1000))
+    result.unconfirmedUsers = await deleteUsers(services, expired)
   }
   return result
 }
@@ -90,6 +101,20 @@ function endedSessions(services: AuthServices, ago: (ms: number) => Date): SQL |
       : []),
   ]
   return conditions.length === 0 ? sql`false` : or(...conditions)
+}
+
+// Users who signed up themselves and never confirmed, signed in, or were invited.
+function unconfirmedUsers({ tables }: Store, latest: Date): SQL | undefined {
+  const { users } = tables
+  return and(
+    lt(users.signedUpAt, latest),
+    isNull(users.emailConfirmedAt),
+    isNull(users.phoneConfirmedAt),
+    isNull(users.invitedAt),
+    isNull(users.lastSignInAt),
+    or(isNull(users.confirmationSentAt), lt(users.confirmationSentAt, latest)),
+    eq(users.isAnonymous, false),
+  )
 }
 
 // A link of a mail may be good for longer than a day, and then its code for a while: the flow that

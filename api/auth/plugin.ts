@@ -17,6 +17,7 @@ import type { Answer, AuthRequest, UserRequest } from './context.ts'
 import { presentAuthError } from './error-dialect.ts'
 import { authFailure, invalid } from './errors.ts'
 import { admit, describeRequest, findClaims, headerOf, isAdmin } from './guards.ts'
+import { checkMetadataFields } from './identity/metadata-limit.ts'
 import type { Route } from './route.ts'
 import { ROUTES } from './routes.ts'
 import type { AuthServices } from './services.ts'
@@ -123,6 +124,7 @@ async function run(services: AuthServices, row: Route, request: FastifyRequest):
   if (row.captcha(body, query) && !(await isAdmin(services, claims))) {
     await checkCaptcha(services, request)
   }
+  checkMetadataFields(body)
   const described: AuthRequest = describeRequest(services, request, claims)
   const withCaller = caller === undefined ? described : { ...described, caller }
   return row.flow({ services, request: withCaller as UserRequest, body, query, params })

@@ -36,7 +36,7 @@ export interface AuthConfig {
   readonly rateLimits: RateLimitsConfig
   readonly external: ExternalConfig
   readonly inherited: InheritedConfig
-  readonly cleanup: { readonly isEnabled: boolean; readonly intervalSeconds: number }
+  readonly cleanup: CleanupConfig
   /** One line for each setting in use that will go away; logged at start. */
   readonly deprecations: readonly string[]
 }
@@ -63,6 +63,14 @@ export interface SignupConfig {
   readonly isMagicLinkEnabled: boolean
   readonly isPhoneEnabled: boolean
   readonly isAnonymousEnabled: boolean
+}
+
+/** What is deleted now and then. */
+export interface CleanupConfig {
+  readonly isEnabled: boolean
+  readonly intervalSeconds: number
+  /** Age at which users who signed up and confirmed nothing are deleted; 0 for never. */
+  readonly unconfirmedUserTtlSeconds: number
 }
 
 /** Features that remain for compatibility and may be removed without notice. */
@@ -228,7 +236,7 @@ function readInheritedConfig(env: EnvReader): InheritedConfig {
   }
 }
 
-function readCleanupConfig(env: EnvReader): AuthConfig['cleanup'] {
+function readCleanupConfig(env: EnvReader): CleanupConfig {
   env.section('User server: clean-up')
   return {
     isEnabled: env.bool('AUTH_DB_CLEANUP_ENABLED', {
@@ -239,6 +247,10 @@ function readCleanupConfig(env: EnvReader): AuthConfig['cleanup'] {
       about: 'pause between two clean-ups',
       fallback: 300,
       isTimer: true,
+    }),
+    unconfirmedUserTtlSeconds: env.seconds('MILLRACE_UNCONFIRMED_USER_TTL', {
+      about: 'age at which users who signed up and confirmed nothing are deleted; 0 keeps them',
+      fallback: 7 * 86_400,
     }),
   }
 }

@@ -4,6 +4,8 @@ import { json, type AdminRequest, type Answer } from '../context.ts'
 import { authFailure } from '../errors.ts'
 import { saveContactIdentity } from '../identity/identities.ts'
 import { clearOneTimeTokens } from '../identity/one-time-tokens.ts'
+import { mergeWithinLimit } from '../identity/metadata-limit.ts'
+import { findPendingCredentials } from '../identity/pending-credentials.ts'
 import { mergeMetadata, presentUser } from '../identity/present-user.ts'
 import { endSessions } from '../identity/sessions.ts'
 import { inTransaction, type Store } from '../identity/store.ts'
@@ -39,21 +41,23 @@ export async function adminUpdateUser(
     const locked = await lockUser(store, before.id)
     await saveIdentities(store, locked, { contacts, body })
     const changes: UserChanges = {
+      ...(await confirmedSignup(store, locked, body)),
       ...contactChanges(store, locked, { contacts, body }),
       ...(body.role !== undefined && body.role !== '' && { role: body.role }),
       ...(body.aud !== undefined && body.aud !== '' && { aud: body.aud }),
       ...(bannedUntil !== undefined && { bannedUntil }),
       ...(passwordHash !== undefined && { passwordHash }),
       ...(body.user_metadata && {
-        userMetadata: mergeMetadata(locked.userMetadata, body.user_metadata),
+        userMetadata: mergeWithinLimit(locked.userMetadata, body.user_metadata, 'user_metadata'),
       }),
     }
     const withContacts = await updateUser(store, locked.id, changes)
-    const appMetadata = mergeMetadata(
+    const appMetadata = mergeWithinLimit(
       contacts.email || contacts.phone
         ? await withProviders(store, withContacts)
         : withContacts.appMetadata,
       body.app_metadata,
+      'app_metadata',
     )
     if (passwordHash !== undefined) {
       await endSessions(store, { userId: locked.id, scope: 'global' })
@@ -71,6 +75,20 @@ export async function adminUpdateUser(
     return updateUser(store, locked.id, { appMetadata })
   })
   return json(presentUser(await loadParts(services.store, user)))
+}
+
+// An administrator who confirms a sign-up confirms the newest one, with its credentials.
+async function confirmedSignup(store: Store, user: UserRow, body: Body): Promise<UserChanges> {
+  const isUnconfirmed = user.emailConfirmedAt === null && user.phoneConfirmedAt === null
+  const kind = body.email_confirm ? 'email' : body.phone_confirm ? 'phone' : undefined
+  if (!isUnconfirmed || kind === undefined) return {}
+  const token = await findPendingCredentials(store, user.id, kind)
+  if (token === undefined) return {}
+  await clearOneTimeTokens(store, user.id)
+  return {
+    ...(token.passwordHash !== null && { passwordHash: token.passwordHash }),
+    userMetadata: mergeMetadata(user.userMetadata, token.userMetadata ?? {}),
+  }
 }
 
 function isMoved(user: UserRow, { email, phone }: Contacts): boolean {

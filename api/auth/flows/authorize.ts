@@ -48,7 +48,9 @@ async function begin(
   const providerCodeVerifier = randomBytes(32).toString('base64url')
   const isRedirect = query.skip_http_redirect !== 'true'
   // An address that is handed to a program may be opened anywhere; PKCE is bound by its verifier.
-  const binding = isRedirect && pkce === undefined ? bindTo(services, request, provider) : undefined
+  const isLinking = linkingUserId !== undefined
+  const needsCookie = pkce === undefined && (isRedirect || isLinking)
+  const binding = needsCookie ? bindTo(services, request, provider) : undefined
   const { state } = await startFlow(services.store, {
     provider: provider.id,
     authenticationMethod: 'oauth',
@@ -65,7 +67,8 @@ async function begin(
     pkceChallenge: createHash('sha256').update(providerCodeVerifier).digest('base64url'),
     query: passedOn(query),
   })
-  return isRedirect ? redirect(url, 302, binding?.cookie) : json({ url })
+  if (isRedirect) return redirect(url, 302, binding?.cookie)
+  return json({ url }, binding && { 'set-cookie': binding.cookie })
 }
 
 function bindTo(

@@ -3,7 +3,7 @@ import { failure, ServiceError } from '#shared/errors.ts'
 
 import { redirect, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure } from '../errors.ts'
-import { isOwnState } from '../identity/browser-binding.ts'
+import { isBoundTo, isOwnState } from '../identity/browser-binding.ts'
 import { issueAuthCode, redeemState } from '../identity/flow-states.ts'
 import { findInvitedUser } from '../identity/invites.ts'
 import { withFragment, withQuery } from '../identity/redirect-url.ts'
@@ -11,7 +11,7 @@ import { inTransaction } from '../identity/store.ts'
 import type { ExternalProfile } from '../ports.ts'
 import type { AuthServices } from '../services.ts'
 import { decideAccount } from '../steps/external-account.ts'
-import { linkToUser } from '../steps/link-to-user.ts'
+import { linkToUser, requireLinkable } from '../steps/link-to-user.ts'
 import { redirectWithError } from '../steps/redirect-with-error.ts'
 import { startSession, tokenFragment, tokenResponse } from '../steps/start-session.ts'
 
@@ -51,6 +51,13 @@ async function findFlow(
   if (!isOwnState(state, request.browser)) throw authFailure('bad_oauth_state')
   const flow = await redeemState(services.store, state, STATE_TTL_SECONDS)
   if (flow === undefined) throw authFailure('bad_oauth_state')
+  const isImplicitLinking = flow.linkingUserId !== null && flow.codeChallenge === null
+  // The address may have been opened by another person, whose identity must not be linked.
+  if (isImplicitLinking && !isBoundTo(state, request.browser)) {
+    const message =
+      'Linking an identity must end in the browser that began it, or use the PKCE flow (code_challenge)'
+    throw authFailure('bad_oauth_state', { message })
+  }
   return flow
 }
 
@@ -105,11 +112,25 @@ async function finish(
   { flow, profile, target }: Finish,
 ): Promise<Answer> {
   const { linkingUserId: userId, provider: providerId } = flow
-  const user =
-    userId === null
-      ? await signIn(services, request, { flow, profile })
-      : await linkToUser(services, request, { userId, visitor: { providerId, profile } })
+  const linking = userId === null ? undefined : { userId, visitor: { providerId, profile } }
   const { providerAccessToken, providerRefreshToken } = profile
+  if (linking !== undefined && flow.codeChallenge !== null) {
+    await requireLinkable(services.store, linking)
+    const authCode = await issueAuthCode(services.store, flow.id, {
+      userId: linking.userId,
+      linkingProfile: {
+        ...profile,
+        providerAccessToken: undefined,
+        providerRefreshToken: undefined,
+      },
+      ...{ providerAccessToken, providerRefreshToken },
+    })
+    return redirect(withQuery(target, { code: authCode }), 302)
+  }
+  const user =
+    linking === undefined
+      ? await signIn(services, request, { flow, profile })
+      : await linkToUser(services, request, linking)
   if (flow.codeChallenge !== null) {
     const authCode = await issueAuthCode(services.store, flow.id, {
       userId: user.id,

@@ -4,7 +4,7 @@ import { json, type AdminRequest, type Answer } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
 import { parseEmail } from '../identity/contact.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
-import { clearOneTimeTokens } from '../identity/one-time-tokens.ts'
+import { clearOneTimeTokens, type PendingCredentials } from '../identity/one-time-tokens.ts'
 import { mergeMetadata, presentUser } from '../identity/present-user.ts'
 import { chooseRedirect } from '../identity/redirect-url.ts'
 import { inTransaction, type Store } from '../identity/store.ts'
@@ -59,7 +59,7 @@ export async function generateLink(
   body: Body,
 ): Promise<Answer> {
   const wanted = parse(body)
-  const { user, type } = await prepareUser(services, request, wanted)
+  const { user, type, credentials } = await prepareUser(services, request, wanted)
   const { mail, linkType, column } = TYPES[type]
   const to = type === 'email_change_new' ? (wanted.newEmail as string) : wanted.email
   const { minted, sent } = await inTransaction(services.store, async (store) => {
@@ -67,7 +67,13 @@ export async function generateLink(
     const changes = { ...proposal, [column]: store.now() }
     const stage = { ...services, store }
     return {
-      minted: await mintForMail(stage, { user, name: mail, to }),
+      minted: await mintForMail(stage, {
+        user,
+        name: mail,
+        to,
+        credentials,
+        changeTo: wanted.newEmail,
+      }),
       sent: await updateUser(store, user.id, changes),
     }
   })
@@ -78,7 +84,7 @@ export async function generateLink(
   const place = { externalUrl: request.externalUrl, redirectTo }
   const link = linkOf(services, place, { name: mail, linkToken: minted.linkToken, type: linkType })
   return json({
-    ...presentUser(await loadParts(services.store, sent)),
+    ...presentUser(await loadParts(services.store, withPending(sent, credentials))),
     action_link: link,
     email_otp: minted.code,
     hashed_token: minted.linkToken,
@@ -98,11 +104,23 @@ function parse(body: Body): Wanted {
   return { type: type as LinkType, email, newEmail, body }
 }
 
+interface Prepared {
+  readonly user: UserRow
+  readonly type: LinkType
+  /** What a sign-up's link sets. */
+  readonly credentials?: PendingCredentials
+}
+
+function withPending(user: UserRow, credentials: PendingCredentials | undefined): UserRow {
+  const userMetadata = mergeMetadata(user.userMetadata, credentials?.userMetadata)
+  return { ...user, userMetadata }
+}
+
 async function prepareUser(
   services: AuthServices,
   request: AdminRequest,
   wanted: Wanted,
-): Promise<{ user: UserRow; type: LinkType }> {
+): Promise<Prepared> {
   const contact = { kind: 'email', email: wanted.email } as const
   const known = await findUserByContact(services.store, contact)
   // A magic link for somebody new is a sign-up.
@@ -121,7 +139,7 @@ async function prepareUser(
     case 'signup':
     case 'invite':
       if (known !== undefined && isConfirmed(known, 'email')) throw authFailure('email_exists')
-      return { user: await prepareNewUser(services, request, { type, known, wanted }), type }
+      return { type, ...(await prepareNewUser(services, request, { type, known, wanted })) }
   }
 }
 
@@ -155,53 +173,36 @@ async function prepareNewUser(
     readonly known: UserRow | undefined
     readonly wanted: Wanted
   },
-): Promise<UserRow> {
+): Promise<Omit<Prepared, 'type'>> {
   const { type, known, wanted } = making
   const { body, email } = wanted
   const passwordHash = type === 'signup' ? await hashPassword(services, wanted) : undefined
-  return inTransaction(services.store, async (store) => {
-    const user =
+  const user = await inTransaction(services.store, async (store) => {
+    const made =
       type === 'invite'
         ? await inviteAccount(services, store, { email, known, data: body.data, request })
-        : await saveSignup(services, store, {
-            email,
-            known,
-            data: body.data,
-            passwordHash,
-            request,
-          })
-    if (user === undefined) throw authFailure('email_exists')
+        : (known ?? (await makeSignup(services, store, { email, request })))
+    if (made === undefined) throw authFailure('email_exists')
     await record(services, store, {
       request,
       actor: { kind: 'admin', role: request.caller.role },
       action: type === 'invite' ? 'user_invited' : 'user_signedup',
-      traits: { user_id: user.id, user_email: email },
+      traits: { user_id: made.id, user_email: email },
     })
-    return user
+    return made
   })
+  if (type === 'invite') return { user }
+  return { user, credentials: { passwordHash, userMetadata: mergeMetadata({}, body.data) } }
 }
 
-async function saveSignup(
+function makeSignup(
   services: AuthServices,
   store: Store,
-  signup: {
-    readonly email: string
-    readonly known: UserRow | undefined
-    readonly data: Body['data']
-    readonly passwordHash: string | undefined
-    readonly request: AdminRequest
-  },
+  signup: { readonly email: string; readonly request: AdminRequest },
 ): Promise<UserRow | undefined> {
-  const { email, known, data, passwordHash, request } = signup
-  if (known === undefined) {
-    const contact = { kind: 'email', email } as const
-    const account = { contact, passwordHash, data, keepsIdentityClaims: false }
-    return createAccount(services, store, { account, request })
-  }
-  return updateUser(store, known.id, {
-    ...(passwordHash !== undefined && { passwordHash }),
-    userMetadata: mergeMetadata(known.userMetadata, data),
-  })
+  const { email, request } = signup
+  const account = { contact: { kind: 'email', email }, keepsIdentityClaims: false } as const
+  return createAccount(services, store, { account, request })
 }
 
 async function hashPassword(

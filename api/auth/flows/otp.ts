@@ -4,14 +4,21 @@ import { json, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
 import { parseContact, type Contact } from '../identity/contact.ts'
 import { parsePkce, type PkceChallenge } from '../identity/flow-states.ts'
+import type { PendingCredentials } from '../identity/one-time-tokens.ts'
+import { mergeMetadata } from '../identity/present-user.ts'
 import { inTransaction } from '../identity/store.ts'
 import { findUserByContact } from '../identity/users.ts'
 import type { OtpBody, Parsed } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
-import { confirmContact, createAccount, isConfirmed } from '../steps/accounts.ts'
+import { confirmContact, contactClaims, createAccount, isConfirmed } from '../steps/accounts.ts'
 import { record } from '../steps/record.ts'
 import { nobodysContact, rehearse } from '../steps/rehearse.ts'
-import { requireChannel, requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
+import {
+  checkSendLimit,
+  requireChannel,
+  requireEmailEnabled,
+  sendTokenMail,
+} from '../steps/send-mail.ts'
 import { sendTokenSms } from '../steps/send-sms.ts'
 
 interface Otp {
@@ -62,6 +69,7 @@ export async function magicLink(
 
 async function send(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<Answer> {
   checkEnabled(services, parsed.contact)
+  await checkSendLimit(services, parsed.contact)
   const known = await findUserByContact(services.store, parsed.contact)
   if (known === undefined && !parsed.createsUser) throw authFailure('otp_disabled')
   if (known === undefined && services.config.signup.isDisabled) throw authFailure('signup_disabled')
@@ -106,9 +114,12 @@ function checkEnabled(services: AuthServices, contact: Contact): void {
 
 // A user without a password: whoever gets the message is the one.
 async function signUp(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<UserRow> {
-  const { contact, data } = parsed
+  const { contact } = parsed
+  const { mailer, sms } = services.config
+  const isAutoconfirm = contact.kind === 'email' ? mailer.isAutoconfirm : sms.isAutoconfirm
   const created = await inTransaction(services.store, async (store) => {
-    const account = { contact, data, keepsIdentityClaims: true }
+    const claims = { contact, keepsIdentityClaims: true }
+    const account = isAutoconfirm ? { ...claims, data: parsed.data } : { ...claims, isSignup: true }
     const user = await createAccount(services, store, { account, request })
     if (user === undefined) return undefined
     await record(services, store, {
@@ -117,8 +128,6 @@ async function signUp(services: AuthServices, request: AuthRequest, parsed: Otp)
       action: 'user_signedup',
       traits: { provider: contact.kind },
     })
-    const { mailer, sms } = services.config
-    const isAutoconfirm = contact.kind === 'email' ? mailer.isAutoconfirm : sms.isAutoconfirm
     return isAutoconfirm ? confirmContact(store, user, contact.kind) : user
   })
   const user = created ?? (await findUserByContact(services.store, contact))
@@ -132,6 +141,12 @@ interface Message {
   readonly to: string
 }
 
+// No password, and the metadata of this request alone.
+function credentialsOf({ user, parsed }: Message): PendingCredentials {
+  const claims = contactClaims(user.id, parsed.contact, parsed.data)
+  return { userMetadata: mergeMetadata({}, claims) }
+}
+
 async function sendMail(
   services: AuthServices,
   request: AuthRequest,
@@ -139,7 +154,8 @@ async function sendMail(
 ): Promise<Answer> {
   const { user, to, parsed } = message
   const name = isConfirmed(user, 'email') ? 'magicLink' : 'confirmation'
-  await sendTokenMail(services, request, { user, name, to, pkce: parsed.pkce })
+  const credentials = name === 'confirmation' ? credentialsOf(message) : undefined
+  await sendTokenMail(services, request, { user, name, to, pkce: parsed.pkce, credentials })
   await record(services, services.store, {
     request,
     actor: { kind: 'user', user },
@@ -154,7 +170,9 @@ async function sendSms(
   message: Message,
 ): Promise<Answer> {
   const { user, to, parsed } = message
-  const sms = { user, kind: 'phone_confirmation', to, channel: parsed.channel } as const
+  const credentials = isConfirmed(user, 'phone') ? undefined : credentialsOf(message)
+  const { channel } = parsed
+  const sms = { user, kind: 'phone_confirmation', to, channel, credentials } as const
   const { messageId } = await sendTokenSms(services, request, sms)
   return json(messageId === '' ? {} : { message_id: messageId })
 }

@@ -45,7 +45,8 @@ export async function resend(
   return services.pace.run(`resend.${contact.kind}`, async () => {
     if (type === 'signup') {
       const to = user.email as string
-      await sendTokenMail(services, request, { user, name: 'confirmation', to, pkce })
+      const mail = { user, name: 'confirmation', to, pkce, credentials: 'kept' } as const
+      await sendTokenMail(services, request, mail)
       await recordRequest(services, request, user)
       return json({})
     }
@@ -59,6 +60,7 @@ export async function resend(
       kind: isChange ? 'phone_change' : 'phone_confirmation',
       to: (isChange ? user.phoneChange : user.phone) as string,
       channel: 'sms',
+      credentials: 'kept',
     })
     return json({ message_id: messageId })
   })

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
 
-import type { UserRow } from '#shared/db/schema/auth.ts'
+import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import { json, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
 import { parseContact, type Contact } from '../identity/contact.ts'
 import { parsePkce, type PkceChallenge } from '../identity/flow-states.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
-import { presentUser } from '../identity/present-user.ts'
+import { mergeMetadata, presentUser, type UserWithParts } from '../identity/present-user.ts'
 import { inTransaction } from '../identity/store.ts'
 import { findUserByContact, loadParts } from '../identity/users.ts'
 import type { Parsed, SignupBody } from '../schemas.ts'
@@ -21,7 +21,7 @@ import {
 } from '../steps/accounts.ts'
 import { record } from '../steps/record.ts'
 import { nobodysContact, rehearse } from '../steps/rehearse.ts'
-import { requireChannel, sendTokenMail } from '../steps/send-mail.ts'
+import { checkSendLimit, requireChannel, sendTokenMail } from '../steps/send-mail.ts'
 import { sendTokenSms } from '../steps/send-sms.ts'
 import { startSession, tokenResponse } from '../steps/start-session.ts'
 import { signInAnonymously } from '../steps/sign-in-anonymously.ts'
@@ -45,6 +45,8 @@ export async function signup(
   if (!body.email && !body.phone) return signInAnonymously(services, request, body.data)
   if (services.config.signup.isDisabled) throw authFailure('signup_disabled')
   const parsed = await parseSignup(services, body)
+  // Before anything is stored, and for known contacts too: a limit must not tell them apart.
+  if (!parsed.isAutoconfirm) await checkSendLimit(services, parsed.contact)
   const existing = await findUserByContact(services.store, parsed.contact)
   if (existing === undefined) return signUpNewUser(services, request, parsed)
   return signUpAgain(services, request, { parsed, existing })
@@ -109,8 +111,10 @@ async function signUpNewUser(
   })
 }
 
-function accountOf({ contact, passwordHash, data }: Signup): NewAccount {
-  return { contact, passwordHash, data, keepsIdentityClaims: true }
+// Where nothing is to be confirmed, the user has the credentials at once.
+function accountOf({ contact, passwordHash, data, isAutoconfirm }: Signup): NewAccount {
+  const account = { contact, keepsIdentityClaims: true }
+  return isAutoconfirm ? { ...account, passwordHash, data } : { ...account, isSignup: true }
 }
 
 async function signUpAgain(
@@ -170,14 +174,16 @@ async function sendConfirmation(
   confirmation: { readonly user: UserRow; readonly parsed: Signup },
 ): Promise<Answer> {
   const { user, parsed } = confirmation
-  const { contact, channel, pkce } = parsed
+  const { contact, channel, pkce, passwordHash } = parsed
+  const userMetadata = mergeMetadata({}, contactClaims(user.id, contact, parsed.data))
+  const credentials = { passwordHash, userMetadata }
   if (contact.kind === 'phone') {
     const to = contact.phone
-    const sms = { user, kind: 'phone_confirmation', to, channel } as const
+    const sms = { user, kind: 'phone_confirmation', to, channel, credentials } as const
     const sent = await sendTokenSms(services, request, sms)
-    return json(presentUser(await loadParts(services.store, sent.user)))
+    return json(presentSignup(await loadParts(services.store, sent.user), userMetadata))
   }
-  const mail = { user, name: 'confirmation', to: contact.email, pkce } as const
+  const mail = { user, name: 'confirmation', to: contact.email, pkce, credentials } as const
   const sent = await sendTokenMail(services, request, mail)
   await record(services, services.store, {
     request,
@@ -185,10 +191,20 @@ async function sendConfirmation(
     action: 'user_confirmation_requested',
     traits: { provider: 'email' },
   })
-  const presented = presentUser(await loadParts(services.store, sent))
-  // What an administrator said about an invited user is not for whoever knows the address.
-  if (sent.invitedAt !== null) return json({ ...presented, user_metadata: {}, identities: [] })
-  return json(presented)
+  const parts = await loadParts(services.store, sent)
+  // An administrator's metadata about an invited user is not for every client that has the address.
+  if (sent.invitedAt !== null) {
+    return json({ ...presentUser(parts), user_metadata: {}, identities: [] })
+  }
+  return json(presentSignup(parts, userMetadata))
+}
+
+// The user as it will be once the contact is confirmed: clients expect the metadata they sent.
+function presentSignup(parts: UserWithParts, userMetadata: Metadata): Record<string, unknown> {
+  const identities = parts.identities.map((identity) =>
+    identity.providerId === parts.user.id ? { ...identity, identityData: userMetadata } : identity,
+  )
+  return presentUser({ ...parts, user: { ...parts.user, userMetadata }, identities })
 }
 
 function recordSignup(

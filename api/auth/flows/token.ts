@@ -5,7 +5,8 @@ import { authFailure, WeakPasswordError, type AuthErrorCode } from '../errors.ts
 import { parseContact, type Contact } from '../identity/contact.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
 import { openSession, type OpenedSession } from '../identity/open-session.ts'
-import { findUserByContact, maySignIn, replacePasswordHash } from '../identity/users.ts'
+import { adoptPassword, findSignInCandidate } from '../identity/pending-credentials.ts'
+import { maySignIn, replacePasswordHash } from '../identity/users.ts'
 import type { GrantQuery, Parsed, TokenBody } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { isConfirmed } from '../steps/accounts.ts'
@@ -97,9 +98,9 @@ async function openWithPassword(
   proof: { readonly contact: Contact; readonly password: string },
 ): Promise<OpenedSession | undefined> {
   const { contact, password } = proof
-  const user = await findUserByContact(services.store, contact)
-  // Somebody unknown is compared with nobody's password: the answer takes as long.
-  const hash = user?.passwordHash ?? undefined
+  const candidate = await findSignInCandidate(services.store, contact)
+  // Without a candidate the password is compared with a decoy hash: the answer takes as long.
+  const { user, passwordHash: hash } = candidate ?? {}
   const { isRight, needsUpgrade } = await services.passwords.verify(password, hash)
   const refusal = findRefusal(services, { user, isRight, contact })
   if (user === undefined || refusal !== undefined) {
@@ -107,8 +108,9 @@ async function openWithPassword(
     await recordFailure(services, request, { user, contact, code })
     throw authFailure(code, { kind: 'invalidRequest' })
   }
+  const known = await adoptPassword(services.store, user, hash)
   const upgraded = needsUpgrade ? await services.passwords.hash(password) : undefined
-  if (upgraded !== undefined && !(await replacePasswordHash(services.store, user, upgraded))) {
+  if (upgraded !== undefined && !(await replacePasswordHash(services.store, known, upgraded))) {
     return undefined
   }
   return openSession(services.store, {

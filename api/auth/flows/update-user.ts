@@ -1,4 +1,4 @@
-import type { UserRow } from '#shared/db/schema/auth.ts'
+import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import { json, type Answer, type UserRequest } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
@@ -6,7 +6,8 @@ import { parseEmail, parsePhone } from '../identity/contact.ts'
 import { hasVerifiedFactor } from '../identity/factors.ts'
 import { parsePkce, type PkceChallenge } from '../identity/flow-states.ts'
 import { clearOneTimeTokens } from '../identity/one-time-tokens.ts'
-import { mergeMetadata, presentUser } from '../identity/present-user.ts'
+import { mergeWithinLimit } from '../identity/metadata-limit.ts'
+import { presentUser } from '../identity/present-user.ts'
 import { endSessions, findSession } from '../identity/sessions.ts'
 import { inTransaction } from '../identity/store.ts'
 import {
@@ -18,12 +19,18 @@ import {
 } from '../identity/users.ts'
 import type { Parsed, UserUpdateBody } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
-import { preparePassword } from '../steps/change-password.ts'
+import { consumeNonce, preparePassword } from '../steps/change-password.ts'
 import { record } from '../steps/record.ts'
 import { applyEmailChange, applyPhoneChange } from '../steps/redeem.ts'
 import { beginEmailChange, sendEmailChange, type EmailChange } from '../steps/send-email-change.ts'
 import { requireChannel } from '../steps/send-mail.ts'
-import { claimSms, releaseSms, sendClaimedSms, type TokenSms } from '../steps/send-sms.ts'
+import {
+  claimSms,
+  mintSmsWithinLimit,
+  releaseSms,
+  sendClaimedSms,
+  type MintedSms,
+} from '../steps/send-sms.ts'
 
 type Body = Parsed<typeof UserUpdateBody>
 
@@ -35,13 +42,15 @@ interface Change {
   readonly email: string | undefined
   readonly phone: string | undefined
   readonly passwordHash: string | undefined
+  /** Used up together with the change. */
+  readonly nonce?: OneTimeTokenRow | undefined
 }
 
 /** What the database knows, and what is to be sent about it. */
 interface Stored {
   readonly user: UserRow
   readonly emailChange?: EmailChange
-  readonly sms?: TokenSms
+  readonly sms?: MintedSms
 }
 
 /** Changes the user of the access token; new addresses and numbers wait for confirmation. */
@@ -86,10 +95,11 @@ async function parseChange(
     })
   }
   await checkTaken(services, { newEmail, newPhone })
-  const passwordHash = body.password
-    ? await preparePassword(services, request, { password: body.password, nonce: body.nonce })
-    : undefined
-  return { body, channel, pkce, email: newEmail, phone: newPhone, passwordHash }
+  const contacts = { email: newEmail, phone: newPhone }
+  if (!body.password) return { body, channel, pkce, ...contacts, passwordHash: undefined }
+  const asked = { password: body.password, nonce: body.nonce }
+  const { passwordHash, nonce } = await preparePassword(services, request, asked)
+  return { body, channel, pkce, ...contacts, passwordHash, nonce }
 }
 
 function checkAppMetadata(services: AuthServices, request: UserRequest, body: Body): void {
@@ -146,9 +156,12 @@ async function store(
     if (session !== undefined && (await findSession(tx, session.id)) === undefined) {
       throw authFailure('session_not_found')
     }
+    if (change.nonce !== undefined) await consumeNonce(tx, user, change.nonce)
     const changes: UserChanges = {
-      ...(body.data && { userMetadata: mergeMetadata(user.userMetadata, body.data) }),
-      ...(body.app_metadata && { appMetadata: mergeMetadata(user.appMetadata, body.app_metadata) }),
+      ...(body.data && { userMetadata: mergeWithinLimit(user.userMetadata, body.data, 'data') }),
+      ...(body.app_metadata && {
+        appMetadata: mergeWithinLimit(user.appMetadata, body.app_metadata, 'app_metadata'),
+      }),
       ...(passwordHash !== undefined && { passwordHash }),
     }
     const updated = await updateUser(tx, user.id, changes)
@@ -189,5 +202,6 @@ async function changePhone(
     return { ...stored, user: changed }
   }
   const sms = { user, kind: 'phone_change', to: phone, channel } as const
-  return { ...stored, sms, user: await claimSms(services, sms, { phoneChange: phone }) }
+  const claimed = await claimSms(services, sms, { phoneChange: phone })
+  return { ...stored, user: claimed, sms: await mintSmsWithinLimit(services, sms) }
 }

@@ -75,6 +75,12 @@ export function isOwnState(state: string, browser: Browser): boolean {
   return a.length === b.length && timingSafeEqual(a, b)
 }
 
+/** True when the browser with this secret began the flow of the state. */
+export function isBoundTo(state: string, browser: Browser): boolean {
+  const isBound = state.includes(SEPARATOR) && browser.secret !== undefined
+  return isBound && isOwnState(state, { ...browser, isNavigation: true })
+}
+
 function digestOf(secret: string): string {
   return createHash('sha256').update(`browser:${secret}`).digest('base64url')
 }

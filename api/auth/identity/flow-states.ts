@@ -1,6 +1,6 @@
 import { createHash, randomUUID, timingSafeEqual } from 'node:crypto'
 
-import { and, eq, gt } from 'drizzle-orm'
+import { and, eq, gt, ne, or } from 'drizzle-orm'
 
 import type { FlowStateRow } from '#shared/db/schema/auth.ts'
 
@@ -108,6 +108,8 @@ export async function issueAuthCode(
   flowStateId: string,
   fields: {
     readonly userId: string
+    /** The identity that is linked when the code is exchanged. */
+    readonly linkingProfile?: unknown
     readonly providerAccessToken?: string | undefined
     readonly providerRefreshToken?: string | undefined
   },
@@ -132,6 +134,18 @@ export async function findByAuthCode(
     .from(flowStates)
     .where(eq(flowStates.authCodeSha256, sha256(authCode)))
   return flow
+}
+
+/** Deletes the flows of a user, except the one given. */
+export async function clearOtherFlows(
+  store: Store,
+  userId: string,
+  keptId: string | null,
+): Promise<void> {
+  const { flowStates } = store.tables
+  const isOther = keptId === null ? undefined : ne(flowStates.id, keptId)
+  const isOfUser = or(eq(flowStates.userId, userId), eq(flowStates.linkingUserId, userId))
+  await store.db.delete(flowStates).where(and(isOfUser, isOther))
 }
 
 /** Ends a flow; false when somebody else was faster. */

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 
 import { and, eq, gt, inArray, lt, sql } from 'drizzle-orm'
 
-import type { OneTimeTokenKind, OneTimeTokenRow } from '#shared/db/schema/auth.ts'
+import type { Metadata, OneTimeTokenKind, OneTimeTokenRow } from '#shared/db/schema/auth.ts'
 
 import { codeHmac, isSameBytes, randomDigits, randomLinkToken, sha256 } from './secrets.ts'
 import type { Store } from './store.ts'
@@ -12,6 +12,16 @@ export interface MintedToken {
   readonly id: string
   readonly code: string
   readonly linkToken: string
+  /** Metadata that the user gets when the token is redeemed. */
+  readonly userMetadata: Metadata | null
+}
+
+/** What an unconfirmed user gets when the token is redeemed, and not before. */
+export interface PendingCredentials {
+  readonly passwordHash?: string | undefined
+  readonly userMetadata?: Metadata | undefined
+  /** External identity that stays with the user. */
+  readonly identityId?: string | undefined
 }
 
 /** Links that lead to a PKCE code begin like this. */
@@ -23,8 +33,12 @@ export async function mintOneTimeToken(
   request: {
     readonly userId: string
     readonly kind: OneTimeTokenKind
-    /** The address or number that the code belongs to. */
+    /** The address or number that the token is sent to. */
     readonly contact: string
+    /** The address or number that the user changes to. */
+    readonly changeTo?: string | undefined
+    /** Replaces the credentials of the older token; `kept` moves them to the new one. */
+    readonly credentials?: PendingCredentials | 'kept' | undefined
     readonly ttlSeconds: number
     readonly codeLength: number
     readonly pepper: string
@@ -34,7 +48,7 @@ export async function mintOneTimeToken(
   },
 ): Promise<MintedToken> {
   const { oneTimeTokens } = store.tables
-  const { userId, kind, contact, flowStateId } = request
+  const { userId, kind, contact, flowStateId, credentials } = request
   const now = store.now()
   const code = request.fixedCode ?? randomDigits(request.codeLength)
   const linkToken = (flowStateId === undefined ? '' : PKCE_PREFIX) + randomLinkToken()
@@ -44,14 +58,22 @@ export async function mintOneTimeToken(
     codeHmac: codeHmac(request.pepper, [kind, userId, contact], code),
     wrongAttempts: 0,
     flowStateId: flowStateId ?? null,
+    contact,
+    changeTo: request.changeTo ?? null,
+    ...(credentials !== 'kept' && {
+      passwordHash: credentials?.passwordHash ?? null,
+      userMetadata: credentials?.userMetadata ?? null,
+      identityId: credentials?.identityId ?? null,
+    }),
     createdAt: now,
     expiresAt: new Date(now.getTime() + request.ttlSeconds * 1000),
   }
-  await store.db
+  const [minted] = await store.db
     .insert(oneTimeTokens)
     .values({ ...row, userId, kind })
     .onConflictDoUpdate({ target: [oneTimeTokens.userId, oneTimeTokens.kind], set: row })
-  return { id: row.id, code, linkToken }
+    .returning({ userMetadata: oneTimeTokens.userMetadata })
+  return { id: row.id, code, linkToken, userMetadata: minted?.userMetadata ?? null }
 }
 
 /** The live one-time token of a link; undefined when unknown, used or too old. */

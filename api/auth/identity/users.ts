@@ -25,6 +25,7 @@ export interface NewUser {
   readonly phoneConfirmedAt?: Date
   readonly invitedAt?: Date
   readonly bannedUntil?: Date | null
+  readonly signedUpAt?: Date | undefined
 }
 
 /** Columns that may change after a user was made. */

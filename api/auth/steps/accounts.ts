@@ -2,7 +2,9 @@ import type { IdentityRow, Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { AuthRequest } from '../context.ts'
 import type { Contact } from '../identity/contact.ts'
+import { deleteFactors } from '../identity/factors.ts'
 import { listIdentities, saveContactIdentity } from '../identity/identities.ts'
+import { mergeWithinLimit } from '../identity/metadata-limit.ts'
 import { mergeMetadata } from '../identity/present-user.ts'
 import { endSessions } from '../identity/sessions.ts'
 import type { Store } from '../identity/store.ts'
@@ -17,6 +19,8 @@ export interface NewAccount {
   /** Administrators' users keep exactly the metadata that was sent. */
   readonly keepsIdentityClaims: boolean
   readonly invitedAt?: Date
+  /** True for users who sign up themselves: they expire unless they confirm the contact. */
+  readonly isSignup?: boolean
 }
 
 /** Adds a user with the identity of the address or number; undefined when that is taken. */
@@ -34,6 +38,7 @@ export async function createAccount(
     passwordHash: account.passwordHash,
     appMetadata: { provider: contact.kind, providers: [contact.kind] },
     ...(account.invitedAt && { invitedAt: account.invitedAt }),
+    ...(account.isSignup && { signedUpAt: store.now() }),
   })
   if (user === undefined) return undefined
   const claims = contactClaims(user.id, contact, account.keepsIdentityClaims ? account.data : {})
@@ -68,12 +73,20 @@ export async function inviteAccount(
     const account = { contact, data, keepsIdentityClaims: false, invitedAt }
     return createAccount(services, store, { account, request })
   }
-  const isNobody = !isConfirmed(known, 'phone')
-  if (isNobody) await endSessions(store, { userId: known.id, scope: 'global' })
+  if (isConfirmed(known, 'phone')) {
+    const userMetadata = mergeWithinLimit(known.userMetadata, data, 'data')
+    return updateUser(store, known.id, { invitedAt, userMetadata })
+  }
+  await endSessions(store, { userId: known.id, scope: 'global' })
+  await deleteFactors(store, known.id)
+  // Set in sessions of an account that nobody had confirmed; not by an administrator.
+  const isDoubtful = known.lastSignInAt !== null
   return updateUser(store, known.id, {
     invitedAt,
-    ...(isNobody && { passwordHash: null }),
-    userMetadata: mergeMetadata(known.userMetadata, data),
+    passwordHash: null,
+    signedUpAt: null,
+    lastSignInAt: null,
+    userMetadata: mergeWithinLimit(isDoubtful ? {} : known.userMetadata, data, 'data'),
   })
 }
 

@@ -1,20 +1,21 @@
-import type { OneTimeTokenRow } from '#shared/db/schema/auth.ts'
+import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { UserRequest } from '../context.ts'
 import { authFailure } from '../errors.ts'
 import { consumeOneTimeToken, findByCode } from '../identity/one-time-tokens.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
+import type { Store } from '../identity/store.ts'
 import type { AuthServices } from '../services.ts'
 
 /**
- * Checks everything about a new password of a signed-in user, and hashes it. The nonce is used up
- * last: whoever is told to choose another password need not ask for another nonce.
+ * Checks everything about a new password of a signed-in user, and hashes it. The nonce is used
+ * up together with the change: a user who has to choose another password keeps it.
  */
 export async function preparePassword(
   services: AuthServices,
   request: UserRequest,
   change: { readonly password: string; readonly nonce: string | undefined },
-): Promise<string> {
+): Promise<{ passwordHash: string; nonce: OneTimeTokenRow | undefined }> {
   const { config, log, passwords } = services
   const { user } = request.caller
   const needsNonce =
@@ -27,10 +28,17 @@ export async function preparePassword(
     if (isRight) throw authFailure('same_password', { param: 'password' })
   }
   const passwordHash = await passwords.hash(change.password)
-  if (nonce !== undefined && !(await consumeOneTimeToken(services.store, nonce.id))) {
-    throw invalidNonce()
-  }
-  return passwordHash
+  return { passwordHash, nonce }
+}
+
+/** Uses a nonce up. Throws unless it is live and was sent to the contact of the locked user. */
+export async function consumeNonce(
+  store: Store,
+  user: UserRow,
+  nonce: OneTimeTokenRow,
+): Promise<void> {
+  const isOfContact = nonce.contact === (user.email ?? user.phone)
+  if (!isOfContact || !(await consumeOneTimeToken(store, nonce.id))) throw invalidNonce()
 }
 
 const FRESH_SESSION_MS = 24 * 3600 * 1000

@@ -1,11 +1,27 @@
+import type { FlowStateRow, UserRow } from '#shared/db/schema/auth.ts'
+
 import { json, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
 import { findByAuthCode, finishFlow, isVerifierOf } from '../identity/flow-states.ts'
 import { inTransaction } from '../identity/store.ts'
 import { lockUser, maySignIn } from '../identity/users.ts'
+import type { ExternalProfile } from '../ports.ts'
 import type { AuthServices } from '../services.ts'
+import { linkToUser } from './link-to-user.ts'
 import { record } from './record.ts'
 import { startSession, tokenResponse } from './start-session.ts'
+
+// A linking flow ends here, with the verifier that only the linking user's client knows.
+async function linkVerified(
+  services: AuthServices,
+  request: AuthRequest,
+  flow: FlowStateRow,
+): Promise<UserRow | undefined> {
+  const { linkingUserId: userId, linkingProfile, provider: providerId } = flow
+  if (userId === null || linkingProfile === null) return undefined
+  const profile = linkingProfile as ExternalProfile
+  return linkToUser(services, request, { userId, visitor: { providerId, profile } })
+}
 
 /** Grant `pkce`: the code from the address bar and the verifier that only the client knows. */
 export async function exchangeAuthCode(
@@ -28,6 +44,7 @@ export async function exchangeAuthCode(
     const user = await lockUser(store, userId)
     if (!(await finishFlow(store, flow.id))) throw authFailure('flow_state_not_found')
     if (!maySignIn(user, store.now())) throw authFailure('user_banned')
+    const linked = await linkVerified({ ...services, store }, request, flow)
     const actor = { kind: 'user', user } as const
     const traits = { provider: flow.provider }
     await record(services, store, { request, actor, action: 'login', traits })
@@ -35,7 +52,7 @@ export async function exchangeAuthCode(
       method: flow.authenticationMethod,
       ...(flow.authenticationMethod === 'oauth' && { provider: flow.provider }),
     }
-    return startSession(store, { user, proof, request })
+    return startSession(store, { user: linked ?? user, proof, request })
   })
   const { providerAccessToken, providerRefreshToken } = flow
   return json({

@@ -49,8 +49,9 @@ export async function decideAccount(
   if (decision.kind === 'user') return { user: decision.user }
   if (decision.kind === 'refused') throw decision.error
   // The user stays; what is missing is the proof of the address.
-  const { user, email } = decision
-  await sendTokenMail(services, request, { user, name: 'confirmation', to: email })
+  const { user, email, identity } = decision
+  const credentials = { identityId: identity.id, userMetadata: identity.identityData }
+  await sendTokenMail(services, request, { user, name: 'confirmation', to: email, credentials })
   throw authFailure('provider_email_needs_verification', {
     message: `Unverified email with ${visitor.providerId}. A confirmation email has been sent to your ${visitor.providerId} email`,
   })

@@ -3,28 +3,34 @@ import type { UserRow } from '#shared/db/schema/auth.ts'
 import type { AuthRequest } from '../context.ts'
 import { authFailure } from '../errors.ts'
 import { findIdentity } from '../identity/identities.ts'
-import { inTransaction } from '../identity/store.ts'
+import { inTransaction, type Store } from '../identity/store.ts'
 import { lockUser, maySignIn, updateUser } from '../identity/users.ts'
 import type { AuthServices } from '../services.ts'
 import { linkIdentity, type Visitor } from './external-account.ts'
 import { record } from './record.ts'
 
+interface Linking {
+  readonly userId: string
+  readonly visitor: Visitor
+}
+
+/** Throws `identity_already_exists` when a user has the visitor's identity. */
+export async function requireLinkable(store: Store, { userId, visitor }: Linking): Promise<void> {
+  const known = await findIdentity(store, visitor.providerId, visitor.profile.subject)
+  if (known === undefined) return
+  const message = 'Identity is already linked to another user'
+  throw authFailure('identity_already_exists', known.userId === userId ? {} : { message })
+}
+
 /** Gives a signed-in user the visitor's identity. Throws `identity_already_exists` when it is taken. */
 export async function linkToUser(
   services: AuthServices,
   request: AuthRequest,
-  linking: { readonly userId: string; readonly visitor: Visitor },
+  linking: Linking,
 ): Promise<UserRow> {
   const { userId, visitor } = linking
   const { providerId, profile } = visitor
-  const known = await findIdentity(services.store, providerId, profile.subject)
-  if (known !== undefined) {
-    const elsewhere = 'Identity is already linked to another user'
-    throw authFailure(
-      'identity_already_exists',
-      known.userId === userId ? {} : { message: elsewhere },
-    )
-  }
+  await requireLinkable(services.store, linking)
   return inTransaction(services.store, async (store) => {
     const user = await lockUser(store, userId)
     if (!maySignIn(user, store.now())) throw authFailure('user_banned')

@@ -8,7 +8,8 @@ import { clearOneTimeTokens, consumeOneTimeToken } from '../identity/one-time-to
 import { inTransaction, type Store } from '../identity/store.ts'
 import { lockUser, maySignIn, updateUser } from '../identity/users.ts'
 import type { AuthServices } from '../services.ts'
-import { confirmContact, isConfirmed, withProviders } from './accounts.ts'
+import { isConfirmed, withProviders } from './accounts.ts'
+import { confirmByToken } from './confirm-by-token.ts'
 import { record } from './record.ts'
 import { startSession, type StartedSession } from './start-session.ts'
 
@@ -55,6 +56,9 @@ export async function redeem(
     if (!(await consumeOneTimeToken(store, token.id))) {
       throw authFailure('otp_expired', { message: failureMessage })
     }
+    if (!confirmsContactOf(token, locked)) {
+      throw authFailure('otp_expired', { message: failureMessage })
+    }
     if (!maySignIn(locked, store.now())) throw authFailure('user_banned')
     if (needsOtherSide(services, token, locked)) {
       await updateUser(store, locked.id, { emailChangeAgreed: SIDES[token.kind] ?? 0 })
@@ -96,6 +100,25 @@ function needsOtherSide(services: AuthServices, token: OneTimeTokenRow, user: Us
   )
 }
 
+// The row may have changed after the token was found: only the locked row is compared.
+function confirmsContactOf(token: OneTimeTokenRow, user: UserRow): boolean {
+  switch (token.kind) {
+    case 'confirmation':
+    case 'recovery':
+      return token.contact === user.email
+    case 'phone_confirmation':
+      return token.contact === user.phone
+    case 'email_change_new':
+      return token.contact === user.emailChange && token.changeTo === user.emailChange
+    case 'email_change_current':
+      return token.contact === user.email && token.changeTo === user.emailChange
+    case 'phone_change':
+      return token.contact === user.phoneChange && token.changeTo === user.phoneChange
+    case 'reauthentication':
+      return token.contact === (user.email ?? user.phone)
+  }
+}
+
 interface Application {
   readonly store: Store
   readonly token: OneTimeTokenRow
@@ -113,13 +136,13 @@ async function apply(
   switch (token.kind) {
     case 'confirmation':
       await note(user.invitedAt === null ? 'user_signedup' : 'invite_accepted')
-      return confirmContact(store, user, 'email')
+      return confirmByToken(services, store, { user, kind: 'email', token })
     case 'recovery':
       await note('login')
-      return isConfirmed(user, 'email') ? user : confirmContact(store, user, 'email')
+      return confirmByToken(services, store, { user, kind: 'email', token })
     case 'phone_confirmation':
       await note(isConfirmed(user, 'phone') ? 'login' : 'user_signedup')
-      return isConfirmed(user, 'phone') ? user : confirmContact(store, user, 'phone')
+      return confirmByToken(services, store, { user, kind: 'phone', token })
     case 'email_change_new':
     case 'email_change_current':
       await note('user_modified')

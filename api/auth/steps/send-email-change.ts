@@ -32,13 +32,20 @@ export async function beginEmailChange(
   change: { readonly newEmail: string; readonly pkce: PkceChallenge | undefined },
 ): Promise<EmailChange> {
   const { newEmail, pkce } = change
-  const toNew = { user: before, name: 'emailChangeNew', to: newEmail, pkce } as const
+  const toNew = {
+    user: before,
+    name: 'emailChangeNew',
+    to: newEmail,
+    changeTo: newEmail,
+    pkce,
+  } as const
   const user = await claimMail(services, toNew, { emailChange: newEmail, emailChangeAgreed: 0 })
   await clearOneTimeTokens(services.store, user.id, EMAIL_CHANGE_KINDS)
   const asked: TokenMail[] = [{ ...toNew, user }]
   if (services.config.mailer.isSecureEmailChangeEnabled && user.email !== null) {
     requireAuthorized(services, user.email)
-    asked.push({ user, name: 'emailChangeCurrent', to: user.email, pkce })
+    const toCurrent = { user, name: 'emailChangeCurrent', to: user.email, pkce } as const
+    asked.push({ ...toCurrent, changeTo: newEmail })
   }
   const mails: MintedMail[] = []
   for (const mail of asked) {

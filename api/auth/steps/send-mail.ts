@@ -4,12 +4,13 @@ import { failure, ServiceError } from '#shared/errors.ts'
 
 import type { AuthRequest } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
-import { isAuthorizedAddress } from '../identity/contact.ts'
+import { isAuthorizedAddress, type Contact } from '../identity/contact.ts'
 import { startFlow, type PkceChallenge } from '../identity/flow-states.ts'
 import {
   consumeOneTimeToken,
   mintOneTimeToken,
   type MintedToken,
+  type PendingCredentials,
 } from '../identity/one-time-tokens.ts'
 import { claimSend, updateUser, type SentColumn, type UserChanges } from '../identity/users.ts'
 import { tooSoon } from '../rate-limits.ts'
@@ -68,6 +69,10 @@ export interface TokenMail {
   readonly isPaced?: boolean
   /** What its template can mention besides the user's own metadata. */
   readonly data?: Readonly<Record<string, unknown>>
+  /** The address that the user changes to. */
+  readonly changeTo?: string | undefined
+  /** What an unconfirmed user gets with the token; none unless given. */
+  readonly credentials?: PendingCredentials | 'kept' | undefined
 }
 
 /** A mail whose token is made and that is yet to be sent. */
@@ -152,7 +157,7 @@ export async function mintWithinLimit(
 /** Makes the one-time token of a mail, and the PKCE flow that it ends in. */
 export async function mintForMail(
   services: AuthServices,
-  token: Pick<TokenMail, 'user' | 'name' | 'to' | 'pkce'>,
+  token: Pick<TokenMail, 'user' | 'name' | 'to' | 'pkce' | 'changeTo' | 'credentials'>,
 ): Promise<MintedToken> {
   const { mailer, jwt } = services.config
   const { tokenKind, linkType } = MAILS[token.name]
@@ -168,6 +173,8 @@ export async function mintForMail(
     userId: token.user.id,
     kind: tokenKind,
     contact: token.to,
+    changeTo: token.changeTo,
+    credentials: token.credentials,
     ttlSeconds: mailer.otpTtlSeconds,
     codeLength: mailer.otpLength,
     pepper: jwt.secret,
@@ -211,7 +218,7 @@ export async function deliver(
         token: minted.code,
         tokenHash: minted.linkToken,
         redirectTo: request.redirectTo,
-        data: { ...user.userMetadata, ...token.data },
+        data: { ...user.userMetadata, ...minted.userMetadata, ...token.data },
       },
     })
   } catch (error) {
@@ -227,6 +234,17 @@ const FAILURES: Readonly<Record<MailKind, string>> = {
   magicLink: 'Error sending magic link email',
   emailChange: 'Error sending email change email',
   reauthentication: 'Error sending reauthentication email',
+}
+
+/** Throws when no message can be sent to the contact within the hour's limit of the server. */
+export async function checkSendLimit(services: AuthServices, contact: Contact): Promise<void> {
+  const { mailer, sms } = services.config
+  if (contact.kind === 'email') {
+    if (!mailer.isAutoconfirm) await services.limits.checkSend('email')
+    return
+  }
+  const isTestNumber = services.sms.testOtp(contact.phone) !== undefined
+  if (!sms.isAutoconfirm && !isTestNumber) await services.limits.checkSend('sms')
 }
 
 /** Throws unless users may sign up or in by email. */

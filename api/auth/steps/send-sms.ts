@@ -5,6 +5,7 @@ import {
   consumeOneTimeToken,
   mintOneTimeToken,
   type MintedToken,
+  type PendingCredentials,
 } from '../identity/one-time-tokens.ts'
 import { claimSend, updateUser, type SentColumn, type UserChanges } from '../identity/users.ts'
 import { tooSoon } from '../rate-limits.ts'
@@ -25,6 +26,8 @@ export interface TokenSms {
   readonly kind: SmsKind
   readonly to: string
   readonly channel: 'sms' | 'whatsapp'
+  /** What an unconfirmed user gets with the code; none unless given. */
+  readonly credentials?: PendingCredentials | 'kept' | undefined
 }
 
 /** Sends a code by phone, like `sendTokenMail` by mail. Answers the gateway's message id. */
@@ -53,6 +56,25 @@ export async function claimSms(
   return claim.user
 }
 
+/** A message whose code is made and that is yet to be sent. */
+export interface MintedSms extends TokenSms {
+  readonly minted: MintedToken
+}
+
+/**
+ * Makes the code of a message that counts towards the hour's limit of the server. Called in the
+ * transaction that claims a change, so that the code of an older change is void at the same moment.
+ */
+export async function mintSmsWithinLimit(
+  services: AuthServices,
+  token: TokenSms,
+): Promise<MintedSms> {
+  const fixedCode = services.sms.testOtp(token.to)
+  const isCounted = !services.config.sms.isAutoconfirm && fixedCode === undefined
+  if (isCounted) await services.limits.takeSend('sms')
+  return { ...token, minted: await mintForSms(services, token, fixedCode) }
+}
+
 /**
  * Sends a code that was claimed, and answers the gateway's message id. When it cannot be sent, the
  * user of `token` is what it was before the claim.
@@ -60,17 +82,14 @@ export async function claimSms(
 export async function sendClaimedSms(
   services: AuthServices,
   request: AuthRequest,
-  token: TokenSms,
+  token: TokenSms | MintedSms,
 ): Promise<string> {
-  const { sms } = services.config
   const { user, kind } = token
-  let minted: MintedToken | undefined
+  let minted = 'minted' in token ? token.minted : undefined
   try {
-    const fixedCode = services.sms.testOtp(token.to)
-    if (!sms.isAutoconfirm && fixedCode === undefined) await services.limits.takeSend('sms')
-    minted = await mintForSms(services, token, fixedCode)
-    const messageId =
-      fixedCode === undefined ? await send(services, token, minted) : TEST_MESSAGE_ID
+    minted ??= (await mintSmsWithinLimit(services, token)).minted
+    const isTestNumber = services.sms.testOtp(token.to) !== undefined
+    const messageId = isTestNumber ? TEST_MESSAGE_ID : await send(services, token, minted)
     await record(services, services.store, {
       request,
       actor: { kind: 'user', user },
@@ -109,6 +128,8 @@ function mintForSms(
     userId: token.user.id,
     kind: token.kind,
     contact: token.to,
+    changeTo: token.kind === 'phone_change' ? token.to : undefined,
+    credentials: token.credentials,
     ttlSeconds: sms.otpTtlSeconds,
     codeLength: sms.otpLength,
     pepper: jwt.secret,

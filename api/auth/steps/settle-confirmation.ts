@@ -13,7 +13,12 @@ import { withProviders } from './accounts.ts'
 /** Whether the user of a visitor may go on, or has an address to prove first. */
 export type Settlement =
   | { readonly kind: 'user'; readonly user: UserRow }
-  | { readonly kind: 'unverified'; readonly user: UserRow; readonly email: string }
+  | {
+      readonly kind: 'unverified'
+      readonly user: UserRow
+      readonly email: string
+      readonly identity: IdentityRow
+    }
 
 /**
  * Confirms the address of a user by what the provider has verified. Until then anybody may have made
@@ -41,7 +46,7 @@ export async function settleConfirmation(
     emails.find((entry) => entry.email.toLowerCase() === email) ??
     (await findFreeEmail(store, user, profile))
   if (match === undefined || !(match.isVerified || isAutoconfirm)) {
-    return { kind: 'unverified', user, email }
+    return { kind: 'unverified', user, email, identity }
   }
   await deleteOtherIdentities(store, user.id, identity.id)
   await endSessions(store, { userId: user.id, scope: 'global' })

@@ -1,0 +1,96 @@
+import type { IdentityRow, Metadata, OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import type { Contact } from '../identity/contact.ts'
+import { deleteFactors } from '../identity/factors.ts'
+import { clearOtherFlows } from '../identity/flow-states.ts'
+import { deleteIdentity, listIdentities, saveContactIdentity } from '../identity/identities.ts'
+import { mergeMetadata } from '../identity/present-user.ts'
+import { endSessions } from '../identity/sessions.ts'
+import type { Store } from '../identity/store.ts'
+import { updateUser, type UserChanges } from '../identity/users.ts'
+import type { AuthServices } from '../services.ts'
+import { confirmContact, contactClaims, isConfirmed } from './accounts.ts'
+
+interface Confirmation {
+  readonly user: UserRow
+  readonly kind: Contact['kind']
+  readonly token: OneTimeTokenRow
+}
+
+/**
+ * Confirms the address or number that a one-time token names. Before the first confirmation anyone
+ * may have used the account: only the credentials that came with this token, and those that an
+ * administrator set, stay. The caller holds the lock on the user.
+ */
+export async function confirmByToken(
+  services: AuthServices,
+  store: Store,
+  confirmation: Confirmation,
+): Promise<UserRow> {
+  const { user, kind } = confirmation
+  if (isConfirmed(user, kind)) return user
+  if (isProven(services, confirmation)) return confirmContact(store, user, kind)
+  const reset = await resetCredentials(store, confirmation)
+  return confirmContact(store, reset, kind)
+}
+
+// Another contact was confirmed before. With unverified sign-ins, a number says nothing about the
+// address: whoever signed in without proof of the address could add a number.
+function isProven(services: AuthServices, { user, kind }: Confirmation): boolean {
+  if (kind === 'phone') return user.emailConfirmedAt !== null
+  return user.phoneConfirmedAt !== null && !services.config.mailer.allowsUnverifiedSignIns
+}
+
+async function resetCredentials(
+  store: Store,
+  { user, kind, token }: Confirmation,
+): Promise<UserRow> {
+  const identities = await listIdentities(store, user.id)
+  const isDoubtful = isUsedUnproven(user, identities)
+  const own = ownContact(user, kind)
+  const removed = identities.filter(
+    ({ id, provider }) =>
+      id !== token.identityId &&
+      (isDoubtful ? provider !== kind : !CONTACT_PROVIDERS.includes(provider)),
+  )
+  for (const { id } of removed) await deleteIdentity(store, id)
+  await endSessions(store, { userId: user.id, scope: 'global' })
+  await deleteFactors(store, user.id)
+  await clearOtherFlows(store, user.id, token.flowStateId)
+  await saveClaims(store, user, token.userMetadata)
+  const base = isDoubtful ? contactClaims(user.id, own) : user.userMetadata
+  return updateUser(store, user.id, {
+    passwordHash: token.passwordHash ?? (isDoubtful ? null : user.passwordHash),
+    userMetadata: mergeMetadata(base, token.userMetadata ?? {}),
+    ...(isDoubtful && withoutOtherContact(kind)),
+  })
+}
+
+const CONTACT_PROVIDERS: readonly string[] = ['email', 'phone']
+
+/** True when the account was used, or linked to a provider, before any contact was confirmed. */
+export function isUsedUnproven(user: UserRow, identities: readonly IdentityRow[]): boolean {
+  const isLinked = identities.some(({ provider }) => !CONTACT_PROVIDERS.includes(provider))
+  return user.lastSignInAt !== null || isLinked
+}
+
+function ownContact(user: UserRow, kind: Contact['kind']): Contact {
+  return kind === 'email' ? { kind, email: user.email ?? '' } : { kind, phone: user.phone ?? '' }
+}
+
+function withoutOtherContact(kind: Contact['kind']): UserChanges {
+  return {
+    emailChange: null,
+    phoneChange: null,
+    ...(kind === 'email'
+      ? { phone: null, phoneConfirmedAt: null }
+      : { email: null, emailConfirmedAt: null }),
+  }
+}
+
+// A sign-up's metadata includes the claims of its contact, which its identity shows too.
+async function saveClaims(store: Store, user: UserRow, metadata: Metadata | null): Promise<void> {
+  if (metadata === null || metadata.sub !== user.id) return
+  const provider = metadata.phone === undefined ? 'email' : 'phone'
+  await saveContactIdentity(store, { userId: user.id, provider, identityData: metadata })
+}
