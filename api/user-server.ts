@@ -93,7 +93,7 @@ export async function openUserServer(
       if (outlasts) await mustBeSignedIn(services, verified)
       const isSeen = { isSeen: true }
       const memberships = await membershipsOf(database.db, organizationTables, userId, isSeen)
-      return { userId, organizations: memberships }
+      return { userId, isAnonymous: user.isAnonymous, organizations: memberships }
     },
     async isAdministrator(accessToken) {
       const claims = await services.accessTokens.verify(accessToken).catch(() => undefined)

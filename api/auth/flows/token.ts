@@ -2,7 +2,7 @@ import type { UserRow } from '#shared/db/schema/auth.ts'
 
 import { json, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure, WeakPasswordError, type AuthErrorCode } from '../errors.ts'
-import { parseContact, type Contact } from '../identity/contact.ts'
+import { nameOf, parseContact, type Contact } from '../identity/contact.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
 import { openSession, type OpenedSession } from '../identity/open-session.ts'
 import { findUserByContact, maySignIn, replacePasswordHash } from '../identity/users.ts'
@@ -100,7 +100,11 @@ async function openWithPassword(
   const user = await findUserByContact(services.store, contact)
   // Somebody unknown is compared with nobody's password: the answer takes as long.
   const hash = user?.passwordHash ?? undefined
-  const { isRight, needsUpgrade } = await services.passwords.verify(password, hash)
+  const { isRight, needsUpgrade } = await services.guesses.judge(
+    { kind: 'password', account: nameOf(contact), network: request.network },
+    () => services.passwords.verify(password, hash),
+    (verdict) => verdict.isRight,
+  )
   const refusal = findRefusal(services, { user, isRight, contact })
   if (user === undefined || refusal !== undefined) {
     const code = refusal ?? 'invalid_credentials'
@@ -153,7 +157,7 @@ function recordFailure(
   },
 ): Promise<void> {
   const { user, contact, code } = failed
-  const name = contact.kind === 'email' ? contact.email : contact.phone
+  const name = nameOf(contact)
   return record(services, services.store, {
     request,
     actor: user === undefined ? { kind: 'stranger', name } : { kind: 'user', user },
