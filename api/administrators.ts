@@ -33,15 +33,16 @@ export function administratorsOf(services: AuthServices): Administrators {
     async checkPassword(credentials, request) {
       const asked = describeRequest(services, request, undefined)
       const signedIn = await signIn(services, credentials, asked)
-      if (signedIn.kind === 'refused') return signedIn
+      if (signedIn.kind !== 'user') return signedIn
       const { user } = signedIn
       if (!mayAdminister(user)) {
         return refused(403, 'This account does not have the role of an administrator.')
       }
       const factors = await listFactors(services.store, user.id)
       const verified = factors.filter(({ status }) => status === 'verified')
-      if (verified.length > 0 && !(await isProven(services, verified, credentials.code))) {
-        return refused(401, SECOND_FACTOR)
+      if (verified.length > 0) {
+        const proof = await judgeFactor(services, asked, { verified, user, code: credentials.code })
+        if (proof !== 'proven') return proof
       }
       const passwordDigest = passwordDigestOf(user)
       return { kind: 'administrator', userId: user.id, name: credentials.email, passwordDigest }
@@ -59,9 +60,9 @@ const SECOND_FACTOR =
 
 const CHANGED = 'This account has changed in the meantime. Please try again.'
 
-type Refusal = Extract<PasswordVerdict, { kind: 'refused' }>
+type Refusal = Exclude<PasswordVerdict, { kind: 'administrator' }>
 
-function refused(status: Refusal['status'], reason: string): Refusal {
+function refused(status: 401 | 403, reason: string): Refusal {
   return { kind: 'refused', status, reason }
 }
 
@@ -74,9 +75,7 @@ async function signIn(
   try {
     answer = await token(services, request, credentials, { grant_type: 'password' })
   } catch (thrown) {
-    const error = normalizeError(thrown)
-    if (error.status >= 500) throw thrown
-    return refused(401, error.message)
+    return refusalOf(thrown)
   }
   const accessToken = accessTokenOf(answer)
   const { sub: userId = '', session_id: sessionId } =
@@ -89,6 +88,34 @@ async function signIn(
   // The pages keep a session of their own: nobody would ever use or end this one.
   await endSessions(services.store, { userId, scope: 'local', sessionId })
   return { kind: 'user', user }
+}
+
+function refusalOf(thrown: unknown): Refusal {
+  const error = normalizeError(thrown)
+  if (error.status >= 500) throw thrown
+  if (error.status !== 429) return refused(401, error.message)
+  return { kind: 'limited', seconds: error.retryAfterSeconds ?? 1 }
+}
+
+/** Checks the code of a second factor; failures count and delay, like those of the user server. */
+async function judgeFactor(
+  services: AuthServices,
+  request: AuthRequest,
+  proof: { readonly verified: FactorRow[]; readonly user: UserRow; readonly code: string },
+): Promise<Refusal | 'proven'> {
+  const { verified, user, code } = proof
+  // An empty code asks for the second field of the form; it is no guess.
+  if (code === '') return refused(401, SECOND_FACTOR)
+  try {
+    const passed = await services.guesses.judge(
+      { kind: 'factor', account: user.id, network: request.network },
+      () => isProven(services, verified, code),
+      (isRight) => isRight,
+    )
+    return passed ? 'proven' : refused(401, SECOND_FACTOR)
+  } catch (thrown) {
+    return refusalOf(thrown)
+  }
 }
 
 /** Whether a code is the present one of an authenticator; each code is worth something once. */

@@ -54,6 +54,7 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
   const shared = {
     ...services,
     verifyAccessToken: (token: string, outlasts: boolean) => users.verifyAccess(token, outlasts),
+    guesses: users.services.guesses,
     // Before the limits: a replayed answer costs nothing.
     gates: [idempotencyOf(services), limiterOf(services)],
   }
@@ -64,7 +65,10 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
       workersSeen: () => services.submitter.ledger.workers,
       signer,
       note,
-      config: { deadlineSeconds: config.inference.deadlineSeconds },
+      config: {
+        deadlineSeconds: config.inference.deadlineSeconds,
+        anonymousUsersMayCreateKeys: config.limits.anonymous.mayCreateKeys,
+      },
       publicUrl: config.auth.site.externalUrl,
     }),
     filesPlugin({
@@ -147,6 +151,7 @@ function administration(services: Services, users: UserServer, version: string):
       isAdministrator: (token) => users.isAdministrator(token),
       isAdministratorNow,
       sessions: openAdminSessions(redis, config.infra.redisPrefix),
+      guesses: users.services.guesses,
     },
   })
 }

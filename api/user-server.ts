@@ -11,7 +11,6 @@ import { findUserById, isBanned } from './auth/identity/users.ts'
 import { createRedisRequestSecrets } from './auth/providers/request-secrets.ts'
 import { createAuthServices, type AuthServices } from './auth/services.ts'
 import { createAccessTokenVerifier, type VerifiedAccessToken } from './auth/verify-access-token.ts'
-import { acceptFollowed } from './invitations.ts'
 import { noteSecurityEvents } from './noted-events.ts'
 import { endMemberships } from './organizations/ended-users.ts'
 import { openInvitations, type Invitations } from './organizations/invitations.ts'
@@ -69,7 +68,6 @@ export async function openUserServer(
     sms: observeSms(delivery.sms, auth.sms.gateway, { metrics, tracing }),
     db: database.db,
     tables: authTable,
-    onRedeemed: acceptFollowed(foundation, invitations),
     onUsersEnded: (tx, userIds) => endMemberships(tx, organizationTables, userIds),
     onSecurityEvent(event) {
       metrics.authEvents.inc({ action: event.action })
@@ -93,7 +91,7 @@ export async function openUserServer(
       if (outlasts) await mustBeSignedIn(services, verified)
       const isSeen = { isSeen: true }
       const memberships = await membershipsOf(database.db, organizationTables, userId, isSeen)
-      return { userId, organizations: memberships }
+      return { userId, isAnonymous: user.isAnonymous, organizations: memberships }
     },
     async isAdministrator(accessToken) {
       const claims = await services.accessTokens.verify(accessToken).catch(() => undefined)

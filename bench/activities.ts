@@ -45,7 +45,11 @@ export async function benchActivities(): Promise<readonly Figure[]> {
       ...{ redis: connection, prefix: 'bench', clock: systemClock, log, deadlineSeconds: 60 },
       limits: {
         ...{ requestsPerMinute: limit, tokensPerMinute: limit },
-        ...{ concurrentJobs: 1000, monthlyTokens: 0 },
+        ...{
+          anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
+          concurrentJobs: 1000,
+          monthlyTokens: 0,
+        },
       },
       tokensSince: async () => 0,
     })

@@ -1,5 +1,7 @@
 import { isIP } from 'node:net'
 
+import type { FastifyRequest } from 'fastify'
+
 /**
  * An address as proxies write it, in one form: without brackets, port and zone, IPv4 never dressed up
  * as IPv6. What is no address stays as it is; a client that has left has none.
@@ -23,6 +25,15 @@ export function plainAddress(text: string | undefined = ''): string {
 export function clientOf(header: string): string {
   const address = plainAddress(header.split(',')[0] ?? '')
   return isIP(address) === 6 ? `${groupsOf(address).slice(0, 4).join(':')}::/64` : address
+}
+
+/**
+ * The network of a client: that of the configured header where the request has it, else that of the
+ * address which the socket or a trusted proxy gives (MILLRACE_TRUSTED_PROXIES).
+ */
+export function networkOf(request: FastifyRequest, header = ''): string {
+  const named = header === '' ? undefined : request.headers[header]
+  return clientOf((typeof named === 'string' && named) || request.ip)
 }
 
 // The parser of addresses writes every IPv6 address in its shortest form, in lower case.

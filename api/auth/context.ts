@@ -17,6 +17,8 @@ export type Caller =
 /** What a flow knows of the request besides its body. */
 export interface AuthRequest {
   readonly ip: string
+  /** The network of the client, whose failed credential checks are counted together. */
+  readonly network: string
   readonly userAgent: string
   /** Absent for what no request of this surface caused. */
   readonly requestId?: string

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 
 import { ServiceError } from '#shared/errors.ts'
 
-import { plainAddress } from './client-address.ts'
+import { networkOf, plainAddress } from './client-address.ts'
 import type { AuthRequest, Caller } from './context.ts'
 import { authFailure } from './errors.ts'
 import type { AccessTokenClaims } from './identity/access-token.ts'
@@ -129,6 +129,7 @@ export function describeRequest(
   const audience = [claims?.aud ?? ''].flat()[0] ?? ''
   return {
     ip: plainAddress(request.ip),
+    network: networkOf(request, services.config.rateLimits.header),
     requestId: request.id,
     userAgent: request.headers['user-agent'] ?? '',
     redirectTo: chooseRedirect(candidates, { siteUrl: site.url, uriAllowList: site.uriAllowList }),

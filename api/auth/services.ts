@@ -3,6 +3,7 @@ import type { AuthConfig } from '#shared/config/auth.ts'
 import type { Db } from '#shared/db/client.ts'
 import type { AuthTables } from '#shared/db/schema/auth.ts'
 import type { Logger } from '#shared/logger.ts'
+import { createGuessLimiter, type GuessLimiter } from '#api/limits/guess-limiter.ts'
 
 import { createAccessTokens, type AccessTokens } from './identity/access-token.ts'
 import type { SecurityEvent } from './identity/audit-log.ts'
@@ -57,6 +58,7 @@ export interface AuthServices {
   readonly passwords: PasswordHasher
   readonly accessTokens: AccessTokens
   readonly limits: RateLimits
+  readonly guesses: GuessLimiter
   readonly pace: Pace
   readonly version: string
   onSecurityEvent(event: SecurityEvent): void
@@ -84,6 +86,10 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
       keyPrefix: `${redisKeyPrefix}auth:`,
       config: config.rateLimits,
       clock,
+    }),
+    guesses: createGuessLimiter({
+      ...{ redis, clock, log, config: config.rateLimits.guesses },
+      keyPrefix: redisKeyPrefix,
     }),
     pace: createPace(clock),
     onUsersEnded: async (tx, userIds) => dependencies.onUsersEnded?.(tx, userIds),

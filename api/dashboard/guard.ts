@@ -1,6 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
+import { clientOf } from '#api/auth/client-address.ts'
+import type { GuessLimiter } from '#api/limits/guess-limiter.ts'
 import { prefersHtml } from '#api/pages/accepts.ts'
+import { ServiceError } from '#shared/errors.ts'
 
 import { SESSION_COOKIE } from './cookies.ts'
 import { digestOf, equals, type AdminSession, type AdminSessions } from './sessions.ts'
@@ -14,6 +17,8 @@ export interface DashboardGuard {
   /** Whether a user still has an administrator's role and the same password. */
   isAdministratorNow(userId: string, passwordDigest: string | undefined): Promise<boolean>
   readonly sessions: AdminSessions
+  /** Delays clients that guess the admin token. */
+  readonly guesses: GuessLimiter
 }
 
 /** Renders the sign-in page instead of the requested one. */
@@ -51,26 +56,47 @@ export function createDashboardHook(guard: DashboardGuard, showSignIn: ShowSignI
   }
 }
 
-/** Undefined for an administrator; otherwise the seconds that the IP address must wait. */
+/** Undefined for an administrator; otherwise the seconds that the client must wait. */
 async function judge(
   guard: DashboardGuard,
   secret: string,
   address: string,
 ): Promise<number | undefined> {
-  const { sessions } = guard
-  if (isAdminToken(guard, secret)) {
-    // An IP address over the limit is refused without checking the credential.
-    const seconds = await sessions.secondsToWait(address)
-    return seconds > 0 ? seconds : undefined
-  }
+  // The signature of an access token cannot be guessed, so it is not counted.
   if (await guard.isAdministrator(secret)) return undefined
-  // Without an admin token there is nothing to guess.
-  return guard.adminToken === '' ? 0 : sessions.takeAttempt(address)
+  const verdict = await judgeAdminToken(guard, secret, address)
+  if (verdict.kind === 'limited') return verdict.seconds
+  return verdict.isRight ? undefined : 0
 }
 
-/** The answer for an IP address over the limit. */
+/** Compares a secret with the admin token; failures count and delay the next ones. */
+export async function judgeAdminToken(
+  guard: DashboardGuard,
+  secret: string,
+  address: string,
+): Promise<
+  | { readonly kind: 'judged'; readonly isRight: boolean }
+  | { readonly kind: 'limited'; readonly seconds: number }
+> {
+  // Without an admin token there is nothing to guess.
+  if (guard.adminToken === '') return { kind: 'judged', isRight: false }
+  try {
+    const isRight = await guard.guesses.judge(
+      { kind: 'admin_token', account: '', network: clientOf(address) },
+      async () => isAdminToken(guard, secret),
+      (passed) => passed,
+    )
+    return { kind: 'judged', isRight }
+  } catch (thrown) {
+    if (!(thrown instanceof ServiceError) || thrown.kind !== 'rateLimited') throw thrown
+    return { kind: 'limited', seconds: thrown.retryAfterSeconds ?? 1 }
+  }
+}
+
+/** The message for a client that has tried too often. */
 export function tooManyAttempts(seconds: number): string {
-  return `Too many attempts. Try again in ${Math.ceil(seconds / 60)} min.`
+  const wait = seconds < 60 ? `${Math.ceil(seconds)} s` : `${Math.ceil(seconds / 60)} min`
+  return `Too many attempts. Try again in ${wait}.`
 }
 
 /** The valid session of a browser. */
@@ -88,8 +114,7 @@ export async function sessionOf(
   return isValid ? session : undefined
 }
 
-/** Whether a secret is the admin token. */
-export function isAdminToken({ adminToken }: DashboardGuard, secret: string): boolean {
+function isAdminToken({ adminToken }: DashboardGuard, secret: string): boolean {
   return adminToken !== '' && equals(secret, adminToken)
 }
 

@@ -20,32 +20,15 @@ export interface AdminSessions {
   open(session: AdminSession): Promise<string>
   find(secret: string): Promise<AdminSession | undefined>
   close(secret: string): Promise<void>
-  /** Counts an attempt to sign in before it is made; how long its address has to wait, 0 if not at all. */
-  takeAttempt(address: string): Promise<number>
-  /** An attempt that succeeded does not count. */
-  giveAttemptBack(address: string): Promise<void>
-  /** How long an address has to wait before anything of it is judged, 0 if not at all. */
-  secondsToWait(address: string): Promise<number>
 }
 
 /** A working day, which limits how long an unattended page stays signed in. */
 export const SESSION_SECONDS = 12 * 3600
-const ATTEMPTS_MAX = 10
-const ATTEMPTS_WINDOW_SECONDS = 300
 const SECRET = /^[\w-]{43}$/
 
 /** Stores sessions in Redis under digests: read access to Redis does not permit a sign-in. */
 export function openAdminSessions(redis: Redis, prefix: string): AdminSessions {
   const sessionKey = (secret: string): string => `${prefix}:admin:session:${digestOf(secret)}`
-  const attemptsKey = (address: string): string =>
-    `${prefix}:admin:attempts:${digestOf(address).slice(0, 22)}`
-  const countAttempts = async (address: string, count: number): Promise<number> => {
-    const key = attemptsKey(address)
-    const counting = redis.multi().incrby(key, count).expire(key, ATTEMPTS_WINDOW_SECONDS, 'NX')
-    const [[error, attempts] = []] = (await counting.exec()) ?? []
-    if (error) throw error
-    return Number(attempts)
-  }
   return {
     async open(session) {
       const secret = randomBytes(32).toString('base64url')
@@ -59,18 +42,6 @@ export function openAdminSessions(redis: Redis, prefix: string): AdminSessions {
     },
     async close(secret) {
       await redis.del(sessionKey(secret))
-    },
-    async takeAttempt(address) {
-      const attempts = await countAttempts(address, 1)
-      return attempts <= ATTEMPTS_MAX ? 0 : Math.max(1, await redis.ttl(attemptsKey(address)))
-    },
-    async giveAttemptBack(address) {
-      await countAttempts(address, -1)
-    },
-    async secondsToWait(address) {
-      const key = attemptsKey(address)
-      if (Number(await redis.get(key)) < ATTEMPTS_MAX) return 0
-      return Math.max(1, await redis.ttl(key))
     },
   }
 }

@@ -6,7 +6,7 @@ import { setPageHeaders } from '#api/pages/page-headers.ts'
 import { wayToRoot } from '#api/pages/way-to-root.ts'
 
 import { formSecret, isOwnForm, setSessionCookie, SESSION_COOKIE } from './cookies.ts'
-import { isAdminToken, tooManyAttempts, type DashboardGuard, type ShowSignIn } from './guard.ts'
+import { judgeAdminToken, tooManyAttempts, type DashboardGuard, type ShowSignIn } from './guard.ts'
 import { adminDocument } from './document.ts'
 import { digestOf, type AdminSession } from './sessions.ts'
 
@@ -19,6 +19,7 @@ export type PasswordVerdict =
       readonly passwordDigest: string
     }
   | { readonly kind: 'refused'; readonly status: 401 | 403; readonly reason: string }
+  | { readonly kind: 'limited'; readonly seconds: number }
 
 /** Checks an administrator's e-mail address, password and, where there is one, second factor. */
 export type CheckPassword = (
@@ -81,15 +82,12 @@ async function signIn(
       ...{ request, reply: reply.code(status), problem },
       ...{ next: form.next, email: form.email },
     })
-  // Counted before it is judged: of many that come at once none is judged for free.
-  const seconds = await guard.sessions.takeAttempt(request.ip)
-  if (seconds > 0) {
-    reply.header('retry-after', seconds)
-    return refuse(429, tooManyAttempts(seconds))
-  }
   const verdict = await judge(services, form, request)
+  if (verdict.kind === 'limited') {
+    reply.header('retry-after', verdict.seconds)
+    return refuse(429, tooManyAttempts(verdict.seconds))
+  }
   if (verdict.kind === 'refused') return refuse(verdict.status, verdict.reason)
-  await guard.sessions.giveAttemptBack(request.ip)
   // A cookie that was there before is not raised to a session: it may be known to somebody else.
   setSessionCookie(request, reply, await guard.sessions.open(verdict.session))
   return reply.redirect(wayToRoot(request.url) + pathBelowAdmin(form.next).slice(1), 303)
@@ -98,6 +96,7 @@ async function signIn(
 type Verdict =
   | { readonly kind: 'session'; readonly session: AdminSession }
   | { readonly kind: 'refused'; readonly status: number; readonly reason: string }
+  | { readonly kind: 'limited'; readonly seconds: number }
 
 async function judge(
   { guard, checkPassword }: SignInServices,
@@ -110,7 +109,9 @@ async function judge(
     return refused(400, 'That is too long.')
   }
   if (token !== '') {
-    if (!isAdminToken(guard, token)) return refused(401, 'This is not the admin token.')
+    const verdict = await judgeAdminToken(guard, token, request.ip)
+    if (verdict.kind === 'limited') return verdict
+    if (!verdict.isRight) return refused(401, 'This is not the admin token.')
     const session = { name: 'admin token', tokenDigest: digestOf(token) }
     return { kind: 'session', session }
   }
@@ -118,7 +119,7 @@ async function judge(
     return refused(400, 'Enter an e-mail address and a password, or the admin token.')
   }
   const verdict = await checkPassword({ email, password, code: code.trim() }, request)
-  if (verdict.kind === 'refused') return verdict
+  if (verdict.kind !== 'administrator') return verdict
   const { name, userId, passwordDigest } = verdict
   return { kind: 'session', session: { name, userId, passwordDigest } }
 }

@@ -79,6 +79,7 @@ export function registerKeys(app: FastifyInstance, services: InferenceServices):
       response: { 200: NEW_KEY_RESPONSE, ...errorResponses(400, 401, 403, 413, 415) },
     },
     handler: async (request) => {
+      mustMakeKeys(callerOf(request), services)
       const { key, secret } = await apiKeys.create(
         newKey(request.body, callerOf(request), services),
       )
@@ -137,7 +138,8 @@ function keyEvent(type: string, event: string, { id, name }: { id: string; name?
   return { type, event, object: { id: `key:${id}`, type: 'ApiKey', name } }
 }
 
-function registerRotation(app: FastifyInstance, { apiKeys, note }: InferenceServices): void {
+function registerRotation(app: FastifyInstance, services: InferenceServices): void {
+  const { apiKeys, note } = services
   app.post<{ Params: { id: string } }>('/api_keys/:id/rotate', {
     config: { scope: 'keys' },
     schema: {
@@ -151,6 +153,7 @@ function registerRotation(app: FastifyInstance, { apiKeys, note }: InferenceServ
     handler: async (request) => {
       const { id } = request.params
       const caller = callerOf(request)
+      mustMakeKeys(caller, services)
       const old = await apiKeys.find(caller.organizationId, id)
       if (old !== undefined) mustCover(caller, old)
       const rotated = await apiKeys.rotate(caller.organizationId, id, makerOf(caller))
@@ -161,6 +164,15 @@ function registerRotation(app: FastifyInstance, { apiKeys, note }: InferenceServ
       return { ...presentKey(rotated.key), secret: rotated.secret }
     },
   })
+}
+
+// A key outlives the session of an anonymous user and escapes the limit of anonymous users.
+function mustMakeKeys({ isAnonymous }: Caller, { config }: InferenceServices): void {
+  if (isAnonymous !== true || config.anonymousUsersMayCreateKeys === true) return
+  throw failure.accessDenied(
+    'Anonymous users cannot create API keys. Add an email address, a phone number or a provider to the account first.',
+    { code: 'insufficient_permissions' },
+  )
 }
 
 /** Whoever learns the secret of a key has its rights, so they must have them already. */

@@ -48,7 +48,11 @@ export interface InferenceServices {
   readonly note: NoteEvent
   readonly clock: Clock
   readonly log: Logger
-  readonly config: { readonly deadlineSeconds: number }
+  readonly config: {
+    readonly deadlineSeconds: number
+    /** False if absent. */
+    readonly anonymousUsersMayCreateKeys?: boolean
+  }
   /** The address that clients use, with the path below which a proxy serves us. */
   readonly publicUrl: string
 }

@@ -1,9 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import { onTokens } from '#api/v1/account.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { networkOf } from '#api/auth/client-address.ts'
+import { callerOf, type Caller } from '#api/v1/caller.ts'
 import { durableOf } from '#api/v1/durable.ts'
 import type { Clock } from '#shared/clock.ts'
+import type { LimitsConfig } from '#shared/config/limits.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
@@ -38,10 +40,12 @@ export type Limiter = (request: FastifyRequest, reply: FastifyReply) => Promise<
 export function createLimiter(services: LimiterServices): Limiter {
   const { log, clock } = services
   let isAway = false
-  const { requestsPerMinute, tokensPerMinute, concurrentJobs, monthlyTokens } = services.limits
+  const { requestsPerMinute, tokensPerMinute, concurrentJobs, monthlyTokens, anonymous } =
+    services.limits
   const isOff = ![requestsPerMinute, tokensPerMinute]
     .flatMap(({ key, organization }) => [key, organization])
     .concat(concurrentJobs, monthlyTokens)
+    .concat(anonymous.requestsPerMinute, anonymous.tokensPerMinute)
     .some((limit) => limit > 0)
   if (isOff) return async () => {}
   return async (request, reply) => {
@@ -50,7 +54,7 @@ export function createLimiter(services: LimiterServices): Limiter {
     const caller = callerOf(request)
     const subject: LimitSubject = {
       organizationId: caller.organizationId,
-      credentialId: caller.apiKeyId ?? `user:${caller.userId ?? ''}`,
+      credentialId: credentialOf(caller, request),
       month: monthOf(clock.now()),
     }
     const isJob = runsJob(request)
@@ -61,7 +65,11 @@ export function createLimiter(services: LimiterServices): Limiter {
     }
     let charged: Charge
     try {
-      charged = await charge(services, subject, wanted)
+      charged = await charge(
+        { ...services, limits: limitsOf(services.limits, caller) },
+        subject,
+        wanted,
+      )
       isAway = false
     } catch (error) {
       // Limits protect the service from its users, not the users from an outage.
@@ -77,6 +85,23 @@ export function createLimiter(services: LimiterServices): Limiter {
     if (!isJob) return
     settleAtTheEnd(services, { request, reply, subject, charged, ...wanted })
     await checkMonth(services, subject, charged)
+  }
+}
+
+// Anonymous users cost nothing to create, so all of one network share one limit.
+function credentialOf({ apiKeyId, userId = '', isAnonymous }: Caller, request: FastifyRequest) {
+  if (isAnonymous === true) return `anonymous:${networkOf(request)}`
+  return apiKeyId ?? `user:${userId}`
+}
+
+/** The limits of a caller: anonymous users have their own in place of those of a key. */
+function limitsOf(limits: LimitsConfig, { isAnonymous }: Caller): LimitsConfig {
+  if (isAnonymous !== true) return limits
+  const { requestsPerMinute, tokensPerMinute, anonymous } = limits
+  return {
+    ...limits,
+    requestsPerMinute: { ...requestsPerMinute, key: anonymous.requestsPerMinute },
+    tokensPerMinute: { ...tokensPerMinute, key: anonymous.tokensPerMinute },
   }
 }
 

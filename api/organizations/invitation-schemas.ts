@@ -30,7 +30,7 @@ export const INVITE = {
   operationId: 'createInvitation',
   summary: 'Invite a person by mail; for owners and administrators',
   description:
-    'The person gets a mail with a link; who has no account yet gets one with it. Following the link, or accepting the invitation when signed in with that address, makes them a member. Only owners invite owners. One open invitation per address.',
+    'The person gets a mail with a link; who has no account yet gets one with it. The link signs them in and adds `organization_invitation` to the site URL; they become a member by `POST /invitations/{invitation_id}/accept`. Only owners invite owners. One open invitation per address.',
   params: OF_ORGANIZATION,
   body: Type.Object(
     {

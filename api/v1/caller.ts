@@ -14,6 +14,8 @@ export interface Caller {
   readonly madeBy?: string
   /** Set when the request carried a user's access token. */
   readonly userId?: string
+  /** The user has no email address, phone number or provider. */
+  readonly isAnonymous?: boolean
   /** What the user is in the organization. */
   readonly role?: 'owner' | 'admin' | 'member'
   /** Null means all. */

@@ -1,4 +1,5 @@
 import type { Clock } from '#shared/clock.ts'
+import type { GuessLimiter } from '#api/limits/guess-limiter.ts'
 import { hashSecret, type ApiKeyStore, type StoredApiKey } from '#shared/db/api-keys.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
@@ -15,10 +16,13 @@ const PATIENCE_MS = 1000
 const CACHED_KEYS_MAX = 10_000
 const TOUCH_INTERVAL_MS = 60_000
 const SECRET_LENGTH_MAX = 512
+// As much of a key as lists show of it.
+const PREFIX_CHARACTERS = 10
 
 /** What a user's access token proves. */
 export interface UserAccess {
   readonly userId: string
+  readonly isAnonymous?: boolean
   /** The user's organizations, the default one first. */
   readonly organizations: readonly {
     readonly id: string
@@ -34,6 +38,8 @@ export interface CredentialServices {
     accessToken: string,
     outlasts: boolean,
   ) => Promise<UserAccess | undefined>
+  /** Delays clients that guess keys; without it they are not delayed. */
+  readonly guesses?: GuessLimiter
   readonly clock: Clock
   readonly log: Logger
 }
@@ -41,6 +47,8 @@ export interface CredentialServices {
 /** What says who is calling, for which organization and what for. */
 export interface CredentialHeaders {
   readonly authorization?: string | undefined
+  /** The network of the client, by which wrong keys are counted. */
+  readonly network?: string
   readonly organization?: string | undefined
   /** Whether what is asked for may outlast the credential, as keys and memberships do. */
   readonly outlasts?: boolean
@@ -52,7 +60,7 @@ export type Authenticate = (headers: CredentialHeaders) => Promise<Caller>
 /** Reads API keys (as bearer or as the password of a blank user) and users' access tokens. */
 export function createAuthenticate(services: CredentialServices): Authenticate {
   const keys = new KnownKeys(services)
-  return async ({ authorization, organization, outlasts = false }) => {
+  return async ({ authorization, organization, network = '', outlasts = false }) => {
     const secret = readSecret(authorization)
     const { verifyAccessToken } = services
     if (verifyAccessToken !== undefined && looksLikeAccessToken(secret)) {
@@ -60,7 +68,7 @@ export function createAuthenticate(services: CredentialServices): Authenticate {
       if (access === undefined) throw wrongKey(secret)
       return callerOfUser(access, organization)
     }
-    const key = await keys.find(secret)
+    const key = await keys.find(secret, network)
     if (key === undefined) throw wrongKey(secret)
     return callerOfKey(key, organization)
   }
@@ -141,6 +149,7 @@ function callerOfUser(access: UserAccess, organization: string | undefined): Cal
   return {
     organizationId: chosen.id,
     userId: access.userId,
+    ...(access.isAnonymous === true && { isAnonymous: true }),
     role: chosen.role,
     scopes: chosen.role === 'member' ? MEMBER_SCOPES : null,
     modelIds: null,
@@ -170,14 +179,29 @@ class KnownKeys {
     this.#services = services
   }
 
-  async find(secret: string): Promise<StoredApiKey | undefined> {
+  async find(secret: string, network: string): Promise<StoredApiKey | undefined> {
     const sha256 = hashSecret(secret)
     const hash = sha256.toString('base64')
     const cached = this.#cache.get(hash)
     const nowMs = this.#services.clock.now()
     const isFresh = cached !== undefined && this.#ageMs(cached) < TRUST_MS
-    const key = isFresh ? cached.key : await this.#lookUpOnce(hash, sha256)
-    if (key === undefined) return undefined
+    if (isFresh) return this.#inTime(hash, cached.key, nowMs)
+    const lookUp = () => this.#lookUpOnce(hash, sha256)
+    const { guesses } = this.#services
+    // A key that was good a moment ago is no guess: its requests wait for no counter.
+    const isGuess = cached === undefined && guesses !== undefined
+    const key = isGuess
+      ? await guesses.judge(
+          { kind: 'api_key', account: secret.slice(0, PREFIX_CHARACTERS), network },
+          lookUp,
+          (one) => one !== undefined,
+        )
+      : await lookUp()
+    return key && this.#inTime(hash, key, nowMs)
+  }
+
+  /** Undefined for a key that has expired; the use of any other is noted. */
+  #inTime(hash: string, key: StoredApiKey, nowMs: number): StoredApiKey | undefined {
     if (key.expiresAt !== null && key.expiresAt.getTime() <= nowMs) return undefined
     this.#touch(hash, nowMs)
     return key

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 
+import { networkOf } from '#api/auth/client-address.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { pathOf } from '#api/http/url-path.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -70,6 +71,7 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
       authorization: request.headers.authorization,
       organization:
         typeof organization === 'string' && organization !== '' ? organization : undefined,
+      network: networkOf(request),
       outlasts,
     })
     reply.header('openai-version', API_VERSION)

@@ -133,6 +133,7 @@ function bodyOf(answer: Answer): unknown {
 function requestOf({ config }: AuthServices): AdminRequest {
   return {
     ip: '',
+    network: '',
     userAgent: 'millrace users',
     redirectTo: config.site.url,
     audience: config.jwt.audience,

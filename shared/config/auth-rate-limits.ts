@@ -8,6 +8,17 @@ export interface RateLimit {
   readonly burst: number
 }
 
+/** How many failed credential checks pass without a delay. */
+export interface GuessesConfig {
+  /** Of one account from one network. */
+  readonly perAccount: number
+  /** Of one account from all networks. */
+  readonly perAccountEverywhere: number
+  /** Of one network, whatever the account. */
+  readonly perNetwork: number
+  readonly waitSecondsMax: number
+}
+
 /** How often things may be asked for. */
 export interface RateLimitsConfig {
   /** Header by whose value clients are told apart, in lower case; empty for no limits per client. */
@@ -23,6 +34,7 @@ export interface RateLimitsConfig {
   readonly mfaChallengeAndVerify: RateLimit
   /** Wrong guesses after which a one-time code is void. */
   readonly otpAttemptsMax: number
+  readonly guesses: GuessesConfig
 }
 
 const MINUTE = 60
@@ -71,6 +83,33 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
       about: 'wrong guesses after which a one-time code is void',
       fallback: 10,
       min: 1,
+    }),
+    guesses: readGuessesConfig(env),
+  }
+}
+
+function readGuessesConfig(env: EnvReader): GuessesConfig {
+  const count = (name: string, about: string, fallback: number): number =>
+    env.int(name, { about, fallback, min: 1, max: 1e9 })
+  return {
+    perAccount: count(
+      'MILLRACE_FAILURES_PER_ACCOUNT',
+      'failed credential checks of one account from one network before each one doubles the wait',
+      10,
+    ),
+    perAccountEverywhere: count(
+      'MILLRACE_FAILURES_PER_ACCOUNT_EVERYWHERE',
+      'the same for one account from all networks together',
+      100,
+    ),
+    perNetwork: count(
+      'MILLRACE_FAILURES_PER_NETWORK',
+      'the same for one network (an IPv4 address or an IPv6 /64) and all accounts',
+      50,
+    ),
+    waitSecondsMax: env.seconds('MILLRACE_FAILURE_WAIT_MAX', {
+      about: 'the longest wait after failed credential checks',
+      fallback: 900,
     }),
   }
 }

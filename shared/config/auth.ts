@@ -43,7 +43,7 @@ export interface AuthConfig {
 
 /** Where the site and this server are. */
 export interface SiteConfig {
-  /** Base URL of the site; redirects to its host are permitted. */
+  /** Base URL of the site; redirects to its origin are permitted. */
   readonly url: string
   /** Globs of further permitted redirects. */
   readonly uriAllowList: readonly string[]
@@ -148,7 +148,11 @@ const SITE_URL = 'AUTH_SITE_URL'
 function readSiteConfig(env: EnvReader): SiteConfig {
   env.section('User server')
   return {
-    url: requiredUrl(env, SITE_URL, 'base URL of your site; mails and redirects lead there'),
+    url: requiredUrl(
+      env,
+      SITE_URL,
+      'base URL of your site; redirects to its scheme, host and port are permitted',
+    ),
     uriAllowList: env.list('AUTH_URI_ALLOW_LIST', {
       about: 'further permitted redirect_to values, with globs such as https://*.example.com/**',
     }),

@@ -4,6 +4,12 @@ import type { EnvReader } from './env-reader.ts'
 export interface LimitsConfig {
   readonly requestsPerMinute: { readonly key: number; readonly organization: number }
   readonly tokensPerMinute: { readonly key: number; readonly organization: number }
+  /** Of all anonymous users of one network together. */
+  readonly anonymous: {
+    readonly requestsPerMinute: number
+    readonly tokensPerMinute: number
+    readonly mayCreateKeys: boolean
+  }
   /** Requests of an organization that may run jobs at the same time. */
   readonly concurrentJobs: number
   /** Tokens of an organization in a calendar month (UTC). */
@@ -31,6 +37,22 @@ export function readLimitsConfig(env: EnvReader): LimitsConfig {
         'tokens of one organization in a minute',
         100_000_000,
       ),
+    },
+    anonymous: {
+      requestsPerMinute: limit(
+        'MILLRACE_ANONYMOUS_REQUESTS_PER_MINUTE',
+        'requests of the anonymous users of one network in a minute',
+        600,
+      ),
+      tokensPerMinute: limit(
+        'MILLRACE_ANONYMOUS_TOKENS_PER_MINUTE',
+        'tokens of the anonymous users of one network in a minute',
+        100_000,
+      ),
+      mayCreateKeys: env.bool('MILLRACE_ANONYMOUS_USERS_CREATE_KEYS', {
+        about: 'lets anonymous users create API keys',
+        fallback: false,
+      }),
     },
     concurrentJobs: limit(
       'MILLRACE_ORGANIZATION_CONCURRENT_JOBS',

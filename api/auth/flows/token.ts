@@ -2,7 +2,7 @@ import type { UserRow } from '#shared/db/schema/auth.ts'
 
 import { json, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure, WeakPasswordError, type AuthErrorCode } from '../errors.ts'
-import { parseContact, type Contact } from '../identity/contact.ts'
+import { nameOf, parseContact, type Contact } from '../identity/contact.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
 import { openSession, type OpenedSession } from '../identity/open-session.ts'
 import { adoptPassword, findSignInCandidate } from '../identity/pending-credentials.ts'
@@ -101,7 +101,11 @@ async function openWithPassword(
   const candidate = await findSignInCandidate(services.store, contact)
   // Without a candidate the password is compared with a decoy hash: the answer takes as long.
   const { user, passwordHash: hash } = candidate ?? {}
-  const { isRight, needsUpgrade } = await services.passwords.verify(password, hash)
+  const { isRight, needsUpgrade } = await services.guesses.judge(
+    { kind: 'password', account: nameOf(contact), network: request.network },
+    () => services.passwords.verify(password, hash),
+    (verdict) => verdict.isRight,
+  )
   const refusal = findRefusal(services, { user, isRight, contact })
   if (user === undefined || refusal !== undefined) {
     const code = refusal ?? 'invalid_credentials'
@@ -155,7 +159,7 @@ function recordFailure(
   },
 ): Promise<void> {
   const { user, contact, code } = failed
-  const name = contact.kind === 'email' ? contact.email : contact.phone
+  const name = nameOf(contact)
   return record(services, services.store, {
     request,
     actor: user === undefined ? { kind: 'stranger', name } : { kind: 'user', user },

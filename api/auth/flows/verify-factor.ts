@@ -45,7 +45,13 @@ export async function verifyFactor(
   })
   const { otpAttemptsMax } = services.config.rateLimits
   if (!(await countAttempt(services.store, challenge.id, otpAttemptsMax))) throw wrongCode(factor)
-  if (!(await isRight(services, { factor, challenge, code: body.code }))) throw wrongCode(factor)
+  const proof = { factor, challenge, code: body.code }
+  const hasPassed = await services.guesses.judge(
+    { kind: 'factor', account: user.id, network: request.network },
+    () => isRight(services, proof),
+    (passed) => passed,
+  )
+  if (!hasPassed) throw wrongCode(factor)
   const started = await inTransaction(services.store, async (store) => {
     const locked = await lockUser(store, user.id)
     if (!maySignIn(locked, store.now())) throw authFailure('user_banned')

@@ -4,7 +4,7 @@ import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import { json, redirect, type Answer, type AuthRequest } from '../context.ts'
 import { authFailure, invalid } from '../errors.ts'
-import { parseContact, type Contact } from '../identity/contact.ts'
+import { nameOf, parseContact, type Contact } from '../identity/contact.ts'
 import { findByCode, findByLink, PKCE_PREFIX } from '../identity/one-time-tokens.ts'
 import { checkPasswordRules } from '../identity/password-rules.ts'
 import { withFragment, withQuery } from '../identity/redirect-url.ts'
@@ -31,7 +31,11 @@ export async function verify(
   const token =
     guess.kind === 'link'
       ? await findByLink(services.store, guess.linkToken, kinds)
-      : await findTyped(services, { kinds, type: body.type as string, ...guess })
+      : await services.guesses.judge(
+          { kind: 'code', account: nameOf(guess.contact), network: request.network },
+          () => findTyped(services, { kinds, type: body.type as string, ...guess }),
+          (found) => found !== undefined,
+        )
   const failureMessage = guess.kind === 'link' ? BAD_LINK : BAD_CODE
   if (token === undefined) throw authFailure('otp_expired', { message: failureMessage })
   const redemption = { token, endsInCode: false, passwordHash, failureMessage }
@@ -136,7 +140,7 @@ async function findTyped(
     const found = await findByCode(services.store, {
       userId,
       kinds,
-      contact: contact.kind === 'email' ? contact.email : contact.phone,
+      contact: nameOf(contact),
       code,
       pepper: jwt.secret,
       attemptsMax: rateLimits.otpAttemptsMax,

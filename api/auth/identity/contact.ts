@@ -44,6 +44,11 @@ export function parseContact(
   throw invalid(messages.none)
 }
 
+/** The address or number itself. */
+export function nameOf(contact: Contact): string {
+  return contact.kind === 'email' ? contact.email : contact.phone
+}
+
 /** True when mail may go to this address: everybody, or those on the list; labels do not count. */
 export function isAuthorizedAddress(email: string, authorized: readonly string[]): boolean {
   if (authorized.length === 0) return true

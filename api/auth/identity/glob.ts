@@ -109,7 +109,7 @@ function classOf(inside: readonly string[]): Token {
 }
 
 /** The globs without braces that a glob stands for; undefined when its braces do not match up. */
-function expandBraces(glob: string): string[] | undefined {
+export function expandBraces(glob: string): string[] | undefined {
   const open = findUnescaped(glob, '{', 0)
   if (open === -1) return findUnescaped(glob, '}', 0) === -1 ? [glob] : undefined
   const close = closingBrace(glob, open)

@@ -1,6 +1,6 @@
-import { matchesGlob } from './glob.ts'
+import { expandBraces, matchesGlob } from './glob.ts'
 
-/** Which redirect targets are permitted: the host of the site, and the globs of the allow list. */
+/** Which redirect targets are permitted: the origin of the site, and the globs of the allow list. */
 export interface RedirectRules {
   readonly siteUrl: string
   readonly uriAllowList: readonly string[]
@@ -31,7 +31,7 @@ export function isRedirectAllowed(target: string, rules: RedirectRules): boolean
   if (SCRIPT_SCHEMES.has(url.protocol)) return false
   if (isOnSite(url, rules.siteUrl)) return true
   if (isForeignAddress(url)) return isListedLiterally(target, rules.uriAllowList)
-  return rules.uriAllowList.some((glob) => matchesGlob(glob, withoutFragment(target)))
+  return isListed(target, rules.uriAllowList)
 }
 
 const URL_CHARACTERS_MAX = 2048
@@ -48,9 +48,38 @@ function isOnSite(url: URL, siteUrl: string): boolean {
   if (site.hostname === '' || url.hostname.toLowerCase() !== site.hostname.toLowerCase()) {
     return false
   }
-  // Fragments of sign-ins must not travel in clear or into another app because a name is the same.
-  return url.protocol === site.protocol || (isHttp(url) && isHttp(site))
+  // Another scheme sends the tokens in clear or to another app; another port may be another program.
+  if (url.protocol !== site.protocol) return false
+  // Development servers and native apps listen on whichever loopback port is free (RFC 8252, 7.3).
+  return url.port === site.port || (isHttp(url) && LOOPBACK.test(url.hostname))
 }
+
+// The parts of an entry are compared one by one: a wildcard of the host or the path must not reach
+// into the scheme or the port, as in `https://example.com**`.
+function isListed(target: string, globs: readonly string[]): boolean {
+  const url = new URL(target)
+  return globs
+    .flatMap((glob) => expandBraces(glob) ?? [])
+    .some((glob) => {
+      const [, scheme = '', authority = ''] = GLOB_PARTS.exec(glob) ?? []
+      const port = GLOB_PORT.exec(authority)?.[1] ?? ''
+      return (
+        matchesScheme(scheme, url) &&
+        (matchesGlob(port, url.port) || port === DEFAULT_PORTS[url.protocol]) &&
+        matchesGlob(glob, withoutFragment(target))
+      )
+    })
+}
+
+// Apps list their schemes with wildcards (`com.example.app.*://**`); http and https are named in full.
+function matchesScheme(scheme: string, url: URL): boolean {
+  const named = url.protocol.slice(0, -1)
+  return isHttp(url) ? scheme.toLowerCase() === named : matchesGlob(scheme, named)
+}
+
+const GLOB_PARTS = /^(.*?):\/\/([^/]*)/s
+const GLOB_PORT = /^(?:\\\[[0-9a-f:]+\\\]|[^:]*):(.*)$/i
+const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'http:': '80', 'https:': '443' }
 
 function isHttp(url: URL): boolean {
   return url.protocol === 'http:' || url.protocol === 'https:'
@@ -74,10 +103,7 @@ function isForeignAddress(url: URL): boolean {
 function isListedLiterally(target: string, globs: readonly string[]): boolean {
   const { origin } = new URL(target)
   return globs.some(
-    (glob) =>
-      URL.canParse(glob) &&
-      new URL(glob).origin === origin &&
-      matchesGlob(glob, withoutFragment(target)),
+    (glob) => URL.canParse(glob) && new URL(glob).origin === origin && isListed(target, [glob]),
   )
 }
 

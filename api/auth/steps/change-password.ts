@@ -60,14 +60,16 @@ async function findNonce(
 ): Promise<OneTimeTokenRow> {
   const { user } = request.caller
   const { jwt, rateLimits } = services.config
-  const found = await findByCode(services.store, {
-    userId: user.id,
-    kinds: ['reauthentication'],
-    contact: user.email ?? user.phone ?? '',
-    code: nonce,
-    pepper: jwt.secret,
-    attemptsMax: rateLimits.otpAttemptsMax,
-  })
+  const contact = user.email ?? user.phone ?? ''
+  const found = await services.guesses.judge(
+    { kind: 'code', account: contact, network: request.network },
+    () =>
+      findByCode(services.store, {
+        ...{ userId: user.id, kinds: ['reauthentication'], contact, code: nonce },
+        ...{ pepper: jwt.secret, attemptsMax: rateLimits.otpAttemptsMax },
+      }),
+    (token) => token !== undefined,
+  )
   if (found === undefined) throw invalidNonce()
   return found
 }

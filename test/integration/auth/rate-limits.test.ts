@@ -155,3 +155,127 @@ describe('the gap between two mails to one user', () => {
     await server.close()
   })
 })
+
+describe('guesses of credentials', () => {
+  const start = (env: Record<string, string> = {}) => startServer({ isFrozen: true, env })
+  const signInAs = (server: TestServer, email: string, password: string, address = '') =>
+    server.call({
+      method: 'POST',
+      path: '/token?grant_type=password',
+      body: { email, password },
+      headers: address === '' ? {} : { 'x-client': address },
+    })
+  const HEADER = { AUTH_RATE_LIMIT_HEADER: 'X-Client', AUTH_RATE_LIMIT_TOKEN_REFRESH: '100000' }
+
+  it('of a password wait twice as long each time, the right one too, for known and unknown accounts', async () => {
+    const server = await start()
+    const { email } = await createUser(server)
+    const statuses = { known: [] as string[], unknown: [] as string[] }
+    for (const [name, address] of [
+      ['known', email],
+      ['unknown', newEmail()],
+    ] as const) {
+      for (let turn = 0; turn < 10; turn += 1) {
+        expect((await signInAs(server, address, 'wrong')).status).toBe(400)
+      }
+      for (let turn = 0; turn < 8; turn += 1) {
+        const refused = await signInAs(server, address, PASSWORD)
+        expect(refused.body).toMatchObject({ code: 429, error_code: 'over_request_rate_limit' })
+        statuses[name].push(refused.headers['retry-after'] ?? '')
+        server.clock.advance(Number(refused.headers['retry-after']))
+        expect((await signInAs(server, address, 'wrong')).status).toBe(400)
+      }
+    }
+    expect(statuses.known).toEqual(['5', '10', '20', '40', '80', '160', '320', '640'])
+    expect(statuses.unknown).toEqual(statuses.known)
+    await server.close()
+  })
+
+  it('at the same time are answered as often as one after another, also when one is right', async () => {
+    const server = await start()
+    const { email } = await createUser(server)
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, (_, turn) => signInAs(server, email, `wrong ${turn}`)),
+    )
+    expect(answers.filter(({ status }) => status === 400)).toHaveLength(10)
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(30)
+    await server.close()
+  })
+
+  it('are forgiven an account that signs in, and successes are never limited', async () => {
+    const server = await start()
+    const { email } = await createUser(server)
+    for (let round = 0; round < 3; round += 1) {
+      for (let turn = 0; turn < 9; turn += 1) await signInAs(server, email, 'wrong')
+      expect((await signInAs(server, email, PASSWORD)).status).toBe(200)
+    }
+    const many = await Promise.all(
+      Array.from({ length: 120 }, () => signInAs(server, email, PASSWORD)),
+    )
+    expect(many.every(({ status }) => status === 200)).toBe(true)
+    await server.close()
+  })
+
+  it('of many accounts count for the network, an IPv6 /64 as one, and a success does not reset it', async () => {
+    const server = await start(HEADER)
+    const { email } = await createUser(server)
+    const { email: own } = await createUser(server)
+    for (let turn = 0; turn < 49; turn += 1) {
+      // The bucket of the route refills; the failures stay.
+      if (turn % 20 === 19) server.clock.advance(1)
+      await signInAs(server, newEmail(), 'wrong', `2001:db8:7:7::${turn + 1}`)
+    }
+    expect((await signInAs(server, own, PASSWORD, '2001:db8:7:7::99')).status).toBe(200)
+    await signInAs(server, newEmail(), 'wrong', '2001:db8:7:7::ffff')
+    expect((await signInAs(server, email, PASSWORD, '2001:db8:7:7:1::1')).status).toBe(429)
+    // Accounts that signed in here lately are not delayed by their neighbours.
+    expect((await signInAs(server, own, PASSWORD, '2001:db8:7:7::5')).status).toBe(200)
+    expect((await signInAs(server, email, PASSWORD, '2001:db8:7:8::1')).status).toBe(200)
+    await server.close()
+  })
+
+  it('from many networks delay an account for a minute at most, and never where its owner was', async () => {
+    const server = await start(HEADER)
+    const { email } = await createUser(server)
+    const home = '203.0.113.1'
+    expect((await signInAs(server, email, PASSWORD, home)).status).toBe(200)
+    for (let turn = 0; turn < 120; turn += 1) {
+      const attack = await signInAs(server, email, 'wrong', `198.51.100.${turn}`)
+      if (attack.status === 429) server.clock.advance(Number(attack.headers['retry-after']))
+    }
+    expect((await signInAs(server, email, 'wrong', '198.51.100.250')).status).toBeOneOf([400, 429])
+    const elsewhere = await signInAs(server, email, PASSWORD, '192.0.2.200')
+    expect(elsewhere.status).toBe(429)
+    expect(Number(elsewhere.headers['retry-after'])).toBeLessThanOrEqual(60)
+    expect((await signInAs(server, email, PASSWORD, home)).status).toBe(200)
+    await server.close()
+  })
+
+  it('of one-time codes are delayed, over all codes that were sent', async () => {
+    const server = await start({ MILLRACE_OTP_ATTEMPTS_MAX: '100' })
+    const { email } = await createUser(server)
+    const guess = (token: string) =>
+      server.call({ method: 'POST', path: '/verify', body: { type: 'email', email, token } })
+    for (let turn = 0; turn < 10; turn += 1) expect((await guess('000000')).status).toBe(403)
+    await server.call({ method: 'POST', path: '/otp', body: { email } })
+    const right = server.lastMail(email).variables.token ?? ''
+    expect((await guess(right)).status).toBe(429)
+    server.clock.advance(5)
+    expect((await guess(right)).status).toBe(200)
+    await server.close()
+  })
+
+  it('are counted by each process while Redis is away', async () => {
+    const server = await start()
+    const { email } = await createUser(server)
+    server.redis.disconnect()
+    for (let turn = 0; turn < 10; turn += 1) {
+      expect((await signInAs(server, email, 'wrong')).status).toBe(400)
+    }
+    const refused = await signInAs(server, email, PASSWORD)
+    expect(refused.status).toBe(429)
+    server.clock.advance(Number(refused.headers['retry-after']))
+    expect((await signInAs(server, email, PASSWORD)).status).toBe(200)
+    await server.close()
+  })
+})

@@ -9,6 +9,8 @@ import { IncidentWatch } from '#api/dashboard/incident-watch.ts'
 import { openAdminSessions } from '#api/dashboard/sessions.ts'
 import type { CheckPassword } from '#api/dashboard/sign-in.ts'
 import type { Surface } from '#api/app.ts'
+import { createGuessLimiter } from '#api/limits/guess-limiter.ts'
+import { systemClock } from '#shared/clock.ts'
 import { parseCatalogue } from '#shared/catalogue.ts'
 import { queueName } from '#shared/contracts/queues.ts'
 import { createLogger } from '#shared/logger.ts'
@@ -77,6 +79,13 @@ export async function openAdminApp(options: {
             isAdministrator: async (token) => token === 'of-an-administrator',
             isAdministratorNow: async (userId, digest) => administrators.get(userId) === digest,
             sessions: openAdminSessions(redis, keyPrefix),
+            guesses: createGuessLimiter({
+              ...{ redis, log, clock: systemClock, keyPrefix: `${keyPrefix}:admin:` },
+              config: {
+                ...{ perAccount: 10, perAccountEverywhere: 100 },
+                ...{ perNetwork: 50, waitSecondsMax: 900 },
+              },
+            }),
           },
         }),
       },

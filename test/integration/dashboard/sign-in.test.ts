@@ -165,7 +165,7 @@ describe('signing in to the administration pages', () => {
     const secret = cookies.get('millrace_admin') ?? ''
     const names = await redis.keys(`${keyPrefix}:admin:*`)
     const values = await redis.mget(names)
-    // The session, and the count of attempts.
+    // The session, and the mark of an address that has signed in.
     expect(names).toHaveLength(2)
     expect(`${names} ${values}`).not.toContain(secret)
     expect(`${names} ${values}`).not.toContain(TOKEN)

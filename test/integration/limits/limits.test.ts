@@ -21,6 +21,7 @@ import { openV1App } from '#test/support/v1-app.ts'
 const NO_LIMITS: LimitsConfig = {
   requestsPerMinute: { key: 0, organization: 0 },
   tokensPerMinute: { key: 0, organization: 0 },
+  anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
   concurrentJobs: 0,
   monthlyTokens: 0,
 }

@@ -36,6 +36,7 @@ async function openScene(
       requestsPerMinute: { key: perMinute.requests ?? 0, organization: 0 },
       tokensPerMinute: { key: perMinute.tokens ?? 0, organization: 0 },
       concurrentJobs: perMinute.jobs ?? 0,
+      anonymous: { requestsPerMinute: 0, tokensPerMinute: 0, mayCreateKeys: false },
       monthlyTokens: perMinute.month ?? 0,
     },
     async count(minutesAgo, { requests = 0, tokens = 0 }) {

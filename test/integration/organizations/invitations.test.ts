@@ -107,6 +107,11 @@ const rolesIn = async (token: string, id: string) =>
     .filter((one) => one.id === id)
     .map(({ role }) => role)
 
+async function acceptAll(token: string): Promise<void> {
+  const { body } = await call(token, 'GET', '/invitations')
+  for (const { id } of body.data) await call(token, 'POST', `/invitations/${id}/accept`)
+}
+
 describe('the mail of an invitation', () => {
   it('asks a stranger to make a user, and who has one to sign in, and names the organization', async () => {
     const { owner, path } = await newOrganization('Mill & Sons')
@@ -126,7 +131,7 @@ describe('the mail of an invitation', () => {
 })
 
 describe('an invitation', () => {
-  it('gives a stranger an account whose link makes them a member', async () => {
+  it('gives a stranger an account whose link signs them in and joins nothing before they accept', async () => {
     const { owner, id, path } = await newOrganization()
     const email = newAddress('stranger')
     const made = await call(owner, 'POST', path, { email: email.toUpperCase(), role: 'admin' })
@@ -138,6 +143,8 @@ describe('an invitation', () => {
     expect(link.searchParams.get('type')).toBe('invite')
     const { token, target } = await follow(link)
     expect(target.searchParams.get('organization_invitation')).toBe(made.body.id)
+    expect(await rolesIn(token, id)).toEqual([])
+    expect((await call(token, 'POST', `/invitations/${made.body.id}/accept`)).status).toBe(200)
     expect(await rolesIn(token, id)).toEqual(['admin'])
     const { body } = await call(owner, 'GET', `${path}/${made.body.id}`)
     expect(body).toMatchObject({ status: 'accepted', accepted_at: expect.any(Number) })
@@ -147,18 +154,24 @@ describe('an invitation', () => {
   it.each([
     ['the current client', AuthClient],
     ['an older client', OlderAuthClient as never as typeof AuthClient],
-  ])('is accepted through %s by the token of its link', async (_name, Kind) => {
-    const { owner, id, path } = await newOrganization()
-    const email = newAddress('client')
-    await call(owner, 'POST', path, { email })
-    const token_hash = (await linkTo(email)).searchParams.get('token') ?? ''
-    const client = new Kind({ url: tiers.url, persistSession: false, autoRefreshToken: false })
-    const { data, error } = await client.verifyOtp({ token_hash, type: 'invite' })
-    expect(error).toBe(null)
-    expect(await rolesIn(data.session?.access_token ?? '', id)).toEqual(['member'])
-  })
+  ])(
+    'joins nothing through %s by the token of its link until it is accepted',
+    async (_name, Kind) => {
+      const { owner, id, path } = await newOrganization()
+      const email = newAddress('client')
+      await call(owner, 'POST', path, { email })
+      const token_hash = (await linkTo(email)).searchParams.get('token') ?? ''
+      const client = new Kind({ url: tiers.url, persistSession: false, autoRefreshToken: false })
+      const { data, error } = await client.verifyOtp({ token_hash, type: 'invite' })
+      expect(error).toBe(null)
+      const token = data.session?.access_token ?? ''
+      expect(await rolesIn(token, id)).toEqual([])
+      await acceptAll(token)
+      expect(await rolesIn(token, id)).toEqual(['member'])
+    },
+  )
 
-  it('signs an existing user in by its link and makes them a member of that one alone', async () => {
+  it('signs an existing user in by its link, and each is accepted by itself', async () => {
     const person = await newPerson()
     const [first, second] = [await newOrganization('First'), await newOrganization('Second')]
     const made = await call(first.owner, 'POST', first.path, { email: person.email })
@@ -167,7 +180,10 @@ describe('an invitation', () => {
     const link = await linkTo(person.email)
     expect(link.searchParams.get('type')).toBe('magiclink')
     expect(await rolesIn(person.token, second.id)).toEqual([])
-    const { token } = await follow(link)
+    const { token, target } = await follow(link)
+    expect(await rolesIn(token, second.id)).toEqual([])
+    const named = target.searchParams.get('organization_invitation')
+    expect((await call(token, 'POST', `/invitations/${named}/accept`)).status).toBe(200)
     expect(await rolesIn(token, second.id)).toEqual(['member'])
     expect(await rolesIn(token, first.id)).toEqual([])
     const open = await call(token, 'GET', '/invitations')
@@ -176,6 +192,21 @@ describe('an invitation', () => {
     expect(accepted).toMatchObject({ status: 200, body: { status: 'accepted' } })
     expect(await rolesIn(token, first.id)).toEqual(['member'])
     expect((await call(token, 'POST', `/invitations/${made.body.id}/accept`)).status).toBe(404)
+  })
+
+  it('is not accepted by a plain magic link whose redirect_to names it', async () => {
+    const { owner, id, path } = await newOrganization()
+    const person = await newPerson()
+    const { body } = await call(owner, 'POST', path, { email: person.email })
+    await linkTo(person.email)
+    const target = encodeURIComponent(`${tiers.url}/?organization_invitation=${body.id}`)
+    await fetch(`${tiers.url}/otp?redirect_to=${target}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ email: person.email }),
+    })
+    const { token } = await follow(await linkTo(person.email))
+    expect(await rolesIn(token, id)).toEqual([])
   })
 
   it('is nobody else’s to see, to accept or to decline', async () => {
@@ -235,7 +266,7 @@ describe('an invitation', () => {
       [admin, 'admin'],
     ] as const) {
       await call(owner, 'POST', path, { email: person.email, role })
-      await follow(await linkTo(person.email))
+      await acceptAll((await follow(await linkTo(person.email))).token)
       expect(await rolesIn(person.token, id)).toEqual([role])
     }
     const as = (token: string, role: string) =>
@@ -273,7 +304,7 @@ describe('an invitation', () => {
     }
     const king = await call(owner, 'POST', path, { email: 'a@example.test', role: 'king' })
     expect(JSON.stringify(king.body)).toContain("'owner', 'admin', and 'member'")
-    await follow(await linkTo(person.email))
+    await acceptAll((await follow(await linkTo(person.email))).token)
     const member = await call(owner, 'POST', path, { email: person.email })
     expect(member.body.error.code).toBe('already_member')
   })
@@ -295,6 +326,7 @@ describe('an invitation', () => {
     const path = `/organizations/${body.data[0]?.id}/invitations`
     expect((await call(tiers.apiKey, 'POST', path, { email })).status).toBe(200)
     const { token } = await follow(await linkTo(email))
+    await acceptAll(token)
     expect(await rolesIn(token, body.data[0]?.id ?? '')).toEqual(['member'])
   })
 })

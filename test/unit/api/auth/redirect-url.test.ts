@@ -17,6 +17,12 @@ const RULES = {
     'com.example.app.*://**',
     'https://{red,blue}.example.net/[a-c]?x',
     'http://10.0.0.7/cb',
+    'https://glued.example.io**',
+    'http*://both.example.io/**',
+    '{http,https}://named.example.io/**',
+    'http://ports.example.io:*/**',
+    'https://class.example.io:300[0-9]/**',
+    'http://\\[::1\\]:8000/**',
   ],
 }
 
@@ -29,7 +35,11 @@ describe('isRedirectAllowed', () => {
   describe('on the host of the site', () => {
     check('https://app.example.com', true)
     check('https://app.example.com/any/where?x=1#y', true)
-    check('http://app.example.com:8080/dev', true)
+    check('https://app.example.com:443/dev', true)
+    check('http://app.example.com/dev', false)
+    check('http://app.example.com:443/dev', false)
+    check('https://app.example.com:8443/dev', false)
+    check('http://app.example.com:8080/dev', false)
     check('HTTPS://APP.EXAMPLE.COM/upper', true)
     check('https://example.com/', false)
     check('https://other.app.example.com/', false)
@@ -59,6 +69,21 @@ describe('isRedirectAllowed', () => {
     check('https://red.example.net/d1x', false)
     check('http://10.0.0.7/cb', true)
     check('http://10.0.0.8/cb', false)
+    check('http://deep.example.org/a', false)
+    check('https://deep.example.org:8443/a', false)
+    check('https://glued.example.io/a', true)
+    check('https://glued.example.io:8443/a', false)
+    check('https://both.example.io/a', false)
+    check('http://both.example.io/a', false)
+    check('http://named.example.io/a', true)
+    check('https://named.example.io/a', true)
+    check('https://named.example.io:444/a', false)
+    check('http://ports.example.io:8123/a', true)
+    check('https://ports.example.io:8123/a', false)
+    check('https://class.example.io:3007/a', true)
+    check('https://class.example.io:4007/a', false)
+    check('http://[::1]:8000/a', true)
+    check('http://[::1]:8001/a', false)
   })
 
   describe('whatever the list says', () => {
@@ -83,6 +108,18 @@ describe('isRedirectAllowed', () => {
     check('https://evil。test/', false)
     check('https://2130706433/', false)
     check(`https://app.example.com/${'a'.repeat(3000)}`, false)
+  })
+})
+
+describe('a site on a loopback address', () => {
+  const rules = { siteUrl: 'http://localhost:3000', uriAllowList: [] }
+  it.each([
+    ['http://localhost:3000/a', true],
+    ['http://localhost:9999/a', true],
+    ['https://localhost:3000/a', false],
+    ['http://127.0.0.1:3000/a', false],
+  ])('permits %s: %s', (target, expected) => {
+    expect(isRedirectAllowed(target, rules)).toBe(expected)
   })
 })
 

@@ -1,0 +1,54 @@
+import { describe, expect, onTestFinished } from 'vitest'
+
+import { createLimiter } from '#api/limits/limiter.ts'
+import { systemClock } from '#shared/clock.ts'
+import { createLogger } from '#shared/logger.ts'
+import { openRedis } from '#shared/queue/connection.ts'
+import { it } from '#test/support/services.ts'
+import { openV1App } from '#test/support/v1-app.ts'
+
+const log = createLogger({ level: 'silent' })
+
+describe('anonymous users', () => {
+  it('of one network share a limit that users with an account do not have', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const redis = await openRedis(redisUrl, 'producer', log)
+    onTestFinished(() => redis.disconnect())
+    const anonymous = { requestsPerMinute: 3, tokensPerMinute: 0, mayCreateKeys: false }
+    const surface = await openV1App(
+      database,
+      [
+        async (app) => {
+          app.get('/things', { config: { scope: 'any' } }, async () => ({ ok: true }))
+        },
+      ],
+      {
+        verifyAccessToken: async (token) => {
+          const userId = token.split('.')[1] ?? ''
+          const isAnonymous = userId.startsWith('anonymous')
+          return { userId, isAnonymous, organizations: [{ id: userId, role: 'owner' }] }
+        },
+        gates: [
+          createLimiter({
+            ...{ redis, clock: systemClock, log, deadlineSeconds: 10, prefix: keyPrefix },
+            limits: {
+              requestsPerMinute: { key: 0, organization: 0 },
+              tokensPerMinute: { key: 0, organization: 0 },
+              ...{ anonymous, concurrentJobs: 0, monthlyTokens: 0 },
+            },
+            tokensSince: async () => 0,
+          }),
+        ],
+      },
+    )
+    onTestFinished(() => surface.app.close())
+    const statusOf = async (user: string) =>
+      (await surface.call('/things', {}, `eyJ.${user}.x`)).status
+    for (let turn = 0; turn < 3; turn += 1) expect(await statusOf(`anonymous${turn}`)).toBe(200)
+    expect(await statusOf('anonymous9')).toBe(429)
+    for (let turn = 0; turn < 5; turn += 1) expect(await statusOf('named')).toBe(200)
+  })
+})
