@@ -4,7 +4,15 @@ import type { FastifyInstance } from 'fastify'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
 
-/** What a JSON body may be made of; its size is bounded elsewhere. */
+/** Limits of the parts of a JSON text; its size is bounded elsewhere. */
+export interface JsonLimits {
+  readonly depth: number
+  readonly members: number
+  readonly values: number
+  readonly textBytes: number
+}
+
+/** The limits of a JSON body. */
 export const JSON_LIMITS = {
   /** Arrays and objects within each other. */
   depth: 200,
@@ -14,7 +22,7 @@ export const JSON_LIMITS = {
   values: 400_000,
   /** Bytes of one text: of a million tokens, more or less. */
   textBytes: 4 * 1024 * 1024,
-} as const
+} as const satisfies JsonLimits
 
 /**
  * Reads JSON, by the name of `application/json` if there is no other. A body is judged before it is parsed: a million small objects take far
@@ -56,9 +64,12 @@ const NAME_SHOWN_MAX = 64
 type Range = readonly [number, number]
 
 /** The refusal of a JSON text of too many parts, naming the parameter it is in; else undefined. */
-export function judgeJson(bytes: Buffer): ServiceError | undefined {
+export function judgeJson(
+  bytes: Buffer,
+  limits: JsonLimits = JSON_LIMITS,
+): ServiceError | undefined {
   const { length } = bytes
-  const { depth: depthMax, members: membersMax, values: valuesMax } = JSON_LIMITS
+  const { depth: depthMax, members: membersMax, values: valuesMax, textBytes } = limits
   let depth = 0
   let members = 0
   let values = 0
@@ -72,7 +83,7 @@ export function judgeJson(bytes: Buffer): ServiceError | undefined {
     if (role === 0) continue
     if (role === TEXT) {
       const end = endOfText(bytes, at)
-      if (end - at > JSON_LIMITS.textBytes) return tooLong(bytes, name)
+      if (end - at > textBytes) return tooLong(bytes, name, textBytes)
       text = [at + 1, end]
       at = end
     } else if (role === OPENER) {
@@ -108,17 +119,17 @@ function endOfText(bytes: Buffer, start: number): number {
 }
 
 function tooMuch(bytes: Buffer, name: Range, what: string, limit: number): ServiceError {
-  return failure.invalidRequest(
-    `The JSON body is too complex: at most ${limit} ${what} are allowed.`,
-    { code: 'json_too_complex', ...paramOf(bytes, name) },
-  )
+  return failure.invalidRequest(`The JSON is too complex: at most ${limit} ${what} are allowed.`, {
+    code: 'json_too_complex',
+    ...paramOf(bytes, name),
+  })
 }
 
-function tooLong(bytes: Buffer, name: Range): ServiceError {
-  return failure.invalidRequest(
-    `String too long: at most ${JSON_LIMITS.textBytes} bytes are allowed.`,
-    { code: 'string_above_max_length', ...paramOf(bytes, name) },
-  )
+function tooLong(bytes: Buffer, name: Range, limit: number): ServiceError {
+  return failure.invalidRequest(`String too long: at most ${limit} bytes are allowed.`, {
+    code: 'string_above_max_length',
+    ...paramOf(bytes, name),
+  })
 }
 
 function notUtf8(): ServiceError {

@@ -9,7 +9,12 @@ import { CHAT_BODY, type ChatBody } from './chat/chat-request.ts'
 import { collectResult, type JobOutcome } from './jobs/collect.ts'
 import { completionGeneration } from './completions/completions.ts'
 import { COMPLETION_BODY, type CompletionBody } from './completions/completion-request.ts'
-import { EMBEDDING_BODY, embedInput, type EmbeddingBody } from './embeddings/embedding-request.ts'
+import {
+  checkInputCount,
+  EMBEDDING_BODY,
+  embedInput,
+  type EmbeddingBody,
+} from './embeddings/embedding-request.ts'
 import { getEmbeddingModel, writeEmbeddings } from './embeddings/embeddings.ts'
 import type { Asked, Generation } from './generate.ts'
 import { responseGeneration } from './responses/responses.ts'
@@ -53,6 +58,7 @@ interface Plan<K extends QueueKind = QueueKind> {
 
 interface Endpoint {
   readonly schema: object
+  precheck?(body: unknown): void
   plan(services: Needs, asked: Asked<unknown>): Plan
 }
 
@@ -75,6 +81,7 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   },
   '/v1/embeddings': {
     schema: EMBEDDING_BODY,
+    precheck: checkInputCount,
     plan: (services, asked) => embeddingPlan(services, asked),
   },
 }
@@ -88,6 +95,7 @@ export function createBatchExecutor(services: Needs): ExecuteBatchable {
     const row = ENDPOINTS[endpoint]
     const validate = validators.get(endpoint)
     if (row === undefined || validate === undefined) throw new Error(`no endpoint ${endpoint}`)
+    row.precheck?.(body)
     if (!validate(body)) {
       throw validationFailure(validate.errors ?? [], { value: body, schema: row.schema })
     }

@@ -19,6 +19,8 @@ export interface ModelRoute {
   /** The body of the older path, where naming the model is needless. */
   readonly engineBody: object
   readonly answer: object
+  /** Bounds the counts of a body before the validator reads all of it; throws what it refuses. */
+  precheck?(body: unknown): void
   handle(http: Http): Promise<unknown>
 }
 
@@ -27,12 +29,14 @@ export function registerModelRoute(app: FastifyInstance, route: ModelRoute): voi
   const { path, scope, noun, summary, isDeprecated = false } = route
   const handler = (request: FastifyRequest, reply: FastifyReply): Promise<unknown> =>
     route.handle({ request, reply })
+  const preValidation = async ({ body }: FastifyRequest): Promise<void> => route.precheck?.(body)
   const common = {
     security: [{ apiKey: [] }],
     response: { 200: route.answer, ...JOB_ERRORS },
   }
   app.post(path, {
     config: { scope },
+    preValidation,
     schema: {
       operationId: `create${noun}`,
       summary,
@@ -45,6 +49,7 @@ export function registerModelRoute(app: FastifyInstance, route: ModelRoute): voi
   })
   app.post(`/engines/:engine_id${path}`, {
     config: { scope },
+    preValidation,
     schema: {
       operationId: `createEngine${noun}`,
       summary: `${summary} with the model of the path`,

@@ -12,6 +12,7 @@ import {
 } from './chat/chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat/chat-template-fields.ts'
 import { TOOL_FIELDS, toolPlan } from './chat/chat-tools.ts'
+import { SchemaBudget } from './input-limits.ts'
 import { invalidValue, missingParameter } from './field-faults.ts'
 import { optionalBoolean, optionalString } from './field-schemas.ts'
 import { runJob, type Http } from './jobs/run-job.ts'
@@ -138,7 +139,7 @@ function promptOf(body: TokenizeBody): TokenizeInput['prompt'] {
   }
   if (isText) throw invalidValue('messages', "it cannot be given together with 'prompt'.")
   const messages = chatMessages(fields)
-  const tools = toolPlan({ tools: body.tools ?? null })
+  const tools = toolPlan({ tools: body.tools ?? null }, new SchemaBudget())
   return {
     form: 'chat',
     messages,

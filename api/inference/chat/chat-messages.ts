@@ -1,6 +1,7 @@
 import type { ChatMessage } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { missingParameter } from '#api/inference/field-faults.ts'
+import { checkJsonText } from '#api/inference/input-limits.ts'
 
 const NAME_LENGTH_MAX = 64
 
@@ -42,6 +43,10 @@ const CALLED_FUNCTION = {
 /** Messages of one chat; a template takes some 40 µs of the event loop for each. */
 export const MESSAGES_MAX = 2048
 
+/** Calls of one message, and parts of its content. */
+const CALLS_MAX = 128
+const PARTS_MAX = 2048
+
 /** The schema of one message; which fields belong to which role is checked afterwards. */
 export const MESSAGE_SCHEMA = {
   type: 'object',
@@ -58,6 +63,7 @@ export const MESSAGE_SCHEMA = {
         {
           type: 'array',
           minItems: 1,
+          maxItems: PARTS_MAX,
           items: {
             type: 'object',
             required: ['type'],
@@ -74,6 +80,7 @@ export const MESSAGE_SCHEMA = {
     name: { type: ['string', 'null'], maxLength: NAME_LENGTH_MAX, pattern: '^[^\\s<|\\\\/>]*$' },
     tool_calls: {
       type: ['array', 'null'],
+      maxItems: CALLS_MAX,
       items: {
         type: 'object',
         required: ['id', 'type', 'function'],
@@ -147,9 +154,13 @@ function callsOf(field: MessageField, path: string): NonNullable<ChatMessage['to
     )
   }
   if (legacy !== undefined) {
+    checkJsonText(legacy.arguments, `${path}.function_call.arguments`)
     return [{ id: legacyCallId(legacy.name), name: legacy.name, arguments: legacy.arguments }]
   }
-  return calls.map(({ id, function: { name, arguments: text } }) => ({ id, name, arguments: text }))
+  return calls.map(({ id, function: { name, arguments: text } }, index) => {
+    checkJsonText(text, `${path}.tool_calls[${index}].function.arguments`)
+    return { id, name, arguments: text }
+  })
 }
 
 function textOf(content: MessageField['content'], path: string): string | undefined {

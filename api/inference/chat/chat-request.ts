@@ -24,6 +24,7 @@ import {
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
 import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
+import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 
@@ -154,9 +155,10 @@ export function chatRequest(body: ChatBody): ChatRequest {
   streamChoice(body)
   if (body.store === true) throw notKept()
   const messages = chatMessages(body.messages)
-  const tools = toolPlan(body)
+  const budget = new SchemaBudget()
+  const tools = toolPlan(body, budget)
   const maxTokens = body.max_completion_tokens ?? body.max_tokens ?? null
-  const responseFormat = responseFormatOf(body)
+  const responseFormat = responseFormatOf(body, budget)
   const isCallForced = tools !== undefined && tools.choice !== 'none' && tools.choice !== 'auto'
   const hasForm = isCallForced || responseFormat.type !== 'text'
   const input = chatInput({
@@ -235,9 +237,11 @@ function logprobsOf(body: ChatBody): number | null {
   throw invalidValue('top_logprobs', "'top_logprobs' is only allowed when 'logprobs' is enabled.")
 }
 
-function responseFormatOf(body: ChatBody): ResponseFormat {
+function responseFormatOf(body: ChatBody, budget: SchemaBudget): ResponseFormat {
   const format: ResponseFormatField = body.response_format ?? { type: 'text' }
   const schema = format.schema ?? {}
+  budget.charge(schema, 'response_format.schema')
+  budget.charge(format.json_schema?.schema ?? {}, 'response_format.json_schema.schema')
   if (format.type !== 'json_object' && Object.keys(schema).length > 0) {
     throw invalidValue(
       'response_format.schema',

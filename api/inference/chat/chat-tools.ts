@@ -4,6 +4,7 @@ import type { ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts
 import { failure } from '#shared/errors.ts'
 import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
 import { optionalBoolean } from '#api/inference/field-schemas.ts'
+import type { SchemaBudget } from '#api/inference/input-limits.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 
@@ -143,13 +144,13 @@ const TOOL_BODY = Type.Object(TOOL_FIELDS)
 type ToolBody = Static<typeof TOOL_BODY>
 
 /** What the fields about functions come to; undefined when there are none to call. */
-export function toolPlan(body: ToolBody): ToolPlan | undefined {
+export function toolPlan(body: ToolBody, budget: SchemaBudget): ToolPlan | undefined {
   const tools = body.tools ?? []
   const functions = body.functions ?? []
   if (tools.length > 0 && functions.length > 0) {
     throw invalidValue('functions', "'functions' and 'tools' cannot be given together.")
   }
-  if (functions.length > 0) return legacyPlan(functions, body.function_call)
+  if (functions.length > 0) return legacyPlan(functions, body.function_call, budget)
   if (tools.length === 0) {
     for (const field of ['tool_choice', 'parallel_tool_calls', 'function_call'] as const) {
       if (body[field] === null || body[field] === undefined) continue
@@ -159,7 +160,7 @@ export function toolPlan(body: ToolBody): ToolPlan | undefined {
     return undefined
   }
   const definitions = tools.map((tool, index) =>
-    definitionOf(tool.function, `tools[${index}].function`),
+    definitionOf(tool.function, `tools[${index}].function`, budget),
   )
   return planOf(definitions, body)
 }
@@ -177,18 +178,24 @@ export function planOf(
 function legacyPlan(
   functions: readonly FunctionField[],
   call: ToolBody['function_call'],
+  budget: SchemaBudget,
 ): ToolPlan {
-  const tools = functions.map((entry, index) => definitionOf(entry, `functions[${index}]`))
+  const tools = functions.map((entry, index) => definitionOf(entry, `functions[${index}]`, budget))
   if (typeof call === 'object' && call !== null) checkName(call.name, tools, 'function_call')
   return { tools, choice: call ?? 'auto', callsMax: 1, isLegacy: true }
 }
 
 /**
- * A function as the model is told of it. Throws when its parameters are no object, or not what `strict`
- * says of them.
+ * A function definition as the workers read it. Throws when its parameters are not an object schema,
+ * exceed the budget, or break the rules of `strict`.
  */
-export function definitionOf(field: FunctionField, path: string): ToolDefinition {
+export function definitionOf(
+  field: FunctionField,
+  path: string,
+  budget: SchemaBudget,
+): ToolDefinition {
   const { name, description, parameters } = field
+  budget.charge(parameters ?? {}, `${path}.parameters`)
   checkIsObject(parameters ?? {}, name, `${path}.parameters`)
   if (field.strict === true) checkStrictSchema(parameters ?? {}, `${path}.parameters`)
   return {

@@ -71,11 +71,19 @@ export const ENGINE_EMBEDDING_BODY = Type.Object(
 
 export type EmbeddingBody = Static<typeof ENGINE_EMBEDDING_BODY>
 
+/**
+ * Refuses too many inputs before the validator reads them all. A list of numbers is one input, whose
+ * length the schema bounds.
+ */
+export function checkInputCount(body: unknown): void {
+  const { input } = (body ?? {}) as { readonly input?: unknown }
+  if (!Array.isArray(input) || typeof input[0] === 'number') return
+  if (input.length > INPUTS_MAX) throw tooManyInputs(input.length)
+}
+
 /** An embedding request as the workers read it. Throws what the schema cannot say. */
 export function embedInput(body: EmbeddingBody, model: CatalogueModel): EmbedInput {
   const items = itemsOf(body.input)
-  // Not in the schema: the validator would complain of the first item, as being no token id.
-  if (items.length > INPUTS_MAX) throw tooManyInputs(items.length)
   refuseInputType(body, model)
   const tokensMax = tokensMaxOf(body)
   if (model.options.tokenIdVocabulary === 'reject' && typeof items[0] !== 'string') {

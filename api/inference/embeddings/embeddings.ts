@@ -14,6 +14,7 @@ import { modelNameOf } from '#api/inference/route-params.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 
 import {
+  checkInputCount,
   EMBEDDING_BODY,
   EMBEDDING_TOKENS_MAX,
   embedInput,
@@ -65,6 +66,7 @@ export function registerEmbeddings(app: FastifyInstance, services: InferenceServ
     body: EMBEDDING_BODY,
     engineBody: ENGINE_EMBEDDING_BODY,
     answer: EMBEDDING_RESPONSE,
+    precheck: checkInputCount,
     handle: (http) => embed(http, services),
   })
 }

@@ -1,6 +1,7 @@
 import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
+import { checkJsonText } from '#api/inference/input-limits.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 
 const ITEMS_MAX = 2048
@@ -145,6 +146,7 @@ function take(
 ): void {
   switch (item.type) {
     case 'function_call':
+      checkJsonText(item.arguments, `input[${index}].arguments`)
       conversation.call({ id: item.call_id, name: item.name, arguments: item.arguments })
       break
     case 'function_call_output':

@@ -4,6 +4,7 @@ import { chatInput, type ChatRequest } from '#api/inference/chat/chat-request.ts
 import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
 import { invalidValue } from '#api/inference/field-faults.ts'
 import { samplingParams } from '#api/inference/sampling-fields.ts'
+import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 
 import {
@@ -19,7 +20,8 @@ export function responsesRequest(body: ResponsesBody): ChatRequest {
   checkUnkept(body)
   checkStreamOptions(body)
   const messages = responsesMessages(body.input, body.instructions)
-  const tools = toolsOf(body)
+  const budget = new SchemaBudget()
+  const tools = toolsOf(body, budget)
   const input = chatInput({
     messages,
     tools,
@@ -31,7 +33,7 @@ export function responsesRequest(body: ResponsesBody): ChatRequest {
     }),
     stop: [],
     logprobs: logprobsOf(body),
-    responseFormat: responseFormatOf(body),
+    responseFormat: responseFormatOf(body, budget),
     stream: body.stream ?? false,
   })
   return { input, tools }
@@ -65,14 +67,14 @@ function checkStreamOptions({ stream, stream_options: options }: ResponsesBody):
   )
 }
 
-function toolsOf(body: ResponsesBody): ToolPlan | undefined {
+function toolsOf(body: ResponsesBody, budget: SchemaBudget): ToolPlan | undefined {
   const { tools, tool_choice: choice, parallel_tool_calls: parallel } = body
   if (tools === null || tools === undefined || tools.length === 0) {
     const isCallDemanded = choice === 'required' || typeof choice === 'object'
     if (!isCallDemanded || choice === null) return undefined
     throw invalidValue('tool_choice', "'tool_choice' is only allowed when 'tools' are specified.")
   }
-  const definitions = tools.map((tool, index) => definitionOf(tool, `tools[${index}]`))
+  const definitions = tools.map((tool, index) => definitionOf(tool, `tools[${index}]`, budget))
   return planOf(definitions, {
     parallel_tool_calls: parallel ?? null,
     tool_choice: asChatChoice(choice ?? null),
@@ -99,7 +101,10 @@ function logprobsOf({ include, top_logprobs: count }: ResponsesBody): number | n
   )
 }
 
-function responseFormatOf({ text, input, instructions }: ResponsesBody): ResponseFormat {
+function responseFormatOf(
+  { text, input, instructions }: ResponsesBody,
+  budget: SchemaBudget,
+): ResponseFormat {
   const format = text?.format ?? { type: 'text' }
   switch (format.type) {
     case 'text':
@@ -113,6 +118,7 @@ function responseFormatOf({ text, input, instructions }: ResponsesBody): Respons
       }
       return { type: 'jsonObject' }
     case 'json_schema':
+      budget.charge(format.schema, 'text.format.schema')
       if (format.strict === true) checkStrictSchema(format.schema, 'text.format.schema')
       return { type: 'jsonSchema', schema: format.schema }
   }
