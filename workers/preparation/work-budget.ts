@@ -17,7 +17,7 @@ export class BudgetExceededError extends Error {
  * within another one charges both.
  */
 export class WorkBudget {
-  readonly #stepsMax: number
+  #stepsMax: number
   readonly #parent: WorkBudget | undefined
   #used = 0
 
@@ -49,6 +49,11 @@ export class WorkBudget {
   /** Steps for reading or writing a text. */
   chargeText(length: number): void {
     this.charge(1 + Math.ceil(length / CHARACTERS_PER_STEP))
+  }
+
+  /** Allows for parts of the same work that are done later. */
+  extend(steps: number): void {
+    this.#stepsMax = this.#used + steps
   }
 
   within(stepsMax: number): WorkBudget {

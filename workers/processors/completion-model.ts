@@ -1,4 +1,5 @@
 import { SamplingWorkspace } from '../sampling/sampler.ts'
+import { PreparationPool } from '../preparation/thread-pool.ts'
 import { ConstraintCache } from '../sampling/constraint/constraint-cache.ts'
 import type { TextEngine } from '../engine/types.ts'
 import type { TextModel } from '../text/text-model.ts'
@@ -9,6 +10,7 @@ export interface CompletionModel {
   readonly text: TextModel
   readonly workspace: SamplingWorkspace
   readonly constraints: ConstraintCache
+  readonly preparation: PreparationPool
 }
 
 /** Puts an engine and the text rules of the same model folder together. */
@@ -18,5 +20,6 @@ export function createCompletionModel(engine: TextEngine, text: TextModel): Comp
     text,
     workspace: new SamplingWorkspace(),
     constraints: new ConstraintCache(text.tokenizer.pieces, text.endTokenIds),
+    preparation: new PreparationPool(),
   }
 }

@@ -54,7 +54,7 @@ async function processGenerate(
   const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
   assertTokenIds(input, model.engine.vocabSize)
   const share = shareTurns(clock)
-  const constraint = await findConstraint(model, input, share)
+  const constraint = await findConstraint(model, input, signal)
   const prompts: PreparedPrompt[] = []
   for (const prompt of input.prompts) {
     await share()
