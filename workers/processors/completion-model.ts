@@ -1,4 +1,5 @@
 import { SamplingWorkspace } from '../sampling/sampler.ts'
+import { PreparationPool } from '../preparation/thread-pool.ts'
 import { ConstraintCache } from '../sampling/constraint/constraint-cache.ts'
 import type { TextEngine } from '../engine/types.ts'
 import type { TextModel } from '../text/text-model.ts'
@@ -9,13 +10,14 @@ export interface CompletionModel {
   readonly text: TextModel
   readonly workspace: SamplingWorkspace
   readonly constraints: ConstraintCache
-  /** Requests of one scope may reuse what the engine and the grammars keep of each other. */
+  /** Requests of one scope may reuse cached prefixes and grammars of each other. */
   cacheScopeOf(organizationId: string): string
+  readonly preparation: PreparationPool
 }
 
 /** Settings of a language model beyond its files. */
 export interface CompletionModelOptions {
-  /** Whether organizations share caches, and may measure what is in them. */
+  /** Whether organizations share caches; each can then measure what the others have cached. */
   readonly sharesCaches?: boolean
 }
 
@@ -31,5 +33,6 @@ export function createCompletionModel(
     workspace: new SamplingWorkspace(),
     constraints: new ConstraintCache(text.tokenizer.pieces, text.endTokenIds),
     cacheScopeOf: (organizationId) => (sharesCaches ? '' : organizationId),
+    preparation: new PreparationPool(),
   }
 }

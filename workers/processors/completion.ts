@@ -55,7 +55,7 @@ async function processGenerate(
   assertTokenIds(input, model.engine.vocabSize)
   const share = shareTurns(clock)
   const cacheScope = model.cacheScopeOf(job.organizationId)
-  const constraint = await findConstraint(model, input, share, cacheScope)
+  const constraint = await findConstraint(model, input, { cacheScope, signal })
   const prompts: PreparedPrompt[] = []
   for (const prompt of input.prompts) {
     await share()

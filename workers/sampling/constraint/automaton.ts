@@ -1,4 +1,6 @@
+import type { WorkBudget } from '../../preparation/work-budget.ts'
 import { surveyGrammar } from './dead-ends.ts'
+import type { GrammarSurvey } from './dead-ends.ts'
 import type { Grammar } from './grammar.ts'
 
 /** A set of ways in which the text so far can go on; the same set is always the same object. */
@@ -47,9 +49,16 @@ export class Automaton {
   #numParts: number
   #frameCount = 0
   #framesExpanded = 0
+  readonly #budget: WorkBudget | undefined
 
-  constructor(grammar: Grammar) {
-    const { deadEnds, numParts } = surveyGrammar(grammar)
+  /** `survey` is what is already known of the grammar; `budget` is charged for each frame. */
+  constructor(
+    grammar: Grammar,
+    { budget, survey }: { readonly budget?: WorkBudget; readonly survey?: GrammarSurvey } = {},
+  ) {
+    this.#budget = budget
+    const { deadEnds, numParts } = survey ?? surveyGrammar(grammar)
+    if (survey === undefined) budget?.charge(numParts)
     this.#deadEnds = new Set(deadEnds)
     this.#numParts = numParts
     this.start = this.#close([this.#frame(grammar, 0, null)])
@@ -109,6 +118,7 @@ export class Automaton {
       }
       if (seen.has(frame.id) || this.#deadEnds.has(frame.grammar)) continue
       seen.add(frame.id)
+      this.#budget?.charge()
       if (seen.size > FRAMES_PER_STEP_MAX) throw new GrammarTooAmbiguousError()
       if (readsByte(frame)) tops.set(frame.id, frame)
       else this.#expand(frame, pending)

@@ -22,7 +22,7 @@ export function oneCharacter(builder: GrammarBuilder, ranges: CodePointRanges): 
   const longer = sequences
     .filter((sequence) => sequence.length > 1)
     .map((sequence) => builder.sequence(...sequence.map((range) => builder.byte(range))))
-  return builder.choice(...(single.length > 0 ? [builder.byte(...single)] : []), ...longer)
+  return builder.choiceOf([...(single.length > 0 ? [builder.byte(...single)] : []), ...longer])
 }
 
 /** Sorts ranges and joins those that touch. */

@@ -1,5 +1,6 @@
 import type { TokenPieces } from '../../text/token-pieces.ts'
 import type { Grammar } from './grammar.ts'
+import type { SurveyedGrammar } from './grammar-data.ts'
 import { ConstraintFactory } from './token-constraint.ts'
 import { buildTokenTrie } from './token-trie.ts'
 import type { TokenTrie } from './token-trie.ts'
@@ -33,11 +34,11 @@ export class ConstraintCache {
 
   /** The factory for a key, compiling its grammar on first use. */
   get(key: string, compile: () => Grammar): ConstraintFactory {
-    return this.#keep(key, this.#factories.get(key) ?? this.#build(compile()))
+    return this.#keep(key, this.#factories.get(key) ?? this.#build({ grammar: compile() }))
   }
 
-  /** The same for a grammar that is compiled in turns with everything else in the process. */
-  async prepare(key: string, compile: () => Promise<Grammar>): Promise<ConstraintFactory> {
+  /** The same for a grammar that may be compiled in a thread. */
+  async prepare(key: string, compile: () => Promise<SurveyedGrammar>): Promise<ConstraintFactory> {
     return this.#keep(key, this.#factories.get(key) ?? this.#build(await compile()))
   }
 
@@ -69,10 +70,11 @@ export class ConstraintCache {
     }
   }
 
-  #build(grammar: Grammar): ConstraintFactory {
+  #build({ grammar, survey }: SurveyedGrammar): ConstraintFactory {
     this.#trie ??= buildTokenTrie(this.#pieces)
     return new ConstraintFactory({
       grammar,
+      survey,
       trie: this.#trie,
       pieces: this.#pieces,
       endTokenIds: this.#endTokenIds,

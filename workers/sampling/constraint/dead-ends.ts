@@ -1,14 +1,17 @@
 import type { Grammar } from './grammar.ts'
 
+/** What holds for a whole grammar. */
+export interface GrammarSurvey {
+  readonly deadEnds: ReadonlySet<Grammar>
+  readonly numParts: number
+}
+
 /**
  * How many parts a grammar has, and which of them no text can satisfy: sets of no byte, choices
  * without an option, and what holds itself forever. A part is alive once those that it cannot do
  * without are; what has not come alive when nothing changes any more is dead.
  */
-export function surveyGrammar(root: Grammar): {
-  readonly deadEnds: ReadonlySet<Grammar>
-  readonly numParts: number
-} {
+export function surveyGrammar(root: Grammar): GrammarSurvey {
   const found = new Map<Grammar, Part>([[root, { users: [], lacking: lackingOf(root) }]])
   const alive: Part[] = []
   // A map goes on over what is added meanwhile.

@@ -1,3 +1,5 @@
+import { WorkBudget } from '../../preparation/work-budget.ts'
+
 /** What a text may be, as a tree over bytes; references make it recursive. */
 export type Grammar =
   | { readonly kind: 'bytes'; readonly id: number; readonly bytes: Uint8Array }
@@ -19,11 +21,17 @@ export type Grammar =
  * alike is one node: the same few texts and digits stand in a large schema thousands of times.
  */
 export class GrammarBuilder {
+  /** Charged for each node that is asked for. */
+  readonly budget: WorkBudget
   #nodes = 0
   #asked = 0
   readonly #literals = new Map<string, Grammar>()
   readonly #bytes = new Map<string, Grammar>()
   readonly #named = new Map<string, Grammar>()
+
+  constructor(budget = new WorkBudget()) {
+    this.budget = budget
+  }
 
   /** How many nodes were asked for: a compiler uses it to refuse what grows too large. */
   get size(): number {
@@ -31,7 +39,8 @@ export class GrammarBuilder {
   }
 
   literal(text: string): Grammar {
-    this.#asked += 1
+    this.#ask()
+    this.budget.chargeText(text.length)
     return once(this.#literals, text, () => {
       return { kind: 'bytes', id: this.#newId(), bytes: Buffer.from(text) }
     })
@@ -39,7 +48,7 @@ export class GrammarBuilder {
 
   /** One byte out of inclusive ranges. */
   byte(...ranges: readonly (readonly [number, number])[]): Grammar {
-    this.#asked += 1
+    this.#ask()
     return once(this.#bytes, ranges.join(' '), () => {
       const members = new Uint8Array(256)
       for (const [low, high] of ranges) members.fill(1, low, high + 1)
@@ -53,10 +62,20 @@ export class GrammarBuilder {
   }
 
   sequence(...parts: readonly Grammar[]): Grammar {
+    return this.sequenceOf(parts)
+  }
+
+  /** A sequence of any length: arguments of a call are limited to some 100,000. */
+  sequenceOf(parts: readonly Grammar[]): Grammar {
     return { kind: 'sequence', id: this.#number(), parts }
   }
 
   choice(...options: readonly Grammar[]): Grammar {
+    return this.choiceOf(options)
+  }
+
+  /** A choice of any number of options. */
+  choiceOf(options: readonly Grammar[]): Grammar {
     return options.length === 1
       ? (options[0] as Grammar)
       : { kind: 'choice', id: this.#number(), options }
@@ -80,8 +99,13 @@ export class GrammarBuilder {
   }
 
   #number(): number {
-    this.#asked += 1
+    this.#ask()
     return this.#newId()
+  }
+
+  #ask(): void {
+    this.#asked += 1
+    this.budget.charge(STEPS_PER_NODE)
   }
 
   #newId(): number {
@@ -89,6 +113,8 @@ export class GrammarBuilder {
     return this.#nodes
   }
 }
+
+const STEPS_PER_NODE = 20 // some 4 µs
 
 function once(known: Map<string, Grammar>, key: string, make: () => Grammar): Grammar {
   const found = known.get(key)

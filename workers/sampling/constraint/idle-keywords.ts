@@ -21,8 +21,7 @@ const IDLE: Readonly<Record<string, Rule>> = {
   dependencies: isEmpty,
   patternProperties: isEmpty,
   // The name of a member is a string in any case.
-  propertyNames: (value, schema) =>
-    takesAll(value, schema) || JSON.stringify(value) === '{"type":"string"}',
+  propertyNames: (value, schema) => takesAll(value, schema) || isAnyString(value),
   unevaluatedProperties: takesAll,
   unevaluatedItems: takesAll,
   contains: (_, { minContains, maxContains }) => minContains === 0 && maxContains === undefined,
@@ -52,6 +51,13 @@ export function withoutIdleKeywords(schema: Schema): Schema {
   return entries.some(isIdle)
     ? Object.fromEntries(entries.filter((entry) => !isIdle(entry)))
     : plain
+}
+
+/** Whether a schema says no more than that the value is a string. */
+function isAnyString(schema: unknown): boolean {
+  if (typeof schema !== 'object' || schema === null) return false
+  const names = Object.keys(schema)
+  return names.length === 1 && (schema as Schema).type === 'string'
 }
 
 function asInteger(type: unknown): unknown {

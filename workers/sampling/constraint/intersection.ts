@@ -1,3 +1,5 @@
+import { BudgetExceededError } from '../../preparation/work-budget.ts'
+import type { WorkBudget } from '../../preparation/work-budget.ts'
 import { Automaton, GrammarTooAmbiguousError } from './automaton.ts'
 import type { AutomatonState } from './automaton.ts'
 import type { Grammar, GrammarBuilder } from './grammar.ts'
@@ -15,10 +17,11 @@ interface Meeting {
 export class Intersections {
   readonly #builder: GrammarBuilder
   readonly #known = new Map<string, Grammar>()
-  #stepsLeft = STEPS_MAX
+  readonly #budget: WorkBudget
 
   constructor(builder: GrammarBuilder) {
     this.#builder = builder
+    this.#budget = builder.budget.within(STEPS_MAX)
   }
 
   /**
@@ -36,14 +39,14 @@ export class Intersections {
   }
 
   #intersect(a: Grammar, b: Grammar): Grammar | undefined {
-    const walk = new Walk(this.#builder, [new Automaton(a), new Automaton(b)], this.#stepsLeft)
+    const budget = this.#budget
     try {
-      return walk.run()
+      const automata = [new Automaton(a, { budget }), new Automaton(b, { budget })]
+      return new Walk(this.#builder, automata, budget).run()
     } catch (error) {
       if (error instanceof GrammarTooAmbiguousError) return undefined
+      if (error instanceof BudgetExceededError && error.budget === budget) return undefined
       throw error
-    } finally {
-      this.#stepsLeft -= walk.steps
     }
   }
 }
@@ -55,27 +58,20 @@ export class Intersections {
 class Walk {
   readonly #builder: GrammarBuilder
   readonly #automata: readonly Automaton[]
-  readonly #stepsMax: number
+  readonly #budget: WorkBudget
   readonly #numbers = new Map<AutomatonState, number>()
   readonly #meetings = new Map<string, Meeting>()
-  #steps = 0
-
-  constructor(builder: GrammarBuilder, automata: readonly Automaton[], stepsMax: number) {
+  constructor(builder: GrammarBuilder, automata: readonly Automaton[], budget: WorkBudget) {
     this.#builder = builder
     this.#automata = automata
-    this.#stepsMax = stepsMax
-  }
-
-  /** The work done so far. */
-  get steps(): number {
-    return this.#automata.reduce((sum, { framesExpanded }) => sum + framesExpanded, this.#steps)
+    this.#budget = budget
   }
 
   run(): Grammar | undefined {
     const start = this.#meet(this.#automata.map((automaton) => automaton.start))
     // A map goes on over what is added meanwhile.
     for (const meeting of this.#meetings.values()) {
-      if (this.#meetings.size > STATES_MAX || this.steps > this.#stepsMax) return undefined
+      if (this.#meetings.size > STATES_MAX) return undefined
       meeting.rule.grammar = this.#ruleOf(meeting.states)
     }
     return start.rule.grammar
@@ -105,7 +101,7 @@ class Walk {
   #step(states: readonly AutomatonState[], byte: number): AutomatonState[] | undefined {
     const next: AutomatonState[] = []
     for (const [index, state] of states.entries()) {
-      this.#steps += 1
+      this.#budget.charge()
       const reached = this.#automata[index]?.step(state, byte)
       if (reached === null || reached === undefined) return undefined
       next.push(reached)

@@ -73,6 +73,7 @@ export class JsonGrammar {
 
   /** A character out of the ranges as it is written inside a string. */
   characterOf(ranges: CodePointRanges): Grammar {
+    this.builder.budget.charge(ranges.length)
     const wanted = normalizeRanges(ranges)
     const plain = subtractRanges(wanted, [...CONTROLS, ...QUOTE_AND_BACKSLASH])
     const isWanted = (point: number) => wanted.some(([low, high]) => point >= low && point <= high)
@@ -81,7 +82,7 @@ export class JsonGrammar {
       return this.builder.literal(short ?? `\\u${point.toString(16).padStart(4, '0')}`)
     })
     const characters = plain.length > 0 ? [oneCharacter(this.builder, plain)] : []
-    return this.builder.choice(...characters, ...escaped)
+    return this.builder.choiceOf([...characters, ...escaped])
   }
 
   arrayOf(item: Grammar, min: number, max: number): Grammar {

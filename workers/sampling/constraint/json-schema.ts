@@ -1,12 +1,14 @@
 import { failure } from '#shared/errors.ts'
 
+import { BudgetExceededError, type WorkBudget } from '../../preparation/work-budget.ts'
 import { surveyGrammar } from './dead-ends.ts'
 import { GrammarBuilder } from './grammar.ts'
 import type { Grammar } from './grammar.ts'
 import { withoutIdleKeywords } from './idle-keywords.ts'
+import { KEYWORDS, UNSUPPORTED } from './keywords.ts'
 import { Intersections } from './intersection.ts'
 import { JsonGrammar } from './json-grammar.ts'
-import { limitsOfListed } from './listed-values.ts'
+import { compileListed } from './listed-values.ts'
 import { mergeSchemas, typesOf } from './schema-merge.ts'
 import type { JsonType, Schema } from './schema-merge.ts'
 import { assertTellApart } from './schema-one-of.ts'
@@ -16,24 +18,6 @@ import { compileArray, compileNumber, compileString } from './schema-types.ts'
 const NODES_MAX = 50_000 // twice what five thousand members take; 0.2 s at most
 const DEPTH_MAX = 64
 const SCHEMAS_MAX = 10_000 // combinations included, which can grow with every reference
-
-// Keywords of all drafts that limit what is valid, or say where to look for what does. Any other
-// unknown name is an annotation, as the specification has it, and changes nothing.
-const UNSUPPORTED = new Set([
-  ...['not', 'if', 'then', 'else', 'dependentSchemas', 'dependentRequired', 'dependencies'],
-  ...['patternProperties', 'unevaluatedProperties', 'unevaluatedItems'],
-  ...['contains', 'minContains', 'maxContains', 'uniqueItems', 'additionalItems'],
-  ...['divisibleBy', 'disallow', 'extends', '$anchor', '$dynamicAnchor', '$dynamicRef'],
-  ...['$recursiveAnchor', '$recursiveRef'],
-])
-const KEYWORDS = new Set([
-  ...['type', 'nullable', 'enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref'],
-  ...['pattern', 'format', 'minLength', 'maxLength'],
-  ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
-  ...['properties', 'required', 'additionalProperties', 'minProperties', 'maxProperties'],
-  ...['propertyNames'],
-  ...['items', 'prefixItems', 'minItems', 'maxItems'],
-])
 
 /** Where the compiler stands: for messages, and against references that lead in a circle. */
 export interface SchemaPlace {
@@ -63,22 +47,38 @@ export class SchemaCompiler {
     this.intersections = new Intersections(json.builder)
   }
 
+  /** Charged for every step of the construction. */
+  get budget(): WorkBudget {
+    return this.json.builder.budget
+  }
+
   /** Compiles a schema with its own `$defs`. */
   compileRoot(schema: unknown, path: string): Grammar {
+    const place = { path, depth: 0, followed: [] }
+    try {
+      return this.#compileRoot(schema, place)
+    } catch (error) {
+      const isWhole = error instanceof BudgetExceededError && error.budget.isWhole
+      return isWhole ? this.refuse(place, 'the schema takes too long to prepare') : raise(error)
+    }
+  }
+
+  #compileRoot(schema: unknown, place: SchemaPlace): Grammar {
     this.#roots.push(schema)
     this.#references.clear()
-    const place = { path, depth: 0, followed: [] }
     const grammar = this.compile(schema, place)
-    if (surveyGrammar(grammar).deadEnds.has(grammar)) {
+    const { deadEnds, numParts } = surveyGrammar(grammar)
+    this.budget.charge(numParts)
+    if (deadEnds.has(grammar)) {
       this.refuse(place, 'no value satisfies it, or none that comes to an end')
     }
     return grammar
   }
 
   compile(schema: unknown, place: SchemaPlace): Grammar {
+    this.assertNodes(place, 0)
     if (schema === true) return this.json.value
     const checked = this.#check(schema, place)
-    if (this.json.builder.size > NODES_MAX) this.refuse(place, 'the schema is too large')
     if (place.depth > DEPTH_MAX) this.refuse(place, 'the schema is nested too deeply')
     const { $ref, anyOf, oneOf, allOf, ...rest } = checked
     if (allOf !== undefined) return this.#compileAll(checked, allOf, place)
@@ -101,8 +101,14 @@ export class SchemaCompiler {
     return { path: `${place.path}.${name}`, depth: place.depth + 1, followed: [] }
   }
 
+  /** Refuses a schema whose grammar, with so many nodes more, is too large. */
+  assertNodes(place: SchemaPlace, more: number): void {
+    if (this.json.builder.size + more > NODES_MAX) this.refuse(place, 'the schema is too large')
+  }
+
   refuse(place: SchemaPlace, reason: string): never {
-    throw failure.invalidRequest(`Invalid schema at '${place.path}': ${reason}.`, {
+    const [path, why] = [shorten(place.path), shorten(reason)]
+    throw failure.invalidRequest(`Invalid schema at '${path}': ${why}.`, {
       param: this.#param,
       code: 'invalid_json_schema',
     })
@@ -117,6 +123,7 @@ export class SchemaCompiler {
     }
     const telling = withoutIdleKeywords(schema as Schema)
     const names = Object.keys(telling)
+    this.budget.charge(names.length + 1)
     const unsupported = names.find((name) => UNSUPPORTED.has(name))
     if (unsupported !== undefined) {
       this.refuse(place, `the keyword '${unsupported}' is not supported`)
@@ -128,15 +135,15 @@ export class SchemaCompiler {
 
   #compileAll(schema: Schema, allOf: unknown, place: SchemaPlace): Grammar {
     const { allOf: _, ...rest } = schema
-    const parts = this.#list('allOf', allOf, place).map((part, index) =>
+    const parts = this.list('allOf', allOf, place).map((part, index) =>
       this.#dereference(part, { ...place, path: `${place.path}.allOf.${index}` }),
     )
-    const merged = parts.reduce<Schema>((sum, part) => this.#merge(sum, part, place), rest)
+    const merged = this.#merge([rest, ...parts], place)
     return this.compile(merged, { ...place, depth: place.depth + 1 })
   }
 
   #compileBranches(keyword: string, list: unknown, rest: Schema, place: SchemaPlace): Grammar {
-    const branches = this.#list(keyword, list, place)
+    const branches = this.list(keyword, list, place)
     const places = branches.map((_, index) => ({
       ...place,
       path: `${place.path}.${keyword}.${index}`,
@@ -146,13 +153,14 @@ export class SchemaCompiler {
       const resolved = branches.map((branch, index) =>
         this.#dereference(branch, places[index] as SchemaPlace),
       )
-      assertTellApart(resolved, (reason) => this.refuse(place, reason))
+      const refuse = (reason: string): never => this.refuse(place, reason)
+      assertTellApart(resolved, { refuse, budget: this.budget })
     }
     const hasRest = Object.keys(rest).length > 0
-    return this.json.builder.choice(
-      ...branches.map((branch, index) => {
+    return this.json.builder.choiceOf(
+      branches.map((branch, index) => {
         const at = places[index] as SchemaPlace
-        const merged = hasRest ? this.#merge(rest, this.#dereference(branch, at), at) : branch
+        const merged = hasRest ? this.#merge([rest, this.#dereference(branch, at)], at) : branch
         return this.compile(merged, at)
       }),
     )
@@ -163,7 +171,10 @@ export class SchemaCompiler {
     const pointer = this.#pointer(reference, place)
     const inside = { ...place, depth: place.depth + 1, followed: [...place.followed, pointer] }
     if (given.length > 0) {
-      const merged = this.#merge(Object.fromEntries(given), this.#target(pointer, place), place)
+      const merged = this.#merge(
+        [Object.fromEntries(given), this.#checkAny(this.#target(pointer, place), place)],
+        place,
+      )
       return this.compile(merged, inside)
     }
     const known = this.#references.get(pointer)
@@ -180,7 +191,7 @@ export class SchemaCompiler {
   #compileValue(schema: Schema, place: SchemaPlace): Grammar {
     const types = typesOf(schema)
     if (schema.const !== undefined || schema.enum !== undefined) {
-      return this.#compileEnum(schema, types, place)
+      return compileListed(this, schema, place)
     }
     if (types === undefined) return this.json.value
     const { json } = this
@@ -193,47 +204,32 @@ export class SchemaCompiler {
       boolean: () => json.boolean,
       null: () => json.null,
     }
-    return json.builder.choice(
-      ...types.map((type) => {
+    return json.builder.choiceOf(
+      types.map((type) => {
         if (!Object.hasOwn(compilers, type)) this.refuse(place, `there is no type '${type}'`)
         return compilers[type]()
       }),
     )
   }
 
-  #compileEnum(
-    schema: Schema,
-    types: readonly JsonType[] | undefined,
-    place: SchemaPlace,
-  ): Grammar {
-    const listed =
-      schema.enum === undefined ? [schema.const] : this.#list('enum', schema.enum, place)
-    const isWithinLimits = limitsOfListed(this, schema, place)
-    const values = listed.filter(
-      (value) =>
-        isWithinLimits(value) &&
-        (schema.type === undefined ||
-          types === undefined ||
-          types.some((type) => isOfType(value, type))) &&
-        (schema.const === undefined || JSON.stringify(value) === JSON.stringify(schema.const)),
-    )
-    if (values.length === 0) this.refuse(place, 'no listed value has the stated type and limits')
-    return this.json.builder.choice(...values.map((value) => this.json.literal(value)))
-  }
-
   /** A schema with a leading `$ref` replaced by what it points to. */
   #dereference(schema: unknown, place: SchemaPlace): Schema {
-    const checked = schema === true ? {} : this.#check(schema, place)
+    const checked = this.#checkAny(schema, place)
     const { $ref, ...rest } = checked
     if ($ref === undefined) return checked
     const pointer = this.#pointer($ref, place)
     const at = { ...place, followed: [...place.followed, pointer] }
-    return this.#merge(rest, this.#dereference(this.#target(pointer, place), at), place)
+    const target = this.#dereference(this.#target(pointer, place), at)
+    return Object.keys(rest).length === 0 ? target : this.#merge([rest, target], place)
   }
 
-  #merge(a: Schema, b: unknown, place: SchemaPlace): Schema {
-    const checked = b === true ? {} : this.#check(b, place)
-    return mergeSchemas(a, checked, (reason) => this.refuse(place, reason))
+  #checkAny(schema: unknown, place: SchemaPlace): Schema {
+    return schema === true ? {} : this.#check(schema, place)
+  }
+
+  #merge(schemas: readonly Schema[], place: SchemaPlace): Schema {
+    const refuse = (reason: string): never => this.refuse(place, reason)
+    return mergeSchemas(schemas, { refuse, budget: this.budget })
   }
 
   #pointer(reference: unknown, place: SchemaPlace): string {
@@ -243,6 +239,8 @@ export class SchemaCompiler {
     if (place.followed.includes(reference)) {
       return this.refuse(place, `'${reference}' refers to itself without a value in between`)
     }
+    if (place.followed.length > DEPTH_MAX) this.refuse(place, 'too many references in a row')
+    this.budget.chargeText(reference.length)
     return reference
   }
 
@@ -260,10 +258,22 @@ export class SchemaCompiler {
     return found
   }
 
-  #list(keyword: string, value: unknown, place: SchemaPlace): readonly unknown[] {
+  /** The entries of a keyword that must be a list. */
+  list(keyword: string, value: unknown, place: SchemaPlace): readonly unknown[] {
     if (Array.isArray(value) && value.length > 0) return value
     return this.refuse(place, `'${keyword}' must be a list with at least one entry`)
   }
+}
+
+function raise(error: unknown): never {
+  throw error
+}
+
+const SHOWN_CHARACTERS_MAX = 400
+
+/** Names and patterns of the client may be megabytes long. */
+function shorten(text: string): string {
+  return text.length > SHOWN_CHARACTERS_MAX ? `${text.slice(0, SHOWN_CHARACTERS_MAX)}…` : text
 }
 
 function decodeName(name: string): string {
@@ -272,22 +282,5 @@ function decodeName(name: string): string {
   } catch {
     // A stray percent sign encodes nothing.
     return name
-  }
-}
-
-function isOfType(value: unknown, type: JsonType): boolean {
-  switch (type) {
-    case 'null':
-      return value === null
-    case 'array':
-      return Array.isArray(value)
-    case 'object':
-      return typeof value === 'object' && value !== null && !Array.isArray(value)
-    case 'integer':
-      return Number.isInteger(value)
-    case 'number':
-    case 'string':
-    case 'boolean':
-      return typeof value === type
   }
 }

@@ -1,16 +1,61 @@
+import type { WorkBudget } from '../../preparation/work-budget.ts'
 import { Automaton } from './automaton.ts'
 import type { AutomatonState } from './automaton.ts'
+import { canonicalText } from './canonical-text.ts'
+import type { Grammar } from './grammar.ts'
 import type { SchemaCompiler, SchemaPlace } from './json-schema.ts'
 import { isWithin } from './number-range.ts'
-import { IMPLIED } from './schema-merge.ts'
-import type { Schema } from './schema-merge.ts'
+import { IMPLIED, typesOf } from './schema-merge.ts'
+import type { JsonType, Schema } from './schema-merge.ts'
 import { boundsOf, compileString, countOf, stepOf } from './schema-types.ts'
+
+/** One of the values of `enum` or `const` that the rest of the schema allows. */
+export function compileListed(
+  compiler: SchemaCompiler,
+  schema: Schema,
+  place: SchemaPlace,
+): Grammar {
+  const { budget, json } = compiler
+  const { const: constant } = schema
+  const listed = schema.enum === undefined ? [constant] : compiler.list('enum', schema.enum, place)
+  compiler.assertNodes(place, listed.length)
+  const isWithinLimits = limitsOfListed(compiler, schema, place)
+  const types = schema.type === undefined ? undefined : typesOf(schema)
+  const wanted = constant === undefined ? undefined : canonicalText(constant, budget)
+  const values = listed.filter(
+    (value) =>
+      isWithinLimits(value) &&
+      (types === undefined || types.some((type) => isOfType(value, type))) &&
+      (wanted === undefined || canonicalText(value, budget) === wanted),
+  )
+  if (values.length === 0) {
+    compiler.refuse(place, 'no listed value has the stated type and limits')
+  }
+  return json.builder.choiceOf(values.map((value) => json.literal(value)))
+}
+
+function isOfType(value: unknown, type: JsonType): boolean {
+  switch (type) {
+    case 'null':
+      return value === null
+    case 'array':
+      return Array.isArray(value)
+    case 'object':
+      return typeof value === 'object' && value !== null && !Array.isArray(value)
+    case 'integer':
+      return Number.isInteger(value)
+    case 'number':
+    case 'string':
+    case 'boolean':
+      return typeof value === type
+  }
+}
 
 /**
  * Tells which values of `enum` or `const` the limits beside them leave. Refuses limits of listed lists
  * and objects, and listed texts that may or may not have the format beside them.
  */
-export function limitsOfListed(
+function limitsOfListed(
   compiler: SchemaCompiler,
   schema: Schema,
   place: SchemaPlace,
@@ -22,11 +67,15 @@ export function limitsOfListed(
   const isAnyLength = minLength === 0 && maxLength === Number.POSITIVE_INFINITY
   const hasLength = (value: string): boolean => {
     if (isAnyLength) return true
+    compiler.budget.charge(value.length)
     const { length } = [...value]
     return length >= minLength && length <= maxLength
   }
   const matcher = (limit: Schema): ((value: string) => boolean) =>
-    matcherOf(new Automaton(compileString(compiler, limit, place)))
+    matcherOf(
+      new Automaton(compileString(compiler, limit, place), { budget: compiler.budget }),
+      compiler.budget,
+    )
   const matches = 'pattern' in schema ? matcher({ pattern: schema.pattern }) : () => true
   const hasFormat = 'format' in schema ? matcher({ format: schema.format }) : () => true
   return (value) => {
@@ -42,8 +91,9 @@ export function limitsOfListed(
 }
 
 /** Reads with the grammar itself: a regular expression of a client's could take forever. */
-function matcherOf(automaton: Automaton): (value: string) => boolean {
+function matcherOf(automaton: Automaton, budget: WorkBudget): (value: string) => boolean {
   return (value) => {
+    budget.charge(value.length)
     let state: AutomatonState | null = automaton.start
     for (const byte of Buffer.from(JSON.stringify(value))) {
       state = state && automaton.step(state, byte)

@@ -27,7 +27,7 @@ export function numbersWithin(json: JsonGrammar, bounds: NumberBounds): Grammar 
   const grammars = Array.from({ length: Math.min(decimals + 2, DECIMALS_MAX) + 1 }, (_, places) =>
     scaledWithin(json, bounds, places),
   ).filter((grammar) => grammar !== undefined)
-  return grammars.length === 0 ? undefined : json.builder.choice(...grammars)
+  return grammars.length === 0 ? undefined : json.builder.choiceOf(grammars)
 }
 
 /** Multiples of 10^-places within the bounds, all written with that many decimals. */
@@ -43,9 +43,9 @@ function scaledWithin(
   if (high >= 0) parts.push(...spell(json, Math.max(low, 0), high, places))
   if (low < 0) {
     const negative = spell(json, Math.max(-high, 1), -low, places)
-    parts.push(json.builder.sequence(json.builder.literal('-'), json.builder.choice(...negative)))
+    parts.push(json.builder.sequence(json.builder.literal('-'), json.builder.choiceOf(negative)))
   }
-  return json.builder.choice(...parts)
+  return json.builder.choiceOf(parts)
 }
 
 /** The smallest multiple of 1/scale that is not too small, as that multiple. */
@@ -100,7 +100,7 @@ function spell(json: JsonGrammar, low: number, high: number, places: number): Gr
   return digitRows(low, high, places + 1).map((row) => {
     const digits = row.map(([from, to]) => json.builder.byte([0x30 + from, 0x30 + to]))
     if (places > 0) digits.splice(digits.length - places, 0, json.builder.literal('.'))
-    return json.builder.sequence(...digits)
+    return json.builder.sequenceOf(digits)
   })
 }
 

@@ -41,6 +41,7 @@ interface NameTree {
 export function keyOtherThan(json: JsonGrammar, names: readonly string[]): Grammar {
   const root: NameTree = { children: new Map(), isName: false }
   for (const name of names) {
+    json.builder.budget.charge(name.length)
     let node = root
     for (const character of name) {
       const point = character.codePointAt(0) as number
@@ -54,18 +55,31 @@ export function keyOtherThan(json: JsonGrammar, names: readonly string[]): Gramm
   const anyEnd = builder.sequence(builder.repeat(json.plainCharacter([]), 0), builder.literal('"'))
   const characterBut = (taken: CodePointRanges): Grammar =>
     builder.named(`character but ${taken.join(' ')}`, () => json.plainCharacter(taken))
+  const made = new Map<NameTree, Grammar>()
   const continueFrom = (node: NameTree): Grammar => {
     const taken = [...node.children.keys()].map((point) => [point, point] as const)
     const isPlain = (point: number) => point >= 0x20 && point !== 0x22 && point !== 0x5c
-    return builder.choice(
+    return builder.choiceOf([
       builder.sequence(characterBut(taken), anyEnd),
       ...(node.isName ? [] : [builder.literal('"')]),
       ...[...node.children]
         .filter(([point]) => isPlain(point))
         .map(([point, child]) =>
-          builder.sequence(builder.literal(String.fromCodePoint(point)), continueFrom(child)),
+          builder.sequence(
+            builder.literal(String.fromCodePoint(point)),
+            made.get(child) as Grammar,
+          ),
         ),
-    )
+    ])
   }
-  return builder.sequence(builder.literal('"'), continueFrom(root))
+  // Children come before their parents, without recursion: a name may have thousands of characters.
+  for (const node of parentsFirst(root).toReversed()) made.set(node, continueFrom(node))
+  return builder.sequence(builder.literal('"'), made.get(root) as Grammar)
+}
+
+function parentsFirst(root: NameTree): readonly NameTree[] {
+  const nodes = [root]
+  // The loop also reads what it appends.
+  for (const node of nodes) for (const child of node.children.values()) nodes.push(child)
+  return nodes
 }

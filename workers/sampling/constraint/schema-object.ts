@@ -17,6 +17,7 @@ export function compileObject(
   const isObject = typeof properties === 'object' && !Array.isArray(properties)
   if (!isObject) compiler.refuse(place, "'properties' must be an object")
   if (!Array.isArray(required)) return compiler.refuse(place, "'required' must be a list of names")
+  compiler.assertNodes(place, Object.keys(properties).length + required.length)
   const names = [...new Set([...Object.keys(properties), ...required.map(String)])]
   const { additionalProperties: additional } = schema
   const min = countOf(compiler, schema, 'minProperties', place) ?? 0

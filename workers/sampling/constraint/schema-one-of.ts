@@ -1,66 +1,178 @@
-import { isDeepStrictEqual } from 'node:util'
-
+import type { WorkBudget } from '../../preparation/work-budget.ts'
+import { canonicalText } from './canonical-text.ts'
 import { commonTypes, typesOf } from './schema-merge.ts'
 import type { Schema } from './schema-merge.ts'
 
 const ANY = ['string', 'number', 'object', 'array', 'boolean', 'null'] as const
+const STEPS_PER_PAIR = 20
+
+/** What tells a branch from others, read once. */
+interface Branch {
+  /** The types that are written for it, and those that are valid for it. */
+  readonly written: readonly unknown[]
+  readonly valid: readonly unknown[]
+  readonly typesKey: string
+  /** Its listed values in canonical spelling; undefined where it lists none. */
+  readonly values: ReadonlySet<string> | undefined
+  /** By name, the listed values of required properties. */
+  readonly listed: ReadonlyMap<string, ReadonlySet<string>>
+}
 
 /**
  * A value must match exactly one branch of `oneOf`. That is certain when each two branches differ in
- * type, in their listed values, or in a required property whose listed values differ.
+ * type, in their listed values, or in a required property whose listed values differ. Branches are
+ * looked up by such values: only those that share one, and those without any, are compared.
  */
 export function assertTellApart(
-  branches: readonly Schema[],
-  refuse: (reason: string) => never,
+  schemas: readonly Schema[],
+  options: { readonly refuse: (reason: string) => never; readonly budget: WorkBudget },
 ): void {
-  branches.forEach((branch, index) => {
-    const twin = branches.slice(0, index).findIndex((other) => !areDisjoint(branch, other))
-    if (twin >= 0) {
+  const { refuse, budget } = options
+  const branches = schemas.map((schema) => readBranch(schema, budget))
+  const index = new BranchIndex(findDiscriminator(branches))
+  for (const [at, branch] of branches.entries()) {
+    let twin = Number.POSITIVE_INFINITY
+    for (const other of index.candidates(branch)) {
+      budget.charge(STEPS_PER_PAIR)
+      if (other < twin && !areDisjoint(branch, branches[other] as Branch, budget)) twin = other
+    }
+    if (twin < at) {
       refuse(
-        `branches ${twin} and ${index} of 'oneOf' may both match; tell them apart by type or by a ` +
+        `branches ${twin} and ${at} of 'oneOf' may both match; tell them apart by type or by a ` +
           "required property with 'const', or use 'anyOf'",
       )
     }
-  })
+    index.add(branch, at)
+  }
 }
 
-function areDisjoint(a: Schema, b: Schema): boolean {
-  if (areValuesDisjoint(a, b)) return true
-  const shared = [...sharedTypes(a, b), ...sharedTypes(b, a)]
-  if (shared.length === 0) return true
+/** Branches by their types, and there by the values that tell them apart. */
+class BranchIndex {
+  readonly #discriminator: string | undefined
+  readonly #groups = new Map<string, BranchGroup>()
+
+  constructor(discriminator: string | undefined) {
+    this.#discriminator = discriminator
+  }
+
+  add(branch: Branch, at: number): void {
+    const [kind, values] = this.#keyOf(branch)
+    const key = `${kind} ${branch.typesKey}`
+    const group: BranchGroup = this.#groups.get(key) ?? {
+      ...{ kind, sample: branch },
+      ...{ members: [], byValue: new Map() },
+    }
+    this.#groups.set(key, group)
+    group.members.push(at)
+    for (const value of values) {
+      const sharing = group.byValue.get(value)
+      if (sharing === undefined) group.byValue.set(value, [at])
+      else sharing.push(at)
+    }
+  }
+
+  /** Earlier branches that may not be disjoint from a branch. */
+  *candidates(branch: Branch): Iterable<number> {
+    const [kind, values] = this.#keyOf(branch)
+    for (const group of this.#groups.values()) {
+      if (sharedTypes(branch, group.sample).length === 0) continue
+      if (kind === 'other' || group.kind !== kind) yield* group.members
+      else for (const value of values) yield* group.byValue.get(value) ?? []
+    }
+  }
+
+  #keyOf(branch: Branch): readonly [BranchGroup['kind'], ReadonlySet<string>] {
+    if (branch.values !== undefined) return ['listed', branch.values]
+    // Only what is written as objects alone is told apart by a property.
+    const isObject = branch.written.length === 1 && branch.written[0] === 'object'
+    const values = isObject ? branch.listed.get(this.#discriminator ?? '') : undefined
+    return values === undefined ? ['other', NO_VALUES] : ['discriminated', values]
+  }
+}
+
+interface BranchGroup {
+  readonly kind: 'listed' | 'discriminated' | 'other'
+  /** All members have the types of this one. */
+  readonly sample: Branch
+  readonly members: number[]
+  readonly byValue: Map<string, number[]>
+}
+
+const NO_VALUES: ReadonlySet<string> = new Set()
+
+/** The required property that lists its values in most branches. */
+function findDiscriminator(branches: readonly Branch[]): string | undefined {
+  const counts = new Map<string, number>()
+  for (const { listed } of branches) {
+    for (const name of listed.keys()) counts.set(name, (counts.get(name) ?? 0) + 1)
+  }
+  let best: string | undefined
+  for (const [name, count] of counts) {
+    if (count > (counts.get(best ?? '') ?? 0)) best = name
+  }
+  return best
+}
+
+function areDisjoint(a: Branch, b: Branch, budget: WorkBudget): boolean {
+  if (a.values !== undefined && b.values !== undefined) {
+    if (shareNone(a.values, b.values, budget)) return true
+  }
+  const shared = sharedTypes(a, b)
   // Only objects have properties to be told apart by.
   if (shared.some((type) => type !== 'object')) return false
-  const required = requiredOf(a).filter((name) => requiredOf(b).includes(name))
-  return required.some((name) => areValuesDisjoint(propertyOf(a, name), propertyOf(b, name)))
+  if (shared.length === 0) return true
+  const [fewer, more] = a.listed.size <= b.listed.size ? [a, b] : [b, a]
+  for (const [name, values] of fewer.listed) {
+    budget.charge()
+    const others = more.listed.get(name)
+    if (others !== undefined && shareNone(values, others, budget)) return true
+  }
+  return false
+}
+
+function shareNone(a: ReadonlySet<string>, b: ReadonlySet<string>, budget: WorkBudget): boolean {
+  const [fewer, more] = a.size <= b.size ? [a, b] : [b, a]
+  for (const value of fewer) {
+    budget.charge()
+    if (more.has(value)) return false
+  }
+  return true
 }
 
 /**
  * The types that are written for one schema and valid for the other. A schema that does not state
  * its type takes any other as well, though only the type that its keywords speak of is written.
  */
-function sharedTypes(writer: Schema, reader: Schema): readonly unknown[] {
-  const valid = reader.type === undefined ? ANY : (typesOf(reader) ?? ANY)
-  return commonTypes(typesOf(writer) ?? ANY, valid)
+function sharedTypes(a: Branch, b: Branch): readonly unknown[] {
+  return [...commonTypes(a.written, b.valid), ...commonTypes(b.written, a.valid)]
 }
 
-function areValuesDisjoint(a: Schema, b: Schema): boolean {
-  const [listA, listB] = [valuesOf(a), valuesOf(b)]
-  if (listA === undefined || listB === undefined) return false
-  return !listA.some((value) => listB.some((other) => isDeepStrictEqual(value, other)))
+function readBranch(schema: Schema, budget: WorkBudget): Branch {
+  const written = typesOf(schema) ?? ANY
+  const valid = schema.type === undefined ? ANY : written
+  const listed = new Map<string, ReadonlySet<string>>()
+  const required = Array.isArray(schema.required) ? schema.required : []
+  budget.charge(required.length + written.length)
+  for (const name of new Set(required.map(String))) {
+    const values = valuesOf(propertyOf(schema, name), budget)
+    if (values !== undefined) listed.set(name, values)
+  }
+  const typesKey = JSON.stringify([written, valid])
+  return { written, valid, typesKey, values: valuesOf(schema, budget), listed }
 }
 
 /** The values that a schema lists. */
-function valuesOf(schema: Schema): readonly unknown[] | undefined {
-  if (schema.const !== undefined) return [schema.const]
-  return Array.isArray(schema.enum) ? schema.enum : undefined
+function valuesOf(schema: Schema, budget: WorkBudget): ReadonlySet<string> | undefined {
+  if (schema.const !== undefined) return new Set([canonicalText(schema.const, budget)])
+  if (!Array.isArray(schema.enum)) return undefined
+  return new Set(schema.enum.map((value) => canonicalText(value, budget)))
 }
 
-function requiredOf(schema: Schema): readonly unknown[] {
-  return Array.isArray(schema.required) ? schema.required : []
-}
-
-function propertyOf(schema: Schema, name: unknown): Schema {
+function propertyOf(schema: Schema, name: string): Schema {
   const properties = schema.properties as Readonly<Record<string, unknown>> | undefined
-  const property = properties?.[String(name)]
+  const property =
+    Object(properties) === properties && Object.hasOwn(Object(properties), name)
+      ? properties?.[name]
+      : undefined
   return typeof property === 'object' && property !== null ? (property as Schema) : {}
 }

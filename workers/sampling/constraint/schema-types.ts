@@ -134,6 +134,7 @@ export function compileArray(
   if (!Array.isArray(prefixItems) || prefixItems.length === 0 || max < prefixItems.length) {
     return compiler.refuse(place, "'prefixItems' must be a list of at most 'maxItems' schemas")
   }
+  compiler.assertNodes(place, prefixItems.length)
   const { builder } = json
   const first = prefixItems.flatMap((prefix, index) => [
     ...(index > 0 ? [json.comma] : []),
@@ -146,7 +147,7 @@ export function compileArray(
     item !== false && (mayGoOn || lacking > 0)
       ? builder.repeat(builder.sequence(json.comma, item), lacking, max - prefixItems.length)
       : builder.literal('')
-  return builder.sequence(builder.literal('['), ...first, rest, builder.literal(']'))
+  return builder.sequenceOf([builder.literal('['), ...first, rest, builder.literal(']')])
 }
 
 /** A keyword that counts something; undefined where the schema does not have it. */

@@ -70,7 +70,7 @@ class PatternParser {
       )
     } while (this.#take('|'))
     if (this.#peek() !== undefined) this.#refuse(`'${this.#peek()}' in this place`)
-    return builder.choice(...branches)
+    return builder.choiceOf(branches)
   }
 
   #sequence(): Grammar {
@@ -79,7 +79,7 @@ class PatternParser {
       if (next === '|' || next === ')' || next === '$') break
       parts.push(this.#quantified(this.#atom()))
     }
-    return this.#json.builder.sequence(...parts)
+    return this.#json.builder.sequenceOf(parts)
   }
 
   #atom(): Grammar {
@@ -102,7 +102,7 @@ class PatternParser {
     const options = [this.#sequence()]
     while (this.#take('|')) options.push(this.#sequence())
     if (!this.#take(')')) this.#refuse('an anchor or an open parenthesis inside a group')
-    return this.#json.builder.choice(...options)
+    return this.#json.builder.choiceOf(options)
   }
 
   #quantified(atom: Grammar): Grammar {
@@ -135,7 +135,7 @@ class PatternParser {
       const from = this.#setMember()
       const isRange = this.#peek() === '-' && this.#characters[this.#position + 1] !== ']'
       if (!isRange || from.length !== 1) {
-        ranges.push(...from)
+        for (const range of from) ranges.push(range)
         continue
       }
       this.#next()

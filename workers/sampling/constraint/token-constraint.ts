@@ -1,5 +1,6 @@
 import { Automaton, GrammarTooAmbiguousError } from './automaton.ts'
 import type { AutomatonState } from './automaton.ts'
+import type { GrammarSurvey } from './dead-ends.ts'
 import type { Grammar } from './grammar.ts'
 import type { TokenPieces } from '../../text/token-pieces.ts'
 import type { TokenTrie } from './token-trie.ts'
@@ -33,11 +34,15 @@ export class ConstraintFactory implements ConstraintSource {
 
   constructor(options: {
     readonly grammar: Grammar
+    readonly survey?: GrammarSurvey | undefined
     readonly trie: TokenTrie
     readonly pieces: TokenPieces
     readonly endTokenIds: ReadonlySet<number>
   }) {
-    this.#automaton = new Automaton(options.grammar)
+    this.#automaton = new Automaton(
+      options.grammar,
+      options.survey === undefined ? {} : { survey: options.survey },
+    )
     this.#trie = options.trie
     this.#pieces = options.pieces
     this.#endTokenIds = options.endTokenIds

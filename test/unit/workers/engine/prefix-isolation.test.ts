@@ -64,7 +64,7 @@ it('grammars of one organization are no quicker for another', async () => {
   const model = createCompletionModel({} as never, llama)
   const responseFormat = { type: 'jsonSchema' as const, schema: { type: 'object' } }
   const find = (scope: string) =>
-    findConstraint(model, { ...BASE, responseFormat }, () => Promise.resolve(), scope)
+    findConstraint(model, { ...BASE, responseFormat }, { cacheScope: scope })
   const own = await find('org_1')
   expect(await find('org_1')).toBe(own)
   expect(await find('org_2')).not.toBe(own)

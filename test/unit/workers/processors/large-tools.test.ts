@@ -1,5 +1,3 @@
-import { setImmediate } from 'node:timers/promises'
-
 import { describe, expect, it } from 'vitest'
 
 import type { GenerateInput, ToolDefinition } from '#shared/contracts/completion.ts'
@@ -30,14 +28,7 @@ function prepare(
   const messages = [{ role: 'user' as const, content: 'Hi' }]
   const prompts = [{ form: 'chat' as const, messages, tools, toolChoice }]
   const model = createCompletionModel(scriptedEngine(babble, 1024), text)
-  return findConstraint(
-    model,
-    { ...BASE, ...input, prompts },
-    async () => {
-      await setImmediate()
-    },
-    'org_1',
-  )
+  return findConstraint(model, { ...BASE, ...input, prompts }, { cacheScope: 'org_1' })
 }
 
 const MANY = Array.from({ length: 128 }, (_, index) => tool(index))
