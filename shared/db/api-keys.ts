@@ -85,10 +85,7 @@ export function openApiKeys(db: Db, tables: OrganizationTables) {
         .where(and(eq(apiKeys.organizationId, organizationId), eq(apiKeys.id, id), isLive))
       return rows[0]
     },
-    /**
-     * Gives a key a new secret and records the user who receives it; the old secret is invalid at
-     * once.
-     */
+    /** Replaces the secret of a key and its creator; the old secret is invalid at once. */
     async rotate(
       organizationId: string,
       id: string,

@@ -1,4 +1,4 @@
-import { and, eq, getTableColumns, isNull, sql } from 'drizzle-orm'
+import { and, eq, isNull, sql } from 'drizzle-orm'
 
 import { prepared } from '#shared/db/prepared.ts'
 import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
@@ -14,7 +14,7 @@ export interface SignInCandidate {
 }
 
 /**
- * The user of an address or number. The password of an unconfirmed sign-up is read in the same
+ * The user of an email address or phone number. The password of an unconfirmed sign-up is read in the same
  * statement, so that unconfirmed users take as long as others.
  */
 export async function findSignInCandidate(
@@ -26,13 +26,17 @@ export async function findSignInCandidate(
   const tokenKind = TOKEN_KINDS[kind]
   const statement = prepared(store.db, `find_sign_in_by_${kind}`, (name) =>
     store.db
-      .select({
-        ...getTableColumns(users),
-        pendingHash: sql<string | null>`(select t.password_hash from ${oneTimeTokens} t
-          where t.user_id = ${users.id} and t.kind = ${tokenKind}
-            and ${users.emailConfirmedAt} is null and ${users.phoneConfirmedAt} is null)`,
-      })
+      .select({ user: users, pendingHash: oneTimeTokens.passwordHash })
       .from(users)
+      .leftJoin(
+        oneTimeTokens,
+        and(
+          eq(oneTimeTokens.userId, users.id),
+          eq(oneTimeTokens.kind, tokenKind),
+          isNull(users.emailConfirmedAt),
+          isNull(users.phoneConfirmedAt),
+        ),
+      )
       .where(and(eq(users[kind], sql.placeholder('value')), isNull(users.deletedAt)))
       .limit(1)
       .prepare(name),
@@ -40,7 +44,7 @@ export async function findSignInCandidate(
   const value = kind === 'email' ? contact.email : contact.phone
   const [row] = await statement.execute({ value })
   if (row === undefined) return undefined
-  const { pendingHash, ...user } = row
+  const { user, pendingHash } = row
   return { user, passwordHash: user.passwordHash ?? pendingHash ?? undefined }
 }
 

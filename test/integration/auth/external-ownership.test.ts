@@ -36,7 +36,7 @@ it.each([
 
 it('an identity is not linked to who was banned on the way', async () => {
   const { access_token: bearer, user } = await signedInUser(server)
-  const path = '/user/identities/authorize?provider=github&skip_http_redirect=true'
+  const path = `/user/identities/authorize?provider=github&skip_http_redirect=true&code_challenge=${'c'.repeat(43)}&code_challenge_method=plain`
   const { body } = await server.call({ path, bearer })
   await server.call({
     method: 'PUT',
@@ -47,7 +47,12 @@ it('an identity is not linked to who was banned on the way', async () => {
   providers.visitors.set('code', visitor('gh-1', newEmail()))
   const state = new URL(body.url).searchParams.get('state')
   const { location } = await server.call({ path: `/callback?code=code&state=${state}` })
-  expect(new URL(location).searchParams.get('error_code')).toBe('user_banned')
+  const exchanged = await server.call({
+    method: 'POST',
+    path: '/token?grant_type=pkce',
+    body: { auth_code: new URL(location).searchParams.get('code'), code_verifier: 'c'.repeat(43) },
+  })
+  expect(exchanged.body.error_code).toBe('user_banned')
 })
 
 it('an account that was made in advance keeps nothing of who made it', async () => {

@@ -213,6 +213,20 @@ describe('linking by hand', () => {
     expect(user.body.app_metadata).toEqual({ provider: 'email', providers: ['email'] })
   })
 
+  it.each([
+    ['with PKCE, without the verifier of the linking client', undefined],
+    ['without PKCE, in a browser that did not begin the flow', ''],
+  ])('links nothing when a victim opens the URL %s', async (_title, pkce) => {
+    const { access_token: attacker } = await signedInUser(server)
+    const profile = visitor(`g-victim-${pkce === ''}`, newEmail('victim'))
+    const { location } = await returnFromLinking(attacker, profile, pkce)
+    const code = new URL(location).searchParams.get('code')
+    if (code !== null) expect((await exchange(code, 'w'.repeat(43))).status).toBe(400)
+    else expect(location).toContain('error_code=bad_oauth_state')
+    const { body } = await server.call({ path: '/user/identities', bearer: attacker })
+    expect(body.identities.map((one: { provider: string }) => one.provider)).toEqual(['email'])
+  })
+
   it('makes nobody the owner of an address that the provider has not verified', async () => {
     const { access_token: bearer, user: other } = await signedInUser(server)
     const email = newEmail('victim')
@@ -229,13 +243,37 @@ describe('linking by hand', () => {
   })
 })
 
+/** Links as a client with PKCE does; resolves with the tokens, or the error of the callback. */
 async function link(bearer: string, profile: ExternalProfile): Promise<URLSearchParams> {
-  const path = '/user/identities/authorize?provider=google&skip_http_redirect=true'
+  const { location } = await returnFromLinking(bearer, profile)
+  const code = new URL(location).searchParams.get('code')
+  if (code === null) return new URLSearchParams(new URL(location).hash.slice(1))
+  const { body } = await exchange(code, VERIFIER)
+  return new URLSearchParams(body)
+}
+
+const VERIFIER = 'v'.repeat(43)
+const CHALLENGE = createHash('sha256').update(VERIFIER).digest('base64url')
+
+/** Asks for the URL of a linking flow, and returns from the provider to the callback. */
+async function returnFromLinking(
+  bearer: string,
+  profile: ExternalProfile,
+  pkce = `&code_challenge=${CHALLENGE}&code_challenge_method=s256`,
+): Promise<CallResult> {
+  const path = `/user/identities/authorize?provider=google&skip_http_redirect=true${pkce}`
   const { body } = await server.call({ path, bearer })
   const state = new URL(body.url).searchParams.get('state')
   providers.visitors.set('link', profile)
-  const { location } = await server.call({ path: `/callback?code=link&state=${state}` })
-  return new URLSearchParams(new URL(location).hash.slice(1))
+  return server.call({ path: `/callback?code=link&state=${state}` })
+}
+
+function exchange(code: string, verifier: string): Promise<CallResult> {
+  return server.call({
+    method: 'POST',
+    path: '/token?grant_type=pkce',
+    body: { auth_code: code, code_verifier: verifier },
+  })
 }
 
 async function identityOf(bearer: string, provider: string): Promise<string> {
