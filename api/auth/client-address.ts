@@ -22,7 +22,7 @@ export function plainAddress(text: string | undefined = ''): string {
  * Whom a header such as X-Forwarded-For tells apart: of a list the first. Whoever has one IPv6 address
  * has the other 2^64 of the network too, so the network is what counts.
  */
-export function clientOf(header: string): string {
+export function clientOf(header: string | undefined = ''): string {
   const address = plainAddress(header.split(',')[0] ?? '')
   return isIP(address) === 6 ? `${groupsOf(address).slice(0, 4).join(':')}::/64` : address
 }

@@ -17,6 +17,9 @@ beforeAll(async () => {
       AUTH_MFA_PHONE_VERIFY_ENABLED: 'true',
       AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true',
       MILLRACE_OTP_ATTEMPTS_MAX: '3',
+      // Here the limits of factors are tested, not those of guesses.
+      MILLRACE_FAILURES_PER_ACCOUNT: '1000',
+      MILLRACE_FAILURES_PER_NETWORK: '1000',
     },
   })
 })

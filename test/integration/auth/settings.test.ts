@@ -10,10 +10,15 @@ import {
 
 let server: TestServer
 
-afterEach(() => server.close())
+const started: TestServer[] = []
+
+afterEach(async () => {
+  await Promise.all(started.splice(0).map((each) => each.close()))
+})
 
 const start = async (env: Record<string, string>, options: ServerOptions = {}): Promise<void> => {
   server = await startServer({ env, ...options })
+  started.push(server)
 }
 const post = (
   path: string,
