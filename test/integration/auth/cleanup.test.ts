@@ -24,6 +24,7 @@ it('deletes what has been over for a day, and nothing that is in use', async () 
     refreshTokens: 0,
     sessions: 0,
     anonymousUsers: 0,
+    unconfirmedUsers: 0,
   }
   const session = await signedInUser(server)
   await refresh(server, session.refresh_token)
@@ -111,5 +112,23 @@ it('takes away in one turn what a busy day has left', async () => {
     'select count(*)::int as left from refresh_tokens',
   )
   expect(rows).toEqual([{ left: 1 }])
+  await server.close()
+})
+
+it('deletes unconfirmed sign-ups after their lifetime, and no other user', async () => {
+  const server = await startServer({ isFrozen: true })
+  const bearer = await server.serviceToken()
+  const email = 'unconfirmed@example.com'
+  const body = { email, password: 'correct horse' }
+  await server.call({ method: 'POST', path: '/signup', body })
+  await createUser(server)
+  await createUser(server, { email: 'by-an-administrator@example.com', email_confirm: false })
+  await server.call({ method: 'POST', path: '/invite', bearer, body: { email: 'a@example.com' } })
+  server.clock.advance(6 * DAY_SECONDS)
+  expect(await cleanUp(server.services)).toMatchObject({ unconfirmedUsers: 0 })
+  server.clock.advance(2 * DAY_SECONDS)
+  expect(await cleanUp(server.services)).toMatchObject({ unconfirmedUsers: 1 })
+  const { body: list } = await server.call({ path: '/admin/users', bearer })
+  expect(list.users).toHaveLength(3)
   await server.close()
 })
