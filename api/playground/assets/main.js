@@ -3,6 +3,7 @@ import { createCompletion } from './completion.js'
 import { curlOf } from './curl.js'
 import { byId, say } from './dom.js'
 import { createEmbedding } from './embedding.js'
+import { showInvitations } from './invitations.js'
 import { loadModels } from './models.js'
 import { createPictures } from './pictures.js'
 import { addressOf } from './place.js'
@@ -67,6 +68,7 @@ async function enter() {
     studio.hidden = false
     choose(panels.some(({ id }) => `#${id}` === location.hash) ? location.hash.slice(1) : chosen)
     byId('main', HTMLElement).focus({ preventScroll: true })
+    if (credential?.kind === 'user') await showInvitations()
   } catch (error) {
     // A refused key is removed; while the server is unavailable, it is kept.
     if (error instanceof Problem && error.status === 401) leave(inWords(error))

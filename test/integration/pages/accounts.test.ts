@@ -126,4 +126,31 @@ describe('accounts in the playground', { timeout: PATIENCE_MS }, () => {
     await page.getByRole('alert').filter({ hasText: 'Invalid login credentials' }).waitFor()
     await close()
   })
+
+  it('join an organization by a choice on the page, never by the link alone', async () => {
+    const { page, problems, close } = await openPage(stack.browser)
+    const email = `invited.${Date.now()}@example.test`
+    const headers = {
+      authorization: `Bearer ${stack.tiers.apiKey}`,
+      'content-type': 'application/json',
+    }
+    const api = `${stack.tiers.url}/v1/organizations`
+    const list = await fetch(api, { headers })
+    const { data } = (await list.json()) as { data: { id: string; name: string }[] }
+    const [organization] = data
+    await fetch(`${api}/${organization?.id}/invitations`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ email, role: 'member' }),
+    })
+    await page.goto(await linkTo(email))
+    await page.getByText('You are invited to join').waitFor()
+    await page.getByRole('button', { name: 'Accept' }).click()
+    await page.getByText('You have joined.').waitFor()
+    await page.reload()
+    await page.getByLabel('Your message').waitFor()
+    expect(await page.getByText('You are invited to join').isVisible()).toBe(false)
+    expect(problems).toEqual([])
+    await close()
+  })
 })
