@@ -46,7 +46,7 @@ export interface Surface {
   }
 }
 
-export interface AppOptions {
+interface AppOptions {
   readonly server: ServerConfig
   readonly version: string
   /** The public URL, as stated in the OpenAPI document. */

@@ -15,7 +15,7 @@ import { openUserServer } from './user-server.ts'
 const LAST_CALL_MS = 1000
 
 /** A running API process. */
-export interface RunningApi {
+interface RunningApi {
   /** The URL it listens on. */
   readonly url: string
   /** Finishes open requests within the drain time, then closes everything; idempotent. */

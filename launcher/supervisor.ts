@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { startChild, type PrivateChild } from './embedded/child.ts'
 
 /** A tier that runs in a process of its own. */
-export interface SupervisedTier {
+interface SupervisedTier {
   /** Resolves with the path of its log when it ends before it is kept running. */
   readonly failedStart: Promise<string>
   /** From now on it is started again whenever it ends. */

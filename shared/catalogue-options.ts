@@ -28,7 +28,7 @@ export interface ModelOptions {
 }
 
 /** The engine that reads an option. Rerankers have the kind `embedding` but read fewer options. */
-export type OptionReader = QueueKind | 'rerank'
+type OptionReader = QueueKind | 'rerank'
 
 interface Rule {
   /** The kinds of models that read the option; all kinds when absent. */

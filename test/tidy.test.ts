@@ -119,6 +119,25 @@ describe('the tree', () => {
     expect(long).toEqual([])
   })
 
+  it('has no import cycles, type-only imports included', () => {
+    expect(importCycles(sources)).toEqual([])
+  })
+
+  it('exports nothing that only its own file uses', () => {
+    const scripts = readSources('api', '.js')
+    const all = [...sources, ...scripts, ...readSources('test'), ...readSources('bench')]
+    const own = sources.filter(({ path }) => !path.endsWith('.d.ts'))
+    const unused = own.flatMap(({ path, text }) =>
+      [...text.matchAll(EXPORT)].flatMap(([, name = '']) => {
+        const word = new RegExp(`\\b${name.replace('$', '\\$')}\\b`)
+        return all.some((other) => other.path !== path && word.test(other.text))
+          ? []
+          : [`${path} ${name}`]
+      }),
+    )
+    expect(unused).toEqual([])
+  })
+
   it('reads the environment in the configuration and the launcher alone', () => {
     // ONNX Runtime, in C, is told nothing in any other way.
     const exceptions = /^(shared\/config\/|launcher\/|workers\/runtime\/library\.ts$)/
@@ -151,10 +170,28 @@ describe('.env.example', () => {
   })
 })
 
-function readSources(folder: string): Source[] {
+const EXPORT =
+  /^export (?:abstract )?(?:async )?(?:const|let|function\*?|class|interface|type|enum) (\w+)/gm
+
+/** One path of imports for each file that imports itself by way of others. */
+function importCycles(sources: readonly Source[]): string[] {
+  const imports = new Map(sources.map((source) => [source.path, source.imports]))
+  const done = new Set<string>()
+  const cycles: string[] = []
+  const visit = (path: string, trail: readonly string[]): void => {
+    if (trail.includes(path)) cycles.push([...trail.slice(trail.indexOf(path)), path].join(' → '))
+    if (done.has(path) || trail.includes(path)) return
+    for (const next of imports.get(path) ?? []) if (imports.has(next)) visit(next, [...trail, path])
+    done.add(path)
+  }
+  for (const path of imports.keys()) visit(path, [])
+  return cycles
+}
+
+function readSources(folder: string, extension = '.ts'): Source[] {
   const entries = readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })
   return entries
-    .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
+    .filter((entry) => entry.isFile() && entry.name.endsWith(extension))
     .map((entry) => relative(ROOT, join(entry.parentPath, entry.name)))
     .map((path) => {
       const text = readFileSync(join(ROOT, path), 'utf8')

@@ -11,7 +11,7 @@ import type { Registry } from '#shared/telemetry/registry.ts'
 import { vllmNames } from '#shared/telemetry/vllm-names.ts'
 
 /** The state that a worker reports. */
-export interface HealthServerOptions {
+interface HealthServerOptions {
   readonly port: number
   /** The reasons for which models are not served, by model id. */
   unserved(): Readonly<Record<string, string>>

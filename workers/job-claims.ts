@@ -5,7 +5,7 @@ import type { QueueKeys } from '#shared/queue/keys.ts'
 const CLAIM_TTL_MS = 3_600_000
 
 /** A queued job that one run claims. */
-export interface ClaimedJob {
+interface ClaimedJob {
   readonly queuedId: string
   readonly runId: string
   readonly replyTo: string

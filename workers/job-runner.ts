@@ -47,7 +47,7 @@ const YIELD = new CancelledError('the worker drains')
 const ORPHAN = new CancelledError('the owner is missing')
 
 /** What runs of jobs need. */
-export interface JobRunnerOptions {
+interface JobRunnerOptions {
   readonly redis: Redis
   readonly keys: QueueKeys
   readonly writer: ReplyWriter

@@ -28,7 +28,7 @@ return waiting
 `)
 
 /** Which queue is served, and by what. */
-export interface JobSourceOptions {
+interface JobSourceOptions {
   /** Of the queue. */
   readonly name: string
   readonly prefix: string

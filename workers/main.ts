@@ -37,7 +37,7 @@ const RELEASE_MS = 1000
 const ROOT = join(import.meta.dirname, '..')
 
 /** A running worker. */
-export interface RunningWorker {
+interface RunningWorker {
   readonly workerId: string
   readonly healthPort: number
   /** Drains and releases everything; idempotent. */

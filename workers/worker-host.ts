@@ -34,7 +34,7 @@ export interface ServedModel {
 }
 
 /** What a worker process is made of. */
-export interface WorkerHostOptions {
+interface WorkerHostOptions {
   /** BullMQ's commands and ours; its commands wait while Redis is away. */
   readonly redis: Redis
   readonly subscriber: Redis

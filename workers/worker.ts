@@ -16,7 +16,7 @@ const RATE_WINDOW_MS = 10_000
 const DURATIONS_MAX = 64
 
 /** The queue to serve and its processor. */
-export interface ServeOptions {
+interface ServeOptions {
   readonly kind: QueueKind
   readonly modelId: string
   readonly slots: number

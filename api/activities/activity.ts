@@ -36,7 +36,7 @@ const ZERO_BYTE = /(?<!\\)(\\\\)*\\u0000/
 export const OWN_GENERATOR = 'millrace'
 
 /** The activities of a body and the field that contained them; undefined for a single one. */
-export interface ParsedActivities {
+interface ParsedActivities {
   readonly batchName: string | undefined
   readonly activities: readonly Activity[]
 }
@@ -77,7 +77,7 @@ export function parseActivities(
 }
 
 /** Checks one activity and fills in the fields that the client left out. */
-export function parseActivity(
+function parseActivity(
   value: unknown,
   path: string,
   context: { readonly actor: string; readonly nowMs: number },
@@ -129,7 +129,7 @@ export function digestOf(sent: Activity['sent']): Buffer {
 }
 
 /** The id of a reference: the string itself, or the object's `id`, else its `name`. */
-export function referenceId(value: unknown): string | undefined {
+function referenceId(value: unknown): string | undefined {
   if (typeof value === 'string') return value
   if (!isRecord(value)) return undefined
   const id = value.id ?? value.name

@@ -11,7 +11,7 @@ export interface OwnObject {
 }
 
 /** An event that the platform records. */
-export interface OwnEvent {
+interface OwnEvent {
   /** A type of Activity Streams. */
   readonly type: string
   /** Dotted name, such as `key.created`. */

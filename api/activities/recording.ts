@@ -21,7 +21,7 @@ export interface NewActivity {
 export type OwnActivity = NewActivity & { readonly organizationId: string }
 
 /** Activities of one organization, recorded as a whole or not at all. */
-export interface Batch {
+interface Batch {
   readonly organizationId: string
   readonly list: readonly NewActivity[]
   readonly nowMs: number

@@ -12,7 +12,7 @@ import { digestOf, parseActivities, parseMoment, type Activity } from './activit
 import type { Activities, ActivityQuery } from './activities.ts'
 import type { NewActivity } from './recording.ts'
 
-export interface ActivityServices {
+interface ActivityServices {
   readonly activities: Activities
   readonly clock: Clock
 }

@@ -11,7 +11,7 @@ const BATCH_ROWS_MAX = 1000
 const BATCHES_MAX = 200
 
 /** How many rows of each table went. */
-export type CleanupResult = Readonly<Record<string, number>>
+type CleanupResult = Readonly<Record<string, number>>
 
 /** Deletes what has expired for a day, a batch of each table. */
 export async function cleanUp(services: AuthServices): Promise<CleanupResult> {

@@ -3,14 +3,14 @@ import { ERROR_KINDS, type ErrorKind, type ServiceError } from '#shared/errors.t
 import { OAuthError, WeakPasswordError } from './errors.ts'
 
 /** An error as a client of the user server reads it. */
-export interface AuthErrorAnswer {
+interface AuthErrorAnswer {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   readonly body: Readonly<Record<string, unknown>>
 }
 
 /** The first API version whose errors carry a textual `code`. */
-export const TEXTUAL_CODES_SINCE = '2024-01-01'
+const TEXTUAL_CODES_SINCE = '2024-01-01'
 
 /**
  * Renders a failure. Clients that send `X-Supabase-Api-Version` of 2024 or later read

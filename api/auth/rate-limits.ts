@@ -14,7 +14,7 @@ export interface RateLimitRedis {
 }
 
 /** Limits per client, each with a bucket of its own per route. */
-export const REQUEST_LIMITS = [
+const REQUEST_LIMITS = [
   'tokenRefresh',
   'verify',
   'otp',
@@ -26,7 +26,7 @@ export const REQUEST_LIMITS = [
 export type RequestLimit = (typeof REQUEST_LIMITS)[number]
 
 /** What the limits of the whole server count. */
-export type SendChannel = 'email' | 'sms'
+type SendChannel = 'email' | 'sms'
 
 /** Counts in Redis, so that all API processes together keep every limit. */
 export interface RateLimits {

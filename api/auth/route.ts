@@ -12,7 +12,7 @@ interface RequestByGuard {
 }
 
 /** What a row hands to its flow. */
-export interface Call<G extends Guard, B, Q, P> {
+interface Call<G extends Guard, B, Q, P> {
   readonly services: AuthServices
   readonly request: RequestByGuard[G]
   readonly body: B
@@ -23,7 +23,7 @@ export interface Call<G extends Guard, B, Q, P> {
 type Value<S> = S extends TSchema ? Static<S> : undefined
 
 /** One row of the routing table, as it is written. */
-export interface RouteRow<G extends Guard, B, Q, P> {
+interface RouteRow<G extends Guard, B, Q, P> {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly path: string
   /** Dotted name of the operation, for logs and metrics. */

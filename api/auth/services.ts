@@ -13,17 +13,8 @@ import { createPace, type Pace } from './pace.ts'
 import type { CaptchaVerifier, Mailer, Providers, SmsSender } from './ports.ts'
 import { createRateLimits, type RateLimitRedis, type RateLimits } from './rate-limits.ts'
 
-/** A one-time token that its owner has used. */
-export interface Redeemed {
-  readonly userId: string
-  /** The link or code of an invitation, which confirmed a new account. */
-  readonly isInvitation: boolean
-  readonly redirectTo: string
-  readonly requestId: string | undefined
-}
-
 /** What the user server needs from outside. */
-export interface AuthDependencies {
+interface AuthDependencies {
   readonly db: Db
   readonly tables: AuthTables
   readonly redis: RateLimitRedis
@@ -39,8 +30,6 @@ export interface AuthDependencies {
   readonly version: string
   /** Called after every security event, besides the audit log. */
   readonly onSecurityEvent?: (event: SecurityEvent) => void
-  /** Called when a one-time token was redeemed, before the client hears of it. */
-  readonly onRedeemed?: (redeemed: Redeemed) => Promise<void>
   /** Called within the transaction that deletes users, with a lock on them. */
   readonly onUsersEnded?: (tx: Db, userIds: readonly string[]) => Promise<void>
 }
@@ -62,7 +51,6 @@ export interface AuthServices {
   readonly pace: Pace
   readonly version: string
   onSecurityEvent(event: SecurityEvent): void
-  onRedeemed(redeemed: Redeemed): Promise<void>
   onUsersEnded(tx: Db, userIds: readonly string[]): Promise<void>
 }
 
@@ -94,11 +82,5 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
     pace: createPace(clock),
     onUsersEnded: async (tx, userIds) => dependencies.onUsersEnded?.(tx, userIds),
     onSecurityEvent: (event) => dependencies.onSecurityEvent?.(event),
-    async onRedeemed(redeemed) {
-      // What others make of it never fails a sign-in.
-      await dependencies.onRedeemed?.(redeemed).catch((error: unknown) => {
-        log.error({ operation: 'auth.redeemed', err: error }, 'redeemed token not passed on')
-      })
-    },
   }
 }

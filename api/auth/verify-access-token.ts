@@ -12,7 +12,7 @@ export interface VerifiedAccessToken {
 }
 
 /** Checks an access token for another surface; undefined when it is not a valid one of a user. */
-export type VerifyAccessToken = (accessToken: string) => Promise<VerifiedAccessToken | undefined>
+type VerifyAccessToken = (accessToken: string) => Promise<VerifiedAccessToken | undefined>
 
 /** The check is on the signature alone: access tokens stay valid until they expire. */
 export function createAccessTokenVerifier(

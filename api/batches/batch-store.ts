@@ -5,7 +5,7 @@ import { tablePrefixOf } from '#shared/db/migrate.ts'
 import type { BatchRow, InputFault } from './batch.ts'
 
 /** What a batch is made of. */
-export interface NewBatch {
+interface NewBatch {
   readonly id: string
   readonly organizationId: string
   readonly modelIds: readonly string[] | null
@@ -20,7 +20,7 @@ export interface NewBatch {
   readonly metadata: Readonly<Record<string, string>> | null
 }
 
-export interface BatchPage {
+interface BatchPage {
   readonly limit: number
   /** The id of the last batch of the page before. */
   readonly after?: string

@@ -1,7 +1,7 @@
 import { unixSeconds } from '#shared/clock.ts'
 
 /** Where a batch stands. */
-export type BatchStatus =
+type BatchStatus =
   | 'validating'
   | 'failed'
   | 'in_progress'

@@ -8,7 +8,7 @@ import type { BatchRow } from './batch.ts'
 import type { BatchEnd, BatchLines, FinishedLine } from './line-store.ts'
 
 /** Where the files of batches come to lie. */
-export interface BatchFiles {
+interface BatchFiles {
   publish(
     file: {
       readonly id: string

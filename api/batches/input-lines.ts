@@ -7,7 +7,7 @@ import type { InputFault } from './batch.ts'
 import type { NewLine } from './batch-store.ts'
 
 /** Requests in one batch. */
-export const LINES_MAX = 50_000
+const LINES_MAX = 50_000
 const FAULTS_MAX = 50
 const CUSTOM_ID_LENGTH_MAX = 512
 const LINE_BYTES_MAX = 4 * 1024 * 1024

@@ -32,7 +32,7 @@ export interface FinishedLine {
   readonly answer: string | null
 }
 
-export interface LineCounts {
+interface LineCounts {
   readonly good: number
   /** Failed or never run. */
   readonly bad: number

@@ -11,7 +11,7 @@ import { presentBatch } from './batch.ts'
 import type { Batches } from './batch-store.ts'
 import { type BATCH_ID, CANCEL, CREATE, type CREATE_BODY, LIST, RETRIEVE } from './route-schemas.ts'
 
-export interface BatchServices {
+interface BatchServices {
   readonly batches: Batches
   readonly files: {
     find(

@@ -20,7 +20,7 @@ export type Execute = (request: {
 }) => Promise<object | string>
 
 /** What is to be done with a line that was run. */
-export type LineOutcome =
+type LineOutcome =
   | { readonly type: 'answered'; readonly answer: LineAnswer }
   | { readonly type: 'retry'; readonly delaySeconds: number; readonly isCounted: boolean }
 

@@ -15,7 +15,7 @@ import { renderOverview } from './overview-page.ts'
 import { registerQueueBoard, type QueueBoardServices } from './queue-board.ts'
 import { registerSignIn, signInPage, type CheckPassword } from './sign-in.ts'
 
-export interface AdminServices extends OverviewServices, QueueBoardServices {
+interface AdminServices extends OverviewServices, QueueBoardServices {
   readonly guard: DashboardGuard
   readonly checkPassword: CheckPassword
 }

@@ -7,7 +7,7 @@ import { equals, SESSION_SECONDS } from './sessions.ts'
 /** The cookie of a signed-in session. */
 export const SESSION_COOKIE = 'millrace_admin'
 /** The cookie whose value a form must repeat. */
-export const FORM_COOKIE = 'millrace_admin_form'
+const FORM_COOKIE = 'millrace_admin_form'
 
 const FORM_SECRET = /^[\w-]{43}$/
 

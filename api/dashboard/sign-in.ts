@@ -27,7 +27,7 @@ export type CheckPassword = (
   request: FastifyRequest,
 ) => Promise<PasswordVerdict>
 
-export interface SignInServices {
+interface SignInServices {
   readonly guard: DashboardGuard
   readonly checkPassword: CheckPassword
   readonly assets: AssetFiles

@@ -25,7 +25,7 @@ export interface FileChange {
   readonly request: FastifyRequest
 }
 
-export interface FileServices {
+interface FileServices {
   readonly files: Files
   readonly store: ObjectStore
   readonly clock: Clock

@@ -27,7 +27,7 @@ interface ReceivedFile {
 }
 
 /** The destination and the size limit of uploads. */
-export interface UploadContext {
+interface UploadContext {
   readonly organizationId: string
   readonly store: ObjectStore
   /** The remaining quota; a longer file is refused. */

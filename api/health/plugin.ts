@@ -1,7 +1,7 @@
 import type { FastifyPluginAsync } from 'fastify'
 
 /** A dependency that must work before this process may take requests. */
-export interface ReadinessCheck {
+interface ReadinessCheck {
   readonly name: string
   /** Rejects when it does not work. */
   run(): Promise<unknown>

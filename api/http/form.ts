@@ -18,7 +18,7 @@ export interface FormFile {
 }
 
 /** What a form may hold, and what becomes of its files. */
-export interface FormRules<File> {
+interface FormRules<File> {
   readonly fields: readonly string[]
   /** Fields that may be repeated, also written with brackets. */
   readonly lists?: readonly string[]

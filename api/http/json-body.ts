@@ -5,7 +5,7 @@ import type { FastifyInstance } from 'fastify'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 /** Limits of the parts of a JSON text; its size is bounded elsewhere. */
-export interface JsonLimits {
+interface JsonLimits {
   readonly depth: number
   readonly members: number
   readonly values: number

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import type { FastifyReply } from 'fastify'
 
 /** Server-sent events on a hijacked reply. */
-export interface EventStream {
+interface EventStream {
   /** Writes complete events; resolves when the socket has room again. */
   write(events: string): Promise<void>
   end(): void

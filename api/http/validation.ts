@@ -30,7 +30,7 @@ function readFirst(validate: Validate, schema: object): Validate {
 }
 
 /** Whether a value is as its schema says; `errors` tells what is wrong with the last one that is not. */
-export interface Validate {
+interface Validate {
   (value: unknown): boolean
   errors?: ErrorObject[] | null
 }

@@ -22,7 +22,7 @@ import { RESPONSES_BODY, type ResponsesBody } from './responses/responses-body.t
 import type { InferenceServices } from './services.ts'
 
 /** One request of a batch. */
-export interface BatchableRequest {
+interface BatchableRequest {
   readonly endpoint: string
   readonly body: unknown
   readonly organizationId: string
@@ -39,7 +39,7 @@ export interface BatchableRequest {
  * Answers a request as its endpoint would, behind all that somebody waits for: an object, or its JSON
  * text where writing it takes long. Throws failures.
  */
-export type ExecuteBatchable = (request: BatchableRequest) => Promise<object | string>
+type ExecuteBatchable = (request: BatchableRequest) => Promise<object | string>
 
 type Needs = Pick<InferenceServices, 'catalogue' | 'clock' | 'submitter' | 'config'> & {
   /** Told of what the requests of an organization took. */

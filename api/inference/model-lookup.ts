@@ -55,7 +55,7 @@ export function getChatModel(catalogue: Catalogue, caller: Caller, name: string)
 }
 
 /** What an endpoint needs of its model. */
-export interface ModelNeed {
+interface ModelNeed {
   readonly name: string
   readonly kind: QueueKind
   /** What the catalogue must say that the model is made for; any of its kind when absent. */

@@ -7,7 +7,7 @@ import { ENGINE_PARAMS } from './route-params.ts'
 import type { Http } from './jobs/run-job.ts'
 
 /** An endpoint whose body names the model. */
-export interface ModelRoute {
+interface ModelRoute {
   readonly path: `/${string}`
   readonly scope: Scope
   /** What it makes, as the API description calls it: `ChatCompletion`. */

@@ -121,7 +121,7 @@ export const SAMPLING_FIELDS = {
   timeout: optionalNumber({ description: 'Sent by old clients for themselves; ignored.' }),
 }
 
-export interface StreamOptions {
+interface StreamOptions {
   readonly include_usage?: boolean | null
   readonly include_obfuscation?: boolean | null
   readonly continuous_usage_stats?: boolean | null

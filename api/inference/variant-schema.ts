@@ -1,5 +1,5 @@
 /** The schema of an object whose `type` is given: what else it has. */
-export interface VariantShape {
+interface VariantShape {
   readonly required?: readonly string[]
   readonly properties: Readonly<Record<string, object>>
 }

@@ -5,10 +5,10 @@ import type { GuessesConfig } from '#shared/config/auth-rate-limits.ts'
 import { failure } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
-import { createGuessMemory, type GuessRule } from './guess-memory.ts'
+import { createGuessMemory, type GuessAction, type GuessRule } from './guess-memory.ts'
 
 /** What is guessed: each kind has counts of its own. */
-export type CredentialKind = 'password' | 'code' | 'factor' | 'admin_token' | 'api_key'
+type CredentialKind = 'password' | 'code' | 'factor' | 'admin_token' | 'api_key'
 
 /** One try of a credential. */
 export interface Guess {
@@ -30,7 +30,7 @@ export interface GuessLimiter {
 }
 
 /** The part of the Redis client that the limiter needs. */
-export interface GuessRedis {
+interface GuessRedis {
   eval(
     script: string,
     numberOfKeys: number,
@@ -99,9 +99,6 @@ export function createGuessLimiter(options: {
     },
   }
 }
-
-/** What a call does with the counts: read the wait, reset after a success, or add a failure. */
-export type GuessAction = 'look' | 'right' | 'wrong'
 
 /** The rules in the order of the keys: account in network, account, network. */
 function rulesOf(config: GuessesConfig): readonly GuessRule[] {

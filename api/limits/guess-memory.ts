@@ -1,4 +1,5 @@
-import type { GuessAction } from './guess-limiter.ts'
+/** What a call does with the counts: read the wait, reset after a success, or add a failure. */
+export type GuessAction = 'look' | 'right' | 'wrong'
 
 /** When one count starts to delay, and for how long. */
 export interface GuessRule {

@@ -8,7 +8,7 @@ import { failure, ServiceError } from '#shared/errors.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { UrlSigner } from '#shared/storage/signed-url.ts'
 
-export interface MediaServices {
+interface MediaServices {
   readonly store: ObjectStore
   readonly signer: UrlSigner
   readonly clock: Clock

@@ -31,7 +31,7 @@ export type InvitationRow = OrganizationTables['invitations']['$inferSelect']
 export type InvitationStatus = 'pending' | 'accepted' | 'declined' | 'revoked' | 'expired'
 
 /** An invitation as its organization sees it; one that is not backed gives nothing any more. */
-export interface SentInvitation extends InvitationRow {
+interface SentInvitation extends InvitationRow {
   readonly isBacked: boolean
 }
 
@@ -41,7 +41,7 @@ export interface ReceivedInvitation extends InvitationRow {
 }
 
 /** A person to be invited. */
-export interface NewInvitation {
+interface NewInvitation {
   readonly organizationId: string
   readonly email: string
   readonly role: OrganizationRole

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
 /** Permissions of a page. */
-export interface PageRights {
+interface PageRights {
   /** Whether it may use the microphone. */
   readonly isHearing: boolean
 }

@@ -6,7 +6,7 @@ import { nameOf, QUEUE_STATES } from '#shared/queue/depth.ts'
 import type { WorkerBeat } from '#shared/queue/liveness.ts'
 
 /** The values that are read at scrape time. */
-export interface ApiReadings {
+interface ApiReadings {
   readonly queues: readonly QueueRef[]
   readDepths(): Promise<readonly QueueStates[]>
   workers(): readonly WorkerBeat[]

@@ -15,7 +15,7 @@ import type { Tracing } from '#shared/telemetry/tracing.ts'
 import type { ApiMetrics } from './metrics.ts'
 
 /** A request in flight. */
-export interface ObservedRequest {
+interface ObservedRequest {
   /** Runs work in the trace context of the request. */
   run(next: () => void): void
   /** Ends the observation with the sent status; 499 when the client disconnected first. */
@@ -34,7 +34,7 @@ export interface HttpObserver {
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
 /** A route template in the form of the specification, `/admin/users/{user_id}`. */
-export function routeOf(request: FastifyRequest): string {
+function routeOf(request: FastifyRequest): string {
   const url = request.routeOptions.url
   // One label for all unknown paths, because clients choose them.
   return url === undefined ? 'unknown' : url.replace(/:(\w+)/g, '{$1}')

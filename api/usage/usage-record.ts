@@ -7,7 +7,7 @@ import type { UsageRow, UsageTables } from '#shared/db/schema/usage.ts'
 export const USAGE_GROUPS = ['day', 'model', 'api_key_id'] as const
 export type UsageGroup = (typeof USAGE_GROUPS)[number]
 
-export interface UsageQuery {
+interface UsageQuery {
   readonly sinceMs: number
   readonly untilMs: number
   readonly groupBy: readonly UsageGroup[]

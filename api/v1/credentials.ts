@@ -45,7 +45,7 @@ export interface CredentialServices {
 }
 
 /** What says who is calling, for which organization and what for. */
-export interface CredentialHeaders {
+interface CredentialHeaders {
   readonly authorization?: string | undefined
   /** The network of the client, by which wrong keys are counted. */
   readonly network?: string

@@ -23,7 +23,7 @@ export interface DurableJob {
 }
 
 /** A request whose jobs outlive its process, so that its answer is the same in another one. */
-export interface DurableRequest {
+interface DurableRequest {
   /** When the first process began with it. */
   readonly startedAtMs: number
   /** Names the request; the ids in its answer are derived from it. */

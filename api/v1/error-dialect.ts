@@ -1,7 +1,7 @@
 import { ERROR_KINDS, type ServiceError } from '#shared/errors.ts'
 
 /** The body of every error; all four keys are always there, `code` is a string or null. */
-export interface ErrorBody {
+interface ErrorBody {
   readonly error: {
     readonly message: string
     readonly type: string
@@ -11,7 +11,7 @@ export interface ErrorBody {
 }
 
 /** An error as a client of `/v1` reads it. */
-export interface ErrorAnswer {
+interface ErrorAnswer {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   readonly body: ErrorBody

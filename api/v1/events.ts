@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify'
 import { callerOf } from './caller.ts'
 
 /** Something that a caller did to the platform, in words of Activity Streams. */
-export interface CallerEvent {
+interface CallerEvent {
   readonly type: string
   /** Dotted name, such as `key.created`. */
   readonly event: string
@@ -14,7 +14,7 @@ export interface CallerEvent {
 }
 
 /** A thing by its id, such as `key:key_…`, its type and what describes it: no secrets, no prompts. */
-export interface EventObject {
+interface EventObject {
   readonly id: string
   readonly type: string
   readonly [detail: string]: string | number | boolean | null | undefined

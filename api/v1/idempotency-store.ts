@@ -90,7 +90,7 @@ export type Beginning = { readonly form: string | undefined } & (
 )
 
 /** What is left behind with an answer, or without one. */
-export interface Ending {
+interface Ending {
   /** Digest of the form, if it was one and was read. */
   readonly form: string | undefined
   /** The reply streams of its jobs. */

@@ -28,7 +28,7 @@ const PATIENCE_GRACE_MS = 30_000
 const POLL_MS_MIN = 50
 const POLL_MS_MAX = 500
 
-export interface IdempotencyServices {
+interface IdempotencyServices {
   readonly idempotency: IdempotencyStore
   readonly clock: Clock
   readonly log: Logger

@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis'
 
 /** A row that was noted and not erased. */
-export interface JournalEntry {
+interface JournalEntry {
   readonly id: string
   readonly text: string
 }

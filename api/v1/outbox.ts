@@ -12,7 +12,7 @@ const SWEEP_INTERVAL_MS = 5000
 /** Rows that follow a write sooner than this share the next: a statement costs more than its rows. */
 const WRITE_INTERVAL_MS = 50
 
-export interface OutboxOptions<Row> {
+interface OutboxOptions<Row> {
   /** For the log. */
   readonly operation: string
   /** Writes rows; a row that is there already stays as it is. */

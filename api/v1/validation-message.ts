@@ -17,7 +17,7 @@ interface Complaint extends SchemaComplaint {
 }
 
 /** What every POST with a body that is not a JSON object is told. */
-export const MALFORMED_JSON =
+const MALFORMED_JSON =
   "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP library correctly. The API expects a JSON payload, but what was sent was not valid JSON.)"
 
 /**

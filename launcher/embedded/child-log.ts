@@ -3,7 +3,7 @@ import { createWriteStream, type WriteStream } from 'node:fs'
 const REOPEN_DELAY_MS = 1000
 
 /** The log file of a child, for its owner alone. */
-export interface ChildLog {
+interface ChildLog {
   write(chunk: Buffer): void
   end(): void
 }

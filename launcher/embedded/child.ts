@@ -17,7 +17,7 @@ export interface PrivateChild {
 }
 
 /** What is started, and how it is told to stop. */
-export interface ChildOptions {
+interface ChildOptions {
   readonly command: string
   readonly args: readonly string[]
   readonly env?: Readonly<Record<string, string | undefined>>

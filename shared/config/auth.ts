@@ -42,7 +42,7 @@ export interface AuthConfig {
 }
 
 /** Where the site and this server are. */
-export interface SiteConfig {
+interface SiteConfig {
   /** Base URL of the site; redirects to its origin are permitted. */
   readonly url: string
   /** Globs of further permitted redirects. */
@@ -57,7 +57,7 @@ export interface SiteConfig {
 }
 
 /** Who may become a user by themselves. */
-export interface SignupConfig {
+interface SignupConfig {
   readonly isDisabled: boolean
   readonly isEmailEnabled: boolean
   readonly isMagicLinkEnabled: boolean
@@ -66,7 +66,7 @@ export interface SignupConfig {
 }
 
 /** What is deleted now and then. */
-export interface CleanupConfig {
+interface CleanupConfig {
   readonly isEnabled: boolean
   readonly intervalSeconds: number
   /** Age at which users who signed up and confirmed nothing are deleted; 0 for never. */
@@ -74,7 +74,7 @@ export interface CleanupConfig {
 }
 
 /** Features that remain for compatibility and may be removed without notice. */
-export interface InheritedConfig {
+interface InheritedConfig {
   /** Shared secret with an operator; only of use to a multi-instance server. */
   readonly operatorToken: string
   /** Only of use to a multi-instance server. */

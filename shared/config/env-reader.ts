@@ -24,7 +24,7 @@ export class ConfigError extends Error {
 }
 
 /** One setting as `.env.example` lists it. */
-export interface SettingDoc {
+interface SettingDoc {
   readonly names: readonly string[]
   readonly fallback: string
   readonly about: string

@@ -8,7 +8,7 @@ import type { OrganizationTables } from './schema/organizations.ts'
 export type OrganizationRole = 'owner' | 'admin' | 'member'
 
 /** An organization of a user, with the user's role in it. */
-export interface Membership {
+interface Membership {
   readonly id: string
   readonly role: OrganizationRole
 }

@@ -131,7 +131,7 @@ async function sendOnce(
 }
 
 /** A call whose caller reads the answer and handles its redirects. */
-export interface OpenRequest {
+interface OpenRequest {
   readonly method?: 'GET' | 'POST'
   readonly headers: Readonly<Record<string, string>>
   readonly form?: string | undefined

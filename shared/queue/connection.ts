@@ -6,7 +6,7 @@ import { Redis, type RedisOptions } from 'ioredis'
 import type { Logger } from '../logger.ts'
 
 /** What a connection is for, which decides how it behaves while Redis is away. */
-export type ConnectionRole = 'producer' | 'reader' | 'worker' | 'replies'
+type ConnectionRole = 'producer' | 'reader' | 'worker' | 'replies'
 
 const COMMAND_TIMEOUT_MS = 2000
 /** Longer than any command takes or any BLOCK waits: what is silent for so long is a dead socket. */

@@ -13,7 +13,7 @@ export interface QueueRef {
 export type QueueStates = Readonly<Record<QueueState, number>>
 
 /** Where the jobs of a queue may be. */
-export type QueueState = (typeof QUEUE_STATES)[number]
+type QueueState = (typeof QUEUE_STATES)[number]
 
 /** BullMQ's states, and how each is counted. Ended jobs are removed at once, but for a crash. */
 const COUNTERS = {

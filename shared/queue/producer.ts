@@ -30,7 +30,7 @@ return found
 `)
 
 /** Where a queued job stands: orphaned means that a worker took it and let its lock expire. */
-export type Standing = 'waiting' | 'active' | 'orphaned' | 'missing'
+type Standing = 'waiting' | 'active' | 'orphaned' | 'missing'
 
 const STANDING_LETTERS: Record<string, Standing> = {
   w: 'waiting',
@@ -40,7 +40,7 @@ const STANDING_LETTERS: Record<string, Standing> = {
 }
 
 /** One epoch of a job in its queue. */
-export interface QueuedJob {
+interface QueuedJob {
   readonly kind: QueueKind
   readonly modelId: string
   readonly jobId: string

@@ -11,7 +11,7 @@ const OWNER_BEAT_MS = 300
 const STREAM_TTL_MS = 60_000
 
 /** The connections of an inbox, and whose it is. */
-export interface ReplyInboxOptions {
+interface ReplyInboxOptions {
   /** Used by the blocking read alone. */
   readonly reader: Redis
   /** For the short commands. */

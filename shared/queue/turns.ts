@@ -64,12 +64,12 @@ export interface Turn {
 }
 
 /** Whether a job was let in. */
-export type Admission =
+type Admission =
   | { readonly isAdmitted: true; readonly depth: number; readonly turn: Turn }
   | { readonly isAdmitted: false; readonly depth: number }
 
 /** Who asks to be let in, and where. */
-export interface AdmissionRequest {
+interface AdmissionRequest {
   readonly kind: QueueKind
   readonly modelId: string
   readonly organizationId: string

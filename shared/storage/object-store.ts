@@ -48,7 +48,7 @@ export interface ObjectInfo {
 }
 
 /** An object and its bytes. */
-export interface StoredObject {
+interface StoredObject {
   readonly body: Readable
   /** Bytes of the complete object, independent of the range. */
   readonly totalBytes: number

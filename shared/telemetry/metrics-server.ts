@@ -3,7 +3,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http'
 import { Registry } from 'prom-client'
 
 /** An answer of the metrics server. */
-export interface PlainAnswer {
+interface PlainAnswer {
   readonly status: number
   readonly contentType: string
   readonly body: string
@@ -19,7 +19,7 @@ export interface MetricsServer {
 }
 
 /** Where it listens, and the handler of each path. */
-export interface MetricsServerOptions {
+interface MetricsServerOptions {
   /** All interfaces if absent. */
   readonly host?: string
   /** 0 chooses a free port. */

@@ -12,7 +12,7 @@ import {
 } from '@opentelemetry/api'
 
 /** W3C trace context, in request headers and job envelopes. */
-export interface TraceCarrier {
+interface TraceCarrier {
   readonly traceparent: string
   readonly tracestate?: string
 }

@@ -29,7 +29,7 @@ const CONTAINERS =
 const BUILT_IN_FORMATS = 'WAV (PCM, A-law, µ-law), MP3, FLAC, Ogg and WebM (Opus, Vorbis, FLAC)'
 
 /** What bounds a decoder, and what stops it. */
-export interface DecodeOptions {
+interface DecodeOptions {
   /** Longer clips are refused, by their header where it says so and else while they are decoded. */
   readonly secondsMax: number
   readonly signal: AbortSignal

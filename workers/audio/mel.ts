@@ -15,7 +15,7 @@ export interface MelConfig {
 }
 
 /** Log-mel features, computed off the event loop. */
-export interface LogMel {
+interface LogMel {
   /** At most one window of samples to `float32[melBins, frames]`. */
   extract(samples: Float32Array): Promise<Float32Array>
   close(): Promise<void>

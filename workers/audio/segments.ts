@@ -1,18 +1,18 @@
 /** The part of an answer between two timestamps, in seconds from the start of the window. */
-export interface TimedTokens {
+interface TimedTokens {
   readonly start: number
   readonly end: number
   readonly tokenIds: readonly number[]
 }
 
 /** The segments of a window's answer, and the start of the next window. */
-export interface WindowCut {
+interface WindowCut {
   readonly segments: readonly TimedTokens[]
   readonly advanceSeconds: number
 }
 
 /** The timestamp unit and the length of the window. */
-export interface WindowTimes {
+interface WindowTimes {
   readonly firstTimestamp: number
   readonly secondsPerTimestamp: number
   /** Seconds of sound in the window; less than the model's at the end of a clip. */

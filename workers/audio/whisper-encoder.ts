@@ -7,7 +7,7 @@ import { allocateElements, type ElementType } from '#workers/tensor/element-type
 import type { WindowStates } from './whisper-decoder.ts'
 
 /** The encoder: log-mel features of windows to hidden states. */
-export interface WhisperEncoder {
+interface WhisperEncoder {
   /** Windows that are requested at the same time share a run. */
   encode(features: Float32Array, signal: AbortSignal): Promise<WindowStates>
   close(): Promise<void>

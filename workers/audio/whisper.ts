@@ -28,13 +28,13 @@ import {
 } from './whisper-tokens.ts'
 
 /** The parameters of one clip. */
-export interface SpeechRequest extends SpeechTask {
+interface SpeechRequest extends SpeechTask {
   readonly prompt: string
   readonly temperature: number
 }
 
 /** The abort signal and the progress callback of a clip. */
-export interface SpeechTools {
+interface SpeechTools {
   readonly signal: AbortSignal
   /**
    * Called after each window: processed samples, samples known so far, and the text of the window.
@@ -60,7 +60,7 @@ export interface Whisper {
 }
 
 /** Options of a speech model. */
-export interface WhisperOptions {
+interface WhisperOptions {
   readonly runtime: Runtime
   readonly folder: string
   readonly onnxFile?: string

@@ -12,7 +12,7 @@ export interface WindowEncoder {
 }
 
 /** Options of features and encoder. */
-export interface WindowEncoderOptions extends Omit<WhisperEncoderOptions, 'melBins'> {
+interface WindowEncoderOptions extends Omit<WhisperEncoderOptions, 'melBins'> {
   /** Windows that start together end together, so that they can be decoded in one run. */
   readonly gathers: boolean
 }

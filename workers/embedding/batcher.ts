@@ -10,7 +10,7 @@ interface Waiting<Item, Result> {
 }
 
 /** What a batch may hold, and how it is run. */
-export interface BatcherOptions<Item, Result> {
+interface BatcherOptions<Item, Result> {
   /** A batch grows while `longest × count` stays within this. */
   readonly maxBatchTokens: number
   readonly maxBatchSize: number

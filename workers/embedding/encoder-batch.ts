@@ -11,7 +11,7 @@ export interface EncodedText {
 }
 
 /** The input tensors of a batch, padded on the right to its longest text. */
-export interface EncoderBatch {
+interface EncoderBatch {
   readonly feeds: Feeds
   readonly width: number
   readonly mask: BigInt64Array
@@ -19,7 +19,7 @@ export interface EncoderBatch {
 }
 
 /** How the batches of a model are laid out. */
-export interface BatchLayout {
+interface BatchLayout {
   readonly paddingId: number
   readonly firstPosition: number
 }

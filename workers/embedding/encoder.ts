@@ -34,7 +34,7 @@ export interface Encoder {
 }
 
 /** What an encoder is opened with. */
-export interface EncoderOptions extends BatchOptions {
+interface EncoderOptions extends BatchOptions {
   readonly runtime: Runtime
   readonly folder: string
   readonly onnxFile?: string

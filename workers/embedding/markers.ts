@@ -7,7 +7,7 @@ export interface Markers {
 }
 
 /** The same of two texts that are read together. */
-export interface PairMarkers extends Markers {
+interface PairMarkers extends Markers {
   readonly between: readonly number[]
   /** Which text a token belongs to: those up to the second text, and those from there on. */
   readonly types: readonly [number, number]

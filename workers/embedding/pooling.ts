@@ -2,7 +2,7 @@
 export type PoolingMode = 'mean' | 'cls' | 'max' | 'lastToken' | 'weightedMean' | 'meanSqrtLength'
 
 /** Token vectors of a batch: float32 `[count, width, dimensions]`, padded on the right or left. */
-export interface TokenVectors {
+interface TokenVectors {
   readonly data: Float32Array
   readonly width: number
   readonly dimensions: number

@@ -8,7 +8,7 @@ import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokeniz
 import type { Markers } from './markers.ts'
 
 /** What reading an input takes of its model. */
-export interface InputReader {
+interface InputReader {
   readonly tokenizer: Tokenizer
   readonly markers: Markers
   readonly contextLength: number

@@ -30,7 +30,7 @@ const QUERY_SHARE = 0.5
 const CHARS_PER_TOKEN_MAX = 32
 
 /** What a reranker is opened with. */
-export interface RerankerOptions extends BatchOptions {
+interface RerankerOptions extends BatchOptions {
   readonly runtime: Runtime
   readonly folder: string
   readonly onnxFile?: string

@@ -41,7 +41,7 @@ export interface DecoderGraph {
 }
 
 /** Operators whose presence decides how a decoder may be run. */
-export interface OperatorMarks {
+interface OperatorMarks {
   readonly hasGroupQueryAttention: boolean
   readonly hasDynamicQuantization: boolean
 }

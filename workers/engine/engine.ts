@@ -6,7 +6,7 @@ import { Sequence } from './sequence.ts'
 import type { EngineStats, SampledToken, SequenceEnd, SequenceRequest } from './types.ts'
 
 /** Settings of an engine beyond its scheduler's. */
-export interface EngineOptions extends SchedulerOptions {
+interface EngineOptions extends SchedulerOptions {
   /** Sequences that may wait for a slot; more are refused. */
   readonly waitingMax: number
 }

@@ -44,7 +44,7 @@ export async function findDecoderFile(
 }
 
 /** What config.json says that the graph does not. */
-export interface DecoderConfig {
+interface DecoderConfig {
   /** Positions that the model was made for; undefined where the file does not say. */
   readonly contextLength: number | undefined
 }

@@ -1,7 +1,7 @@
 import type { SequenceEnd, SequenceRequest } from './types.ts'
 
 /** Where a sequence stands; `done` is final. */
-export type SequenceState = 'waiting' | 'running' | 'done'
+type SequenceState = 'waiting' | 'running' | 'done'
 
 /**
  * A text in progress. Everything follows from one inequality: `numComputed` (positions in the

@@ -1,7 +1,7 @@
 import type { Sequence } from './sequence.ts'
 
 /** One row of the cache: what it holds and who works on it. */
-export interface Slot {
+interface Slot {
   readonly index: number
   readonly tokenIds: readonly number[]
   /** How many of `tokenIds` are in the cache. */

@@ -30,7 +30,7 @@ export interface Networks {
 }
 
 /** One run of the U-Net. */
-export interface UnetRequest {
+interface UnetRequest {
   /** `[1, channels, side, side]`. */
   readonly sample: Volume
   readonly timestep: number

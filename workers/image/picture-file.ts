@@ -5,7 +5,7 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Pixels, RedrawMask } from './pixels.ts'
 
 /** Width and height in pixels. */
-export interface PictureSize {
+interface PictureSize {
   readonly width: number
   readonly height: number
 }

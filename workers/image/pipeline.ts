@@ -33,7 +33,7 @@ export interface PictureRequest {
 }
 
 /** The abort signal and the progress callback of an image. */
-export interface PictureTools {
+interface PictureTools {
   readonly signal: AbortSignal
   onStep?(step: number): void
 }

@@ -17,7 +17,7 @@ import {
 } from './hub.ts'
 
 /** Which file is fetched, and where to. */
-export interface DownloadOptions {
+interface DownloadOptions {
   readonly hub: HubOptions
   readonly source: HubSource & { readonly commit: string }
   readonly file: HubFile

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { failure } from '#shared/errors.ts'
 
 /** What a file of a model has to be. */
-export interface FileDigest {
+interface FileDigest {
   readonly sha256: string
   readonly bytes: number
 }

@@ -9,7 +9,7 @@ export interface ResidentModel {
 }
 
 /** A model that is in use: it stays until every lease is released. */
-export interface Lease<Model> {
+interface Lease<Model> {
   readonly model: Model
   release(): void
 }
@@ -22,7 +22,7 @@ interface Resident<Model> {
 }
 
 /** How models are opened, and how much of them may be in memory. */
-export interface ResidencyOptions<Model> {
+interface ResidencyOptions<Model> {
   /** 0 means no limit. */
   readonly bytesMax: number
   readonly open: (model: CatalogueModel) => Promise<Model>

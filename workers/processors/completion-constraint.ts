@@ -23,7 +23,7 @@ const LATER_TOOLS_MAX = 512
 const OPENING_TAG = TOOL_CALL_OPENING.trimEnd()
 
 /** How the constraint of one job is prepared. */
-export interface ConstraintOptions {
+interface ConstraintOptions {
   /** Compiled grammars are shared within one scope. */
   readonly cacheScope: string
   readonly signal?: AbortSignal

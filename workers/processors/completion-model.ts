@@ -16,7 +16,7 @@ export interface CompletionModel {
 }
 
 /** Settings of a language model beyond its files. */
-export interface CompletionModelOptions {
+interface CompletionModelOptions {
   /** Whether organizations share caches; each can then measure what the others have cached. */
   readonly sharesCaches?: boolean
 }

@@ -51,7 +51,7 @@ export interface ProcessorRow {
 }
 
 /** A processor and the model that it asks. */
-export interface ProcessorSpec<K extends QueueKind, Model> {
+interface ProcessorSpec<K extends QueueKind, Model> {
   readonly kind: K
   readonly slots: number
   open(model: CatalogueModel, tools: OpenTools): Promise<{ opened: Model; bytes: number }>

@@ -7,7 +7,7 @@ import type { Tensor } from './tensor.ts'
 export type NativeStart = (done: (failure: Error | null, status: unknown) => void) => void
 
 /** The parts of a session that a binding uses. */
-export interface BoundSession {
+interface BoundSession {
   readonly native: Native
   readonly handle: Pointer
   readonly inputs: NameTable

@@ -10,7 +10,7 @@ export class ModelLoadError extends Error {
 }
 
 /** The reason for which a run failed. */
-export type ModelRunProblem =
+type ModelRunProblem =
   | 'missingInput'
   | 'unknownInput'
   | 'unknownOutput'

@@ -95,7 +95,7 @@ export type Pointer = bigint
 export type NativeArgument = number | string | Pointer | ArrayBufferView | null
 
 /** A C function; `async` runs it on a thread of libuv's pool. */
-export interface NativeFunction {
+interface NativeFunction {
   (...args: NativeArgument[]): unknown
   readonly async: (...args: unknown[]) => void
 }

@@ -4,7 +4,7 @@ import type { TensorSpec } from './specs.ts'
 import type { Tensor } from './tensor.ts'
 
 /** An input or output with the address of its name as a C string. */
-export interface NamedSpec extends TensorSpec {
+interface NamedSpec extends TensorSpec {
   readonly address: Pointer
 }
 

@@ -1,7 +1,7 @@
 import { ELEMENT_TYPES, type ElementType } from '#workers/tensor/element-type.ts'
 
 /** One operator of a graph. */
-export interface OperatorNode {
+interface OperatorNode {
   readonly operator: string
   readonly inputs: readonly string[]
   readonly output: string
@@ -10,21 +10,21 @@ export interface OperatorNode {
 }
 
 /** An input or output of the graph; its axes may have any size. */
-export interface GraphTensor {
+interface GraphTensor {
   readonly name: string
   readonly type: ElementType
   readonly rank: number
 }
 
 /** A constant of the graph. */
-export interface GraphConstant {
+interface GraphConstant {
   readonly name: string
   readonly dims: readonly number[]
   readonly values: Float32Array
 }
 
 /** A graph with its operators in topological order. */
-export interface GraphPlan {
+interface GraphPlan {
   readonly name: string
   readonly nodes: readonly OperatorNode[]
   readonly constants?: readonly GraphConstant[]

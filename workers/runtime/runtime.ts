@@ -15,7 +15,7 @@ import { readProviders } from './specs.ts'
 import { createTensor, type Tensor } from './tensor.ts'
 
 /** Settings of a runtime. */
-export interface RuntimeOptions {
+interface RuntimeOptions {
   /**
    * Native calls in flight; fewer than the threads of libuv's pool, so that file access never
    * waits.
@@ -24,7 +24,7 @@ export interface RuntimeOptions {
 }
 
 /** A model in memory instead of in a file. */
-export interface ModelBytes {
+interface ModelBytes {
   /** Its name in error messages. */
   readonly name: string
   readonly bytes: Uint8Array

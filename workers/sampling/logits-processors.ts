@@ -3,7 +3,7 @@ import type { SamplingParams } from '#shared/contracts/completion.ts'
 import { argmax } from './select.ts'
 
 /** The state of a candidate that logits processors read besides the scores. */
-export interface SamplingHistory {
+interface SamplingHistory {
   /** How often each token has been generated. */
   readonly counts: ReadonlyMap<number, number>
   /** The number of tokens generated before this one. */
@@ -20,7 +20,7 @@ export interface EarlyBan {
 export type LogitsProcessor = (scores: Float32Array, history: SamplingHistory) => void
 
 /** Restricts the next token; the constrained decoder implements it. */
-export type TokenMask = (scores: Float32Array) => void
+type TokenMask = (scores: Float32Array) => void
 
 /**
  * The processors of a request, in the order in which they run; a parameter at its neutral value

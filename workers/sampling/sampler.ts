@@ -10,7 +10,7 @@ import { scoreToken } from './logprobs.ts'
 import { argmax } from './select.ts'
 
 /** Options of the sampler of one candidate. */
-export interface SamplerOptions {
+interface SamplerOptions {
   readonly params: SamplingParams
   readonly promptTokenIds: readonly number[]
   /** Selects the random stream of the candidate. */

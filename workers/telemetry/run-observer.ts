@@ -11,7 +11,7 @@ import type { WorkerMetrics } from './metrics.ts'
 import type { SpanSettler } from './span-settler.ts'
 
 /** How a run ended on this worker. */
-export type RunOutcome = 'finished' | 'failed' | 'cancelled' | 'yielded' | 'orphaned'
+type RunOutcome = 'finished' | 'failed' | 'cancelled' | 'yielded' | 'orphaned'
 
 /** Observes the runs of a worker. */
 export interface RunObserver {
@@ -31,7 +31,7 @@ export interface ObservedRun {
 }
 
 /** Collaborators of an observer. */
-export interface RunObserverTools {
+interface RunObserverTools {
   readonly metrics: WorkerMetrics
   readonly tracing: Tracing
   readonly settler: SpanSettler

@@ -5,7 +5,7 @@ interface Pending {
 }
 
 /** How long spans are held back, and the check of their owner. */
-export interface SpanSettlerOptions {
+interface SpanSettlerOptions {
   /** Longer than the lifetime of an owner's heartbeat and the export of its own spans. */
   readonly delayMs: number
   /** Whether the owner of a job is alive. */

@@ -30,7 +30,7 @@ import {
 } from './template-values.ts'
 
 /** What a template reads. */
-export interface TemplateVariables {
+interface TemplateVariables {
   /** Text of the model folder and of the server: its control tokens are recognized. */
   readonly own: Readonly<Record<string, unknown>>
   /** Text of clients. */

@@ -19,7 +19,7 @@ export interface ChatTemplate {
 }
 
 /** What `tokenizer_config.json` says about chats; a list holds templates by name. */
-export interface ChatTemplateSource {
+interface ChatTemplateSource {
   readonly template: string | readonly { readonly name: string; readonly template: string }[]
   /** `bos_token`, `eos_token` and their like, as a template may use them. */
   readonly specialTokens: Readonly<Record<string, string>>

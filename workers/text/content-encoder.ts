@@ -38,7 +38,7 @@ interface Section {
  * Encodes texts of which parts are content: control tokens count only where the template wrote them.
  * `undefined` means that the content holds none, so that the library's own way gives the same.
  */
-export interface ContentEncoder {
+interface ContentEncoder {
   findParts(text: string, content: readonly ContentSpan[]): readonly EncodedPart[] | undefined
 }
 

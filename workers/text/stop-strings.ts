@@ -1,5 +1,5 @@
 /** What may be shown of an answer after some text has arrived. */
-export interface StopVerdict {
+interface StopVerdict {
   readonly text: string
   /** True once a stop string has been met; nothing after it is ever shown. */
   readonly isStopped: boolean

@@ -19,7 +19,7 @@ export interface Scope {
   set(name: string, value: unknown): void
   lookupVariable(name: string): Value
 }
-export interface BaseInterpreter {
+interface BaseInterpreter {
   evaluate(node: Node | undefined, scope: Scope): Value
   run(program: Program): Value
 }

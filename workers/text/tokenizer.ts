@@ -24,7 +24,7 @@ export interface Tokenizer {
 }
 
 /** How a text becomes token ids. */
-export interface EncodeOptions {
+interface EncodeOptions {
   /** Lets the tokenizer put its own markers around the text. */
   readonly addSpecialTokens: boolean
   /** Parts in which control tokens are plain text; none when absent. */
@@ -32,7 +32,7 @@ export interface EncodeOptions {
 }
 
 /** What a tokenizer knows beyond its own files. */
-export interface TokenizerOptions {
+interface TokenizerOptions {
   /** Added tokens that give a text its structure although no file marks them as special. */
   readonly isTag?: (content: string) => boolean
 }
@@ -46,7 +46,7 @@ const EMPTY = {
 const OF_SLOW_TOKENIZERS = { remove_space: false, do_lowercase_and_remove_accent: false }
 
 /** Two texts that are read together. */
-export interface TextPair {
+interface TextPair {
   readonly tokenIds: number[]
   readonly typeIds: number[]
 }
@@ -85,7 +85,7 @@ export function createTokenizer(
 }
 
 /** What encoding a text of any size found out. */
-export type EncodeOutcome =
+type EncodeOutcome =
   | { readonly fits: true; readonly tokenIds: number[] }
   | { readonly fits: false; readonly estimatedTokens: number }
 

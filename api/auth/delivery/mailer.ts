@@ -18,7 +18,7 @@ export interface SmtpMailer extends Mailer {
 }
 
 /** What the mailer needs. */
-export interface SmtpMailerOptions {
+interface SmtpMailerOptions {
   readonly smtp: SmtpConfig
   readonly mailer: Pick<
     MailerConfig,

@@ -19,7 +19,7 @@ export interface Binding {
 }
 
 /** The cookie of browsers that are on their way to a provider. */
-export const BINDING_COOKIE = 'millrace_oauth'
+const BINDING_COOKIE = 'millrace_oauth'
 
 const COOKIE_SECONDS = 600
 const SECRET = /^[\w-]{20,64}$/

@@ -16,7 +16,7 @@ export interface PkceChallenge {
 }
 
 /** A flow that ends somewhere else than it began. */
-export interface NewFlowState {
+interface NewFlowState {
   readonly provider: string
   readonly authenticationMethod: string
   readonly pkce?: PkceChallenge | undefined

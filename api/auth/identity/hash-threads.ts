@@ -12,7 +12,7 @@ export type HashRequest =
 export type HashReply = { readonly result: string | boolean } | { readonly failure: string }
 
 /** Threads of low priority that hash passwords. */
-export interface HashThreads {
+interface HashThreads {
   hash(password: string, parameters: PasswordConfig['argon2']): Promise<string>
   verify(password: string, hash: string): Promise<boolean>
 }

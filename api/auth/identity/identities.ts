@@ -7,7 +7,7 @@ import type { IdentityRow, Metadata } from '#shared/db/schema/auth.ts'
 import type { Store } from './store.ts'
 
 /** An identity that a user signs in with. */
-export interface NewIdentity {
+interface NewIdentity {
   readonly userId: string
   readonly provider: string
   readonly providerId: string

@@ -4,7 +4,7 @@ import { invalid } from '../errors.ts'
 import { mergeMetadata } from './present-user.ts'
 
 /** Bytes of one metadata object, written as JSON. */
-export const METADATA_BYTES_MAX = 16 * 1024
+const METADATA_BYTES_MAX = 16 * 1024
 
 const METADATA_FIELDS = ['data', 'user_metadata', 'app_metadata'] as const
 

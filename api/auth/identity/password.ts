@@ -24,7 +24,7 @@ export interface PasswordHasher {
 }
 
 /** How long a hash may wait for its turn. */
-export interface Patience {
+interface Patience {
   readonly clock: Clock
   /** Whoever waited longer has been told to come back: nobody would read the result. */
   readonly waitMsMax: number

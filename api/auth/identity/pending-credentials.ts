@@ -8,7 +8,7 @@ import type { Store } from './store.ts'
 import { updateUser } from './users.ts'
 
 /** A user with the password hash that a sign-in is compared with. */
-export interface SignInCandidate {
+interface SignInCandidate {
   readonly user: UserRow
   readonly passwordHash: string | undefined
 }

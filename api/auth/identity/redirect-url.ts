@@ -1,7 +1,7 @@
 import { expandBraces, matchesGlob } from './glob.ts'
 
 /** Which redirect targets are permitted: the origin of the site, and the globs of the allow list. */
-export interface RedirectRules {
+interface RedirectRules {
   readonly siteUrl: string
   readonly uriAllowList: readonly string[]
 }

@@ -38,7 +38,7 @@ export interface RotationOptions {
 }
 
 /** Issues the first refresh token of a session. */
-export async function issueRefreshToken(store: Store, sessionId: string): Promise<string> {
+async function issueRefreshToken(store: Store, sessionId: string): Promise<string> {
   const refreshToken = randomSecret()
   const seed = randomBytes(SEED_BYTES)
   await insertToken(store, { sessionId, refreshToken, seed, parentId: null })
@@ -86,7 +86,7 @@ export async function rotateRefreshToken(
 }
 
 /** Revokes every valid refresh token of a session. */
-export async function revokeFamily(store: Store, sessionId: string): Promise<void> {
+async function revokeFamily(store: Store, sessionId: string): Promise<void> {
   const { refreshTokens } = store.tables
   await store.db
     .update(refreshTokens)

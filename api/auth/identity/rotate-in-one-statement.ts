@@ -17,7 +17,7 @@ import { USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 import type { Store } from './store.ts'
 
 /** A refresh token that was exchanged at once. */
-export interface RotatedAtOnce {
+interface RotatedAtOnce {
   readonly outcome: RotationOutcome & { readonly kind: 'accepted' }
   readonly parts: Parts
   readonly event: SecurityEvent

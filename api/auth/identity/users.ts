@@ -11,7 +11,7 @@ import type { UserWithParts } from './present-user.ts'
 import type { Store } from './store.ts'
 
 /** What a new user starts with. */
-export interface NewUser {
+interface NewUser {
   readonly id?: string
   readonly aud: string
   readonly role: string

@@ -10,7 +10,7 @@ import { ProviderReplyError } from './profile.ts'
 import { getJson } from './token-request.ts'
 
 /** What an issuer says about itself. */
-export interface Discovery {
+interface Discovery {
   readonly issuer: string
   readonly authorizationEndpoint: string
   readonly tokenEndpoint: string

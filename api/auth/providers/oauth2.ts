@@ -15,7 +15,7 @@ import type { IdTokenRule, ProviderRow, ProviderTokens } from './row.ts'
 import { getJson, requestTokens } from './token-request.ts'
 
 /** What a provider of OAuth 2.0 is made from. */
-export interface Oauth2Options {
+interface Oauth2Options {
   readonly id: string
   readonly row: ProviderRow
   readonly config: ProviderConfig

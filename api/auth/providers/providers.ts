@@ -16,7 +16,7 @@ import type { ProviderRow } from './row.ts'
 import { createTwitter } from './twitter.ts'
 
 /** Every provider of OAuth 2.0; Twitter has its own file. */
-export const PROVIDER_ROWS: Readonly<Record<Exclude<ProviderId, 'twitter'>, ProviderRow>> = {
+const PROVIDER_ROWS: Readonly<Record<Exclude<ProviderId, 'twitter'>, ProviderRow>> = {
   ...OIDC_ROWS,
   ...OAUTH_ROWS,
   ...MORE_OAUTH_ROWS,

@@ -69,7 +69,7 @@ async function resetCredentials(
 const CONTACT_PROVIDERS: readonly string[] = ['email', 'phone']
 
 /** True when the account was used, or linked to a provider, before any contact was confirmed. */
-export function isUsedUnproven(user: UserRow, identities: readonly IdentityRow[]): boolean {
+function isUsedUnproven(user: UserRow, identities: readonly IdentityRow[]): boolean {
   const isLinked = identities.some(({ provider }) => !CONTACT_PROVIDERS.includes(provider))
   return user.lastSignInAt !== null || isLinked
 }

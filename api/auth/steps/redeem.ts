@@ -14,7 +14,7 @@ import { record } from './record.ts'
 import { startSession, type StartedSession } from './start-session.ts'
 
 /** What came of redeeming a one-time token. */
-export type Redemption =
+type Redemption =
   | { readonly kind: 'session'; readonly started: StartedSession }
   /** The client exchanges this for a session. */
   | { readonly kind: 'authCode'; readonly authCode: string }
@@ -49,10 +49,8 @@ export async function redeem(
   },
 ): Promise<Redemption> {
   const { token, passwordHash, failureMessage } = redemption
-  let isInvitation = false
-  const result = await inTransaction<Redemption>(services.store, async (store) => {
+  return inTransaction<Redemption>(services.store, async (store) => {
     const locked = await lockUser(store, token.userId)
-    isInvitation = token.kind === 'confirmation' && locked.invitedAt !== null
     if (!(await consumeOneTimeToken(store, token.id))) {
       throw authFailure('otp_expired', { message: failureMessage })
     }
@@ -77,10 +75,6 @@ export async function redeem(
     const started = await startSession(store, { user, proof: { method: 'otp' }, request })
     return { kind: 'session', started }
   })
-  if (result.kind === 'halfway') return result
-  const { redirectTo, requestId } = request
-  await services.onRedeemed({ userId: token.userId, isInvitation, redirectTo, requestId })
-  return result
 }
 
 // How the row of a user says who has agreed to a change; 1 is what older versions wrote for either.

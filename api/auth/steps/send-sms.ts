@@ -21,7 +21,7 @@ const COLUMNS: Readonly<Record<SmsKind, SentColumn>> = {
 }
 
 /** A text message to a user that carries a code. */
-export interface TokenSms {
+interface TokenSms {
   readonly user: UserRow
   readonly kind: SmsKind
   readonly to: string

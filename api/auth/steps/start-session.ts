@@ -19,7 +19,7 @@ export interface StartedSession {
 }
 
 /** The answer to every successful sign-in. */
-export interface TokenResponse {
+interface TokenResponse {
   readonly access_token: string
   readonly token_type: 'bearer'
   readonly expires_in: number

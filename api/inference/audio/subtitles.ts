@@ -1,5 +1,5 @@
 /** A line of subtitles; times in seconds. */
-export interface Cue {
+interface Cue {
   readonly start: number
   readonly end: number
   readonly text: string

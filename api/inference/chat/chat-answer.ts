@@ -43,7 +43,7 @@ interface ChatAnswerMessage {
 }
 
 /** The answer to a chat request that is no stream. */
-export interface ChatAnswer {
+interface ChatAnswer {
   readonly id: string
   readonly object: 'chat.completion'
   readonly created: number

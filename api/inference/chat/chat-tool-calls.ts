@@ -6,7 +6,7 @@ export type AnswerPart =
   | { readonly type: 'callStart'; readonly index: number; readonly name: string }
   | { readonly type: 'callArguments'; readonly index: number; readonly text: string }
 
-export interface ToolCallOptions {
+interface ToolCallOptions {
   /** Calls beyond this number are dropped. */
   readonly callsMax: number
   /** A call was demanded, so that an answer that begins with a brace is one even without its tag. */
@@ -14,7 +14,7 @@ export interface ToolCallOptions {
 }
 
 /** How a call begins and ends in the text of a model. */
-export const CALL_OPENS = '<tool_call>'
+const CALL_OPENS = '<tool_call>'
 export const CALL_CLOSES = '</tool_call>'
 const CUT_CALL = /^(?:<tool_call>)?\s*(?:\{|$)/
 

@@ -1,5 +1,5 @@
 /** What a body yields as it arrives: its name once, then its arguments in pieces. */
-export type ToolCallEvent = { name: string } | { arguments: string }
+type ToolCallEvent = { name: string } | { arguments: string }
 
 // The order in which models write: the name, then an object of arguments, which can be streamed.
 const BEGINNING =

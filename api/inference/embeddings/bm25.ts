@@ -1,5 +1,5 @@
 /** A document that matched, with its keyword score. */
-export interface KeywordMatch {
+interface KeywordMatch {
   readonly index: number
   readonly score: number
 }

@@ -98,7 +98,7 @@ export function getEmbeddingModel(
 }
 
 /** Texts are counted by the worker, before it begins to compute. */
-export function refuseTooManyTokens(event: JobEvent<'embedding'>): void {
+function refuseTooManyTokens(event: JobEvent<'embedding'>): void {
   if (event.type === 'started' && event.promptTokens > EMBEDDING_TOKENS_MAX) {
     throw tooManyTokens(event.promptTokens)
   }

@@ -22,7 +22,7 @@ const GUIDANCE_MAX = 30
 const SEED_MAX = 2 ** 32 - 1
 
 /** Where pictures are written; `GET /media` serves what lies below for an hour. */
-export const MEDIA_PREFIX = 'media'
+const MEDIA_PREFIX = 'media'
 
 const COMMON = {
   model: optionalString({

@@ -5,11 +5,11 @@ import sharp, { type Metadata } from 'sharp'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 /** Largest upload of one picture, not included. */
-export const IMAGE_BYTES_MAX = 4 * 1024 * 1024
+const IMAGE_BYTES_MAX = 4 * 1024 * 1024
 const SIDE_MAX = 4096 // pixels; more cannot come from a picture of 4 MB in good faith
 
 /** A picture whose header was read; its pixels are the worker's business. */
-export interface UploadedImage {
+interface UploadedImage {
   readonly bytes: Buffer
   readonly format: 'png' | 'jpeg' | 'webp'
   readonly side: number

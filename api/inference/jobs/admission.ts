@@ -8,7 +8,7 @@ const RETRY_AFTER_SECONDS_MAX = 60
 const LOAD_RETRY_SECONDS = 5
 
 /** Capacity of one queue as the living workers report it. */
-export interface Capacity {
+interface Capacity {
   readonly freeSlots: number
   /** With every slot taken; 0 while nothing is known. */
   readonly jobsPerSecond: number

@@ -19,7 +19,7 @@ const SETTLE_MS = 1500
 const SILENT_MS = 400
 const JOBS_PER_LOOK = 500
 
-export interface JobLedgerOptions {
+interface JobLedgerOptions {
   readonly redis: Redis
   readonly keys: QueueKeys
   readonly producer: JobProducer

@@ -33,7 +33,7 @@ const RESUBMIT_DELAY_MS = 100
 /** An adopted job has had its turn. */
 const NO_TURN: Turn = { generation: '', turn: 0 }
 
-export interface SubmitterOptions {
+interface SubmitterOptions {
   /** For short commands that fail fast. */
   readonly redis: Redis
   /** Blocks on the reply stream; closed with the submitter. */

@@ -8,10 +8,10 @@ import type { ToolPlan } from '#api/inference/chat/chat-tools.ts'
 type ItemStatus = 'in_progress' | 'completed' | 'incomplete'
 
 /** Log-probabilities as this dialect presents them. */
-export type OutputLogprobs = ReturnType<typeof presentChatLogprobs>['content']
+type OutputLogprobs = ReturnType<typeof presentChatLogprobs>['content']
 
 /** A part of what a message says. */
-export interface OutputText {
+interface OutputText {
   readonly type: 'output_text'
   readonly text: string
   readonly annotations: readonly never[]

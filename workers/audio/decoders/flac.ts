@@ -21,7 +21,7 @@ const DAMAGED_FRAMES_MAX = 500
 class NoFrameError extends Error {}
 
 /** What the first metadata block says about the whole stream. */
-export interface StreamInfo {
+interface StreamInfo {
   readonly sampleRate: number
   readonly channels: number
   readonly sampleBits: number

@@ -1,5 +1,5 @@
 /** Turns `size / 2` coefficients into `size` samples. */
-export type InverseMdct = (coefficients: Float32Array) => Float32Array
+type InverseMdct = (coefficients: Float32Array) => Float32Array
 
 /**
  * The inverse MDCT of Vorbis I without a scale:

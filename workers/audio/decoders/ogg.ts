@@ -1,5 +1,5 @@
 /** A packet of one logical stream of an Ogg file (RFC 3533). */
-export interface OggPacket {
+interface OggPacket {
   readonly serial: number
   readonly bytes: Uint8Array
   /** The first packet of its stream, which names the codec. */

@@ -9,7 +9,7 @@ import type { CachePair } from '../decoder-graph.ts'
 import { makeCutGraph } from './cut-graph.ts'
 
 /** A part of a cache: positions `from` to `to` of one row, and the padding around the copy. */
-export interface CachePiece {
+interface CachePiece {
   readonly row: number
   readonly from: number
   readonly to: number

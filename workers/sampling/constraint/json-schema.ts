@@ -9,6 +9,7 @@ import { KEYWORDS, UNSUPPORTED } from './keywords.ts'
 import { Intersections } from './intersection.ts'
 import { JsonGrammar } from './json-grammar.ts'
 import { compileListed } from './listed-values.ts'
+import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import { mergeSchemas, typesOf } from './schema-merge.ts'
 import type { JsonType, Schema } from './schema-merge.ts'
 import { assertTellApart } from './schema-one-of.ts'
@@ -19,20 +20,12 @@ const NODES_MAX = 50_000 // twice what five thousand members take; 0.2 s at most
 const DEPTH_MAX = 64
 const SCHEMAS_MAX = 10_000 // combinations included, which can grow with every reference
 
-/** Where the compiler stands: for messages, and against references that lead in a circle. */
-export interface SchemaPlace {
-  readonly path: string
-  readonly depth: number
-  /** References followed since the last value began. */
-  readonly followed: readonly string[]
-}
-
 /**
  * Turns a JSON Schema into a grammar whose texts all satisfy it; the properties of an object come in
  * the order in which the schema lists them. Throws `invalidRequest` naming the path of a keyword
  * that cannot be enforced: a constraint is kept or refused, never ignored.
  */
-export class SchemaCompiler {
+export class SchemaCompiler implements SchemaContext {
   readonly json: JsonGrammar
   readonly intersections: Intersections
   readonly #param: string

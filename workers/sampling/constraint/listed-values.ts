@@ -3,7 +3,7 @@ import { Automaton } from './automaton.ts'
 import type { AutomatonState } from './automaton.ts'
 import { canonicalText } from './canonical-text.ts'
 import type { Grammar } from './grammar.ts'
-import type { SchemaCompiler, SchemaPlace } from './json-schema.ts'
+import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import { isWithin } from './number-range.ts'
 import { IMPLIED, typesOf } from './schema-merge.ts'
 import type { JsonType, Schema } from './schema-merge.ts'
@@ -11,7 +11,7 @@ import { boundsOf, compileString, countOf, stepOf } from './schema-types.ts'
 
 /** One of the values of `enum` or `const` that the rest of the schema allows. */
 export function compileListed(
-  compiler: SchemaCompiler,
+  compiler: SchemaContext,
   schema: Schema,
   place: SchemaPlace,
 ): Grammar {
@@ -56,7 +56,7 @@ function isOfType(value: unknown, type: JsonType): boolean {
  * and objects, and listed texts that may or may not have the format beside them.
  */
 function limitsOfListed(
-  compiler: SchemaCompiler,
+  compiler: SchemaContext,
   schema: Schema,
   place: SchemaPlace,
 ): (value: unknown) => boolean {
@@ -103,7 +103,7 @@ function matcherOf(automaton: Automaton, budget: WorkBudget): (value: string) =>
 }
 
 function refuseNested(
-  compiler: SchemaCompiler,
+  compiler: SchemaContext,
   schema: Schema,
   place: SchemaPlace,
   value: unknown,

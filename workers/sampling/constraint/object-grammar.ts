@@ -3,7 +3,7 @@ import type { Grammar } from './grammar.ts'
 import type { JsonGrammar } from './json-grammar.ts'
 
 /** A property as `"name": value`, and whether it may be left out. */
-export interface ListedProperty {
+interface ListedProperty {
   readonly pair: Grammar
   readonly isRequired: boolean
 }

@@ -1,12 +1,12 @@
 import type { Grammar } from './grammar.ts'
-import type { SchemaCompiler, SchemaPlace } from './json-schema.ts'
+import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import { keyOtherThan, objectWith } from './object-grammar.ts'
 import type { Schema } from './schema-merge.ts'
 import { countOf } from './schema-types.ts'
 
 /** An object with its listed properties in their order, then others where they are asked for. */
 export function compileObject(
-  compiler: SchemaCompiler,
+  compiler: SchemaContext,
   stated: Schema,
   place: SchemaPlace,
 ): Grammar {
@@ -60,7 +60,7 @@ export function compileObject(
  * limit the form of the keys, where no property is listed by its name.
  */
 function nameRules(
-  compiler: SchemaCompiler,
+  compiler: SchemaContext,
   schema: Schema,
   place: SchemaPlace,
 ): { readonly schema: Schema; readonly key: Grammar } {

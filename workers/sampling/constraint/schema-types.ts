@@ -1,5 +1,5 @@
 import type { Grammar } from './grammar.ts'
-import type { SchemaCompiler, SchemaPlace } from './json-schema.ts'
+import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import { integersWithin, multiplesOf, numbersWithin } from './number-range.ts'
 import type { NumberBounds } from './number-range.ts'
 import type { Schema } from './schema-merge.ts'
@@ -11,7 +11,7 @@ const STEP_MAX = 100 // each remainder is a rule of the grammar
 
 /** A string by pattern, by format and by length, whichever there are. */
 export function compileString(
-  compiler: SchemaCompiler,
+  compiler: SchemaContext,
   schema: Schema,
   place: SchemaPlace,
 ): Grammar {
@@ -36,11 +36,11 @@ export function compileString(
   return json.builder.sequence(quote, content, quote)
 }
 
-function formatOf(compiler: SchemaCompiler, format: unknown, place: SchemaPlace): string {
+function formatOf(compiler: SchemaContext, format: unknown, place: SchemaPlace): string {
   return findFormat(format) ?? compiler.refuse(place, `the format '${format}' is not supported`)
 }
 
-function matching(compiler: SchemaCompiler, pattern: unknown, place: SchemaPlace): Grammar {
+function matching(compiler: SchemaContext, pattern: unknown, place: SchemaPlace): Grammar {
   if (typeof pattern !== 'string' || pattern.length > PATTERN_CHARS_MAX) {
     return compiler.refuse(place, `'pattern' must be a string of ≤ ${PATTERN_CHARS_MAX} characters`)
   }
@@ -55,7 +55,7 @@ function matching(compiler: SchemaCompiler, pattern: unknown, place: SchemaPlace
 
 /** A number or integer, within bounds where there are any. */
 export function compileNumber(
-  compiler: SchemaCompiler,
+  compiler: SchemaContext,
   schema: Schema,
   place: SchemaPlace,
   type: 'number' | 'integer',
@@ -83,7 +83,7 @@ export function compileNumber(
 
 /** The whole number of which all numbers are to be multiples; undefined when the schema has none. */
 export function stepOf(
-  compiler: SchemaCompiler,
+  compiler: SchemaContext,
   schema: Schema,
   place: SchemaPlace,
 ): number | undefined {
@@ -96,7 +96,7 @@ export function stepOf(
 
 /** The bounds that a schema sets to numbers. */
 export function boundsOf(
-  compiler: SchemaCompiler,
+  compiler: SchemaContext,
   schema: Schema,
   place: SchemaPlace,
 ): NumberBounds {
@@ -113,11 +113,7 @@ export function boundsOf(
 }
 
 /** A list of items, the first of which may have schemas of their own. */
-export function compileArray(
-  compiler: SchemaCompiler,
-  schema: Schema,
-  place: SchemaPlace,
-): Grammar {
+export function compileArray(compiler: SchemaContext, schema: Schema, place: SchemaPlace): Grammar {
   const { json } = compiler
   const { items, prefixItems } = schema
   const min = countOf(compiler, schema, 'minItems', place) ?? 0
@@ -152,7 +148,7 @@ export function compileArray(
 
 /** A keyword that counts something; undefined where the schema does not have it. */
 export function countOf(
-  compiler: SchemaCompiler,
+  compiler: SchemaContext,
   schema: Schema,
   name: string,
   place: SchemaPlace,

@@ -3,7 +3,7 @@ import { GrammarTooAmbiguousError } from './automaton.ts'
 import type { ConstraintFactory, ConstraintSource, TokenConstraint } from './token-constraint.ts'
 
 /** Where a grammar begins to hold, and which. */
-export interface TriggeredOptions {
+interface TriggeredOptions {
   /** What the text must say before the grammar applies. */
   readonly opening: string
   /**
