@@ -85,7 +85,7 @@ async function signIn(
   // A change of the password that came in between has ended the session: the user as they are now
   // must not be taken for the one who has given the old password.
   if (user === undefined || session === undefined) return refused(401, CHANGED)
-  // The pages keep a session of their own: nobody would ever use or end this one.
+  // The console has its own sessions, so a session opened here would be neither used nor ended.
   await endSessions(services.store, { userId, scope: 'local', sessionId })
   return { kind: 'user', user }
 }

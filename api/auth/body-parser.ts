@@ -6,9 +6,9 @@ const BODY_BYTES_MAX = 1024 * 1024
 const DEPTH_MAX = 64
 
 /**
- * Reads bodies as JSON whatever their type claims to be, because clients of this protocol are lax
- * about it; forms are read where they say they are forms, and look like one: what curl sends says
- * so of everything.
+ * Parses bodies as JSON whatever their content type, because clients of this protocol set it
+ * carelessly. Forms are parsed where they are declared and look like a form: curl declares every
+ * body as one.
  */
 export function registerBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
@@ -52,8 +52,8 @@ function parseForm(text: string): Record<string, string> {
   return fields
 }
 
-// What the database cannot hold is refused here instead of failing there or being lost: NUL
-// characters, halves of surrogate pairs, numbers beyond the largest, and nesting without end.
+// Refuses values that Postgres cannot store: NUL characters, lone surrogates, numbers beyond the
+// range, and unbounded nesting.
 function checkStorable(root: object): void {
   const pending: { readonly value: unknown; readonly depth: number }[] = [{ value: root, depth: 1 }]
   for (let entry = pending.pop(); entry !== undefined; entry = pending.pop()) {

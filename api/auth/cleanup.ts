@@ -155,7 +155,7 @@ async function deleteBatch(
   table: Swept,
   condition: SQL | undefined,
 ): Promise<number> {
-  // Whatever somebody else holds is left for the next turn.
+  // Locked rows are left for the next run.
   const batch = store.db
     .select({ id: table.id })
     .from(table)

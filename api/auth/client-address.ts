@@ -3,8 +3,8 @@ import { isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 
 /**
- * An address as proxies write it, in one form: without brackets, port and zone, IPv4 never dressed up
- * as IPv6. What is no address stays as it is; a client that has left has none.
+ * An IP address in canonical form: without brackets, port and zone, IPv4-mapped IPv6 as IPv4. Any
+ * other text is returned unchanged; a disconnected client has none.
  */
 export function plainAddress(text: string | undefined = ''): string {
   const written = text.trim().replace(/^"(.*)"$/, '$1')
@@ -19,8 +19,8 @@ export function plainAddress(text: string | undefined = ''): string {
 }
 
 /**
- * Whom a header such as X-Forwarded-For tells apart: of a list the first. Whoever has one IPv6 address
- * has the other 2^64 of the network too, so the network is what counts.
+ * The client that a header such as X-Forwarded-For names: the first entry of a list. An IPv6 client
+ * owns the 2^64 addresses of its network, so the /64 network counts as one client.
  */
 export function clientOf(header: string | undefined = ''): string {
   const address = plainAddress(header.split(',')[0] ?? '')

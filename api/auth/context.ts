@@ -3,7 +3,7 @@ import type { UserRow, SessionRow } from '#shared/db/schema/auth.ts'
 import type { AccessTokenClaims } from './identity/access-token.ts'
 import type { Browser } from './identity/browser-binding.ts'
 
-/** Who makes a request: a signed-in user, or an administrator by role. */
+/** The caller of a request: a signed-in user, or an administrator by role. */
 export type Caller =
   | {
       readonly kind: 'user'
@@ -14,7 +14,7 @@ export type Caller =
     }
   | { readonly kind: 'admin'; readonly role: string; readonly claims: AccessTokenClaims }
 
-/** What a flow knows of the request besides its body. */
+/** The context of a request besides its body. */
 export interface AuthRequest {
   readonly ip: string
   /** The network of the client, whose failed credential checks are counted together. */
@@ -29,7 +29,7 @@ export interface AuthRequest {
   /** The base of links in mails. */
   readonly externalUrl: string
   readonly browser: Browser
-  /** Whom the guard has let in; absent where everybody may call. */
+  /** The authenticated caller; absent on public routes. */
   readonly caller?: Caller
 }
 
@@ -43,7 +43,7 @@ export interface AdminRequest extends AuthRequest {
   readonly caller: Extract<Caller, { kind: 'admin' }>
 }
 
-/** What a flow answers. */
+/** The answer of a flow. */
 export type Answer =
   | {
       readonly kind: 'json'

@@ -13,7 +13,7 @@ import { findSession } from './identity/sessions.ts'
 import { findUserById, isBanned } from './identity/users.ts'
 import type { AuthServices } from './services.ts'
 
-/** Who may use a route. */
+/** The guards of the routing table. */
 export type Guard = 'public' | 'user' | 'admin'
 
 const BEARER = /^bearer (\S+)$/i
@@ -36,7 +36,7 @@ export async function findClaims(
   return services.accessTokens.verify(accessToken).catch(() => undefined)
 }
 
-/** Lets the caller in, or throws what the client is told. */
+/** Authenticates the caller, or throws. */
 export async function admit(
   services: AuthServices,
   request: FastifyRequest,
@@ -48,7 +48,7 @@ export async function admit(
   return guard === 'admin' ? admitAdmin(services, claims) : admitUser(services, claims)
 }
 
-/** True when the claims are those of somebody who may administer now. */
+/** Whether the claims belong to a current administrator. */
 export async function isAdmin(
   services: AuthServices,
   claims: AccessTokenClaims | undefined,
@@ -64,9 +64,9 @@ export async function isAdmin(
 }
 
 /**
- * Keys of a project stand for nobody and are good by their signature alone. The access token of a
- * user is good for as long as the user may sign in and has the role, and with the second factor of
- * whoever has one: administering is more than a password, or a token that has not run out, is worth.
+ * Project keys belong to no user and are valid by their signature. The access token of a user is
+ * valid while the user may sign in, has the role, and has used the second factor if enrolled:
+ * administration needs more than a password or an unexpired token.
  */
 async function admitAdmin(services: AuthServices, claims: AccessTokenClaims): Promise<Caller> {
   if (!hasAdminRole(services, claims.role)) throw authFailure('not_admin')
@@ -111,7 +111,7 @@ async function admitUser(
   return { kind: 'user', user, session, claims }
 }
 
-/** What flows get to know of an HTTP request. */
+/** Builds the request context of a flow from an HTTP request. */
 export function describeRequest(
   services: AuthServices,
   request: FastifyRequest,
@@ -149,8 +149,8 @@ export function headerOf(request: FastifyRequest, name: string): string | undefi
   return typeof value === 'string' ? value : undefined
 }
 
-// A host that clients name themselves may stand in links only when the operator listed it: else a
-// forged header would send somebody's link to the forger.
+// A client-supplied host is used in links only when the operator listed it: otherwise a forged
+// header would send a user's link to the attacker.
 function externalUrlOf(
   request: FastifyRequest,
   config: { readonly externalUrl: string; readonly externalHosts: readonly string[] },

@@ -20,7 +20,7 @@ const SAMPLES_MAX = 64
 // An hour of trouble must not slow down the whole day after it.
 const SAMPLE_LIFETIME_MS = 600_000
 const QUANTILE = 0.9
-// A dead mail server is dead for everybody, as long as nobody has seen it alive again.
+// A mail server that failed is assumed to fail for all requests until one succeeds.
 const FAILURE_LIFETIME_MS = 30_000
 const WAIT_MS_MAX = 10_000
 // Before any work was seen both kinds of answers leave at a moment that most mail servers keep to.
@@ -70,7 +70,7 @@ export function createPace(clock: Clock): Pace {
         remember(undefined)
         return result
       } catch (error) {
-        // What one client is refused for says nothing about the next one.
+        // A refusal that concerns one client says nothing about other clients.
         if (!isRefusal(error)) remember({ error, atMs: clock.monotonic() })
         throw error
       } finally {

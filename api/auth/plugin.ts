@@ -224,8 +224,8 @@ function loggable(cause: unknown): object {
 
 const CAUSES_MAX = 5
 
-// What lies below the failures that were named on the way, such as the answer of a mail server: its
-// codes only, because its words repeat addresses.
+// The causes below a failure, such as the answer of a mail server: codes only, because messages
+// repeat email addresses.
 function reasonOf(failed: Error): object | undefined {
   let deepest = failed
   for (let depth = 0; depth < CAUSES_MAX && deepest.cause instanceof Error; depth++) {

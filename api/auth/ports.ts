@@ -9,7 +9,7 @@ export interface Mailer {
   }): Promise<void>
 }
 
-/** What the template of a mail can mention. */
+/** The variables of a mail template. */
 export interface MailVariables {
   siteUrl: string
   email: string
@@ -38,7 +38,7 @@ export interface CaptchaVerifier {
   verify(token: string, remoteIp: string): Promise<void>
 }
 
-/** What a provider says about a user. */
+/** A provider's profile of a user. */
 export interface ExternalProfile {
   /** The provider's name of the user, which never changes. */
   readonly subject: string
@@ -84,7 +84,7 @@ export interface Providers {
   /** Throws when there is none of this name or it is not enabled. */
   get(id: string): Provider
   enabledIds(): readonly string[]
-  /** Who signs the id tokens of this provider, enabled or not; undefined when it has none. */
+  /** The issuer of this provider's id tokens, enabled or not; undefined when it has none. */
   idTokenIssuer(id: string): string | undefined
   readonly allIds: readonly string[]
 }

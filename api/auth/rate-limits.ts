@@ -25,7 +25,7 @@ const REQUEST_LIMITS = [
 /** The name of a limit per client. */
 export type RequestLimit = (typeof REQUEST_LIMITS)[number]
 
-/** What the limits of the whole server count. */
+/** The counted channels of the server-wide limits. */
 type SendChannel = 'email' | 'sms'
 
 /** Counts in Redis, so that all API processes together keep every limit. */

@@ -11,7 +11,7 @@ interface RequestByGuard {
   readonly admin: AdminRequest
 }
 
-/** What a row hands to its flow. */
+/** The validated request that a row passes to its flow. */
 interface Call<G extends Guard, B, Q, P> {
   readonly services: AuthServices
   readonly request: RequestByGuard[G]
@@ -43,7 +43,7 @@ interface RouteRow<G extends Guard, B, Q, P> {
   readonly flow: (call: Call<G, Value<B>, Value<Q>, Value<P>>) => Promise<Answer>
 }
 
-/** A row whose types have been checked and forgotten. */
+/** A row after type erasure. */
 export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly path: string

@@ -1,7 +1,7 @@
 import { Type, type Static, type TSchema } from 'typebox'
 
-// Fields are optional for the parser: which of them a request needs, and what it is told when one
-// is missing, is the flow's to say. Unknown fields are ignored, as clients of all ages expect.
+// All fields are optional for the validator; the flow decides which ones a request needs and how it
+// reports a missing one. Unknown fields are ignored, as clients of all versions expect.
 const text = (description: string, max = 2048) =>
   Type.Optional(Type.String({ description, maxLength: max }))
 const flag = (description: string) => Type.Optional(Type.Boolean({ description }))
@@ -204,7 +204,7 @@ const id = (description: string) => Type.String({ description, maxLength: 128 })
 export const UserParams = Type.Object({ user_id: id('user') })
 /** Path of an own second factor. */
 export const FactorParams = Type.Object({ factor_id: id('factor') })
-/** Path of somebody's second factor. */
+/** Path parameters of a user's factor. */
 export const UserFactorParams = Type.Object({ user_id: id('user'), factor_id: id('factor') })
 /** Path of an identity. */
 export const IdentityParams = Type.Object({ identity_id: id('identity') })

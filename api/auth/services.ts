@@ -13,7 +13,7 @@ import { createPace, type Pace } from './pace.ts'
 import type { CaptchaVerifier, Mailer, Providers, SmsSender } from './ports.ts'
 import { createRateLimits, type RateLimitRedis, type RateLimits } from './rate-limits.ts'
 
-/** What the user server needs from outside. */
+/** The external dependencies of the user server. */
 interface AuthDependencies {
   readonly db: Db
   readonly tables: AuthTables

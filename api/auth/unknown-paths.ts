@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { refuse, UNKNOWN } from './plugin.ts'
 import { ROUTES } from './routes.ts'
 
-// What newer servers have besides, and their clients may ask for.
+// Path prefixes of newer servers, which their clients may request.
 const NEWER = ['oauth', 'passkeys', 'saml']
 
 /** The first segments of paths at the root under which only clients of the user server ask. */

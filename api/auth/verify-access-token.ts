@@ -20,7 +20,7 @@ export function createAccessTokenVerifier(
 ): VerifyAccessToken {
   return async (accessToken) => {
     const claims = await accessTokens.verify(accessToken).catch(() => undefined)
-    // Keys of a project have a role but nobody they stand for, and some never expire.
+    // Project keys have a role but no user, and some never expire.
     if (claims?.sub === undefined || claims.exp === undefined || !UUID.test(claims.sub)) {
       return undefined
     }

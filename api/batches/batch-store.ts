@@ -4,12 +4,12 @@ import { tablePrefixOf } from '#shared/db/migrate.ts'
 
 import type { BatchRow, InputFault } from './batch.ts'
 
-/** What a batch is made of. */
+/** The fields of a new batch. */
 interface NewBatch {
   readonly id: string
   readonly organizationId: string
   readonly modelIds: readonly string[] | null
-  /** Whose use its lines are. */
+  /** The account that its lines are charged to. */
   readonly apiKeyId: string | undefined
   readonly userId: string | undefined
   readonly endpoint: string
@@ -169,7 +169,7 @@ async function insert(
   return rows[0]
 }
 
-// Nobody is left to read what the batches of a deleted organization would bring.
+// The results of a deleted organization's batches are not needed any more.
 function abandonQuery({ batches, organizations }: Tables): string {
   return `
     update ${batches} b set status = 'cancelling', cancelling_at = now(),
@@ -186,8 +186,8 @@ const BANNED: InputFault = {
   line: null,
 }
 
-// What a banned user could not ask for now is not begun for them either: the batches of the
-// organization of their own, and those that they made with an access token elsewhere.
+// A ban cancels the batches of the user's own organization, and those that the user created with an
+// access token elsewhere.
 function banQuery({ batches, organizations, users }: Tables): string {
   return `
     update ${batches} b set status = 'cancelling', cancelling_at = now(), errors = $1,
@@ -254,7 +254,7 @@ async function begin(
        where id = $1 and lease_id = $2 and status = 'validating'`,
       [batch.id, batch.leaseId, total],
     )
-    // Without the lease, the lines are another process's business, or nobody's.
+    // Without the lease, the lines belong to another process.
     return rowCount === 1 ? total : undefined
   })
 }

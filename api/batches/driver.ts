@@ -21,15 +21,15 @@ export interface DriverServices extends FinalizeServices {
 /** Lines that one process runs at a time, and takes from one batch before it is another's turn. */
 const LINES_AT_ONCE = 32
 const LINES_PER_TURN = 8
-/** What a process that died had claimed is free after this time. */
+/** The claims of a dead process expire after this time. */
 const LEASE_SECONDS = 15
 const LOOK_INTERVAL_MS = 1000
 const LOOK_INTERVAL_MS_MIN = 50
 const FINISH_TRIES = 3
 
 /**
- * Drives the batches of a database, together with every other process that does: validates inputs,
- * runs lines, writes the files. All that it holds is leased, so that another goes on when it dies.
+ * Drives the batches of a database together with all other processes: validates inputs, runs lines,
+ * writes the files. Everything it claims is leased, so that another process continues when it dies.
  */
 export class BatchDriver {
   readonly #services: DriverServices

@@ -31,9 +31,9 @@ export interface FinalizeServices {
 }
 
 /**
- * Writes the output file (what succeeded) and the error file (what failed or was never run), and
- * ends the batch with them. Their ids follow from the batch, so that a second attempt, of a process
- * that goes on for one that died, finds what the first has published.
+ * Writes the output file (successes) and the error file (failures and lines that did not run), and
+ * ends the batch. Their ids are derived from the batch, so that a second attempt after a crash
+ * finds the files of the first.
  */
 export async function finalize(
   batch: BatchRow,

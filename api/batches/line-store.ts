@@ -15,7 +15,7 @@ export interface ClaimedLine {
   readonly user_id: string | null
 }
 
-/** What a line came to. */
+/** The outcome of a line. */
 export interface LineAnswer {
   readonly requestId: string
   readonly statusCode: number
@@ -41,7 +41,7 @@ interface LineCounts {
 
 /** The lines of batches: handed out to one process at a time, answered once. */
 export interface BatchLines {
-  /** Takes up to `limit` lines of the batch whose turn it is. */
+  /** Claims up to `limit` lines of the next batch in rotation. */
   claim(leaseId: string, limit: number, seconds: number): Promise<readonly ClaimedLine[]>
   /** Keeps what was claimed; answers which lines are still wanted. */
   renew(leaseId: string, seconds: number): Promise<ReadonlySet<string>>
@@ -56,7 +56,7 @@ export interface BatchLines {
   countOutcomes(batchId: string): Promise<LineCounts>
   /** The lines of one outcome, in their order. */
   read(batchId: string, isGood: boolean): AsyncIterable<FinishedLine>
-  /** Ends a batch with its files, and forgets its lines. False when the lease was lost. */
+  /** Ends a batch with its files, and deletes its lines. False when the lease was lost. */
   close(batchId: string, leaseId: string, end: BatchEnd): Promise<boolean>
 }
 

@@ -19,7 +19,7 @@ export type Execute = (request: {
   readonly signal: AbortSignal
 }) => Promise<object | string>
 
-/** What is to be done with a line that was run. */
+/** The next step for a line that ran. */
 type LineOutcome =
   | { readonly type: 'answered'; readonly answer: LineAnswer }
   | { readonly type: 'retry'; readonly delaySeconds: number; readonly isCounted: boolean }
@@ -28,18 +28,18 @@ const ATTEMPTS_MAX = 5
 const BUSY_DELAY_SECONDS = 5
 const FAILED_DELAY_SECONDS = 2
 
-/** Nobody is to blame but the moment: tried again until the batch expires. */
+/** A temporary failure: retried until the batch expires. */
 const BUSY: readonly ErrorKind[] = ['overloaded', 'rateLimited']
 /** Tried again, but not for ever. */
 const DOUBTFUL: readonly ErrorKind[] = ['internal', 'upstream', 'deadline']
 
-/** Runs a line and tells answers, good or bad, from what is worth another try. */
+/** Runs a line and separates final answers from failures that are worth a retry. */
 export async function runLine(
   line: ClaimedLine,
   options: { readonly execute: Execute; readonly log: Logger; readonly signal: AbortSignal },
 ): Promise<LineOutcome> {
   const { execute, log, signal } = options
-  // Its process died with it this often: nobody knows whether it is the cause.
+  // The number of times that its process may die with it; the line may not be the cause.
   if (line.attempts > ATTEMPTS_MAX) return failed(failure.internal(INTERNAL_MESSAGE))
   try {
     const body = await execute({

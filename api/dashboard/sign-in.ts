@@ -10,7 +10,7 @@ import { judgeAdminToken, tooManyAttempts, type DashboardGuard, type ShowSignIn 
 import { adminDocument } from './document.ts'
 import { digestOf, type AdminSession } from './sessions.ts'
 
-/** What came of an e-mail address and a password. */
+/** The outcome of an email address and a password. */
 export type PasswordVerdict =
   | {
       readonly kind: 'administrator'
@@ -88,7 +88,7 @@ async function signIn(
     return refuse(429, tooManyAttempts(verdict.seconds))
   }
   if (verdict.kind === 'refused') return refuse(verdict.status, verdict.reason)
-  // A cookie that was there before is not raised to a session: it may be known to somebody else.
+  // A cookie from before the sign-in does not become a session: an attacker may know it.
   setSessionCookie(request, reply, await guard.sessions.open(verdict.session))
   return reply.redirect(wayToRoot(request.url) + pathBelowAdmin(form.next).slice(1), 303)
 }

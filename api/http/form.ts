@@ -13,11 +13,11 @@ import { WholePieces } from './whole-pieces.ts'
 export interface FormFile {
   readonly filename: string
   readonly stream: Readable
-  /** Aborts when the form is refused: what was received of it is of no use then. */
+  /** Aborts when the form is refused: the received parts are useless then. */
   readonly signal: AbortSignal
 }
 
-/** What a form may hold, and what becomes of its files. */
+/** The permitted fields and files of a form. */
 interface FormRules<File> {
   readonly fields: readonly string[]
   /** Fields that may be repeated, also written with brackets. */
@@ -47,13 +47,15 @@ const FORM_LIMITS = {
   fieldSize: 64 * 1024,
   headerPairs: 32,
 }
-/** After a refusal the rest of the body is read and dropped, so that the client hears of it. */
+/**
+ * After a refusal the rest of the body is read and dropped, so that the client receives the answer.
+ */
 const DRAINED_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Reads a form whose fields and files come in any order. What the rules do not name, what comes
- * twice, a body that is too large or that breaks off is refused, at the first part that shows it:
- * nothing behind it is parsed, and no file before it is waited for.
+ * Reads a form whose fields and files come in any order. Unknown or repeated parts, and a body that
+ * is too large or incomplete, are refused at the first part that shows it: nothing behind it is
+ * parsed.
  */
 export async function readForm<File>(
   request: FastifyRequest,
@@ -155,7 +157,7 @@ class FormReading<File> {
     try {
       this.#files[name] = await this.#rules.receive(file, name, this.#fields)
     } catch (error) {
-      // What is wrong with the stream is the client's; anything else is the receiver's own failure.
+      // A malformed stream is a client error; any other failure is the receiver's own.
       const isOwn = error instanceof ServiceError || part.file.errored === null
       throw isOwn ? error : asFormFault(part.file.errored)
     }

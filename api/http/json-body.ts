@@ -52,7 +52,7 @@ const OPENER = 1
 const CLOSER = 2
 const SEPARATOR = 3
 const TEXT = 4
-/** What a byte outside of texts is: every other one is passed over by a single look. */
+/** The role of each byte outside of strings. */
 const ROLES = new Uint8Array(256)
 for (const opener of '[{') ROLES[opener.charCodeAt(0)] = OPENER
 for (const closer of ']}') ROLES[closer.charCodeAt(0)] = CLOSER

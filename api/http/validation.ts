@@ -7,9 +7,9 @@ import { readTexts } from './read-text.ts'
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /**
- * Validates what clients send. Bodies are taken as they are: a number in quotes is a fault. What stands
- * in a URL or a header is text by nature and is read as the type that its schema wants, before it is
- * checked: no number is within bounds only because it was still a text when they were compared.
+ * Validates client input. Bodies keep their types: a quoted number is an error. Text of URLs and
+ * headers is converted to the type of its schema before it is checked, so that bounds apply to the
+ * number.
  */
 export function registerValidation(app: FastifyInstance): void {
   const ajv = createAjv()
@@ -29,7 +29,7 @@ function readFirst(validate: Validate, schema: object): Validate {
   return validateText
 }
 
-/** Whether a value is as its schema says; `errors` tells what is wrong with the last one that is not. */
+/** Whether a value matches its schema; `errors` describes the last mismatch. */
 interface Validate {
   (value: unknown): boolean
   errors?: ErrorObject[] | null
@@ -61,7 +61,7 @@ function createAjv(): Ajv2020 {
     // `verbose` hands the faulty value to the message; `strict` would refuse OpenAPI's own keywords.
     verbose: true,
     strict: false,
-    // What is too large to be a number is none: it would not survive the queue.
+    // Numbers that overflow to Infinity are refused: the queue's JSON cannot carry them.
     strictNumbers: true,
     // The first request of a route waits for its check: polishing that takes as long as writing it.
     code: { optimize: false },

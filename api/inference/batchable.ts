@@ -36,13 +36,13 @@ interface BatchableRequest {
 }
 
 /**
- * Answers a request as its endpoint would, behind all that somebody waits for: an object, or its JSON
- * text where writing it takes long. Throws failures.
+ * Answers a request as its endpoint does, with batch priority: an object, or its JSON text when
+ * serializing it takes long. Throws failures.
  */
 type ExecuteBatchable = (request: BatchableRequest) => Promise<object | string>
 
 type Needs = Pick<InferenceServices, 'catalogue' | 'clock' | 'submitter' | 'config'> & {
-  /** Told of what the requests of an organization took. */
+  /** Receives the tokens that the requests of an organization used. */
   readonly noteTokens?: (organizationId: string, tokens: number) => void
   /** Throws when an organization has nothing left of its month. */
   readonly checkQuota?: (organizationId: string) => Promise<void>

@@ -16,12 +16,12 @@ import type { StreamChoice } from './sampling-fields.ts'
 
 /** Turns what happens to a job into whole server-sent events, possibly none. */
 export interface StreamPresenter {
-  /** Told before anything else how many tokens the model reads. */
+  /** Called first, with the number of prompt tokens. */
   started?(promptTokens: number): void
-  /** What comes before the first token. */
+  /** The text before the first token. */
   opening(): string
   deltas(deltas: readonly CandidateDelta[]): string
-  /** What comes after the last token, to the end of the stream. */
+  /** The text after the last token, to the end of the stream. */
   ending(usage: TokenUsage): string
   /** How a failure is told in a stream that has begun; one error frame when absent. */
   failing?(error: ServiceError): string

@@ -4,7 +4,7 @@ import type { MailKind } from '#shared/config/auth-mail.ts'
 export const BUILT_IN_TEMPLATES: Readonly<Record<MailKind, string>> = {
   invite: withLink({
     heading: 'You have been invited',
-    // `has_account` says that the invitation is one to an organization, and whom it meets.
+    // `has_account` marks an invitation to an organization, and whether the address has an account.
     sentence:
       '{{ if eq .Data.has_account true }}You have been invited to join {{ .Data.organization }} on {{ .SiteURL }} with the account that you have. Follow this link to sign in and accept the invite:' +
       '{{ else if eq .Data.has_account false }}You have been invited to join {{ .Data.organization }} on {{ .SiteURL }}. Follow this link to create your user and accept the invite:' +

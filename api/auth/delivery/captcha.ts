@@ -11,7 +11,10 @@ const VERIFY_URLS = {
 
 type Settings = Pick<CaptchaConfig, 'provider' | 'secret' | 'timeoutSeconds' | 'url'>
 
-/** Asks the CAPTCHA provider; whoever it does not vouch for is refused, also when it is silent. */
+/**
+ * Asks the CAPTCHA provider; refuses clients that it does not confirm, also when it does not
+ * answer.
+ */
 export function createCaptchaVerifier(
   config: Settings,
   fetch: GuardedFetch = createGuardedFetch({

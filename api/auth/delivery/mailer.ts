@@ -17,7 +17,7 @@ export interface SmtpMailer extends Mailer {
   close(): void
 }
 
-/** What the mailer needs. */
+/** Options of the mailer. */
 interface SmtpMailerOptions {
   readonly smtp: SmtpConfig
   readonly mailer: Pick<
@@ -29,7 +29,7 @@ interface SmtpMailerOptions {
   readonly log: Logger
   /** Fetches templates. */
   readonly fetch?: GuardedFetch
-  /** How long the mail server may take for a mail, whatever it does meanwhile. */
+  /** The total time limit of one mail, in milliseconds. */
   readonly deliveryTimeoutMs?: number
 }
 

@@ -41,11 +41,11 @@ function withoutTags(html: string): string {
   return out.join('') + html.slice(position)
 }
 
-/** Where reading goes on after a tag: behind it, or behind what it hides. */
+/** The position after a tag, or after the content that it hides. */
 function createEndFinder(html: string) {
   // Letters of other alphabets may change their number in lower case; the positions must not.
   const lower = html.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
-  // Looked for once: what has no end has none further on.
+  // Searched once: a tag without an end has none further on either.
   const unended = new Set<string>()
   const after = (closing: string, from: number): number => {
     const found = unended.has(closing) ? -1 : lower.indexOf(closing, from)

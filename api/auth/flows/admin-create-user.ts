@@ -46,7 +46,7 @@ export async function adminCreateUser(
       ...(phone && body.phone_confirm && { phoneConfirmedAt: now }),
     })
     if (created === undefined) {
-      // Somebody was faster; whoever waited for them sees by now what with.
+      // A concurrent request created the user; its row is visible now.
       await checkTaken({ ...services, store }, contacts)
       throw authFailure('conflict', { message: 'The user exists already' })
     }

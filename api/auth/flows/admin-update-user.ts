@@ -25,7 +25,7 @@ import { record } from '../steps/record.ts'
 type Body = Parsed<typeof AdminUserBody>
 type Contacts = ReturnType<typeof parseContacts>
 
-/** Changes a user at once: nobody is asked to confirm what an administrator says. */
+/** Changes a user at once: administrators' changes need no confirmation. */
 export async function adminUpdateUser(
   services: AuthServices,
   request: AdminRequest,
@@ -62,7 +62,7 @@ export async function adminUpdateUser(
     if (passwordHash !== undefined) {
       await endSessions(store, { userId: locked.id, scope: 'global' })
     }
-    // Who reads the mail of the old address must not come in by a link that waits there.
+    // Links sent to the old address must not sign in any more.
     if (passwordHash !== undefined || isMoved(locked, contacts)) {
       await clearOneTimeTokens(store, locked.id)
     }

@@ -92,7 +92,7 @@ async function checkInvite(
   return sha256(inviteToken)
 }
 
-// What is ours stays here, everything else is for the provider.
+// Our own parameters are removed; all others are passed to the provider.
 const OURS = new Set([
   'provider',
   'scopes',

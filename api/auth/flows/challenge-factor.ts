@@ -52,7 +52,7 @@ export async function challengeFactor(
   return json({ id: challenge.id, type: factor.factorType, expires_at: expiresAt })
 }
 
-// When the message cannot be sent, it is as if nobody had asked.
+// When the message cannot be sent, the challenge is withdrawn, so that the user can ask again.
 async function sendCode(
   services: AuthServices,
   sms: {

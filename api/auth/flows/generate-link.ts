@@ -25,7 +25,7 @@ import { linkOf, mintForMail, type MailName } from '../steps/send-mail.ts'
 
 type Body = Parsed<typeof GenerateLinkBody>
 
-/** What each type of link makes; the link itself is of `linkType`. */
+/** The token and mail of each link type. */
 const TYPES = {
   signup: { mail: 'confirmation', linkType: 'signup', column: 'confirmationSentAt' },
   invite: { mail: 'invite', linkType: 'invite', column: 'confirmationSentAt' },
@@ -107,7 +107,7 @@ function parse(body: Body): Wanted {
 interface Prepared {
   readonly user: UserRow
   readonly type: LinkType
-  /** What a sign-up's link sets. */
+  /** The credentials that a sign-up link sets. */
   readonly credentials?: PendingCredentials
 }
 
@@ -123,7 +123,7 @@ async function prepareUser(
 ): Promise<Prepared> {
   const contact = { kind: 'email', email: wanted.email } as const
   const known = await findUserByContact(services.store, contact)
-  // A magic link for somebody new is a sign-up.
+  // A magic link for an unknown address is a sign-up.
   const type = wanted.type === 'magiclink' && known === undefined ? 'signup' : wanted.type
   switch (type) {
     case 'magiclink':

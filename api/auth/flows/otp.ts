@@ -29,7 +29,10 @@ interface Otp {
   readonly pkce: PkceChallenge | undefined
 }
 
-/** Sends a link or code to sign in with; new users are signed up by it unless told otherwise. */
+/**
+ * Sends a link or code to sign in with; unknown contacts are signed up unless `create_user` is
+ * false.
+ */
 export async function otp(
   services: AuthServices,
   request: AuthRequest,
@@ -112,7 +115,7 @@ function checkEnabled(services: AuthServices, contact: Contact): void {
   })
 }
 
-// A user without a password: whoever gets the message is the one.
+// A user without a password: the token proves the ownership of the contact.
 async function signUp(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<UserRow> {
   const { contact } = parsed
   const { mailer, sms } = services.config

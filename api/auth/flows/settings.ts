@@ -1,7 +1,7 @@
 import { json, type Answer } from '../context.ts'
 import type { AuthServices } from '../services.ts'
 
-/** What a sign-in page needs to know. */
+/** The settings that a sign-in page needs. */
 export async function settings(services: AuthServices): Promise<Answer> {
   const { signup, mailer, sms, mfa } = services.config
   const enabled = new Set(services.providers.enabledIds())

@@ -45,7 +45,8 @@ export async function signup(
   if (!body.email && !body.phone) return signInAnonymously(services, request, body.data)
   if (services.config.signup.isDisabled) throw authFailure('signup_disabled')
   const parsed = await parseSignup(services, body)
-  // Before anything is stored, and for known contacts too: a limit must not tell them apart.
+  // Before anything is stored, and for known contacts too: the limit must not reveal which ones
+  // exist.
   if (!parsed.isAutoconfirm) await checkSendLimit(services, parsed.contact)
   const existing = await findUserByContact(services.store, parsed.contact)
   if (existing === undefined) return signUpNewUser(services, request, parsed)
@@ -105,7 +106,7 @@ async function signUpNewUser(
       }
       return created
     })
-    // Somebody else was faster with the same address.
+    // A concurrent request took the address.
     if (user === undefined) return json(madeUpUser(services, request, parsed))
     return sendConfirmation(services, request, { user, parsed })
   })
@@ -151,7 +152,7 @@ async function signUpAgain(
     await note()
     throw authFailure('user_already_exists')
   }
-  // From here on nothing may tell this answer from that to a new user, its limits included.
+  // From here on the answer must equal that for a new user, including its limits.
   await services.pace.imitate(purpose, async () => {
     await note()
     if (contact.kind === 'phone') {

@@ -1,7 +1,7 @@
 import type { Answer } from '../context.ts'
 import { authFailure } from '../errors.ts'
 
-/** SAML is not served; clients that offer it want to be told in these words. */
+/** SAML is not supported; clients expect this error. */
 export async function sso(): Promise<Answer> {
   throw authFailure('saml_provider_disabled')
 }

@@ -137,7 +137,7 @@ interface Attempt {
   readonly contact: Contact
 }
 
-// What is wrong with an account is told to those who know its password, and to nobody else.
+// The state of an account is revealed only with the right password.
 function findRefusal(services: AuthServices, attempt: Attempt): AuthErrorCode | undefined {
   const { user, isRight, contact } = attempt
   if (user === undefined || !isRight) return 'invalid_credentials'
@@ -148,7 +148,7 @@ function findRefusal(services: AuthServices, attempt: Attempt): AuthErrorCode | 
   return isEmail ? 'email_not_confirmed' : 'phone_not_confirmed'
 }
 
-// One row for known and unknown accounts alike, so that neither the log nor the time tells them apart.
+// One row for known and unknown accounts alike, so that neither log nor timing distinguishes them.
 function recordFailure(
   services: AuthServices,
   request: AuthRequest,
@@ -180,7 +180,8 @@ function checkEnabled(services: AuthServices, contact: Contact): void {
   }
 }
 
-// Rules may have become stricter since the password was chosen: the user is let in and told.
+// The rules may have become stricter since the password was set: the user is signed in with a
+// warning.
 async function findWeakness(
   services: AuthServices,
   password: string,

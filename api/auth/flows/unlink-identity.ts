@@ -38,7 +38,7 @@ export async function unlinkIdentity(
     const rest = all.filter((identity) => identity !== gone)
     const changes = await contactAfter(store, { user, gone, rest })
     await updateUser(store, user.id, { ...changes, appMetadata: await withProviders(store, user) })
-    // A link that waits at an address that is the user's no longer lets nobody in.
+    // Links sent to an address that the user no longer owns are void.
     if (changes.email !== undefined || changes.phone !== undefined) {
       await clearOneTimeTokens(store, user.id)
     }

@@ -46,7 +46,7 @@ interface Change {
   readonly nonce?: OneTimeTokenRow | undefined
 }
 
-/** What the database knows, and what is to be sent about it. */
+/** The stored changes, and the messages to send about them. */
 interface Stored {
   readonly user: UserRow
   readonly emailChange?: EmailChange
@@ -140,7 +140,7 @@ async function checkTaken(
   }
 }
 
-// All or nothing: what is refused for coming too soon has changed nothing else either.
+// All or nothing: a request that is refused by a limit changes nothing.
 async function store(
   services: AuthServices,
   request: UserRequest,

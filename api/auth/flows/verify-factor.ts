@@ -70,8 +70,8 @@ export async function verifyFactor(
 }
 
 /**
- * The session as it is now, if the factor may be proven in it. One that somebody with the password
- * alone added before the owner had a factor must not lead past that of the owner.
+ * The current session, if the factor may be verified in it. A factor that was enrolled with the
+ * password only, before the owner had one, must not bypass the owner's factor.
  */
 async function requireWelcome(
   services: AuthServices,

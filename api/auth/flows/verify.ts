@@ -45,7 +45,7 @@ export async function verify(
   return json({ ...(await tokenResponse(services, result.started)), type: body.type })
 }
 
-/** The link of a mail: ends in a redirect, whatever happens, unless half of the link is missing. */
+/** The link of a mail: always ends in a redirect, unless a parameter is missing. */
 export async function verifyLink(
   services: AuthServices,
   request: AuthRequest,
@@ -97,7 +97,7 @@ type Guess =
   | { readonly kind: 'code'; readonly code: string; readonly contact: Contact }
 
 const CODE = /^\d{4,10}$/
-// What stands in a link is always longer than what people type.
+// Link tokens are always longer than typed codes.
 const LINK_TOKEN_CHARACTERS_MIN = 40
 
 function parseGuess(body: Parsed<typeof VerifyBody>): Guess {
@@ -110,7 +110,7 @@ function parseGuess(body: Parsed<typeof VerifyBody>): Guess {
     if (hasContact) throw invalid('Only the token_hash and type should be provided', 'token_hash')
     return { kind: 'link', linkToken: tokenHash }
   }
-  // The token of a link speaks for itself, as in the older form of this endpoint.
+  // A link token identifies itself, as in the older form of this endpoint.
   if (!CODE.test(token) && token.length >= LINK_TOKEN_CHARACTERS_MIN) {
     return { kind: 'link', linkToken: token }
   }

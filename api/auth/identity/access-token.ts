@@ -8,7 +8,7 @@ import type { AmrEntry, Metadata, SessionRow, UserRow } from '#shared/db/schema/
 
 import { authFailure } from '../errors.ts'
 
-/** What an access token says. */
+/** The claims of an access token. */
 export interface AccessTokenClaims extends JWTPayload {
   readonly role?: string
   readonly email?: string
@@ -62,7 +62,7 @@ export async function createAccessTokens(config: JwtConfig, clock: Clock): Promi
   }
 }
 
-// Some keys are read and sign nothing, or what nobody believes: that is better known at the start.
+// A key that cannot sign, or whose signatures do not verify, is reported at start.
 async function tryOut(signer: Key, keys: readonly Key[], secretKey: Key): Promise<void> {
   try {
     await verify(await sign({ sub: '' }, signer), { keys, secretKey, now: 0 })
@@ -103,7 +103,7 @@ async function verify(
     )
     return payload as AccessTokenClaims
   } catch (error) {
-    // The reason helps honest clients, and tells an attacker nothing about the key.
+    // The reason helps honest clients and reveals nothing about the key.
     const reason = error instanceof errors.JOSEError ? REASONS[error.code] : undefined
     throw authFailure('bad_jwt', {
       message: `invalid JWT: unable to parse or verify signature, ${reason ?? 'token is malformed'}`,

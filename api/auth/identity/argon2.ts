@@ -80,7 +80,7 @@ function compute(
   })
 }
 
-/** What the text of an argon2 hash says; undefined when it is none, or none that can be computed. */
+/** Parses an encoded argon2 hash; undefined when it is malformed or cannot be computed. */
 export function readArgon2(hash: string): StoredHash | undefined {
   const match = ARGON2_FORMAT.exec(hash)
   if (!match) return undefined

@@ -6,7 +6,7 @@ import type { AuditLogRow, Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { Store } from './store.ts'
 
-/** What can be done with an account, and the log it belongs to. */
+/** The actions of the audit log, and the log type of each. */
 const ACTIONS = {
   login: 'account',
   login_failed: 'account',
@@ -51,7 +51,9 @@ export interface SecurityEvent {
   readonly at: Date
 }
 
-/** Who did it: a user, an administrator by role, or somebody who only named an account. */
+/**
+ * The actor: a user, an administrator by role, or an unauthenticated client that named an account.
+ */
 export type Actor =
   | { readonly kind: 'user'; readonly user: UserRow }
   | { readonly kind: 'stranger'; readonly name: string }
@@ -59,7 +61,7 @@ export type Actor =
 
 const NIL_UUID = '00000000-0000-0000-0000-000000000000'
 
-/** What is to be written to the audit log. */
+/** An event to be written to the audit log. */
 export interface AuditEntry {
   readonly actor: Actor
   readonly action: AuditAction
@@ -77,7 +79,7 @@ export async function appendAudit(store: Store, entry: AuditEntry): Promise<Secu
   return event
 }
 
-/** An entry as the audit log keeps it, and as whoever listens is told of it. */
+/** An entry of the audit log, as stored and as passed to listeners. */
 export function describeAudit(
   entry: AuditEntry,
   at: Date,
@@ -92,7 +94,7 @@ export function describeAudit(
   }
 }
 
-/** What an administrator may search the audit log by. */
+/** The searchable columns of the audit log. */
 export const AUDIT_SCOPES = ['author', 'action', 'type'] as const
 
 /** One page of the audit log, newest first. */

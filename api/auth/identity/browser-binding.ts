@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 
 import { randomSecret } from './secrets.ts'
 
-/** What is known of the browser behind a request. */
+/** The browser behind a request. */
 export interface Browser {
   /** Its secret, when it has been given one. */
   readonly secret: string | undefined
@@ -34,9 +34,9 @@ export function findBindingSecret(header: string | undefined): string | undefine
 }
 
 /**
- * Ties an external sign-in to the browser that begins it, so that nobody can be signed in to
- * somebody else's account by opening the end of a stranger's sign-in. Undefined where a cookie would
- * not come back: when the provider leads to another host, or posts a form over plain HTTP.
+ * Binds an external sign-in to the browser that starts it, so that opening the callback of another
+ * person's sign-in signs nobody in. Undefined where a cookie would not return: when the provider
+ * redirects to another host, or posts a form over plain HTTP.
  */
 export function bindBrowser(
   browser: Browser,
@@ -65,8 +65,8 @@ export function bindState(state: string, secret: string | undefined): string {
 }
 
 /**
- * False when a browser brings back a state that belongs to another one. Programs that follow the
- * redirects themselves are no victims: nobody can be lured into them.
+ * False when a browser returns a state that belongs to another one. Programs that follow redirects
+ * themselves cannot be tricked into opening a URL, so they pass.
  */
 export function isOwnState(state: string, browser: Browser): boolean {
   const [, digest] = state.split(SEPARATOR)

@@ -70,19 +70,19 @@ export async function updateFactor(
   return factor
 }
 
-/** Forgets a second factor and its challenges. */
+/** Deletes a second factor and its challenges. */
 export async function deleteFactor(store: Store, factorId: string): Promise<void> {
   const { factors } = store.tables
   await store.db.delete(factors).where(eq(factors.id, factorId))
 }
 
-/** Forgets every second factor of a user. */
+/** Deletes every second factor of a user. */
 export async function deleteFactors(store: Store, userId: string): Promise<void> {
   const { factors } = store.tables
   await store.db.delete(factors).where(eq(factors.userId, userId))
 }
 
-/** Forgets factors that were never verified and are older than `ttlSeconds`. */
+/** Deletes factors that were never verified and are older than `ttlSeconds`. */
 export async function deleteStaleFactors(
   store: Store,
   userId: string,
@@ -101,7 +101,7 @@ export async function deleteStaleFactors(
     )
 }
 
-/** Marks a factor as proven and forgets the user's unproven ones of its type. */
+/** Marks a factor as verified and deletes the user's unverified ones of its type. */
 export async function markFactorVerified(store: Store, factor: FactorRow): Promise<void> {
   const { factors } = store.tables
   await store.db
@@ -155,7 +155,7 @@ export async function claimChallenge(
     .where(
       and(
         eq(factors.id, factorId),
-        // Without a gap, whoever was a moment later and wrote first is in nobody's way.
+        // Without a gap, a concurrent request does not block this one.
         gapSeconds === 0
           ? undefined
           : or(isNull(factors.lastChallengedAt), lte(factors.lastChallengedAt, latest)),
@@ -223,7 +223,7 @@ export async function countAttempt(
   return counted.length > 0
 }
 
-/** Uses a challenge up; false when somebody else was faster. */
+/** Consumes a challenge; false when a concurrent request was faster. */
 export async function consumeChallenge(store: Store, challengeId: string): Promise<boolean> {
   const { challenges } = store.tables
   const consumed = await store.db

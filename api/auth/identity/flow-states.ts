@@ -148,7 +148,7 @@ export async function clearOtherFlows(
   await store.db.delete(flowStates).where(and(isOfUser, isOther))
 }
 
-/** Ends a flow; false when somebody else was faster. */
+/** Ends a flow; false when a concurrent request was faster. */
 export async function finishFlow(store: Store, id: string): Promise<boolean> {
   const { flowStates } = store.tables
   const deleted = await store.db

@@ -44,7 +44,7 @@ function matchesOne(glob: string, text: string): boolean {
   return states.has(tokens.length)
 }
 
-// A run may be empty: whoever stands before one stands behind it too.
+// A run may be empty: a state before a wildcard is also one behind it.
 function closure(tokens: readonly Token[], states: Set<number>): Set<number> {
   for (const state of states) {
     if (tokens[state]?.kind === 'run') states.add(state + 1)

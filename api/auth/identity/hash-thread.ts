@@ -9,9 +9,9 @@ import { verifyPasswordHash } from './password-hashes.ts'
 
 const NICENESS = 10
 
-// On Linux the priority belongs to the thread: a storm of sign-ins yields to everything else that
-// this machine computes. Elsewhere it would be that of the whole process. Whoever was started with
-// a lower one stays there: to rise takes a right, without which the thread would end.
+// On Linux the priority belongs to the thread, so that hashing yields to all other work of the
+// machine. Elsewhere it would apply to the whole process. A process that was started with a lower
+// priority keeps it: raising it needs a privilege, without which the thread would fail.
 if (process.platform === 'linux' && getPriority() < NICENESS) setPriority(0, NICENESS)
 
 parentPort?.on('message', ({ id, ...request }: HashRequest & { readonly id: number }) => {

@@ -3,12 +3,12 @@ import { Worker } from 'node:worker_threads'
 import type { PasswordConfig } from '#shared/config/auth-policies.ts'
 import { failure } from '#shared/errors.ts'
 
-/** What a thread is asked: to hash a password with argon2id, or to compare it with a hash of any kind. */
+/** A request to a thread: hash a password with argon2id, or compare it with a hash of any kind. */
 export type HashRequest =
   | { readonly password: string; readonly parameters: PasswordConfig['argon2'] }
   | { readonly password: string; readonly hash: string }
 
-/** What a thread answers: the text of a new hash, or whether the password is right. */
+/** The answer of a thread: the new hash, or whether the password is right. */
 export type HashReply = { readonly result: string | boolean } | { readonly failure: string }
 
 /** Threads of low priority that hash passwords. */
@@ -67,7 +67,8 @@ function startThread(onExit: () => void): HashThread {
     pending.delete(id)
     if (pending.size === 0) worker.unref()
   })
-  // Without a listener an error of a thread would end the process; `exit` follows and tells everybody.
+  // Without a listener an error of a thread would end the process; the `exit` event that follows
+  // rejects the waiting requests.
   worker.on('error', () => undefined)
   worker.on('exit', () => {
     onExit()

@@ -15,7 +15,7 @@ interface NewIdentity {
   readonly lastSignInAt?: Date
 }
 
-/** Adds an identity; undefined when somebody has it already. */
+/** Adds an identity; undefined when it belongs to a user already. */
 export async function insertIdentity(
   store: Store,
   fields: NewIdentity,
@@ -86,8 +86,8 @@ export async function listIdentities(store: Store, userId: string): Promise<Iden
 }
 
 /**
- * Ids of the users that own one of these addresses, by account or by an identity whose provider has
- * verified it: what somebody only says of themselves must not draw the owner into their account.
+ * Ids of the users that own one of these email addresses, by account or by an identity whose
+ * provider verified it: an unverified claim must not draw the owner into another account.
  */
 export async function findOwnersOfEmails(
   store: Store,

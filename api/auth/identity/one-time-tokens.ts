@@ -16,7 +16,7 @@ export interface MintedToken {
   readonly userMetadata: Metadata | null
 }
 
-/** What an unconfirmed user gets when the token is redeemed, and not before. */
+/** Credentials that an unconfirmed user receives when the token is redeemed. */
 export interface PendingCredentials {
   readonly passwordHash?: string | undefined
   readonly userMetadata?: Metadata | undefined
@@ -132,7 +132,7 @@ export async function findByCode(
   )
 }
 
-/** Uses a one-time token up; false when somebody else was faster. */
+/** Consumes a one-time token; false when a concurrent request was faster. */
 export async function consumeOneTimeToken(store: Store, id: string): Promise<boolean> {
   const { oneTimeTokens } = store.tables
   const deleted = await store.db

@@ -19,7 +19,7 @@ export interface OpenedSession {
   readonly parts: Parts
   readonly session: SessionRow
   readonly refreshToken: string
-  /** What was written to the audit log; undefined when nothing was to be. */
+  /** The entry written to the audit log, if any. */
   readonly event: SecurityEvent | undefined
 }
 
@@ -76,7 +76,7 @@ function prepareOpening({ db, tables }: Store, name: string, more: readonly With
   const { sessions, refreshTokens, users } = tables
   const given = (value: string) => sql`${sql.placeholder(value)}`
   const now = sql`${given('at')}::timestamptz`
-  // Whoever changes the password holds the lock: the newest version of the row is what is judged.
+  // A password change holds the lock, so the newest version of the row is compared.
   const locked = db.$with('locked', {}).as(sql`
     select id from ${users} where id = ${given('userId')}
       and (${given('passwordHash')}::text is null or password_hash = ${given('passwordHash')}::text)

@@ -3,7 +3,7 @@ import type { PgTable } from 'drizzle-orm/pg-core'
 
 import type { AuthTables, FactorRow, IdentityRow } from '#shared/db/schema/auth.ts'
 
-/** What hangs on a user, oldest first. */
+/** Identities and factors of a user, oldest first. */
 export interface Parts {
   readonly identities: readonly IdentityRow[]
   readonly factors: readonly FactorRow[]
@@ -17,7 +17,7 @@ export function selectParts({ users, identities, factors }: AuthTables) {
   return { identities: listOf(users, identities), factors: listOf(users, factors) }
 }
 
-/** What `selectParts` brought back. */
+/** The result row of `selectParts`. */
 export function readParts(
   tables: AuthTables,
   selected: { readonly identities: readonly JsonRow[]; readonly factors: readonly JsonRow[] },

@@ -49,7 +49,7 @@ const ARGON2_MEMORY_KIB_MAX = 1024 * 1024
 const ARGON2_WORK_KIB_MAX = 4 * ARGON2_MEMORY_KIB_MAX
 const ARGON2_PASSES_MAX = 64
 const ARGON2_LANES_MAX = 64
-// Below it the function is not defined: nobody could ever sign in with such a hash.
+// The algorithm is undefined below this cost, so no password would match.
 const BCRYPT_COST_MIN = 4
 const BCRYPT_COST_MAX = 15
 const HASH_CHARACTERS_MAX = 1024
@@ -62,7 +62,7 @@ export function isKnownPasswordHash(hash: string): boolean {
   )
 }
 
-/** Whether it is the password of a hash of any known kind, whatever its costs. */
+/** Whether a password matches a hash of any known algorithm and cost. */
 export function verifyPasswordHash(password: string, hash: string): boolean {
   const scheme = SCHEMES.find(({ format }) => format.test(hash))
   return scheme?.verify(password, hash) ?? false

@@ -19,14 +19,14 @@ export interface PasswordHasher {
     password: string,
     hash: string | undefined,
   ): Promise<{ readonly isRight: boolean; readonly needsUpgrade: boolean }>
-  /** Computations under way, and those that wait for a place. */
+  /** Running and waiting computations. */
   load(): { readonly running: number; readonly waiting: number }
 }
 
 /** How long a hash may wait for its turn. */
 interface Patience {
   readonly clock: Clock
-  /** Whoever waited longer has been told to come back: nobody would read the result. */
+  /** A request that waited longer has been answered with 503, so its result is not needed. */
   readonly waitMsMax: number
 }
 
@@ -39,14 +39,14 @@ export function createPasswordHasher(config: PasswordConfig, patience: Patience)
     ...patience,
   })
   const threads = createHashThreads(concurrency)
-  // An unknown user is compared with the password of nobody.
+  // For an unknown user the password is compared with a decoy hash.
   const nobody = inventArgon2id(config.argon2)
   return {
     hash: (password) => inPool(() => threads.hash(password, config.argon2)),
     load,
     async verify(password, stored = nobody) {
       const isCurrent = isCurrentHash(stored, config.argon2)
-      // What the settings ask for is bearable, however much it is.
+      // The configured cost is always permitted.
       const isComparable = isCurrent || isKnownPasswordHash(stored)
       const isRight = await inPool(() => threads.verify(password, isComparable ? stored : nobody))
       return { isRight, needsUpgrade: isRight && !isCurrent }

@@ -7,8 +7,8 @@ interface RedirectRules {
 }
 
 /**
- * The first permitted candidate, else the site itself. Never an error: a bad target must not tell
- * its sender anything.
+ * The first permitted candidate, else the site URL. Never an error: a refused target must not
+ * reveal anything.
  */
 export function chooseRedirect(
   candidates: readonly (string | undefined)[],
@@ -24,7 +24,7 @@ export function chooseRedirect(
 export function isRedirectAllowed(target: string, rules: RedirectRules): boolean {
   // Browsers read backslashes as slashes and skip control characters; nothing honest has them.
   if (target === '' || target.length > URL_CHARACTERS_MAX || HOSTILE.test(target)) return false
-  // What follows the scheme of an address without `//` is not a place on a host.
+  // A URL without `//` after its scheme has no host.
   if (!ABSOLUTE.test(target) || !URL.canParse(target)) return false
   const url = new URL(target)
   if (url.username !== '' || url.password !== '' || !isHostAsWritten(target, url)) return false

@@ -11,7 +11,7 @@ import { findSessionEnd, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 import type { Store } from './store.ts'
 import { maySignIn } from './users.ts'
 
-/** What came of presenting a refresh token. Refusals are thrown by the flow after the commit. */
+/** The outcome of presenting a refresh token. The flow throws refusals after the commit. */
 export type RotationOutcome =
   | {
       readonly kind: 'accepted'
@@ -25,7 +25,7 @@ export type RotationOutcome =
       readonly kind: 'refused'
       readonly code: AuthErrorCode
       readonly message: string
-      /** Whose refresh token was used again. */
+      /** The user whose refresh token was reused. */
       readonly reusedOf?: UserRow
     }
 
@@ -161,7 +161,8 @@ async function lockSessionOf(store: Store, tokenSha256: Buffer): Promise<Session
   return session
 }
 
-// Whoever waits longer than this for the others of its session is told to come back.
+// The longest wait for concurrent requests of the same session; then the request is refused with a
+// retry.
 const LOCK_TIMEOUT_MS = 5000
 
 async function findToken(

@@ -57,9 +57,9 @@ export async function rotateInOneStatement(
 }
 
 /**
- * The session is locked before its refresh token is touched, as everywhere: whoever waited for the
- * lock finds the refresh token revoked when its turn comes, because an update looks at the newest
- * version of a row, and goes away with nothing.
+ * The session is locked before its refresh token, as everywhere. A request that waited for the lock
+ * finds the refresh token revoked, because an update reads the newest version of a row, and returns
+ * nothing.
  */
 function prepareRotation({ db, tables }: Store, name: string) {
   const { sessions, refreshTokens, users, auditLog } = tables

@@ -19,7 +19,8 @@ export const SCRYPT_FORMAT =
 export const FIREBASE_FORMAT =
   /^\$fbscrypt\$v=1,n=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})(?:,ss=([\w+/=-]*))?,sk=([\w+/-]{22,}={0,2})\$([\w+/-]+={0,2})\$([\w+/-]{22,}={0,2})$/
 
-// 2^21 blocks of 128 bytes, all lanes together: an imported hash must not exhaust the machine.
+// 2^21 blocks of 128 bytes over all parallel instances: an imported hash must not exhaust the
+// machine.
 const WORK_MAX = 2 ** 21
 const MEMORY_BYTES_MAX = 512 * 1024 * 1024
 

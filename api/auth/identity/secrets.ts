@@ -1,6 +1,6 @@
 import { createHash, createHmac, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
 
-/** SHA-256 of a bearer secret: what the database keeps of it. */
+/** SHA-256 of a bearer secret; the database stores only this digest. */
 export function sha256(secret: string): Buffer {
   return createHash('sha256').update(secret).digest()
 }
@@ -21,8 +21,8 @@ export function randomDigits(length: number): string {
 }
 
 /**
- * Keyed hash of a short code. Six digits have a million hashes: without the key, whoever reads the
- * table reads the codes.
+ * Keyed hash of a short code. Six digits have only a million hashes: without the key, read access
+ * to the table would reveal the codes.
  */
 export function codeHmac(key: string, scope: readonly string[], code: string): Buffer {
   return createHmac('sha256', key)

@@ -84,7 +84,7 @@ export async function endSessions(
 ): Promise<void> {
   const { sessions } = store.tables
   const { scope, sessionId } = which
-  // Without a session of its own, an access token speaks for all of them.
+  // An access token without a session ends all sessions of its user.
   const restriction =
     scope === 'global' || sessionId === undefined
       ? undefined
@@ -108,7 +108,10 @@ export async function endSessionsBelowAal2(
     )
 }
 
-/** Why a session may not go on, as the end of the refusal's message; undefined when it may. */
+/**
+ * The reason for which a session has ended, as the suffix of the error message; undefined while it
+ * is valid.
+ */
 export async function findSessionEnd(
   store: Store,
   session: SessionRow,

@@ -17,8 +17,9 @@ export function createStore(db: Db, tables: AuthTables, clock: Clock): Store {
 }
 
 /**
- * Runs `work` in a transaction. What must survive a failure is returned as an outcome and thrown
- * after the commit; a taken address, number or name becomes the failure that clients know.
+ * Runs `work` in a transaction. Results that must survive a failure are returned as outcomes and
+ * thrown after the commit; unique violations of email address, phone number or factor name become
+ * client errors.
  */
 export async function inTransaction<T>(
   store: Store,

@@ -6,16 +6,16 @@ import { invalid } from '../errors.ts'
 const PERIOD_SECONDS = 30
 const DIGITS = 6
 const CODE = /^[0-9]{6}$/
-// What fits into a QR code of the usual error correction.
+// The capacity of a QR code with the usual error correction.
 const URI_CHARACTERS_MAX = 2331
 // Codes of the neighbouring periods count too: clocks differ.
 const WINDOW = 1
 
-/** What an authenticator needs to know. */
+/** The enrolment data of an authenticator. */
 export interface TotpEnrolment {
   readonly secret: string
   readonly uri: string
-  /** Markup of a picture of the URI. */
+  /** The URI as an SVG image. */
   readonly qrCodeSvg: string
 }
 

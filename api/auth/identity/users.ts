@@ -10,7 +10,7 @@ import type { Contact } from './contact.ts'
 import type { UserWithParts } from './present-user.ts'
 import type { Store } from './store.ts'
 
-/** What a new user starts with. */
+/** The initial columns of a new user. */
 interface NewUser {
   readonly id?: string
   readonly aud: string
@@ -147,7 +147,7 @@ export async function claimSend(
     readonly userId: string
     readonly column: SentColumn
     readonly gapSeconds: number
-    /** What the message is about: noted together with the claim, or not at all. */
+    /** Changes that are stored together with the claim, or not at all. */
     readonly changes?: UserChanges | undefined
   },
 ): Promise<{ user: UserRow } | { waitSeconds: number }> {
@@ -161,7 +161,7 @@ export async function claimSend(
     .where(
       and(
         eq(users.id, claim.userId),
-        // Without a gap, whoever was a moment later and wrote first is in nobody's way.
+        // Without a gap, a concurrent request does not block this one.
         claim.gapSeconds === 0 ? undefined : or(isNull(column), lte(column, latest)),
       ),
     )
@@ -236,7 +236,7 @@ export async function deleteUser(store: Store, id: string): Promise<boolean> {
   return deleted.length > 0
 }
 
-/** Keeps the row, without anything that tells who it was. */
+/** Keeps the row without any personal data. */
 export async function softDeleteUser(store: Store, user: UserRow): Promise<void> {
   const { identities, sessions, factors, oneTimeTokens } = store.tables
   const veil = (value: string | null): string | null =>
@@ -272,7 +272,7 @@ export function isBanned(user: UserRow, now: Date): boolean {
   return user.bannedUntil !== null && user.bannedUntil > now
 }
 
-/** False for users whom an administrator keeps out, and for deleted ones whose row was kept. */
+/** False for banned users, and for soft-deleted ones. */
 export function maySignIn(user: UserRow, now: Date): boolean {
   return !isBanned(user, now) && user.deletedAt === null
 }

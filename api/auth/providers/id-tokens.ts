@@ -9,7 +9,7 @@ import { textAt } from './json.ts'
 import { ProviderReplyError } from './profile.ts'
 import { getJson } from './token-request.ts'
 
-/** What an issuer says about itself. */
+/** The discovery document of an issuer. */
 interface Discovery {
   readonly issuer: string
   readonly authorizationEndpoint: string
@@ -55,7 +55,7 @@ export function createIdTokens(options: {
   return {
     discover,
     async verify(idToken, expected) {
-      // What cannot be read at all is not worth asking anybody for keys.
+      // Malformed tokens are refused before any keys are fetched.
       const claims = decodeJwt(idToken)
       const discovery = await discover(expected.issuer)
       const issuer = expected.issuerOf?.(discovery.issuer, claims) ?? discovery.issuer

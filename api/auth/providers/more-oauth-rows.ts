@@ -82,7 +82,7 @@ export const MORE_OAUTH_ROWS = {
         subject: textAt(me, 'externalId'),
         name: textAt(me, 'displayName'),
         picture: textAt(me, 'bitmoji', 'avatar'),
-        // Snapchat tells nobody's address: set AUTH_EXTERNAL_SNAPCHAT_EMAIL_OPTIONAL.
+        // Snapchat returns no email addresses: set AUTH_EXTERNAL_SNAPCHAT_EMAIL_OPTIONAL.
         emails: [],
       })
     },

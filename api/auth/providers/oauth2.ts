@@ -14,7 +14,7 @@ import { ProviderReplyError } from './profile.ts'
 import type { IdTokenRule, ProviderRow, ProviderTokens } from './row.ts'
 import { getJson, requestTokens } from './token-request.ts'
 
-/** What a provider of OAuth 2.0 is made from. */
+/** The definition of an OAuth 2.0 provider. */
 interface Oauth2Options {
   readonly id: string
   readonly row: ProviderRow
@@ -174,7 +174,7 @@ function profileOf(rule: IdTokenRule, claims: Claims): ExternalProfile {
   }
 }
 
-// What the client says about its token may only narrow what is accepted.
+// Client-supplied claims about a token can only narrow the accepted ones.
 function requireAgreement(claims: Claims, { clientId, issuer }: VerifyOptions): void {
   if (clientId !== undefined && ![claims.aud].flat().includes(clientId)) {
     throw new OAuthError('invalid request', 'Unacceptable audience in id_token')
@@ -201,7 +201,7 @@ function checkNonce(
 }
 
 function refusalOf(error: unknown): Error {
-  // The token may be good: what failed is the way to the keys that would tell.
+  // The token may be valid: fetching the issuer's keys failed.
   if (!(error instanceof errors.JOSEError)) {
     const message = 'Error getting the keys of the external provider'
     return failure.internal(message, { code: 'unexpected_failure', cause: error })

@@ -128,7 +128,7 @@ function isAzureVerified(claims: Readonly<Record<string, unknown>>): boolean {
   return edov === undefined || [true, 'true', 1, '1'].includes(edov as never)
 }
 
-// Apple tells the name once, beside the code of the very first sign-in, and signs nothing of it.
+// Apple sends the name once, beside the code of the first sign-in, and unsigned.
 async function appleProfile(source: ProfileSource) {
   const profile = apple.profile(await source.claims())
   const name = appleName(source.query.user)

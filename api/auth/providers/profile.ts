@@ -3,7 +3,7 @@ import { isTrueAt, textAt } from './json.ts'
 
 type Email = ExternalProfile['emails'][number]
 
-/** What a row knows about a user; empty texts are left out of the metadata. */
+/** The profile fields of a row; empty strings are left out of the metadata. */
 export interface Person {
   readonly issuer: string
   readonly subject: string
@@ -72,13 +72,15 @@ export function oneEmail(email: string, isVerified: boolean): readonly Email[] {
   return isOne && !hasLookalikes(email) ? [{ email, isVerified, isPrimary: true }] : []
 }
 
-// In lower case the Kelvin sign is a plain k: whoever has proven to own the one address would get
-// the account of the other.
+// Lower-casing turns the Kelvin sign into a plain k, which would give the owner of one address the
+// account of another.
 function hasLookalikes(email: string): boolean {
   return email.toLowerCase() !== email.replace(/[A-Z]/g, (letter) => letter.toLowerCase())
 }
 
-/** What the database can hold: without zero bytes and halves of surrogate pairs, as in names cut short. */
+/**
+ * Removes characters that Postgres cannot store: NUL, and lone surrogates as in truncated names.
+ */
 function storable<T>(value: T): T {
   if (typeof value === 'string') return value.replaceAll('\u0000', '').toWellFormed() as T
   if (Array.isArray(value)) return value.map(storable) as T

@@ -3,7 +3,7 @@ import type { OutgoingRequest } from '#shared/net/guarded-fetch.ts'
 
 import type { ExternalProfile } from '../ports.ts'
 
-/** What a provider's token endpoint gave. */
+/** The answer of a provider's token endpoint. */
 export interface ProviderTokens {
   readonly accessToken: string
   readonly refreshToken: string
@@ -12,7 +12,7 @@ export interface ProviderTokens {
   readonly reply: unknown
 }
 
-/** What the profile of a row is made from. */
+/** The inputs of a row's profile mapper. */
 export interface ProfileSource {
   readonly config: ProviderConfig
   readonly tokens: ProviderTokens
@@ -41,7 +41,7 @@ export interface IdTokenRule {
 
 /** One provider: everything in which it differs from the others. */
 export interface ProviderRow {
-  /** Absolute addresses; undefined where discovery tells. A base URL replaces the origin. */
+  /** Absolute URLs; undefined where discovery supplies them. A base URL replaces the origin. */
   readonly authorize?: string
   readonly token?: string
   /** Where discovery would lead at the provider's public host: no request is needed to know it. */

@@ -21,7 +21,7 @@ type Signed = Partial<Token> & { readonly extra?: Readonly<Record<string, string
 const PROFILE_PATH =
   '/1.1/account/verify_credentials.json?include_email=true&include_entities=false&skip_status=true'
 
-/** Twitter, the one provider that speaks OAuth 1.0a. */
+/** Twitter, the only provider with OAuth 1.0a. */
 export function createTwitter(options: {
   readonly config: ProviderConfig
   readonly fetch: GuardedFetch

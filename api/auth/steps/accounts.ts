@@ -52,9 +52,8 @@ export async function createAccount(
 }
 
 /**
- * The account that an invitation is for; undefined when somebody signed up with the address at this
- * very moment. Whoever did so before and has proven nothing may not be the one who is invited: that
- * password and those sessions must not survive in the account.
+ * The account of an invited address; undefined when a concurrent sign-up took it. An earlier
+ * unconfirmed sign-up may not be by the invited person: its password and sessions are removed.
  */
 export async function inviteAccount(
   services: AuthServices,
@@ -79,7 +78,7 @@ export async function inviteAccount(
   }
   await endSessions(store, { userId: known.id, scope: 'global' })
   await deleteFactors(store, known.id)
-  // Set in sessions of an account that nobody had confirmed; not by an administrator.
+  // Set in sessions of an unconfirmed account, not by an administrator.
   const isDoubtful = known.lastSignInAt !== null
   return updateUser(store, known.id, {
     invitedAt,
@@ -90,7 +89,7 @@ export async function inviteAccount(
   })
 }
 
-/** What an identity says about the user's own address or number. */
+/** The claims of an identity about the user's own email address or phone number. */
 export function contactClaims(
   userId: string,
   contact: Contact,

@@ -34,8 +34,8 @@ export async function confirmByToken(
   return confirmContact(store, reset, kind)
 }
 
-// Another contact was confirmed before. With unverified sign-ins, a number says nothing about the
-// address: whoever signed in without proof of the address could add a number.
+// Another contact was confirmed before. With unverified sign-ins, a phone number proves nothing
+// about the email address, because an unproven session can add a number.
 function isProven(services: AuthServices, { user, kind }: Confirmation): boolean {
   if (kind === 'phone') return user.emailConfirmedAt !== null
   return user.phoneConfirmedAt !== null && !services.config.mailer.allowsUnverifiedSignIns

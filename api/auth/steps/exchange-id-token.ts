@@ -7,7 +7,7 @@ import { linkToUser } from './link-to-user.ts'
 import { startSession, tokenResponse } from './start-session.ts'
 import { inTransaction } from '../identity/store.ts'
 
-/** Grant `id_token`: what a provider's own sign-in library got on the device. */
+/** Grant `id_token`: an id token that the provider's own library obtained on the device. */
 export async function exchangeIdToken(
   services: AuthServices,
   request: AuthRequest,

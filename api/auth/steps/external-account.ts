@@ -19,7 +19,7 @@ import { record } from './record.ts'
 import { sendTokenMail } from './send-mail.ts'
 import { primaryEmail, settleConfirmation, type Settlement } from './settle-confirmation.ts'
 
-/** Somebody who comes from a provider. */
+/** A visitor returning from a provider. */
 export interface Visitor {
   readonly providerId: string
   readonly profile: ExternalProfile
@@ -48,7 +48,7 @@ export async function decideAccount(
   const decision = await decide(services, request, visitor)
   if (decision.kind === 'user') return { user: decision.user }
   if (decision.kind === 'refused') throw decision.error
-  // The user stays; what is missing is the proof of the address.
+  // The user is kept; the proof of the address is still missing.
   const { user, email, identity } = decision
   const credentials = { identityId: identity.id, userMetadata: identity.identityData }
   await sendTokenMail(services, request, { user, name: 'confirmation', to: email, credentials })
@@ -61,7 +61,8 @@ export async function decideAccount(
 class LostRace extends Error {}
 const TRIES_MAX = 3
 
-// Pages ask twice at once for the same visitor: whoever is late finds what the first one made.
+// Pages may send the same callback twice at once: the later request finds the user that the first
+// one created.
 async function decide(
   services: AuthServices,
   request: AuthRequest,
@@ -176,7 +177,7 @@ async function createUser(
     return { error: failure.internal(message, { code: 'unexpected_failure' }) }
   }
   const email = chosen?.email.toLowerCase()
-  // An unverified address that somebody has already stays with whom it is.
+  // An unverified address that belongs to another user stays with that user.
   const isTaken = email !== undefined && (await findOwnersOfEmails(store, [email])).length > 0
   const user = await insertUser(store, {
     aud: request.audience,
@@ -202,7 +203,7 @@ async function createUser(
   return { user, identity }
 }
 
-/** Gives the user the visitor's identity; undefined when somebody has it. */
+/** Adds the visitor's identity to the user; undefined when it belongs to a user already. */
 export async function linkIdentity(
   store: Store,
   user: UserRow,

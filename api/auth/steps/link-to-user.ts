@@ -37,7 +37,7 @@ export async function linkToUser(
     const linked = await linkIdentity(store, user, visitor)
     if (linked === undefined) throw authFailure('identity_already_exists')
     const verified = profile.emails.find((entry) => entry.isVerified)
-    // Whoever had none gets the address that comes with the identity, and is nobody no longer.
+    // A user without an email address gets the one of the identity and is no longer anonymous.
     const becomes =
       user.email === null && verified !== undefined
         ? { email: verified.email.toLowerCase(), emailConfirmedAt: store.now() }

@@ -4,7 +4,7 @@ import { authFailure, invalid } from '../errors.ts'
 import { findFactor } from '../identity/factors.ts'
 import type { AuthServices } from '../services.ts'
 
-/** What ids look like. */
+/** The format of ids. */
 export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** Throws for anonymous users, who have nothing to protect yet. */

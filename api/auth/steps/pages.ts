@@ -23,7 +23,7 @@ export function parsePage(query: {
   return { number, size, offset: (number - 1) * size }
 }
 
-/** Headers that tell how much there is and where the next page of the same list lies. */
+/** Headers with the total count and the link to the next page. */
 export function pageHeaders(
   path: string,
   query: Readonly<Record<string, string | undefined>>,

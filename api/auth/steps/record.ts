@@ -8,7 +8,7 @@ import {
 import type { Store } from '../identity/store.ts'
 import type { AuthServices } from '../services.ts'
 
-/** Writes a security event to the audit log and to the log, and tells whoever listens. */
+/** Writes a security event to the audit log and to the log, and passes it to the listener. */
 export async function record(
   services: AuthServices,
   store: Store,
@@ -24,7 +24,7 @@ export async function record(
   announce(services, request, written)
 }
 
-/** Tells the log and whoever listens of an event that the audit log has already. */
+/** Passes an event that is already in the audit log to the log and the listener. */
 export function announce(services: AuthServices, request: AuthRequest, event: SecurityEvent): void {
   const { action, logType, actorId } = event
   const authEvent = { action, logType, actorId }

@@ -13,7 +13,7 @@ import { confirmByToken } from './confirm-by-token.ts'
 import { record } from './record.ts'
 import { startSession, type StartedSession } from './start-session.ts'
 
-/** What came of redeeming a one-time token. */
+/** The outcome of redeeming a one-time token. */
 type Redemption =
   | { readonly kind: 'session'; readonly started: StartedSession }
   /** The client exchanges this for a session. */
@@ -34,8 +34,8 @@ export const KINDS_BY_TYPE: Readonly<Record<string, readonly OneTimeTokenKind[]>
 }
 
 /**
- * Uses a one-time token up and does what it stands for, all or nothing. Of several at once one
- * wins; the others are told what a stranger is told.
+ * Consumes a one-time token and applies it, all or nothing. Of several concurrent requests one
+ * succeeds; the others get the answer for an unknown token.
  */
 export async function redeem(
   services: AuthServices,

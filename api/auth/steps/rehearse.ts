@@ -10,9 +10,8 @@ import { insertUser } from '../identity/users.ts'
 import type { AuthServices } from '../services.ts'
 
 /**
- * Does for nobody what is done for somebody, and leaves nothing behind: the same statements in a
- * transaction that is rolled back; no message is sent, none is counted and no event is told. With
- * it the answer about one address costs the database what the answer about another one does.
+ * Runs the same statements in a transaction that is rolled back, so that unknown addresses take as
+ * long as known ones. No message is sent, none is counted, and no event is recorded.
  */
 export async function rehearse(
   services: AuthServices,
@@ -37,14 +36,14 @@ export async function rehearse(
   }
 }
 
-/** An address or number that nobody has: the top level `invalid` is kept for that. */
+/** A contact that belongs to no user: the top-level domain `invalid` is reserved for that. */
 export function nobodysContact(kind: Contact['kind']): Contact {
   return kind === 'email'
     ? { kind, email: `${randomUUID()}@nobody.invalid` }
     : { kind, phone: `999${String(randomInt(0, 10 ** 12)).padStart(12, '0')}` }
 }
 
-/** A user on the stage, in the place of the one whom the address belongs to. */
+/** A temporary user row, removed by the rollback. */
 export async function makeNobody(stage: AuthServices, request: AuthRequest): Promise<UserRow> {
   const { email } = nobodysContact('email') as { readonly email: string }
   const user = await insertUser(stage.store, { aud: request.audience, role: '', email })

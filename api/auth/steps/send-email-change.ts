@@ -15,7 +15,7 @@ import {
   type TokenMail,
 } from './send-mail.ts'
 
-/** A change of address that the database knows of and that nobody has been asked about yet. */
+/** A stored email change whose mails are not sent yet. */
 export interface EmailChange {
   readonly before: UserRow
   readonly user: UserRow

@@ -13,15 +13,15 @@ import { sendTokenMail } from './send-mail.ts'
 /** An invitation to something beyond the user server, whose redirect target says which. */
 export interface Invitation {
   readonly email: string
-  /** Who invites; undefined when it is no user. */
+  /** The inviting user; undefined for a key of the operator. */
   readonly inviterId: string | undefined
-  /** What the template of the mail can mention besides. */
+  /** Additional template variables. */
   readonly data: Readonly<Record<string, unknown>>
 }
 
 /**
- * Mails an invitation. Who has proven to own the address gets a link to sign in, anybody else an
- * account with it, which the link confirms.
+ * Mails an invitation. Confirmed users get a sign-in link; for other addresses an account is
+ * created, which the link confirms.
  */
 export async function sendInvitation(
   services: AuthServices,
@@ -57,7 +57,7 @@ async function inviteStranger(
   const { email, known, actor } = stranger
   return inTransaction(services.store, async (store) => {
     const invited = await inviteAccount(services, store, { email, known, request })
-    // Somebody signed up with it at this very moment.
+    // A concurrent sign-up took the address.
     if (invited === undefined) throw authFailure('email_exists')
     const traits = { user_id: invited.id, user_email: email }
     await record(services, store, { request, actor, action: 'user_invited', traits })

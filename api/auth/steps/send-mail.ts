@@ -16,7 +16,7 @@ import { claimSend, updateUser, type SentColumn, type UserChanges } from '../ide
 import { tooSoon } from '../rate-limits.ts'
 import type { AuthServices } from '../services.ts'
 
-/** What each mail carries and which limits it meets. */
+/** The token kind and the limits of each mail. */
 const MAILS = {
   confirmation: mail('confirmation', 'confirmation', 'signup', 'confirmationSentAt'),
   invite: mail('invite', 'confirmation', 'invite', 'confirmationSentAt'),
@@ -67,11 +67,11 @@ export interface TokenMail {
   readonly pkce?: PkceChallenge | undefined
   /** False for mails that an administrator asks for. */
   readonly isPaced?: boolean
-  /** What its template can mention besides the user's own metadata. */
+  /** Template variables besides the user's metadata. */
   readonly data?: Readonly<Record<string, unknown>>
   /** The address that the user changes to. */
   readonly changeTo?: string | undefined
-  /** What an unconfirmed user gets with the token; none unless given. */
+  /** Credentials that an unconfirmed user receives with the token. */
   readonly credentials?: PendingCredentials | 'kept' | undefined
 }
 
@@ -81,8 +81,8 @@ export interface MintedMail extends TokenMail {
 }
 
 /**
- * Sends a mail with a link and a code: at most one per gap and user, within the hour's limit of the
- * server. When it cannot be sent, it is as if nobody had asked, so that the user can ask again.
+ * Sends a mail with a link and a code: at most one per gap and user, within the server's hourly
+ * limit. When it cannot be sent, all changes are reverted, so that the user can ask again.
  */
 export async function sendTokenMail(
   services: AuthServices,
@@ -133,7 +133,7 @@ export function requireAuthorized(services: AuthServices, address: string): void
   })
 }
 
-/** What is left to do when a mail may be sent; `sending` tells what there is to take back. */
+/** Mints the token and sends a permitted mail; `sending` records what to revert. */
 export async function mintAndSend(
   services: AuthServices,
   request: AuthRequest,
@@ -190,7 +190,7 @@ export function linkOf(
 ): string {
   const { kind, linkType } = MAILS[link.name]
   const url = new URL(services.config.mailer.urlPaths[kind], request.externalUrl)
-  // Clients look for the plain text of it; what would be read as something else is encoded.
+  // Clients search for the plain URL; only characters with a meaning in queries are encoded.
   const redirectTo = /[&=#%+]/.test(request.redirectTo)
     ? encodeURIComponent(request.redirectTo)
     : request.redirectTo

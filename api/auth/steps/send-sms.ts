@@ -26,7 +26,7 @@ interface TokenSms {
   readonly kind: SmsKind
   readonly to: string
   readonly channel: 'sms' | 'whatsapp'
-  /** What an unconfirmed user gets with the code; none unless given. */
+  /** Credentials that an unconfirmed user receives with the code. */
   readonly credentials?: PendingCredentials | 'kept' | undefined
 }
 

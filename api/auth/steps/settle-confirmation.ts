@@ -10,7 +10,7 @@ import type { ExternalProfile } from '../ports.ts'
 import type { AuthServices } from '../services.ts'
 import { withProviders } from './accounts.ts'
 
-/** Whether the user of a visitor may go on, or has an address to prove first. */
+/** Whether the visitor's user is confirmed, or has an address to prove first. */
 export type Settlement =
   | { readonly kind: 'user'; readonly user: UserRow }
   | {
@@ -66,7 +66,8 @@ export async function settleConfirmation(
   return { kind: 'user', user: confirmed }
 }
 
-// Whoever never confirmed an address and has another one at the provider by now goes on with that.
+// A user who never confirmed an address and has another verified one at the provider continues with
+// that one.
 async function findFreeEmail(
   store: Store,
   user: UserRow,

@@ -9,7 +9,7 @@ import type { Store } from '../identity/store.ts'
 import { loadParts } from '../identity/users.ts'
 import type { AuthServices } from '../services.ts'
 
-/** A sign-in that the database knows and that the client has yet to be told of. */
+/** A stored session whose tokens are still to be returned. */
 export interface StartedSession {
   readonly user: UserRow
   /** Where they were not read together with the user, they are read for the answer. */

@@ -7,7 +7,7 @@ import { subRip, webVtt } from './subtitles.ts'
 export const AUDIO_FORMATS = ['json', 'text', 'srt', 'verbose_json', 'vtt'] as const
 export type AudioFormat = (typeof AUDIO_FORMATS)[number]
 
-/** What is timed in a verbose answer. */
+/** The timestamp granularities of a verbose answer. */
 export type Granularity = 'word' | 'segment'
 
 /** A transcript as it is sent: text as plain text, everything else as JSON. */

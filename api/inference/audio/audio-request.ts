@@ -21,7 +21,7 @@ export const AUDIO_FORM_BYTES_MAX = 26_214_400
 const PROMPT_LENGTH_MAX = 16_384
 
 const EXTENSIONS = ['flac', 'm4a', 'mp3', 'mp4', 'mpeg', 'mpga', 'oga', 'ogg', 'wav', 'webm']
-/** What the contents of files of these kinds look like. */
+/** The signatures of the accepted file types. */
 const SIGNATURES: ReadonlySet<AudioFormat | undefined> = new Set<AudioFormat>([
   'flac',
   'mp4',
@@ -98,7 +98,7 @@ export function languageOf({ language }: { readonly language?: string | null }):
   )
 }
 
-/** What is to be timed. Throws when the format has no place for it. */
+/** The requested timestamps. Throws when the format has no place for them. */
 export function granularitiesOf(
   fields: Pick<TranscriptionFields, 'response_format' | 'timestamp_granularities'>,
 ): readonly Granularity[] {
@@ -111,7 +111,7 @@ export function granularitiesOf(
   )
 }
 
-/** Whether the text is to be sent as it is heard. Throws when the format has times in it. */
+/** Whether the text is streamed. Throws for formats with timestamps. */
 export function isStreamed(
   fields: Pick<TranscriptionFields, 'response_format' | 'stream'>,
 ): boolean {

@@ -1,6 +1,6 @@
 import type { EventTeller } from '#api/inference/event-stream-answer.ts'
 
-/** Writes a transcript as it is heard: the text of each window, then the whole. */
+/** Writes a transcript as it is recognized: the text of each window, then the whole. */
 export function tellTranscript(): EventTeller<'audio'> {
   let told = ''
   // White space at an end is no part of a transcript: it waits for what follows.
@@ -20,7 +20,8 @@ export function tellTranscript(): EventTeller<'audio'> {
     opening: () => '',
     tell(heard) {
       if (heard.type === 'progress') {
-        // A worker that takes over from a lost one begins anew: what was told is not told again.
+        // A worker that replaces a lost one starts from the beginning: text that was already sent
+        // is skipped.
         if (heard.text === undefined || heard.step <= windows) return ''
         windows = heard.step
         return next(heard.text)

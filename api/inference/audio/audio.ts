@@ -168,7 +168,7 @@ function fieldsOf(
   return parseFields(request, TASKS[task].fields, fields)
 }
 
-/** What the workers are to do with the recording. */
+/** The job input of a recording. */
 function jobOf(
   http: Http,
   services: InferenceServices,

@@ -11,7 +11,7 @@ import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 import { ToolCallParser } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'
 
-/** What every chunk and every answer to one chat request says alike. */
+/** The fields that all chunks and answers of one chat request share. */
 export interface ChatHead extends AnswerHead {
   readonly serviceTier: PriorityClass
 }

@@ -41,7 +41,7 @@ function chat(http: Http, services: InferenceServices): Promise<unknown> {
   return generate(http, services, chatGeneration(services, asked))
 }
 
-/** What a chat request asks of the workers, and how to present what comes of it. */
+/** The job of a chat request, and the presentation of its result. */
 export function chatGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
   asked: Asked<ChatBody>,

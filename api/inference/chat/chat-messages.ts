@@ -34,7 +34,7 @@ const CALLED_FUNCTION = {
   properties: {
     name: { type: 'string', minLength: 1 },
     arguments: { type: 'string' },
-    // What a client's own parser made of the arguments.
+    // The client library's parsed form of the arguments; ignored.
     parsed_arguments: {},
   },
   additionalProperties: false,
@@ -175,7 +175,7 @@ function textOf(content: MessageField['content'], path: string): string | undefi
     .join('')
 }
 
-/** What an assistant said that said no: its answer has a refusal and no content. */
+/** The refusal of an assistant message, which replaces its content. */
 function refusalOf({ role, refusal }: MessageField): string | undefined {
   return role === 'assistant' ? (refusal ?? undefined) : undefined
 }

@@ -188,7 +188,7 @@ interface Chat
   readonly template?: TemplateOptions
 }
 
-/** What a chat asks of the workers. */
+/** The job input of a chat. */
 export function chatInput({ messages, tools, template, ...chat }: Chat): GenerateInput {
   // A single call is enforced by ending at its closing tag.
   const stopAtCall = tools !== undefined && tools.callsMax === 1 && tools.choice !== 'none'

@@ -67,7 +67,7 @@ type WriteChunk = (index: number, delta: string, logprobs: string, reason: strin
 /** Writes the chunks of one candidate. */
 class CandidateWriter {
   readonly #index: number
-  /** What the ids of its tool calls are derived from. */
+  /** The seed of the ids of its tool calls. */
   readonly #source: string
   readonly #tools: ToolPlan | undefined
   readonly #write: WriteChunk

@@ -1,6 +1,6 @@
 import { ToolCallBody } from './tool-call-body.ts'
 
-/** What a piece of an answer's text turned out to be. */
+/** A parsed part of an answer: content or a tool call. */
 export type AnswerPart =
   | { readonly type: 'content'; readonly text: string }
   | { readonly type: 'callStart'; readonly index: number; readonly name: string }
@@ -47,12 +47,12 @@ export class ToolCallParser {
     this.#text += text
     const parts: AnswerPart[] = []
     while (this.#step(parts)) {
-      // Each step eats a tag or a body; what is left waits for more text.
+      // Each step consumes a tag or a body; the rest waits for more text.
     }
     return parts
   }
 
-  /** Ends the answer: what was withheld comes out. */
+  /** Ends the answer and releases withheld text. */
   finish(): AnswerPart[] {
     const parts: AnswerPart[] = []
     if (this.#body !== undefined) {

@@ -10,7 +10,7 @@ import { variantSchema } from '#api/inference/variant-schema.ts'
 
 /** Functions that one request may offer. */
 export const TOOLS_MAX = 128
-/** What a function may be called. */
+/** The permitted names of functions. */
 export const FUNCTION_NAME = { type: 'string', pattern: '^[a-zA-Z0-9_-]{1,64}$' }
 
 interface FunctionField {
@@ -61,7 +61,7 @@ const NAMED_FUNCTION = {
   additionalProperties: false,
 }
 
-/** The request fields of chat completions that speak of functions. */
+/** The fields of chat completions about functions. */
 export const TOOL_FIELDS = {
   tools: Type.Optional(
     Type.Unsafe<readonly ToolField[] | null>({
@@ -130,7 +130,7 @@ export const TOOL_FIELDS = {
   ),
 }
 
-/** What a chat may call, and how its calls are presented. */
+/** The functions of a chat, and how its calls are presented. */
 export interface ToolPlan {
   readonly tools: readonly ToolDefinition[]
   readonly choice: ToolChoice
@@ -143,7 +143,7 @@ export interface ToolPlan {
 const TOOL_BODY = Type.Object(TOOL_FIELDS)
 type ToolBody = Static<typeof TOOL_BODY>
 
-/** What the fields about functions come to; undefined when there are none to call. */
+/** The plan of the fields about functions; undefined when there are none to call. */
 export function toolPlan(body: ToolBody, budget: SchemaBudget): ToolPlan | undefined {
   const tools = body.tools ?? []
   const functions = body.functions ?? []
@@ -206,7 +206,9 @@ export function definitionOf(
   }
 }
 
-/** Arguments are an object; a schema of anything else would make calls that nobody can read. */
+/**
+ * Arguments are an object; a schema of another type would produce calls that no client can read.
+ */
 function checkIsObject({ type = 'object' }: { type?: unknown }, name: string, param: string): void {
   if ([type].flat().includes('object')) return
   const found = JSON.stringify(type).slice(0, 100)

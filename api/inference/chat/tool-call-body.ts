@@ -1,4 +1,4 @@
-/** What a body yields as it arrives: its name once, then its arguments in pieces. */
+/** The parts of a body as it streams: its name once, then its arguments in chunks. */
 type ToolCallEvent = { name: string } | { arguments: string }
 
 // The order in which models write: the name, then an object of arguments, which can be streamed.

@@ -3,7 +3,7 @@ import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { countCodePoints, LogprobsWriter, type CompletionLogprobs } from './completion-logprobs.ts'
 
-/** What every chunk and every answer to one request says alike. */
+/** The fields that all chunks and answers of one request share. */
 export interface AnswerHead {
   readonly id: string
   readonly created: number

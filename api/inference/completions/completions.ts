@@ -38,7 +38,7 @@ function complete(http: Http, services: InferenceServices): Promise<unknown> {
   return generate(http, services, completionGeneration(services, asked))
 }
 
-/** What a completion request asks of the workers, and how to present what comes of it. */
+/** The job of a completion request, and the presentation of its result. */
 export function completionGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
   asked: Asked<CompletionBody>,
