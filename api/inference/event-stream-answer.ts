@@ -23,7 +23,7 @@ export interface StreamPresenter {
   deltas(deltas: readonly CandidateDelta[]): string
   /** The text after the last token, to the end of the stream. */
   ending(usage: TokenUsage): string
-  /** How a failure is told in a stream that has begun; one error frame when absent. */
+  /** The text of a failure in a started stream; one error frame when absent. */
   failing?(error: ServiceError): string
 }
 
@@ -32,10 +32,10 @@ export const DONE = 'data: [DONE]\n\n'
 
 /** Turns the events of a job of any kind into whole server-sent events, possibly none. */
 export interface EventTeller<K extends QueueKind> {
-  /** What comes before everything else; `first` has happened, and is told afterwards. */
+  /** The text before everything else; `first` is serialized afterwards. */
   opening(first: JobEvent<K> | undefined): string
   tell(event: JobEvent<K>): string
-  /** How a failure is told in a stream that has begun; one error frame when absent. */
+  /** The text of a failure in a started stream; one error frame when absent. */
   failing?(error: ServiceError): string
 }
 
@@ -65,11 +65,10 @@ interface StreamLimits {
 }
 
 /**
- * Answers with a stream. Headers are sent once the job has begun, so that everything before is an
- * ordinary error. A failure after that is told in the stream, which then has no other end. While the
- * socket is full, nothing more is taken from the job. A reader that has not taken its answer when
- * the job's time is over is cut off. What goes on under an Idempotency-Key is told to its end, since it
- * is recorded on the way out.
+ * Answers with a stream. Headers are sent once the job has started, so that earlier failures are
+ * ordinary errors; a later failure is an event that ends the stream. While the socket is full,
+ * nothing is read from the job. A reader that has not taken its answer by the deadline is
+ * disconnected. A stream under an Idempotency-Key runs to its end, since it is recorded.
  */
 export async function answerWithEvents<K extends QueueKind>(
   reply: FastifyReply,

@@ -193,7 +193,7 @@ export function listResponse(item: object): object {
   }
 }
 
-/** What a deletion answers. */
+/** The answer of a deletion. */
 export function deletedResponse(object: string): object {
   return {
     type: 'object',

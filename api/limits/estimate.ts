@@ -8,22 +8,22 @@ const MAKES_WORKERS_RUN: ReadonlySet<RequiredScope> = new Set(JOB_SCOPES)
 const BYTES_PER_TOKEN = 4
 const TOKENS_MAX = 10_000_000
 const COPIES_MAX = 128
-// What an absent `max_tokens` means for a completion; a chat's is known only at its end.
+// The default of `max_tokens` for a completion; that of a chat is known only at its end.
 const COMPLETION_TOKENS_DEFAULT = 16
 
 /** Whether a request makes the workers run. */
 export function runsJob({ method, routeOptions }: FastifyRequest): boolean {
   if (method !== 'POST') return false
-  // A batch does so later; who has nothing left of the month makes no more of them.
+  // Batches are charged by line; without a remaining monthly quota no new batch is accepted.
   if (routeOptions.config.scope === 'batches')
     return routeOptions.url?.endsWith('/batches') === true
   return MAKES_WORKERS_RUN.has(routeOptions.config.scope as RequiredScope)
 }
 
-/** What a request is charged until its real use is known: its length and what it may generate. */
+/** The charge of a request until its real usage is known: its length and its largest output. */
 export function estimateTokens(request: FastifyRequest): number {
   const { body, headers, routeOptions } = request
-  // The bytes of a form are a picture or a recording.
+  // The bytes of a form are an image or a recording.
   if (typeof body !== 'object' || body === null) return 0
   const fields = body as Readonly<Record<string, unknown>>
   const asked = [fields.max_completion_tokens, fields.max_output_tokens, fields.max_tokens].find(

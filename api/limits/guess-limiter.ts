@@ -7,7 +7,7 @@ import type { Logger } from '#shared/logger.ts'
 
 import { createGuessMemory, type GuessAction, type GuessRule } from './guess-memory.ts'
 
-/** What is guessed: each kind has counts of its own. */
+/** The kinds of guesses, each with its own counts. */
 type CredentialKind = 'password' | 'code' | 'factor' | 'admin_token' | 'api_key'
 
 /** One try of a credential. */

@@ -1,11 +1,11 @@
-/** What a call does with the counts: read the wait, reset after a success, or add a failure. */
+/** The actions on the counts: read the wait, reset after a success, or add a failure. */
 export type GuessAction = 'look' | 'right' | 'wrong'
 
 /** When one count starts to delay, and for how long. */
 export interface GuessRule {
   /** Failures without a delay. */
   readonly free: number
-  /** After this time one failure is forgotten. */
+  /** After this time one failure expires. */
   readonly forgetMs: number
   readonly firstWaitMs: number
   readonly waitMsMax: number

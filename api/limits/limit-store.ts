@@ -78,7 +78,7 @@ if ARGV[3] ~= '' then redis.call('ZREM', KEYS[3], ARGV[3]) end
 if redis.call('EXISTS', KEYS[4]) == 1 then redis.call('INCRBY', KEYS[4], ARGV[4]) end
 `)
 
-/** Whose request it is. */
+/** The request's key and organization. */
 export interface LimitSubject {
   readonly organizationId: string
   /** The key, or the user behind an access token. */
@@ -92,7 +92,7 @@ export function monthOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 7)
 }
 
-/** What the windows said about a request. */
+/** The answer of the windows about a request. */
 export interface Charge {
   readonly verdict: 'admitted' | 'requests' | 'tokens' | 'jobs' | 'month'
   /** The minute that was charged, for its correction. */

@@ -158,7 +158,9 @@ function settleAtTheEnd(
   else reply.raw.once('close', end)
 }
 
-/** Fills the counter of the month when nobody has, and applies the quota to this request too. */
+/**
+ * Initializes the monthly counter when it is missing, and applies the quota to this request too.
+ */
 async function checkMonth(
   services: LimiterServices,
   subject: LimitSubject,

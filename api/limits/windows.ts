@@ -14,12 +14,12 @@ export interface Window {
 /** How long a window is. */
 export const WINDOW_MS = 60_000
 
-/** What a window holds now. */
+/** The usage of a window. */
 export function usedOf({ previous, current }: Window, elapsedMs: number): number {
   return Math.floor((previous * (WINDOW_MS - elapsedMs)) / WINDOW_MS) + current
 }
 
-/** What may still be used now; never below zero. */
+/** The remaining allowance; never below zero. */
 export function remainingOf(window: Window, elapsedMs: number): number {
   return Math.max(0, window.limit - usedOf(window, elapsedMs))
 }

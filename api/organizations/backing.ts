@@ -3,9 +3,9 @@ import { sql, type SQL } from 'drizzle-orm'
 import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
 
 /**
- * Whether who made an invitation might make it now: a member whose role is high enough and who is
- * not banned, or a key that is live and whose maker is such a member. What a demoted or removed
- * administrator has left behind, and what a revoked key has, gives nothing.
+ * Whether the creator of an invitation could create it now: a member with a sufficient role who is
+ * not banned, or a live key whose creator is such a member. Invitations of demoted or removed
+ * administrators and of revoked keys grant nothing.
  */
 export function isBacked(tables: OrganizationTables): SQL<boolean> {
   const { members, apiKeys, invitations, users } = tables

@@ -4,9 +4,9 @@ import type { Db } from '#shared/db/client.ts'
 import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
 
 /**
- * Takes deleted users out of their organizations, within the transaction that deletes them. What
- * belonged to nobody else ends with them, keys included; where they were the only owners, whoever
- * administers longest owns it from then on, or else whoever is a member longest.
+ * Removes deleted users from their organizations, within the transaction that deletes them.
+ * Organizations without other members end, keys included; otherwise ownership passes to the
+ * longest-serving administrator, else to the longest-standing member.
  */
 export async function endMemberships(
   tx: Db,
@@ -46,7 +46,7 @@ export async function endOrganization(
     .set({ revokedAt: now })
     .where(and(eq(apiKeys.organizationId, id), isNull(apiKeys.revokedAt)))
   await tx.delete(members).where(eq(members.organizationId, id))
-  // Whoever is made anew under the same id gets an organization of their own again.
+  // A user created again under the same id gets a new organization.
   await tx
     .update(organizations)
     .set({ deletedAt: now, personalUserId: null })
@@ -58,11 +58,11 @@ interface Departure {
   readonly userIds: readonly string[]
 }
 
-/** What an organization is without some members. */
+/** The state of an organization without some of its members. */
 interface Left {
-  /** An owner has left, and nobody is there any more. */
+  /** An owner has left, and no member remains. */
   readonly isEmpty: boolean
-  /** Who is to own it, when its last owner has left. */
+  /** The new owner, when the last one has left. */
   readonly heir: string | undefined
 }
 

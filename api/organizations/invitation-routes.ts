@@ -161,7 +161,7 @@ function registerReceived(app: App, { invitations, note, clock }: InvitationServ
   )
 }
 
-/** What is recorded of an invitation: not whose address it is. */
+/** The recorded fields of an invitation, without its email address. */
 function invitationEvent(type: string, event: string, { id, role, organizationId }: InvitationRow) {
   return {
     ...{ type, event, organizationId },

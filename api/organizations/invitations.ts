@@ -49,7 +49,7 @@ interface NewInvitation {
   readonly expiresAt: Date
 }
 
-/** The invitations of a database. Who may see or change them is the caller's matter. */
+/** The invitations of a database. Callers check the permissions. */
 export function openInvitations(
   db: Db,
   tables: OrganizationTables,
@@ -68,7 +68,7 @@ interface Context {
   readonly organizations: Organizations
 }
 
-/** What organizations do with their invitations. */
+/** The operations of organizations on their invitations. */
 function openSent(context: Context) {
   const { db, tables } = context
   const { invitations } = tables
@@ -145,7 +145,7 @@ function isPast({ invitations }: OrganizationTables, organizationId: string, id:
     where organization_id = ${organizationId} and id = ${id})`
 }
 
-/** What invited people do with theirs: found by the address that they have proven to own. */
+/** The operations of invited users, found by their confirmed email address. */
 function openReceived(context: Context) {
   const { db, tables, users } = context
   const { invitations, organizations } = tables
@@ -257,7 +257,7 @@ async function mustBeNew(
   })
 }
 
-/** An invitation that has lapsed, or that nobody backs any more, makes room for a new one. */
+/** An expired or revoked invitation can be replaced by a new one. */
 async function endExpired(
   tx: Db,
   tables: OrganizationTables,

@@ -94,7 +94,7 @@ function openMembers(context: Context) {
   const { db, tables } = context
   const { members } = tables
   return {
-    /** What a user is in each organization of theirs. */
+    /** The role of a user in each organization. */
     async rolesOf(userId: string): Promise<ReadonlyMap<string, OrganizationRole>> {
       const rows = await db
         .select({ id: members.organizationId, role: members.role })

@@ -35,7 +35,10 @@ export function mayTouch(own: OrganizationRole, role: OrganizationRole): void {
   if (RANKS[role] > RANKS[own]) throw lacksRole(role)
 }
 
-/** Only owners make owners, and a key makes nobody more than it is itself: `from` is what they were. */
+/**
+ * Only owners appoint owners, and a key grants no more than its own rights: `from` is the former
+ * role.
+ */
 export function mayGive(
   caller: Caller,
   own: OrganizationRole,

@@ -3,7 +3,7 @@ import { Type, type TSchema } from 'typebox'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 
 const common = { tags: ['Organizations'], security: [{ apiKey: [] }] }
-/** What a member is. */
+/** A member of an organization. */
 export const ROLE = Type.Unsafe<OrganizationRole>({
   type: 'string',
   enum: ['owner', 'admin', 'member'],

@@ -2,14 +2,14 @@ import type { FastifyRequest } from 'fastify'
 
 import { callerOf } from './caller.ts'
 
-/** Who is charged for what a request makes the workers do. */
+/** The account that the jobs of a request are charged to. */
 export interface JobAccount {
   readonly requestId: string
   readonly apiKeyId: string | undefined
   readonly userId: string | undefined
   /** Names the use where several jobs may run for one answer; the job does otherwise. */
   readonly usageId?: string
-  /** Told once per job how many tokens it took. */
+  /** Called once per job with the tokens that it used. */
   noteTokens(tokens: number): void
 }
 
@@ -17,7 +17,7 @@ type TokenListener = (tokens: number) => void
 
 const LISTENERS = new WeakMap<FastifyRequest, TokenListener>()
 
-/** Hears of the tokens that the jobs of a request take; at most one listener per request. */
+/** Receives the tokens that the jobs of a request use; at most one listener per request. */
 export function onTokens(request: FastifyRequest, listener: TokenListener): void {
   LISTENERS.set(request, listener)
 }

@@ -4,7 +4,7 @@ import type { FastifyReply } from 'fastify'
 
 import type { RecordedAnswer } from './idempotency-store.ts'
 
-// What a client reads of an answer; the rest belongs to the request or the connection.
+// The parts of an answer that a client reads; the rest belongs to the request or the connection.
 const HEADERS_KEPT = [
   'content-type',
   'content-disposition',
@@ -14,9 +14,9 @@ const HEADERS_KEPT = [
 ]
 
 /**
- * Hears what is written to a response, streamed or not, also when its client has left. `onEnd` is told
- * once: the answer, or undefined when it is longer than `bytesMax` or has not ended `patienceMs` after
- * its client left.
+ * Records what is written to a response, streamed or not, also after its client disconnected.
+ * `onEnd` is called once: with the answer, or with undefined when it exceeds `bytesMax` or has not
+ * ended `patienceMs` after the disconnect.
  */
 export function recordAnswer(
   reply: FastifyReply,

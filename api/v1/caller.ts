@@ -5,7 +5,7 @@ import { failure } from '#shared/errors.ts'
 
 import type { RequiredScope } from './scopes.ts'
 
-/** Who made a request and what they may do. */
+/** The authenticated caller of a request and its permissions. */
 export interface Caller {
   readonly organizationId: string
   /** Set when the request carried an API key. */
@@ -16,7 +16,7 @@ export interface Caller {
   readonly userId?: string
   /** The user has no email address, phone number or provider. */
   readonly isAnonymous?: boolean
-  /** What the user is in the organization. */
+  /** The user's role in the organization. */
   readonly role?: 'owner' | 'admin' | 'member'
   /** Null means all. */
   readonly scopes: readonly string[] | null
@@ -33,7 +33,7 @@ export function rememberCaller(request: FastifyRequest, caller: Caller): void {
   CALLERS.set(request, caller)
 }
 
-/** Who made a request. Only routes behind the credential check may ask. */
+/** The caller of a request. Only routes behind authentication may use it. */
 export function callerOf(request: FastifyRequest): Caller {
   const caller = CALLERS.get(request)
   if (caller === undefined) throw new Error('the route is not behind the credential check')

@@ -7,9 +7,9 @@ import type { Logger } from '#shared/logger.ts'
 import type { Caller } from './caller.ts'
 import { MEMBER_SCOPES } from './scopes.ts'
 
-// A revoked key stops within a second, so nothing is believed for longer.
+// A revoked key must stop within a second, so no result is cached for longer.
 const TRUST_MS = 900
-// While the database is away, keys seen lately go on working.
+// While the database is unavailable, recently seen keys stay valid.
 const TRUST_WITHOUT_DATABASE_MS = 10 * 60_000
 // A database that says nothing for this long is as good as away.
 const PATIENCE_MS = 1000
@@ -19,7 +19,7 @@ const SECRET_LENGTH_MAX = 512
 // As much of a key as lists show of it.
 const PREFIX_CHARACTERS = 10
 
-/** What a user's access token proves. */
+/** The identity that a user's access token proves. */
 export interface UserAccess {
   readonly userId: string
   readonly isAnonymous?: boolean
@@ -30,7 +30,7 @@ export interface UserAccess {
   }[]
 }
 
-/** What finding out a caller takes. */
+/** The dependencies of authentication. */
 export interface CredentialServices {
   readonly apiKeys: ApiKeyStore
   /** `outlasts` says that what the request makes is good for longer than the access token. */
@@ -44,7 +44,7 @@ export interface CredentialServices {
   readonly log: Logger
 }
 
-/** What says who is calling, for which organization and what for. */
+/** The credentials of a request, its organization and purpose. */
 interface CredentialHeaders {
   readonly authorization?: string | undefined
   /** The network of the client, by which wrong keys are counted. */
@@ -163,7 +163,7 @@ interface CachedKey {
   touchedAtMs: number
 }
 
-/** A question to the database that is under way. */
+/** A database lookup in flight. */
 interface Lookup {
   readonly answer: Promise<StoredApiKey | undefined>
   readonly sinceMs: number
@@ -257,7 +257,7 @@ class KnownKeys {
     const cached = this.#cache.get(hash)
     if (cached === undefined || nowMs - cached.touchedAtMs < TOUCH_INTERVAL_MS) return
     cached.touchedAtMs = nowMs
-    // Nobody waits for this: a lost update only makes the date a minute older.
+    // Not awaited: a lost update only makes the date a minute older.
     this.#services.apiKeys.touch(cached.key.id).catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error)
       this.#services.log.warn({ apiKeyId: cached.key.id, reason }, 'use of a key not noted')

@@ -10,7 +10,10 @@ import { randomId } from '#shared/ids.ts'
 export interface StoredJob {
   /** Its present epoch. */
   readonly envelope: JobEnvelope
-  /** Where its owners left the runs of earlier epochs: what came after is not part of the answer. */
+  /**
+   * The points at which former owners left the runs of earlier epochs: later replies of these runs
+   * are not part of the answer.
+   */
   readonly cuts: readonly { readonly epoch: number; readonly lastSeq: number }[]
 }
 
@@ -29,7 +32,7 @@ interface DurableRequest {
   /** Names the request; the ids in its answer are derived from it. */
   readonly id: string
   readonly isAdopted: boolean
-  /** Calls back when it is over: answered or given up, whether its client stayed or not. */
+  /** Calls back when the request has ended: answered or abandoned, with or without its client. */
   onOver(listener: () => void): void
   /** Its next job, in the order in which the route asks for them. */
   nextJob(): DurableJob
@@ -54,7 +57,7 @@ export interface AnswerHead {
   newId(prefix: string, length?: number): string
 }
 
-/** The head of an answer that nobody will ask for again. */
+/** The head of an answer that cannot be requested again. */
 export function freshHead(clock: Pick<Clock, 'now'>): AnswerHead {
   return { created: unixSeconds(clock.now()), newId: randomId }
 }

@@ -5,8 +5,8 @@ const BOUNDARY = /^multipart\/form-data\s*;.*?\bboundary=(?:"([^"]{1,70})"|([^\s
 const MARK = '\0boundary\0'
 
 /**
- * What a form holds, as a digest that is the same whatever boundary its sender drew. The body is
- * looked at while it streams by; nothing of it is kept but what may be the beginning of a boundary.
+ * A digest of a form's content that does not depend on its boundary. The body is hashed while it
+ * streams; only a possible start of a boundary is buffered.
  */
 export class FormDigest {
   readonly #hash = createHash('sha256')
@@ -58,7 +58,7 @@ export function watchForm(raw: IncomingMessage, digest: FormDigest): void {
 
 const END_TIMEOUT_MS = 1000
 
-/** Resolves when a form that is being read has ended or broken off; gives up after a second. */
+/** Resolves when a form has been read or has failed; stops waiting after a second. */
 export async function formEnd(raw: IncomingMessage): Promise<void> {
   if (raw.readableEnded || raw.destroyed) return
   await new Promise<void>((resolve) => {

@@ -77,7 +77,7 @@ export interface RecordedAnswer {
   readonly body: Buffer
 }
 
-/** What came of beginning a request; `form` is the digest of the form that stands behind it. */
+/** The outcome of starting a request; `form` is the digest of its form. */
 export type Beginning = { readonly form: string | undefined } & (
   | { readonly state: 'running' | 'other' }
   | {
@@ -89,7 +89,7 @@ export type Beginning = { readonly form: string | undefined } & (
   | { readonly state: 'done'; readonly answer: RecordedAnswer }
 )
 
-/** What is left behind with an answer, or without one. */
+/** The stored result of a request, with or without an answer. */
 interface Ending {
   /** Digest of the form, if it was one and was read. */
   readonly form: string | undefined
@@ -119,7 +119,7 @@ export function claimOf(organizationId: string, key: string, fingerprint: string
   }
 }
 
-/** What was asked under which key, for a day. */
+/** The requests of each idempotency key, for a day. */
 export interface IdempotencyStore {
   begin(claim: Claim): Promise<Beginning>
   renew(claim: Claim): Promise<void>

@@ -23,7 +23,7 @@ import type { Gate } from './plugin.ts'
 
 const KEY_PATTERN = /^[\x21-\x7e]{1,255}$/
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
-/** Beyond the deadline of a request, before one whose client has left is given up. */
+/** The time after the deadline at which a request without a client is abandoned. */
 const PATIENCE_GRACE_MS = 30_000
 const POLL_MS_MIN = 50
 const POLL_MS_MAX = 500
@@ -56,7 +56,7 @@ export function createIdempotencyGate(services: IdempotencyServices): Gate {
     const digest = formDigestOf(request.raw)
     if (beginning.state === 'done') {
       const { form, answer } = beginning
-      // Forms of the same length may differ: what is replayed was made of this very content.
+      // Forms of equal length may differ: the replayed answer must be to this content.
       if (digest !== undefined && form !== undefined) {
         if ((await readDigest(request.raw, digest)) !== form) throw otherRequest()
       }
@@ -81,7 +81,7 @@ interface Run {
   readonly overListeners: (() => void)[]
 }
 
-/** Lets the jobs of a request outlive this process, and takes up those that another left. */
+/** Makes the jobs of a request durable, and adopts those of a dead process. */
 function makeDurable(
   { idempotency }: IdempotencyServices,
   request: FastifyRequest,
@@ -155,8 +155,8 @@ function watch(
   recordAnswer(reply, { bytesMax: ANSWER_BYTES_MAX, patienceMs }, (answer) => {
     for (const listener of overListeners) listener()
     const end = async (): Promise<void> => {
-      // A route may have answered before the last bytes of a form came; where they never came, the
-      // answer is to a request that nobody made.
+      // A route may have answered before the end of a form; when the end never arrived, the
+      // recorded answer would be to a request that was never completed.
       if (digest !== undefined) await formEnd(request.raw)
       const hasBrokenOff = request.raw.destroyed && !request.raw.complete
       clearInterval(renewal)

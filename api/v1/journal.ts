@@ -6,12 +6,12 @@ interface JournalEntry {
   readonly text: string
 }
 
-/** What is on its way to the database, kept where the death of this process does not reach it. */
+/** Rows on their way to the database, stored where they survive the death of this process. */
 export interface Journal {
   /** Sent to Redis before this returns, so before anything that the caller writes afterwards. */
   note(id: string, text: string): void
   erase(ids: readonly string[]): void
-  /** What has stood for longer than it should: its process is dead, or the database is away. */
+  /** Rows that are overdue: their process died, or the database was unavailable. */
   leftBehind(): Promise<readonly JournalEntry[]>
 }
 
@@ -23,7 +23,7 @@ const ENTRIES_PER_LOOK = 1000
 export function openJournal(redis: Redis, key: string): Journal {
   const quietly = (work: Promise<unknown>): void => {
     work.catch(() => {
-      // The rows are in memory all the same; what is noted twice is written once.
+      // The rows are also in memory, and a row that is journaled twice is written once.
     })
   }
   return {

@@ -4,8 +4,8 @@ import { failure } from '#shared/errors.ts'
 import type { Caller } from './caller.ts'
 
 /**
- * A key manages keys, organizations and members only for as long as the user who made it may do so:
- * else whoever is shown the door would leave one open. What the key is used for otherwise goes on.
+ * A key manages keys, organizations and members only while the user who created it may: a revoked
+ * creator must not leave a valid key behind. Other uses of the key continue.
  */
 export async function mustHaveMaker(
   apiKeys: Pick<ApiKeyStore, 'mayManage'>,

@@ -6,7 +6,7 @@ const PAIRS_MAX = 16
 const NAME_LENGTH_MAX = 64
 const VALUE_LENGTH_MAX = 512
 
-/** The request field in which a client notes on a thing whatever it likes. */
+/** The free-form metadata field of a request. */
 export const METADATA_FIELD = Type.Optional(
   Type.Unsafe<Readonly<Record<string, string>> | null>({
     type: ['object', 'null'],

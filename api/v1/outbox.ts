@@ -28,9 +28,9 @@ interface OutboxOptions<Row> {
 }
 
 /**
- * Writes rows behind the answers: at once when nothing was written of late, else together with what
- * comes within a moment. While the database is away, rows wait in memory, up to a bound. What a process
- * that was killed had noted in the journal, another one writes.
+ * Writes rows after the answers: at once when nothing was written recently, else together with rows
+ * that arrive within a moment. While the database is unavailable, rows wait in memory, up to a
+ * limit. The journaled rows of a killed process are written by another one.
  */
 export class Outbox<Row> {
   readonly #options: OutboxOptions<Row>
@@ -40,7 +40,7 @@ export class Outbox<Row> {
   #sweeping: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #writtenAtMs = Number.NEGATIVE_INFINITY
-  /** Somebody waits for the rows. */
+  /** A caller waits for the rows. */
   #isUrgent = false
   #isClosing = false
   #lost = 0
@@ -79,7 +79,7 @@ export class Outbox<Row> {
     timeout.abort()
   }
 
-  /** Writes what waits; gives up after a few attempts when the database is away. */
+  /** Writes the waiting rows; stops after a few attempts when the database is unavailable. */
   async close(): Promise<void> {
     this.#isClosing = true
     clearInterval(this.#sweeper)
@@ -144,14 +144,14 @@ export class Outbox<Row> {
         }
       } while (this.#waiting.length > 0 && (failures > 0 || this.#isWanted()))
     } finally {
-      // In the turn of the last look, so that nobody waits for a write that has ended.
+      // In the event-loop turn of the last check, so that no caller waits for a finished write.
       this.#writing = undefined
       this.#isUrgent = false
       if (this.#waiting.length > 0 && !this.#isClosing) this.#writeSoon()
     }
   }
 
-  /** Whether what waits goes on its way at once. */
+  /** Whether waiting rows are written at once. */
   #isWanted(): boolean {
     return this.#isUrgent || this.#isClosing || this.#waiting.length >= BATCH_MAX
   }

@@ -16,22 +16,22 @@ import { validationFailure, type SchemaComplaint } from './validation-message.ts
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** What a route of `/v1` demands of its caller. */
+    /** The scope that a route of `/v1` requires. */
     scope?: RequiredScope
   }
 }
 
-// The revision of the interface that clients have been told since 2020.
+// The API version that OpenAI has reported since 2020.
 const API_VERSION = '2020-10-01'
 const REASON_LENGTH_MAX = 300
 // Keys and memberships are good for longer than the credential with which they are made.
 const OUTLASTING: readonly RequiredScope[] = ['keys', 'organizations']
 const READS: readonly string[] = ['GET', 'HEAD']
 
-/** What every surface below `/v1` shares. */
+/** The dependencies that all surfaces below `/v1` share. */
 export interface V1Services extends CredentialServices {
   readonly log: Logger
-  /** What else each request behind the credential check passes, in this order, once its body is read. */
+  /** Hooks that every authenticated request passes, in this order, after its body was read. */
   readonly gates?: readonly Gate[]
 }
 

@@ -28,7 +28,7 @@ export type Scope = (typeof SCOPES)[number]
 export const MEMBER_SCOPES: readonly Scope[] = SCOPES.filter((scope) => scope !== 'keys')
 
 /**
- * What a route demands of its caller; `any` is satisfied by every valid key. `none` demands no key:
- * the route has its own proof, such as a signed address.
+ * The scope that a route requires; `any` accepts every valid key. `none` requires no key: the route
+ * has its own proof, such as a signed URL.
  */
 export type RequiredScope = Scope | 'any' | 'none'

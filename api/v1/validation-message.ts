@@ -16,7 +16,7 @@ interface Complaint extends SchemaComplaint {
   readonly isInteger: boolean
 }
 
-/** What every POST with a body that is not a JSON object is told. */
+/** The message for a body that is not a JSON object. */
 const MALFORMED_JSON =
   "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP library correctly. The API expects a JSON payload, but what was sent was not valid JSON.)"
 

@@ -5,11 +5,11 @@ import { Redis, type RedisOptions } from 'ioredis'
 
 import type { Logger } from '../logger.ts'
 
-/** What a connection is for, which decides how it behaves while Redis is away. */
+/** The purpose of a connection, which decides how it behaves while Redis is unavailable. */
 type ConnectionRole = 'producer' | 'reader' | 'worker' | 'replies'
 
 const COMMAND_TIMEOUT_MS = 2000
-/** Longer than any command takes or any BLOCK waits: what is silent for so long is a dead socket. */
+/** Longer than any command or BLOCK: a socket that is silent for this long is dead. */
 const SILENCE_MS = 3000
 const RECONNECT_DELAY_MS_MAX = 250
 const LOG_INTERVAL_MS = 5000
@@ -49,7 +49,7 @@ export async function openRedis(
     reconnectOnError: (error) => (/^(READONLY|UNBLOCKED|LOADING)/.test(error.message) ? 2 : false),
   }
   const redis = new Redis(url, options)
-  // Replies are joined by their writer, and go ahead of whatever else this moment sends.
+  // Replies are batched by their writer and are sent before other commands of the same turn.
   if (role !== 'replies') redis.on('connect', () => joinWrites(redis.stream))
   let loggedAt = 0
   let reason = 'no connection'
@@ -71,9 +71,9 @@ export async function openRedis(
 }
 
 /**
- * Lets the commands of one turn of the event loop leave together, those of all sockets that it
- * heard: a system call each, with the wake-up of the other side, costs more than most commands do.
- * Whoever waits with `setImmediate` after a command acts after it has left.
+ * Sends the commands of one event-loop turn in one write per socket: a system call each, with the
+ * wake-up of the other side, costs more than most commands. Code that awaits `setImmediate` after a
+ * command continues after the command was sent.
  */
 function joinWrites(stream: Pick<Writable, 'cork' | 'uncork' | 'write'>): void {
   const write = stream.write.bind(stream) as Writable['write']

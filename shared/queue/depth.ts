@@ -60,8 +60,8 @@ export async function readDepths(
 }
 
 /**
- * The work of a queue that workers are needed for: what waits, in either form, and what runs. With
- * the running jobs counted, a worker that is busy with the last one is not scaled away.
+ * The backlog of a queue: waiting jobs, in either form, and active ones. Active jobs count, so that
+ * a worker that is busy with the last one is not scaled down.
  */
 export function backlogOf({ waiting, prioritized, active }: QueueStates): number {
   return waiting + prioritized + active

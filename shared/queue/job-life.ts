@@ -14,7 +14,7 @@ import type { ReplyBody } from '../contracts/reply.ts'
 export interface JobLife {
   readonly phase: 'waiting' | 'running' | 'paused' | 'ended'
   readonly epoch: number
-  /** The run that this epoch listens to; undefined until it speaks. */
+  /** The accepted run of this epoch; undefined until its first reply. */
   readonly runId: string | undefined
   readonly lastSeq: number
   /** The current run has delivered something. */
@@ -27,7 +27,7 @@ export interface JobLife {
   readonly retries: number
 }
 
-/** What happens to a job. */
+/** An event in a job's life. */
 export type LifeEvent =
   | {
       readonly type: 'reply'
@@ -44,7 +44,7 @@ export type LifeEvent =
   | { readonly type: 'deadline' }
   | { readonly type: 'abandon' }
 
-/** What the owner has to do after an event. */
+/** The action of the owner after an event. */
 export type LifeAction =
   | 'ignore'
   | 'deliver'
@@ -151,7 +151,7 @@ function hear(life: JobLife, event: Extract<LifeEvent, { type: 'reply' }>): Turn
   }
 }
 
-/** The life after an epoch that another owner ended: nothing more of it is heard. */
+/** The life after an epoch that another owner ended: its later replies are ignored. */
 export function skipEpoch(life: JobLife): JobLife {
   return { ...nextEpoch(life), phase: 'waiting', resubmissions: life.resubmissions + 1 }
 }
@@ -178,7 +178,7 @@ function ignore(life: JobLife): Turn {
   return { life, action: 'ignore' }
 }
 
-/** What a worker knows about a job that it has just fetched. */
+/** The state of a fetched job, as a worker sees it. */
 export interface Fetched {
   readonly nowMs: number
   readonly deadlineAtMs: number

@@ -14,10 +14,10 @@ import type { ImageFields } from './image-request.ts'
 
 const URL_LIFETIME_MS = 3_600_000
 const PICTURE_BYTES_MAX = 32 * 1024 * 1024
-/** What clients mean that name no model. */
+/** The model of requests without one. */
 const DEFAULT_MODEL = 'dall-e-2'
 
-/** The answer of the endpoints that make pictures. */
+/** The answer of the image endpoints. */
 export const IMAGES_RESPONSE = {
   type: 'object',
   description: 'The pictures, as PNG.',
@@ -37,7 +37,7 @@ export const IMAGES_RESPONSE = {
   },
 }
 
-/** The model that a request names, else the default one. Throws unless it makes pictures. */
+/** The requested model, else the default one. Throws unless it generates images. */
 export function getImageModel(
   { catalogue }: InferenceServices,
   request: FastifyRequest,
@@ -52,7 +52,7 @@ export function getImageModel(
   return getCapableModel(catalogue, caller, { name: model ?? fallback, kind: 'image', endpoint })
 }
 
-/** Presents pictures as addresses, or as bytes that are then stored no longer. */
+/** Presents images as URLs, or as base64; the stored objects are then deleted. */
 export async function answerImages(
   { request }: Http,
   services: InferenceServices,
@@ -79,7 +79,7 @@ async function inlineImages(
   return data
 }
 
-// The host and the path by which the client found us are those by which it finds the picture.
+// The URL uses the host and path prefix of the client's request.
 function addressOf(
   request: FastifyRequest,
   { signer, publicUrl }: InferenceServices,

@@ -21,7 +21,7 @@ const STEPS_MAX = 150
 const GUIDANCE_MAX = 30
 const SEED_MAX = 2 ** 32 - 1
 
-/** Where pictures are written; `GET /media` serves what lies below for an hour. */
+/** The prefix of images; `GET /media` serves them for an hour. */
 const MEDIA_PREFIX = 'media'
 
 const COMMON = {
@@ -103,7 +103,7 @@ export const VARIATION_FORM = Type.Object({ image: FILE, ...VARIATION_FIELDS.pro
 const COMMON_FIELDS = Type.Object(COMMON)
 export type ImageFields = Static<typeof COMMON_FIELDS>
 
-/** What every request for pictures tells the workers, with every default in place. */
+/** The job input that all image requests share, with every default filled in. */
 export function commonInput(fields: ImageFields): Omit<ImageInput, 'task'> {
   const [width, height] = (fields.size ?? '1024x1024').split('x').map(Number)
   const { steps, guidance_scale: guidanceScale, negative_prompt: negativePrompt } = fields

@@ -21,7 +21,7 @@ import {
 } from './image-request.ts'
 import { checkTransparency, inspectImage, receiveImage } from './uploaded-image.ts'
 
-// Two pictures and the texts of a form.
+// Two images and the text fields of a form.
 const FORM_BYTES_MAX = 16 * 1024 * 1024
 
 const COMMON = {

@@ -4,11 +4,11 @@ import sharp, { type Metadata } from 'sharp'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
 
-/** Largest upload of one picture, not included. */
+/** The size limit of one uploaded image, exclusive. */
 const IMAGE_BYTES_MAX = 4 * 1024 * 1024
-const SIDE_MAX = 4096 // pixels; more cannot come from a picture of 4 MB in good faith
+const SIDE_MAX = 4096 // pixels; an honest image of 4 MB has fewer
 
-/** A picture whose header was read; its pixels are the worker's business. */
+/** An image with a checked header; workers decode its pixels. */
 interface UploadedImage {
   readonly bytes: Buffer
   readonly format: 'png' | 'jpeg' | 'webp'
@@ -17,7 +17,7 @@ interface UploadedImage {
   readonly hasAlpha: boolean
 }
 
-/** Reads a picture of a form, up to the limit. */
+/** Reads an image of a form, up to the limit. */
 export async function receiveImage(stream: Readable, param: string): Promise<Buffer> {
   const chunks: Buffer[] = []
   let bytes = 0
@@ -29,7 +29,7 @@ export async function receiveImage(stream: Readable, param: string): Promise<Buf
   return Buffer.concat(chunks)
 }
 
-/** Checks what the header of a picture tells. Throws what is wrong with it, naming the parameter. */
+/** Checks the header of an image. Throws `invalidRequest` naming the parameter. */
 export async function inspectImage(bytes: Buffer, param: string): Promise<UploadedImage> {
   const format = formatOf(bytes)
   if (format === undefined) throw notAnImage(param)
@@ -46,7 +46,7 @@ export async function inspectImage(bytes: Buffer, param: string): Promise<Upload
   return { bytes, format, side: width, isGrey: channels < 3, hasAlpha: hasAlpha === true }
 }
 
-/** Checks that it is said what to redraw: by a mask of the same size, or by the picture itself. */
+/** Checks that the area to regenerate is given: by a mask of the same size, or by transparency. */
 export function checkTransparency(image: UploadedImage, mask: UploadedImage | undefined): void {
   if (mask === undefined) {
     if (image.hasAlpha) return
@@ -82,7 +82,7 @@ function formatOf(bytes: Buffer): UploadedImage['format'] | undefined {
 
 async function readHeader(bytes: Buffer, param: string): Promise<Metadata> {
   try {
-    // Without a limit here, so that a picture that is too large is told so.
+    // Without a limit here, so that an image that is too large gets its own error.
     return await sharp(bytes, { limitInputPixels: false }).metadata()
   } catch (cause) {
     throw notAnImage(param, cause)

@@ -24,7 +24,7 @@ export function capacityOf(workers: readonly WorkerBeat[], model: CatalogueModel
     served.reduce((total, queue) => total + count(queue), 0)
   return {
     freeSlots: sum(({ slots, active }) => Math.max(slots - active, 0)),
-    // What could be done, not what was: after a pause the pace of the last seconds says nothing.
+    // The capacity, not the recent rate, which is meaningless after a pause.
     jobsPerSecond: sum(({ slots, jobMs }) =>
       jobMs === undefined ? 0 : (slots * 1000) / Math.max(jobMs, 1),
     ),

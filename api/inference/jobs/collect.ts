@@ -3,7 +3,7 @@ import type { JobTimings, TokenUsage } from '#shared/contracts/reply.ts'
 
 import type { JobEvent } from './job-events.ts'
 
-/** What a whole job came to. */
+/** The outcome of a complete job. */
 export interface JobOutcome<K extends QueueKind> {
   readonly result: QueueTable[K]['result']
   readonly usage: TokenUsage

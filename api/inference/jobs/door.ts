@@ -1,12 +1,12 @@
 import type { Turn } from '#shared/queue/turns.ts'
 
-/** The server forgets its turns when it dealt none for longer than this and the queue is empty. */
+/** Redis resets the tickets of a queue that is empty and assigned none for longer than this. */
 const GUESS_MS_MAX = 900
 const ORGANIZATIONS_MAX = 1000
 
-/** The entrance of one queue as this process sees it. */
+/** The admission window of one queue, as this process sees it. */
 export class Door {
-  /** Admitted and on their way into the queue, where its depth does not show them yet. */
+  /** Jobs that are admitted but not yet counted in the queue's depth. */
   entering = 0
   #newestStart: Turn | undefined
   #generation = ''
@@ -14,14 +14,14 @@ export class Door {
   #depth = 0
   readonly #lastTurns = new Map<string, number>()
 
-  /** The newest turn that was seen to start. */
+  /** The newest ticket that was seen to start. */
   get newestStart(): Turn | undefined {
     return this.#newestStart
   }
 
   /**
-   * The turn that the queue would deal now, as far as this process can tell; undefined when it
-   * cannot, or when the queue is so full that it must be asked first. Saves a wait for the answer.
+   * Predicts the ticket that the queue would assign now; undefined when that is not possible, or
+   * when the queue is so full that it must be asked first. Saves one round trip.
    */
   guessTurn(organizationId: string, depthMax: number, nowMs: number): Turn | undefined {
     const isStale = nowMs - this.#dealtAtMs > GUESS_MS_MAX
@@ -32,7 +32,7 @@ export class Door {
     return { generation: this.#generation, turn }
   }
 
-  /** Takes up what the queue dealt. */
+  /** Records a ticket that the queue assigned. */
   noteDealt(
     organizationId: string,
     { generation, turn }: Turn,

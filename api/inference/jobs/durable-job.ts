@@ -36,8 +36,8 @@ export async function keepDurable(redis: Redis, job: OwnedJob): Promise<void> {
 }
 
 /**
- * Takes up a job that a process left when it died: all that its workers have said is heard again,
- * and what they go on to say is followed. Nothing is run that has been run.
+ * Adopts a job of a dead process: replays all replies of its workers and follows new ones. A job
+ * that already produced replies resumes after the last one.
  */
 export async function takeUp(context: Context, job: OwnedJob): Promise<void> {
   const { inbox, clock, log } = context

@@ -6,7 +6,7 @@ import type { ReplyBody } from '#shared/contracts/reply.ts'
 import type { DurableJob } from '#api/v1/durable.ts'
 import type { JobAccount } from '#api/v1/account.ts'
 
-/** What the route of a job hears of it: failures are thrown, resubmissions are not seen. */
+/** The events of a job that its route receives: failures are thrown, resubmissions are hidden. */
 export type JobEvent<K extends QueueKind = QueueKind> = Exclude<
   ReplyBody<K>,
   { readonly type: 'entered' | 'failed' | 'yielded' }
@@ -21,12 +21,12 @@ export interface SubmitRequest<K extends QueueKind> {
   readonly model: CatalogueModel
   readonly input: QueueTable[K]['input']
   readonly organizationId: string
-  /** Who is charged; absent when nobody is. */
+  /** The charged account; absent when the job is free. */
   readonly account?: JobAccount
   /** A fresh one is drawn when absent. */
   readonly jobId?: string
   readonly deadlineAtMs: number
-  /** `batch` is the lowest: what nobody waits for at a socket. */
+  /** `batch` is the lowest: no client waits on a socket. */
   readonly priorityClass?: PriorityClass | 'batch'
   /** Set when the job is to outlive this process. */
   readonly durable?: DurableJob

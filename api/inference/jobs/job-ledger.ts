@@ -11,9 +11,9 @@ import { outOfOrder, queuesOutOfOrder } from './admission.ts'
 import type { OwnedJob } from './owned-job.ts'
 
 const LOOK_INTERVAL_MS = 150
-/** A worker whose beat or connection is missing for this long is gone; one merely late is not. */
+/** A worker whose heartbeat or connection is missing for this long is lost; a late one is not. */
 const MISSING_MS = 300
-/** After Redis was away, workers need this long to beat again before they can be missed. */
+/** After a Redis outage, workers get this long to send a heartbeat again. */
 const SETTLE_MS = 1500
 /** A job that was silent for this long is looked for in its queue. */
 const SILENT_MS = 400
@@ -113,7 +113,7 @@ export class JobLedger {
     }
   }
 
-  /** What waits for a model that cannot be loaded would wait until its deadline. */
+  /** Fails jobs of unavailable models, which would wait until their deadline. */
   #refuseHopeless(): void {
     if (this.#outOfOrder.size === 0) return
     for (const job of this.#jobs.values()) {
@@ -144,7 +144,7 @@ export class JobLedger {
     }
   }
 
-  /** The workers that beat and, as far as Redis tells, are connected to it. */
+  /** The workers with a heartbeat and, as far as Redis reports, a connection. */
   async #findAlive(): Promise<ReadonlySet<string>> {
     const jobs = [...this.#jobs.values()]
     const needed = new Set(jobs.map(({ workerId }) => workerId))
@@ -174,11 +174,11 @@ export class JobLedger {
     )
     for (const [index, { job, epoch }] of silent.entries()) {
       const standing = standings[index]
-      // A job with a living worker may be without a lock for a moment; its worker is believed.
+      // A running job may lack its lock for a moment; its worker's heartbeat decides.
       const isOrphan = standing === 'orphaned' && job.life.phase === 'waiting'
       if (standing !== 'missing' && !isOrphan) {
         job.isDoubtful = false
-        // Round robin: what was looked at goes to the end of the queue of the silent.
+        // Round robin: a checked job moves to the end of the silent ones.
         job.heardAtMs = nowMs
         continue
       }

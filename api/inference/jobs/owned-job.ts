@@ -10,10 +10,10 @@ import { EventBuffer } from './event-buffer.ts'
 import type { JobEvent } from './job-events.ts'
 import { ResumePoints } from './resume-points.ts'
 
-/** What a slow client may leave unread before its run is stopped until it has caught up. */
+/** The unread characters of a slow client after which its run is paused. */
 const UNREAD_CHARS_MAX = 64 * 1024
 
-/** What a job needs done in the queues. */
+/** The operations of a job on its queue. */
 export interface JobActions {
   /** Puts the next epoch into its queue. */
   resubmit(job: OwnedJob): void
@@ -30,7 +30,7 @@ export class OwnedJob {
   readonly priority: number
   /** The worker that runs the present epoch, once it has said so. */
   workerId: string | undefined
-  /** When anything was last heard of it, on the monotonic clock. */
+  /** The time of the last reply, on the monotonic clock. */
   heardAtMs: number
   /** Its standing looked lost at the last look. */
   isDoubtful = false
@@ -71,12 +71,15 @@ export class OwnedJob {
     return this.#life
   }
 
-  /** Resolves when another process could go on with it, if that is wanted. */
+  /** Resolves when another process could adopt the job, if it is durable. */
   async keep(): Promise<void> {
     await this.#durable?.keep({ envelope: this.#envelope, cuts: [...this.#cuts] })
   }
 
-  /** What a former owner heard is heard again; beyond the point at which it left a run, nothing is. */
+  /**
+   * Replays the replies that a former owner received; a run is ignored beyond the point at which
+   * that owner left it.
+   */
   #skipLeftEpochs(): void {
     for (const { epoch, lastSeq } of this.#cuts) {
       if (epoch === this.#life.epoch && this.#life.lastSeq >= lastSeq)
@@ -173,7 +176,7 @@ export class OwnedJob {
     }
     if (reply.type === 'delta') this.#points.add(reply.deltas)
     const hasRoom = this.buffer.push(present(reply), charsOf(reply))
-    // A run that others may take up is not stopped for a slow reader; its length bounds it.
+    // A durable run is not paused for a slow reader; its length bounds the buffer.
     if (!hasRoom && this.#durable === undefined) this.apply({ type: 'overflow' })
   }
 }

@@ -1,11 +1,11 @@
 import type { CandidateDelta, FinishReason, ResumePoint } from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 
-/** What a client has been given of each candidate, so that another run can go on after it. */
+/** The delivered tokens of each candidate, after which another run continues. */
 export class ResumePoints {
   readonly #points = new Map<number, { tokenIds: number[]; finishReason?: FinishReason }>()
 
-  /** Takes up what an earlier resumption already carried. */
+  /** Adds the tokens of an earlier resumption. */
   add(deltas: readonly CandidateDelta[]): void {
     for (const { index, tokenIds, finishReason } of deltas) {
       let point = this.#points.get(index)

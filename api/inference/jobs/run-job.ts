@@ -59,7 +59,7 @@ export async function runJob<K extends QueueKind>(
   http: Http,
   services: Needs,
   job: RequestJob<K> & {
-    /** Looks at what happens to the job; what it throws ends the job. */
+    /** Observes the events of the job; an error thrown here ends the job. */
     readonly watch?: (event: JobEvent<K>) => void
   },
 ): Promise<JobOutcome<K>> {

@@ -42,15 +42,15 @@ interface SubmitterOptions {
   readonly queueDepthMax: number
   readonly clock: Clock
   readonly log: Logger
-  /** Told of every job that is submitted again. */
+  /** Called for every resubmission. */
   readonly onResubmit?: (envelope: JobEnvelope) => void
 }
 
-/** The submitter of one API process, and what it has under way. */
+/** The submitter of one API process, with its jobs in flight. */
 export interface OpenSubmitter extends Submitter {
   readonly producer: JobProducer
   readonly ledger: JobLedger
-  /** Tells the client of every job that is still open to ask again; jobs that others may take up are left. */
+  /** Fails every open job with a retryable error; durable jobs are left to other processes. */
   giveUp(): void
 }
 
@@ -90,7 +90,7 @@ interface Context extends SubmitterOptions {
   readonly producer: JobProducer
   readonly ledger: JobLedger
   readonly inbox: ReplyInbox
-  /** What this process remembers of each queue; bounded by the catalogue. */
+  /** The state of each queue; bounded by the catalogue. */
   readonly doors: Map<string, Door>
 }
 
@@ -113,7 +113,7 @@ async function* runJob(
   try {
     try {
       const isAdopted = durable?.adopted !== undefined
-      // A durable job is told of before it is enqueued, so it has no use for a guess.
+      // A durable job is recorded before it is enqueued, so a predicted ticket saves nothing.
       const guess =
         durable === undefined
           ? door.guessTurn(request.organizationId, limitOf(context, request), clock.now())
@@ -124,9 +124,9 @@ async function* runJob(
       const askBehind = async (): Promise<Turn> => {
         // All in the order of entering, so that no turn is dealt twice.
         await setImmediate()
-        // Who came later counts this one; who came earlier may be in the queue, or refused, by now.
+        // Later jobs count this one; earlier ones may have been enqueued or refused by now.
         const others = Math.min(earlier, door.entering - 1)
-        // In a write of its own: in that of the job it would hold up the worker whom the job wakes.
+        // In a separate write: in the job's own write it would delay the worker that the job wakes.
         await setImmediate()
         return ask(others)
       }

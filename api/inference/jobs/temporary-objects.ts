@@ -7,7 +7,7 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 /** Below this prefix lies what only the job of one request reads; it is swept after an hour. */
 const PREFIX = 'temporary'
 
-/** What a request puts into object storage for its job, and takes away again at its end. */
+/** Objects that a request stores for its job and deletes at its end. */
 export class TemporaryObjects {
   readonly #store: ObjectStore
   readonly #log: Logger
@@ -29,7 +29,7 @@ export class TemporaryObjects {
     return { key, bytes }
   }
 
-  /** Removes everything that was put; what cannot be removed now is swept later. */
+  /** Deletes all stored objects; those that cannot be deleted now are swept later. */
   async discard(): Promise<void> {
     for (const key of this.#keys.splice(0)) {
       await this.#store.delete(key).catch((error: unknown) => {

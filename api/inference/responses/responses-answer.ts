@@ -5,7 +5,7 @@ import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 import type { ResponsesBody } from './responses-body.ts'
 import type { OutputItem } from './responses-output.ts'
 
-/** What is said of one response alike, as long as it lasts. */
+/** The constant fields of one response. */
 export interface ResponseHead {
   readonly id: string
   readonly createdAt: number
@@ -88,7 +88,7 @@ function presentUsage({ promptTokens, completionTokens, cachedTokens }: TokenUsa
   }
 }
 
-/** What broke off a response: clients know few codes, the `error` event has the exact one. */
+/** The error of a failed response: clients know few codes, the `error` event has the exact one. */
 function presentFailure(error: ServiceError): object {
   return { code: 'server_error', message: error.message }
 }

@@ -47,7 +47,7 @@ type TextFormat =
       readonly strict?: boolean | null
     }
 
-/** What asks for log-probabilities. */
+/** The value of `include` that requests log-probabilities. */
 export const LOGPROBS = 'message.output_text.logprobs'
 // Agents send it with every request; no model here reasons, so there is never any.
 const REASONING = 'reasoning.encrypted_content'

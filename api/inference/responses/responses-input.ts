@@ -31,12 +31,12 @@ interface CallOutputItem {
   readonly output: string | readonly ContentPart[]
 }
 
-/** What another model thought: part of a conversation, but not for the eyes of the next. */
+/** The reasoning of another model: accepted in a conversation, but not shown to this model. */
 interface ReasoningItem {
   readonly type: 'reasoning'
 }
 
-/** What a client hands in: a text of the user, or the conversation so far. */
+/** The input of a client: a user's text, or the conversation so far. */
 export type InputField =
   | string
   | readonly (MessageItem | CallItem | CallOutputItem | ReasoningItem)[]
@@ -181,7 +181,7 @@ class Conversation {
 
   say(role: ChatMessage['role'], content: string): void {
     const turn = this.#turn
-    // What a model says after a call belongs to the same answer.
+    // Text after a call belongs to the same assistant message.
     if (role === 'assistant' && turn !== undefined && turn.calls.length > 0 && this.#mayGrow) {
       turn.content += content
       return

@@ -36,7 +36,7 @@ export type OutputItem =
       readonly arguments: string
     }
 
-/** What became of an item by a piece of the answer. */
+/** The change of an item by one part of the answer. */
 export type OutputStep =
   | { readonly kind: 'opened'; readonly index: number; readonly item: OutputItem }
   | {
@@ -64,8 +64,8 @@ interface OpenCall {
 type OpenItem = OpenMessage | OpenCall
 
 /**
- * Makes items of a model's text, whole or piece by piece, to the same end: a message where it speaks,
- * a function call where it calls, in the order in which they arise, one open at a time.
+ * Converts a model's text to items, whole or streamed, with the same result: messages and function
+ * calls in their order, one open at a time.
  */
 export class ResponseOutput {
   readonly #responseId: string

@@ -100,7 +100,7 @@ const RESPONSE = {
   },
 }
 
-/** What `POST /v1/responses` answers. */
+/** The answer of `POST /v1/responses`. */
 export const RESPONSES_ANSWER = {
   description: 'What the model answered.',
   content: {

@@ -42,7 +42,7 @@ async function respond(http: Http, services: InferenceServices): Promise<unknown
   }
 }
 
-/** Workers know of messages; what holds them is the input here. */
+/** Workers report `messages`; this dialect calls that field `input`. */
 function renamed(error: unknown): unknown {
   if (!(error instanceof ServiceError) || error.param !== 'messages') return error
   const { code, message } = error
@@ -52,7 +52,7 @@ function renamed(error: unknown): unknown {
   })
 }
 
-/** What a request for a response asks of the workers, and how to present what comes of it. */
+/** The job of a response request, and the presentation of its result. */
 export function responseGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
   asked: Asked<ResponsesBody>,
