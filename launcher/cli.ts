@@ -33,12 +33,12 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   doctor: async (env) => (await import('./commands/doctor.ts')).doctor(env),
 }
 
-// These go on when nobody reads what they print.
+// These commands continue when their output is closed.
 const SERVING: readonly string[] = ['up', 'api', 'worker']
-const STATUS_OF_BROKEN_PIPE = 141 // 128 and the number of SIGPIPE, as shells tell it
+const STATUS_OF_BROKEN_PIPE = 141 // 128 plus the number of SIGPIPE, as shells report it
 const FAREWELL_MS = 5000
 
-// What only a mistake in the code throws.
+// Errors that indicate a bug.
 const BUGS = [TypeError, ReferenceError, RangeError, AssertionError] as const
 
 await main(process.argv.slice(2))
@@ -46,12 +46,12 @@ await main(process.argv.slice(2))
 async function main(argv: readonly string[]): Promise<void> {
   process.chdir(join(import.meta.dirname, '..'))
   importDirectly()
-  // Who pipes into `head` wants no more; as from any other tool that is no fault of ours.
+  // A reader such as `head` that closes the pipe is not an error.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error
     if (!SERVING.includes(argv[0] ?? '')) process.exit(STATUS_OF_BROKEN_PIPE)
   })
-  // The environment wins over the file: what is set already stays.
+  // Variables that are already set take precedence over the file.
   if (existsSync('.env')) process.loadEnvFile('.env')
   try {
     await runCommand(argv)

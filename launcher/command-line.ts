@@ -11,7 +11,7 @@ interface Form {
 
 type OptionName = keyof typeof OPTIONS
 
-// What stands after the option; none where it is a switch.
+// The placeholder of the option's value; none for a switch.
 const OPTIONS = {
   name: 'text',
   scopes: 'scope,scope',
@@ -89,8 +89,8 @@ export function usage(name?: string): string {
 }
 
 /**
- * What follows a command, or `undefined` where help is wanted. Throws a `UsageError` for whatever the
- * command would have to ignore.
+ * The arguments of a command, or `undefined` when help is requested. Throws a `UsageError` for
+ * arguments that the command would ignore.
  */
 export function parseCommandLine(name: string, rest: readonly string[]): Arguments | undefined {
   const { values, positionals } = parse(name, rest)

@@ -34,7 +34,7 @@ const SECRET_MAKERS: { readonly [Name in keyof Secrets]: () => string } = {
 }
 
 const LOCK_ATTEMPTS = 5
-// What file systems answer that know no second name of a file.
+// Error codes of file systems without hard links.
 const WITHOUT_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']
 
 /**
@@ -166,7 +166,7 @@ async function ownerIn(text: string): Promise<number | undefined> {
   return (await startOf(pid)) === startedAt ? pid : undefined
 }
 
-/** A lock that a crash has left damaged names nobody. */
+/** A lock file that a crash damaged names no owner. */
 function readLock(text: string): { readonly pid: number; readonly startedAt: string } {
   try {
     const { pid, startedAt } = JSON.parse(text) as { pid?: unknown; startedAt?: unknown }

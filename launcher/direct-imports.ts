@@ -15,7 +15,7 @@ export function importDirectly(): void {
       const isWithin =
         specifier.startsWith('.') &&
         /\.m?js$/.test(specifier) &&
-        // What is required is CommonJS, and not always a whole name.
+        // `require` accepts names without an extension, so it is left to Node.
         conditions.includes('import') &&
         PACKAGES.some((folder) => parentURL.includes(folder))
       if (!isWithin) return nextResolve(specifier, context)

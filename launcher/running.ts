@@ -6,7 +6,7 @@ import type { Env } from '#shared/config/config.ts'
 import { findDataDirOwner } from './data-dir.ts'
 
 const FILE = 'environment.json'
-// What `millrace up` chooses or makes; everything else stands in the environment or in .env.
+// Settings that `millrace up` chooses or generates; all others are in the environment or in .env.
 const REMEMBERED =
   /^(REDIS_URL|AUTH_DB_|DATABASE_URL|AUTH_SITE_URL|AUTH_API_|AUTH_JWT_SECRET|AUTH_SMTP_|MILLRACE_)/
 

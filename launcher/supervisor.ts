@@ -52,7 +52,7 @@ export async function superviseTier(options: {
       const startedAt = performance.now()
       const code = await child.ended
       if (isStopping) return
-      // What cannot even start would crash again and again: nobody should have to wait for that.
+      // A process that cannot start at all is not restarted.
       if (!isKept) return failedStart.resolve(logFile)
       delayMs = performance.now() - startedAt > STABLE_AFTER_MS ? RESTART_DELAY_MS_MIN : delayMs
       onNote(`${name} ended with ${code ?? 'a signal'}; it starts again in ${delayMs / 1000} s`)
@@ -91,7 +91,7 @@ function notableLines(text: string): string[] {
       const why = entry.err?.message ?? entry.reason
       return [`${entry.level}: ${entry.msg ?? ''}${why === undefined ? '' : ` (${why})`}`]
     } catch {
-      // What comes before the logger is there, such as a problem of the configuration.
+      // Output from before the logger exists, such as a configuration error.
       return [line]
     }
   })

@@ -4,14 +4,17 @@ import type { Secrets } from './data-dir.ts'
 import type { Mailbox } from './embedded/mailbox.ts'
 
 const DEFAULT_PORT = 8081
-// Other spellings of what has a default here: what is set under them must not be overruled by it.
+// Alternative names of settings with a default here: the default must not override them.
 const OTHER_SPELLINGS = {
   AUTH_API_EXTERNAL_URL: 'API_EXTERNAL_URL',
   OTEL_EXPORTER_PROMETHEUS_PORT: 'AUTH_METRICS_OTEL_EXPORTER_PROMETHEUS_PORT',
   OTEL_EXPORTER_PROMETHEUS_HOST: 'AUTH_METRICS_OTEL_EXPORTER_PROMETHEUS_HOST',
 } as const
 
-/** Names every wrong setting before anything is started; what will be made later is filled in. */
+/**
+ * Reports every wrong setting before anything is started; settings that are generated later are
+ * filled in.
+ */
 export function checkSettings(env: Env, dataDir: string): Config {
   const filler = 'f'.repeat(64)
   const { AUTH_API_PORT: _, ...settings } = composeEnv(env, {
@@ -26,7 +29,7 @@ export function checkSettings(env: Env, dataDir: string): Config {
   return loadConfig({ ...settings, ...env }).config
 }
 
-/** What the tiers read; whatever the user has set stays. */
+/** The environment of the tiers; the user's own settings take precedence. */
 export function composeEnv(
   env: Env,
   parts: {

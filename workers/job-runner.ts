@@ -16,7 +16,7 @@ import { JobClaims } from './job-claims.ts'
 import type { JobReplies } from './processors/job-tools.ts'
 import type { ObservedRun, RunObserver } from './telemetry/run-observer.ts'
 
-/** An owner beats every 300 ms; after a flush its key is back by then. */
+/** An owner sends a heartbeat every 300 ms; after a flush of Redis its key is back by then. */
 const OWNER_LOOKS = 4
 const OWNER_LOOK_INTERVAL_MS = 250
 const CHECK_DELAY_MS = 3
@@ -43,10 +43,12 @@ interface Run {
 
 /** The reason of an abort that hands the job back instead of ending it. */
 const YIELD = new CancelledError('the worker drains')
-/** The reason of an abort for want of an owner, who hears of it if it was only cut off for a while. */
+/**
+ * The abort reason for a missing owner, which receives it if it was only disconnected for a while.
+ */
 const ORPHAN = new CancelledError('the owner is missing')
 
-/** What runs of jobs need. */
+/** The dependencies of job runs. */
 interface JobRunnerOptions {
   readonly redis: Redis
   readonly keys: QueueKeys
@@ -101,7 +103,7 @@ export class JobRunner {
     } catch (error) {
       this.#conclude(run, error)
     } finally {
-      // Whatever ended before saying so was stopped.
+      // A run that ended without a reply was stopped.
       run.observed?.end(run.isOrphaned ? 'orphaned' : run.hasEnded ? 'finished' : 'cancelled')
       run.hasEnded = true
       await this.#options.writer.flushed(envelope.replyTo)
@@ -127,7 +129,7 @@ export class JobRunner {
     for (const { abort } of this.#runs.values()) abort.abort(YIELD)
   }
 
-  /** Stops runs that nobody waits for: cancelled, past their deadline, or with their owner gone. */
+  /** Stops runs whose result is not needed: cancelled, past their deadline, or without an owner. */
   async sweep(): Promise<void> {
     const { redis, keys, clock, writer } = this.#options
     const runs = [...this.#runs.values()]
@@ -159,8 +161,8 @@ export class JobRunner {
     if (this.#isDraining) throw YIELD
     if (this.#options.clock.now() >= envelope.deadlineAtMs) return
     const checking = envelope.isSuspect === true ? this.#check(run) : this.#checkSoon(run)
-    // The run need not wait for the check: a cancelled job, a second delivery and an owner that is
-    // gone all mean that nobody hears its replies, and that it is stopped a moment later. A suspect
+    // The run does not wait for the check: the replies of a cancelled job, a second delivery or a
+    // job without an owner are ignored, and the run is stopped a moment later. A suspected job
     // waits, because it may do harm.
     if (envelope.isSuspect === true) await checking
     else void checking
@@ -244,7 +246,7 @@ export class JobRunner {
     void this.#options.writer.flushed(run.envelope.replyTo).then(() => run.passage?.prove())
   }
 
-  /** Replies after the end or after an abort concern nobody. */
+  /** Replies after the end or after an abort are dropped. */
   #say(run: Run, body: ReplyBody): void {
     const { aborted, reason } = run.abort.signal
     const mayStillSay = reason === YIELD || (reason === ORPHAN && body.type === 'yielded')

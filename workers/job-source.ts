@@ -81,7 +81,7 @@ export class JobSource {
     })
   }
 
-  /** Stops fetching; what runs goes on. */
+  /** Stops fetching; running jobs continue. */
   async stop(): Promise<void> {
     this.#isStopped = true
     this.#onFree?.()
@@ -155,7 +155,7 @@ export class JobSource {
       this.#fetchOne(backend),
     )
     const found = await Promise.all(fetches)
-    // What waits but is not given out, as in a queue that is paused, is not asked for again at once.
+    // Waiting jobs that are not delivered, as in a paused queue, are not requested again at once.
     return found.includes(true) ? this.#countWaiting() : 0
   }
 
@@ -186,7 +186,7 @@ export class JobSource {
     return Job.fromJSON(this.#worker, data as Parameters<typeof Job.fromJSON>[1], String(id))
   }
 
-  /** Runs a job, and whatever the queue hands over for it. */
+  /** Runs a job, and the next ones that the queue returns for it. */
   async #work(first: Job, token: string): Promise<void> {
     for (let job: Job | undefined = first; job !== undefined; ) {
       const id = job.id ?? ''

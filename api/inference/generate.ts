@@ -13,7 +13,9 @@ import { runJob, submitJob, type Http } from './jobs/run-job.ts'
 import { modelNameOf } from './route-params.ts'
 import type { InferenceServices } from './services.ts'
 
-/** Who asks for what; in a batch there is no request, so that the head of the answer is made anew. */
+/**
+ * The validated input of a generation. A batch line has no request, so its answer gets a new head.
+ */
 export interface Asked<Body> {
   readonly caller: Caller
   readonly modelName: string
@@ -21,7 +23,7 @@ export interface Asked<Body> {
   readonly head?: AnswerHead
 }
 
-/** What the body of a request asks for, once it has been validated. */
+/** The validated input of a request. */
 export function askedOf<Body>({ request }: Http, clock: Pick<Clock, 'now'>): Asked<Body> {
   return {
     caller: callerOf(request),

@@ -133,7 +133,7 @@ const KEY_PARAMS = {
   properties: { id: { type: 'string', pattern: '^[^\\u0000]+$' } },
 }
 
-/** What is recorded of a key: never its secret, nor a part of it. */
+/** The recorded fields of a key: never its secret, nor a part of it. */
 function keyEvent(type: string, event: string, { id, name }: { id: string; name?: string }) {
   return { type, event, object: { id: `key:${id}`, type: 'ApiKey', name } }
 }
@@ -175,7 +175,7 @@ function mustMakeKeys({ isAnonymous }: Caller, { config }: InferenceServices): v
   )
 }
 
-/** Whoever learns the secret of a key has its rights, so they must have them already. */
+/** A caller who receives the secret of a key has its rights, so they must be the caller's own. */
 function mustCover(caller: Caller, key: StoredApiKey): void {
   const covers = (own: readonly string[] | null, wanted: readonly string[] | null): boolean =>
     own === null || (wanted?.every((right) => own.includes(right)) ?? false)
@@ -187,7 +187,10 @@ function mustCover(caller: Caller, key: StoredApiKey): void {
   }
 }
 
-/** What a key makes is its maker's, so that no chain of keys outlives the right to make them. */
+/**
+ * A key created by a key belongs to the same user, so that no chain of keys outlives that user's
+ * rights.
+ */
 function makerOf({ userId, madeBy }: Caller): string | null {
   return userId ?? madeBy ?? null
 }
@@ -226,7 +229,7 @@ function newKey(
   }
 }
 
-// The last year of four digits: what comes after it is written in a way that Postgres does not read.
+// The last year of four digits; Postgres does not parse the ISO form of later ones.
 const LATEST_DATE_MS = Date.UTC(9999, 11, 31)
 
 function subset(

@@ -54,19 +54,22 @@ export function getChatModel(catalogue: Catalogue, caller: Caller, name: string)
   throw unsuitable(model, 'v1/chat/completions')
 }
 
-/** What an endpoint needs of its model. */
+/** The requirements of an endpoint on its model. */
 interface ModelNeed {
   readonly name: string
   readonly kind: QueueKind
-  /** What the catalogue must say that the model is made for; any of its kind when absent. */
+  /** The capability that the catalogue must list; any when absent. */
   readonly capability?: string
-  /** What rules it out. */
+  /** A capability that excludes the model. */
   readonly without?: string
   /** As the client knows it, such as `v1/edits`. */
   readonly endpoint: string
 }
 
-/** What a model that lists anything must list for an endpoint; one that lists nothing does all that its kind can. */
+/**
+ * The capability that an endpoint requires of models that list any; a model without a list supports
+ * everything of its kind.
+ */
 const LISTED_FOR: Readonly<Record<string, string>> = {
   'v1/audio/transcriptions': 'transcribe',
   'v1/audio/translations': 'translate',

@@ -10,7 +10,7 @@ import type { Http } from './jobs/run-job.ts'
 interface ModelRoute {
   readonly path: `/${string}`
   readonly scope: Scope
-  /** What it makes, as the API description calls it: `ChatCompletion`. */
+  /** The name of its answer in the API description: `ChatCompletion`. */
   readonly noun: string
   readonly summary: string
   readonly tag: string

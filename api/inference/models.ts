@@ -74,7 +74,7 @@ export function registerModels(app: FastifyInstance, services: InferenceServices
   })
 }
 
-/** What the living workers say; the least where they differ, since any of them may answer. */
+/** The smallest value that live workers report, since any of them may answer. */
 function contextLengths({ workersSeen }: InferenceServices): ReadonlyMap<string, number> {
   const lengths = new Map<string, number>()
   for (const { modelId, contextLength } of workersSeen().flatMap(({ queues }) => queues)) {

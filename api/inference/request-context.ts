@@ -4,8 +4,9 @@ import { durableOf } from '#api/v1/durable.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 
 /**
- * Aborted when the client leaves before its answer is complete, streamed or not. Who sent a whole
- * request under an Idempotency-Key asks for its answer again, so it is made without a client.
+ * Aborted when the client disconnects before its answer is complete, streamed or not. A complete
+ * request under an Idempotency-Key continues without its client, which will ask for the answer
+ * again.
  */
 export function clientSignal(http: {
   readonly request: FastifyRequest

@@ -155,7 +155,7 @@ export function stopStrings(stop: string | string[] | null | undefined): readonl
 export interface StreamChoice {
   readonly includesUsage: boolean
   readonly isObfuscated: boolean
-  /** Every chunk tells the token counts so far. */
+  /** Every chunk carries the token counts so far. */
   readonly isUsageContinuous: boolean
 }
 

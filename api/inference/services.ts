@@ -40,11 +40,11 @@ export interface InferenceServices {
   readonly files: {
     find(organizationId: string, id: string): Promise<InferenceFile | undefined>
   }
-  /** Where the bytes of files, pictures and recordings lie. */
+  /** The store of files, images and recordings. */
   readonly store: ObjectStore
-  /** Proves that the addresses of pictures were given out here. */
+  /** Signs the URLs of images. */
   readonly signer: UrlSigner
-  /** Told of keys that come, change and go. */
+  /** Records created, changed and revoked keys. */
   readonly note: NoteEvent
   readonly clock: Clock
   readonly log: Logger

@@ -19,12 +19,12 @@ export class StreamUsage {
     this.#promptTokens = promptTokens
   }
 
-  /** Takes note of what is about to be told. */
+  /** Counts tokens that are about to be sent. */
   add(delta: CandidateDelta): void {
     this.#completionTokens += delta.tokenIds.length
   }
 
-  /** Closes the list of choices and tells the usage. */
+  /** Closes the list of choices and adds the usage. */
   suffix(): string {
     if (!this.#isContinuous) return this.#suffix
     const prompt = this.#promptTokens

@@ -1,13 +1,12 @@
-/** The schema of an object whose `type` is given: what else it has. */
+/** The schema of one variant, without its `type`. */
 interface VariantShape {
   readonly required?: readonly string[]
   readonly properties: Readonly<Record<string, object>>
 }
 
 /**
- * The schema of an object of one of several shapes, told apart by its `type`; `fallback` is what an
- * object without one is. A `type` that is none of them is complained about before anything else, and
- * every other complaint is about the shape that was meant.
+ * The schema of an object with several variants, selected by its `type`; `fallback` is the variant
+ * without one. An unknown `type` is reported first; all other errors concern the selected variant.
  */
 export function variantSchema(
   shapes: Readonly<Record<string, VariantShape>>,

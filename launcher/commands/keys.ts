@@ -15,11 +15,11 @@ import { UsageError, type Arguments } from './usage.ts'
 interface Services {
   readonly keys: ApiKeyStore
   readonly activities: Pick<Activities, 'recordOwn'>
-  /** Whose keys they are. */
+  /** The organization of the keys. */
   readonly organizationId: string
 }
 
-// What the column takes.
+// The width of the column.
 const NAME_CHARACTERS_MAX = 200
 
 type Action = (services: Services, args: Arguments) => Promise<void>

@@ -100,7 +100,7 @@ function unlisted(repository: string, onnxFile: string | undefined): CatalogueMo
   }
 }
 
-/** What is here is verified, to the last byte; nothing is fetched for it. */
+/** Verifies local files completely; fetches nothing. */
 function atHand(options: FetchOptions): FetchOptions {
   return { ...options, isAtHand: true, isThorough: true }
 }

@@ -28,7 +28,7 @@ const GIVEN_SERVICES = ['REDIS_URL', 'AUTH_DB_DATABASE_URL', 'DATABASE_URL', 'S3
 /** Something that was started and has to be stopped. */
 type Stop = () => Promise<unknown>
 
-/** `millrace up`: everything on this machine; what is not configured runs embedded. */
+/** `millrace up`: everything on this machine; services that are not configured run embedded. */
 export async function up(environment: Env): Promise<void> {
   const env = withoutEmpty(environment)
   const dataDir = resolve(env.MILLRACE_DATA_DIR ?? '.data')
@@ -184,7 +184,7 @@ async function whenReady(
   )
 }
 
-/** What an answer of `/readyz` complains about, and whether nothing of it passes by waiting. */
+/** The problems that `/readyz` reports, and whether none of them can resolve by waiting. */
 function faultsOf(body: string): { readonly faults: string; readonly areLasting: boolean } {
   try {
     const { status, checks = {} } = JSON.parse(body) as {
@@ -230,7 +230,7 @@ async function assertPortIsFree(port: number): Promise<void> {
 interface StopSignal {
   readonly aborted: boolean
   readonly stopped: Promise<void>
-  /** Says what cuts short whatever is still being finished. */
+  /** Announces how to end the remaining work at once. */
   onInsist(cut: () => Promise<unknown>): void
 }
 

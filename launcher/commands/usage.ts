@@ -1,4 +1,4 @@
-/** What follows a command on the command line. */
+/** The arguments of a command. */
 export interface Arguments {
   readonly positionals: readonly string[]
   readonly options: Readonly<Record<string, string | undefined>>

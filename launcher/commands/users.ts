@@ -59,8 +59,9 @@ const ACTIONS: Readonly<Record<string, Action>> = {
 }
 
 /**
- * `millrace users list|create|role|delete`: the users of the user server, by its own rules and into
- * its audit log. The first administrator is made here: whoever may read the database is one anyway.
+ * `millrace users list|create|role|delete`: manages users by the rules of the user server,
+ * including its audit log. The first administrator is created here: database access already implies
+ * these rights.
  */
 export async function users(env: Env, args: Arguments): Promise<void> {
   const action = Object.entries(ACTIONS).find(([name]) => name === args.positionals[0])?.[1]
@@ -70,7 +71,7 @@ export async function users(env: Env, args: Arguments): Promise<void> {
   try {
     await action(await openUsers(config, database), args)
   } catch (error) {
-    // What the user server would answer with is for whoever typed the command.
+    // Errors of the user server are printed for the operator.
     if (error instanceof ServiceError && error.status < 500) throw new UsageError(error.message)
     throw error
   } finally {

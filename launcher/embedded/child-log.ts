@@ -9,8 +9,8 @@ interface ChildLog {
 }
 
 /**
- * Opens a log for appending. What cannot be written, as on a full disk, is lost: neither the child
- * nor this process ends for it. A second later it is tried again.
+ * Opens a log for appending. Output that cannot be written, as on a full disk, is lost: neither the
+ * child nor this process ends. Writing is retried a second later.
  */
 export function openChildLog(file: string): ChildLog {
   let stream: WriteStream | undefined = open()

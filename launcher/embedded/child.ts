@@ -16,13 +16,13 @@ export interface PrivateChild {
   stop(graceMs?: number): Promise<void>
 }
 
-/** What is started, and how it is told to stop. */
+/** The command of a child process and its stop signal. */
 interface ChildOptions {
   readonly command: string
   readonly args: readonly string[]
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly logFile: string
-  /** What asks this program to end. */
+  /** The signal that makes this program end. */
   readonly stopSignal: 'INT' | 'TERM'
   /** Called with what it prints, besides the log file. */
   readonly onOutput?: (text: string) => void
@@ -65,7 +65,7 @@ export async function startChild(options: ChildOptions): Promise<PrivateChild> {
       options.onOutput?.(chunk.toString())
     })
   }
-  // The pipe breaks when the guard ends first; `ended` tells so.
+  // The pipe breaks when the guard ends first; `ended` reports it.
   child.stdin.on('error', () => {})
   const ended = once(child, 'exit').then(
     ([code]) => code as number | null,
@@ -87,7 +87,7 @@ async function stop(child: ChildProcess, ended: Promise<unknown>, graceMs: numbe
   await ended
 }
 
-/** A TCP port of the loopback interface that nobody listens on: `preferred` if that is free. */
+/** A free TCP port of the loopback interface: `preferred` if it is free. */
 export async function findFreePort(preferred = 0): Promise<number> {
   const server = createServer()
   try {

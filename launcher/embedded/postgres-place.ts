@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs'
 import { chmod, chown, cp, mkdir, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** Where Postgres keeps its data, and as whom it runs. */
+/** The data folder of Postgres and its user. */
 export interface PostgresPlace {
   /** The data directory. */
   readonly folder: string

@@ -75,8 +75,8 @@ function findBinaries(): string {
 }
 
 /**
- * Sets the data up under a name of its own and puts it in its place when it is whole: what was broken
- * off, or goes on after its launcher was killed, is never taken for a database.
+ * Initializes the data under a temporary name and renames it when it is complete, so that an
+ * interrupted initialization is never taken for a database.
  */
 async function initialize(place: PostgresPlace, password: string): Promise<void> {
   const { folder, own, run } = place
@@ -108,7 +108,7 @@ async function removeUnfinished(folder: string): Promise<void> {
   }
 }
 
-/** Its last line tells only how it cleans up. */
+/** Its last line only describes the clean-up. */
 function reasonIn(stderr: string): string {
   const lines = stderr.trim().split('\n')
   return lines.find((line) => /error|FATAL|PANIC|could not/i.test(line)) ?? lines.at(-1) ?? ''

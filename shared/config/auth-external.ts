@@ -24,7 +24,7 @@ export interface ProviderConfig {
   /** Base URL in place of the provider's public one; empty for that. */
   readonly url: string
   readonly skipsNonceCheck: boolean
-  /** Accept users for whom the provider names no email address. */
+  /** Accept users without an email address. */
   readonly isEmailOptional: boolean
 }
 

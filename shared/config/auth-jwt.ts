@@ -32,7 +32,7 @@ export type SigningAlgorithm = (typeof SIGNING_ALGORITHMS)[number]
 
 const SIGNING_ALGORITHMS = ['HS256', 'RS256', 'ES256', 'EdDSA'] as const
 const SECRET_CHARACTERS_MIN = 16
-// Secrets that stand in public examples protect nobody.
+// Secrets from public examples offer no protection.
 const PUBLIC_SECRETS = [
   'super-secret-jwt-token-with-at-least-32-characters-long',
   'your-super-secret-jwt-token-with-at-least-32-characters-long',

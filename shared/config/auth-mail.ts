@@ -11,10 +11,10 @@ export const MAIL_KINDS = [
   'reauthentication',
 ] as const
 
-/** What a mail is about. */
+/** The kind of a mail. */
 export type MailKind = (typeof MAIL_KINDS)[number]
 
-/** What mails say and how long their codes live. */
+/** The content of mails and the lifetime of their codes. */
 export interface MailerConfig {
   readonly isAutoconfirm: boolean
   readonly isSecureEmailChangeEnabled: boolean

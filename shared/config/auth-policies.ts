@@ -1,6 +1,6 @@
 import type { EnvReader } from './env-reader.ts'
 
-/** What passwords must be like and how they are stored. */
+/** The rules of passwords and their hashing. */
 export interface PasswordConfig {
   readonly lengthMin: number
   /** A password needs a character of each set. */

@@ -14,14 +14,14 @@ export interface GuessesConfig {
   readonly perAccount: number
   /** Of one account from all networks. */
   readonly perAccountEverywhere: number
-  /** Of one network, whatever the account. */
+  /** Per network, for all accounts together. */
   readonly perNetwork: number
   readonly waitSecondsMax: number
 }
 
 /** How often things may be asked for. */
 export interface RateLimitsConfig {
-  /** Header by whose value clients are told apart, in lower case; empty for no limits per client. */
+  /** The header that identifies clients, in lower case; empty for no limits per client. */
   readonly header: string
   /** Mails per hour for the whole server; a count of 0 sends none. */
   readonly emailSent: RateLimit

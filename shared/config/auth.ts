@@ -56,7 +56,7 @@ interface SiteConfig {
   readonly internalHttpTimeoutSeconds: number
 }
 
-/** Who may become a user by themselves. */
+/** The permitted ways to sign up. */
 interface SignupConfig {
   readonly isDisabled: boolean
   readonly isEmailEnabled: boolean
@@ -65,7 +65,7 @@ interface SignupConfig {
   readonly isAnonymousEnabled: boolean
 }
 
-/** What is deleted now and then. */
+/** The periodic clean-up. */
 interface CleanupConfig {
   readonly isEnabled: boolean
   readonly intervalSeconds: number
@@ -187,7 +187,7 @@ function requiredUrl(env: EnvReader, names: string | readonly string[], about: s
   return value
 }
 
-// Without encryption nobody is served in earnest, so that test set-ups with other names may start.
+// Only over https: test set-ups with other host names must start.
 function isServedToOthers(externalUrl: string): boolean {
   const url = URL.parse(externalUrl)
   return url?.protocol === 'https:' && !/^(localhost|127\..*|\[::1\])$/.test(url.hostname)

@@ -13,7 +13,7 @@ import { readLimitsConfig, type LimitsConfig } from './limits.ts'
 import { readLogConfig, readServerConfig, type ServerConfig } from './server.ts'
 import { readTelemetryConfig, type TelemetryConfig } from './telemetry.ts'
 
-/** What a worker needs to know: it has no HTTP listener, no database and no users. */
+/** The configuration of a worker: it has no HTTP listener, no database and no users. */
 export interface WorkerTierConfig {
   readonly log: LoggerOptions
   readonly infra: InfraConfig

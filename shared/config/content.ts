@@ -1,6 +1,6 @@
 import type { EnvReader } from './env-reader.ts'
 
-/** What organizations may keep here, and for how long. */
+/** The retention and quota of files and activities. */
 export interface ContentConfig {
   /** Bytes of uploaded files per organization. */
   readonly storageBytesMax: number

@@ -1,14 +1,14 @@
 import { parseDurationMs } from '../duration.ts'
 
 const DAY_MS = 86_400_000
-// A hundred years: what is added to a date must stay one that a database can hold.
+// A hundred years: dates that far ahead still fit into a database column.
 const DAYS_MAX = 36_500
 // A timer of more than 2^31 ms fires at once.
 const TIMER_DAYS_MAX = 20
 
 // The characters of a header's name, as HTTP has them.
 const HEADER_NAME = /^[\w!#$%&'*+.^`|~-]+$/
-// What a header can carry as it is.
+// The characters of a header value.
 const HEADER_TEXT = /^[!-~]+$/
 const HOST_NAME = /^[\w.:%-]+$/
 

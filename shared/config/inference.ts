@@ -19,7 +19,7 @@ export interface InferenceConfig {
   readonly worker: WorkerConfig
 }
 
-/** What a worker serves, and with what. */
+/** The queues and models of a worker, and its resources. */
 export interface WorkerConfig {
   /** Kinds of queues to serve; empty means all. */
   readonly kinds: readonly string[]

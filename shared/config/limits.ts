@@ -1,6 +1,6 @@
 import type { EnvReader } from './env-reader.ts'
 
-/** What one key and one organization may use; 0 sets no limit. */
+/** The limits of one key and one organization; 0 sets no limit. */
 export interface LimitsConfig {
   readonly requestsPerMinute: { readonly key: number; readonly organization: number }
   readonly tokensPerMinute: { readonly key: number; readonly organization: number }

@@ -19,7 +19,7 @@ export const SPECIFIED_PROVIDER_IDS = [
   'workos',
 ] as const
 
-/** Providers that came later, and `oidc`: any issuer that speaks OpenID Connect. */
+/** Providers beyond the specification, and `oidc`: any issuer with OpenID Connect. */
 const ADDED_PROVIDER_IDS = [
   'fly',
   'kakao',

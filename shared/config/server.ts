@@ -12,9 +12,12 @@ export interface ServerConfig {
   /** Largest JSON body. */
   readonly bodyBytesMax: number
   readonly drainTimeoutSeconds: number
-  /** Proxies whose X-Forwarded-* headers are believed: addresses or networks; empty for none. */
+  /**
+   * Trusted proxies, whose X-Forwarded-* headers are used: IP addresses or networks; empty for
+   * none.
+   */
   readonly trustedProxies: readonly string[]
-  /** Signs the addresses of pictures and downloads; the same on every API process. */
+  /** Signs the URLs of images and downloads; the same on every API process. */
   readonly urlSigningSecret: string
   /** Opens the dashboard besides administrators' access tokens; empty for none. */
   readonly adminToken: string

@@ -1,6 +1,6 @@
 import type { EnvReader } from './env-reader.ts'
 
-/** What a process tells of itself besides its log: metrics and traces. */
+/** Metrics and traces of a process. */
 export interface TelemetryConfig {
   readonly tracing: {
     readonly isEnabled: boolean
@@ -11,7 +11,7 @@ export interface TelemetryConfig {
   readonly metrics: {
     readonly isEnabled: boolean
     readonly exporter: 'prometheus' | 'opentelemetry'
-    /** Whose names the metrics carry besides our own. */
+    /** Additional metric names. */
     readonly compatibility: 'none' | 'vllm'
     readonly exportIntervalMs: number
   }
@@ -135,7 +135,7 @@ function decoded(value: string): string {
   }
 }
 
-// Many programs read DEBUG, and what others are told there is no mistake here.
+// DEBUG is shared by many programs, so other values are not an error.
 function isTrue(value: string): boolean {
   return ['true', '1', 't'].includes(value.toLowerCase())
 }

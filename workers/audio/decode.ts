@@ -25,10 +25,10 @@ const PIECE_BYTES_MAX = 32 * 1024 ** 2
 const CONTAINERS =
   'aac,ac3,aiff,amr,asf,au,avi,caf,eac3,flac,flv,loas,matroska,mov,mp3,mpeg,mpegts,ogg,w64,wav'
 
-// What the decoders of `decoders/` read.
+// The formats of the decoders in `decoders/`.
 const BUILT_IN_FORMATS = 'WAV (PCM, A-law, µ-law), MP3, FLAC, Ogg and WebM (Opus, Vorbis, FLAC)'
 
-/** What bounds a decoder, and what stops it. */
+/** The limits and the abort signal of a decoder. */
 interface DecodeOptions {
   /** Longer clips are refused, by their header where it says so and else while they are decoded. */
   readonly secondsMax: number
@@ -145,7 +145,7 @@ async function refuseLong(path: string, { secondsMax, signal }: DecodeOptions): 
     { stdio: ['ignore', 'pipe', 'ignore'], signal, killSignal: 'SIGKILL' },
   )
   const exit = once(child, 'close')
-  // What cannot be counted is judged while it is decoded.
+  // A recording without a packet count is limited while it is decoded.
   exit.catch(() => {})
   try {
     for await (const line of createInterface({ input: child.stdout })) {
@@ -179,7 +179,7 @@ async function* threadSamples(
   thread.stderr.resume()
   const answers = on(thread, 'message', { signal, close: ['exit', 'error'] })
   try {
-    // The thread sends a piece for each request, so that no more than one is ever under way.
+    // The thread sends one chunk per request, so that at most one is in flight.
     thread.postMessage('next')
     for await (const [piece] of answers as AsyncIterable<[ThreadAnswer]>) {
       if (piece === null) return

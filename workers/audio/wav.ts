@@ -75,7 +75,7 @@ function readLayout(head: Buffer, fileBytes: number): WavLayout | undefined {
     const length = head.readUInt32LE(at + 4)
     const start = at + 8
     if (name === 'data') {
-      // Whoever writes to a pipe does not know the length; a file that was cut off has less.
+      // A writer to a pipe does not know the length; a truncated file has less than it states.
       const isOpen = length === 0 || length === LENGTH_ELSEWHERE
       const dataBytes = Math.min(isOpen ? longBytes : length, fileBytes - start)
       return form && { ...form, dataStart: start, dataBytes }

@@ -9,32 +9,32 @@ interface Waiting<Item, Result> {
   readonly signal: AbortSignal
 }
 
-/** What a batch may hold, and how it is run. */
+/** The limits of a batch and the function that runs it. */
 interface BatcherOptions<Item, Result> {
   /** A batch grows while `longest × count` stays within this. */
   readonly maxBatchTokens: number
   readonly maxBatchSize: number
   /** Batches that may run at the same time; one if absent. */
   readonly lanes?: number
-  /** What a batch holds at most where several may run beside each other. */
+  /** The size limit of a batch while others run in parallel. */
   readonly sharedBatchTokens?: number | undefined
   /** How many tokens an item has. */
   lengthOf(item: Item): number
-  /** Told the size of every batch. */
+  /** Receives the size of every batch. */
   readonly onBatch?: ((size: number) => void) | undefined
   /** Runs one batch; results in the order of its items. Alone: nothing else runs or waits now. */
   run(items: readonly Item[], isAlone: boolean): Promise<readonly Result[]>
 }
 
-// Below this a run costs about the same whatever it holds, so that padding costs nothing.
+// Smaller runs cost about the same, so that padding is free.
 const PADDING_IS_FREE_TOKENS = 256
 // More padding than this share of a batch costs more than a batch of its own.
 const PADDING_SHARE_MAX = 0.2
 
 /**
- * The one owner of everything that waits to be embedded. While batches run, the next one gathers;
- * it starts with whatever has waited longest and is filled with the items nearest to it in length,
- * because a batch costs its longest item times its size.
+ * The only owner of waiting items. While batches run, the next one is assembled: it starts with the
+ * item that has waited longest and is filled with the items closest to it in length, because a
+ * batch costs its longest item times its size.
  */
 export class Batcher<Item, Result> {
   #waiting: Waiting<Item, Result>[] = []

@@ -50,7 +50,7 @@ export function checkInputs({ file, inputs }: Pick<ModelSession, 'file' | 'input
   throw new ModelLoadError(file, 'not an encoder of texts: it has no input_ids')
 }
 
-/** Builds whatever of the usual inputs the model has. */
+/** Builds those of the usual inputs that the model has. */
 export function buildBatch(
   runtime: Runtime,
   session: ModelSession,
@@ -95,7 +95,7 @@ export function buildBatch(
   }
 }
 
-/** Elements of a float tensor as float32, whatever the precision of the export. */
+/** Elements of a float tensor as float32, for any precision of the export. */
 export function toFloat32(tensor: Tensor): Float32Array {
   return tensor.data instanceof Float32Array
     ? tensor.data

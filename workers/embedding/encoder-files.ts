@@ -8,14 +8,14 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { readSentenceHead, type SentenceHead } from './sentence-head.ts'
 
-/** What the files of a folder in the sentence-transformers or plain hub layout say. */
+/** The content of a folder in the sentence-transformers or plain hub layout. */
 export interface EncoderFiles {
   readonly modelFile: string
   readonly tokenizerJson: object
   readonly tokenizerConfig: Record<string, unknown>
   readonly contextLength: number
   readonly paddingId: number
-  /** Position of a text's first token, where the graph wants to be told positions. */
+  /** The position of a text's first token, for graphs with a position input. */
   readonly firstPosition: number
   readonly head: SentenceHead
   /** Labels of a classifier. */

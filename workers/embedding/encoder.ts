@@ -33,7 +33,7 @@ export interface Encoder {
   close(): Promise<void>
 }
 
-/** What an encoder is opened with. */
+/** Options of an encoder. */
 interface EncoderOptions extends BatchOptions {
   readonly runtime: Runtime
   readonly folder: string

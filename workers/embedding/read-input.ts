@@ -7,7 +7,7 @@ import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokeniz
 
 import type { Markers } from './markers.ts'
 
-/** What reading an input takes of its model. */
+/** The model parts that reading an input uses. */
 interface InputReader {
   readonly tokenizer: Tokenizer
   readonly markers: Markers
@@ -59,7 +59,7 @@ export async function readTextCut(
   }
 }
 
-/** Checks ids of the model's own vocabulary, and keeps the first ones if told to. */
+/** Checks token ids of the model's own vocabulary, and truncates them if requested. */
 export function readTokenIds(
   { tokenizer, contextLength }: InputReader,
   tokenIds: readonly number[],

@@ -29,7 +29,7 @@ const QUERY_SHARE = 0.5
 // Longer texts cannot fit: no token of these vocabularies is longer than this.
 const CHARS_PER_TOKEN_MAX = 32
 
-/** What a reranker is opened with. */
+/** Options of a reranker. */
 interface RerankerOptions extends BatchOptions {
   readonly runtime: Runtime
   readonly folder: string
@@ -74,7 +74,7 @@ async function assemble(
   }
 }
 
-/** One number for each pair is its relevance; of several, nobody says which. */
+/** One logit per pair is its relevance; the meaning of several logits is not defined. */
 function checkLabels({ file, outputs }: ModelSession, { labelCount }: EncoderFiles): void {
   const logits = outputs.find(({ name }) => name === 'logits')
   if (logits === undefined || (logits.type !== 'float32' && logits.type !== 'float16')) {

@@ -6,7 +6,7 @@ import { isRecord } from '#shared/records.ts'
 import { readDenseLayer, type DenseLayer } from './dense.ts'
 import type { PoolingMode } from './pooling.ts'
 
-/** What makes one vector of a text's token vectors, as `modules.json` lists it. */
+/** The modules that reduce token vectors to one vector, as listed in `modules.json`. */
 export interface SentenceHead {
   /** Several are put one after another. */
   readonly pooling: readonly PoolingMode[]

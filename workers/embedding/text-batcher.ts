@@ -5,10 +5,10 @@ import type { ModelSession } from '#workers/runtime/session.ts'
 import { Batcher } from './batcher.ts'
 import type { EncodedText } from './encoder-batch.ts'
 
-/** What may be said of the batches of a model. */
+/** Options of a model's batches. */
 export interface BatchOptions {
   readonly maxBatchTokens?: number
-  /** Told the size of every batch. */
+  /** Receives the size of every batch. */
   readonly onBatch?: (size: number) => void
 }
 

@@ -16,7 +16,7 @@ export interface CachePair {
   readonly headDim: number
 }
 
-/** What the runners must know of an exported decoder. */
+/** The properties of an exported decoder that the runners need. */
 export interface DecoderGraph {
   /**
    * `inPlace`: past and present may be one buffer (GroupQueryAttention). `growing`: present is the
@@ -51,8 +51,8 @@ const COUPLING_MARK = 'DynamicQuantize' // DynamicQuantizeLinear, …MatMul, …
 const SCAN_BYTES = 4 << 20
 
 /**
- * Looks for the operators in the file: their names stand in it as plain text. Tensor names of past
- * and present cannot tell, because both export styles use the same.
+ * Searches the file for operator names, which it contains as plain text. The names of cache tensors
+ * do not help, because both export styles use the same.
  */
 export async function scanOperators(file: string): Promise<OperatorMarks> {
   const handle = await open(file)
@@ -166,7 +166,7 @@ function refuseUnknownInputs(
   if (unknown) throw new ModelLoadError(file, `the decoder wants an unknown input ${unknown.name}`)
 }
 
-/** Runs are of any number of rows and tokens, and tell them as 64-bit integers. */
+/** Runs have any number of rows and tokens, passed as 64-bit integers. */
 function refuseFixedShapes(file: string, inputs: readonly TensorSpec[]): void {
   for (const { name, type, dims } of inputs) {
     const isCache = name.startsWith('past_key_values.')

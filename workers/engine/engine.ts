@@ -174,14 +174,14 @@ export class Engine {
       case 'batchPrefill':
         for (const [index, sequence] of step.sequences.entries()) {
           this.#promptTokens += sequence.numPrompt
-          // What it has next may be known from its run elsewhere.
+          // The next token may be known from an earlier run on another worker.
           if (sequence.numGenerated > 0) continue
           guard(sequence, () => this.#sampleToken(sequence, logits.row(index)))
         }
         return 0
       case 'decode':
         for (const [index, sequence] of step.sequences.entries()) {
-          // What it has next is known from its run elsewhere.
+          // The next token is known from an earlier run on another worker.
           if (sequence.isReplaying) continue
           guard(sequence, () => this.#sampleToken(sequence, logits.row(index)))
         }
@@ -258,7 +258,7 @@ export class Engine {
   }
 }
 
-/** Runs a sequence's own code; what it throws ends that sequence alone. */
+/** Runs a callback of a sequence; an error thrown there ends that sequence only. */
 function guard(sequence: Sequence, callback: () => void): void {
   if (sequence.state === 'done') return
   try {

@@ -25,9 +25,8 @@ interface Field extends ByteRange {
 }
 
 /**
- * The stretches of an ONNX file that are not weights of its graph: what a model of gigabytes says of
- * itself lies in a few hundred kilobytes. Undefined when the file is of another format, or has more
- * fields than are worth a look each.
+ * The ranges of an ONNX file that are not weights: a few hundred kilobytes of a file of gigabytes.
+ * Undefined for another format, or for a file with too many fields.
  */
 export async function findGraphText(
   handle: FileHandle,

@@ -22,7 +22,9 @@ export interface CachedRow {
 
 /** Where growing caches lie. */
 export interface GrowingMemory {
-  /** What a run writes a cache to, one per pair; null where the run allocates it itself. */
+  /**
+   * The tensors that a run writes its cache to, one per pair; null where the run allocates them.
+   */
   allocate(rows: number, length: number): readonly (Tensor | null)[]
   /**
    * Copies the first `lengths[i]` positions of each source into one cache, left-padded so that every
@@ -36,7 +38,7 @@ export interface GrowingMemory {
 
 type CacheData = Float32Array | Float16Array
 
-/** Caches in the memory of this process; what a run returns stays with the runtime. */
+/** Caches in the memory of this process; the outputs of runs stay with the runtime. */
 export function hostGrowingMemory(runtime: Runtime, pairs: readonly CachePair[]): GrowingMemory {
   return {
     allocate: () => pairs.map(() => null),
@@ -44,7 +46,7 @@ export function hostGrowingMemory(runtime: Runtime, pairs: readonly CachePair[])
   }
 }
 
-/** A cache of no positions, which lies anywhere: what the first run of sequences gets as their past. */
+/** A cache of zero positions: the cache input of the first run. */
 export function emptyCache(
   runtime: Runtime,
   pairs: readonly CachePair[],

@@ -43,7 +43,7 @@ export async function findDecoderFile(
   throw new ModelLoadError(folder, `there is no ${wanted} in onnx/ or beside it, ${found}`)
 }
 
-/** What config.json says that the graph does not. */
+/** The settings of config.json that the graph does not contain. */
 interface DecoderConfig {
   /** Positions that the model was made for; undefined where the file does not say. */
   readonly contextLength: number | undefined
@@ -87,7 +87,7 @@ async function listFiles(folder: string): Promise<string[]> {
   try {
     return await readdir(folder)
   } catch {
-    // A folder that is not there has no files; what is missing is reported by name.
+    // A missing folder has no files; missing files are reported by name.
     return []
   }
 }

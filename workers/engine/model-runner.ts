@@ -31,7 +31,7 @@ export interface StepLogits {
   row(index: number): Float32Array
 }
 
-/** What both runners are made of. */
+/** The dependencies of both runners. */
 export interface RunnerOptions {
   readonly runtime: Runtime
   readonly session: ModelSession

@@ -17,7 +17,7 @@ import type { SchedulerOptions } from './scheduler.ts'
 import { HostSlotCache } from './slot-cache.ts'
 import type { TextEngine } from './types.ts'
 
-/** What an engine is opened with. */
+/** Options of a text engine. */
 export interface TextEngineOptions {
   readonly runtime: Runtime
   /** A folder in the Hugging Face layout. */
@@ -68,7 +68,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   })
 }
 
-/** What is at hand once the model is loaded. */
+/** The parts that exist once the model is loaded. */
 interface LoadedDecoder {
   readonly session: ModelSession
   readonly graph: DecoderGraph
@@ -130,8 +130,8 @@ function makeRunner(
 }
 
 /**
- * Attention in place reads a row to its own end, whatever pads it. The operators of a growing cache
- * add up over the padding, in another order than without.
+ * In-place attention reads a row up to its own end and ignores padding. The operators of a growing
+ * cache sum over the padding, in another order than without it.
  */
 function batchesPrompts(graph: DecoderGraph): SchedulerOptions['batchesPrompts'] {
   if (graph.isRowCoupled || graph.hasCacheBranch || !graph.hasAttentionMask) return 'none'

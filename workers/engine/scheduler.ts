@@ -63,7 +63,7 @@ export class Scheduler {
   #isPrefillsTurn = true
   /** A smoothed duration of a decode step; undefined before the first. */
   #decodeMs: number | undefined
-  /** What prompts have taken since the last decode step. */
+  /** The time spent on prompts since the last decode step. */
   #prefillMs = 0
   /** Tokens of a lone prompt per run while others decode. */
   #sharedChunk: number
@@ -159,7 +159,7 @@ export class Scheduler {
     this.#running.push(...this.#running.splice(index, 1))
   }
 
-  /** Takes out the sequences that have ended; what they computed stays for others. */
+  /** Removes ended sequences; their cached positions stay for others. */
   sweep(): void {
     for (const sequence of this.sequences) {
       if (sequence.state === 'done') this.remove(sequence, { keeps: true })
@@ -175,12 +175,12 @@ export class Scheduler {
     this.slots.release(sequence, options)
   }
 
-  /** Takes up how long a decode step took. */
+  /** Records the duration of a decode step. */
   noteDecode(durationMs: number): void {
     this.#decodeMs = (this.#decodeMs ?? durationMs) * 0.9 + durationMs * 0.1
   }
 
-  /** Takes up how long a run over so many tokens of a prompt took: the next ones fit a decode step. */
+  /** Records the duration of a prompt chunk: the next chunks are sized to fit a decode step. */
   notePrefill(count: number, durationMs: number): void {
     if (this.#decodeMs === undefined) return
     this.#prefillMs += durationMs
@@ -196,8 +196,8 @@ export class Scheduler {
   }
 
   /**
-   * A run over several positions and a decode step round differently, and now and then the choice of
-   * a token hangs on it. So a text that goes on here repeats its decode steps where time allows.
+   * A run over several positions rounds differently from a decode step, which can change the choice
+   * of a token. A resumed text therefore repeats its decode steps where time allows.
    */
   #decideReplay(sequence: Sequence): void {
     if (sequence.replay !== 'undecided' || sequence.numComputed < sequence.numPrompt) return
@@ -283,7 +283,10 @@ function isWholePrompt(sequence: Sequence): boolean {
   return sequence.numComputed === 0 && sequence.numPrompt > 1 && !sequence.wantsPromptLogits
 }
 
-/** Drafts of which a quarter passes go on; each failure doubles the pause before the next one. */
+/**
+ * Drafting continues while a quarter of the drafts are accepted; each failure doubles the pause
+ * before the next draft.
+ */
 function settleDraft(sequence: Sequence, drafted: number, accepted: number): void {
   if (accepted * 4 >= drafted) {
     sequence.speculationBackoff = 1

@@ -28,7 +28,7 @@ export interface SlotCache {
   close(): void
 }
 
-/** What the buffers of a cache are made of. */
+/** The shape and type of a cache's buffers. */
 export interface SlotCacheOptions {
   readonly pairs: readonly CachePair[]
   readonly slots: number
@@ -42,7 +42,7 @@ export class HostSlotCache implements SlotCache {
   readonly #runtime: Runtime
   readonly #options: SlotCacheOptions
   readonly #buffers: readonly CacheData[]
-  /** What batches lie in, as large as the largest so far. */
+  /** The buffers of prompt batches, as large as the largest batch so far. */
   readonly #batchBuffers: CacheData[] = []
 
   constructor(runtime: Runtime, options: SlotCacheOptions) {

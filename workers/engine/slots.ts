@@ -1,6 +1,6 @@
 import type { Sequence } from './sequence.ts'
 
-/** One row of the cache: what it holds and who works on it. */
+/** One row of the cache: its content and its current sequence. */
 interface Slot {
   readonly index: number
   readonly tokenIds: readonly number[]
@@ -28,7 +28,10 @@ interface SlotState {
 /** Prefixes shorter than this are computed again: copying them would cost as much. */
 const PREFIX_LENGTH_MIN = 4
 
-/** So few positions behind a prefix are given up: computing them again costs less than copying it. */
+/**
+ * At most this many positions behind a prefix are discarded: computing them again costs less than
+ * copying the prefix.
+ */
 const TAIL_LENGTH_MAX = 16
 
 /**
@@ -54,7 +57,7 @@ export class SlotTable {
     return this.#slots.filter((slot) => slot.owner !== undefined).length
   }
 
-  /** What a slot holds now; a running sequence's length is its own count. */
+  /** The content of a slot; the length of a running sequence is its own count. */
   at(index: number): Slot {
     const slot = this.#slots[index]!
     const length = slot.owner?.numComputed ?? slot.length
@@ -108,13 +111,13 @@ export class SlotTable {
     if (first.owner) first.owner.slot = b
   }
 
-  /** Forgets positions beyond `length` of an idle slot, because something was written over them. */
+  /** Discards positions beyond `length` of an idle slot, because they were overwritten. */
   truncate(index: number, length: number): void {
     const slot = this.#slots[index]!
     if (slot.owner === undefined) slot.length = Math.min(slot.length, length)
   }
 
-  /** Forgets what finished sequences left, because the cache is in doubt. */
+  /** Discards the positions of finished sequences, because the cache may be invalid. */
   forgetIdle(): void {
     for (const slot of this.#slots) if (slot.owner === undefined) slot.length = 0
   }

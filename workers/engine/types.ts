@@ -17,7 +17,7 @@ export interface TokenSampler {
 /** One text to continue. */
 export interface SequenceRequest {
   readonly promptTokenIds: readonly number[]
-  /** Generated earlier, before the sequence was moved here; the sampler goes on after them. */
+  /** Tokens generated before the sequence moved here; the sampler continues after them. */
   readonly generatedTokenIds: readonly number[]
   /** In total, counting `generatedTokenIds`. */
   readonly maxNewTokens: number
@@ -38,7 +38,7 @@ export interface SequenceRequest {
   /** First prompt position whose logits are wanted (0 if absent); those before may be cached. */
   readonly promptLogitsFrom?: number
   readonly onAdmitted?: (admission: { readonly cachedTokens: number }) => void
-  /** Proposes how the tokens might go on; proposals are verified and never change the outcome. */
+  /** Proposes the next tokens; proposals are verified and never change the outcome. */
   readonly propose?: (tokenIds: readonly number[]) => readonly number[]
 }
 

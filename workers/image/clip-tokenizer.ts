@@ -77,7 +77,7 @@ function markersOf(config: Record<string, unknown>) {
   }
 }
 
-/** What `tokenizer.json` would say: CLIP's byte-level BPE with a mark at the end of each word. */
+/** The equivalent of a `tokenizer.json`: CLIP's byte-level BPE with an end-of-word mark. */
 async function joinFiles(folder: string, config: Record<string, unknown>): Promise<object> {
   const vocab = JSON.parse(await readFile(join(folder, 'vocab.json'), 'utf8'))
   const lines = (await readFile(join(folder, 'merges.txt'), 'utf8')).split('\n')

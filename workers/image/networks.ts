@@ -9,7 +9,7 @@ import { allocateElements, type TensorData } from '#workers/tensor/element-type.
 
 import type { DiffusionFiles } from './diffusion-files.ts'
 
-/** Values in float32, whatever precision a graph computes in. */
+/** Values in float32, for any precision of the graph. */
 export interface Volume {
   readonly data: Float32Array
   readonly dims: readonly number[]

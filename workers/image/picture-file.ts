@@ -11,13 +11,15 @@ interface PictureSize {
 }
 
 /**
- * An uploaded picture. It is decoded straight to the size that is wanted, in a thread of the library:
- * the pixels of a large one would hold up this process, and fill its memory.
+ * An uploaded image. It is decoded directly to the required size, in a thread of the library: the
+ * pixels of a large image would block this process and fill its memory.
  */
 export interface SourcePicture extends PictureSize {
-  /** Its colours as on white paper; Lanczos, cut to the new proportions around the middle. */
+  /**
+   * Its colours on a white background; Lanczos, cropped to the new aspect ratio around the centre.
+   */
   coloursAt(size: PictureSize): Promise<Pixels>
-  /** Where it is at least half transparent, without half-redrawn pixels at the edges. */
+  /** The area that is at least half transparent, with hard edges. */
   transparencyAt(size: PictureSize): Promise<RedrawMask>
 }
 
@@ -26,12 +28,11 @@ const FORMATS: readonly (string | undefined)[] = ['png', 'jpeg', 'webp']
 const OPAQUE_MIN = 128
 
 /**
- * Opens a PNG, JPEG or WebP file. Its header is judged first, so that a small file that claims to be
- * huge costs nothing. Throws `invalidRequest` naming the field that it came in, now or while it is
- * decoded.
+ * Opens a PNG, JPEG or WebP file. Its header is checked first, so that a small file with a huge
+ * declared size costs nothing. Throws `invalidRequest` naming the field, now or while decoding.
  */
 export async function openPicture(bytes: Buffer, param: string): Promise<SourcePicture> {
-  // As it is looked at: photographs say in their header which side is up.
+  // Rotated upright by the orientation in its header.
   const { width, height } = (await readHeader(bytes, param)).autoOrient
   if (width * height > PIXELS_MAX) {
     throw failure.invalidRequest(
@@ -58,7 +59,7 @@ export async function openPicture(bytes: Buffer, param: string): Promise<SourceP
     coloursAt: (size) =>
       read(
         decode()
-          // Scaled first, what is transparent would get the colours of its edges, many times over.
+          // Scaling first would blend colours of transparent areas into the edges.
           .flatten({ background: '#fff' })
           .resize({ ...size, fit: 'cover', kernel: 'lanczos3' }),
       ),
@@ -74,7 +75,7 @@ export async function openPicture(bytes: Buffer, param: string): Promise<SourceP
   }
 }
 
-/** Keeps nothing of a picture that is done: the library would hold up to 50 MB for one that never returns. */
+/** Disables the library's cache, which would hold up to 50 MB for images that never return. */
 export function forgetPictures(): void {
   sharp.cache(false)
 }
@@ -87,12 +88,12 @@ async function readHeader(bytes: Buffer, param: string) {
   return header
 }
 
-// The library throws at once what it can tell of no bytes at all.
+// The library throws synchronously for empty input.
 async function readMetadata(bytes: Buffer): Promise<Metadata> {
   return sharp(bytes, { limitInputPixels: false }).metadata()
 }
 
-/** RGB pixels at another size; Lanczos, cut to the new proportions around the middle. */
+/** RGB pixels at another size; Lanczos, cropped to the new aspect ratio around the centre. */
 export async function resizePicture(pixels: Pixels, size: PictureSize): Promise<Pixels> {
   const { width, height } = pixels
   if (width === size.width && height === size.height) return pixels

@@ -12,7 +12,7 @@ export interface ListedFile {
 
 type Wanted = Pick<CatalogueModel, 'options'> & Partial<Pick<CatalogueModel, 'kind'>>
 
-/** What a source is, as its files tell. */
+/** The kind of a source, derived from its files. */
 type Layout = 'pipeline' | 'single'
 
 const CONFIG_BYTES_MAX = 128 * 1024 * 1024
@@ -21,7 +21,7 @@ const CONFIG_NAMES = /(^|\/)([\w.-]+\.jinja|merges\.txt|vocab\.txt|(?!manifest\.
 const USELESS_NAMES = /\.index\.json$|(^|\/)(quantize|quant)_config\.json$|^onnx\/.*\.json$/
 // Layers after the pooling of a sentence encoder, which no graph has to hold.
 const DENSE_WEIGHTS = /^\d+_Dense\/model\.safetensors$/
-// Parts of picture pipelines that nothing here runs.
+// Parts of image pipelines that are not used here.
 const UNUSED_FOLDERS = ['safety_checker', 'feature_extractor']
 const SUFFIX = /_(quantized|int8|uint8|q4|q4f16|bnb4|fp16)$/
 

@@ -32,7 +32,7 @@ interface DownloadOptions {
 
 const ATTEMPTS_MAX = 5
 const RETRY_DELAY_MS = 300
-// A connection that is open but sends nothing is given up after this.
+// A connection without data is abandoned after this time.
 const IDLE_TIMEOUT_MS = 30_000
 // Faults of this machine's disk, which another attempt meets again.
 const DISK_FAULTS = [
@@ -92,7 +92,7 @@ async function fetchAll(options: DownloadOptions): Promise<void> {
   }
 }
 
-/** What went wrong with which file. */
+/** The error of a file. */
 function named(error: unknown, { source, file }: DownloadOptions): ServiceError {
   if (error instanceof ServiceError) return error
   const { code, message } = error as NodeJS.ErrnoException
@@ -142,7 +142,7 @@ async function attempt(options: DownloadOptions, offset: number): Promise<void> 
     )
     if (bytes < file.bytes) throw new Error('the connection ended early')
   } catch (error) {
-    // What an abort throws does not say why.
+    // An abort error does not carry its reason.
     throw watchdog.signal.aborted ? watchdog.signal.reason : error
   } finally {
     watchdog.stop()

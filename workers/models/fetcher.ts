@@ -10,7 +10,7 @@ import { ensureStoredModel, type StoredOptions } from './stored-cache.ts'
 
 /** Where models come from, and where they are kept. */
 export interface FetchOptions extends StoredOptions {
-  /** What the folders of the catalogue are relative to. */
+  /** The base of relative folders in the catalogue. */
   readonly rootDir: string
 }
 

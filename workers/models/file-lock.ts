@@ -8,7 +8,7 @@ const REFRESH_MS = 5000
 const STALE_MS = 30_000
 const POLL_MS = 200
 
-/** Who holds a lock: a process of one running kernel, as far as the system tells. */
+/** The holder of a lock: a process of one running kernel, as far as the system identifies it. */
 interface Owner {
   readonly id: string
   readonly pid: number
@@ -37,7 +37,8 @@ export async function withFileLock<Result>(
     return await work()
   } finally {
     clearInterval(refresh)
-    // Who slept for too long has lost it, and must not take it from the next one.
+    // A process that was suspended for too long has lost the lock and must not take it from the
+    // next holder.
     if ((await findOwner(path))?.id === owner.id) await rm(path, { recursive: true, force: true })
   }
 }
@@ -47,7 +48,7 @@ async function tryLock(path: string, owner: Owner): Promise<boolean> {
     await mkdir(path)
     await writeFile(join(path, 'owner.json'), JSON.stringify(owner)).catch(
       async (error: NodeJS.ErrnoException) => {
-        // Somebody took this for a lock that a crash had left.
+        // Another process took this for the lock of a crashed one.
         if (error.code === 'ENOENT') throw Object.assign(error, { code: 'EEXIST' })
         await rm(path, { recursive: true, force: true })
         throw error
@@ -81,7 +82,7 @@ async function isStale(path: string): Promise<boolean> {
   return held !== undefined && Date.now() - held.mtimeMs > STALE_MS
 }
 
-/** Nobody has to wait for a process of this machine that was killed. */
+/** The lock of a killed process of this machine is free at once. */
 function isDead(holder: Owner | undefined, realm: string): boolean {
   if (holder === undefined || realm === '' || holder.realm !== realm) return false
   try {

@@ -34,7 +34,7 @@ export interface PullOptions {
   readonly onProgress?: (progress: PullProgress) => void
   /** Checks the bytes of files that are there already, not only their sizes. */
   readonly isThorough?: boolean
-  /** Looks at what the cache holds and asks nobody. */
+  /** Looks into the cache without network access. */
   readonly isAtHand?: boolean
 }
 

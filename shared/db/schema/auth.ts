@@ -186,7 +186,7 @@ function factorTables(table: TableCreator) {
   return { oneTimeTokens, factors, challenges }
 }
 
-/** What a one-time token can be redeemed for; a user has one of each kind at most. */
+/** The kinds of one-time tokens; a user has at most one of each. */
 const ONE_TIME_TOKEN_KINDS = [
   'confirmation',
   'recovery',

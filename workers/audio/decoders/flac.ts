@@ -20,7 +20,7 @@ const DAMAGED_FRAMES_MAX = 500
 /** The bytes only look like the start of a frame. */
 class NoFrameError extends Error {}
 
-/** What the first metadata block says about the whole stream. */
+/** The stream parameters of the first metadata block. */
 interface StreamInfo {
   readonly sampleRate: number
   readonly channels: number
@@ -94,7 +94,7 @@ function tryFrame(bytes: Uint8Array, at: number, info: StreamInfo) {
     return readFrame(bytes, at, info)
   } catch (error) {
     if (error instanceof NoFrameError) return undefined
-    // A frame that is damaged or cut off is dropped; decoding goes on at the next one.
+    // A damaged or incomplete frame is dropped; decoding continues at the next one.
     if (error instanceof RangeError) throw error
     return 'damaged' as const
   }

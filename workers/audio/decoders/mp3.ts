@@ -9,7 +9,9 @@ const SAMPLE_BYTES = 2
 const DECODER_DELAY = 529 // samples, of every layer III decoder
 const FRAME_SAMPLES = { mpeg1: 1152, mpeg2: 576 }
 
-/** What the WebAssembly module `minimp3-wasm` exports (minimp3 itself is in the public domain). */
+/**
+ * The exports of the WebAssembly module `minimp3-wasm` (minimp3 itself is in the public domain).
+ */
 interface Minimp3 {
   readonly memory: { readonly buffer: ArrayBuffer }
   decoder_init(): void
@@ -52,8 +54,8 @@ export async function* decodeMp3(bytes: Uint8Array): AsyncGenerator<Pcm> {
 }
 
 /**
- * What encoders note in a first frame without sound (the “Info tag” of LAME): how many samples they put before
- * and behind the recording. Such a frame itself decodes to silence.
+ * The “Info tag” of LAME, a first frame without sound: the numbers of samples that the encoder
+ * added before and after the recording. The frame itself decodes to silence.
  */
 function readGapless(bytes: Uint8Array): { skip: number; length: number } {
   const whole = { skip: 0, length: Number.POSITIVE_INFINITY }

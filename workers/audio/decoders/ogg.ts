@@ -70,7 +70,7 @@ function splitBody(bytes: Uint8Array, tableStart: number, bodyStart: number) {
   for (let at = tableStart; at < bodyStart; at += 1) {
     const length = bytes[at] ?? 0
     end += length
-    // 255 means that the packet goes on in the next segment.
+    // 255 means that the packet continues in the next segment.
     if (length === 255) continue
     packets.push(bytes.subarray(start, Math.min(end, bytes.length)))
     start = end

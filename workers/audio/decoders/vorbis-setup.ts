@@ -2,7 +2,7 @@ import { LowBitReader } from './bits.ts'
 import { CHANNELS_MAX, UnsupportedAudioError } from './pcm.ts'
 import { bitLength, type Codebook, readCodebook } from './vorbis-codebook.ts'
 
-/** What the identification and setup headers say (Vorbis I, section 4.2). */
+/** The content of the identification and setup headers (Vorbis I, section 4.2). */
 export interface VorbisSetup {
   readonly channels: number
   readonly sampleRate: number
