@@ -87,16 +87,29 @@ async function stop(child: ChildProcess, ended: Promise<unknown>, graceMs: numbe
   await ended
 }
 
+// Below the ephemeral range: the kernel gives none of these ports to an outgoing connection.
+const FIRST_PORT = 20_000
+const PORTS = 12_000
+const TRIES_MAX = 50
+
 /** A free TCP port of the loopback interface: `preferred` if it is free. */
 export async function findFreePort(preferred = 0): Promise<number> {
+  if (preferred !== 0 && (await isPortFree(preferred))) return preferred
+  for (let tries = 0; tries < TRIES_MAX; tries += 1) {
+    const port = FIRST_PORT + Math.floor(Math.random() * PORTS)
+    if (await isPortFree(port)) return port
+  }
+  throw new Error('no TCP port is free')
+}
+
+async function isPortFree(port: number): Promise<boolean> {
   const server = createServer()
   try {
-    server.listen(preferred, '127.0.0.1')
+    server.listen(port, '127.0.0.1')
     await once(server, 'listening')
-    return (server.address() as { port: number }).port
+    return true
   } catch (error) {
-    if (preferred !== 0 && (error as NodeJS.ErrnoException).code === 'EADDRINUSE')
-      return findFreePort()
+    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return false
     throw error
   } finally {
     server.close()
