@@ -13,13 +13,13 @@ import type { Logger } from '#shared/logger.ts'
 
 import { healthPlugin, type HealthServices } from './health/plugin.ts'
 import { corsOptions } from './http/cors.ts'
-import { registerFarewell } from './http/drain.ts'
+import { registerConnectionDraining } from './http/drain.ts'
 import { isBug, normalizeError } from './http/normalize-error.ts'
 import { leaveBodiesUnread } from './http/head.ts'
 import { registerJsonBody } from './http/json-body.ts'
 import { registerOpenApi } from './http/openapi.ts'
 import {
-  hearOutLargeBodies,
+  readRefusedBodies,
   refuseConnection,
   refuseEncodedBodies,
   refuseInvalidHosts,
@@ -29,7 +29,7 @@ import { registerRequestLog } from './http/request-log.ts'
 import { sendSecurityHeaders } from './http/security-headers.ts'
 import { firstSegmentOf, pathOf } from './http/url-path.ts'
 import { registerValidation } from './http/validation.ts'
-import { collectWholePieces } from './http/whole-pieces.ts'
+import { joinSmallChunks } from '#api/http/chunk-joiner.ts'
 import type { HttpObserver } from './telemetry/http-observer.ts'
 import { presentError } from './v1/error-dialect.ts'
 import { withoutTrailingSlash } from './v1/trailing-slash.ts'
@@ -94,13 +94,13 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   // No route accepts text/plain; each surface adds the types it accepts besides JSON.
   app.removeContentTypeParser('text/plain')
   registerJsonBody(app)
-  collectWholePieces(app)
+  joinSmallChunks(app)
   registerRequestLog(app, log, options.observer)
   refuseEncodedBodies(app)
   refuseInvalidHosts(app)
-  hearOutLargeBodies(app)
+  readRefusedBodies(app)
   leaveBodiesUnread(app)
-  registerFarewell(app, options.health.isDraining)
+  registerConnectionDraining(app, options.health.isDraining)
   for (const watcher of options.watchers ?? []) watcher.register(app)
   registerValidation(app)
   // Registered before the first route, so that routes of plugins use this error form too.

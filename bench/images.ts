@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 
 import { openPipeline } from '#workers/image/pipeline.ts'
-import { encodePng, resizePicture } from '#workers/image/picture-file.ts'
+import { encodePng, resizeImage } from '#workers/image/image-file.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import type { Figure } from './figure.ts'
@@ -35,7 +35,7 @@ export async function benchImages(): Promise<readonly Figure[]> {
       for (let picture = 0; picture < PICTURES; picture += 1) {
         const asked = { prompt: PROMPT, negativePrompt: '', seed: 1, picture, steps, guidance }
         const pixels = await pipeline.draw(asked, { signal })
-        await encodePng(await resizePicture(pixels, { width: SIZE, height: SIZE }))
+        await encodePng(await resizeImage(pixels, { width: SIZE, height: SIZE }))
       }
     }
     const found = await takeTurns(

@@ -9,7 +9,7 @@ import { queueName } from '#shared/contracts/queues.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { JobProducer } from '#shared/queue/producer.ts'
-import { priorityOf, takeTurn, type PriorityClass } from '#shared/queue/turns.ts'
+import { priorityOf, assignTicket, type PriorityClass } from '#shared/queue/tickets.ts'
 import { log, startRedis, toyRequest } from '#test/support/queue.ts'
 
 import type { Figure } from './figure.ts'
@@ -89,7 +89,7 @@ async function openQueue(url: string, admin: Redis, crowd: Crowd, depth: number)
   const enqueue = async (): Promise<string> => {
     count += 1
     const organizationId = `organization-${count % crowd.organizations}`
-    const admission = await takeTurn(redis, keys, {
+    const admission = await assignTicket(redis, keys, {
       ...{ kind: KIND, modelId: MODEL, organizationId, depthMax: 2 * DEEP },
       newestStart: undefined,
     })

@@ -9,7 +9,7 @@ import { CancelledError, failure, ServiceError, toWireError } from '#shared/erro
 import type { Logger } from '#shared/logger.ts'
 import { judgeFetched } from '#shared/queue/job-life.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
-import type { ReplyWriter, Speaker } from '#shared/queue/reply-writer.ts'
+import type { ReplyWriter, ReplySource } from '#shared/queue/reply-writer.ts'
 
 import { IsolationGate, type Passage } from './isolation-gate.ts'
 import { JobClaims } from './job-claims.ts'
@@ -30,7 +30,7 @@ export type Execute = (
 interface Run {
   readonly envelope: JobEnvelope
   readonly queuedId: string
-  readonly speaker: Speaker
+  readonly replySource: ReplySource
   readonly abort: AbortController
   /** Looks in a row at which the owner was missing. */
   ownerMisses: number
@@ -86,7 +86,7 @@ export class JobRunner {
     const run: Run = {
       envelope,
       queuedId,
-      speaker: { jobId, epoch, runId: randomUUID(), seq: 0 },
+      replySource: { jobId, epoch, runId: randomUUID(), seq: 0 },
       abort: new AbortController(),
       ownerMisses: 0,
       hasEnded: false,
@@ -192,7 +192,7 @@ export class JobRunner {
     }
   }
 
-  async #mayRun({ envelope, queuedId, speaker: { runId } }: Run): Promise<boolean> {
+  async #mayRun({ envelope, queuedId, replySource: { runId } }: Run): Promise<boolean> {
     const { clock, log } = this.#options
     const { replyTo } = envelope
     const isOwnerless = envelope.isOwnerless === true
@@ -251,7 +251,7 @@ export class JobRunner {
     const { aborted, reason } = run.abort.signal
     const mayStillSay = reason === YIELD || (reason === ORPHAN && body.type === 'yielded')
     if (run.hasEnded || (aborted && !mayStillSay)) return
-    this.#options.writer.push(run.envelope.replyTo, run.speaker, body)
+    this.#options.writer.push(run.envelope.replyTo, run.replySource, body)
   }
 
   #conclude(run: Run, error: unknown): void {

@@ -8,8 +8,13 @@ import type { Clock } from '#shared/clock.ts'
 import type { Logger } from '#shared/logger.ts'
 import { listenForCancels } from '#shared/queue/cancellation.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
-import { CANNOT_BE_LOADED, removeBeat, WORKER_BEAT_MS, writeBeat } from '#shared/queue/liveness.ts'
-import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
+import {
+  CANNOT_BE_LOADED,
+  removeHeartbeat,
+  WORKER_HEARTBEAT_MS,
+  writeHeartbeat,
+} from '#shared/queue/liveness.ts'
+import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 import { RedisClock } from '#shared/queue/redis-clock.ts'
 import { ReplyWriter } from '#shared/queue/reply-writer.ts'
 
@@ -103,10 +108,10 @@ export class WorkerHost {
       onCancel: (queuedId) => this.#runner.cancel(queuedId),
       log,
     })
-    await this.#beat()
+    await this.#sendHeartbeat()
     this.#options.redis.on('ready', this.#onReady)
-    this.#every(WORKER_BEAT_MS, () => this.#beat())
-    this.#every(WORKER_BEAT_MS, () => this.#runner.sweep())
+    this.#every(WORKER_HEARTBEAT_MS, () => this.#sendHeartbeat())
+    this.#every(WORKER_HEARTBEAT_MS, () => this.#runner.sweep())
     this.#every(REBUILD_CHECK_MS, async () => {
       for (const server of this.#servers.values()) await server.rebuildIfStuck()
     })
@@ -119,7 +124,7 @@ export class WorkerHost {
    */
   async drain(timeoutMs: number): Promise<void> {
     this.#stopping.abort()
-    await within(CLOSE_GRACE_MS, this.#beat())
+    await within(CLOSE_GRACE_MS, this.#sendHeartbeat())
     await within(
       CLOSE_GRACE_MS,
       Promise.all([...this.#servers.values()].map((server) => server.pause())),
@@ -130,7 +135,7 @@ export class WorkerHost {
     for (const timer of this.#timers) clearInterval(timer)
     const { redis, keys } = this.#options
     redis.off('ready', this.#onReady)
-    await within(CLOSE_GRACE_MS, removeBeat(redis, keys, this.workerId))
+    await within(CLOSE_GRACE_MS, removeHeartbeat(redis, keys, this.workerId))
     await within(
       CLOSE_GRACE_MS,
       Promise.all([...this.#servers.values()].map((server) => server.close())),
@@ -200,13 +205,13 @@ export class WorkerHost {
 
   /** A new connection is told at once: owners look for the one they know. */
   readonly #onReady = (): void => {
-    void this.#beat().catch(() => {})
+    void this.#sendHeartbeat().catch(() => {})
   }
 
-  async #beat(): Promise<void> {
+  async #sendHeartbeat(): Promise<void> {
     const { redis, keys, version } = this.#options
     await this.#clock.sync(redis)
-    const beat: WorkerBeat = {
+    const heartbeat: WorkerHeartbeat = {
       workerId: this.workerId,
       connectionId: await redis.client('ID'),
       version,
@@ -217,7 +222,7 @@ export class WorkerHost {
       isDraining: this.#stopping.signal.aborted,
       queues: this.queues,
     }
-    await writeBeat(redis, keys, beat)
+    await writeHeartbeat(redis, keys, heartbeat)
   }
 
   #present({ model, slots }: ServedModel): ServedQueue {
@@ -244,7 +249,7 @@ export class WorkerHost {
     const nowMs = this.#options.clock.monotonic()
     const last = this.#tokenCounts.get(modelId) ?? { tokens, atMs: nowMs, perSecond: 0 }
     const elapsedMs = nowMs - last.atMs
-    // Over about a second, so that a beat between two steps does not read as silence.
+    // Over about a second, so that a heartbeat between two steps does not read as silence.
     const perSecond =
       elapsedMs < 1000 ? last.perSecond : Math.max(tokens - last.tokens, 0) / (elapsedMs / 1000)
     if (elapsedMs >= 1000 || !this.#tokenCounts.has(modelId)) {

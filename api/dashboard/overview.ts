@@ -5,7 +5,7 @@ import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 import { ERROR_KINDS } from '#shared/errors.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
-import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
+import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 import type { Incidents } from './incident-log.ts'
 
@@ -33,7 +33,7 @@ export interface Overview {
   readonly atMs: number
   readonly slowAfterMs: number
   readonly queues: readonly QueueOverview[]
-  readonly workers: readonly WorkerBeat[]
+  readonly workers: readonly WorkerHeartbeat[]
   readonly incidents: Incidents
 }
 
@@ -44,7 +44,7 @@ export interface OverviewServices {
   readonly redis: Redis
   readonly keys: QueueKeys
   queueOf(kind: QueueKind, modelId: string): Queue
-  workers(): Promise<readonly WorkerBeat[]>
+  workers(): Promise<readonly WorkerHeartbeat[]>
   incidents(): Promise<Incidents>
 }
 
@@ -81,7 +81,7 @@ async function readOverview(services: OverviewServices): Promise<Overview> {
 async function readQueue(
   services: OverviewServices,
   model: CatalogueModel,
-  known: { readonly workers: readonly WorkerBeat[]; readonly incidents: Incidents },
+  known: { readonly workers: readonly WorkerHeartbeat[]; readonly incidents: Incidents },
 ): Promise<QueueOverview> {
   const { kind, id } = model
   const [counts, oldestWaitMs] = await Promise.all([

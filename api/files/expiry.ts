@@ -10,7 +10,9 @@ const SECONDS_MAX = 2_592_000 // thirty days
 export const EXPIRY_FIELDS = [ANCHOR, SECONDS] as const
 
 /** The retention of a file by the fields of its upload; undefined when they are absent. */
-export function keptSeconds(fields: Readonly<Record<string, unknown>>): { keptSeconds?: number } {
+export function retentionSeconds(fields: Readonly<Record<string, unknown>>): {
+  retentionSeconds?: number
+} {
   const anchor = fields[ANCHOR]
   const text = fields[SECONDS]
   if (anchor === undefined && text === undefined) return {}
@@ -29,7 +31,7 @@ export function keptSeconds(fields: Readonly<Record<string, unknown>>): { keptSe
   const seconds = Number(text)
   if (seconds < SECONDS_MIN) throw outOfRange('below minimum', `>= ${SECONDS_MIN}`, seconds)
   if (seconds > SECONDS_MAX) throw outOfRange('above maximum', `<= ${SECONDS_MAX}`, seconds)
-  return { keptSeconds: seconds }
+  return { retentionSeconds: seconds }
 }
 
 function outOfRange(where: string, expected: string, seconds: number): Error {

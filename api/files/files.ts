@@ -13,7 +13,7 @@ export interface StoredUpload {
   readonly bytes: number
   readonly sha256: Buffer
   /** Seconds until the file expires; never when undefined. */
-  readonly keptSeconds?: number
+  readonly retentionSeconds?: number
 }
 
 export interface FilePage {
@@ -109,7 +109,7 @@ async function publish(
     insert into ${files} (id, organization_id, object_key, filename, purpose, bytes, sha256, expires_at)
     select ${upload.id}, organization_id, ${upload.objectKey}, ${upload.filename}, ${upload.purpose},
       ${upload.bytes}::bigint, ${upload.sha256}::bytea,
-      now() + ${upload.keptSeconds ?? null}::integer * interval '1 second'
+      now() + ${upload.retentionSeconds ?? null}::integer * interval '1 second'
     from charged
     returning id`
   const { rowCount } = await db.execute(charged)

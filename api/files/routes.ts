@@ -15,7 +15,7 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { asAttachment } from './attachment.ts'
 import type { FilePage, Files } from './files.ts'
 import { PURPOSES } from './json-lines.ts'
-import { BytesUnderWay } from './under-way.ts'
+import { UploadsInFlight } from './uploads-in-flight.ts'
 import { FORM_OVERHEAD_BYTES_MAX, receiveUpload, storageLimitExceeded } from './upload.ts'
 
 /** A file that was stored or deleted. */
@@ -57,7 +57,7 @@ type App = FastifyInstance<
 
 function registerUpload(app: App, services: FileServices): void {
   const { files, store, storageBytesMax } = services
-  const underWay = new BytesUnderWay()
+  const underWay = new UploadsInFlight()
   const options = {
     schema: UPLOAD,
     config: SCOPE,

@@ -4,15 +4,15 @@ import { basename } from 'node:path'
 import type { FastifyRequest } from 'fastify'
 
 import { missingParameter, readForm, type FormFile } from '#api/http/form.ts'
-import { PassingBytes, passThrough } from '#api/http/passing-bytes.ts'
+import { PassThroughBytes, passThrough } from '#api/http/pass-through.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
-import { EXPIRY_FIELDS, keptSeconds } from './expiry.ts'
+import { EXPIRY_FIELDS, retentionSeconds } from './expiry.ts'
 import { JsonLinesCheck, PURPOSES } from './json-lines.ts'
 import type { StoredUpload } from './files.ts'
-import type { UploadUnderWay } from './under-way.ts'
+import type { UploadInFlight } from './uploads-in-flight.ts'
 
 const FILENAME_LENGTH_MAX = 255
 /** Allowance for boundaries, headers and other fields of the form, in bytes. */
@@ -33,7 +33,7 @@ interface UploadContext {
   /** The remaining quota; a longer file is refused. */
   readonly bytesMax: number
   readonly signal: AbortSignal
-  readonly underWay: UploadUnderWay
+  readonly underWay: UploadInFlight
 }
 
 /**
@@ -59,7 +59,7 @@ export async function receiveUpload(
     const purpose = fields.purpose as string | undefined
     if (received === undefined) throw missingParameter('file')
     if (purpose === undefined) throw missingParameter('purpose')
-    const kept = keptSeconds(fields)
+    const kept = retentionSeconds(fields)
     return { ...finish(received, checkPurpose(purpose), context.organizationId), ...kept }
   } catch (error) {
     if (received !== undefined) await context.store.delete(received.objectKey)
@@ -86,7 +86,7 @@ async function receiveFile(
   const hash = createHash('sha256')
   const check = new JsonLinesCheck(purpose)
   let bytes = 0
-  const metered = new PassingBytes((chunk) => {
+  const metered = new PassThroughBytes((chunk) => {
     bytes += chunk.length
     if (!underWay.fits(chunk.length, bytesMax)) throw storageLimitExceeded()
     hash.update(chunk)

@@ -18,7 +18,7 @@ const ACCEPTING_TURNS = 1000
 const SHORT_TURN_MS = 0.3
 
 /** While a process stops, every answer carries `Connection: close`. */
-export function registerFarewell(app: FastifyInstance, isDraining: () => boolean): void {
+export function registerConnectionDraining(app: FastifyInstance, isDraining: () => boolean): void {
   app.addHook('onRequest', async (_request, reply) => {
     if (isDraining()) reply.raw.shouldKeepAlive = false
   })

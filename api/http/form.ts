@@ -6,8 +6,8 @@ import type { FastifyRequest } from 'fastify'
 import { CancelledError, failure, ServiceError } from '#shared/errors.ts'
 
 import { fileNameOf } from './file-name.ts'
-import { passThrough } from './passing-bytes.ts'
-import { WholePieces } from './whole-pieces.ts'
+import { passThrough } from './pass-through.ts'
+import { ChunkJoiner } from './chunk-joiner.ts'
 
 /** One file of a form, while it streams by. */
 export interface FormFile {
@@ -152,7 +152,7 @@ class FormReading<File> {
 
   async #receive(part: Multipart & { readonly type: 'file' }, name: string): Promise<void> {
     const { signal } = this.#abort
-    const stream = passThrough(part.file, new WholePieces())
+    const stream = passThrough(part.file, new ChunkJoiner())
     const file = { filename: fileNameOf(part.filename ?? ''), stream, signal }
     try {
       this.#files[name] = await this.#rules.receive(file, name, this.#fields)

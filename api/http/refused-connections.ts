@@ -57,7 +57,7 @@ export function refuseInvalidHosts(app: FastifyInstance): void {
  * Reads the rest of a refused body: most clients read the answer only after they have sent
  * everything.
  */
-export function hearOutLargeBodies(app: FastifyInstance): void {
+export function readRefusedBodies(app: FastifyInstance): void {
   app.addHook('onSend', async (request, reply) => {
     if (reply.statusCode !== 413 || request.raw.complete) return
     reply.removeHeader('connection')

@@ -7,7 +7,7 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import { parseRange } from './byte-range.ts'
 import { isKnown } from './etag.ts'
-import { PassingBytes, passThrough } from './passing-bytes.ts'
+import { PassThroughBytes, passThrough } from './pass-through.ts'
 
 /** A download of stored bytes. */
 export interface Download {
@@ -39,7 +39,7 @@ export async function sendStored(http: Http, download: Download): Promise<Fastif
   const isSame = (headers['if-range'] ?? etag) === etag
   if (isSame && headers.range !== undefined) return sendRange(reply, download, headers.range)
   const { body, totalBytes } = await store.get(key)
-  return begin(reply, download, totalBytes).send(passThrough(body, new PassingBytes()))
+  return begin(reply, download, totalBytes).send(passThrough(body, new PassThroughBytes()))
 }
 
 // A HEAD request has no range.
@@ -66,7 +66,7 @@ async function sendRange(
     begin(reply, download, range.end - range.start + 1).code(206)
     reply.header('content-range', `bytes ${range.start}-${range.end}/${bytes}`)
   }
-  return reply.send(passThrough(body, new PassingBytes()))
+  return reply.send(passThrough(body, new PassThroughBytes()))
 }
 
 /** The headers of every successful answer. */

@@ -31,10 +31,10 @@ export interface StreamPresenter {
 export const DONE = 'data: [DONE]\n\n'
 
 /** Turns the events of a job of any kind into whole server-sent events, possibly none. */
-export interface EventTeller<K extends QueueKind> {
+export interface SseSerializer<K extends QueueKind> {
   /** The text before everything else; `first` is serialized afterwards. */
   opening(first: JobEvent<K> | undefined): string
-  tell(event: JobEvent<K>): string
+  serialize(event: JobEvent<K>): string
   /** The text of a failure in a started stream; one error frame when absent. */
   failing?(error: ServiceError): string
 }
@@ -46,17 +46,17 @@ export function answerWithStream(
   options: StreamLimits & { readonly presenter: StreamPresenter },
 ): Promise<void> {
   const { presenter, ...limits } = options
-  const teller: EventTeller<'completion'> = {
+  const serializer: SseSerializer<'completion'> = {
     opening(first) {
       if (first?.type === 'started') presenter.started?.(first.promptTokens)
       return presenter.opening()
     },
-    tell: (event) => textOf(event, presenter),
+    serialize: (event) => textOf(event, presenter),
     ...(presenter.failing !== undefined && {
       failing: (error) => presenter.failing?.(error) ?? '',
     }),
   }
-  return answerWithEvents(reply, events, { ...limits, teller })
+  return answerWithEvents(reply, events, { ...limits, serializer })
 }
 
 interface StreamLimits {
@@ -73,9 +73,9 @@ interface StreamLimits {
 export async function answerWithEvents<K extends QueueKind>(
   reply: FastifyReply,
   events: AsyncGenerator<JobEvent<K>>,
-  options: StreamLimits & { readonly teller: EventTeller<K> },
+  options: StreamLimits & { readonly serializer: SseSerializer<K> },
 ): Promise<void> {
-  const { teller } = options
+  const { serializer } = options
   const isKept = durableOf(reply.request) !== undefined
   const first = await events.next()
   if (reply.raw.destroyed && !isKept) {
@@ -86,17 +86,17 @@ export async function answerWithEvents<K extends QueueKind>(
   const stream = openEventStream(reply)
   const cutOff = setTimeout(() => reply.raw.destroy(), options.timeLeftMs + CUT_OFF_GRACE_MS)
   try {
-    await write(teller.opening(first.done === true ? undefined : first.value))
-    if (first.done !== true) await write(teller.tell(first.value))
+    await write(serializer.opening(first.done === true ? undefined : first.value))
+    if (first.done !== true) await write(serializer.serialize(first.value))
     for await (const event of events) {
       if (hasLeft()) return
-      await write(teller.tell(event))
+      await write(serializer.serialize(event))
     }
   } catch (thrown) {
     if (thrown instanceof CancelledError || hasLeft()) return
     const error = normalizeError(thrown)
     if (isBug(error)) options.log.error({ err: error.cause }, 'stream failed')
-    await stream.write(teller.failing?.(error) ?? errorFrame(error))
+    await stream.write(serializer.failing?.(error) ?? errorFrame(error))
   } finally {
     clearTimeout(cutOff)
     stream.end()

@@ -20,7 +20,7 @@ import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
-import { isBacked } from './backing.ts'
+import { isBacked } from './invitation-creators.ts'
 import { noSuchOrganization, type Organizations } from './organizations.ts'
 
 const OPEN_MAX = 200

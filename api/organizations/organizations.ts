@@ -7,7 +7,7 @@ import type { OrganizationTables } from '#shared/db/schema/organizations.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
-import { endOrganization } from './ended-users.ts'
+import { endOrganization } from './account-deletion.ts'
 
 const MEMBERS_MAX = 1000
 const ORGANIZATIONS_MAX = 100

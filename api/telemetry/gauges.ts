@@ -3,17 +3,17 @@ import { Gauge, type Registry } from 'prom-client'
 
 import type { QueueRef, QueueStates } from '#shared/queue/depth.ts'
 import { nameOf, QUEUE_STATES } from '#shared/queue/depth.ts'
-import type { WorkerBeat } from '#shared/queue/liveness.ts'
+import type { WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 /** The values that are read at scrape time. */
 interface ApiReadings {
   readonly queues: readonly QueueRef[]
   readDepths(): Promise<readonly QueueStates[]>
-  workers(): readonly WorkerBeat[]
+  workers(): readonly WorkerHeartbeat[]
   readonly pool: Pick<Pool, 'totalCount' | 'idleCount' | 'waitingCount'>
   /** Queue and running tasks of the password threads. */
   hashing(): { readonly running: number; readonly waiting: number }
-  jobsUnderWay(): number
+  jobsInFlight(): number
 }
 
 /** Registers the metrics that are read at scrape time. */
@@ -24,7 +24,7 @@ export function registerGauges(registry: Registry, readings: ApiReadings): void 
   simple(registry, {
     name: 'millrace_jobs_under_way',
     help: 'Jobs that this process owns: submitted and not yet answered.',
-    read: () => readings.jobsUnderWay(),
+    read: () => readings.jobsInFlight(),
   })
 }
 
@@ -66,7 +66,7 @@ function registerWorkers(registry: Registry, { queues, workers }: ApiReadings): 
   const rows: readonly {
     readonly name: string
     readonly help: string
-    read(served: readonly WorkerBeat['queues'][number][]): number
+    read(served: readonly WorkerHeartbeat['queues'][number][]): number
   }[] = [
     {
       name: 'millrace_workers_ready',
@@ -86,9 +86,9 @@ function registerWorkers(registry: Registry, { queues, workers }: ApiReadings): 
       labelNames,
       registers: [registry],
       collect() {
-        const beats = workers().filter(({ isDraining }) => !isDraining)
+        const heartbeats = workers().filter(({ isDraining }) => !isDraining)
         for (const { kind, modelId } of queues) {
-          const served = beats
+          const served = heartbeats
             .flatMap((beat) => beat.queues)
             .filter((queue) => queue.kind === kind && queue.modelId === modelId)
           this.set({ kind, gen_ai_request_model: modelId }, read(served))

@@ -28,7 +28,7 @@ export async function serveMetrics(
     workers: () => submitter.ledger.workers,
     pool: database.pool,
     hashing: () => users.services.passwords.load(),
-    jobsUnderWay: () => submitter.ledger.size,
+    jobsInFlight: () => submitter.ledger.size,
   })
   const { metrics, prometheus } = config.telemetry
   if (!metrics.isEnabled) return async () => {}

@@ -10,7 +10,7 @@ import { watchMethods, type AllowedMethods } from './allowed-methods.ts'
 import { rememberCaller, requireScope } from './caller.ts'
 import { createAuthenticate, type CredentialServices } from './credentials.ts'
 import { presentError } from './error-dialect.ts'
-import { mustHaveMaker } from './key-makers.ts'
+import { requireCreator } from './key-creators.ts'
 import type { RequiredScope } from './scopes.ts'
 import { validationFailure, type SchemaComplaint } from './validation-message.ts'
 
@@ -77,7 +77,7 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
     reply.header('openai-version', API_VERSION)
     reply.header('openai-organization', caller.organizationId)
     requireScope(caller, scope)
-    if (outlasts) await mustHaveMaker(services.apiKeys, caller)
+    if (outlasts) await requireCreator(services.apiKeys, caller)
     rememberCaller(request, caller)
   })
   for (const gate of services.gates ?? []) {

@@ -52,7 +52,7 @@ export type LifeAction =
   | 'fail'
   | 'resubmit'
   | 'pause'
-  | 'convict'
+  | 'deadLetter'
   | 'giveUp'
   | 'expire'
   | 'cancel'
@@ -78,13 +78,13 @@ export function beginLife(): JobLife {
   }
 }
 
-interface Turn {
+interface Ticket {
   readonly life: JobLife
   readonly action: LifeAction
 }
 
 /** The next state of a job and what its owner must do. */
-export function advance(life: JobLife, event: LifeEvent): Turn {
+export function advance(life: JobLife, event: LifeEvent): Ticket {
   if (life.phase === 'ended') return ignore(life)
   switch (event.type) {
     case 'reply':
@@ -92,7 +92,7 @@ export function advance(life: JobLife, event: LifeEvent): Turn {
     case 'workerLost': {
       if (event.epoch !== life.epoch || life.phase === 'paused') return ignore(life)
       const charges = life.charges + (isChargeable(life) ? 1 : 0)
-      if (charges >= CHARGES_MAX) return end({ ...life, charges }, 'convict')
+      if (charges >= CHARGES_MAX) return end({ ...life, charges }, 'deadLetter')
       return resubmit({ ...life, charges })
     }
     case 'jobLost':
@@ -122,7 +122,7 @@ export function isSuspect(life: JobLife): boolean {
   return life.charges > 0
 }
 
-function hear(life: JobLife, event: Extract<LifeEvent, { type: 'reply' }>): Turn {
+function hear(life: JobLife, event: Extract<LifeEvent, { type: 'reply' }>): Ticket {
   if (event.epoch !== life.epoch || life.phase === 'paused') return ignore(life)
   if (life.runId !== undefined && event.runId !== life.runId) return ignore(life)
   if (event.seq <= life.lastSeq) return ignore(life)
@@ -156,13 +156,13 @@ export function skipEpoch(life: JobLife): JobLife {
   return { ...nextEpoch(life), phase: 'waiting', resubmissions: life.resubmissions + 1 }
 }
 
-function resubmit(life: JobLife): Turn {
+function resubmit(life: JobLife): Ticket {
   const resubmissions = life.resubmissions + 1
   if (resubmissions > RESUBMISSIONS_MAX) return end(life, 'giveUp')
   return { life: { ...nextEpoch(life), phase: 'waiting', resubmissions }, action: 'resubmit' }
 }
 
-function pause(life: JobLife): Turn {
+function pause(life: JobLife): Ticket {
   return { life: { ...life, phase: 'paused' }, action: 'pause' }
 }
 
@@ -170,11 +170,11 @@ function nextEpoch(life: JobLife): JobLife {
   return { ...life, epoch: life.epoch + 1, runId: undefined, lastSeq: 0, isProven: false }
 }
 
-function end(life: JobLife, action: LifeAction): Turn {
+function end(life: JobLife, action: LifeAction): Ticket {
   return { life: { ...life, phase: 'ended' }, action }
 }
 
-function ignore(life: JobLife): Turn {
+function ignore(life: JobLife): Ticket {
   return { life, action: 'ignore' }
 }
 

@@ -3,10 +3,10 @@ import type { Redis } from 'ioredis'
 import type { QueueKind } from '../contracts/queues.ts'
 import type { QueueKeys } from './keys.ts'
 
-/** A worker is held to be gone this long after its last beat. */
+/** A worker is held to be gone this long after its last heartbeat. */
 const WORKER_TTL_MS = 1200
-/** Four beats fit into the time to live: one lost to a hiccup is no death. */
-export const WORKER_BEAT_MS = 300
+/** Four heartbeats fit into the time to live: one lost to a hiccup is no death. */
+export const WORKER_HEARTBEAT_MS = 300
 
 /** What a worker's readiness says of a model that could not be loaded, time and again. */
 export const CANNOT_BE_LOADED = 'cannot be loaded'
@@ -32,8 +32,8 @@ export interface ServedQueue {
   readonly contextLength?: number
 }
 
-/** What a worker says of itself with every beat. */
-export interface WorkerBeat {
+/** What a worker says of itself with every heartbeat. */
+export interface WorkerHeartbeat {
   readonly workerId: string
   /** Its connection as Redis counts them: a process that dies loses it at once. */
   readonly connectionId?: number
@@ -46,28 +46,38 @@ export interface WorkerBeat {
   readonly queues: readonly ServedQueue[]
 }
 
-/** Writes one beat. */
-export async function writeBeat(redis: Redis, keys: QueueKeys, beat: WorkerBeat): Promise<void> {
+/** Writes one heartbeat. */
+export async function writeHeartbeat(
+  redis: Redis,
+  keys: QueueKeys,
+  heartbeat: WorkerHeartbeat,
+): Promise<void> {
   const pipeline = redis.pipeline()
-  pipeline.set(keys.worker(beat.workerId), JSON.stringify(beat), 'PX', WORKER_TTL_MS)
-  pipeline.zadd(keys.workers, `${Date.now()}`, beat.workerId)
+  pipeline.set(keys.worker(heartbeat.workerId), JSON.stringify(heartbeat), 'PX', WORKER_TTL_MS)
+  pipeline.zadd(keys.workers, `${Date.now()}`, heartbeat.workerId)
   // An hour covers every clock skew between the machines.
   pipeline.zremrangebyscore(keys.workers, '-inf', `${Date.now() - 3_600_000}`)
   pipeline.pexpire(keys.workers, 3_600_000)
   await pipeline.exec()
 }
 
-/** Says goodbye, so that nobody waits for the beat to expire. */
-export async function removeBeat(redis: Redis, keys: QueueKeys, workerId: string): Promise<void> {
+/** Says goodbye, so that nobody waits for the heartbeat to expire. */
+export async function removeHeartbeat(
+  redis: Redis,
+  keys: QueueKeys,
+  workerId: string,
+): Promise<void> {
   await redis.pipeline().del(keys.worker(workerId)).zrem(keys.workers, workerId).exec()
 }
 
 /** The workers that are alive. */
-export async function listWorkers(redis: Redis, keys: QueueKeys): Promise<WorkerBeat[]> {
+export async function listWorkers(redis: Redis, keys: QueueKeys): Promise<WorkerHeartbeat[]> {
   const ids = await redis.zrange(keys.workers, '0', '999')
   if (ids.length === 0) return []
-  const beats = await redis.mget(ids.map((id) => keys.worker(id)))
-  return beats.flatMap((beat) => (beat === null ? [] : [JSON.parse(beat) as WorkerBeat]))
+  const heartbeats = await redis.mget(ids.map((id) => keys.worker(id)))
+  return heartbeats.flatMap((heartbeat) =>
+    heartbeat === null ? [] : [JSON.parse(heartbeat) as WorkerHeartbeat],
+  )
 }
 
 /** Those of the connections that Redis still holds; undefined where it does not say. */

@@ -7,7 +7,7 @@ import type { QueueKeys } from './keys.ts'
 const BLOCK_MS = 1000
 const FRAMES_PER_READ = 256
 const OWNER_TTL_MS = 1500
-const OWNER_BEAT_MS = 300
+const OWNER_HEARTBEAT_MS = 300
 const STREAM_TTL_MS = 60_000
 
 /** The connections of an inbox, and whose it is. */
@@ -34,7 +34,7 @@ export class ReplyInbox {
   #lastId = '0-0'
   #isClosed = false
   #reading: Promise<void> = Promise.resolve()
-  #beatTimer: NodeJS.Timeout | undefined
+  #heartbeatTimer: NodeJS.Timeout | undefined
 
   constructor(options: ReplyInboxOptions) {
     this.#options = options
@@ -43,8 +43,11 @@ export class ReplyInbox {
 
   /** Announces this process, then reads until `close`. */
   async start(): Promise<void> {
-    await this.#beat()
-    this.#beatTimer = setInterval(() => void this.#beat().catch(() => {}), OWNER_BEAT_MS)
+    await this.#sendHeartbeat()
+    this.#heartbeatTimer = setInterval(
+      () => void this.#sendHeartbeat().catch(() => {}),
+      OWNER_HEARTBEAT_MS,
+    )
     this.#options.reader.on('ready', this.#onReady)
     this.#reading = this.#read()
   }
@@ -73,7 +76,7 @@ export class ReplyInbox {
 
   async close(): Promise<void> {
     this.#isClosed = true
-    clearInterval(this.#beatTimer)
+    clearInterval(this.#heartbeatTimer)
     this.#options.reader.off('ready', this.#onReady)
     this.#options.reader.disconnect()
     await this.#reading
@@ -83,7 +86,7 @@ export class ReplyInbox {
   }
 
   /** Keys expire with this process; read frames are trimmed on the way. */
-  async #beat(): Promise<void> {
+  async #sendHeartbeat(): Promise<void> {
     const { redis, keys } = this.#options
     const pipeline = redis.pipeline()
     pipeline.set(keys.owner(this.replyTo), '1', 'PX', OWNER_TTL_MS)
@@ -135,7 +138,7 @@ export class ReplyInbox {
   }
 
   #onReady = (): void => {
-    void this.#beat().catch(() => {})
+    void this.#sendHeartbeat().catch(() => {})
   }
 }
 

@@ -24,7 +24,7 @@ const FRAME_INTERVAL_MS = 30
 const JOINED_MAX = 64
 
 /** One run of a job, as its replies name it. */
-export interface Speaker {
+export interface ReplySource {
   readonly jobId: string
   readonly epoch: number
   readonly runId: string
@@ -44,7 +44,7 @@ type DeltaBody = Extract<ReplyBody, { readonly type: 'delta' }>
 interface Outlet {
   pending: Pending[]
   /** The last pending reply of each run whose last word was deltas. */
-  readonly open: Map<Speaker, Pending>
+  readonly open: Map<ReplySource, Pending>
   pendingChars: number
   /** Something pending must not wait for the interval between frames. */
   isUrgent: boolean
@@ -76,10 +76,12 @@ export class ReplyWriter {
   }
 
   /** Says something for a run, which is numbered; deltas join those of the run that still wait. */
-  push(replyTo: string, speaker: Speaker, body: ReplyBody): void {
+  push(replyTo: string, replySource: ReplySource, body: ReplyBody): void {
     const outlet = this.#outlet(replyTo)
     outlet.pendingChars +=
-      body.type === 'delta' ? addDeltas(outlet, speaker, body) : addReply(outlet, speaker, body)
+      body.type === 'delta'
+        ? addDeltas(outlet, replySource, body)
+        : addReply(outlet, replySource, body)
     if (body.type !== 'delta' && body.type !== 'progress') outlet.isUrgent = true
     if (outlet.pendingChars > PENDING_CHARS_MAX) this.#overflow(replyTo)
     else this.#scheduleFlush(replyTo, outlet)
@@ -224,27 +226,27 @@ export class ReplyWriter {
 }
 
 /** Adds a reply that stands for itself; returns how many characters it has. */
-function addReply(outlet: Outlet, speaker: Speaker, body: ReplyBody): number {
-  outlet.open.delete(speaker)
-  speaker.seq += 1
-  const text = JSON.stringify({ ...body, ...speaker })
+function addReply(outlet: Outlet, replySource: ReplySource, body: ReplyBody): number {
+  outlet.open.delete(replySource)
+  replySource.seq += 1
+  const text = JSON.stringify({ ...body, ...replySource })
   outlet.pending.push({ text, end: '', numJoined: 0 })
   return text.length
 }
 
 /** Adds deltas to the run's last reply while that waits, else as a reply; returns the characters added. */
-function addDeltas(outlet: Outlet, speaker: Speaker, { deltas }: DeltaBody): number {
+function addDeltas(outlet: Outlet, replySource: ReplySource, { deltas }: DeltaBody): number {
   const list = JSON.stringify(deltas).slice(1, -1)
-  const open = outlet.open.get(speaker)
+  const open = outlet.open.get(replySource)
   if (open !== undefined && open.numJoined < JOINED_MAX) {
     open.text += `,${list}`
     open.numJoined += 1
     return list.length + 1
   }
-  speaker.seq += 1
-  const head = JSON.stringify({ type: 'delta', ...speaker }).slice(0, -1)
+  replySource.seq += 1
+  const head = JSON.stringify({ type: 'delta', ...replySource }).slice(0, -1)
   const pending: Pending = { text: `${head},"deltas":[${list}`, end: ']}', numJoined: 1 }
   outlet.pending.push(pending)
-  outlet.open.set(speaker, pending)
+  outlet.open.set(replySource, pending)
   return pending.text.length + pending.end.length
 }

@@ -94,7 +94,7 @@ async function killAtRandom(
 ): Promise<void> {
   while (killedAtMs.length < KILLS) {
     await new Promise((resolve) => setTimeout(resolve, 200 + random() * 800))
-    const busy = (await tiers.beats()).filter(({ queues }) => (queues[0]?.active ?? 0) > 0)
+    const busy = (await tiers.heartbeats()).filter(({ queues }) => (queues[0]?.active ?? 0) > 0)
     const victim = pool.findIndex(({ pid }) => busy.some((beat) => beat.pid === pid))
     if (victim < 0) continue
     const [killed] = pool.splice(victim, 1)

@@ -13,7 +13,7 @@ import { normalizeError } from '#api/http/normalize-error.ts'
 import { inspectImage } from '#api/inference/images/uploaded-image.ts'
 import { failure } from '#shared/errors.ts'
 import { findAudioDecoder, SAMPLE_RATE, type AudioDecoder } from '#workers/audio/decode.ts'
-import { openPicture } from '#workers/image/picture-file.ts'
+import { openImage } from '#workers/image/image-file.ts'
 
 import { formBody } from './forms.ts'
 import { damaged, holds, orRefusal, RUNS } from './properties.ts'
@@ -108,7 +108,7 @@ describe('pictures', () => {
       const header = await orRefusal(() => inspectImage(bytes, 'image'))
       if (header !== undefined) expect(header.side).toBeLessThanOrEqual(4096)
       await orRefusal(async () => {
-        const picture = await openPicture(bytes, 'image')
+        const picture = await openImage(bytes, 'image')
         const { data } = await picture.coloursAt({ width: 8, height: 8 })
         expect(data.length).toBe(8 * 8 * 3)
         await picture.transparencyAt({ width: 8, height: 8 })
@@ -119,7 +119,7 @@ describe('pictures', () => {
 })
 
 it('a picture of no bytes is refused like any other that is none', async () => {
-  await expect(openPicture(Buffer.alloc(0), 'image')).rejects.toMatchObject({
+  await expect(openImage(Buffer.alloc(0), 'image')).rejects.toMatchObject({
     code: 'invalid_image',
   })
 })

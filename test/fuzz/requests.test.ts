@@ -65,7 +65,7 @@ it(`requests of every kind to every operation (seed ${SEED})`, {
   expect([target.api.isRunning(), target.worker.isRunning()]).toEqual([true, true])
   expect(target.complaints()).toEqual([])
   if (ONLY !== '') return
-  // Most of what is well meant has to get through, or nothing behind the doors was tried.
+  // Most of what is well meant has to get through, or nothing behind the windows was tried.
   expect((count.statuses.get(200) ?? 0) / (runs * operations.length)).toBeGreaterThan(0.1)
 })
 

@@ -72,7 +72,7 @@ describe('the networks', () => {
 
   it('encode and decode pictures as the reference does', async () => {
     const picture = { data: Float32Array.from(golden.picture), dims: [1, 3, 16, 16] }
-    const encoded = await networks.encodePicture(picture, signal)
+    const encoded = await networks.encodeImage(picture, signal)
     const mean = golden.vaeEncoder.slice(0, 256).map((value) => value * files.scalingFactor)
     expectClose(encoded, mean)
     const scaled = { ...latents, data: latents.data.map((value) => value * files.scalingFactor) }

@@ -7,7 +7,7 @@ import { Redis } from 'ioredis'
 
 import { findFreePort } from '#launcher/embedded/child.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
-import { listWorkers, type WorkerBeat } from '#shared/queue/liveness.ts'
+import { listWorkers, type WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 import { spawnToyWorker, type ToyProcess } from './queue.ts'
 import { apiEnv } from './tiers.ts'
@@ -40,7 +40,7 @@ export interface FaultTiers {
   /** Starts a worker whose answers cost nothing; see `toyCatalogue`. */
   startToyWorker(slots?: number): Promise<ToyProcess>
   /** What the living workers say of themselves. */
-  beats(): Promise<WorkerBeat[]>
+  heartbeats(): Promise<WorkerHeartbeat[]>
   /** Jobs that occupy a slot, over all living workers. */
   numActive(): Promise<number>
   stop(): Promise<void>
@@ -77,11 +77,11 @@ export function openFaultTiers(options: FaultTiersOptions): FaultTiers {
     REDIS_URL: options.redisUrl,
     LOG_LEVEL: 'warn',
   }
-  const beats = () => listWorkers(redis, keys)
+  const heartbeats = () => listWorkers(redis, keys)
   return {
-    beats,
+    heartbeats,
     async numActive() {
-      const found = await beats()
+      const found = await heartbeats()
       return found.flatMap(({ queues }) => queues).reduce((sum, { active }) => sum + active, 0)
     },
     async startApi(env = {}) {

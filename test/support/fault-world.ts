@@ -72,8 +72,8 @@ export async function openFaultWorld(
       return all
     },
     async numActive() {
-      const beats = await listWorkers(admin, queueKeys(prefix))
-      return beats.flatMap(({ queues }) => queues).reduce((sum, { active }) => sum + active, 0)
+      const heartbeats = await listWorkers(admin, queueKeys(prefix))
+      return heartbeats.flatMap(({ queues }) => queues).reduce((sum, { active }) => sum + active, 0)
     },
     async close() {
       await submitter.close()

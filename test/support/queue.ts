@@ -64,7 +64,7 @@ export interface ToyProcess {
   readonly exited: Promise<number | null>
 }
 
-/** Spawns a toy worker and waits until it beats. */
+/** Spawns a toy worker and waits until it heartbeats. */
 export async function spawnToyWorker(
   redisUrl: string,
   prefix: string,

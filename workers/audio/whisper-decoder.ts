@@ -1,6 +1,6 @@
 import { closeOnFailure, openAll } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
-import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
+import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -45,11 +45,11 @@ export async function openWhisperDecoder(
   files: readonly [string] | readonly [string, string],
   options: SessionOptions = {},
 ): Promise<WhisperDecoder> {
-  const opened = await openAll(files.map((file) => openLanes(runtime, file, options)))
+  const opened = await openAll(files.map((file) => openSessionPool(runtime, file, options)))
   const close = async (): Promise<void> => {
     await Promise.all(opened.map((lanes) => lanes.close()))
   }
-  const [first, later = first] = opened as [SessionLanes, SessionLanes?]
+  const [first, later = first] = opened as [SessionPool, SessionPool?]
   return closeOnFailure({ close }, () => {
     for (const { wide } of opened) checkInputs(wide)
     const states = first.wide.inputs.find(({ name }) => name === STATES)

@@ -1,5 +1,5 @@
 import { Batcher } from '#workers/embedding/batcher.ts'
-import { openLanes } from '#workers/runtime/lanes.ts'
+import { openSessionPool } from '#workers/runtime/session-pool.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { allocateElements, type ElementType } from '#workers/tensor/element-type.ts'
@@ -36,7 +36,7 @@ export async function openWhisperEncoder({
   rowsMax = ROWS_MAX,
   session: options = {},
 }: WhisperEncoderOptions): Promise<WhisperEncoder> {
-  const sessions = await openLanes(runtime, file, options)
+  const sessions = await openSessionPool(runtime, file, options)
   const type = sessions.wide.inputs.find(({ name }) => name === 'input_features')?.type ?? 'float32'
 
   async function encodeAll(

@@ -1,6 +1,6 @@
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 
-import { Gathering } from './gathering.ts'
+import { BatchingWindow } from './batching-window.ts'
 import { openLogMel, type MelConfig } from './mel.ts'
 import type { WindowStates } from './whisper-decoder.ts'
 import { openWhisperEncoder, type WhisperEncoderOptions } from './whisper-encoder.ts'
@@ -25,7 +25,7 @@ export async function openWindowEncoder(
   const encoder = await openWhisperEncoder({ ...options, melBins: config.melBins })
   return closeOnFailure(encoder, async () => {
     const mel = await openLogMel(options.runtime, config)
-    const gathering = new Gathering()
+    const gathering = new BatchingWindow()
     const encode = async (samples: Float32Array, signal: AbortSignal): Promise<WindowStates> =>
       encoder.encode(await mel.extract(samples), signal)
     return {

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
-import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
+import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -49,7 +49,7 @@ export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
   const { runtime } = options
   const files = await readEncoderFiles(options.folder, options.onnxFile)
   const { lanes: lanesWanted } = options
-  const sessions = await openLanes(runtime, files.modelFile, {
+  const sessions = await openSessionPool(runtime, files.modelFile, {
     ...options.session,
     lanes: lanesWanted,
   })
@@ -59,7 +59,7 @@ export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
 async function assemble(
   options: EncoderOptions,
   files: EncoderFiles,
-  sessions: SessionLanes,
+  sessions: SessionPool,
 ): Promise<Encoder> {
   const { runtime } = options
   checkInputs(sessions.wide)

@@ -1,7 +1,7 @@
 import { failure } from '#shared/errors.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
-import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
+import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -42,14 +42,14 @@ interface RerankerOptions extends BatchOptions {
 export async function openReranker(options: RerankerOptions): Promise<Reranker> {
   const { runtime } = options
   const files = await readEncoderFiles(options.folder, options.onnxFile)
-  const sessions = await openLanes(runtime, files.modelFile, options.session ?? {})
+  const sessions = await openSessionPool(runtime, files.modelFile, options.session ?? {})
   return closeOnFailure(sessions, () => assemble(options, files, sessions))
 }
 
 async function assemble(
   options: RerankerOptions,
   files: EncoderFiles,
-  sessions: SessionLanes,
+  sessions: SessionPool,
 ): Promise<Reranker> {
   const { runtime } = options
   checkInputs(sessions.wide)

@@ -1,5 +1,5 @@
 import { scanOperators } from '#workers/engine/decoder-graph.ts'
-import type { SessionLanes } from '#workers/runtime/lanes.ts'
+import type { SessionPool } from '#workers/runtime/session-pool.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 
 import { Batcher } from './batcher.ts'
@@ -18,7 +18,7 @@ const BATCH_SIZE_MAX = 64
 
 /** Gathers the texts, or pairs of texts, that a model reads together. */
 export async function openTextBatcher<Result>(
-  sessions: SessionLanes,
+  sessions: SessionPool,
   { maxBatchTokens, onBatch }: BatchOptions,
   run: (session: ModelSession, texts: readonly EncodedText[]) => Promise<readonly Result[]>,
 ): Promise<Batcher<EncodedText, Result>> {

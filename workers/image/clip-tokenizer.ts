@@ -5,7 +5,7 @@ import { Tokenizer } from '@huggingface/tokenizers'
 
 import { createContentEncoder } from '#workers/text/content-encoder.ts'
 import { contentOnly } from '#workers/text/content-spans.ts'
-import { toTokenIds } from '#workers/text/encode-in-turns.ts'
+import { toTokenIds } from '#workers/text/cooperative-encode.ts'
 
 /** Prompts as token ids of exactly the text encoder's length. */
 export interface ClipTokenizer {

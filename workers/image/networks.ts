@@ -1,5 +1,5 @@
 import { openAll } from '#workers/runtime/close-on-failure.ts'
-import { openLanes, type SessionLanes } from '#workers/runtime/lanes.ts'
+import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -24,7 +24,7 @@ export interface Networks {
   /** The U-Net's predictions for the same latents under each text, in one run where possible. */
   predict(request: UnetRequest, signal: AbortSignal): Promise<readonly Float32Array[]>
   /** Pixels in −1 … 1, `[1, 3, side, side]`, to latents. */
-  encodePicture(picture: Volume, signal: AbortSignal): Promise<Float32Array>
+  encodeImage(picture: Volume, signal: AbortSignal): Promise<Float32Array>
   decodeLatents(latents: Volume, signal: AbortSignal): Promise<Volume>
   close(): Promise<void>
 }
@@ -47,10 +47,10 @@ export async function openNetworks(
   isAlone = () => true,
 ): Promise<Networks> {
   const open = (part: keyof DiffusionFiles['modelFiles']) =>
-    openLanes(runtime, files.modelFiles[part], options)
+    openSessionPool(runtime, files.modelFiles[part], options)
   const networks = await openAll([open('text'), open('unet'), open('decoder'), open('encoder')])
   const [text, unet, decoder, encoder] = networks
-  const only = (network: SessionLanes, volume: Volume, signal: AbortSignal) => {
+  const only = (network: SessionPool, volume: Volume, signal: AbortSignal) => {
     const session = network.choose(isAlone())
     return runOnce(runtime, session, { [nameOf(session.inputs)]: volume }, signal)
   }
@@ -70,7 +70,7 @@ export async function openNetworks(
       }
       return predictions
     },
-    async encodePicture(picture, signal) {
+    async encodeImage(picture, signal) {
       const { data, dims } = await only(encoder, picture, signal)
       const isMeanAndVariance = dims[1] === 2 * files.latentChannels
       const mean = isMeanAndVariance ? data.subarray(0, data.length / 2) : data

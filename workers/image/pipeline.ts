@@ -11,7 +11,7 @@ import { blankOut, shrinkMask, toPixels, toVolume, type Pixels, type RedrawMask 
 import { defaultsFor, embedGuidance, type StepDefaults } from './step-defaults.ts'
 
 /** One image to generate. */
-export interface PictureRequest {
+export interface ImageRequest {
   readonly prompt: string
   readonly negativePrompt: string
   readonly seed: number
@@ -33,7 +33,7 @@ export interface PictureRequest {
 }
 
 /** The abort signal and the progress callback of an image. */
-interface PictureTools {
+interface ImageTools {
   readonly signal: AbortSignal
   onStep?(step: number): void
 }
@@ -50,9 +50,9 @@ export interface DiffusionPipeline {
   readonly trainSteps: number
   /** The number of U-Net runs of a request: fewer than its steps with a strength below 1. */
   stepsOf(steps: number, strength: number): number
-  draw(request: PictureRequest, tools: PictureTools): Promise<Pixels>
+  draw(request: ImageRequest, tools: ImageTools): Promise<Pixels>
   /** The latents of the same image, before they are decoded. */
-  drawLatents(request: PictureRequest, tools: PictureTools): Promise<Float32Array>
+  drawLatents(request: ImageRequest, tools: ImageTools): Promise<Float32Array>
   close(): Promise<void>
 }
 
@@ -117,8 +117,8 @@ export async function openPipeline(options: {
  */
 async function drawLatents(
   parts: Parts,
-  request: PictureRequest,
-  { signal, onStep }: PictureTools,
+  request: ImageRequest,
+  { signal, onStep }: ImageTools,
 ): Promise<Float32Array> {
   const { files, networks } = parts
   const { steps, source, seed, picture } = request
@@ -126,7 +126,7 @@ async function drawLatents(
   const length = files.latentChannels * files.latentSize ** 2
   const noise = request.startNoise ?? normalNoise({ seed, picture, draw: 0 }, length)
   const condition = await conditionOf(parts, request, signal)
-  const clean = source && (await networks.encodePicture(toVolume(source.pixels), signal))
+  const clean = source && (await networks.encodeImage(toVolume(source.pixels), signal))
   const first = source === undefined ? 0 : firstStep(steps, source.strength)
   let latents = startLatents(scheduler, noise, clean, first)
   const mask = source?.mask && shrinkMask(source.mask, files.latentSize)
@@ -175,7 +175,7 @@ interface Condition {
 
 async function conditionOf(
   { files, tokenizer, networks }: Parts,
-  { prompt, negativePrompt, guidance }: PictureRequest,
+  { prompt, negativePrompt, guidance }: ImageRequest,
   signal: AbortSignal,
 ): Promise<Condition> {
   const encode = (text: string) => networks.encodeText(tokenizer.encode(text), signal)
@@ -227,7 +227,7 @@ async function predict(
  */
 async function inpaintingChannels(
   { files, networks }: Parts,
-  source: PictureRequest['source'],
+  source: ImageRequest['source'],
   signal: AbortSignal,
 ): Promise<Float32Array | undefined> {
   const { latentSize: size, latentChannels, unetChannels } = files
@@ -242,7 +242,7 @@ async function inpaintingChannels(
     source?.mask === undefined
       ? { pixels: grey, mask: new Float32Array(size ** 2).fill(1) }
       : { pixels: blankOut(source.pixels, source.mask), mask: shrinkMask(source.mask, size) }
-  const masked = await networks.encodePicture(toVolume(pixels), signal)
+  const masked = await networks.encodeImage(toVolume(pixels), signal)
   return join(mask, masked)
 }
 

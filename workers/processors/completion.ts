@@ -15,7 +15,7 @@ import { DeltaOutlet } from './delta-outlet.ts'
 import type { JobTools } from './job-tools.ts'
 import { processScore } from './score.ts'
 import { processTokens } from './tokens.ts'
-import { shareTurns } from './turns.ts'
+import { yieldToEventLoop } from './yield-to-event-loop.ts'
 
 type CompletionTools = JobTools<CompletionModel, 'completion'>
 
@@ -53,7 +53,7 @@ async function processGenerate(
   const startedAt = clock.monotonic()
   const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
   assertTokenIds(input, model.engine.vocabSize)
-  const share = shareTurns(clock)
+  const share = yieldToEventLoop(clock)
   const cacheScope = model.cacheScopeOf(job.organizationId)
   const constraint = await findConstraint(model, input, { cacheScope, signal })
   const prompts: PreparedPrompt[] = []

@@ -7,7 +7,7 @@ import { normalize } from '#workers/embedding/pooling.ts'
 import type { Reranker } from '#workers/embedding/reranker.ts'
 
 import type { JobTools } from './job-tools.ts'
-import { shareTurns } from './turns.ts'
+import { yieldToEventLoop } from './yield-to-event-loop.ts'
 
 /** What an embedding queue serves: vectors of texts, or relevance of pairs. */
 export type EmbeddingModel =
@@ -44,7 +44,7 @@ async function embed(
     ''
   const tokensMax = input.tokensMax === 'context' ? encoder.contextLength : input.tokensMax
   const items: (readonly number[])[] = []
-  const share = shareTurns(clock)
+  const share = yieldToEventLoop(clock)
   for (const item of input.items) {
     await share()
     items.push(
@@ -77,7 +77,7 @@ async function rerank(
 ): Promise<void> {
   const begunMs = clock.now()
   const pairs: ReturnType<Reranker['encodePair']>[] = []
-  const share = shareTurns(clock)
+  const share = yieldToEventLoop(clock)
   for (const document of input.documents) {
     await share()
     pairs.push(reranker.encodePair(input.query, document))

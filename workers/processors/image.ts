@@ -2,13 +2,8 @@ import type { ImageInput } from '#shared/contracts/image.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
-import {
-  encodePng,
-  openPicture,
-  resizePicture,
-  type SourcePicture,
-} from '#workers/image/picture-file.ts'
-import type { DiffusionPipeline, PictureRequest } from '#workers/image/pipeline.ts'
+import { encodePng, openImage, resizeImage, type SourceImage } from '#workers/image/image-file.ts'
+import type { DiffusionPipeline, ImageRequest } from '#workers/image/pipeline.ts'
 import { blankOut, pasteBack, type Pixels, type RedrawMask } from '#workers/image/pixels.ts'
 
 import { allOrNone } from './all-or-none.ts'
@@ -52,7 +47,7 @@ export async function processImage(
   const drawWaiting = async (either: AbortSignal): Promise<void> => {
     for (const [picture, key] of waiting) {
       const drawn = await pipeline.draw({ ...request, picture }, { signal: either, onStep })
-      const sized = await resizePicture(drawn, input)
+      const sized = await resizeImage(drawn, input)
       const png = await encodePng(source?.paste === undefined ? sized : source.paste(sized))
       await storage.put(key, png, { contentType: 'image/png', signal: either })
     }
@@ -83,7 +78,7 @@ function requestOf(
   { defaults }: DiffusionPipeline,
   steps: number,
   source: Source | undefined,
-): Omit<PictureRequest, 'picture'> {
+): Omit<ImageRequest, 'picture'> {
   return {
     prompt: input.task === 'variation' ? '' : input.prompt,
     negativePrompt: input.negativePrompt ?? '',
@@ -100,7 +95,7 @@ async function readSource(
 ): Promise<Source | undefined> {
   if (input.task === 'generate') return undefined
   const side = { width: pipeline.nativeSize, height: pipeline.nativeSize }
-  const image = await openPicture(
+  const image = await openImage(
     await readObject(storage, input.imageKey, SOURCE_BYTES_MAX),
     'image',
   )
@@ -124,10 +119,10 @@ async function readSource(
 async function openMask(
   storage: ObjectStore,
   { maskKey }: ImageInput & { readonly task: 'edit' },
-  image: SourcePicture,
-): Promise<SourcePicture> {
+  image: SourceImage,
+): Promise<SourceImage> {
   if (maskKey === undefined) return image
-  const mask = await openPicture(await readObject(storage, maskKey, SOURCE_BYTES_MAX), 'mask')
+  const mask = await openImage(await readObject(storage, maskKey, SOURCE_BYTES_MAX), 'mask')
   if (mask.width === image.width && mask.height === image.height) return mask
   throw failure.invalidRequest(
     `The mask has ${mask.width}×${mask.height} pixels and the image ${image.width}×${image.height}; they must be of the same size.`,

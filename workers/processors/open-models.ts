@@ -5,9 +5,9 @@ import { openWhisper } from '#workers/audio/whisper.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
-import { forgetPictures } from '#workers/image/picture-file.ts'
+import { disableImageCache } from '#workers/image/image-file.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
-import { bytesInLanes } from '#workers/runtime/lanes.ts'
+import { bytesOfPool } from '#workers/runtime/session-pool.ts'
 import { modelFileBytes } from '#workers/runtime/model-file-bytes.ts'
 
 import { sweepClips, type AudioModel } from './audio.ts'
@@ -75,7 +75,7 @@ export async function openImageModel(
     ...(steps !== undefined && { steps }),
     ...(guidance !== undefined && { guidance }),
   }
-  forgetPictures()
+  disableImageCache()
   const pipeline = await openPipeline({ runtime, folder, session, defaults })
   return { opened: { pipeline, storage }, bytes: await bytesOfParts(pipeline.modelFiles) }
 }
@@ -83,5 +83,5 @@ export async function openImageModel(
 /** What models of these files take, each once its lanes are loaded. */
 async function bytesOfParts(files: readonly string[]): Promise<number> {
   const sizes = await Promise.all(files.map((file) => modelFileBytes([file])))
-  return sizes.reduce((sum, size) => sum + bytesInLanes(size), 0)
+  return sizes.reduce((sum, size) => sum + bytesOfPool(size), 0)
 }

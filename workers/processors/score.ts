@@ -10,7 +10,7 @@ import type { TokenPieces } from '../text/token-pieces.ts'
 import { allOrNone } from './all-or-none.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { JobTools } from './job-tools.ts'
-import { shareTurns } from './turns.ts'
+import { yieldToEventLoop } from './yield-to-event-loop.ts'
 
 const BRIDGE = '\n\n---\n\nThe above passage is related to: '
 const SCALE = 100 // scores are hundredths of a nat per token of the query
@@ -26,7 +26,7 @@ export async function processScore(
 ): Promise<void> {
   const startedAt = clock.monotonic()
   const texts = [] as (readonly number[])[]
-  const share = shareTurns(clock)
+  const share = yieldToEventLoop(clock)
   for (const [index, document] of ['', ...input.documents].entries()) {
     await share()
     texts.push(await encodePassage(model, { document, query: input.query, index: index - 1 }))

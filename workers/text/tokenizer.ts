@@ -6,7 +6,7 @@ import { checkTokenizerJson } from '#workers/models/tokenizer-limits.ts'
 
 import { createContentEncoder } from './content-encoder.ts'
 import type { ContentSpan } from './content-spans.ts'
-import { encodeInTurns, toTokenIds } from './encode-in-turns.ts'
+import { encodeCooperatively, toTokenIds } from './cooperative-encode.ts'
 import { correctSteps } from './tokenizer-steps.ts'
 import { buildTokenPieces } from './token-pieces.ts'
 import type { TokenizerJson, TokenPieces } from './token-pieces.ts'
@@ -16,7 +16,7 @@ export interface Tokenizer {
   readonly pieces: TokenPieces
   encode(text: string, options: EncodeOptions): number[]
   /** The same of a long text, with everything else in the process taking turns. */
-  encodeInTurns(text: string, options: EncodeOptions): Promise<number[]>
+  encodeCooperatively(text: string, options: EncodeOptions): Promise<number[]>
   /** Two texts with the tokenizer's own markers, and which of them each token belongs to. */
   encodePair(first: string, second: string): TextPair
   /** The id of a token by its spelling in the vocabulary. */
@@ -71,8 +71,8 @@ export function createTokenizer(
         ? library.encode(text, { add_special_tokens: addSpecialTokens }).ids
         : toTokenIds(library, parts, addSpecialTokens)
     },
-    encodeInTurns: (text, { addSpecialTokens, content = [] }) =>
-      encodeInTurns(library, text, addSpecialTokens, encoder.findParts(text, content)),
+    encodeCooperatively: (text, { addSpecialTokens, content = [] }) =>
+      encodeCooperatively(library, text, addSpecialTokens, encoder.findParts(text, content)),
     encodePair(first, second) {
       const { ids, token_type_ids: typeIds } = library.encode(first, {
         text_pair: second,
@@ -118,7 +118,7 @@ export async function encodeWithin(
   }
   const tokenIds =
     text.length > SLICE_CHARS
-      ? await tokenizer.encodeInTurns(text, options)
+      ? await tokenizer.encodeCooperatively(text, options)
       : tokenizer.encode(text, options)
   return tokenIds.length <= tokensMax
     ? { fits: true, tokenIds }

@@ -12,7 +12,7 @@ import type { OtpBody, Parsed } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { confirmContact, contactClaims, createAccount, isConfirmed } from '../steps/accounts.ts'
 import { record } from '../steps/record.ts'
-import { nobodysContact, rehearse } from '../steps/rehearse.ts'
+import { decoyContact, dryRun } from '#api/auth/steps/dry-run.ts'
 import {
   checkSendLimit,
   requireChannel,
@@ -94,8 +94,8 @@ async function findOrSignUp(
     return services.pace.run(purpose, () => signUp(services, request, parsed))
   }
   await services.pace.imitate(purpose, () =>
-    rehearse(services, (stage) =>
-      signUp(stage, request, { ...parsed, contact: nobodysContact(parsed.contact.kind) }),
+    dryRun(services, (stage) =>
+      signUp(stage, request, { ...parsed, contact: decoyContact(parsed.contact.kind) }),
     ),
   )
   return known

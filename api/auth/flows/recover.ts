@@ -8,7 +8,7 @@ import { findUserByContact } from '../identity/users.ts'
 import type { Parsed, RecoverBody } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { record } from '../steps/record.ts'
-import { makeNobody, rehearse } from '../steps/rehearse.ts'
+import { insertDecoyUser, dryRun } from '#api/auth/steps/dry-run.ts'
 import { mintAndSend, requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
 
 /** Sends a link for choosing a new password. The same answer for known and unknown addresses. */
@@ -25,8 +25,8 @@ export async function recover(
   if (user === undefined) {
     await services.pace.imitate('recover', async () => {
       await services.limits.takeContact('recover', email, services.config.smtp.linkGapSeconds)
-      await rehearse(services, async (stage) => {
-        const nobody = await makeNobody(stage, request)
+      await dryRun(services, async (stage) => {
+        const nobody = await insertDecoyUser(stage, request)
         const mail = { user: nobody, name: 'recovery', to: nobody.email as string, pkce } as const
         await mintAndSend(stage, request, mail)
         await recordRecovery(stage, request, nobody)

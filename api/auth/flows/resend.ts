@@ -10,7 +10,7 @@ import type { Parsed, ResendBody } from '../schemas.ts'
 import type { AuthServices } from '../services.ts'
 import { isConfirmed } from '../steps/accounts.ts'
 import { record } from '../steps/record.ts'
-import { makeNobody, rehearse } from '../steps/rehearse.ts'
+import { insertDecoyUser, dryRun } from '#api/auth/steps/dry-run.ts'
 import { beginEmailChange, sendEmailChange } from '../steps/send-email-change.ts'
 import { mintAndSend, requireEmailEnabled, sendTokenMail } from '../steps/send-mail.ts'
 import { sendTokenSms } from '../steps/send-sms.ts'
@@ -120,8 +120,8 @@ async function pretend(
     if (contact.kind === 'phone') return
     const gapSeconds = services.config.smtp.confirmationGapSeconds
     await services.limits.takeContact('resend', contact.email, gapSeconds)
-    await rehearse(services, async (stage) => {
-      const user = await makeNobody(stage, request)
+    await dryRun(services, async (stage) => {
+      const user = await insertDecoyUser(stage, request)
       const mail = { user, name: 'confirmation', to: user.email as string, pkce } as const
       await mintAndSend(stage, request, mail)
       await recordRequest(stage, request, user)

@@ -20,7 +20,7 @@ import {
   type NewAccount,
 } from '../steps/accounts.ts'
 import { record } from '../steps/record.ts'
-import { nobodysContact, rehearse } from '../steps/rehearse.ts'
+import { decoyContact, dryRun } from '#api/auth/steps/dry-run.ts'
 import { checkSendLimit, requireChannel, sendTokenMail } from '../steps/send-mail.ts'
 import { sendTokenSms } from '../steps/send-sms.ts'
 import { startSession, tokenResponse } from '../steps/start-session.ts'
@@ -126,16 +126,16 @@ async function signUpAgain(
   const { parsed, existing } = again
   const { contact } = parsed
   const purpose = `signup.${contact.kind}`
-  const makeNobody = (stage: AuthServices) =>
+  const insertDecoyUser = (stage: AuthServices) =>
     createAccount(stage, stage.store, {
-      account: { ...accountOf(parsed), contact: nobodysContact(contact.kind) },
+      account: { ...accountOf(parsed), contact: decoyContact(contact.kind) },
       request,
     })
   if (!isConfirmed(existing, contact.kind)) {
     if (parsed.isAutoconfirm) throw authFailure('user_already_exists')
     return services.pace.run(purpose, async () => {
-      await rehearse(services, async (stage) => {
-        const user = await makeNobody(stage)
+      await dryRun(services, async (stage) => {
+        const user = await insertDecoyUser(stage)
         if (user) await recordSignup(stage, request, { store: stage.store, user, contact })
       })
       return sendConfirmation(services, request, { user: existing, parsed })
@@ -156,13 +156,13 @@ async function signUpAgain(
   await services.pace.imitate(purpose, async () => {
     await note()
     if (contact.kind === 'phone') {
-      await rehearse(services, makeNobody)
+      await dryRun(services, insertDecoyUser)
       return
     }
     const gapSeconds = services.config.smtp.confirmationGapSeconds
     await services.limits.takeContact('signup', contact.email, gapSeconds)
-    await rehearse(services, async (stage) => {
-      const user = await makeNobody(stage)
+    await dryRun(services, async (stage) => {
+      const user = await insertDecoyUser(stage)
       if (user) await sendConfirmation(stage, request, { user, parsed })
     })
   })

@@ -79,13 +79,13 @@ export async function inviteAccount(
   await endSessions(store, { userId: known.id, scope: 'global' })
   await deleteFactors(store, known.id)
   // Set in sessions of an unconfirmed account, not by an administrator.
-  const isDoubtful = known.lastSignInAt !== null
+  const isSuspectedLost = known.lastSignInAt !== null
   return updateUser(store, known.id, {
     invitedAt,
     passwordHash: null,
     signedUpAt: null,
     lastSignInAt: null,
-    userMetadata: mergeWithinLimit(isDoubtful ? {} : known.userMetadata, data, 'data'),
+    userMetadata: mergeWithinLimit(isSuspectedLost ? {} : known.userMetadata, data, 'data'),
   })
 }
 

@@ -46,23 +46,23 @@ async function resetCredentials(
   { user, kind, token }: Confirmation,
 ): Promise<UserRow> {
   const identities = await listIdentities(store, user.id)
-  const isDoubtful = isUsedUnproven(user, identities)
+  const isSuspectedLost = isUsedUnproven(user, identities)
   const own = ownContact(user, kind)
   const removed = identities.filter(
     ({ id, provider }) =>
       id !== token.identityId &&
-      (isDoubtful ? provider !== kind : !CONTACT_PROVIDERS.includes(provider)),
+      (isSuspectedLost ? provider !== kind : !CONTACT_PROVIDERS.includes(provider)),
   )
   for (const { id } of removed) await deleteIdentity(store, id)
   await endSessions(store, { userId: user.id, scope: 'global' })
   await deleteFactors(store, user.id)
   await clearOtherFlows(store, user.id, token.flowStateId)
   await saveClaims(store, user, token.userMetadata)
-  const base = isDoubtful ? contactClaims(user.id, own) : user.userMetadata
+  const base = isSuspectedLost ? contactClaims(user.id, own) : user.userMetadata
   return updateUser(store, user.id, {
-    passwordHash: token.passwordHash ?? (isDoubtful ? null : user.passwordHash),
+    passwordHash: token.passwordHash ?? (isSuspectedLost ? null : user.passwordHash),
     userMetadata: mergeMetadata(base, token.userMetadata ?? {}),
-    ...(isDoubtful && withoutOtherContact(kind)),
+    ...(isSuspectedLost && withoutOtherContact(kind)),
   })
 }
 

@@ -24,7 +24,7 @@ import {
  * @typedef {{ kind: string, modelId: string, isReady: boolean, slots: number, active: number,
  *   waiting: number, jobsPerSecond: number, tokensPerSecond: number, cacheUse: number }} ServedQueue
  * @typedef {{ workerId: string, version: string, pid: number, hostname: string, startedAtMs: number,
- *   isDraining: boolean, queues: readonly ServedQueue[] }} WorkerBeat
+ *   isDraining: boolean, queues: readonly ServedQueue[] }} WorkerHeartbeat
  * @typedef {{ atMs: number, requestId: string, method: string, route: string, status: number,
  *   modelId?: string }} SeenRequest
  * @typedef {SeenRequest & { kind: string }} FailedRequest
@@ -32,7 +32,7 @@ import {
  *   completionTokens?: number }} SlowRequest
  * @typedef {{ kind: string, modelId?: string, count: number }} ErrorCount
  * @typedef {{ version: string, atMs: number, slowAfterMs: number, queues: readonly QueueOverview[],
- *   workers: readonly WorkerBeat[], incidents: { errors: readonly ErrorCount[],
+ *   workers: readonly WorkerHeartbeat[], incidents: { errors: readonly ErrorCount[],
  *   failed: readonly FailedRequest[], slow: readonly SlowRequest[] } }} Overview
  */
 
@@ -110,7 +110,7 @@ function tilesOf({ queues, workers, incidents }) {
   ]
 }
 
-/** @param {readonly QueueOverview[]} queues @param {readonly WorkerBeat[]} workers */
+/** @param {readonly QueueOverview[]} queues @param {readonly WorkerHeartbeat[]} workers */
 function workersNote(queues, workers) {
   if (workers.length === 0) return 'nothing can be answered'
   const missing = queues.filter(({ workersReady }) => workersReady === 0).length
@@ -196,7 +196,7 @@ function workersTable({ workers, atMs }) {
   }
 }
 
-/** @param {WorkerBeat} worker @param {ServedQueue} queue @returns {Cell} */
+/** @param {WorkerHeartbeat} worker @param {ServedQueue} queue @returns {Cell} */
 function stateCell(worker, queue) {
   if (worker.isDraining) return { text: 'stopping', tone: 'warn' }
   return queue.isReady ? { text: 'ready', tone: 'good' } : { text: 'loading', tone: 'warn' }

@@ -1,7 +1,7 @@
-import type { EventTeller } from '#api/inference/event-stream-answer.ts'
+import type { SseSerializer } from '#api/inference/event-stream-answer.ts'
 
 /** Writes a transcript as it is recognized: the text of each window, then the whole. */
-export function tellTranscript(): EventTeller<'audio'> {
+export function serializeTranscript(): SseSerializer<'audio'> {
   let told = ''
   // White space at an end is no part of a transcript: it waits for what follows.
   let waiting = ''
@@ -18,7 +18,7 @@ export function tellTranscript(): EventTeller<'audio'> {
 
   return {
     opening: () => '',
-    tell(heard) {
+    serialize(heard) {
       if (heard.type === 'progress') {
         // A worker that replaces a lost one starts from the beginning: text that was already sent
         // is skipped.

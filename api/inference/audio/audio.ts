@@ -32,7 +32,7 @@ import {
   TRANSLATION_FORM,
   type TranscriptionFields,
 } from './audio-request.ts'
-import { tellTranscript } from './audio-stream.ts'
+import { serializeTranscript } from './audio-stream.ts'
 
 const HEAD_BYTES = 4096
 const TASKS = {
@@ -89,7 +89,7 @@ async function listen(
     if (stream) {
       const { events, timeLeftMs } = submitJob(http, services, { ...job, isStream: true })
       const limits = { timeLeftMs, log: services.log }
-      await answerWithEvents(http.reply, events, { teller: tellTranscript(), ...limits })
+      await answerWithEvents(http.reply, events, { serializer: serializeTranscript(), ...limits })
       return http.reply
     }
     const { result } = await runJob(http, services, job)

@@ -1,7 +1,7 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { queueName } from '#shared/contracts/queues.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
+import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 const RETRY_AFTER_SECONDS_MAX = 60
 /** Workers try to load a model as often. */
@@ -15,7 +15,7 @@ interface Capacity {
 }
 
 /** Sums up what the living workers offer for one model. */
-export function capacityOf(workers: readonly WorkerBeat[], model: CatalogueModel): Capacity {
+export function capacityOf(workers: readonly WorkerHeartbeat[], model: CatalogueModel): Capacity {
   const served = workers
     .filter(({ isDraining }) => !isDraining)
     .flatMap(({ queues }) => queues)
@@ -39,8 +39,10 @@ export function projectedWaitMs(depth: number, capacity: Capacity): number | und
 }
 
 /** The queues, by name, whose model none of the living workers that are meant to serve it can load. */
-export function queuesOutOfOrder(workers: readonly WorkerBeat[]): ReadonlySet<string> {
-  const queues = workers.filter(({ isDraining }) => !isDraining).flatMap((beat) => beat.queues)
+export function unavailableQueues(workers: readonly WorkerHeartbeat[]): ReadonlySet<string> {
+  const queues = workers
+    .filter(({ isDraining }) => !isDraining)
+    .flatMap((heartbeat) => heartbeat.queues)
   const isHopeful = (queue: ServedQueue): boolean => queue.isReady || queue.isFailing !== true
   const hopeful = new Set(queues.filter(isHopeful).map(nameOf))
   return new Set(queues.map(nameOf).filter((name) => !hopeful.has(name)))

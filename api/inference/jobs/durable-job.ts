@@ -39,7 +39,7 @@ export async function keepDurable(redis: Redis, job: OwnedJob): Promise<void> {
  * Adopts a job of a dead process: replays all replies of its workers and follows new ones. A job
  * that already produced replies resumes after the last one.
  */
-export async function takeUp(context: Context, job: OwnedJob): Promise<void> {
+export async function adopt(context: Context, job: OwnedJob): Promise<void> {
   const { inbox, clock, log } = context
   const { jobId, replyTo, deadlineAtMs } = job.envelope
   const lastId = await replay(context, job).catch((cause: unknown) => {
@@ -60,7 +60,7 @@ async function replay({ redis, clock, log }: Context, job: OwnedJob): Promise<st
     const from = `(${lastId}`
     const frames = await redis.xrange(job.envelope.replyTo, from, '+', 'COUNT', FRAMES_PER_READ)
     for (const [id, fields] of frames) {
-      for (const reply of parseFrame(fields, log)) job.hear(reply, clock.monotonic())
+      for (const reply of parseFrame(fields, log)) job.onReply(reply, clock.monotonic())
       lastId = id
     }
     if (frames.length < FRAMES_PER_READ) return lastId

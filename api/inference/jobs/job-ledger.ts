@@ -3,11 +3,11 @@ import type { Redis } from 'ioredis'
 import { queueName } from '#shared/contracts/queues.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
-import { findConnections, listWorkers, type WorkerBeat } from '#shared/queue/liveness.ts'
+import { findConnections, listWorkers, type WorkerHeartbeat } from '#shared/queue/liveness.ts'
 import type { JobProducer } from '#shared/queue/producer.ts'
 import type { RedisClock } from '#shared/queue/redis-clock.ts'
 
-import { outOfOrder, queuesOutOfOrder } from './admission.ts'
+import { outOfOrder, unavailableQueues } from './admission.ts'
 import type { OwnedJob } from './owned-job.ts'
 
 const LOOK_INTERVAL_MS = 150
@@ -35,7 +35,7 @@ export class JobLedger {
   readonly #options: JobLedgerOptions
   readonly #jobs = new Map<string, OwnedJob>()
   readonly #missingSince = new Map<string, number>()
-  #workers: readonly WorkerBeat[] = []
+  #workers: readonly WorkerHeartbeat[] = []
   #outOfOrder: ReadonlySet<string> = new Set()
   #reachableSince: number | undefined
   #timer: NodeJS.Timeout | undefined
@@ -46,7 +46,7 @@ export class JobLedger {
   }
 
   /** The workers seen alive at the last look. */
-  get workers(): readonly WorkerBeat[] {
+  get workers(): readonly WorkerHeartbeat[] {
     return this.#workers
   }
 
@@ -87,7 +87,7 @@ export class JobLedger {
     try {
       await clock.sync(redis)
       this.#workers = await listWorkers(redis, keys)
-      this.#outOfOrder = queuesOutOfOrder(this.#workers)
+      this.#outOfOrder = unavailableQueues(this.#workers)
       this.#refuseHopeless()
       const nowMs = clock.monotonic()
       this.#reachableSince ??= nowMs
@@ -152,7 +152,7 @@ export class JobLedger {
       needed.has(workerId) && connectionId !== undefined ? [connectionId] : [],
     )
     const connected = await findConnections(this.#options.redis, asked)
-    const isConnected = ({ workerId, connectionId }: WorkerBeat): boolean =>
+    const isConnected = ({ workerId, connectionId }: WorkerHeartbeat): boolean =>
       connectionId === undefined || !needed.has(workerId) || connected?.has(connectionId) !== false
     return new Set(this.#workers.filter(isConnected).map(({ workerId }) => workerId))
   }
@@ -164,7 +164,7 @@ export class JobLedger {
   async #findSilentJobs(nowMs: number): Promise<void> {
     const silent: { readonly job: OwnedJob; readonly epoch: number }[] = []
     for (const job of this.#jobs.values()) {
-      if (nowMs - job.heardAtMs < SILENT_MS) continue
+      if (nowMs - job.lastReplyAtMs < SILENT_MS) continue
       if (job.life.phase !== 'waiting' && job.life.phase !== 'running') continue
       silent.push({ job, epoch: job.life.epoch })
       if (silent.length === JOBS_PER_LOOK) break
@@ -177,13 +177,13 @@ export class JobLedger {
       // A running job may lack its lock for a moment; its worker's heartbeat decides.
       const isOrphan = standing === 'orphaned' && job.life.phase === 'waiting'
       if (standing !== 'missing' && !isOrphan) {
-        job.isDoubtful = false
+        job.isSuspectedLost = false
         // Round robin: a checked job moves to the end of the silent ones.
-        job.heardAtMs = nowMs
+        job.lastReplyAtMs = nowMs
         continue
       }
-      if (!job.isDoubtful) {
-        job.isDoubtful = true
+      if (!job.isSuspectedLost) {
+        job.isSuspectedLost = true
         continue
       }
       job.apply({ type: isOrphan ? 'workerLost' : 'jobLost', epoch })

@@ -4,7 +4,7 @@ import type { Reply } from '#shared/contracts/reply.ts'
 import { ERROR_KINDS, failure, fromWireError } from '#shared/errors.ts'
 import { advance, beginLife, isSuspect, skipEpoch } from '#shared/queue/job-life.ts'
 import type { JobLife, LifeEvent } from '#shared/queue/job-life.ts'
-import type { Turn } from '#shared/queue/turns.ts'
+import type { Ticket } from '#shared/queue/tickets.ts'
 
 import { EventBuffer } from './event-buffer.ts'
 import type { JobEvent } from './job-events.ts'
@@ -20,20 +20,20 @@ export interface JobActions {
   /** Stops an epoch wherever it is. */
   cancel(job: OwnedJob, epoch: number): void
   /** Keeps the record of a job that kills workers. */
-  convict(job: OwnedJob): void
+  deadLetter(job: OwnedJob): void
 }
 
 /** One job on the side of the process that holds its client. */
 export class OwnedJob {
   readonly buffer: EventBuffer<JobEvent>
-  readonly turn: Turn
+  readonly turn: Ticket
   readonly priority: number
   /** The worker that runs the present epoch, once it has said so. */
   workerId: string | undefined
   /** The time of the last reply, on the monotonic clock. */
-  heardAtMs: number
+  lastReplyAtMs: number
   /** Its standing looked lost at the last look. */
-  isDoubtful = false
+  isSuspectedLost = false
   #envelope: JobEnvelope
   #life: JobLife = beginLife()
   #hasStarted = false
@@ -44,7 +44,7 @@ export class OwnedJob {
 
   constructor(
     envelope: JobEnvelope,
-    place: { readonly turn: Turn; readonly priority: number; readonly nowMs: number },
+    place: { readonly turn: Ticket; readonly priority: number; readonly nowMs: number },
     actions: JobActions,
     durable?: DurableJob,
   ) {
@@ -54,7 +54,7 @@ export class OwnedJob {
     this.#skipLeftEpochs()
     this.turn = place.turn
     this.priority = place.priority
-    this.heardAtMs = place.nowMs
+    this.lastReplyAtMs = place.nowMs
     this.#actions = actions
     this.buffer = new EventBuffer(
       UNREAD_CHARS_MAX,
@@ -88,7 +88,7 @@ export class OwnedJob {
   }
 
   /** Takes a reply of its worker. */
-  hear(reply: Reply, nowMs: number): void {
+  onReply(reply: Reply, nowMs: number): void {
     const before = this.#life
     const { epoch, runId, seq } = reply
     const isRetryable = reply.type === 'failed' && ERROR_KINDS[reply.error.kind].isRetryable
@@ -96,8 +96,8 @@ export class OwnedJob {
     const { life, action } = advance(before, event)
     this.#life = life
     if (action === 'ignore') return
-    this.heardAtMs = nowMs
-    this.isDoubtful = false
+    this.lastReplyAtMs = nowMs
+    this.isSuspectedLost = false
     switch (action) {
       case 'deliver':
         if ('workerId' in reply) this.workerId = reply.workerId
@@ -141,9 +141,9 @@ export class OwnedJob {
         this.#actions.cancel(this, before.epoch)
         this.buffer.fail(deadlineExceeded())
         return
-      case 'convict':
+      case 'deadLetter':
         this.#actions.cancel(this, before.epoch)
-        this.#actions.convict(this)
+        this.#actions.deadLetter(this)
         this.buffer.fail(workerCrashed())
         return
       case 'giveUp':
@@ -157,7 +157,7 @@ export class OwnedJob {
 
   #beginEpoch(): void {
     this.workerId = undefined
-    this.isDoubtful = false
+    this.isSuspectedLost = false
     this.#envelope = {
       ...this.#envelope,
       epoch: this.#life.epoch,

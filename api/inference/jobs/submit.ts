@@ -13,7 +13,7 @@ import type { QueueKeys } from '#shared/queue/keys.ts'
 import { JobProducer } from '#shared/queue/producer.ts'
 import { RedisClock } from '#shared/queue/redis-clock.ts'
 import { ReplyInbox } from '#shared/queue/reply-inbox.ts'
-import { priorityOf, takeTurn, type Turn } from '#shared/queue/turns.ts'
+import { priorityOf, assignTicket, type Ticket } from '#shared/queue/tickets.ts'
 
 import {
   capacityOf,
@@ -23,15 +23,15 @@ import {
   restarting,
   unavailable,
 } from './admission.ts'
-import { Door } from './door.ts'
-import { keepDurable, makeDurable, takeUp } from './durable-job.ts'
+import { AdmissionWindow } from './admission-window.ts'
+import { keepDurable, makeDurable, adopt } from './durable-job.ts'
 import type { JobEvent, SubmitRequest, Submitter } from './job-events.ts'
 import { JobLedger } from './job-ledger.ts'
 import { deadlineExceeded, OwnedJob, type JobActions } from './owned-job.ts'
 
 const RESUBMIT_DELAY_MS = 100
 /** An adopted job has had its turn. */
-const NO_TURN: Turn = { generation: '', turn: 0 }
+const NO_TICKET: Ticket = { generation: '', turn: 0 }
 
 interface SubmitterOptions {
   /** For short commands that fail fast. */
@@ -64,7 +64,7 @@ export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubm
   const inbox = new ReplyInbox({ reader, redis, keys, instanceId: randomUUID(), log })
   await inbox.start()
   ledger.start()
-  const context: Context = { ...options, clock, producer, ledger, inbox, doors: new Map() }
+  const context: Context = { ...options, clock, producer, ledger, inbox, windows: new Map() }
   return {
     producer,
     ledger,
@@ -91,7 +91,7 @@ interface Context extends SubmitterOptions {
   readonly ledger: JobLedger
   readonly inbox: ReplyInbox
   /** The state of each queue; bounded by the catalogue. */
-  readonly doors: Map<string, Door>
+  readonly windows: Map<string, AdmissionWindow>
 }
 
 async function* runJob(
@@ -102,9 +102,9 @@ async function* runJob(
   const { signal, durable } = request
   if (signal.aborted) throw new CancelledError()
   if (clock.now() >= request.deadlineAtMs) throw deadlineExceeded()
-  const door = doorOf(context, request)
-  const earlier = door.entering
-  door.entering += 1
+  const window = windowOf(context, request)
+  const earlier = window.entering
+  window.entering += 1
   let job: OwnedJob | undefined
   const onAbort = (): void => {
     job?.apply({ type: 'abandon' })
@@ -116,41 +116,41 @@ async function* runJob(
       // A durable job is recorded before it is enqueued, so a predicted ticket saves nothing.
       const guess =
         durable === undefined
-          ? door.guessTurn(request.organizationId, limitOf(context, request), clock.now())
+          ? window.predictTicket(request.organizationId, limitOf(context, request), clock.now())
           : undefined
       const isAhead = guess !== undefined
-      const ask = (others: number): Promise<Turn> =>
-        askForTurn(context, request, { door, others, ownJobs: isAhead ? 1 : 0 })
-      const askBehind = async (): Promise<Turn> => {
+      const ask = (others: number): Promise<Ticket> =>
+        requestTicket(context, request, { window, others, ownJobs: isAhead ? 1 : 0 })
+      const askBehind = async (): Promise<Ticket> => {
         // All in the order of entering, so that no turn is dealt twice.
         await setImmediate()
         // Later jobs count this one; earlier ones may have been enqueued or refused by now.
-        const others = Math.min(earlier, door.entering - 1)
+        const others = Math.min(earlier, window.entering - 1)
         // In a separate write: in the job's own write it would delay the worker that the job wakes.
         await setImmediate()
         return ask(others)
       }
       const asked = isAdopted
-        ? Promise.resolve(NO_TURN)
-        : !isAhead && door.entering === 1
+        ? Promise.resolve(NO_TICKET)
+        : !isAhead && window.entering === 1
           ? ask(0)
           : askBehind()
       job = ownJob(context, request, guess ?? (await asked))
       // The inbox listens and the watch begins before the job can be fetched.
       const owned = job
-      inbox.open(owned.envelope.jobId, (reply) => owned.hear(reply, clock.monotonic()))
-      if (isAdopted) await takeUp(context, owned)
+      inbox.open(owned.envelope.jobId, (reply) => owned.onReply(reply, clock.monotonic()))
+      if (isAdopted) await adopt(context, owned)
       else if (durable !== undefined) await makeDurable(context, owned)
       ledger.add(owned)
       // With a guessed turn the job goes ahead of the question; a refusal takes it back.
       await Promise.all([asked, isAdopted ? undefined : enqueueFirst(producer, owned)])
     } finally {
-      door.entering -= 1
+      window.entering -= 1
     }
     signal.addEventListener('abort', onAbort, { once: true })
     if (signal.aborted) onAbort()
     for await (const event of job.buffer.drain()) {
-      if (event.type === 'started' && durable?.adopted === undefined) door.noteStart(job.turn)
+      if (event.type === 'started' && durable?.adopted === undefined) window.noteStart(job.turn)
       yield event
     }
   } finally {
@@ -170,21 +170,21 @@ async function* runJob(
  * model cannot be loaded. A job that went ahead of the question counts among those that may wait, but
  * not among those before it; others are on their way into the queue.
  */
-async function askForTurn(
+async function requestTicket(
   context: Context,
   request: SubmitRequest<QueueKind>,
-  place: { readonly door: Door; readonly others: number; readonly ownJobs: 0 | 1 },
-): Promise<Turn> {
+  place: { readonly window: AdmissionWindow; readonly others: number; readonly ownJobs: 0 | 1 },
+): Promise<Ticket> {
   const { redis, keys, clock, ledger } = context
   const { model, kind, organizationId, deadlineAtMs } = request
-  const { door, others, ownJobs } = place
+  const { window, others, ownJobs } = place
   if (ledger.outOfOrder.has(queueName(kind, model.id))) throw outOfOrder(model.id)
-  const admission = await takeTurn(redis, keys, {
+  const admission = await assignTicket(redis, keys, {
     kind,
     modelId: model.id,
     organizationId,
     depthMax: limitOf(context, request) - others,
-    newestStart: door.newestStart,
+    newestStart: window.newestStart,
   }).catch((cause: unknown) => {
     throw unavailable(cause)
   })
@@ -194,7 +194,7 @@ async function askForTurn(
   if (!admission.isAdmitted || (waitMs !== undefined && nowMs + waitMs > deadlineAtMs)) {
     throw overloaded(model, waitMs)
   }
-  door.noteDealt(organizationId, admission.turn, admission.depth, nowMs)
+  window.recordAssigned(organizationId, admission.turn, admission.depth, nowMs)
   return admission.turn
 }
 
@@ -202,7 +202,7 @@ function limitOf({ queueDepthMax }: Context, { model }: SubmitRequest<QueueKind>
   return model.options.maxQueueDepth ?? queueDepthMax
 }
 
-function ownJob(context: Context, request: SubmitRequest<QueueKind>, turn: Turn): OwnedJob {
+function ownJob(context: Context, request: SubmitRequest<QueueKind>, turn: Ticket): OwnedJob {
   const { durable } = request
   const envelope = durable?.adopted?.envelope ?? newEnvelope(context, request)
   const priority = priorityOf(turn, request.priorityClass ?? 'default')
@@ -274,20 +274,26 @@ function actionsOf(context: Context): JobActions {
       resubmit(job)
     },
     cancel: (job, epoch) => quietly(producer.cancel({ ...job.envelope, epoch }), 'job.cancel'),
-    convict(job) {
+    deadLetter(job) {
       const { jobId, modelId, organizationId } = job.envelope
-      log.error({ operation: 'job.convict', jobId, modelId, organizationId }, 'job kills workers')
-      quietly(producer.recordDeadJob(job.envelope, 'worker_crashed'), 'job.convict')
+      log.error(
+        { operation: 'job.deadLetter', jobId, modelId, organizationId },
+        'job kills workers',
+      )
+      quietly(producer.recordDeadJob(job.envelope, 'worker_crashed'), 'job.deadLetter')
     },
   }
 }
 
-function doorOf({ doors }: Context, { kind, model }: SubmitRequest<QueueKind>): Door {
+function windowOf(
+  { windows }: Context,
+  { kind, model }: SubmitRequest<QueueKind>,
+): AdmissionWindow {
   const name = `${kind}.${model.id}`
-  let door = doors.get(name)
-  if (door === undefined) {
-    door = new Door()
-    doors.set(name, door)
+  let window = windows.get(name)
+  if (window === undefined) {
+    window = new AdmissionWindow()
+    windows.set(name, window)
   }
-  return door
+  return window
 }

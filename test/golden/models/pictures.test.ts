@@ -2,7 +2,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 
 import { judgePicture, readPicture, type PictureScene } from '#test/support/picture-judge.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
-import type { PictureRequest } from '#workers/image/pipeline.ts'
+import type { ImageRequest } from '#workers/image/pipeline.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import { measuredScores, modelFolder, readEvals } from './shipped.ts'
@@ -35,7 +35,7 @@ afterAll(async () => {
   await runtime.close()
 })
 
-function draw(prompt: string, rest: Partial<PictureRequest> = {}) {
+function draw(prompt: string, rest: Partial<ImageRequest> = {}) {
   const request = { prompt, negativePrompt: '', seed: 11, picture: 0, steps, guidance, ...rest }
   return pipeline.draw(request, { signal })
 }

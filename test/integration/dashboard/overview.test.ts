@@ -4,7 +4,7 @@ import type { Overview } from '#api/dashboard/overview.ts'
 import { IncidentLog } from '#api/dashboard/incident-log.ts'
 import { failure } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
-import { writeBeat, type ServedQueue } from '#shared/queue/liveness.ts'
+import { writeHeartbeat, type ServedQueue } from '#shared/queue/liveness.ts'
 import { it } from '#test/support/services.ts'
 
 import { openAdminApp, TOKEN, type AdminApp } from './admin-app.ts'
@@ -42,7 +42,7 @@ describe('the overview', () => {
       ...{ jobsPerSecond: 0.5, tokensPerSecond: 40, cacheUse: 0.5 },
     }
     for (const workerId of ['one', 'two']) {
-      await writeBeat(admin.redis, admin.keys, {
+      await writeHeartbeat(admin.redis, admin.keys, {
         ...{ workerId, version: '0', nodeVersion: 'v24', pid: 1, hostname: 'host' },
         ...{ startedAtMs: Date.now(), isDraining: false, queues: [queue] },
       })

@@ -15,7 +15,7 @@ import { createLogger } from '#shared/logger.ts'
 import { listenForCancels } from '#shared/queue/cancellation.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
-import { listWorkers, WORKER_BEAT_MS, writeBeat } from '#shared/queue/liveness.ts'
+import { listWorkers, WORKER_HEARTBEAT_MS, writeHeartbeat } from '#shared/queue/liveness.ts'
 import { ReplyWriter } from '#shared/queue/reply-writer.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { openSurface } from '#test/unit/api/inference/surface.ts'
@@ -117,14 +117,14 @@ async function startWorker(redisUrl: string, keys: ReturnType<typeof queueKeys>)
   const rates = { jobsPerSecond: 0, tokensPerSecond: 0, cacheUse: 0 }
   const about = { version: '0', nodeVersion: '', pid: 0, hostname: '', startedAtMs: 0 }
   const beat = () =>
-    writeBeat(redis, keys, {
+    writeHeartbeat(redis, keys, {
       ...about,
       workerId,
       isDraining: false,
       queues: [{ ...queue, ...rates }],
     })
   await beat()
-  const timer = setInterval(() => void beat().catch(() => {}), WORKER_BEAT_MS)
+  const timer = setInterval(() => void beat().catch(() => {}), WORKER_HEARTBEAT_MS)
   return {
     numBusy: () => runner.numRunning,
     async close() {

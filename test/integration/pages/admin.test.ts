@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { IncidentLog } from '#api/dashboard/incident-log.ts'
 import { createLogger } from '#shared/logger.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
-import { writeBeat, type ServedQueue } from '#shared/queue/liveness.ts'
+import { writeHeartbeat, type ServedQueue } from '#shared/queue/liveness.ts'
 import { expectUsable, keepScreenshot, LOOKS, openPage } from '#test/support/browser.ts'
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
 import { countForeignPictures } from '#test/support/page-probes.js'
@@ -221,7 +221,7 @@ async function plantHostileNames(): Promise<void> {
     ...{ modelId: HOSTILE, isReady: true, slots: 4, active: 1, waiting: 0 },
     ...{ jobsPerSecond: 0, tokensPerSecond: 0, cacheUse: 0.25 },
   }
-  await writeBeat(redis, queueKeys(keyPrefix), {
+  await writeHeartbeat(redis, queueKeys(keyPrefix), {
     ...{ workerId: 'hostile', version: HOSTILE, nodeVersion: 'v24', pid: 1, hostname: HOSTILE },
     ...{ startedAtMs: Date.now(), isDraining: false, queues: [queue] },
   })

@@ -30,8 +30,8 @@ describe('the queues', () => {
     workers.push(await startToyWorker(server.url, prefix, slots))
   }
   const busySlots = async (): Promise<number> => {
-    const beats = await listWorkers(redis, queueKeys(prefix))
-    return beats.reduce((sum, { queues }) => sum + (queues[0]?.active ?? 0), 0)
+    const heartbeats = await listWorkers(redis, queueKeys(prefix))
+    return heartbeats.reduce((sum, { queues }) => sum + (queues[0]?.active ?? 0), 0)
   }
 
   /** Waits for a frame of a stream; reading blocks, so that none is trimmed before it was seen. */

@@ -106,7 +106,7 @@ describe('the queues, where BullMQ is known to trip', () => {
     await eventually(() => hasBegun)
     const until = Date.now() + 3000
     while (Date.now() < until) {
-      // Worker, owner and locks share this loop: all of them miss their beats.
+      // Worker, owner and locks share this loop: all of them miss their heartbeats.
     }
     expect(await reading).toMatchObject({ text: toyText(100), results: 1 })
     await worker.stop()

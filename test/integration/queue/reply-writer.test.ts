@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
 import type { Reply, ReplyBody } from '#shared/contracts/reply.ts'
 import { openRedis } from '#shared/queue/connection.ts'
-import { ReplyWriter, type Speaker } from '#shared/queue/reply-writer.ts'
+import { ReplyWriter, type ReplySource } from '#shared/queue/reply-writer.ts'
 import { freshPrefix, log, startRedis, type PrivateRedis } from '#test/support/queue.ts'
 
 describe('the reply writer', () => {
@@ -27,7 +27,12 @@ describe('the reply writer', () => {
     await server.close()
   })
 
-  const speaker = (jobId: string): Speaker => ({ jobId, epoch: 1, runId: randomUUID(), seq: 0 })
+  const replySource = (jobId: string): ReplySource => ({
+    jobId,
+    epoch: 1,
+    runId: randomUUID(),
+    seq: 0,
+  })
   const token = (tokenId: number): ReplyBody => ({
     type: 'delta',
     deltas: [{ index: 0, text: `"${tokenId}"`, tokenIds: [tokenId] }],
@@ -39,7 +44,7 @@ describe('the reply writer', () => {
     reply?.type === 'delta' ? reply.deltas.flatMap(({ tokenIds }) => tokenIds) : reply?.type
 
   it('sends what is said in one go as one frame, with the deltas of each run as one reply', async () => {
-    const [one, other] = [speaker('one'), speaker('other')]
+    const [one, other] = [replySource('one'), replySource('other')]
     writer.push(stream, one, started)
     for (const tokenId of [1, 2, 3]) {
       writer.push(stream, one, token(tokenId))
@@ -56,7 +61,7 @@ describe('the reply writer', () => {
   })
 
   it('numbers the replies of a run without a gap, whatever was joined', async () => {
-    const one = speaker('one')
+    const one = replySource('one')
     for (let tokenId = 0; tokenId < 200; tokenId += 1) {
       writer.push(stream, one, token(tokenId))
       if (tokenId % 50 === 0) await writer.flushed(stream)
@@ -72,7 +77,7 @@ describe('the reply writer', () => {
   })
 
   it('joins no deltas over another reply of the run, nor with what has left', async () => {
-    const one = speaker('one')
+    const one = replySource('one')
     writer.push(stream, one, token(1))
     writer.push(stream, one, { type: 'progress', step: 1, steps: 2 })
     writer.push(stream, one, token(2))
@@ -87,7 +92,7 @@ describe('the reply writer', () => {
   })
 
   it('lets a token that follows a frame wait for others, but neither a beginning nor an end', async () => {
-    const one = speaker('one')
+    const one = replySource('one')
     writer.push(stream, one, started)
     // What is sent at once is in the stream before this asks: both take one connection.
     const framesNow = async () => {
@@ -115,7 +120,7 @@ describe('the reply writer', () => {
       },
     })
     const patient = new ReplyWriter(refusing, log, () => {})
-    const one = speaker('one')
+    const one = replySource('one')
     patient.push(stream, one, started)
     await Promise.resolve()
     patient.push(stream, one, token(1))
@@ -128,7 +133,7 @@ describe('the reply writer', () => {
   })
 
   it('splits what is too much for one frame, and lets the stream expire', async () => {
-    const one = speaker('one')
+    const one = replySource('one')
     for (let step = 1; step <= 600; step += 1) {
       writer.push(stream, one, { type: 'progress', step, steps: 600 })
     }
@@ -140,7 +145,7 @@ describe('the reply writer', () => {
   it('gives up the replies of an owner of which too much waits, and says so', async () => {
     const givenUp: string[] = []
     const bounded = new ReplyWriter(redis, log, (replyTo) => givenUp.push(replyTo))
-    const one = speaker('one')
+    const one = replySource('one')
     const text = 'x'.repeat(1024 ** 2)
     for (let step = 1; step <= 16; step += 1) {
       bounded.push(stream, one, { type: 'progress', step, steps: 16, text })

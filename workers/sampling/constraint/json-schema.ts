@@ -12,7 +12,7 @@ import { compileListed } from './listed-values.ts'
 import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import { mergeSchemas, typesOf } from './schema-merge.ts'
 import type { JsonType, Schema } from './schema-merge.ts'
-import { assertTellApart } from './schema-one-of.ts'
+import { assertDistinguishable } from './schema-one-of.ts'
 import { compileObject } from './schema-object.ts'
 import { compileArray, compileNumber, compileString } from './schema-types.ts'
 
@@ -147,7 +147,7 @@ export class SchemaCompiler implements SchemaContext {
         this.#dereference(branch, places[index] as SchemaPlace),
       )
       const refuse = (reason: string): never => this.refuse(place, reason)
-      assertTellApart(resolved, { refuse, budget: this.budget })
+      assertDistinguishable(resolved, { refuse, budget: this.budget })
     }
     const hasRest = Object.keys(rest).length > 0
     return this.json.builder.choiceOf(

@@ -23,7 +23,7 @@ interface Branch {
  * type, in their listed values, or in a required property whose listed values differ. Branches are
  * looked up by such values: only those that share one, and those without any, are compared.
  */
-export function assertTellApart(
+export function assertDistinguishable(
   schemas: readonly Schema[],
   options: { readonly refuse: (reason: string) => never; readonly budget: WorkBudget },
 ): void {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 
 import { viewOf, type View } from '#api/dashboard/assets/admin-view.js'
 import type { Overview, QueueOverview } from '#api/dashboard/overview.ts'
-import type { WorkerBeat } from '#shared/queue/liveness.ts'
+import type { WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 const NOW = Date.UTC(2026, 0, 1)
 const QUEUE: QueueOverview = {
@@ -11,7 +11,7 @@ const QUEUE: QueueOverview = {
   ...{ jobsPerSecond: 0, tokensPerSecond: 0, slotsUsed: 0, slots: 16 },
   ...{ workersReady: 1, workers: 1 },
 }
-const WORKER: WorkerBeat = {
+const WORKER: WorkerHeartbeat = {
   ...{ workerId: 'w', version: '1.2.3', nodeVersion: 'v24', pid: 7, hostname: 'host' },
   ...{ startedAtMs: NOW - 7_200_000, isDraining: false },
   queues: [

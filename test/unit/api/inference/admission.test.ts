@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
-import { capacityOf, projectedWaitMs, queuesOutOfOrder } from '#api/inference/jobs/admission.ts'
-import type { ServedQueue, WorkerBeat } from '#shared/queue/liveness.ts'
+import { capacityOf, projectedWaitMs, unavailableQueues } from '#api/inference/jobs/admission.ts'
+import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 import { TOY } from '#test/support/toy-worker.ts'
 
 const QUEUE: ServedQueue = {
@@ -9,41 +9,46 @@ const QUEUE: ServedQueue = {
   ...{ jobsPerSecond: 0, tokensPerSecond: 0, cacheUse: 0 },
 }
 
-const beatOf = (changes: Partial<ServedQueue>, isDraining = false): WorkerBeat => ({
+const heartbeatOf = (changes: Partial<ServedQueue>, isDraining = false): WorkerHeartbeat => ({
   ...{ workerId: 'w', version: '0', nodeVersion: '', pid: 1, hostname: '', startedAtMs: 0 },
   isDraining,
   queues: [{ ...QUEUE, ...changes }],
 })
 
 describe('the projected wait', () => {
-  it.each<[string, number, readonly WorkerBeat[], number | undefined]>([
-    ['is none while slots are free', 3, [beatOf({ jobMs: 1000 })], 0],
-    ['is unknown before any job has ended', 50, [beatOf({ active: 4 })], undefined],
-    ['follows from slots and durations', 7, [beatOf({ active: 4, jobMs: 2000 })], 4000],
+  it.each<[string, number, readonly WorkerHeartbeat[], number | undefined]>([
+    ['is none while slots are free', 3, [heartbeatOf({ jobMs: 1000 })], 0],
+    ['is unknown before any job has ended', 50, [heartbeatOf({ active: 4 })], undefined],
+    ['follows from slots and durations', 7, [heartbeatOf({ active: 4, jobMs: 2000 })], 4000],
     // One job ended in the last ten seconds, because there was but one.
-    ['is not misled by a pause', 39, [beatOf({ active: 4, jobMs: 100, jobsPerSecond: 0.1 })], 1000],
+    [
+      'is not misled by a pause',
+      39,
+      [heartbeatOf({ active: 4, jobMs: 100, jobsPerSecond: 0.1 })],
+      1000,
+    ],
     [
       'counts every worker',
       7,
-      [beatOf({ active: 4, jobMs: 2000 }), beatOf({ active: 4, jobMs: 2000 })],
+      [heartbeatOf({ active: 4, jobMs: 2000 }), heartbeatOf({ active: 4, jobMs: 2000 })],
       2000,
     ],
     [
       'counts no worker that drains',
       7,
-      [beatOf({ active: 4, jobMs: 2000 }), beatOf({ jobMs: 1 }, true)],
+      [heartbeatOf({ active: 4, jobMs: 2000 }), heartbeatOf({ jobMs: 1 }, true)],
       4000,
     ],
     [
       'counts none that is not ready',
       7,
-      [beatOf({ active: 4, jobMs: 2000 }), beatOf({ jobMs: 1, isReady: false })],
+      [heartbeatOf({ active: 4, jobMs: 2000 }), heartbeatOf({ jobMs: 1, isReady: false })],
       4000,
     ],
     [
       'counts none of another model',
       7,
-      [beatOf({ active: 4, jobMs: 2000 }), beatOf({ jobMs: 1, modelId: 'x' })],
+      [heartbeatOf({ active: 4, jobMs: 2000 }), heartbeatOf({ jobMs: 1, modelId: 'x' })],
       4000,
     ],
   ])('%s', (_, depth, workers, expected) => {
@@ -53,13 +58,17 @@ describe('the projected wait', () => {
 
 describe('a queue', () => {
   const failing = { isReady: false, isFailing: true } as const
-  it.each<[string, readonly WorkerBeat[], boolean]>([
-    ['is out of order when all its workers fail to load its model', [beatOf(failing)], true],
-    ['is not while one still loads it', [beatOf(failing), beatOf({ isReady: false })], false],
-    ['is not while one serves it', [beatOf(failing), beatOf({})], false],
-    ['is when the one that serves it drains', [beatOf(failing), beatOf({}, true)], true],
+  it.each<[string, readonly WorkerHeartbeat[], boolean]>([
+    ['is out of order when all its workers fail to load its model', [heartbeatOf(failing)], true],
+    [
+      'is not while one still loads it',
+      [heartbeatOf(failing), heartbeatOf({ isReady: false })],
+      false,
+    ],
+    ['is not while one serves it', [heartbeatOf(failing), heartbeatOf({})], false],
+    ['is when the one that serves it drains', [heartbeatOf(failing), heartbeatOf({}, true)], true],
     ['is not without any worker, since one may be started for it', [], false],
   ])('%s', (_, workers, expected) => {
-    expect(queuesOutOfOrder(workers).has('completion.toy')).toBe(expected)
+    expect(unavailableQueues(workers).has('completion.toy')).toBe(expected)
   })
 })

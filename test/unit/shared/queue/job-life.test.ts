@@ -49,7 +49,7 @@ describe('the life of a job', () => {
     [
       'is convicted at the second death without progress',
       [reply('started', 1), lost(1), reply('entered', 1, 2), lost(2)],
-      ['deliver', 'resubmit', 'deliver', 'convict'],
+      ['deliver', 'resubmit', 'deliver', 'deadLetter'],
     ],
     [
       'is not charged while it only waits in line as a suspect',

@@ -159,9 +159,9 @@ describe.each(FAMILIES)('$name', (family) => {
       if (!isHostile) expect(ids).toEqual(before)
       const spelled = Buffer.concat(ids.map((id) => tokenizer.pieces.bytesOf(id)))
       expect(spelled.toString('utf8')).toBe(written)
-      expect(await tokenizer.encodeInTurns(written, { addSpecialTokens: false, content })).toEqual(
-        ids,
-      )
+      expect(
+        await tokenizer.encodeCooperatively(written, { addSpecialTokens: false, content }),
+      ).toEqual(ids)
     }
   })
 })

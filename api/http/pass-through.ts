@@ -12,7 +12,7 @@ const WAITING_BYTES_MAX = 256 * 1024
  * but few objects, so V8 would release these buffers only by marking the whole heap, several times
  * per 100 MB. A minor collection every few megabytes takes less than a millisecond.
  */
-export class PassingBytes extends Transform {
+export class PassThroughBytes extends Transform {
   readonly #look: (chunk: Buffer) => void
 
   /** Calls `look` with every chunk; an error thrown there ends the stream. */

@@ -2,11 +2,11 @@
  * The bytes of uploads in flight in this process, by organization: they use space before a file is
  * charged for them.
  */
-export class BytesUnderWay {
+export class UploadsInFlight {
   readonly #bytes = new Map<string, number>()
 
   /** Starts an upload of an organization. */
-  open(organizationId: string): UploadUnderWay {
+  open(organizationId: string): UploadInFlight {
     let own = 0
     let isOver = false
     const add = (bytes: number): number => {
@@ -33,7 +33,7 @@ export class BytesUnderWay {
 }
 
 /** One upload, until its file is charged or discarded. */
-export interface UploadUnderWay {
+export interface UploadInFlight {
   /** Whether more bytes fit beside all other uploads; if not, the upload ends. */
   fits(bytes: number, bytesMax: number): boolean
   end(): void

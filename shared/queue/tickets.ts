@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 
-import type { QueueKind } from '../contracts/queues.ts'
+import type { QueueKind } from '#shared/contracts/queues.ts'
 import { defineScript, runScript } from './connection.ts'
 import type { QueueKeys } from './keys.ts'
 
@@ -15,7 +15,7 @@ const CLASS_OFFSETS = { priority: 0, default: 16, flex: 64, batch: 512 } as cons
 
 /** BullMQ's largest priority. */
 const PRIORITY_MAX = 2_097_151
-const TURNS_TTL_MS = 3_600_000
+const TICKETS_TTL_MS = 3_600_000
 
 /**
  * Deals the turns. A queue has a current turn, that of the job started last; an organization's next
@@ -58,14 +58,14 @@ return {1, depth, turn, generation}
 `)
 
 /** A place in a queue. */
-export interface Turn {
+export interface Ticket {
   readonly generation: string
   readonly turn: number
 }
 
 /** Whether a job was let in. */
 type Admission =
-  | { readonly isAdmitted: true; readonly depth: number; readonly turn: Turn }
+  | { readonly isAdmitted: true; readonly depth: number; readonly turn: Ticket }
   | { readonly isAdmitted: false; readonly depth: number }
 
 /** Who asks to be let in, and where. */
@@ -75,11 +75,11 @@ interface AdmissionRequest {
   readonly organizationId: string
   readonly depthMax: number
   /** The newest turn that was seen to start. */
-  readonly newestStart: Turn | undefined
+  readonly newestStart: Ticket | undefined
 }
 
 /** Checks the depth of a queue and deals a turn in it, in one command. */
-export async function takeTurn(
+export async function assignTicket(
   redis: Redis,
   keys: QueueKeys,
   request: AdmissionRequest,
@@ -89,7 +89,13 @@ export async function takeTurn(
     redis,
     ADMIT,
     [keys.turns(kind, modelId), keys.bull(kind, modelId, 'prioritized')],
-    [organizationId, depthMax, newestStart?.generation ?? '', newestStart?.turn ?? 0, TURNS_TTL_MS],
+    [
+      organizationId,
+      depthMax,
+      newestStart?.generation ?? '',
+      newestStart?.turn ?? 0,
+      TICKETS_TTL_MS,
+    ],
   )) as [number, number, number, string]
   const [admitted, depth, turn, generation] = answer
   if (admitted === 0) return { isAdmitted: false, depth }
@@ -97,6 +103,6 @@ export async function takeTurn(
 }
 
 /** The BullMQ priority of a turn: never 0, which would outrank all others. */
-export function priorityOf({ turn }: Turn, priorityClass: PriorityClass): number {
+export function priorityOf({ turn }: Ticket, priorityClass: PriorityClass): number {
   return Math.min(turn + CLASS_OFFSETS[priorityClass], PRIORITY_MAX)
 }

@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest'
 
-import { Gathering } from '#workers/audio/gathering.ts'
+import { BatchingWindow } from '#workers/audio/batching-window.ts'
 
 const settled = () => new Promise((resolve) => setImmediate(resolve))
 
 it('keeps work back until all that had begun before its end has ended too', async () => {
-  const gathering = new Gathering()
+  const gathering = new BatchingWindow()
   const log: string[] = []
   const [one, other, later] = [0, 0, 0].map(() => Promise.withResolvers<string>())
   const note = (value: string) => log.push(value)
@@ -25,7 +25,7 @@ it('keeps work back until all that had begun before its end has ended too', asyn
 })
 
 it('lets work that fails fail alone', async () => {
-  const gathering = new Gathering()
+  const gathering = new BatchingWindow()
   const [one, other] = [0, 0].map(() => Promise.withResolvers<string>())
   const first = gathering.join(one!.promise)
   const second = gathering.join(other!.promise)

@@ -11,7 +11,7 @@ const FORM = /^multipart\/form-data\b/i
  * Joins small chunks. A client may send every byte as a chunk of its own, and a collector keeps an
  * object per chunk: hundreds of bytes of memory for one.
  */
-export class WholePieces extends Transform {
+export class ChunkJoiner extends Transform {
   #piece = Buffer.alloc(0)
   #length = 0
 
@@ -40,7 +40,7 @@ export class WholePieces extends Transform {
 /**
  * Collected bodies arrive in chunks of a minimum size. Forms are streams, whose files do the same.
  */
-export function collectWholePieces(app: FastifyInstance): void {
+export function joinSmallChunks(app: FastifyInstance): void {
   app.addHook('preParsing', (request, _reply, payload, done) => {
     const {
       'content-length': length,
@@ -51,7 +51,7 @@ export function collectWholePieces(app: FastifyInstance): void {
     const isForm =
       FORM.test(type ?? '') && request.server.hasContentTypeParser('multipart/form-data')
     if (!isLong || isForm) return done(null, payload)
-    const pieces = new WholePieces()
+    const pieces = new ChunkJoiner()
     pipeline(payload, pieces, () => {
       // The reader of the chunks receives the error.
     })

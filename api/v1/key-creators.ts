@@ -7,7 +7,7 @@ import type { Caller } from './caller.ts'
  * A key manages keys, organizations and members only while the user who created it may: a revoked
  * creator must not leave a valid key behind. Other uses of the key continue.
  */
-export async function mustHaveMaker(
+export async function requireCreator(
   apiKeys: Pick<ApiKeyStore, 'mayManage'>,
   { organizationId, madeBy }: Caller,
 ): Promise<void> {

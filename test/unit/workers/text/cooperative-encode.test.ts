@@ -29,7 +29,7 @@ describe.each(TOKENIZERS)('encoding in turns with $name', ({ json, config }) => 
         fc.pre(text !== '')
         const options = { addSpecialTokens }
         const expected = tokenizer.encode(text, options)
-        expect(await tokenizer.encodeInTurns(text, options)).toEqual(expected)
+        expect(await tokenizer.encodeCooperatively(text, options)).toEqual(expected)
         // Nothing is left of it in the tokenizer.
         expect(tokenizer.encode(text, options)).toEqual(expected)
       }),
@@ -37,7 +37,7 @@ describe.each(TOKENIZERS)('encoding in turns with $name', ({ json, config }) => 
     )
     const long = LONG.slice(0, 20_000)
     const whole = tokenizer.encode(long, { addSpecialTokens: true })
-    expect(await tokenizer.encodeInTurns(long, { addSpecialTokens: true })).toEqual(whole)
+    expect(await tokenizer.encodeCooperatively(long, { addSpecialTokens: true })).toEqual(whole)
   })
 })
 
@@ -55,7 +55,9 @@ describe('encoding a long text', () => {
   it('of several at once mixes nothing up', async () => {
     const texts = ['fox '.repeat(9000), LONG, 'The brown '.repeat(5000)]
     const options = { addSpecialTokens: false }
-    const found = await Promise.all(texts.map((text) => tokenizer.encodeInTurns(text, options)))
+    const found = await Promise.all(
+      texts.map((text) => tokenizer.encodeCooperatively(text, options)),
+    )
     expect(found).toEqual(texts.map((text) => tokenizer.encode(text, options)))
   })
 

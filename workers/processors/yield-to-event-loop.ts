@@ -9,7 +9,7 @@ const TURN_MS = 10
  * For loops that compute without waiting: lets everything else in the process have its turn once the
  * loop has run for a while.
  */
-export function shareTurns(clock: Clock): () => Promise<void> {
+export function yieldToEventLoop(clock: Clock): () => Promise<void> {
   let startedAtMs = clock.monotonic()
   return async () => {
     if (clock.monotonic() - startedAtMs < TURN_MS) return

@@ -30,7 +30,7 @@ interface Model {
  * What the library's `encode` answers, with a turn for everything else in the process after every few
  * words: the tokens of a word depend on the word alone, and finding them takes nearly all of the time.
  */
-export async function encodeInTurns(
+export async function encodeCooperatively(
   library: LibraryTokenizer,
   text: string,
   addSpecialTokens: boolean,

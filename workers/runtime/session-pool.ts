@@ -17,7 +17,7 @@ const TWICE_BYTES_MAX = 128 * 1024 * 1024
  * each run gets a share of them, because the threads of one small run wait for each other at every
  * operator and two parallel runs do not.
  */
-export interface SessionLanes {
+export interface SessionPool {
   readonly lanes: number
   readonly sharedBatchTokens: number | undefined
   /** The session on all cores; the other session has the same inputs and outputs. */
@@ -28,16 +28,16 @@ export interface SessionLanes {
 }
 
 /** The bytes of a model once both of its sessions are loaded. */
-export function bytesInLanes(bytes: number): number {
+export function bytesOfPool(bytes: number): number {
   return bytes <= TWICE_BYTES_MAX ? 2 * bytes : bytes
 }
 
 /** Loads a model; the second session, on a share of the cores, is loaded on first use. */
-export async function openLanes(
+export async function openSessionPool(
   runtime: Runtime,
   file: string,
   options: SessionOptions & { readonly lanes?: number | undefined },
-): Promise<SessionLanes> {
+): Promise<SessionPool> {
   const { lanes: lanesWanted = LANES, ...sessionOptions } = options
   const threads = sessionOptions.intraOpThreads || availableParallelism()
   const wide = await runtime.load(file, sessionOptions)

@@ -3,7 +3,7 @@ import { buffer } from 'node:stream/consumers'
 
 import { expect, it } from 'vitest'
 
-import { PassingBytes, passThrough } from '#api/http/passing-bytes.ts'
+import { PassThroughBytes, passThrough } from '#api/http/pass-through.ts'
 
 const CHUNK = Buffer.alloc(65_536, 'abc')
 
@@ -14,7 +14,7 @@ function source(chunks: number): Readable {
 it('hands on every byte, and shows each chunk once', async () => {
   let bytes = 0
   // Far enough that young objects are collected on the way.
-  const passing = new PassingBytes((chunk) => (bytes += chunk.length))
+  const passing = new PassThroughBytes((chunk) => (bytes += chunk.length))
   const found = await buffer(passThrough(source(300), passing))
   expect(bytes).toBe(300 * CHUNK.length)
   expect(found.equals(Buffer.concat(Array.from({ length: 300 }, () => CHUNK)))).toBe(true)
@@ -22,7 +22,7 @@ it('hands on every byte, and shows each chunk once', async () => {
 
 it('ends with what its look throws, for which the source is not blamed', async () => {
   const from = source(10)
-  const passing = new PassingBytes(() => {
+  const passing = new PassThroughBytes(() => {
     throw new Error('too much')
   })
   await expect(buffer(passThrough(from, passing))).rejects.toThrow('too much')
@@ -32,7 +32,7 @@ it('ends with what its look throws, for which the source is not blamed', async (
 
 it('ends with what its source fails with, also when nobody reads it yet', async () => {
   const from = source(10)
-  const passing = passThrough(from, new PassingBytes())
+  const passing = passThrough(from, new PassThroughBytes())
   from.destroy(new Error('the sender went away'))
   await new Promise((resolve) => passing.once('close', resolve))
   await expect(buffer(passing)).rejects.toThrow('the sender went away')
@@ -40,14 +40,14 @@ it('ends with what its source fails with, also when nobody reads it yet', async 
 
 it('ends when its source ends too early', async () => {
   const from = source(10)
-  const passing = passThrough(from, new PassingBytes())
+  const passing = passThrough(from, new PassThroughBytes())
   from.destroy()
   await expect(buffer(passing)).rejects.toThrow('Premature close')
 })
 
 it('lets go of the source when its reader leaves', async () => {
   const from = source(10)
-  const passing = passThrough(from, new PassingBytes())
+  const passing = passThrough(from, new PassThroughBytes())
   passing.destroy()
   await new Promise((resolve) => from.once('close', resolve))
   expect(from.errored).toBeNull()

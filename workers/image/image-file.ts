@@ -5,7 +5,7 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Pixels, RedrawMask } from './pixels.ts'
 
 /** Width and height in pixels. */
-interface PictureSize {
+interface ImageSize {
   readonly width: number
   readonly height: number
 }
@@ -14,13 +14,13 @@ interface PictureSize {
  * An uploaded image. It is decoded directly to the required size, in a thread of the library: the
  * pixels of a large image would block this process and fill its memory.
  */
-export interface SourcePicture extends PictureSize {
+export interface SourceImage extends ImageSize {
   /**
    * Its colours on a white background; Lanczos, cropped to the new aspect ratio around the centre.
    */
-  coloursAt(size: PictureSize): Promise<Pixels>
+  coloursAt(size: ImageSize): Promise<Pixels>
   /** The area that is at least half transparent, with hard edges. */
-  transparencyAt(size: PictureSize): Promise<RedrawMask>
+  transparencyAt(size: ImageSize): Promise<RedrawMask>
 }
 
 const PIXELS_MAX = 4096 ** 2
@@ -31,7 +31,7 @@ const OPAQUE_MIN = 128
  * Opens a PNG, JPEG or WebP file. Its header is checked first, so that a small file with a huge
  * declared size costs nothing. Throws `invalidRequest` naming the field, now or while decoding.
  */
-export async function openPicture(bytes: Buffer, param: string): Promise<SourcePicture> {
+export async function openImage(bytes: Buffer, param: string): Promise<SourceImage> {
   // Rotated upright by the orientation in its header.
   const { width, height } = (await readHeader(bytes, param)).autoOrient
   if (width * height > PIXELS_MAX) {
@@ -76,7 +76,7 @@ export async function openPicture(bytes: Buffer, param: string): Promise<SourceP
 }
 
 /** Disables the library's cache, which would hold up to 50 MB for images that never return. */
-export function forgetPictures(): void {
+export function disableImageCache(): void {
   sharp.cache(false)
 }
 
@@ -94,7 +94,7 @@ async function readMetadata(bytes: Buffer): Promise<Metadata> {
 }
 
 /** RGB pixels at another size; Lanczos, cropped to the new aspect ratio around the centre. */
-export async function resizePicture(pixels: Pixels, size: PictureSize): Promise<Pixels> {
+export async function resizeImage(pixels: Pixels, size: ImageSize): Promise<Pixels> {
   const { width, height } = pixels
   if (width === size.width && height === size.height) return pixels
   const { data, info } = await sharp(pixels.data, { raw: { width, height, channels: 3 } })

@@ -1,10 +1,14 @@
 import { findMemberships, membershipsOf } from '#shared/db/organizations.ts'
 
-import { ownActivity } from './activities/own-activity.ts'
-import { securityActivity, subjectOf, type SecurityEvent } from './activities/security-activity.ts'
+import { ownActivity } from '#api/activities/own-activity.ts'
+import {
+  securityActivity,
+  subjectOf,
+  type SecurityEvent,
+} from '#api/activities/security-activity.ts'
 import type { Services } from './services.ts'
-import { callerOf } from './v1/caller.ts'
-import { actorOf, type NoteEvent } from './v1/events.ts'
+import { callerOf } from '#api/v1/caller.ts'
+import { actorOf, type NoteEvent } from '#api/v1/events.ts'
 
 type Needs = Pick<Services, 'activityWriter' | 'clock'>
 

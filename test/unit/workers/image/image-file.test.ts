@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib'
 import sharp, { type Sharp } from 'sharp'
 import { expect, it } from 'vitest'
 
-import { openPicture } from '#workers/image/picture-file.ts'
+import { openImage } from '#workers/image/image-file.ts'
 
 const SIZE = { width: 8, height: 8 }
 const RED = [255, 0, 0]
@@ -36,7 +36,7 @@ it.each([
   ['png', 6, 'top right'],
   ['webp', 6, 'top right'],
 ] as const)('is read as it is looked at: %s held as %i', async (format, orientation, corner) => {
-  const picture = await openPicture(await photograph(format, orientation), 'image')
+  const picture = await openImage(await photograph(format, orientation), 'image')
   const { data } = await picture.coloursAt(SIZE)
   const corners = { 'top left': 0, 'top right': 7, 'bottom left': 56, 'bottom right': 63 }
   for (const [name, at] of Object.entries(corners)) {
@@ -72,7 +72,7 @@ it.each([
 ] as [string, (picture: Sharp) => Sharp][])(
   'a picture of %s is redrawn where it is transparent, and white there',
   async (kind, make) => {
-    const picture = await openPicture(await redraw(make), 'image')
+    const picture = await openImage(await redraw(make), 'image')
     const [colours, hole] = [await picture.coloursAt(SIZE), await picture.transparencyAt(SIZE)]
     expect(colours.data).toHaveLength(3 * 64)
     const [first, last] = [0, 63].map((at) => [...colours.data.subarray(3 * at, 3 * at + 3)])
@@ -106,8 +106,8 @@ it('of a picture that moves in a way that few programs know, the first frame is 
     chunk('acTL', control),
     still.subarray(head),
   ])
-  const picture = await openPicture(moving, 'image')
+  const picture = await openImage(moving, 'image')
   expect((await picture.coloursAt(SIZE)).data).toEqual(
-    (await (await openPicture(still, 'image')).coloursAt(SIZE)).data,
+    (await (await openImage(still, 'image')).coloursAt(SIZE)).data,
   )
 })

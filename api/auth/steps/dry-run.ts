@@ -4,16 +4,16 @@ import type { UserRow } from '#shared/db/schema/auth.ts'
 import { failure } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
-import type { AuthRequest } from '../context.ts'
-import type { Contact } from '../identity/contact.ts'
-import { insertUser } from '../identity/users.ts'
-import type { AuthServices } from '../services.ts'
+import type { AuthRequest } from '#api/auth/context.ts'
+import type { Contact } from '#api/auth/identity/contact.ts'
+import { insertUser } from '#api/auth/identity/users.ts'
+import type { AuthServices } from '#api/auth/services.ts'
 
 /**
  * Runs the same statements in a transaction that is rolled back, so that unknown addresses take as
  * long as known ones. No message is sent, none is counted, and no event is recorded.
  */
-export async function rehearse(
+export async function dryRun(
   services: AuthServices,
   work: (stage: AuthServices) => Promise<unknown>,
 ): Promise<void> {
@@ -37,15 +37,15 @@ export async function rehearse(
 }
 
 /** A contact that belongs to no user: the top-level domain `invalid` is reserved for that. */
-export function nobodysContact(kind: Contact['kind']): Contact {
+export function decoyContact(kind: Contact['kind']): Contact {
   return kind === 'email'
     ? { kind, email: `${randomUUID()}@nobody.invalid` }
     : { kind, phone: `999${String(randomInt(0, 10 ** 12)).padStart(12, '0')}` }
 }
 
 /** A temporary user row, removed by the rollback. */
-export async function makeNobody(stage: AuthServices, request: AuthRequest): Promise<UserRow> {
-  const { email } = nobodysContact('email') as { readonly email: string }
+export async function insertDecoyUser(stage: AuthServices, request: AuthRequest): Promise<UserRow> {
+  const { email } = decoyContact('email') as { readonly email: string }
   const user = await insertUser(stage.store, { aud: request.audience, role: '', email })
   if (user === undefined) throw failure.internal('The rehearsal has no user.')
   return user

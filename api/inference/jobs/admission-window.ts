@@ -1,21 +1,21 @@
-import type { Turn } from '#shared/queue/turns.ts'
+import type { Ticket } from '#shared/queue/tickets.ts'
 
 /** Redis resets the tickets of a queue that is empty and assigned none for longer than this. */
 const GUESS_MS_MAX = 900
 const ORGANIZATIONS_MAX = 1000
 
 /** The admission window of one queue, as this process sees it. */
-export class Door {
+export class AdmissionWindow {
   /** Jobs that are admitted but not yet counted in the queue's depth. */
   entering = 0
-  #newestStart: Turn | undefined
+  #newestStart: Ticket | undefined
   #generation = ''
   #dealtAtMs = Number.NEGATIVE_INFINITY
   #depth = 0
   readonly #lastTurns = new Map<string, number>()
 
   /** The newest ticket that was seen to start. */
-  get newestStart(): Turn | undefined {
+  get newestStart(): Ticket | undefined {
     return this.#newestStart
   }
 
@@ -23,7 +23,7 @@ export class Door {
    * Predicts the ticket that the queue would assign now; undefined when that is not possible, or
    * when the queue is so full that it must be asked first. Saves one round trip.
    */
-  guessTurn(organizationId: string, depthMax: number, nowMs: number): Turn | undefined {
+  predictTicket(organizationId: string, depthMax: number, nowMs: number): Ticket | undefined {
     const isStale = nowMs - this.#dealtAtMs > GUESS_MS_MAX
     if (isStale || 2 * (this.#depth + this.entering) > depthMax) return undefined
     const current = this.#newestStart?.generation === this.#generation ? this.#newestStart.turn : 0
@@ -33,9 +33,9 @@ export class Door {
   }
 
   /** Records a ticket that the queue assigned. */
-  noteDealt(
+  recordAssigned(
     organizationId: string,
-    { generation, turn }: Turn,
+    { generation, turn }: Ticket,
     depth: number,
     nowMs: number,
   ): void {
@@ -48,7 +48,7 @@ export class Door {
     this.#lastTurns.set(organizationId, Math.max(turn, this.#lastTurns.get(organizationId) ?? 0))
   }
 
-  noteStart(start: Turn): void {
+  noteStart(start: Ticket): void {
     const newest = this.#newestStart
     const isOlder = newest?.generation === start.generation && newest.turn >= start.turn
     if (!isOlder) this.#newestStart = start

@@ -8,7 +8,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 
 import { readForm } from '#api/http/form.ts'
 import { registerJsonBody } from '#api/http/json-body.ts'
-import { collectWholePieces, WholePieces } from '#api/http/whole-pieces.ts'
+import { joinSmallChunks, ChunkJoiner } from '#api/http/chunk-joiner.ts'
 import { failure } from '#shared/errors.ts'
 
 const BYTES = 200_000
@@ -34,7 +34,7 @@ describe('whole pieces', () => {
         at += size
       }
     }
-    const pieces = await Array.fromAsync(Readable.from(cut()).pipe(new WholePieces()))
+    const pieces = await Array.fromAsync(Readable.from(cut()).pipe(new ChunkJoiner()))
     expect(Buffer.concat(pieces).equals(bytes)).toBe(true)
     expect(pieces.length).toBeLessThan(PIECES_MAX)
   })
@@ -61,7 +61,7 @@ describe('a body that comes byte by byte', () => {
   ])('is collected in whole pieces: %s', async (_name, type, body) => {
     const app = fastify({ bodyLimit: 2 * BYTES })
     registerJsonBody(app)
-    collectWholePieces(app)
+    joinSmallChunks(app)
     let pieces = 0
     app.addHook('preParsing', async (_request, _reply, payload) => {
       payload.on('data', () => (pieces += 1))
@@ -81,7 +81,7 @@ describe('a body that comes byte by byte', () => {
 
   it('brings the file of a form in whole pieces', async () => {
     const app = fastify({ bodyLimit: 2 * BYTES })
-    collectWholePieces(app)
+    joinSmallChunks(app)
     await app.register(multipart)
     app.post('/', async (request) => {
       const { files } = await readForm(request, {

@@ -3,7 +3,7 @@ import { crc32, deflateSync } from 'node:zlib'
 import sharp from 'sharp'
 import { expect, it } from 'vitest'
 
-import { openPicture } from '#workers/image/picture-file.ts'
+import { openImage } from '#workers/image/image-file.ts'
 
 const ELAPSED_MS_MAX = 15_000
 const GROWTH_MIB_MAX = 300
@@ -24,7 +24,7 @@ it.each<[string, () => Promise<Buffer> | Buffer]>([
   const bytes = await make()
   const before = { rss: process.memoryUsage.rss(), at: performance.now() }
   const size = { width: 64, height: 64 }
-  const colours = await openPicture(bytes, 'image')
+  const colours = await openImage(bytes, 'image')
     .then((picture) => picture.coloursAt(size))
     .catch((error: unknown) => {
       expect(error).toMatchObject({ kind: 'invalidRequest', param: 'image' })

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { eq } from 'drizzle-orm'
 import { describe, expect } from 'vitest'
 
-import { endMemberships } from '#api/organizations/ended-users.ts'
+import { endMemberships } from '#api/organizations/account-deletion.ts'
 import { openOrganizations } from '#api/organizations/organizations.ts'
 import { hashSecret, openApiKeys } from '#shared/db/api-keys.ts'
 import type { Database } from '#shared/db/client.ts'
