@@ -19,7 +19,13 @@ export function checkSettings(env: Env, dataDir: string): Config {
     redisUrl: 'redis://127.0.0.1',
     databaseUrl: env.AUTH_DB_DATABASE_URL ?? env.DATABASE_URL ?? 'postgres://127.0.0.1/postgres',
     mailbox: env.AUTH_SMTP_HOST === undefined ? { smtpPort: 25 } : undefined,
-    secrets: { jwtSecret: filler, apiKey: filler, urlSigningSecret: filler, adminToken: filler },
+    secrets: {
+      jwtSecret: filler,
+      apiKey: filler,
+      urlSigningSecret: filler,
+      adminToken: filler,
+      encryptionKey: filler,
+    },
     ports: { api: DEFAULT_PORT, apiMetrics: 9100, workerMetrics: 9101 },
   })
   // The port under the name by which it was given, for the message.
@@ -55,6 +61,7 @@ export function composeEnv(
     MILLRACE_BOOTSTRAP_API_KEY: secrets.apiKey,
     MILLRACE_URL_SIGNING_SECRET: secrets.urlSigningSecret,
     MILLRACE_ADMIN_TOKEN: secrets.adminToken,
+    MILLRACE_ENCRYPTION_KEY: secrets.encryptionKey,
     OTEL_EXPORTER_PROMETHEUS_PORT: String(ports.apiMetrics),
     OTEL_EXPORTER_PROMETHEUS_HOST: '127.0.0.1',
     MILLRACE_WORKER_METRICS_PORT: String(ports.workerMetrics),

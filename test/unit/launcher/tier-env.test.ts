@@ -7,7 +7,10 @@ const secret = 'f'.repeat(64)
 const PARTS = {
   ...{ dataDir: '/tmp/x', redisUrl: 'redis://redis', databaseUrl: 'postgres://db/x' },
   mailbox: { smtpPort: 2525 },
-  secrets: { jwtSecret: secret, apiKey: secret, urlSigningSecret: secret, adminToken: secret },
+  secrets: {
+    ...{ jwtSecret: secret, apiKey: secret, urlSigningSecret: secret, adminToken: secret },
+    encryptionKey: secret,
+  },
   ports: { api: 5000, apiMetrics: 9100, workerMetrics: 9101 },
 }
 
