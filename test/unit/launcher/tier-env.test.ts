@@ -6,7 +6,7 @@ import { loadConfig } from '#shared/config/config.ts'
 const secret = 'f'.repeat(64)
 const PARTS = {
   ...{ dataDir: '/tmp/x', redisUrl: 'redis://redis', databaseUrl: 'postgres://db/x' },
-  mailbox: { smtpPort: 2525 },
+  mailbox: { smtpPort: 2525, smtpUser: 'user', smtpPassword: secret },
   secrets: {
     ...{ jwtSecret: secret, apiKey: secret, urlSigningSecret: secret, adminToken: secret },
     encryptionKey: secret,
