@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis'
 
 import type { UsageRow } from '#shared/db/schema/usage.ts'
 import type { Logger } from '#shared/logger.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 
 import type { Activities } from './activities/activities.ts'
 import type { OwnActivity } from './activities/recording.ts'
@@ -26,8 +27,9 @@ export function openOutboxes(services: {
   readonly redis: Redis
   readonly prefix: string
   readonly log: Logger
+  readonly cipher?: ContentCipher | undefined
 }): Outboxes {
-  const { usage, activities, redis, prefix, log } = services
+  const { usage, activities, redis, prefix, log, cipher } = services
   return {
     usageWriter: new Outbox<UsageRow>({
       ...{ operation: 'usage.write', log },
@@ -36,7 +38,7 @@ export function openOutboxes(services: {
         await activities.recordOwn(rows.map(jobActivity))
       },
       journal: {
-        store: openJournal(redis, `${prefix}:usage:pending`),
+        store: openJournal(redis, `${prefix}:usage:pending`, cipher),
         idOf: ({ jobId }) => jobId,
         encode: JSON.stringify,
         decode(text) {
@@ -49,7 +51,7 @@ export function openOutboxes(services: {
       ...{ operation: 'activity.write', log },
       add: (rows) => activities.recordOwn(rows),
       journal: {
-        store: openJournal(redis, `${prefix}:activities:pending`),
+        store: openJournal(redis, `${prefix}:activities:pending`, cipher),
         idOf: ({ id }) => id,
         encode: encodeActivity,
         decode: decodeActivity,

@@ -11,6 +11,7 @@ import { usageTables } from '#shared/db/schema/usage.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import type { Logger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
+import { openContentCipher, type ContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys, type QueueKeys } from '#shared/queue/keys.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
@@ -42,6 +43,8 @@ export interface Services {
   readonly apiKeys: ApiKeyStore
   readonly redis: RedisConnection
   readonly queueKeys: QueueKeys
+  /** Encrypts request content in Redis; undefined without a key. */
+  readonly cipher: ContentCipher | undefined
   /** Records the usage of every job. */
   readonly submitter: OpenSubmitter
   readonly usage: UsageRecord
@@ -85,8 +88,9 @@ export async function openServices(
     await checkRedis(redis)
     const { tablePrefix } = config.database
     const activities = openActivities(database.db, activityTables(tablePrefix))
+    const cipher = openContentCipher(config.infra.encryptionKeys)
     const { usageWriter, activityWriter } = openOutboxes({
-      ...{ usage, activities, redis, log },
+      ...{ usage, activities, redis, log, cipher },
       prefix: config.infra.redisPrefix,
     })
     closers.push(() => Promise.all([usageWriter.close(), activityWriter.close()]))
@@ -107,11 +111,12 @@ export async function openServices(
       queueDepthMax,
       clock: systemClock,
       log,
+      cipher,
       onResubmit: jobs.noteResubmission,
     })
     closers.push(() => submitter.close())
     return {
-      ...{ config, log, catalogue, database, redis, store, usage, close },
+      ...{ config, log, catalogue, database, redis, cipher, store, usage, close },
       ...{ activities, usageWriter, activityWriter },
       submitter: jobs.observe(
         meterJobs(incidentWatch.watchJobs(submitter), { writer: usageWriter, clock: systemClock }),

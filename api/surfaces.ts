@@ -113,10 +113,10 @@ function noteBatchTokens(services: Services, organizationId: string, tokens: num
 }
 
 function idempotencyOf(services: Services): Gate {
-  const { config, redis } = services
+  const { config, redis, cipher } = services
   return createIdempotencyGate({
     ...services,
-    idempotency: openIdempotencyStore(redis, config.infra.redisPrefix),
+    idempotency: openIdempotencyStore(redis, config.infra.redisPrefix, cipher),
     deadlineSeconds: config.inference.deadlineSeconds,
   })
 }

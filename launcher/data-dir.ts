@@ -20,6 +20,8 @@ export interface Secrets {
   readonly adminToken: string
   readonly redisPassword: string
   readonly postgresPassword: string
+  /** Encrypts request content in Redis. */
+  readonly encryptionKey: string
 }
 
 const random = () => randomBytes(32).toString('hex')
@@ -31,6 +33,7 @@ const SECRET_MAKERS: { readonly [Name in keyof Secrets]: () => string } = {
   adminToken: random,
   redisPassword: random,
   postgresPassword: random,
+  encryptionKey: random,
 }
 
 const LOCK_ATTEMPTS = 5

@@ -4,6 +4,7 @@ import type { Secrets } from './data-dir.ts'
 import type { Mailbox } from './embedded/mailbox.ts'
 
 const DEFAULT_PORT = 8081
+const FILLER_MAILBOX = { smtpPort: 25, smtpUser: 'filler', smtpPassword: 'filler' }
 // Alternative names of settings with a default here: the default must not override them.
 const OTHER_SPELLINGS = {
   AUTH_API_EXTERNAL_URL: 'API_EXTERNAL_URL',
@@ -21,8 +22,14 @@ export function checkSettings(env: Env, dataDir: string): Config {
     dataDir,
     redisUrl: 'redis://127.0.0.1',
     databaseUrl: env.AUTH_DB_DATABASE_URL ?? env.DATABASE_URL ?? 'postgres://127.0.0.1/postgres',
-    mailbox: env.AUTH_SMTP_HOST === undefined ? { smtpPort: 25 } : undefined,
-    secrets: { jwtSecret: filler, apiKey: filler, urlSigningSecret: filler, adminToken: filler },
+    mailbox: env.AUTH_SMTP_HOST === undefined ? FILLER_MAILBOX : undefined,
+    secrets: {
+      jwtSecret: filler,
+      apiKey: filler,
+      urlSigningSecret: filler,
+      adminToken: filler,
+      encryptionKey: filler,
+    },
     ports: { api: DEFAULT_PORT, apiMetrics: 9100, workerMetrics: 9101 },
   })
   // The port under the name by which it was given, for the message.
@@ -36,7 +43,7 @@ export function composeEnv(
     readonly dataDir: string
     readonly redisUrl: string
     readonly databaseUrl: string
-    readonly mailbox: Pick<Mailbox, 'smtpPort'> | undefined
+    readonly mailbox: Pick<Mailbox, 'smtpPort' | 'smtpUser' | 'smtpPassword'> | undefined
     readonly secrets: Omit<Secrets, 'redisPassword' | 'postgresPassword'>
     readonly ports: {
       readonly api: number
@@ -58,6 +65,7 @@ export function composeEnv(
     MILLRACE_BOOTSTRAP_API_KEY: secrets.apiKey,
     MILLRACE_URL_SIGNING_SECRET: secrets.urlSigningSecret,
     MILLRACE_ADMIN_TOKEN: secrets.adminToken,
+    MILLRACE_ENCRYPTION_KEY: secrets.encryptionKey,
     OTEL_EXPORTER_PROMETHEUS_PORT: String(ports.apiMetrics),
     OTEL_EXPORTER_PROMETHEUS_HOST: '127.0.0.1',
     MILLRACE_WORKER_METRICS_PORT: String(ports.workerMetrics),
@@ -76,7 +84,12 @@ export function composeEnv(
   if (given.MILLRACE_WORKER_METRICS_PORT === '0') delete given.MILLRACE_WORKER_METRICS_PORT
   // Read under its other name from here on.
   delete given.PORT
-  return { ...defaults, ...given, AUTH_API_PORT: String(ports.api) }
+  // Credentials of another server, left behind in the settings, would be refused by the mailbox.
+  const credentials = mailbox !== undefined && {
+    AUTH_SMTP_USER: mailbox.smtpUser,
+    AUTH_SMTP_PASS: mailbox.smtpPassword,
+  }
+  return { ...defaults, ...given, ...credentials, AUTH_API_PORT: String(ports.api) }
 }
 
 /** An empty value counts as unset, here as in the tiers. */

@@ -7,6 +7,7 @@ import { loadWorkerConfig, type Env, type WorkerTierConfig } from '#shared/confi
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
+import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
@@ -76,6 +77,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   const host = new WorkerHost({
     ...{ redis, subscriber, replies, keys, served, residency, version, log },
     clock: systemClock,
+    cipher: openContentCipher(config.infra.encryptionKeys),
     observer: createRunObserver({ metrics, tracing, settler, clock: systemClock }),
   })
   registerWorkerGauges(registry, () => host.queues)

@@ -1,12 +1,27 @@
 import { ENVELOPE_VERSION, type JobEnvelope } from '#shared/contracts/job.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { decryptInput, ENCRYPTED_ENVELOPE_VERSION } from '#shared/queue/envelope-wire.ts'
 
-/** What a worker reads of a job before it trusts it. Throws with the field at fault. */
-export function parseEnvelope(value: unknown, kind: QueueKind, modelId: string): JobEnvelope {
+/** The queue that a job was fetched from, and what decrypts its input. */
+interface Source {
+  readonly kind: QueueKind
+  readonly modelId: string
+  readonly cipher?: ContentCipher | undefined
+}
+
+/**
+ * Checks a fetched job and decrypts its input; clear inputs come from an API tier of an earlier
+ * release or without a key. Throws with the field at fault.
+ */
+export function parseEnvelope(value: unknown, { kind, modelId, cipher }: Source): JobEnvelope {
   if (typeof value !== 'object' || value === null) throw new Error('the job is no object')
   const record = value as Record<string, unknown>
-  if (record.version !== ENVELOPE_VERSION) {
-    throw new Error(`version ${String(record.version)} is not ${ENVELOPE_VERSION}`)
+  const isEncrypted = record.version === ENCRYPTED_ENVELOPE_VERSION
+  if (record.version !== ENVELOPE_VERSION && !isEncrypted) {
+    throw new Error(
+      `version ${String(record.version)} is not ${ENVELOPE_VERSION} or ${ENCRYPTED_ENVELOPE_VERSION}`,
+    )
   }
   for (const field of ['jobId', 'organizationId', 'replyTo'] as const) {
     if (typeof record[field] !== 'string' || record[field] === '') {
@@ -18,8 +33,17 @@ export function parseEnvelope(value: unknown, kind: QueueKind, modelId: string):
   }
   if (record.kind !== kind) throw new Error(`kind must be ${kind}`)
   if (record.modelId !== modelId) throw new Error(`modelId must be ${modelId}`)
-  if (typeof record.input !== 'object' || record.input === null) {
-    throw new Error('input must be an object')
+  const input = isEncrypted ? openInput(record, cipher) : record.input
+  if (typeof input !== 'object' || input === null) throw new Error('input must be an object')
+  return {
+    ...(value as JobEnvelope),
+    version: ENVELOPE_VERSION,
+    input: input as JobEnvelope['input'],
   }
-  return value as JobEnvelope
+}
+
+function openInput(record: Record<string, unknown>, cipher: ContentCipher | undefined): unknown {
+  const { jobId, input } = record
+  if (typeof input !== 'string') throw new Error('an encrypted input must be a string')
+  return decryptInput({ jobId: String(jobId), input }, cipher)
 }

@@ -7,6 +7,7 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { Logger } from '#shared/logger.ts'
 import { listenForCancels } from '#shared/queue/cancellation.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import {
   CANNOT_BE_LOADED,
@@ -51,6 +52,8 @@ interface WorkerHostOptions {
   readonly version: string
   readonly clock: Clock
   readonly log: Logger
+  /** Decrypts job inputs and encrypts replies. */
+  readonly cipher?: ContentCipher | undefined
   /** Measures and traces every run. */
   readonly observer?: RunObserver
 }
@@ -78,8 +81,9 @@ export class WorkerHost {
     this.#clock = clock
     this.#options = { ...options, clock }
     this.#startedAtMs = clock.now()
-    const { replies = redis } = options
-    this.#writer = new ReplyWriter(replies, log, (replyTo) => this.#runner.cancelOwner(replyTo))
+    const { replies = redis, cipher } = options
+    const onOverflow = (replyTo: string): void => this.#runner.cancelOwner(replyTo)
+    this.#writer = new ReplyWriter(replies, log, onOverflow, cipher)
     const { workerId } = this
     const tools = { redis, keys, clock, log, observer }
     this.#runner = new JobRunner({ ...tools, writer: this.#writer, workerId })
@@ -181,7 +185,7 @@ export class WorkerHost {
   }
 
   #serve({ model, slots }: ServedModel): void {
-    const { redis, keys, residency, clock, log } = this.#options
+    const { redis, keys, residency, cipher, clock, log } = this.#options
     const server = new QueueServer({
       kind: model.kind,
       modelId: model.id,
@@ -199,6 +203,7 @@ export class WorkerHost {
       },
       clock,
       log,
+      cipher,
     })
     this.#servers.set(model.id, server)
   }

@@ -3,6 +3,7 @@ import type { Redis } from 'ioredis'
 import type { Clock } from '#shared/clock.ts'
 import { queueName, type QueueKind } from '#shared/contracts/queues.ts'
 import type { Logger } from '#shared/logger.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 
 import type { Execute, JobRunner } from './job-runner.ts'
@@ -26,6 +27,8 @@ interface ServeOptions {
   readonly execute: Execute
   readonly clock: Clock
   readonly log: Logger
+  /** Decrypts job inputs. */
+  readonly cipher?: ContentCipher | undefined
 }
 
 /** Serves one queue: the source fetches, the runner runs, as many at once as there are slots. */
@@ -99,12 +102,12 @@ export class QueueServer {
 
   /** Never throws: failures are replies, so BullMQ neither retries nor keeps the job. */
   async #process(data: unknown): Promise<void> {
-    const { kind, modelId, clock, runner, execute, log } = this.#options
+    const { kind, modelId, cipher, clock, runner, execute, log } = this.#options
     const startedAtMs = clock.monotonic()
     this.#fetchedAtMs = startedAtMs
     this.#active += 1
     try {
-      await runner.run(parseEnvelope(data, kind, modelId), execute)
+      await runner.run(parseEnvelope(data, { kind, modelId, cipher }), execute)
     } catch (error) {
       // The owner finds the job missing and resubmits it, a bounded number of times.
       const reason = error instanceof Error ? error.message : String(error)

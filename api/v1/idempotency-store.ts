@@ -3,6 +3,7 @@ import { createCipheriv, createDecipheriv, createHash, randomBytes, randomUUID }
 import type { Redis } from 'ioredis'
 
 import { defineScript, runScript } from '#shared/queue/connection.ts'
+import { readContent, type ContentCipher } from '#shared/queue/content-cipher.ts'
 
 import type { StoredJob } from './durable.ts'
 
@@ -138,8 +139,25 @@ export interface IdempotencyStore {
 /** How often a lease must be renewed. */
 export const RENEW_INTERVAL_MS = LEASE_MS / 3
 
-/** Opens the record of keys in Redis; `prefix` names the installation. */
-export function openIdempotencyStore(redis: Redis, prefix: string): IdempotencyStore {
+/**
+ * Opens the record of keys in Redis; `prefix` names the installation. What it keeps is encrypted with
+ * the client's Idempotency-Key and, because that may be guessed, with the installation's key too.
+ */
+export function openIdempotencyStore(
+  redis: Redis,
+  prefix: string,
+  cipher?: ContentCipher,
+): IdempotencyStore {
+  const encrypt = (bytes: Buffer, claim: Claim): string => {
+    const message = seal(bytes, claim.cipherKey)
+    if (cipher === undefined) return message.toString('base64')
+    return `${OUTER}${cipher.encrypt(message, contextOf(claim)).toString('base64')}`
+  }
+  const decrypt = (text: string, claim: Claim): Buffer => {
+    if (!text.startsWith(OUTER)) return unseal(Buffer.from(text, 'base64'), claim.cipherKey)
+    const outer = Buffer.from(text.slice(OUTER.length), 'base64')
+    return unseal(readContent(outer, cipher, contextOf(claim)), claim.cipherKey)
+  }
   const recordOf = ({ id }: Claim): string => `${prefix}:idempotency:${id}`
   const leaseOf = (claim: Claim): string => `${recordOf(claim)}:lease`
   const keysOf = (claim: Claim): string[] => [
@@ -158,12 +176,17 @@ export function openIdempotencyStore(redis: Redis, prefix: string): IdempotencyS
       ]
       const [state, digest, text = '', jobs = []] = found
       const form = digest === '' ? undefined : digest
-      if (state === 'done') return { state, form, answer: openAnswer(text, claim.cipherKey) }
+      if (state === 'done') return { state, form, answer: openAnswer(decrypt(text, claim)) }
       if (state !== 'mine') return { state, form }
-      return { state, form, startedAtMs: Number(text), jobs: openJobs(jobs, claim.cipherKey) }
+      return {
+        state,
+        form,
+        startedAtMs: Number(text),
+        jobs: openJobs(jobs, (text) => decrypt(text, claim)),
+      }
     },
     async keepJob(claim, number, { job, form }) {
-      const sealed = seal(Buffer.from(JSON.stringify(job)), claim.cipherKey)
+      const sealed = encrypt(Buffer.from(JSON.stringify(job)), claim)
       const args = [claim.owner, form ?? '', number, sealed, KEPT_MS]
       await runScript(redis, KEEP, keysOf(claim), args)
     },
@@ -172,7 +195,7 @@ export function openIdempotencyStore(redis: Redis, prefix: string): IdempotencyS
     },
     async finish(claim, { body, ...head }, ending) {
       const bytes = Buffer.concat([Buffer.from(`${JSON.stringify(head)}\n`), body])
-      await end(claim, seal(bytes, claim.cipherKey), ending)
+      await end(claim, encrypt(bytes, claim), ending)
     },
     async forget(claim, ending) {
       await end(claim, '', ending)
@@ -183,32 +206,39 @@ export function openIdempotencyStore(redis: Redis, prefix: string): IdempotencyS
 const CIPHER = 'aes-256-gcm'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
+/** Before what the installation's key encrypts as well; no base64 begins with it. */
+const OUTER = 'e:'
 
-function seal(bytes: Buffer, key: Buffer): string {
+function contextOf({ id }: Claim): string {
+  return `idempotency ${id}`
+}
+
+function seal(bytes: Buffer, key: Buffer): Buffer {
   const nonce = randomBytes(NONCE_BYTES)
   const cipher = createCipheriv(CIPHER, key, nonce)
   const sealed = [cipher.update(bytes), cipher.final()]
-  return Buffer.concat([nonce, ...sealed, cipher.getAuthTag()]).toString('base64')
+  return Buffer.concat([nonce, ...sealed, cipher.getAuthTag()])
 }
 
-function unseal(text: string, key: Buffer): Buffer {
-  const bytes = Buffer.from(text, 'base64')
+function unseal(bytes: Buffer, key: Buffer): Buffer {
   const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, NONCE_BYTES))
   decipher.setAuthTag(bytes.subarray(-TAG_BYTES))
   const plain = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES))
   return Buffer.concat([plain, decipher.final()])
 }
 
-function openAnswer(text: string, key: Buffer): RecordedAnswer {
-  const plain = unseal(text, key)
+function openAnswer(plain: Buffer): RecordedAnswer {
   const end = plain.indexOf('\n')
   return { ...JSON.parse(plain.toString('utf8', 0, end)), body: plain.subarray(end + 1) }
 }
 
-function openJobs(fields: readonly string[], key: Buffer): ReadonlyMap<number, StoredJob> {
+function openJobs(
+  fields: readonly string[],
+  decrypt: (text: string) => Buffer,
+): ReadonlyMap<number, StoredJob> {
   const jobs = new Map<number, StoredJob>()
   for (let i = 0; i + 1 < fields.length; i += 2) {
-    const job = JSON.parse(unseal(fields[i + 1] as string, key).toString('utf8'))
+    const job = JSON.parse(decrypt(fields[i + 1] as string).toString('utf8'))
     jobs.set(Number(fields[i]), job)
   }
   return jobs

@@ -1,5 +1,7 @@
 import type { Redis } from 'ioredis'
 
+import { readContent, type ContentCipher } from '#shared/queue/content-cipher.ts'
+
 /** A row that was noted and not erased. */
 interface JournalEntry {
   readonly id: string
@@ -20,14 +22,22 @@ const LEFT_BEHIND_MS = 5000
 const ENTRIES_PER_LOOK = 1000
 
 /** Opens a journal in Redis; while Redis is away, nothing is noted and nothing is found. */
-export function openJournal(redis: Redis, key: string): Journal {
+export function openJournal(redis: Redis, key: string, cipher?: ContentCipher): Journal {
+  const contextOf = (id: string): string => `${key} ${id}`
+  const encode = (id: string, text: string): string =>
+    cipher?.encrypt(text, contextOf(id)).toString('base64') ?? text
+  // Clear entries, of an earlier release or without a key, are JSON and begin with a brace.
+  const decode = (id: string, text: string): string =>
+    text.startsWith('{')
+      ? text
+      : readContent(Buffer.from(text, 'base64'), cipher, contextOf(id)).toString('utf8')
   const quietly = (work: Promise<unknown>): void => {
     work.catch(() => {
       // The rows are also in memory, and a row that is journaled twice is written once.
     })
   }
   return {
-    note: (id, text) => quietly(redis.hset(key, id, `${Date.now()} ${text}`)),
+    note: (id, text) => quietly(redis.hset(key, id, `${Date.now()} ${encode(id, text)}`)),
     erase: (ids) => quietly(redis.hdel(key, ...ids)),
     async leftBehind() {
       if ((await redis.hlen(key)) === 0) return []
@@ -40,7 +50,8 @@ export function openJournal(redis: Redis, key: string): Journal {
           const value = fields[i + 1] as string
           const end = value.indexOf(' ')
           if (Number(value.slice(0, end)) > oldestMs) continue
-          found.push({ id: fields[i] as string, text: value.slice(end + 1) })
+          const id = fields[i] as string
+          found.push({ id, text: decode(id, value.slice(end + 1)) })
         }
         cursor = next
       } while (cursor !== '0' && found.length < ENTRIES_PER_LOOK)

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
@@ -12,7 +12,10 @@ import { findFreePort } from './child.ts'
 /** Where mails land when no mail server is configured. */
 export interface Mailbox {
   readonly smtpPort: number
-  /** A page that shows the mails. */
+  /** What the SMTP server asks for; other local users can reach its port. */
+  readonly smtpUser: string
+  readonly smtpPassword: string
+  /** A page that shows the mails; its path is a secret, because other local users reach the port. */
   readonly pageUrl: string
   /** The folder of their files. */
   readonly folder: string
@@ -26,6 +29,8 @@ interface StoredMail {
   readonly text: string
 }
 
+const SMTP_USER = 'millrace'
+const SECRET_BYTES = 24
 const MAILS_MAX = 500
 const MAIL_BYTES_MAX = 5 * 1024 * 1024
 const TEXT_CHARACTERS_MAX = 20_000
@@ -41,20 +46,22 @@ const PAGE_HEADERS = {
 export async function startMailbox(folder: string): Promise<Mailbox> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const smtpPort = await findFreePort()
-  const smtp = createSmtp(folder)
+  const smtpPassword = randomBytes(SECRET_BYTES).toString('hex')
+  const smtp = createSmtp(folder, smtpPassword)
   await new Promise<void>((resolve, reject) => {
     smtp.once('error', reject)
     smtp.listen(smtpPort, '127.0.0.1', resolve)
   })
   // A client that breaks off is no reason to stop.
   smtp.on('error', () => {})
-  const page = createPage(folder)
+  const path = `/${randomBytes(SECRET_BYTES).toString('hex')}/`
+  const page = createPage(folder, path)
   const pagePort = await findFreePort(8025)
   page.listen(pagePort, '127.0.0.1')
   await once(page, 'listening')
   return {
-    smtpPort,
-    pageUrl: `http://127.0.0.1:${pagePort}/`,
+    ...{ smtpPort, smtpUser: SMTP_USER, smtpPassword },
+    pageUrl: `http://127.0.0.1:${pagePort}${path}`,
     folder,
     async stop() {
       page.closeAllConnections()
@@ -64,10 +71,18 @@ export async function startMailbox(folder: string): Promise<Mailbox> {
   }
 }
 
-function createSmtp(folder: string): SMTPServer {
+function createSmtp(folder: string, password: string): SMTPServer {
   return new SMTPServer({
-    authOptional: true,
+    // On loopback only: without TLS the credentials do not leave this machine.
+    allowInsecureAuth: true,
     disabledCommands: ['STARTTLS'],
+    authMethods: ['PLAIN', 'LOGIN'],
+    onAuth(given, _session, done) {
+      const isRight =
+        isSame(given.username ?? '', SMTP_USER) && isSame(given.password ?? '', password)
+      if (isRight) done(null, { user: SMTP_USER })
+      else done(Object.assign(new Error('wrong credentials'), { responseCode: 535 }))
+    },
     size: MAIL_BYTES_MAX,
     onData(stream, _session, done) {
       const chunks: Buffer[] = []
@@ -139,12 +154,21 @@ async function listMails(folder: string): Promise<string[]> {
     .reverse()
 }
 
-function createPage(folder: string): Server {
+function isSame(given: string, expected: string): boolean {
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest()
+  return timingSafeEqual(digest(given), digest(expected))
+}
+
+function createPage(folder: string, path: string): Server {
   return createServer((request, response) => {
     // Another site's name that resolves to this address must not read the mails.
     const host = (request.headers.host ?? '').split(':')[0]
     if (host !== '127.0.0.1' && host !== 'localhost') {
       response.writeHead(403).end()
+      return
+    }
+    if (!isSame(request.url ?? '', path)) {
+      response.writeHead(404).end()
       return
     }
     renderPage(folder).then(

@@ -6,6 +6,8 @@ export interface InfraConfig {
   readonly redisUrl: string
   /** Put before every Redis key, so that installations can share one server. */
   readonly redisPrefix: string
+  /** Secrets that encrypt request content in Redis: the first encrypts, all decrypt. */
+  readonly encryptionKeys: readonly string[]
   readonly storage: StorageConfig
 }
 
@@ -30,6 +32,8 @@ export type StorageConfig =
     }
   | { readonly driver: 'directory'; readonly path: string }
 
+const ENCRYPTION_KEY_LENGTH_MIN = 32
+
 /** Reads the settings of Redis and object storage. */
 export function readInfraConfig(env: EnvReader): InfraConfig {
   env.section('Infrastructure')
@@ -51,7 +55,32 @@ export function readInfraConfig(env: EnvReader): InfraConfig {
   if (!/^[\w.{}-]{1,64}$/.test(redisPrefix)) {
     env.problem('MILLRACE_REDIS_PREFIX must be 1 to 64 letters, digits, dots, dashes or braces')
   }
-  return { dataDir, redisUrl, redisPrefix, storage: readStorage(env, dataDir) }
+  const encryptionKeys = readEncryptionKeys(env, redisUrl)
+  return { dataDir, redisUrl, redisPrefix, encryptionKeys, storage: readStorage(env, dataDir) }
+}
+
+function readEncryptionKeys(env: EnvReader, redisUrl: string): readonly string[] {
+  const name = 'MILLRACE_ENCRYPTION_KEY'
+  const keys = env.list(name, {
+    about:
+      'encrypts prompts and answers in Redis: random text of 32 characters or more, the same in both tiers; several, separated by commas, for a rotation: the first encrypts, all decrypt; required unless Redis is on this machine',
+    isSecret: true,
+  })
+  if (keys.some((key) => key.length < ENCRYPTION_KEY_LENGTH_MIN)) {
+    env.problem(`${name}: every key must have at least ${ENCRYPTION_KEY_LENGTH_MIN} characters`)
+  }
+  if (keys.length === 0 && !isLocalRedis(redisUrl)) {
+    env.problem(
+      `${name} is required, because REDIS_URL is on another machine: prompts must not lie there in clear text; make one with: openssl rand -hex 32`,
+    )
+  }
+  return keys
+}
+
+function isLocalRedis(url: string): boolean {
+  if (url.startsWith('/') || !URL.canParse(url)) return true
+  const { hostname } = new URL(url)
+  return /^(localhost|127(\.\d+){3}|\[::1\]|)$/.test(hostname)
 }
 
 /** Reads the settings of Postgres. */

@@ -26,6 +26,18 @@ export interface QueueKeys {
 
 const JOB_REPLIES = ':replies-of-job:'
 
+const ENCRYPTED = ':encrypted'
+
+/** The reply stream's name when its owner reads encrypted replies; owners of older releases do not. */
+export function encryptedStream(replyTo: string): string {
+  return `${replyTo}${ENCRYPTED}`
+}
+
+/** Whether the owner of a reply stream reads encrypted replies. */
+export function readsEncrypted(replyTo: string): boolean {
+  return replyTo.endsWith(ENCRYPTED)
+}
+
 /** Whether a reply stream belongs to one job instead of a process. */
 export function isJobStream(replyTo: string): boolean {
   return replyTo.includes(JOB_REPLIES)

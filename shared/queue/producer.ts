@@ -6,6 +6,8 @@ import { queueName, type QueueKind } from '../contracts/queues.ts'
 import type { Logger } from '../logger.ts'
 import { announceCancel } from './cancellation.ts'
 import { defineScript, runScript } from './connection.ts'
+import type { ContentCipher } from './content-cipher.ts'
+import { encryptEnvelope } from './envelope-wire.ts'
 import type { QueueKeys } from './keys.ts'
 
 /** Queues that one process may open; a catalogue is far smaller. */
@@ -52,9 +54,18 @@ export class JobProducer {
   readonly #redis: Redis
   readonly #keys: QueueKeys
   readonly #log: Logger
+  readonly #cipher: ContentCipher | undefined
   readonly #queues = new Map<string, Queue>()
 
-  constructor({ redis, keys, log }: { redis: Redis; keys: QueueKeys; log: Logger }) {
+  constructor(options: {
+    readonly redis: Redis
+    readonly keys: QueueKeys
+    readonly log: Logger
+    /** Encrypts inputs; without it they stay in clear text. */
+    readonly cipher?: ContentCipher | undefined
+  }) {
+    const { redis, keys, log, cipher } = options
+    this.#cipher = cipher
     this.#redis = redis
     this.#keys = keys
     this.#log = log
@@ -62,7 +73,7 @@ export class JobProducer {
 
   async enqueue(envelope: JobEnvelope, priority: number): Promise<void> {
     const queue = this.queue(envelope.kind, envelope.modelId)
-    await queue.add(envelope.kind, envelope, {
+    await queue.add(envelope.kind, encryptEnvelope(envelope, this.#cipher), {
       jobId: queuedJobId(envelope.jobId, envelope.epoch),
       priority,
       // The owner decides about another run; BullMQ never does.

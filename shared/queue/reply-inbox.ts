@@ -2,7 +2,8 @@ import type { Redis } from 'ioredis'
 
 import type { Reply } from '../contracts/reply.ts'
 import type { Logger } from '../logger.ts'
-import type { QueueKeys } from './keys.ts'
+import { readContent, type ContentCipher } from './content-cipher.ts'
+import { encryptedStream, type QueueKeys } from './keys.ts'
 
 const BLOCK_MS = 1000
 const FRAMES_PER_READ = 256
@@ -19,6 +20,8 @@ interface ReplyInboxOptions {
   readonly keys: QueueKeys
   readonly instanceId: string
   readonly log: Logger
+  /** Decrypts replies; workers encrypt them only for an owner that has it. */
+  readonly cipher?: ContentCipher | undefined
 }
 
 /**
@@ -38,7 +41,8 @@ export class ReplyInbox {
 
   constructor(options: ReplyInboxOptions) {
     this.#options = options
-    this.replyTo = options.keys.replyStream(options.instanceId)
+    const stream = options.keys.replyStream(options.instanceId)
+    this.replyTo = options.cipher === undefined ? stream : encryptedStream(stream)
   }
 
   /** Announces this process, then reads until `close`. */
@@ -99,7 +103,7 @@ export class ReplyInbox {
     const { reader, log } = this.#options
     while (!this.#isClosed) {
       try {
-        const answer = await reader.xread(
+        const answer = await reader.xreadBuffer(
           'COUNT',
           FRAMES_PER_READ,
           'BLOCK',
@@ -110,7 +114,7 @@ export class ReplyInbox {
         )
         if (answer === null) await this.#rewindIfStreamRestarted()
         for (const [stream, frames] of answer ?? [])
-          for (const frame of frames) this.#accept(stream, frame)
+          for (const frame of frames) this.#accept(stream.toString(), frame)
       } catch (error) {
         if (this.#isClosed) return
         const reason = error instanceof Error ? error.message : String(error)
@@ -122,10 +126,12 @@ export class ReplyInbox {
     }
   }
 
-  #accept(stream: string, [id, fields]: [id: string, fields: string[]]): void {
+  #accept(stream: string, [idBytes, fields]: [id: Buffer, fields: Buffer[]]): void {
+    const id = idBytes.toString()
+    const { cipher, log } = this.#options
     if (stream === this.replyTo) this.#lastId = id
     else if (this.#followed.has(stream)) this.#followed.set(stream, id)
-    for (const reply of parseFrame(fields, this.#options.log))
+    for (const reply of parseFrame(fields, { replyTo: stream, cipher, log }))
       this.#listeners.get(reply.jobId)?.(reply)
   }
 
@@ -142,15 +148,33 @@ export class ReplyInbox {
   }
 }
 
+/** The stream of a frame and what reads it. */
+interface FrameSource {
+  readonly replyTo: string
+  readonly cipher: ContentCipher | undefined
+  readonly log: Logger
+}
+
+/** The place to which an encrypted frame is bound. */
+export function frameContext(replyTo: string): string {
+  return `replies in ${replyTo}`
+}
+
 /** The replies of one frame of a stream. */
-export function parseFrame(fields: readonly string[], log: Logger): readonly Reply[] {
-  const text = fields[1]
-  if (text === undefined) return []
+export function parseFrame(
+  fields: readonly Buffer[],
+  { replyTo, cipher, log }: FrameSource,
+): readonly Reply[] {
+  const bytes = fields[1]
+  if (bytes === undefined) return []
   try {
+    const text = readContent(bytes, cipher, frameContext(replyTo)).toString('utf8')
     return JSON.parse(text) as Reply[]
-  } catch {
-    // Only a foreign writer can do this; its frame is skipped.
-    log.error({ operation: 'reply.read' }, 'unreadable reply frame')
+  } catch (error) {
+    // A foreign writer, or a worker with another key; the frame is skipped. A syntax error would
+    // quote the frame.
+    const reason = error instanceof SyntaxError ? 'not JSON' : String(error)
+    log.error({ operation: 'reply.read', reason }, 'unreadable reply frame')
     return []
   }
 }

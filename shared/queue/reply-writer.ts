@@ -2,7 +2,9 @@ import type { Redis } from 'ioredis'
 
 import type { ReplyBody } from '../contracts/reply.ts'
 import type { Logger } from '../logger.ts'
-import { isJobStream } from './keys.ts'
+import type { ContentCipher } from './content-cipher.ts'
+import { isJobStream, readsEncrypted } from './keys.ts'
+import { frameContext } from './reply-inbox.ts'
 
 /** Replies in one frame. */
 const FRAME_REPLIES_MAX = 512
@@ -64,12 +66,19 @@ export class ReplyWriter {
   readonly #redis: Redis
   readonly #log: Logger
   readonly #onOverflow: (replyTo: string) => void
+  readonly #cipher: ContentCipher | undefined
   readonly #outlets = new Map<string, Outlet>()
   readonly #touchedAtMs = new Map<string, number>()
   readonly #wroteAtMs = new Map<string, number>()
   #isClosed = false
 
-  constructor(redis: Redis, log: Logger, onOverflow: (replyTo: string) => void) {
+  constructor(
+    redis: Redis,
+    log: Logger,
+    onOverflow: (replyTo: string) => void,
+    cipher?: ContentCipher,
+  ) {
+    this.#cipher = cipher
     this.#redis = redis
     this.#log = log
     this.#onOverflow = onOverflow
@@ -161,7 +170,7 @@ export class ReplyWriter {
       outlet.open.clear()
       for (const text of texts) outlet.pendingChars -= text.length
       if (outlet.pending.length === 0) outlet.isUrgent = false
-      await this.#write(replyTo, `[${texts.join(',')}]`)
+      await this.#write(replyTo, this.#encode(replyTo, `[${texts.join(',')}]`))
       this.#noteWrite(replyTo)
       // Pushed meanwhile; it waits for its time unless it is urgent or too much for one frame.
       if (!outlet.isUrgent && outlet.pending.length < FRAME_REPLIES_MAX) break
@@ -173,12 +182,18 @@ export class ReplyWriter {
     else this.#outlets.delete(replyTo)
   }
 
+  /** The frame as it is written: encrypted for owners that can decrypt it. */
+  #encode(replyTo: string, frame: string): string | Buffer {
+    if (this.#cipher === undefined || !readsEncrypted(replyTo)) return frame
+    return this.#cipher.encrypt(frame, frameContext(replyTo))
+  }
+
   #noteWrite(replyTo: string): void {
     if (this.#wroteAtMs.size >= TOUCHED_MAX) this.#wroteAtMs.clear()
     this.#wroteAtMs.set(replyTo, performance.now())
   }
 
-  async #write(replyTo: string, frame: string): Promise<void> {
+  async #write(replyTo: string, frame: string | Buffer): Promise<void> {
     for (let attempt = 1; !this.#isClosed; attempt += 1) {
       try {
         if (isJobStream(replyTo)) {

@@ -4,7 +4,13 @@ import { describe, expect, it } from 'vitest'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { quantile, report, scale } from '#test/support/fault-report.ts'
 import { countWrong, openFaultWorld, sleep } from '#test/support/fault-world.ts'
-import { eventually, readAll, toyRequest, type ToyProcess } from '#test/support/queue.ts'
+import {
+  eventually,
+  readAll,
+  readToyFrame,
+  toyRequest,
+  type ToyProcess,
+} from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 import { createRandom } from '#test/support/random.ts'
 
@@ -222,12 +228,13 @@ function repeatReplies(admin: Awaited<ReturnType<typeof openFaultWorld>>['admin'
     const own = new Set<string>()
     let last = '0-0'
     while (!isOver) {
-      const answer = await tap.xread('BLOCK', 100, 'STREAMS', key, last)
-      for (const [id, fields] of answer?.[0]?.[1] ?? []) {
+      const answer = await tap.xreadBuffer('BLOCK', 100, 'STREAMS', key, last)
+      for (const [idBytes, fields] of answer?.[0]?.[1] ?? []) {
+        const id = idBytes.toString()
         last = id
         if (own.delete(id)) continue
         own.add((await admin.xadd(key, '*', ...fields)) ?? '')
-        repeated += JSON.parse(fields[1] ?? '[]').length
+        repeated += readToyFrame(key, fields).length
       }
     }
   })()

@@ -10,7 +10,7 @@ import {
   type FaultWorld,
   type StreamSeen,
 } from '#test/support/fault-world.ts'
-import { readAll, spawnReady, toyRequest } from '#test/support/queue.ts'
+import { readAll, readToyFrame, spawnReady, toyRequest } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 
 const FROZEN_MS = scale(30_000, 2500)
@@ -142,10 +142,10 @@ async function tapReplies({
   const reading = (async () => {
     let last = '0-0'
     while (!isOver) {
-      const answer = await tap.xread('BLOCK', 200, 'STREAMS', stream, last)
+      const answer = await tap.xreadBuffer('BLOCK', 200, 'STREAMS', stream, last)
       for (const [id, fields] of answer?.[0]?.[1] ?? []) {
-        last = id
-        for (const { jobId, epoch, type } of JSON.parse(fields[1] ?? '[]')) {
+        last = id.toString()
+        for (const { jobId, epoch, type } of readToyFrame(stream, fields)) {
           if (epoch < (newest.get(jobId) ?? 0)) late[type] = (late[type] ?? 0) + 1
           else newest.set(jobId, epoch)
         }

@@ -9,11 +9,14 @@ import { openSubmitter, type OpenSubmitter } from '#api/inference/jobs/submit.ts
 import type { JobEvent, SubmitRequest } from '#api/inference/jobs/job-events.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
+import type { Reply } from '#shared/contracts/reply.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'
+import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
+import { parseFrame } from '#shared/queue/reply-inbox.ts'
 
-import { TOY } from './toy-worker.ts'
+import { TOY, TOY_ENCRYPTION_KEY } from './toy-worker.ts'
 
 /** A log that says nothing, or everything under `TOY_LOG=debug`. */
 export const log = createLogger({ level: process.env.TOY_LOG === 'debug' ? 'debug' : 'silent' })
@@ -98,6 +101,7 @@ export async function openTestSubmitter(
     queueDepthMax,
     clock: systemClock,
     log,
+    cipher: openContentCipher([TOY_ENCRYPTION_KEY]),
   })
   return {
     ...submitter,
@@ -106,6 +110,11 @@ export async function openTestSubmitter(
       redis.disconnect()
     },
   }
+}
+
+/** The replies of one frame of the toy stack's streams, decrypted. */
+export function readToyFrame(replyTo: string, fields: readonly Buffer[]): readonly Reply[] {
+  return parseFrame(fields, { replyTo, cipher: openContentCipher([TOY_ENCRYPTION_KEY]), log })
 }
 
 /** A request to the toy model. */

@@ -3,6 +3,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { systemClock } from '#shared/clock.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'
+import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { Residency } from '#workers/models/residency.ts'
 import { defineProcessor, type OpenModel } from '#workers/processors/index.ts'
@@ -10,7 +11,7 @@ import { LOOP_FILE, loopFeeds } from '#test/unit/workers/runtime/decoder-feeds.t
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { WorkerHost } from '#workers/worker-host.ts'
 
-import { TOY, toyText, toyToken } from './toy-worker.ts'
+import { TOY, TOY_ENCRYPTION_KEY, toyText, toyToken } from './toy-worker.ts'
 
 // A worker whose jobs are one single model run (`runMs=`), or a loop in JavaScript (`blockMs=`).
 // Arguments are the Redis address and the key prefix.
@@ -82,6 +83,7 @@ const host = new WorkerHost({
   }),
   version: 'test',
   clock: systemClock,
+  cipher: openContentCipher([TOY_ENCRYPTION_KEY]),
   log,
 })
 await host.start()

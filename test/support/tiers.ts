@@ -35,6 +35,7 @@ export async function startTiers(options: {
     MILLRACE_DATA_DIR: options.folder,
     MILLRACE_REDIS_PREFIX: options.keyPrefix,
     REDIS_URL: options.redisUrl,
+    MILLRACE_ENCRYPTION_KEY: 'a key of the tests for content in Redis',
     LOG_LEVEL: 'warn',
   }
   const start = async (name: 'api' | 'worker', env: Record<string, string>, port: number) => {

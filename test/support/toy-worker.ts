@@ -3,10 +3,14 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'
+import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { Residency } from '#workers/models/residency.ts'
 import { defineProcessor, type OpenModel } from '#workers/processors/index.ts'
 import { WorkerHost } from '#workers/worker-host.ts'
+
+/** Encrypts the content of the toy model's jobs, as in an installation. */
+export const TOY_ENCRYPTION_KEY = 'a key of the tests for content in Redis'
 
 /** The model that toy workers serve. */
 export const TOY: CatalogueModel = {
@@ -109,6 +113,7 @@ export async function startToyWorker(
     residency: new Residency<OpenModel>({ bytesMax: 0, open, log }),
     version: 'test',
     clock: systemClock,
+    cipher: openContentCipher([TOY_ENCRYPTION_KEY]),
     log,
   })
   await host.start()

@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis'
 
 import type { Clock } from '#shared/clock.ts'
 import type { Logger } from '#shared/logger.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { parseFrame, type ReplyInbox } from '#shared/queue/reply-inbox.ts'
 
 import { unavailable } from './admission.ts'
@@ -16,6 +17,7 @@ interface Context {
   readonly inbox: ReplyInbox
   readonly clock: Clock
   readonly log: Logger
+  readonly cipher?: ContentCipher | undefined
 }
 
 /** Lets a job outlive this process: its replies have a stream of their own, which others can read. */
@@ -54,14 +56,17 @@ export async function adopt(context: Context, job: OwnedJob): Promise<void> {
   else inbox.follow(replyTo, lastId)
 }
 
-async function replay({ redis, clock, log }: Context, job: OwnedJob): Promise<string> {
+async function replay({ redis, clock, log, cipher }: Context, job: OwnedJob): Promise<string> {
   let lastId = '0-0'
   for (;;) {
     const from = `(${lastId}`
-    const frames = await redis.xrange(job.envelope.replyTo, from, '+', 'COUNT', FRAMES_PER_READ)
+    const { replyTo } = job.envelope
+    const frames = await redis.xrangeBuffer(replyTo, from, '+', 'COUNT', FRAMES_PER_READ)
     for (const [id, fields] of frames) {
-      for (const reply of parseFrame(fields, log)) job.onReply(reply, clock.monotonic())
-      lastId = id
+      for (const reply of parseFrame(fields, { replyTo, cipher, log })) {
+        job.onReply(reply, clock.monotonic())
+      }
+      lastId = id.toString()
     }
     if (frames.length < FRAMES_PER_READ) return lastId
   }

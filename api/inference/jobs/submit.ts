@@ -9,7 +9,8 @@ import { queueName, type QueueKind } from '#shared/contracts/queues.ts'
 import { CancelledError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
-import type { QueueKeys } from '#shared/queue/keys.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { encryptedStream, type QueueKeys } from '#shared/queue/keys.ts'
 import { JobProducer } from '#shared/queue/producer.ts'
 import { RedisClock } from '#shared/queue/redis-clock.ts'
 import { ReplyInbox } from '#shared/queue/reply-inbox.ts'
@@ -42,6 +43,8 @@ interface SubmitterOptions {
   readonly queueDepthMax: number
   readonly clock: Clock
   readonly log: Logger
+  /** Encrypts inputs and decrypts replies; without it both stay in clear text. */
+  readonly cipher?: ContentCipher | undefined
   /** Called for every resubmission. */
   readonly onResubmit?: (envelope: JobEnvelope) => void
 }
@@ -56,12 +59,12 @@ export interface OpenSubmitter extends Submitter {
 
 /** Opens the way into the queues: the reply stream is read before the first job goes in. */
 export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubmitter> {
-  const { redis, reader, keys, log } = options
+  const { redis, reader, keys, log, cipher } = options
   const clock = new RedisClock(options.clock)
   await clock.sync(redis)
-  const producer = new JobProducer({ redis, keys, log })
+  const producer = new JobProducer({ redis, keys, log, cipher })
   const ledger = new JobLedger({ redis, keys, producer, clock, log })
-  const inbox = new ReplyInbox({ reader, redis, keys, instanceId: randomUUID(), log })
+  const inbox = new ReplyInbox({ reader, redis, keys, instanceId: randomUUID(), log, cipher })
   await inbox.start()
   ledger.start()
   const context: Context = { ...options, clock, producer, ledger, inbox, windows: new Map() }
@@ -211,11 +214,13 @@ function ownJob(context: Context, request: SubmitRequest<QueueKind>, turn: Ticke
 }
 
 function newEnvelope(
-  { clock, inbox, keys }: Context,
+  { clock, inbox, keys, cipher }: Context,
   request: SubmitRequest<QueueKind>,
 ): JobEnvelope {
   const jobId = request.jobId ?? randomId('job_')
   const isDurable = request.durable !== undefined
+  const jobStream = keys.jobReplies(jobId)
+  const ownStream = cipher === undefined ? jobStream : encryptedStream(jobStream)
   return {
     version: ENVELOPE_VERSION,
     jobId,
@@ -223,7 +228,7 @@ function newEnvelope(
     kind: request.kind,
     modelId: request.model.id,
     organizationId: request.organizationId,
-    replyTo: isDurable ? keys.jobReplies(jobId) : inbox.replyTo,
+    replyTo: isDurable ? ownStream : inbox.replyTo,
     ...(isDurable && { isOwnerless: true }),
     enqueuedAtMs: clock.now(),
     deadlineAtMs: request.deadlineAtMs,

@@ -1,4 +1,5 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { get } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -30,7 +31,13 @@ afterAll(async () => {
 })
 
 async function send(mail: { readonly subject: string; readonly text: string }): Promise<void> {
-  const transport = createTransport({ host: '127.0.0.1', port: mailbox.smtpPort, ignoreTLS: true })
+  const { smtpPort: port, smtpUser: user, smtpPassword: pass } = mailbox
+  const transport = createTransport({
+    host: '127.0.0.1',
+    port,
+    ignoreTLS: true,
+    auth: { user, pass },
+  })
   await transport.sendMail({ from: 'no-reply@example.test', to: LONG_ADDRESS, ...mail })
   transport.close()
 }
@@ -44,6 +51,44 @@ async function linksOfNewest(): Promise<string[]> {
   await close()
   return addresses.map((address) => address ?? '')
 }
+
+describe('another local user', () => {
+  it.for([undefined, { user: 'millrace', pass: 'guessed' }])(
+    'cannot send a mail with the credentials %j',
+    async (auth) => {
+      const { smtpPort: port } = mailbox
+      const transport = createTransport({
+        ...{ host: '127.0.0.1', port, ignoreTLS: true },
+        ...(auth !== undefined && { auth }),
+      })
+      const mail = { from: 'a@example.test', to: 'b@example.test', subject: 'forged', text: 'x' }
+      await expect(transport.sendMail(mail)).rejects.toThrow(/530|535/)
+      transport.close()
+    },
+  )
+
+  it.for(['/', '/mails', `/${'0'.repeat(48)}/`, '//'])(
+    'cannot read the page at %s',
+    async (path) => {
+      await send({ subject: 'A secret link', text: LINK })
+      const answer = await fetch(`${new URL(mailbox.pageUrl).origin}${path}`)
+      expect(answer.status).toBe(404)
+      expect(await answer.text()).toBe('')
+    },
+  )
+
+  it('cannot read it through a name of another site that resolves to this machine', async () => {
+    const { hostname, port, pathname } = new URL(mailbox.pageUrl)
+    const headers = { host: `attacker.example:${port}` }
+    const status = await new Promise((resolve, reject) => {
+      get({ hostname, port, path: pathname, headers }, (answer) => {
+        answer.resume()
+        resolve(answer.statusCode)
+      }).on('error', reject)
+    })
+    expect(status).toBe(403)
+  })
+})
 
 describe('the mailbox page', () => {
   it.for([

@@ -13,6 +13,7 @@ import {
   log,
   openTestSubmitter,
   readAll,
+  readToyFrame,
   startRedis,
   toyRequest,
 } from '#test/support/queue.ts'
@@ -35,14 +36,15 @@ describe('the queues', () => {
   }
 
   /** Waits for a frame of a stream; reading blocks, so that none is trimmed before it was seen. */
-  const frameWith = async (stream: string, text: string): Promise<void> => {
+  const frameWith = async (stream: string, type: string): Promise<void> => {
     const reader = redis.duplicate()
     let lastId = '0'
-    for (let seen = ''; !seen.includes(text); ) {
-      const answer = await reader.xread('BLOCK', 1000, 'STREAMS', stream, lastId)
+    for (let isSeen = false; !isSeen; ) {
+      const answer = await reader.xreadBuffer('BLOCK', 1000, 'STREAMS', stream, lastId)
       const frames = answer?.[0]?.[1] ?? []
-      lastId = frames.at(-1)?.[0] ?? lastId
-      seen = JSON.stringify(frames.map(([, fields]) => fields)).replaceAll('\\', '')
+      lastId = frames.at(-1)?.[0].toString() ?? lastId
+      const replies = frames.flatMap(([, fields]) => readToyFrame(stream, fields))
+      isSeen = replies.some((reply) => reply.type === type)
     }
     reader.disconnect()
   }
@@ -165,7 +167,7 @@ describe('the queues', () => {
     await setOwner('~*[^r]', `~${prefix}:completion*`)
     await redis.del(heartbeat)
     const stream = heartbeat.replace(/:owner$/, '')
-    await frameWith(stream, '"type":"yielded"')
+    await frameWith(stream, 'yielded')
     await setOwner('~*')
     expect((await running).text).toBe(toyText(300))
     expect(await redis.pttl(stream)).toBeGreaterThan(0)

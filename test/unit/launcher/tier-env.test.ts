@@ -6,8 +6,11 @@ import { loadConfig } from '#shared/config/config.ts'
 const secret = 'f'.repeat(64)
 const PARTS = {
   ...{ dataDir: '/tmp/x', redisUrl: 'redis://redis', databaseUrl: 'postgres://db/x' },
-  mailbox: { smtpPort: 2525 },
-  secrets: { jwtSecret: secret, apiKey: secret, urlSigningSecret: secret, adminToken: secret },
+  mailbox: { smtpPort: 2525, smtpUser: 'user', smtpPassword: secret },
+  secrets: {
+    ...{ jwtSecret: secret, apiKey: secret, urlSigningSecret: secret, adminToken: secret },
+    encryptionKey: secret,
+  },
   ports: { api: 5000, apiMetrics: 9100, workerMetrics: 9101 },
 }
 

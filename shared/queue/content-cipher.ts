@@ -1,0 +1,120 @@
+import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto'
+
+const CIPHER = 'aes-256-gcm'
+const FORMAT = 1
+const KEY_BYTES = 32
+const KEY_ID_BYTES = 4
+const SALT_BYTES = 16
+const COUNTER_BYTES = 6
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+const SALT_AT = 1 + KEY_ID_BYTES
+const COUNTER_AT = SALT_AT + SALT_BYTES
+const BODY_AT = COUNTER_AT + COUNTER_BYTES
+/** One per process that encrypts; processes come and go with restarts. */
+const READ_KEYS_MAX = 1000
+
+/** One secret of the installation; its id tells which one encrypted a message. */
+interface InstallationKey {
+  readonly id: Buffer
+  readonly secret: string
+}
+
+/**
+ * Encrypts request content that lies in Redis: job inputs, replies, kept answers and journals.
+ *
+ * A process derives its own message key from the first secret and a random salt (HKDF), so that a
+ * counter is a safe AES-GCM nonce: no number of messages repeats one. A message is
+ * `format, key id, salt, counter, ciphertext, tag`. All secrets decrypt, which allows rotation. The
+ * context (which job or stream) is authenticated: a message cannot be moved to another place.
+ */
+export class ContentCipher {
+  readonly #keys: readonly InstallationKey[]
+  readonly #header: Buffer
+  readonly #writeKey: Buffer
+  readonly #readKeys = new Map<string, Buffer>()
+  #counter = 0
+
+  constructor(secrets: readonly string[]) {
+    this.#keys = secrets.map((secret) => ({ id: idOf(secret), secret }))
+    const [first] = this.#keys
+    if (first === undefined) throw new Error('a cipher needs at least one secret')
+    const salt = randomBytes(SALT_BYTES)
+    this.#header = Buffer.concat([Buffer.from([FORMAT]), first.id, salt])
+    this.#writeKey = messageKey(first.secret, salt)
+  }
+
+  encrypt(plain: string | Buffer, context: string): Buffer {
+    this.#counter += 1
+    const counter = Buffer.alloc(COUNTER_BYTES)
+    counter.writeUIntBE(this.#counter, 0, COUNTER_BYTES)
+    const cipher = createCipheriv(CIPHER, this.#writeKey, nonceOf(counter))
+    cipher.setAAD(Buffer.from(context))
+    const body = cipher.update(typeof plain === 'string' ? Buffer.from(plain) : plain)
+    return Buffer.concat([this.#header, counter, body, cipher.final(), cipher.getAuthTag()])
+  }
+
+  /** Throws when no secret fits, or when the message was changed or belongs to another context. */
+  decrypt(message: Buffer, context: string): Buffer {
+    if (!isEncrypted(message)) throw new Error('the content is not encrypted')
+    const key = this.#readKey(message.subarray(1, SALT_AT), message.subarray(SALT_AT, COUNTER_AT))
+    const nonce = nonceOf(message.subarray(COUNTER_AT, BODY_AT))
+    const decipher = createDecipheriv(CIPHER, key, nonce, { authTagLength: TAG_BYTES })
+    decipher.setAAD(Buffer.from(context))
+    decipher.setAuthTag(message.subarray(-TAG_BYTES))
+    const plain = decipher.update(message.subarray(BODY_AT, -TAG_BYTES))
+    return Buffer.concat([plain, decipher.final()])
+  }
+
+  #readKey(id: Buffer, salt: Buffer): Buffer {
+    const name = Buffer.concat([id, salt]).toString('latin1')
+    const known = this.#readKeys.get(name)
+    if (known !== undefined) return known
+    const found = this.#keys.find((key) => key.id.equals(id))
+    if (found === undefined) {
+      throw new Error('the content was encrypted with a key that MILLRACE_ENCRYPTION_KEY lacks')
+    }
+    const key = messageKey(found.secret, salt)
+    if (this.#readKeys.size >= READ_KEYS_MAX) this.#readKeys.clear()
+    this.#readKeys.set(name, key)
+    return key
+  }
+}
+
+/** The cipher of an installation; undefined without a secret, where content stays in clear text. */
+export function openContentCipher(secrets: readonly string[]): ContentCipher | undefined {
+  return secrets.length === 0 ? undefined : new ContentCipher(secrets)
+}
+
+/** Whether bytes are a message of a cipher. Clear content is JSON and never begins with this byte. */
+function isEncrypted(bytes: Buffer): boolean {
+  return bytes[0] === FORMAT && bytes.length >= BODY_AT + TAG_BYTES
+}
+
+/** Content that may be encrypted or, from an earlier release, clear. */
+export function readContent(
+  bytes: Buffer,
+  cipher: ContentCipher | undefined,
+  context: string,
+): Buffer {
+  if (!isEncrypted(bytes)) return bytes
+  if (cipher === undefined) {
+    throw new Error('the content is encrypted: set MILLRACE_ENCRYPTION_KEY as in the other tier')
+  }
+  return cipher.decrypt(bytes, context)
+}
+
+function idOf(secret: string): Buffer {
+  return createHash('sha256')
+    .update(`millrace key id\n${secret}`)
+    .digest()
+    .subarray(0, KEY_ID_BYTES)
+}
+
+function messageKey(secret: string, salt: Buffer): Buffer {
+  return Buffer.from(hkdfSync('sha256', secret, salt, 'millrace content in redis', KEY_BYTES))
+}
+
+function nonceOf(counter: Buffer): Buffer {
+  return Buffer.concat([Buffer.alloc(NONCE_BYTES - COUNTER_BYTES), counter])
+}
