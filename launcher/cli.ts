@@ -17,7 +17,7 @@ type Run = (env: Env, args: Arguments) => Promise<void>
 const COMMANDS: Readonly<Record<string, Run>> = {
   up: async (env) => (await import('./commands/up.ts')).up(env),
   api: async (env) => {
-    const { runApi } = await import('#api/main.ts')
+    const { runApi } = await import('#api/server/main.ts')
     const { blameDatabase } = await import('./reach.ts')
     await serve(runApi(env).catch((error: unknown) => blameDatabase(env, error)))
   },

@@ -23,12 +23,20 @@ const LAYERS: readonly { readonly files: RegExp; readonly never: RegExp; readonl
     { files: /^api\//, never: /^(workers|launcher)\//, why: 'the tiers meet only in Redis' },
     { files: /^workers\//, never: /^(api|launcher)\//, why: 'the tiers meet only in Redis' },
     { files: /^shared\//, never: /^(api|workers|launcher)\//, why: 'shared imports neither tier' },
-    { files: /^api\/auth\/flows\//, never: /^(fastify|@fastify\/.*)$/, why: 'flows know no HTTP' },
-    { files: /^api\/auth\/flows\//, never: /^api\/auth\/flows\//, why: 'flows call no flow' },
     {
-      files: /^api\/(auth\/(identity|providers|delivery)\/|files\/files\.ts)/,
-      never: /^(fastify|@fastify\/.*|api\/auth\/flows\/.*)$/,
-      why: 'the nouns know neither HTTP nor flows',
+      files: /^api\/auth\/[^/]+\//,
+      never: /^(fastify|@fastify\/.*)$/,
+      why: 'only the top of the user server knows HTTP',
+    },
+    {
+      files: /^api\/auth\/external\/providers\//,
+      never: /^api\/auth\/(?!external\/providers\/|errors|secrets|ports)/,
+      why: 'providers know no accounts',
+    },
+    {
+      files: /^api\/files\/files\.ts/,
+      never: /^(fastify|@fastify\/.*)$/,
+      why: 'stored files know no HTTP',
     },
     {
       files: /^api\/inference\//,

@@ -1,7 +1,7 @@
 import { and, eq, inArray, isNotNull, isNull, lt, notExists, or, sql, type SQL } from 'drizzle-orm'
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core'
 
-import { inTransaction, type Store } from './identity/store.ts'
+import { inTransaction, type Store } from './store.ts'
 import type { AuthServices } from './services.ts'
 
 const DAY_MS = 86_400_000

@@ -2,15 +2,15 @@ import type { FastifyRequest } from 'fastify'
 
 import { ServiceError } from '#shared/errors.ts'
 
-import { networkOf, plainAddress } from './client-address.ts'
+import { networkOf, plainAddress } from '#api/http/client-address.ts'
 import type { AuthRequest, Caller } from './context.ts'
 import { authFailure } from './errors.ts'
-import type { AccessTokenClaims } from './identity/access-token.ts'
-import { findBindingSecret } from './identity/browser-binding.ts'
-import { hasVerifiedFactor } from './identity/factors.ts'
-import { chooseRedirect } from './identity/redirect-url.ts'
-import { findSession } from './identity/sessions.ts'
-import { findUserById, isBanned } from './identity/users.ts'
+import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
+import { findBindingSecret } from '#api/auth/external/browser-binding.ts'
+import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
+import { chooseRedirect } from '#api/auth/redirects/redirect-url.ts'
+import { findSession } from '#api/auth/sessions/sessions.ts'
+import { findUserById, isBanned } from '#api/auth/users/users.ts'
 import type { AuthServices } from './services.ts'
 
 /** The guards of the routing table. */

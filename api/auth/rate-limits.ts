@@ -2,7 +2,7 @@ import type { Clock } from '#shared/clock.ts'
 import type { RateLimit, RateLimitsConfig } from '#shared/config/auth-rate-limits.ts'
 
 import { authFailure } from './errors.ts'
-import { sha256 } from './identity/secrets.ts'
+import { sha256 } from './secrets.ts'
 
 /** The part of the Redis client that limits need. */
 export interface RateLimitRedis {

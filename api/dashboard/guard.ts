@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
-import { clientOf } from '#api/auth/client-address.ts'
+import { clientOf } from '#api/http/client-address.ts'
 import type { GuessLimiter } from '#api/limits/guess-limiter.ts'
 import { prefersHtml } from '#api/pages/accepts.ts'
 import { ServiceError } from '#shared/errors.ts'

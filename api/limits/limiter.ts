@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import { onTokens } from '#api/v1/account.ts'
-import { networkOf } from '#api/auth/client-address.ts'
+import { networkOf } from '#api/http/client-address.ts'
 import { callerOf, type Caller } from '#api/v1/caller.ts'
 import { durableOf } from '#api/v1/durable.ts'
 import type { Clock } from '#shared/clock.ts'

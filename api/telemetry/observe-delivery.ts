@@ -1,7 +1,7 @@
 import { SpanKind } from '@opentelemetry/api'
 import type { Histogram } from 'prom-client'
 
-import type { PasswordHasher } from '#api/auth/identity/password.ts'
+import type { PasswordHasher } from '#api/auth/passwords/password.ts'
 import type { Mailer, SmsSender } from '#api/auth/ports.ts'
 import { MAIL_KINDS } from '#shared/config/auth-mail.ts'
 import { inChildSpan, type Tracing } from '#shared/telemetry/tracing.ts'

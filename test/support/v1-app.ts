@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 
-import { buildApp } from '#api/app.ts'
+import { buildApp } from '#api/server/app.ts'
 import { v1Plugin, type V1Services } from '#api/v1/plugin.ts'
 import { systemClock } from '#shared/clock.ts'
 import { openApiKeys } from '#shared/db/api-keys.ts'

@@ -3,8 +3,8 @@ import { createPublicKey, generateKeyPairSync } from 'node:crypto'
 import { exportJWK, generateKeyPair, jwtVerify, SignJWT, UnsecuredJWT } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { createAccessTokens } from '#api/auth/identity/access-token.ts'
-import { createAccessTokenVerifier } from '#api/auth/verify-access-token.ts'
+import { createAccessTokens } from '#api/auth/sessions/access-token.ts'
+import { createAccessTokenVerifier } from '#api/auth/sessions/verify-access-token.ts'
 import { systemClock } from '#shared/clock.ts'
 
 import { createUser, signedInUser, signIn } from './support/people.ts'

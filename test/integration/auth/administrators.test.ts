@@ -1,7 +1,7 @@
 import { TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { administratorsOf } from '#api/administrators.ts'
+import { administratorsOf } from '#api/server/administrators.ts'
 import { isAdmin } from '#api/auth/guards.ts'
 
 import { createUser, PASSWORD, signIn } from './support/people.ts'

@@ -1,7 +1,7 @@
 import { TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { replaceRefreshToken } from '#api/auth/identity/refresh-tokens.ts'
+import { replaceRefreshToken } from '#api/auth/sessions/refresh-tokens.ts'
 
 import { createUser, refresh, signedInUser, signIn } from './support/people.ts'
 import { startServer, type CallResult, type TestServer } from './support/server.ts'

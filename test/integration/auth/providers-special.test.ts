@@ -2,9 +2,9 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 
 import { createHmac } from 'node:crypto'
 
-import { signOauth1 } from '#api/auth/providers/oauth1.ts'
-import { OIDC_ROWS } from '#api/auth/providers/oidc-rows.ts'
-import { createProviders } from '#api/auth/providers/providers.ts'
+import { signOauth1 } from '#api/auth/external/providers/oauth1.ts'
+import { OIDC_ROWS } from '#api/auth/external/providers/oidc-rows.ts'
+import { createProviders } from '#api/auth/external/providers/providers.ts'
 import { systemClock } from '#shared/clock.ts'
 import { readExternalConfig } from '#shared/config/auth-external.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'

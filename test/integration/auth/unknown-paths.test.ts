@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 
-import { buildApp } from '#api/app.ts'
+import { buildApp } from '#api/server/app.ts'
 import { authPlugin } from '#api/auth/plugin.ts'
 import { answerUnknownPath, USER_SERVER_SEGMENTS } from '#api/auth/unknown-paths.ts'
 import { createLogger } from '#shared/logger.ts'

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-import { buildApp } from '#api/app.ts'
+import { buildApp } from '#api/server/app.ts'
 import { openBatches } from '#api/batches/batch-store.ts'
 import { BatchDriver, type DriverServices } from '#api/batches/driver.ts'
 import { openBatchLines } from '#api/batches/line-store.ts'

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import { checkPasswordRules } from '#api/auth/identity/password-rules.ts'
+import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import { createLogger } from '#shared/logger.ts'
 import { startHttpPeer, type HttpPeer, type PeerReply } from '#test/support/http-peers.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { clientOf, plainAddress } from '#api/auth/client-address.ts'
+import { clientOf, plainAddress } from '#api/http/client-address.ts'
 
 describe('an address', () => {
   const cases: readonly (readonly [string | undefined, string])[] = [

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { isAuthorizedAddress, parseEmail, parsePhone } from '#api/auth/identity/contact.ts'
+import { isAuthorizedAddress, parseEmail, parsePhone } from '#api/auth/users/contact.ts'
 
 describe('parseEmail', () => {
   const GOOD = {

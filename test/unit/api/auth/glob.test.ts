@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { matchesGlob } from '#api/auth/identity/glob.ts'
+import { matchesGlob } from '#api/auth/redirects/glob.ts'
 
 const CASES: readonly (readonly [glob: string, text: string, isMatch: boolean])[] = [
   ['a*c', 'abbc', true],

@@ -8,9 +8,9 @@ import { promisify } from 'node:util'
 
 import { describe, expect, it } from 'vitest'
 
-import { createPasswordHasher } from '#api/auth/identity/password.ts'
-import { isKnownPasswordHash } from '#api/auth/identity/password-hashes.ts'
-import { checkPasswordRules } from '#api/auth/identity/password-rules.ts'
+import { createPasswordHasher } from '#api/auth/passwords/password.ts'
+import { isKnownPasswordHash } from '#api/auth/passwords/password-hashes.ts'
+import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import { systemClock } from '#shared/clock.ts'
 import { readPasswordConfig } from '#shared/config/auth-policies.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
@@ -128,7 +128,7 @@ describe('the password hasher', () => {
   onLinux('never rises above the priority that its process was started with', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'millrace-nice-'))
     const program = join(folder, 'program.mjs')
-    const threads = pathToFileURL('api/auth/identity/hash-threads.ts').href
+    const threads = pathToFileURL('api/auth/passwords/hash-threads.ts').href
     await writeFile(
       program,
       `import { readdirSync, readFileSync } from 'node:fs'

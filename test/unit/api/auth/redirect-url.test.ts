@@ -5,7 +5,7 @@ import {
   isRedirectAllowed,
   withFragment,
   withQuery,
-} from '#api/auth/identity/redirect-url.ts'
+} from '#api/auth/redirects/redirect-url.ts'
 
 const RULES = {
   siteUrl: 'https://app.example.com/home',

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 
-import { buildApp } from '#api/app.ts'
+import { buildApp } from '#api/server/app.ts'
 import { createLogger } from '#shared/logger.ts'
 import { serverConfig } from '#test/support/server-config.ts'
 

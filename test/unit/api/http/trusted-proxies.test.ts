@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { buildApp } from '#api/app.ts'
+import { buildApp } from '#api/server/app.ts'
 import { createLogger } from '#shared/logger.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
 import { readServerConfig } from '#shared/config/server.ts'

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 
 import type { FastifyInstance } from 'fastify'
 
-import { buildApp } from '#api/app.ts'
+import { buildApp } from '#api/server/app.ts'
 import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/jobs/job-events.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
 import { mediaPlugin } from '#api/media/routes.ts'

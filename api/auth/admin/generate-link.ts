@@ -1,0 +1,218 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type AdminRequest, type Answer } from '#api/auth/context.ts'
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import { parseEmail } from '#api/auth/users/contact.ts'
+import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
+import { clearOneTimeTokens, type PendingCredentials } from '#api/auth/sign-in/one-time-tokens.ts'
+import { mergeMetadata, presentUser } from '#api/auth/users/present-user.ts'
+import { chooseRedirect } from '#api/auth/redirects/redirect-url.ts'
+import { inTransaction, type Store } from '#api/auth/store.ts'
+import {
+  findUserByContact,
+  loadParts,
+  lockUser,
+  updateUser,
+  type SentColumn,
+  type UserChanges,
+} from '#api/auth/users/users.ts'
+import type { GenerateLinkBody, Parsed } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { createAccount, inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { EMAIL_CHANGE_KINDS } from '#api/auth/users/send-email-change.ts'
+import { linkOf, mintForMail, type MailName } from '#api/auth/delivery/send-mail.ts'
+
+type Body = Parsed<typeof GenerateLinkBody>
+
+/** The token and mail of each link type. */
+const TYPES = {
+  signup: { mail: 'confirmation', linkType: 'signup', column: 'confirmationSentAt' },
+  invite: { mail: 'invite', linkType: 'invite', column: 'confirmationSentAt' },
+  magiclink: { mail: 'magicLink', linkType: 'magiclink', column: 'recoverySentAt' },
+  recovery: { mail: 'recovery', linkType: 'recovery', column: 'recoverySentAt' },
+  email_change_current: {
+    mail: 'emailChangeCurrent',
+    linkType: 'email_change',
+    column: 'emailChangeSentAt',
+  },
+  email_change_new: {
+    mail: 'emailChangeNew',
+    linkType: 'email_change',
+    column: 'emailChangeSentAt',
+  },
+} as const satisfies Record<string, { mail: MailName; linkType: string; column: SentColumn }>
+
+type LinkType = keyof typeof TYPES
+
+interface Wanted {
+  readonly type: LinkType
+  readonly email: string
+  readonly newEmail: string | undefined
+  readonly body: Body
+}
+
+/** Makes the link of a mail without sending it: the caller delivers it by other means. */
+export async function generateLink(
+  services: AuthServices,
+  request: AdminRequest,
+  body: Body,
+): Promise<Answer> {
+  const wanted = parse(body)
+  const { user, type, credentials } = await prepareUser(services, request, wanted)
+  const { mail, linkType, column } = TYPES[type]
+  const to = type === 'email_change_new' ? (wanted.newEmail as string) : wanted.email
+  const { minted, sent } = await inTransaction(services.store, async (store) => {
+    const proposal = await propose(store, user.id, wanted.newEmail)
+    const changes = { ...proposal, [column]: store.now() }
+    const stage = { ...services, store }
+    return {
+      minted: await mintForMail(stage, {
+        user,
+        name: mail,
+        to,
+        credentials,
+        changeTo: wanted.newEmail,
+      }),
+      sent: await updateUser(store, user.id, changes),
+    }
+  })
+  const redirectTo = chooseRedirect([body.redirect_to || request.redirectTo], {
+    siteUrl: services.config.site.url,
+    uriAllowList: services.config.site.uriAllowList,
+  })
+  const place = { externalUrl: request.externalUrl, redirectTo }
+  const link = linkOf(services, place, { name: mail, linkToken: minted.linkToken, type: linkType })
+  return json({
+    ...presentUser(await loadParts(services.store, withPending(sent, credentials))),
+    action_link: link,
+    email_otp: minted.code,
+    hashed_token: minted.linkToken,
+    verification_type: type,
+    redirect_to: redirectTo,
+  })
+}
+
+function parse(body: Body): Wanted {
+  const { type } = body
+  if (type === undefined || !Object.hasOwn(TYPES, type)) {
+    throw invalid(`Invalid email action link type requested: ${(type ?? '').slice(0, 64)}`, 'type')
+  }
+  const email = parseEmail(body.email ?? '')
+  const isChange = type === 'email_change_current' || type === 'email_change_new'
+  const newEmail = isChange ? parseEmail(body.new_email ?? '') : undefined
+  return { type: type as LinkType, email, newEmail, body }
+}
+
+interface Prepared {
+  readonly user: UserRow
+  readonly type: LinkType
+  /** The credentials that a sign-up link sets. */
+  readonly credentials?: PendingCredentials
+}
+
+function withPending(user: UserRow, credentials: PendingCredentials | undefined): UserRow {
+  const userMetadata = mergeMetadata(user.userMetadata, credentials?.userMetadata)
+  return { ...user, userMetadata }
+}
+
+async function prepareUser(
+  services: AuthServices,
+  request: AdminRequest,
+  wanted: Wanted,
+): Promise<Prepared> {
+  const contact = { kind: 'email', email: wanted.email } as const
+  const known = await findUserByContact(services.store, contact)
+  // A magic link for an unknown address is a sign-up.
+  const type = wanted.type === 'magiclink' && known === undefined ? 'signup' : wanted.type
+  switch (type) {
+    case 'magiclink':
+      return { user: known as UserRow, type }
+    case 'recovery':
+      if (known === undefined) throw notFound()
+      return { user: known, type }
+    case 'email_change_current':
+    case 'email_change_new':
+      if (known === undefined) throw notFound()
+      await checkFree(services, wanted.newEmail as string)
+      return { user: known, type }
+    case 'signup':
+    case 'invite':
+      if (known !== undefined && isConfirmed(known, 'email')) throw authFailure('email_exists')
+      return { type, ...(await prepareNewUser(services, request, { type, known, wanted })) }
+  }
+}
+
+function notFound(): Error {
+  const message = 'User with this email not found'
+  return authFailure('user_not_found', { message, kind: 'notFound' })
+}
+
+async function checkFree(services: AuthServices, email: string): Promise<void> {
+  const owner = await findUserByContact(services.store, { kind: 'email', email })
+  if (owner !== undefined) throw authFailure('email_exists')
+}
+
+// The links of another change that was asked for before must not stand for this one.
+async function propose(
+  store: Store,
+  userId: string,
+  newEmail: string | undefined,
+): Promise<UserChanges> {
+  const user = await lockUser(store, userId)
+  if (newEmail === undefined || user.emailChange === newEmail) return {}
+  await clearOneTimeTokens(store, userId, EMAIL_CHANGE_KINDS)
+  return { emailChange: newEmail, emailChangeAgreed: 0 }
+}
+
+async function prepareNewUser(
+  services: AuthServices,
+  request: AdminRequest,
+  making: {
+    readonly type: 'signup' | 'invite'
+    readonly known: UserRow | undefined
+    readonly wanted: Wanted
+  },
+): Promise<Omit<Prepared, 'type'>> {
+  const { type, known, wanted } = making
+  const { body, email } = wanted
+  const passwordHash = type === 'signup' ? await hashPassword(services, wanted) : undefined
+  const user = await inTransaction(services.store, async (store) => {
+    const made =
+      type === 'invite'
+        ? await inviteAccount(services, store, { email, known, data: body.data, request })
+        : (known ?? (await makeSignup(services, store, { email, request })))
+    if (made === undefined) throw authFailure('email_exists')
+    await record(services, store, {
+      request,
+      actor: { kind: 'admin', role: request.caller.role },
+      action: type === 'invite' ? 'user_invited' : 'user_signedup',
+      traits: { user_id: made.id, user_email: email },
+    })
+    return made
+  })
+  if (type === 'invite') return { user }
+  return { user, credentials: { passwordHash, userMetadata: mergeMetadata({}, body.data) } }
+}
+
+function makeSignup(
+  services: AuthServices,
+  store: Store,
+  signup: { readonly email: string; readonly request: AdminRequest },
+): Promise<UserRow | undefined> {
+  const { email, request } = signup
+  const account = { contact: { kind: 'email', email }, keepsIdentityClaims: false } as const
+  return createAccount(services, store, { account, request })
+}
+
+async function hashPassword(
+  services: AuthServices,
+  { type, body }: Wanted,
+): Promise<string | undefined> {
+  if (!body.password) {
+    if (type === 'signup') throw invalid('Signup requires a valid password', 'password')
+    return undefined
+  }
+  await checkPasswordRules(body.password, { config: services.config.password, log: services.log })
+  return services.passwords.hash(body.password)
+}

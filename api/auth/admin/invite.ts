@@ -1,0 +1,39 @@
+import { json, type AdminRequest, type Answer } from '#api/auth/context.ts'
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import { parseEmail } from '#api/auth/users/contact.ts'
+import { presentUser } from '#api/auth/users/present-user.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { findUserByContact, loadParts } from '#api/auth/users/users.ts'
+import type { InviteBody, Parsed } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
+
+/** Makes a user and sends an invitation; also when signing up is switched off. */
+export async function invite(
+  services: AuthServices,
+  request: AdminRequest,
+  body: Parsed<typeof InviteBody>,
+): Promise<Answer> {
+  if (!body.email) throw invalid('An email address is required', 'email')
+  const email = parseEmail(body.email)
+  const user = await inTransaction(services.store, async (store) => {
+    const known = await findUserByContact(store, { kind: 'email', email })
+    if (known !== undefined && isConfirmed(known, 'email')) return undefined
+    const invitation = { email, known, data: body.data, request }
+    const invited = await inviteAccount(services, store, invitation)
+    if (invited === undefined) return undefined
+    await record(services, store, {
+      request,
+      actor: { kind: 'admin', role: request.caller.role },
+      action: 'user_invited',
+      traits: { user_id: invited.id, user_email: email },
+    })
+    return invited
+  })
+  if (user === undefined) throw authFailure('email_exists')
+  const mail = { user, name: 'invite', to: email, isPaced: false } as const
+  const sent = await sendTokenMail(services, request, mail)
+  return json(presentUser(await loadParts(services.store, sent)))
+}

@@ -1,0 +1,66 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import type { AuthRequest } from '#api/auth/context.ts'
+import { authFailure } from '#api/auth/errors.ts'
+import type { Actor } from '#api/auth/audit/audit-log.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { findUserByContact, findUserById } from '#api/auth/users/users.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
+
+/** An invitation to something beyond the user server, whose redirect target says which. */
+export interface Invitation {
+  readonly email: string
+  /** The inviting user; undefined for a key of the operator. */
+  readonly inviterId: string | undefined
+  /** Additional template variables. */
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+/**
+ * Mails an invitation. Confirmed users get a sign-in link; for other addresses an account is
+ * created, which the link confirms.
+ */
+export async function sendInvitation(
+  services: AuthServices,
+  request: AuthRequest,
+  { email, inviterId, data }: Invitation,
+): Promise<void> {
+  const known = await findUserByContact(services.store, { kind: 'email', email })
+  if (known !== undefined && isConfirmed(known, 'email')) {
+    const told = { ...data, has_account: true }
+    await sendTokenMail(services, request, {
+      ...{ user: known, name: 'invitation', to: email, data: told },
+    })
+    return
+  }
+  const inviter =
+    inviterId === undefined ? undefined : await findUserById(services.store, inviterId)
+  const actor: Actor =
+    inviter === undefined ? { kind: 'admin', role: 'api_key' } : { kind: 'user', user: inviter }
+  const user = await inviteStranger(services, request, { email, known, actor })
+  const told = { ...data, has_account: false }
+  await sendTokenMail(services, request, { user, name: 'invite', to: email, data: told })
+}
+
+async function inviteStranger(
+  services: AuthServices,
+  request: AuthRequest,
+  stranger: {
+    readonly email: string
+    readonly known: UserRow | undefined
+    readonly actor: Actor
+  },
+): Promise<UserRow> {
+  const { email, known, actor } = stranger
+  return inTransaction(services.store, async (store) => {
+    const invited = await inviteAccount(services, store, { email, known, request })
+    // A concurrent sign-up took the address.
+    if (invited === undefined) throw authFailure('email_exists')
+    const traits = { user_id: invited.id, user_email: email }
+    await record(services, store, { request, actor, action: 'user_invited', traits })
+    return invited
+  })
+}

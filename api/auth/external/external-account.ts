@@ -1,0 +1,253 @@
+import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+import type { AuthRequest } from '#api/auth/context.ts'
+import { authFailure } from '#api/auth/errors.ts'
+import {
+  findIdentity,
+  findOwnersOfEmails,
+  insertIdentity,
+  updateIdentityData,
+} from '#api/auth/users/identities.ts'
+import { mergeMetadata } from '#api/auth/users/present-user.ts'
+import { inTransaction, type Store } from '#api/auth/store.ts'
+import { insertUser, lockUser, maySignIn, updateUser } from '#api/auth/users/users.ts'
+import type { ExternalProfile } from '#api/auth/ports.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { withProviders } from '#api/auth/users/accounts.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
+import {
+  primaryEmail,
+  settleConfirmation,
+  type Settlement,
+} from '#api/auth/sign-up/settle-confirmation.ts'
+
+/** A visitor returning from a provider. */
+export interface Visitor {
+  readonly providerId: string
+  readonly profile: ExternalProfile
+  /** The address that an invitation was sent to, which the visitor must own. */
+  readonly invitedUser?: UserRow | undefined
+}
+
+type Decision = Settlement | { readonly kind: 'refused'; readonly error: ServiceError }
+
+/**
+ * Which user a visitor is:
+ *
+ * 1. the identity is known: its user;
+ * 2. exactly one user owns a verified address of the visitor: that user, with one identity more;
+ * 3. several do: nobody can tell, so it is refused;
+ * 4. none does: a new user.
+ *
+ * A user who never confirmed an address loses password, number, second factors and other identities
+ * at the first external sign-in: whoever made the account in advance must not stay in it.
+ */
+export async function decideAccount(
+  services: AuthServices,
+  request: AuthRequest,
+  visitor: Visitor,
+): Promise<{ user: UserRow }> {
+  const decision = await decide(services, request, visitor)
+  if (decision.kind === 'user') return { user: decision.user }
+  if (decision.kind === 'refused') throw decision.error
+  // The user is kept; the proof of the address is still missing.
+  const { user, email, identity } = decision
+  const credentials = { identityId: identity.id, userMetadata: identity.identityData }
+  await sendTokenMail(services, request, { user, name: 'confirmation', to: email, credentials })
+  throw authFailure('provider_email_needs_verification', {
+    message: `Unverified email with ${visitor.providerId}. A confirmation email has been sent to your ${visitor.providerId} email`,
+  })
+}
+
+// Thrown when the same visitor is faster elsewhere: all is undone, and decided anew.
+class LostRace extends Error {}
+const TRIES_MAX = 3
+
+// Pages may send the same callback twice at once: the later request finds the user that the first
+// one created.
+async function decide(
+  services: AuthServices,
+  request: AuthRequest,
+  visitor: Visitor,
+): Promise<Decision> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await inTransaction(services.store, (store) =>
+        decideOnce(services, request, { store, visitor }),
+      )
+    } catch (error) {
+      if (!(error instanceof LostRace)) throw error
+      if (tries === TRIES_MAX) throw authFailure('conflict', { message: 'Please try again.' })
+    }
+  }
+}
+
+async function decideOnce(
+  services: AuthServices,
+  request: AuthRequest,
+  arrival: Arrival,
+): Promise<Decision> {
+  const found = await findOrCreate(services, request, arrival)
+  if (!('user' in found)) return { kind: 'refused', error: found.error }
+  if (!maySignIn(found.user, arrival.store.now())) {
+    return { kind: 'refused', error: authFailure('user_banned') }
+  }
+  const { store, visitor } = arrival
+  return settleConfirmation(services, { ...found, store, profile: visitor.profile })
+}
+
+interface Arrival {
+  readonly store: Store
+  readonly visitor: Visitor
+}
+
+type Found = { user: UserRow; identity: IdentityRow } | { error: ServiceError }
+
+async function findOrCreate(
+  services: AuthServices,
+  request: AuthRequest,
+  arrival: Arrival,
+): Promise<Found> {
+  const { store, visitor } = arrival
+  const { profile, providerId } = visitor
+  const known = await findIdentity(store, providerId, profile.subject)
+  if (known !== undefined) {
+    const identityData = claimsOf(profile)
+    // The user first, as where identities are linked and unlinked: else two wait for each other.
+    const user = await lockUser(store, known.userId)
+    await updateIdentityData(store, known.id, identityData)
+    const userMetadata = mergeMetadata(user.userMetadata, identityData)
+    const updated = await updateUser(store, user.id, { userMetadata })
+    await recordLogin(services, request, { store, user: updated, providerId })
+    return { user: updated, identity: { ...known, identityData } }
+  }
+  if (visitor.invitedUser !== undefined) return acceptInvite(services, request, arrival)
+  const isAutoconfirm = services.config.mailer.isAutoconfirm
+  const trusted = profile.emails.filter((entry) => entry.isVerified || isAutoconfirm)
+  const emails = trusted.map((entry) => entry.email.toLowerCase())
+  const owners = await findOwnersOfEmails(store, emails)
+  if (owners.length > 1) {
+    const message =
+      'Multiple accounts with the same email address in the same linking domain detected: default'
+    return { error: failure.internal(message, { code: 'unexpected_failure' }) }
+  }
+  const [owner] = owners
+  if (owner === undefined) return createUser(services, request, arrival)
+  const user = await lockUser(store, owner)
+  const linked = await linkIdentity(store, user, visitor)
+  if (linked === undefined) throw new LostRace()
+  await recordLogin(services, request, { store, user: linked.user, providerId })
+  return linked
+}
+
+async function acceptInvite(
+  services: AuthServices,
+  request: AuthRequest,
+  arrival: Arrival,
+): Promise<Found> {
+  const { store, visitor } = arrival
+  const invited = visitor.invitedUser as UserRow
+  const owns = visitor.profile.emails.some(({ email }) => email.toLowerCase() === invited.email)
+  if (!owns) {
+    const message = 'Invited email does not match emails from external provider'
+    return { error: authFailure('invite_not_found', { message, kind: 'invalidRequest' }) }
+  }
+  const user = await lockUser(store, invited.id)
+  const linked = await linkIdentity(store, user, visitor)
+  if (linked === undefined) throw new LostRace()
+  await record(services, store, {
+    request,
+    actor: { kind: 'user', user: linked.user },
+    action: 'invite_accepted',
+    traits: { provider: visitor.providerId },
+  })
+  return linked
+}
+
+async function createUser(
+  services: AuthServices,
+  request: AuthRequest,
+  arrival: Arrival,
+): Promise<Found> {
+  const { store, visitor } = arrival
+  const { profile, providerId } = visitor
+  if (services.config.signup.isDisabled) return { error: authFailure('signup_disabled') }
+  const chosen = primaryEmail(profile)
+  const isOptional = isEmailOptional(services, providerId)
+  if (chosen === undefined && !isOptional) {
+    const message = 'Error getting user email from external provider'
+    return { error: failure.internal(message, { code: 'unexpected_failure' }) }
+  }
+  const email = chosen?.email.toLowerCase()
+  // An unverified address that belongs to another user stays with that user.
+  const isTaken = email !== undefined && (await findOwnersOfEmails(store, [email])).length > 0
+  const user = await insertUser(store, {
+    aud: request.audience,
+    role: services.config.jwt.defaultGroupName,
+    email: isTaken ? undefined : email,
+    userMetadata: claimsOf(profile),
+    appMetadata: { provider: providerId, providers: [providerId] },
+  })
+  if (user === undefined) throw new LostRace()
+  const identity = await insertIdentity(store, {
+    userId: user.id,
+    provider: providerId,
+    providerId: profile.subject,
+    identityData: claimsOf(profile),
+  })
+  if (identity === undefined) throw new LostRace()
+  await record(services, store, {
+    request,
+    actor: { kind: 'user', user },
+    action: 'user_signedup',
+    traits: { provider: providerId },
+  })
+  return { user, identity }
+}
+
+/** Adds the visitor's identity to the user; undefined when it belongs to a user already. */
+export async function linkIdentity(
+  store: Store,
+  user: UserRow,
+  visitor: Visitor,
+): Promise<{ user: UserRow; identity: IdentityRow } | undefined> {
+  const identityData = claimsOf(visitor.profile)
+  const identity = await insertIdentity(store, {
+    userId: user.id,
+    provider: visitor.providerId,
+    providerId: visitor.profile.subject,
+    identityData,
+  })
+  if (identity === undefined) return undefined
+  const linked = await updateUser(store, user.id, {
+    userMetadata: mergeMetadata(user.userMetadata, identityData),
+    appMetadata: await withProviders(store, user),
+  })
+  return { user: linked, identity }
+}
+
+function recordLogin(
+  services: AuthServices,
+  request: AuthRequest,
+  login: { readonly store: Store; readonly user: UserRow; readonly providerId: string },
+): Promise<void> {
+  return record(services, login.store, {
+    request,
+    actor: { kind: 'user', user: login.user },
+    action: 'login',
+    traits: { provider: login.providerId },
+  })
+}
+
+function isEmailOptional(services: AuthServices, providerId: string): boolean {
+  const { providers } = services.config.external
+  return Object.hasOwn(providers, providerId)
+    ? providers[providerId as keyof typeof providers].isEmailOptional
+    : false
+}
+
+function claimsOf(profile: ExternalProfile): Record<string, unknown> {
+  return { ...profile.metadata, sub: profile.subject, provider_id: profile.subject }
+}

@@ -1,0 +1,53 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import type { AuthRequest } from '#api/auth/context.ts'
+import { authFailure } from '#api/auth/errors.ts'
+import { findIdentity } from '#api/auth/users/identities.ts'
+import { inTransaction, type Store } from '#api/auth/store.ts'
+import { lockUser, maySignIn, updateUser } from '#api/auth/users/users.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { linkIdentity, type Visitor } from './external-account.ts'
+import { record } from '#api/auth/audit/record.ts'
+
+interface Linking {
+  readonly userId: string
+  readonly visitor: Visitor
+}
+
+/** Throws `identity_already_exists` when a user has the visitor's identity. */
+export async function requireLinkable(store: Store, { userId, visitor }: Linking): Promise<void> {
+  const known = await findIdentity(store, visitor.providerId, visitor.profile.subject)
+  if (known === undefined) return
+  const message = 'Identity is already linked to another user'
+  throw authFailure('identity_already_exists', known.userId === userId ? {} : { message })
+}
+
+/** Gives a signed-in user the visitor's identity. Throws `identity_already_exists` when it is taken. */
+export async function linkToUser(
+  services: AuthServices,
+  request: AuthRequest,
+  linking: Linking,
+): Promise<UserRow> {
+  const { userId, visitor } = linking
+  const { providerId, profile } = visitor
+  await requireLinkable(services.store, linking)
+  return inTransaction(services.store, async (store) => {
+    const user = await lockUser(store, userId)
+    if (!maySignIn(user, store.now())) throw authFailure('user_banned')
+    const linked = await linkIdentity(store, user, visitor)
+    if (linked === undefined) throw authFailure('identity_already_exists')
+    const verified = profile.emails.find((entry) => entry.isVerified)
+    // A user without an email address gets the one of the identity and is no longer anonymous.
+    const becomes =
+      user.email === null && verified !== undefined
+        ? { email: verified.email.toLowerCase(), emailConfirmedAt: store.now() }
+        : {}
+    await record(services, store, {
+      request,
+      actor: { kind: 'user', user: linked.user },
+      action: 'identity_linked',
+      traits: { provider: providerId },
+    })
+    return updateUser(store, user.id, { ...becomes, isAnonymous: false })
+  })
+}

@@ -1,0 +1,62 @@
+import type { ExternalConfig, ProviderConfig } from '#shared/config/auth-external.ts'
+import type { OutgoingRequest } from '#shared/net/guarded-fetch.ts'
+
+import type { ExternalProfile } from '#api/auth/ports.ts'
+
+/** The answer of a provider's token endpoint. */
+export interface ProviderTokens {
+  readonly accessToken: string
+  readonly refreshToken: string
+  readonly idToken: string
+  /** The whole reply: some providers put the profile into it. */
+  readonly reply: unknown
+}
+
+/** The inputs of a row's profile mapper. */
+export interface ProfileSource {
+  readonly config: ProviderConfig
+  readonly tokens: ProviderTokens
+  /** The fields that the provider sent to /callback. */
+  readonly query: Readonly<Record<string, string>>
+  /** An address of the provider, at the base URL of the settings if there is one. */
+  at(address: string): string
+  /** GET with the access token; throws unless the answer is a JSON object or list. */
+  load(address: string, headers?: OutgoingRequest['headers']): Promise<unknown>
+  /** The checked claims of the id token. */
+  claims(): Promise<Readonly<Record<string, unknown>>>
+}
+
+/** The checks of a provider's id tokens. */
+export interface IdTokenRule {
+  /** The issuer, whose discovery document names the keys. */
+  issuer(config: ProviderConfig): string
+  /** The issuer that a token must name, when the discovery document only has a pattern. */
+  issuerOf?(pattern: string, claims: Readonly<Record<string, unknown>>): string
+  /** Audiences accepted besides the client ids. */
+  audiences?(external: ExternalConfig): readonly string[]
+  /** Its own library hands nonces back as it got them, and makes one up when it got none. */
+  readonly hasPlainNonce?: true
+  profile(claims: Readonly<Record<string, unknown>>): ExternalProfile
+}
+
+/** One provider: everything in which it differs from the others. */
+export interface ProviderRow {
+  /** Absolute URLs; undefined where discovery supplies them. A base URL replaces the origin. */
+  readonly authorize?: string
+  readonly token?: string
+  /** Where discovery would lead at the provider's public host: no request is needed to know it. */
+  readonly publicEndpoints?: { readonly authorize: string; readonly token: string }
+  /** Settings without a public host: addresses are paths below the base URL. */
+  readonly isBelowUrl?: true
+  /** The base URL when none is set, for rows whose addresses are below it. */
+  readonly defaultUrl?: string
+  readonly scopes: readonly string[]
+  /** How the client proves itself at the token endpoint. */
+  readonly clientAuth: 'basic' | 'body'
+  readonly usesPkce?: true
+  readonly parameters?: Readonly<Record<string, string>>
+  /** Query parameters of /authorize under which it knows ours. */
+  readonly renames?: Readonly<Record<string, string>>
+  readonly idToken?: IdTokenRule
+  profile(source: ProfileSource): Promise<ExternalProfile>
+}

@@ -1,0 +1,35 @@
+import { ERROR_KINDS, ServiceError } from '#shared/errors.ts'
+
+import { redirect, type Answer } from '#api/auth/context.ts'
+import { withFragment, withQuery } from '#api/auth/redirects/redirect-url.ts'
+
+// The words of OAuth 2.0 for a status.
+const OAUTH_ERRORS: Readonly<Record<number, string>> = {
+  400: 'invalid_request',
+  401: 'unauthorized_client',
+  403: 'access_denied',
+  500: 'server_error',
+  503: 'temporarily_unavailable',
+}
+
+// To a browser that comes back from a provider these are refusals, not bad requests.
+const REFUSALS = ['signup_disabled', 'user_banned', 'provider_email_needs_verification']
+
+/** Sends the browser on with the failure in its address; bugs go to the error handler. */
+export function redirectWithError(
+  target: string,
+  error: unknown,
+  options: { readonly isInQueryToo: boolean; readonly status?: 302 | 303 },
+): Answer {
+  if (!(error instanceof ServiceError)) throw error
+  const status = ERROR_KINDS[error.kind].status
+  const word = status >= 500 && status !== 503 ? 'server_error' : OAUTH_ERRORS[status]
+  const code = error.code ?? 'unexpected_failure'
+  const parameters = {
+    error: REFUSALS.includes(code) ? 'access_denied' : (word ?? 'invalid_request'),
+    error_code: code,
+    error_description: error.message,
+  }
+  const withQueryToo = options.isInQueryToo ? withQuery(target, parameters) : target
+  return redirect(withFragment(withQueryToo, parameters), options.status ?? 303)
+}

@@ -1,0 +1,95 @@
+import type { FactorRow } from '#shared/db/schema/auth.ts'
+
+import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import { parsePhone } from '#api/auth/users/contact.ts'
+import { deleteStaleFactors, insertFactor, listFactors } from './factors.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { createTotp, type TotpEnrolment } from './totp.ts'
+import { lockUser } from '#api/auth/users/users.ts'
+import type { FactorBody, Parsed } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { requireNamedUser } from './own-factor.ts'
+import { record } from '#api/auth/audit/record.ts'
+
+type NewFactor = Pick<FactorRow, 'userId' | 'friendlyName' | 'factorType' | 'secret' | 'phone'>
+
+/** Begins a second factor: an authenticator to scan, or a phone to send codes to. */
+export async function enrollFactor(
+  services: AuthServices,
+  request: UserRequest,
+  body: Parsed<typeof FactorBody>,
+): Promise<Answer> {
+  const { user } = request.caller
+  requireNamedUser(user)
+  const type = parseType(services, body.factor_type)
+  const friendlyName = body.friendly_name ?? ''
+  const base = { userId: user.id, friendlyName, factorType: type }
+  if (type === 'phone') {
+    const phone = parsePhone(body.phone ?? '')
+    const factor = await add(services, request, { ...base, secret: null, phone })
+    return json({ id: factor.id, type, friendly_name: friendlyName, phone })
+  }
+  const issuer = body.issuer || new URL(services.config.site.url).host
+  const totp = await createTotp(issuer, user.email ?? user.phone ?? user.id)
+  const factor = await add(services, request, { ...base, secret: totp.secret, phone: null })
+  return json({ id: factor.id, type, friendly_name: friendlyName, totp: presentTotp(totp) })
+}
+
+function presentTotp(totp: TotpEnrolment): Record<string, string> {
+  return { qr_code: totp.qrCodeSvg, secret: totp.secret, uri: totp.uri }
+}
+
+function parseType(services: AuthServices, type: string | undefined): 'totp' | 'phone' {
+  const { mfa } = services.config
+  if (type === 'webauthn') throw authFailure('mfa_webauthn_enroll_not_enabled')
+  if (type !== 'totp' && type !== 'phone') {
+    throw invalid('factor_type needs to be totp, phone, or webauthn', 'factor_type')
+  }
+  if (type === 'totp' && !mfa.totp.canEnroll) throw authFailure('mfa_totp_enroll_not_enabled')
+  if (type === 'phone' && !mfa.phone.canEnroll) throw authFailure('mfa_phone_enroll_not_enabled')
+  return type
+}
+
+async function add(
+  services: AuthServices,
+  request: UserRequest,
+  fields: NewFactor,
+): Promise<FactorRow> {
+  const { user, session } = request.caller
+  const { mfa } = services.config
+  return inTransaction(services.store, async (store) => {
+    // The lock makes the limits hold when many enrol at once.
+    await lockUser(store, user.id)
+    await deleteStaleFactors(store, user.id, mfa.factorTtlSeconds)
+    const factors = await listFactors(store, user.id)
+    const verified = factors.filter((factor) => factor.status === 'verified')
+    const isFull =
+      factors.length >= mfa.enrolledFactorsMax || verified.length >= mfa.verifiedFactorsMax
+    if (isFull) throw authFailure('too_many_enrolled_mfa_factors')
+    if (verified.length > 0 && session?.aal !== 'aal2') throw authFailure('insufficient_aal')
+    checkPhone(factors, fields)
+    const isNameTaken = factors.some((factor) => factor.friendlyName === fields.friendlyName)
+    const factor = isNameTaken ? undefined : await insertFactor(store, fields)
+    if (factor === undefined) {
+      throw authFailure('mfa_factor_name_conflict', {
+        message: `A factor with the friendly name "${fields.friendlyName}" for this user already exists`,
+      })
+    }
+    await record(services, store, {
+      request,
+      actor: { kind: 'user', user },
+      action: 'factor_in_progress',
+      traits: { factor_id: factor.id, factor_type: factor.factorType },
+    })
+    return factor
+  })
+}
+
+function checkPhone(factors: readonly FactorRow[], fields: NewFactor): void {
+  if (fields.factorType !== 'phone') return
+  const twin = factors.find(
+    (factor) => factor.phone === fields.phone && factor.status === 'verified',
+  )
+  if (twin !== undefined) throw authFailure('mfa_verified_factor_exists')
+}

@@ -1,0 +1,235 @@
+import { randomUUID } from 'node:crypto'
+
+import { and, asc, eq, gt, isNull, lt, lte, ne, or, sql } from 'drizzle-orm'
+
+import type { ChallengeRow, FactorRow } from '#shared/db/schema/auth.ts'
+
+import type { Store } from '#api/auth/store.ts'
+
+/** The second factors of a user, oldest first. */
+export async function listFactors(store: Store, userId: string): Promise<FactorRow[]> {
+  const { factors } = store.tables
+  return store.db
+    .select()
+    .from(factors)
+    .where(eq(factors.userId, userId))
+    .orderBy(asc(factors.createdAt), asc(factors.id))
+}
+
+/** A second factor, if it is the user's own. */
+export async function findFactor(
+  store: Store,
+  userId: string,
+  factorId: string,
+): Promise<FactorRow | undefined> {
+  const { factors } = store.tables
+  const [factor] = await store.db
+    .select()
+    .from(factors)
+    .where(and(eq(factors.id, factorId), eq(factors.userId, userId)))
+  return factor
+}
+
+/** True when the user has to prove a second factor for what matters. */
+export async function hasVerifiedFactor(store: Store, userId: string): Promise<boolean> {
+  const { factors } = store.tables
+  const [factor] = await store.db
+    .select({ id: factors.id })
+    .from(factors)
+    .where(and(eq(factors.userId, userId), eq(factors.status, 'verified')))
+    .limit(1)
+  return factor !== undefined
+}
+
+/** Adds an unverified factor; undefined when the name is taken. */
+export async function insertFactor(
+  store: Store,
+  fields: Pick<FactorRow, 'userId' | 'friendlyName' | 'factorType' | 'secret' | 'phone'>,
+): Promise<FactorRow | undefined> {
+  const now = store.now()
+  const [factor] = await store.db
+    .insert(store.tables.factors)
+    .values({ id: randomUUID(), ...fields, status: 'unverified', createdAt: now, updatedAt: now })
+    .onConflictDoNothing()
+    .returning()
+  return factor
+}
+
+/** Changes what an administrator may change of a factor. */
+export async function updateFactor(
+  store: Store,
+  factorId: string,
+  changes: Partial<Pick<FactorRow, 'friendlyName' | 'phone'>>,
+): Promise<FactorRow | undefined> {
+  const { factors } = store.tables
+  const [factor] = await store.db
+    .update(factors)
+    .set({ ...changes, updatedAt: store.now() })
+    .where(eq(factors.id, factorId))
+    .returning()
+  return factor
+}
+
+/** Deletes a second factor and its challenges. */
+export async function deleteFactor(store: Store, factorId: string): Promise<void> {
+  const { factors } = store.tables
+  await store.db.delete(factors).where(eq(factors.id, factorId))
+}
+
+/** Deletes every second factor of a user. */
+export async function deleteFactors(store: Store, userId: string): Promise<void> {
+  const { factors } = store.tables
+  await store.db.delete(factors).where(eq(factors.userId, userId))
+}
+
+/** Deletes factors that were never verified and are older than `ttlSeconds`. */
+export async function deleteStaleFactors(
+  store: Store,
+  userId: string,
+  ttlSeconds: number,
+): Promise<void> {
+  const { factors } = store.tables
+  const oldest = new Date(store.now().getTime() - ttlSeconds * 1000)
+  await store.db
+    .delete(factors)
+    .where(
+      and(
+        eq(factors.userId, userId),
+        eq(factors.status, 'unverified'),
+        lt(factors.createdAt, oldest),
+      ),
+    )
+}
+
+/** Marks a factor as verified and deletes the user's unverified ones of its type. */
+export async function markFactorVerified(store: Store, factor: FactorRow): Promise<void> {
+  const { factors } = store.tables
+  await store.db
+    .update(factors)
+    .set({ status: 'verified', updatedAt: store.now() })
+    .where(eq(factors.id, factor.id))
+  await store.db
+    .delete(factors)
+    .where(
+      and(
+        eq(factors.userId, factor.userId),
+        eq(factors.factorType, factor.factorType),
+        eq(factors.status, 'unverified'),
+        ne(factors.id, factor.id),
+      ),
+    )
+}
+
+/** Accepts a time step once: false when this step or a later one was accepted before. */
+export async function acceptTotpStep(
+  store: Store,
+  factorId: string,
+  step: number,
+): Promise<boolean> {
+  const { factors } = store.tables
+  const accepted = await store.db
+    .update(factors)
+    .set({ lastTotpStep: step })
+    .where(
+      and(
+        eq(factors.id, factorId),
+        or(isNull(factors.lastTotpStep), lt(factors.lastTotpStep, step)),
+      ),
+    )
+    .returning({ id: factors.id })
+  return accepted.length > 0
+}
+
+/** Notes that a factor is asked for now, unless it was within the gap. */
+export async function claimChallenge(
+  store: Store,
+  factorId: string,
+  gapSeconds: number,
+): Promise<boolean> {
+  const { factors } = store.tables
+  const now = store.now()
+  const latest = new Date(now.getTime() - gapSeconds * 1000)
+  const claimed = await store.db
+    .update(factors)
+    .set({ lastChallengedAt: now })
+    .where(
+      and(
+        eq(factors.id, factorId),
+        // Without a gap, a concurrent request does not block this one.
+        gapSeconds === 0
+          ? undefined
+          : or(isNull(factors.lastChallengedAt), lte(factors.lastChallengedAt, latest)),
+      ),
+    )
+    .returning({ id: factors.id })
+  return claimed.length > 0
+}
+
+/** Takes back what `claimChallenge` noted; `factor` is as it was before. */
+export async function releaseChallenge(store: Store, factor: FactorRow): Promise<void> {
+  const { factors } = store.tables
+  const { id, lastChallengedAt } = factor
+  await store.db.update(factors).set({ lastChallengedAt }).where(eq(factors.id, id))
+}
+
+/** Adds a challenge that holds for `ttlSeconds`. */
+export async function insertChallenge(
+  store: Store,
+  fields: Pick<ChallengeRow, 'id' | 'factorId' | 'codeHmac' | 'ip'>,
+  ttlSeconds: number,
+): Promise<ChallengeRow> {
+  const now = store.now()
+  const expiresAt = new Date(now.getTime() + ttlSeconds * 1000)
+  const [challenge] = await store.db
+    .insert(store.tables.challenges)
+    .values({ ...fields, createdAt: now, expiresAt })
+    .returning()
+  return challenge as ChallengeRow
+}
+
+/** A challenge, if it is of this factor. */
+export async function findChallenge(
+  store: Store,
+  factorId: string,
+  challengeId: string,
+): Promise<ChallengeRow | undefined> {
+  const { challenges } = store.tables
+  const [challenge] = await store.db
+    .select()
+    .from(challenges)
+    .where(and(eq(challenges.id, challengeId), eq(challenges.factorId, factorId)))
+  return challenge
+}
+
+/** Counts a try at a challenge before it is judged; false when it has had its tries. */
+export async function countAttempt(
+  store: Store,
+  challengeId: string,
+  attemptsMax: number,
+): Promise<boolean> {
+  const { challenges } = store.tables
+  const counted = await store.db
+    .update(challenges)
+    .set({ wrongAttempts: sql`${challenges.wrongAttempts} + 1` })
+    .where(
+      and(
+        eq(challenges.id, challengeId),
+        lt(challenges.wrongAttempts, attemptsMax),
+        isNull(challenges.verifiedAt),
+        gt(challenges.expiresAt, store.now()),
+      ),
+    )
+    .returning({ id: challenges.id })
+  return counted.length > 0
+}
+
+/** Consumes a challenge; false when a concurrent request was faster. */
+export async function consumeChallenge(store: Store, challengeId: string): Promise<boolean> {
+  const { challenges } = store.tables
+  const consumed = await store.db
+    .update(challenges)
+    .set({ verifiedAt: store.now() })
+    .where(and(eq(challenges.id, challengeId), isNull(challenges.verifiedAt)))
+    .returning({ id: challenges.id })
+  return consumed.length > 0
+}

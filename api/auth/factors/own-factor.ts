@@ -1,0 +1,44 @@
+import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import { findFactor } from './factors.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+
+/** The format of ids. */
+export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** Throws for anonymous users, who have nothing to protect yet. */
+export function requireNamedUser(user: UserRow): void {
+  if (!user.isAnonymous) return
+  throw authFailure('no_authorization', {
+    message: 'Anonymous user not allowed to perform these actions',
+    kind: 'accessDenied',
+  })
+}
+
+/** The factor of the path, which must be the user's own. */
+export async function getOwnFactor(
+  services: AuthServices,
+  user: UserRow,
+  factorId: string,
+): Promise<FactorRow> {
+  const factor = await findFactor(services.store, user.id, parseUuid(factorId, 'factor_id'))
+  if (factor === undefined) throw authFailure('mfa_factor_not_found')
+  return factor
+}
+
+/** A UUID of a path. Throws 404 when it is none: nothing can be found there. */
+export function parseUuid(text: string, name: string): string {
+  if (UUID.test(text)) return text.toLowerCase()
+  throw authFailure('validation_failed', {
+    message: `${name} must be an UUID`,
+    kind: 'notFound',
+    param: name,
+  })
+}
+
+/** A challenge id of a body. Throws 400 when it is no UUID. */
+export function parseChallengeId(text: string | undefined): string {
+  if (text !== undefined && UUID.test(text)) return text.toLowerCase()
+  throw invalid('challenge_id must be an UUID', 'challenge_id')
+}

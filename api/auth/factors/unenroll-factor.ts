@@ -1,0 +1,37 @@
+import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
+import { authFailure } from '#api/auth/errors.ts'
+import { deleteFactor } from './factors.ts'
+import { lowerSessionsOfFactor } from '#api/auth/sessions/sessions.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import type { FactorParams, Parsed } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { getOwnFactor, requireNamedUser } from './own-factor.ts'
+import { record } from '#api/auth/audit/record.ts'
+
+/** Gives a second factor up; sessions that rest on it fall to the first level. */
+export async function unenrollFactor(
+  services: AuthServices,
+  request: UserRequest,
+  params: Parsed<typeof FactorParams>,
+): Promise<Answer> {
+  const { user, session } = request.caller
+  requireNamedUser(user)
+  const factor = await getOwnFactor(services, user, params.factor_id)
+  if (factor.status === 'verified' && session?.aal !== 'aal2') {
+    throw authFailure('insufficient_aal', {
+      message: 'AAL2 required to unenroll verified factor',
+      kind: 'unprocessable',
+    })
+  }
+  await inTransaction(services.store, async (store) => {
+    await lowerSessionsOfFactor(store, factor)
+    await deleteFactor(store, factor.id)
+    await record(services, store, {
+      request,
+      actor: { kind: 'user', user },
+      action: 'factor_unenrolled',
+      traits: { factor_id: factor.id, factor_status: factor.status },
+    })
+  })
+  return json({ id: factor.id })
+}

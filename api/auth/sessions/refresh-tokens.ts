@@ -1,0 +1,237 @@
+import { createHash, randomBytes } from 'node:crypto'
+
+import { and, desc, eq, isNull, sql } from 'drizzle-orm'
+
+import type { SecurityConfig, SessionsConfig } from '#shared/config/auth-policies.ts'
+import type { RefreshTokenRow, SessionRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import { authFailure, type AuthErrorCode } from '#api/auth/errors.ts'
+import { randomSecret, sha256 } from '#api/auth/secrets.ts'
+import { findSessionEnd, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
+import type { Store } from '#api/auth/store.ts'
+import { maySignIn } from '#api/auth/users/users.ts'
+
+/** The outcome of presenting a refresh token. The flow throws refusals after the commit. */
+export type RotationOutcome =
+  | {
+      readonly kind: 'accepted'
+      readonly user: UserRow
+      readonly session: SessionRow
+      readonly refreshToken: string
+      /** True when a child was issued, false when the earlier child was handed out again. */
+      readonly isRotated: boolean
+    }
+  | {
+      readonly kind: 'refused'
+      readonly code: AuthErrorCode
+      readonly message: string
+      /** The user whose refresh token was reused. */
+      readonly reusedOf?: UserRow
+    }
+
+/** Rules and circumstances of a rotation. */
+export interface RotationOptions {
+  readonly security: SecurityConfig
+  readonly sessions: SessionsConfig
+  readonly userAgent: string
+  readonly ip: string
+}
+
+/** Issues the first refresh token of a session. */
+async function issueRefreshToken(store: Store, sessionId: string): Promise<string> {
+  const refreshToken = randomSecret()
+  const seed = randomBytes(SEED_BYTES)
+  await insertToken(store, { sessionId, refreshToken, seed, parentId: null })
+  return refreshToken
+}
+
+/**
+ * Exchanges a refresh token for its child, inside a transaction of the caller.
+ *
+ * | state   | presented                                         | next    | answer                     |
+ * |---------|---------------------------------------------------|---------|----------------------------|
+ * | valid   |                                                   | revoked | a new child                |
+ * | revoked | parent of the valid one, within the interval      | revoked | the same child again       |
+ * | revoked | otherwise, rotation enabled                       | revoked | refused; the family falls  |
+ * | revoked | parent of the valid one, rotation disabled        | revoked | the same child again       |
+ * | revoked | otherwise, rotation disabled                      | revoked | refused; the family stays  |
+ *
+ * The family of a refresh token is its session. The row of the session is locked first, so that of
+ * many that race one rotates and the others see what it did. The child is a function of its parent
+ * and of a seed in the child's row: it can be handed out again although only hashes are stored.
+ */
+export async function rotateRefreshToken(
+  store: Store,
+  presented: string,
+  options: RotationOptions,
+): Promise<RotationOutcome> {
+  const tokenSha256 = sha256(presented)
+  const session = await lockSessionOf(store, tokenSha256)
+  const found = session && (await findToken(store, tokenSha256))
+  if (session === undefined || found === undefined) return refused('refresh_token_not_found')
+  const { token, user } = found
+  if (!maySignIn(user, store.now())) {
+    return refused('user_banned', 'Invalid Refresh Token: User Banned')
+  }
+  const ending = await findSessionEnd(store, session, options.sessions)
+  if (ending !== undefined) {
+    return refused('session_expired', `Invalid Refresh Token: Session Expired${ending}`)
+  }
+  if (token.revokedAt !== null) return reuse(store, { token, presented, user, session, options })
+  const seed = randomBytes(SEED_BYTES)
+  const refreshToken = deriveChild(presented, seed)
+  const refreshed = await revokeAndTouch(store, { token, session, options })
+  await insertToken(store, { sessionId: session.id, refreshToken, seed, parentId: token.id })
+  return { kind: 'accepted', user, session: refreshed, refreshToken, isRotated: true }
+}
+
+/** Revokes every valid refresh token of a session. */
+async function revokeFamily(store: Store, sessionId: string): Promise<void> {
+  const { refreshTokens } = store.tables
+  await store.db
+    .update(refreshTokens)
+    .set({ revokedAt: store.now() })
+    .where(and(eq(refreshTokens.sessionId, sessionId), isNull(refreshTokens.revokedAt)))
+}
+
+/**
+ * Replaces the valid refresh token of a session, as when a second factor was proven. Throws
+ * `session_not_found` when the session has ended meanwhile.
+ */
+export async function replaceRefreshToken(store: Store, sessionId: string): Promise<string> {
+  const { sessions } = store.tables
+  const found = store.db.select({ id: sessions.id }).from(sessions)
+  const [locked] = await found.where(eq(sessions.id, sessionId)).for('update')
+  if (locked === undefined) throw authFailure('session_not_found')
+  await revokeFamily(store, sessionId)
+  return issueRefreshToken(store, sessionId)
+}
+
+interface Reuse {
+  readonly token: RefreshTokenRow
+  readonly presented: string
+  readonly user: UserRow
+  readonly session: SessionRow
+  readonly options: RotationOptions
+}
+
+async function reuse(store: Store, attempt: Reuse): Promise<RotationOutcome> {
+  const { token, presented, user, session, options } = attempt
+  const { isRefreshTokenRotationEnabled, refreshTokenReuseIntervalSeconds } = options.security
+  const valid = await findValidToken(store, session.id)
+  const isParentOfValid = valid !== undefined && valid.parentId === token.id
+  const age = store.now().getTime() - (token.revokedAt as Date).getTime()
+  const isInInterval =
+    refreshTokenReuseIntervalSeconds > 0 && age <= refreshTokenReuseIntervalSeconds * 1000
+  if (isParentOfValid && (isInInterval || !isRefreshTokenRotationEnabled)) {
+    const refreshToken = deriveChild(presented, valid.seed)
+    return { kind: 'accepted', user, session, refreshToken, isRotated: false }
+  }
+  // Reuse is theft until proven otherwise, so the family is revoked before the refusal leaves.
+  if (isRefreshTokenRotationEnabled) await revokeFamily(store, session.id)
+  return { kind: 'refused', code: 'refresh_token_already_used', message: '', reusedOf: user }
+}
+
+function refused(code: AuthErrorCode, message?: string): RotationOutcome {
+  return { kind: 'refused', code, message: message ?? '' }
+}
+
+/** The refresh token that a parent and a seed make. */
+export function deriveChild(parent: string, seed: Buffer): string {
+  const digest = createHash('sha256').update(seed).update(parent).digest()
+  return digest.subarray(0, 16).toString('base64url')
+}
+
+/** Length of a seed. */
+export const SEED_BYTES = 32
+
+async function lockSessionOf(store: Store, tokenSha256: Buffer): Promise<SessionRow | undefined> {
+  const { sessions, refreshTokens } = store.tables
+  await store.db.execute(sql.raw(`set local lock_timeout = '${LOCK_TIMEOUT_MS}ms'`))
+  const [session] = await store.db
+    .select()
+    .from(sessions)
+    .where(
+      eq(
+        sessions.id,
+        sql`(select ${refreshTokens.sessionId} from ${refreshTokens} where ${refreshTokens.tokenSha256} = ${tokenSha256})`,
+      ),
+    )
+    .for('update')
+  return session
+}
+
+// The longest wait for concurrent requests of the same session; then the request is refused with a
+// retry.
+const LOCK_TIMEOUT_MS = 5000
+
+async function findToken(
+  store: Store,
+  tokenSha256: Buffer,
+): Promise<{ token: RefreshTokenRow; user: UserRow } | undefined> {
+  const { sessions, refreshTokens, users } = store.tables
+  const [row] = await store.db
+    .select({ token: refreshTokens, user: users })
+    .from(refreshTokens)
+    .innerJoin(sessions, eq(sessions.id, refreshTokens.sessionId))
+    .innerJoin(users, eq(users.id, sessions.userId))
+    .where(eq(refreshTokens.tokenSha256, tokenSha256))
+  return row
+}
+
+async function findValidToken(
+  store: Store,
+  sessionId: string,
+): Promise<RefreshTokenRow | undefined> {
+  const { refreshTokens } = store.tables
+  const [token] = await store.db
+    .select()
+    .from(refreshTokens)
+    .where(and(eq(refreshTokens.sessionId, sessionId), isNull(refreshTokens.revokedAt)))
+    .orderBy(desc(refreshTokens.id))
+    .limit(1)
+  return token
+}
+
+async function revokeAndTouch(
+  store: Store,
+  rotation: {
+    readonly token: RefreshTokenRow
+    readonly session: SessionRow
+    readonly options: RotationOptions
+  },
+): Promise<SessionRow> {
+  const { refreshTokens, sessions } = store.tables
+  const now = store.now()
+  const { userAgent, ip } = rotation.options
+  await store.db
+    .update(refreshTokens)
+    .set({ revokedAt: now })
+    .where(eq(refreshTokens.id, rotation.token.id))
+  const changes = {
+    refreshedAt: now,
+    updatedAt: now,
+    userAgent: userAgent.slice(0, USER_AGENT_CHARACTERS_MAX),
+    ip,
+  }
+  await store.db.update(sessions).set(changes).where(eq(sessions.id, rotation.session.id))
+  return { ...rotation.session, ...changes }
+}
+
+async function insertToken(
+  store: Store,
+  row: {
+    readonly sessionId: string
+    readonly refreshToken: string
+    readonly seed: Buffer
+    readonly parentId: number | null
+  },
+): Promise<void> {
+  await store.db.insert(store.tables.refreshTokens).values({
+    sessionId: row.sessionId,
+    tokenSha256: sha256(row.refreshToken),
+    seed: row.seed,
+    parentId: row.parentId,
+    createdAt: store.now(),
+  })
+}

@@ -1,0 +1,119 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+
+import { getTableColumns, sql } from 'drizzle-orm'
+
+import { prepared } from '#shared/db/prepared.ts'
+
+import type { SecurityEvent } from '#api/auth/audit/audit-log.ts'
+import {
+  readJsonRow,
+  readParts,
+  selectParts,
+  type JsonRow,
+  type Parts,
+} from '#api/auth/users/parts.ts'
+import {
+  deriveChild,
+  SEED_BYTES,
+  type RotationOptions,
+  type RotationOutcome,
+} from './refresh-tokens.ts'
+import { sha256 } from '#api/auth/secrets.ts'
+import { USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
+import type { Store } from '#api/auth/store.ts'
+
+/** A refresh token that was exchanged at once. */
+interface RotatedAtOnce {
+  readonly outcome: RotationOutcome & { readonly kind: 'accepted' }
+  readonly parts: Parts
+  readonly event: SecurityEvent
+}
+
+/**
+ * The first row of the state table of `rotateRefreshToken`, in one round trip: a valid refresh token
+ * of a user in good standing is exchanged, and written to the audit log. Undefined when anything is
+ * unusual; nothing has happened then, and the step-by-step way finds out what.
+ */
+export async function rotateInOneStatement(
+  store: Store,
+  presented: string,
+  options: RotationOptions,
+): Promise<RotatedAtOnce | undefined> {
+  if (hasSessionRules(options)) return undefined
+  const at = store.now()
+  const { ip } = options
+  const seed = randomBytes(SEED_BYTES)
+  const refreshToken = deriveChild(presented, seed)
+  const userAgent = options.userAgent.slice(0, USER_AGENT_CHARACTERS_MAX)
+  const [row] = await prepared(store.db, 'rotate_refresh_token', (name) =>
+    prepareRotation(store, name),
+  ).execute({
+    ...{ seed, userAgent, ip, at: at.toISOString(), auditId: randomUUID() },
+    presentedSha256: sha256(presented),
+    childSha256: sha256(refreshToken),
+  })
+  if (row === undefined) return undefined
+  const { user } = row
+  const locked = readJsonRow(store.tables.sessions, row.session)
+  const session = { ...locked, refreshedAt: at, updatedAt: at, userAgent, ip }
+  const outcome = { kind: 'accepted', user, session, refreshToken, isRotated: true } as const
+  const event = { action: 'token_refreshed', logType: 'token', traits: {} } as const
+  const parts = readParts(store.tables, row)
+  return { outcome, parts, event: { ...event, actorId: user.id, ip, at } }
+}
+
+/**
+ * The session is locked before its refresh token, as everywhere. A request that waited for the lock
+ * finds the refresh token revoked, because an update reads the newest version of a row, and returns
+ * nothing.
+ */
+function prepareRotation({ db, tables }: Store, name: string) {
+  const { sessions, refreshTokens, users, auditLog } = tables
+  const given = (value: string) => sql`${sql.placeholder(value)}`
+  const now = sql`${given('at')}::timestamptz`
+  const locked = db.$with('locked', {}).as(sql`
+    select s.* from ${sessions} s
+    where s.id = (
+      select session_id from ${refreshTokens} where token_sha256 = ${given('presentedSha256')}
+    ) for update`)
+  const revoked = db.$with('revoked', {}).as(sql`
+    update ${refreshTokens} t set revoked_at = ${now}
+    from locked join ${users} u on u.id = locked.user_id
+    where t.session_id = locked.id and t.token_sha256 = ${given('presentedSha256')}
+      and t.revoked_at is null and u.deleted_at is null
+      and (u.banned_until is null or u.banned_until <= ${now})
+    returning t.id, t.session_id, locked.user_id`)
+  const issued = db.$with('issued', {}).as(sql`
+    insert into ${refreshTokens} (session_id, token_sha256, seed, parent_id, created_at)
+    select session_id, ${given('childSha256')}, ${given('seed')}, id, ${now} from revoked`)
+  const touched = db.$with('touched', {}).as(sql`
+    update ${sessions} s set refreshed_at = ${now}, updated_at = ${now},
+      user_agent = ${given('userAgent')}, ip = ${given('ip')}
+    from revoked where s.id = revoked.session_id`)
+  const audited = db.$with('audited', {}).as(sql`
+    insert into ${auditLog} (id, payload, ip_address, created_at)
+    select ${given('auditId')}::uuid, jsonb_strip_nulls(jsonb_build_object(
+        'actor_id', u.id, 'actor_username', coalesce(u.phone, u.email, ''),
+        'actor_name', u.user_metadata -> 'full_name', 'actor_via_sso', false,
+        'action', 'token_refreshed', 'log_type', 'token')), ${given('ip')}, ${now}
+    from revoked join ${users} u on u.id = revoked.user_id`)
+  return db
+    .with(locked, revoked, issued, touched, audited)
+    .select({
+      user: getTableColumns(users),
+      // As it was when the lock was got, however long that took.
+      session: sql<JsonRow>`row_to_json(locked)`,
+      ...selectParts(tables),
+    })
+    .from(sql`revoked`)
+    .innerJoin(sql`locked`, sql`locked.id = revoked.session_id`)
+    .innerJoin(users, sql`${users.id} = revoked.user_id`)
+    .prepare(name)
+}
+
+// Rules that end sessions need a look at other rows.
+function hasSessionRules({ sessions }: RotationOptions): boolean {
+  return (
+    sessions.isSinglePerUser || sessions.timeboxSeconds > 0 || sessions.inactivityTimeoutSeconds > 0
+  )
+}

@@ -1,0 +1,142 @@
+import { and, desc, eq, ne, sql } from 'drizzle-orm'
+
+import type { SessionsConfig } from '#shared/config/auth-policies.ts'
+import type { AmrEntry, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
+
+import type { Store } from '#api/auth/store.ts'
+
+// Proofs that lift a session to the second assurance level.
+const SECOND_FACTORS = ['totp', 'mfa/phone', 'mfa/webauthn']
+
+/** Longer names of browsers are cut. */
+export const USER_AGENT_CHARACTERS_MAX = 512
+
+/** The proofs with one more; a repeated one moves its time. Oldest first. */
+export function addProof(
+  amr: readonly AmrEntry[],
+  proof: { readonly method: string; readonly provider?: string },
+  now: Date,
+): AmrEntry[] {
+  const others = amr.filter((entry) => entry.method !== proof.method)
+  return [...others, { ...proof, timestamp: Math.floor(now.getTime() / 1000) }]
+}
+
+/** The assurance level that the proofs add up to. */
+export function assuranceLevel(amr: readonly AmrEntry[]): 'aal1' | 'aal2' {
+  return amr.some((entry) => SECOND_FACTORS.includes(entry.method)) ? 'aal2' : 'aal1'
+}
+
+/** A session that has not ended. */
+export async function findSession(store: Store, id: string): Promise<SessionRow | undefined> {
+  const { sessions } = store.tables
+  const [session] = await store.db.select().from(sessions).where(eq(sessions.id, id))
+  return session
+}
+
+/** Adds a second factor's proof to a session. */
+export async function raiseSession(
+  store: Store,
+  session: SessionRow,
+  proof: { readonly method: string; readonly factorId: string },
+): Promise<SessionRow> {
+  const { sessions } = store.tables
+  const now = store.now()
+  const amr = addProof(session.amr, { method: proof.method }, now)
+  const [raised] = await store.db
+    .update(sessions)
+    .set({ amr, aal: assuranceLevel(amr), factorId: proof.factorId, updatedAt: now })
+    .where(eq(sessions.id, session.id))
+    .returning()
+  return raised as SessionRow
+}
+
+/** Sessions that rested on a removed factor fall back to the first level. */
+export async function lowerSessionsOfFactor(
+  store: Store,
+  factor: Pick<FactorRow, 'id' | 'userId'>,
+): Promise<void> {
+  const { sessions } = store.tables
+  const rows = await store.db
+    .select()
+    .from(sessions)
+    // Among those of its user, which are found at once.
+    .where(and(eq(sessions.userId, factor.userId), eq(sessions.factorId, factor.id)))
+  for (const session of rows) {
+    const amr = session.amr.filter((entry) => !SECOND_FACTORS.includes(entry.method))
+    await store.db
+      .update(sessions)
+      .set({ amr, aal: 'aal1', factorId: null, updatedAt: store.now() })
+      .where(eq(sessions.id, session.id))
+  }
+}
+
+/** Which sessions of a user to end. */
+export type LogoutScope = 'global' | 'local' | 'others'
+
+/** Ends sessions; their refresh tokens go with them. */
+export async function endSessions(
+  store: Store,
+  which: {
+    readonly userId: string
+    readonly scope: LogoutScope
+    readonly sessionId?: string | undefined
+  },
+): Promise<void> {
+  const { sessions } = store.tables
+  const { scope, sessionId } = which
+  // An access token without a session ends all sessions of its user.
+  const restriction =
+    scope === 'global' || sessionId === undefined
+      ? undefined
+      : scope === 'local'
+        ? eq(sessions.id, sessionId)
+        : ne(sessions.id, sessionId)
+  await store.db.delete(sessions).where(and(eq(sessions.userId, which.userId), restriction))
+}
+
+/** Ends the sessions of a user that no second factor vouches for. */
+export async function endSessionsBelowAal2(
+  store: Store,
+  userId: string,
+  exceptSessionId: string,
+): Promise<void> {
+  const { sessions } = store.tables
+  await store.db
+    .delete(sessions)
+    .where(
+      and(eq(sessions.userId, userId), eq(sessions.aal, 'aal1'), ne(sessions.id, exceptSessionId)),
+    )
+}
+
+/**
+ * The reason for which a session has ended, as the suffix of the error message; undefined while it
+ * is valid.
+ */
+export async function findSessionEnd(
+  store: Store,
+  session: SessionRow,
+  rules: SessionsConfig,
+): Promise<string | undefined> {
+  const ageSeconds = (since: Date): number => (store.now().getTime() - since.getTime()) / 1000
+  if (rules.timeboxSeconds > 0 && ageSeconds(session.createdAt) > rules.timeboxSeconds) return ''
+  const lastUse = session.refreshedAt ?? session.createdAt
+  const { inactivityTimeoutSeconds } = rules
+  if (inactivityTimeoutSeconds > 0 && ageSeconds(lastUse) > inactivityTimeoutSeconds) {
+    return ' (Inactivity)'
+  }
+  if (rules.isSinglePerUser && !(await isNewestSession(store, session))) {
+    return ' (Revoked by Newer Login)'
+  }
+  return undefined
+}
+
+async function isNewestSession(store: Store, session: SessionRow): Promise<boolean> {
+  const { sessions } = store.tables
+  const [newest] = await store.db
+    .select({ id: sessions.id })
+    .from(sessions)
+    .where(eq(sessions.userId, session.userId))
+    .orderBy(desc(sessions.createdAt), desc(sql`${sessions.id}`))
+    .limit(1)
+  return newest?.id === session.id
+}

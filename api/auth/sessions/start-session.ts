@@ -1,0 +1,75 @@
+import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import type { AuthRequest } from '#api/auth/context.ts'
+import { authFailure } from '#api/auth/errors.ts'
+import type { Parts } from '#api/auth/users/parts.ts'
+import { presentUser } from '#api/auth/users/present-user.ts'
+import { openSession } from './open-session.ts'
+import type { Store } from '#api/auth/store.ts'
+import { loadParts } from '#api/auth/users/users.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+
+/** A stored session whose tokens are still to be returned. */
+export interface StartedSession {
+  readonly user: UserRow
+  /** Where they were not read together with the user, they are read for the answer. */
+  readonly parts?: Parts
+  readonly session: SessionRow
+  readonly refreshToken: string
+}
+
+/** The answer to every successful sign-in. */
+interface TokenResponse {
+  readonly access_token: string
+  readonly token_type: 'bearer'
+  readonly expires_in: number
+  readonly expires_at: number
+  readonly refresh_token: string
+  readonly user: Record<string, unknown>
+}
+
+/** Opens a session for a user who has proven who they are. Throws `user_not_found`. */
+export async function startSession(
+  store: Store,
+  start: {
+    readonly user: UserRow
+    readonly proof: { readonly method: string; readonly provider?: string }
+    readonly request: AuthRequest
+  },
+): Promise<StartedSession> {
+  const { user, proof, request } = start
+  const { userAgent, ip } = request
+  const opened = await openSession(store, { userId: user.id, proof, userAgent, ip })
+  if (opened === undefined) throw authFailure('user_not_found')
+  return opened
+}
+
+/** Signs the access token and presents the user, outside of any transaction. */
+export async function tokenResponse(
+  services: AuthServices,
+  started: StartedSession,
+): Promise<TokenResponse> {
+  const { user, session, refreshToken } = started
+  const withParts =
+    started.parts === undefined ? await loadParts(services.store, user) : { user, ...started.parts }
+  const { accessToken, expiresAt } = await services.accessTokens.issue(user, session)
+  return {
+    access_token: accessToken,
+    token_type: 'bearer',
+    expires_in: Math.floor(services.config.jwt.ttlSeconds),
+    expires_at: expiresAt,
+    refresh_token: refreshToken,
+    user: presentUser(withParts),
+  }
+}
+
+/** The token response as the fragment of a redirect; without the user. */
+export function tokenFragment(response: TokenResponse): Record<string, string> {
+  return {
+    access_token: response.access_token,
+    expires_at: String(response.expires_at),
+    expires_in: String(response.expires_in),
+    refresh_token: response.refresh_token,
+    token_type: response.token_type,
+  }
+}

@@ -1,0 +1,24 @@
+import { json, type Answer } from './context.ts'
+import type { AuthServices } from './services.ts'
+
+/** The settings that a sign-in page needs. */
+export async function settings(services: AuthServices): Promise<Answer> {
+  const { signup, mailer, sms, mfa } = services.config
+  const enabled = new Set(services.providers.enabledIds())
+  const external = Object.fromEntries(services.providers.allIds.map((id) => [id, enabled.has(id)]))
+  return json({
+    external: {
+      ...external,
+      anonymous_users: signup.isAnonymousEnabled,
+      email: signup.isEmailEnabled,
+      phone: signup.isPhoneEnabled,
+    },
+    disable_signup: signup.isDisabled,
+    autoconfirm: mailer.isAutoconfirm,
+    mailer_autoconfirm: mailer.isAutoconfirm,
+    phone_autoconfirm: sms.isAutoconfirm,
+    mfa_enabled: [mfa.totp, mfa.phone].some((kind) => kind.canEnroll && kind.canVerify),
+    sms_provider: sms.gateway === 'none' ? '' : sms.gateway,
+    saml_enabled: false,
+  })
+}

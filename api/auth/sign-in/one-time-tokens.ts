@@ -1,0 +1,154 @@
+import { randomUUID } from 'node:crypto'
+
+import { and, eq, gt, inArray, lt, sql } from 'drizzle-orm'
+
+import type { Metadata, OneTimeTokenKind, OneTimeTokenRow } from '#shared/db/schema/auth.ts'
+
+import { codeHmac, isSameBytes, randomDigits, randomLinkToken, sha256 } from '#api/auth/secrets.ts'
+import type { Store } from '#api/auth/store.ts'
+
+/** Both ways to redeem a one-time token: by link and by typing the code. */
+export interface MintedToken {
+  readonly id: string
+  readonly code: string
+  readonly linkToken: string
+  /** Metadata that the user gets when the token is redeemed. */
+  readonly userMetadata: Metadata | null
+}
+
+/** Credentials that an unconfirmed user receives when the token is redeemed. */
+export interface PendingCredentials {
+  readonly passwordHash?: string | undefined
+  readonly userMetadata?: Metadata | undefined
+  /** External identity that stays with the user. */
+  readonly identityId?: string | undefined
+}
+
+/** Links that lead to a PKCE code begin like this. */
+export const PKCE_PREFIX = 'pkce_'
+
+/** Makes a one-time token; an older one of the same kind is void from then on. */
+export async function mintOneTimeToken(
+  store: Store,
+  request: {
+    readonly userId: string
+    readonly kind: OneTimeTokenKind
+    /** The address or number that the token is sent to. */
+    readonly contact: string
+    /** The address or number that the user changes to. */
+    readonly changeTo?: string | undefined
+    /** Replaces the credentials of the older token; `kept` moves them to the new one. */
+    readonly credentials?: PendingCredentials | 'kept' | undefined
+    readonly ttlSeconds: number
+    readonly codeLength: number
+    readonly pepper: string
+    readonly flowStateId?: string | undefined
+    /** A code that was agreed on beforehand, for test numbers. */
+    readonly fixedCode?: string | undefined
+  },
+): Promise<MintedToken> {
+  const { oneTimeTokens } = store.tables
+  const { userId, kind, contact, flowStateId, credentials } = request
+  const now = store.now()
+  const code = request.fixedCode ?? randomDigits(request.codeLength)
+  const linkToken = (flowStateId === undefined ? '' : PKCE_PREFIX) + randomLinkToken()
+  const row = {
+    id: randomUUID(),
+    linkSha256: sha256(linkToken),
+    codeHmac: codeHmac(request.pepper, [kind, userId, contact], code),
+    wrongAttempts: 0,
+    flowStateId: flowStateId ?? null,
+    contact,
+    changeTo: request.changeTo ?? null,
+    ...(credentials !== 'kept' && {
+      passwordHash: credentials?.passwordHash ?? null,
+      userMetadata: credentials?.userMetadata ?? null,
+      identityId: credentials?.identityId ?? null,
+    }),
+    createdAt: now,
+    expiresAt: new Date(now.getTime() + request.ttlSeconds * 1000),
+  }
+  const [minted] = await store.db
+    .insert(oneTimeTokens)
+    .values({ ...row, userId, kind })
+    .onConflictDoUpdate({ target: [oneTimeTokens.userId, oneTimeTokens.kind], set: row })
+    .returning({ userMetadata: oneTimeTokens.userMetadata })
+  return { id: row.id, code, linkToken, userMetadata: minted?.userMetadata ?? null }
+}
+
+/** The live one-time token of a link; undefined when unknown, used or too old. */
+export async function findByLink(
+  store: Store,
+  linkToken: string,
+  kinds: readonly OneTimeTokenKind[],
+): Promise<OneTimeTokenRow | undefined> {
+  const { oneTimeTokens } = store.tables
+  const [row] = await store.db
+    .select()
+    .from(oneTimeTokens)
+    .where(
+      and(
+        eq(oneTimeTokens.linkSha256, sha256(linkToken)),
+        inArray(oneTimeTokens.kind, [...kinds]),
+        gt(oneTimeTokens.expiresAt, store.now()),
+      ),
+    )
+  return row
+}
+
+/**
+ * The live one-time token that a typed code belongs to. Every try is counted before it is judged,
+ * so that guesses at the same time count too; after `attemptsMax` wrong ones the code is void.
+ */
+export async function findByCode(
+  store: Store,
+  guess: {
+    readonly userId: string
+    readonly kinds: readonly OneTimeTokenKind[]
+    readonly contact: string
+    readonly code: string
+    readonly pepper: string
+    readonly attemptsMax: number
+  },
+): Promise<OneTimeTokenRow | undefined> {
+  const { oneTimeTokens } = store.tables
+  const rows = await store.db
+    .update(oneTimeTokens)
+    .set({ wrongAttempts: sql`${oneTimeTokens.wrongAttempts} + 1` })
+    .where(
+      and(
+        eq(oneTimeTokens.userId, guess.userId),
+        inArray(oneTimeTokens.kind, [...guess.kinds]),
+        gt(oneTimeTokens.expiresAt, store.now()),
+        lt(oneTimeTokens.wrongAttempts, guess.attemptsMax),
+      ),
+    )
+    .returning()
+  return rows.find((row) =>
+    isSameBytes(
+      row.codeHmac,
+      codeHmac(guess.pepper, [row.kind, guess.userId, guess.contact], guess.code),
+    ),
+  )
+}
+
+/** Consumes a one-time token; false when a concurrent request was faster. */
+export async function consumeOneTimeToken(store: Store, id: string): Promise<boolean> {
+  const { oneTimeTokens } = store.tables
+  const deleted = await store.db
+    .delete(oneTimeTokens)
+    .where(eq(oneTimeTokens.id, id))
+    .returning({ id: oneTimeTokens.id })
+  return deleted.length > 0
+}
+
+/** Voids the one-time tokens of a user, of every kind or of some. */
+export async function clearOneTimeTokens(
+  store: Store,
+  userId: string,
+  kinds?: readonly OneTimeTokenKind[],
+): Promise<void> {
+  const { oneTimeTokens } = store.tables
+  const isMeant = kinds === undefined ? undefined : inArray(oneTimeTokens.kind, [...kinds])
+  await store.db.delete(oneTimeTokens).where(and(eq(oneTimeTokens.userId, userId), isMeant))
+}

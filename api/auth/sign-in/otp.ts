@@ -1,0 +1,186 @@
+import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import { parseContact, type Contact } from '#api/auth/users/contact.ts'
+import { parsePkce, type PkceChallenge } from './flow-states.ts'
+import type { PendingCredentials } from './one-time-tokens.ts'
+import { mergeMetadata } from '#api/auth/users/present-user.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { findUserByContact } from '#api/auth/users/users.ts'
+import type { OtpBody, Parsed } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import {
+  confirmContact,
+  contactClaims,
+  createAccount,
+  isConfirmed,
+} from '#api/auth/users/accounts.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { decoyContact, dryRun } from '#api/auth/dry-run.ts'
+import {
+  checkSendLimit,
+  requireChannel,
+  requireEmailEnabled,
+  sendTokenMail,
+} from '#api/auth/delivery/send-mail.ts'
+import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
+
+interface Otp {
+  readonly contact: Contact
+  readonly createsUser: boolean
+  readonly data: Metadata | undefined
+  readonly channel: 'sms' | 'whatsapp'
+  readonly pkce: PkceChallenge | undefined
+}
+
+/**
+ * Sends a link or code to sign in with; unknown contacts are signed up unless `create_user` is
+ * false.
+ */
+export async function otp(
+  services: AuthServices,
+  request: AuthRequest,
+  body: Parsed<typeof OtpBody>,
+): Promise<Answer> {
+  const contact = parseContact(body, {
+    both: 'Only an email address or phone number should be provided',
+    none: 'One of email or phone must be set',
+  })
+  if (contact.kind === 'email' && body.channel) {
+    throw invalid('Channel should only be specified with Phone OTP', 'channel')
+  }
+  return send(services, request, {
+    contact,
+    createsUser: body.create_user ?? true,
+    data: body.data,
+    channel: requireChannel(services, body.channel),
+    pkce: parsePkce(body),
+  })
+}
+
+/** The older way to ask for a link by email. */
+export async function magicLink(
+  services: AuthServices,
+  request: AuthRequest,
+  body: Parsed<typeof OtpBody>,
+): Promise<Answer> {
+  if (!body.email) {
+    throw authFailure('validation_failed', {
+      message: 'Password recovery requires an email',
+      kind: 'unprocessable',
+      param: 'email',
+    })
+  }
+  return otp(services, request, { ...body, phone: '', channel: '' })
+}
+
+async function send(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<Answer> {
+  checkEnabled(services, parsed.contact)
+  await checkSendLimit(services, parsed.contact)
+  const known = await findUserByContact(services.store, parsed.contact)
+  if (known === undefined && !parsed.createsUser) throw authFailure('otp_disabled')
+  if (known === undefined && services.config.signup.isDisabled) throw authFailure('signup_disabled')
+  const user = await findOrSignUp(services, request, { known, parsed })
+  return parsed.contact.kind === 'email'
+    ? sendMail(services, request, { parsed, user, to: parsed.contact.email })
+    : sendSms(services, request, { parsed, user, to: parsed.contact.phone })
+}
+
+// Users who exist already wait as long as it takes to make one.
+async function findOrSignUp(
+  services: AuthServices,
+  request: AuthRequest,
+  asked: { readonly known: UserRow | undefined; readonly parsed: Otp },
+): Promise<UserRow> {
+  const { known, parsed } = asked
+  const purpose = `otp.signup.${parsed.contact.kind}`
+  if (known === undefined) {
+    return services.pace.run(purpose, () => signUp(services, request, parsed))
+  }
+  await services.pace.imitate(purpose, () =>
+    dryRun(services, (stage) =>
+      signUp(stage, request, { ...parsed, contact: decoyContact(parsed.contact.kind) }),
+    ),
+  )
+  return known
+}
+
+function checkEnabled(services: AuthServices, contact: Contact): void {
+  const { signup } = services.config
+  if (contact.kind === 'phone' && !signup.isPhoneEnabled) {
+    throw authFailure('phone_provider_disabled', { message: 'Unsupported phone provider' })
+  }
+  if (contact.kind === 'phone') return
+  requireEmailEnabled(services, 'Email logins are disabled')
+  if (signup.isMagicLinkEnabled) return
+  throw authFailure('email_provider_disabled', {
+    message: 'Login with magic link is disabled',
+    kind: 'unprocessable',
+  })
+}
+
+// A user without a password: the token proves the ownership of the contact.
+async function signUp(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<UserRow> {
+  const { contact } = parsed
+  const { mailer, sms } = services.config
+  const isAutoconfirm = contact.kind === 'email' ? mailer.isAutoconfirm : sms.isAutoconfirm
+  const created = await inTransaction(services.store, async (store) => {
+    const claims = { contact, keepsIdentityClaims: true }
+    const account = isAutoconfirm ? { ...claims, data: parsed.data } : { ...claims, isSignup: true }
+    const user = await createAccount(services, store, { account, request })
+    if (user === undefined) return undefined
+    await record(services, store, {
+      request,
+      actor: { kind: 'user', user },
+      action: 'user_signedup',
+      traits: { provider: contact.kind },
+    })
+    return isAutoconfirm ? confirmContact(store, user, contact.kind) : user
+  })
+  const user = created ?? (await findUserByContact(services.store, contact))
+  if (user === undefined) throw authFailure('conflict', { message: 'Please try again.' })
+  return user
+}
+
+interface Message {
+  readonly parsed: Otp
+  readonly user: UserRow
+  readonly to: string
+}
+
+// No password, and the metadata of this request alone.
+function credentialsOf({ user, parsed }: Message): PendingCredentials {
+  const claims = contactClaims(user.id, parsed.contact, parsed.data)
+  return { userMetadata: mergeMetadata({}, claims) }
+}
+
+async function sendMail(
+  services: AuthServices,
+  request: AuthRequest,
+  message: Message,
+): Promise<Answer> {
+  const { user, to, parsed } = message
+  const name = isConfirmed(user, 'email') ? 'magicLink' : 'confirmation'
+  const credentials = name === 'confirmation' ? credentialsOf(message) : undefined
+  await sendTokenMail(services, request, { user, name, to, pkce: parsed.pkce, credentials })
+  await record(services, services.store, {
+    request,
+    actor: { kind: 'user', user },
+    action: name === 'magicLink' ? 'user_recovery_requested' : 'user_confirmation_requested',
+  })
+  return json({})
+}
+
+async function sendSms(
+  services: AuthServices,
+  request: AuthRequest,
+  message: Message,
+): Promise<Answer> {
+  const { user, to, parsed } = message
+  const credentials = isConfirmed(user, 'phone') ? undefined : credentialsOf(message)
+  const { channel } = parsed
+  const sms = { user, kind: 'phone_confirmation', to, channel, credentials } as const
+  const { messageId } = await sendTokenSms(services, request, sms)
+  return json(messageId === '' ? {} : { message_id: messageId })
+}

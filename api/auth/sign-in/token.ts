@@ -1,0 +1,197 @@
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
+import { authFailure, WeakPasswordError, type AuthErrorCode } from '#api/auth/errors.ts'
+import { nameOf, parseContact, type Contact } from '#api/auth/users/contact.ts'
+import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
+import { openSession, type OpenedSession } from '#api/auth/sessions/open-session.ts'
+import { adoptPassword, findSignInCandidate } from '#api/auth/sign-up/pending-credentials.ts'
+import { maySignIn, replacePasswordHash } from '#api/auth/users/users.ts'
+import type { GrantQuery, Parsed, TokenBody } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { isConfirmed } from '#api/auth/users/accounts.ts'
+import { exchangeAuthCode } from './exchange-auth-code.ts'
+import { exchangeIdToken } from '#api/auth/external/exchange-id-token.ts'
+import { exchangeRefreshToken } from '#api/auth/sessions/exchange-refresh-token.ts'
+import { announce, record } from '#api/auth/audit/record.ts'
+import { tokenResponse } from '#api/auth/sessions/start-session.ts'
+
+type Grant = (
+  services: AuthServices,
+  request: AuthRequest,
+  body: Parsed<typeof TokenBody>,
+) => Promise<Answer>
+
+const GRANTS: Readonly<Record<string, Grant>> = {
+  password: signInWithPassword,
+  refresh_token: exchangeRefreshToken,
+  pkce: exchangeAuthCode,
+  id_token: exchangeIdToken,
+  web3: async () => {
+    throw authFailure('web3_provider_disabled')
+  },
+}
+
+/** Issues tokens against one of the grants. */
+export async function token(
+  services: AuthServices,
+  request: AuthRequest,
+  body: Parsed<typeof TokenBody>,
+  query: Parsed<typeof GrantQuery>,
+): Promise<Answer> {
+  const grantType = grantTypeOf(body, query)
+  const grant = Object.hasOwn(GRANTS, grantType) ? GRANTS[grantType] : undefined
+  if (grant === undefined) {
+    throw authFailure('invalid_credentials', { message: 'unsupported_grant_type' })
+  }
+  return grant(services, request, body)
+}
+
+/** The grant of a request; the query wins. */
+export function grantTypeOf(
+  body: Parsed<typeof TokenBody>,
+  query: Parsed<typeof GrantQuery>,
+): string {
+  return query.grant_type || body.grant_type || ''
+}
+
+/** True when an id token is to be added to the account of the caller instead of signing in. */
+export function linksIdentity(
+  body: Parsed<typeof TokenBody>,
+  query: Parsed<typeof GrantQuery>,
+): boolean {
+  return body.link_identity === true && grantTypeOf(body, query) === 'id_token'
+}
+
+async function signInWithPassword(
+  services: AuthServices,
+  request: AuthRequest,
+  body: Parsed<typeof TokenBody>,
+): Promise<Answer> {
+  const contact = parseContact(body, {
+    both: 'Only an email address or phone number should be provided on login.',
+    none: 'missing email or phone',
+  })
+  checkEnabled(services, contact)
+  const password = body.password ?? ''
+  // A password may be changed while it is checked: then it is checked anew.
+  let opened: OpenedSession | undefined
+  for (let tries = 1; opened === undefined; tries += 1) {
+    if (tries > TRIES_MAX) throw authFailure('conflict', { message: 'Please try again.' })
+    opened = await openWithPassword(services, request, { contact, password })
+  }
+  const { event, ...started } = opened
+  if (event !== undefined) announce(services, request, event)
+  const weakness = await findWeakness(services, password)
+  return json({
+    ...(await tokenResponse(services, started)),
+    ...(weakness && { weak_password: weakness }),
+  })
+}
+
+const TRIES_MAX = 3
+
+/** Undefined when the account was changed while the password was checked. */
+async function openWithPassword(
+  services: AuthServices,
+  request: AuthRequest,
+  proof: { readonly contact: Contact; readonly password: string },
+): Promise<OpenedSession | undefined> {
+  const { contact, password } = proof
+  const candidate = await findSignInCandidate(services.store, contact)
+  // Without a candidate the password is compared with a decoy hash: the answer takes as long.
+  const { user, passwordHash: hash } = candidate ?? {}
+  const { isRight, needsUpgrade } = await services.guesses.judge(
+    { kind: 'password', account: nameOf(contact), network: request.network },
+    () => services.passwords.verify(password, hash),
+    (verdict) => verdict.isRight,
+  )
+  const refusal = findRefusal(services, { user, isRight, contact })
+  if (user === undefined || refusal !== undefined) {
+    const code = refusal ?? 'invalid_credentials'
+    await recordFailure(services, request, { user, contact, code })
+    throw authFailure(code, { kind: 'invalidRequest' })
+  }
+  const known = await adoptPassword(services.store, user, hash)
+  const upgraded = needsUpgrade ? await services.passwords.hash(password) : undefined
+  if (upgraded !== undefined && !(await replacePasswordHash(services.store, known, upgraded))) {
+    return undefined
+  }
+  return openSession(services.store, {
+    userId: user.id,
+    passwordHash: upgraded ?? hash,
+    proof: { method: 'password' },
+    userAgent: request.userAgent,
+    ip: request.ip,
+    audit: {
+      actor: { kind: 'user', user },
+      action: 'login',
+      traits: { provider: contact.kind },
+    },
+  })
+}
+
+interface Attempt {
+  readonly user: UserRow | undefined
+  readonly isRight: boolean
+  readonly contact: Contact
+}
+
+// The state of an account is revealed only with the right password.
+function findRefusal(services: AuthServices, attempt: Attempt): AuthErrorCode | undefined {
+  const { user, isRight, contact } = attempt
+  if (user === undefined || !isRight) return 'invalid_credentials'
+  if (!maySignIn(user, services.store.now())) return 'user_banned'
+  const isEmail = contact.kind === 'email'
+  if (isConfirmed(user, contact.kind)) return undefined
+  if (isEmail && services.config.mailer.allowsUnverifiedSignIns) return undefined
+  return isEmail ? 'email_not_confirmed' : 'phone_not_confirmed'
+}
+
+// One row for known and unknown accounts alike, so that neither log nor timing distinguishes them.
+function recordFailure(
+  services: AuthServices,
+  request: AuthRequest,
+  failed: {
+    readonly user: UserRow | undefined
+    readonly contact: Contact
+    readonly code: AuthErrorCode
+  },
+): Promise<void> {
+  const { user, contact, code } = failed
+  const name = nameOf(contact)
+  return record(services, services.store, {
+    request,
+    actor: user === undefined ? { kind: 'stranger', name } : { kind: 'user', user },
+    action: 'login_failed',
+    traits: { provider: contact.kind, reason: code },
+  })
+}
+
+function checkEnabled(services: AuthServices, contact: Contact): void {
+  const { isEmailEnabled, isPhoneEnabled } = services.config.signup
+  if (contact.kind === 'email' && !isEmailEnabled) {
+    const message = 'Email logins are disabled'
+    throw authFailure('email_provider_disabled', { message, kind: 'unprocessable' })
+  }
+  if (contact.kind === 'phone' && !isPhoneEnabled) {
+    const message = 'Phone logins are disabled'
+    throw authFailure('phone_provider_disabled', { message, kind: 'unprocessable' })
+  }
+}
+
+// The rules may have become stricter since the password was set: the user is signed in with a
+// warning.
+async function findWeakness(
+  services: AuthServices,
+  password: string,
+): Promise<{ message: string; reasons: readonly string[] } | undefined> {
+  try {
+    await checkPasswordRules(password, { config: services.config.password, log: services.log })
+    return undefined
+  } catch (error) {
+    if (error instanceof WeakPasswordError)
+      return { message: error.message, reasons: error.reasons }
+    return undefined
+  }
+}

@@ -1,0 +1,93 @@
+import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import { deleteFactors } from '#api/auth/factors/factors.ts'
+import { deleteOtherIdentities, findOwnersOfEmails } from '#api/auth/users/identities.ts'
+import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
+import { endSessions } from '#api/auth/sessions/sessions.ts'
+import type { Store } from '#api/auth/store.ts'
+import { updateUser } from '#api/auth/users/users.ts'
+import type { ExternalProfile } from '#api/auth/ports.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { withProviders } from '#api/auth/users/accounts.ts'
+
+/** Whether the visitor's user is confirmed, or has an address to prove first. */
+export type Settlement =
+  | { readonly kind: 'user'; readonly user: UserRow }
+  | {
+      readonly kind: 'unverified'
+      readonly user: UserRow
+      readonly email: string
+      readonly identity: IdentityRow
+    }
+
+/**
+ * Confirms the address of a user by what the provider has verified. Until then anybody may have made
+ * the account: password, number, second factors, sessions and other identities do not stay in it.
+ */
+export async function settleConfirmation(
+  services: AuthServices,
+  settled: {
+    readonly store: Store
+    readonly profile: ExternalProfile
+    readonly user: UserRow
+    readonly identity: IdentityRow
+  },
+): Promise<Settlement> {
+  const { store, profile, user, identity } = settled
+  const { isAutoconfirm, allowsUnverifiedSignIns } = services.config.mailer
+  // Where people get in without proof of their address, a number of theirs proves nothing about it.
+  const isProven = user.phoneConfirmedAt !== null && !allowsUnverifiedSignIns
+  if (user.emailConfirmedAt !== null || isProven) return { kind: 'user', user }
+  const { email } = user
+  // Without an address there is nothing to confirm.
+  if (email === null) return { kind: 'user', user }
+  const { emails } = profile
+  const match =
+    emails.find((entry) => entry.email.toLowerCase() === email) ??
+    (await findFreeEmail(store, user, profile))
+  if (match === undefined || !(match.isVerified || isAutoconfirm)) {
+    return { kind: 'unverified', user, email, identity }
+  }
+  await deleteOtherIdentities(store, user.id, identity.id)
+  await endSessions(store, { userId: user.id, scope: 'global' })
+  await clearOneTimeTokens(store, user.id)
+  await deleteFactors(store, user.id)
+  const confirmed = await updateUser(store, user.id, {
+    passwordHash: null,
+    email: match.email.toLowerCase(),
+    emailChange: null,
+    phone: null,
+    phoneChange: null,
+    phoneConfirmedAt: null,
+    emailConfirmedAt: store.now(),
+    userMetadata: { ...identity.identityData },
+    appMetadata: await withProviders(store, user),
+  })
+  return { kind: 'user', user: confirmed }
+}
+
+// A user who never confirmed an address and has another verified one at the provider continues with
+// that one.
+async function findFreeEmail(
+  store: Store,
+  user: UserRow,
+  profile: ExternalProfile,
+): Promise<ExternalProfile['emails'][number] | undefined> {
+  const chosen = primaryEmail(profile)
+  if (!chosen?.isVerified) return undefined
+  const owners = await findOwnersOfEmails(store, [chosen.email.toLowerCase()])
+  return owners.every((id) => id === user.id) ? chosen : undefined
+}
+
+/** The address of a profile that counts: the main one, verified ones first. */
+export function primaryEmail(
+  profile: ExternalProfile,
+): ExternalProfile['emails'][number] | undefined {
+  const { emails } = profile
+  return (
+    emails.find((entry) => entry.isPrimary && entry.isVerified) ??
+    emails.find((entry) => entry.isVerified) ??
+    emails.find((entry) => entry.isPrimary) ??
+    emails[0]
+  )
+}

@@ -1,0 +1,252 @@
+import { randomUUID } from 'node:crypto'
+
+import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import { parseContact, type Contact } from '#api/auth/users/contact.ts'
+import { parsePkce, type PkceChallenge } from '#api/auth/sign-in/flow-states.ts'
+import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
+import { mergeMetadata, presentUser, type UserWithParts } from '#api/auth/users/present-user.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { findUserByContact, loadParts } from '#api/auth/users/users.ts'
+import type { Parsed, SignupBody } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import {
+  confirmContact,
+  contactClaims,
+  createAccount,
+  isConfirmed,
+  type NewAccount,
+} from '#api/auth/users/accounts.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { decoyContact, dryRun } from '#api/auth/dry-run.ts'
+import { checkSendLimit, requireChannel, sendTokenMail } from '#api/auth/delivery/send-mail.ts'
+import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
+import { startSession, tokenResponse } from '#api/auth/sessions/start-session.ts'
+import { signInAnonymously } from './sign-in-anonymously.ts'
+
+/** A sign-up that has been understood. */
+interface Signup {
+  readonly contact: Contact
+  readonly passwordHash: string
+  readonly data: Record<string, unknown> | undefined
+  readonly channel: 'sms' | 'whatsapp'
+  readonly pkce: PkceChallenge | undefined
+  readonly isAutoconfirm: boolean
+}
+
+/** Makes a user; without address and number, an anonymous one. */
+export async function signup(
+  services: AuthServices,
+  request: AuthRequest,
+  body: Parsed<typeof SignupBody>,
+): Promise<Answer> {
+  if (!body.email && !body.phone) return signInAnonymously(services, request, body.data)
+  if (services.config.signup.isDisabled) throw authFailure('signup_disabled')
+  const parsed = await parseSignup(services, body)
+  // Before anything is stored, and for known contacts too: the limit must not reveal which ones
+  // exist.
+  if (!parsed.isAutoconfirm) await checkSendLimit(services, parsed.contact)
+  const existing = await findUserByContact(services.store, parsed.contact)
+  if (existing === undefined) return signUpNewUser(services, request, parsed)
+  return signUpAgain(services, request, { parsed, existing })
+}
+
+async function parseSignup(
+  services: AuthServices,
+  body: Parsed<typeof SignupBody>,
+): Promise<Signup> {
+  const { config, log } = services
+  if (!body.password) throw invalid('Signup requires a valid password', 'password')
+  await checkPasswordRules(body.password, { config: config.password, log })
+  const both = 'Only an email address or phone number should be provided on signup.'
+  const contact = parseContact(body, { both, none: both })
+  const pkce = parsePkce(body)
+  if (contact.kind === 'phone' && pkce !== undefined) {
+    throw invalid('PKCE not supported for phone signups', 'code_challenge')
+  }
+  const channel = requireChannel(services, body.channel)
+  if (contact.kind === 'email' && !config.signup.isEmailEnabled) {
+    throw authFailure('email_provider_disabled')
+  }
+  if (contact.kind === 'phone' && !config.signup.isPhoneEnabled) {
+    throw authFailure('phone_provider_disabled')
+  }
+  const isAutoconfirm =
+    contact.kind === 'email' ? config.mailer.isAutoconfirm : config.sms.isAutoconfirm
+  // Hashed before anybody looks for the user, so that the answer takes as long for known ones.
+  const passwordHash = await services.passwords.hash(body.password)
+  return { contact, passwordHash, data: body.data, channel, pkce, isAutoconfirm }
+}
+
+async function signUpNewUser(
+  services: AuthServices,
+  request: AuthRequest,
+  parsed: Signup,
+): Promise<Answer> {
+  const { contact } = parsed
+  const account = accountOf(parsed)
+  if (parsed.isAutoconfirm) {
+    const started = await inTransaction(services.store, async (store) => {
+      const user = await createAccount(services, store, { account, request })
+      if (user === undefined) return undefined
+      await recordSignup(services, request, { store, user, contact })
+      const confirmed = await confirmContact(store, user, contact.kind)
+      return startSession(store, { user: confirmed, proof: { method: 'password' }, request })
+    })
+    if (started === undefined) throw authFailure('user_already_exists')
+    return json(await tokenResponse(services, started))
+  }
+  return services.pace.run(`signup.${contact.kind}`, async () => {
+    const user = await inTransaction(services.store, async (store) => {
+      const created = await createAccount(services, store, { account, request })
+      if (created !== undefined) {
+        await recordSignup(services, request, { store, user: created, contact })
+      }
+      return created
+    })
+    // A concurrent request took the address.
+    if (user === undefined) return json(madeUpUser(services, request, parsed))
+    return sendConfirmation(services, request, { user, parsed })
+  })
+}
+
+// Where nothing is to be confirmed, the user has the credentials at once.
+function accountOf({ contact, passwordHash, data, isAutoconfirm }: Signup): NewAccount {
+  const account = { contact, keepsIdentityClaims: true }
+  return isAutoconfirm ? { ...account, passwordHash, data } : { ...account, isSignup: true }
+}
+
+async function signUpAgain(
+  services: AuthServices,
+  request: AuthRequest,
+  again: { readonly parsed: Signup; readonly existing: UserRow },
+): Promise<Answer> {
+  const { parsed, existing } = again
+  const { contact } = parsed
+  const purpose = `signup.${contact.kind}`
+  const insertDecoyUser = (stage: AuthServices) =>
+    createAccount(stage, stage.store, {
+      account: { ...accountOf(parsed), contact: decoyContact(contact.kind) },
+      request,
+    })
+  if (!isConfirmed(existing, contact.kind)) {
+    if (parsed.isAutoconfirm) throw authFailure('user_already_exists')
+    return services.pace.run(purpose, async () => {
+      await dryRun(services, async (stage) => {
+        const user = await insertDecoyUser(stage)
+        if (user) await recordSignup(stage, request, { store: stage.store, user, contact })
+      })
+      return sendConfirmation(services, request, { user: existing, parsed })
+    })
+  }
+  const note = (): Promise<void> =>
+    record(services, services.store, {
+      request,
+      actor: { kind: 'user', user: existing },
+      action: 'user_repeated_signup',
+      traits: { provider: contact.kind },
+    })
+  if (parsed.isAutoconfirm) {
+    await note()
+    throw authFailure('user_already_exists')
+  }
+  // From here on the answer must equal that for a new user, including its limits.
+  await services.pace.imitate(purpose, async () => {
+    await note()
+    if (contact.kind === 'phone') {
+      await dryRun(services, insertDecoyUser)
+      return
+    }
+    const gapSeconds = services.config.smtp.confirmationGapSeconds
+    await services.limits.takeContact('signup', contact.email, gapSeconds)
+    await dryRun(services, async (stage) => {
+      const user = await insertDecoyUser(stage)
+      if (user) await sendConfirmation(stage, request, { user, parsed })
+    })
+  })
+  return json(madeUpUser(services, request, parsed))
+}
+
+async function sendConfirmation(
+  services: AuthServices,
+  request: AuthRequest,
+  confirmation: { readonly user: UserRow; readonly parsed: Signup },
+): Promise<Answer> {
+  const { user, parsed } = confirmation
+  const { contact, channel, pkce, passwordHash } = parsed
+  const userMetadata = mergeMetadata({}, contactClaims(user.id, contact, parsed.data))
+  const credentials = { passwordHash, userMetadata }
+  if (contact.kind === 'phone') {
+    const to = contact.phone
+    const sms = { user, kind: 'phone_confirmation', to, channel, credentials } as const
+    const sent = await sendTokenSms(services, request, sms)
+    return json(presentSignup(await loadParts(services.store, sent.user), userMetadata))
+  }
+  const mail = { user, name: 'confirmation', to: contact.email, pkce, credentials } as const
+  const sent = await sendTokenMail(services, request, mail)
+  await record(services, services.store, {
+    request,
+    actor: { kind: 'user', user },
+    action: 'user_confirmation_requested',
+    traits: { provider: 'email' },
+  })
+  const parts = await loadParts(services.store, sent)
+  // An administrator's metadata about an invited user is not for every client that has the address.
+  if (sent.invitedAt !== null) {
+    return json({ ...presentUser(parts), user_metadata: {}, identities: [] })
+  }
+  return json(presentSignup(parts, userMetadata))
+}
+
+// The user as it will be once the contact is confirmed: clients expect the metadata they sent.
+function presentSignup(parts: UserWithParts, userMetadata: Metadata): Record<string, unknown> {
+  const identities = parts.identities.map((identity) =>
+    identity.providerId === parts.user.id ? { ...identity, identityData: userMetadata } : identity,
+  )
+  return presentUser({ ...parts, user: { ...parts.user, userMetadata }, identities })
+}
+
+function recordSignup(
+  services: AuthServices,
+  request: AuthRequest,
+  made: {
+    readonly store: AuthServices['store']
+    readonly user: UserRow
+    readonly contact: Contact
+  },
+): Promise<void> {
+  return record(services, made.store, {
+    request,
+    actor: { kind: 'user', user: made.user },
+    action: 'user_signedup',
+    traits: { provider: made.contact.kind },
+  })
+}
+
+// The same answer for taken addresses as for new ones. Applications know it by its empty list of
+// identities; those who only hold the address learn nothing from the rest.
+function madeUpUser(
+  services: AuthServices,
+  request: AuthRequest,
+  parsed: Signup,
+): Record<string, unknown> {
+  const { contact } = parsed
+  const id = randomUUID()
+  const now = services.store.now().toISOString()
+  return {
+    id,
+    aud: request.audience,
+    role: services.config.jwt.defaultGroupName,
+    email: contact.kind === 'email' ? contact.email : '',
+    phone: contact.kind === 'phone' ? contact.phone : '',
+    confirmation_sent_at: now,
+    app_metadata: { provider: contact.kind, providers: [contact.kind] },
+    user_metadata: contactClaims(id, contact, parsed.data),
+    identities: [],
+    created_at: now,
+    updated_at: now,
+    is_anonymous: false,
+  }
+}

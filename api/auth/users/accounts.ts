@@ -1,0 +1,147 @@
+import type { IdentityRow, Metadata, UserRow } from '#shared/db/schema/auth.ts'
+
+import type { AuthRequest } from '#api/auth/context.ts'
+import type { Contact } from './contact.ts'
+import { deleteFactors } from '#api/auth/factors/factors.ts'
+import { listIdentities, saveContactIdentity } from './identities.ts'
+import { mergeWithinLimit } from './metadata-limit.ts'
+import { mergeMetadata } from './present-user.ts'
+import { endSessions } from '#api/auth/sessions/sessions.ts'
+import type { Store } from '#api/auth/store.ts'
+import { insertUser, updateUser } from './users.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+
+/** A user who signs up by address or number. */
+export interface NewAccount {
+  readonly contact: Contact
+  readonly passwordHash?: string | undefined
+  readonly data?: Metadata | undefined
+  /** Administrators' users keep exactly the metadata that was sent. */
+  readonly keepsIdentityClaims: boolean
+  readonly invitedAt?: Date
+  /** True for users who sign up themselves: they expire unless they confirm the contact. */
+  readonly isSignup?: boolean
+}
+
+/** Adds a user with the identity of the address or number; undefined when that is taken. */
+export async function createAccount(
+  services: AuthServices,
+  store: Store,
+  options: { readonly account: NewAccount; readonly request: AuthRequest },
+): Promise<UserRow | undefined> {
+  const { account, request } = options
+  const { contact } = account
+  const user = await insertUser(store, {
+    aud: request.audience,
+    role: services.config.jwt.defaultGroupName,
+    ...(contact.kind === 'email' ? { email: contact.email } : { phone: contact.phone }),
+    passwordHash: account.passwordHash,
+    appMetadata: { provider: contact.kind, providers: [contact.kind] },
+    ...(account.invitedAt && { invitedAt: account.invitedAt }),
+    ...(account.isSignup && { signedUpAt: store.now() }),
+  })
+  if (user === undefined) return undefined
+  const claims = contactClaims(user.id, contact, account.keepsIdentityClaims ? account.data : {})
+  await saveContactIdentity(store, {
+    userId: user.id,
+    provider: contact.kind,
+    identityData: claims,
+  })
+  const userMetadata = account.keepsIdentityClaims ? claims : (account.data ?? {})
+  return updateUser(store, user.id, { userMetadata: mergeMetadata({}, userMetadata) })
+}
+
+/**
+ * The account of an invited address; undefined when a concurrent sign-up took it. An earlier
+ * unconfirmed sign-up may not be by the invited person: its password and sessions are removed.
+ */
+export async function inviteAccount(
+  services: AuthServices,
+  store: Store,
+  invitation: {
+    readonly email: string
+    readonly known: UserRow | undefined
+    readonly data?: Metadata | undefined
+    readonly request: AuthRequest
+  },
+): Promise<UserRow | undefined> {
+  const { email, known, data, request } = invitation
+  const invitedAt = store.now()
+  if (known === undefined) {
+    const contact = { kind: 'email', email } as const
+    const account = { contact, data, keepsIdentityClaims: false, invitedAt }
+    return createAccount(services, store, { account, request })
+  }
+  if (isConfirmed(known, 'phone')) {
+    const userMetadata = mergeWithinLimit(known.userMetadata, data, 'data')
+    return updateUser(store, known.id, { invitedAt, userMetadata })
+  }
+  await endSessions(store, { userId: known.id, scope: 'global' })
+  await deleteFactors(store, known.id)
+  // Set in sessions of an unconfirmed account, not by an administrator.
+  const isSuspectedLost = known.lastSignInAt !== null
+  return updateUser(store, known.id, {
+    invitedAt,
+    passwordHash: null,
+    signedUpAt: null,
+    lastSignInAt: null,
+    userMetadata: mergeWithinLimit(isSuspectedLost ? {} : known.userMetadata, data, 'data'),
+  })
+}
+
+/** The claims of an identity about the user's own email address or phone number. */
+export function contactClaims(
+  userId: string,
+  contact: Contact,
+  data: Metadata | undefined = {},
+): Metadata {
+  return {
+    ...data,
+    sub: userId,
+    ...(contact.kind === 'email' ? { email: contact.email } : { phone: contact.phone }),
+    email_verified: false,
+    phone_verified: false,
+  }
+}
+
+/** Notes that the user has proven to own the address or number. */
+export async function confirmContact(
+  store: Store,
+  user: UserRow,
+  kind: Contact['kind'],
+): Promise<UserRow> {
+  const now = store.now()
+  const isEmail = kind === 'email'
+  const verified = isEmail ? { email_verified: true } : { phone_verified: true }
+  const contact = isEmail ? { email: user.email ?? '' } : { phone: user.phone ?? '' }
+  await saveContactIdentity(store, {
+    userId: user.id,
+    provider: kind,
+    identityData: { sub: user.id, ...contact, ...verified },
+  })
+  return updateUser(store, user.id, {
+    ...(isEmail ? { emailConfirmedAt: now } : { phoneConfirmedAt: now }),
+    userMetadata: { ...user.userMetadata, ...verified },
+    appMetadata: await withProviders(store, user),
+  })
+}
+
+/** The user's app_metadata with the providers of the identities as they are now. */
+export async function withProviders(store: Store, user: UserRow): Promise<Metadata> {
+  const identities = await listIdentities(store, user.id)
+  return withProvidersOf(user.appMetadata, identities)
+}
+
+// The provider that the account began with stays the first as long as it is there.
+function withProvidersOf(appMetadata: Metadata, identities: readonly IdentityRow[]): Metadata {
+  const names = [...new Set(identities.map((identity) => identity.provider))]
+  if (names.length === 0) return appMetadata
+  const provider = names.find((name) => name === appMetadata.provider) ?? names[0]
+  const providers = [provider, ...names.filter((name) => name !== provider)]
+  return { ...appMetadata, provider, providers }
+}
+
+/** True when the user may sign in with this address or number without further proof. */
+export function isConfirmed(user: UserRow, kind: Contact['kind']): boolean {
+  return (kind === 'email' ? user.emailConfirmedAt : user.phoneConfirmedAt) !== null
+}

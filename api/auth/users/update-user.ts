@@ -1,0 +1,201 @@
+import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import { parseEmail, parsePhone } from './contact.ts'
+import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
+import { parsePkce, type PkceChallenge } from '#api/auth/sign-in/flow-states.ts'
+import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
+import { mergeWithinLimit } from './metadata-limit.ts'
+import { presentUser } from './present-user.ts'
+import { endSessions, findSession } from '#api/auth/sessions/sessions.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { findUserByContact, loadParts, lockUser, updateUser, type UserChanges } from './users.ts'
+import type { Parsed, UserUpdateBody } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { consumeNonce, preparePassword } from '#api/auth/passwords/change-password.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { applyEmailChange, applyPhoneChange } from '#api/auth/sign-in/redeem.ts'
+import { beginEmailChange, sendEmailChange, type EmailChange } from './send-email-change.ts'
+import { requireChannel } from '#api/auth/delivery/send-mail.ts'
+import {
+  claimSms,
+  mintSmsWithinLimit,
+  releaseSms,
+  sendClaimedSms,
+  type MintedSms,
+} from '#api/auth/delivery/send-sms.ts'
+
+type Body = Parsed<typeof UserUpdateBody>
+
+interface Change {
+  readonly body: Body
+  readonly channel: 'sms' | 'whatsapp'
+  readonly pkce: PkceChallenge | undefined
+  /** New address or number; undefined when it stays. */
+  readonly email: string | undefined
+  readonly phone: string | undefined
+  readonly passwordHash: string | undefined
+  /** Used up together with the change. */
+  readonly nonce?: OneTimeTokenRow | undefined
+}
+
+/** The stored changes, and the messages to send about them. */
+interface Stored {
+  readonly user: UserRow
+  readonly emailChange?: EmailChange
+  readonly sms?: MintedSms
+}
+
+/** Changes the user of the access token; new addresses and numbers wait for confirmation. */
+export async function updateOwnUser(
+  services: AuthServices,
+  request: UserRequest,
+  body: Body,
+): Promise<Answer> {
+  const change = await parseChange(services, request, body)
+  const { user, emailChange, sms } = await store(services, request, change)
+  try {
+    if (emailChange !== undefined) await sendEmailChange(services, request, emailChange)
+  } catch (error) {
+    if (sms !== undefined) await releaseSms(services, sms)
+    throw error
+  }
+  if (sms !== undefined) await sendClaimedSms(services, request, sms)
+  return json(presentUser(await loadParts(services.store, user)))
+}
+
+async function parseChange(
+  services: AuthServices,
+  request: UserRequest,
+  body: Body,
+): Promise<Change> {
+  const { user } = request.caller
+  const pkce = parsePkce(body)
+  const channel = requireChannel(services, body.channel)
+  const email = body.email ? parseEmail(body.email) : undefined
+  const phone = body.phone ? parsePhone(body.phone) : undefined
+  const newEmail = email === user.email ? undefined : email
+  const newPhone = phone === user.phone ? undefined : phone
+  checkAppMetadata(services, request, body)
+  await checkAssurance(services, request, {
+    isSensitive: Boolean(body.password) || newEmail !== undefined || newPhone !== undefined,
+  })
+  if (user.isAnonymous && body.password && newEmail === undefined && newPhone === undefined) {
+    throw authFailure('validation_failed', {
+      message: 'Updating password of an anonymous user without an email or phone is not allowed',
+      kind: 'unprocessable',
+      param: 'password',
+    })
+  }
+  await checkTaken(services, { newEmail, newPhone })
+  const contacts = { email: newEmail, phone: newPhone }
+  if (!body.password) return { body, channel, pkce, ...contacts, passwordHash: undefined }
+  const asked = { password: body.password, nonce: body.nonce }
+  const { passwordHash, nonce } = await preparePassword(services, request, asked)
+  return { body, channel, pkce, ...contacts, passwordHash, nonce }
+}
+
+function checkAppMetadata(services: AuthServices, request: UserRequest, body: Body): void {
+  if (body.app_metadata === undefined) return
+  const { adminGroupName } = services.config.inherited
+  const isAdmin = adminGroupName !== '' && request.caller.user.role === adminGroupName
+  if (!isAdmin)
+    throw authFailure('not_admin', { message: 'Updating app_metadata requires admin privileges' })
+}
+
+async function checkAssurance(
+  services: AuthServices,
+  request: UserRequest,
+  change: { readonly isSensitive: boolean },
+): Promise<void> {
+  const { user, session } = request.caller
+  if (!change.isSensitive || session?.aal === 'aal2') return
+  if (!(await hasVerifiedFactor(services.store, user.id))) return
+  throw authFailure('insufficient_aal', {
+    message: 'AAL2 session is required to update email or password when MFA is enabled.',
+    kind: 'unauthenticated',
+  })
+}
+
+async function checkTaken(
+  services: AuthServices,
+  wanted: { readonly newEmail: string | undefined; readonly newPhone: string | undefined },
+): Promise<void> {
+  const { signup } = services.config
+  const { newEmail: email, newPhone: phone } = wanted
+  if (email !== undefined && (await findUserByContact(services.store, { kind: 'email', email }))) {
+    throw authFailure('email_exists')
+  }
+  if (phone === undefined) return
+  if (!signup.isPhoneEnabled) throw invalid('Phone logins are disabled', 'phone')
+  if (await findUserByContact(services.store, { kind: 'phone', phone })) {
+    throw authFailure('phone_exists')
+  }
+}
+
+// All or nothing: a request that is refused by a limit changes nothing.
+async function store(
+  services: AuthServices,
+  request: UserRequest,
+  change: Change,
+): Promise<Stored> {
+  const { user: before, session } = request.caller
+  const { body, passwordHash } = change
+  const actor = { kind: 'user', user: before } as const
+  return inTransaction(services.store, async (tx) => {
+    // Metadata is merged under the lock, so that of two changes at once none is lost.
+    const user = await lockUser(tx, before.id)
+    // Of two changes of password at once, the later one comes from a session that has ended.
+    if (session !== undefined && (await findSession(tx, session.id)) === undefined) {
+      throw authFailure('session_not_found')
+    }
+    if (change.nonce !== undefined) await consumeNonce(tx, user, change.nonce)
+    const changes: UserChanges = {
+      ...(body.data && { userMetadata: mergeWithinLimit(user.userMetadata, body.data, 'data') }),
+      ...(body.app_metadata && {
+        appMetadata: mergeWithinLimit(user.appMetadata, body.app_metadata, 'app_metadata'),
+      }),
+      ...(passwordHash !== undefined && { passwordHash }),
+    }
+    const updated = await updateUser(tx, user.id, changes)
+    if (passwordHash !== undefined) {
+      await endSessions(tx, { userId: user.id, scope: 'others', sessionId: session?.id })
+      await clearOneTimeTokens(tx, user.id)
+    }
+    const stage = { ...services, store: tx }
+    const stored = await changePhone(stage, change, await changeEmail(stage, change, updated))
+    if (passwordHash !== undefined) {
+      await record(services, tx, { request, actor, action: 'user_updated_password' })
+    }
+    await record(services, tx, { request, actor, action: 'user_modified' })
+    return stored
+  })
+}
+
+async function changeEmail(services: AuthServices, change: Change, user: UserRow): Promise<Stored> {
+  const { email, pkce } = change
+  if (email === undefined) return { user }
+  if (user.isAnonymous && services.config.mailer.isAutoconfirm) {
+    return { user: await applyEmailChange(services.store, { ...user, emailChange: email }) }
+  }
+  const emailChange = await beginEmailChange(services, user, { newEmail: email, pkce })
+  return { user: emailChange.user, emailChange }
+}
+
+async function changePhone(
+  services: AuthServices,
+  change: Change,
+  stored: Stored,
+): Promise<Stored> {
+  const { phone, channel } = change
+  const { user } = stored
+  if (phone === undefined) return stored
+  if (services.config.sms.isAutoconfirm) {
+    const changed = await applyPhoneChange(services.store, { ...user, phoneChange: phone })
+    return { ...stored, user: changed }
+  }
+  const sms = { user, kind: 'phone_change', to: phone, channel } as const
+  const claimed = await claimSms(services, sms, { phoneChange: phone })
+  return { ...stored, user: claimed, sms: await mintSmsWithinLimit(services, sms) }
+}

@@ -1,0 +1,139 @@
+import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import type { Answer, AuthRequest } from '#api/auth/context.ts'
+import { token } from '#api/auth/sign-in/token.ts'
+import { describeRequest } from '#api/auth/guards.ts'
+import { acceptTotpStep, listFactors } from '#api/auth/factors/factors.ts'
+import { endSessions, findSession } from '#api/auth/sessions/sessions.ts'
+import { findTotpStep } from '#api/auth/factors/totp.ts'
+import { findUserById, isBanned } from '#api/auth/users/users.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { digestOf } from '#api/dashboard/sessions.ts'
+import type { CheckPassword, PasswordVerdict } from '#api/dashboard/sign-in.ts'
+import { normalizeError } from '#api/http/normalize-error.ts'
+
+/** The user server's administrators, as the administration pages ask for them. */
+export interface Administrators {
+  readonly checkPassword: CheckPassword
+  /** Whether a user has an administrator's role, is not banned and has still the same password. */
+  isAdministratorNow(userId: string, passwordDigest: string | undefined): Promise<boolean>
+}
+
+/** Asks the user server by its own rules: confirmations, bans and the audit log are the same. */
+export function administratorsOf(services: AuthServices): Administrators {
+  const { adminRoles } = services.config.jwt
+  const mayAdminister = (user: UserRow): boolean =>
+    !isBanned(user, services.store.now()) && adminRoles.includes(user.role)
+  return {
+    async isAdministratorNow(userId, passwordDigest) {
+      const user = await findUserById(services.store, userId)
+      if (user === undefined || !mayAdminister(user)) return false
+      return passwordDigestOf(user) === passwordDigest
+    },
+    async checkPassword(credentials, request) {
+      const asked = describeRequest(services, request, undefined)
+      const signedIn = await signIn(services, credentials, asked)
+      if (signedIn.kind !== 'user') return signedIn
+      const { user } = signedIn
+      if (!mayAdminister(user)) {
+        return refused(403, 'This account does not have the role of an administrator.')
+      }
+      const factors = await listFactors(services.store, user.id)
+      const verified = factors.filter(({ status }) => status === 'verified')
+      if (verified.length > 0) {
+        const proof = await judgeFactor(services, asked, { verified, user, code: credentials.code })
+        if (proof !== 'proven') return proof
+      }
+      const passwordDigest = passwordDigestOf(user)
+      return { kind: 'administrator', userId: user.id, name: credentials.email, passwordDigest }
+    },
+  }
+}
+
+// Redis learns nothing by which a password could be tried.
+function passwordDigestOf({ id, passwordHash }: UserRow): string {
+  return digestOf(`${id}:${passwordHash ?? ''}`)
+}
+
+const SECOND_FACTOR =
+  'This account has a second factor: enter the present code of its authenticator, or use the admin token.'
+
+const CHANGED = 'This account has changed in the meantime. Please try again.'
+
+type Refusal = Exclude<PasswordVerdict, { kind: 'administrator' }>
+
+function refused(status: 401 | 403, reason: string): Refusal {
+  return { kind: 'refused', status, reason }
+}
+
+async function signIn(
+  services: AuthServices,
+  credentials: { readonly email: string; readonly password: string },
+  request: AuthRequest,
+): Promise<Refusal | { readonly kind: 'user'; readonly user: UserRow }> {
+  let answer: Answer
+  try {
+    answer = await token(services, request, credentials, { grant_type: 'password' })
+  } catch (thrown) {
+    return refusalOf(thrown)
+  }
+  const accessToken = accessTokenOf(answer)
+  const { sub: userId = '', session_id: sessionId } =
+    await services.accessTokens.verify(accessToken)
+  const user = await findUserById(services.store, userId)
+  const session = await findSession(services.store, sessionId ?? '')
+  // A change of the password that came in between has ended the session: the user as they are now
+  // must not be taken for the one who has given the old password.
+  if (user === undefined || session === undefined) return refused(401, CHANGED)
+  // The console has its own sessions, so a session opened here would be neither used nor ended.
+  await endSessions(services.store, { userId, scope: 'local', sessionId })
+  return { kind: 'user', user }
+}
+
+function refusalOf(thrown: unknown): Refusal {
+  const error = normalizeError(thrown)
+  if (error.status >= 500) throw thrown
+  if (error.status !== 429) return refused(401, error.message)
+  return { kind: 'limited', seconds: error.retryAfterSeconds ?? 1 }
+}
+
+/** Checks the code of a second factor; failures count and delay, like those of the user server. */
+async function judgeFactor(
+  services: AuthServices,
+  request: AuthRequest,
+  proof: { readonly verified: FactorRow[]; readonly user: UserRow; readonly code: string },
+): Promise<Refusal | 'proven'> {
+  const { verified, user, code } = proof
+  // An empty code asks for the second field of the form; it is no guess.
+  if (code === '') return refused(401, SECOND_FACTOR)
+  try {
+    const passed = await services.guesses.judge(
+      { kind: 'factor', account: user.id, network: request.network },
+      () => isProven(services, verified, code),
+      (isRight) => isRight,
+    )
+    return passed ? 'proven' : refused(401, SECOND_FACTOR)
+  } catch (thrown) {
+    return refusalOf(thrown)
+  }
+}
+
+/** Whether a code is the present one of an authenticator; each code is worth something once. */
+async function isProven(
+  { store, clock }: AuthServices,
+  factors: readonly FactorRow[],
+  code: string,
+): Promise<boolean> {
+  for (const { id, secret } of factors) {
+    // Codes by telephone are nothing that this page could ask for.
+    const step = secret === null ? undefined : findTotpStep(secret, code, clock.now())
+    if (step !== undefined && (await acceptTotpStep(store, id, step))) return true
+  }
+  return false
+}
+
+function accessTokenOf(answer: Answer): string {
+  const body = answer.kind === 'json' ? (answer.body as { readonly access_token?: unknown }) : {}
+  if (typeof body.access_token !== 'string') throw new Error('the sign-in gave no access token')
+  return body.access_token
+}

@@ -1,0 +1,139 @@
+import cors from '@fastify/cors'
+import {
+  fastify,
+  type FastifyInstance,
+  type FastifyPluginAsync,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify'
+
+import type { ServerConfig } from '#shared/config/server.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
+
+import { healthPlugin, type HealthServices } from '#api/health/plugin.ts'
+import { corsOptions } from '#api/http/cors.ts'
+import { registerConnectionDraining } from '#api/http/drain.ts'
+import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+import { leaveBodiesUnread } from '#api/http/head.ts'
+import { registerJsonBody } from '#api/http/json-body.ts'
+import { registerOpenApi } from '#api/http/openapi.ts'
+import {
+  readRefusedBodies,
+  refuseConnection,
+  refuseEncodedBodies,
+  refuseInvalidHosts,
+} from '#api/http/refused-connections.ts'
+import { requestIdFrom } from '#api/http/request-id.ts'
+import { registerRequestLog } from '#api/http/request-log.ts'
+import { sendSecurityHeaders } from '#api/http/security-headers.ts'
+import { firstSegmentOf, pathOf } from '#api/http/url-path.ts'
+import { registerValidation } from '#api/http/validation.ts'
+import { joinSmallChunks } from '#api/http/chunk-joiner.ts'
+import type { HttpObserver } from '#api/telemetry/http-observer.ts'
+import { presentError } from '#api/v1/error-dialect.ts'
+import { withoutTrailingSlash } from '#api/v1/trailing-slash.ts'
+
+/** One encapsulated scope with one error dialect. */
+export interface Surface {
+  /** The path prefixes of the surface; several prefixes serve the same routes. */
+  readonly prefixes: readonly string[]
+  readonly plugin: FastifyPluginAsync
+  /** Answers unknown paths below these first path segments. */
+  readonly unknownBelow?: {
+    readonly segments: ReadonlySet<string>
+    readonly answer: (request: FastifyRequest, reply: FastifyReply) => FastifyReply
+  }
+}
+
+interface AppOptions {
+  readonly server: ServerConfig
+  readonly version: string
+  /** The public URL, as stated in the OpenAPI document. */
+  readonly publicUrl: string
+  readonly log: Logger
+  /** Measures and traces every request. */
+  readonly observer?: HttpObserver
+  readonly health: HealthServices
+  readonly surfaces: readonly Surface[]
+  /**
+   * Additional request headers that browsers may send to the user server; any header when empty.
+   */
+  readonly corsAllowedHeaders?: readonly string[]
+  /** Hooks that observe every request; errors thrown by these hooks are logged and ignored. */
+  readonly watchers?: readonly { register(app: FastifyInstance): void }[]
+}
+
+// Limits how long slow or silent clients hold a socket.
+const HEADERS_TIMEOUT_MS = 15_000
+const REQUEST_TIMEOUT_MS = 300_000
+// Large enough for access tokens, which carry user metadata.
+const HEADER_BYTES_MAX = 64 * 1024
+const KEEP_ALIVE_TIMEOUT_MS = 72_000
+const MAX_PARAM_LENGTH = 512
+
+/** Builds the HTTP application; does no I/O before it listens or serves a request. */
+export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
+  const { server, log } = options
+  const app = fastify({
+    bodyLimit: server.bodyBytesMax,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+    http: { headersTimeout: HEADERS_TIMEOUT_MS, maxHeaderSize: HEADER_BYTES_MAX },
+    trustProxy: server.trustedProxies.length > 0 ? [...server.trustedProxies] : false,
+    rewriteUrl: ({ url = '/' }) => withoutTrailingSlash(url),
+    genReqId: requestIdFrom(server.requestIdHeader),
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },
+    forceCloseConnections: 'idle',
+    // Requests on open connections are served while the process stops.
+    return503OnClosing: false,
+    // URLs that cannot be decoded belong to no surface.
+    frameworkErrors: (error, _request, reply) => refuse(normalizeError(error), reply),
+    clientErrorHandler: refuseConnection,
+  })
+  // No route accepts text/plain; each surface adds the types it accepts besides JSON.
+  app.removeContentTypeParser('text/plain')
+  registerJsonBody(app)
+  joinSmallChunks(app)
+  registerRequestLog(app, log, options.observer)
+  refuseEncodedBodies(app)
+  refuseInvalidHosts(app)
+  readRefusedBodies(app)
+  leaveBodiesUnread(app)
+  registerConnectionDraining(app, options.health.isDraining)
+  for (const watcher of options.watchers ?? []) watcher.register(app)
+  registerValidation(app)
+  // Registered before the first route, so that routes of plugins use this error form too.
+  app.setErrorHandler((thrown, request, reply) => {
+    const error = normalizeError(thrown)
+    if (isBug(error)) log.error({ err: error.cause, requestId: request.id }, 'request failed')
+    return refuse(error, reply)
+  })
+  await app.register(cors, corsOptions(options.corsAllowedHeaders ?? []))
+  // Pages set their own content security policy; API answers need none.
+  sendSecurityHeaders(app, { contentSecurityPolicy: false, crossOriginResourcePolicy: false })
+  await registerOpenApi(app, { version: options.version, serverUrl: options.publicUrl })
+  answerUnknownPaths(app, options.surfaces)
+  await app.register(healthPlugin(options.health))
+  for (const surface of options.surfaces) {
+    for (const prefix of surface.prefixes) await app.register(surface.plugin, { prefix })
+  }
+  return app
+}
+
+// Unknown paths below a surface's first segments are answered in its dialect.
+function answerUnknownPaths(app: FastifyInstance, surfaces: readonly Surface[]): void {
+  app.setNotFoundHandler((request, reply) => {
+    const segment = firstSegmentOf(request.url) ?? ''
+    const owner = surfaces.find(({ unknownBelow }) => unknownBelow?.segments.has(segment))
+    if (owner?.unknownBelow !== undefined) return owner.unknownBelow.answer(request, reply)
+    const message = `Unknown request URL: ${request.method} ${pathOf(request.url)}. See /docs for what is served here.`
+    return refuse(failure.notFound(message, { code: 'unknown_url' }), reply)
+  })
+}
+
+/** Any other unknown path is answered in the OpenAI dialect. */
+function refuse(error: ServiceError, reply: FastifyReply): FastifyReply {
+  const { status, headers, body } = presentError(error)
+  return reply.code(status).headers(headers).send(body)
+}

@@ -1,0 +1,80 @@
+import { loadConfig, type Env } from '#shared/config/config.ts'
+import { createLogger } from '#shared/logger.ts'
+import { readVersion } from '#shared/version.ts'
+
+import { buildApp } from './app.ts'
+import { drain } from '#api/http/drain.ts'
+import { startMaintenance } from './maintenance.ts'
+import { openServices, type Services } from './services.ts'
+import { startBatches, surfacesOf } from './surfaces.ts'
+import { openApiTelemetry } from '#api/telemetry/open-telemetry.ts'
+import { serveMetrics } from '#api/telemetry/serve-metrics.ts'
+import { openUserServer } from './user-server.ts'
+
+// The drain starts a second and a half after the signal, once clients have been notified.
+const LAST_CALL_MS = 1000
+
+/** A running API process. */
+interface RunningApi {
+  /** The URL it listens on. */
+  readonly url: string
+  /** Finishes open requests within the drain time, then closes everything; idempotent. */
+  stop(): Promise<void>
+}
+
+/** Starts an API process: configuration → services → listen. */
+export async function runApi(env: Env): Promise<RunningApi> {
+  const { config, warnings } = loadConfig(env)
+  const log = createLogger({ ...config.log, base: { tier: 'api' } })
+  for (const warning of warnings) log.warn({ operation: 'config.read' }, warning)
+  const version = await readVersion()
+  const telemetry = await openApiTelemetry(config, version, log)
+  const services = await openServices(config, log, telemetry)
+  const users = await openUserServer(services, version, telemetry)
+  const stopMetrics = await serveMetrics(telemetry, services, users)
+  let isDraining = false
+  const app = await buildApp({
+    server: config.server,
+    version,
+    publicUrl: config.auth.site.externalUrl,
+    log,
+    observer: telemetry.http,
+    health: { checks: readinessChecks(services), isDraining: () => isDraining },
+    surfaces: surfacesOf(services, users, version),
+    corsAllowedHeaders: config.auth.site.corsAllowedHeaders,
+    watchers: [services.incidentWatch],
+  })
+  const stopMaintenance = startMaintenance(services)
+  const batchDriver = startBatches(services)
+  const { host, port } = config.server
+  const url = await app.listen({ host, port }).catch((cause: Error) => {
+    const settings = 'AUTH_API_HOST and AUTH_API_PORT'
+    throw new Error(`The API cannot listen: ${cause.message}; check ${settings}`, { cause })
+  })
+  log.info({ operation: 'api.start', url }, 'API started')
+  let stopping: Promise<void> | undefined
+  const stop = async () => {
+    isDraining = true
+    stopMaintenance()
+    const drainMs = config.server.drainTimeoutSeconds * 1000
+    // Ends open requests with a 503 before they would be cut off.
+    const lastCall = setTimeout(() => services.submitter.giveUp(), drainMs + LAST_CALL_MS)
+    // Released leases are adopted by other processes.
+    await Promise.all([batchDriver.stop(), drain(app, drainMs, log)]).finally(() =>
+      clearTimeout(lastCall),
+    )
+    users.close()
+    await Promise.all([stopMetrics(), services.close()])
+    await telemetry.close()
+    log.info({ operation: 'api.stop' }, 'API stopped')
+  }
+  return { url, stop: () => (stopping ??= stop()) }
+}
+
+function readinessChecks({ database, redis, store }: Services) {
+  return [
+    { name: 'database', run: () => database.pool.query('select 1') },
+    { name: 'redis', run: () => redis.ping() },
+    { name: 'storage', run: () => store.check() },
+  ]
+}

@@ -1,0 +1,33 @@
+import { sweepOrphans } from '#api/files/sweep.ts'
+import { sweepMedia } from '#api/media/sweep.ts'
+import type { Services } from './services.ts'
+
+const INTERVAL_MS = 3_600_000
+// Delayed, so that processes that start together do not all begin with maintenance.
+const FIRST_DELAY_MS_MAX = 600_000
+
+/**
+ * Creates partitions, deletes expired data and sweeps orphaned objects, every hour in every API
+ * process: each task is idempotent. Returns the function that stops it.
+ */
+export function startMaintenance(services: Services): () => void {
+  let timer = setTimeout(() => void run(), Math.random() * FIRST_DELAY_MS_MAX)
+  timer.unref()
+  async function run(): Promise<void> {
+    for (const [name, task] of Object.entries(TASKS)) {
+      await task(services).catch((error: unknown) =>
+        services.log.warn({ operation: `maintenance.${name}`, err: error }, 'maintenance failed'),
+      )
+    }
+    timer = setTimeout(() => void run(), INTERVAL_MS)
+    timer.unref()
+  }
+  return () => clearTimeout(timer)
+}
+
+const TASKS: Readonly<Record<string, (services: Services) => Promise<unknown>>> = {
+  activities: ({ activities, config, clock }) =>
+    activities.maintain(config.content.activitiesRetentionDays, clock.now()),
+  files: (services) => sweepOrphans(services),
+  media: (services) => sweepMedia(services),
+}

@@ -1,0 +1,61 @@
+import type { Redis } from 'ioredis'
+
+import type { UsageRow } from '#shared/db/schema/usage.ts'
+import type { Logger } from '#shared/logger.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+
+import type { Activities } from '#api/activities/activities.ts'
+import type { OwnActivity } from '#api/activities/recording.ts'
+import { jobActivity } from '#api/activities/job-activity.ts'
+import { decodeActivity, encodeActivity } from '#api/activities/own-activity.ts'
+import type { UsageRecord } from '#api/usage/usage-record.ts'
+import { openJournal } from '#api/v1/journal.ts'
+import { Outbox } from '#api/v1/outbox.ts'
+
+/** Rows that are written to the database after the answer. */
+export interface Outboxes {
+  /** Usage rows and the activities of ended jobs. */
+  readonly usageWriter: Outbox<UsageRow>
+  /** All other activities of the platform. */
+  readonly activityWriter: Outbox<OwnActivity>
+}
+
+/** Opens the outboxes of one API process. */
+export function openOutboxes(services: {
+  readonly usage: Pick<UsageRecord, 'add'>
+  readonly activities: Pick<Activities, 'recordOwn'>
+  readonly redis: Redis
+  readonly prefix: string
+  readonly log: Logger
+  readonly cipher?: ContentCipher | undefined
+}): Outboxes {
+  const { usage, activities, redis, prefix, log, cipher } = services
+  return {
+    usageWriter: new Outbox<UsageRow>({
+      ...{ operation: 'usage.write', log },
+      async add(rows) {
+        await usage.add(rows)
+        await activities.recordOwn(rows.map(jobActivity))
+      },
+      journal: {
+        store: openJournal(redis, `${prefix}:usage:pending`, cipher),
+        idOf: ({ jobId }) => jobId,
+        encode: JSON.stringify,
+        decode(text) {
+          const row = JSON.parse(text)
+          return { ...row, createdAt: new Date(row.createdAt) }
+        },
+      },
+    }),
+    activityWriter: new Outbox<OwnActivity>({
+      ...{ operation: 'activity.write', log },
+      add: (rows) => activities.recordOwn(rows),
+      journal: {
+        store: openJournal(redis, `${prefix}:activities:pending`, cipher),
+        idOf: ({ id }) => id,
+        encode: encodeActivity,
+        decode: decodeActivity,
+      },
+    }),
+  }
+}

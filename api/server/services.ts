@@ -1,0 +1,150 @@
+import type { Catalogue } from '#shared/catalogue.ts'
+import { systemClock, type Clock } from '#shared/clock.ts'
+import type { Config } from '#shared/config/config.ts'
+import { ensureBootstrapKey, openApiKeys, type ApiKeyStore } from '#shared/db/api-keys.ts'
+import { openDatabase, type Database } from '#shared/db/client.ts'
+import { migrate, MIGRATIONS_FOLDER } from '#shared/db/migrate.ts'
+import { activityTables } from '#shared/db/schema/activities.ts'
+import { fileTables } from '#shared/db/schema/files.ts'
+import { organizationTables, type OrganizationTables } from '#shared/db/schema/organizations.ts'
+import { usageTables } from '#shared/db/schema/usage.ts'
+import { loadCatalogue } from '#shared/load-catalogue.ts'
+import type { Logger } from '#shared/logger.ts'
+import { checkRedis, openRedis } from '#shared/queue/connection.ts'
+import { openContentCipher, type ContentCipher } from '#shared/queue/content-cipher.ts'
+import { queueKeys, type QueueKeys } from '#shared/queue/keys.ts'
+import { openObjectStore } from '#shared/storage/open-store.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+import { observePool } from '#shared/telemetry/observe-pool.ts'
+import { observeStore } from '#shared/telemetry/observe-store.ts'
+
+import { openActivities, type Activities } from '#api/activities/activities.ts'
+import { openBatches, type Batches } from '#api/batches/batch-store.ts'
+import { openBatchLines, type BatchLines } from '#api/batches/line-store.ts'
+import { IncidentLog } from '#api/dashboard/incident-log.ts'
+import { IncidentWatch } from '#api/dashboard/incident-watch.ts'
+import { openFiles, type Files } from '#api/files/files.ts'
+import { openSubmitter, type OpenSubmitter } from '#api/inference/jobs/submit.ts'
+import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
+import { meterJobs } from '#api/usage/metered-submitter.ts'
+import { openUsageRecord, type UsageRecord } from '#api/usage/usage-record.ts'
+import { openOutboxes, type Outboxes } from './outboxes.ts'
+
+type RedisConnection = Awaited<ReturnType<typeof openRedis>>
+
+/** The collaborators of the API tier, each created once. */
+export interface Services {
+  readonly config: Config
+  readonly clock: Clock
+  readonly log: Logger
+  readonly catalogue: Catalogue
+  readonly database: Database
+  readonly organizationTables: OrganizationTables
+  readonly apiKeys: ApiKeyStore
+  readonly redis: RedisConnection
+  readonly queueKeys: QueueKeys
+  /** Encrypts request content in Redis; undefined without a key. */
+  readonly cipher: ContentCipher | undefined
+  /** Records the usage of every job. */
+  readonly submitter: OpenSubmitter
+  readonly usage: UsageRecord
+  readonly usageWriter: Outboxes['usageWriter']
+  readonly activityWriter: Outboxes['activityWriter']
+  /** Recent errors and slow requests, for administrators. */
+  readonly incidents: IncidentLog
+  readonly incidentWatch: IncidentWatch
+  readonly store: ObjectStore
+  readonly files: Files
+  readonly activities: Activities
+  readonly batches: Batches
+  readonly batchLines: BatchLines
+  /** Closes everything in the reverse order of opening. */
+  close(): Promise<void>
+}
+
+/**
+ * Connects to the database, Redis and object storage, applies the migrations and opens the job
+ * submitter. Closes everything that was opened when a later step fails.
+ */
+export async function openServices(
+  config: Config,
+  log: Logger,
+  telemetry: ApiTelemetry,
+): Promise<Services> {
+  const { registry, tracing, jobs } = telemetry
+  const closers: (() => unknown)[] = []
+  const close = async () => {
+    for (const closer of closers.splice(0).reverse()) await closer()
+  }
+  try {
+    const catalogue = await loadCatalogue(config.inference.catalogueFile)
+    const database = openDatabase({ ...config.database, logger: log })
+    closers.push(() => database.close())
+    observePool(database.pool, registry, tracing)
+    const tables = await prepareDatabase(config, database, log)
+    const usage = openUsageRecord(database.db, usageTables(config.database.tablePrefix))
+    const redis = await openRedis(config.infra.redisUrl, 'producer', log)
+    closers.push(() => redis.disconnect())
+    await checkRedis(redis)
+    const { tablePrefix } = config.database
+    const activities = openActivities(database.db, activityTables(tablePrefix))
+    const cipher = openContentCipher(config.infra.encryptionKeys)
+    const { usageWriter, activityWriter } = openOutboxes({
+      ...{ usage, activities, redis, log, cipher },
+      prefix: config.infra.redisPrefix,
+    })
+    closers.push(() => Promise.all([usageWriter.close(), activityWriter.close()]))
+    const reader = await openRedis(config.infra.redisUrl, 'reader', log)
+    closers.push(() => reader.disconnect())
+    const store = observeStore(openObjectStore(config.infra.storage), registry, tracing)
+    closers.push(() => store.close())
+    const keys = queueKeys(config.infra.redisPrefix)
+    const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
+    closers.push(() => incidents.close())
+    const slowMs = config.server.slowRequestSeconds * 1000
+    const incidentWatch = new IncidentWatch(incidents, { slowMs })
+    const { queueDepthMax } = config.inference
+    const submitter = await openSubmitter({
+      redis,
+      reader,
+      keys,
+      queueDepthMax,
+      clock: systemClock,
+      log,
+      cipher,
+      onResubmit: jobs.noteResubmission,
+    })
+    closers.push(() => submitter.close())
+    return {
+      ...{ config, log, catalogue, database, redis, cipher, store, usage, close },
+      ...{ activities, usageWriter, activityWriter },
+      submitter: jobs.observe(
+        meterJobs(incidentWatch.watchJobs(submitter), { writer: usageWriter, clock: systemClock }),
+      ),
+      ...{ incidents, incidentWatch },
+      clock: systemClock,
+      queueKeys: keys,
+      organizationTables: tables,
+      apiKeys: openApiKeys(database.db, tables),
+      files: openFiles(database.db, fileTables(tablePrefix)),
+      batches: openBatches(database.pool, tablePrefix),
+      batchLines: openBatchLines(database.pool, tablePrefix),
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function prepareDatabase(
+  config: Config,
+  database: Database,
+  log: Logger,
+): Promise<OrganizationTables> {
+  const { tablePrefix } = config.database
+  await migrate({ pool: database.pool, folder: MIGRATIONS_FOLDER, tablePrefix, logger: log })
+  const tables = organizationTables(tablePrefix)
+  const { bootstrapApiKey } = config.inference
+  if (bootstrapApiKey !== '') await ensureBootstrapKey(database.db, tables, bootstrapApiKey)
+  return tables
+}

@@ -1,0 +1,172 @@
+import { listWorkers } from '#shared/queue/liveness.ts'
+import { createUrlSigner } from '#shared/storage/signed-url.ts'
+
+import { activitiesPlugin } from '#api/activities/routes.ts'
+import type { Surface } from './app.ts'
+import { BatchDriver } from '#api/batches/driver.ts'
+import { batchesPlugin } from '#api/batches/routes.ts'
+import { authPlugin } from '#api/auth/plugin.ts'
+import { answerUnknownPath, USER_SERVER_SEGMENTS } from '#api/auth/unknown-paths.ts'
+import { administratorsOf } from './administrators.ts'
+import { adminPlugin } from '#api/dashboard/admin-plugin.ts'
+import { openAdminSessions } from '#api/dashboard/sessions.ts'
+import { filesPlugin, type FileChange } from '#api/files/routes.ts'
+import { createBatchExecutor } from '#api/inference/batchable.ts'
+import { inferencePlugin } from '#api/inference/plugin.ts'
+import { invitationMailerOf } from './invitations.ts'
+import { addToMonth, monthOf } from '#api/limits/limit-store.ts'
+import {
+  checkQuota,
+  createLimiter,
+  type Limiter,
+  type LimiterServices,
+} from '#api/limits/limiter.ts'
+import { mediaPlugin } from '#api/media/routes.ts'
+import { noteEvents } from './recorded-events.ts'
+import { organizationsPlugin } from '#api/organizations/routes.ts'
+import { playgroundPlugin } from '#api/playground/plugin.ts'
+import type { Services } from './services.ts'
+import { usagePlugin } from '#api/usage/routes.ts'
+import type { UserServer } from './user-server.ts'
+import { createIdempotencyGate } from '#api/v1/idempotency.ts'
+import type { NoteEvent } from '#api/v1/events.ts'
+import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
+import { v1Plugin, type Gate } from '#api/v1/plugin.ts'
+
+/** The surfaces of the API and their path prefixes. */
+export function surfacesOf(
+  services: Services,
+  users: UserServer,
+  version: string,
+): readonly Surface[] {
+  return [
+    { prefixes: ['/v1'], plugin: v1(services, users) },
+    {
+      prefixes: ['/', '/auth/v1'],
+      plugin: authPlugin(users.services),
+      unknownBelow: { segments: USER_SERVER_SEGMENTS, answer: answerUnknownPath },
+    },
+    { prefixes: ['/admin'], plugin: administration(services, users, version) },
+    { prefixes: ['/'], plugin: playgroundPlugin({ version }) },
+  ]
+}
+
+function v1(services: Services, users: UserServer): Surface['plugin'] {
+  const { redis, queueKeys, config } = services
+  const signer = createUrlSigner(config.server.urlSigningSecret)
+  const note = noteEvents(services)
+  const { organizations, invitations } = users
+  const shared = {
+    ...services,
+    verifyAccessToken: (token: string, outlasts: boolean) => users.verifyAccess(token, outlasts),
+    guesses: users.services.guesses,
+    // Before the limits: a replayed answer costs nothing.
+    gates: [idempotencyOf(services), limiterOf(services)],
+  }
+  return v1Plugin(shared, [
+    inferencePlugin({
+      ...services,
+      workers: () => listWorkers(redis, queueKeys),
+      workersSeen: () => services.submitter.ledger.workers,
+      signer,
+      note,
+      config: {
+        deadlineSeconds: config.inference.deadlineSeconds,
+        anonymousUsersMayCreateKeys: config.limits.anonymous.mayCreateKeys,
+      },
+      publicUrl: config.auth.site.externalUrl,
+    }),
+    filesPlugin({
+      ...services,
+      storageBytesMax: config.content.storageBytesMax,
+      onChange: (change) => recordFileChange(note, change),
+    }),
+    activitiesPlugin(services),
+    usagePlugin(services),
+    organizationsPlugin({
+      ...{ organizations, invitations, note, clock: services.clock },
+      mailer: invitationMailerOf(users.services),
+    }),
+    mediaPlugin({ ...services, signer }),
+    batchesPlugin({ ...services, storageBytesMax: config.content.storageBytesMax }),
+  ])
+}
+
+/** Starts the batch driver; every API process runs one. */
+export function startBatches(services: Services): BatchDriver {
+  const { deadlineSeconds } = services.config.inference
+  return new BatchDriver({
+    ...services,
+    lines: services.batchLines,
+    execute: createBatchExecutor({
+      ...services,
+      config: { deadlineSeconds },
+      noteTokens: (organizationId, tokens) => noteBatchTokens(services, organizationId, tokens),
+      checkQuota: (organizationId) => checkQuota(limiterServicesOf(services), organizationId),
+    }),
+  })
+}
+
+function noteBatchTokens(services: Services, organizationId: string, tokens: number): void {
+  const { redis, config, clock, log } = services
+  if (config.limits.monthlyTokens === 0) return
+  const month = monthOf(clock.now())
+  const subject = { organizationId, credentialId: 'batches', month }
+  addToMonth({ redis, prefix: config.infra.redisPrefix }, subject, tokens).catch((error: unknown) =>
+    log.debug({ operation: 'limits.settle', err: error }, 'not counted'),
+  )
+}
+
+function idempotencyOf(services: Services): Gate {
+  const { config, redis, cipher } = services
+  return createIdempotencyGate({
+    ...services,
+    idempotency: openIdempotencyStore(redis, config.infra.redisPrefix, cipher),
+    deadlineSeconds: config.inference.deadlineSeconds,
+  })
+}
+
+function limiterOf(services: Services): Limiter {
+  return createLimiter(limiterServicesOf(services))
+}
+
+function limiterServicesOf(services: Services): LimiterServices {
+  const { config, usage } = services
+  return {
+    ...services,
+    prefix: config.infra.redisPrefix,
+    limits: config.limits,
+    deadlineSeconds: config.inference.deadlineSeconds,
+    tokensSince: (organizationId, sinceMs) => usage.tokensSince(organizationId, sinceMs),
+  }
+}
+
+function administration(services: Services, users: UserServer, version: string): Surface['plugin'] {
+  const { catalogue, submitter, config, redis, queueKeys, incidents } = services
+  const { checkPassword, isAdministratorNow } = administratorsOf(users.services)
+  return adminPlugin({
+    ...{ catalogue, version, checkPassword, redis },
+    keys: queueKeys,
+    slowAfterMs: config.server.slowRequestSeconds * 1000,
+    queueOf: (kind, modelId) => submitter.producer.queue(kind, modelId),
+    workers: () => listWorkers(redis, queueKeys),
+    incidents: () => incidents.read(),
+    guard: {
+      adminToken: config.server.adminToken,
+      isAdministrator: (token) => users.isAdministrator(token),
+      isAdministratorNow,
+      sessions: openAdminSessions(redis, config.infra.redisPrefix),
+      guesses: users.services.guesses,
+    },
+  })
+}
+
+/** Records stored and deleted files as activities of the organization. */
+function recordFileChange(note: NoteEvent, { type, file, request }: FileChange): void {
+  const { id, purpose, bytes } = file
+  note(request, {
+    type: type === 'stored' ? 'Create' : 'Delete',
+    event: `file.${type}`,
+    object: { type: 'Document', id: `file:${id}`, purpose, bytes },
+  })
+}

@@ -1,0 +1,132 @@
+import { membershipsOf } from '#shared/db/organizations.ts'
+import { authTables } from '#shared/db/schema/auth.ts'
+import { failure } from '#shared/errors.ts'
+
+import { startCleanUp } from '#api/auth/cleanup.ts'
+import { createDelivery } from '#api/auth/delivery/create-delivery.ts'
+import { isAdmin } from '#api/auth/guards.ts'
+import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
+import { findSession } from '#api/auth/sessions/sessions.ts'
+import { findUserById, isBanned } from '#api/auth/users/users.ts'
+import { createRedisRequestSecrets } from '#api/auth/external/providers/request-secrets.ts'
+import { createAuthServices, type AuthServices } from '#api/auth/services.ts'
+import {
+  createAccessTokenVerifier,
+  type VerifiedAccessToken,
+} from '#api/auth/sessions/verify-access-token.ts'
+import { noteSecurityEvents } from './recorded-events.ts'
+import { endMemberships } from '#api/organizations/account-deletion.ts'
+import { openInvitations, type Invitations } from '#api/organizations/invitations.ts'
+import { openOrganizations, type Organizations } from '#api/organizations/organizations.ts'
+import type { Services } from './services.ts'
+import { observeHasher, observeMailer, observeSms } from '#api/telemetry/observe-delivery.ts'
+import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
+import type { UserAccess } from '#api/v1/credentials.ts'
+
+/** The user server's collaborators, and the questions that other surfaces ask it. */
+export interface UserServer {
+  readonly services: AuthServices
+  readonly organizations: Organizations
+  readonly invitations: Invitations
+  /**
+   * The user of an access token under `/v1`; undefined for an invalid token. Credentials that
+   * outlast the token (`outlasts`), such as a key, require a live session and the user's second
+   * factor. Throws `user_banned`, `session_not_found` and `insufficient_aal`.
+   */
+  verifyAccess(accessToken: string, outlasts: boolean): Promise<UserAccess | undefined>
+  /** Whether an access token belongs to a current administrator. */
+  isAdministrator(accessToken: string): Promise<boolean>
+  close(): void
+}
+
+type Foundation = Pick<
+  Services,
+  'config' | 'clock' | 'log' | 'database' | 'redis' | 'organizationTables' | 'activityWriter'
+>
+
+/** Builds the user server; fails when a signing key cannot be used. */
+export async function openUserServer(
+  foundation: Foundation,
+  version: string,
+  { metrics, tracing }: ApiTelemetry,
+): Promise<UserServer> {
+  const { config, clock, log, database, redis, organizationTables } = foundation
+  const { auth } = config
+  const authTable = authTables(config.database.tablePrefix)
+  const organizations = openOrganizations(database.db, organizationTables, authTable.users)
+  const invitations = openInvitations(database.db, organizationTables, {
+    ...{ users: authTable.users, organizations },
+  })
+  const noteActivity = noteSecurityEvents(foundation)
+  const redisKeyPrefix = `${config.infra.redisPrefix}:`
+  const delivery = createDelivery({
+    config: auth,
+    requestSecrets: createRedisRequestSecrets(redis, redisKeyPrefix),
+    ...{ clock, log },
+  })
+  const built = await createAuthServices({
+    ...{ redis, redisKeyPrefix, clock, log, version, config: auth },
+    ...delivery,
+    mailer: observeMailer(delivery.mailer, metrics, tracing),
+    sms: observeSms(delivery.sms, auth.sms.gateway, { metrics, tracing }),
+    db: database.db,
+    tables: authTable,
+    onUsersEnded: (tx, userIds) => endMemberships(tx, organizationTables, userIds),
+    onSecurityEvent(event) {
+      metrics.authEvents.inc({ action: event.action })
+      noteActivity(event)
+    },
+  })
+  const services = { ...built, passwords: observeHasher(built.passwords, metrics, tracing) }
+  const verify = createAccessTokenVerifier(services.accessTokens)
+  const stopCleanUp = startCleanUp(services)
+  return {
+    services,
+    organizations,
+    invitations,
+    async verifyAccess(accessToken, outlasts) {
+      const verified = await verify(accessToken)
+      if (verified === undefined) return undefined
+      const { userId } = verified
+      const user = await findUserById(services.store, userId)
+      if (user === undefined) return undefined
+      if (isBanned(user, services.store.now())) throw banned()
+      if (outlasts) await mustBeSignedIn(services, verified)
+      const isSeen = { isSeen: true }
+      const memberships = await membershipsOf(database.db, organizationTables, userId, isSeen)
+      return { userId, isAnonymous: user.isAnonymous, organizations: memberships }
+    },
+    async isAdministrator(accessToken) {
+      const claims = await services.accessTokens.verify(accessToken).catch(() => undefined)
+      return isAdmin(services, claims)
+    },
+    close() {
+      stopCleanUp()
+      delivery.close()
+    },
+  }
+}
+
+function banned(): Error {
+  return failure.accessDenied('This user is banned.', { code: 'user_banned' })
+}
+
+async function mustBeSignedIn(
+  { store }: AuthServices,
+  { userId, sessionId }: VerifiedAccessToken,
+): Promise<void> {
+  const session = UUID.test(sessionId) ? await findSession(store, sessionId) : undefined
+  // Access tokens without a session stay valid until they expire.
+  if (sessionId !== '' && session?.userId !== userId) {
+    throw failure.unauthenticated('The session of this access token has ended: sign in again.', {
+      code: 'session_not_found',
+    })
+  }
+  if (session?.aal === 'aal2' || !(await hasVerifiedFactor(store, userId))) return
+  throw failure.accessDenied(
+    'This account has a second factor, without which keys, organizations and memberships are not changed. Prove it (POST /factors/{id}/challenge, then POST /factors/{id}/verify) and send the access token of the answer.',
+    { code: 'insufficient_aal' },
+  )
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
