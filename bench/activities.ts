@@ -19,7 +19,7 @@ import { log, startRedis } from '#test/support/queue.ts'
 import { openV1App } from '#test/support/v1-app.ts'
 
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 
 const BATCH = 100
 const BATCHES_PER_ROUND = 50
@@ -90,7 +90,7 @@ async function batchFigure(
     for (let i = 0; i < BATCHES_PER_ROUND; i += 1) await work()
     return (BATCHES_PER_ROUND * BATCH * 1000) / (performance.now() - startedAt)
   }
-  const measured = await takeTurns(
+  const measured = await alternate(
     () => perSecond(send),
     () => perSecond(() => sql.query(...bareInsert())),
   )

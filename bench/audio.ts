@@ -7,7 +7,7 @@ import { wavOf } from '#test/support/wav.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 import { openService } from './support/service.ts'
 
 const NAME = 'tiny-whisper'
@@ -58,7 +58,7 @@ export async function benchAudio(): Promise<readonly Figure[]> {
   }
   try {
     assert.deepEqual(await all(), await inTurn(), 'the two sides disagree')
-    const found = await takeTurns(
+    const found = await alternate(
       () => speed(all),
       () => speed(inTurn),
     )

@@ -6,7 +6,7 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import type { Figure } from './figure.ts'
 import { runGreedy } from './greedy.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 
 const FOLDER = 'models/tiny-chat'
 const SLOTS = 16
@@ -57,7 +57,7 @@ export async function benchContinuous(): Promise<readonly Figure[]> {
   }
   try {
     assert.deepEqual(await asTheyCome(), await inBatches(), 'the way of batching changed a text')
-    const found = await takeTurns(
+    const found = await alternate(
       () => speed(asTheyCome),
       () => speed(inBatches),
     )

@@ -14,7 +14,7 @@ import type { ExecutionProvider } from '#workers/runtime/session-options.ts'
 
 import type { Figure } from './figure.ts'
 import { runGreedy } from './greedy.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 
 /** Half precision, which the attention of the CUDA provider asks for. */
 const HALF = '.data/bench/smollm2-half'
@@ -66,7 +66,7 @@ async function benchModel(
   const host = await openTextEngine({ ...options, cacheMemory: 'host' })
   try {
     assert.deepEqual(await runTexts(device), await runTexts(host), 'the place changed a text')
-    const found = await takeTurns(
+    const found = await alternate(
       () => measureSpeed(device),
       () => measureSpeed(host),
     )

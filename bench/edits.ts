@@ -16,7 +16,7 @@ import { loadTextModel } from '#workers/text/text-model.ts'
 
 import type { Figure } from './figure.ts'
 import { runGreedy } from './greedy.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 
 const FOLDER = 'models/tiny-chat'
 // Held-out sentences with a few broken letters, of the kind that the model was made for.
@@ -55,7 +55,7 @@ export async function benchEdits(): Promise<readonly Figure[]> {
       }
       return (tokens * 1000) / durationMs
     }
-    const found = await takeTurns(
+    const found = await alternate(
       () => speed(true),
       () => speed(false),
     )

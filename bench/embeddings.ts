@@ -7,7 +7,7 @@ import { openEncoder } from '#workers/embedding/encoder.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 import { openClient } from './support/people.ts'
 import { openService } from './support/service.ts'
 
@@ -28,7 +28,7 @@ export async function benchEmbeddings(): Promise<readonly Figure[]> {
   const service = await openService([{ id: NAME, kind: 'embedding', source: folder }])
   const runtime = openRuntime()
   // One run at a time on all cores, as in a plain loop over a session.
-  const encoder = await openEncoder({ runtime, folder, lanes: 1 })
+  const encoder = await openEncoder({ runtime, folder, poolSize: 1 })
   const connection = openClient(service.api.url)
   env.allowRemoteModels = false
   env.localModelPath = resolve('models')
@@ -72,11 +72,11 @@ export async function benchEmbeddings(): Promise<readonly Figure[]> {
       const cosine = dot(await embed(text), other.data as Float32Array)
       assert(cosine > COSINE_MIN, `the two sides disagree: ${cosine} for ${text}`)
     }
-    const toBare = await takeTurns(
+    const toBare = await alternate(
       () => speed(ours),
       () => speed(bare),
     )
-    const toPeer = await takeTurns(
+    const toPeer = await alternate(
       () => speed(ours),
       () => speed(oneByOne),
     )

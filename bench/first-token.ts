@@ -5,7 +5,7 @@ import { resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 import { openService, type BenchService } from './support/service.ts'
 import { quantile } from './support/quantile.ts'
 import { textOf, timeStream } from './support/token-stream.ts'
@@ -90,7 +90,7 @@ function openAsker(service: BenchService, subject: Subject, agent: Agent): Asker
 async function fromCachedPrefix({ subject, prompt, ask }: Asker): Promise<Figure> {
   let prefix: readonly number[] = []
   const ending = (): number[] => prompt(4)
-  const found = await takeTurns(
+  const found = await alternate(
     // The prefix is that of the cold run before, which the round after has thrown away.
     async () => {
       prefix = prompt(subject.prefix)
@@ -159,7 +159,7 @@ async function underLoad({ subject, prompt, ask }: Asker): Promise<Figure> {
     for (let i = 0; i < IDLE_REQUESTS; i += 1) alone.push(first(await request()))
     return quantile(alone, 0.99)
   }
-  const found = await takeTurns(loaded, idle)
+  const found = await alternate(loaded, idle)
   const rate = quantile(peaks, 0.5).toFixed(0)
   const name = `first token of ${subject.id} at ${LOAD * 100} % of ${rate} requests/s ÷ idle, p99 of both`
   return { name, unit: 'ms', ...found, target: { atMost: 3 } }
@@ -167,10 +167,10 @@ async function underLoad({ subject, prompt, ask }: Asker): Promise<Figure> {
 
 async function peakRate(request: () => Promise<unknown>): Promise<number> {
   const startedAt = performance.now()
-  const lanes = Array.from({ length: 16 }, async () => {
+  const tasks = Array.from({ length: 16 }, async () => {
     for (let turn = 0; turn < 12; turn += 1) await request()
   })
-  await Promise.all(lanes)
+  await Promise.all(tasks)
   return (16 * 12 * 1000) / (performance.now() - startedAt)
 }
 

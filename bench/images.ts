@@ -5,17 +5,17 @@ import { encodePng, resizeImage } from '#workers/image/image-file.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 import { openService, postJson } from './support/service.ts'
 
 const FOLDER = 'models/tiny-sd'
 const SIZE = 256
-const PICTURES = 4
+const IMAGES = 4
 const PROMPT = 'a red circle on a white background'
 
-/** Seconds per picture through the API against the same pipeline in a bare loop, PNG included. */
+/** Seconds per image through the API against the same pipeline in a bare loop, PNG included. */
 export async function benchImages(): Promise<readonly Figure[]> {
-  const models = [{ id: 'pictures', kind: 'image', source: resolve(FOLDER) }]
+  const models = [{ id: 'images', kind: 'image', source: resolve(FOLDER) }]
   const service = await openService(models)
   const runtime = openRuntime()
   try {
@@ -25,24 +25,24 @@ export async function benchImages(): Promise<readonly Figure[]> {
     const seconds = async (draw: () => Promise<void>): Promise<number> => {
       const startedAt = performance.now()
       await draw()
-      return (performance.now() - startedAt) / 1000 / PICTURES
+      return (performance.now() - startedAt) / 1000 / IMAGES
     }
-    const request = { prompt: PROMPT, n: PICTURES, size: `${SIZE}x${SIZE}`, seed: 1, steps }
+    const request = { prompt: PROMPT, n: IMAGES, size: `${SIZE}x${SIZE}`, seed: 1, steps }
     const ours = async (): Promise<void> => {
-      await postJson(service, '/images/generations', { model: 'pictures', ...request })
+      await postJson(service, '/images/generations', { model: 'images', ...request })
     }
     const theirs = async (): Promise<void> => {
-      for (let picture = 0; picture < PICTURES; picture += 1) {
-        const asked = { prompt: PROMPT, negativePrompt: '', seed: 1, picture, steps, guidance }
+      for (let image = 0; image < IMAGES; image += 1) {
+        const asked = { prompt: PROMPT, negativePrompt: '', seed: 1, image, steps, guidance }
         const pixels = await pipeline.draw(asked, { signal })
         await encodePng(await resizeImage(pixels, { width: SIZE, height: SIZE }))
       }
     }
-    const found = await takeTurns(
+    const found = await alternate(
       () => seconds(ours),
       () => seconds(theirs),
     )
-    const name = 'a picture of tiny-sd through the API ÷ a bare pipeline loop'
+    const name = 'an image of tiny-sd through the API ÷ a bare pipeline loop'
     return [{ name, unit: 's', ...found, target: { atMost: 1.03 } }]
   } finally {
     await service.close()

@@ -9,7 +9,7 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import type { Figure } from './figure.ts'
 import { runGreedy } from './greedy.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 
 // Both made by bench/peers/install-llama-cpp.sh.
 const PACKAGE = '.data/peers/llama-cpp/node_modules/node-llama-cpp/dist/index.js'
@@ -84,7 +84,7 @@ export async function benchLlamaCpp(): Promise<readonly Figure[]> {
         )
       const [first, other] = [(await ours(1)())[0], (await theirs())[0]]
       assert.deepEqual(first?.slice(0, SURE), other?.slice(0, SURE), 'the two sides disagree')
-      const found = await takeTurns(
+      const found = await alternate(
         () => speed(streams, ours(streams)),
         () => speed(streams, theirs),
       )

@@ -16,22 +16,22 @@ import {
   toyRequest,
 } from '#test/support/queue.ts'
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 import { ratePerSecond } from './support/people.ts'
 import { quantile } from './support/quantile.ts'
 
 /** One measured side of the comparison. */
 interface Side {
-  /** Runs one job to its end; each of several lanes waits for its own. */
-  run(lane: number): Promise<unknown>
+  /** Runs one job to its end; each of the concurrent clients waits for its own. */
+  run(index: number): Promise<unknown>
 }
 
 const ROUNDS = 12
 const JOBS_PER_ROUND = 150
 const WARM_UP = 1000 // until both sides run compiled code, as a service does
-const LANES = 64
-const JOBS_PER_LANE = 20
-const COUNTED_JOBS_PER_LANE = 5
+const CONCURRENCY = 64
+const JOBS_EACH = 20
+const COUNTED_JOBS_EACH = 5
 
 /**
  * A job that does nothing: through HTTP, queue, worker and reply stream, against BullMQ's own `add`
@@ -52,7 +52,7 @@ export async function benchNoop(): Promise<readonly Figure[]> {
       ...{ unit: 'ms', ours: quantile(times.ours, q), theirs: quantile(times.theirs, q) },
       target: { atMost: 1 },
     })
-    const rates = await takeTurns(
+    const rates = await alternate(
       () => jobsPerSecond(ours),
       () => jobsPerSecond(theirs),
     )
@@ -60,11 +60,11 @@ export async function benchNoop(): Promise<readonly Figure[]> {
       latency(0.5, 'p50'),
       latency(0.99, 'p99'),
       {
-        name: `${path} ÷ BullMQ alone, ${LANES} in flight`,
+        name: `${path} ÷ BullMQ alone, ${CONCURRENCY} in flight`,
         ...{ unit: 'jobs/s', ...rates, target: { atLeast: 0.6 } },
       },
       {
-        name: `commands that reach Redis for each ${path}, ${LANES} in flight`,
+        name: `commands that reach Redis for each ${path}, ${CONCURRENCY} in flight`,
         ...{ unit: 'commands', ours: await commandsPerJob(redis.url, ours), theirs: 1 },
         target: { atMost: 8 },
       },
@@ -90,7 +90,7 @@ async function timeBoth(ours: Side, theirs: Side): Promise<{ ours: number[]; the
 }
 
 function jobsPerSecond(side: Side): Promise<number> {
-  return ratePerSecond(LANES, JOBS_PER_LANE, async (lane) => void (await side.run(lane)))
+  return ratePerSecond(CONCURRENCY, JOBS_EACH, async (index) => void (await side.run(index)))
 }
 
 /** What clients send; the calls that a script makes inside Redis are not on their way. */
@@ -101,10 +101,10 @@ async function commandsPerJob(url: string, side: Side): Promise<number> {
   watcher.on('monitor', (_time: string, _args: readonly string[], source: string) => {
     if (source !== 'lua') count += 1
   })
-  await ratePerSecond(LANES, COUNTED_JOBS_PER_LANE, async (lane) => void (await side.run(lane)))
+  await ratePerSecond(CONCURRENCY, COUNTED_JOBS_EACH, async (index) => void (await side.run(index)))
   watcher.disconnect()
   client.disconnect()
-  return count / (LANES * COUNTED_JOBS_PER_LANE)
+  return count / (CONCURRENCY * COUNTED_JOBS_EACH)
 }
 
 async function openOurs(
@@ -121,13 +121,13 @@ async function openOurs(
   const address = new URL(await app.listen({ port: 0, host: '127.0.0.1' }))
   closers.push(() => app.close())
   const sockets: Socket[] = []
-  for (let lane = 0; lane < LANES; lane += 1) {
+  for (let index = 0; index < CONCURRENCY; index += 1) {
     const socket = connect({ port: Number(address.port), host: address.hostname, noDelay: true })
     await once(socket, 'connect')
     sockets.push(socket)
     closers.push(async () => socket.destroy())
   }
-  return { run: (lane) => post(sockets[lane] as Socket) }
+  return { run: (index) => post(sockets[index] as Socket) }
 }
 
 async function openTheirs(

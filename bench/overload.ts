@@ -77,10 +77,10 @@ async function peakRate(ask: Ask): Promise<number> {
   const until = performance.now() + ROUND_MS
   const startedAt = performance.now()
   let answered = 0
-  const lanes = Array.from({ length: 2 * SLOTS }, async () => {
+  const tasks = Array.from({ length: 2 * SLOTS }, async () => {
     while (performance.now() < until) if ((await ask()).isAnswered) answered += 1
   })
-  await Promise.all(lanes)
+  await Promise.all(tasks)
   return (answered * 1000) / (performance.now() - startedAt)
 }
 

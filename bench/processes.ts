@@ -17,7 +17,7 @@ import { quantile } from './support/quantile.ts'
 import { textOf, timeStream } from './support/token-stream.ts'
 
 const MANY = 4
-const LANES_EACH = 8 // streams at a time of every API process
+const CONCURRENCY_EACH = 8 // streams at a time of every API process
 const TURNS = 8
 const ROUNDS = 5
 const TOKENS = 32
@@ -93,10 +93,10 @@ async function openInstallation(
   try {
     const apis: TierProcess[] = []
     while (apis.length < count) apis.push(await tiers.startApi())
-    await tiers.startToyWorker(MANY * LANES_EACH)
-    const ask = async (lane: number): Promise<void> => {
+    await tiers.startToyWorker(MANY * CONCURRENCY_EACH)
+    const ask = async (index: number): Promise<void> => {
       const service = {
-        url: `${apis[lane % count]?.url}/v1`,
+        url: `${apis[index % count]?.url}/v1`,
         headers: { authorization: `Bearer ${API_KEY}` },
       }
       const body = { model: 'toy', prompt: `stepMs=${STEP_MS}`, max_tokens: TOKENS }
@@ -107,9 +107,9 @@ async function openInstallation(
       async measure() {
         const readAll = async () => ({ cpuMs: await cpuMsOf(apis), bytes: await bytesOf(admin) })
         const before = await readAll()
-        await ratePerSecond(count * LANES_EACH, TURNS, ask)
+        await ratePerSecond(count * CONCURRENCY_EACH, TURNS, ask)
         const after = await readAll()
-        const asked = count * LANES_EACH * TURNS
+        const asked = count * CONCURRENCY_EACH * TURNS
         return {
           cpuMs: (after.cpuMs - before.cpuMs) / asked,
           redisBytes: (after.bytes - before.bytes) / asked,

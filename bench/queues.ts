@@ -13,7 +13,7 @@ import { priorityOf, assignTicket, type PriorityClass } from '#shared/queue/tick
 import { log, startRedis, toyRequest } from '#test/support/queue.ts'
 
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 
 const SHALLOW = 100
 const DEEP = 1_000_000
@@ -60,7 +60,7 @@ export async function benchQueues(): Promise<readonly Figure[]> {
       await admin.config('SET', 'appendonly', 'no')
       const deep = await openQueue(redis.url, admin, crowd, DEEP)
       const shallow = await openQueue(redis.url, admin, crowd, SHALLOW)
-      const found = await takeTurns(deep.cycle, shallow.cycle)
+      const found = await alternate(deep.cycle, shallow.cycle)
       assert.equal(await deep.numWaiting(), DEEP, 'as many jobs wait as in the beginning')
       await Promise.all([deep.close(), shallow.close()])
       admin.disconnect()

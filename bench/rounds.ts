@@ -2,8 +2,8 @@ import { median } from './support/quantile.ts'
 
 const ROUNDS = 5
 
-/** The medians of two sides that take turns, so that both see the same machine. */
-export async function takeTurns(
+/** The medians of two sides that alternate, so that both see the same machine. */
+export async function alternate(
   ours: () => Promise<number>,
   theirs: () => Promise<number>,
 ): Promise<{ readonly ours: number; readonly theirs: number }> {

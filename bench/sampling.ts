@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { drawToken } from '#workers/sampling/draw.ts'
 
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 
 const VOCABULARY = 49_152
 const ROWS = 16
@@ -26,7 +26,7 @@ export async function benchSampling(): Promise<readonly Figure[]> {
       assert.equal(ours(scores, at / ROWS), plain(scores, at / ROWS), 'the two sides disagree')
     }
     const name = `a token of ${VOCABULARY} at temperature ${temperature} and top_p ${topP} ÷ softmax, ${topP < 1 ? 'sort ' : ''}and sum`
-    const found = await takeTurns(
+    const found = await alternate(
       async () => time(rows, ours),
       async () => time(rows, plain),
     )

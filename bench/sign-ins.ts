@@ -12,11 +12,11 @@ import { spawnReady } from '#test/support/queue.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'
 
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 import { openClient, ratePerSecond, signUp, type Client } from './support/people.ts'
 
 const PASSWORD = 'correct horse'
-const LANES = 16
+const CONCURRENCY = 16
 const SIGN_INS_EACH = 10
 const REFRESHES_EACH = 60
 const COMPLETIONS = 120
@@ -38,7 +38,7 @@ export async function benchSignIns(): Promise<readonly Figure[]> {
   })
   const client = openClient(tiers.url)
   try {
-    const people = Array.from({ length: LANES }, (_, lane) => `user${lane}@example.test`)
+    const people = Array.from({ length: CONCURRENCY }, (_, index) => `user${index}@example.test`)
     return [
       ...(await compareSignIns(client, people)),
       await compareRefreshes(client, people, postgres.url),
@@ -56,14 +56,14 @@ export async function benchSignIns(): Promise<readonly Figure[]> {
 async function compareSignIns(client: Client, people: readonly string[]): Promise<Figure[]> {
   for (const email of people) await signUp(client, { email, password: PASSWORD })
   const signIns = () =>
-    ratePerSecond(LANES, SIGN_INS_EACH, (lane) => signIn(client, people[lane] as string))
-  // One lane per core: more would only wait for each other.
+    ratePerSecond(CONCURRENCY, SIGN_INS_EACH, (index) => signIn(client, people[index] as string))
+  // One client per core: more would only wait for each other.
   const hashes = (hash: () => Promise<unknown>) => () =>
     ratePerSecond(availableParallelism(), 60, async () => {
       await hash()
     })
-  const ofLibrary = await takeTurns(signIns, hashes(hashOnce))
-  const ofNode = await takeTurns(signIns, hashes(hashOnceInNode))
+  const ofLibrary = await alternate(signIns, hashes(hashOnce))
+  const ofNode = await alternate(signIns, hashes(hashOnceInNode))
   const name = 'password sign-ins through HTTP and Postgres ÷ argon2id'
   return [
     {
@@ -108,18 +108,18 @@ async function compareRefreshes(
   const bare = await spawnReady(script, [databaseUrl])
   const other = openClient(bare.workerId)
   try {
-    const rates = await takeTurns(
+    const rates = await alternate(
       () =>
-        ratePerSecond(LANES, REFRESHES_EACH, async (lane) => {
+        ratePerSecond(CONCURRENCY, REFRESHES_EACH, async (index) => {
           const { status, body } = await client.post('/token?grant_type=refresh_token', {
-            refresh_token: tokens[lane],
+            refresh_token: tokens[index],
           })
           if (status !== 200) throw new Error(`a refresh failed: ${JSON.stringify(body)}`)
-          tokens[lane] = String(body.refresh_token)
+          tokens[index] = String(body.refresh_token)
         }),
       () =>
-        ratePerSecond(LANES, REFRESHES_EACH, async (lane) => {
-          await other.post('/touch', { id: lane + 1 })
+        ratePerSecond(CONCURRENCY, REFRESHES_EACH, async (index) => {
+          await other.post('/touch', { id: index + 1 })
         }),
     )
     const name = 'refreshes ÷ a bare Fastify route with one transaction'
@@ -143,17 +143,17 @@ async function compareCompletions(
   const calm = () => p99OfCompletions(tiers)
   const storm = async () => {
     let isOver = false
-    const lanes = people.map(async (email) => {
+    const tasks = people.map(async (email) => {
       while (!isOver) await signIn(client, email)
     })
     try {
       return await p99OfCompletions(tiers)
     } finally {
       isOver = true
-      await Promise.all(lanes)
+      await Promise.all(tasks)
     }
   }
-  const found = await takeTurns(storm, calm)
+  const found = await alternate(storm, calm)
   const name = 'p99 of a completion during a storm of sign-ins ÷ without one'
   return { name, unit: 'ms', ...found, target: { atMost: 1.1 } }
 }

@@ -4,19 +4,19 @@ import { join } from 'node:path'
 import { spawnReady } from '#test/support/queue.ts'
 
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 import { ratePerSecond } from './support/people.ts'
 import { openService, type BenchService } from './support/service.ts'
 
 const HALF_OPEN = 2000
-const LANES = 8
+const CONCURRENCY = 8
 const REQUESTS_EACH = 400
 
 /** What good clients keep of their rate beside thousands of connections that never end a request. */
 export async function benchSlowClients(): Promise<readonly Figure[]> {
   const service = await openService([])
-  const agent = new Agent({ keepAlive: true, maxSockets: LANES })
-  const rate = () => ratePerSecond(LANES, REQUESTS_EACH, () => listModels(service, agent))
+  const agent = new Agent({ keepAlive: true, maxSockets: CONCURRENCY })
+  const rate = () => ratePerSecond(CONCURRENCY, REQUESTS_EACH, () => listModels(service, agent))
   const beside = async (): Promise<number> => {
     const script = join(import.meta.dirname, 'support/half-open.ts')
     const crowd = await spawnReady(script, [service.api.url, String(HALF_OPEN)])
@@ -28,7 +28,7 @@ export async function benchSlowClients(): Promise<readonly Figure[]> {
     }
   }
   try {
-    const found = await takeTurns(beside, rate)
+    const found = await alternate(beside, rate)
     const name = `requests beside ${HALF_OPEN} half-open connections ÷ without them`
     return [{ name, unit: '/s', ...found, target: { atLeast: 0.95 } }]
   } finally {

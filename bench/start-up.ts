@@ -17,7 +17,7 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 
 const BUDGET_MS = 300
 const POLL_MS = 5
@@ -41,7 +41,7 @@ async function benchApi(): Promise<readonly Figure[]> {
       DATABASE_URL: postgres.url,
     })
   try {
-    const found = await takeTurns(
+    const found = await alternate(
       // As deploy/bootstrap.mjs starts it; the first round fills the folder.
       start({ NODE_COMPILE_CACHE: join(folder, 'compiled') }),
       start({ NODE_DISABLE_COMPILE_CACHE: '1' }),
@@ -112,7 +112,7 @@ async function benchModel(): Promise<Figure> {
   }
   const file = join(folder, folder === REALISTIC ? 'onnx/model.onnx' : 'onnx/model_quantized.onnx')
   try {
-    const found = await takeTurns(
+    const found = await alternate(
       () =>
         timeOf(async () => {
           // Side by side, as the worker does.

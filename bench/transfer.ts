@@ -8,7 +8,7 @@ import { pipeline } from 'node:stream/promises'
 import { spawnReady } from '#test/support/queue.ts'
 
 import type { Figure } from './figure.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 import { openRawS3, type S3Settings } from './support/raw-s3.ts'
 import { openService, type BenchService } from './support/service.ts'
 
@@ -46,20 +46,20 @@ export async function benchTransfer(): Promise<readonly Figure[]> {
   const whole = Buffer.concat(Array.from({ length: PIECES }, () => PLAIN.piece))
   const sending = (kind: Kind) => async () => remove(service, await upload(service, kind, PIECES))
   try {
-    const inParts = await takeTurns(
+    const inParts = await alternate(
       () => speed(sending(PLAIN)),
       () => speed(() => raw.putInParts(whole)),
     )
-    const atOnce = await takeTurns(
+    const atOnce = await alternate(
       () => speed(sending(PLAIN)),
       () => speed(() => raw.put(whole)),
     )
-    const lines = await takeTurns(
+    const lines = await alternate(
       () => speed(sending(LINES)),
       () => speed(() => raw.putInParts(whole)),
     )
     const id = await upload(service, PLAIN, PIECES)
-    const down = await takeTurns(
+    const down = await alternate(
       () => speed(() => download(service, id)),
       () => speed(async () => drain(await raw.get())),
     )

@@ -10,7 +10,7 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import type { Figure } from './figure.ts'
 import { runGreedy } from './greedy.ts'
-import { takeTurns } from './rounds.ts'
+import { alternate } from './rounds.ts'
 
 interface Subject {
   readonly root: string
@@ -79,7 +79,7 @@ async function benchSubject(subject: Subject): Promise<Figure> {
       await side()
       return (STREAMS * tokens * 1000) / (performance.now() - startedAt)
     }
-    const found = await takeTurns(
+    const found = await alternate(
       () => speed(ours),
       () => speed(theirs),
     )

@@ -13,7 +13,7 @@ const LOCK_STALE_MS = 10 * 60_000
 const PID_WRITTEN_WITHIN_MS = 5000
 const STATUS_OF_NO_COMMAND = 127 // as shells tell it
 // npm goes on when this process is killed: its number keeps the next start from installing beside it.
-const NOTED_INSTALLATION = 'echo $$ > "$1"; exec npm ci --ignore-scripts'
+const RECORDED_INSTALLATION = 'echo $$ > "$1"; exec npm ci --ignore-scripts'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const stamp = join(root, 'node_modules', '.installed')
@@ -45,7 +45,7 @@ function install(wanted) {
   const npm =
     process.platform === 'win32'
       ? spawnSync('npm', ['ci', '--ignore-scripts'], { ...options, shell: true })
-      : spawnSync('sh', ['-c', NOTED_INSTALLATION, 'sh', join(lock, 'npm')], options)
+      : spawnSync('sh', ['-c', RECORDED_INSTALLATION, 'sh', join(lock, 'npm')], options)
   if (npm.error !== undefined) return `npm cannot be run: ${npm.error.message}`
   if (npm.status === STATUS_OF_NO_COMMAND) return 'npm cannot be run: it is not on the PATH'
   if (npm.status !== 0) return 'npm ci failed; see above'

@@ -26,7 +26,7 @@ export interface Secrets {
 
 const random = () => randomBytes(32).toString('hex')
 
-const SECRET_MAKERS: { readonly [Name in keyof Secrets]: () => string } = {
+const SECRET_GENERATORS: { readonly [Name in keyof Secrets]: () => string } = {
   jwtSecret: random,
   apiKey: () => `mr-${randomBytes(32).toString('base64url')}`,
   urlSigningSecret: random,
@@ -109,9 +109,9 @@ async function takeOver(mine: string, file: string): Promise<boolean> {
 export async function loadSecrets(dataDir: string): Promise<Secrets> {
   const file = join(dataDir, 'secrets.json')
   const stored = await readSecrets(file)
-  const missing = Object.keys(SECRET_MAKERS).filter((name) => typeof stored[name] !== 'string')
+  const missing = Object.keys(SECRET_GENERATORS).filter((name) => typeof stored[name] !== 'string')
   if (missing.length === 0) return stored as unknown as Secrets
-  for (const name of missing) stored[name] = SECRET_MAKERS[name as keyof Secrets]()
+  for (const name of missing) stored[name] = SECRET_GENERATORS[name as keyof Secrets]()
   // A crash must not leave half a file: the database cannot be opened without its password.
   await writeFile(`${file}.new`, `${JSON.stringify(stored, null, 2)}\n`, { mode: 0o600 })
   await rename(`${file}.new`, file)

@@ -111,7 +111,7 @@ const MODELS: Readonly<Record<OptionReader, string>> = {
   completion: 'models of texts',
   embedding: 'models of embeddings',
   rerank: 'rerankers',
-  image: 'models of pictures',
+  image: 'models of images',
   audio: 'models of speech',
 }
 

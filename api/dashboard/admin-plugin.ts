@@ -30,12 +30,12 @@ export function adminPlugin(services: AdminServices): FastifyPluginAsync {
     const showSignIn = signInPage({ ...services, assets })
     await app.register(cookie)
     await app.register(async (open) => {
-      registerPageHeaders(open, { isHearing: false })
+      registerPageHeaders(open, { usesMicrophone: false })
       registerAssets(open, '/assets', assets)
       registerSignIn(open, { ...services, assets })
     })
     await app.register(async (guarded) => {
-      registerPageHeaders(guarded, { isHearing: false })
+      registerPageHeaders(guarded, { usesMicrophone: false })
       guarded.addHook('onRequest', createDashboardHook(services.guard, showSignIn))
       registerOverview(guarded, services, assets)
     })

@@ -149,7 +149,7 @@ function sendSignIn({ guard, assets }: SignInServices, page: SignInPage): Fastif
   const hidden = html`<input type="hidden" name="form" value="${secret}">
         <input type="hidden" name="next" value="${next}">`
   const main = html`
-    <div class="door card stack">
+    <div class="sign-in card stack">
       <h1>Administration</h1>
       ${page.problem === undefined ? '' : html`<p class="notice bad" role="alert">${page.problem}</p>`}
       <form class="stack" method="post" action="${root}admin/sign-in">
@@ -164,7 +164,7 @@ function sendSignIn({ guard, assets }: SignInServices, page: SignInPage): Fastif
       </form>
       ${guard.adminToken === '' ? '' : tokenForm(root, hidden)}
     </div>`
-  return setPageHeaders(reply, { isHearing: false })
+  return setPageHeaders(reply, { usesMicrophone: false })
     .header('cache-control', 'no-store')
     .type('text/html; charset=utf-8')
     .send(adminDocument({ title: 'Sign in', root, assets, main }))

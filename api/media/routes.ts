@@ -28,8 +28,8 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
       config: { scope: 'none' },
       schema: {
         operationId: 'retrieveMedia',
-        summary: 'Download a picture',
-        description: 'Under the address that the answer to a request for pictures holds.',
+        summary: 'Download an image',
+        description: 'Under the address that the answer to a request for images holds.',
         tags: ['Media'],
         params: {
           type: 'object',
@@ -45,7 +45,7 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
         },
         response: {
           200: {
-            description: 'The picture.',
+            description: 'The image.',
             content: { 'image/png': { schema: { type: 'string', format: 'binary' } } },
           },
           206: { description: 'The part that a `Range` asks for.', type: 'string' },
@@ -98,7 +98,7 @@ function checkSignature(
 
 function asGone(error: unknown): never {
   if (error instanceof ServiceError && error.kind === 'notFound') {
-    throw failure.notFound('The picture is no longer stored.', { code: 'media_not_found' })
+    throw failure.notFound('The image is no longer stored.', { code: 'media_not_found' })
   }
   throw error
 }

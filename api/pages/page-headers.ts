@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 /** Permissions of a page. */
 interface PageRights {
   /** Whether it may use the microphone. */
-  readonly isHearing: boolean
+  readonly usesMicrophone: boolean
 }
 
 /** Adds the headers of a page to every answer of a scope. */
@@ -14,13 +14,13 @@ export function registerPageHeaders(app: FastifyInstance, rights: PageRights): v
 }
 
 /** The headers of a page: no external resources, nothing inline, no frames. */
-export function setPageHeaders(reply: FastifyReply, { isHearing }: PageRights): FastifyReply {
+export function setPageHeaders(reply: FastifyReply, { usesMicrophone }: PageRights): FastifyReply {
   return reply.headers({
     'content-security-policy': CONTENT_SECURITY_POLICY,
     'cross-origin-resource-policy': 'same-origin',
     // With `no-referrer`, browsers would send `Origin: null` with our own forms.
     'referrer-policy': 'same-origin',
-    'permissions-policy': `microphone=(${isHearing ? 'self' : ''}), camera=(), geolocation=(), payment=(), usb=()`,
+    'permissions-policy': `microphone=(${usesMicrophone ? 'self' : ''}), camera=(), geolocation=(), payment=(), usb=()`,
   })
 }
 

@@ -19,7 +19,7 @@ export function playgroundPlugin({ version }: { readonly version: string }): Fas
     const assets = await loadAssetFiles(FOLDER)
     const template = await readFile(join(FOLDER, 'index.html'), 'utf8')
     const page = template.replaceAll('{{assets}}', `playground/${assets.version}`)
-    registerPageHeaders(app, { isHearing: true })
+    registerPageHeaders(app, { usesMicrophone: true })
     registerAssets(app, '/playground', assets)
     app.get('/', { schema: { hide: true } }, async (request, reply) => {
       reply.header('vary', 'accept')

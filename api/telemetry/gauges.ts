@@ -89,7 +89,7 @@ function registerWorkers(registry: Registry, { queues, workers }: ApiReadings): 
         const heartbeats = workers().filter(({ isDraining }) => !isDraining)
         for (const { kind, modelId } of queues) {
           const served = heartbeats
-            .flatMap((beat) => beat.queues)
+            .flatMap((heartbeat) => heartbeat.queues)
             .filter((queue) => queue.kind === kind && queue.modelId === modelId)
           this.set({ kind, gen_ai_request_model: modelId }, read(served))
         }

@@ -47,17 +47,17 @@ export async function signUp(client: Client, user: object): Promise<string> {
   return String(body.refresh_token)
 }
 
-/** How many times a second `lanes` of work come to an end, `each` times each. */
+/** Runs of `work` per second: `concurrency` at a time, `each` runs each. */
 export async function ratePerSecond(
-  lanes: number,
+  concurrency: number,
   each: number,
-  work: (lane: number) => Promise<void>,
+  work: (index: number) => Promise<void>,
 ): Promise<number> {
   const startedAt = performance.now()
   await Promise.all(
-    Array.from({ length: lanes }, async (_, lane) => {
-      for (let turn = 0; turn < each; turn += 1) await work(lane)
+    Array.from({ length: concurrency }, async (_, index) => {
+      for (let run = 0; run < each; run += 1) await work(index)
     }),
   )
-  return (lanes * each * 1000) / (performance.now() - startedAt)
+  return (concurrency * each * 1000) / (performance.now() - startedAt)
 }

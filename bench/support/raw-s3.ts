@@ -12,7 +12,7 @@ import {
 const KEY = 'bench-raw'
 // As the service sends a file whose length it cannot know.
 const PART_BYTES = 5 * 1024 * 1024
-const LANES = 3
+const CONCURRENCY = 3
 
 /** Where an S3 server is, as the settings of the service name it. */
 export type S3Settings = Readonly<
@@ -51,7 +51,7 @@ export function openRawS3(settings: S3Settings): RawS3 {
       const { UploadId } = await client.send(new CreateMultipartUploadCommand(place))
       const Parts: { PartNumber: number; ETag: string | undefined }[] = []
       const count = Math.ceil(body.length / PART_BYTES)
-      const lane = async (): Promise<void> => {
+      const transfer = async (): Promise<void> => {
         while (Parts.length < count) {
           const part = { PartNumber: Parts.length + 1, ETag: undefined as string | undefined }
           Parts.push(part)
@@ -64,7 +64,7 @@ export function openRawS3(settings: S3Settings): RawS3 {
           part.ETag = sent.ETag
         }
       }
-      await Promise.all(Array.from({ length: LANES }, lane))
+      await Promise.all(Array.from({ length: CONCURRENCY }, transfer))
       const end = { ...place, UploadId, MultipartUpload: { Parts } }
       await client.send(new CompleteMultipartUploadCommand(end))
     },

@@ -180,8 +180,8 @@ export async function images() {
   const prompt = 'a red circle on a white background'
   const response = await post('/v1/images/generations', { prompt, size: '256x256' })
   const checks = {
-    'pictures answer 200': (r) => r.status === 200,
-    'pictures have an address': (r) => r.json('data.0.url').startsWith('http'),
+    'images answer 200': (r) => r.status === 200,
+    'images have an address': (r) => r.json('data.0.url').startsWith('http'),
   }
   answered(response, checks, imageSeconds)
 }

@@ -15,14 +15,14 @@ export interface PostgresPlace {
 }
 
 const NAMESPACE = ['-U', '--map-user=1000', '--map-group=1000']
-const NOBODY = 65_534
+const UNPRIVILEGED_ID = 65_534
 const SHELTER = '/var/lib/millrace'
 
 /**
  * Postgres refuses to run as root. In a user namespace root is an ordinary user to it, while to the
  * file system it stays the owner: no system user is needed, and a home folder of mode 700 is no bar.
- * Where the system has no user namespaces (in most containers), it runs as `nobody`, with its data
- * and a copy of its programs in a folder that `nobody` can reach.
+ * Where the system has no user namespaces (in most containers), it runs as uid 65534, with its data
+ * and a copy of its programs in a folder that this user can reach.
  */
 export async function findPlace(dataDir: string, home: string): Promise<PostgresPlace> {
   const folder = join(dataDir, 'postgres')
@@ -55,12 +55,12 @@ async function sheltered(dataDir: string, home: string): Promise<PostgresPlace> 
   }
   const data = join(shelter, 'data')
   await mkdir(data, { recursive: true })
-  await chown(data, NOBODY, NOBODY)
+  await chown(data, UNPRIVILEGED_ID, UNPRIVILEGED_ID)
   await chmod(data, 0o700)
-  const identity = [`--reuid=${NOBODY}`, `--regid=${NOBODY}`, '--clear-groups']
+  const identity = [`--reuid=${UNPRIVILEGED_ID}`, `--regid=${UNPRIVILEGED_ID}`, '--clear-groups']
   return {
     folder: join(data, 'postgres'),
-    own: (path) => chown(path, NOBODY, NOBODY),
+    own: (path) => chown(path, UNPRIVILEGED_ID, UNPRIVILEGED_ID),
     run: (program, args) => ({
       command: 'setpriv',
       args: [...identity, join(programs, 'bin', program), ...args],

@@ -96,7 +96,7 @@ export function readPasswordConfig(env: EnvReader): PasswordConfig {
         max: 100,
       }),
       parallelism: env.int('MILLRACE_ARGON2_PARALLELISM', {
-        about: 'lanes of one password hash',
+        about: 'parallelism of one password hash',
         fallback: 1,
         min: 1,
         max: 64,

@@ -50,7 +50,7 @@ export function readServerConfig(env: EnvReader): ServerConfig {
     }),
     trustedProxies: readTrustedProxies(env),
     urlSigningSecret: env.required('MILLRACE_URL_SIGNING_SECRET', {
-      about: 'signs the addresses of pictures and downloads; `millrace up` makes one if unset',
+      about: 'signs the addresses of images and downloads; `millrace up` makes one if unset',
       isSecret: true,
     }),
     adminToken: readAdminToken(env),

@@ -95,7 +95,7 @@ async function killAtRandom(
   while (killedAtMs.length < KILLS) {
     await new Promise((resolve) => setTimeout(resolve, 200 + random() * 800))
     const busy = (await tiers.heartbeats()).filter(({ queues }) => (queues[0]?.active ?? 0) > 0)
-    const victim = pool.findIndex(({ pid }) => busy.some((beat) => beat.pid === pid))
+    const victim = pool.findIndex(({ pid }) => busy.some((heartbeat) => heartbeat.pid === pid))
     if (victim < 0) continue
     const [killed] = pool.splice(victim, 1)
     killed!.kill('SIGKILL')

@@ -87,11 +87,11 @@ async function findDecoder(withFfmpeg: boolean): Promise<AudioDecoder> {
   }
 }
 
-describe('pictures', () => {
+describe('images', () => {
   it('are read or refused, whatever their bytes', { timeout: 300_000 }, async () => {
     const create = { width: 40, height: 40, channels: 4, background: '#d22a' } as const
     const drawn = () => sharp({ create })
-    const pictures = await Promise.all([
+    const images = await Promise.all([
       drawn().png().toBuffer(),
       drawn().png({ palette: true }).toBuffer(),
       drawn().jpeg().toBuffer(),
@@ -104,21 +104,21 @@ describe('pictures', () => {
       ),
     ])
     const before = process.memoryUsage.rss()
-    await holds(damaged(pictures), async (bytes) => {
+    await holds(damaged(images), async (bytes) => {
       const header = await orRefusal(() => inspectImage(bytes, 'image'))
       if (header !== undefined) expect(header.side).toBeLessThanOrEqual(4096)
       await orRefusal(async () => {
-        const picture = await openImage(bytes, 'image')
-        const { data } = await picture.coloursAt({ width: 8, height: 8 })
+        const image = await openImage(bytes, 'image')
+        const { data } = await image.coloursAt({ width: 8, height: 8 })
         expect(data.length).toBe(8 * 8 * 3)
-        await picture.transparencyAt({ width: 8, height: 8 })
+        await image.transparencyAt({ width: 8, height: 8 })
       })
     })
     expect((process.memoryUsage.rss() - before) / 2 ** 20).toBeLessThan(GROWTH_MIB_MAX)
   })
 })
 
-it('a picture of no bytes is refused like any other that is none', async () => {
+it('an image of no bytes is refused like any other that is none', async () => {
   await expect(openImage(Buffer.alloc(0), 'image')).rejects.toMatchObject({
     code: 'invalid_image',
   })

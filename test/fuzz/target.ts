@@ -10,7 +10,7 @@ import { inject } from 'vitest'
 import { openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
 import { startMailCatcher } from '#test/support/mail-catcher.ts'
 import { createDatabase } from '#test/support/services.ts'
-import { PICTURE_MODEL, TEXT_MODELS } from '#test/support/small-models.ts'
+import { IMAGE_MODEL, TEXT_MODELS } from '#test/support/small-models.ts'
 import { API_KEY, apiEnv } from '#test/support/tiers.ts'
 
 import { listOperations, type Document, type Operation } from './document.ts'
@@ -173,7 +173,7 @@ async function call(url: string, method: string, path: string, bearer: string, b
 const EMBED = { model: 'embed', input: 'x' }
 const CATALOGUE = [
   ...TEXT_MODELS,
-  PICTURE_MODEL,
+  IMAGE_MODEL,
   { id: 'speech', kind: 'audio', source: join(FIXTURES, 'models/whisper') },
 ]
 const MODEL_IDS = CATALOGUE.map(({ id }) => id)

@@ -16,7 +16,7 @@ interface Golden {
   readonly ids: number[]
   readonly tokens: { text: string; ids: number[] }[]
   readonly start: number[]
-  readonly picture: number[]
+  readonly image: number[]
   readonly text: number[]
   readonly timestep: number
   readonly unet: number[]
@@ -70,9 +70,9 @@ describe('the networks', () => {
     for (const prediction of both) expectClose(prediction, golden.unet)
   })
 
-  it('encode and decode pictures as the reference does', async () => {
-    const picture = { data: Float32Array.from(golden.picture), dims: [1, 3, 16, 16] }
-    const encoded = await networks.encodeImage(picture, signal)
+  it('encode and decode images as the reference does', async () => {
+    const image = { data: Float32Array.from(golden.image), dims: [1, 3, 16, 16] }
+    const encoded = await networks.encodeImage(image, signal)
     const mean = golden.vaeEncoder.slice(0, 256).map((value) => value * files.scalingFactor)
     expectClose(encoded, mean)
     const scaled = { ...latents, data: latents.data.map((value) => value * files.scalingFactor) }
@@ -88,7 +88,7 @@ it.each(golden.pipelines)('draws as $scheduler with guidance $guidance', async (
     prompt: golden.prompt,
     negativePrompt: golden.negative,
     seed: 1,
-    picture: 0,
+    image: 0,
     steps: row.steps,
     guidance: row.guidance,
     // The recorded pipelines take their latents before these are scaled to the first noise level.

@@ -57,7 +57,7 @@ describe.each(CASES.map((golden) => [nameOf(golden), golden] as const))('%s', (_
     }
   })
 
-  it('adds noise to a clean picture as the reference does', () => {
+  it('adds noise to a clean image as the reference does', () => {
     for (const [index, move] of golden.moves.entries()) {
       const noised = scheduler.addNoise(
         Float32Array.from(move.clean),
@@ -131,7 +131,7 @@ it.each([
   expect((last(0)[0] as number) !== (last(0.5)[0] as number)).toBe(looks)
 })
 
-it('leaves a trace of the picture at the end of a cosine schedule', () => {
+it('leaves a trace of the image at the end of a cosine schedule', () => {
   const config = {
     _class_name: 'DDIMScheduler',
     beta_schedule: 'squaredcos_cap_v2',

@@ -68,7 +68,7 @@ export async function openPage(
   return { page, problems, close: () => context.close() }
 }
 
-/** Keeps a picture of the whole page for people to look at. */
+/** Keeps an image of the whole page for people to look at. */
 export async function keepScreenshot(page: Page, name: string): Promise<void> {
   await mkdir(SCREENSHOTS_FOLDER, { recursive: true })
   await page.screenshot({ path: join(SCREENSHOTS_FOLDER, `${name}.png`), fullPage: true })

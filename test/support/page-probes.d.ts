@@ -1,5 +1,5 @@
 export function findFaintTexts(): string[]
 export function overhang(): number
-export function countForeignPictures(): number
+export function countForeignImages(): number
 export function noteMicrophones(): void
 export function microphones(): number

@@ -49,8 +49,8 @@ export function overhang() {
   return Math.max(0, scrollWidth - clientWidth)
 }
 
-/** Pictures in the page that hostile texts would have made. @returns {number} */
-export function countForeignPictures() {
+/** Images in the page that hostile texts would have made. @returns {number} */
+export function countForeignImages() {
   return document.querySelectorAll('img[src="x"], [onerror]').length
 }
 
@@ -59,7 +59,7 @@ export function noteMicrophones() {
   const devices = navigator.mediaDevices
   /** @type {MediaStreamTrack[]} */
   const tracks = []
-  Object.assign(globalThis, { notedMicrophones: tracks })
+  Object.assign(globalThis, { recordedMicrophones: tracks })
   const ask = devices.getUserMedia.bind(devices)
   devices.getUserMedia = async (constraints) => {
     const stream = await ask(constraints)
@@ -70,6 +70,6 @@ export function noteMicrophones() {
 
 /** How many microphones are on. @returns {number} */
 export function microphones() {
-  const page = /** @type {{ notedMicrophones?: readonly MediaStreamTrack[] }} */ (globalThis)
-  return (page.notedMicrophones ?? []).filter(({ readyState }) => readyState === 'live').length
+  const page = /** @type {{ recordedMicrophones?: readonly MediaStreamTrack[] }} */ (globalThis)
+  return (page.recordedMicrophones ?? []).filter(({ readyState }) => readyState === 'live').length
 }

@@ -14,9 +14,9 @@ export const TEXT_MODELS = [
   { id: 'embed', kind: 'embedding', source: join(MODELS, 'tiny-embed') },
 ]
 
-/** A picture model of random weights, which draws at once. */
-export const PICTURE_MODEL = {
-  id: 'pictures',
+/** An image model of random weights, which draws at once. */
+export const IMAGE_MODEL = {
+  id: 'images',
   kind: 'image',
   source: join(FIXTURES, 'models/stable-diffusion'),
 }

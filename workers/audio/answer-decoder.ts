@@ -50,7 +50,7 @@ export function createAnswerDecoder(
     const made = new Batcher<Row, void>({
       maxBatchTokens: rowsMax,
       maxBatchSize: rowsMax,
-      lanes: decoder.lanes,
+      poolSize: decoder.poolSize,
       lengthOf: () => 1,
       run: async (rows, isAlone) => {
         await decodeRows(decoder, rows, isAlone)

@@ -39,13 +39,13 @@ export async function openLogMel(runtime: Runtime, config: MelConfig): Promise<L
   return {
     async extract(samples) {
       // A short clip is mostly padding, whose features are constant.
-      const heard = Math.min(frames, Math.ceil((samples.length + windowSamples / 2) / hopSamples))
-      const signal = mirrored(samples, config, (heard - 1) * hopSamples + windowSamples)
+      const audible = Math.min(frames, Math.ceil((samples.length + windowSamples / 2) / hopSamples))
+      const signal = mirrored(samples, config, (audible - 1) * hopSamples + windowSamples)
       const feed = runtime.tensor('float32', signal, [1, 1, signal.length])
       try {
         const { logs } = await session.run({ samples: feed }, { logs: null })
         try {
-          return layOut(logs.data as Float32Array, { melBins, heard, frames })
+          return layOut(logs.data as Float32Array, { melBins, audible, frames })
         } finally {
           logs.dispose()
         }
@@ -75,7 +75,7 @@ function mirrored(
 
 function layOut(
   logs: Float32Array,
-  { melBins, heard, frames }: { melBins: number; heard: number; frames: number },
+  { melBins, audible, frames }: { melBins: number; audible: number; frames: number },
 ): Float32Array {
   const silence = Math.log10(POWER_MIN)
   let loudest = silence
@@ -83,8 +83,8 @@ function layOut(
   const floor = loudest - DYNAMIC_RANGE
   const features = new Float32Array(melBins * frames).fill((Math.max(silence, floor) + 4) / 4)
   for (let bin = 0; bin < melBins; bin++) {
-    for (let t = 0; t < heard; t++) {
-      features[bin * frames + t] = (Math.max(logs[bin * heard + t] as number, floor) + 4) / 4
+    for (let t = 0; t < audible; t++) {
+      features[bin * frames + t] = (Math.max(logs[bin * audible + t] as number, floor) + 4) / 4
     }
   }
   return features
@@ -124,8 +124,8 @@ function makeMelGraph({ sampleRate, windowSamples, hopSamples, melBins }: MelCon
       },
       { operator: 'Mul', inputs: ['parts', 'parts'], output: 'squares' },
       { operator: 'MatMul', inputs: ['filters', 'squares'], output: 'powers' },
-      { operator: 'Max', inputs: ['powers', 'least'], output: 'heard' },
-      { operator: 'Log', inputs: ['heard'], output: 'natural' },
+      { operator: 'Max', inputs: ['powers', 'least'], output: 'audible' },
+      { operator: 'Log', inputs: ['audible'], output: 'natural' },
       { operator: 'Mul', inputs: ['natural', 'perDecade'], output: 'logs' },
     ],
     constants: [

@@ -26,7 +26,7 @@ export interface WhisperDecoder {
   /** Element type of the encoder states that the decoder takes. */
   readonly stateType: ElementType
   /** The number of runs that are worth making in parallel. */
-  readonly lanes: number
+  readonly poolSize: number
   /** Computes one prompt per window, all of the same length. A run that is alone gets all cores. */
   begin(
     prompts: readonly (readonly number[])[],
@@ -47,7 +47,7 @@ export async function openWhisperDecoder(
 ): Promise<WhisperDecoder> {
   const opened = await openAll(files.map((file) => openSessionPool(runtime, file, options)))
   const close = async (): Promise<void> => {
-    await Promise.all(opened.map((lanes) => lanes.close()))
+    await Promise.all(opened.map((pool) => pool.close()))
   }
   const [first, later = first] = opened as [SessionPool, SessionPool?]
   return closeOnFailure({ close }, () => {
@@ -55,7 +55,7 @@ export async function openWhisperDecoder(
     const states = first.wide.inputs.find(({ name }) => name === STATES)
     const stateType = states?.type ?? 'float32'
     return {
-      ...{ stateType, lanes: first.lanes, close },
+      ...{ stateType, poolSize: first.poolSize, close },
       begin: (prompts, windows, isAlone = true) => {
         const chosen = { first: first.choose(isAlone), later: later.choose(isAlone) }
         return DecoderRun.begin({ runtime, stateType, ...chosen }, prompts, windows)

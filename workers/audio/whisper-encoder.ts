@@ -69,7 +69,7 @@ export async function openWhisperEncoder({
   const batcher = new Batcher<Float32Array, WindowStates>({
     maxBatchTokens: rowsMax,
     maxBatchSize: rowsMax,
-    lanes: sessions.lanes,
+    poolSize: sessions.poolSize,
     lengthOf: () => 1,
     run: encodeAll,
   })

@@ -30,13 +30,13 @@ export async function answerWindow(
     const answer = await decoder.decode({ ...request, temperature }, signal)
     const doubts = answer.averageLogprob < AVERAGE_LOGPROB_MIN
     const text = request.textOf(answer.tokenIds)
-    const hearsNobody = answer.probed > NO_SPEECH_PROBABILITY_MIN
+    const hasNoSpeech = answer.probed > NO_SPEECH_PROBABILITY_MIN
     kept = {
       ...answer,
       temperature,
       compressionRatio: compressionRatioOf(text),
-      isSilence: doubts && hearsNobody,
-      isLost: text.trim() === '' && !hearsNobody,
+      isSilence: doubts && hasNoSpeech,
+      isLost: text.trim() === '' && !hasNoSpeech,
     }
     if (kept.isSilence) break
     if (!doubts && kept.compressionRatio <= COMPRESSION_RATIO_MAX) break

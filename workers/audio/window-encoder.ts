@@ -25,12 +25,12 @@ export async function openWindowEncoder(
   const encoder = await openWhisperEncoder({ ...options, melBins: config.melBins })
   return closeOnFailure(encoder, async () => {
     const mel = await openLogMel(options.runtime, config)
-    const gathering = new BatchingWindow()
+    const window = new BatchingWindow()
     const encode = async (samples: Float32Array, signal: AbortSignal): Promise<WindowStates> =>
       encoder.encode(await mel.extract(samples), signal)
     return {
       encode: (samples, signal) =>
-        options.gathers ? gathering.join(encode(samples, signal)) : encode(samples, signal),
+        options.gathers ? window.join(encode(samples, signal)) : encode(samples, signal),
       async close() {
         await Promise.all([mel.close(), encoder.close()])
       },

@@ -15,7 +15,7 @@ interface BatcherOptions<Item, Result> {
   readonly maxBatchTokens: number
   readonly maxBatchSize: number
   /** Batches that may run at the same time; one if absent. */
-  readonly lanes?: number
+  readonly poolSize?: number
   /** The size limit of a batch while others run in parallel. */
   readonly sharedBatchTokens?: number | undefined
   /** How many tokens an item has. */
@@ -41,11 +41,11 @@ export class Batcher<Item, Result> {
   #numRunning = 0
   #isScheduled = false
   readonly #options: BatcherOptions<Item, Result>
-  readonly #lanes: number
+  readonly #poolSize: number
 
   constructor(options: BatcherOptions<Item, Result>) {
     this.#options = options
-    this.#lanes = options.lanes ?? 1
+    this.#poolSize = options.poolSize ?? 1
   }
 
   get waitingCount(): number {
@@ -57,7 +57,7 @@ export class Batcher<Item, Result> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ item, length: this.#options.lengthOf(item), resolve, reject, signal })
       // Items of the same turn of the event loop travel together.
-      if (this.#isScheduled || this.#numRunning >= this.#lanes) return
+      if (this.#isScheduled || this.#numRunning >= this.#poolSize) return
       this.#isScheduled = true
       setImmediate(() => {
         this.#isScheduled = false
@@ -67,7 +67,7 @@ export class Batcher<Item, Result> {
   }
 
   #start(): void {
-    while (this.#numRunning < this.#lanes) {
+    while (this.#numRunning < this.#poolSize) {
       const batch = this.#nextBatch()
       if (batch.length === 0) return
       const isAlone = this.#numRunning === 0 && this.#waiting.length === 0

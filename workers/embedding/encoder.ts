@@ -41,17 +41,17 @@ interface EncoderOptions extends BatchOptions {
   readonly maxContextTokens?: number
   readonly session?: SessionOptions
   /** Batches that may run side by side on parts of the cores; usually left to the encoder. */
-  readonly lanes?: number
+  readonly poolSize?: number
 }
 
 /** Loads an encoder in the hub layout (BERT, MiniLM, BGE, E5, GTE, Nomic families). */
 export async function openEncoder(options: EncoderOptions): Promise<Encoder> {
   const { runtime } = options
   const files = await readEncoderFiles(options.folder, options.onnxFile)
-  const { lanes: lanesWanted } = options
+  const { poolSize: poolSizeWanted } = options
   const sessions = await openSessionPool(runtime, files.modelFile, {
     ...options.session,
-    lanes: lanesWanted,
+    poolSize: poolSizeWanted,
   })
   return closeOnFailure(sessions, () => assemble(options, files, sessions))
 }

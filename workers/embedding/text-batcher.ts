@@ -23,13 +23,13 @@ export async function openTextBatcher<Result>(
   run: (session: ModelSession, texts: readonly EncodedText[]) => Promise<readonly Result[]>,
 ): Promise<Batcher<EncodedText, Result>> {
   const { hasDynamicQuantization } = await scanOperators(sessions.wide.file)
-  const { lanes, sharedBatchTokens } = sessions
+  const { poolSize, sharedBatchTokens } = sessions
   return new Batcher<EncodedText, Result>({
     maxBatchTokens: maxBatchTokens ?? BATCH_TOKENS_MAX,
     // One scale for all values of a run would let a text change the answers for its neighbours.
     maxBatchSize: hasDynamicQuantization ? 1 : BATCH_SIZE_MAX,
     onBatch,
-    lanes,
+    poolSize,
     sharedBatchTokens: maxBatchTokens ?? sharedBatchTokens,
     lengthOf: ({ tokenIds }) => tokenIds.length,
     run: (texts, isAlone) => run(sessions.choose(isAlone), texts),

@@ -40,7 +40,7 @@ const SHARED_CHUNK_MIN = 16
 const LENGTHS_APART_MAX = 2
 /** While more texts wait than there are slots: prompts that share a run, and decode steps that they wait. */
 const GATHERED_MIN = 4
-const GATHERING_STEPS_MAX = 4
+const BATCHING_STEPS_MAX = 4
 /** A client waits for the replay, so that a slow model takes the shorter way beyond this. */
 const REPLAY_MS_MAX = 10_000
 
@@ -68,7 +68,7 @@ export class Scheduler {
   /** Tokens of a lone prompt per run while others decode. */
   #sharedChunk: number
   /** Decode steps for which whole prompts have waited for others. */
-  #gatheringSteps = 0
+  #batchingSteps = 0
 
   constructor(options: SchedulerOptions) {
     this.#options = options
@@ -218,8 +218,8 @@ export class Scheduler {
       numDecoding > 0 &&
       numPrompts < GATHERED_MIN &&
       isWholePrompt(first) &&
-      this.#gatheringSteps < GATHERING_STEPS_MAX
-    this.#gatheringSteps = isWorthIt ? this.#gatheringSteps + 1 : 0
+      this.#batchingSteps < BATCHING_STEPS_MAX
+    this.#batchingSteps = isWorthIt ? this.#batchingSteps + 1 : 0
     return isWorthIt
   }
 

@@ -44,8 +44,8 @@ export async function openImage(bytes: Buffer, param: string): Promise<SourceIma
     sharp(bytes, { limitInputPixels: PIXELS_MAX, sequentialRead: true })
       .autoOrient()
       .toColourspace('srgb')
-  const read = async (picture: Sharp): Promise<Pixels> => {
-    const { data, info } = await picture
+  const read = async (image: Sharp): Promise<Pixels> => {
+    const { data, info } = await image
       .raw({ depth: 'uchar' })
       .toBuffer({ resolveWithObject: true })
       .catch((error: unknown) => {

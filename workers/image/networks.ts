@@ -18,13 +18,13 @@ export interface Volume {
 /** The four networks of Stable Diffusion as functions. All of them stop when the signal aborts. */
 export interface Networks {
   /** The number of images that are worth computing in parallel. */
-  readonly lanes: number
+  readonly poolSize: number
   /** `[1, tokens]` to the hidden states that the U-Net attends to. */
   encodeText(tokenIds: readonly number[], signal: AbortSignal): Promise<Volume>
   /** The U-Net's predictions for the same latents under each text, in one run where possible. */
   predict(request: UnetRequest, signal: AbortSignal): Promise<readonly Float32Array[]>
   /** Pixels in −1 … 1, `[1, 3, side, side]`, to latents. */
-  encodeImage(picture: Volume, signal: AbortSignal): Promise<Float32Array>
+  encodeImage(image: Volume, signal: AbortSignal): Promise<Float32Array>
   decodeLatents(latents: Volume, signal: AbortSignal): Promise<Volume>
   close(): Promise<void>
 }
@@ -56,7 +56,7 @@ export async function openNetworks(
   }
   const isSplit = unet.wide.inputs.some(({ name, dims }) => name === 'sample' && dims[0] === 1)
   return {
-    lanes: unet.lanes,
+    poolSize: unet.poolSize,
     encodeText: (tokenIds, signal) =>
       only(text, { data: Float32Array.from(tokenIds), dims: [1, tokenIds.length] }, signal),
     async predict(request, signal) {
@@ -70,8 +70,8 @@ export async function openNetworks(
       }
       return predictions
     },
-    async encodeImage(picture, signal) {
-      const { data, dims } = await only(encoder, picture, signal)
+    async encodeImage(image, signal) {
+      const { data, dims } = await only(encoder, image, signal)
       const isMeanAndVariance = dims[1] === 2 * files.latentChannels
       const mean = isMeanAndVariance ? data.subarray(0, data.length / 2) : data
       return mean.map((value) => (value - files.shiftFactor) * files.scalingFactor)

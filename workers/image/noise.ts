@@ -5,13 +5,13 @@ import { keyOf, philox4x32 } from '#workers/sampling/counter-random.ts'
  * neighbours or its worker. Box and Muller 1958 over Philox.
  */
 export function normalNoise(
-  { seed, picture, draw }: { seed: number; picture: number; draw: number },
+  { seed, image, draw }: { seed: number; image: number; draw: number },
   length: number,
 ): Float32Array {
   const key = keyOf(seed)
   const noise = new Float32Array(length)
   for (let at = 0; at < length; at += 4) {
-    const words = philox4x32([at / 4, picture >>> 0, draw >>> 0, 0], key)
+    const words = philox4x32([at / 4, image >>> 0, draw >>> 0, 0], key)
     noise.set(pairOf(words[0], words[1]).slice(0, length - at), at)
     noise.set(
       pairOf(words[2], words[3]).slice(0, Math.max(0, length - at - 2)),

@@ -16,7 +16,7 @@ export interface ImageRequest {
   readonly negativePrompt: string
   readonly seed: number
   /** Its index among the images of one request: each gets noise of its own. */
-  readonly picture: number
+  readonly image: number
   readonly steps: number
   /** 1 and below disable guidance. */
   readonly guidance: number
@@ -45,7 +45,7 @@ export interface DiffusionPipeline {
   /** Description of the loaded model. */
   readonly modelFiles: readonly string[]
   /** The number of images that are worth computing in parallel. */
-  readonly lanes: number
+  readonly poolSize: number
   readonly defaults: StepDefaults
   readonly trainSteps: number
   /** The number of U-Net runs of a request: fewer than its steps with a strength below 1. */
@@ -92,7 +92,7 @@ export async function openPipeline(options: {
   return {
     nativeSize: files.latentSize * files.vaeFactor,
     modelFiles: Object.values(files.modelFiles),
-    lanes: networks.lanes,
+    poolSize: networks.poolSize,
     defaults: {
       ...defaultsFor(files.scheduler, files.guidanceWidth !== undefined),
       ...options.defaults,
@@ -121,10 +121,10 @@ async function drawLatents(
   { signal, onStep }: ImageTools,
 ): Promise<Float32Array> {
   const { files, networks } = parts
-  const { steps, source, seed, picture } = request
+  const { steps, source, seed, image } = request
   const scheduler = createNoiseScheduler(files.scheduler, steps)
   const length = files.latentChannels * files.latentSize ** 2
-  const noise = request.startNoise ?? normalNoise({ seed, picture, draw: 0 }, length)
+  const noise = request.startNoise ?? normalNoise({ seed, image, draw: 0 }, length)
   const condition = await conditionOf(parts, request, signal)
   const clean = source && (await networks.encodeImage(toVolume(source.pixels), signal))
   const first = source === undefined ? 0 : firstStep(steps, source.strength)
@@ -135,7 +135,7 @@ async function drawLatents(
   for (let index = first; index < end; index++) {
     const prediction = await predict(parts, condition, { scheduler, latents, index, extra }, signal)
     latents = scheduler.step(prediction, latents, index, () =>
-      normalNoise({ seed, picture, draw: index + 1 }, length),
+      normalNoise({ seed, image, draw: index + 1 }, length),
     )
     if (mask !== undefined && clean !== undefined) {
       const isLast = index === end - 1

@@ -8,6 +8,6 @@ export const WEIGHT_SUFFIXES = {
   cpu: ['_quantized', '_int8', '_uint8', '', '_q4', '_q4f16', '_bnb4', '_fp16'],
   // On a GPU half precision is the natural one, and 8-bit kernels are slow.
   cuda: ['_fp16', '_q4f16', '', '_quantized', '_int8', '_uint8', '_q4', '_bnb4'],
-  // Pictures suffer visibly from 8-bit weights, and vectors are compared with those of others.
+  // Images suffer visibly from 8-bit weights, and vectors are compared with those of others.
   precise: ['', '_fp16', '_quantized', '_int8', '_uint8', '_q4', '_q4f16', '_bnb4'],
 } as const

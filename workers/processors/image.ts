@@ -21,7 +21,7 @@ const SOURCE_BYTES_MAX = 64 * 1024 ** 2
 const VARIATION_STRENGTH = 0.5
 const EDIT_STRENGTH = 1
 
-/** Draws the pictures of one job, as many at a time as gain from it, and stores each once it is done. */
+/** Draws the images of one job, as many at a time as gain from it, and stores each once it is done. */
 export async function processImage(
   job: JobEnvelope<'image'>,
   { model, reply, signal, clock }: JobTools<ImageModel, 'image'>,
@@ -45,15 +45,15 @@ export async function processImage(
   }
   const waiting = imageKeys.entries()
   const drawWaiting = async (either: AbortSignal): Promise<void> => {
-    for (const [picture, key] of waiting) {
-      const drawn = await pipeline.draw({ ...request, picture }, { signal: either, onStep })
+    for (const [image, key] of waiting) {
+      const drawn = await pipeline.draw({ ...request, image }, { signal: either, onStep })
       const sized = await resizeImage(drawn, input)
       const png = await encodePng(source?.paste === undefined ? sized : source.paste(sized))
       await storage.put(key, png, { contentType: 'image/png', signal: either })
     }
   }
-  const lanes = Math.min(pipeline.lanes, input.n)
-  await allOrNone(signal, new Array<typeof drawWaiting>(lanes).fill(drawWaiting))
+  const poolSize = Math.min(pipeline.poolSize, input.n)
+  await allOrNone(signal, new Array<typeof drawWaiting>(poolSize).fill(drawWaiting))
   reply.result(
     { imageKeys },
     { promptTokens: 0, completionTokens: 0, cachedTokens: 0 },
@@ -65,7 +65,7 @@ export async function processImage(
   )
 }
 
-/** What a picture starts from, and how the drawn one is put into it. */
+/** What an image starts from, and how the drawn one is put into it. */
 interface Source {
   readonly pixels: Pixels
   readonly mask?: RedrawMask
@@ -78,7 +78,7 @@ function requestOf(
   { defaults }: DiffusionPipeline,
   steps: number,
   source: Source | undefined,
-): Omit<ImageRequest, 'picture'> {
+): Omit<ImageRequest, 'image'> {
   return {
     prompt: input.task === 'variation' ? '' : input.prompt,
     negativePrompt: input.negativePrompt ?? '',
@@ -115,7 +115,7 @@ async function readSource(
   }
 }
 
-/** What says by its transparency where to redraw: the mask, else the picture itself. */
+/** What says by its transparency where to redraw: the mask, else the image itself. */
 async function openMask(
   storage: ObjectStore,
   { maskKey }: ImageInput & { readonly task: 'edit' },

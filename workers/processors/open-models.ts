@@ -64,7 +64,7 @@ export async function openAudioModel(
   }
 }
 
-/** Opens a model of pictures. */
+/** Opens a model of images. */
 export async function openImageModel(
   model: CatalogueModel,
   { folder, runtime, config, storage }: OpenTools,
@@ -80,7 +80,7 @@ export async function openImageModel(
   return { opened: { pipeline, storage }, bytes: await bytesOfParts(pipeline.modelFiles) }
 }
 
-/** What models of these files take, each once its lanes are loaded. */
+/** What models of these files take, each once its sessions are loaded. */
 async function bytesOfParts(files: readonly string[]): Promise<number> {
   const sizes = await Promise.all(files.map((file) => modelFileBytes([file])))
   return sizes.reduce((sum, size) => sum + bytesOfPool(size), 0)

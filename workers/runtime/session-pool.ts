@@ -6,7 +6,7 @@ import type { SessionOptions } from './session-options.ts'
 import type { ModelSession } from './session.ts'
 
 /** Batches in parallel, each on its share of the cores. */
-const LANES = 2
+const POOL_SIZE = 2
 /** Beyond this size a batch on a share of the cores gains nothing. */
 const SHARED_BATCH_TOKENS = 640
 /** Only small models are loaded twice. */
@@ -18,7 +18,7 @@ const TWICE_BYTES_MAX = 128 * 1024 * 1024
  * operator and two parallel runs do not.
  */
 export interface SessionPool {
-  readonly lanes: number
+  readonly poolSize: number
   readonly sharedBatchTokens: number | undefined
   /** The session on all cores; the other session has the same inputs and outputs. */
   readonly wide: ModelSession
@@ -36,25 +36,25 @@ export function bytesOfPool(bytes: number): number {
 export async function openSessionPool(
   runtime: Runtime,
   file: string,
-  options: SessionOptions & { readonly lanes?: number | undefined },
+  options: SessionOptions & { readonly poolSize?: number | undefined },
 ): Promise<SessionPool> {
-  const { lanes: lanesWanted = LANES, ...sessionOptions } = options
+  const { poolSize: poolSizeWanted = POOL_SIZE, ...sessionOptions } = options
   const threads = sessionOptions.intraOpThreads || availableParallelism()
   const wide = await runtime.load(file, sessionOptions)
-  const lanes = (await canDivide(file, threads, sessionOptions)) ? lanesWanted : 1
+  const poolSize = (await canDivide(file, threads, sessionOptions)) ? poolSizeWanted : 1
   let narrow: ModelSession | undefined
   let loading: Promise<void> | undefined
   const loadNarrow = async (): Promise<void> => {
-    const intraOpThreads = Math.floor(threads / lanes)
+    const intraOpThreads = Math.floor(threads / poolSize)
     // When it cannot be loaded, the wide session serves all batches.
     narrow = await runtime.load(file, { ...sessionOptions, intraOpThreads }).catch(() => undefined)
   }
   return {
-    lanes,
-    sharedBatchTokens: lanes > 1 ? SHARED_BATCH_TOKENS : undefined,
+    poolSize,
+    sharedBatchTokens: poolSize > 1 ? SHARED_BATCH_TOKENS : undefined,
     wide,
     choose(isAlone) {
-      if (isAlone || lanes === 1) return wide
+      if (isAlone || poolSize === 1) return wide
       loading ??= loadNarrow()
       return narrow ?? wide
     },
@@ -66,6 +66,6 @@ export async function openSessionPool(
 }
 
 async function canDivide(file: string, threads: number, options: SessionOptions): Promise<boolean> {
-  if (threads < LANES || options.executionProvider === 'cuda') return false
+  if (threads < POOL_SIZE || options.executionProvider === 'cuda') return false
   return (await modelFileBytes([file])) <= TWICE_BYTES_MAX
 }

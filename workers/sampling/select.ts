@@ -1,4 +1,4 @@
-const LANES = 8
+const UNROLLED = 8
 
 /** The index of the largest value, the lowest index among equals; -1 when no value is above -∞. */
 export function argmax(values: Float32Array): number {
@@ -22,7 +22,7 @@ export function argmax(values: Float32Array): number {
 function nextAtLeast(values: Float32Array, threshold: number, from: number): number {
   const { length } = values
   let at = from
-  for (; at + LANES <= length; at += LANES) {
+  for (; at + UNROLLED <= length; at += UNROLLED) {
     if (
       (values[at] as number) >= threshold ||
       (values[at + 1] as number) >= threshold ||

@@ -28,7 +28,7 @@ const SCHEMES: readonly Scheme[] = [
         made.memoryKib <= ARGON2_MEMORY_KIB_MAX &&
         made.memoryKib * made.passes <= ARGON2_WORK_KIB_MAX &&
         made.passes <= ARGON2_PASSES_MAX &&
-        made.parallelism <= ARGON2_LANES_MAX
+        made.parallelism <= ARGON2_PARALLELISM_MAX
       )
     },
     verify: verifyArgon2,
@@ -48,7 +48,7 @@ const SCHEMES: readonly Scheme[] = [
 const ARGON2_MEMORY_KIB_MAX = 1024 * 1024
 const ARGON2_WORK_KIB_MAX = 4 * ARGON2_MEMORY_KIB_MAX
 const ARGON2_PASSES_MAX = 64
-const ARGON2_LANES_MAX = 64
+const ARGON2_PARALLELISM_MAX = 64
 // The algorithm is undefined below this cost, so no password would match.
 const BCRYPT_COST_MIN = 4
 const BCRYPT_COST_MAX = 15

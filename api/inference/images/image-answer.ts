@@ -13,14 +13,14 @@ import type { InferenceServices } from '#api/inference/services.ts'
 import type { ImageFields } from './image-request.ts'
 
 const URL_LIFETIME_MS = 3_600_000
-const PICTURE_BYTES_MAX = 32 * 1024 * 1024
+const IMAGE_BYTES_MAX = 32 * 1024 * 1024
 /** The model of requests without one. */
 const DEFAULT_MODEL = 'dall-e-2'
 
 /** The answer of the image endpoints. */
 export const IMAGES_RESPONSE = {
   type: 'object',
-  description: 'The pictures, as PNG.',
+  description: 'The images, as PNG.',
   required: ['created', 'data'],
   properties: {
     created: { type: 'integer' },
@@ -72,7 +72,7 @@ async function inlineImages(
 ): Promise<readonly object[]> {
   const data: object[] = []
   for (const key of imageKeys) {
-    const bytes = await readObject(store, key, PICTURE_BYTES_MAX)
+    const bytes = await readObject(store, key, IMAGE_BYTES_MAX)
     data.push({ b64_json: bytes.toString('base64') })
     await store.delete(key)
   }

@@ -14,7 +14,7 @@ import {
 } from '#api/inference/field-schemas.ts'
 import { BINARY } from '#api/inference/form-fields.ts'
 
-const PICTURES_MAX = 10
+const IMAGES_MAX = 10
 const PROMPT_LENGTH_MAX = 1000
 const SIZES = ['256x256', '512x512', '1024x1024'] as const
 const STEPS_MAX = 150
@@ -31,9 +31,9 @@ const COMMON = {
   }),
   n: optionalInteger({
     minimum: 1,
-    maximum: PICTURES_MAX,
+    maximum: IMAGES_MAX,
     default: 1,
-    description: 'How many pictures to make.',
+    description: 'How many images to make.',
   }),
   size: optionalEnum(SIZES, { default: '1024x1024', description: 'Width and height.' }),
   response_format: optionalEnum(['url', 'b64_json'], {
@@ -45,7 +45,7 @@ const COMMON = {
   seed: optionalInteger({
     minimum: 0,
     maximum: SEED_MAX,
-    description: 'Makes the pictures repeatable; drawn at random when absent.',
+    description: 'Makes the images repeatable; drawn at random when absent.',
   }),
   steps: optionalInteger({
     minimum: 1,

@@ -36,7 +36,7 @@ export function registerImageGenerations(app: FastifyInstance, services: Inferen
     config: { scope: 'images' },
     schema: {
       operationId: 'createImage',
-      summary: 'Make pictures from a description',
+      summary: 'Make images from a description',
       ...COMMON,
       body: GENERATION_BODY,
     },
@@ -50,7 +50,7 @@ export function registerImageForms(app: FastifyInstance, services: InferenceServ
     config: { scope: 'images' },
     schema: {
       operationId: 'createImageEdit',
-      summary: 'Redraw the transparent areas of a picture',
+      summary: 'Redraw the transparent areas of an image',
       ...COMMON,
       consumes: ['multipart/form-data'],
       body: EDIT_FORM,
@@ -62,7 +62,7 @@ export function registerImageForms(app: FastifyInstance, services: InferenceServ
     config: { scope: 'images' },
     schema: {
       operationId: 'createImageVariation',
-      summary: 'Make pictures that resemble one',
+      summary: 'Make images that resemble one',
       ...COMMON,
       consumes: ['multipart/form-data'],
       body: VARIATION_FORM,

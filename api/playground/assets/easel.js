@@ -10,14 +10,14 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
  * An image with a mask painted over the part to regenerate; painting fires `input` on the canvas.
  */
 export function createEasel() {
-  const easel = byId('picture-easel', HTMLElement)
-  const canvas = byId('picture-canvas', HTMLCanvasElement)
+  const easel = byId('image-easel', HTMLElement)
+  const canvas = byId('image-canvas', HTMLCanvasElement)
   const overlay = byId('mask-canvas', HTMLCanvasElement)
   const brush = byId('mask-brush', HTMLInputElement)
   // The mask itself; the overlay also shows the brush.
   const paint = document.createElement('canvas')
   let isPainted = false
-  let hasPicture = false
+  let hasImage = false
   let isPaintable = false
   let at = { x: 0.5, y: 0.5 }
 
@@ -101,8 +101,8 @@ export function createEasel() {
   byId('mask-clear', HTMLButtonElement).addEventListener('click', clear)
 
   return {
-    get hasPicture() {
-      return hasPicture
+    get hasImage() {
+      return hasImage
     },
     get isPainted() {
       return isPainted
@@ -114,9 +114,9 @@ export function createEasel() {
       show()
     },
     /** Loads the centre square of an image. @param {Blob} blob @param {number} side */
-    async setPicture(blob, side) {
+    async setImage(blob, side) {
       const bitmap = await createImageBitmap(blob).catch(() => {
-        throw new Problem('This file is no picture that the browser can read.')
+        throw new Problem('This file is no image that the browser can read.')
       })
       for (const each of [canvas, overlay, paint]) {
         each.width = side
@@ -126,12 +126,12 @@ export function createEasel() {
       const [x, y] = [(bitmap.width - square) / 2, (bitmap.height - square) / 2]
       contextOf(canvas).drawImage(bitmap, x, y, square, square, 0, 0, side, side)
       bitmap.close()
-      hasPicture = true
+      hasImage = true
       easel.hidden = false
       clear()
     },
     /** The image as a file. */
-    picture: () => fileOf(canvas, 'picture.png'),
+    image: () => fileOf(canvas, 'image.png'),
     /** The mask as a file: transparent where the image is regenerated. */
     mask() {
       const mask = document.createElement('canvas')
@@ -188,7 +188,7 @@ function contextOf(canvas) {
 async function fileOf(canvas, name) {
   /** @type {Blob | null} */
   const blob = await new Promise((resolve) => canvas.toBlob(resolve, 'image/png'))
-  if (blob === null) throw new Problem('The browser could not write the picture.')
+  if (blob === null) throw new Problem('The browser could not write the image.')
   return new File([blob], name, { type: 'image/png' })
 }
 

@@ -5,7 +5,7 @@ import { byId, say } from './dom.js'
 import { createEmbedding } from './embedding.js'
 import { showInvitations } from './invitations.js'
 import { loadModels } from './models.js'
-import { createPictures } from './pictures.js'
+import { createImages } from './images.js'
 import { addressOf } from './place.js'
 import { inWords, Problem } from './problem.js'
 import { current, onSignedOutElsewhere, signInAs, signOut, userOf } from './session.js'
@@ -20,7 +20,7 @@ const account = byId('account', HTMLElement)
 const message = byId('message', HTMLElement)
 
 const page = { onChange: showCurl, onSignedOut: leave }
-const panels = [createChat, createCompletion, createEmbedding, createSpeech, createPictures].map(
+const panels = [createChat, createCompletion, createEmbedding, createSpeech, createImages].map(
   (create) => create(page),
 )
 const signIn = createSignIn({ onSignedIn: enter })

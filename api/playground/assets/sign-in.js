@@ -11,13 +11,13 @@ const HERE = encodeURIComponent(ROOT)
  * @param {{ onSignedIn: () => void }} page
  */
 export function createSignIn({ onSignedIn }) {
-  const door = byId('door', HTMLElement)
-  const problem = byId('door-problem', HTMLElement)
-  const notice = byId('door-notice', HTMLElement)
+  const card = byId('sign-in-card', HTMLElement)
+  const problem = byId('sign-in-problem', HTMLElement)
+  const notice = byId('sign-in-notice', HTMLElement)
   const keyForm = byId('key-form', HTMLFormElement)
   const emailForm = byId('email-form', HTMLFormElement)
   const passwordForm = byId('new-password-form', HTMLFormElement)
-  const choice = within(door, '.choice', HTMLElement)
+  const choice = within(card, '.choice', HTMLElement)
   const key = byId('key', HTMLInputElement)
   const email = byId('email', HTMLInputElement)
   let hasAsked = false
@@ -66,7 +66,7 @@ export function createSignIn({ onSignedIn }) {
   return {
     /** @param {string} [text] */
     show(text = '') {
-      door.hidden = false
+      card.hidden = false
       passwordForm.hidden = true
       choice.hidden = false
       choose(!emailForm.hidden)
@@ -74,11 +74,11 @@ export function createSignIn({ onSignedIn }) {
       say(problem, text)
     },
     hide() {
-      door.hidden = true
+      card.hidden = true
     },
     /** Shown after a recovery link. */
     askNewPassword() {
-      door.hidden = false
+      card.hidden = false
       keyForm.hidden = true
       emailForm.hidden = true
       choice.hidden = true

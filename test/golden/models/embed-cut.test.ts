@@ -26,14 +26,14 @@ async function run(
   fields: Pick<EmbedInput, 'items'> & Partial<EmbedInput>,
   options = {},
 ): Promise<{ vectors: string[]; started: number; promptTokens: number }> {
-  const heard = { vectors: [] as string[], started: 0, promptTokens: 0 }
+  const received = { vectors: [] as string[], started: 0, promptTokens: 0 }
   const reply = {
     started: (tokens: number) => {
-      heard.started = tokens
+      received.started = tokens
     },
     result: (result: { vectors: string[] }, usage: { promptTokens: number }) => {
-      heard.vectors = result.vectors
-      heard.promptTokens = usage.promptTokens
+      received.vectors = result.vectors
+      received.promptTokens = usage.promptTokens
     },
   }
   const input = { task: 'embed', role: 'none', dimensions: null, ...fields }
@@ -41,7 +41,7 @@ async function run(
   const { signal } = new AbortController()
   const model = { task: 'embed', encoder, options }
   await processEmbedding(job as never, { reply, signal, clock: systemClock, model } as never)
-  return heard
+  return received
 }
 
 describe('tiny-embed with a number of tokens to keep', () => {

@@ -13,10 +13,10 @@ interface Clip {
   readonly language: string | null
   readonly seconds: number
   readonly text: string
-  /** What onnxruntime heard in the samples before they were compressed; only in clips of one window. */
-  readonly heard?: string
-  readonly heardEnglish?: string
-  readonly heardLanguage?: string
+  /** What onnxruntime recognized in the samples before they were compressed; only in clips of one window. */
+  readonly recognized?: string
+  readonly recognizedEnglish?: string
+  readonly recognizedLanguage?: string
   /** From where to where each sentence is spoken. */
   readonly sentences: readonly (readonly [number, number])[]
 }
@@ -24,7 +24,9 @@ interface Clip {
 // Written by `python -m models.training.tiny_whisper.clips`.
 const AUDIO = join(import.meta.dirname, '../../fixtures/audio')
 const { clips } = readJson<{ clips: readonly Clip[] }>(join(AUDIO, 'clips.json'))
-const short = clips.filter(({ heard, sentences }) => heard !== undefined && sentences.length === 1)
+const short = clips.filter(
+  ({ recognized, sentences }) => recognized !== undefined && sentences.length === 1,
+)
 const { signal } = new AbortController()
 const runtime = openRuntime()
 const { decode } = await findAudioDecoder()
@@ -39,7 +41,12 @@ afterAll(async () => {
   await runtime.close()
 })
 
-function hear(clip: Clip, task: 'transcribe' | 'translate', language: string | null, prompt = '') {
+function recognize(
+  clip: Clip,
+  task: 'transcribe' | 'translate',
+  language: string | null,
+  prompt = '',
+) {
   const samples = decode(join(AUDIO, clip.file), { secondsMax: 60, signal })
   return whisper.transcribe(samples, { task, language, prompt, temperature: 0 }, { signal })
 }
@@ -74,11 +81,11 @@ describe('tiny-whisper through the decoders and windows of a worker', {
   timeout: TIMEOUT_MS,
 }, () => {
   it.each([
-    ['transcribes', 'transcribe', 'heard'],
-    ['translates', 'translate', 'heardEnglish'],
+    ['transcribes', 'transcribe', 'recognized'],
+    ['translates', 'translate', 'recognizedEnglish'],
   ] as const)('%s as onnxruntime did', async (_, task, field) => {
-    const heard = await Promise.all(short.map((clip) => hear(clip, task, clip.language)))
-    const texts = heard.map(({ text }) => text)
+    const recognized = await Promise.all(short.map((clip) => recognize(clip, task, clip.language)))
+    const texts = recognized.map(({ text }) => text)
     const references = short.map((clip) => clip[field] as string)
     expect(texts, JSON.stringify(texts)).toHaveLength(10)
     // Compression and resampling turn the one or other word.
@@ -86,14 +93,14 @@ describe('tiny-whisper through the decoders and windows of a worker', {
   })
 
   it('detects the languages that onnxruntime detected', async () => {
-    const heard = await Promise.all(short.map((clip) => hear(clip, 'transcribe', null)))
-    const same = heard.filter(({ language }, at) => language === short[at]?.heardLanguage)
+    const recognized = await Promise.all(short.map((clip) => recognize(clip, 'transcribe', null)))
+    const same = recognized.filter(({ language }, at) => language === short[at]?.recognizedLanguage)
     expect(same.length).toBeGreaterThanOrEqual(short.length - 1)
   })
 
   it('goes on after its window of ten seconds, to the end of a longer clip', async () => {
     const long = clips.find(({ file }) => file === 'en-long.flac') as Clip
-    const { text, segments, durationSeconds } = await hear(long, 'transcribe', 'en')
+    const { text, segments, durationSeconds } = await recognize(long, 'transcribe', 'en')
     expect(durationSeconds).toBeCloseTo(long.seconds, 1)
     expect(wordErrorRate([text], [long.text]), text).toBeLessThan(0.25)
     const missed = long.sentences.filter(
@@ -107,15 +114,15 @@ describe('tiny-whisper through the decoders and windows of a worker', {
   })
 
   const silence = clips.find(({ file }) => file === 'silence.wav') as Clip
-  const names = 'The picture is read and gnu.'
+  const names = 'The image is read and gnu.'
 
-  it('hears nothing in silence, whatever is said to come before it', async () => {
-    expect((await hear(silence, 'transcribe', 'en')).text.trim()).toBe('')
-    expect((await hear(silence, 'transcribe', 'en', names)).text.trim()).toBe('')
+  it('recognizes nothing in silence, whatever is said to come before it', async () => {
+    expect((await recognize(silence, 'transcribe', 'en')).text.trim()).toBe('')
+    expect((await recognize(silence, 'transcribe', 'en', names)).text.trim()).toBe('')
   })
 
-  it('hears no less after a text that is unlike what it knows', async () => {
+  it('recognizes no less after a text that is unlike what it knows', async () => {
     const clip = clips.find(({ file }) => file === 'en-2.flac') as Clip
-    expect((await hear(clip, 'transcribe', null, names)).text.trim()).toBe(clip.heard)
+    expect((await recognize(clip, 'transcribe', null, names)).text.trim()).toBe(clip.recognized)
   })
 })

@@ -163,11 +163,11 @@ describe('administrators see', () => {
       },
       ip_address: '127.0.0.1',
     })
-    const nobody = '00000000-0000-0000-0000-000000000000'
+    const missing = '00000000-0000-0000-0000-000000000000'
     expect(body).toMatchObject([
       entry(waiting.email, waiting.id, 'email_not_confirmed'),
       entry(banned.email, banned.id, 'user_banned'),
-      entry(stranger, nobody, 'invalid_credentials'),
+      entry(stranger, missing, 'invalid_credentials'),
       entry(known.email, known.id, 'invalid_credentials'),
     ])
   })

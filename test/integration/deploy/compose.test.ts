@@ -136,8 +136,11 @@ describe('docker-compose.yml', () => {
     const varied = await client.images.createVariation({ image, model: 'tiny-sd', size: '256x256' })
     expect(varied.data).toHaveLength(1)
     const clip = await toFile(await readFile(join(ROOT, 'test/fixtures/audio/en-1.wav')), 'en.wav')
-    const heard = await client.audio.transcriptions.create({ file: clip, model: 'tiny-whisper' })
-    expect(heard.text).not.toBe('')
+    const transcript = await client.audio.transcriptions.create({
+      file: clip,
+      model: 'tiny-whisper',
+    })
+    expect(transcript.text).not.toBe('')
     const file = await client.files.create({
       file: await toFile(Buffer.from('{"text":"a"}\n'), 'a.jsonl'),
       purpose: 'search' as 'batch',

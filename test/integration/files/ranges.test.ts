@@ -15,7 +15,7 @@ import { it } from '#test/support/services.ts'
 import { openV1App } from '#test/support/v1-app.ts'
 
 const BYTES = randomBytes(1_000_000)
-const TYPES = { file: 'application/octet-stream', picture: 'image/png' } as const
+const TYPES = { file: 'application/octet-stream', image: 'image/png' } as const
 
 interface Kind {
   readonly title: string
@@ -48,7 +48,7 @@ const QUESTIONS: readonly [Record<string, string>, number, number, number][] = [
 ]
 
 it.for(KINDS)(
-  'files and pictures in $title are sent in whole, in part or not again',
+  'files and images in $title are sent in whole, in part or not again',
   async (kind, { database, folder, onTestFinished }) => {
     const { config, stop } = await kind.open(folder)
     const store = openObjectStore(config)
@@ -71,9 +71,9 @@ it.for(KINDS)(
     const { id } = (await uploaded.json()) as { id: string }
     const key = `media/${randomUUID()}/0.png`
     await store.put(key, BYTES)
-    const picture = signer.sign(`/v1/${key}`, Date.now() + 60_000).replace('/v1', '')
+    const image = signer.sign(`/v1/${key}`, Date.now() + 60_000).replace('/v1', '')
 
-    for (const [what, path] of Object.entries({ file: `/files/${id}/content`, picture })) {
+    for (const [what, path] of Object.entries({ file: `/files/${id}/content`, image })) {
       const head = await call(path, { method: 'HEAD', headers: { range: 'bytes=0-4' } })
       const etag = head.headers.get('etag') ?? ''
       const said = ['content-length', 'content-type', 'accept-ranges'].map((name) =>
@@ -110,10 +110,10 @@ it.for(KINDS)(
     }
     await store.delete(key)
     for (const headers of [{}, { range: 'bytes=0-4' }]) {
-      const gone = await call(picture, { headers })
+      const gone = await call(image, { headers })
       expect([gone.status, gone.headers.get('cache-control')]).toEqual([404, null])
       expect(await gone.json()).toMatchObject({ error: { code: 'media_not_found' } })
     }
-    expect((await call(picture, { method: 'HEAD' })).status).toBe(404)
+    expect((await call(image, { method: 'HEAD' })).status).toBe(404)
   },
 )

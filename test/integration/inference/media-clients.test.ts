@@ -29,14 +29,14 @@ let served: Awaited<ReturnType<typeof serveSurface>>
 let surface: (typeof served)['surface']
 let baseURL = ''
 let folder = ''
-let picturePath = ''
+let imagePath = ''
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'millrace-media-'))
-  picturePath = join(folder, 'picture.png')
+  imagePath = join(folder, 'image.png')
   const background = { r: 200, g: 0, b: 0, alpha: 0.5 }
-  const picture = sharp({ create: { width: 64, height: 64, channels: 4, background } })
-  await writeFile(picturePath, await picture.png().toBuffer())
+  const image = sharp({ create: { width: 64, height: 64, channels: 4, background } })
+  await writeFile(imagePath, await image.png().toBuffer())
   served = await serveSurface(undefined, { store: openDirectoryStore(join(folder, 'objects')) })
   ;({ surface, baseURL } = served)
 })
@@ -62,7 +62,7 @@ const answer: Script = async function* (request) {
       }
       const { n, outputPrefix } = input as unknown as ImageInput
       const imageKeys = Array.from({ length: n }, (_, at) => `${outputPrefix}/${at}.png`)
-      for (const key of imageKeys) await store.put(key, await readFile(picturePath))
+      for (const key of imageKeys) await store.put(key, await readFile(imagePath))
       yield* answering({ imageKeys })(request)
       return
     }
@@ -105,24 +105,24 @@ describe.each([
     expect(numbers.usage).toEqual({ prompt_tokens: 3, total_tokens: 3 })
   })
 
-  it('makes pictures, whose addresses serve them', async () => {
+  it('makes images, whose addresses serve them', async () => {
     const made = await open().images.generate({ prompt: 'a red circle', n: 2, size: '256x256' })
     const response = await fetch(made.data?.[1]?.url ?? '')
     expect(response.headers.get('content-type')).toBe('image/png')
-    const picture = await readFile(picturePath)
-    expect(Buffer.from(await response.arrayBuffer()).equals(picture)).toBe(true)
+    const image = await readFile(imagePath)
+    expect(Buffer.from(await response.arrayBuffer()).equals(image)).toBe(true)
     const inline = await open().images.generate({ prompt: 'x', response_format: 'b64_json' })
-    expect(inline.data?.[0]?.b64_json).toBe(picture.toString('base64'))
+    expect(inline.data?.[0]?.b64_json).toBe(image.toString('base64'))
   })
 
-  it('edits and varies pictures from streams and buffers', async () => {
-    const image = createReadStream(picturePath) as never
-    const mask = await asFile(await readFile(picturePath), 'mask.png')
+  it('edits and varies images from streams and buffers', async () => {
+    const image = createReadStream(imagePath) as never
+    const mask = await asFile(await readFile(imagePath), 'mask.png')
     const edited = await open().images.edit({ image, mask, prompt: 'a hat', n: 2 })
     expect(edited.data).toHaveLength(2)
     expect(surface.submitter.requests.at(-1)?.input).toMatchObject({ task: 'edit', n: 2 })
     const varied = await open().images.createVariation({
-      image: await asFile(await readFile(picturePath), 'a.png'),
+      image: await asFile(await readFile(imagePath), 'a.png'),
       response_format: 'b64_json',
     })
     expect(varied.data?.[0]?.b64_json).toBeDefined()
@@ -137,11 +137,11 @@ describe.each([
     expect(await transcriptions.create(asText)).toBe('Hello.\n')
     const asSrt = { file: file(), model, response_format: 'srt' as const }
     expect(await transcriptions.create(asSrt)).toMatch(/^1\n00:00:00,000 --> 00:00:01,000\n/)
-    const heard: string[] = []
+    const received: string[] = []
     for await (const event of await transcriptions.create({ file: file(), model, stream: true })) {
-      heard.push(event.type === 'transcript.text.delta' ? event.delta : event.type)
+      received.push(event.type === 'transcript.text.delta' ? event.delta : event.type)
     }
-    expect(heard).toEqual(['Hello.', 'transcript.text.done'])
+    expect(received).toEqual(['Hello.', 'transcript.text.done'])
     const verbose = await transcriptions.create({
       file: file(),
       model,
@@ -158,7 +158,7 @@ describe.each([
   })
 
   it('raises what is wrong with an upload', async () => {
-    const image = await asFile(Buffer.from('no picture'), 'a.png')
+    const image = await asFile(Buffer.from('no image'), 'a.png')
     await expect(open().images.createVariation({ image })).rejects.toMatchObject({
       status: 400,
       param: 'image',
@@ -204,21 +204,28 @@ describe('the official client, version 3', () => {
     expect(data.data[0]?.embedding).toEqual([...VECTOR])
   })
 
-  it('makes, edits and varies pictures', async () => {
-    const picture = () => createReadStream(picturePath) as never
+  it('makes, edits and varies images', async () => {
+    const image = () => createReadStream(imagePath) as never
     const made = await open().createImage({ prompt: 'a', n: 1, size: '256x256' })
     expect((await fetch(made.data.data[0]?.url ?? '')).status).toBe(200)
-    const edited = await open().createImageEdit(picture(), 'a hat', picture(), 2, '512x512')
+    const edited = await open().createImageEdit(image(), 'a hat', image(), 2, '512x512')
     expect(edited.data.data).toHaveLength(2)
     expect(surface.submitter.requests.at(-1)?.input).toMatchObject({ width: 512, n: 2 })
-    const varied = await open().createImageVariation(picture(), 1, '256x256', 'b64_json')
+    const varied = await open().createImageVariation(image(), 1, '256x256', 'b64_json')
     expect(varied.data.data[0]).toHaveProperty('b64_json')
   })
 
   it('transcribes and translates', async () => {
     const file = () => createReadStream(CLIP) as never
-    const heard = await open().createTranscription(file(), 'whisper-1', 'Hi', 'json', 0.2, 'en')
-    expect(heard.data.text).toBe('Hello.')
+    const transcript = await open().createTranscription(
+      file(),
+      'whisper-1',
+      'Hi',
+      'json',
+      0.2,
+      'en',
+    )
+    expect(transcript.data.text).toBe('Hello.')
     expect(surface.submitter.requests.at(-1)?.input).toMatchObject({
       prompt: 'Hi',
       temperature: 0.2,

@@ -14,20 +14,20 @@ const MODELS = join(import.meta.dirname, '../../../models')
 const TIMEOUT_MS = 300_000
 const WAIT = { timeout: 60_000, interval: 20 }
 // Two thousand steps of the smallest of all pipelines: long enough to be interrupted.
-const PICTURES = { model: 'pictures', prompt: 'a cat', n: 10, size: '256x256', steps: 150, seed: 5 }
+const IMAGES = { model: 'images', prompt: 'a cat', n: 10, size: '256x256', steps: 150, seed: 5 }
 const SAMPLE_RATE = 16_000
 
 let tiers: FaultTiers
 let url = ''
 let close: () => Promise<void>
 
-// An API process, and workers as the tests start them, with a picture and a speech model.
+// An API process, and workers as the tests start them, with an image and a speech model.
 beforeAll(async () => {
   const database = await createDatabase()
   const folder = await mkdtemp(join(tmpdir(), 'millrace-media-workers-'))
   const catalogue = join(folder, 'models.json')
   const models = [
-    { id: 'pictures', kind: 'image', source: join(FIXTURES, 'models/stable-diffusion') },
+    { id: 'images', kind: 'image', source: join(FIXTURES, 'models/stable-diffusion') },
     { id: 'speech', kind: 'audio', source: join(MODELS, 'tiny-whisper') },
   ]
   await writeFile(catalogue, JSON.stringify({ models }))
@@ -54,7 +54,7 @@ function draw(fields: object = {}, init: RequestInit = {}): Promise<Response> {
     ...init,
     method: 'POST',
     headers: { authorization, 'content-type': 'application/json', ...init.headers },
-    body: JSON.stringify({ ...PICTURES, ...fields }),
+    body: JSON.stringify({ ...IMAGES, ...fields }),
   })
 }
 
@@ -82,7 +82,7 @@ async function longClip(windows: number): Promise<Buffer> {
 const busy = () => expect.poll(() => tiers.numActive(), WAIT).toBe(1)
 const idle = () => expect.poll(() => tiers.numActive(), WAIT).toBe(0)
 
-it('a client that leaves frees the worker in the middle of its pictures and recordings', {
+it('a client that leaves frees the worker in the middle of its images and recordings', {
   timeout: TIMEOUT_MS,
 }, async () => {
   const worker = await theWorker()
@@ -118,7 +118,7 @@ it('a request whose time is over ends with 504 and frees the worker', {
   expect(worker.isRunning()).toBe(true)
 })
 
-it('a killed worker costs neither a picture nor a word', { timeout: TIMEOUT_MS }, async () => {
+it('a killed worker costs neither an image nor a word', { timeout: TIMEOUT_MS }, async () => {
   const clip = await longClip(3)
   const asks = [
     async () => {

@@ -169,12 +169,12 @@ describe('the official client, version 4', () => {
   it('chats by its stream helper, parses answers and runs tools', LONG, async () => {
     const chat = { model: 'tiny-chat', temperature: 0 }
     const question = { role: 'user' as const, content: 'What is the capital of France?' }
-    let heard = ''
+    let received = ''
     const stream = open().beta.chat.completions.stream({ ...chat, messages: [question] })
-    stream.on('content', (delta) => (heard += delta))
+    stream.on('content', (delta) => (received += delta))
     const final = await stream.finalContent()
     expect(final).toContain('Paris')
-    expect(heard).toBe(final)
+    expect(received).toBe(final)
     const parsed = await open().beta.chat.completions.parse({
       ...{ ...chat, messages: [question], max_tokens: 100 },
       response_format: {

@@ -132,12 +132,12 @@ describe.each([
       messages: MESSAGES,
       stream: true,
     })
-    let heard = ''
+    let received = ''
     const listen = async () => {
-      for await (const chunk of stream) heard += chunk.choices[0]?.delta.content ?? ''
+      for await (const chunk of stream) received += chunk.choices[0]?.delta.content ?? ''
     }
     await expect(listen()).rejects.toMatchObject({ code: 'deadline_exceeded' })
-    expect(heard).toBe('Hel')
+    expect(received).toBe('Hel')
   })
 
   it('tries again after a 503, and not when trying cannot help', async () => {

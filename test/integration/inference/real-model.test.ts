@@ -18,12 +18,12 @@ describe('the way from a socket to the model that ships, and back', () => {
   it('streams what a plain answer says, for texts and chats', async () => {
     const chat = { model: MODEL, messages: MESSAGES, temperature: 0, max_tokens: 24 }
     const plain = await client.chat.completions.create(chat)
-    let heard = ''
+    let received = ''
     for await (const chunk of await client.chat.completions.create({ ...chat, stream: true })) {
-      heard += chunk.choices[0]?.delta.content ?? ''
+      received += chunk.choices[0]?.delta.content ?? ''
     }
-    expect(heard).toBe(plain.choices[0]?.message.content)
-    expect(heard).not.toBe('')
+    expect(received).toBe(plain.choices[0]?.message.content)
+    expect(received).not.toBe('')
     const text = { model: MODEL, prompt: 'The sun is', temperature: 1, seed: 5, max_tokens: 24 }
     const completion = await client.completions.create(text)
     let said = ''

@@ -116,15 +116,15 @@ async function startWorker(redisUrl: string, keys: ReturnType<typeof queueKeys>)
   const queue = { kind, modelId: id, isReady: true, slots: SLOTS, waiting: 0, active: 0 }
   const rates = { jobsPerSecond: 0, tokensPerSecond: 0, cacheUse: 0 }
   const about = { version: '0', nodeVersion: '', pid: 0, hostname: '', startedAtMs: 0 }
-  const beat = () =>
+  const sendHeartbeat = () =>
     writeHeartbeat(redis, keys, {
       ...about,
       workerId,
       isDraining: false,
       queues: [{ ...queue, ...rates }],
     })
-  await beat()
-  const timer = setInterval(() => void beat().catch(() => {}), WORKER_HEARTBEAT_MS)
+  await sendHeartbeat()
+  const timer = setInterval(() => void sendHeartbeat().catch(() => {}), WORKER_HEARTBEAT_MS)
   return {
     numBusy: () => runner.numRunning,
     async close() {

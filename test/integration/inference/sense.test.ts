@@ -16,7 +16,7 @@ import {
 } from '#test/golden/models/shipped.ts'
 import { openFaultTiers, type FaultTiers } from '#test/support/fault-tiers.ts'
 import { API_KEY } from '#test/support/tiers.ts'
-import { readPicture } from '#test/support/picture-judge.ts'
+import { readImage } from '#test/support/image-judge.ts'
 import { createDatabase } from '#test/support/services.ts'
 
 import { wordErrors, wordsOf } from './word-errors.ts'
@@ -139,7 +139,7 @@ describe('speech', () => {
     for (const { file, language, text, english } of short) {
       const bytes = await readFile(join(CLIPS, file))
       const upload = () => toFile(bytes, file)
-      const heard = await client.audio.transcriptions.create({
+      const transcript = await client.audio.transcriptions.create({
         ...{ file: await upload(), model: 'whisper-1', language: language as string },
       })
       const translated = await client.audio.translations.create({
@@ -148,7 +148,7 @@ describe('speech', () => {
       const words = wordsOf(text).length
       const rateOf = (task: string) => measured[`${language} ${task}`] ?? 0
       sum.words += words
-      sum.transcribed += wordErrors(heard.text, text)
+      sum.transcribed += wordErrors(transcript.text, text)
       sum.translated += wordErrors(translated.text, english)
       sum.byCard += words * rateOf('transcribe')
       sum.translatedByCard += words * rateOf('translate')
@@ -196,15 +196,15 @@ describe('speech', () => {
   })
 })
 
-describe('pictures', () => {
+describe('images', () => {
   it('show what was asked for', LONG, async () => {
-    const picture = await drawn(
+    const image = await drawn(
       await client.images.generate({
         ...{ prompt: 'a red circle on a white background', size: '256x256' },
         ...({ seed: 3 } as object),
       }),
     )
-    const { background, things } = readPicture(picture)
+    const { background, things } = readImage(image)
     expect(background).toBe('white')
     expect(things.map(({ colour }) => colour)).toEqual(['red'])
   })
@@ -236,7 +236,7 @@ describe('pictures', () => {
     expect(left.filter(isSame).length).toBeLessThan(left.length / 2)
   })
 
-  it('keep their colours in variations, each a picture of its own', LONG, async () => {
+  it('keep their colours in variations, each an image of its own', LONG, async () => {
     const image = await flat({ r: 214, g: 40, b: 40, alpha: 1 })
     const answer = await client.images.createVariation({
       image: await toFile(image, 'image.png'),

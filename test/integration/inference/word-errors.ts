@@ -8,8 +8,8 @@ export function wordsOf(text: string): string[] {
 }
 
 /** Words to change, leave out or put in (Levenshtein distance); letters and digits alone count. */
-export function wordErrors(heard: string, said: string): number {
-  const [found, wanted] = [wordsOf(heard), wordsOf(said)]
+export function wordErrors(transcript: string, said: string): number {
+  const [found, wanted] = [wordsOf(transcript), wordsOf(said)]
   let row = wanted.map((_, at) => at + 1)
   row.unshift(0)
   for (const [at, word] of found.entries()) {

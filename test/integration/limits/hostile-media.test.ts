@@ -16,7 +16,7 @@ beforeAll(async () => {
   target = await openTarget()
   // What grows once for every kind of request is no growth of the hostile ones.
   for (let time = 0; time < 3; time += 1) {
-    await vary(await plainPicture(64))
+    await vary(await plainImage(64))
     await listen('a.wav', randomBytes(1000))
   }
 }, SETUP_TIMEOUT_MS)
@@ -43,7 +43,7 @@ function listen(filename: string, bytes: Buffer): Promise<Refusal> {
   return post('/audio/transcriptions', body)
 }
 
-function plainPicture(side: number): Promise<Buffer> {
+function plainImage(side: number): Promise<Buffer> {
   const create = { width: side, height: side, channels: 4, background: '#d22' } as const
   return sharp({ create }).png().toBuffer()
 }
@@ -70,11 +70,11 @@ function png(side: number, pixels: Buffer, depth = 8): Buffer {
   ])
 }
 
-describe('pictures', () => {
+describe('images', () => {
   it.each<[string, () => Promise<Buffer> | Buffer]>([
     ['of 50,000 × 50,000 pixels, in its own words', () => png(50_000, Buffer.alloc(1000))],
     ['of no pixels', () => png(0, Buffer.alloc(0))],
-    ['that end in the middle', async () => (await plainPicture(512)).subarray(0, 300)],
+    ['that end in the middle', async () => (await plainImage(512)).subarray(0, 300)],
     [
       'that are text',
       () => Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'),
@@ -84,8 +84,8 @@ describe('pictures', () => {
       'that only begin like one',
       () => Buffer.concat([Buffer.from('RIFF\x10\0\0\0WEBP', 'latin1'), randomBytes(999)]),
     ],
-  ])('%s are refused, naming the field', { timeout: 120_000 }, async (_title, picture) => {
-    const image = await picture()
+  ])('%s are refused, naming the field', { timeout: 120_000 }, async (_title, make) => {
+    const image = await make()
     await unharmed(async () => {
       expect(await vary(image)).toMatchObject({ status: 400, param: 'image' })
     })
@@ -106,8 +106,8 @@ describe('pictures', () => {
   it('with a mask of another size are refused, naming the mask', async () => {
     const fields = {
       prompt: 'a',
-      image: blob(await plainPicture(64)),
-      mask: blob(await plainPicture(32)),
+      image: blob(await plainImage(64)),
+      mask: blob(await plainImage(32)),
     }
     expect(await post('/images/edits', form(fields))).toMatchObject({ status: 400, param: 'mask' })
   })
@@ -115,7 +115,7 @@ describe('pictures', () => {
 
 async function moving(): Promise<Buffer> {
   const frames = [
-    await plainPicture(64),
+    await plainImage(64),
     await sharp({ create: { width: 64, height: 64, channels: 4, background: '#22d' } })
       .png()
       .toBuffer(),

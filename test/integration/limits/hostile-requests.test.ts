@@ -164,7 +164,7 @@ describe('forms', () => {
     [
       'of one field 100,000 times',
       '/images/edits',
-      () => part('model', 'pictures').repeat(1e5),
+      () => part('model', 'images').repeat(1e5),
       400,
       'model',
     ],

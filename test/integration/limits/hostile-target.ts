@@ -10,7 +10,7 @@ import { openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
 import { residentMib } from '#test/support/fault-toy.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 import { createDatabase } from '#test/support/services.ts'
-import { PICTURE_MODEL, TEXT_MODELS } from '#test/support/small-models.ts'
+import { IMAGE_MODEL, TEXT_MODELS } from '#test/support/small-models.ts'
 import { watchProcess } from '#test/support/watched-process.ts'
 
 const MODELS = join(import.meta.dirname, '../../../models')
@@ -101,6 +101,6 @@ export async function openTarget(): Promise<Target> {
 
 const CATALOGUE = [
   ...TEXT_MODELS,
-  PICTURE_MODEL,
+  IMAGE_MODEL,
   { id: 'speech', kind: 'audio', source: join(MODELS, 'tiny-whisper') },
 ]

@@ -34,11 +34,11 @@ function openAll({ db }: Database) {
   }
   /** Sends invitations of a new organization; of a new owner, too, unless one is given. */
   const newOrganization = async (ownerId?: string) => {
-    const maker = ownerId ?? (await newUser()).id
-    const { id } = await organizations.create('Mill', maker)
+    const creator = ownerId ?? (await newUser()).id
+    const { id } = await organizations.create('Mill', creator)
     const invite = (email: string) =>
       invitations.create({
-        ...{ organizationId: id, email, role: 'member', invitedBy: `user:${maker}` },
+        ...{ organizationId: id, email, role: 'member', invitedBy: `user:${creator}` },
         expiresAt: new Date(Date.now() + DAY_MS),
       })
     return { id, invite }

@@ -75,8 +75,8 @@ describe('a key', () => {
 
   it('manages nothing once the user who made it may not', async ({ database }) => {
     const { as, owner, id, newKey, addMember, call } = await openScene(database)
-    const { userId: maker } = await addMember('admin')
-    const key = await newKey({ createdBy: maker })
+    const { userId: creator } = await addMember('admin')
+    const key = await newKey({ createdBy: creator })
     const statuses = async () => [
       (await addMember('member', key)).status,
       (await as(key, 'PATCH', `/${id}`, { name: 'New' })).status,
@@ -84,9 +84,9 @@ describe('a key', () => {
       (await call('/organizations', {}, key)).status,
     ]
     expect(await statuses()).toEqual([200, 200, 200, 200])
-    const path = `/${id}/members/${maker}`
+    const path = `/${id}/members/${creator}`
     const ban = (until: Date | null) =>
-      database.pool.query('update users set banned_until = $2 where id = $1', [maker, until])
+      database.pool.query('update users set banned_until = $2 where id = $1', [creator, until])
     await ban(soon())
     expect(await statuses()).toEqual([403, 403, 200, 200])
     await ban(null)

@@ -18,8 +18,8 @@ beforeAll(async () => {
 }, BROWSER_TIMEOUT_MS)
 afterAll(() => stack?.stop())
 
-/** Opens the door with the form for e-mail. */
-async function openDoor(page: Page): Promise<void> {
+/** Opens the sign-in card with the email fields. */
+async function openSignIn(page: Page): Promise<void> {
   await page.goto(stack.tiers.url)
   await page.getByRole('button', { name: 'E-mail' }).click()
 }
@@ -37,22 +37,22 @@ async function chat(page: Page): Promise<void> {
 }
 
 describe('accounts in the playground', { timeout: PATIENCE_MS }, () => {
-  it.for(LOOKS)('are named and visible at the door on $name', async (look) => {
+  it.for(LOOKS)('are named and visible on the sign-in card on $name', async (look) => {
     const { page, problems, close } = await openPage(stack.browser, look)
     await page.goto(stack.tiers.url)
     await page.getByLabel('API key').waitFor()
     await expectUsable(page)
-    await keepScreenshot(page, `door-key-${look.name}`)
+    await keepScreenshot(page, `sign-in-key-${look.name}`)
     await page.getByRole('button', { name: 'E-mail' }).click()
     await expectUsable(page)
-    await keepScreenshot(page, `door-email-${look.name}`)
+    await keepScreenshot(page, `sign-in-email-${look.name}`)
     expect(problems).toEqual([])
     await close()
   })
 
   it('are made by e-mail, confirmed by its link, and left again', async () => {
     const { page, problems, close } = await openPage(stack.browser)
-    await openDoor(page)
+    await openSignIn(page)
     await page.getByLabel('E-mail', { exact: true }).fill('new@example.test')
     await page.getByLabel('Password').first().fill(PASSWORD)
     await page.getByRole('button', { name: 'Create an account' }).click()
@@ -72,7 +72,7 @@ describe('accounts in the playground', { timeout: PATIENCE_MS }, () => {
 
   it('open by password, and are kept open by renewing the access token', async () => {
     const { page, problems, close } = await openPage(stack.browser)
-    await openDoor(page)
+    await openSignIn(page)
     await page.getByLabel('E-mail', { exact: true }).fill('new@example.test')
     await page.getByLabel('Password').first().fill(PASSWORD)
     await page.getByRole('button', { name: 'Sign in', exact: true }).click()
@@ -88,7 +88,7 @@ describe('accounts in the playground', { timeout: PATIENCE_MS }, () => {
 
   it('open by a link without a password', async () => {
     const { page, problems, close } = await openPage(stack.browser)
-    await openDoor(page)
+    await openSignIn(page)
     await page.getByLabel('E-mail', { exact: true }).fill('linked@example.test')
     await page.getByRole('button', { name: 'Send me a link' }).click()
     await page.getByText('the link there signs you in').waitFor()
@@ -105,7 +105,7 @@ describe('accounts in the playground', { timeout: PATIENCE_MS }, () => {
 
   it('get a new password by a link', async () => {
     const { page, problems, close } = await openPage(stack.browser)
-    await openDoor(page)
+    await openSignIn(page)
     await page.getByLabel('E-mail', { exact: true }).fill('new@example.test')
     await page.getByRole('button', { name: 'Forgot the password?' }).click()
     await page.getByText('a link for a new password is on its way').waitFor()
@@ -119,7 +119,7 @@ describe('accounts in the playground', { timeout: PATIENCE_MS }, () => {
 
   it('stay shut for a wrong password, which is said in words', async () => {
     const { page, close } = await openPage(stack.browser)
-    await openDoor(page)
+    await openSignIn(page)
     await page.getByLabel('E-mail', { exact: true }).fill('new@example.test')
     await page.getByLabel('Password').first().fill('wrong')
     await page.getByRole('button', { name: 'Sign in', exact: true }).click()

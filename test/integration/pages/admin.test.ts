@@ -10,7 +10,7 @@ import { queueKeys } from '#shared/queue/keys.ts'
 import { writeHeartbeat, type ServedQueue } from '#shared/queue/liveness.ts'
 import { expectUsable, keepScreenshot, LOOKS, openPage } from '#test/support/browser.ts'
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
-import { countForeignPictures } from '#test/support/page-probes.js'
+import { countForeignImages } from '#test/support/page-probes.js'
 
 import { ADMIN_TOKEN, startPagesStack, type PagesStack } from './pages-stack.ts'
 
@@ -51,7 +51,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     const { page, problems, close } = await openPage(stack.browser, look)
     await page.goto(`${stack.tiers.url}/admin/sign-in`)
     await expectUsable(page)
-    await keepScreenshot(page, `admin-door-${look.name}`)
+    await keepScreenshot(page, `admin-sign-in-${look.name}`)
     await signIn(page)
     expect((await complete('tiny-chat')).status).toBe(200)
     expect((await complete('no-such-model')).status).toBe(404)
@@ -86,14 +86,14 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     await plantHostileNames()
     await signIn(page)
     expect(await page.getByText(HOSTILE).count()).toBeGreaterThanOrEqual(5)
-    expect(await page.evaluate(countForeignPictures)).toBe(0)
+    expect(await page.evaluate(countForeignImages)).toBe(0)
     const waiting = page.getByRole('table', { name: 'Queues' }).locator('tbody')
     await waiting.evaluate((body) => body.replaceChildren())
     // Filled again by the script, so what is there now it has written.
     await waiting.getByText('tiny-chat').waitFor()
     await plantHostileNames()
     await expect.poll(() => page.getByText(HOSTILE).count()).toBeGreaterThanOrEqual(5)
-    expect(await page.evaluate(countForeignPictures)).toBe(0)
+    expect(await page.evaluate(countForeignImages)).toBe(0)
     expect(await page.title()).toContain('Millrace')
     expect(problems).toEqual([])
     await close()

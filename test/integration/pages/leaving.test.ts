@@ -131,18 +131,18 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     })
   })
 
-  it('draws a new picture although a file that is none was chosen for another task', async () => {
+  it('draws a new image although a file that is none was chosen for another task', async () => {
     await withPlayground(async (page) => {
-      await openTab(page, 'Pictures')
+      await openTab(page, 'Images')
       await page.getByLabel('What to do').selectOption('edits')
-      const file = { name: 'notes.png', mimeType: 'image/png', buffer: Buffer.from('no picture') }
-      await page.getByLabel('Picture', { exact: true }).setInputFiles(file)
-      const fault = () => page.locator('#picture-file:invalid').count()
+      const file = { name: 'notes.png', mimeType: 'image/png', buffer: Buffer.from('no image') }
+      await page.getByLabel('Image', { exact: true }).setInputFiles(file)
+      const fault = () => page.locator('#image-file:invalid').count()
       await expect.poll(fault).toBe(1)
       await page.getByLabel('What to do').selectOption('generations')
       await page.getByLabel('Steps').fill('1')
       await page.getByRole('button', { name: 'Draw', exact: true }).click()
-      await page.locator('#pictures .stats').filter({ hasText: '1 picture' }).waitFor()
+      await page.locator('#images .stats').filter({ hasText: '1 image' }).waitFor()
       await page.getByLabel('What to do').selectOption('variations')
       await expect.poll(fault).toBe(1)
     })

@@ -60,7 +60,7 @@ export async function startPagesStack(
   }
 }
 
-/** The shipped models but for pictures, which come from the fixtures where they are wanted. */
+/** The shipped models but for images, which come from the fixtures where they are wanted. */
 async function writeCatalogue(folder: string, withImages: boolean): Promise<string> {
   const root = join(import.meta.dirname, '../../..')
   const { models } = JSON.parse(await readFile(join(root, 'models.json'), 'utf8')) as {

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { expectUsable, keepScreenshot, LOOKS, openPage, type Look } from '#test/support/browser.ts'
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
-import { countForeignPictures } from '#test/support/page-probes.js'
+import { countForeignImages } from '#test/support/page-probes.js'
 
 import { startPagesStack, type PagesStack } from './pages-stack.ts'
 
@@ -95,10 +95,10 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
       await expectUsable(page)
       await keepScreenshot(page, `speech-${look.name}`)
 
-      await openTab(page, 'Pictures')
+      await openTab(page, 'Images')
       await page.getByText('No image model is served here').waitFor()
       await expectUsable(page)
-      await keepScreenshot(page, `pictures-none-${look.name}`)
+      await keepScreenshot(page, `images-none-${look.name}`)
     })
   })
 
@@ -161,7 +161,7 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
         await page.getByRole('tab', { name: 'Similarity' }).getAttribute('aria-selected'),
       ).toBe('true')
       await page.keyboard.press('End')
-      expect(await page.locator(':focus').textContent()).toBe('Pictures')
+      expect(await page.locator(':focus').textContent()).toBe('Images')
       await page.keyboard.press('ArrowRight')
       expect(await page.locator(':focus').textContent()).toBe('Chat')
       // Past the chosen tab, the tabulator goes on to what the panel holds.
@@ -180,7 +180,7 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
       await page.getByLabel('Text to go on from').fill(HOSTILE)
       await page.getByRole('button', { name: 'Go on' }).click()
       await figuresOf(page)
-      expect(await page.evaluate(countForeignPictures)).toBe(0)
+      expect(await page.evaluate(countForeignImages)).toBe(0)
       await openTab(page, 'Speech')
       await page.getByRole('button', { name: 'Write it down' }).click()
       await page.getByText('Choose a file or record something first.').waitFor()

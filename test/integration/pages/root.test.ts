@@ -31,7 +31,7 @@ afterAll(() => cleanUp?.())
 const get = (path: string, headers: Record<string, string> = {}, method = 'GET') =>
   fetch(`${tiers.url}${path}`, { method, headers, redirect: 'manual' })
 
-/** Addresses of scripts, styles and pictures in the page. */
+/** Addresses of scripts, styles and images in the page. */
 async function assetPaths(): Promise<string[]> {
   const page = await (await get('/', { accept: BROWSER })).text()
   return [...page.matchAll(/(?:src|href)="(playground\/[^"]+)"/g)].map(([, path]) => `/${path}`)

@@ -245,10 +245,10 @@ describe('the queues', () => {
   it('list their workers with what they serve', async () => {
     await startWorker(3)
     await eventually(async () => {
-      const [beat] = await listWorkers(redis, queueKeys(prefix))
-      return beat?.queues[0]?.isReady === true
+      const [heartbeat] = await listWorkers(redis, queueKeys(prefix))
+      return heartbeat?.queues[0]?.isReady === true
     })
-    const [beat] = await listWorkers(redis, queueKeys(prefix))
-    expect(beat).toMatchObject({ pid: process.pid, queues: [{ modelId: TOY.id, slots: 3 }] })
+    const [heartbeat] = await listWorkers(redis, queueKeys(prefix))
+    expect(heartbeat).toMatchObject({ pid: process.pid, queues: [{ modelId: TOY.id, slots: 3 }] })
   })
 })

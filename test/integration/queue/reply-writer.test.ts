@@ -143,14 +143,14 @@ describe('the reply writer', () => {
   })
 
   it('gives up the replies of an owner of which too much waits, and says so', async () => {
-    const givenUp: string[] = []
-    const bounded = new ReplyWriter(redis, log, (replyTo) => givenUp.push(replyTo))
+    const abandoned: string[] = []
+    const bounded = new ReplyWriter(redis, log, (replyTo) => abandoned.push(replyTo))
     const one = replySource('one')
     const text = 'x'.repeat(1024 ** 2)
     for (let step = 1; step <= 16; step += 1) {
       bounded.push(stream, one, { type: 'progress', step, steps: 16, text })
     }
-    expect(givenUp).toEqual([stream])
+    expect(abandoned).toEqual([stream])
     await bounded.flushed(stream)
     expect(await redis.xlen(stream)).toBe(0)
     bounded.close()

@@ -196,10 +196,10 @@ function killedWorker(jobs = 0): Fault {
 
 async function pidOfWorker({ redis, keyPrefix }: WatchedStack): Promise<number> {
   const connection = new Redis(redis.url)
-  const [beat] = await listWorkers(connection, queueKeys(keyPrefix))
+  const [heartbeat] = await listWorkers(connection, queueKeys(keyPrefix))
   connection.disconnect()
-  if (beat === undefined) throw new Error('no worker is alive')
-  return beat.pid
+  if (heartbeat === undefined) throw new Error('no worker is alive')
+  return heartbeat.pid
 }
 
 /** Waits until something holds, for as long as a busy machine may need. */

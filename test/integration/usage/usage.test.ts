@@ -168,10 +168,10 @@ describe('GET /v1/usage', () => {
     database,
   }) => {
     const usage = openUsageRecord(database.db, usageTables(''))
-    const [me, somebody] = [randomUUID(), randomUUID()]
+    const [me, other] = [randomUUID(), randomUUID()]
     await usage.add([
       rowOf({ userId: me, apiKeyId: null }),
-      rowOf({ userId: somebody, apiKeyId: null }),
+      rowOf({ userId: other, apiKeyId: null }),
       rowOf({}),
     ])
     const usageWriter = openWriter(usage)

@@ -13,7 +13,7 @@ import { freshPrefix, log } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'
 
-// What everybody shares: models are the installation's, and a picture's address is its own proof.
+// What everybody shares: models are the installation's, and an image's address is its own proof.
 const SHARED = /^\/v1\/(models|engines|media)\//
 const MALFORMED = ['x', '..%2f..', '%00', "'%20or%201=1--", 'a'.repeat(300), '%F0%9F%92%A5']
 
@@ -59,7 +59,7 @@ async function upload({ secret }: Scene): Promise<string> {
 }
 
 /** How each family's things come into being; a route of another family fails the test. */
-const MAKERS: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
+const CREATE_BY_FAMILY: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   files: upload,
   activities: async ({ secret }) =>
     (await request(secret, 'POST', '/v1/activities', { type: 'Like', object: 'doc:1' })).id,
@@ -139,17 +139,17 @@ function partOf(path: string): string | undefined {
   return [...path.matchAll(/\{([^}]+)\}/g)][1]?.[1]
 }
 
-function makerOf(path: string): (scene: Scene) => Promise<string> {
+function creatorOf(path: string): (scene: Scene) => Promise<string> {
   const family = path.split('/')[2] as string
-  const maker = MAKERS[family]
-  if (maker === undefined) throw new Error(`say how things of /v1/${family} are made`)
-  return maker
+  const create = CREATE_BY_FAMILY[family]
+  if (create === undefined) throw new Error(`say how things of /v1/${family} are made`)
+  return create
 }
 
-const SOMEBODY = '00000000-0000-4000-8000-000000000000'
+const OTHER_USER = '00000000-0000-4000-8000-000000000000'
 const BODIES: readonly [RegExp, unknown][] = [
   [/^POST .*\{id\}\/invitations$/, { email: 'somebody@example.test' }],
-  [/^POST .*\/members$/, { user_id: SOMEBODY, role: 'member' }],
+  [/^POST .*\/members$/, { user_id: OTHER_USER, role: 'member' }],
   [/^PATCH .*\/members\//, { role: 'member' }],
   [/^PATCH /, { name: 'mine now' }],
   [/^POST /, {}],
@@ -160,7 +160,7 @@ function call(
   secret: string,
   { method, path }: (typeof routes)[number],
   id: string,
-  part = SOMEBODY,
+  part = OTHER_USER,
 ) {
   const url = path.replace(/\{[^}]+\}/, () => id).replace(/\{[^}]+\}/, () => part)
   const body = BODIES.find(([pattern]) => pattern.test(`${method} ${path}`))?.[1]
@@ -194,7 +194,7 @@ describe('every route that takes an id', () => {
   it('is known to this test', () => {
     expect(routes.length).toBeGreaterThan(10)
     for (const { path } of routes) {
-      expect(makerOf(path)).toBeTypeOf('function')
+      expect(creatorOf(path)).toBeTypeOf('function')
       const part = partOf(path)
       if (part !== undefined) expect([path, PARTS[part]]).toEqual([path, expect.any(Function)])
     }
@@ -203,7 +203,7 @@ describe('every route that takes an id', () => {
   it("answers 404 for another organization's, and leaves it as it was", async () => {
     // Who is not a person is told so before anything is looked up.
     for (const route of routes.filter(({ path }) => !path.startsWith('/v1/invitations'))) {
-      const id = await makerOf(route.path)(other)
+      const id = await creatorOf(route.path)(other)
       expect([route, id === '' || id === undefined]).toEqual([route, false])
       const { status } = await call(own.secret, route, encodeURIComponent(id))
       expect([route, status]).toEqual([route, 404])
@@ -217,7 +217,7 @@ describe('every route that takes an id', () => {
 
   it('finds its own', async () => {
     for (const route of routes.filter(({ method }) => method === 'GET')) {
-      const id = await makerOf(route.path)(own)
+      const id = await creatorOf(route.path)(own)
       const part = await PARTS[partOf(route.path) ?? '']?.(own)
       const { status } = await call(own.secret, route, encodeURIComponent(id), part)
       expect([route, status]).toEqual([route, 200])
@@ -253,7 +253,7 @@ describe('every route that takes an id', () => {
     for (const deletion of deletions.filter(({ path }) => !path.includes('organizations'))) {
       const family = routes.filter(({ path }) => path.startsWith(deletion.path))
       for (const route of family) {
-        const id = await makerOf(route.path)(own)
+        const id = await creatorOf(route.path)(own)
         expect((await call(own.secret, deletion, id)).status).toBe(200)
         const { status } = await call(own.secret, route, id)
         expect([route, status]).toEqual([route, 404])

@@ -15,8 +15,8 @@ export function readResidue(of: {
   const { residue, spectra, isSilent } = of
   if (isSilent.every(Boolean)) return
   if (residue.kind !== 2) {
-    const heard = spectra.filter((_, channel) => isSilent[channel] !== true)
-    readVectors(of, heard)
+    const audible = spectra.filter((_, channel) => isSilent[channel] !== true)
+    readVectors(of, audible)
     return
   }
   // Type 2 codes all channels as one vector in which their values take turns.

@@ -32,14 +32,14 @@ const RESULT = {
 const USAGE = { type: 'duration', seconds: 2 }
 
 let audio: AudioSurface
-let heard = Buffer.alloc(0)
+let received = Buffer.alloc(0)
 
 beforeAll(async () => {
   audio = await openAudioSurface(
     (store): Script =>
       async function* (request) {
         const { body } = await store.get((request.input as unknown as AudioInput).audioKey)
-        heard = Buffer.concat(await Array.fromAsync(body))
+        received = Buffer.concat(await Array.fromAsync(body))
         yield* answering(RESULT)(request)
       },
   )
@@ -52,7 +52,7 @@ describe('POST /v1/audio/transcriptions', () => {
   it('answers the text, and keeps the recording no longer than its job', async () => {
     const response = await audio.post([clip(), MODEL])
     expect(response.json()).toEqual({ text: 'Hello there.', usage: USAGE })
-    expect(heard.equals(WAV)).toBe(true)
+    expect(received.equals(WAV)).toBe(true)
     expect(await audio.leftovers()).toEqual([])
     expect(submitted()).toEqual({
       task: 'transcribe',

@@ -96,9 +96,9 @@ describe('POST /v1/embeddings', () => {
     expect(counted.json().error).toMatchObject({ code: 'max_tokens_per_request', param: 'input' })
     const { cancelled } = surface.submitter
     surface.submitter.script = answering({ task: 'embed', vectors: [] }, { promptTokens: 300_001 })
-    const heard = await ask({})
+    const received = await ask({})
     surface.submitter.script = SCRIPT
-    expect(heard.json().error).toMatchObject({ code: 'max_tokens_per_request', param: 'input' })
+    expect(received.json().error).toMatchObject({ code: 'max_tokens_per_request', param: 'input' })
     expect(surface.submitter.cancelled).toBe(cancelled + 1)
   })
 

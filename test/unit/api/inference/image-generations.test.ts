@@ -19,7 +19,7 @@ const generate = (fields: object) =>
   surface.post('/v1/images/generations', { prompt: 'a red circle', ...fields })
 
 describe('POST /v1/images/generations', () => {
-  it('answers addresses that serve the pictures without a key', async () => {
+  it('answers addresses that serve the images without a key', async () => {
     const { created, data } = (await generate({ n: 2 })).json()
     expect([created, data.length]).toEqual([1_750_000_000, 2])
     const { pathname, search } = new URL(data[1].url)
@@ -29,7 +29,7 @@ describe('POST /v1/images/generations', () => {
       'content-type': 'image/png',
       'cache-control': 'private, max-age=3600',
     })
-    expect(served.body).toBe(`picture ${images.submitted().outputPrefix}/1.png`)
+    expect(served.body).toBe(`image ${images.submitted().outputPrefix}/1.png`)
   })
 
   it('answers addresses below the path of a proxy, for those who came that way', async () => {
@@ -50,7 +50,7 @@ describe('POST /v1/images/generations', () => {
   it('answers bytes in base64 on demand, and stores them no longer', async () => {
     const { data } = (await generate({ response_format: 'b64_json' })).json()
     const { outputPrefix } = images.submitted()
-    expect(Buffer.from(data[0].b64_json, 'base64').toString()).toBe(`picture ${outputPrefix}/0.png`)
+    expect(Buffer.from(data[0].b64_json, 'base64').toString()).toBe(`image ${outputPrefix}/0.png`)
     expect(await images.keys(outputPrefix)).toEqual([])
   })
 

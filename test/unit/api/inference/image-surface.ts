@@ -36,7 +36,7 @@ export async function openImageSurface(): Promise<ImageSurface> {
       seen.push(Buffer.concat(await Array.fromAsync(body)))
     }
     const imageKeys = Array.from({ length: input.n }, (_, at) => `${input.outputPrefix}/${at}.png`)
-    for (const key of imageKeys) await store.put(key, Buffer.from(`picture ${key}`))
+    for (const key of imageKeys) await store.put(key, Buffer.from(`image ${key}`))
     yield* answering({ imageKeys })(request)
   }
   const surface = await openSurface(draw, { store })

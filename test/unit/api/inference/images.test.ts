@@ -6,19 +6,19 @@ import { failure } from '#shared/errors.ts'
 import { formBody, postForm, type Part } from './forms.ts'
 import { openImageSurface, type ImageSurface } from './image-surface.ts'
 
-const PNG = await picture(64, 'png', { r: 9, g: 9, b: 9, alpha: 0.5 })
-const OPAQUE = await picture(64, 'png', { r: 9, g: 9, b: 9 })
+const PNG = await makeImage(64, 'png', { r: 9, g: 9, b: 9, alpha: 0.5 })
+const OPAQUE = await makeImage(64, 'png', { r: 9, g: 9, b: 9 })
 const GREY = await sharp(OPAQUE).toColourspace('b-w').png().toBuffer()
-const GIF = await picture(64, 'gif', { r: 1, g: 1, b: 1 })
-const OBLONG = await picture([64, 32], 'png', { r: 1, g: 1, b: 1 })
-const SMALL = await picture(32, 'png', { r: 0, g: 0, b: 0, alpha: 0 })
-const WEBP = await picture(64, 'webp', { r: 0, g: 0, b: 0, alpha: 0 })
-const WIDE = await picture(5000, 'png', { r: 1, g: 1, b: 1 })
+const GIF = await makeImage(64, 'gif', { r: 1, g: 1, b: 1 })
+const OBLONG = await makeImage([64, 32], 'png', { r: 1, g: 1, b: 1 })
+const SMALL = await makeImage(32, 'png', { r: 0, g: 0, b: 0, alpha: 0 })
+const WEBP = await makeImage(64, 'webp', { r: 0, g: 0, b: 0, alpha: 0 })
+const WIDE = await makeImage(5000, 'png', { r: 1, g: 1, b: 1 })
 const MOVING = await sharp([PNG, OPAQUE], { join: { animated: true } })
   .webp({ loop: 0 })
   .toBuffer()
 
-async function picture(
+async function makeImage(
   size: number | [number, number],
   format: 'png' | 'jpeg' | 'webp' | 'gif',
   background: { r: number; g: number; b: number; alpha?: number },
@@ -48,7 +48,7 @@ describe('POST /v1/images/edits', () => {
     ['files first', [file('image', PNG), file('mask', PNG), PROMPT, ['n', '2']]],
     ['texts first', [['n', '2'], PROMPT, file('image', PNG), file('mask', PNG)]],
     ['brackets', [PROMPT, file('image[]', PNG), ['n', '2'], file('mask', PNG)]],
-  ] as [string, Part[]][])('takes a picture and a mask, %s', async (_title, parts) => {
+  ] as [string, Part[]][])('takes an image and a mask, %s', async (_title, parts) => {
     const response = await post('edits', parts)
     expect(response.json().data).toHaveLength(2)
     expect(images.submitted()).toMatchObject({ task: 'edit', prompt: 'a hat', n: 2 })
@@ -56,7 +56,7 @@ describe('POST /v1/images/edits', () => {
     expect(await images.keys('temporary/')).toEqual([])
   })
 
-  it('takes a transparent picture without a mask, and its numbers', async () => {
+  it('takes a transparent image without a mask, and its numbers', async () => {
     const texts: Part[] = [
       ['seed', '3'],
       ['strength', '0.5'],
@@ -67,8 +67,8 @@ describe('POST /v1/images/edits', () => {
     expect(images.submitted()).not.toHaveProperty('maskKey')
   })
 
-  it.each(['jpeg', 'webp'] as const)('takes a picture in %s', async (format) => {
-    const image = await picture(64, format, { r: 1, g: 2, b: 3 })
+  it.each(['jpeg', 'webp'] as const)('takes an image in %s', async (format) => {
+    const image = await makeImage(64, format, { r: 1, g: 2, b: 3 })
     const parts = [file('image', image, 'blob'), file('mask', PNG), PROMPT]
     expect((await post('edits', parts)).statusCode).toBe(200)
   })
@@ -94,7 +94,7 @@ describe('POST /v1/images/edits', () => {
     ['two images', [file('image', PNG), file('image', PNG)], 'image', 'duplicate_parameter', /./],
     ['two prompts', [PROMPT, PROMPT], 'prompt', 'duplicate_parameter', /./],
     ['an unknown text', [PROMPT, ['colour', 'red']], 'colour', 'unknown_parameter', /./],
-    ['an unknown file', [file('picture', PNG)], 'picture', 'unknown_parameter', /./],
+    ['an unknown file', [file('image', PNG)], 'image', 'unknown_parameter', /./],
     [
       'n out of range',
       [file('image', PNG), PROMPT, ['n', '11']],
@@ -112,19 +112,13 @@ describe('POST /v1/images/edits', () => {
     ],
     ['a quality', [file('image', PNG), PROMPT, ['quality', 'hd']], 'quality', 'invalid_value', /./],
     [
-      'text as picture',
+      'text as image',
       [file('image', Buffer.from('hello')), PROMPT],
       'image',
       'invalid_image',
       NOT_PNG,
     ],
-    [
-      'an empty picture',
-      [file('image', Buffer.alloc(0)), PROMPT],
-      'image',
-      'invalid_image',
-      NOT_PNG,
-    ],
+    ['an empty image', [file('image', Buffer.alloc(0)), PROMPT], 'image', 'invalid_image', NOT_PNG],
     ['a GIF', [file('image', GIF), PROMPT], 'image', 'invalid_image', NOT_PNG],
     ['a broken header', [file('image', HUGE), PROMPT], 'image', 'invalid_image', NOT_PNG],
     [
@@ -135,14 +129,14 @@ describe('POST /v1/images/edits', () => {
       NOT_PNG,
     ],
     [
-      'a picture that is too wide',
+      'an image that is too wide',
       [file('image', WIDE), PROMPT],
       'image',
       'invalid_image_format',
       /^Uploaded image must be at most 4096 pixels wide and high, but it is 5000\.$/,
     ],
     [
-      'a picture that moves',
+      'an image that moves',
       [file('image', MOVING), PROMPT],
       'image',
       'invalid_image_format',
@@ -156,14 +150,14 @@ describe('POST /v1/images/edits', () => {
       /^Uploaded image must be square\.$/,
     ],
     [
-      'an opaque picture without a mask',
+      'an opaque image without a mask',
       [file('image', OPAQUE), PROMPT],
       'image',
       'invalid_image_format',
       /^Invalid input image - format must be in \['RGBA', 'LA'\], got RGB\./,
     ],
     [
-      'a grey picture without a mask',
+      'a grey image without a mask',
       [file('image', GREY), PROMPT],
       'image',
       'invalid_image_format',
@@ -201,7 +195,7 @@ describe('POST /v1/images/edits', () => {
     expect(await images.keys('temporary/')).toEqual([])
   })
 
-  it('refuses a picture whose header promises 50,000 pixels a side', async () => {
+  it('refuses an image whose header promises 50,000 pixels a side', async () => {
     const header = Buffer.from(PNG)
     header.writeUInt32BE(50_000, 16)
     header.writeUInt32BE(50_000, 20)
@@ -211,7 +205,7 @@ describe('POST /v1/images/edits', () => {
 })
 
 describe('POST /v1/images/variations', () => {
-  it('needs nothing but a picture', async () => {
+  it('needs nothing but an image', async () => {
     const response = await post('variations', [file('image', OPAQUE)])
     expect(response.json().data).toHaveLength(1)
     expect(images.submitted()).toMatchObject({ task: 'variation', n: 1 })

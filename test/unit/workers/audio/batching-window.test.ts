@@ -5,16 +5,16 @@ import { BatchingWindow } from '#workers/audio/batching-window.ts'
 const settled = () => new Promise((resolve) => setImmediate(resolve))
 
 it('keeps work back until all that had begun before its end has ended too', async () => {
-  const gathering = new BatchingWindow()
+  const window = new BatchingWindow()
   const log: string[] = []
   const [one, other, later] = [0, 0, 0].map(() => Promise.withResolvers<string>())
   const note = (value: string) => log.push(value)
-  void gathering.join(one!.promise).then(note)
-  void gathering.join(other!.promise).then(note)
+  void window.join(one!.promise).then(note)
+  void window.join(other!.promise).then(note)
   one!.resolve('one')
   await settled()
   expect(log).toEqual([])
-  void gathering.join(later!.promise).then(note)
+  void window.join(later!.promise).then(note)
   other!.resolve('other')
   await settled()
   // The first does not wait for what began after its end; the second does.
@@ -25,10 +25,10 @@ it('keeps work back until all that had begun before its end has ended too', asyn
 })
 
 it('lets work that fails fail alone', async () => {
-  const gathering = new BatchingWindow()
+  const window = new BatchingWindow()
   const [one, other] = [0, 0].map(() => Promise.withResolvers<string>())
-  const first = gathering.join(one!.promise)
-  const second = gathering.join(other!.promise)
+  const first = window.join(one!.promise)
+  const second = window.join(other!.promise)
   one!.resolve('one')
   other!.reject(new Error('not a sound'))
   await expect(second).rejects.toThrow('not a sound')

@@ -48,10 +48,10 @@ it('refuses what is too long before any of it is heard, stated or not', async ()
   await writeFile(path, hoursOfSilence())
   let samples = 0
   const options = { secondsMax: 600, signal: new AbortController().signal }
-  const hear = async () => {
+  const decodeAll = async () => {
     for await (const piece of decode(path, options)) samples += piece.length
   }
-  await expect(hear()).rejects.toMatchObject({ code: 'audio_too_long', param: 'file' })
+  await expect(decodeAll()).rejects.toMatchObject({ code: 'audio_too_long', param: 'file' })
   if (name === 'ffmpeg') expect(samples).toBe(0)
 })
 

@@ -9,7 +9,7 @@ const FOREVER = new AbortController().signal
 function recording(
   maxBatchTokens: number,
   maxBatchSize = 100,
-  options: { readonly lanes?: number; readonly sharedBatchTokens?: number } = {},
+  options: { readonly poolSize?: number; readonly sharedBatchTokens?: number } = {},
 ) {
   const batches: string[][] = []
   const alone: boolean[] = []
@@ -65,14 +65,14 @@ describe('the batcher', () => {
     expect(batches).toEqual([['a', 'b'], ['c']])
   })
 
-  it('runs as many batches side by side as it has lanes, and says when one is alone', async () => {
-    const lanes = recording(100, 100, { lanes: 2, sharedBatchTokens: 4 })
-    await lanes.submit('a')
-    await lanes.submit('aa', 'bb', 'cc', 'dd', 'ee')
-    expect(lanes.batches).toEqual([['a'], ['aa', 'bb'], ['cc', 'dd'], ['ee']])
-    expect(lanes.alone[0]).toBe(true)
-    expect(lanes.alone.slice(1, 3)).toEqual([false, false])
-    expect(lanes.mostRunning()).toBe(2)
+  it('runs as many batches side by side as its pool has sessions, and says when one is alone', async () => {
+    const batcher = recording(100, 100, { poolSize: 2, sharedBatchTokens: 4 })
+    await batcher.submit('a')
+    await batcher.submit('aa', 'bb', 'cc', 'dd', 'ee')
+    expect(batcher.batches).toEqual([['a'], ['aa', 'bb'], ['cc', 'dd'], ['ee']])
+    expect(batcher.alone[0]).toBe(true)
+    expect(batcher.alone.slice(1, 3)).toEqual([false, false])
+    expect(batcher.mostRunning()).toBe(2)
   })
 
   it('leaves to another batch what would mostly be padding', async () => {

@@ -25,7 +25,7 @@ it.each<[string, () => Promise<Buffer> | Buffer]>([
   const before = { rss: process.memoryUsage.rss(), at: performance.now() }
   const size = { width: 64, height: 64 }
   const colours = await openImage(bytes, 'image')
-    .then((picture) => picture.coloursAt(size))
+    .then((image) => image.coloursAt(size))
     .catch((error: unknown) => {
       expect(error).toMatchObject({ kind: 'invalidRequest', param: 'image' })
       return undefined

@@ -3,11 +3,11 @@ import { expect, it } from 'vitest'
 
 import { encodePng, disableImageCache, openImage } from '#workers/image/image-file.ts'
 
-it('nothing of a picture is kept once it is done', async () => {
+it('nothing of an image is kept once it is done', async () => {
   disableImageCache()
   const pixels = { data: new Uint8Array(512 * 512 * 3).fill(90), width: 512, height: 512 }
-  const picture = await openImage(await encodePng(pixels), 'image')
-  await picture.coloursAt({ width: 256, height: 256 })
+  const image = await openImage(await encodePng(pixels), 'image')
+  await image.coloursAt({ width: 256, height: 256 })
   const { memory, items } = sharp.cache()
   expect(memory).toMatchObject({ current: 0, max: 0 })
   expect(items.current).toBe(0)

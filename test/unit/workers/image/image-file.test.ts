@@ -12,13 +12,13 @@ const WHITE = [255, 255, 255]
 /** White with a red quarter at the top left, and a header that says how it is held. */
 async function photograph(format: 'png' | 'jpeg' | 'webp', orientation: number): Promise<Buffer> {
   const red = { create: { width: 32, height: 32, channels: 3, background: '#f00' } } as const
-  const picture = sharp({ create: { width: 64, height: 64, channels: 3, background: '#fff' } })
+  const image = sharp({ create: { width: 64, height: 64, channels: 3, background: '#fff' } })
     .composite([{ input: await sharp(red).png().toBuffer(), left: 0, top: 0 }])
     .withMetadata({ orientation })
   const files = {
-    png: () => picture.png(),
-    jpeg: () => picture.jpeg({ quality: 100, chromaSubsampling: '4:4:4' }),
-    webp: () => picture.webp({ lossless: true }),
+    png: () => image.png(),
+    jpeg: () => image.jpeg({ quality: 100, chromaSubsampling: '4:4:4' }),
+    webp: () => image.webp({ lossless: true }),
   }
   return files[format]().toBuffer()
 }
@@ -36,8 +36,8 @@ it.each([
   ['png', 6, 'top right'],
   ['webp', 6, 'top right'],
 ] as const)('is read as it is looked at: %s held as %i', async (format, orientation, corner) => {
-  const picture = await openImage(await photograph(format, orientation), 'image')
-  const { data } = await picture.coloursAt(SIZE)
+  const image = await openImage(await photograph(format, orientation), 'image')
+  const { data } = await image.coloursAt(SIZE)
   const corners = { 'top left': 0, 'top right': 7, 'bottom left': 56, 'bottom right': 63 }
   for (const [name, at] of Object.entries(corners)) {
     const expected = name === corner ? RED : WHITE
@@ -54,26 +54,23 @@ function cutOut() {
   return sharp({ create }).composite([{ input: hole, left: 32, top: 32, blend: 'dest-out' }])
 }
 
-const redraw = async (make: (picture: Sharp) => Sharp) =>
+const redraw = async (make: (image: Sharp) => Sharp) =>
   make(sharp(await cutOut().png().toBuffer())).toBuffer()
 
 // As programs write them that are not asked for anything in particular.
 it.each([
-  ['8 bits', (picture) => picture.png()],
-  ['16 bits', (picture) => picture.toColourspace('rgb16').png()],
-  ['a palette with transparency', (picture) => picture.png({ palette: true })],
-  ['lines that come in seven passes', (picture) => picture.png({ progressive: true })],
-  [
-    '16 bits in seven passes',
-    (picture) => picture.toColourspace('rgb16').png({ progressive: true }),
-  ],
-  ['WebP', (picture) => picture.webp({ lossless: true })],
-  ['grey', (picture) => picture.greyscale().png()],
-] as [string, (picture: Sharp) => Sharp][])(
-  'a picture of %s is redrawn where it is transparent, and white there',
+  ['8 bits', (image) => image.png()],
+  ['16 bits', (image) => image.toColourspace('rgb16').png()],
+  ['a palette with transparency', (image) => image.png({ palette: true })],
+  ['lines that come in seven passes', (image) => image.png({ progressive: true })],
+  ['16 bits in seven passes', (image) => image.toColourspace('rgb16').png({ progressive: true })],
+  ['WebP', (image) => image.webp({ lossless: true })],
+  ['grey', (image) => image.greyscale().png()],
+] as [string, (image: Sharp) => Sharp][])(
+  'an image of %s is redrawn where it is transparent, and white there',
   async (kind, make) => {
-    const picture = await openImage(await redraw(make), 'image')
-    const [colours, hole] = [await picture.coloursAt(SIZE), await picture.transparencyAt(SIZE)]
+    const image = await openImage(await redraw(make), 'image')
+    const [colours, hole] = [await image.coloursAt(SIZE), await image.transparencyAt(SIZE)]
     expect(colours.data).toHaveLength(3 * 64)
     const [first, last] = [0, 63].map((at) => [...colours.data.subarray(3 * at, 3 * at + 3)])
     if (kind !== 'grey')
@@ -89,9 +86,9 @@ it.each([
   },
 )
 
-it('of a picture that moves in a way that few programs know, the first frame is read', async () => {
+it('of an image that moves in a way that few programs know, the first frame is read', async () => {
   // An APNG is a PNG with more chunks before its pixels.
-  const still = await redraw((picture) => picture.png())
+  const still = await redraw((image) => image.png())
   const head = 8 + 25
   const chunk = (name: string, data: Buffer) => {
     const body = Buffer.concat([Buffer.from(name), data])
@@ -106,8 +103,8 @@ it('of a picture that moves in a way that few programs know, the first frame is 
     chunk('acTL', control),
     still.subarray(head),
   ])
-  const picture = await openImage(moving, 'image')
-  expect((await picture.coloursAt(SIZE)).data).toEqual(
+  const image = await openImage(moving, 'image')
+  expect((await image.coloursAt(SIZE)).data).toEqual(
     (await (await openImage(still, 'image')).coloursAt(SIZE)).data,
   )
 })

@@ -19,7 +19,7 @@ const FOLDER = join(import.meta.dirname, '../../../fixtures/models/stable-diffus
 const SIDE = 24
 const COMMON = { n: 1, width: SIDE, height: SIDE, seed: 7, steps: 3 }
 const runtime = openRuntime()
-const folder = await mkdtemp(join(tmpdir(), 'millrace-pictures-'))
+const folder = await mkdtemp(join(tmpdir(), 'millrace-images-'))
 const storage = openDirectoryStore(folder)
 const pipeline = await openPipeline({ runtime, folder: FOLDER })
 let runs = 0
@@ -29,7 +29,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-/** Runs a job; what it replied, and the pixels of its pictures. */
+/** Runs a job; what it replied, and the pixels of its images. */
 async function draw(
   input: Partial<ImageInput> & Pick<ImageInput, 'task'>,
   onProgress: (step: number) => void = () => {},
@@ -56,13 +56,13 @@ async function draw(
     clock: systemClock,
   })
   const files = await Promise.all(keys.map((key) => readObject(storage, key, 1e6)))
-  const pictures = await Promise.all(
+  const images = await Promise.all(
     files.map((file) => sharp(file).raw().toBuffer({ resolveWithObject: true })),
   )
-  return { progress, keys, pictures: pictures.map(({ data }) => data), info: pictures[0]?.info }
+  return { progress, keys, images: images.map(({ data }) => data), info: images[0]?.info }
 }
 
-/** Stores a picture with a colour per pixel; the left half transparent where asked for. */
+/** Stores an image with a colour per pixel; the left half transparent where asked for. */
 async function store(key: string, { isCut = false, side = SIDE } = {}): Promise<Buffer> {
   const pixels = Buffer.alloc(side * side * 4)
   for (let i = 0; i < side * side; i++) {
@@ -81,22 +81,22 @@ describe('generating', () => {
     await own.close()
   })
 
-  it('stores pictures of the asked size and reports every step', async () => {
-    const { progress, keys, info, pictures } = await draw({ task: 'generate', prompt: 'a', n: 2 })
+  it('stores images of the asked size and reports every step', async () => {
+    const { progress, keys, info, images } = await draw({ task: 'generate', prompt: 'a', n: 2 })
     expect(progress).toEqual(['started', '1/6', '2/6', '3/6', '4/6', '5/6', '6/6'])
     expect(keys).toEqual([expect.stringMatching(/\/0\.png$/), expect.stringMatching(/\/1\.png$/)])
     expect(info).toMatchObject({ width: SIDE, height: SIDE, channels: 3 })
-    expect(pictures[0]).not.toEqual(pictures[1])
+    expect(images[0]).not.toEqual(images[1])
   })
 
   it('draws the same for the same seed, whatever is drawn beside it', async () => {
-    const [alone] = (await draw({ task: 'generate', prompt: 'a' })).pictures
-    expect(pipeline.lanes).toBe(Math.min(2, availableParallelism()))
-    // The sessions for pictures side by side are loaded while the first ones are drawn.
+    const [alone] = (await draw({ task: 'generate', prompt: 'a' })).images
+    expect(pipeline.poolSize).toBe(Math.min(2, availableParallelism()))
+    // The sessions for images side by side are loaded while the first ones are drawn.
     for (const n of [2, 3, 3]) {
-      const { pictures } = await draw({ task: 'generate', prompt: 'a', n })
-      expect(pictures).toHaveLength(n)
-      expect(pictures[0]).toEqual(alone)
+      const { images } = await draw({ task: 'generate', prompt: 'a', n })
+      expect(images).toHaveLength(n)
+      expect(images[0]).toEqual(alone)
     }
   })
 
@@ -106,13 +106,13 @@ describe('generating', () => {
     ['steps', { steps: 4 }],
     ['guidance', { guidanceScale: 1 }],
     ['negative prompt', { negativePrompt: 'a red circle' }],
-  ])('lets the %s change the picture', async (_name, change) => {
+  ])('lets the %s change the image', async (_name, change) => {
     const plain = await draw({ task: 'generate', prompt: 'a' })
     const changed = await draw({ task: 'generate', prompt: 'a', ...change })
-    expect(changed.pictures[0]).not.toEqual(plain.pictures[0])
+    expect(changed.images[0]).not.toEqual(plain.images[0])
   })
 
-  it.each([1, 3])('stops between two steps of %i pictures when it is cancelled', async (n) => {
+  it.each([1, 3])('stops between two steps of %i images when it is cancelled', async (n) => {
     const abort = new AbortController()
     const seen: number[] = []
     const running = draw(
@@ -127,7 +127,7 @@ describe('generating', () => {
     expect(seen).toEqual([1, 2])
   })
 
-  it('ends the other pictures when one cannot be stored', async () => {
+  it('ends the other images when one cannot be stored', async () => {
     const full = new Error('the disk is full')
     const put = vi.spyOn(storage, 'put').mockRejectedValueOnce(full)
     const running = draw({ task: 'generate', prompt: 'a', n: 10 })
@@ -149,10 +149,10 @@ describe('editing', () => {
 
   it.each([
     ['a mask', { imageKey: 'whole', maskKey: 'cut' }],
-    ['the transparency of the picture', { imageKey: 'cut' }],
+    ['the transparency of the image', { imageKey: 'cut' }],
   ])('redraws what %s says and keeps every other pixel', async (_name, keys) => {
-    const { pictures } = await draw({ task: 'edit', prompt: 'a', ...keys })
-    const drawn = pictures[0] as Buffer
+    const { images } = await draw({ task: 'edit', prompt: 'a', ...keys })
+    const drawn = images[0] as Buffer
     const changed = new Set<string>()
     for (let i = 0; i < SIDE * SIDE; i++) {
       const before = original.subarray(4 * i, 4 * i + 3)
@@ -164,7 +164,7 @@ describe('editing', () => {
 
   it.each([
     ['a mask of another size', { imageKey: 'whole', maskKey: 'small' }, 'mask'],
-    ['a picture without transparency or mask', { imageKey: 'whole' }, 'image'],
+    ['an image without transparency or mask', { imageKey: 'whole' }, 'image'],
   ])('refuses %s', async (_name, keys, param) => {
     const running = draw({ task: 'edit', prompt: 'a', ...keys })
     await expect(running).rejects.toMatchObject({ kind: 'invalidRequest', param })
@@ -172,30 +172,30 @@ describe('editing', () => {
 })
 
 describe('a variation', () => {
-  it('depends on its picture and on the strength', async () => {
+  it('depends on its image and on the strength', async () => {
     await store('source')
     await store('other', { isCut: true })
     const drawFrom = async (imageKey: string, strength?: number) => {
       const options = strength === undefined ? {} : { strength }
-      const { pictures, progress } = await draw({
+      const { images, progress } = await draw({
         task: 'variation',
         imageKey,
         steps: 4,
         ...options,
       })
-      return { picture: pictures[0], steps: progress.length - 1 }
+      return { image: images[0], steps: progress.length - 1 }
     }
     const half = await drawFrom('source')
     expect(half.steps).toBe(2)
-    expect((await drawFrom('source', 0.5)).picture).toEqual(half.picture)
-    expect((await drawFrom('other')).picture).not.toEqual(half.picture)
+    expect((await drawFrom('source', 0.5)).image).toEqual(half.image)
+    expect((await drawFrom('other')).image).not.toEqual(half.image)
     const strong = await drawFrom('source', 0.75)
     expect(strong.steps).toBe(3)
-    expect(strong.picture).not.toEqual(half.picture)
+    expect(strong.image).not.toEqual(half.image)
   })
 
   it.each([
-    ['no picture', Buffer.from('hello')],
+    ['no image', Buffer.from('hello')],
     ['a truncated file', Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')],
     ['a header of 50,000 × 50,000 pixels', hugePng()],
   ])('refuses %s, naming the field', async (_name, bytes) => {

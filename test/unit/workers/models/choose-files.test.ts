@@ -53,7 +53,7 @@ describe('of a source', () => {
       ['onnx/encoder_model.onnx', 'onnx/decoder_model.onnx', 'onnx/decoder_with_past_model.onnx'],
     ],
     [
-      'every part of a picture pipeline that is run',
+      'every part of an image pipeline that is run',
       [
         'model_index.json',
         'scheduler/scheduler_config.json',

@@ -5,12 +5,12 @@ import { createPanel, optionalNumber } from './panel.js'
 import { inWords, Problem } from './problem.js'
 
 /** Images: generation, edits and variations. @param {Parameters<typeof createPanel>[1]} page */
-export function createPictures(page) {
-  const task = byId('picture-task', HTMLSelectElement)
-  const prompt = byId('picture-prompt', HTMLTextAreaElement)
-  const size = byId('picture-size', HTMLSelectElement)
-  const fileInput = byId('picture-file', HTMLInputElement)
-  const result = byId('picture-result', HTMLElement)
+export function createImages(page) {
+  const task = byId('image-task', HTMLSelectElement)
+  const prompt = byId('image-prompt', HTMLTextAreaElement)
+  const size = byId('image-size', HTMLSelectElement)
+  const fileInput = byId('image-file', HTMLInputElement)
+  const result = byId('image-result', HTMLElement)
   const easel = createEasel()
   /** @type {Blob | undefined} */
   let source
@@ -18,11 +18,11 @@ export function createPictures(page) {
   let fault = ''
 
   const sideOf = () => Number(size.value.split('x')[0])
-  /** @param {Blob} picture */
-  async function take(picture) {
+  /** @param {Blob} image */
+  async function take(image) {
     try {
-      await easel.setPicture(picture, sideOf())
-      source = picture
+      await easel.setImage(image, sideOf())
+      source = image
       fault = ''
     } catch (error) {
       fault = inWords(error)
@@ -33,8 +33,8 @@ export function createPictures(page) {
   }
 
   function arrange() {
-    byId('picture-prompt-field', HTMLElement).hidden = task.value === 'variations'
-    byId('picture-source', HTMLElement).hidden = task.value === 'generations'
+    byId('image-prompt-field', HTMLElement).hidden = task.value === 'variations'
+    byId('image-source', HTMLElement).hidden = task.value === 'generations'
     byId('mask-tools', HTMLElement).hidden = task.value !== 'edits'
     easel.setPaintable(task.value === 'edits')
     // A hidden required field would block the form.
@@ -53,17 +53,17 @@ export function createPictures(page) {
 
   const panel = createPanel(
     {
-      id: 'pictures',
+      id: 'images',
       takes: ({ kind }) => kind === 'image',
-      none: 'No image model is served here, so no picture can be made. Add one of kind “image” to models.json and start a worker for it.',
+      none: 'No image model is served here, so no image can be made. Add one of kind “image” to models.json and start a worker for it.',
       describe(model) {
         const fields = {
           model,
           ...(task.value !== 'variations' && { prompt: prompt.value }),
-          n: byId('picture-count', HTMLInputElement).valueAsNumber || 1,
+          n: byId('image-count', HTMLInputElement).valueAsNumber || 1,
           size: size.value,
-          ...optionalNumber('steps', byId('picture-steps', HTMLInputElement)),
-          ...optionalNumber('seed', byId('picture-seed', HTMLInputElement)),
+          ...optionalNumber('steps', byId('image-steps', HTMLInputElement)),
+          ...optionalNumber('seed', byId('image-seed', HTMLInputElement)),
           response_format: 'b64_json',
         }
         const path = `/v1/images/${task.value}`
@@ -83,10 +83,10 @@ export function createPictures(page) {
         const startedAt = performance.now()
         const answer = await (await send(await withFiles(request), signal)).json()
         /** @type {{ b64_json: string }[]} */
-        const pictures = answer.data
+        const images = answer.data
         for (const image of result.querySelectorAll('img')) URL.revokeObjectURL(image.src)
-        result.replaceChildren(...pictures.map((picture, index) => show(picture.b64_json, index)))
-        const count = pictures.length === 1 ? '1 picture' : `${pictures.length} pictures`
+        result.replaceChildren(...images.map((image, index) => show(image.b64_json, index)))
+        const count = images.length === 1 ? '1 image' : `${images.length} images`
         return `${count} · ${((performance.now() - startedAt) / 1000).toFixed(1)} s`
       },
     },
@@ -103,12 +103,12 @@ export function createPictures(page) {
       throw new Problem('Say what should be seen.')
     }
     if (request.form === undefined) return request
-    if (!easel.hasPicture) throw new Problem('Choose a picture first.')
+    if (!easel.hasImage) throw new Problem('Choose an image first.')
     if (task.value === 'edits' && !easel.isPainted) {
       throw new Problem('Paint over the part that should be redrawn first.')
     }
     /** @type {Record<string, () => Promise<File>>} */
-    const files = { image: easel.picture, mask: easel.mask }
+    const files = { image: easel.image, mask: easel.mask }
     const form = await Promise.all(
       request.form.map(
         async ([name, value]) => /** @type {const} */ ([name, (await files[name]?.()) ?? value]),
@@ -139,7 +139,7 @@ export function createPictures(page) {
         {},
         element(
           'a',
-          { class: 'button compact', href: address, download: `picture-${index + 1}.png` },
+          { class: 'button compact', href: address, download: `image-${index + 1}.png` },
           'Save',
         ),
         edit,

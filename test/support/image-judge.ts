@@ -1,5 +1,5 @@
-/** One flat-coloured thing of a picture; centre as fractions of the sides. */
-export interface PictureThing {
+/** One flat-coloured thing of an image; centre as fractions of the sides. */
+export interface ImageThing {
   readonly colour: string
   /** `?` where no template fits. */
   readonly shape: string
@@ -7,8 +7,8 @@ export interface PictureThing {
   readonly y: number
 }
 
-/** What a picture should show. */
-export interface PictureScene {
+/** What an image should show. */
+export interface ImageScene {
   readonly background: string
   readonly things: readonly { readonly colour: string; readonly shape: string }[]
   readonly relation: string | null
@@ -37,7 +37,7 @@ const COLOURS = {
 const NAMES = [...Object.keys(BACKGROUNDS), ...Object.keys(COLOURS)]
 const PALETTE = [...Object.values(BACKGROUNDS), ...Object.values(COLOURS)]
 const GROUNDS = Object.keys(BACKGROUNDS).length
-const SMALLEST = 0.012 // of the picture's area; less is noise
+const SMALLEST = 0.012 // of the image's area; less is noise
 const OVERLAP_MIN = 0.7 // common area by joint area; below, a shape is no shape
 
 /** Whether a point lies inside of a shape of radius one around the origin; y grows downwards. */
@@ -74,13 +74,13 @@ function measure(isInside: (x: number, y: number) => boolean) {
   return { area: count * step * step, x: sumX / count, y: sumY / count }
 }
 
-/** Background and things of a picture, by nearest palette colour, connection and overlap with templates. */
-export function readPicture(picture: Rgb): {
+/** Background and things of an image, by nearest palette colour, connection and overlap with templates. */
+export function readImage(image: Rgb): {
   background: string
-  things: readonly PictureThing[]
+  things: readonly ImageThing[]
 } {
-  const { width, height } = picture
-  const labels = labelPixels(picture)
+  const { width, height } = image
+  const labels = labelPixels(image)
   const edge = labels.filter((_, at) => isEdge(at, width, height))
   const ground = commonest(edge)
   const isThing = open(
@@ -104,9 +104,9 @@ export function readPicture(picture: Rgb): {
   }
 }
 
-/** Which properties of the scene a picture has; `relation` only where the scene has one. */
-export function judgePicture(picture: Rgb, scene: PictureScene): Record<string, boolean> {
-  const { background, things } = readPicture(picture)
+/** Which properties of the scene an image has; `relation` only where the scene has one. */
+export function judgeImage(image: Rgb, scene: ImageScene): Record<string, boolean> {
+  const { background, things } = readImage(image)
   const found = {
     background: background === scene.background,
     count: things.length === scene.things.length,
@@ -198,11 +198,11 @@ function nameShape(region: Region, width: number, x: number, y: number): string 
 }
 
 function isSameBag(
-  things: PictureScene['things'],
-  wanted: PictureScene['things'],
+  things: ImageScene['things'],
+  wanted: ImageScene['things'],
   key: 'colour' | 'shape',
 ): boolean {
-  const sorted = (list: PictureScene['things']) => list.map((thing) => thing[key]).sort()
+  const sorted = (list: ImageScene['things']) => list.map((thing) => thing[key]).sort()
   return sorted(things).join() === sorted(wanted).join()
 }
 

@@ -1,13 +1,13 @@
 import { afterAll, describe, expect, it } from 'vitest'
 
-import { judgePicture, readPicture, type PictureScene } from '#test/support/picture-judge.ts'
+import { judgeImage, readImage, type ImageScene } from '#test/support/image-judge.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
 import type { ImageRequest } from '#workers/image/pipeline.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import { measuredScores, modelFolder, readEvals } from './shipped.ts'
 
-interface Scene extends PictureScene {
+interface Scene extends ImageScene {
   readonly caption: string
 }
 
@@ -19,8 +19,8 @@ const { scenes, steps, guidance } = readEvals<{
   guidance: number
 }>('tiny-sd')
 const measured = measuredScores('tiny-sd')
-const PICTURES = 20
-// The noise is another than that of the measurement, so that single pictures differ.
+const IMAGES = 20
+// The noise is another than that of the measurement, so that single images differ.
 const MARGIN = 0.12
 const { signal } = new AbortController()
 const runtime = openRuntime()
@@ -36,15 +36,15 @@ afterAll(async () => {
 })
 
 function draw(prompt: string, rest: Partial<ImageRequest> = {}) {
-  const request = { prompt, negativePrompt: '', seed: 11, picture: 0, steps, guidance, ...rest }
+  const request = { prompt, negativePrompt: '', seed: 11, image: 0, steps, guidance, ...rest }
   return pipeline.draw(request, { signal })
 }
 
 describe('tiny-sd', { timeout: 180_000 }, () => {
   it('draws held-out captions in the pipeline as well as it was measured', async () => {
     const drawn = []
-    for (const [picture, scene] of scenes.slice(0, PICTURES).entries()) {
-      drawn.push(judgePicture(await draw(scene.caption, { picture }), scene))
+    for (const [image, scene] of scenes.slice(0, IMAGES).entries()) {
+      drawn.push(judgeImage(await draw(scene.caption, { image }), scene))
     }
     for (const name of ['background', 'count', 'colour', 'shape']) {
       const share = drawn.filter((found) => found[name]).length / drawn.length
@@ -61,19 +61,18 @@ describe('tiny-sd', { timeout: 180_000 }, () => {
   })
 
   it('listens to what must not be there', async () => {
-    const plain = await draw('a picture')
-    const without = await draw('a picture', { negativePrompt: 'a red circle' })
+    const plain = await draw('an image')
+    const without = await draw('an image', { negativePrompt: 'a red circle' })
     expect(without.data).not.toEqual(plain.data)
   })
 
-  it('keeps the colours of a picture that it varies', async () => {
+  it('keeps the colours of an image that it varies', async () => {
     const original = await draw('a big blue square on a white background')
     const source = { pixels: original, strength: 0.5 }
     const varied = await draw('', { source, guidance: 1 })
     expect(varied.data).not.toEqual(original.data)
-    expect(readPicture(varied).background).toBe(readPicture(original).background)
-    const colours = ({ things }: ReturnType<typeof readPicture>) =>
-      things.map(({ colour }) => colour)
-    expect(colours(readPicture(varied))).toEqual(colours(readPicture(original)))
+    expect(readImage(varied).background).toBe(readImage(original).background)
+    const colours = ({ things }: ReturnType<typeof readImage>) => things.map(({ colour }) => colour)
+    expect(colours(readImage(varied))).toEqual(colours(readImage(original)))
   })
 })

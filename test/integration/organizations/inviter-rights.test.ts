@@ -17,9 +17,9 @@ const { users } = authTables('')
 async function openScene(database: Database, role = 'admin') {
   const surface = await openSurface(database)
   const { as, newUser, newOrganization } = surface
-  const [owner, maker, person] = [await newUser(), await newUser(), await newUser()]
+  const [owner, inviter, person] = [await newUser(), await newUser(), await newUser()]
   const id = await newOrganization(owner)
-  await as(owner, 'POST', `/${id}/members`, { user_id: maker, role })
+  await as(owner, 'POST', `/${id}/members`, { user_id: inviter, role })
   const email = `${randomUUID()}@example.test`
   const emailConfirmedAt = new Date()
   await database.db.update(users).set({ email, emailConfirmedAt }).where(eq(users.id, person))
@@ -36,7 +36,7 @@ async function openScene(database: Database, role = 'admin') {
   }
   const accept = async (invitationId: string) =>
     (await received(`/${invitationId}/accept`, 'POST')).status
-  return { ...surface, id, owner, maker, invite, statusOf, received, accept }
+  return { ...surface, id, owner, inviter, invite, statusOf, received, accept }
 }
 
 type Scene = Awaited<ReturnType<typeof openScene>>
@@ -46,31 +46,32 @@ const FALLS: readonly [string, string, (scene: Scene, database: Database) => Pro
   [
     'was demoted',
     'admin',
-    ({ as, owner, id, maker }) => as(owner, 'PATCH', `/${id}/members/${maker}`, { role: 'member' }),
+    ({ as, owner, id, inviter }) =>
+      as(owner, 'PATCH', `/${id}/members/${inviter}`, { role: 'member' }),
   ],
   [
     'was removed',
     'admin',
-    ({ as, owner, id, maker }) => as(owner, 'DELETE', `/${id}/members/${maker}`),
+    ({ as, owner, id, inviter }) => as(owner, 'DELETE', `/${id}/members/${inviter}`),
   ],
   [
     'is banned',
     'admin',
-    ({ maker }, { db }) =>
+    ({ inviter }, { db }) =>
       db
         .update(users)
         .set({ bannedUntil: new Date(Date.now() + 600_000) })
-        .where(eq(users.id, maker)),
+        .where(eq(users.id, inviter)),
   ],
 ]
 
 describe('an invitation', () => {
   it.for(FALLS)(
-    'gives nothing once its maker %s, and makes room for a new one',
+    'gives nothing once its inviter %s, and makes room for a new one',
     async ([, role, fall], { database }) => {
       const scene = await openScene(database, role)
-      const { owner, maker, invite, statusOf, received, accept } = scene
-      const { body } = await invite(maker)
+      const { owner, inviter, invite, statusOf, received, accept } = scene
+      const { body } = await invite(inviter)
       expect(await statusOf(body.id)).toMatchObject({ status: 'pending' })
       expect((await received()).body.data).toHaveLength(1)
       await fall(scene, database)
@@ -84,25 +85,25 @@ describe('an invitation', () => {
     },
   )
 
-  it('to own the organization needs a maker who is an owner still', async ({ database }) => {
-    const { as, id, owner, maker, invite, accept } = await openScene(database, 'owner')
-    const { body } = await invite(maker, 'owner')
-    await as(owner, 'PATCH', `/${id}/members/${maker}`, { role: 'admin' })
+  it('to own the organization needs a inviter who is an owner still', async ({ database }) => {
+    const { as, id, owner, inviter, invite, accept } = await openScene(database, 'owner')
+    const { body } = await invite(inviter, 'owner')
+    await as(owner, 'PATCH', `/${id}/members/${inviter}`, { role: 'admin' })
     expect(await accept(body.id)).toBe(404)
-    const lesser = await invite(maker, 'admin')
+    const lesser = await invite(inviter, 'admin')
     expect(lesser.status).toBe(200)
     expect(await accept(lesser.body.id)).toBe(200)
   })
 
-  it('of a key ends with the key, and with what the maker of the key may do', async ({
+  it('of a key ends with the key, and with what the inviter of the key may do', async ({
     database,
   }) => {
-    const { as, id, owner, maker, invite, statusOf, received, accept } = await openScene(database)
+    const { as, id, owner, inviter, invite, statusOf, received, accept } = await openScene(database)
     const keys = openApiKeys(database.db, organizationTables(''))
     const newKey = () =>
       keys.create({
         ...{ organizationId: id, name: 'x', scopes: null, modelIds: null, expiresAt: null },
-        createdBy: maker,
+        createdBy: inviter,
       })
     const revoked = await newKey()
     const first = await invite(revoked.secret)
@@ -112,7 +113,7 @@ describe('an invitation', () => {
     expect(await accept(first.body.id)).toBe(404)
     const second = await invite((await newKey()).secret)
     expect(await statusOf(second.body.id)).toMatchObject({ status: 'pending' })
-    await as(owner, 'PATCH', `/${id}/members/${maker}`, { role: 'member' })
+    await as(owner, 'PATCH', `/${id}/members/${inviter}`, { role: 'member' })
     expect(await accept(second.body.id)).toBe(404)
   })
 })

@@ -23,7 +23,7 @@ beforeEach(async () => {
 afterEach(() => rm(folder, { recursive: true }))
 
 it('a client that leaves while its whole recording is being stored is no fault of the server', async () => {
-  const { store, received, givenUp } = neverDone(openDirectoryStore(folder))
+  const { store, received, abandoned } = neverDone(openDirectoryStore(folder))
   const { log, messages } = keepingErrors()
   const { app, submitter } = await openSurface(undefined, { store, log })
   const base = await app.listen({ port: 0, host: '127.0.0.1' })
@@ -40,7 +40,7 @@ it('a client that leaves while its whole recording is being stored is no fault o
   await received
   client.abort()
   await expect(asked).rejects.toThrow()
-  await givenUp
+  await abandoned
   // What the route makes of it follows at once.
   await sleep(100)
   await app.close()
@@ -56,19 +56,19 @@ it('a client that leaves while its whole recording is being stored is no fault o
 function neverDone(store: ObjectStore): {
   store: ObjectStore
   received: Promise<void>
-  givenUp: Promise<void>
+  abandoned: Promise<void>
 } {
   const received = Promise.withResolvers<void>()
-  const givenUp = Promise.withResolvers<void>()
+  const abandoned = Promise.withResolvers<void>()
   const put: ObjectStore['put'] = (key, body, options = {}) => {
     async function* held(): AsyncGenerator<Buffer> {
       yield* Buffer.isBuffer(body) ? [body] : body
       received.resolve()
       if (options.signal !== undefined) await once(options.signal, 'abort')
     }
-    return store.put(key, Readable.from(held()), options).finally(givenUp.resolve)
+    return store.put(key, Readable.from(held()), options).finally(abandoned.resolve)
   }
-  return { store: { ...store, put }, received: received.promise, givenUp: givenUp.promise }
+  return { store: { ...store, put }, received: received.promise, abandoned: abandoned.promise }
 }
 
 /** A logger that keeps the messages of what went wrong. */

@@ -14,30 +14,28 @@ beforeAll(async () => {
 }, BROWSER_TIMEOUT_MS)
 afterAll(() => stack?.stop())
 
-describe('pictures in the playground', { timeout: PATIENCE_MS }, () => {
+describe('images in the playground', { timeout: PATIENCE_MS }, () => {
   it.for(LOOKS)('are made, painted over, redrawn and varied on $name', async (look) => {
     const { page, problems, close } = await openPage(stack.browser, look)
     await page.addInitScript(KEEP_MASK)
-    await page.goto(`${stack.tiers.url}/#pictures`)
+    await page.goto(`${stack.tiers.url}/#images`)
     await page.getByLabel('API key').fill(stack.tiers.apiKey)
     await page.getByRole('button', { name: 'Use this key' }).click()
     const draw = page.getByRole('button', { name: 'Draw', exact: true })
-    const gallery = page.getByRole('region', { name: 'Pictures' })
-    const stats = page.locator('#pictures .stats')
+    const gallery = page.getByRole('region', { name: 'Images' })
+    const stats = page.locator('#images .stats')
     await page.getByLabel('How many').fill('2')
     await page.getByLabel('Steps').fill('2')
     await page.getByLabel('Seed').last().fill('7')
     await draw.click()
-    await expect
-      .poll(() => stats.textContent(), { timeout: 60_000 })
-      .toMatch(/2 pictures · [\d.]+ s/)
+    await expect.poll(() => stats.textContent(), { timeout: 60_000 }).toMatch(/2 images · [\d.]+ s/)
     expect(await gallery.getByRole('img', { name: 'A red circle' }).count()).toBe(2)
-    await keepScreenshot(page, `pictures-${look.name}`)
+    await keepScreenshot(page, `images-${look.name}`)
 
     await gallery.getByRole('button', { name: 'Redraw a part' }).first().click()
     await draw.click()
     await page.getByText('Paint over the part that should be redrawn first.').waitFor()
-    const easel = page.getByRole('img', { name: 'Picture with the part to redraw' })
+    const easel = page.getByRole('img', { name: 'Image with the part to redraw' })
     await easel.focus()
     for (const key of ['ArrowRight', 'ArrowDown', 'Space']) await page.keyboard.press(key)
     const box = await easel.boundingBox()
@@ -50,9 +48,7 @@ describe('pictures in the playground', { timeout: PATIENCE_MS }, () => {
     await keepScreenshot(page, `mask-${look.name}`)
     await page.getByLabel('How many').fill('1')
     await draw.click()
-    await expect
-      .poll(() => stats.textContent(), { timeout: 60_000 })
-      .toMatch(/1 picture · [\d.]+ s/)
+    await expect.poll(() => stats.textContent(), { timeout: 60_000 }).toMatch(/1 image · [\d.]+ s/)
     const mask = await sentMask(page)
     // Painted by mouse and by keyboard, and whole elsewhere.
     expect(mask.alphaAt(0.5, 0.25)).toBe(0)
