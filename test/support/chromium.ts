@@ -41,7 +41,7 @@ async function fromPath(): Promise<string | undefined> {
 async function fromPackages(): Promise<string | undefined> {
   const { stdout } = await run('sh', ['-c', 'command -v apt-get || true'])
   if (process.getuid?.() !== 0 || stdout === '') return undefined
-  // biome-ignore lint/suspicious/noConsole: an installation takes a minute, and somebody waits for it.
+  // biome-ignore lint/suspicious/noConsole: an installation takes a minute, and a person waits for it.
   console.error('installing chromium with apt-get …')
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
   await run('flock', [join(tmpdir(), 'millrace-tests-apt.lock'), 'sh', '-c', INSTALL], {

@@ -1,6 +1,6 @@
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 
-/** A TCP proxy that can be made to misbehave; what is set applies to every connection from then on. */
+/** A TCP proxy with configurable faults; a setting applies to every connection from then on. */
 export interface FaultProxy {
   readonly port: number
   /** Sends new connections elsewhere; open ones are cut. */
@@ -9,11 +9,11 @@ export interface FaultProxy {
   cut(): void
   /** Keeps connections open and passes nothing on: the far side seems to hang. */
   freeze(): void
-  /** The connections that are open now are dead from now on, and nobody is told; new ones are well. */
+  /** Silences the open connections without closing them; new ones work. */
   abandon(): void
   /** Holds everything back until `mend`, and passes it on then. */
   hold(): void
-  /** Waits so long before passing bytes on. */
+  /** Delays every chunk by this time. */
   delay(ms: number): void
   /** Passes only so many bytes of each new connection to the far side, then cuts it. */
   truncateAfter(bytes: number): void
@@ -52,7 +52,7 @@ export async function openFaultProxy(targetPort: number): Promise<FaultProxy> {
         sockets.delete(socket)
         if (isDead()) return
         const other = socket === near ? far : near
-        // What is delayed arrives before the end does.
+        // Delayed bytes arrive before the end of the stream does.
         setTimeout(() => other.destroy(), fault.kind === 'delay' ? fault.ms + 50 : 0)
       })
     }

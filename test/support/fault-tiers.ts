@@ -46,7 +46,7 @@ export interface FaultTiers {
   stop(): Promise<void>
 }
 
-/** Where tiers keep what they have, and what they are told besides. */
+/** Where tiers keep their data, and their further settings. */
 export interface FaultTiersOptions {
   readonly databaseUrl: string
   readonly redisUrl: string

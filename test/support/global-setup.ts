@@ -53,7 +53,7 @@ async function findPostgres(folder: string) {
 async function findRedis(folder: string) {
   const url = process.env.TEST_REDIS_URL ?? ''
   if (url !== '') return { url, stop: async () => {} }
-  // biome-ignore lint/suspicious/noConsole: an installation takes seconds, and somebody waits for it.
+  // biome-ignore lint/suspicious/noConsole: an installation takes seconds, and a person waits for it.
   return startRedis(folder, { password: 'test', onProgress: (text) => console.error(text) })
 }
 

@@ -15,7 +15,7 @@ export type PeerReply =
   | { readonly write: (outgoing: ServerResponse) => void }
   | 'hang'
 
-/** A local HTTP server in place of somebody else's. */
+/** A local HTTP server in place of an external one. */
 export interface HttpPeer {
   readonly url: string
   readonly requests: readonly PeerRequest[]

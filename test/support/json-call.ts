@@ -1,6 +1,6 @@
 interface JsonAnswer {
   readonly status: number
-  // biome-ignore lint/suspicious/noExplicitAny: tests read whatever came.
+  // biome-ignore lint/suspicious/noExplicitAny: tests read answers of any shape.
   readonly body: any
 }
 

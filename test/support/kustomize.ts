@@ -3,7 +3,7 @@ import { join } from 'node:path'
 
 import { parse, parseAllDocuments } from 'yaml'
 
-/** A Kubernetes object as it stands in a manifest. */
+/** A Kubernetes object as written in a manifest. */
 export interface Manifest {
   readonly apiVersion: string
   readonly kind: string

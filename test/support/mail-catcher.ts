@@ -6,7 +6,7 @@ export interface MailCatcher {
   readonly host: string
   readonly port: number
   readonly received: readonly Email[]
-  /** The next mail to an address that nobody waited for yet. */
+  /** The next mail to an address without an earlier wait. */
   waitFor(address: string): Promise<Email>
   /** Refuses every mail from now on, or accepts them again. */
   refuseAll(isRefusing: boolean): void

@@ -8,7 +8,7 @@ export interface Sample {
 const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/
 const LABEL = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"(?:,|$)/g
 
-/** Reads Prometheus' text format. Throws on a line that is none, and on a series told twice. */
+/** Reads Prometheus' text format. Throws on an invalid line, and on a repeated series. */
 export function parseMetrics(text: string): Sample[] {
   const seen = new Set<string>()
   return text

@@ -1,4 +1,4 @@
-// What is looked up inside a page: these functions are sent to the browser, so each stands alone.
+// Functions that are sent to the browser and run inside a page; each is self-contained.
 
 /** Texts with less than 4.5:1 of contrast against what lies behind them. @returns {string[]} */
 export function findFaintTexts() {
@@ -54,7 +54,7 @@ export function countForeignImages() {
   return document.querySelectorAll('img[src="x"], [onerror]').length
 }
 
-/** Notes what the page hears with from now on; to be called before its own scripts. */
+/** Records the microphone tracks of the page from now on; call it before the page's own scripts. */
 export function noteMicrophones() {
   const devices = navigator.mediaDevices
   /** @type {MediaStreamTrack[]} */

@@ -1,7 +1,7 @@
 import { scrape, type Sample } from './metrics-text.ts'
 import { parsePromql, type Expression, type Matcher } from './promql-parser.ts'
 
-/** What was scraped of all targets at a moment. */
+/** The samples of all targets at one moment. */
 export interface Snapshot {
   readonly atMs: number
   readonly samples: readonly Sample[]

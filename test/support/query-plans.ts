@@ -1,6 +1,6 @@
 import type { Pool } from 'pg'
 
-/** A step of a query's plan, as `explain (format json)` tells it. */
+/** A step of a query's plan, as in `explain (format json)`. */
 export interface PlanNode {
   readonly 'Node Type': string
   readonly 'Relation Name'?: string

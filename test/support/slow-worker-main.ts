@@ -51,12 +51,12 @@ const row = defineProcessor<'completion', null>({
     const runMs = Number(/runMs=(\d+)/.exec(text)?.[1] ?? 0)
     if (runMs > 0) await runModel(runMs)
     const until = performance.now() + Number(/blockMs=(\d+)/.exec(text)?.[1] ?? 0)
-    // A word leaves before the loop is blocked; the answer after it must reach nobody.
+    // A reply leaves before the loop is blocked; the answer after it must be discarded.
     const next = toyToken(input.task === 'generate' ? (input.resume?.[0]?.tokenIds.length ?? 0) : 0)
     reply.delta([{ index: 0, text: `${next} `, tokenIds: [next] }])
     await new Promise((resolve) => setTimeout(resolve, 50))
     while (performance.now() < until) {
-      // Nothing of this process is heard meanwhile.
+      // This process sends nothing meanwhile.
     }
     reply.result(
       {

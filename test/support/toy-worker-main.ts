@@ -6,7 +6,7 @@ import { startToyWorker } from './toy-worker.ts'
 // A toy worker in a process of its own: arguments are the Redis address, key prefix and slots.
 const [redisUrl = '', prefix = '', slots = '16'] = process.argv.slice(2)
 const worker = await startToyWorker(redisUrl, prefix, Number(slots))
-// What is in use once everything that could be collected was, asked for by a signal.
+// Reports the memory in use after a garbage collection, on a signal.
 setFlagsFromString('--expose_gc')
 const collect = runInNewContext('gc') as () => void
 process.on('SIGUSR2', () => {

@@ -34,7 +34,7 @@ const PRIVATE_WORDS: readonly PrivateWord[] = [
   { pattern: /\bwhole pieces\b|\bpassing bytes\b/, use: 'chunk' },
   { pattern: /\bbegun prompts?\b|\bguessed along\b/, use: 'prefill, draft tokens' },
   { pattern: /\bshut out\b|\bshown the door\b|\bkept out\b/, use: 'rejected, refused' },
-  { pattern: /\b(stand|stands|stood)\b/, use: 'is, appears' },
+  { pattern: /\b(stand|stands|stood)\b(?! ins?\b)/, use: 'is, appears' },
   { pattern: /\bbegs?\b/, use: 'request' },
 ]
 

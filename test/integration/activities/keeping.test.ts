@@ -120,7 +120,7 @@ describe('the record of activities', () => {
     async (order, { database }) => {
       const { post, list } = await openSurface(database)
       const wanted = Array.from({ length: 60 }, (_, i) => `first-${i}`)
-      // Many of the same moment: the cursor must tell them apart.
+      // Many activities of the same moment: the cursor must distinguish them.
       const published = (i: number) => new Date(Date.UTC(2026, 0, 1, 0, 0, i >> 3)).toISOString()
       const activities = wanted.map((id, i) => ({ id, type: 'View', published: published(i) }))
       await post('/activities', { activities })

@@ -177,7 +177,7 @@ describe('several signing keys', () => {
     })
   }
 
-  it('does not start with a key that nobody could sign in by', async () => {
+  it('does not start with a signing key that fits no sign-in', async () => {
     const { publicKey } = await generateKeyPair('ES256')
     const { privateKey: short } = generateKeyPairSync('rsa', { modulusLength: 1024 })
     const keys = {

@@ -53,7 +53,7 @@ describe('administrators', () => {
     expect(server.mails).toEqual([])
   })
 
-  it('are told what is wrong with a new user', async () => {
+  it('receive the reason when a new user is invalid', async () => {
     const { email } = await createUser(server)
     const cases: readonly (readonly [object, object])[] = [
       [{}, { code: 400, msg: 'Cannot create a user without either an email or phone' }],

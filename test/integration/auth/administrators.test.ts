@@ -80,7 +80,7 @@ describe('the access token of an administrator', () => {
     })
   })
 
-  it('may be a key that stands for nobody', async () => {
+  it('may be a key without a user', async () => {
     const nil = '00000000-0000-0000-0000-000000000000'
     for (const claims of [
       { role: 'service_role' },
@@ -127,7 +127,7 @@ describe('an administrator of the pages', () => {
     expect(await second.isStill()).toBe(false)
   })
 
-  it('is nobody whose session was opened without saying by which password', async () => {
+  it('excludes a session whose password was never recorded', async () => {
     const { id } = await createUser(server, { role: 'service_role' })
     const { isAdministratorNow } = administratorsOf(server.services)
     expect(await isAdministratorNow(id, undefined)).toBe(false)

@@ -20,7 +20,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-/** Leaves for the provider; what the browser is told to keep, and the state that comes back. */
+/** Leaves for the provider; returns the browser's new cookies and the state. */
 async function leave(
   query: string,
   headers: Record<string, string> = BROWSER,
@@ -60,7 +60,7 @@ describe('a sign-in that a browser began', () => {
     expect(fragment).toHaveProperty('access_token')
   })
 
-  it('does not end in another one: nobody is signed in to a stranger’s account by a link', async () => {
+  it('signs no other browser in: a link cannot start a session of another account', async () => {
     const { state } = await leave('provider=github')
     const { cookie: victims } = await leave('provider=github')
     for (const headers of [BROWSER, { ...BROWSER, cookie: victims }]) {

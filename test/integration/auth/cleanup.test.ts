@@ -83,7 +83,7 @@ it('keeps the flow of a link as long as the link is good, and its code a while l
   await server.close()
 })
 
-it('tells what becomes of the anonymous users that it deletes', async () => {
+it('reports the anonymous users that it deletes', async () => {
   const ended: string[] = []
   const server = await startServer({
     isFrozen: true,

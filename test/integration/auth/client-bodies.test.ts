@@ -20,7 +20,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-// Clients of typed languages send every field of a request: what nobody set is empty or null.
+// Clients of typed languages send every field of a request: unset fields are empty or null.
 describe('a field that is', () => {
   const UNSET = [
     ['empty', ''],
@@ -79,7 +79,7 @@ it('a byte order mark before a body is passed over', async () => {
   expect((await server.call({ method: 'POST', path, body, headers })).status).toBe(200)
 })
 
-describe('a body that nobody asked for', () => {
+describe('an unexpected body', () => {
   it.each(['"Global"', 'null', '[1]', '{', 'scope'])('is not read: %s', async (body) => {
     const { access_token: bearer } = await signedInUser(server)
     const enrolled = await server.call({

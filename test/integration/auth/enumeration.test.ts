@@ -30,7 +30,7 @@ afterAll(() => server.close())
 const post = (path: string, body: object): Promise<CallResult> =>
   server.call({ method: 'POST', path, body })
 
-describe('an address that somebody has and one that nobody has', () => {
+describe('a known and an unknown address', () => {
   it('get the same answer to a password', async () => {
     const body = { password: 'not the password' }
     const [a, b] = [
@@ -102,7 +102,7 @@ describe('an address that somebody has and one that nobody has', () => {
     isMailDead = false
     expect(a.status).toBe(500)
     expect(strip(b)).toEqual(strip(a))
-    // As if nobody had asked: the user can ask again at once.
+    // As without an earlier request: the user can ask again at once.
     expect((await post('/recover', { email: other.email })).status).toBe(200)
   })
 

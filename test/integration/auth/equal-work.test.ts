@@ -15,7 +15,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-// What brackets a transaction is not counted: a rehearsal ends with another word than the work.
+// Statements that begin and end a transaction are not counted: a dry run ends with a rollback.
 const BRACKET = /^(begin|commit|rollback|savepoint|release)\b/i
 
 function watchStatements({ database }: TestServer): void {
@@ -97,7 +97,7 @@ describe('one request costs the same work', () => {
     expect(await costOf(() => resend(second))).toEqual(await costOf(() => resend(newEmail())))
   })
 
-  it('and what was done for nobody leaves nobody behind', async () => {
+  it('and a dry run leaves no user behind', async () => {
     const { email } = await createUser(server)
     const [mails, events] = [server.mails.length, server.events.length]
     await post('/signup', { email, password: PASSWORD })

@@ -83,10 +83,10 @@ it('an account that was made in advance keeps nothing of who made it', async () 
   await lax.close()
 })
 
-describe('an address that nobody has confirmed', () => {
+describe('an unconfirmed address', () => {
   const unverified = { isVerified: false }
 
-  it('signs nobody in once the provider does not name it any more', async () => {
+  it('admits no user once the provider no longer names it', async () => {
     const email = newEmail('victim')
     const refusal = { code: 422, error_code: 'provider_email_needs_verification' }
     expect((await arrive(visitor('g-1', email, unverified))).body).toMatchObject(refusal)

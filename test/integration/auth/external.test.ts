@@ -68,7 +68,7 @@ describe('signing in with a provider', () => {
     expect(user.email).toBe('')
   })
 
-  it('does not link by an address that somebody only says to have', async () => {
+  it('does not link by an address that the visitor only claims', async () => {
     const email = newEmail('victim')
     const data = { email, email_verified: true }
     const phone = { phone: '+41791000001', password: PASSWORD, data }
@@ -90,7 +90,7 @@ describe('signing in with a provider', () => {
     expect((await userOf(second.fragment)).email).toBe(email)
   })
 
-  it('throws out whoever made the account in advance', async () => {
+  it('removes the credentials of an account that was created in advance', async () => {
     const email = newEmail()
     await server.call({ method: 'POST', path: '/signup', body: { email, password: PASSWORD } })
     const { fragment } = await dance(visitor('gh-5', email))
@@ -185,7 +185,7 @@ describe('a state', () => {
     )
   })
 
-  it('is read from a form too, and tells nothing of what went wrong at the provider', async () => {
+  it('is read from form data too, and hides the reason for a failure at the provider', async () => {
     const state = await begin()
     const body = new URLSearchParams({ state, code: 'unknown' }).toString()
     const headers = { 'content-type': 'application/x-www-form-urlencoded' }
@@ -227,7 +227,7 @@ describe('linking by hand', () => {
     expect(body.identities.map((one: { provider: string }) => one.provider)).toEqual(['email'])
   })
 
-  it('makes nobody the owner of an address that the provider has not verified', async () => {
+  it('makes no user the owner of an address that the provider has not verified', async () => {
     const { access_token: bearer, user: other } = await signedInUser(server)
     const email = newEmail('victim')
     await link(bearer, visitor('g-20', email, { isVerified: false }))
@@ -324,7 +324,7 @@ async function dance(
   return { parameters: url.searchParams, fragment: new URLSearchParams(url.hash.slice(1)) }
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: tests read whatever came.
+// biome-ignore lint/suspicious/noExplicitAny: tests read answers of any shape.
 async function userOf(fragment: URLSearchParams): Promise<any> {
   const bearer = fragment.get('access_token')
   expect(bearer, fragment.toString()).not.toBeNull()

@@ -187,7 +187,7 @@ describe('a second factor', () => {
     expect((await prove(bearer, factor)).status).toBe(200)
   })
 
-  it('lets nobody in whom an administrator keeps out', async () => {
+  it('does not admit a banned user', async () => {
     const { email, id } = await createUser(server)
     const { access_token: bearer } = await signIn(server, email)
     const factor = await enroll(bearer)
@@ -232,7 +232,7 @@ describe('a second factor', () => {
     )
   })
 
-  it('is nobody’s way past that of the owner, however early it was added', async () => {
+  it('is no way around the factor of the owner, however early it was added', async () => {
     const { email } = await createUser(server)
     const stranger = await signIn(server, email)
     const fields = { factor_type: 'phone', friendly_name: 'planted', phone: '+491701234567' }

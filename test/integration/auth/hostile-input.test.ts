@@ -75,7 +75,7 @@ describe('bodies that make no sense', () => {
     expect(await count(email)).toBe(0)
   })
 
-  it('are read as JSON whatever they call themselves, and as forms where they say so', async () => {
+  it('are read as JSON under any content type, and as form data where the type says so', async () => {
     const { email } = await createUser(server)
     const body = JSON.stringify({ email, password: PASSWORD })
     const ofForms = 'application/x-www-form-urlencoded'

@@ -122,7 +122,7 @@ describe('a user who signs up by email', () => {
     expect(after.body).toMatchObject({ code: 403, error_code: 'session_not_found' })
   })
 
-  it('recovers a forgotten password by the code of the mail', async () => {
+  it('recovers a lost password by the code of the mail', async () => {
     const asked = await server.call({ method: 'POST', path: '/recover', body: { email } })
     expect(asked).toMatchObject({ status: 200, body: {} })
     const { token } = server.lastMail(email).variables

@@ -24,7 +24,7 @@ function link(bearer: string | undefined, from = server): Promise<CallResult> {
   return from.call({ ...request, ...(bearer !== undefined && { bearer }) })
 }
 
-it('adds the identity to the signed-in user instead of signing in somebody else', async () => {
+it('adds the identity to the signed-in user instead of signing in another user', async () => {
   const { access_token: bearer, user } = await signedInUser(server)
   providers.visitors.set('token', visitor('g-1', newEmail()))
   const { status, body } = await link(bearer)
@@ -40,7 +40,7 @@ it('adds the identity to the signed-in user instead of signing in somebody else'
   })
 })
 
-it('gives an anonymous user a name, unless somebody else has it', async () => {
+it('gives an anonymous user a name, unless another user has it', async () => {
   const { body: anonymous } = await server.call({ method: 'POST', path: '/signup', body: {} })
   const { email: taken } = await createUser(server)
   providers.visitors.set('token', visitor('g-2', taken))

@@ -120,7 +120,7 @@ describe('the built-in body takes its place when it', () => {
     expect(mail.html).toContain('123456')
   })
 
-  it('does not, when only the subject is one that nobody understands', async () => {
+  it('is not sent when only the subject cannot be rendered', async () => {
     const mail = await send({ AUTH_MAILER_SUBJECTS_CONFIRMATION: 'Hi {{ range .Data }}' })
     expect(mail.subject).toBe('Hi {{ range .Data }}')
     expect(mail.html).toContain('hash https://r.test')

@@ -36,7 +36,7 @@ function createServer(options: SMTPServerOptions): SMTPServer {
   return server
 }
 
-// Its certificate is one that nobody trusts.
+// Its certificate is not trusted.
 const encrypted = createServer({ allowInsecureAuth: false })
 const plain = createServer({ allowInsecureAuth: true, disabledCommands: ['STARTTLS'] })
 

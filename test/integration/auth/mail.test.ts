@@ -150,7 +150,7 @@ describe('a mail server', () => {
     await closing(open(mail), (mailer) => expect(send(mailer)).rejects.toMatchObject(failed))
   })
 
-  it('that says nothing, or drips, is given up on', async () => {
+  it('that is silent, or answers byte by byte, is abandoned', async () => {
     for (const greet of [() => undefined, drip]) {
       const silent = await listen(greet)
       const address = { host: '127.0.0.1', port: silent.port }

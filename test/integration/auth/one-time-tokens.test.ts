@@ -51,20 +51,20 @@ describe('one-time tokens', () => {
     expect(tries.map((answer) => answer.status).sort()).toEqual([200, 403, 403])
   })
 
-  it('that end in a PKCE code open nothing for who was shut out in the meantime', async () => {
+  it('that end in a PKCE code open nothing for a user who was banned in the meantime', async () => {
     const verifier = 'v'.repeat(43)
     const bearer = await server.serviceToken()
-    const shutOuts = [
+    const bans = [
       { method: 'PUT', body: { ban_duration: '24h' } },
       { method: 'DELETE', body: { should_soft_delete: true } },
     ] as const
-    for (const shutOut of shutOuts) {
+    for (const ban of bans) {
       const { id, email } = await createUser(server)
       const pkce = { code_challenge: verifier, code_challenge_method: 'plain' }
       await server.call({ method: 'POST', path: '/recover', body: { email, ...pkce } })
       const { tokenHash } = server.lastMail(email).variables
       const { location } = await server.call({ path: `/verify?type=recovery&token=${tokenHash}` })
-      await server.call({ ...shutOut, path: `/admin/users/${id}`, bearer })
+      await server.call({ ...ban, path: `/admin/users/${id}`, bearer })
       const body = {
         auth_code: new URL(location).searchParams.get('code'),
         code_verifier: verifier,
@@ -186,7 +186,7 @@ describe('an invitation', () => {
     ).toMatchObject({ code: 422, error_code: 'email_exists' })
   })
 
-  it('takes over nothing from whoever signed up with the address before', async () => {
+  it('keeps nothing of an earlier sign-up with the address', async () => {
     const bearer = await server.serviceToken()
     const ways = [
       { path: '/invite', body: { data: { team: 'a' } } },

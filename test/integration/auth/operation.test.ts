@@ -89,7 +89,7 @@ it('says in the log why a mail could not be sent, without saying to whom', async
   await server.close()
 })
 
-it('writes neither secrets nor addresses to the log, whatever fails', async () => {
+it('writes neither secrets nor addresses to the log on any failure', async () => {
   const { log, lines } = recordingLog()
   const server = await startServer({ log })
   const { email } = await createUser(server)

@@ -72,7 +72,7 @@ describe('a policy', () => {
     expect(server.messages).toEqual([])
   })
 
-  it('limits verified factors, and forgets those that nobody verified in time', async () => {
+  it('limits verified factors, and deletes those that were not verified in time', async () => {
     server = await startServer({
       isFrozen: true,
       env: { AUTH_MFA_MAX_VERIFIED_FACTORS: '1', AUTH_MFA_FACTOR_EXPIRY_DURATION: '120s' },
@@ -188,7 +188,7 @@ describe('passwords that are known from breaches', () => {
     await peer.stop()
   })
 
-  it('are let through while nobody can tell, or refused without calling them weak', async () => {
+  it('are accepted while the breach list is unavailable, or refused without the code for weak ones', async () => {
     const peer = await startHttpPeer(() => ({ status: 500, body: 'down' }))
     server = await start(peer, false)
     expect((await signUp(PASSWORD)).status).toBe(200)

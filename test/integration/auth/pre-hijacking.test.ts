@@ -21,7 +21,7 @@ beforeAll(async () => {
 
 afterAll(() => server.close())
 
-describe('a password and metadata that somebody else planted', () => {
+describe('a password and metadata that an attacker planted', () => {
   it.each(['/otp', '/magiclink', '/recover'])('are gone after a link of %s', async (path) => {
     const email = newEmail('victim')
     await plant(email)

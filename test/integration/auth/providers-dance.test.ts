@@ -238,7 +238,7 @@ async function arrive({ url, form }: Landing): Promise<Arrived> {
   }
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: tests read whatever came.
+// biome-ignore lint/suspicious/noExplicitAny: tests read answers of any shape.
 async function userOf(fragment: Record<string, string>): Promise<any> {
   expect(fragment).toHaveProperty('access_token')
   const { body } = await server.call({ path: '/user', bearer: fragment.access_token as string })

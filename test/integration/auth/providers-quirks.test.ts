@@ -39,7 +39,7 @@ function providersOf(id: ProviderId, env: Record<string, string> = {}) {
   }).get(id)
 }
 
-/** Somebody who agrees at the provider and comes back. */
+/** A visitor who agrees at the provider and comes back. */
 async function exchange(
   id: ProviderId,
   incident: Incident = {},

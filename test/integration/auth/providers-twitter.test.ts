@@ -96,7 +96,7 @@ describe('a visitor of Twitter', () => {
     expect(description).toBe('Error getting user email from external provider')
   })
 
-  it('cannot come back with the request token of somebody else, or twice with one', async () => {
+  it('cannot come back with the request token of another visitor, or twice with one', async () => {
     profile = { body: { id_str: '97', screen_name: 'third', email: 'third@test.dev' } }
     const [mine, theirs] = [new URL(await leave()), new URL(await leave())]
     const token = mine.searchParams.get('oauth_token') as string
@@ -117,7 +117,7 @@ describe('a visitor of Twitter', () => {
     })
   })
 
-  it('is told when Twitter refuses the application', async () => {
+  it('reports that Twitter refuses the application', async () => {
     await peer.stop()
     const answer = await server.call({ path: '/authorize?provider=twitter' })
     expect(answer).toMatchObject({

@@ -138,7 +138,7 @@ describe('every provider', () => {
     expect(covered.toSorted()).toEqual([...PROVIDER_IDS].toSorted())
   })
 
-  it('gives up on one that does not answer', async () => {
+  it('abandons one that does not answer', async () => {
     answers = { '/login/oauth/access_token': 'hang' }
     const waiting = provider('github', { timeoutMs: 100 }).get('github')
     await expect(waiting.exchange({ code: 'c', query: {} })).rejects.toThrow('in time')

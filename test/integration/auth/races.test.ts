@@ -44,7 +44,7 @@ function holdPasswordChecks(): { readonly isWaiting: Promise<void>; release(): v
   return { isWaiting, release }
 }
 
-describe('a password that is changed while somebody signs in with the old one', () => {
+describe('a password that is changed during a sign-in with the old one', () => {
   it('lets them in no more', async () => {
     const { id, email } = await createUser(server)
     const held = holdPasswordChecks()
@@ -121,7 +121,7 @@ describe('a password that two sessions change at once', () => {
 })
 
 describe('a second factor that is asked for by many at once', () => {
-  it('is in nobody’s way', async () => {
+  it('does not block others', async () => {
     const { email } = await createUser(server)
     const { access_token: bearer } = await signIn(server, email)
     const post = (path: string, body: object) => server.call({ method: 'POST', path, bearer, body })
@@ -134,7 +134,7 @@ describe('a second factor that is asked for by many at once', () => {
 })
 
 describe('an address that administrators give to several new users at once', () => {
-  it('is one’s, and the others hear that it is taken', async () => {
+  it('goes to one user, and the others are refused because it is taken', async () => {
     const [email, bearer] = [newEmail(), await server.serviceToken()]
     const create = () =>
       server.call({ method: 'POST', path: '/admin/users', bearer, body: { email } })

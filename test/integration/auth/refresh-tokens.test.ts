@@ -177,7 +177,7 @@ describe('sessions that end by themselves', () => {
     expect(await check(env, [1800, 1801])).toBe('Invalid Refresh Token: Session Expired')
   })
 
-  it('end when nobody uses them for a while', async () => {
+  it('end after a time without use', async () => {
     const env = { AUTH_SESSIONS_INACTIVITY_TIMEOUT: '10m' }
     expect(await check(env, [600, 600])).toBe('accepted')
     expect(await check(env, [600, 601])).toBe('Invalid Refresh Token: Session Expired (Inactivity)')

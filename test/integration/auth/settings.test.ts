@@ -47,7 +47,7 @@ describe('a setting', () => {
     expect((await server.call({ path: '/settings' })).body).toMatchObject({ mfa_enabled: false })
   })
 
-  it('can close the door to new users: AUTH_DISABLE_SIGNUP', async () => {
+  it('can refuse new users: AUTH_DISABLE_SIGNUP', async () => {
     await start({ AUTH_DISABLE_SIGNUP: 'true', AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true' })
     const closed = { code: 422, error_code: 'signup_disabled' }
     expect((await signUp()).body).toMatchObject(closed)

@@ -67,7 +67,7 @@ describe('a second sign-up before the first is confirmed', () => {
     expect((await signIn(PASSWORD)).status).toBe(200)
   })
 
-  it('tells nothing about an invited user', async () => {
+  it('reveals nothing about an invited user', async () => {
     const email = newEmail()
     const bearer = await server.serviceToken()
     const invited = { email, data: { salary: 1 } }
@@ -91,7 +91,7 @@ describe('a sign-up by phone', () => {
 })
 
 describe('a banned user', () => {
-  it('is told so only with the right password', async () => {
+  it('is only named as unconfirmed to a caller with the right password', async () => {
     const { email } = await createUser(server, { ban_duration: '1h' })
     const sign = (password: string) =>
       post(server, '/token?grant_type=password', { email, password })

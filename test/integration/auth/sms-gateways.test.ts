@@ -82,7 +82,7 @@ describe.each([
     problem: 'Bad Credentials',
   },
 ])('$id', (row) => {
-  it('is given credentials and message, and tells the message id', async () => {
+  it('receives credentials and message, and returns the message id', async () => {
     reply = { body: row.good }
     expect(await sender(row.id).send(SMS)).toEqual({ messageId: 'm1' })
     const sent = peer.requests.at(-1)

@@ -64,7 +64,7 @@ describe('a change of address', () => {
     expect(done.body.user.email).toBe(email)
   })
 
-  it('fails when somebody else has the address by then', async () => {
+  it('fails when another user has the address by then', async () => {
     const { access_token: bearer, user } = await signedInUser(server)
     const email = newEmail('contested')
     await update(bearer, { email })
@@ -103,7 +103,7 @@ describe('a link of a change', () => {
     return url.pathname + url.search
   }
 
-  it('never stands for another address than the one that it was sent to', async () => {
+  it('confirms no other address than the one that it was sent to', async () => {
     const { access_token: bearer, user } = await signedInUser(server)
     const [own, foreign] = [newEmail('own'), newEmail('foreign')]
     await update(bearer, { email: own })

@@ -47,7 +47,7 @@ describe('a batch of a user who is banned', () => {
       .poll(async () => (await stateOf(id))?.status, { timeout: 20_000 })
       .toBe('cancelled')
     expect(runs).toBeLessThan(LINES.length)
-    // Whoever is let in again reads what became of it.
+    // An unbanned user reads the state of the batch.
     await query('update users set banned_until = null where id = $1', [user])
     const ended = await reach(suite.client, id, 'cancelled')
     expect(ended.errors?.data).toMatchObject([{ code: 'user_banned' }])

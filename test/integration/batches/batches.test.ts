@@ -189,7 +189,7 @@ describe('a batch', () => {
     ])
   })
 
-  it('takes turns with others', async () => {
+  it('alternates with others', async () => {
     const order: string[] = []
     suite.service.execute = async ({ body }) => {
       order.push((body as { text: string }).text)

@@ -7,10 +7,7 @@ import { openAdminApp, TOKEN } from './admin-app.ts'
 const basic = (password: string) => `Basic ${Buffer.from(`admin:${password}`).toString('base64')}`
 
 describe('the queue dashboard', () => {
-  it('admits administrators and nobody else, its static files included', async ({
-    redisUrl,
-    keyPrefix,
-  }) => {
+  it('admits administrators only, its static files included', async ({ redisUrl, keyPrefix }) => {
     const { get, close } = await openAdminApp({ redisUrl, keyPrefix })
     const statuses = async (authorization?: string) =>
       Promise.all(
@@ -49,7 +46,7 @@ describe('the queue dashboard', () => {
       const right = await guess(TOKEN)
       expect(right.statusCode).toBe(429)
       expect(Number(right.headers['retry-after'])).toBeGreaterThan(0)
-      // Neither an access token, which nobody guesses, nor another address has to wait.
+      // Neither an access token, which cannot be guessed, nor another address has to wait.
       const headers = { authorization: 'Bearer of-an-administrator' }
       expect((await get('/admin', headers)).statusCode).toBe(200)
       const elsewhere = { headers: { authorization: given(TOKEN) }, remoteAddress: '192.0.2.9' }
@@ -69,10 +66,7 @@ describe('the queue dashboard', () => {
     await close()
   })
 
-  it('admits nobody by an empty password where there is no admin token', async ({
-    redisUrl,
-    keyPrefix,
-  }) => {
+  it('refuses an empty password where there is no admin token', async ({ redisUrl, keyPrefix }) => {
     const { get, close } = await openAdminApp({ redisUrl, keyPrefix, adminToken: '' })
     expect((await get('/admin', { authorization: basic('') })).statusCode).toBe(401)
     // Nothing is there to be guessed, so nothing is counted.
@@ -82,7 +76,7 @@ describe('the queue dashboard', () => {
     await close()
   })
 
-  it('shows a waiting job without what it contains, and lets nobody change it', async ({
+  it('shows a waiting job without its content, and allows no change', async ({
     redisUrl,
     keyPrefix,
   }) => {

@@ -31,7 +31,7 @@ describe('signing in to the administration pages', () => {
     const out = await post('/admin/sign-out', { form: formSecretIn(page.body) })
     expect(out.statusCode).toBe(303)
     expect((await get('/admin')).statusCode).toBe(401)
-    // The browser may forget; the session itself must be over.
+    // The browser may drop the cookie; the session itself must have ended.
     const again = await app.inject({
       url: '/admin',
       headers: { cookie: `millrace_admin=${cookie?.value}` },

@@ -28,7 +28,7 @@ function conditionsBy(plans: readonly StatementPlan[]): Record<string, string | 
 }
 
 describe('among very many users, an index finds', () => {
-  it('who wishes for an address or a number', async () => {
+  it('a user who asks for an address or a number', async () => {
     const server = await startServer({})
     const { store } = server.services
     const plans = await plansOf(server.database.pool, async () => {

@@ -37,7 +37,7 @@ const textsOf = (error: unknown): string =>
   error instanceof Error ? `${error.message} ${textsOf(error.cause)}` : ''
 
 describe('a database that says nothing', () => {
-  it('is given up, and asked again once it answers', async ({ databaseUrl }) => {
+  it('is abandoned, and asked again once it answers', async ({ databaseUrl }) => {
     const { pool, proxy } = await openBehindProxy(databaseUrl)
     await pool.query('select 1')
     proxy.freeze()
@@ -64,7 +64,7 @@ describe('a database that says nothing', () => {
   })
 })
 
-describe('a lock that somebody holds', () => {
+describe('a lock that another connection holds', () => {
   it('is waited for only so long, and the connection is of use afterwards', async ({
     databaseUrl,
     database,

@@ -93,7 +93,7 @@ describe('docker-compose.yml', () => {
       S3_ACCESS_KEY_ID: s3.config.accessKeyId,
       S3_SECRET_ACCESS_KEY: s3.config.secretAccessKey,
     }
-    // The names of the compose network, and the addresses that stand for them here.
+    // The names of the compose network, and the addresses that replace them here.
     const replaced: readonly (readonly [string | RegExp, string])[] = [
       [/^redis:\/\/redis:6379$/, redisUrl],
       [/^http:\/\/objects:9000$/, s3.config.endpoint ?? ''],

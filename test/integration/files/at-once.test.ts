@@ -59,7 +59,7 @@ it('uploads at once take no more room together than one after another', async ({
   const statuses = await Promise.all(Array.from({ length: UPLOADS }, upload))
   expect(statuses.filter((status) => status === 200)).toHaveLength(2)
   expect(statuses.filter((status) => status === 400)).toHaveLength(UPLOADS - 2)
-  // What was refused is given up a moment later.
+  // A refused upload is aborted a moment later.
   expect(heldMax).toBeLessThan(UPLOADS * FILE_BYTES * 0.5)
   expect(await files.usedBytes('org-one')).toBe(2 * FILE_BYTES)
   expect(await Array.fromAsync(store.list(''))).toHaveLength(2)

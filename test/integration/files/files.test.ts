@@ -54,7 +54,7 @@ async function storedKeys(store: ObjectStore): Promise<string[]> {
 }
 
 describe('a file', () => {
-  it('comes back as it was sent, wherever its purpose stands in the form', async ({
+  it('comes back as it was sent, wherever the form data holds its purpose', async ({
     database,
     folder,
   }) => {

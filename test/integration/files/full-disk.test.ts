@@ -34,9 +34,9 @@ it.for(['ENOSPC', 'EDQUOT'])(
         stored.put(key, Readable.from(onFullDisk(body as Readable, code)), options),
     }
     const files = openFiles(database.db, fileTables(''))
-    const told: unknown[] = []
+    const warnings: unknown[] = []
     const log: Logger = Object.assign(Object.create(createLogger({ level: 'silent' })), {
-      warn: (fields: object, message: string) => told.push({ ...fields, message }),
+      warn: (fields: object, message: string) => warnings.push({ ...fields, message }),
     })
     const options = { files, store, clock: systemClock, storageBytesMax: 2 ** 30 }
     const surfaces = [filesPlugin({ ...options, onChange: () => {} })]
@@ -57,13 +57,13 @@ it.for(['ENOSPC', 'EDQUOT'])(
         code: 'storage_full',
       },
     })
-    // The client need not know of what is behind; whoever runs the service has to.
-    expect(told).toMatchObject([
+    // The client learns no cause; the operator does.
+    expect(warnings).toMatchObject([
       { reason: `Error: ${code}: write`, message: 'a service is in trouble' },
     ])
     expect(await Array.fromAsync(store.list(''))).toEqual([])
     expect(await Array.fromAsync(store.list('.staging/'))).toEqual([])
-    // What is shorter still fits, and nothing was charged for what did not.
+    // A shorter file still fits, and a failed upload was not charged.
     expect((await upload(FITTING_BYTES / 2)).status).toBe(200)
     const [{ organizationId } = { organizationId: '' }] = await database.db
       .select()

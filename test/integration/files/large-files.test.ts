@@ -34,7 +34,7 @@ async function upload(url: string, pieces: number): Promise<{ id: string; bytes:
   return (await answer.json()) as { id: string; bytes: number }
 }
 
-/** The most that a process has held in memory since it was last asked to forget. */
+/** The largest resident memory of a process since the last reset. */
 function peakMib({ pid }: TierProcess): number {
   return Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]) / 1024
 }
@@ -45,7 +45,7 @@ it('a file of 200 MB passes through without staying in memory, either way', {
   const tiers = openFaultTiers({ databaseUrl, redisUrl, keyPrefix, folder })
   try {
     const api = await tiers.startApi()
-    // Whatever the first files make it load and grow.
+    // The first files load modules and grow buffers.
     await upload(api.url, 40)
     await upload(api.url, 40)
     const before = peakMib(api)

@@ -74,7 +74,7 @@ describe.each([
     { include_usage: true },
   ],
 ] as const)('a load generator: %s', (_name, path, body, streamOptions) => {
-  it('gets exactly as many tokens as it asked for, and is told so', async () => {
+  it('gets exactly as many tokens as it asked for, and the answer says so', async () => {
     const request = { model: MODEL, ...body, stream_options: streamOptions }
     const chunks = await chunksOf(path, request)
     expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { completion_tokens: 24 } })

@@ -18,7 +18,7 @@ const REQUEST = {
   stream: true,
 } as const
 
-/** The text of a stream; `onChunk` is told how many chunks have come. */
+/** The text of a stream; `onChunk` receives the number of chunks so far. */
 async function read(client: OpenAI, onChunk: (count: number) => void = () => {}): Promise<string> {
   let text = ''
   let count = 0
@@ -58,7 +58,7 @@ describe('real processes', () => {
     }
   })
 
-  it('give the client the same bytes when the worker is told to stop in the middle of a stream', async ({
+  it('give the client the same bytes when the worker is stopped in the middle of a stream', async ({
     databaseUrl,
     redisUrl,
     keyPrefix,
@@ -81,7 +81,7 @@ describe('real processes', () => {
     }
   })
 
-  it('finish an open stream when the API is told to stop, and refuse new requests', async ({
+  it('finish an open stream when the API is stopped, and refuse new requests', async ({
     databaseUrl,
     redisUrl,
     keyPrefix,

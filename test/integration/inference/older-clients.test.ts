@@ -95,7 +95,7 @@ describe('the official client, version 3', () => {
     expect(one).not.toEqual(two)
   })
 
-  it('is told plainly of what is not served here', LONG, async () => {
+  it('receives clear errors for endpoints that do not exist here', LONG, async () => {
     for (const call of [
       () => open().listFineTunes(),
       () =>

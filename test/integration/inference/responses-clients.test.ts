@@ -92,7 +92,7 @@ describe.each([
     if (version === '7') expect(helped.output_parsed).toEqual({ a: 2 })
   })
 
-  it('and is told what is wrong with it', async () => {
+  it('and receives an error that names the field', async () => {
     say(PIECES)
     const ask = (fields: object) =>
       open().responses.create({ model: MODEL, input: 'Hi', ...fields } as never)

@@ -5,7 +5,7 @@ import { measuredScores, readEvals, SCORE_MARGIN } from '#test/golden/models/shi
 
 import { openRealService, type RealService } from './real-service.ts'
 
-// Ten documents for each query: whoever guesses is right once in ten.
+// Ten documents for each query: a random choice is right once in ten.
 const FIRST_PLACES_MIN = 0.65
 const LONG = { timeout: 300_000 }
 

@@ -27,7 +27,7 @@ describe('a backup of the data directory', () => {
     try {
       const content = await clientOf(after, key).files.content(id)
       expect(await content.text()).toBe('{"text":"kept"}\n')
-      // The password is right, which nobody can know who has lost the user.
+      // The password is right, although the user was lost.
       const signIn = await post(after, '/token?grant_type=password', person)
       expect(signIn).toMatchObject({ error_code: 'email_not_confirmed' })
     } finally {

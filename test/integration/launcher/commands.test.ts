@@ -26,7 +26,7 @@ describe('the command line', () => {
     expect(status).toBe(2)
   })
 
-  it('tells its version', ({ folder }) => {
+  it('prints its version', ({ folder }) => {
     const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string }
     expect(runCommand(['--version'], envOf(folder)).stdout.trim()).toBe(version)
   })
@@ -83,7 +83,7 @@ describe('the command line', () => {
     expect([away.status, status === 0 || status === 1]).toEqual([1, true])
   })
 
-  it('ends in silence when nobody reads on', ({ folder }) => {
+  it('ends in silence when its output is closed', ({ folder }) => {
     const line = `set -o pipefail; "$0" "$1" config --example | true`
     const cli = join(import.meta.dirname, '../../../launcher/cli.ts')
     const { status, stderr } = spawnSync('bash', ['-c', line, process.execPath, cli], {

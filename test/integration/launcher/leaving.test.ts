@@ -16,7 +16,7 @@ const BUSY = `
 const SERVE = `import { serve } from '${ROOT}/launcher/commands/serve.ts'`
 const LEAVE = `import { leaveProcess } from '${ROOT}/workers/runtime/leave.ts'`
 
-describe('A tier that is told to end', () => {
+describe('A tier that receives SIGTERM', () => {
   it('ends, though a thread is still busy', async () => {
     const code = await end(`${BUSY}
 ${SERVE}
@@ -53,7 +53,7 @@ describe('A port that a launcher chose', () => {
     const port = await findFreePort()
     const release = await claimPortNumber(port)
     expect(release).toBeDefined()
-    // Elsewhere there are no such names, and nobody is kept away.
+    // Elsewhere there are no such names, and no other process is kept away.
     if (process.platform === 'linux') expect(await claimPortNumber(port)).toBeUndefined()
     await release?.()
     const again = await claimPortNumber(port)

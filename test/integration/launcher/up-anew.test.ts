@@ -86,7 +86,7 @@ describe('millrace up, started anew,', () => {
     },
   )
 
-  it('ends at once, whatever is open, when it is told a second time', async ({ folder }) => {
+  it('ends at once at a second signal, with requests open', async ({ folder }) => {
     const dataDir = dataDirOf(folder)
     const millrace = await startInstallation(dataDir)
     const key = /Bearer (mr-[\w-]+)/.exec(millrace.output())?.[1] ?? ''

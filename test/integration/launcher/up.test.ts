@@ -32,7 +32,7 @@ afterAll(async () => {
 })
 
 describe('millrace up', () => {
-  it('prints a first request that streams an answer as it stands', async () => {
+  it('prints a first request that streams an answer when pasted unchanged', async () => {
     const command = /^curl .*$/m.exec(millrace.output())?.[0] ?? ''
     const { stdout } = spawnSync('bash', ['-c', `${command} -s`], { encoding: 'utf8' })
     const events = stdout.split('\n\n').filter((event) => event !== '')

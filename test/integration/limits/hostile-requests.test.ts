@@ -203,12 +203,12 @@ describe('forms', () => {
 })
 
 describe('connections', () => {
-  it('with the headers of a user who carries much about themselves are heard', async () => {
+  it('with the headers of a user who has much metadata are accepted', async () => {
     const headers = { authorization: `Bearer ${API_KEY}`, 'x-large': 'a'.repeat(50_000) }
     expect((await fetch(`${target.api.url}/v1/models`, { headers })).status).toBe(200)
   })
 
-  it('with headers that are too large are told so in JSON', async () => {
+  it('with headers that are too large receive an error in JSON', async () => {
     const { status, body } = await new Promise<{ status?: number; body: string }>(
       (resolve, reject) => {
         const headers = { authorization: `Bearer ${API_KEY}`, 'x-large': 'a'.repeat(100_000) }
@@ -236,7 +236,7 @@ describe('connections', () => {
     })
   })
 
-  it('that stay half open by the thousands keep nobody else from being served', {
+  it('that stay half open by the thousands do not delay other clients', {
     timeout: 240_000,
   }, async () => {
     const { hostname, port } = new URL(target.api.url)

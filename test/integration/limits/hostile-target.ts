@@ -14,7 +14,7 @@ import { IMAGE_MODEL, TEXT_MODELS } from '#test/support/small-models.ts'
 import { watchProcess } from '#test/support/watched-process.ts'
 
 const MODELS = join(import.meta.dirname, '../../../models')
-// Garbage of a few bodies that nobody collected yet is no growth; a body that is kept is.
+// Garbage of a few bodies that was not collected yet is no growth; a body that is kept is.
 const GROWTH_MIB_MAX = 128
 
 /** How a request was answered. */

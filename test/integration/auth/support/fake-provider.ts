@@ -1,9 +1,9 @@
 import type { ExternalProfile, Provider, Providers } from '#api/auth/ports.ts'
 import { failure } from '#shared/errors.ts'
 
-/** A provider that believes whatever the test says about its visitors. */
+/** A provider that accepts every statement of the test about its visitors. */
 export interface FakeProviders extends Providers {
-  /** Who comes back with the code of this name. */
+  /** The visitor who comes back with the code of this name. */
   readonly visitors: Map<string, ExternalProfile>
   readonly seen: { state: string; scopes: string; query: Record<string, string> }[]
 }

@@ -12,7 +12,7 @@ export interface SignedIn {
 
 let people = 0
 
-/** An address that nobody has used in this run. */
+/** An address without an earlier use in this run. */
 export function newEmail(name = 'user'): string {
   people += 1
   return `${name}${people}.${Date.now()}@example.com`

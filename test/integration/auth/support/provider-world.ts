@@ -18,7 +18,7 @@ export interface Incident {
 export interface ProviderWorld {
   readonly url: string
   readonly requests: readonly PeerRequest[]
-  /** Whose pages it shows from now on. */
+  /** Selects the provider whose pages are shown from now on. */
   become(row: ProviderCase, incident?: Incident): void
   stop(): Promise<void>
 }

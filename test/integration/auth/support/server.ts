@@ -67,13 +67,13 @@ export interface CallOptions {
 
 export interface CallResult {
   readonly status: number
-  // biome-ignore lint/suspicious/noExplicitAny: tests read whatever came.
+  // biome-ignore lint/suspicious/noExplicitAny: tests read answers of any shape.
   readonly body: any
   readonly headers: Record<string, string>
   readonly location: string
 }
 
-/** A clock that stands still until it is moved. */
+/** A clock that advances only when the test moves it. */
 export interface TestClock extends Clock {
   advance(seconds: number): void
 }
