@@ -31,7 +31,7 @@ describe('R5: an API process is killed', () => {
     await timeUntil(async () => (await tiers.numHeld()) === STREAMS + 2)
     doomed.kill('SIGKILL')
     const again = readCompletion(tiers.api.url, whole, keyed)
-    // What is left is the bystander's, and the one that the same key asks for again.
+    // The remaining requests are the bystander's, and the one that the same key repeats.
     const stoppedMs = await timeUntil(async () => (await tiers.numHeld()) <= 2)
     const [retried, other] = [await again, await bystander]
     report('R5', {

@@ -23,7 +23,7 @@ async function spawnShifted(world: FaultWorld, shiftMs: number): Promise<ToyProc
   }
 }
 
-// A short deadline: a clock that is believed would end the job before it began, or never.
+// A short deadline: a wrong clock would end the job before it began, or never.
 const request = (prompt: string, tokens: number) =>
   toyRequest(prompt, tokens, { deadlineAtMs: Date.now() + 20_000 })
 

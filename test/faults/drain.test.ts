@@ -30,7 +30,7 @@ describe('R13: an API process is stopped', () => {
       for (;;) {
         const one = await ask(doomed.url, agent)
         asked.push(one)
-        // Who is told that nobody listens has lost nothing and goes elsewhere.
+        // A client whose connection is refused has lost nothing and tries another process.
         if (one.answer === 'ECONNREFUSED') return
         await sleep(i % 30)
       }
@@ -62,7 +62,7 @@ describe('R13: an API process is stopped', () => {
 })
 
 describe('an API process whose drain time is over', () => {
-  it('tells the clients of unfinished jobs to ask again', { timeout: TIMEOUT_MS }, async ({
+  it('answers the clients of unfinished jobs with a retry', { timeout: TIMEOUT_MS }, async ({
     open,
   }) => {
     const tiers = await open({ MILLRACE_DRAIN_TIMEOUT: '1' })

@@ -21,7 +21,7 @@ const NOISY_WAITING_MAX = 800
 const later = { deadlineAtMs: Date.now() + 600_000 }
 
 describe('R4: a job kills every worker that takes it', () => {
-  it('is given up, and its company is answered', { timeout: TIMEOUT_MS }, async () => {
+  it('is dead-lettered, and the jobs beside it are answered', { timeout: TIMEOUT_MS }, async () => {
     const world = await openFaultWorld()
     try {
       const poisons = scale(3, 1)
@@ -126,7 +126,7 @@ describe('R16: one organization floods the queue', () => {
         'quiet in the crowd p50 ms': quantile(crowded, 0.5),
         'quiet in the crowd p99 ms': quantile(crowded, 0.99),
       })
-      // In turns, not behind: a queue of hundreds takes seconds.
+      // Alternating, not behind: a queue of hundreds takes seconds.
       expect(quantile(crowded, 0.5)).toBeLessThan(1000)
     } finally {
       await world.close()

@@ -20,7 +20,7 @@ const SHORT_TOKENS = 40
 const TIMEOUT_MS = 240_000
 
 describe('R2: a worker is frozen and thawed', () => {
-  it('and what it still says reaches nobody', { timeout: TIMEOUT_MS }, async () => {
+  it('and its later replies are discarded', { timeout: TIMEOUT_MS }, async () => {
     const world = await openFaultWorld()
     const { hostname, port } = new URL(world.server.url)
     const proxy = await openFaultProxy(Number(port))

@@ -121,7 +121,7 @@ describe('R15: a client says how long it waits', () => {
       readCompletion(tiers.api.url, toyBody('x', 1, false), { headers }),
     )
     const statuses = (await Promise.all(unserved)).map(({ status }) => status)
-    // Who is refused need not wait until its job is taken out too.
+    // A refused client need not wait until its job is removed too.
     await timeUntil(async () => (await tiers.numWaiting()) === 0)
     const waitingAfter = await tiers.numWaiting()
     await tiers.startToyWorker(4)

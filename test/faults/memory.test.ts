@@ -98,7 +98,7 @@ async function leave(url: string, index: number): Promise<void> {
   await asking.catch(() => {})
 }
 
-/** Words that nobody used before. */
+/** Words without an earlier use. */
 const words = (index: number, count: number): string =>
   Array.from({ length: count }, (_, at) => (index * 7919 + at * 104_729).toString(36)).join(' ')
 

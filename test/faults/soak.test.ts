@@ -74,7 +74,7 @@ describe('R21: many jobs, one in a hundred abandoned', () => {
       })
       expect(wrong).toBe(0)
       expect(world.submitter.ledger.size).toBe(0)
-      // A short run is all beginning: what is filled once has not been filled yet.
+      // A short run is all warm-up: caches are not filled yet.
       if (isFull) {
         expect(growth('owner')).toBeLessThan(GROWTH_MIB_PER_100K_MAX)
         expect(growth('worker')).toBeLessThan(GROWTH_MIB_PER_100K_MAX)
@@ -186,7 +186,8 @@ async function runRound({ submitter }: FaultWorld, refused: unknown[]): Promise<
     while (begun < JOBS_PER_ROUND) {
       begun += 1
       const isLeft = begun % 100 === 0
-      // On a machine that stalls Redis is late; who is told to come back does.
+      // On a machine that stalls, Redis is late; a client that receives a Retry-After repeats its
+      // request.
       for (let attempt = 1; ; attempt += 1) {
         try {
           await run(isLeft)

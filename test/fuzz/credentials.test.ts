@@ -131,7 +131,7 @@ describe('redirect globs', () => {
     )
   })
 
-  it('never lead to a host that nobody allowed', async () => {
+  it('never lead to a host that is not allowed', async () => {
     const rules = {
       siteUrl: 'https://app.example.com/home',
       uriAllowList: [

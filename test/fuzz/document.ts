@@ -5,7 +5,7 @@ export interface Schema {
   readonly const?: unknown
   readonly anyOf?: readonly Schema[]
   readonly oneOf?: readonly Schema[]
-  /** Shapes of an object, told apart by its `type`, where they are conditions. */
+  /** Shapes of an object, distinguished by its `type`, where they are conditions. */
   readonly allOf?: readonly { readonly if?: Schema; readonly then?: Schema }[]
   readonly properties?: Readonly<Record<string, Schema>>
   readonly required?: readonly string[]
@@ -28,7 +28,7 @@ export interface Parameter {
   readonly schema: Schema
 }
 
-/** Who answers, and so in which form errors come. */
+/** The surface that answers, and so the dialect of its errors. */
 export type Surface = 'v1' | 'auth' | 'other'
 
 /** One method of one path, as the document has it. */

@@ -119,7 +119,7 @@ function fieldsOf(value: unknown): Part[] {
 
 function present({ name, filename, value }: Part): string {
   const file = filename === undefined ? '' : `; filename="${filename}"`
-  // What was uploaded are bytes already.
+  // Uploads are bytes already.
   const content = filename === undefined ? bytesOf(value) : value
   return `--${BOUNDARY}\r\ncontent-disposition: form-data; name="${bytesOf(name)}"${file}\r\n\r\n${content}\r\n`
 }

@@ -88,7 +88,7 @@ async function findDecoder(withFfmpeg: boolean): Promise<AudioDecoder> {
 }
 
 describe('images', () => {
-  it('are read or refused, whatever their bytes', { timeout: 300_000 }, async () => {
+  it('are read or refused, with any bytes', { timeout: 300_000 }, async () => {
     const create = { width: 40, height: 40, channels: 4, background: '#d22a' } as const
     const drawn = () => sharp({ create })
     const images = await Promise.all([
@@ -148,7 +148,7 @@ describe('forms', () => {
   })
   afterAll(() => app.close())
 
-  it('are read or refused, whatever their bytes', { timeout: 300_000 }, async () => {
+  it('are read or refused, with any bytes', { timeout: 300_000 }, async () => {
     const values = fc.record(
       { model: hostileValue, prompt: hostileValue, list: fc.array(hostileValue), x: hostileValue },
       { requiredKeys: [] },

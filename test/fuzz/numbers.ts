@@ -87,7 +87,7 @@ function inBodies(operation: Operation, known: Known): OddRequest[] {
   const fields = Object.entries(body?.schema.properties ?? {})
   return fields.flatMap(([name, schema]) => {
     if (body === undefined || !isNumeric(schema)) return []
-    // What is accepted would run a model.
+    // An accepted request would run a model.
     const refused = NUMBERS.filter((text) => !accepts(schema, text))
     const written = body.type === 'form' ? refused : refused.filter(isJson)
     return written.map((text) => {
@@ -153,7 +153,7 @@ function isNumeric(schema: Schema): boolean {
   return (types.includes('integer') || types.includes('number')) && !types.includes('string')
 }
 
-/** Whether a schema takes a number in decimal notation; an empty text stands for null. */
+/** Whether a schema takes a number in decimal notation; an empty text means null. */
 function accepts(schema: Schema, text: string): boolean {
   const types = typesOf(schema)
   if (text === '') return types.includes('null')

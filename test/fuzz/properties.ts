@@ -48,7 +48,7 @@ export const pieces = (bytes: Arbitrary<Buffer>): Arbitrary<{ whole: Buffer; cut
 
 /** A file with some of its bytes changed, moved, repeated or cut off. */
 export function damaged(files: readonly Buffer[]): Arbitrary<Buffer> {
-  // Headers are where lengths and counts stand.
+  // Lengths and counts are in the headers.
   const place = fc.oneof(fc.nat(64), fc.nat(64), fc.nat())
   const change = fc.record({
     at: place,

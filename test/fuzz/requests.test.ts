@@ -60,7 +60,7 @@ it(`requests of every kind to every operation (seed ${SEED})`, {
     process.stdout.write(`${JSON.stringify(finding)}\n${repetitionOf(finding, runs)}\n`)
   }
   for (const line of target.complaints().slice(0, 5)) process.stdout.write(`${line}\n`)
-  // They stand above, each by itself.
+  // They are separate cases above.
   expect(count.findings.length).toBe(0)
   expect([target.api.isRunning(), target.worker.isRunning()]).toEqual([true, true])
   expect(target.complaints()).toEqual([])
@@ -156,7 +156,7 @@ async function judged(
     count.statuses.set(answer.status, (count.statuses.get(answer.status) ?? 0) + 1)
     return judge(operation, request, answer)
   } catch (error) {
-    // Who announces more than there is, and leaves, hears nothing.
+    // A client that announces more bytes than it sends, and leaves, receives no answer.
     if (error instanceof NoAnswerError) return isFramed(request) ? undefined : error.message
     throw error
   }

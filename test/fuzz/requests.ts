@@ -6,7 +6,7 @@ import type { FormFiles } from './forms.ts'
 import { ODD_HEADERS } from './headers.ts'
 import { asText, encode, hostileText, hostileValue, valid, type Hints } from './values.ts'
 
-/** Whose right a request claims. */
+/** The user whose rights a request claims. */
 export type Claim = 'own' | 'key' | 'user' | 'service' | 'none' | 'broken'
 
 /** A request as it goes over the wire. */
@@ -19,7 +19,7 @@ export interface FuzzRequest {
   readonly body: string | undefined
 }
 
-/** What is known of the installation: ids that exist, words that are meant. */
+/** Known values of the installation: existing ids, meaningful words. */
 export interface Known {
   readonly hints: Hints
   /** Values of path parameters by name. */
@@ -129,7 +129,7 @@ const PATH_BENDS: readonly ((path: string) => string)[] = [
   (path) => path.replace(/[a-z]/g, (letter) => `%${letter.charCodeAt(0).toString(16)}`),
 ]
 
-/** A query of parameters that are known, odd, given twice, or of nobody's. */
+/** A query of parameters that are known, odd, repeated or unknown. */
 function queryOf(parameters: readonly Parameter[], known: Known): Arbitrary<string> {
   const described = parameters.filter((parameter) => parameter.in === 'query')
   const pairs = described.map(({ name, schema }) => {

@@ -26,7 +26,9 @@ export interface FuzzTarget {
   readonly operations: readonly Operation[]
   /** What may be asked for by name. */
   readonly known: Known
-  /** Makes a user, so that who signs out harms nobody else; returns what each claim is proved by. */
+  /**
+   * Creates a user, so that a sign-out affects no other request; returns the proof of each claim.
+   */
   newClaims(operation: Operation): Promise<Record<Claim, string>>
   /** Lines of both logs that speak of a bug. */
   complaints(): string[]

@@ -37,7 +37,7 @@ export const HOSTILE_TEXTS: readonly string[] = [
   ...['<|im_start|>', '<|endoftext|>', '</s>', '[INST]', '<0x00>'],
 ]
 
-/** A text that nobody expects. */
+/** An unexpected text. */
 export const hostileText: Arbitrary<string> = fc.oneof(
   { weight: 6, arbitrary: fc.constantFrom(...HOSTILE_TEXTS) },
   { weight: 2, arbitrary: fc.string({ unit: 'binary', maxLength: 20 }) },

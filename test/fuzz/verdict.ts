@@ -43,8 +43,8 @@ export function createJudge(hosts: readonly string[]): Judge {
   return (operation, request, answer) => {
     const { status, headers, body, isWhole } = answer
     // A request that cannot be read is refused with a text, even one that wants none.
-    const isHeard = isWhole || (request.method === 'HEAD' && status >= 400)
-    if (!isHeard) return `${status} that broke off`
+    const isComplete = isWhole || (request.method === 'HEAD' && status >= 400)
+    if (!isComplete) return `${status} that broke off`
     if ('x-injected' in headers) return 'a header of the client became one of the answer'
     if (STACK.test(body) && operation.surface !== 'other') return `${status} that shows a stack`
     if (status >= 500) return judgeFailure(answer)
@@ -56,7 +56,7 @@ export function createJudge(hosts: readonly string[]): Judge {
     if (status < 400 || operation.surface === 'other') {
       return PAGE.test(type) || status < 400 ? undefined : `${status} of the type ${type}`
     }
-    // What this protocol's clients have always been told of what does not exist.
+    // The status that this protocol's clients have always received for missing resources.
     const isUnknown = operation.surface === 'auth' && status === 404 && body.startsWith('404 ')
     return isUnknown ? undefined : `${status} of the type ${type}`
   }

@@ -18,14 +18,15 @@ import {
 } from './release.ts'
 import { startTraffic } from './traffic.ts'
 
-// Replaces the API and worker processes of an earlier release by those of this tree, one by one, while
-// requests of every family are under way: none of them may fail.
+// Replaces the API and worker processes of an earlier release by those of this tree, one by one,
+// while
+// requests of every family are in flight: none of them may fail.
 //
 //   npm run test:upgrade -- [commit or tag; the latest tag if absent]
 
 /** Answers of each kind that are waited for between two replacements. */
 const ANSWERS_BETWEEN = 2
-/** As long as a proxy may take to hear that an address is no more; it is no more used in that time. */
+/** The time after which a proxy no longer uses a removed address. */
 const PROXY_DELAY_MS = 500
 
 const say = (text: string): void => void process.stdout.write(`${text}\n`)

@@ -10,7 +10,7 @@ export interface Fault {
   readonly reason: string
 }
 
-/** Requests of every family, sent without pause to whichever API process is in the list. */
+/** Requests of every family, sent without pause to any API process of the list. */
 export interface Traffic {
   readonly faults: readonly Fault[]
   /** Requests that were answered, by kind. */
@@ -114,7 +114,7 @@ async function activities(url: string): Promise<void> {
   await mustBeOk(await fetch(`${url}/v1/activities/${id}`, WITH_KEY))
 }
 
-/** Signs a user up, and goes on with the session of the refresh before, whichever process gave it. */
+/** Signs a user up, and continues with the session of the refresh before, from any process. */
 async function openSession(url: string): Promise<Send> {
   const body = { email: `upgrade-${process.pid}@example.test`, password: 'a long pass phrase' }
   const signedUp = await post(url, '/auth/v1/signup', body)

@@ -55,7 +55,7 @@ describe('tiny-embed with a number of tokens to keep', () => {
     expect([cut.started, cut.promptTokens]).toEqual([tokensMax, tokensMax])
   })
 
-  it('fills its context and no more when told to cut to it', async () => {
+  it('fills its context and no more when asked to cut to it', async () => {
     await expect(run({ items: [long] })).rejects.toMatchObject({ code: 'context_length_exceeded' })
     const whole = await run({ items: [long], tokensMax: 'context' })
     expect(whole.promptTokens).toBe(encoder.contextLength)

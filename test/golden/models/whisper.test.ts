@@ -116,7 +116,7 @@ describe('tiny-whisper through the decoders and windows of a worker', {
   const silence = clips.find(({ file }) => file === 'silence.wav') as Clip
   const names = 'The image is read and gnu.'
 
-  it('recognizes nothing in silence, whatever is said to come before it', async () => {
+  it('recognizes nothing in silence, with any prompt', async () => {
     expect((await recognize(silence, 'transcribe', 'en')).text.trim()).toBe('')
     expect((await recognize(silence, 'transcribe', 'en', names)).text.trim()).toBe('')
   })

@@ -18,7 +18,7 @@ export interface TestHub {
   readonly files: Map<string, Buffer>
   /** Names of files whose connection breaks after this many bytes, once for each entry. */
   readonly breaks: Map<string, number[]>
-  /** What is sent instead of the real content. */
+  /** The content that is sent instead of the real one. */
   readonly forged: Map<string, Buffer>
   /** When set, requests to the hub need it. */
   accessToken: string | undefined
@@ -117,7 +117,7 @@ export async function startHub(files: Record<string, string | Buffer>): Promise<
     })
     const breakAfter = hub.breaks.get(path)?.shift()
     if (breakAfter === undefined) return void response.end(body.subarray(start))
-    // What was sent should arrive before the connection breaks: a reset would throw it away.
+    // Bytes already sent should arrive before the connection breaks: a reset would discard them.
     response.write(body.subarray(start, start + breakAfter), () => {
       setTimeout(() => response.destroy(), 200)
     })

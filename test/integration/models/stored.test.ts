@@ -18,7 +18,7 @@ const modelAt = (source: string): CatalogueModel => ({
   ...{ aliases: [], ownedBy: 'hub', created: 0, capabilities: [] },
 })
 
-it('forgets files of a model that object storage has no longer', async ({ folder }) => {
+it('deletes files of a model that object storage no longer has', async ({ folder }) => {
   const storage = openDirectoryStore(join(folder, 'objects'))
   const options = {
     ...{ rootDir: folder, cacheDir: join(folder, 'cache'), storage },
@@ -61,7 +61,7 @@ const away: ObjectStore['list'] = () => ({
 it('does with the cache while object storage is in trouble', async ({ folder }) => {
   const { stored, put, place, ensure } = await filledCache(folder)
   expect(await ensure({ storage: { ...stored, list: away } })).toBe(place)
-  // What the storage answers is believed.
+  // The answer of the storage counts.
   await stored.delete('models/mine/onnx/model.onnx')
   await expect(ensure({})).rejects.toThrow('s3:models/mine cannot be used')
   const gone = Object.assign(new Error('no bucket'), { $metadata: { httpStatusCode: 404 } })
@@ -80,9 +80,7 @@ it('does with the cache while object storage is in trouble', async ({ folder }) 
   expect(await ensure({ storage: { ...stored, list: away } })).toBe(place)
 })
 
-it('looks at the cache alone where it is told to, and says how a model gets there', async ({
-  folder,
-}) => {
+it('reads the cache alone when offline, and says how a model gets there', async ({ folder }) => {
   const { place, ensure } = await filledCache(folder)
   const storage = { list: away, get: () => Promise.reject(trouble) }
   expect(await ensure({ storage, isAtHand: true })).toBe(place)
@@ -102,7 +100,7 @@ it('says which file a full disk could not take, after one attempt', async ({
   const place = join(folder, 'hub/models--someone--some-model')
   await mkdir(join(place, 'blobs'), { recursive: true })
   const digest = createHash('sha256').update(weights).digest('hex')
-  // What is written there never fits.
+  // Its content never fits.
   await symlink('/dev/full', join(place, 'blobs', `${digest}.part`))
   const pull = ensureModel(modelAt(`hub:${REPOSITORY}`), {
     ...{ rootDir: folder, cacheDir: folder, storage: openDirectoryStore(folder) },

@@ -28,7 +28,7 @@ function check(isFailClosed: boolean): Promise<void> {
 }
 
 describe('a password that is looked up among the breached ones', () => {
-  it('is refused when it is one of them, and shows nobody more than five digits', async () => {
+  it('is refused when it is one of them, and sends no more than five digits', async () => {
     reply = { body: `${'0'.repeat(35)}:0\r\n${DIGEST.slice(5)}:12\r\n` }
     await expect(check(false)).rejects.toThrow('Password is known to be weak')
     expect(peer.requests.map(({ path }) => path)).toEqual([`/range/${DIGEST.slice(0, 5)}`])

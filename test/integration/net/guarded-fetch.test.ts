@@ -122,7 +122,7 @@ describe('a call outside', () => {
     expect(peer.requests.map(({ path }) => path)).toEqual(places.map(() => '/'))
   })
 
-  it('shows credentials to nobody else after a redirect', async () => {
+  it('shows credentials to no other host after a redirect', async () => {
     const other = await startHttpPeer(() => ({ body: 'other' }))
     answer = () => ({ status: 302, headers: { location: `${other.url}/` }, body: '' })
     const headers = { authorization: 'Bearer secret' }
@@ -149,7 +149,7 @@ describe('a call outside', () => {
     await refused(open({ timeoutMs: 200 })({ url: peer.url }), 'timeout')
   })
 
-  it('names the host and no more when nobody is there', async () => {
+  it('names the host and no more when the connection is refused', async () => {
     const { host } = new URL(peer.url)
     await peer.stop()
     const url = `http://${host}/?code=secret`

@@ -41,7 +41,7 @@ function open({ db }: Database) {
 }
 
 describe('a deleted user', () => {
-  it('takes along what belonged to nobody else', async ({ database }) => {
+  it('deletes the organizations without another member', async ({ database }) => {
     const { organizations, newUser, newKey, end } = open(database)
     const user = await newUser()
     const [own] = await membershipsOf(database.db, tables, user)
@@ -51,7 +51,7 @@ describe('a deleted user', () => {
     await end(user)
     expect(await Promise.all(isAlive.map((is) => is()))).toEqual([false, false])
     expect(await organizations.find([own?.id ?? '', alone.id])).toEqual([])
-    // Whoever comes back under the same id begins anew.
+    // A new user under the same id has no organizations.
     await database.db
       .insert(users)
       .values({ id: user, createdAt: new Date(), updatedAt: new Date() })
@@ -104,7 +104,7 @@ describe('a deleted user', () => {
     expect(await organizations.members('org-one')).toEqual([])
   })
 
-  it('is nobody’s member, whoever adds them at this very moment', async ({ database }) => {
+  it('is no member, even when added at this very moment', async ({ database }) => {
     const { organizations, newUser, end, rolesIn } = open(database)
     const { id } = await organizations.create('Mill', await newUser())
     for (let round = 0; round < 20; round++) {

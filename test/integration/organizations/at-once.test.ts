@@ -49,7 +49,7 @@ function openAll({ db }: Database) {
 const isDone = ({ status }: PromiseSettledResult<unknown>) => status === 'fulfilled'
 
 describe('at once', () => {
-  it('nobody makes more organizations than one after another', async ({ database }) => {
+  it('no user makes more organizations at once than one after another', async ({ database }) => {
     const { organizations, newUser } = openAll(database)
     const { id } = await newUser()
     for (let made = 0; made < 98; made++) await organizations.create('Mill', id)
@@ -65,7 +65,7 @@ describe('at once', () => {
     expect((await Promise.allSettled(more)).filter(isDone)).toHaveLength(2)
   })
 
-  it('an invitation is accepted or declined, and whoever comes late is told', async ({
+  it('an invitation is accepted or declined once, and a later answer is refused', async ({
     database,
   }) => {
     const { invitations, newUser, newOrganization } = openAll(database)

@@ -209,7 +209,7 @@ describe('an invitation', () => {
     expect(await rolesIn(token, id)).toEqual([])
   })
 
-  it('is nobody else’s to see, to accept or to decline', async () => {
+  it('cannot be seen, accepted or declined by another user', async () => {
     const { owner, id, path } = await newOrganization()
     const stranger = await newPerson()
     const { body } = await call(owner, 'POST', path, { email: newAddress('other') })

@@ -45,7 +45,7 @@ describe('organizations', () => {
     await expect.poll(async () => (await as(key, 'GET', '')).status, { timeout: 3000 }).toBe(401)
   })
 
-  it('are unknown to strangers, whatever they try', async ({ database }) => {
+  it('are unknown to strangers, in every request', async ({ database }) => {
     const { as, newUser, newOrganization, key } = await openSurface(database)
     const id = await newOrganization(await newUser())
     const member = `/${id}/members/${randomUUID()}`

@@ -7,7 +7,7 @@ import { it } from '#test/support/services.ts'
 
 import { openSurface } from './organizations-surface.ts'
 
-/** Who calls; a key stands for an administrator of its organization. */
+/** The caller; a key counts as an administrator of its organization. */
 const CALLERS = ['owner', 'admin', 'member', 'key', 'stranger', 'foreignKey'] as const
 type Who = (typeof CALLERS)[number]
 

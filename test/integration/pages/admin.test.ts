@@ -55,7 +55,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     await signIn(page)
     expect((await complete('tiny-chat')).status).toBe(200)
     expect((await complete('no-such-model')).status).toBe(404)
-    // Nobody reloads: the page comes to know by itself.
+    // Without a reload: the page updates itself.
     const slow = page.getByRole('table', { name: 'Recent slow requests' })
     const request = slow.getByRole('row').filter({ hasText: 'POST /v1/completions' })
     await request.filter({ hasText: 'tiny-chat' }).first().waitFor()
@@ -163,7 +163,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     await page.getByRole('button', { name: 'Pause' }).click()
     await page.getByText('Paused.').waitFor()
     await page.getByRole('button', { name: 'Go on' }).click()
-    // What was asked for before the pause changes nothing of it.
+    // An answer to a request from before the pause changes nothing.
     let answerNow = () => {}
     const asked = new Promise<void>((resolve) => {
       void page.route('**/overview.json', async (route) => {

@@ -5,7 +5,7 @@ import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
 
 import { startPagesStack, type PagesStack } from './pages-stack.ts'
 
-// Those further down are drawn when somebody gets there.
+// Those further down are drawn when they are scrolled to.
 const OPERATION = '.opblock:has([data-path="/v1/engines"])'
 
 let stack: PagesStack

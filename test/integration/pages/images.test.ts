@@ -65,7 +65,7 @@ describe('images in the playground', { timeout: PATIENCE_MS }, () => {
   })
 })
 
-// The protocol of the browser leaves files out of what it tells of a request.
+// The protocol of the browser omits files from its description of a request.
 const KEEP_MASK = `
   const { append } = FormData.prototype
   FormData.prototype.append = function (name, ...value) {

@@ -43,7 +43,7 @@ const recordButton = (page: Page) => page.locator('#speech-record')
 const liveMicrophones = (page: Page) => page.evaluate(microphones)
 
 describe('leaving the playground', { timeout: PATIENCE_MS }, () => {
-  it('takes along what was written, for whoever signs in next', async () => {
+  it('keeps unsent text from the next user to sign in', async () => {
     await withPlayground(async (page) => {
       await page.getByLabel('Instructions').fill('private instructions')
       await page.getByLabel('Your message').fill('a private question')

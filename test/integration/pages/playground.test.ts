@@ -187,7 +187,7 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     })
   })
 
-  it('refuses a wrong key in words and forgets it', async () => {
+  it('refuses a wrong key in words and discards it', async () => {
     const { page, close } = await openPage(stack.browser)
     await page.goto(stack.tiers.url)
     await page.getByLabel('API key').fill('mr-wrong-and-long-enough')

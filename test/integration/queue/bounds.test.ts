@@ -110,7 +110,7 @@ describe('the queues', () => {
     await Promise.all([...noisy, quiet])
   })
 
-  it('forget a waiting job whose client left: it never runs', async () => {
+  it('discard a waiting job whose client left: it never runs', async () => {
     const abort = new AbortController()
     const reading = readAll(submitter.submit(toyRequest('x', 1, { signal: abort.signal })))
     const queue = submitter.producer.queue('completion', 'toy')
@@ -146,7 +146,7 @@ describe('the queues', () => {
     const other = await openTestSubmitter(server.url, prefix)
     void readAll(other.submit(toyRequest('hang', 1)))
     await eventually(async () => (await busySlots()) === 1)
-    // Its heartbeat ends, and nobody announces a cancel.
+    // Its heartbeat ends, and no cancel is announced.
     await other.close()
     await eventually(async () => (await busySlots()) === 0)
   })

@@ -44,7 +44,7 @@ it('a subscriber that is closed before Redis subscribed it again rejects nothing
   expect(unhandled).toEqual([])
 })
 
-it('a subscriber hears of cancelled jobs again after a reconnect', async () => {
+it('a subscriber receives cancelled jobs again after a reconnect', async () => {
   const subscriber = await openRedis(`redis://127.0.0.1:${proxy.port}`, 'worker', log)
   const publisher = await openRedis(server.url, 'worker', log)
   const keys = queueKeys(freshPrefix())

@@ -31,7 +31,7 @@ const startWorker = async (beforeLoading?: () => void): Promise<void> => {
 const ask = () => readAll(submitter.submit(toyRequest('x', 1)))
 const isRefused = { kind: 'overloaded', code: 'model_unavailable', retryAfterSeconds: 5 }
 
-it('who asks for a model that cannot be loaded is told so, until it can be', async () => {
+it('a request for a model that cannot be loaded is refused, until it can be', async () => {
   let isDamaged = true
   await startWorker(() => {
     if (isDamaged) throw new Error('a file is damaged')
@@ -47,7 +47,7 @@ it('who asks for a model that cannot be loaded is told so, until it can be', asy
   expect(await ask()).toMatchObject({ text: toyText(1) })
 }, 60_000)
 
-it('a worker that cannot load a model keeps nobody from another that can', async () => {
+it('a worker that cannot load a model still serves another that can be loaded', async () => {
   await startWorker(() => {
     throw new Error('a file is damaged')
   })

@@ -120,7 +120,7 @@ describe('a job survives', () => {
     }
   })
 
-  it('company that kills its worker, which alone is given up after two attempts', async () => {
+  it('jobs beside one that kills its worker, which alone is dead-lettered after two attempts', async () => {
     let deaths = 0
     let isOver = false
     const respawn = async (): Promise<void> => {

@@ -23,7 +23,7 @@ import { startToyWorker, TOY, toyText } from '#test/support/toy-worker.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 
-// What is known to go wrong with BullMQ; the other test files of this folder hold the rest.
+// Known pitfalls of BullMQ; the other test files of this folder hold the rest.
 describe('the queues, where BullMQ is known to trip', () => {
   let server: PrivateRedis
   let redis: Redis

@@ -60,7 +60,7 @@ describe('the reply writer', () => {
     ])
   })
 
-  it('numbers the replies of a run without a gap, whatever was joined', async () => {
+  it('numbers the replies of a run without a gap, joined or not', async () => {
     const one = replySource('one')
     for (let tokenId = 0; tokenId < 200; tokenId += 1) {
       writer.push(stream, one, token(tokenId))
@@ -94,7 +94,7 @@ describe('the reply writer', () => {
   it('lets a token that follows a frame wait for others, but neither a beginning nor an end', async () => {
     const one = replySource('one')
     writer.push(stream, one, started)
-    // What is sent at once is in the stream before this asks: both take one connection.
+    // Replies sent at once are in the stream before this reads it: both use one connection.
     const framesNow = async () => {
       await Promise.resolve()
       return redis.xlen(stream)
@@ -142,7 +142,7 @@ describe('the reply writer', () => {
     expect(await redis.pttl(stream)).toBeGreaterThan(0)
   })
 
-  it('gives up the replies of an owner of which too much waits, and says so', async () => {
+  it('drops the replies of an owner of which too much waits, and reports it', async () => {
     const abandoned: string[] = []
     const bounded = new ReplyWriter(redis, log, (replyTo) => abandoned.push(replyTo))
     const one = replySource('one')

@@ -13,7 +13,7 @@ import { openS3Store } from '#shared/storage/s3-store.ts'
 const SILENCE_MS = 400
 const MIB = 1024 * 1024
 
-/** A store on a server that answers as it is told to. */
+/** A store on a server with scripted answers. */
 async function storeOn(answer: (response: ServerResponse) => unknown) {
   const server = createServer((request, response) => {
     request.resume()

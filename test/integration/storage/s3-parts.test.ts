@@ -106,7 +106,7 @@ it('sends what fits into one part at once', async () => {
   expect(seen).toEqual(['PUT x-id'])
 })
 
-it('fails with the first part that does, reads no further and forgets the others', async () => {
+it('fails with the first part that does, reads no further and aborts the others', async () => {
   refused = [2]
   let asked = 0
   const source = Readable.from(
@@ -124,7 +124,7 @@ it('fails with the first part that does, reads no further and forgets the others
 })
 
 it('finds an upload that a killed process has left, and gives it up', async () => {
-  // As the server sees it, nobody goes on with it.
+  // The server sees an abandoned upload.
   const source = new PassThrough()
   const upload = store.put('files/left', source)
   source.write(Buffer.alloc(11 * MIB))
@@ -136,7 +136,7 @@ it('finds an upload that a killed process has left, and gives it up', async () =
   await store.delete(left?.key ?? '')
   expect(unfinished.has(uploadId ?? '')).toBe(false)
   expect(seen.filter((line) => line.startsWith('DELETE'))).toHaveLength(1)
-  // One that somebody else has given up meanwhile is no error.
+  // An upload that another process has aborted meanwhile is no error.
   await store.delete(left?.key ?? '')
   const end = expect(upload).rejects.toThrow('the end of this test')
   source.destroy(new Error('the end of this test'))

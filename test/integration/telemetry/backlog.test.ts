@@ -59,7 +59,7 @@ describe('the scaling of the workers', () => {
     await rm(folder, { recursive: true, force: true })
   })
 
-  it('is told the jobs that wait, in either form, and those that run, and no others', async () => {
+  it('counts the jobs that wait, of both kinds, and those that run, and no others', async () => {
     const trigger = triggers.find(({ metadata }) => metadata.url?.endsWith('completion.tiny-chat'))
     expect(trigger?.type).toBe('metrics-api')
     const read = () => readByTrigger(trigger?.metadata ?? {}, tiers.metricsUrl)
@@ -96,7 +96,7 @@ describe('the scaling of the workers', () => {
   it('answers 404 for a queue that is none, and 503 rather than a wrong number', async () => {
     const unknown = await fetch(`${tiers.metricsUrl}/metrics-api/queues/completion.nobody`)
     expect(unknown.status).toBe(404)
-    // A list where a sorted set should be stands for everything that keeps Redis from counting.
+    // A list in place of a sorted set is an example of everything that keeps Redis from counting.
     const key = `${keyPrefix}:embedding.tiny-embed:prioritized`
     await connection.lpush(key, 'x')
     const broken = await fetch(`${tiers.metricsUrl}/metrics-api/queues/embedding.tiny-embed`)

@@ -16,7 +16,7 @@ import { Canaries } from './canaries.ts'
 const SECRETS_MIN = 50
 const REDIRECT = 'http://localhost:3000/back'
 
-describe('what a process tells of itself', () => {
+describe('the telemetry of a process', () => {
   const canaries = new Canaries()
   const { plant } = { plant: (name: string) => canaries.plant(name) }
   const jwtSecret = `${plant('signing secret')}-that-is-long-enough`
@@ -239,7 +239,7 @@ describe('what a process tells of itself', () => {
 
   it('was searched for as many secrets as were planted, and none is in it', async () => {
     expect(canaries.size).toBeGreaterThanOrEqual(SECRETS_MIN)
-    // Whatever is on its way to the collector and to the log arrives with the end of the processes.
+    // Telemetry and log lines on their way arrive with the end of the processes.
     const metrics = await Promise.all(
       [tiers.metricsUrl, worker.metricsUrl].map(async (url) => (await fetch(url)).text()),
     )

@@ -8,7 +8,7 @@ export class Canaries {
     return this.#planted.size
   }
 
-  /** A word that stands nowhere else, to be put where a secret would be. */
+  /** A unique word, to be put where a secret would be. */
   plant(name: string): string {
     return this.know(name, `canary${randomBytes(9).toString('hex')}`)
   }

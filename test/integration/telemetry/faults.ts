@@ -14,7 +14,7 @@ import { clip, QUEUE_DEPTH_MAX, type WatchedStack } from './stack.ts'
 
 /** Something that goes wrong, for as long as it is needed. */
 export interface Fault {
-  /** What is done once. */
+  /** A step that runs once. */
   begin?(stack: WatchedStack): Promise<void>
   /** What goes on as long as it lasts. */
   goOn?(stack: WatchedStack): Promise<void>
@@ -100,7 +100,7 @@ const brokenStorage: Fault = {
   },
 }
 
-/** Requests that wait for a model which nobody serves. */
+/** Requests that wait for a model without a worker. */
 function crowd(size: number): Fault {
   const abort = new AbortController()
   const waiting: Promise<unknown>[] = []
@@ -109,9 +109,9 @@ function crowd(size: number): Fault {
       for (let n = 0; n < size; n += 1) {
         waiting.push(post('/v1/embeddings', EMBEDDING, { signal: abort.signal }).catch(() => {}))
       }
-      const underWay = async () => sumOf(await scrape(tiers.metricsUrl), 'millrace_jobs_under_way')
+      const inFlight = async () => sumOf(await scrape(tiers.metricsUrl), 'millrace_jobs_under_way')
       // Those that come at once are counted against each other, so fewer than the bound may wait.
-      await eventually(async () => (await underWay()) > 0)
+      await eventually(async () => (await inFlight()) > 0)
     },
     async end() {
       abort.abort()
@@ -144,7 +144,7 @@ async function runOldJob({ redis, keyPrefix, worker }: WatchedStack): Promise<vo
   connection.disconnect()
 }
 
-/** A transaction of somebody else keeps every query of the users waiting. */
+/** A transaction of another connection keeps every query of the users waiting. */
 function lockedUsers(): Fault {
   let client: Client
   let waiting: Promise<unknown> = Promise.resolve()

@@ -130,8 +130,8 @@ describe('the metrics of a running installation', () => {
       body: form,
       signal: abort.signal,
     }).catch((error: Error) => error.name)
-    const underWay = async () => sumOf(await scrape(tiers.metricsUrl), 'millrace_jobs_under_way')
-    await expect.poll(underWay, { timeout: 20_000 }).toBe(1)
+    const inFlight = async () => sumOf(await scrape(tiers.metricsUrl), 'millrace_jobs_under_way')
+    await expect.poll(inFlight, { timeout: 20_000 }).toBe(1)
     abort.abort()
     expect(await answer).toBe('AbortError')
     await expect
@@ -152,7 +152,7 @@ describe('the metrics of a running installation', () => {
       .toEqual([1, 1, 0])
   })
 
-  it('tells of the pools, the password hashes, the event loop and the storage', async () => {
+  it('report the pools, the password hashes, the event loop and the storage', async () => {
     const email = `${Math.random()}@example.test`
     const signup = await fetch(`${tiers.url}/signup`, {
       method: 'POST',

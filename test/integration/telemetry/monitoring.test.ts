@@ -43,14 +43,14 @@ describe('the monitoring of a running installation', () => {
       .filter((name) => /^(millrace|gen_ai|http|db)_/.test(name))
     const unseen = [...new Set(names)].filter((name) => !text.includes(name))
     expect(unseen.sort()).toEqual([
-      // Told by the share of slots in use and by the wait in the queue.
+      // Derived from the share of slots in use and from the wait in the queue.
       'millrace_worker_jobs_waiting',
       'millrace_worker_model_ready',
       'millrace_worker_slots_offered',
     ])
   })
 
-  it('alerts nobody while all is well', () => {
+  it('fires no alert while all is well', () => {
     const firing = alerts.filter(({ expr }) => evaluate(expr, calm).length > 0)
     expect(firing.map(({ alert }) => alert)).toEqual([])
   })
@@ -83,16 +83,16 @@ describe('the monitoring of a running installation', () => {
           firing = evaluate(expr, snapshots)
         }
         expect(firing.length).toBeGreaterThan(0)
-        // It is told once it has held for its time, and not before.
+        // It fires once it has held for its time, and not before.
         const pendingMs = pendingMsOf(rule)
         const beganMs = snapshots.at(-1)?.atMs ?? 0
         const steps = pendingMs / STEP_MS + 2
-        const told = firingTimes(rule, [
+        const firing = firingTimes(rule, [
           ...snapshots,
           ...goOn(snapshots, { steps, stepMs: STEP_MS }),
         ])
-        expect((told[0] ?? 0) - beganMs).toBeGreaterThanOrEqual(pendingMs)
-        expect((told[0] ?? 0) - beganMs).toBeLessThanOrEqual(pendingMs + 2 * STEP_MS)
+        expect((firing[0] ?? 0) - beganMs).toBeGreaterThanOrEqual(pendingMs)
+        expect((firing[0] ?? 0) - beganMs).toBeLessThanOrEqual(pendingMs + 2 * STEP_MS)
       } finally {
         await fault.end?.(stack)
       }

@@ -99,7 +99,7 @@ describe('AUTH_METRICS_ENABLED', () => {
 })
 
 describe('AUTH_TRACING_ENABLED', () => {
-  it('true sends protobuf unless told otherwise, and DEBUG tells of it in the log', async () => {
+  it('true sends protobuf by default, and DEBUG logs it', async () => {
     const env = {
       AUTH_TRACING_ENABLED: 'true',
       OTEL_BSP_SCHEDULE_DELAY: '50',
@@ -122,7 +122,7 @@ describe('AUTH_TRACING_ENABLED', () => {
     })
   })
 
-  it('speaks gRPC when told to', async () => {
+  it('speaks gRPC when configured so', async () => {
     const collector = await startGrpcCollector()
     const env = {
       AUTH_TRACING_ENABLED: 'true',

@@ -183,7 +183,7 @@ describe('traces', () => {
     worker = second
   })
 
-  it('of a worker are not told when the API process that waited for them is killed', async () => {
+  it('of a worker are not exported when the API process that waited for them is killed', async () => {
     const parent = newParent()
     const doomed = await tiers.startApi()
     const init = { method: 'POST', body: await clipForm('en-long.flac') }

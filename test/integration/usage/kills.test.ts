@@ -12,7 +12,7 @@ const COMPLETION = {
 const KILLS = 3
 const POLL = { timeout: 60_000, interval: 100 }
 
-it('writes one row of usage for every answered request, whoever is killed or leaves', {
+it('writes one row of usage for every answered request, also when a process is killed or a client leaves', {
   timeout: 300_000,
 }, async ({ databaseUrl, redisUrl, keyPrefix, folder }) => {
   const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })

@@ -48,7 +48,7 @@ async function openMetered(database: Database, redisUrl: string, prefix: string)
 }
 
 describe('the use of a job', () => {
-  it('is one row with its real tokens, whoever asked', async ({
+  it('is one row with its real tokens, for every kind of caller', async ({
     database,
     redisUrl,
     keyPrefix,

@@ -201,7 +201,7 @@ describe('every route that takes an id', () => {
   })
 
   it("answers 404 for another organization's, and leaves it as it was", async () => {
-    // Who is not a person is told so before anything is looked up.
+    // A caller that is not a user is refused before anything is looked up.
     for (const route of routes.filter(({ path }) => !path.startsWith('/v1/invitations'))) {
       const id = await creatorOf(route.path)(other)
       expect([route, id === '' || id === undefined]).toEqual([route, false])

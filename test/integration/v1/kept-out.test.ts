@@ -10,7 +10,7 @@ interface SignedIn {
   readonly user: { readonly id: string }
 }
 
-it('whoever is deleted, banned or signed out does no more than an access token that they have', {
+it('a deleted, banned or signed-out user does no more than a remaining access token allows', {
   timeout: 120_000,
 }, async ({ databaseUrl, redisUrl, keyPrefix, folder }) => {
   const env = { AUTH_MAILER_AUTOCONFIRM: 'true' }

@@ -33,7 +33,7 @@ const FAMILIES: readonly [RegExp, RequiredScope][] = [
   [/^\w+ \/v1\/media\//, 'none'],
 ]
 
-/** Every way to name a model; `image` and such stand for a form with that field. */
+/** Every way to name a model; `image` and the like mean form data with that field. */
 const MODEL_REQUESTS: readonly [string, string, object | undefined][] = [
   ['POST', '/completions', { model: 'tiny-chat', prompt: 'x' }],
   ['POST', '/engines/tiny-chat/completions', { prompt: 'x' }],
@@ -175,7 +175,7 @@ describe('a key', () => {
     }
   })
 
-  it('with a list of models knows no other, whichever way it is named', async () => {
+  it('with a list of models knows no other, however it is named', async () => {
     const limited = await newKey({ modelIds: ['another-model'] })
     for (const [method, path, body] of MODEL_REQUESTS) {
       const { status, code } = await send(limited, method, path, body)

@@ -9,7 +9,7 @@ import { ONE_MODEL, startTiers, type Tiers } from '#test/support/tiers.ts'
 
 // Ids 0, 1 and 2 end the text of the shipped model; without them it goes on to the limit.
 const ENDLESS = { '0': -100, '1': -100, '2': -100 }
-// No seed: whatever is run a second time says something else.
+// No seed: a second run gives another text.
 const COMPLETION = {
   ...{ model: 'tiny-chat', prompt: 'Once upon a time', max_tokens: 500 },
   ...{ temperature: 1, logit_bias: ENDLESS },
@@ -185,7 +185,7 @@ describe('a client that leaves', () => {
     await tiers.startWorker()
     const leaving = new AbortController()
     const body = { ...COMPLETION, stream: true }
-    // Its first words say that it has begun: what nobody heard of is not charged.
+    // Its first delta shows that it has begun: undelivered tokens are not charged.
     await readSome(await send(tiers.url, undefined, body, leaving.signal), 1)
     leaving.abort()
     await expect.poll(usageRows, POLL).toMatchObject([{ outcome: 'abandoned' }])

@@ -59,7 +59,7 @@ it.each([
   expect(ran.stderr).toBe('')
 })
 
-it('an audit without npm is told of and fails nothing', () => {
+it('an audit without npm is reported and fails nothing', () => {
   const ran = spawnSync(process.execPath, [join(ROOT, '.ci/audit')], {
     ...{ encoding: 'utf8', env: { ...process.env, PATH: folder } },
   })

@@ -117,7 +117,7 @@ describe.each(OVERLAYS)('deploy/kubernetes/%s', (overlay) => {
     const drain = describeConfig({}).find((line) => line.startsWith('MILLRACE_DRAIN_TIMEOUT='))
     const api = deployments.find(({ metadata }) => metadata.name === 'api') as Manifest
     const [container] = podOf(api).containers
-    // Proxies send it requests for a moment more: it is told to end after that.
+    // Proxies send it requests for a moment more: SIGTERM comes after that.
     const pause = Number(container?.lifecycle?.preStop.exec.command.at(-1))
     expect(pause).toBeGreaterThanOrEqual(3)
     expect(podOf(api).terminationGracePeriodSeconds).toBeGreaterThan(

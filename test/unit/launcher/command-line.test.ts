@@ -42,7 +42,7 @@ describe('the command line', () => {
     expect(parse(line)).toBeUndefined()
   })
 
-  it('tells every command, and of one its options', () => {
+  it('lists every command, and the options of one', () => {
     expect(usage()).toContain('users role <user> <role>')
     expect(usage()).not.toContain('--scopes')
     expect(usage('keys')).toContain('keys create [--name <text>] [--scopes <scope,scope>]')

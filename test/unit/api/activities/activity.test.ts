@@ -147,7 +147,7 @@ describe('an activity', () => {
   })
 })
 
-it('recognizes the same content whatever the order of its keys', () => {
+it('recognizes the same content in any order of its keys', () => {
   expect(digestOf({ type: 'Like', object: { a: 1, b: [2] } })).toEqual(
     digestOf({ object: { b: [2], a: 1 }, type: 'Like' }),
   )

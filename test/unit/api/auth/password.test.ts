@@ -30,7 +30,7 @@ const FIREBASE_HASH = [
 ].join(',')
 
 describe('the password hasher', () => {
-  it('writes argon2id at the parameters of OWASP unless told otherwise', async () => {
+  it('writes argon2id at the parameters of OWASP by default', async () => {
     const hasher = createPasswordHasher(readPasswordConfig(new EnvReader({})), PATIENCE)
     const hash = await hasher.hash('correct horse')
     expect(hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
@@ -160,7 +160,7 @@ describe('the password hasher', () => {
     expect(await hasher.hash('correct horse')).toMatch(/^\$argon2id/)
   })
 
-  it('spares itself the hashes that nobody waits for any more', async () => {
+  it('skips hashes whose request has ended', async () => {
     let nowMs = 0
     const clock = { ...systemClock, monotonic: () => nowMs }
     const hasher = createPasswordHasher(config({ MILLRACE_PASSWORD_HASH_CONCURRENCY: '1' }), {
@@ -168,7 +168,7 @@ describe('the password hasher', () => {
       waitMsMax: 10_000,
     })
     const [first, second, third] = [hasher.hash('one'), hasher.hash('two'), hasher.hash('three')]
-    // What is under way is finished; what still waits comes too late.
+    // Hashes in flight are finished; those still waiting are discarded.
     nowMs = 10_001
     expect(await first).toMatch(/^\$argon2id/)
     await expect(second).rejects.toMatchObject({ kind: 'overloaded', code: 'over_capacity' })

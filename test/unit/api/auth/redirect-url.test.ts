@@ -86,7 +86,7 @@ describe('isRedirectAllowed', () => {
     check('http://[::1]:8001/a', false)
   })
 
-  describe('whatever the list says', () => {
+  describe('with any list', () => {
     check('', false)
     check('/relative', false)
     check('//evil.test', false)

@@ -67,7 +67,7 @@ describe('the administration page', () => {
     expect(rows(view({ queues: [{ ...QUEUE, oldestWaitMs }] }), 'queues')?.[0]?.[2]).toBe(text)
   })
 
-  it('tells faults of ours from those of clients', () => {
+  it('distinguishes server faults from those of clients', () => {
     const errors = [
       { kind: 'notFound', modelId: undefined, count: 9 },
       { kind: 'internal', modelId: 'toy', count: 2 },

@@ -20,7 +20,7 @@ afterEach(async () => {
   for (const close of closers.splice(0)) await close()
 })
 
-describe('whole pieces', () => {
+describe('joined chunks', () => {
   it.each([
     ['single bytes', () => 1],
     ['pieces of any size', (index: number) => (index * 7919) % 40_000],
@@ -79,7 +79,7 @@ describe('a body that comes byte by byte', () => {
     expect(pieces).toBeLessThan(PIECES_MAX)
   })
 
-  it('brings the file of a form in whole pieces', async () => {
+  it('brings the file of form data in joined chunks', async () => {
     const app = fastify({ bodyLimit: 2 * BYTES })
     joinSmallChunks(app)
     await app.register(multipart)

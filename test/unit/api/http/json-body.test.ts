@@ -58,7 +58,7 @@ describe('the judgement of JSON bodies', () => {
     await app.close()
   })
 
-  it('stands before the parser, which refuses what would change prototypes', async () => {
+  it('runs before the parser, which refuses keys that would change prototypes', async () => {
     const app = fastify()
     registerJsonBody(app)
     const schema = { body: { type: 'object' } }

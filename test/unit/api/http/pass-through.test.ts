@@ -30,7 +30,7 @@ it('ends with what its look throws, for which the source is not blamed', async (
   expect(from.errored).toBeNull()
 })
 
-it('ends with what its source fails with, also when nobody reads it yet', async () => {
+it('ends with the error of its source, also before it is read', async () => {
   const from = source(10)
   const passing = passThrough(from, new PassThroughBytes())
   from.destroy(new Error('the sender went away'))

@@ -50,8 +50,8 @@ it('a client that leaves while its whole recording is being stored is no fault o
 })
 
 /**
- * A store that has every byte of what is put there and is never done with it, until that is given up; and when it
- * had them, and when it was given up.
+ * A store that receives every byte of a put and never completes it, until it is abandoned; and when
+ * it had the bytes, and when it was abandoned.
  */
 function neverDone(store: ObjectStore): {
   store: ObjectStore

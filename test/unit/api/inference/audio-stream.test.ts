@@ -44,7 +44,7 @@ async function streamed(parts: readonly Part[] = [], url?: string) {
 const delta = (text: string) => ({ type: 'transcript.text.delta', delta: text })
 const DONE = { type: 'transcript.text.done', text: 'Hello there.  Bye!' }
 
-it('tells the text of every window as it is heard, and at last the whole', async () => {
+it('sends the text of every window as it is recognized, and at last the whole', async () => {
   windows = [
     [1, ' Hello there. '],
     [2, ''],
@@ -69,12 +69,12 @@ it('repeats nothing when another worker begins anew', async () => {
   expect(await streamed()).toEqual([delta('Hello there.'), delta('  Bye!'), DONE])
 })
 
-it('tells at the end what no window has told', async () => {
+it('sends at the end the text that no window has sent', async () => {
   windows = [[1]]
   expect(await streamed([['response_format', 'text']])).toEqual([delta('Hello there.  Bye!'), DONE])
 })
 
-it('tells of a failure once it has begun', async () => {
+it('reports a failure once it has begun', async () => {
   windows = [[1, ' Hello'], failure.overloaded('not now')]
   expect(await streamed()).toEqual([
     delta('Hello'),

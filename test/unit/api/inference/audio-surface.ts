@@ -19,13 +19,13 @@ export const clip = (bytes = WAV, filename: string | undefined = 'a.wav'): Part 
   { bytes, ...(filename !== undefined && { filename }) },
 ]
 
-/** The surface over a worker that hears, with object storage of its own. */
+/** The audio surface over a worker, with object storage of its own. */
 export interface AudioSurface {
   readonly surface: Awaited<ReturnType<typeof openSurface>>
   readonly store: ObjectStore
   readonly folder: string
   post(parts: readonly Part[] | Buffer, url?: string): ReturnType<typeof postForm>
-  /** Recordings that nobody needs any longer and that were not removed. */
+  /** Recordings that are no longer needed and were not removed. */
   leftovers(): Promise<string[]>
   close(): Promise<void>
 }

@@ -78,13 +78,13 @@ describe('the credential of a request', () => {
     surface.keys.isSilent = true
     surface.clock.nowMs += 60_000
     expect((await surface.get('/v1/models')).statusCode).toBe(200)
-    // The question that is under way has been waited for long enough by now.
+    // The query in flight has been waited for long enough by now.
     surface.clock.nowMs += 1000
     expect((await surface.get('/v1/models')).statusCode).toBe(200)
     expect(surface.keys.lookups).toBe(2)
   })
 
-  it('the use of a key is noted once a minute', async () => {
+  it('the use of a key is recorded once a minute', async () => {
     const surface = await openSurface()
     for (const waitMs of [0, 1000, 58_000, 1000]) {
       surface.clock.nowMs += waitMs

@@ -148,7 +148,7 @@ describe('POST /v1/rerank', () => {
     ])
   })
 
-  it('may be told that long documents are to be cut, as they are', async () => {
+  it('accepts the parameter that cuts long documents, as they are cut anyway', async () => {
     const response = await ask({ truncate_prompt_tokens: -1, truncation: true, timeout: 20 })
     expect(response.statusCode).toBe(200)
   })

@@ -33,7 +33,7 @@ describe('rotating a key', () => {
     expect(refused.json()).toMatchObject({ error: { code: 'insufficient_permissions' } })
   })
 
-  it("makes it the key of the caller's maker, as what a key creates is", async () => {
+  it("makes it the key of the caller's creator, as every key that a key creates is", async () => {
     const { post, keys } = await openSurface()
     keys.add('sk-caller-0123456789abcdef', { id: 'key_caller', createdBy: 'user-one' })
     keys.add('sk-old-0123456789abcdefgh', { id: 'key_old' })

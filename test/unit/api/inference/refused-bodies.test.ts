@@ -49,7 +49,7 @@ describe('a body that cannot be read', () => {
     async (type) => {
       const response = await surface.post(CHAT, 'model=x', { 'content-type': type })
       expect(response.statusCode).toBe(415)
-      // Curl names the last one unless told otherwise: its users have to learn what to say instead.
+      // Curl names the last one by default: its users have to learn what to send instead.
       expect(response.json().error).toMatchObject({
         type: 'invalid_request_error',
         message: expect.stringContaining('send JSON as application/json'),
@@ -63,7 +63,7 @@ describe('a body that cannot be read', () => {
     expect(response.json().error).toMatchObject({ param: null, code: null })
   })
 
-  it('nobody learns what is valid without a key', async () => {
+  it('reveals nothing about validation without a key', async () => {
     const response = await surface.post(CHAT, '{', { authorization: 'Bearer wrong' })
     expect(response.statusCode).toBe(401)
     expect(response.body).not.toContain(API_KEY)

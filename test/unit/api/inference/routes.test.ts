@@ -182,7 +182,7 @@ describe('the routes', () => {
           tags: [expect.any(String)],
           responses: {
             '200': expect.anything(),
-            // What has its own proof needs no key.
+            // A signed address needs no key.
             [path.startsWith('/v1/media/') ? '403' : '401']: expect.anything(),
           },
         })

@@ -21,7 +21,7 @@ import { MemoryKeys } from './memory-keys.ts'
 /** The key that the surface under test knows. */
 export const API_KEY = 'sk-test-0123456789abcdefWXYZ'
 
-/** Models of every sort that the routes tell apart. */
+/** Models of every kind that the routes distinguish. */
 export const CATALOGUE = parseCatalogue({
   models: [
     {

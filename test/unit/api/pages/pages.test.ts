@@ -25,7 +25,7 @@ describe('what a client would rather read', () => {
 })
 
 describe('markup', () => {
-  it('escapes whatever is put into it, wherever it stands', () => {
+  it('escapes every inserted text, in every position', () => {
     const hostile = `<img src=x onerror="alert('x')">&`
     expect(html`<p title="${hostile}">${hostile}</p>`.toString()).toBe(
       `<p title="${escapeHtml(hostile)}">${escapeHtml(hostile)}</p>`,

@@ -91,7 +91,7 @@ describe('the configuration', () => {
     expect(loadConfig({ ...sound, [name]: value }).warnings).toEqual([])
   })
 
-  it('tells of a spelling that another one overrules, and not of one that agrees', () => {
+  it('reports a spelling that another one overrules, and not one that agrees', () => {
     const { config, warnings } = loadConfig({ ...sound, AUTH_API_PORT: '1', PORT: '2' })
     expect(config.server.port).toBe(1)
     expect(warnings).toEqual(['PORT is not read: AUTH_API_PORT is set to something else'])

@@ -16,7 +16,7 @@ describe('the admin token', () => {
     })
     readServerConfig(env)
     expect(env.problems).toEqual(problems)
-    // What is refused is a secret all the same.
+    // A refused value is a secret all the same.
     if (token) expect(env.problems.join()).not.toContain(token)
   })
 })

@@ -45,7 +45,7 @@ describe('the time of the queues', () => {
     await clock.sync({ time: async () => [2000, 500_000] } as never)
     expect(clock.now()).toBe(2_000_500)
     local.monotonicMs += 100
-    // The machine's clock is set, which concerns nobody.
+    // The machine's clock is set, which has no effect.
     local.nowMs -= 300_000
     expect(clock.now()).toBe(2_000_600)
   })

@@ -8,7 +8,7 @@ import { WholeTraces } from '#shared/telemetry/whole-traces.ts'
 describe('the spans of a request', () => {
   let exporter: InMemorySpanExporter
   let provider: TracerProvider
-  const told = () => exporter.getFinishedSpans().map(({ name }) => name)
+  const exported = () => exporter.getFinishedSpans().map(({ name }) => name)
   const start = (name: string, parent: Context = ROOT_CONTEXT): { span: Span; below: Context } => {
     const span = provider.getTracer('test').startSpan(name, {}, parent)
     return { span, below: trace.setSpan(context.active(), span) }
@@ -21,17 +21,17 @@ describe('the spans of a request', () => {
     })
   })
 
-  it('are told when the outermost of this process has ended, and not before', () => {
+  it('are exported when the outermost of this process has ended, and not before', () => {
     const root = start('root')
     const child = start('child', root.below)
     start('grandchild', child.below).span.end()
     child.span.end()
-    expect(told()).toEqual([])
+    expect(exported()).toEqual([])
     root.span.end()
-    expect(told()).toEqual(['grandchild', 'child', 'root'])
+    expect(exported()).toEqual(['grandchild', 'child', 'root'])
   })
 
-  it('hang below a span of another process as below nothing: it is told there', () => {
+  it('count as outermost below a span of another process, which exports itself', () => {
     const remote = trace.setSpanContext(ROOT_CONTEXT, {
       traceId: '0af7651916cd43dd8448eb211c80319c',
       spanId: 'b7ad6b7169203331',
@@ -40,9 +40,9 @@ describe('the spans of a request', () => {
     })
     const root = start('taken', remote)
     start('inner', root.below).span.end()
-    expect(told()).toEqual([])
+    expect(exported()).toEqual([])
     root.span.end()
-    expect(told()).toEqual(['inner', 'taken'])
+    expect(exported()).toEqual(['inner', 'taken'])
   })
 
   it('are left out below a span that has not ended', () => {
@@ -50,17 +50,17 @@ describe('the spans of a request', () => {
     const open = start('open', root.below)
     start('below open', open.below).span.end()
     root.span.end()
-    expect(told()).toEqual(['root'])
+    expect(exported()).toEqual(['root'])
     open.span.end()
-    expect(told()).toEqual(['root', 'open'])
+    expect(exported()).toEqual(['root', 'open'])
   })
 
-  it('are all discarded when nobody is left who waited for them', () => {
+  it('are all discarded when the process that waited for them is gone', () => {
     const root = start('root')
     start('child', root.below).span.end()
     root.span.setAttribute(DISCARD, true)
     root.span.end()
-    expect(told()).toEqual([])
+    expect(exported()).toEqual([])
   })
 
   it('do not mix with those of another request', () => {
@@ -68,6 +68,6 @@ describe('the spans of a request', () => {
     start('of one', one.below).span.end()
     start('of two', two.below).span.end()
     two.span.end()
-    expect(told()).toEqual(['of two', 'two'])
+    expect(exported()).toEqual(['of two', 'two'])
   })
 })

@@ -15,7 +15,7 @@ import { processAudio, sweepClips } from '#workers/processors/audio.ts'
 import type { JobReplies } from '#workers/processors/job-tools.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
-// Random weights: what is asserted is where and how the clip is read, not what it says.
+// Random weights: the assertions concern where and how the clip is read, not the text.
 const MODEL = join(import.meta.dirname, '../../../fixtures/models/whisper')
 const CLIPS = join(import.meta.dirname, '../../../fixtures/audio')
 const INPUT: Omit<AudioInput, 'audioKey'> = {
@@ -80,7 +80,7 @@ it('reads a clip window by window and says how far it is', async () => {
   }
 })
 
-it('tells what each window says where that is wanted at once', async () => {
+it('reports the text of each window where that is wanted at once', async () => {
   const quiet = await listen()
   expect(quiet.texts.every((text) => text === undefined)).toBe(true)
   const { texts, result } = await listen({ stream: true })

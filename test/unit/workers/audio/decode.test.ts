@@ -9,7 +9,7 @@ import { findAudioDecoder } from '#workers/audio/decode.ts'
 const CLIPS = join(import.meta.dirname, '../../../fixtures/audio')
 const { decode, name } = await findAudioDecoder()
 const folder = await mkdtemp(join(tmpdir(), 'millrace-decode-'))
-// What a stranger must not hear: a recording beside the one that was sent.
+// Content that a stranger must not get: a recording beside the one that was sent.
 const secret = join(folder, 'secret.mp3')
 await copyFile(join(CLIPS, 'en-4.mp3'), secret)
 
@@ -28,7 +28,7 @@ it.each([
   await expect(listen(path)).rejects.toMatchObject({ kind: 'invalidRequest', param: 'file' })
 })
 
-it('hears the same recording where it was sent itself', async () => {
+it('decodes the same recording where it was sent itself', async () => {
   expect(await listen(secret)).toBeGreaterThan(16_000)
 })
 
@@ -42,7 +42,7 @@ it.each(['en-long.flac', 'en-1.wav'])(
   },
 )
 
-it('refuses what is too long before any of it is heard, stated or not', async () => {
+it('refuses a recording that is too long before decoding it, stated or not', async () => {
   // Silence in frames of eleven bytes, each of which says that it lasts 4,096 samples.
   const path = join(folder, 'clip.flac')
   await writeFile(path, hoursOfSilence())

@@ -42,7 +42,7 @@ describe('without FFmpeg', () => {
       const found = amplitudeOf(samples.slice(1600, 14_400), Number(frequency))
       expect(Math.abs(found / amplitude - 1)).toBeLessThan(tolerance)
     }
-    // What is neither tone is far below both.
+    // Everything beside the two tones is far below both.
     expect(amplitudeOf(samples.slice(1600, 14_400), 2300)).toBeLessThan(0.002)
   })
 

@@ -116,7 +116,7 @@ describe('a plain WAV file', () => {
     expect(await samplesOf(wav(SIGNAL, { cutBytes: 3 }))).toEqual(SIGNAL.slice(0, 4))
   })
 
-  it('tells its length, and comes at the rate that is asked for', async () => {
+  it('states its length, and comes at the requested rate', async () => {
     const tone = Array.from({ length: 48_000 }, (_, i) =>
       Math.sin((2 * Math.PI * 440 * i) / 48_000),
     )

@@ -25,7 +25,7 @@ it('reads the features where newer exports keep them', async () => {
   expect((await readWhisperFiles(folder)).mel).toEqual(mel)
 })
 
-it('takes the usual features, in as many bands as the model has, where no file tells them', async () => {
+it('uses the usual features, in as many bands as the model has, without a file that states them', async () => {
   await rm(place('preprocessor_config.json'))
   const config = JSON.parse(await readFile(place('config.json'), 'utf8'))
   await writeFile(place('config.json'), JSON.stringify({ ...config, num_mel_bins: 128 }))

@@ -38,7 +38,7 @@ describe('the answer to a window', () => {
     expect((await answer([UNSURE], 0.3)).tried).toEqual([0.3])
   })
 
-  it('is silence only where the model hears nobody and doubts its words', async () => {
+  it('is silence only where the model detects no speech and doubts its words', async () => {
     expect(await answer([{ ...UNSURE, probed: 0.9 }])).toMatchObject({
       isSilence: true,
       tried: [0],
@@ -47,7 +47,7 @@ describe('the answer to a window', () => {
     expect((await answer([{ ...UNSURE, probed: 0.3 }])).isSilence).toBe(false)
   })
 
-  it('is lost where it says nothing though the model hears speech', async () => {
+  it('is lost where it has no text though the model detects speech', async () => {
     expect((await answer([{ ...SURE, tokenIds: [NOTHING] }])).isLost).toBe(true)
     expect((await answer([{ ...SURE, tokenIds: [NOTHING], probed: 0.9 }])).isLost).toBe(false)
     expect((await answer([{ ...SURE, tokenIds: [SPEECH] }])).isLost).toBe(false)

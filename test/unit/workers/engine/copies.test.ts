@@ -7,7 +7,7 @@ import { generate } from './generate.ts'
 
 const VOCABULARY = 8
 
-/** A runner that notes what it is asked, and whose copies fail as often as told. */
+/** A runner that records its calls, and whose copies fail a given number of times. */
 function makeRunner(): ModelRunner & { readonly calls: string[]; failures: number } {
   return {
     calls: [],

@@ -54,14 +54,14 @@ async function attend(engine: TextEngine, { leavesAt, ...request }: Request) {
   }
 }
 
-describe('a crowd of texts, some of which are given up', () => {
+describe('a crowd of texts, some of which are aborted', () => {
   it.each([
     ['llama-in-place', 'model', 'host'],
     ['llama', 'model', 'host'],
     // What a GPU takes, on a processor.
     ['llama-in-place', 'model', 'device'],
     ['llama', 'model', 'device'],
-    // One row's scale must not reach another's numbers, whatever the cache.
+    // One row's scale must not reach another's numbers, with any cache.
     ['llama-in-place-dynamic', 'model_quantized', 'host'],
     ['llama', 'model_quantized', 'host'],
   ] as const)('each reads as if it were alone: %s, %s, %s', async (name, onnxFile, cacheMemory) => {

@@ -160,7 +160,7 @@ describe('an engine', () => {
     expect((await other).tokenIds).toHaveLength(16)
   })
 
-  it('tells its listeners after every step, when the tokens of the step are there', async () => {
+  it('calls its listeners after every step, when the tokens of the step are there', async () => {
     const engine = await openEngine('llama-in-place')
     let numTokens = 0
     const seen: number[] = []

@@ -56,7 +56,7 @@ describe('whole prompts', () => {
     // The first of the two has waited for four steps.
     expect(next(4)).toEqual(['decode 2', 'decode 2', 'prefill of 5 and 5', 'decode 4'])
     end(scheduler, first[2]!)
-    // Nobody is left in the queue.
+    // The queue is empty.
     expect(next(2)).toEqual(['prefill 5', 'decode 4'])
   })
 })

@@ -87,7 +87,7 @@ describe('the scheduler', () => {
     ])
   })
 
-  it('lets prompts take turns, so that a short one overtakes a long one', () => {
+  it('alternates between prompts, so that a short one overtakes a long one', () => {
     const scheduler = new Scheduler(OPTIONS)
     const long = add(scheduler, { length: 40, first: 10 })
     const short = add(scheduler, { length: 7, first: 60 })

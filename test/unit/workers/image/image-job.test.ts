@@ -89,7 +89,7 @@ describe('generating', () => {
     expect(images[0]).not.toEqual(images[1])
   })
 
-  it('draws the same for the same seed, whatever is drawn beside it', async () => {
+  it('draws the same for the same seed, beside any other image', async () => {
     const [alone] = (await draw({ task: 'generate', prompt: 'a' })).images
     expect(pipeline.poolSize).toBe(Math.min(2, availableParallelism()))
     // The sessions for images side by side are loaded while the first ones are drawn.

@@ -31,15 +31,15 @@ describe('the token that ends a text', () => {
     expect(tokenIds).toEqual([...PROMPT, ...ANSWER, END_TOKEN])
   })
 
-  it('is told in the last piece of a stream', async () => {
+  it('is sent in the last chunk of a stream', async () => {
     const { deltas, result } = await runJob({ logprobs: 0, stream: true }, { engine: engine() })
-    const told = deltas.flatMap(({ logprobs }) => logprobs ?? [])
-    expect(told).toEqual(result.candidates[0]?.logprobs)
+    const sent = deltas.flatMap(({ logprobs }) => logprobs ?? [])
+    expect(sent).toEqual(result.candidates[0]?.logprobs)
     expect(deltas.at(-1)).toMatchObject({ finishReason: 'stop' })
     expect(deltas.at(-1)?.logprobs?.at(-1)?.tokenId).toBe(END_TOKEN)
   })
 
-  it('is told of no text that ends in another way, and of no chat', async () => {
+  it('is absent from a text that ends in another way, and from chats', async () => {
     const chat = [{ form: 'chat' as const, messages: [{ role: 'user' as const, content: 'hi' }] }]
     for (const input of [{ maxTokens: 2 }, { stop: ['fox'] }, { prompts: chat }]) {
       const { result } = await runJob({ ...input, logprobs: 0 }, { engine: engine() })

@@ -21,7 +21,7 @@ function tokenize(prompt: Extract<Prompt, { form: 'text' | 'chat' }>, rest = {})
 }
 
 describe('the tokens of a text', () => {
-  it('are those that the model would read, and nobody is charged for them', async () => {
+  it('are those that the model would read, and are not charged', async () => {
     const engine = scriptedEngine(babble)
     await runJob({ prompts: [{ form: 'text', text: WORDS }] }, { engine })
     const { raw } = await tokenize({ form: 'text', text: WORDS })

@@ -6,7 +6,7 @@ import type { Tensor } from '#workers/runtime/tensor.ts'
 
 const FIXTURES = join(import.meta.dirname, '../../../fixtures')
 
-/** Multiplies a matrix with itself as often as it is told. */
+/** Multiplies a matrix with itself a given number of times. */
 export const LOOP_FILE = join(FIXTURES, 'runtime/loop.onnx')
 
 /** A decoder whose cache is written in place. */

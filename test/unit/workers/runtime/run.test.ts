@@ -101,7 +101,7 @@ describe('many runs', () => {
         await session.run(feeds, fetches)
         times.push(performance.now() - start)
       }
-      // The fastest tenth: what a step costs when nobody else takes the processor.
+      // The fastest tenth: the cost of a step on an idle processor.
       return times.toSorted((a, b) => a - b)[30]!
     }
     await stepMs(2048)

@@ -17,7 +17,7 @@ describe('the grammars of a model', () => {
     expect(cache.get('a', () => grammarOf({ type: 'null' }))).toBe(first)
   })
 
-  it('are given up, the one used longest ago first, beyond a number', () => {
+  it('are dropped, the least recently used first, beyond a number', () => {
     const cache = new ConstraintCache(pieces, new Set([END]))
     const compiled: string[] = []
     const get = (key: string) =>
@@ -33,7 +33,7 @@ describe('the grammars of a model', () => {
     expect(compiled.join('')).toBe('abcdefghib')
   })
 
-  it('take no more room than allowed, whatever answers have followed them', () => {
+  it('take no more room than allowed, with any answers', () => {
     const cache = new ConstraintCache(pieces, new Set([END]), { bytesMax: 2 * MIB })
     let largest = 0
     for (let index = 0; index < 6; index += 1) {

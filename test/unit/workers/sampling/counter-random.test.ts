@@ -31,7 +31,7 @@ describe('the counter-based random numbers', () => {
     expect(new Set([base, ...others]).size).toBe(5)
   })
 
-  it('tell seeds apart that differ only above 32 bits', () => {
+  it('distinguish seeds that differ only above 32 bits', () => {
     expect(uniformAt(1, 0, 0)).not.toBe(uniformAt(1 + 2 ** 32, 0, 0))
   })
 

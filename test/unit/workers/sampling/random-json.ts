@@ -17,8 +17,8 @@ export function constrain(grammar: Grammar): ConstraintFactory {
 }
 
 /**
- * What a model without any sense writes under a constraint: each token is random among the allowed
- * ones, with a growing wish to come to an end. Undefined when it reached no end.
+ * The text of a random model under a constraint: each token is random among the allowed ones, and
+ * ending tokens grow more likely. Undefined when it reached no end.
  */
 export function writeAtRandom(factory: ConstraintFactory, seed: number): string | undefined {
   const constraint = factory.create()

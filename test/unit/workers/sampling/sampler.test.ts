@@ -72,7 +72,7 @@ describe('the sampler', () => {
     expect(generate({ ...params, temperature: 0 })).not.toEqual(generate({ temperature: 0 }))
   })
 
-  it('is greedy at temperature 0 whatever the seed, and with only one token to keep', () => {
+  it('is greedy at temperature 0 with any seed, and with only one token to keep', () => {
     const greedy = Array.from({ length: 60 }, (_, p) => selectLargest(logitsAt(p), 1)[0])
     expect(generate({ temperature: 0, seed: 5 })).toEqual(greedy)
     expect(generate({ topK: 1 })).toEqual(greedy)
@@ -117,7 +117,7 @@ describe('the sampler', () => {
     expect(rest).toEqual(whole.slice(25))
   })
 
-  it('reports log-probabilities of the model itself, whatever the parameters', () => {
+  it('reports log-probabilities of the model itself, with any parameters', () => {
     const plain = sampler({ temperature: 0, logitBias: { 3: 50 } }, 0, 2).next(logitsAt(0), 0)
     const logits = [...logitsAt(0)]
     const normalizer = Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit), 0))

@@ -4,14 +4,14 @@ import { SpanSettler } from '#workers/telemetry/span-settler.ts'
 
 describe('the spans of ended runs', () => {
   const owners = new Map<string, boolean | Error>()
-  let told: [string, boolean][]
+  let settled: [string, boolean][]
   let settler: SpanSettler
   const settle = (name: string, replyTo: string) =>
-    settler.settle(replyTo, (isAlive) => told.push([name, isAlive]))
+    settler.settle(replyTo, (isAlive) => settled.push([name, isAlive]))
 
   beforeEach(() => {
     vi.useFakeTimers()
-    told = []
+    settled = []
     settler = new SpanSettler({
       delayMs: 2000,
       async isOwnerAlive(replyTo) {
@@ -28,20 +28,20 @@ describe('the spans of ended runs', () => {
   it('wait until it is known whether their owner lived on', async () => {
     for (const replyTo of ['living', 'dead', 'unknown']) settle(replyTo, replyTo)
     await vi.advanceTimersByTimeAsync(1999)
-    expect(told).toEqual([])
+    expect(settled).toEqual([])
     await vi.advanceTimersByTimeAsync(1)
-    expect(told.sort()).toEqual([
+    expect(settled.sort()).toEqual([
       ['dead', false],
       ['living', true],
       ['unknown', true],
     ])
   })
 
-  it('are told at the end of the worker, once', async () => {
+  it('are exported at the end of the worker, once', async () => {
     settle('first', 'dead')
     settler.flush()
-    expect(told).toEqual([['first', true]])
+    expect(settled).toEqual([['first', true]])
     await vi.advanceTimersByTimeAsync(5000)
-    expect(told).toHaveLength(1)
+    expect(settled).toHaveLength(1)
   })
 })

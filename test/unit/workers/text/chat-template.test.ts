@@ -75,7 +75,7 @@ describe('a chat template', () => {
     expect(dated.render(HI, [])).toBe('01 Nov 2026, Sunday 09:05')
   })
 
-  it('tells the client why it refuses the messages', () => {
+  it('names the reason for which it refuses the messages', () => {
     const strict = template("{{ raise_exception('roles must alternate') }}")
     expect(() => strict.render(HI, [])).toThrow(
       expect.objectContaining({

@@ -60,7 +60,7 @@ interface Chat {
   readonly tools: readonly ToolDefinition[]
 }
 
-/** Every place of a chat in which a client's text can stand. */
+/** Every place of a chat that takes a client's text. */
 const PLACES: Readonly<Record<string, (text: string) => Partial<Record<string, string>>>> = {
   'system content': (system) => ({ system }),
   'user content': (user) => ({ user }),
