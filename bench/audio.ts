@@ -42,8 +42,8 @@ export async function benchAudio(): Promise<readonly Figure[]> {
       task: 'transcribe',
       return_timestamps: true,
     } as const
-    const heard = await peer(samples[at] as Float32Array, asked)
-    return (heard as { text: string }).text.trim()
+    const transcript = await peer(samples[at] as Float32Array, asked)
+    return (transcript as { text: string }).text.trim()
   }
   const all = () => Promise.all(four.map(ours))
   const inTurn = async (): Promise<string[]> => {

@@ -17,7 +17,7 @@ const KNOWN = 50
 /** Of Welch's t; noise alone goes beyond it in one measurement of a thousand. */
 const T_MAX = 3.3
 
-/** What is asked, about an address that somebody has or that nobody has. */
+/** Requests about a known and about an unknown address. */
 interface Question {
   readonly name: string
   readonly path: string

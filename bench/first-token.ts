@@ -65,7 +65,7 @@ export async function benchFirstToken(): Promise<readonly Figure[]> {
 /** Asks one service for texts of one model. */
 interface Asker {
   readonly subject: Subject
-  /** A prompt that nobody asked before, of so many tokens. */
+  /** A prompt without an earlier use, of the given number of tokens. */
   prompt(tokens: number): number[]
   ask(prompt: readonly number[], maxTokens: number): ReturnType<typeof timeStream>
 }

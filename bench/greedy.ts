@@ -9,7 +9,7 @@ export function likeliest(logits: Float32Array, from = 0): number {
   return best
 }
 
-/** One greedy sequence alone in an engine; returns its tokens, and tells of each. */
+/** One greedy sequence alone in an engine; returns its tokens, and calls back with each. */
 export async function runGreedy(
   engine: TextEngine,
   request: Pick<SequenceRequest, 'promptTokenIds' | 'maxNewTokens' | 'cacheScope'> &

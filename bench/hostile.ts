@@ -73,9 +73,9 @@ async function suffer(service: BenchService, probe: ToyProcess, attack: Attack):
 async function longestWait({ child }: ToyProcess): Promise<number> {
   const { stdout } = child
   if (stdout === null) throw new Error('the probe has no output')
-  const told = once(stdout, 'data')
+  const printed = once(stdout, 'data')
   child.kill('SIGUSR2')
-  return Number(/longest (\S+)/.exec(String(await told))?.[1])
+  return Number(/longest (\S+)/.exec(String(await printed))?.[1])
 }
 
 function send({ url, headers }: BenchService, attack: Attack): Promise<number> {
@@ -88,7 +88,7 @@ function send({ url, headers }: BenchService, attack: Attack): Promise<number> {
     const call = request(`${url}${attack.path}`, options, (answer) => {
       answer.resume().once('end', () => resolve(answer.statusCode ?? 0))
     })
-    // Whoever is refused before all was sent may fail to send the rest; the answer counts.
+    // A client that is refused before all was sent may fail to send the rest; the answer counts.
     call.on('error', (cause) => reject(new Error(`${attack.name} got no answer`, { cause })))
     call.end(attack.body)
   })

@@ -73,7 +73,7 @@ async function openStreams(api: TierProcess, open: ClientRequest[], count: numbe
   }
 }
 
-/** What is left after collecting twice, with a pause in which timers and sockets settle. */
+/** The memory after collecting twice, with a pause in which timers and sockets settle. */
 async function memoryOf(api: TierProcess): Promise<Memory> {
   for (let time = 0; time < 2; time += 1) {
     await sleep(2000)

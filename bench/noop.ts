@@ -152,7 +152,7 @@ async function openTheirs(
   }
 }
 
-/** The lightest client there is, one socket: what is measured is the service. */
+/** The lightest possible client, one socket, so that the service dominates the measurement. */
 function post(socket: Socket): Promise<void> {
   return new Promise((resolve, reject) => {
     let answer = ''

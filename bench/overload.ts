@@ -84,7 +84,7 @@ async function peakRate(ask: Ask): Promise<number> {
   return (answered * 1000) / (performance.now() - startedAt)
 }
 
-/** Requests come at their times, whatever becomes of those before; the queue is full from the start. */
+/** Requests come at their times, independent of earlier ones; the queue is full from the start. */
 async function overloadedRate(
   ask: Ask,
   perSecond: number,

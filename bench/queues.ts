@@ -22,7 +22,7 @@ const CYCLES = 400
 const KIND = 'completion'
 const MODEL = 'toy'
 
-/** Who waits, and with which class. */
+/** The waiting jobs, and their classes. */
 interface Crowd {
   readonly name: string
   readonly organizations: number

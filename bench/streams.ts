@@ -151,7 +151,10 @@ async function throughTheApi(
   return (streams * tokens * 1000) / (performance.now() - startedAt)
 }
 
-/** A client that does nothing but read, not even the frames of HTTP: what is measured shares its cores. */
+/**
+ * A client that only reads, without parsing HTTP frames: it shares the cores of the measured
+ * service.
+ */
 function readStream({ url, apiKey }: Tiers, body: object): Promise<string> {
   return new Promise((resolve, reject) => {
     const { hostname, port } = new URL(url)

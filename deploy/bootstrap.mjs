@@ -11,7 +11,7 @@ import { fileURLToPath } from 'node:url'
 const NODE_MAJOR_MIN = 24
 const LOCK_STALE_MS = 10 * 60_000
 const PID_WRITTEN_WITHIN_MS = 5000
-const STATUS_OF_NO_COMMAND = 127 // as shells tell it
+const STATUS_OF_NO_COMMAND = 127 // as shells report it
 // npm goes on when this process is killed: its number keeps the next start from installing beside it.
 const RECORDED_INSTALLATION = 'echo $$ > "$1"; exec npm ci --ignore-scripts'
 
@@ -53,9 +53,9 @@ function install(wanted) {
   writeFileSync(stamp, wanted)
 }
 
-/** A directory is made by one process only; one whose maker is gone was left behind. */
+/** A directory is created by one process only; one whose process is gone was left behind. */
 function takeLock() {
-  let isTold = false
+  let isAnnounced = false
   for (;;) {
     try {
       mkdirSync(lock)
@@ -68,8 +68,8 @@ function takeLock() {
       rmSync(lock, { recursive: true, force: true })
       continue
     }
-    if (!isTold) console.error('waiting for another start to install the dependencies …')
-    isTold = true
+    if (!isAnnounced) console.error('waiting for another start to install the dependencies …')
+    isAnnounced = true
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200)
   }
 }
@@ -92,7 +92,7 @@ function stateOf(name) {
     return 'alive'
   } catch (error) {
     if (error.code === 'ENOENT') return 'unknown'
-    // A process that belongs to somebody else lives, too.
+    // A process of another user is alive, too.
     return error.code === 'ESRCH' ? 'gone' : 'alive'
   }
 }
@@ -116,9 +116,10 @@ function run(args) {
       MALLOC_ARENA_MAX: process.env.MALLOC_ARENA_MAX ?? '2',
       // Two thousand files are compiled once, not at every start.
       NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(root, 'node_modules', '.cache'),
-      // V8 would give young objects up to 128 MiB a process, and fill them before it looks. What is given wins.
+      // V8 would give young objects up to 128 MiB a process, and fill them before it collects. A
+      // given option wins.
       NODE_OPTIONS: `--max-semi-space-size=16 ${process.env.NODE_OPTIONS ?? ''}`.trim(),
-      // ONNX Runtime reports to nobody what runs here, whoever loads it.
+      // Turns ONNX Runtime's telemetry off in every process that loads it.
       ORT_DISABLE_TELEMETRY: process.env.ORT_DISABLE_TELEMETRY ?? '1',
     },
   })
@@ -136,8 +137,8 @@ function run(args) {
 }
 
 /**
- * npm passes no signal on when it is killed itself, and its shell may outlive it. When either of the
- * two is gone, nobody is left who could stop the child.
+ * npm passes no signal on when it is killed itself, and its shell may outlive it. When either of
+ * the two is gone, nothing is left to stop the child.
  */
 function stopWithNpm(child) {
   if (process.env.npm_lifecycle_event === undefined) return
@@ -148,7 +149,7 @@ function stopWithNpm(child) {
   }, 500).unref()
 }
 
-/** The parent of a process, where the system tells it; else nothing, which never changes. */
+/** The parent of a process, where the system reports it; else nothing, which never changes. */
 function parentOf(pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
@@ -158,7 +159,7 @@ function parentOf(pid) {
   }
 }
 
-/** Paths of the project are relative to it, whatever folder the user is in. */
+/** Paths of the project are relative to it, in any working directory. */
 function fromRoot(argument) {
   const path = join(root, argument)
   return /\.(ts|mjs)$/.test(argument) && existsSync(path) ? path : argument

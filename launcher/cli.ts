@@ -36,7 +36,7 @@ const COMMANDS: Readonly<Record<string, Run>> = {
 // These commands continue when their output is closed.
 const SERVING: readonly string[] = ['up', 'api', 'worker']
 const STATUS_OF_BROKEN_PIPE = 141 // 128 plus the number of SIGPIPE, as shells report it
-const FAREWELL_MS = 5000
+const EXIT_DELAY_MS = 5000
 
 // Errors that indicate a bug.
 const BUGS = [TypeError, ReferenceError, RangeError, AssertionError] as const
@@ -63,7 +63,7 @@ async function main(argv: readonly string[]): Promise<void> {
 
 /** Ends the process once what it has printed was read, but does not wait for ever. */
 async function end(status: number): Promise<void> {
-  setTimeout(() => process.exit(status), FAREWELL_MS)
+  setTimeout(() => process.exit(status), EXIT_DELAY_MS)
   for (const stream of [process.stdout, process.stderr]) {
     await new Promise((resolve) => stream.write('', resolve))
   }

@@ -83,7 +83,7 @@ export function usage(name?: string): string {
   const lines = calls.map(([call = '', about]) => `  ${call.padEnd(width)}  ${about}`)
   const more =
     name === undefined
-      ? '\n\n`millrace help <command>` tells its options, `millrace --version` the version.'
+      ? '\n\n`millrace help <command>` prints its options, `millrace --version` the version.'
       : ''
   return `millrace <command>\n\n${lines.join('\n')}${more}`
 }

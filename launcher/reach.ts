@@ -103,8 +103,8 @@ export async function blameDatabase(env: Env, error: unknown): Promise<never> {
 
 // Answers to HEAD have no body, so that the library knows no more than the status.
 function faultOf(error: unknown, storage: StorageConfig): string {
-  const told = error instanceof ServiceError ? error.cause : error
-  const { message, $metadata } = told as Error & { $metadata?: { httpStatusCode?: number } }
+  const reason = error instanceof ServiceError ? error.cause : error
+  const { message, $metadata } = reason as Error & { $metadata?: { httpStatusCode?: number } }
   if (storage.driver === 'directory') return message
   const status = $metadata?.httpStatusCode
   if (status === 404) return `it has no bucket "${storage.bucket}"; check S3_BUCKET`

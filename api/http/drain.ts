@@ -25,9 +25,9 @@ export function registerConnectionDraining(app: FastifyInstance, isDraining: () 
 }
 
 /**
- * Drains connections without failing a request: open connections are told to close with their next
- * answer, then new connections are refused, and requests on old ones are still answered.
- * Connections that remain after the time limit are cut.
+ * Drains connections without failing a request: open connections close with their next answer, then
+ * new connections are refused, and requests on old ones are still answered. Connections that remain
+ * after the time limit are cut.
  */
 export async function drain(app: FastifyInstance, timeoutMs: number, log: Logger): Promise<void> {
   const { server } = app

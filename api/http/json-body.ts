@@ -73,7 +73,7 @@ export function judgeJson(
   let depth = 0
   let members = 0
   let values = 0
-  /** Where the last text stands, and where the name of the parameter that is being read. */
+  /** Where the last text begins, and where the name of the parameter that is being read. */
   let text: Range = [0, 0]
   let name = text
   const refuse = (what: string, limit: number): ServiceError => tooMuch(bytes, name, what, limit)

@@ -41,7 +41,7 @@ function registerQueues(registry: Registry, { queues, readDepths }: ApiReadings)
   })
   new Gauge({
     name: 'millrace_queue_jobs',
-    help: 'Jobs of a queue by state. Every API process tells the same number.',
+    help: 'Jobs of a queue by state. Every API process reports the same number.',
     labelNames: ['queue', 'kind', 'gen_ai_request_model', 'state'],
     registers: [registry],
     // Metrics are collected in registration order, so the read above has already started.

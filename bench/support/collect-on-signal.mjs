@@ -1,4 +1,5 @@
-// Preloaded into a process that is measured: at SIGUSR2 it collects what nobody holds and prints what is left.
+// Preloaded into a process that is measured: at SIGUSR2 it collects garbage and prints the memory
+// in use.
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 

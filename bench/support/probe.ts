@@ -1,14 +1,14 @@
 import { Agent, get } from 'node:http'
 
-// Asks for one thing over and over, in a process of its own, and tells on SIGUSR2 how long the
-// longest answer took since the last time. Argument: the address.
+// Repeats one request in a process of its own, and prints on SIGUSR2 how long the longest answer
+// took since the last time. Argument: the URL.
 const [url = ''] = process.argv.slice(2)
 const agent = new Agent({ keepAlive: true, maxSockets: 1 })
 let longestMs = 0
 let sinceMs = performance.now()
 
 process.on('SIGUSR2', () => {
-  // Who does not answer yet has taken at least this long.
+  // A request without an answer yet has taken at least this long.
   const soFar = Math.max(longestMs, performance.now() - sinceMs)
   longestMs = 0
   process.stdout.write(`longest ${soFar}\n`)

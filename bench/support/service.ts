@@ -23,7 +23,7 @@ export interface ServedModel {
   readonly source: string
 }
 
-/** Databases of its own, and whatever processes are started on them. */
+/** Databases of its own, and the processes that are started on them. */
 export interface BenchTiers {
   readonly tiers: FaultTiers
   close(): Promise<void>

@@ -20,7 +20,7 @@ const READY_TIMEOUT_MS = 120_000
 /** After this long, models that are still fetched keep the others no longer. */
 const MODELS_TIMEOUT_MS = 30_000
 // Models are loaded meanwhile; a start that takes longer says what it waits for.
-const TELL_AFTER_MS = 10_000
+const REPORT_AFTER_MS = 10_000
 const API_GRACE_MS = 35_000
 const WORKER_GRACE_MS = 10_000
 const GIVEN_SERVICES = ['REDIS_URL', 'AUTH_DB_DATABASE_URL', 'DATABASE_URL', 'S3_ENDPOINT']
@@ -147,7 +147,7 @@ async function startTiers(
       goesOnAfterMs: MODELS_TIMEOUT_MS,
     }),
   ])
-  await Promise.race([ready, ...[api, worker].map(({ failedStart }) => failedStart.then(giveUp))])
+  await Promise.race([ready, ...[api, worker].map(({ failedStart }) => failedStart.then(fail))])
   for (const tier of [api, worker]) tier.keepRunning()
 }
 
@@ -165,7 +165,7 @@ async function whenReady(
   },
 ): Promise<void> {
   const startedAt = performance.now()
-  let told = ''
+  let reported = ''
   await waitUntil(
     async () => {
       if (signal.aborted) return
@@ -175,9 +175,9 @@ async function whenReady(
       const waitedMs = performance.now() - startedAt
       if (areLasting || waitedMs > goesOnAfterMs)
         return note(`${faults}; what is loaded is served already`)
-      const isLong = waitedMs > TELL_AFTER_MS
-      if (isLong && faults !== told) note(`${address} is not ready yet: ${faults}`)
-      if (isLong) told = faults
+      const isLong = waitedMs > REPORT_AFTER_MS
+      if (isLong && faults !== reported) note(`${address} is not ready yet: ${faults}`)
+      if (isLong) reported = faults
       throw new Error(`${address} is not ready: ${faults}; see ${join(dataDir, 'logs')}`)
     },
     { timeoutMs: READY_TIMEOUT_MS },
@@ -215,7 +215,7 @@ function reachable(host: string): string {
   return host.includes(':') ? `[${host}]` : host
 }
 
-function giveUp(logFile: string): never {
+function fail(logFile: string): never {
   throw new Error(`Millrace cannot start; the reason is above and in ${logFile}.`)
 }
 

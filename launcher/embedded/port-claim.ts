@@ -2,10 +2,11 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 
 /**
- * Keeps other launchers from choosing the same number between the look whether a port is free and
- * the start of what listens there. Resolves with what gives it back, or with undefined when another
- * has it. It is a name in the kernel that goes with this process, however that ends, and is seen
- * where the port is seen; where the system has no such names, nobody is kept away.
+ * Keeps other launchers from choosing the same port between the check that it is free and the start
+ * of its server. Resolves with a function that releases it, or with undefined when another launcher
+ * holds it. The lock is an abstract socket name in the kernel: it ends with this process, and is
+ * visible in the same network namespace as the port. Where the system has no such names, there is
+ * no lock.
  */
 export async function claimPortNumber(port: number): Promise<(() => Promise<void>) | undefined> {
   const claim = createServer((peer) => peer.destroy())

@@ -1,6 +1,6 @@
 /**
  * Reads ranges of a decoded clip in rising order while it is still being decoded. Samples before
- * the last start are dropped, so memory is bounded by one window, whatever the length of the clip.
+ * the last start are dropped, so memory is bounded by one window for clips of any length.
  */
 export class SampleReader {
   #held: Float32Array<ArrayBufferLike> = new Float32Array(0)
@@ -19,7 +19,7 @@ export class SampleReader {
 
   /** Up to `length` samples from `start` on; fewer at the end of the clip. */
   async read(start: number, length: number): Promise<Float32Array> {
-    if (start < this.#start) throw new Error(`sample ${start} is already forgotten`)
+    if (start < this.#start) throw new Error(`sample ${start} is already dropped`)
     const pieces: Float32Array[] = [this.#held]
     let end = this.#start + this.#held.length
     while (end < start + length && !this.#isAtEnd) {

@@ -20,7 +20,7 @@ export interface EncoderFiles {
   readonly head: SentenceHead
   /** Labels of a classifier. */
   readonly labelCount: number | undefined
-  /** Whether the model was trained so that its leading dimensions stand for themselves. */
+  /** Whether the model was trained so that its leading dimensions are embeddings by themselves. */
   readonly isTruncatable: boolean
 }
 

@@ -246,7 +246,7 @@ export class Engine {
       if (sequence.state !== 'done') sequence.fail(error)
       this.#scheduler.remove(sequence, { keeps: false })
     }
-    this.#scheduler.slots.forgetIdle()
+    this.#scheduler.slots.dropIdle()
   }
 
   /** Answers at once; a slot that the step in flight uses is freed when that step ends. */

@@ -38,8 +38,8 @@ interface SlotRange {
 /**
  * Runs decoders with GroupQueryAttention on one buffer per layer, [slots, heads, length, size],
  * which is past and present at once. A prompt runs on a view of its slot. A decode step runs on the
- * range of slots that spans the decoding ones; idle slots inside it compute a token that nobody
- * reads, written behind what they hold, and one of them per step is exchanged away.
+ * range of slots that spans the decoding ones; idle slots inside it compute an unused token,
+ * written behind their content, and one of them per step is exchanged away.
  */
 export class InPlaceRunner implements ModelRunner {
   readonly #options: RunnerOptions

@@ -45,15 +45,17 @@ const BATCHING_STEPS_MAX = 4
 const REPLAY_MS_MAX = 10_000
 
 /**
- * Decides who runs next; touches no tensor.
+ * Decides which sequences run next; touches no tensor.
  *
  * Waiting sequences are admitted in order of arrival while there are slots. Prompts and decoding
- * take turns: after each decode step a chunk of one prompt, prompts in rotation, so that neither a
+ * alternate: after each decode step a chunk of one prompt, prompts in rotation, so that neither a
  * long prompt nor many of them freeze a stream, and a short prompt overtakes a long one. Beside
  * streams a lone prompt's chunk takes no longer than a decode step, so that their pace halves at
  * worst, and as many short prompts as fit into that time go together; the more prompts there are,
- * the longer the chunks. Whole prompts of about one length that fit into one chunk share a run, which
- * costs little more than one of them alone; where a queue has formed, they wait a few steps for others.
+ * the longer the chunks. Whole prompts of about one length that fit into one chunk share a run,
+ * which
+ * costs little more than one of them alone; where a queue has formed, they wait a few steps for
+ * others.
  */
 export class Scheduler {
   readonly slots: SlotTable

@@ -1,6 +1,6 @@
 import type { SequenceEnd, SequenceRequest } from './types.ts'
 
-/** Where a sequence stands; `done` is final. */
+/** The state of a sequence; `done` is final. */
 type SequenceState = 'waiting' | 'running' | 'done'
 
 /**

@@ -118,7 +118,7 @@ export class SlotTable {
   }
 
   /** Discards the positions of finished sequences, because the cache may be invalid. */
-  forgetIdle(): void {
+  dropIdle(): void {
     for (const slot of this.#slots) if (slot.owner === undefined) slot.length = 0
   }
 

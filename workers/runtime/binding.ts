@@ -13,7 +13,7 @@ interface BoundSession {
   readonly inputs: NameTable
   readonly outputs: NameTable
   run(start: NativeStart): Promise<void>
-  forget(binding: Binding): void
+  release(binding: Binding): void
 }
 
 /**
@@ -71,6 +71,6 @@ export class Binding {
     this.#isReleased = true
     this.#held.clear()
     this.#session.native.library.releaseIoBinding(this.#handle)
-    this.#session.forget(this)
+    this.#session.release(this)
   }
 }

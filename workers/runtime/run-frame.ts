@@ -85,7 +85,7 @@ export class RunFrame {
   }
 
   /** Releases the references to the tensors of the last run. */
-  forget(): void {
+  clear(): void {
     this.#held.length = 0
     this.inCount = 0
     this.outCount = 0

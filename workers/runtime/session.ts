@@ -90,7 +90,7 @@ export class ModelSession {
       inputs: this.#inputNames,
       outputs: this.#outputNames,
       run: (start) => this.#whileOpen(() => this.#inTurn(() => this.#call(start))),
-      forget: (released) => this.#bindings.delete(released),
+      release: (released) => this.#bindings.delete(released),
     })
     this.#bindings.add(binding)
     return binding
@@ -130,7 +130,7 @@ export class ModelSession {
   }
 
   #putBack(frame: RunFrame): void {
-    frame.forget()
+    frame.clear()
     // A frame whose run options were set to terminate would stop its next run as well.
     if (frame.isTerminated) frame.release(this.#native.library)
     else this.#frames.push(frame)

@@ -39,7 +39,7 @@ export function arrivedUntil(scenario: ArrivalScenario, elapsedMs: number): numb
   return Math.floor(arrived)
 }
 
-/** Runs a scenario to its end, and waits for what is still under way. */
+/** Runs a scenario to its end, and waits for requests in flight. */
 export async function runArrivals(
   scenario: ArrivalScenario,
   run: (iteration: number) => Promise<void>,

@@ -87,12 +87,12 @@ describe('the monitoring of a running installation', () => {
         const pendingMs = pendingMsOf(rule)
         const beganMs = snapshots.at(-1)?.atMs ?? 0
         const steps = pendingMs / STEP_MS + 2
-        const firing = firingTimes(rule, [
+        const firedAt = firingTimes(rule, [
           ...snapshots,
           ...goOn(snapshots, { steps, stepMs: STEP_MS }),
         ])
-        expect((firing[0] ?? 0) - beganMs).toBeGreaterThanOrEqual(pendingMs)
-        expect((firing[0] ?? 0) - beganMs).toBeLessThanOrEqual(pendingMs + 2 * STEP_MS)
+        expect((firedAt[0] ?? 0) - beganMs).toBeGreaterThanOrEqual(pendingMs)
+        expect((firedAt[0] ?? 0) - beganMs).toBeLessThanOrEqual(pendingMs + 2 * STEP_MS)
       } finally {
         await fault.end?.(stack)
       }

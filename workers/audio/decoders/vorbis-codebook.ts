@@ -29,7 +29,7 @@ export function readCodebook(bits: LowBitReader): Codebook {
   return { dimensions, tree: treeOf(lengths), lookup: readLookup(bits, entries, dimensions) }
 }
 
-/** The entry that the next bits stand for. */
+/** The entry that the next bits encode. */
 export function readEntry(bits: LowBitReader, { tree }: Codebook): number {
   for (let node = 0; ; ) {
     const child = tree[2 * node + bits.read(1)] ?? 0
@@ -102,7 +102,7 @@ function treeOf(lengths: Uint8Array): Int32Array {
     }
     insert(tree, code, length, entry)
   }
-  // A book of one entry has one code of one bit; either bit stands for it.
+  // A book of one entry has one code of one bit; either bit encodes it.
   if (used === 1) tree[1] = tree[0] ?? 0
   return Int32Array.from(tree)
 }

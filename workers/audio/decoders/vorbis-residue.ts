@@ -19,7 +19,7 @@ export function readResidue(of: {
     readVectors(of, audible)
     return
   }
-  // Type 2 codes all channels as one vector in which their values take turns.
+  // Type 2 codes all channels as one vector of interleaved values.
   const length = (spectra[0]?.length ?? 0) * spectra.length
   const joined = new Float32Array(length)
   try {
@@ -73,7 +73,7 @@ function addPartition(
   const codebook = setup.codebooks[at.book]
   if (codebook === undefined || codebook.dimensions === 0) throw new Error('unknown codebook')
   const { dimensions } = codebook
-  // Otherwise a bit could stand for many more values than the partition has.
+  // Otherwise a bit could encode many more values than the partition has.
   if (partitionSize % dimensions !== 0) throw new Error('vectors do not fill the partition')
   const { vector } = at
   const start = at.begin + at.partition * partitionSize

@@ -10,7 +10,10 @@ export interface AutomatonState {
   /** Whether nothing may follow. */
   readonly isFinal: boolean
   readonly tops: readonly Frame[]
-  /** By byte: a state, null where the text would be wrong, undefined where nobody has looked. */
+  /**
+   * By byte: a state, null where the text would be wrong, undefined where the transition is not
+   * computed yet.
+   */
   readonly next: (AutomatonState | null | undefined)[]
 }
 
@@ -40,7 +43,7 @@ export class Automaton {
   readonly start: AutomatonState
   /** No text could be finished after entering one of these. */
   readonly #deadEnds: Set<Grammar>
-  /** What was made of the parts that are made when a text first gets to them. */
+  /** The results for the parts that are built when a text first reaches them. */
   readonly #made = new Map<Grammar, Grammar>()
   readonly #frames = new Map<string, Frame>()
   readonly #states = new Map<string, AutomatonState>()
@@ -73,7 +76,7 @@ export class Automaton {
     )
   }
 
-  /** What has been worked out so far, in frames: the measure of the time that it took. */
+  /** The frames computed so far: the measure of the work done. */
   get framesExpanded(): number {
     return this.#framesExpanded
   }
@@ -187,14 +190,14 @@ export class Automaton {
     const key = `${isAccepting} ${tops.map((frame) => frame.id).join(' ')}`
     const known = this.#states.get(key)
     if (known !== undefined) return known
-    if (this.#states.size >= STATES_MAX || this.#frames.size >= FRAMES_MAX) this.#forget()
+    if (this.#states.size >= STATES_MAX || this.#frames.size >= FRAMES_MAX) this.#drop()
     const state = { isAccepting, isFinal: tops.length === 0, tops, next: new Array(256) }
     this.#states.set(key, state)
     return state
   }
 
-  /** Bounds the memory: what is still in use lives on through its holders and is met anew. */
-  #forget(): void {
+  /** Bounds the memory: states in use live on through their holders; others are computed again. */
+  #drop(): void {
     this.#states.clear()
     this.#frames.clear()
     this.#closed.clear()

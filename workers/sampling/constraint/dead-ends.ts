@@ -7,9 +7,9 @@ export interface GrammarSurvey {
 }
 
 /**
- * How many parts a grammar has, and which of them no text can satisfy: sets of no byte, choices
- * without an option, and what holds itself forever. A part is alive once those that it cannot do
- * without are; what has not come alive when nothing changes any more is dead.
+ * The number of parts of a grammar, and those that no text can satisfy: sets of no byte, choices
+ * without an option, and parts that contain themselves forever. A part is alive once all its
+ * required parts are; a part that is not alive when nothing changes any more is dead.
  */
 export function surveyGrammar(root: Grammar): GrammarSurvey {
   const found = new Map<Grammar, Part>([[root, { users: [], lacking: lackingOf(root) }]])

@@ -17,8 +17,8 @@ export type Grammar =
   | { readonly kind: 'later'; readonly id: number; readonly make: () => Grammar }
 
 /**
- * Makes the nodes of one grammar; each has its own number, by which states are told apart. What is
- * alike is one node: the same few texts and digits stand in a large schema thousands of times.
+ * Makes the nodes of one grammar; each has its own number, which distinguishes states. Equal parts
+ * are one node: the same few texts and digits occur in a large schema thousands of times.
  */
 export class GrammarBuilder {
   /** Charged for each node that is asked for. */
@@ -93,7 +93,7 @@ export class GrammarBuilder {
     return { kind: 'reference', id: this.#number(), resolve }
   }
 
-  /** What is made when a text first gets to it; some text must satisfy it. */
+  /** A node that is built when a text first reaches it; some text must satisfy it. */
   later(make: () => Grammar): Grammar {
     return { kind: 'later', id: this.#number(), make }
   }

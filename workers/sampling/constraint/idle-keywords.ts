@@ -39,8 +39,8 @@ const IDLE: Readonly<Record<string, Rule>> = {
 }
 
 /**
- * The schema in words that can be enforced: without the keywords that limit nothing as they stand
- * there, and with the numbers that are multiples of one called integers.
+ * The schema in enforceable keywords: without those that limit nothing in their place, and with
+ * multiples of one as integers.
  */
 export function withoutIdleKeywords(schema: Schema): Schema {
   const plain = schema.multipleOf === 1 ? { ...schema, type: asInteger(schema.type) } : schema

@@ -7,7 +7,7 @@ import type { Grammar, GrammarBuilder } from './grammar.ts'
 const STATES_MAX = 2000
 const STEPS_MAX = 1_200_000 // of all intersections of one schema together; a quarter of a second
 
-/** Where both automata stand after the same bytes, and what is to be read from there. */
+/** The states of both automata after the same bytes, and the grammar to be read from there. */
 interface Meeting {
   readonly states: readonly AutomatonState[]
   readonly rule: { grammar: Grammar | undefined }
@@ -25,7 +25,7 @@ export class Intersections {
   }
 
   /**
-   * The texts that all grammars accept; `name` stands for these grammars. Undefined when that takes
+   * The texts that all grammars accept; `name` identifies these grammars. Undefined when that takes
    * too many rules or too long, as of grammars that count far.
    */
   of(name: string, grammars: readonly Grammar[]): Grammar | undefined {

@@ -63,7 +63,7 @@ export class JsonGrammar {
     return this.builder.literal(JSON.stringify(value))
   }
 
-  /** A character that stands for itself in a string and is none of the excluded ones. */
+  /** A character that needs no escape in a string and is none of the excluded ones. */
   plainCharacter(excluded: CodePointRanges): Grammar {
     return oneCharacter(
       this.builder,

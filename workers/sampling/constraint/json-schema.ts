@@ -114,16 +114,17 @@ export class SchemaCompiler implements SchemaContext {
     if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
       return this.refuse(place, 'a schema must be an object or a boolean')
     }
-    const telling = withoutIdleKeywords(schema as Schema)
-    const names = Object.keys(telling)
+    const effective = withoutIdleKeywords(schema as Schema)
+    const names = Object.keys(effective)
     this.budget.charge(names.length + 1)
     const unsupported = names.find((name) => UNSUPPORTED.has(name))
     if (unsupported !== undefined) {
       this.refuse(place, `the keyword '${unsupported}' is not supported`)
     }
-    const isTelling = (name: string): boolean => KEYWORDS.has(name) && telling[name] !== undefined
-    if (names.every(isTelling)) return telling
-    return Object.fromEntries(names.filter(isTelling).map((name) => [name, telling[name]]))
+    const isEffective = (name: string): boolean =>
+      KEYWORDS.has(name) && effective[name] !== undefined
+    if (names.every(isEffective)) return effective
+    return Object.fromEntries(names.filter(isEffective).map((name) => [name, effective[name]]))
   }
 
   #compileAll(schema: Schema, allOf: unknown, place: SchemaPlace): Grammar {

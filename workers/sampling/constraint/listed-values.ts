@@ -52,7 +52,7 @@ function isOfType(value: unknown, type: JsonType): boolean {
 }
 
 /**
- * Tells which values of `enum` or `const` the limits beside them leave. Refuses limits of listed lists
+ * Filters the values of `enum` or `const` by the limits beside them. Refuses limits of listed lists
  * and objects, and listed texts that may or may not have the format beside them.
  */
 function limitsOfListed(

@@ -9,8 +9,8 @@ interface ListedProperty {
 }
 
 /**
- * An object with its properties in order. Each stage knows only whether something stands before
- * it, so that a comma is due: two small grammars per property, however many may be left out.
+ * An object with its properties in order. Each step knows only whether a property precedes it, so
+ * that a comma is due: two small grammars per property, however many may be left out.
  */
 export function objectWith(
   json: JsonGrammar,

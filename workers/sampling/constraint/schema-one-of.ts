@@ -6,7 +6,7 @@ import type { Schema } from './schema-merge.ts'
 const ANY = ['string', 'number', 'object', 'array', 'boolean', 'null'] as const
 const STEPS_PER_PAIR = 20
 
-/** What tells a branch from others, read once. */
+/** The properties that distinguish a branch from others, read once. */
 interface Branch {
   /** The types that are written for it, and those that are valid for it. */
   readonly written: readonly unknown[]
@@ -38,7 +38,7 @@ export function assertDistinguishable(
     }
     if (twin < at) {
       refuse(
-        `branches ${twin} and ${at} of 'oneOf' may both match; tell them apart by type or by a ` +
+        `branches ${twin} and ${at} of 'oneOf' may both match; distinguish them by type or by a ` +
           "required property with 'const', or use 'anyOf'",
       )
     }
@@ -46,7 +46,7 @@ export function assertDistinguishable(
   }
 }
 
-/** Branches by their types, and there by the values that tell them apart. */
+/** Branches by their types, and there by the values that distinguish them. */
 class BranchIndex {
   readonly #discriminator: string | undefined
   readonly #groups = new Map<string, BranchGroup>()
@@ -83,7 +83,7 @@ class BranchIndex {
 
   #keyOf(branch: Branch): readonly [BranchGroup['kind'], ReadonlySet<string>] {
     if (branch.values !== undefined) return ['listed', branch.values]
-    // Only what is written as objects alone is told apart by a property.
+    // Only branches that are objects alone are distinguished by a property.
     const isObject = branch.written.length === 1 && branch.written[0] === 'object'
     const values = isObject ? branch.listed.get(this.#discriminator ?? '') : undefined
     return values === undefined ? ['other', NO_VALUES] : ['discriminated', values]
@@ -118,7 +118,7 @@ function areDisjoint(a: Branch, b: Branch, budget: WorkBudget): boolean {
     if (shareNone(a.values, b.values, budget)) return true
   }
   const shared = sharedTypes(a, b)
-  // Only objects have properties to be told apart by.
+  // Only objects have properties that distinguish them.
   if (shared.some((type) => type !== 'object')) return false
   if (shared.length === 0) return true
   const [fewer, more] = a.listed.size <= b.listed.size ? [a, b] : [b, a]

@@ -9,7 +9,7 @@ import { compilePattern, UnsupportedPatternError } from './string-pattern.ts'
 const PATTERN_CHARS_MAX = 2000
 const STEP_MAX = 100 // each remainder is a rule of the grammar
 
-/** A string by pattern, by format and by length, whichever there are. */
+/** A string by pattern, by format and by length, any of which may be absent. */
 export function compileString(
   compiler: SchemaContext,
   schema: Schema,

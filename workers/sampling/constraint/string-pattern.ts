@@ -141,7 +141,7 @@ class PatternParser {
       this.#next()
       const to = this.#setMember()
       const [low, high] = [from[0]![0], to[0]![1]]
-      if (to.length !== 1 || high < low) this.#refuse('a range whose ends are out of order')
+      if (to.length !== 1 || high < low) this.#refuse('a range whose ends are reversed')
       ranges.push([low, high])
     }
     const found = isNegated ? invertRanges(ranges) : ranges
