@@ -61,8 +61,8 @@ describe('tiny-sd', { timeout: 180_000 }, () => {
   })
 
   it('listens to what must not be there', async () => {
-    const plain = await draw('an image')
-    const without = await draw('an image', { negativePrompt: 'a red circle' })
+    const plain = await draw('a picture')
+    const without = await draw('a picture', { negativePrompt: 'a red circle' })
     expect(without.data).not.toEqual(plain.data)
   })
 

@@ -114,7 +114,7 @@ describe('tiny-whisper through the decoders and windows of a worker', {
   })
 
   const silence = clips.find(({ file }) => file === 'silence.wav') as Clip
-  const names = 'The image is read and gnu.'
+  const names = 'The picture is read and gnu.'
 
   it('recognizes nothing in silence, with any prompt', async () => {
     expect((await recognize(silence, 'transcribe', 'en')).text.trim()).toBe('')

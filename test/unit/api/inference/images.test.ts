@@ -94,7 +94,7 @@ describe('POST /v1/images/edits', () => {
     ['two images', [file('image', PNG), file('image', PNG)], 'image', 'duplicate_parameter', /./],
     ['two prompts', [PROMPT, PROMPT], 'prompt', 'duplicate_parameter', /./],
     ['an unknown text', [PROMPT, ['colour', 'red']], 'colour', 'unknown_parameter', /./],
-    ['an unknown file', [file('image', PNG)], 'image', 'unknown_parameter', /./],
+    ['an unknown file', [file('picture', PNG)], 'picture', 'unknown_parameter', /./],
     [
       'n out of range',
       [file('image', PNG), PROMPT, ['n', '11']],
