@@ -15,7 +15,7 @@ export function detectAudioFormat(head: Uint8Array): AudioFormat | undefined {
   if (tag > head.length - 4) return 'mp3'
   if (text(tag, tag + 4) === 'fLaC') return 'flac'
   const [first = 0, second = 0] = head.subarray(tag)
-  // The sync word of MPEG audio; layer 0 stands for AAC in ADTS.
+  // The sync word of MPEG audio; layer 0 means AAC in ADTS.
   if (first !== 0xff || (second & 0xe0) !== 0xe0) return undefined
   return (second & 0x06) === 0 ? 'aac' : 'mp3'
 }

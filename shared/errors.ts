@@ -32,7 +32,7 @@ export interface FailureDetails {
   /** Overrides the kind's `type` slug in the OpenAI dialect. */
   readonly openaiType?: string
   readonly retryAfterSeconds?: number
-  /** False tells clients that a retry cannot help. */
+  /** False means that a retry cannot help. */
   readonly shouldRetry?: boolean
   readonly cause?: unknown
 }

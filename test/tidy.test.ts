@@ -147,7 +147,7 @@ describe('the tree', () => {
   })
 
   it('reads the environment in the configuration and the launcher alone', () => {
-    // ONNX Runtime, in C, is told nothing in any other way.
+    // ONNX Runtime's C library reads its telemetry switch from the environment only.
     const exceptions = /^(shared\/config\/|launcher\/|workers\/runtime\/library\.ts$)/
     expect(pathsWith(sources, /\bprocess\.env\b/, exceptions)).toEqual([])
   })

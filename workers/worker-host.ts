@@ -26,7 +26,10 @@ import type { RunObserver } from './telemetry/run-observer.ts'
 import { QueueServer } from './worker.ts'
 
 const RELOAD_DELAY_MS = 5000
-/** One failure may be a hub's hiccup; after so many, clients are told instead of waiting. */
+/**
+ * One failure may be a passing fault of the hub; after so many, requests are refused instead of
+ * waiting.
+ */
 const LOAD_FAILURES_MAX = 2
 const REBUILD_CHECK_MS = 1000
 /** What remains of two seconds after a drain of one: runs end within a step, replies fly. */
@@ -89,7 +92,7 @@ export class WorkerHost {
     this.#runner = new JobRunner({ ...tools, writer: this.#writer, workerId })
   }
 
-  /** Its queues as the heartbeat tells of them. */
+  /** Its queues as the heartbeat lists them. */
   get queues(): readonly ServedQueue[] {
     return this.#options.served.map((entry) => this.#present(entry))
   }
@@ -105,7 +108,9 @@ export class WorkerHost {
     )
   }
 
-  /** Beats at once; models load one after another, each serving as soon as it is there. */
+  /**
+   * Sends a heartbeat at once; models load one after another, each serving as soon as it is loaded.
+   */
   async start(): Promise<void> {
     const { subscriber, keys, log } = this.#options
     await listenForCancels(subscriber, keys, {
@@ -208,7 +213,7 @@ export class WorkerHost {
     this.#servers.set(model.id, server)
   }
 
-  /** A new connection is told at once: owners look for the one they know. */
+  /** A new connection is announced at once: owners look for the one they know. */
   readonly #onReady = (): void => {
     void this.#sendHeartbeat().catch(() => {})
   }

@@ -6,9 +6,9 @@ const BODY_BYTES_MAX = 1024 * 1024
 const DEPTH_MAX = 64
 
 /**
- * Parses bodies as JSON whatever their content type, because clients of this protocol set it
- * carelessly. Forms are parsed where they are declared and look like a form: curl declares every
- * body as one.
+ * Parses bodies as JSON under any content type, because clients of this protocol set it carelessly.
+ * Form data is parsed where a body is declared as form data and looks like it: curl declares every
+ * body so.
  */
 export function registerBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers()

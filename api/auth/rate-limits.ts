@@ -102,9 +102,9 @@ const SEND_FAILURES = {
 } as const
 
 /*
- * Purpose: take one from a bucket that refills evenly. Guarantee: never more than burst at once nor
- * more than the rate over time, whoever asks. KEYS[1] bucket; ARGV[1] now (ms), [2] refill per ms,
- * [3] burst. Answers 0, or the milliseconds until the next one.
+ * Takes one from a bucket that refills evenly: never more than burst at once nor more than the rate
+ * over time, for all callers together. KEYS[1] bucket; ARGV[1] now (ms), [2] refill per ms, [3]
+ * burst. Answers 0, or the milliseconds until the next one.
  */
 const TAKE_FROM_BUCKET = `
 local now, rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -30,7 +30,7 @@ export function codeHmac(key: string, scope: readonly string[], code: string): B
     .digest()
 }
 
-/** Compares without telling by its duration where the difference is. */
+/** Compares in a time that does not depend on the place of the difference. */
 export function isSameBytes(a: Buffer, b: Buffer): boolean {
   return a.length === b.length && timingSafeEqual(a, b)
 }

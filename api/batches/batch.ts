@@ -1,6 +1,6 @@
 import { unixSeconds } from '#shared/clock.ts'
 
-/** Where a batch stands. */
+/** The state of a batch. */
 type BatchStatus =
   | 'validating'
   | 'failed'

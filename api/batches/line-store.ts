@@ -133,7 +133,7 @@ export function openBatchLines(pool: Pool, namespace: string): BatchLines {
              output_file_id = $4, error_file_id = $5, lease_id = null, lease_until = null
            where id = $1 and lease_id = $2 and status in ('finalizing', 'cancelling')
            returning id
-         ), forgotten as (delete from ${lines} where batch_id in (select id from ended))
+         ), deleted_lines as (delete from ${lines} where batch_id in (select id from ended))
          select id from ended`,
         [batchId, leaseId, status, outputFileId, errorFileId],
       )

@@ -31,7 +31,7 @@ const FAILED_DELAY_SECONDS = 2
 /** A temporary failure: retried until the batch expires. */
 const BUSY: readonly ErrorKind[] = ['overloaded', 'rateLimited']
 /** Tried again, but not for ever. */
-const DOUBTFUL: readonly ErrorKind[] = ['internal', 'upstream', 'deadline']
+const RETRIABLE: readonly ErrorKind[] = ['internal', 'upstream', 'deadline']
 
 /** Runs a line and separates final answers from failures that are worth a retry. */
 export async function runLine(
@@ -60,7 +60,7 @@ export async function runLine(
     if (BUSY.includes(error.kind) && error.shouldRetry !== false) {
       return { type: 'retry', delaySeconds: BUSY_DELAY_SECONDS, isCounted: false }
     }
-    if (DOUBTFUL.includes(error.kind) && line.attempts < ATTEMPTS_MAX) {
+    if (RETRIABLE.includes(error.kind) && line.attempts < ATTEMPTS_MAX) {
       return { type: 'retry', delaySeconds: FAILED_DELAY_SECONDS, isCounted: true }
     }
     return failed(error)

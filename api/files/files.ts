@@ -38,9 +38,9 @@ export interface Files {
   /** Deletes the row and releases its quota; returns it so that its object can be deleted. */
   remove(organizationId: string, id: string): Promise<FileRow | undefined>
   /** Deletes the rows of expired files and releases their quota. */
-  forgetExpired(): Promise<void>
+  deleteExpired(): Promise<void>
   /** Deletes the rows of files whose organization was deleted. */
-  forgetOfDeleted(): Promise<void>
+  deleteOfDeletedOrganizations(): Promise<void>
   /** Which of these object keys belong to a file. */
   knownKeys(keys: readonly string[]): Promise<ReadonlySet<string>>
 }
@@ -65,12 +65,12 @@ export function openFiles(db: Db, tables: FileTables): Files {
     },
     list: (organizationId, page) => list(db, tables, organizationId, page),
     remove: (organizationId, id) => remove(db, tables, organizationId, id),
-    forgetExpired: () =>
-      forgetAll(db, tables, sql`select id from ${files} where expires_at <= now()`),
-    async forgetOfDeleted() {
+    deleteExpired: () =>
+      deleteAll(db, tables, sql`select id from ${files} where expires_at <= now()`),
+    async deleteOfDeletedOrganizations() {
       const deleted = sql`select id from ${organizations} where deleted_at is not null`
       const accounts = sql`${storage} where organization_id in (${deleted})`
-      await forgetAll(
+      await deleteAll(
         db,
         tables,
         sql`select id from ${files} where organization_id in (select organization_id from ${accounts})`,
@@ -119,22 +119,22 @@ async function publish(
 }
 
 /** Rows per statement, so that it ends long before the statement time limit. */
-const FORGOTTEN_AT_ONCE = 5000
+const DELETED_AT_ONCE = 5000
 
 /** Deletes files in batches, each together with the release of its quota. */
-async function forgetAll(db: Db, { files, storage }: FileTables, which: SQL): Promise<void> {
-  let forgotten: number
+async function deleteAll(db: Db, { files, storage }: FileTables, which: SQL): Promise<void> {
+  let deleted: number
   do {
-    const { rows } = await db.execute<{ forgotten: number }>(sql`
-      with doomed as (${which} limit ${FORGOTTEN_AT_ONCE} for update of ${files}),
+    const { rows } = await db.execute<{ deleted: number }>(sql`
+      with doomed as (${which} limit ${DELETED_AT_ONCE} for update of ${files}),
         gone as (delete from ${files} where id in (select id from doomed)
           returning organization_id, bytes),
         freed as (select organization_id, sum(bytes) as bytes from gone group by 1),
         given as (update ${storage} set used_bytes = used_bytes - freed.bytes
           from freed where freed.organization_id = ${storage}.organization_id)
-      select count(*)::int as forgotten from gone`)
-    forgotten = rows[0]?.forgotten ?? 0
-  } while (forgotten === FORGOTTEN_AT_ONCE)
+      select count(*)::int as deleted from gone`)
+    deleted = rows[0]?.deleted ?? 0
+  } while (deleted === DELETED_AT_ONCE)
 }
 
 /** Whether a file has not expired. */

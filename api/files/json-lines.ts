@@ -105,12 +105,12 @@ export class JsonLinesCheck {
   }
 
   #keepRest(bytes: Buffer): void {
-    if (this.#isDecided()) this.#forget()
+    if (this.#isDecided()) this.#clear()
     else this.#keep(bytes)
   }
 
   /** Every purpose has a fault already, so more lines change nothing. */
-  #forget(): void {
+  #clear(): void {
     this.#pending = []
     this.#pendingBytes = 0
   }

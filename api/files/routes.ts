@@ -57,7 +57,7 @@ type App = FastifyInstance<
 
 function registerUpload(app: App, services: FileServices): void {
   const { files, store, storageBytesMax } = services
-  const underWay = new UploadsInFlight()
+  const inFlight = new UploadsInFlight()
   const options = {
     schema: UPLOAD,
     config: SCOPE,
@@ -78,7 +78,7 @@ function registerUpload(app: App, services: FileServices): void {
     const context = { organizationId, store, bytesMax, signal }
     const upload = await receiveUpload(request, {
       ...context,
-      underWay: underWay.open(organizationId),
+      inFlight: inFlight.open(organizationId),
     })
     const file = await files.publish(upload, storageBytesMax)
     if (file === undefined) {

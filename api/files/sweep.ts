@@ -14,8 +14,8 @@ export async function sweepOrphans(options: {
   readonly clock: Clock
 }): Promise<number> {
   const { files, store, clock } = options
-  await files.forgetExpired()
-  await files.forgetOfDeleted()
+  await files.deleteExpired()
+  await files.deleteOfDeletedOrganizations()
   let swept = 0
   let batch: string[] = []
   const sweepBatch = async () => {

@@ -33,7 +33,7 @@ interface UploadContext {
   /** The remaining quota; a longer file is refused. */
   readonly bytesMax: number
   readonly signal: AbortSignal
-  readonly underWay: UploadInFlight
+  readonly inFlight: UploadInFlight
 }
 
 /**
@@ -65,7 +65,7 @@ export async function receiveUpload(
     if (received !== undefined) await context.store.delete(received.objectKey)
     throw error
   } finally {
-    context.underWay.end()
+    context.inFlight.end()
   }
 }
 
@@ -79,7 +79,7 @@ function finish(received: ReceivedFile, purpose: string, organizationId: string)
 async function receiveFile(
   { filename, stream, signal }: FormFile,
   purpose: string | undefined,
-  { store, bytesMax, signal: clientSignal, underWay }: UploadContext,
+  { store, bytesMax, signal: clientSignal, inFlight }: UploadContext,
 ): Promise<ReceivedFile> {
   // When the purpose precedes the file, a wrong one is refused before a byte is stored.
   if (purpose !== undefined) checkPurpose(purpose)
@@ -88,7 +88,7 @@ async function receiveFile(
   let bytes = 0
   const metered = new PassThroughBytes((chunk) => {
     bytes += chunk.length
-    if (!underWay.fits(chunk.length, bytesMax)) throw storageLimitExceeded()
+    if (!inFlight.fits(chunk.length, bytesMax)) throw storageLimitExceeded()
     hash.update(chunk)
     check.push(chunk)
   })

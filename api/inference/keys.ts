@@ -156,7 +156,7 @@ function registerRotation(app: FastifyInstance, services: InferenceServices): vo
       mustMakeKeys(caller, services)
       const old = await apiKeys.find(caller.organizationId, id)
       if (old !== undefined) mustCover(caller, old)
-      const rotated = await apiKeys.rotate(caller.organizationId, id, makerOf(caller))
+      const rotated = await apiKeys.rotate(caller.organizationId, id, creatorOf(caller))
       if (rotated === undefined) {
         throw failure.notFound(`No such API key: ${id.slice(0, 64)}`, { param: 'id' })
       }
@@ -191,7 +191,7 @@ function mustCover(caller: Caller, key: StoredApiKey): void {
  * A key created by a key belongs to the same user, so that no chain of keys outlives that user's
  * rights.
  */
-function makerOf({ userId, madeBy }: Caller): string | null {
+function creatorOf({ userId, madeBy }: Caller): string | null {
   return userId ?? madeBy ?? null
 }
 
@@ -225,7 +225,7 @@ function newKey(
       'models',
     ),
     expiresAt: expiresAtMs === null ? null : new Date(expiresAtMs),
-    createdBy: makerOf(caller),
+    createdBy: creatorOf(caller),
   }
 }
 

@@ -51,11 +51,11 @@ export const SAMPLING_FIELDS = {
         },
         include_obfuscation: {
           type: ['boolean', 'null'],
-          description: 'Pad chunks with random characters, so that their sizes tell nothing.',
+          description: 'Pad chunks with random characters, so that their sizes reveal nothing.',
         },
         continuous_usage_stats: {
           type: ['boolean', 'null'],
-          description: 'With `include_usage`: every chunk tells the token counts so far.',
+          description: 'With `include_usage`: every chunk has the token counts so far.',
         },
       },
       additionalProperties: false,

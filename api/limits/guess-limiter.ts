@@ -76,7 +76,7 @@ export function createGuessLimiter(options: {
         APPLY,
         ...[keys.length, ...keys],
         ...[clock.now(), action, KNOWN_MS, FIRST_WAIT_MS],
-        ...rules.flatMap(({ free, forgetMs, waitMsMax }) => [free, forgetMs, waitMsMax]),
+        ...rules.flatMap(({ free, decayMs, waitMsMax }) => [free, decayMs, waitMsMax]),
       )
       isAway = false
       return Number(waitMs)
@@ -106,13 +106,13 @@ function rulesOf(config: GuessesConfig): readonly GuessRule[] {
   const waitMsMax = waitSecondsMax * 1000
   const common = { firstWaitMs: FIRST_WAIT_MS, knownMs: KNOWN_MS }
   return [
-    { ...common, free: perAccount, forgetMs: 15 * MINUTE_MS, waitMsMax },
+    { ...common, free: perAccount, decayMs: 15 * MINUTE_MS, waitMsMax },
     {
       ...common,
-      ...{ free: perAccountEverywhere, forgetMs: MINUTE_MS },
+      ...{ free: perAccountEverywhere, decayMs: MINUTE_MS },
       waitMsMax: Math.min(waitMsMax, ACCOUNT_WAIT_MS_MAX),
     },
-    { ...common, free: perNetwork, forgetMs: MINUTE_MS, waitMsMax },
+    { ...common, free: perNetwork, decayMs: MINUTE_MS, waitMsMax },
   ]
 }
 
@@ -160,13 +160,13 @@ if action == 'right' then
   return 0
 end
 for i = 1, 3 do
-  local free, forget, longest = tonumber(ARGV[2 + 3 * i]), tonumber(ARGV[3 + 3 * i]), tonumber(ARGV[4 + 3 * i])
+  local free, decay, longest = tonumber(ARGV[2 + 3 * i]), tonumber(ARGV[3 + 3 * i]), tonumber(ARGV[4 + 3 * i])
   local at = tonumber(counts[i][2]) or now
-  local level = math.max(0, (tonumber(counts[i][1]) or 0) - math.max(0, now - at) / forget) + 1
+  local level = math.max(0, (tonumber(counts[i][1]) or 0) - math.max(0, now - at) / decay) + 1
   local over = math.ceil(level) - free + 1
   local release = tonumber(counts[i][3]) or 0
   if over > 0 then release = now + math.min(longest, tonumber(ARGV[4]) * 2 ^ (over - 1)) end
   redis.call('HSET', KEYS[i], 'level', tostring(level), 'at', now, 'release', release)
-  redis.call('PEXPIRE', KEYS[i], math.ceil(level * forget + longest))
+  redis.call('PEXPIRE', KEYS[i], math.ceil(level * decay + longest))
 end
 return 0`

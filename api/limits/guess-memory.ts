@@ -6,7 +6,7 @@ export interface GuessRule {
   /** Failures without a delay. */
   readonly free: number
   /** After this time one failure expires. */
-  readonly forgetMs: number
+  readonly decayMs: number
   readonly firstWaitMs: number
   readonly waitMsMax: number
   /** How long a pair of account and network stays known after a success. */
@@ -51,7 +51,7 @@ export function createGuessMemory(rules: readonly GuessRule[]) {
 
 function countFailure(before: Count | undefined, rule: GuessRule, nowMs: number): Count {
   const { level: old = 0, atMs = nowMs, releaseMs = 0 } = before ?? {}
-  const level = Math.max(0, old - Math.max(0, nowMs - atMs) / rule.forgetMs) + 1
+  const level = Math.max(0, old - Math.max(0, nowMs - atMs) / rule.decayMs) + 1
   const over = Math.ceil(level) - rule.free + 1
   const waitMs = Math.min(rule.waitMsMax, rule.firstWaitMs * 2 ** (over - 1))
   return { level, atMs: nowMs, releaseMs: over > 0 ? nowMs + waitMs : releaseMs }

@@ -17,10 +17,10 @@ export function isBacked(tables: OrganizationTables): SQL<boolean> {
     where m.organization_id = ${own('organization_id')} and m.user_id = ${userId}
       and m.role <> 'member' and ${rank(sql`m.role`)} >= ${rank(least)}
       and u.deleted_at is null and (u.banned_until is null or u.banned_until <= now()))`
-  const maker = own('invited_by')
-  const isUser = sql`${maker} ~ '^user:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'`
-  const inviter = sql`(case when ${isUser} then substr(${maker}, 6)::uuid end)`
-  const key = sql`(case when ${maker} like 'key:%' then substr(${maker}, 5) end)`
+  const creator = own('invited_by')
+  const isUser = sql`${creator} ~ '^user:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'`
+  const inviter = sql`(case when ${isUser} then substr(${creator}, 6)::uuid end)`
+  const key = sql`(case when ${creator} like 'key:%' then substr(${creator}, 5) end)`
   return sql<boolean>`(${manages(inviter, own('role'))} or exists (
     select from ${apiKeys} k
     where k.id = ${key} and k.organization_id = ${own('organization_id')}

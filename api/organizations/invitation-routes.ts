@@ -75,7 +75,7 @@ function registerSending(app: App, services: InvitationServices): void {
       const organizationName = organization?.name ?? ''
       await mailer.send({ email, invitationId: invitation.id, organizationName, role, request })
     } catch (error) {
-      await invitations.forget(invitation.id)
+      await invitations.delete(invitation.id)
       throw error
     }
     note(request, invitationEvent('Invite', 'invitation.created', invitation))

@@ -27,7 +27,7 @@ const OPEN_MAX = 200
 
 export type InvitationRow = OrganizationTables['invitations']['$inferSelect']
 
-/** Where an invitation stands. */
+/** The state of an invitation. */
 export type InvitationStatus = 'pending' | 'accepted' | 'declined' | 'revoked' | 'expired'
 
 /** An invitation as its organization sees it; one that is not backed gives nothing any more. */
@@ -94,7 +94,7 @@ function openSent(context: Context) {
       })
     },
     /** As if it had never been, because its mail could not be sent. */
-    async forget(id: string): Promise<void> {
+    async delete(id: string): Promise<void> {
       await db.delete(invitations).where(eq(invitations.id, id))
     },
     async list(
@@ -210,7 +210,7 @@ function openReceived(context: Context) {
   }
 }
 
-/** Where an invitation stands at a moment. */
+/** The state of an invitation at a moment. */
 export function statusOf(
   row: InvitationRow & { readonly isBacked?: boolean },
   nowMs: number,

@@ -7,7 +7,7 @@ import { noSuchOrganization, type Organizations } from './organizations.ts'
 
 const RANKS: Readonly<Record<OrganizationRole, number>> = { member: 0, admin: 1, owner: 2 }
 
-/** The caller's organizations. A key stands for an administrator of its own. */
+/** The caller's organizations. A key counts as an administrator of its own. */
 export async function rolesOf(
   organizations: Organizations,
   { userId, organizationId }: Caller,

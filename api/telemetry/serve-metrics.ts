@@ -36,7 +36,7 @@ export async function serveMetrics(
   const scraped = metricsHandler(registry, twins)
   const states = async (queue: (typeof queues)[number]) => {
     const [found] = await readDepths(redis, keys, [queue])
-    if (found === undefined) throw new Error('Redis told nothing')
+    if (found === undefined) throw new Error('Redis reported no memory figures')
     return found
   }
   try {

@@ -175,8 +175,8 @@ function mostSpecific(complaints: readonly SchemaComplaint[]): readonly SchemaCo
   const branches = complaints.filter(({ keyword }) => keyword !== 'anyOf')
   const depth = Math.max(...branches.map(({ instancePath }) => instancePath.split('/').length))
   const deepest = branches.filter(({ instancePath }) => instancePath.split('/').length === depth)
-  const telling = deepest.find(({ keyword }) => keyword !== 'type')
-  return telling === undefined ? deepest : [telling]
+  const decisive = deepest.find(({ keyword }) => keyword !== 'type')
+  return decisive === undefined ? deepest : [decisive]
 }
 
 function typesOf(complaint: SchemaComplaint): string[] {

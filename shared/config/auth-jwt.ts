@@ -77,7 +77,7 @@ function readLifetime(env: EnvReader): number {
     about: 'lifetime of access tokens',
     fallback: 3600,
   })
-  if (seconds < 1) env.problem('AUTH_JWT_EXP must be at least one second: nobody could sign in')
+  if (seconds < 1) env.problem('AUTH_JWT_EXP must be at least one second: no token would be valid')
   return seconds
 }
 

@@ -47,7 +47,7 @@ export interface SmtpConfig {
   readonly confirmationGapSeconds: number
   /** Seconds between two magic links, recovery links, email changes or nonces for one user. */
   readonly linkGapSeconds: number
-  /** Further headers; `$messageType` in a value stands for the kind of the message. */
+  /** Further headers; `$messageType` in a value is replaced by the kind of the message. */
   readonly headers: Readonly<Record<string, readonly string[]>>
   readonly isCertificateChecked: boolean
 }

@@ -49,7 +49,7 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
   const perFiveMinutes = (count: number) => ({ count, windowSeconds: 5 * MINUTE })
   return {
     header: env.headerName('AUTH_RATE_LIMIT_HEADER', {
-      about: 'header that tells clients apart for rate limits; no limits per client if unset',
+      about: 'header that identifies clients for rate limits; no limits per client if unset',
     }),
     emailSent: readLimit(env, 'AUTH_RATE_LIMIT_EMAIL_SENT', {
       about: 'mails per hour',

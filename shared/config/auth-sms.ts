@@ -13,7 +13,7 @@ export interface SmsConfig {
   readonly gapSeconds: number
   readonly otpTtlSeconds: number
   readonly otpLength: number
-  /** Text of a message; `{{ .Code }}` stands for the code. */
+  /** Text of a message; `{{ .Code }}` is replaced by the code. */
   readonly template: string
   readonly gateway: SmsGatewayId | 'none'
   readonly twilio: {

@@ -181,7 +181,7 @@ export class EnvReader {
     return options.fallback
   }
 
-  /** Character sets separated by colons; `\:` stands for a literal colon. */
+  /** Character sets separated by colons; `\:` is a literal colon. */
   colonSets(names: Names, options: Common): readonly string[] {
     const found = this.#raw(names, options, '')
     if (!found) return []

@@ -71,7 +71,7 @@ function readAdminToken(env: EnvReader): string {
   })
   if (token !== '' && token.length < ADMIN_TOKEN_CHARACTERS_MIN) {
     env.problem(
-      `MILLRACE_ADMIN_TOKEN must have at least ${ADMIN_TOKEN_CHARACTERS_MIN} characters: whoever guesses it sees every job`,
+      `MILLRACE_ADMIN_TOKEN must have at least ${ADMIN_TOKEN_CHARACTERS_MIN} characters: it opens every job to its holder`,
     )
   }
   return token
@@ -79,7 +79,7 @@ function readAdminToken(env: EnvReader): string {
 
 function readTrustedProxies(env: EnvReader): readonly string[] {
   const proxies = env.list('MILLRACE_TRUSTED_PROXIES', {
-    about: 'addresses or networks of proxies whose X-Forwarded-* headers are believed',
+    about: 'addresses or networks of proxies whose X-Forwarded-* headers are trusted',
   })
   const wrong = proxies.find((proxy) => !isNetwork(proxy))
   if (wrong === undefined) return proxies

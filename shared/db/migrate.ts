@@ -17,7 +17,7 @@ const PATIENCE_MS = 86_400_000
 /**
  * Applies the numbered SQL files of `folder` that have not been applied yet, each in a transaction,
  * under an advisory lock: when many instances start at once, one migrates and the others wait.
- * `{{prefix}}` in a file stands for the table prefix. Throws when an applied file has changed
+ * `{{prefix}}` in a file is replaced by the table prefix. Throws when an applied file has changed
  * since.
  */
 export async function migrate(options: {

@@ -21,8 +21,8 @@ import { PartBuffers, S3Upload, type S3Target } from './s3-upload.ts'
 
 const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
 const CONNECT_TIMEOUT_MS = 3000
-// A server that neither receives nor sends a byte for this long is abandoned, whatever the size of
-// the transfer.
+// A server that neither receives nor sends a byte for this long is abandoned; a transfer may be of
+// any size.
 const SILENCE_MS = 30_000
 
 interface S3Connection {

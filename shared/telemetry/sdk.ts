@@ -104,7 +104,7 @@ function listenToLibrary(log: Logger, isVerbose: boolean): void {
       'telemetry is not delivered',
     )
   }
-  const tell = (text: string): void =>
+  const warn = (text: string): void =>
     log.debug({ operation: 'telemetry', detail: reasonOf(text) }, 'telemetry')
   const speak = (text: string): void =>
     log.info({ operation: 'telemetry', detail: reasonOf(text) }, 'telemetry')
@@ -112,9 +112,9 @@ function listenToLibrary(log: Logger, isVerbose: boolean): void {
     {
       error: complain,
       warn: complain,
-      info: isVerbose ? speak : tell,
-      debug: isVerbose ? speak : tell,
-      verbose: tell,
+      info: isVerbose ? speak : warn,
+      debug: isVerbose ? speak : warn,
+      verbose: warn,
     },
     {
       logLevel: isVerbose ? DiagLogLevel.DEBUG : DiagLogLevel.WARN,

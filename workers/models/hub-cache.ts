@@ -47,7 +47,7 @@ interface Excuse {
 }
 
 /**
- * The folder that holds a model of the hub; what is missing is fetched first. The cache is laid out
+ * The folder that holds a model of the hub; missing files are fetched first. The cache is laid out
  * as Hugging Face's own tools do it (`models--owner--name/refs` and `/snapshots/<commit>`), so that
  * both find each other's files. Of several processes one fetches and the others wait for it.
  */
@@ -62,7 +62,8 @@ export async function ensureHubModel(model: Wanted, options: PullOptions): Promi
     commit = await currentCommit(asking.hub, source)
   } catch (error) {
     options.signal?.throwIfAborted()
-    // Only a hub that knows better is believed; one that is in trouble must not keep a model away.
+    // Only an answer of the hub makes a cached file outdated; a hub in trouble must not keep a
+    // model away.
     if (!(error instanceof ServiceError) || error.kind === 'notFound') throw error
     const excuse = { reason: `${error.message}, and `, remedy: 'try again later' }
     const snapshot = await findOffline(folder, source, model, { ...options, ...excuse })

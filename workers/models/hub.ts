@@ -68,7 +68,7 @@ export function parseHubSource(source: string): HubSource {
   return { repository, revision }
 }
 
-/** The commit that a branch or tag stands for now. */
+/** The commit of a branch or tag at this moment. */
 export async function resolveRevision(hub: HubOptions, source: HubSource): Promise<string> {
   const path = `/api/models/${source.repository}/revision/${encodeURIComponent(source.revision)}`
   const { body } = await getJson(hub, new URL(baseOf(hub) + path), source)
@@ -174,7 +174,8 @@ async function readJson(hub: HubOptions, response: Response): Promise<unknown> {
 
 /**
  * Follows redirects by hand: the access token goes to the hub alone, never to its file servers, and
- * a hub on the public internet leads nobody into this network. One of our own may lead anywhere.
+ * a hub on the public internet cannot redirect into this network. A private hub may redirect
+ * anywhere.
  */
 async function request(
   hub: HubOptions,

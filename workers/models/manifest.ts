@@ -88,7 +88,7 @@ function parseEntry(path: string, name: string, entry: unknown): FileDigest {
   return { sha256: sha256 as string, bytes }
 }
 
-/** Whether a path given by somebody else stays inside of the folder that it is relative to. */
+/** Whether a path that a file names stays inside of the folder that it is relative to. */
 export function isPlainPath(path: string): boolean {
   return (
     path.length <= 512 &&

@@ -29,7 +29,7 @@ interface ResidencyOptions<Model> {
   readonly log: Logger
 }
 
-/** What is loaded: opened once however many ask, least recently used first to go. */
+/** Loaded models: opened once for all callers, the least recently used closed first. */
 export class Residency<Model extends ResidentModel> {
   readonly #options: ResidencyOptions<Model>
   readonly #residents = new Map<string, Resident<Model>>()

@@ -61,7 +61,7 @@ async function update(place: Place, model: CatalogueModel, options: StoredOption
   try {
     const listed = await listObjects(place.prefix, options.storage)
     await fetchAll(place, chooseStored(model, listed), options)
-    await forgetOthers(place.folder, listed)
+    await deleteOthers(place.folder, listed)
   } catch (error) {
     options.signal?.throwIfAborted()
     if (isAnswer(error) || !(await isWhole(place))) throw error
@@ -117,7 +117,7 @@ async function readListing(path: string): Promise<readonly ListedFile[]> {
 }
 
 /** A graph that storage has no longer must not be run instead of the one that replaced it. */
-async function forgetOthers(folder: string, listed: readonly StoredFile[]): Promise<void> {
+async function deleteOthers(folder: string, listed: readonly StoredFile[]): Promise<void> {
   const known = new Set(listed.map(({ path }) => join(folder, path)))
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
   for (const entry of entries) {

@@ -76,7 +76,7 @@ export function mayBacktrackExponentially(pattern: string): boolean {
   return false
 }
 
-/** Whether a quantifier stands here that allows more than one. */
+/** Whether a quantifier at this place allows more than one. */
 function repeats(pattern: string, at: number): boolean {
   const [quantifier] = /^(?:[*+]|\{\d*,?\d*\})/.exec(pattern.slice(at, at + 24)) ?? []
   return quantifier !== undefined && !/^\{0?,?1?\}$|^\{[01],1\}$/.test(quantifier)

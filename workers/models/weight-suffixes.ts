@@ -1,6 +1,6 @@
 /**
- * How the files of one graph end by the kind of their weights, best first. What is fetched and what is
- * loaded follow the same lists, so that what was fetched is found.
+ * File name endings of one graph by the kind of their weights, best first. Fetching and loading
+ * follow the same lists, so that a fetched file is found.
  */
 export const WEIGHT_SUFFIXES = {
   // For processors 8-bit weights are about three times as fast as 32-bit ones at hardly any loss;

@@ -70,7 +70,7 @@ export class CandidateRun {
       ending: input.ending,
       constraint: this.#constraint,
     })
-    // What was delivered before the resumption began with the echo.
+    // The text delivered before the resumption began with the echo.
     this.#hasEchoed = !input.echo || this.#resume !== undefined
     for (const tokenId of this.#resume?.tokenIds ?? []) {
       this.#sampler.replay(tokenId)
@@ -99,8 +99,8 @@ export class CandidateRun {
     const wantsReplayed = needsScores(input) && this.#resume !== undefined
     // A resumed stream has delivered its scores already, but for those of a text held back.
     const hasAll = earlierReason !== undefined || !this.#text.isHeldBack
-    const hasTold = input.stream && this.#resume !== undefined && hasAll
-    const canSkip = isOver && (hasTold || !(wantsPrompt || wantsReplayed))
+    const hasSent = input.stream && this.#resume !== undefined && hasAll
+    const canSkip = isOver && (hasSent || !(wantsPrompt || wantsReplayed))
     const end = canSkip
       ? undefined
       : await this.#runEngine({
@@ -202,7 +202,7 @@ export class CandidateRun {
       this.#text.setScore(order, scoreToken(logits, replayed, alternatives))
       return
     }
-    // What ended the text is not told: it is chosen anew, which leads to the same token.
+    // The reason for the end is not sent: it is computed again, which leads to the same token.
     const hasEnded = this.#resume?.finishReason === 'stop' && !this.#text.isComplete
     if (hasEnded) this.#choose(Float32Array.from(logits), order)
   }
@@ -233,8 +233,8 @@ export class CandidateRun {
   }
 
   /**
-   * The score of the end of a text: who asks for one token to score a prompt counts on its place,
-   * whatever token it is. The tokens of a chat are those of its message.
+   * The score of the end of a text: a request for one token to score a prompt counts on its place,
+   * with any token. The tokens of a chat are those of its message.
    */
   #endLogprobs(): TokenLogprob[] {
     const { input, model } = this.#options

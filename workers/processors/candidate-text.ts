@@ -79,7 +79,7 @@ export class CandidateText {
     return this.#delta([tokenId], before)
   }
 
-  /** The last delta: what was withheld, and why the candidate ended. */
+  /** The last delta: the withheld text, and why the candidate ended. */
   finish(finishReason: FinishReason): CandidateDelta {
     const before = this.#shownSpans
     this.#shownText = ''

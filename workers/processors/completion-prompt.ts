@@ -106,7 +106,7 @@ async function findOriginal(
 ): Promise<number | undefined> {
   const { rendered, tokenIds, original } = prompt
   const hasMarkers = model.text.chatTemplate === undefined
-  // Space at its beginning may be of one token with what stands before, or with its first word.
+  // Space at its beginning may be of one token with the text before, or with its first word.
   const oneSpace = original.replace(/^\s+(?=\s\S)/, '')
   for (const shown of new Set([original, oneSpace, original.trimStart()])) {
     const before = cutText(rendered, rendered.text.lastIndexOf(shown))

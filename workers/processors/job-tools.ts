@@ -7,7 +7,7 @@ import type { JobTimings, TokenUsage } from '#shared/contracts/reply.ts'
 export interface JobReplies<K extends QueueKind = QueueKind> {
   started(promptTokens: number): void
   delta(deltas: readonly CandidateDelta[]): void
-  /** Tells of new tokens of a candidate for the metrics, whether or not they are sent. */
+  /** Reports new tokens of a candidate for the metrics, whether or not they are sent. */
   noteTokens?(candidate: number, count: number): void
   /** `text` is what a window of a recording says, where that is wanted at once. */
   progress(step: number, steps: number, text?: string): void

@@ -20,7 +20,7 @@ export interface OpenTools {
   readonly config: WorkerConfig
   readonly clock: Clock
   readonly log: Logger
-  /** Told how many sequences, texts or pairs each run of the model handles together. */
+  /** Receives how many sequences, texts or pairs each run of the model handles together. */
   readonly onBatch?: (size: number) => void
 }
 

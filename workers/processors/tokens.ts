@@ -5,7 +5,7 @@ import { contextLengthExceeded, readPrompt, readTokenIds } from './completion-pr
 import type { CompletionModel } from './completion-model.ts'
 import type { JobTools } from './job-tools.ts'
 
-// Nothing is read by the model: nobody is charged.
+// The model reads nothing: no token is charged.
 const NOTHING = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 }
 
 /** Turns a text into token ids or back. */

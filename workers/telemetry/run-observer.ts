@@ -148,14 +148,14 @@ class Run implements ObservedRun {
       for (const span of [this.#modelSpan, this.#span]) if (span) failSpan(span, error)
     }
     const [span, modelSpan, endedAtMs] = [this.#span, this.#modelSpan, Date.now()]
-    const tell = (isOwnerAlive: boolean): void => {
+    const settle = (isOwnerAlive: boolean): void => {
       if (!isOwnerAlive) span.setAttribute(DISCARD, true)
       modelSpan?.end(endedAtMs)
       span.end(endedAtMs)
     }
     const { isOwnerless, replyTo } = this.#envelope
-    if (isOwnerless === true || outcome === 'orphaned') tell(isOwnerless === true)
-    else this.#tools.settler.settle(replyTo, tell)
+    if (isOwnerless === true || outcome === 'orphaned') settle(isOwnerless === true)
+    else this.#tools.settler.settle(replyTo, settle)
   }
 
   #startSpan(parent: Context, waitMs: number): Span {

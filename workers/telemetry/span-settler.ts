@@ -1,7 +1,7 @@
 /** A pending export. */
 interface Pending {
   readonly timer: NodeJS.Timeout
-  tell(isOwnerAlive: boolean): void
+  onSettled(isOwnerAlive: boolean): void
 }
 
 /** How long spans are held back, and the check of their owner. */
@@ -26,10 +26,10 @@ export class SpanSettler {
     this.#options = options
   }
 
-  /** Calls `tell` once, when the owner is known to live or when the worker ends. */
-  settle(replyTo: string, tell: Pending['tell']): void {
+  /** Calls `onSettled` once, when the owner is known to live or when the worker ends. */
+  settle(replyTo: string, onSettled: Pending['onSettled']): void {
     if (this.#pending.size >= PENDING_MAX) {
-      tell(true)
+      onSettled(true)
       return
     }
     const timer = setTimeout(() => {
@@ -37,22 +37,22 @@ export class SpanSettler {
         .isOwnerAlive(replyTo)
         // Without an answer the spans are exported: an orphan is better than a missing span.
         .catch(() => true)
-        .then((isAlive) => this.#tell(pending, isAlive))
+        .then((isAlive) => this.#finish(pending, isAlive))
         .catch(() => undefined)
     }, this.#options.delayMs)
     timer.unref()
-    const pending: Pending = { timer, tell }
+    const pending: Pending = { timer, onSettled }
     this.#pending.add(pending)
   }
 
   /** Exports everything that is pending. */
   flush(): void {
-    for (const pending of [...this.#pending]) this.#tell(pending, true)
+    for (const pending of [...this.#pending]) this.#finish(pending, true)
   }
 
-  #tell(pending: Pending, isOwnerAlive: boolean): void {
+  #finish(pending: Pending, isOwnerAlive: boolean): void {
     if (!this.#pending.delete(pending)) return
     clearTimeout(pending.timer)
-    pending.tell(isOwnerAlive)
+    pending.onSettled(isOwnerAlive)
   }
 }

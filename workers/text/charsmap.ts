@@ -1,8 +1,8 @@
 /**
- * The normalizer of SentencePiece as `tokenizer.json` carries it: a table of replacements, which is a
- * double-array trie over UTF-8 bytes (Darts, Yata 2007) followed by the replacements, each closed by
- * a zero byte. A cluster of up to five bytes is replaced as a whole by its shortest known beginning;
- * of longer ones each code point stands for itself.
+ * The normalizer of SentencePiece as `tokenizer.json` carries it: a table of replacements, which is
+ * a double-array trie over UTF-8 bytes (Darts, Yata 2007) followed by the replacements, each closed
+ * by a zero byte. A cluster of up to five bytes is replaced as a whole by its shortest known
+ * beginning; of longer ones each code point is replaced by itself.
  */
 export function createCharsmap(base64: string): (text: string) => string {
   const bytes = Buffer.from(base64, 'base64')

@@ -83,8 +83,8 @@ function levelsOf(inside: Inside, isTag: (content: string) => boolean): Map<stri
   const named = new Set(inside.config.additional_special_tokens ?? [])
   return new Map(
     inside.added_tokens.map(({ content, special }) => {
-      // Runs of white space and single characters, such as the `!` that CLIP pads with, are ordinary
-      // text, whatever the file calls them.
+      // Runs of white space and single characters, such as the `!` that CLIP pads with, are
+      // ordinary text, under any name in the file.
       if (content.trim() === '' || Array.from(content).length === 1) return [content, 'content']
       if (special || named.has(content)) return [content, 'template']
       return [content, isTag(content) ? 'answer' : 'content']

@@ -1,6 +1,7 @@
 /**
- * Who wrote a part of a prompt. `template` is the text of the model's own chat template, `answer` a
- * turn of the assistant that the client sends back, `content` anything else that a client supplied.
+ * The author of a part of a prompt. `template` is the text of the model's own chat template,
+ * `answer` a turn of the assistant that the client sends back, `content` anything else that a
+ * client supplied.
  */
 export type Origin = 'template' | 'answer' | 'content'
 

@@ -10,8 +10,9 @@ export interface AddedToken {
 }
 
 /**
- * Who may write a token so that it counts as one: `template` for special tokens, `answer` for tags
- * such as `<think>` that the model itself writes, `content` for everything else, such as runs of spaces.
+ * The author whose text may contain a token as a control token: `template` for special tokens,
+ * `answer` for tags such as `<think>` that the model itself writes, `content` for everything else,
+ * such as runs of spaces.
  */
 export type TokenLevel = Origin
 

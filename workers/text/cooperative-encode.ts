@@ -78,7 +78,7 @@ export function toTokenIds(
   )
 }
 
-/** Added tokens as texts, and what stands between them as lists of words. */
+/** Added tokens as texts, and the text between them as lists of words. */
 function findWords(inside: Inside, text: string): readonly EncodedPart[] {
   const { model } = inside
   const own = Object.getOwnPropertyDescriptor(model, '_call')

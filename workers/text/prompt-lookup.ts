@@ -3,9 +3,9 @@ const NGRAM_SHORTEST = 2
 const DRAFT_TOKENS_MAX = 8
 
 /**
- * Guesses the next tokens of a text that repeats itself or its prompt: finds the latest earlier
- * place where the last few tokens stood and proposes what followed them there. A wrong guess costs
- * one wider step; it never changes the outcome.
+ * Drafts the next tokens of a text that repeats itself or its prompt: finds the latest earlier
+ * place of the last few tokens and proposes the tokens after it. A rejected draft costs one wider
+ * step; it never changes the outcome.
  */
 export function proposeByPromptLookup(tokenIds: readonly number[]): readonly number[] {
   for (let length = NGRAM_LONGEST; length >= NGRAM_SHORTEST; length -= 1) {

@@ -72,7 +72,7 @@ export class TemplateOrigins {
     this.record(part, runs)
   }
 
-  /** What is printed for a value: itself when the template wrote it, else a mark. */
+  /** The printed form of a value: itself when the template wrote it, else a mark. */
   print(value: TextValue): string {
     if (this.isTemplate(value)) return value.value
     this.#printed.push({ value: value.value, runs: this.#runsOf(value) })

@@ -169,7 +169,7 @@ function byteLevelBytes(text: string): Uint8Array {
   return Uint8Array.from(text, (character) => BYTE_OF_CHARACTER.get(character) ?? 0x3f)
 }
 
-/** GPT-2's printable stand-ins: bytes that print stand for themselves, others from U+0100 on. */
+/** GPT-2's printable stand-ins: printable bytes represent themselves, others from U+0100 on. */
 const BYTE_OF_CHARACTER: ReadonlyMap<string, number> = new Map(
   (() => {
     let replacements = 0

@@ -102,9 +102,9 @@ export function charsWithin(tokensMax: number): { readonly usual: number; readon
 }
 
 /**
- * Encodes a text that may be far too long, about 1 µs and 300 bytes a character. A suspiciously long
- * text is first counted slice by slice, and given up as soon as it cannot fit; the count is then an
- * estimate. The event loop is free between the slices, and between the words of what is encoded.
+ * Encodes a text that may be far too long, about 1 µs and 300 bytes a character. A suspiciously
+ * long text is first counted slice by slice, and abandoned as soon as it cannot fit; the count is
+ * then an estimate. The event loop is free between the slices, and between words.
  */
 export async function encodeWithin(
   tokenizer: Tokenizer,

@@ -73,13 +73,13 @@ function toTemplateCall(call: ChatToolCall): Record<string, unknown> {
   }
 }
 
-/** `1.0` stays what it is: Python tells it from `1`. */
+/** `1.0` keeps its form: Python distinguishes it from `1`. */
 function keepFloat(_key: string, value: unknown, context?: { readonly source?: string }): unknown {
   const isFloat = Number.isInteger(value) && /[.eE]/.test(context?.source ?? '')
   return isFloat ? wholeFloat(value as number) : value
 }
 
-/** Templates write arguments as JSON themselves; what is no JSON object goes in as it is. */
+/** Templates write arguments as JSON themselves; text that is no JSON object goes in unchanged. */
 function parseArguments(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text, keepFloat)

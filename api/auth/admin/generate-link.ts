@@ -153,7 +153,7 @@ async function checkFree(services: AuthServices, email: string): Promise<void> {
   if (owner !== undefined) throw authFailure('email_exists')
 }
 
-// The links of another change that was asked for before must not stand for this one.
+// The links of an earlier change must not confirm this one.
 async function propose(
   store: Store,
   userId: string,

@@ -30,9 +30,9 @@ export async function sendInvitation(
 ): Promise<void> {
   const known = await findUserByContact(services.store, { kind: 'email', email })
   if (known !== undefined && isConfirmed(known, 'email')) {
-    const told = { ...data, has_account: true }
+    const variables = { ...data, has_account: true }
     await sendTokenMail(services, request, {
-      ...{ user: known, name: 'invitation', to: email, data: told },
+      ...{ user: known, name: 'invitation', to: email, data: variables },
     })
     return
   }
@@ -41,8 +41,8 @@ export async function sendInvitation(
   const actor: Actor =
     inviter === undefined ? { kind: 'admin', role: 'api_key' } : { kind: 'user', user: inviter }
   const user = await inviteStranger(services, request, { email, known, actor })
-  const told = { ...data, has_account: false }
-  await sendTokenMail(services, request, { user, name: 'invite', to: email, data: told })
+  const variables = { ...data, has_account: false }
+  await sendTokenMail(services, request, { user, name: 'invite', to: email, data: variables })
 }
 
 async function inviteStranger(

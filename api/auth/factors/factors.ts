@@ -165,7 +165,7 @@ export async function claimChallenge(
   return claimed.length > 0
 }
 
-/** Takes back what `claimChallenge` noted; `factor` is as it was before. */
+/** Undoes the record of `claimChallenge`; `factor` is as it was before. */
 export async function releaseChallenge(store: Store, factor: FactorRow): Promise<void> {
   const { factors } = store.tables
   const { id, lastChallengedAt } = factor

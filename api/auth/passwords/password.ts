@@ -40,15 +40,15 @@ export function createPasswordHasher(config: PasswordConfig, patience: Patience)
   })
   const threads = createHashThreads(concurrency)
   // For an unknown user the password is compared with a decoy hash.
-  const nobody = inventArgon2id(config.argon2)
+  const decoy = inventArgon2id(config.argon2)
   return {
     hash: (password) => inPool(() => threads.hash(password, config.argon2)),
     load,
-    async verify(password, stored = nobody) {
+    async verify(password, stored = decoy) {
       const isCurrent = isCurrentHash(stored, config.argon2)
       // The configured cost is always permitted.
       const isComparable = isCurrent || isKnownPasswordHash(stored)
-      const isRight = await inPool(() => threads.verify(password, isComparable ? stored : nobody))
+      const isRight = await inPool(() => threads.verify(password, isComparable ? stored : decoy))
       return { isRight, needsUpgrade: isRight && !isCurrent }
     },
   }

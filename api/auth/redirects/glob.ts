@@ -20,7 +20,7 @@ const ALTERNATIVES_MAX = 256
  * malformed glob matches nothing.
  *
  * All ways to match are followed side by side, so that the time is the length of the text times the
- * length of the glob, whatever the text: no visitor can make it backtrack.
+ * length of the glob: no text makes it backtrack.
  */
 export function matchesGlob(glob: string, text: string): boolean {
   const alternatives = expandBraces(glob)
@@ -108,7 +108,7 @@ function classOf(inside: readonly string[]): Token {
   return { kind: 'class', isNegated, ranges }
 }
 
-/** The globs without braces that a glob stands for; undefined when its braces do not match up. */
+/** The globs without braces that a glob expands to; undefined when its braces do not match up. */
 export function expandBraces(glob: string): string[] | undefined {
   const open = findUnescaped(glob, '{', 0)
   if (open === -1) return findUnescaped(glob, '}', 0) === -1 ? [glob] : undefined

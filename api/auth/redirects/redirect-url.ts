@@ -50,7 +50,7 @@ function isOnSite(url: URL, siteUrl: string): boolean {
   }
   // Another scheme sends the tokens in clear or to another app; another port may be another program.
   if (url.protocol !== site.protocol) return false
-  // Development servers and native apps listen on whichever loopback port is free (RFC 8252, 7.3).
+  // Development servers and native apps listen on any free loopback port (RFC 8252, 7.3).
   return url.port === site.port || (isHttp(url) && LOOPBACK.test(url.hostname))
 }
 

@@ -27,7 +27,7 @@ export interface OpenedSession {
  * Opens a signed-in period in one round trip: the session, its first refresh token, the time of the
  * user's sign-in and, if given, the entry of the audit log. All of it or nothing, so that the usual
  * sign-in needs no transaction around it. Undefined when there is no such user, or none with the
- * given password hash: whoever proved a password that was changed meanwhile has proven nothing.
+ * given password hash: a password that was changed meanwhile proves nothing.
  */
 export async function openSession(
   store: Store,

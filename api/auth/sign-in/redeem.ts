@@ -21,7 +21,7 @@ type Redemption =
   /** One side of a change of address has agreed; the other has not yet. */
   | { readonly kind: 'halfway' }
 
-/** Which one-time tokens a `type` of the wire stands for. */
+/** The one-time tokens that a `type` of the wire means. */
 export const KINDS_BY_TYPE: Readonly<Record<string, readonly OneTimeTokenKind[]>> = {
   signup: ['confirmation'],
   invite: ['confirmation'],

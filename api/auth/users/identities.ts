@@ -29,7 +29,7 @@ export async function insertIdentity(
   return identity
 }
 
-/** Makes or updates the identity that stands for the user's own address or number. */
+/** Makes or updates the identity of the user's own address or number. */
 export async function saveContactIdentity(
   store: Store,
   contact: {
@@ -45,7 +45,7 @@ export async function saveContactIdentity(
     .values({
       id: randomUUID(),
       ...contact,
-      // Clients of typed languages expect both, whichever of them the identity is about.
+      // Clients of typed languages expect both fields in every identity.
       identityData: { email_verified: false, phone_verified: false, ...contact.identityData },
       providerId: contact.userId,
       lastSignInAt: now,

@@ -23,8 +23,8 @@ export interface EmailChange {
 }
 
 /**
- * Notes a change of address and makes its tokens. It belongs into one transaction with a lock on
- * the user, so that no link ever stands for another change than the one that it was made for.
+ * Records a change of address and makes its tokens. It belongs into one transaction with a lock on
+ * the user, so that a link confirms no other change than the one that it was made for.
  */
 export async function beginEmailChange(
   services: AuthServices,
@@ -54,7 +54,7 @@ export async function beginEmailChange(
   return { before, user, mails }
 }
 
-/** The one-time tokens that stand for a change of address. */
+/** The one-time tokens of a change of address. */
 export const EMAIL_CHANGE_KINDS = ['email_change_new', 'email_change_current'] as const
 
 /** Asks the new address, and with secure changes the current one too, to confirm the change. */

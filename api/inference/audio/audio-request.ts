@@ -49,7 +49,7 @@ const COMMON = {
   }),
   stream: optionalBoolean({
     default: false,
-    description: 'Send the text as it is heard. Only with `json` and `text`.',
+    description: 'Send the text as it is recognized. Only with `json` and `text`.',
   }),
   include: unsupported(),
   chunking_strategy: unsupported(),

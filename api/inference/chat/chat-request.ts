@@ -177,7 +177,7 @@ export function chatRequest(body: ChatBody): ChatRequest {
   return { tools, input }
 }
 
-/** A chat in whichever dialect it was asked for. */
+/** A chat in the dialect of its endpoint. */
 interface Chat
   extends Pick<
     GenerateInput,

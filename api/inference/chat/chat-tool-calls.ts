@@ -19,11 +19,11 @@ export const CALL_CLOSES = '</tool_call>'
 const CUT_CALL = /^(?:<tool_call>)?\s*(?:\{|$)/
 
 /**
- * Takes the text of an answer piece by piece and tells content from calls of the form
- * `<tool_call>{"name": …, "arguments": {…}}</tool_call>`. Arguments come out as they arise. Text
+ * Takes the text of an answer chunk by chunk and separates content from calls written as
+ * `<tool_call>{"name": …, "arguments": {…}}</tool_call>`. Arguments are sent as they arise. Text
  * that might still become a tag is withheld, and so is white space, which is dropped around calls.
- * What looks like a call and is none comes out as content, letter by letter; but the beginning of a
- * call that the answer's end has cut off is shown to nobody.
+ * Text that looks like a call and is none is sent as content, letter by letter; but the beginning
+ * of a call that the answer's end has cut off is dropped.
  */
 export class ToolCallParser {
   readonly #options: ToolCallOptions

@@ -17,7 +17,7 @@ export class ToolCallBody {
   #isEscaped = false
   #phase: 'beginning' | 'arguments' | 'ended' = 'beginning'
 
-  /** `opening` is what stood before the body, to be given back when it is no call after all. */
+  /** `opening` is the text before the body, to be given back when it is no call after all. */
   constructor(opening: string) {
     this.#opening = opening
   }

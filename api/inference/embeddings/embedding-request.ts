@@ -103,7 +103,7 @@ export function embedInput(body: EmbeddingBody, model: CatalogueModel): EmbedInp
   }
 }
 
-/** The names of two servers for one wish, which may not contradict each other. */
+/** The names that two servers use for one parameter, which may not contradict each other. */
 function tokensMaxOf(body: EmbeddingBody): EmbedInput['tokensMax'] {
   const { truncate_prompt_tokens: tokens, truncate } = body
   if (tokens === 0) {

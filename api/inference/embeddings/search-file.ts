@@ -11,7 +11,7 @@ const FILE_BYTES_MAX = 64 * 1024 * 1024
 /** Other requests get their turn after this many characters. */
 const CHARS_PER_SLICE = 256 * 1024
 
-/** One document of a file, and where it stands there. */
+/** One document of a file, and its place there. */
 export interface FileDocument {
   readonly index: number
   readonly text: string

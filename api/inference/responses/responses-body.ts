@@ -124,7 +124,7 @@ export const RESPONSES_BODY = Type.Object(
   {
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
     input: Type.Unsafe<InputField>(INPUT_SCHEMA),
-    instructions: optionalString({ description: 'What the model is told before everything else.' }),
+    instructions: optionalString({ description: 'The system message of the response.' }),
     max_output_tokens: optionalInteger({
       minimum: 1,
       description: 'Longest answer in tokens; the rest of the context window if absent.',
@@ -138,7 +138,7 @@ export const RESPONSES_BODY = Type.Object(
         properties: {
           include_obfuscation: {
             type: ['boolean', 'null'],
-            description: 'Pad deltas with random characters, so that their sizes tell nothing.',
+            description: 'Pad deltas with random characters, so that their sizes reveal nothing.',
           },
           // The last event always has it.
           include_usage: fixed([true]),

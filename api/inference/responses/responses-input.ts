@@ -212,7 +212,7 @@ class Conversation {
   finish(): readonly ChatMessage[] {
     this.#endTurn()
     if (this.#messages.length === 0) {
-      throw failure.invalidRequest("Invalid 'input': nobody says anything in it.", {
+      throw failure.invalidRequest("Invalid 'input': it contains no message.", {
         param: 'input',
         code: 'invalid_value',
       })

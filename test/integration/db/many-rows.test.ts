@@ -132,8 +132,8 @@ describe('of very many files', () => {
       create trigger note_parts after delete on files referencing old table as gone
         for each statement execute function note_part()`)
     const files = openFiles(database.db, fileTables(''))
-    await files.forgetExpired()
-    await files.forgetOfDeleted()
+    await files.deleteExpired()
+    await files.deleteOfDeletedOrganizations()
     const { rows } = await pool.query(
       'select sum(rows)::int as forgotten, max(rows) as most from parts',
     )

@@ -196,7 +196,7 @@ describe('traces', () => {
     await doomed.process.stop(0)
     expect(await answering).toBe('lost')
     await expect.poll(running, { timeout: 20_000 }).toBe(0)
-    // What comes later is told later, so that the silence about the former means something.
+    // A later span is exported later, so that the absence of the former means something.
     const marker = newParent()
     await (await send('/v1/chat/completions', chat({}), marker.header)).text()
     await spansOf(marker.traceId, ['process completion.tiny-chat'])
