@@ -15,7 +15,7 @@ export function renderOverview(page: {
   readonly session: { readonly name: string; readonly formSecret: string } | undefined
 }): string {
   const { root, view, assets, session } = page
-  const [queues, workers, errors, slow, failed] = view.tables.map(renderTable)
+  const [dependencies, queues, workers, errors, slow, failed] = view.tables.map(renderTable)
   const main = html`
     <div class="stack board">
       <div class="head">
@@ -24,6 +24,7 @@ export function renderOverview(page: {
       </div>
       <p class="notice" id="state" role="status" hidden></p>
       <dl class="tiles" id="tiles">${view.tiles.map(renderTile)}</dl>
+      ${dependencies}
       ${queues}
       ${workers}
       ${slow}

@@ -7,6 +7,8 @@ import { ERROR_KINDS } from '#shared/errors.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
+import type { DependencyState } from '#api/health/dependencies.ts'
+
 import type { Incidents } from './incident-log.ts'
 
 /** The state of one queue. */
@@ -32,6 +34,7 @@ export interface Overview {
   readonly version: string
   readonly atMs: number
   readonly slowAfterMs: number
+  readonly dependencies: readonly DependencyState[]
   readonly queues: readonly QueueOverview[]
   readonly workers: readonly WorkerHeartbeat[]
   readonly incidents: Incidents
@@ -43,6 +46,7 @@ export interface OverviewServices {
   readonly slowAfterMs: number
   readonly redis: Redis
   readonly keys: QueueKeys
+  readonly dependencies: { states(): Promise<readonly DependencyState[]> }
   queueOf(kind: QueueKind, modelId: string): Queue
   workers(): Promise<readonly WorkerHeartbeat[]>
   incidents(): Promise<Incidents>
@@ -71,11 +75,16 @@ export function createOverview(services: OverviewServices): () => Promise<Overvi
 
 async function readOverview(services: OverviewServices): Promise<Overview> {
   const { catalogue, version, slowAfterMs } = services
+  const dependencies = await services.dependencies.states()
+  const base = { version, slowAfterMs, atMs: Date.now(), dependencies }
+  if (dependencies.some(({ name, isOk }) => name === 'redis' && !isOk)) {
+    return { ...base, queues: [], workers: [], incidents: { errors: [], failed: [], slow: [] } }
+  }
   const [workers, incidents] = await Promise.all([services.workers(), services.incidents()])
   const queues = await Promise.all(
     catalogue.models.map((model) => readQueue(services, model, { workers, incidents })),
   )
-  return { version, slowAfterMs, atMs: Date.now(), queues, workers, incidents }
+  return { ...base, queues, workers, incidents }
 }
 
 async function readQueue(

@@ -1,51 +1,33 @@
 import type { FastifyPluginAsync } from 'fastify'
 
-/** A dependency that must work before this process may take requests. */
-interface ReadinessCheck {
-  readonly name: string
-  /** Rejects when it does not work. */
-  run(): Promise<unknown>
-}
+import type { DependencyState } from './dependencies.ts'
 
 export interface HealthServices {
-  readonly checks: readonly ReadinessCheck[]
+  readonly dependencies: { states(): Promise<readonly DependencyState[]> }
   /** True once the process has started to stop. */
   isDraining(): boolean
 }
 
-const CHECK_TIMEOUT_MS = 2000
-
-/** `/healthz` reports the process only; `/readyz` reports every dependency of a request. */
+/**
+ * `/healthz` reports the process only. `/readyz` is 503 while the process drains or a required
+ * dependency fails; other failures are reported as `degraded`, because requests that do not need
+ * the failed service can still be served.
+ */
 export function healthPlugin(services: HealthServices): FastifyPluginAsync {
   return async (app) => {
     app.get('/healthz', { schema: LIVENESS }, async () => ({ status: 'ok' }))
     app.get('/readyz', { schema: READINESS }, async (_request, reply) => {
       if (services.isDraining()) return reply.code(503).send({ status: 'draining', checks: {} })
-      const results = await Promise.all(services.checks.map(runCheck))
+      const states = await services.dependencies.states()
       const checks = Object.fromEntries(
-        results.map(({ name, isOk }) => [name, isOk ? 'ok' : 'failed']),
+        states.map(({ name, isOk }) => [name, isOk ? 'ok' : 'failed']),
       )
-      const isReady = results.every(({ isOk }) => isOk)
-      return reply
-        .code(isReady ? 200 : 503)
-        .send({ status: isReady ? 'ready' : 'unavailable', checks })
+      const failed = states.filter(({ isOk }) => !isOk)
+      if (failed.some(({ isRequired }) => isRequired)) {
+        return reply.code(503).send({ status: 'unavailable', checks })
+      }
+      return { status: failed.length === 0 ? 'ready' : 'degraded', checks }
     })
-  }
-}
-
-async function runCheck(check: ReadinessCheck): Promise<{ name: string; isOk: boolean }> {
-  let timer: NodeJS.Timeout | undefined
-  const timeout = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error('timed out')), CHECK_TIMEOUT_MS)
-  })
-  try {
-    await Promise.race([check.run(), timeout])
-    return { name: check.name, isOk: true }
-  } catch {
-    // The answer names the failed check; its reason is in the log of that component.
-    return { name: check.name, isOk: false }
-  } finally {
-    clearTimeout(timer)
   }
 }
 
@@ -65,5 +47,6 @@ const LIVENESS = {
 const READINESS = {
   tags: ['Health'],
   summary: 'Whether requests can be served',
+  description: 'Status `degraded` (200) when only a part of the requests can be served.',
   response: { 200: READINESS_BODY, 503: READINESS_BODY },
 }

@@ -5,7 +5,7 @@ import { readVersion } from '#shared/version.ts'
 import { buildApp } from './app.ts'
 import { drain } from '#api/http/drain.ts'
 import { startMaintenance } from './maintenance.ts'
-import { openServices, type Services } from './services.ts'
+import { openServices } from './services.ts'
 import { startBatches, surfacesOf } from './surfaces.ts'
 import { openApiTelemetry } from '#api/telemetry/open-telemetry.ts'
 import { serveMetrics } from '#api/telemetry/serve-metrics.ts'
@@ -39,11 +39,13 @@ export async function runApi(env: Env): Promise<RunningApi> {
     publicUrl: config.auth.site.externalUrl,
     log,
     observer: telemetry.http,
-    health: { checks: readinessChecks(services), isDraining: () => isDraining },
+    health: { dependencies: services.dependencies, isDraining: () => isDraining },
     surfaces: surfacesOf(services, users, version),
     corsAllowedHeaders: config.auth.site.corsAllowedHeaders,
     watchers: [services.incidentWatch],
   })
+  // Logs the services that do not work from the start.
+  void services.dependencies.states()
   const stopMaintenance = startMaintenance(services)
   const batchDriver = startBatches(services)
   const { host, port } = config.server
@@ -69,12 +71,4 @@ export async function runApi(env: Env): Promise<RunningApi> {
     log.info({ operation: 'api.stop' }, 'API stopped')
   }
   return { url, stop: () => (stopping ??= stop()) }
-}
-
-function readinessChecks({ database, redis, store }: Services) {
-  return [
-    { name: 'database', run: () => database.pool.query('select 1') },
-    { name: 'redis', run: () => redis.ping() },
-    { name: 'storage', run: () => store.check() },
-  ]
 }

@@ -10,6 +10,7 @@ import { organizationTables, type OrganizationTables } from '#shared/db/schema/o
 import { usageTables } from '#shared/db/schema/usage.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import type { Logger } from '#shared/logger.ts'
+import { Dependencies } from '#api/health/dependencies.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { openContentCipher, type ContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys, type QueueKeys } from '#shared/queue/keys.ts'
@@ -58,6 +59,7 @@ export interface Services {
   readonly activities: Activities
   readonly batches: Batches
   readonly batchLines: BatchLines
+  readonly dependencies: Dependencies
   /** Closes everything in the reverse order of opening. */
   close(): Promise<void>
 }
@@ -122,6 +124,10 @@ export async function openServices(
         meterJobs(incidentWatch.watchJobs(submitter), { writer: usageWriter, clock: systemClock }),
       ),
       ...{ incidents, incidentWatch },
+      dependencies: openDependencies(
+        { database, redis, store },
+        { log, keyPrefix: config.infra.redisPrefix },
+      ),
       clock: systemClock,
       queueKeys: keys,
       organizationTables: tables,
@@ -134,6 +140,39 @@ export async function openServices(
     await close()
     throw error
   }
+}
+
+function openDependencies(
+  { database, redis, store }: Pick<Services, 'database' | 'redis' | 'store'>,
+  { log, keyPrefix }: { readonly log: Logger; readonly keyPrefix: string },
+): Dependencies {
+  const list = [
+    {
+      name: 'database',
+      isRequired: false,
+      remedy: 'check DATABASE_URL and that Postgres runs',
+      check: () => database.pool.query('select 1'),
+    },
+    {
+      name: 'redis',
+      isRequired: true,
+      remedy: 'check REDIS_URL and that Redis runs',
+      check: () => redis.ping(),
+    },
+    {
+      name: 'redis_writes',
+      isRequired: false,
+      remedy: 'raise maxmemory of Redis, and check that it is no replica: no job can be queued',
+      check: () => redis.set(`${keyPrefix}:health`, '1', 'PX', 1000),
+    },
+    {
+      name: 'storage',
+      isRequired: false,
+      remedy: 'check S3_ENDPOINT, S3_BUCKET, its region and keys',
+      check: () => store.check(),
+    },
+  ]
+  return new Dependencies(list, { clock: systemClock, log })
 }
 
 async function prepareDatabase(

@@ -146,6 +146,7 @@ function administration(services: Services, users: UserServer, version: string):
   const { checkPassword, isAdministratorNow } = administratorsOf(users.services)
   return adminPlugin({
     ...{ catalogue, version, checkPassword, redis },
+    dependencies: services.dependencies,
     keys: queueKeys,
     slowAfterMs: config.server.slowRequestSeconds * 1000,
     queueOf: (kind, modelId) => submitter.producer.queue(kind, modelId),

@@ -14,6 +14,7 @@ interface ApiReadings {
   /** Queue and running tasks of the password threads. */
   hashing(): { readonly running: number; readonly waiting: number }
   jobsInFlight(): number
+  dependencies(): Promise<readonly { readonly name: string; readonly isOk: boolean }[]>
 }
 
 /** Registers the metrics that are read at scrape time. */
@@ -21,10 +22,24 @@ export function registerGauges(registry: Registry, readings: ApiReadings): void 
   registerQueues(registry, readings)
   registerWorkers(registry, readings)
   registerPools(registry, readings)
+  registerDependencies(registry, readings)
   simple(registry, {
     name: 'millrace_jobs_under_way',
     help: 'Jobs that this process owns: submitted and not yet answered.',
     read: () => readings.jobsInFlight(),
+  })
+}
+
+function registerDependencies(registry: Registry, { dependencies }: ApiReadings): void {
+  new Gauge({
+    name: 'millrace_dependency_up',
+    help: '1 while a service that this process needs works.',
+    labelNames: ['dependency'],
+    registers: [registry],
+    async collect() {
+      for (const { name, isOk } of await dependencies())
+        this.set({ dependency: name }, isOk ? 1 : 0)
+    },
   })
 }
 

@@ -29,6 +29,7 @@ export async function serveMetrics(
     pool: database.pool,
     hashing: () => users.services.passwords.load(),
     jobsInFlight: () => submitter.ledger.size,
+    dependencies: () => services.dependencies.states(),
   })
   const { metrics, prometheus } = config.telemetry
   if (!metrics.isEnabled) return async () => {}
@@ -36,7 +37,7 @@ export async function serveMetrics(
   const scraped = metricsHandler(registry, twins)
   const states = async (queue: (typeof queues)[number]) => {
     const [found] = await readDepths(redis, keys, [queue])
-    if (found === undefined) throw new Error('Redis reported no memory figures')
+    if (found === undefined) throw new Error('Redis reported no queue depth')
     return found
   }
   try {

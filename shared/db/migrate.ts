@@ -15,10 +15,10 @@ const ADVISORY_LOCK = 7_231_964_305
 const PATIENCE_MS = 86_400_000
 
 /**
- * Applies the numbered SQL files of `folder` that have not been applied yet, each in a transaction,
- * under an advisory lock: when many instances start at once, one migrates and the others wait.
- * `{{prefix}}` in a file is replaced by the table prefix. Throws when an applied file has changed
- * since.
+ * Applies the numbered SQL files of `folder` that have not been applied yet. Each file is one
+ * transaction that holds an advisory lock, so many instances may start at once; nothing lasts
+ * longer than its transaction, so a pooler in transaction mode may be in between. `{{prefix}}` in a
+ * file is replaced by the table prefix. Throws when an applied file has changed since.
  */
 export async function migrate(options: {
   readonly pool: Pool
@@ -27,24 +27,23 @@ export async function migrate(options: {
   readonly logger: Logger
 }): Promise<{ applied: readonly string[] }> {
   const prefix = tablePrefixOf(options.tablePrefix)
+  const table = `${prefix}schema_migrations`
   const client = await options.pool.connect()
   try {
-    await client.query('set statement_timeout = 0')
-    await patiently(client, 'select pg_advisory_lock($1)', [ADVISORY_LOCK])
-    const applied = await applyPending(client, options.folder, prefix)
-    for (const name of applied) options.logger.info({ migration: name }, 'migration applied')
+    const done = await checksumsOf(client, table)
+    const applied: string[] = []
+    for (const name of await migrationNames(options.folder)) {
+      const sql = await readFile(join(options.folder, name), 'utf8')
+      const checksum = createHash('sha256').update(sql).digest('hex')
+      const migration = { name, checksum, sql: sql.replaceAll('{{prefix}}', prefix) }
+      if (isApplied(migration, done) || !(await applyOne(client, table, migration))) continue
+      options.logger.info({ migration: name }, 'migration applied')
+      applied.push(name)
+    }
     return { applied }
   } finally {
-    await client.query('select pg_advisory_unlock($1)', [ADVISORY_LOCK]).catch(() => {
-      // A lost connection has already released its locks.
-    })
-    // The connection has no time limits any more, so it must not return to the pool.
-    client.release(true)
+    client.release()
   }
-}
-
-function patiently(client: PoolClient, text: string, values: unknown[] = []): Promise<unknown> {
-  return client.query({ text, values, query_timeout: PATIENCE_MS } as QueryConfig)
 }
 
 /** `auth` and `auth_` both make `auth_users`; the empty prefix makes `users`. */
@@ -52,44 +51,54 @@ export function tablePrefixOf(namespace: string): string {
   return namespace === '' ? '' : `${namespace.replace(/_$/, '')}_`
 }
 
-async function applyPending(client: PoolClient, folder: string, prefix: string): Promise<string[]> {
-  const table = `${prefix}schema_migrations`
-  await client.query(`create table if not exists ${table} (
-    name text primary key, checksum text not null, applied_at timestamptz not null default now())`)
+interface Migration {
+  readonly name: string
+  readonly checksum: string
+  readonly sql: string
+}
+
+/** The checksums of the applied files by name; empty before the first migration. */
+async function checksumsOf(client: PoolClient, table: string): Promise<Map<string, string>> {
+  const { rows: found } = await client.query('select to_regclass($1) as id', [table])
+  if (found[0]?.id === null) return new Map()
   const { rows } = await client.query<{ name: string; checksum: string }>(
     `select name, checksum from ${table}`,
   )
-  const done = new Map(rows.map((row) => [row.name, row.checksum]))
-  const applied: string[] = []
-  for (const name of await migrationNames(folder)) {
-    const sql = await readFile(join(folder, name), 'utf8')
-    const checksum = createHash('sha256').update(sql).digest('hex')
-    const known = done.get(name)
-    if (known === checksum) continue
-    if (known !== undefined) throw new Error(`migration ${name} was changed after it was applied`)
-    await applyOne(client, sql.replaceAll('{{prefix}}', prefix), { table, name, checksum })
-    applied.push(name)
-  }
-  return applied
+  return new Map(rows.map((row) => [row.name, row.checksum]))
 }
 
-async function applyOne(
-  client: PoolClient,
-  sql: string,
-  record: { table: string; name: string; checksum: string },
-): Promise<void> {
+function isApplied({ name, checksum }: Migration, done: ReadonlyMap<string, string>): boolean {
+  const known = done.get(name)
+  if (known === undefined || known === checksum) return known === checksum
+  throw new Error(`migration ${name} was changed after it was applied`)
+}
+
+/** Applies one file, unless another instance has done so meanwhile. */
+async function applyOne(client: PoolClient, table: string, migration: Migration): Promise<boolean> {
+  const { name, checksum, sql } = migration
   await client.query('begin')
   try {
-    await patiently(client, sql)
-    await client.query(`insert into ${record.table} (name, checksum) values ($1, $2)`, [
-      record.name,
-      record.checksum,
-    ])
+    await client.query('set local statement_timeout = 0')
+    await patiently(client, `select pg_advisory_xact_lock(${ADVISORY_LOCK})`)
+    await client.query(`create table if not exists ${table} (
+      name text primary key, checksum text not null, applied_at timestamptz not null default now())`)
+    const isNew = !isApplied(migration, await checksumsOf(client, table))
+    if (isNew) {
+      await patiently(client, sql)
+      await client.query(`insert into ${table} (name, checksum) values ($1, $2)`, [name, checksum])
+    }
     await client.query('commit')
+    return isNew
   } catch (error) {
-    await client.query('rollback')
-    throw new Error(`migration ${record.name} failed`, { cause: error })
+    await client.query('rollback').catch(() => {
+      // A lost connection has already rolled back.
+    })
+    throw new Error(`migration ${name} failed`, { cause: error })
   }
+}
+
+function patiently(client: PoolClient, text: string): Promise<unknown> {
+  return client.query({ text, query_timeout: PATIENCE_MS } as QueryConfig)
 }
 
 async function migrationNames(folder: string): Promise<string[]> {

@@ -107,13 +107,19 @@ function whenReady(redis: Redis, timeoutMs: number): Promise<void> {
   })
 }
 
-/** Refuses a Redis that is too old or that may throw jobs away. */
+/** Refuses a Redis that is too old, may drop jobs, cannot be written or is part of a cluster. */
 export async function checkRedis(redis: Redis): Promise<void> {
   const info = await redis.info()
   const version = /^redis_version:(\d+)\.(\d+)/m.exec(info)
   const [major, minor] = [Number(version?.[1] ?? 0), Number(version?.[2] ?? 0)]
   if (major < 6 || (major === 6 && minor < 2)) {
     throw new Error(`Redis ${major}.${minor} is too old: 6.2 or newer is needed`)
+  }
+  if (/^cluster_enabled:1/m.test(info)) {
+    throw new Error('Redis runs in cluster mode, which is not supported: use one primary')
+  }
+  if (/^role:slave/m.test(info)) {
+    throw new Error('Redis is a read-only replica: name the primary in REDIS_URL')
   }
   const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1]
   if (policy !== undefined && policy !== 'noeviction') {

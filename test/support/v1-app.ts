@@ -38,7 +38,7 @@ export async function openV1App(
     version: '0.0.0',
     publicUrl: 'http://localhost',
     log,
-    health: { checks: [], isDraining: () => false },
+    health: { dependencies: { states: async () => [] }, isDraining: () => false },
     surfaces: [
       {
         prefixes: ['/v1'],

@@ -31,7 +31,9 @@ import {
  * @typedef {SeenRequest & { durationMs: number, queueMs?: number, firstTokenMs?: number,
  *   completionTokens?: number }} SlowRequest
  * @typedef {{ kind: string, modelId?: string, count: number }} ErrorCount
- * @typedef {{ version: string, atMs: number, slowAfterMs: number, queues: readonly QueueOverview[],
+ * @typedef {{ name: string, isOk: boolean, isRequired: boolean, sinceMs: number, remedy: string }} DependencyState
+ * @typedef {{ version: string, atMs: number, slowAfterMs: number,
+ *   dependencies: readonly DependencyState[], queues: readonly QueueOverview[],
  *   workers: readonly WorkerHeartbeat[], incidents: { errors: readonly ErrorCount[],
  *   failed: readonly FailedRequest[], slow: readonly SlowRequest[] } }} Overview
  */
@@ -50,6 +52,7 @@ export function viewOf(overview) {
   return {
     tiles: tilesOf(overview),
     tables: [
+      dependenciesTable(overview),
       queuesTable(overview),
       workersTable(overview),
       errorsTable(overview),
@@ -117,6 +120,32 @@ function workersNote(queues, workers) {
   if (missing > 0)
     return `${figure(missing)} ${missing === 1 ? 'model is' : 'models are'} not served`
   return 'every model is served'
+}
+
+const DEPENDENCY_NAMES = new Map([
+  ['database', 'Postgres'],
+  ['redis', 'Redis'],
+  ['redis_writes', 'Redis, writing'],
+  ['storage', 'Object storage'],
+])
+
+/** @param {Overview} overview @returns {Table} */
+function dependenciesTable({ dependencies, atMs }) {
+  return {
+    id: 'dependencies',
+    title: 'Services',
+    about: 'What this process needs.',
+    columns: [{ label: 'Service' }, { label: 'State' }, { label: 'For' }, { label: 'What to do' }],
+    rows: dependencies.map(({ name, isOk, sinceMs, remedy }) => [
+      { text: DEPENDENCY_NAMES.get(name) ?? name },
+      isOk
+        ? { text: 'works', tone: /** @type {const} */ ('good') }
+        : { text: 'fails', tone: /** @type {const} */ ('bad') },
+      { text: duration(Math.max(0, atMs - sinceMs)) },
+      { text: isOk ? NOTHING : remedy },
+    ]),
+    empty: 'No service is checked.',
+  }
 }
 
 /** @param {Overview} overview @returns {Table} */

@@ -14,7 +14,7 @@ it('unknown paths at the root are refused in the form of those who ask for them'
   const app = await buildApp({
     ...{ server: serverConfig(), version: 'test', publicUrl: 'http://localhost' },
     log: createLogger({ level: 'silent' }),
-    health: { checks: [], isDraining: () => false },
+    health: { dependencies: { states: async () => [] }, isDraining: () => false },
     surfaces: [
       {
         prefixes: ['/', '/auth/v1'],

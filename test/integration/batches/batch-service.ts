@@ -77,7 +77,7 @@ export async function openBatchService(): Promise<BatchService> {
     version: '0',
     publicUrl: 'http://127.0.0.1',
     log,
-    health: { checks: [], isDraining: () => false },
+    health: { dependencies: { states: async () => [] }, isDraining: () => false },
     surfaces: [
       { prefixes: ['/v1'], plugin: v1Plugin({ apiKeys, clock: systemClock, log }, surfaces) },
     ],

@@ -58,12 +58,13 @@ export async function openAdminApp(options: {
     version: '0.0.0',
     publicUrl: 'http://localhost',
     log,
-    health: { checks: [], isDraining: () => false },
+    health: { dependencies: { states: async () => [] }, isDraining: () => false },
     watchers: [new IncidentWatch(incidents, { slowMs })],
     surfaces: [
       {
         prefixes: ['/admin'],
         plugin: adminPlugin({
+          dependencies: { states: async () => [] },
           catalogue: parseCatalogue({
             models: [{ id: modelId, kind: 'completion', source: 'x' }],
           }),

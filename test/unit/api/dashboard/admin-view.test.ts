@@ -26,6 +26,7 @@ const WORKER: WorkerHeartbeat = {
 function view(changes: Partial<Overview>): View {
   return viewOf({
     ...{ version: '1', atMs: NOW, slowAfterMs: 5000, queues: [QUEUE], workers: [WORKER] },
+    dependencies: [],
     incidents: { errors: [], failed: [], slow: [] },
     ...changes,
   })
@@ -36,6 +37,18 @@ const rows = ({ tables }: View, id: string) =>
   tables.find((table) => table.id === id)?.rows.map((cells) => cells.map(({ text }) => text))
 
 describe('the administration page', () => {
+  it('shows the state of each service, since when, and what to do', () => {
+    const of = { isRequired: false, remedy: 'check S3_ENDPOINT', sinceMs: NOW - 60_000 }
+    const dependencies = [
+      { name: 'redis', isOk: true, ...of },
+      { name: 'storage', isOk: false, ...of },
+    ]
+    expect(rows(view({ dependencies }), 'dependencies')).toEqual([
+      ['Redis', 'works', '60 s', '–'],
+      ['Object storage', 'fails', '60 s', 'check S3_ENDPOINT'],
+    ])
+  })
+
   it('shows slots, cache, speed and age of a worker', () => {
     expect(rows(view({}), 'workers')).toEqual([
       ['host, 7', 'toy', 'ready', '4 of 16', '2', '25 %', '123.5'],

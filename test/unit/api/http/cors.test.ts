@@ -15,7 +15,7 @@ async function openPreflight(corsAllowedHeaders: readonly string[]) {
   const app = await buildApp({
     ...{ server: serverConfig(), version: 'test', publicUrl: 'http://localhost' },
     ...{ log: createLogger({ level: 'silent' }), corsAllowedHeaders },
-    health: { checks: [], isDraining: () => false },
+    health: { dependencies: { states: async () => [] }, isDraining: () => false },
     surfaces: [],
   })
   apps.push(app)

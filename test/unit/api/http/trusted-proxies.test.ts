@@ -25,7 +25,7 @@ it.each([
   const app = await buildApp({
     ...{ server, version: 'test', publicUrl: 'http://localhost' },
     log: createLogger({ level: 'silent' }),
-    health: { checks: [], isDraining: () => false },
+    health: { dependencies: { states: async () => [] }, isDraining: () => false },
     surfaces: [
       {
         prefixes: ['/'],

@@ -18,7 +18,12 @@ const INPUT: readonly Refusal[] = [
     'invalid_value',
     "Invalid value: 'item_reference'. Supported values are: 'message', 'function_call', 'function_call_output', and 'reasoning'.",
   ],
-  [{ input: [{ type: 'reasoning', summary: [] }] }, 'input', 'invalid_value', /contains no message/],
+  [
+    { input: [{ type: 'reasoning', summary: [] }] },
+    'input',
+    'invalid_value',
+    /contains no message/,
+  ],
   [{ input: [{ content: 'Hi' }] }, 'input[0].role', 'missing_required_parameter', /./],
   [{ input: [USER, { role: 'user' }] }, 'input[1].content', 'missing_required_parameter', /./],
   [{ input: [{ role: 'tool', content: 'x' }] }, 'input[0].role', 'invalid_value', /'developer'/],

@@ -195,7 +195,7 @@ export async function openSurface(
     version: '0.0.0',
     publicUrl: 'http://127.0.0.1',
     log: SILENT,
-    health: { checks: [], isDraining: () => false },
+    health: { dependencies: { states: async () => [] }, isDraining: () => false },
     surfaces: [
       {
         prefixes: ['/v1'],

@@ -32,6 +32,14 @@ describe('a Redis server', () => {
     await expect(checkRedis(serverOf(version, policy))).rejects.toThrow(reason)
   })
 
+  it.each([
+    ['cluster_enabled:1', /cluster mode/],
+    ['role:slave', /read-only replica/],
+  ])('with %s is refused', async (line, reason) => {
+    const redis = { info: async () => `redis_version:7.2.4\r\n${line}\r\n` } as never
+    await expect(checkRedis(redis)).rejects.toThrow(reason)
+  })
+
   it.each(['6.2.0', '7.0.15', '8.0.0'])('of version %s is taken', async (version) => {
     await expect(checkRedis(serverOf(version, 'noeviction'))).resolves.toBeUndefined()
   })
