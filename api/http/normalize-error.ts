@@ -57,6 +57,8 @@ const RULES: Readonly<Record<string, Rule>> = {
   '08001': (error) => unavailable(error),
   '08003': (error) => unavailable(error),
   '08006': (error) => unavailable(error),
+  // Poolers report their own failures, such as a missing server, as protocol violations.
+  '08P01': (error) => unavailable(error),
 }
 
 // Drivers report a lost connection only in the message, and so does Redis when it cannot serve.

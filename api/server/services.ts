@@ -10,6 +10,7 @@ import { organizationTables, type OrganizationTables } from '#shared/db/schema/o
 import { usageTables } from '#shared/db/schema/usage.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import type { Logger } from '#shared/logger.ts'
+import { preparePooler } from '#shared/db/pooler.ts'
 import { Dependencies } from '#api/health/dependencies.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { openContentCipher, type ContentCipher } from '#shared/queue/content-cipher.ts'
@@ -181,6 +182,7 @@ async function prepareDatabase(
   log: Logger,
 ): Promise<OrganizationTables> {
   const { tablePrefix } = config.database
+  await preparePooler(config.database.url, log)
   await migrate({ pool: database.pool, folder: MIGRATIONS_FOLDER, tablePrefix, logger: log })
   const tables = organizationTables(tablePrefix)
   const { bootstrapApiKey } = config.inference

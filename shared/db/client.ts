@@ -64,10 +64,17 @@ export function openDatabase(options: {
 /** The next query on this connection fails and reports the error. */
 function ignoreLoss(): void {}
 
-/** Limits how long a frozen process can keep the locks of an open transaction. */
+/** The time limits of a connection; the second one bounds the locks of a frozen process. */
+export function statementLimits(statementMs = STATEMENT_MS): Readonly<Record<string, number>> {
+  return {
+    statement_timeout: statementMs,
+    idle_in_transaction_session_timeout: Math.ceil(statementMs * SILENCE_FACTOR),
+  }
+}
+
 function limitsOf(statementMs: number): string {
-  const idleMs = Math.ceil(statementMs * SILENCE_FACTOR)
-  return `set statement_timeout = ${statementMs}; set idle_in_transaction_session_timeout = ${idleMs}`
+  const limits = Object.entries(statementLimits(statementMs))
+  return limits.map(([name, value]) => `set ${name} = ${value}`).join('; ')
 }
 
 /**
