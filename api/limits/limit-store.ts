@@ -3,6 +3,7 @@ import type { Redis } from 'ioredis'
 import type { LimitsConfig } from '#shared/config/limits.ts'
 import { defineScript, runScript } from '#shared/queue/connection.ts'
 
+import { LEASE_MS } from './leases.ts'
 import type { Window } from './windows.ts'
 
 const WINDOW_TTL_MS = 120_000
@@ -14,7 +15,8 @@ const WINDOW_TTL_MS = 120_000
  * ARGV: limits of requests (key, organization) and tokens (key, organization), tokens to charge,
  *       jobs at a time, name of the lease (empty when no job is run), its milliseconds, monthly tokens
  * Returns: verdict, minute, milliseconds of it, then previous and current of each of the windows in
- *          the order of their limits, tokens of the month (-1 when not known)
+ *          the order of their limits, tokens of the month (-1 when not known), milliseconds until
+ *          the first lease ends
  */
 const CHARGE = defineScript(`
 local time = redis.call('TIME')
@@ -37,14 +39,16 @@ end
 local k, o = load(KEYS[1]), load(KEYS[2])
 local tokens, runsJob = tonumber(ARGV[5]), ARGV[7] ~= ''
 local month = tonumber(redis.call('GET', KEYS[4]) or '-1')
-local verdict = 'admitted'
+local verdict, freeMs = 'admitted', 0
 if runsJob and tonumber(ARGV[9]) > 0 and month >= tonumber(ARGV[9]) then verdict = 'month'
 elseif over(ARGV[1], k[1], k[2], 1) or over(ARGV[2], o[1], o[2], 1) then verdict = 'requests'
 elseif runsJob and (over(ARGV[3], k[3], k[4], tokens) or over(ARGV[4], o[3], o[4], tokens)) then
   verdict = 'tokens'
 elseif runsJob and tonumber(ARGV[6]) > 0 then
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)
-  if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[6]) then verdict = 'jobs'
+  if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[6]) then
+    verdict = 'jobs'
+    freeMs = tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]) - now
   else
     redis.call('ZADD', KEYS[3], now + tonumber(ARGV[8]), ARGV[7])
     redis.call('PEXPIRE', KEYS[3], ARGV[8])
@@ -57,7 +61,7 @@ if verdict == 'admitted' then
     redis.call('PEXPIRE', key, ${WINDOW_TTL_MS})
   end
 end
-return {verdict, minute, elapsed, k[1], k[2], o[1], o[2], k[3], k[4], o[3], o[4], month}
+return {verdict, minute, elapsed, k[1], k[2], o[1], o[2], k[3], k[4], o[3], o[4], month, freeMs}
 `)
 
 /**
@@ -102,18 +106,20 @@ export interface Charge {
   readonly tokens: readonly Window[]
   /** Undefined when the counter has to be filled from the usage record. */
   readonly monthlyTokens: number | undefined
+  /** Milliseconds until the first lease of a job ends unless it is renewed; with verdict `jobs`. */
+  readonly leaseLeftMs: number
 }
 
 /** Charges a request in one round trip. An empty lease runs no job and is charged no tokens. */
 export async function charge(
   { redis, prefix, limits }: LimitStore,
   subject: LimitSubject,
-  wanted: { readonly tokens: number; readonly lease: string; readonly leaseMs: number },
+  wanted: { readonly tokens: number; readonly lease: string },
 ): Promise<Charge> {
   const { requestsPerMinute: requests, tokensPerMinute: tokens } = limits
   const answer = (await runScript(redis, CHARGE, keysOf(prefix, subject), [
     ...[requests.key, requests.organization, tokens.key, tokens.organization],
-    ...[wanted.tokens, limits.concurrentJobs, wanted.lease, wanted.leaseMs, limits.monthlyTokens],
+    ...[wanted.tokens, limits.concurrentJobs, wanted.lease, LEASE_MS, limits.monthlyTokens],
   ])) as [Charge['verdict'], ...number[]]
   const [verdict, ...numbers] = answer
   const at = (index: number): number => numbers[index] ?? 0
@@ -129,6 +135,7 @@ export async function charge(
     requests: [window(requests.key, 2), window(requests.organization, 4)],
     tokens: [window(tokens.key, 6), window(tokens.organization, 8)],
     monthlyTokens: at(10) < 0 ? undefined : at(10),
+    leaseLeftMs: at(11),
   }
 }
 
@@ -186,12 +193,17 @@ export interface LimitStore {
   readonly limits: LimitsConfig
 }
 
+/** The sorted set with the leases of an organization's running jobs. */
+export function leasesKey(prefix: string, organizationId: string): string {
+  return `${prefix}:limits:jobs:${organizationId}`
+}
+
 function keysOf(prefix: string, subject: LimitSubject): readonly string[] {
   const { organizationId, credentialId, month } = subject
   return [
     `${prefix}:limits:credential:${credentialId}`,
     `${prefix}:limits:organization:${organizationId}`,
-    `${prefix}:limits:jobs:${organizationId}`,
+    leasesKey(prefix, organizationId),
     `${prefix}:limits:month:${organizationId}:${month}`,
   ]
 }

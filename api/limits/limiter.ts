@@ -10,9 +10,11 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { estimateTokens, runsJob } from './estimate.ts'
+import { Leases, LIVE_LEASE_MS_MIN } from './leases.ts'
 import {
   charge,
   fillMonth,
+  leasesKey,
   monthOf,
   settle,
   type Charge,
@@ -22,13 +24,9 @@ import {
 } from './limit-store.ts'
 import { limitHeaders, tightestOf, usedOf, waitMs, WINDOW_MS, type Window } from './windows.ts'
 
-// A lease outlives the longest request a little, so that it is only lost with its process.
-const LEASE_GRACE_MS = 30_000
-
 export interface LimiterServices extends LimitStore {
   readonly clock: Clock
   readonly log: Logger
-  readonly deadlineSeconds: number
   /** Tokens that an organization has used since a moment, as the usage record has it. */
   tokensSince(organizationId: string, sinceMs: number): Promise<number>
 }
@@ -39,6 +37,7 @@ export type Limiter = (request: FastifyRequest, reply: FastifyReply) => Promise<
 /** Opens the limiter; while Redis is away every request passes. */
 export function createLimiter(services: LimiterServices): Limiter {
   const { log, clock } = services
+  const leases = new Leases(services.redis, log)
   let isAway = false
   const { requestsPerMinute, tokensPerMinute, concurrentJobs, monthlyTokens, anonymous } =
     services.limits
@@ -61,7 +60,6 @@ export function createLimiter(services: LimiterServices): Limiter {
     const wanted = {
       tokens: isJob ? estimateTokens(request) : 0,
       lease: isJob ? `${request.id}:${clock.monotonic()}` : '',
-      leaseMs: services.deadlineSeconds * 1000 + LEASE_GRACE_MS,
     }
     let charged: Charge
     try {
@@ -83,7 +81,7 @@ export function createLimiter(services: LimiterServices): Limiter {
     })
     if (charged.verdict !== 'admitted') throw refusal(charged, subject, wanted.tokens)
     if (!isJob) return
-    settleAtTheEnd(services, { request, reply, subject, charged, ...wanted })
+    settleAtTheEnd(services, leases, { request, reply, subject, charged, ...wanted })
     await checkMonth(services, subject, charged)
   }
 }
@@ -124,6 +122,7 @@ export async function checkQuota(services: LimiterServices, organizationId: stri
 /** Settles when the answer has ended; jobs that end later are added one by one. */
 function settleAtTheEnd(
   services: LimiterServices,
+  leases: Leases,
   open: {
     readonly request: FastifyRequest
     readonly reply: FastifyReply
@@ -134,6 +133,8 @@ function settleAtTheEnd(
   },
 ): void {
   const { request, reply, subject, charged, tokens, lease } = open
+  const key = leasesKey(services.prefix, subject.organizationId)
+  if (services.limits.concurrentJobs > 0) leases.add(key, lease)
   let used = 0
   let hasEnded = false
   const send = (bill: { tokensToAdd: number; lease: string; tokensOfMonth: number }): void => {
@@ -148,6 +149,7 @@ function settleAtTheEnd(
   })
   const end = (): void => {
     hasEnded = true
+    leases.delete(key, lease)
     send({ tokensToAdd: used - tokens, lease, tokensOfMonth: used })
   }
   // Under a key the job runs on when its client has left.
@@ -183,15 +185,21 @@ function refusal(charged: Charge, subject: LimitSubject, tokens: number): Servic
     case 'month':
       return quotaExceeded()
     case 'jobs':
-      return failure.rateLimited(
-        `Rate limit reached for organization ${subject.organizationId} on requests at the same time. Please try again in 1s.`,
-        { openaiType: 'requests', code: 'rate_limit_exceeded', retryAfterSeconds: 1 },
-      )
+      return tooManyJobs(charged, subject)
     case 'tokens':
       return overLimit(charged, subject, { dimension: 'tokens', short: 'TPM', wanted: tokens })
     default:
       return overLimit(charged, subject, { dimension: 'requests', short: 'RPM', wanted: 1 })
   }
+}
+
+/** A live job may end at any moment; the lease of a process that ended frees its place when it expires. */
+function tooManyJobs({ leaseLeftMs }: Charge, { organizationId }: LimitSubject): ServiceError {
+  const seconds = leaseLeftMs < LIVE_LEASE_MS_MIN ? Math.max(1, Math.ceil(leaseLeftMs / 1000)) : 1
+  return failure.rateLimited(
+    `Rate limit reached for organization ${organizationId} on requests at the same time. Please try again in ${seconds}s.`,
+    { openaiType: 'requests', code: 'rate_limit_exceeded', retryAfterSeconds: seconds },
+  )
 }
 
 function overLimit(

@@ -125,10 +125,7 @@ export async function openServices(
         meterJobs(incidentWatch.watchJobs(submitter), { writer: usageWriter, clock: systemClock }),
       ),
       ...{ incidents, incidentWatch },
-      dependencies: openDependencies(
-        { database, redis, store },
-        { log, keyPrefix: config.infra.redisPrefix },
-      ),
+      dependencies: openDependencies({ database, redis, store, config, log }),
       clock: systemClock,
       queueKeys: keys,
       organizationTables: tables,
@@ -143,10 +140,13 @@ export async function openServices(
   }
 }
 
-function openDependencies(
-  { database, redis, store }: Pick<Services, 'database' | 'redis' | 'store'>,
-  { log, keyPrefix }: { readonly log: Logger; readonly keyPrefix: string },
-): Dependencies {
+function openDependencies({
+  database,
+  redis,
+  store,
+  config,
+  log,
+}: Pick<Services, 'database' | 'redis' | 'store' | 'config' | 'log'>): Dependencies {
   const list = [
     {
       name: 'database',
@@ -164,7 +164,7 @@ function openDependencies(
       name: 'redis_writes',
       isRequired: false,
       remedy: 'raise maxmemory of Redis, and check that it is no replica: no job can be queued',
-      check: () => redis.set(`${keyPrefix}:health`, '1', 'PX', 1000),
+      check: () => redis.set(`${config.infra.redisPrefix}:health`, '1', 'PX', 1000),
     },
     {
       name: 'storage',

@@ -136,7 +136,6 @@ function limiterServicesOf(services: Services): LimiterServices {
     ...services,
     prefix: config.infra.redisPrefix,
     limits: config.limits,
-    deadlineSeconds: config.inference.deadlineSeconds,
     tokensSince: (organizationId, sinceMs) => usage.tokensSince(organizationId, sinceMs),
   }
 }

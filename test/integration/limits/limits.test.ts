@@ -243,6 +243,46 @@ describe('jobs at the same time', () => {
     await expect.poll(async () => (await post('/completions', {})).status).toBe(200)
   })
 
+  it('end with their process: Retry-After says when its place is free', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const redis = await connect(redisUrl)
+    const { post } = await openLimited({ database, redis }, { concurrentJobs: 1 }, { keyPrefix })
+    const [seconds = 0] = (await redis.time()).map(Number)
+    await redis.zadd(
+      `${keyPrefix}:limits:jobs:org-one`,
+      (seconds + 3) * 1000,
+      'of-a-killed-process',
+    )
+    const refused = await post('/completions', {})
+    expect(refused.status).toBe(429)
+    expect(Number(refused.headers.get('retry-after'))).toBeOneOf([2, 3])
+    await expect
+      .poll(async () => (await post('/completions', {})).status, { timeout: 10_000 })
+      .toBe(200)
+  })
+
+  it('stay held by a job that outlives its first lease', async ({
+    database,
+    redisUrl,
+    keyPrefix,
+  }) => {
+    const redis = await connect(redisUrl)
+    const options = { keyPrefix }
+    const { post, release } = await openLimited({ database, redis }, { concurrentJobs: 1 }, options)
+    const held = post('/completions', { hold: true })
+    const key = `${keyPrefix}:limits:jobs:org-one`
+    await expect.poll(() => redis.zcard(key)).toBe(1)
+    const [, first] = await redis.zrange(key, '0', '0', 'WITHSCORES')
+    const renewed = async () => (await redis.zrange(key, '0', '0', 'WITHSCORES'))[1]
+    await expect.poll(renewed, { timeout: 10_000 }).not.toBe(first)
+    expect((await post('/completions', {})).headers.get('retry-after')).toBe('1')
+    release()
+    expect((await held).status).toBe(200)
+  })
+
   it('are held by a job whose client has left under an Idempotency-Key', async ({
     database,
     redisUrl,
