@@ -139,7 +139,9 @@ describe('the places of running jobs', () => {
     keyPrefix,
   }) => {
     const scene = await openScene({ redisUrl, keyPrefix }, { jobs: 2 })
-    expect((await charge(scene, SUBJECT, { ...job(0, 'dead') })).verdict).toBe('admitted')
+    expect((await charge(scene, SUBJECT, job(0, 'dead'))).verdict).toBe('admitted')
+    // The process ended: its lease was not renewed.
+    await scene.redis.zadd(leasesKey(scene.prefix, SUBJECT.organizationId), '1', 'dead')
     expect((await charge(scene, SUBJECT, job(0, 'one'))).verdict).toBe('admitted')
     await expect
       .poll(async () => (await charge(scene, SUBJECT, job(0, 'two'))).verdict)
