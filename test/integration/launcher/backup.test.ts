@@ -9,7 +9,10 @@ import { it } from '#test/support/services.ts'
 import { envOf, runCommand, startInstallation, type Installation } from './installation.ts'
 
 describe('a backup of the data directory', () => {
-  it('brings users, keys and files back after everything else is lost', async ({ folder }) => {
+  it('brings users, keys and files back after everything else is lost', {
+    // Two whole starts and stops.
+    timeout: 240_000,
+  }, async ({ folder }) => {
     const [dataDir, backup] = [join(folder, 'data'), join(folder, 'backup')]
     const person = { email: 'ann@example.test', password: 'a long enough password' }
     const before = await startInstallation(dataDir)
@@ -27,7 +30,7 @@ describe('a backup of the data directory', () => {
     try {
       const content = await clientOf(after, key).files.content(id)
       expect(await content.text()).toBe('{"text":"kept"}\n')
-      // The password is right, although the user was lost.
+      // This answer shows that the password was checked: the user was restored.
       const signIn = await post(after, '/token?grant_type=password', person)
       expect(signIn).toMatchObject({ error_code: 'email_not_confirmed' })
     } finally {
