@@ -2,7 +2,7 @@ import type { Catalogue } from '#shared/catalogue.ts'
 import { systemClock, type Clock } from '#shared/clock.ts'
 import type { Config } from '#shared/config/config.ts'
 import { ensureBootstrapKey, openApiKeys, type ApiKeyStore } from '#shared/db/api-keys.ts'
-import { openDatabase, type Database } from '#shared/db/client.ts'
+import { fitPool, openDatabase, type Database } from '#shared/db/client.ts'
 import { migrate, MIGRATIONS_FOLDER } from '#shared/db/migrate.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
@@ -183,6 +183,7 @@ async function prepareDatabase(
 ): Promise<OrganizationTables> {
   const { tablePrefix } = config.database
   await preparePooler(config.database.url, log)
+  if (config.database.maxPoolSize === 0) await fitPool(database.pool)
   await migrate({ pool: database.pool, folder: MIGRATIONS_FOLDER, tablePrefix, logger: log })
   const tables = organizationTables(tablePrefix)
   const { bootstrapApiKey } = config.inference

@@ -14,7 +14,7 @@ export interface InfraConfig {
 /** The database, which the API tier alone uses. */
 export interface DatabaseConfig {
   readonly url: string
-  /** 0 means no limit of our own. */
+  /** 0 chooses a number by the server's limit. */
   readonly maxPoolSize: number
   /** Put before every table name, followed by an underscore; empty for none. */
   readonly tablePrefix: string
@@ -98,7 +98,7 @@ export function readDatabaseConfig(env: EnvReader): DatabaseConfig {
   return {
     url,
     maxPoolSize: env.int('AUTH_DB_MAX_POOL_SIZE', {
-      about: 'open connections per process; 0 means unlimited',
+      about: 'open connections per process; 0 means a fifth of those of the server, 20 at most',
       fallback: 0,
       max: 10_000,
     }),

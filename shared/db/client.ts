@@ -32,7 +32,7 @@ export interface Database {
  */
 export function openDatabase(options: {
   readonly url: string
-  /** Milliseconds; 0 means no limit. */
+  /** Connections; 0 chooses a number. */
   readonly maxPoolSize: number
   readonly logger: Logger
   /** The time limit of one statement. */
@@ -41,7 +41,7 @@ export function openDatabase(options: {
   const { statementMs = STATEMENT_MS } = options
   const pool = new Pool({
     connectionString: options.url,
-    max: options.maxPoolSize === 0 ? UNLIMITED : options.maxPoolSize,
+    max: options.maxPoolSize || DEFAULT_POOL_SIZE,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     idleTimeoutMillis: 30_000,
     allowExitOnIdle: true,
@@ -59,6 +59,16 @@ export function openDatabase(options: {
     leaveSilent(client)
   })
   return { db: drizzle(pool), pool, close: () => pool.end() }
+}
+
+/** Sizes a pool without a configured size so that five processes fit into the server's connections. */
+export async function fitPool(pool: Pool): Promise<void> {
+  const { rows } = await pool.query<{ usable: number }>(
+    `select current_setting('max_connections')::int -
+       current_setting('superuser_reserved_connections')::int as usable`,
+  )
+  const share = Math.floor((rows[0]?.usable ?? 0) / PROCESSES)
+  pool.options.max = Math.min(DEFAULT_POOL_SIZE, Math.max(POOL_SIZE_MIN, share))
 }
 
 /** The next query on this connection fails and reports the error. */
@@ -95,9 +105,11 @@ function leaveSilent(client: PoolClient): void {
   client.query = watched as PoolClient['query']
 }
 
-// The default pool size. Postgres allows 100 connections by default, and a larger pool would turn a
-// burst of requests into connection errors.
-const UNLIMITED = 80
+/** The pool size where none is set, before the server's own limit is known. */
+const DEFAULT_POOL_SIZE = 20
+/** So many processes fit into the connections of a server. */
+const PROCESSES = 5
+const POOL_SIZE_MIN = 4
 const CONNECT_TIMEOUT_MS = 5000
 const STATEMENT_MS = 25_000
 /** Longer than the server's own limit, so that the server reports the time-out first. */

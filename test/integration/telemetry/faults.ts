@@ -41,6 +41,7 @@ export const FAULTS: Readonly<Record<string, () => Fault>> = {
     },
   }),
   MillraceStorageFails: () => brokenStorage,
+  MillraceDependencyDown: () => brokenStorage,
   MillraceDatabasePoolFull: () => lockedUsers(),
   MillracePasswordPoolSaturated: () => ({
     async goOn(stack) {
