@@ -43,7 +43,7 @@ const CROWDS: readonly Crowd[] = [
 
 /** A queue with jobs that wait. */
 interface Queue {
-  /** Takes a turn, enqueues a job and fetches the one whose turn it is: milliseconds in the mean. */
+  /** Assigns a ticket, enqueues a job and fetches the next one: milliseconds in the mean. */
   cycle(): Promise<number>
   numWaiting(): Promise<number>
   close(): Promise<void>
@@ -102,7 +102,7 @@ async function openQueue(url: string, admin: Redis, crowd: Crowd, depth: number)
         ...{ version: ENVELOPE_VERSION, jobId, epoch: 1, kind: KIND, modelId: MODEL, input },
         ...{ organizationId, replyTo: 'bench', enqueuedAtMs: Date.now(), deadlineAtMs },
       },
-      priorityOf(admission.turn, priorityClass),
+      priorityOf(admission.ticket, priorityClass),
     )
     return jobId
   }
@@ -134,8 +134,8 @@ async function openQueue(url: string, admin: Redis, crowd: Crowd, depth: number)
 }
 
 /**
- * Copies of one real job with the places that turns dealt to each organization would have. KEYS:
- * job to copy, `prioritized` set, turns hash, BullMQ's priority counter; ARGV: first, last,
+ * Copies of one real job with the tickets that each organization would have. KEYS:
+ * job to copy, `prioritized` set, tickets hash, BullMQ's priority counter; ARGV: first, last,
  * organizations, prefix of job keys, then the classes' offsets.
  */
 const FILL = `
@@ -161,10 +161,10 @@ async function fill(
 ): Promise<void> {
   const { keys, template, depth } = queue
   const parts = [
-    ...[template, keys.bull(KIND, MODEL, 'prioritized'), keys.turns(KIND, MODEL)],
+    ...[template, keys.bull(KIND, MODEL, 'prioritized'), keys.tickets(KIND, MODEL)],
     keys.bull(KIND, MODEL, 'pc'),
   ]
-  const offsets = classes.map((name) => priorityOf({ generation: '', turn: 0 }, name))
+  const offsets = classes.map((name) => priorityOf({ generation: '', position: 0 }, name))
   // One job waits already.
   for (let first = 1; first < depth; first += FILL_AT_ONCE) {
     const last = Math.min(first + FILL_AT_ONCE, depth) - 1

@@ -147,7 +147,7 @@ export class JobRunner {
       const isOrphaned = run.ownerMisses > 1
       if (isOrphaned && !run.isOrphaned) {
         run.isOrphaned = true
-        writer.forget(envelope.replyTo)
+        writer.discard(envelope.replyTo)
         abort.abort(ORPHAN)
       }
       const isCancelled = found[2 * index] !== null

@@ -195,9 +195,9 @@ async function release(
   )
 }
 
-// Batches take turns: the one that was served longest ago goes first. A line whose lease has run out
-// belonged to a process that died. Of one batch, the index has the lines in their order: a join would
-// sort all that are left of it each time.
+// Batches alternate: the one that was served longest ago goes first. A line with an expired lease
+// belonged to a process that died. Of one batch, the index has the lines in their order: a join
+// would sort all remaining ones each time.
 function claimQuery(batches: string, lines: string): string {
   const isFree = `((l.state = 'waiting' and l.retry_at <= now())
     or (l.state = 'running' and l.lease_until < now()))`

@@ -16,7 +16,7 @@ import {
   type EmbeddingBody,
 } from './embeddings/embedding-request.ts'
 import { getEmbeddingModel, writeEmbeddings } from './embeddings/embeddings.ts'
-import type { Asked, Generation } from './generate.ts'
+import type { Validated, Generation } from './generate.ts'
 import { responseGeneration } from './responses/responses.ts'
 import { RESPONSES_BODY, type ResponsesBody } from './responses/responses-body.ts'
 import type { InferenceServices } from './services.ts'
@@ -59,7 +59,7 @@ interface Plan<K extends QueueKind = QueueKind> {
 interface Endpoint {
   readonly schema: object
   precheck?(body: unknown): void
-  plan(services: Needs, asked: Asked<unknown>): Plan
+  plan(services: Needs, asked: Validated<unknown>): Plan
 }
 
 /** The endpoints whose requests can be batched, each one row. */
@@ -136,7 +136,7 @@ function generationPlan(generation: Generation<object>): Plan {
 
 function embeddingPlan(
   services: Needs,
-  { caller, modelName, body: anyBody }: Asked<unknown>,
+  { caller, modelName, body: anyBody }: Validated<unknown>,
 ): Plan {
   const body = anyBody as EmbeddingBody
   const model = getEmbeddingModel(services, caller, modelName)

@@ -16,7 +16,7 @@ import type { InferenceServices } from './services.ts'
 /**
  * The validated input of a generation. A batch line has no request, so its answer gets a new head.
  */
-export interface Asked<Body> {
+export interface Validated<Body> {
   readonly caller: Caller
   readonly modelName: string
   readonly body: Body
@@ -24,7 +24,7 @@ export interface Asked<Body> {
 }
 
 /** The validated input of a request. */
-export function askedOf<Body>({ request }: Http, clock: Pick<Clock, 'now'>): Asked<Body> {
+export function validatedOf<Body>({ request }: Http, clock: Pick<Clock, 'now'>): Validated<Body> {
   return {
     caller: callerOf(request),
     modelName: modelNameOf(request),

@@ -143,7 +143,7 @@ function tooManyGuesses(waitMs: number): Error {
 /*
  * The same as guess-memory.ts. KEYS: the three counts, the mark of a known pair. ARGV: now, action,
  * milliseconds a pair stays known, first wait, then free failures, milliseconds after which one
- * failure is forgotten and longest wait of each count. Returns the milliseconds to wait, 0 for none.
+ * failure decays and longest wait of each count. Returns the milliseconds to wait, 0 for none.
  */
 const APPLY = `
 local now, action = tonumber(ARGV[1]), ARGV[2]

@@ -65,7 +65,7 @@ return {verdict, minute, elapsed, k[1], k[2], o[1], o[2], k[3], k[4], o[3], o[4]
 `)
 
 /**
- * Corrects a charge. What was charged too much is given back only where it still counts.
+ * Corrects a charge. Tokens charged too much are given back only where they still count.
  *
  * KEYS: as above; ARGV: tokens to add, minute of the charge, name of the lease, tokens of the month
  */

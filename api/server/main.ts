@@ -60,7 +60,7 @@ export async function runApi(env: Env): Promise<RunningApi> {
     stopMaintenance()
     const drainMs = config.server.drainTimeoutSeconds * 1000
     // Ends open requests with a 503 before they would be cut off.
-    const lastCall = setTimeout(() => services.submitter.giveUp(), drainMs + LAST_CALL_MS)
+    const lastCall = setTimeout(() => services.submitter.failPending(), drainMs + LAST_CALL_MS)
     // Released leases are adopted by other processes.
     await Promise.all([batchDriver.stop(), drain(app, drainMs, log)]).finally(() =>
       clearTimeout(lastCall),

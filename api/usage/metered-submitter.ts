@@ -31,12 +31,12 @@ async function* metered<K extends QueueKind>(
   const jobId = adopted ?? request.jobId ?? randomId('job_')
   const used = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 }
   let hasStarted = false
-  let isNoted = false
+  let isRecorded = false
   let hasFailed = false
   const note = (outcome: UsageRow['outcome']): void => {
     // A job that has not started used nothing, and a failure without a token is not charged.
-    if (isNoted || !hasStarted || (outcome === 'failed' && used.completionTokens === 0)) return
-    isNoted = true
+    if (isRecorded || !hasStarted || (outcome === 'failed' && used.completionTokens === 0)) return
+    isRecorded = true
     const usageId = request.account?.usageId ?? jobId
     meter.writer.write(rowOf(request, { jobId: usageId, outcome, ...used }, meter.clock))
     request.account?.noteTokens(used.promptTokens + used.completionTokens)

@@ -200,7 +200,7 @@ class KnownKeys {
     return key && this.#inTime(hash, key, nowMs)
   }
 
-  /** Undefined for a key that has expired; the use of any other is noted. */
+  /** Undefined for a key that has expired; the use of any other is recorded. */
   #inTime(hash: string, key: StoredApiKey, nowMs: number): StoredApiKey | undefined {
     if (key.expiresAt !== null && key.expiresAt.getTime() <= nowMs) return undefined
     this.#touch(hash, nowMs)
@@ -260,7 +260,7 @@ class KnownKeys {
     // Not awaited: a lost update only makes the date a minute older.
     this.#services.apiKeys.touch(cached.key.id).catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error)
-      this.#services.log.warn({ apiKeyId: cached.key.id, reason }, 'use of a key not noted')
+      this.#services.log.warn({ apiKeyId: cached.key.id, reason }, 'use of a key not recorded')
     })
   }
 }

@@ -47,10 +47,10 @@ return 1
 `)
 
 /**
- * Records the answer, or forgets the request when the answer is empty or the organization's answers
- * of the day are too large together. KEYS: as above, bytes of the organization, and the reply streams
- * of its jobs, which are not needed any more; ARGV: owner, answer, most bytes, time to keep, digest of
- * the form.
+ * Records the answer, or discards the request when the answer is empty or the organization's
+ * answers of the day are too large together. KEYS: as above, bytes of the organization, and the
+ * reply streams of its jobs, which are not needed any more; ARGV: owner, answer, most bytes, time
+ * to keep, digest of the form data.
  */
 const END = defineScript(`
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
@@ -133,7 +133,7 @@ export interface IdempotencyStore {
   /** Records the answer for the rest of the day. */
   finish(claim: Claim, answer: RecordedAnswer, ending: Ending): Promise<void>
   /** Lets the next request under the key run. */
-  forget(claim: Claim, ending: Ending): Promise<void>
+  discard(claim: Claim, ending: Ending): Promise<void>
 }
 
 /** How often a lease must be renewed. */
@@ -197,7 +197,7 @@ export function openIdempotencyStore(
       const bytes = Buffer.concat([Buffer.from(`${JSON.stringify(head)}\n`), body])
       await end(claim, encrypt(bytes, claim), ending)
     },
-    async forget(claim, ending) {
+    async discard(claim, ending) {
       await end(claim, '', ending)
     },
   }

@@ -162,7 +162,9 @@ function watch(
       clearInterval(renewal)
       const ending = { form: digest?.value, streams }
       const isKept = answer !== undefined && isFinal(answer) && !hasBrokenOff
-      await (isKept ? idempotency.finish(claim, answer, ending) : idempotency.forget(claim, ending))
+      await (isKept
+        ? idempotency.finish(claim, answer, ending)
+        : idempotency.discard(claim, ending))
     }
     quietly(end())
   })
@@ -176,8 +178,8 @@ function replay(reply: FastifyReply, { status, headers, body }: RecordedAnswer):
 }
 
 /**
- * Method, path and body. A form is not read yet: its length stands for its content at first, because
- * every retry draws another boundary of the same length.
+ * Method, path and body. Form data is not read yet: its length represents its content at first,
+ * because every retry chooses another boundary of the same length.
  */
 function fingerprintOf({ method, url, body, headers }: FastifyRequest): string {
   const hash = createHash('sha256').update(`${method}\n${url}\n`)

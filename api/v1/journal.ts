@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis'
 
 import { readContent, type ContentCipher } from '#shared/queue/content-cipher.ts'
 
-/** A row that was noted and not erased. */
+/** A row that was recorded and not erased. */
 interface JournalEntry {
   readonly id: string
   readonly text: string
@@ -17,11 +17,11 @@ export interface Journal {
   leftBehind(): Promise<readonly JournalEntry[]>
 }
 
-/** A living process writes within milliseconds what it noted. */
+/** A living process writes a recorded row within milliseconds. */
 const LEFT_BEHIND_MS = 5000
 const ENTRIES_PER_LOOK = 1000
 
-/** Opens a journal in Redis; while Redis is away, nothing is noted and nothing is found. */
+/** Opens a journal in Redis; while Redis is away, nothing is recorded and nothing is found. */
 export function openJournal(redis: Redis, key: string, cipher?: ContentCipher): Journal {
   const contextOf = (id: string): string => `${key} ${id}`
   const encode = (id: string, text: string): string =>

@@ -59,7 +59,7 @@ export class Outbox<Row> {
     journal?.store.note(journal.idOf(row), journal.encode(row))
     if (this.#waiting.length >= WAITING_MAX) {
       // The journal still has it, unless Redis is away too.
-      if (this.#lost === 0) log.error({ operation }, 'rows are given up: the database is away')
+      if (this.#lost === 0) log.error({ operation }, 'rows are dropped: the database is away')
       this.#lost += 1
       return
     }
@@ -88,7 +88,7 @@ export class Outbox<Row> {
     await this.#writing
   }
 
-  /** Writes what other processes noted and did not live to write. */
+  /** Writes the rows that other processes recorded before they died. */
   async sweep(): Promise<void> {
     const { journal, operation, log } = this.#options
     if (journal === undefined) return

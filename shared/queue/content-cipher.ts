@@ -14,7 +14,7 @@ const BODY_AT = COUNTER_AT + COUNTER_BYTES
 /** One per process that encrypts; processes come and go with restarts. */
 const READ_KEYS_MAX = 1000
 
-/** One secret of the installation; its id tells which one encrypted a message. */
+/** One secret of the installation; its id names the key that encrypted a message. */
 interface InstallationKey {
   readonly id: Buffer
   readonly secret: string

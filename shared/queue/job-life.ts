@@ -1,15 +1,18 @@
 import type { ReplyBody } from '../contracts/reply.ts'
 
 /**
- * The life of a job as its owner sees it. Pure: the submitter and the model check run the same code.
+ * The life of a job as its owner sees it. Pure: the submitter and the model check run the same
+ * code.
  *
  *   waiting ──started──► running ──result──► ended          worker lost ─► resubmit (epoch + 1)
  *      │                    │                               job lost    ─► resubmit (epoch + 1)
  *      └──── abandon, deadline, failed ────► ended          yielded     ─► resubmit (epoch + 1)
  *
- * A loss of its worker is charged to a job only if the lost run had delivered nothing: whatever
- * made progress was not what killed the process at its start, and its next run begins after it.
- * Progress also clears a job of earlier charges: what kills at one place never gets beyond it.
+ * A loss of its worker is charged to a job only if the lost run had delivered nothing: a job that
+ * made progress did not kill the process at its start, and its next run begins after the delivered
+ * part.
+ * Progress also clears a job of earlier charges: a job that kills its worker at one place never
+ * gets beyond it.
  */
 export interface JobLife {
   readonly phase: 'waiting' | 'running' | 'paused' | 'ended'
@@ -53,7 +56,7 @@ export type LifeAction =
   | 'resubmit'
   | 'pause'
   | 'deadLetter'
-  | 'giveUp'
+  | 'failExhausted'
   | 'expire'
   | 'cancel'
 
@@ -78,17 +81,17 @@ export function beginLife(): JobLife {
   }
 }
 
-interface Ticket {
+interface Transition {
   readonly life: JobLife
   readonly action: LifeAction
 }
 
 /** The next state of a job and what its owner must do. */
-export function advance(life: JobLife, event: LifeEvent): Ticket {
+export function advance(life: JobLife, event: LifeEvent): Transition {
   if (life.phase === 'ended') return ignore(life)
   switch (event.type) {
     case 'reply':
-      return hear(life, event)
+      return onReply(life, event)
     case 'workerLost': {
       if (event.epoch !== life.epoch || life.phase === 'paused') return ignore(life)
       const charges = life.charges + (isChargeable(life) ? 1 : 0)
@@ -122,32 +125,32 @@ export function isSuspect(life: JobLife): boolean {
   return life.charges > 0
 }
 
-function hear(life: JobLife, event: Extract<LifeEvent, { type: 'reply' }>): Ticket {
+function onReply(life: JobLife, event: Extract<LifeEvent, { type: 'reply' }>): Transition {
   if (event.epoch !== life.epoch || life.phase === 'paused') return ignore(life)
   if (life.runId !== undefined && event.runId !== life.runId) return ignore(life)
   if (event.seq <= life.lastSeq) return ignore(life)
   // A frame was lost with a failover: the run cannot be followed any further.
   if (event.seq > life.lastSeq + 1) return resubmit(life)
-  const heard: JobLife = { ...life, phase: 'running', runId: event.runId, lastSeq: event.seq }
+  const running: JobLife = { ...life, phase: 'running', runId: event.runId, lastSeq: event.seq }
   switch (event.says) {
     case 'entered':
     case 'started':
-      return { life: heard, action: 'deliver' }
+      return { life: running, action: 'deliver' }
     case 'delta':
     case 'progress':
       return {
-        life: { ...heard, isProven: true, hasDelivered: true, charges: 0 },
+        life: { ...running, isProven: true, hasDelivered: true, charges: 0 },
         action: 'deliver',
       }
     case 'result':
-      return end(heard, 'answer')
+      return end(running, 'answer')
     case 'failed': {
       const mayRetry = event.isRetryable === true && !life.hasDelivered
-      if (!mayRetry || life.retries >= RETRIES_MAX) return end(heard, 'fail')
-      return resubmit({ ...heard, retries: life.retries + 1 })
+      if (!mayRetry || life.retries >= RETRIES_MAX) return end(running, 'fail')
+      return resubmit({ ...running, retries: life.retries + 1 })
     }
     case 'yielded':
-      return resubmit(heard)
+      return resubmit(running)
   }
 }
 
@@ -156,13 +159,13 @@ export function skipEpoch(life: JobLife): JobLife {
   return { ...nextEpoch(life), phase: 'waiting', resubmissions: life.resubmissions + 1 }
 }
 
-function resubmit(life: JobLife): Ticket {
+function resubmit(life: JobLife): Transition {
   const resubmissions = life.resubmissions + 1
-  if (resubmissions > RESUBMISSIONS_MAX) return end(life, 'giveUp')
+  if (resubmissions > RESUBMISSIONS_MAX) return end(life, 'failExhausted')
   return { life: { ...nextEpoch(life), phase: 'waiting', resubmissions }, action: 'resubmit' }
 }
 
-function pause(life: JobLife): Ticket {
+function pause(life: JobLife): Transition {
   return { life: { ...life, phase: 'paused' }, action: 'pause' }
 }
 
@@ -170,11 +173,11 @@ function nextEpoch(life: JobLife): JobLife {
   return { ...life, epoch: life.epoch + 1, runId: undefined, lastSeq: 0, isProven: false }
 }
 
-function end(life: JobLife, action: LifeAction): Ticket {
+function end(life: JobLife, action: LifeAction): Transition {
   return { life: { ...life, phase: 'ended' }, action }
 }
 
-function ignore(life: JobLife): Ticket {
+function ignore(life: JobLife): Transition {
   return { life, action: 'ignore' }
 }
 

@@ -17,7 +17,7 @@ export interface QueueKeys {
   /** Taken by the first run of a queued job, so that a second delivery does not run. */
   claim(queuedId: string): string
   /** Turns of the organizations in one queue. */
-  turns(kind: QueueKind, modelId: string): string
+  tickets(kind: QueueKind, modelId: string): string
   /** Jobs that kept killing their workers, without their inputs. */
   readonly deadJobs: string
   /** A key of BullMQ's own. */
@@ -55,7 +55,7 @@ export function queueKeys(prefix: string): QueueKeys {
     cancelChannel: `${prefix}:cancel`,
     cancelled: (queuedId) => `${prefix}:cancelled:${queuedId}`,
     claim: (queuedId) => `${prefix}:claim:${queuedId}`,
-    turns: (kind, modelId) => `${prefix}:turns:${queueName(kind, modelId)}`,
+    tickets: (kind, modelId) => `${prefix}:turns:${queueName(kind, modelId)}`,
     deadJobs: `${prefix}:dead-jobs`,
     bull: (kind, modelId, part) => `${prefix}:${queueName(kind, modelId)}:${part}`,
   }

@@ -61,7 +61,7 @@ export async function writeHeartbeat(
   await pipeline.exec()
 }
 
-/** Says goodbye, so that nobody waits for the heartbeat to expire. */
+/** Announces the end, so that owners do not wait for the heartbeat to expire. */
 export async function removeHeartbeat(
   redis: Redis,
   keys: QueueKeys,
@@ -90,7 +90,8 @@ export async function findConnections(
     const list = (await redis.client('LIST', 'ID', ...connectionIds)) as string
     return new Set([...list.matchAll(/^id=(\d+) /gm)].map(([, id]) => Number(id)))
   } catch (error) {
-    // A server that forbids the question leaves the heartbeat to tell; one that is away does not.
+    // A server that forbids the command leaves the heartbeat as the only sign; one that is away
+    // does not.
     if (error instanceof Error && error.name === 'ReplyError') return undefined
     throw error
   }

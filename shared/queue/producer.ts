@@ -17,8 +17,9 @@ const EVENTS_MAX = 100
 const DEAD_JOBS_MAX = 1000
 
 /**
- * Where queued jobs stand. KEYS: for each job its hash, lock; ARGV: `prioritized` set and id for
- * each. Returns one letter each: `w` waiting, `a` active, `o` active without a lock, `m` missing.
+ * Reads the states of queued jobs. KEYS: for each job its hash, lock; ARGV: `prioritized` set and
+ * id for each. Returns one letter each: `w` waiting, `a` active, `o` active without a lock, `m`
+ * missing.
  */
 const STANDINGS = defineScript(`
 local found = {}
@@ -31,7 +32,7 @@ end
 return found
 `)
 
-/** Where a queued job stands: orphaned means that a worker took it and let its lock expire. */
+/** The state of a queued job; `orphaned`: a worker took it and let its lock expire. */
 type Standing = 'waiting' | 'active' | 'orphaned' | 'missing'
 
 const STANDING_LETTERS: Record<string, Standing> = {
@@ -93,7 +94,7 @@ export class JobProducer {
     ])
   }
 
-  /** Where jobs stand, in the order asked. */
+  /** The states of jobs, in the order of the request. */
   async standings(jobs: readonly QueuedJob[]): Promise<Standing[]> {
     if (jobs.length === 0) return []
     const keys = jobs.flatMap(({ kind, modelId, jobId, epoch }) => {

@@ -56,7 +56,7 @@ export class ReplyInbox {
     this.#reading = this.#read()
   }
 
-  /** Must precede the enqueue, else a fast answer finds nobody. */
+  /** Must precede the enqueue, else a fast answer is discarded. */
   open(jobId: string, listener: (reply: Reply) => void): void {
     this.#listeners.set(jobId, listener)
   }

@@ -8,13 +8,13 @@ import { frameContext } from './reply-inbox.ts'
 
 /** Replies in one frame. */
 const FRAME_REPLIES_MAX = 512
-/** Frames that a stream keeps if nobody trims it. */
+/** Frames that a stream keeps unless its reader trims it. */
 const STREAM_FRAMES_MAX = 20_000
 const CAP = ['MAXLEN', '~', STREAM_FRAMES_MAX] as const
 const STREAM_TTL_MS = 60_000
 const TOUCH_INTERVAL_MS = 5000
 const TOUCHED_MAX = 1000
-/** Characters that may wait for Redis per stream before its jobs are given up. */
+/** Characters that may wait for Redis per stream before its replies are dropped. */
 const PENDING_CHARS_MAX = 16 * 1024 * 1024
 const RETRY_DELAY_MS_MAX = 500
 /**
@@ -52,15 +52,15 @@ interface Outlet {
   isUrgent: boolean
   isFlushScheduled: boolean
   timer: NodeJS.Timeout | undefined
-  /** The chain of writes: one is under way at a time, so that order survives retries. */
+  /** The chain of writes: one is in flight at a time, so that order survives retries. */
   writing: Promise<void> | undefined
 }
 
 /**
- * Sends replies to the owners of jobs. What is pushed in one go (the tokens of an engine step)
- * leaves as one frame per owner; what gathers while a frame is under way, or a moment after it,
- * joins the next. Beginnings and endings wait for nothing. A frame is repeated until Redis took it;
- * `seq` lets the owner drop what arrived twice.
+ * Sends replies to the owners of jobs. Replies pushed in one go (the tokens of an engine step)
+ * leave as one frame per owner; replies pushed while a frame is in flight, or a moment after it,
+ * join the next. Beginnings and endings wait for nothing. A frame is repeated until Redis took it;
+ * `seq` lets the owner drop repetitions.
  */
 export class ReplyWriter {
   readonly #redis: Redis
@@ -96,7 +96,7 @@ export class ReplyWriter {
     else this.#scheduleFlush(replyTo, outlet)
   }
 
-  /** Resolves when all that was pushed for an owner lies in its stream, or was given up. */
+  /** Resolves when all replies for an owner are in its stream, or were dropped. */
   async flushed(replyTo: string): Promise<void> {
     const outlet = this.#outlets.get(replyTo)
     if (outlet === undefined) return
@@ -106,8 +106,8 @@ export class ReplyWriter {
   }
 
   /** Drops what waits for an owner that is gone. */
-  forget(replyTo: string): void {
-    // Whatever is said to it after all lies in a stream that expires.
+  discard(replyTo: string): void {
+    // Later replies go to a stream that expires.
     this.#touchedAtMs.delete(replyTo)
     const outlet = this.#outlets.get(replyTo)
     if (outlet === undefined) return
@@ -118,7 +118,7 @@ export class ReplyWriter {
     this.#outlets.delete(replyTo)
   }
 
-  /** Gives up what could not be written; call `flushed` before. */
+  /** Drops unwritten replies; call `flushed` before. */
   close(): void {
     this.#isClosed = true
     for (const { timer } of this.#outlets.values()) clearTimeout(timer)
@@ -178,7 +178,7 @@ export class ReplyWriter {
     outlet.writing = undefined
     if (this.#outlets.get(replyTo) !== outlet || this.#isClosed) return
     if (outlet.pending.length > 0) this.#scheduleFlush(replyTo, outlet)
-    // An owner that has nothing under way costs no memory; the map is bounded by live owners.
+    // An owner without jobs in flight costs no memory; the map is bounded by live owners.
     else this.#outlets.delete(replyTo)
   }
 
@@ -197,7 +197,8 @@ export class ReplyWriter {
     for (let attempt = 1; !this.#isClosed; attempt += 1) {
       try {
         if (isJobStream(replyTo)) {
-          // Its owner made it and says how long it is kept; where it is gone, nobody listens.
+          // The owner made the stream and chose its time to live; where it is gone, the owner is
+          // gone.
           await this.#redis.xadd(replyTo, 'NOMKSTREAM', ...CAP, '*', 'f', frame)
           return
         }
@@ -234,13 +235,13 @@ export class ReplyWriter {
   }
 
   #overflow(replyTo: string): void {
-    this.#log.error({ operation: 'reply.write' }, 'replies given up: redis is away for too long')
-    this.forget(replyTo)
+    this.#log.error({ operation: 'reply.write' }, 'replies dropped: redis is away for too long')
+    this.discard(replyTo)
     this.#onOverflow(replyTo)
   }
 }
 
-/** Adds a reply that stands for itself; returns how many characters it has. */
+/** Adds a reply that needs no earlier one; returns how many characters it has. */
 function addReply(outlet: Outlet, replySource: ReplySource, body: ReplyBody): number {
   outlet.open.delete(replySource)
   replySource.seq += 1

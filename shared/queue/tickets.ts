@@ -18,16 +18,16 @@ const PRIORITY_MAX = 2_097_151
 const TICKETS_TTL_MS = 3_600_000
 
 /**
- * Deals the turns. A queue has a current turn, that of the job started last; an organization's next
- * job gets the turn after its own last one, or after the current one when it has nothing waiting.
- * So the tenth waiting job of one organization stands behind the first of any other, and jobs that
- * arrive later never push it back further than one round. An empty queue begins anew. A full queue
- * still takes the first waiting job of each organization, up to a quarter beyond its limit, so that
- * nobody can shut others out by filling it.
+ * Assigns tickets. A queue has a current position, that of the job started last; an organization's
+ * next job gets the position after its own last one, or after the current one when it has nothing
+ * waiting. So the tenth waiting job of one organization is placed behind the first of any other, and
+ * jobs that arrive later never push it back further than one round. An empty queue begins anew. A
+ * full queue still takes the first waiting job of each organization, up to a quarter beyond its
+ * limit, so that no organization can exclude others by filling it.
  *
- * KEYS: turns hash, BullMQ's `prioritized` set
- * ARGV: organization, depth limit, generation and turn of the newest start seen, time to live
- * Returns: admitted (1 or 0), depth, turn, generation
+ * KEYS: tickets hash, BullMQ's `prioritized` set
+ * ARGV: organization, depth limit, generation and position of the newest start seen, time to live
+ * Returns: admitted (1 or 0), depth, position, generation
  */
 const ADMIT = defineScript(`
 local depth = redis.call('ZCARD', KEYS[2])
@@ -38,7 +38,7 @@ local generation = kept[1]
 local current = tonumber(kept[3] or '0')
 local last = tonumber(kept[4] or '0')
 local time = redis.call('TIME')
--- The jobs dealt a turn in the last second may still be on their way into the queue.
+-- Jobs that got a ticket in the last second may still be on their way into the queue.
 local idle = tonumber(time[1]) - tonumber(kept[2] or '0') > 1
 local isNew = not generation or (depth == 0 and idle)
 if isNew then
@@ -47,38 +47,38 @@ if isNew then
   last = 0
 end
 if generation == ARGV[3] and tonumber(ARGV[4]) > current then current = tonumber(ARGV[4]) end
--- Whoever has nothing waiting does not go away because others have: a further quarter is theirs.
+-- A further quarter of the limit is reserved for organizations without a waiting job.
 if last <= current then limit = limit + math.ceil(limit / 4) end
 if depth >= limit then return {0, depth, 0, ''} end
 if isNew then redis.call('DEL', KEYS[1]) end
-local turn = math.max(current, last) + 1
-redis.call('HSET', KEYS[1], 'generation', generation, 'dealt', time[1], 'current', current, field, turn)
+local position = math.max(current, last) + 1
+redis.call('HSET', KEYS[1], 'generation', generation, 'dealt', time[1], 'current', current, field, position)
 if kept[2] ~= time[1] then redis.call('PEXPIRE', KEYS[1], ARGV[5]) end
-return {1, depth, turn, generation}
+return {1, depth, position, generation}
 `)
 
 /** A place in a queue. */
 export interface Ticket {
   readonly generation: string
-  readonly turn: number
+  readonly position: number
 }
 
-/** Whether a job was let in. */
+/** Whether a job was admitted. */
 type Admission =
-  | { readonly isAdmitted: true; readonly depth: number; readonly turn: Ticket }
+  | { readonly isAdmitted: true; readonly depth: number; readonly ticket: Ticket }
   | { readonly isAdmitted: false; readonly depth: number }
 
-/** Who asks to be let in, and where. */
+/** The queue and organization of a job. */
 interface AdmissionRequest {
   readonly kind: QueueKind
   readonly modelId: string
   readonly organizationId: string
   readonly depthMax: number
-  /** The newest turn that was seen to start. */
+  /** The newest ticket whose job was seen to start. */
   readonly newestStart: Ticket | undefined
 }
 
-/** Checks the depth of a queue and deals a turn in it, in one command. */
+/** Checks the depth of a queue and assigns a ticket in it, in one command. */
 export async function assignTicket(
   redis: Redis,
   keys: QueueKeys,
@@ -88,21 +88,21 @@ export async function assignTicket(
   const answer = (await runScript(
     redis,
     ADMIT,
-    [keys.turns(kind, modelId), keys.bull(kind, modelId, 'prioritized')],
+    [keys.tickets(kind, modelId), keys.bull(kind, modelId, 'prioritized')],
     [
       organizationId,
       depthMax,
       newestStart?.generation ?? '',
-      newestStart?.turn ?? 0,
+      newestStart?.position ?? 0,
       TICKETS_TTL_MS,
     ],
   )) as [number, number, number, string]
-  const [admitted, depth, turn, generation] = answer
+  const [admitted, depth, position, generation] = answer
   if (admitted === 0) return { isAdmitted: false, depth }
-  return { isAdmitted: true, depth, turn: { generation, turn } }
+  return { isAdmitted: true, depth, ticket: { generation, position } }
 }
 
-/** The BullMQ priority of a turn: never 0, which would outrank all others. */
-export function priorityOf({ turn }: Ticket, priorityClass: PriorityClass): number {
-  return Math.min(turn + CLASS_OFFSETS[priorityClass], PRIORITY_MAX)
+/** The BullMQ priority of a ticket: never 0, which would outrank all others. */
+export function priorityOf({ position }: Ticket, priorityClass: PriorityClass): number {
+  return Math.min(position + CLASS_OFFSETS[priorityClass], PRIORITY_MAX)
 }

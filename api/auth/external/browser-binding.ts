@@ -35,7 +35,7 @@ export function findBindingSecret(header: string | undefined): string | undefine
 
 /**
  * Binds an external sign-in to the browser that starts it, so that opening the callback of another
- * person's sign-in signs nobody in. Undefined where a cookie would not return: when the provider
+ * person's sign-in starts no session. Undefined where a cookie would not return: when the provider
  * redirects to another host, or posts a form over plain HTTP.
  */
 export function bindBrowser(

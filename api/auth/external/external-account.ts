@@ -34,15 +34,15 @@ export interface Visitor {
 type Decision = Settlement | { readonly kind: 'refused'; readonly error: ServiceError }
 
 /**
- * Which user a visitor is:
+ * The user of a visitor:
  *
  * 1. the identity is known: its user;
  * 2. exactly one user owns a verified address of the visitor: that user, with one identity more;
- * 3. several do: nobody can tell, so it is refused;
+ * 3. several do: the visitor is ambiguous, so it is refused;
  * 4. none does: a new user.
  *
  * A user who never confirmed an address loses password, number, second factors and other identities
- * at the first external sign-in: whoever made the account in advance must not stay in it.
+ * at the first external sign-in: an attacker who made the account in advance must not stay in it.
  */
 export async function decideAccount(
   services: AuthServices,

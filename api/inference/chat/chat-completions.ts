@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 
 import { freshHead } from '#api/v1/durable.ts'
-import { askedOf, generate, type Asked, type Generation } from '#api/inference/generate.ts'
+import { validatedOf, generate, type Validated, type Generation } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getChatModel, systemFingerprint } from '#api/inference/model-lookup.ts'
 import { registerModelRoute } from '#api/inference/model-route.ts'
@@ -37,19 +37,19 @@ export function registerChatCompletions(app: FastifyInstance, services: Inferenc
 }
 
 function chat(http: Http, services: InferenceServices): Promise<unknown> {
-  const asked = askedOf<ChatBody>(http, services.clock)
-  return generate(http, services, chatGeneration(services, asked))
+  const validated = validatedOf<ChatBody>(http, services.clock)
+  return generate(http, services, chatGeneration(services, validated))
 }
 
 /** The job of a chat request, and the presentation of its result. */
 export function chatGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
-  asked: Asked<ChatBody>,
+  validated: Validated<ChatBody>,
 ): Generation<object> {
-  const { body } = asked
-  const model = getChatModel(catalogue, asked.caller, asked.modelName)
+  const { body } = validated
+  const model = getChatModel(catalogue, validated.caller, validated.modelName)
   const { input, tools } = chatRequest(body)
-  const { newId, created } = asked.head ?? freshHead(clock)
+  const { newId, created } = validated.head ?? freshHead(clock)
   const head = {
     id: newId('chatcmpl-', CHAT_ID_LENGTH),
     created,

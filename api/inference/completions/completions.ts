@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 
 import { freshHead } from '#api/v1/durable.ts'
-import { askedOf, generate, type Asked, type Generation } from '#api/inference/generate.ts'
+import { validatedOf, generate, type Validated, type Generation } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getCompletionModel, systemFingerprint } from '#api/inference/model-lookup.ts'
 import { registerModelRoute } from '#api/inference/model-route.ts'
@@ -34,18 +34,18 @@ export function registerCompletions(app: FastifyInstance, services: InferenceSer
 }
 
 function complete(http: Http, services: InferenceServices): Promise<unknown> {
-  const asked = askedOf<CompletionBody>(http, services.clock)
-  return generate(http, services, completionGeneration(services, asked))
+  const validated = validatedOf<CompletionBody>(http, services.clock)
+  return generate(http, services, completionGeneration(services, validated))
 }
 
 /** The job of a completion request, and the presentation of its result. */
 export function completionGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
-  asked: Asked<CompletionBody>,
+  validated: Validated<CompletionBody>,
 ): Generation<CompletionAnswer> {
-  const model = getCompletionModel(catalogue, asked.caller, asked.modelName)
-  const input = completionInput(asked.body)
-  const { newId, created } = asked.head ?? freshHead(clock)
+  const model = getCompletionModel(catalogue, validated.caller, validated.modelName)
+  const input = completionInput(validated.body)
+  const { newId, created } = validated.head ?? freshHead(clock)
   const head = {
     id: newId('cmpl-'),
     created,
@@ -56,6 +56,6 @@ export function completionGeneration(
     model,
     input,
     present: (outcome) => presentCompletion(head, input, outcome),
-    presenter: () => completionPresenter(head, input, streamChoice(asked.body)),
+    presenter: () => completionPresenter(head, input, streamChoice(validated.body)),
   }
 }

@@ -12,7 +12,7 @@ export class AdmissionWindow {
   #generation = ''
   #dealtAtMs = Number.NEGATIVE_INFINITY
   #depth = 0
-  readonly #lastTurns = new Map<string, number>()
+  readonly #lastPositions = new Map<string, number>()
 
   /** The newest ticket that was seen to start. */
   get newestStart(): Ticket | undefined {
@@ -26,31 +26,35 @@ export class AdmissionWindow {
   predictTicket(organizationId: string, depthMax: number, nowMs: number): Ticket | undefined {
     const isStale = nowMs - this.#dealtAtMs > GUESS_MS_MAX
     if (isStale || 2 * (this.#depth + this.entering) > depthMax) return undefined
-    const current = this.#newestStart?.generation === this.#generation ? this.#newestStart.turn : 0
-    const turn = Math.max(current, this.#lastTurns.get(organizationId) ?? 0) + 1
-    this.#lastTurns.set(organizationId, turn)
-    return { generation: this.#generation, turn }
+    const current =
+      this.#newestStart?.generation === this.#generation ? this.#newestStart.position : 0
+    const position = Math.max(current, this.#lastPositions.get(organizationId) ?? 0) + 1
+    this.#lastPositions.set(organizationId, position)
+    return { generation: this.#generation, position }
   }
 
   /** Records a ticket that the queue assigned. */
   recordAssigned(
     organizationId: string,
-    { generation, turn }: Ticket,
+    { generation, position }: Ticket,
     depth: number,
     nowMs: number,
   ): void {
-    if (generation !== this.#generation || this.#lastTurns.size >= ORGANIZATIONS_MAX) {
-      this.#lastTurns.clear()
+    if (generation !== this.#generation || this.#lastPositions.size >= ORGANIZATIONS_MAX) {
+      this.#lastPositions.clear()
     }
     this.#generation = generation
     this.#depth = depth
     this.#dealtAtMs = nowMs
-    this.#lastTurns.set(organizationId, Math.max(turn, this.#lastTurns.get(organizationId) ?? 0))
+    this.#lastPositions.set(
+      organizationId,
+      Math.max(position, this.#lastPositions.get(organizationId) ?? 0),
+    )
   }
 
   noteStart(start: Ticket): void {
     const newest = this.#newestStart
-    const isOlder = newest?.generation === start.generation && newest.turn >= start.turn
+    const isOlder = newest?.generation === start.generation && newest.position >= start.position
     if (!isOlder) this.#newestStart = start
   }
 }

@@ -53,7 +53,7 @@ function nameOf({ kind, modelId }: Pick<ServedQueue, 'kind' | 'modelId'>): strin
 }
 
 /** The refusal of a job whose model cannot be loaded. */
-export function outOfOrder(modelId: string): ServiceError {
+export function modelUnavailable(modelId: string): ServiceError {
   return failure.overloaded(
     `The model \`${modelId}\` could not be loaded and is not available at the moment. Please retry later.`,
     { code: 'model_unavailable', retryAfterSeconds: LOAD_RETRY_SECONDS, shouldRetry: true },

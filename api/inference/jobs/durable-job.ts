@@ -49,7 +49,7 @@ export async function adopt(context: Context, job: OwnedJob): Promise<void> {
   })
   log.info(
     { operation: 'job.adopt', jobId, phase: job.life.phase },
-    'job of a lost process taken up',
+    'job of a lost process adopted',
   )
   if (job.life.phase === 'ended') return
   if (clock.now() >= deadlineAtMs) job.apply({ type: 'deadline' })

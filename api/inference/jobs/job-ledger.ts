@@ -7,7 +7,7 @@ import { findConnections, listWorkers, type WorkerHeartbeat } from '#shared/queu
 import type { JobProducer } from '#shared/queue/producer.ts'
 import type { RedisClock } from '#shared/queue/redis-clock.ts'
 
-import { outOfOrder, unavailableQueues } from './admission.ts'
+import { modelUnavailable, unavailableQueues } from './admission.ts'
 import type { OwnedJob } from './owned-job.ts'
 
 const LOOK_INTERVAL_MS = 150
@@ -36,7 +36,7 @@ export class JobLedger {
   readonly #jobs = new Map<string, OwnedJob>()
   readonly #missingSince = new Map<string, number>()
   #workers: readonly WorkerHeartbeat[] = []
-  #outOfOrder: ReadonlySet<string> = new Set()
+  #unavailable: ReadonlySet<string> = new Set()
   #reachableSince: number | undefined
   #timer: NodeJS.Timeout | undefined
   #isLooking = false
@@ -51,8 +51,8 @@ export class JobLedger {
   }
 
   /** The queues, by name, whose model could not be loaded as of the last look. */
-  get outOfOrder(): ReadonlySet<string> {
-    return this.#outOfOrder
+  get unavailable(): ReadonlySet<string> {
+    return this.#unavailable
   }
 
   get size(): number {
@@ -87,7 +87,7 @@ export class JobLedger {
     try {
       await clock.sync(redis)
       this.#workers = await listWorkers(redis, keys)
-      this.#outOfOrder = unavailableQueues(this.#workers)
+      this.#unavailable = unavailableQueues(this.#workers)
       this.#refuseHopeless()
       const nowMs = clock.monotonic()
       this.#reachableSince ??= nowMs
@@ -115,11 +115,11 @@ export class JobLedger {
 
   /** Fails jobs of unavailable models, which would wait until their deadline. */
   #refuseHopeless(): void {
-    if (this.#outOfOrder.size === 0) return
+    if (this.#unavailable.size === 0) return
     for (const job of this.#jobs.values()) {
       const { kind, modelId } = job.envelope
-      const isHopeless = this.#outOfOrder.has(queueName(kind, modelId))
-      if (isHopeless && job.life.phase === 'waiting') job.buffer.fail(outOfOrder(modelId))
+      const isHopeless = this.#unavailable.has(queueName(kind, modelId))
+      if (isHopeless && job.life.phase === 'waiting') job.buffer.fail(modelUnavailable(modelId))
     }
   }
 
@@ -158,8 +158,8 @@ export class JobLedger {
   }
 
   /**
-   * Looks where silent jobs stand. The last reply of a job is in the stream before the job leaves
-   * its queue, so one that is missing at two looks, with the inbox read in between, is lost.
+   * Checks the state of silent jobs. The last reply of a job is in the stream before the job leaves
+   * its queue, so one that is missing at two checks, with the inbox read in between, is lost.
    */
   async #findSilentJobs(nowMs: number): Promise<void> {
     const silent: { readonly job: OwnedJob; readonly epoch: number }[] = []

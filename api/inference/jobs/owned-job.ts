@@ -26,7 +26,7 @@ export interface JobActions {
 /** One job on the side of the process that holds its client. */
 export class OwnedJob {
   readonly buffer: EventBuffer<JobEvent>
-  readonly turn: Ticket
+  readonly ticket: Ticket
   readonly priority: number
   /** The worker that runs the present epoch, once it has said so. */
   workerId: string | undefined
@@ -44,7 +44,7 @@ export class OwnedJob {
 
   constructor(
     envelope: JobEnvelope,
-    place: { readonly turn: Ticket; readonly priority: number; readonly nowMs: number },
+    place: { readonly ticket: Ticket; readonly priority: number; readonly nowMs: number },
     actions: JobActions,
     durable?: DurableJob,
   ) {
@@ -52,7 +52,7 @@ export class OwnedJob {
     this.#durable = durable
     this.#cuts = [...(durable?.adopted?.cuts ?? [])]
     this.#skipLeftEpochs()
-    this.turn = place.turn
+    this.ticket = place.ticket
     this.priority = place.priority
     this.lastReplyAtMs = place.nowMs
     this.#actions = actions
@@ -146,7 +146,7 @@ export class OwnedJob {
         this.#actions.deadLetter(this)
         this.buffer.fail(workerCrashed())
         return
-      case 'giveUp':
+      case 'failExhausted':
         this.#actions.cancel(this, before.epoch)
         this.buffer.fail(failure.internal('The request could not be completed.'))
         return
@@ -210,7 +210,7 @@ export function deadlineExceeded(): Error {
 }
 
 function workerCrashed(): Error {
-  return failure.internal('The request made its worker fail repeatedly and was given up.', {
+  return failure.internal('The request made its worker fail repeatedly and was not run again.', {
     code: 'worker_crashed',
     shouldRetry: false,
   })

@@ -18,7 +18,7 @@ import { priorityOf, assignTicket, type Ticket } from '#shared/queue/tickets.ts'
 
 import {
   capacityOf,
-  outOfOrder,
+  modelUnavailable,
   overloaded,
   projectedWaitMs,
   restarting,
@@ -31,8 +31,8 @@ import { JobLedger } from './job-ledger.ts'
 import { deadlineExceeded, OwnedJob, type JobActions } from './owned-job.ts'
 
 const RESUBMIT_DELAY_MS = 100
-/** An adopted job has had its turn. */
-const NO_TICKET: Ticket = { generation: '', turn: 0 }
+/** An adopted job has been started before. */
+const NO_TICKET: Ticket = { generation: '', position: 0 }
 
 interface SubmitterOptions {
   /** For short commands that fail fast. */
@@ -54,7 +54,7 @@ export interface OpenSubmitter extends Submitter {
   readonly producer: JobProducer
   readonly ledger: JobLedger
   /** Fails every open job with a retryable error; durable jobs are left to other processes. */
-  giveUp(): void
+  failPending(): void
 }
 
 /** Opens the way into the queues: the reply stream is read before the first job goes in. */
@@ -76,7 +76,7 @@ export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubm
       const deadlineAtMs = clock.now() + request.deadlineAtMs - options.clock.now()
       return runJob(context, { ...request, deadlineAtMs }) as AsyncGenerator<JobEvent<K>>
     },
-    giveUp() {
+    failPending() {
       for (const job of ledger.jobs) {
         if (job.envelope.isOwnerless !== true) job.buffer.fail(restarting())
       }
@@ -125,7 +125,7 @@ async function* runJob(
       const ask = (others: number): Promise<Ticket> =>
         requestTicket(context, request, { window, others, ownJobs: isAhead ? 1 : 0 })
       const askBehind = async (): Promise<Ticket> => {
-        // All in the order of entering, so that no turn is dealt twice.
+        // All in the order of entering, so that no ticket is assigned twice.
         await setImmediate()
         // Later jobs count this one; earlier ones may have been enqueued or refused by now.
         const others = Math.min(earlier, window.entering - 1)
@@ -145,7 +145,7 @@ async function* runJob(
       if (isAdopted) await adopt(context, owned)
       else if (durable !== undefined) await makeDurable(context, owned)
       ledger.add(owned)
-      // With a guessed turn the job goes ahead of the question; a refusal takes it back.
+      // With a predicted ticket the job is enqueued before the answer of Redis; a refusal removes it.
       await Promise.all([asked, isAdopted ? undefined : enqueueFirst(producer, owned)])
     } finally {
       window.entering -= 1
@@ -153,7 +153,7 @@ async function* runJob(
     signal.addEventListener('abort', onAbort, { once: true })
     if (signal.aborted) onAbort()
     for await (const event of job.buffer.drain()) {
-      if (event.type === 'started' && durable?.adopted === undefined) window.noteStart(job.turn)
+      if (event.type === 'started' && durable?.adopted === undefined) window.noteStart(job.ticket)
       yield event
     }
   } finally {
@@ -169,7 +169,7 @@ async function* runJob(
 }
 
 /**
- * Takes a turn in the queue. Throws when it is too full, or too slow for the deadline, or when its
+ * Assigns a ticket in the queue. Throws when it is too full, or too slow for the deadline, or when its
  * model cannot be loaded. A job that went ahead of the question counts among those that may wait, but
  * not among those before it; others are on their way into the queue.
  */
@@ -181,7 +181,7 @@ async function requestTicket(
   const { redis, keys, clock, ledger } = context
   const { model, kind, organizationId, deadlineAtMs } = request
   const { window, others, ownJobs } = place
-  if (ledger.outOfOrder.has(queueName(kind, model.id))) throw outOfOrder(model.id)
+  if (ledger.unavailable.has(queueName(kind, model.id))) throw modelUnavailable(model.id)
   const admission = await assignTicket(redis, keys, {
     kind,
     modelId: model.id,
@@ -197,19 +197,19 @@ async function requestTicket(
   if (!admission.isAdmitted || (waitMs !== undefined && nowMs + waitMs > deadlineAtMs)) {
     throw overloaded(model, waitMs)
   }
-  window.recordAssigned(organizationId, admission.turn, admission.depth, nowMs)
-  return admission.turn
+  window.recordAssigned(organizationId, admission.ticket, admission.depth, nowMs)
+  return admission.ticket
 }
 
 function limitOf({ queueDepthMax }: Context, { model }: SubmitRequest<QueueKind>): number {
   return model.options.maxQueueDepth ?? queueDepthMax
 }
 
-function ownJob(context: Context, request: SubmitRequest<QueueKind>, turn: Ticket): OwnedJob {
+function ownJob(context: Context, request: SubmitRequest<QueueKind>, ticket: Ticket): OwnedJob {
   const { durable } = request
   const envelope = durable?.adopted?.envelope ?? newEnvelope(context, request)
-  const priority = priorityOf(turn, request.priorityClass ?? 'default')
-  const place = { turn, priority, nowMs: context.clock.monotonic() }
+  const priority = priorityOf(ticket, request.priorityClass ?? 'default')
+  const place = { ticket, priority, nowMs: context.clock.monotonic() }
   return new OwnedJob(envelope, place, actionsOf(context), durable)
 }
 
@@ -269,7 +269,7 @@ function actionsOf(context: Context): JobActions {
       })
   }
   return {
-    // It has waited its turn already, so it goes to the front.
+    // It has waited already, so it goes to the front.
     resubmit(job) {
       log.info(
         { operation: 'job.resubmit', jobId: job.envelope.jobId, epoch: job.life.epoch },

@@ -4,7 +4,7 @@ import { freshHead } from '#api/v1/durable.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 import { serviceTierOf } from '#api/inference/chat/chat-request.ts'
-import { askedOf, generate, type Asked, type Generation } from '#api/inference/generate.ts'
+import { validatedOf, generate, type Validated, type Generation } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
@@ -34,9 +34,9 @@ export function registerResponses(app: FastifyInstance, services: InferenceServi
 }
 
 async function respond(http: Http, services: InferenceServices): Promise<unknown> {
-  const asked = askedOf<ResponsesBody>(http, services.clock)
+  const validated = validatedOf<ResponsesBody>(http, services.clock)
   try {
-    return await generate(http, services, responseGeneration(services, asked))
+    return await generate(http, services, responseGeneration(services, validated))
   } catch (error) {
     throw renamed(error)
   }
@@ -55,14 +55,19 @@ function renamed(error: unknown): unknown {
 /** The job of a response request, and the presentation of its result. */
 export function responseGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
-  asked: Asked<ResponsesBody>,
+  validated: Validated<ResponsesBody>,
 ): Generation<object> {
-  const { body } = asked
-  const model = getCapableModel(catalogue, asked.caller, {
-    ...{ name: asked.modelName, kind: 'completion', capability: 'chat', endpoint: 'v1/responses' },
+  const { body } = validated
+  const model = getCapableModel(catalogue, validated.caller, {
+    ...{
+      name: validated.modelName,
+      kind: 'completion',
+      capability: 'chat',
+      endpoint: 'v1/responses',
+    },
   })
   const { input, tools } = responsesRequest(body)
-  const { newId, created } = asked.head ?? freshHead(clock)
+  const { newId, created } = validated.head ?? freshHead(clock)
   const id = hexId('resp_', newId('resp_'))
   const head = {
     ...{ id, createdAt: created, model: model.id, body },

@@ -135,9 +135,9 @@ describe('of very many files', () => {
     await files.deleteExpired()
     await files.deleteOfDeletedOrganizations()
     const { rows } = await pool.query(
-      'select sum(rows)::int as forgotten, max(rows) as most from parts',
+      'select sum(rows)::int as deleted, max(rows) as most from parts',
     )
-    expect(rows[0].forgotten).toBe(12_001)
+    expect(rows[0].deleted).toBe(12_001)
     expect(rows[0].most).toBeLessThan(10_000)
     expect(await files.usedBytes('org-1')).toBe(0)
   })

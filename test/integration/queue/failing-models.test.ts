@@ -43,7 +43,7 @@ it('a request for a model that cannot be loaded is refused, until it can be', as
   })
   await expect(ask()).rejects.toMatchObject(isRefused)
   isDamaged = false
-  await eventually(() => submitter.ledger.outOfOrder.size === 0)
+  await eventually(() => submitter.ledger.unavailable.size === 0)
   expect(await ask()).toMatchObject({ text: toyText(1) })
 }, 60_000)
 

@@ -28,17 +28,17 @@ async function openMetered(database: Database, redisUrl: string, prefix: string)
   closers.push(() => submitter.close())
   const worker = await startToyWorker(redisUrl, prefix)
   closers.push(() => worker.stop())
-  const noted: number[] = []
+  const recorded: number[] = []
   return {
     usage,
     usageWriter,
-    noted,
+    recorded,
     metered: meterJobs(submitter, { writer: usageWriter, clock: systemClock }),
     account: {
       requestId: 'req_1',
       apiKeyId: 'key_1',
       userId: undefined,
-      noteTokens: (tokens: number) => noted.push(tokens),
+      noteTokens: (tokens: number) => recorded.push(tokens),
     },
     rows: async () => {
       await usageWriter.close()
@@ -53,7 +53,7 @@ describe('the use of a job', () => {
     redisUrl,
     keyPrefix,
   }) => {
-    const { metered, account, noted, rows } = await openMetered(database, redisUrl, keyPrefix)
+    const { metered, account, recorded, rows } = await openMetered(database, redisUrl, keyPrefix)
     for await (const _ of metered.submit(toyRequest('hello', 7, { account })));
     expect(await rows()).toMatchObject([
       {
@@ -67,7 +67,7 @@ describe('the use of a job', () => {
         completionTokens: 7,
       },
     ])
-    expect(noted).toEqual([8])
+    expect(recorded).toEqual([8])
   })
 
   it('counts the tokens so far when the client leaves', async ({
@@ -75,14 +75,14 @@ describe('the use of a job', () => {
     redisUrl,
     keyPrefix,
   }) => {
-    const { metered, account, noted, rows } = await openMetered(database, redisUrl, keyPrefix)
+    const { metered, account, recorded, rows } = await openMetered(database, redisUrl, keyPrefix)
     let tokens = 0
     for await (const event of metered.submit(toyRequest('stepMs=5', 500, { account }))) {
       if (event.type === 'delta') tokens += event.deltas.flatMap(({ tokenIds }) => tokenIds).length
       if (tokens >= 3) break
     }
     expect(await rows()).toMatchObject([{ outcome: 'abandoned', completionTokens: tokens }])
-    expect(noted).toEqual([1 + tokens])
+    expect(recorded).toEqual([1 + tokens])
   })
 
   it('is nothing when the job was refused', async ({ database, redisUrl, keyPrefix }) => {

@@ -10,7 +10,7 @@ export interface RequestSecrets {
 const TTL_MS = 300_000 // as long as the state of the flow lives
 const SECRETS_MAX = 10_000
 
-/** Secrets in Redis: whichever API process serves the callback finds them. */
+/** Secrets in Redis: any API process that serves the callback finds them. */
 export function createRedisRequestSecrets(
   redis: {
     set(key: string, value: string, unit: 'PX', ttlMs: number): Promise<unknown>

@@ -76,7 +76,14 @@ function own(world: World, event: LifeEvent, token?: number): World {
     check(world.delivered === TOKENS, 'the answer has a hole')
     next = { ...next, answers: world.answers + 1 }
   }
-  const ends: readonly LifeAction[] = ['answer', 'fail', 'deadLetter', 'giveUp', 'expire', 'cancel']
+  const ends: readonly LifeAction[] = [
+    'answer',
+    'fail',
+    'deadLetter',
+    'failExhausted',
+    'expire',
+    'cancel',
+  ]
   if (ends.includes(action)) next = { ...next, endings: world.endings + 1 }
   const stops: readonly LifeAction[] = ['resubmit', 'cancel', 'expire', 'deadLetter', 'pause']
   if (stops.includes(action)) next = cancel(next, before.epoch)

@@ -7,9 +7,9 @@ const run = (events: readonly LifeEvent[], from: JobLife = beginLife()) => {
   const actions: string[] = []
   let life = from
   for (const event of events) {
-    const turn = advance(life, event)
-    life = turn.life
-    actions.push(turn.action)
+    const transition = advance(life, event)
+    life = transition.life
+    actions.push(transition.action)
   }
   return { life, actions }
 }
