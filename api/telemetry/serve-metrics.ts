@@ -29,6 +29,7 @@ export async function serveMetrics(
     pool: database.pool,
     hashing: () => users.services.passwords.load(),
     jobsInFlight: () => submitter.ledger.size,
+    outbox: () => users.services.outbox.state(),
   })
   const { metrics, prometheus } = config.telemetry
   if (!metrics.isEnabled) return async () => {}
