@@ -35,6 +35,16 @@ export interface Overview {
   readonly queues: readonly QueueOverview[]
   readonly workers: readonly WorkerHeartbeat[]
   readonly incidents: Incidents
+  /** Mails and text messages that wait for delivery; undefined while the database is unavailable. */
+  readonly outbox: Outbox | undefined
+}
+
+interface Outbox {
+  readonly waiting: number
+  /** Messages that failed at least once. */
+  readonly failing: number
+  /** Codes of a recent failure. */
+  readonly lastError?: string | undefined
 }
 
 export interface OverviewServices {
@@ -46,6 +56,7 @@ export interface OverviewServices {
   queueOf(kind: QueueKind, modelId: string): Queue
   workers(): Promise<readonly WorkerHeartbeat[]>
   incidents(): Promise<Incidents>
+  outbox(): Promise<Outbox>
 }
 
 /** Redis is read once per interval, however many pages are open. */
@@ -71,11 +82,15 @@ export function createOverview(services: OverviewServices): () => Promise<Overvi
 
 async function readOverview(services: OverviewServices): Promise<Overview> {
   const { catalogue, version, slowAfterMs } = services
-  const [workers, incidents] = await Promise.all([services.workers(), services.incidents()])
+  const [workers, incidents, outbox] = await Promise.all([
+    services.workers(),
+    services.incidents(),
+    services.outbox().catch(() => undefined),
+  ])
   const queues = await Promise.all(
     catalogue.models.map((model) => readQueue(services, model, { workers, incidents })),
   )
-  return { version, slowAfterMs, atMs: Date.now(), queues, workers, incidents }
+  return { version, slowAfterMs, atMs: Date.now(), queues, workers, incidents, outbox }
 }
 
 async function readQueue(

@@ -109,7 +109,10 @@ export async function postponeMessage(
 }
 
 /** The state that metrics, `/admin` and `millrace doctor` show. */
-export async function readOutboxState({ db, tables }: Store): Promise<OutboxState> {
+export async function readOutboxState({
+  db,
+  tables,
+}: Pick<Store, 'db' | 'tables'>): Promise<OutboxState> {
   const { outboxMessages } = tables
   const { lastError, createdAt } = outboxMessages
   const [state] = await db
