@@ -2,11 +2,14 @@ import type { MailKind } from '#shared/config/auth-mail.ts'
 
 /** Sends mails; throws a `ServiceError` of kind internal when one cannot be delivered. */
 export interface Mailer {
-  send(mail: {
-    readonly kind: MailKind
-    readonly to: string
-    readonly variables: MailVariables
-  }): Promise<void>
+  send(mail: Mail): Promise<void>
+}
+
+/** A mail to one recipient. */
+export interface Mail {
+  readonly kind: MailKind
+  readonly to: string
+  readonly variables: MailVariables
 }
 
 /** The variables of a mail template. */
@@ -21,14 +24,19 @@ export interface MailVariables {
   data: Record<string, unknown>
 }
 
+/** A text message to one recipient. */
+export interface Sms {
+  readonly to: string
+  readonly message: string
+  readonly channel: 'sms' | 'whatsapp'
+  readonly otp: string
+}
+
 /** Sends text messages. */
 export interface SmsSender {
-  send(sms: {
-    readonly to: string
-    readonly message: string
-    readonly channel: 'sms' | 'whatsapp'
-    readonly otp: string
-  }): Promise<{ messageId: string }>
+  send(sms: Sms): Promise<{ messageId: string }>
+  /** Throws when the settings name no usable gateway for the channel. */
+  requireGateway(channel: Sms['channel']): void
   /** The code that was agreed on for a test number. */
   testOtp(phone: string): string | undefined
 }

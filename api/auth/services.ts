@@ -8,8 +8,12 @@ import { createGuessLimiter, type GuessLimiter } from '#api/limits/guess-limiter
 import { createAccessTokens, type AccessTokens } from '#api/auth/sessions/access-token.ts'
 import type { SecurityEvent } from '#api/auth/audit/audit-log.ts'
 import { createPasswordHasher, type PasswordHasher } from '#api/auth/passwords/password.ts'
-import { createStore, type Store } from './store.ts'
-import { createPace, type Pace } from './pace.ts'
+import { createStore, inTransaction, type Store } from './store.ts'
+import {
+  createOutbox,
+  type DropReason,
+  type MessageOutbox,
+} from '#api/auth/delivery/outbox-sender.ts'
 import type { CaptchaVerifier, Mailer, Providers, SmsSender } from './ports.ts'
 import { createRateLimits, type RateLimitRedis, type RateLimits } from './rate-limits.ts'
 
@@ -30,6 +34,8 @@ interface AuthDependencies {
   readonly version: string
   /** Called after every security event, besides the audit log. */
   readonly onSecurityEvent?: (event: SecurityEvent) => void
+  /** Called for every message that was deleted without delivery. */
+  readonly onMessageDropped?: (reason: DropReason) => void
   /** Called within the transaction that deletes users, with a lock on them. */
   readonly onUsersEnded?: (tx: Db, userIds: readonly string[]) => Promise<void>
 }
@@ -40,15 +46,15 @@ export interface AuthServices {
   readonly config: AuthConfig
   readonly clock: Clock
   readonly log: Logger
-  readonly mailer: Mailer
-  readonly sms: SmsSender
+  /** Mails and text messages, delivered after the commit. */
+  readonly outbox: MessageOutbox
+  readonly sms: Pick<SmsSender, 'testOtp' | 'requireGateway'>
   readonly captcha: CaptchaVerifier
   readonly providers: Providers
   readonly passwords: PasswordHasher
   readonly accessTokens: AccessTokens
   readonly limits: RateLimits
   readonly guesses: GuessLimiter
-  readonly pace: Pace
   readonly version: string
   onSecurityEvent(event: SecurityEvent): void
   onUsersEnded(tx: Db, userIds: readonly string[]): Promise<void>
@@ -61,9 +67,13 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
   const { secretWeakness } = config.jwt
   if (secretWeakness !== undefined) log.warn({ operation: 'auth.secret' }, secretWeakness)
   for (const notice of config.deprecations) log.warn({ operation: 'auth.deprecation' }, notice)
+  const store = createStore(db, tables, clock)
   return {
-    ...{ config, clock, log, mailer, sms, captcha, providers, version },
-    store: createStore(db, tables, clock),
+    ...{ config, clock, log, sms, captcha, providers, version, store },
+    outbox: createOutbox({
+      ...{ store, mailer, sms, clock, log, secret: config.jwt.secret },
+      onDrop: dependencies.onMessageDropped,
+    }),
     passwords: createPasswordHasher(config.password, {
       clock,
       waitMsMax: config.site.maxRequestDurationSeconds * 1000,
@@ -79,8 +89,18 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
       ...{ redis, clock, log, config: config.rateLimits.guesses },
       keyPrefix: redisKeyPrefix,
     }),
-    pace: createPace(clock),
     onUsersEnded: async (tx, userIds) => dependencies.onUsersEnded?.(tx, userIds),
     onSecurityEvent: (event) => dependencies.onSecurityEvent?.(event),
   }
+}
+
+/**
+ * Runs a request's work in one transaction: a request that fails leaves nothing behind, and its
+ * messages are delivered after the commit.
+ */
+export function inOneTransaction<T>(
+  services: AuthServices,
+  work: (services: AuthServices) => Promise<T>,
+): Promise<T> {
+  return inTransaction(services.store, (store) => work({ ...services, store }))
 }

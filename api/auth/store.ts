@@ -9,11 +9,13 @@ export interface Store {
   readonly db: Db
   readonly tables: AuthTables
   now(): Date
+  /** Runs a function after the commit; at once outside of a transaction. */
+  afterCommit(run: () => void): void
 }
 
 /** A store on the clock of the process. */
 export function createStore(db: Db, tables: AuthTables, clock: Clock): Store {
-  return { db, tables, now: () => new Date(clock.now()) }
+  return { db, tables, now: () => new Date(clock.now()), afterCommit: (run) => run() }
 }
 
 /**
@@ -25,8 +27,13 @@ export async function inTransaction<T>(
   store: Store,
   work: (store: Store) => Promise<T>,
 ): Promise<T> {
+  const waiting: (() => void)[] = []
+  const afterCommit = (run: () => void): void => void waiting.push(run)
   try {
-    return await store.db.transaction((db) => work({ ...store, db }))
+    const result = await store.db.transaction((db) => work({ ...store, db, afterCommit }))
+    // A nested transaction passes its functions on to the outer one.
+    for (const run of waiting) store.afterCommit(run)
+    return result
   } catch (error) {
     throw translateConflict(error)
   }

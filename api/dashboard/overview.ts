@@ -38,6 +38,16 @@ export interface Overview {
   readonly queues: readonly QueueOverview[]
   readonly workers: readonly WorkerHeartbeat[]
   readonly incidents: Incidents
+  /** Mails and text messages that wait for delivery; undefined while the database is unavailable. */
+  readonly outbox: Outbox | undefined
+}
+
+interface Outbox {
+  readonly waiting: number
+  /** Messages that failed at least once. */
+  readonly failing: number
+  /** Codes of a recent failure. */
+  readonly lastError?: string | undefined
 }
 
 export interface OverviewServices {
@@ -50,6 +60,7 @@ export interface OverviewServices {
   queueOf(kind: QueueKind, modelId: string): Queue
   workers(): Promise<readonly WorkerHeartbeat[]>
   incidents(): Promise<Incidents>
+  outbox(): Promise<Outbox>
 }
 
 /** Redis is read once per interval, however many pages are open. */
@@ -75,8 +86,11 @@ export function createOverview(services: OverviewServices): () => Promise<Overvi
 
 async function readOverview(services: OverviewServices): Promise<Overview> {
   const { catalogue, version, slowAfterMs } = services
-  const dependencies = await services.dependencies.states()
-  const base = { version, slowAfterMs, atMs: Date.now(), dependencies }
+  const [dependencies, outbox] = await Promise.all([
+    services.dependencies.states(),
+    services.outbox().catch(() => undefined),
+  ])
+  const base = { version, slowAfterMs, atMs: Date.now(), dependencies, outbox }
   if (dependencies.some(({ name, isOk }) => name === 'redis' && !isOk)) {
     return { ...base, queues: [], workers: [], incidents: { errors: [], failed: [], slow: [] } }
   }

@@ -65,7 +65,7 @@ export async function runApi(env: Env): Promise<RunningApi> {
     await Promise.all([batchDriver.stop(), drain(app, drainMs, log)]).finally(() =>
       clearTimeout(lastCall),
     )
-    users.close()
+    await users.close()
     await Promise.all([stopMetrics(), services.close()])
     await telemetry.close()
     log.info({ operation: 'api.stop' }, 'API stopped')

@@ -151,6 +151,7 @@ function administration(services: Services, users: UserServer, version: string):
     queueOf: (kind, modelId) => submitter.producer.queue(kind, modelId),
     workers: () => listWorkers(redis, queueKeys),
     incidents: () => incidents.read(),
+    outbox: () => users.services.outbox.state(),
     guard: {
       adminToken: config.server.adminToken,
       isAdministrator: (token) => users.isAdministrator(token),

@@ -4,6 +4,7 @@ import { failure } from '#shared/errors.ts'
 
 import { startCleanUp } from '#api/auth/cleanup.ts'
 import { createDelivery } from '#api/auth/delivery/create-delivery.ts'
+import { DROP_REASONS } from '#api/auth/delivery/outbox-sender.ts'
 import { isAdmin } from '#api/auth/guards.ts'
 import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import { findSession } from '#api/auth/sessions/sessions.ts'
@@ -36,7 +37,7 @@ export interface UserServer {
   verifyAccess(accessToken: string, outlasts: boolean): Promise<UserAccess | undefined>
   /** Whether an access token belongs to a current administrator. */
   isAdministrator(accessToken: string): Promise<boolean>
-  close(): void
+  close(): Promise<void>
 }
 
 type Foundation = Pick<
@@ -64,6 +65,8 @@ export async function openUserServer(
     requestSecrets: createRedisRequestSecrets(redis, redisKeyPrefix),
     ...{ clock, log },
   })
+  // A rate needs a series before its first event, so that the first loss is visible.
+  for (const reason of DROP_REASONS) metrics.messagesDropped.inc({ reason }, 0)
   const built = await createAuthServices({
     ...{ redis, redisKeyPrefix, clock, log, version, config: auth },
     ...delivery,
@@ -71,6 +74,7 @@ export async function openUserServer(
     sms: observeSms(delivery.sms, auth.sms.gateway, { metrics, tracing }),
     db: database.db,
     tables: authTable,
+    onMessageDropped: (reason) => metrics.messagesDropped.inc({ reason }),
     onUsersEnded: (tx, userIds) => endMemberships(tx, organizationTables, userIds),
     onSecurityEvent(event) {
       metrics.authEvents.inc({ action: event.action })
@@ -80,6 +84,7 @@ export async function openUserServer(
   const services = { ...built, passwords: observeHasher(built.passwords, metrics, tracing) }
   const verify = createAccessTokenVerifier(services.accessTokens)
   const stopCleanUp = startCleanUp(services)
+  services.outbox.start()
   return {
     services,
     organizations,
@@ -100,8 +105,9 @@ export async function openUserServer(
       const claims = await services.accessTokens.verify(accessToken).catch(() => undefined)
       return isAdmin(services, claims)
     },
-    close() {
+    async close() {
       stopCleanUp()
+      await services.outbox.close()
       delivery.close()
     },
   }

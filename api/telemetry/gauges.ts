@@ -15,6 +15,8 @@ interface ApiReadings {
   hashing(): { readonly running: number; readonly waiting: number }
   jobsInFlight(): number
   dependencies(): Promise<readonly { readonly name: string; readonly isOk: boolean }[]>
+  /** Mails and text messages that wait for delivery. */
+  outbox(): Promise<{ readonly waiting: number; readonly failing: number }>
 }
 
 /** Registers the metrics that are read at scrape time. */
@@ -27,6 +29,24 @@ export function registerGauges(registry: Registry, readings: ApiReadings): void 
     name: 'millrace_jobs_under_way',
     help: 'Jobs that this process owns: submitted and not yet answered.',
     read: () => readings.jobsInFlight(),
+  })
+  registerOutbox(registry, readings)
+}
+
+function registerOutbox(registry: Registry, readings: ApiReadings): void {
+  new Gauge({
+    name: 'millrace_outbox_messages',
+    help: 'Mails and text messages that wait for delivery, and those of them that failed before. Every API process reports the same number.',
+    labelNames: ['state'],
+    registers: [registry],
+    async collect() {
+      this.reset()
+      const state = await readings.outbox().catch(() => undefined)
+      // While the database is unavailable, no number is better than a wrong one.
+      if (state === undefined) return
+      this.set({ state: 'waiting' }, state.waiting)
+      this.set({ state: 'failing' }, state.failing)
+    },
   })
 }
 

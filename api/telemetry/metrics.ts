@@ -15,6 +15,7 @@ export interface ApiMetrics {
   readonly hashDuration: Histogram<'operation'>
   readonly mailDuration: Histogram<'kind' | 'outcome'>
   readonly smsDuration: Histogram<'gateway' | 'outcome'>
+  readonly messagesDropped: Counter<'reason'>
 }
 
 type HttpLabel = 'http_request_method' | 'http_route' | 'http_response_status_code'
@@ -76,6 +77,12 @@ export function createApiMetrics(registry: Registry): ApiMetrics {
       help: 'Text messages handed to the gateway, by outcome.',
       labelNames: ['gateway', 'outcome'],
       ...{ buckets, registers },
+    }),
+    messagesDropped: new Counter({
+      name: 'millrace_messages_dropped_total',
+      help: 'Mails and text messages that were deleted without delivery, by reason.',
+      labelNames: ['reason'],
+      registers,
     }),
   }
 }

@@ -30,6 +30,7 @@ export async function serveMetrics(
     hashing: () => users.services.passwords.load(),
     jobsInFlight: () => submitter.ledger.size,
     dependencies: () => services.dependencies.states(),
+    outbox: () => users.services.outbox.state(),
   })
   const { metrics, prometheus } = config.telemetry
   if (!metrics.isEnabled) return async () => {}

@@ -6,9 +6,11 @@ import { resolve } from 'node:path'
 
 import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
 import { openDatabase } from '#shared/db/client.ts'
+import { authTables } from '#shared/db/schema/auth.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
+import { readOutboxState } from '#api/auth/delivery/outbox.ts'
 import { verifyFolder } from '#workers/models/manifest.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
@@ -65,6 +67,12 @@ const CHECKS: readonly Check[] = [
     settings: ['AUTH_SMTP_HOST'],
     remedy: 'check AUTH_SMTP_HOST and AUTH_SMTP_PORT',
     run: checkMail,
+  },
+  {
+    name: 'Messages',
+    settings: DATABASE_SETTINGS,
+    remedy: 'check the settings AUTH_SMTP_* and AUTH_SMS_*; the log of the API names each failure',
+    run: checkOutbox,
   },
   {
     name: 'Models',
@@ -185,6 +193,28 @@ async function checkMail({ auth }: Config): Promise<string> {
   } finally {
     socket.destroy()
   }
+}
+
+async function checkOutbox({ database: settings }: Config, logger: Logger): Promise<string> {
+  const database = openDatabase({ ...settings, logger })
+  try {
+    const tables = authTables(settings.tablePrefix)
+    const { waiting, failing, lastError } = await readOutboxState({ db: database.db, tables })
+    if (failing > 0) {
+      throw new Error(`${failing} of ${waiting} waiting messages were not delivered: ${lastError}`)
+    }
+    return `${waiting} wait for delivery, none has failed`
+  } catch (error) {
+    if (isMissingTable(error)) return 'the outbox is not there before the first start'
+    throw error
+  } finally {
+    await database.close()
+  }
+}
+
+function isMissingTable(error: unknown): boolean {
+  const { code } = ((error as Error).cause ?? error) as { readonly code?: unknown }
+  return code === '42P01'
 }
 
 async function checkModels({ inference }: Config): Promise<string> {

@@ -160,7 +160,7 @@ function openUsers(config: Config, database: Database): Promise<AuthServices> {
     clock: systemClock,
     log: createLogger({ level: 'error' }),
     mailer: { send: absent },
-    sms: { send: absent, testOtp: () => undefined },
+    sms: { send: absent, requireGateway: () => undefined, testOtp: () => undefined },
     captcha: { verify: absent },
     providers: {
       get: () => {

@@ -24,7 +24,8 @@ export async function startMailCatcher(): Promise<MailCatcher> {
   const server = new SMTPServer({
     authOptional: true,
     disabledCommands: ['STARTTLS'],
-    onMailFrom: (_address, _session, done) => done(isRefusing ? new Error('451 not now') : null),
+    onMailFrom: (_address, _session, done) =>
+      done(isRefusing ? Object.assign(new Error('not now'), { responseCode: 451 }) : null),
     onData(stream, _session, done) {
       const chunks: Buffer[] = []
       stream.on('data', (chunk: Buffer) => chunks.push(chunk))

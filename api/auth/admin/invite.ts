@@ -2,10 +2,9 @@ import { json, type AdminRequest, type Answer } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
 import { presentUser } from '#api/auth/users/present-user.ts'
-import { inTransaction } from '#api/auth/store.ts'
 import { findUserByContact, loadParts } from '#api/auth/users/users.ts'
 import type { InviteBody, Parsed } from '#api/auth/schemas.ts'
-import type { AuthServices } from '#api/auth/services.ts'
+import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
 import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
 import { record } from '#api/auth/audit/record.ts'
 import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
@@ -18,7 +17,8 @@ export async function invite(
 ): Promise<Answer> {
   if (!body.email) throw invalid('An email address is required', 'email')
   const email = parseEmail(body.email)
-  const user = await inTransaction(services.store, async (store) => {
+  const user = await inOneTransaction(services, async (tx) => {
+    const { store } = tx
     const known = await findUserByContact(store, { kind: 'email', email })
     if (known !== undefined && isConfirmed(known, 'email')) return undefined
     const invitation = { email, known, data: body.data, request }
@@ -30,10 +30,9 @@ export async function invite(
       action: 'user_invited',
       traits: { user_id: invited.id, user_email: email },
     })
-    return invited
+    const mail = { user: invited, name: 'invite', to: email, isPaced: false } as const
+    return sendTokenMail(tx, request, mail)
   })
   if (user === undefined) throw authFailure('email_exists')
-  const mail = { user, name: 'invite', to: email, isPaced: false } as const
-  const sent = await sendTokenMail(services, request, mail)
-  return json(presentUser(await loadParts(services.store, sent)))
+  return json(presentUser(await loadParts(services.store, user)))
 }

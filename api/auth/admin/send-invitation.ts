@@ -3,9 +3,8 @@ import type { UserRow } from '#shared/db/schema/auth.ts'
 import type { AuthRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
 import type { Actor } from '#api/auth/audit/audit-log.ts'
-import { inTransaction } from '#api/auth/store.ts'
 import { findUserByContact, findUserById } from '#api/auth/users/users.ts'
-import type { AuthServices } from '#api/auth/services.ts'
+import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
 import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
 import { record } from '#api/auth/audit/record.ts'
 import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
@@ -40,9 +39,11 @@ export async function sendInvitation(
     inviterId === undefined ? undefined : await findUserById(services.store, inviterId)
   const actor: Actor =
     inviter === undefined ? { kind: 'admin', role: 'api_key' } : { kind: 'user', user: inviter }
-  const user = await inviteStranger(services, request, { email, known, actor })
   const variables = { ...data, has_account: false }
-  await sendTokenMail(services, request, { user, name: 'invite', to: email, data: variables })
+  await inOneTransaction(services, async (tx) => {
+    const user = await inviteStranger(tx, request, { email, known, actor })
+    await sendTokenMail(tx, request, { user, name: 'invite', to: email, data: variables })
+  })
 }
 
 async function inviteStranger(
@@ -55,12 +56,10 @@ async function inviteStranger(
   },
 ): Promise<UserRow> {
   const { email, known, actor } = stranger
-  return inTransaction(services.store, async (store) => {
-    const invited = await inviteAccount(services, store, { email, known, request })
-    // A concurrent sign-up took the address.
-    if (invited === undefined) throw authFailure('email_exists')
-    const traits = { user_id: invited.id, user_email: email }
-    await record(services, store, { request, actor, action: 'user_invited', traits })
-    return invited
-  })
+  const invited = await inviteAccount(services, services.store, { email, known, request })
+  // A concurrent sign-up took the address.
+  if (invited === undefined) throw authFailure('email_exists')
+  const traits = { user_id: invited.id, user_email: email }
+  await record(services, services.store, { request, actor, action: 'user_invited', traits })
+  return invited
 }

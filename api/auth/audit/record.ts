@@ -16,7 +16,7 @@ export async function record(
 ): Promise<void> {
   const { request, ...entry } = event
   const written = await appendAudit(store, { ...entry, ip: request.ip })
-  announce(services, request, written)
+  store.afterCommit(() => announce(services, request, written))
 }
 
 /** Passes an event that is already in the audit log to the log and the listener. */

@@ -1,20 +1,19 @@
 import type { MailKind } from '#shared/config/auth-mail.ts'
 import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
-import { failure, ServiceError } from '#shared/errors.ts'
 
 import type { AuthRequest } from '#api/auth/context.ts'
+import type { Mail } from '#api/auth/ports.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
 import { isAuthorizedAddress, type Contact } from '#api/auth/users/contact.ts'
 import { startFlow, type PkceChallenge } from '#api/auth/sign-in/flow-states.ts'
 import {
-  consumeOneTimeToken,
   mintOneTimeToken,
   type MintedToken,
   type PendingCredentials,
 } from '#api/auth/sign-in/one-time-tokens.ts'
-import { claimSend, updateUser, type SentColumn, type UserChanges } from '#api/auth/users/users.ts'
+import { claimSend, type SentColumn, type UserChanges } from '#api/auth/users/users.ts'
 import { tooSoon } from '#api/auth/rate-limits.ts'
-import type { AuthServices } from '#api/auth/services.ts'
+import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
 
 /** The token kind and the limits of each mail. */
 const MAILS = {
@@ -75,34 +74,20 @@ export interface TokenMail {
   readonly credentials?: PendingCredentials | 'kept' | undefined
 }
 
-/** A mail whose token is made and that is yet to be sent. */
-export interface MintedMail extends TokenMail {
-  readonly minted: MintedToken
-}
-
 /**
- * Sends a mail with a link and a code: at most one per gap and user, within the server's hourly
- * limit. When it cannot be sent, all changes are reverted, so that the user can ask again.
+ * Writes a mail with a link and a code to the outbox: at most one per gap and user, within the
+ * server's hourly limit.
  */
-export async function sendTokenMail(
+export function sendTokenMail(
   services: AuthServices,
   request: AuthRequest,
   token: TokenMail,
 ): Promise<UserRow> {
-  const { user } = token
-  const { column } = MAILS[token.name]
-  const claimed = await claimMail(services, token)
-  const sending: { minted?: MintedToken } = {}
-  try {
-    await mintAndSend(services, request, { ...token, user: claimed }, sending)
+  return inOneTransaction(services, async (tx) => {
+    const claimed = await claimMail(tx, token)
+    await mintAndSend(tx, request, { ...token, user: claimed })
     return claimed
-  } catch (error) {
-    await updateUser(services.store, user.id, { [column]: user[column] })
-    if (sending.minted !== undefined) {
-      await consumeOneTimeToken(services.store, sending.minted.id)
-    }
-    throw error
-  }
+  })
 }
 
 /** Notes that a mail is sent now, with what it is about. Throws unless it may be. */
@@ -133,26 +118,53 @@ export function requireAuthorized(services: AuthServices, address: string): void
   })
 }
 
-/** Mints the token and sends a permitted mail; `sending` records what to revert. */
+/** Makes the token of a permitted mail, which counts towards the hour's limit, and writes the mail. */
 export async function mintAndSend(
   services: AuthServices,
   request: AuthRequest,
   token: TokenMail,
-  sending: { minted?: MintedToken } = {},
 ): Promise<void> {
-  const minted = await mintWithinLimit(services, token)
-  sending.minted = minted
-  await deliver(services, request, { ...token, minted })
+  if (!services.config.mailer.isAutoconfirm) await services.limits.takeSend('email')
+  const minted = await mintForMail(services, token)
+  const { user, name, to } = token
+  const { kind, tokenKind } = MAILS[name]
+  const mail: Mail = {
+    kind,
+    to,
+    variables: {
+      siteUrl: services.config.site.url,
+      email: user.email ?? '',
+      ...(user.emailChange !== null && { newEmail: user.emailChange }),
+      confirmationUrl: linkOf(services, request, { name, linkToken: minted.linkToken }),
+      token: minted.code,
+      tokenHash: minted.linkToken,
+      redirectTo: request.redirectTo,
+      data: { ...user.userMetadata, ...minted.userMetadata, ...token.data },
+    },
+  }
+  await services.outbox.write(services.store, {
+    userId: user.id,
+    purpose: tokenKind,
+    message: { channel: 'email', mail },
+    expiresAt: minted.expiresAt,
+  })
 }
 
-/** Makes the one-time token of a mail that counts towards the hour's limit of the server. */
-export async function mintWithinLimit(
-  services: AuthServices,
-  token: TokenMail,
-): Promise<MintedToken> {
-  if (!services.config.mailer.isAutoconfirm) await services.limits.takeSend('email')
-  return mintForMail(services, token)
+/**
+ * Commits a row without a recipient within the hour's limit, so that the answer for an unknown
+ * address waits for the same write as the answer for a known one.
+ */
+export async function sendNothing(services: AuthServices, contact: Contact): Promise<void> {
+  await checkSendLimit(services, contact)
+  await services.outbox.write(services.store, {
+    userId: null,
+    purpose: 'none',
+    message: { channel: 'none' },
+    expiresAt: new Date(services.clock.now() + NOTHING_TTL_MS),
+  })
 }
+
+const NOTHING_TTL_MS = 60_000
 
 /** Makes the one-time token of a mail, and the PKCE flow that it ends in. */
 export async function mintForMail(
@@ -196,44 +208,6 @@ export function linkOf(
     : request.redirectTo
   const separator = url.search === '' ? '?' : '&'
   return `${url.href}${separator}token=${link.linkToken}&type=${link.type ?? linkType}&redirect_to=${redirectTo}`
-}
-
-/** Sends a mail whose token is made. */
-export async function deliver(
-  services: AuthServices,
-  request: AuthRequest,
-  token: MintedMail,
-): Promise<void> {
-  const { user, name, minted } = token
-  const { kind } = MAILS[name]
-  try {
-    await services.mailer.send({
-      kind,
-      to: token.to,
-      variables: {
-        siteUrl: services.config.site.url,
-        email: user.email ?? '',
-        ...(user.emailChange !== null && { newEmail: user.emailChange }),
-        confirmationUrl: linkOf(services, request, { name, linkToken: minted.linkToken }),
-        token: minted.code,
-        tokenHash: minted.linkToken,
-        redirectTo: request.redirectTo,
-        data: { ...user.userMetadata, ...minted.userMetadata, ...token.data },
-      },
-    })
-  } catch (error) {
-    if (error instanceof ServiceError && error.kind !== 'internal') throw error
-    throw failure.internal(FAILURES[kind], { code: 'unexpected_failure', cause: error })
-  }
-}
-
-const FAILURES: Readonly<Record<MailKind, string>> = {
-  confirmation: 'Error sending confirmation email',
-  invite: 'Error sending invite email',
-  recovery: 'Error sending recovery email',
-  magicLink: 'Error sending magic link email',
-  emailChange: 'Error sending email change email',
-  reauthentication: 'Error sending reauthentication email',
 }
 
 /** Throws when no message can be sent to the contact within the hour's limit of the server. */

@@ -2,14 +2,13 @@ import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { AuthRequest } from '#api/auth/context.ts'
 import {
-  consumeOneTimeToken,
   mintOneTimeToken,
   type MintedToken,
   type PendingCredentials,
 } from '#api/auth/sign-in/one-time-tokens.ts'
-import { claimSend, updateUser, type SentColumn, type UserChanges } from '#api/auth/users/users.ts'
+import { claimSend, type SentColumn, type UserChanges } from '#api/auth/users/users.ts'
 import { tooSoon } from '#api/auth/rate-limits.ts'
-import type { AuthServices } from '#api/auth/services.ts'
+import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
 import { record } from '#api/auth/audit/record.ts'
 
 type SmsKind = Extract<OneTimeTokenKind, 'phone_confirmation' | 'phone_change' | 'reauthentication'>
@@ -30,21 +29,43 @@ interface TokenSms {
   readonly credentials?: PendingCredentials | 'kept' | undefined
 }
 
-/** Sends a code by phone, like `sendTokenMail` by mail. Answers the gateway's message id. */
-export async function sendTokenSms(
+/**
+ * Writes a code to the outbox, with changes that are stored together with it, or not at all. Answers
+ * the message's id.
+ */
+export function sendTokenSms(
   services: AuthServices,
   request: AuthRequest,
   token: TokenSms,
+  changes?: UserChanges,
 ): Promise<{ user: UserRow; messageId: string }> {
-  const user = await claimSms(services, token)
-  return { user, messageId: await sendClaimedSms(services, request, token) }
+  return inOneTransaction(services, async (tx) => {
+    const { kind, channel, to } = token
+    const fixedCode = tx.sms.testOtp(to)
+    if (fixedCode === undefined) tx.sms.requireGateway(channel)
+    const user = await claimSms(tx, token, changes)
+    const isCounted = !tx.config.sms.isAutoconfirm && fixedCode === undefined
+    if (isCounted) await tx.limits.takeSend('sms')
+    const minted = await mintForSms(tx, token, fixedCode)
+    const messageId =
+      fixedCode === undefined ? await write(tx, { ...token, user }, minted) : TEST_MESSAGE_ID
+    await record(tx, tx.store, {
+      request,
+      actor: { kind: 'user', user },
+      action:
+        kind === 'reauthentication'
+          ? 'user_reauthenticate_requested'
+          : 'user_confirmation_requested',
+      traits: { channel },
+    })
+    return { user, messageId }
+  })
 }
 
-/** Notes that a code is sent now, with what it is about. Throws unless it may be. */
-export async function claimSms(
+async function claimSms(
   services: AuthServices,
   token: TokenSms,
-  changes?: UserChanges,
+  changes: UserChanges | undefined,
 ): Promise<UserRow> {
   const claim = await claimSend(services.store, {
     userId: token.user.id,
@@ -54,66 +75,6 @@ export async function claimSms(
   })
   if ('waitSeconds' in claim) throw tooSoon('sms', claim.waitSeconds)
   return claim.user
-}
-
-/** A message whose code is made and that is yet to be sent. */
-export interface MintedSms extends TokenSms {
-  readonly minted: MintedToken
-}
-
-/**
- * Makes the code of a message that counts towards the hour's limit of the server. Called in the
- * transaction that claims a change, so that the code of an older change is void at the same moment.
- */
-export async function mintSmsWithinLimit(
-  services: AuthServices,
-  token: TokenSms,
-): Promise<MintedSms> {
-  const fixedCode = services.sms.testOtp(token.to)
-  const isCounted = !services.config.sms.isAutoconfirm && fixedCode === undefined
-  if (isCounted) await services.limits.takeSend('sms')
-  return { ...token, minted: await mintForSms(services, token, fixedCode) }
-}
-
-/**
- * Sends a code that was claimed, and answers the gateway's message id. When it cannot be sent, the
- * user of `token` is what it was before the claim.
- */
-export async function sendClaimedSms(
-  services: AuthServices,
-  request: AuthRequest,
-  token: TokenSms | MintedSms,
-): Promise<string> {
-  const { user, kind } = token
-  let minted = 'minted' in token ? token.minted : undefined
-  try {
-    minted ??= (await mintSmsWithinLimit(services, token)).minted
-    const isTestNumber = services.sms.testOtp(token.to) !== undefined
-    const messageId = isTestNumber ? TEST_MESSAGE_ID : await send(services, token, minted)
-    await record(services, services.store, {
-      request,
-      actor: { kind: 'user', user },
-      action:
-        kind === 'reauthentication'
-          ? 'user_reauthenticate_requested'
-          : 'user_confirmation_requested',
-      traits: { channel: token.channel },
-    })
-    return messageId
-  } catch (error) {
-    await releaseSms(services, token)
-    if (minted !== undefined) await consumeOneTimeToken(services.store, minted.id)
-    throw error
-  }
-}
-
-/** Takes a claim back: the user of `token` is what it was before, and can ask again at once. */
-export async function releaseSms(services: AuthServices, { user, kind }: TokenSms): Promise<void> {
-  const column = COLUMNS[kind]
-  await updateUser(services.store, user.id, {
-    [column]: user[column],
-    ...(kind === 'phone_change' && { phoneChange: user.phoneChange }),
-  })
 }
 
 const TEST_MESSAGE_ID = 'test-otp'
@@ -137,11 +98,16 @@ function mintForSms(
   })
 }
 
-async function send(services: AuthServices, token: TokenSms, minted: MintedToken): Promise<string> {
-  const { to, channel } = token
-  const message = renderCode(services.config.sms.template, minted.code)
-  const { messageId } = await services.sms.send({ to, message, channel, otp: minted.code })
-  return messageId
+function write(services: AuthServices, token: TokenSms, minted: MintedToken): Promise<string> {
+  const { to, channel, kind, user } = token
+  const { code: otp, expiresAt } = minted
+  const message = renderCode(services.config.sms.template, otp)
+  return services.outbox.write(services.store, {
+    userId: user.id,
+    purpose: kind,
+    message: { channel: 'sms', sms: { to, message, channel, otp } },
+    expiresAt,
+  })
 }
 
 /** Puts the code into the text of a message. */

@@ -3,7 +3,7 @@ import type { SmsConfig } from '#shared/config/auth-sms.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
 
-import type { SmsSender } from '../ports.ts'
+import type { Sms, SmsSender } from '../ports.ts'
 import { SMS_GATEWAYS } from './sms-gateways.ts'
 
 const DETAIL_CHARS_MAX = 300
@@ -15,14 +15,19 @@ export function createSmsSender(options: {
   readonly clock: Clock
 }): SmsSender {
   const { config, fetch, clock } = options
+  const gatewayFor = (channel: Sms['channel']) => {
+    if (config.gateway === 'none') throw noGateway()
+    const gateway = SMS_GATEWAYS[config.gateway]
+    if (gateway.missing(config).length > 0) throw noGateway()
+    if (channel === 'whatsapp' && config.gateway !== 'twilio') {
+      throw sendFailed(`channel type "whatsapp" is not supported by ${config.gateway}`)
+    }
+    return gateway
+  }
   return {
+    requireGateway: (channel) => void gatewayFor(channel),
     async send(sms) {
-      if (config.gateway === 'none') throw noGateway()
-      const gateway = SMS_GATEWAYS[config.gateway]
-      if (gateway.missing(config).length > 0) throw noGateway()
-      if (sms.channel === 'whatsapp' && config.gateway !== 'twilio') {
-        throw sendFailed(`channel type "whatsapp" is not supported by ${config.gateway}`)
-      }
+      const gateway = gatewayFor(sms.channel)
       try {
         const reply = await fetch({ method: 'POST', ...gateway.request(config, sms) })
         const result = gateway.read(parseJson(reply.text), reply.status)

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto'
 
-import type { FactorRow } from '#shared/db/schema/auth.ts'
+import type { ChallengeRow, FactorRow } from '#shared/db/schema/auth.ts'
 
 import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
-import { claimChallenge, insertChallenge, releaseChallenge } from './factors.ts'
+import { claimChallenge, insertChallenge } from './factors.ts'
 import { codeHmac, randomDigits } from '#api/auth/secrets.ts'
 import { tooSoon } from '#api/auth/rate-limits.ts'
 import type { ChallengeBody, FactorParams, Parsed } from '#api/auth/schemas.ts'
-import type { AuthServices } from '#api/auth/services.ts'
+import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
 import { getOwnFactor, requireNamedUser } from './own-factor.ts'
 import { record } from '#api/auth/audit/record.ts'
 import { requireChannel } from '#api/auth/delivery/send-mail.ts'
@@ -24,9 +24,24 @@ export async function challengeFactor(
   const { user } = request.caller
   requireNamedUser(user)
   const factor = await getOwnFactor(services, user, params.factor_id)
-  const { mfa } = services.config
   checkEnabled(services, factor)
   const channel = requireChannel(services, body.channel)
+  const isPhone = factor.factorType === 'phone'
+  if (isPhone) services.sms.requireGateway(channel)
+  const challenge = await inOneTransaction(services, (tx) =>
+    createChallenge(tx, request, { factor, channel }),
+  )
+  const expiresAt = Math.floor(challenge.expiresAt.getTime() / 1000)
+  return json({ id: challenge.id, type: factor.factorType, expires_at: expiresAt })
+}
+
+async function createChallenge(
+  services: AuthServices,
+  request: UserRequest,
+  asked: { readonly factor: FactorRow; readonly channel: 'sms' | 'whatsapp' },
+): Promise<ChallengeRow> {
+  const { factor, channel } = asked
+  const { mfa, jwt } = services.config
   const isPhone = factor.factorType === 'phone'
   const gapSeconds = isPhone ? mfa.phone.gapSeconds : 0
   if (!(await claimChallenge(services.store, factor.id, gapSeconds))) {
@@ -34,42 +49,29 @@ export async function challengeFactor(
   }
   const id = randomUUID()
   const code = isPhone ? randomDigits(Math.max(6, Math.min(10, mfa.phone.otpLength))) : undefined
-  const hmac =
-    code === undefined ? null : codeHmac(services.config.jwt.secret, ['challenge', id], code)
+  const hmac = code === undefined ? null : codeHmac(jwt.secret, ['challenge', id], code)
   const challenge = await insertChallenge(
     services.store,
     { id, factorId: factor.id, codeHmac: hmac, ip: request.ip },
     mfa.challengeTtlSeconds,
   )
-  if (code !== undefined) await sendCode(services, { factor, code, channel })
+  if (code !== undefined) {
+    await services.limits.takeSend('sms')
+    const message = renderCode(mfa.phone.template, code)
+    await services.outbox.write(services.store, {
+      userId: factor.userId,
+      purpose: `challenge ${factor.id}`,
+      message: { channel: 'sms', sms: { to: factor.phone as string, message, channel, otp: code } },
+      expiresAt: challenge.expiresAt,
+    })
+  }
   await record(services, services.store, {
     request,
-    actor: { kind: 'user', user },
+    actor: { kind: 'user', user: request.caller.user },
     action: 'challenge_created',
     traits: { factor_id: factor.id, factor_status: factor.status },
   })
-  const expiresAt = Math.floor(challenge.expiresAt.getTime() / 1000)
-  return json({ id: challenge.id, type: factor.factorType, expires_at: expiresAt })
-}
-
-// When the message cannot be sent, the challenge is withdrawn, so that the user can ask again.
-async function sendCode(
-  services: AuthServices,
-  sms: {
-    readonly factor: FactorRow
-    readonly code: string
-    readonly channel: 'sms' | 'whatsapp'
-  },
-): Promise<void> {
-  const { factor, code, channel } = sms
-  const message = renderCode(services.config.mfa.phone.template, code)
-  try {
-    await services.limits.takeSend('sms')
-    await services.sms.send({ to: factor.phone as string, message, channel, otp: code })
-  } catch (error) {
-    await releaseChallenge(services.store, factor)
-    throw error
-  }
+  return challenge
 }
 
 function checkEnabled(services: AuthServices, factor: FactorRow): void {

@@ -165,13 +165,6 @@ export async function claimChallenge(
   return claimed.length > 0
 }
 
-/** Undoes the record of `claimChallenge`; `factor` is as it was before. */
-export async function releaseChallenge(store: Store, factor: FactorRow): Promise<void> {
-  const { factors } = store.tables
-  const { id, lastChallengedAt } = factor
-  await store.db.update(factors).set({ lastChallengedAt }).where(eq(factors.id, id))
-}
-
 /** Adds a challenge that holds for `ttlSeconds`. */
 export async function insertChallenge(
   store: Store,

@@ -1,6 +1,6 @@
 import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import type { AuthServices } from '#api/auth/services.ts'
+import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
 import { isConfirmed } from '#api/auth/users/accounts.ts'
 import { record } from '#api/auth/audit/record.ts'
 import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
@@ -18,11 +18,13 @@ export async function reauthenticate(
   }
   if (email !== null) {
     if (!isConfirmed(user, 'email')) throw unconfirmed('Please verify your email first.')
-    await sendTokenMail(services, request, { user, name: 'reauthentication', to: email })
-    await record(services, services.store, {
-      request,
-      actor: { kind: 'user', user },
-      action: 'user_reauthenticate_requested',
+    await inOneTransaction(services, async (tx) => {
+      await sendTokenMail(tx, request, { user, name: 'reauthentication', to: email })
+      await record(tx, tx.store, {
+        request,
+        actor: { kind: 'user', user },
+        action: 'user_reauthenticate_requested',
+      })
     })
     return json({})
   }

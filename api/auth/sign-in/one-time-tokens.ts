@@ -12,6 +12,7 @@ export interface MintedToken {
   readonly id: string
   readonly code: string
   readonly linkToken: string
+  readonly expiresAt: Date
   /** Metadata that the user gets when the token is redeemed. */
   readonly userMetadata: Metadata | null
 }
@@ -73,7 +74,8 @@ export async function mintOneTimeToken(
     .values({ ...row, userId, kind })
     .onConflictDoUpdate({ target: [oneTimeTokens.userId, oneTimeTokens.kind], set: row })
     .returning({ userMetadata: oneTimeTokens.userMetadata })
-  return { id: row.id, code, linkToken, userMetadata: minted?.userMetadata ?? null }
+  const { id, expiresAt } = row
+  return { id, code, linkToken, expiresAt, userMetadata: minted?.userMetadata ?? null }
 }
 
 /** The live one-time token of a link; undefined when unknown, used or too old. */

@@ -9,7 +9,7 @@ import { mergeMetadata } from '#api/auth/users/present-user.ts'
 import { inTransaction } from '#api/auth/store.ts'
 import { findUserByContact } from '#api/auth/users/users.ts'
 import type { OtpBody, Parsed } from '#api/auth/schemas.ts'
-import type { AuthServices } from '#api/auth/services.ts'
+import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
 import {
   confirmContact,
   contactClaims,
@@ -17,7 +17,6 @@ import {
   isConfirmed,
 } from '#api/auth/users/accounts.ts'
 import { record } from '#api/auth/audit/record.ts'
-import { decoyContact, dryRun } from '#api/auth/dry-run.ts'
 import {
   checkSendLimit,
   requireChannel,
@@ -81,29 +80,12 @@ async function send(services: AuthServices, request: AuthRequest, parsed: Otp): 
   const known = await findUserByContact(services.store, parsed.contact)
   if (known === undefined && !parsed.createsUser) throw authFailure('otp_disabled')
   if (known === undefined && services.config.signup.isDisabled) throw authFailure('signup_disabled')
-  const user = await findOrSignUp(services, request, { known, parsed })
-  return parsed.contact.kind === 'email'
-    ? sendMail(services, request, { parsed, user, to: parsed.contact.email })
-    : sendSms(services, request, { parsed, user, to: parsed.contact.phone })
-}
-
-// Users who exist already wait as long as it takes to make one.
-async function findOrSignUp(
-  services: AuthServices,
-  request: AuthRequest,
-  asked: { readonly known: UserRow | undefined; readonly parsed: Otp },
-): Promise<UserRow> {
-  const { known, parsed } = asked
-  const purpose = `otp.signup.${parsed.contact.kind}`
-  if (known === undefined) {
-    return services.pace.run(purpose, () => signUp(services, request, parsed))
-  }
-  await services.pace.imitate(purpose, () =>
-    dryRun(services, (stage) =>
-      signUp(stage, request, { ...parsed, contact: decoyContact(parsed.contact.kind) }),
-    ),
-  )
-  return known
+  return inOneTransaction(services, async (tx) => {
+    const user = known ?? (await signUp(tx, request, parsed))
+    return parsed.contact.kind === 'email'
+      ? sendMail(tx, request, { parsed, user, to: parsed.contact.email })
+      : sendSms(tx, request, { parsed, user, to: parsed.contact.phone })
+  })
 }
 
 function checkEnabled(services: AuthServices, contact: Contact): void {

@@ -11,7 +11,7 @@ import { mergeMetadata, presentUser, type UserWithParts } from '#api/auth/users/
 import { inTransaction } from '#api/auth/store.ts'
 import { findUserByContact, loadParts } from '#api/auth/users/users.ts'
 import type { Parsed, SignupBody } from '#api/auth/schemas.ts'
-import type { AuthServices } from '#api/auth/services.ts'
+import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
 import {
   confirmContact,
   contactClaims,
@@ -20,8 +20,12 @@ import {
   type NewAccount,
 } from '#api/auth/users/accounts.ts'
 import { record } from '#api/auth/audit/record.ts'
-import { decoyContact, dryRun } from '#api/auth/dry-run.ts'
-import { checkSendLimit, requireChannel, sendTokenMail } from '#api/auth/delivery/send-mail.ts'
+import {
+  checkSendLimit,
+  requireChannel,
+  sendNothing,
+  sendTokenMail,
+} from '#api/auth/delivery/send-mail.ts'
 import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
 import { startSession, tokenResponse } from '#api/auth/sessions/start-session.ts'
 import { signInAnonymously } from './sign-in-anonymously.ts'
@@ -98,17 +102,12 @@ async function signUpNewUser(
     if (started === undefined) throw authFailure('user_already_exists')
     return json(await tokenResponse(services, started))
   }
-  return services.pace.run(`signup.${contact.kind}`, async () => {
-    const user = await inTransaction(services.store, async (store) => {
-      const created = await createAccount(services, store, { account, request })
-      if (created !== undefined) {
-        await recordSignup(services, request, { store, user: created, contact })
-      }
-      return created
-    })
+  return inOneTransaction(services, async (tx) => {
+    const user = await createAccount(tx, tx.store, { account, request })
     // A concurrent request took the address.
-    if (user === undefined) return json(madeUpUser(services, request, parsed))
-    return sendConfirmation(services, request, { user, parsed })
+    if (user === undefined) return json(madeUpUser(tx, request, parsed))
+    await recordSignup(tx, request, { store: tx.store, user, contact })
+    return sendConfirmation(tx, request, { user, parsed })
   })
 }
 
@@ -125,47 +124,25 @@ async function signUpAgain(
 ): Promise<Answer> {
   const { parsed, existing } = again
   const { contact } = parsed
-  const purpose = `signup.${contact.kind}`
-  const insertDecoyUser = (stage: AuthServices) =>
-    createAccount(stage, stage.store, {
-      account: { ...accountOf(parsed), contact: decoyContact(contact.kind) },
-      request,
-    })
   if (!isConfirmed(existing, contact.kind)) {
     if (parsed.isAutoconfirm) throw authFailure('user_already_exists')
-    return services.pace.run(purpose, async () => {
-      await dryRun(services, async (stage) => {
-        const user = await insertDecoyUser(stage)
-        if (user) await recordSignup(stage, request, { store: stage.store, user, contact })
-      })
-      return sendConfirmation(services, request, { user: existing, parsed })
-    })
+    return inOneTransaction(services, (tx) =>
+      sendConfirmation(tx, request, { user: existing, parsed }),
+    )
   }
-  const note = (): Promise<void> =>
-    record(services, services.store, {
-      request,
-      actor: { kind: 'user', user: existing },
-      action: 'user_repeated_signup',
-      traits: { provider: contact.kind },
-    })
-  if (parsed.isAutoconfirm) {
-    await note()
-    throw authFailure('user_already_exists')
-  }
+  await record(services, services.store, {
+    request,
+    actor: { kind: 'user', user: existing },
+    action: 'user_repeated_signup',
+    traits: { provider: contact.kind },
+  })
+  if (parsed.isAutoconfirm) throw authFailure('user_already_exists')
   // From here on the answer must equal that for a new user, including its limits.
-  await services.pace.imitate(purpose, async () => {
-    await note()
-    if (contact.kind === 'phone') {
-      await dryRun(services, insertDecoyUser)
-      return
-    }
+  if (contact.kind === 'email') {
     const gapSeconds = services.config.smtp.confirmationGapSeconds
     await services.limits.takeContact('signup', contact.email, gapSeconds)
-    await dryRun(services, async (stage) => {
-      const user = await insertDecoyUser(stage)
-      if (user) await sendConfirmation(stage, request, { user, parsed })
-    })
-  })
+  }
+  await sendNothing(services, contact)
   return json(madeUpUser(services, request, parsed))
 }
 

@@ -16,15 +16,9 @@ import type { AuthServices } from '#api/auth/services.ts'
 import { consumeNonce, preparePassword } from '#api/auth/passwords/change-password.ts'
 import { record } from '#api/auth/audit/record.ts'
 import { applyEmailChange, applyPhoneChange } from '#api/auth/sign-in/redeem.ts'
-import { beginEmailChange, sendEmailChange, type EmailChange } from './send-email-change.ts'
+import { requestEmailChange } from './send-email-change.ts'
 import { requireChannel } from '#api/auth/delivery/send-mail.ts'
-import {
-  claimSms,
-  mintSmsWithinLimit,
-  releaseSms,
-  sendClaimedSms,
-  type MintedSms,
-} from '#api/auth/delivery/send-sms.ts'
+import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
 
 type Body = Parsed<typeof UserUpdateBody>
 
@@ -40,13 +34,6 @@ interface Change {
   readonly nonce?: OneTimeTokenRow | undefined
 }
 
-/** The stored changes, and the messages to send about them. */
-interface Stored {
-  readonly user: UserRow
-  readonly emailChange?: EmailChange
-  readonly sms?: MintedSms
-}
-
 /** Changes the user of the access token; new addresses and numbers wait for confirmation. */
 export async function updateOwnUser(
   services: AuthServices,
@@ -54,14 +41,7 @@ export async function updateOwnUser(
   body: Body,
 ): Promise<Answer> {
   const change = await parseChange(services, request, body)
-  const { user, emailChange, sms } = await store(services, request, change)
-  try {
-    if (emailChange !== undefined) await sendEmailChange(services, request, emailChange)
-  } catch (error) {
-    if (sms !== undefined) await releaseSms(services, sms)
-    throw error
-  }
-  if (sms !== undefined) await sendClaimedSms(services, request, sms)
+  const user = await store(services, request, change)
   return json(presentUser(await loadParts(services.store, user)))
 }
 
@@ -139,7 +119,7 @@ async function store(
   services: AuthServices,
   request: UserRequest,
   change: Change,
-): Promise<Stored> {
+): Promise<UserRow> {
   const { user: before, session } = request.caller
   const { body, passwordHash } = change
   const actor = { kind: 'user', user: before } as const
@@ -164,7 +144,8 @@ async function store(
       await clearOneTimeTokens(tx, user.id)
     }
     const stage = { ...services, store: tx }
-    const stored = await changePhone(stage, change, await changeEmail(stage, change, updated))
+    const withEmail = await changeEmail(stage, request, { change, user: updated })
+    const stored = await changePhone(stage, request, { change, user: withEmail })
     if (passwordHash !== undefined) {
       await record(services, tx, { request, actor, action: 'user_updated_password' })
     }
@@ -173,29 +154,35 @@ async function store(
   })
 }
 
-async function changeEmail(services: AuthServices, change: Change, user: UserRow): Promise<Stored> {
+interface Changing {
+  readonly change: Change
+  readonly user: UserRow
+}
+
+async function changeEmail(
+  services: AuthServices,
+  request: UserRequest,
+  { change, user }: Changing,
+): Promise<UserRow> {
   const { email, pkce } = change
-  if (email === undefined) return { user }
+  if (email === undefined) return user
   if (user.isAnonymous && services.config.mailer.isAutoconfirm) {
-    return { user: await applyEmailChange(services.store, { ...user, emailChange: email }) }
+    return applyEmailChange(services.store, { ...user, emailChange: email })
   }
-  const emailChange = await beginEmailChange(services, user, { newEmail: email, pkce })
-  return { user: emailChange.user, emailChange }
+  return requestEmailChange(services, request, { before: user, newEmail: email, pkce })
 }
 
 async function changePhone(
   services: AuthServices,
-  change: Change,
-  stored: Stored,
-): Promise<Stored> {
+  request: UserRequest,
+  { change, user }: Changing,
+): Promise<UserRow> {
   const { phone, channel } = change
-  const { user } = stored
-  if (phone === undefined) return stored
+  if (phone === undefined) return user
   if (services.config.sms.isAutoconfirm) {
-    const changed = await applyPhoneChange(services.store, { ...user, phoneChange: phone })
-    return { ...stored, user: changed }
+    return applyPhoneChange(services.store, { ...user, phoneChange: phone })
   }
   const sms = { user, kind: 'phone_change', to: phone, channel } as const
-  const claimed = await claimSms(services, sms, { phoneChange: phone })
-  return { ...stored, user: claimed, sms: await mintSmsWithinLimit(services, sms) }
+  const sent = await sendTokenSms(services, request, sms, { phoneChange: phone })
+  return sent.user
 }

@@ -35,7 +35,8 @@ import {
  * @typedef {{ version: string, atMs: number, slowAfterMs: number,
  *   dependencies: readonly DependencyState[], queues: readonly QueueOverview[],
  *   workers: readonly WorkerHeartbeat[], incidents: { errors: readonly ErrorCount[],
- *   failed: readonly FailedRequest[], slow: readonly SlowRequest[] } }} Overview
+ *   failed: readonly FailedRequest[], slow: readonly SlowRequest[] },
+ *   outbox?: { waiting: number, failing: number, lastError?: string } }} Overview
  */
 
 /** Error kinds caused by the service itself. */
@@ -63,7 +64,7 @@ export function viewOf(overview) {
 }
 
 /** @param {Overview} overview @returns {Tile[]} */
-function tilesOf({ queues, workers, incidents }) {
+function tilesOf({ queues, workers, incidents, outbox }) {
   const waiting = sum(queues, (queue) => queue.waiting)
   const oldest = Math.max(0, ...queues.map((queue) => queue.oldestWaitMs ?? 0))
   const slots = sum(queues, (queue) => queue.slots)
@@ -110,7 +111,18 @@ function tilesOf({ queues, workers, incidents }) {
       note: own > 0 ? `${figure(own)} of them ours` : 'none of them ours',
       ...(own > 0 && { tone: /** @type {const} */ ('bad') }),
     },
+    messagesTile(outbox),
   ]
+}
+
+/** @param {Overview['outbox']} outbox @returns {Tile} */
+function messagesTile(outbox) {
+  const label = 'Mails and texts waiting'
+  if (outbox === undefined) return { label, value: NOTHING, note: 'the database is unavailable' }
+  const { waiting, failing, lastError } = outbox
+  const value = figure(waiting)
+  if (failing === 0) return { label, value, note: 'no delivery has failed' }
+  return { label, value, note: `${figure(failing)} failed: ${lastError}`, tone: 'bad' }
 }
 
 /** @param {readonly QueueOverview[]} queues @param {readonly WorkerHeartbeat[]} workers */

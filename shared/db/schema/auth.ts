@@ -32,7 +32,12 @@ export interface AmrEntry {
 export function authTables(namespace: string) {
   const prefix = tablePrefixOf(namespace)
   const table = pgTableCreator((name) => `${prefix}${name}`)
-  return { ...userTables(table), ...sessionTables(table), ...factorTables(table) }
+  return {
+    ...userTables(table),
+    ...sessionTables(table),
+    ...factorTables(table),
+    ...outboxTables(table),
+  }
 }
 
 export type AuthTables = ReturnType<typeof authTables>
@@ -44,6 +49,7 @@ export type FlowStateRow = AuthTables['flowStates']['$inferSelect']
 export type OneTimeTokenRow = AuthTables['oneTimeTokens']['$inferSelect']
 export type FactorRow = AuthTables['factors']['$inferSelect']
 export type ChallengeRow = AuthTables['challenges']['$inferSelect']
+export type OutboxMessageRow = AuthTables['outboxMessages']['$inferSelect']
 export type AuditLogRow = AuthTables['auditLog']['$inferSelect']
 
 type TableCreator = ReturnType<typeof pgTableCreator>
@@ -184,6 +190,21 @@ function factorTables(table: TableCreator) {
     verifiedAt: moment('verified_at'),
   })
   return { oneTimeTokens, factors, challenges }
+}
+
+function outboxTables(table: TableCreator) {
+  const outboxMessages = table('outbox_messages', {
+    id: uuid('id').primaryKey(),
+    userId: uuid('user_id'),
+    purpose: text('purpose').notNull(),
+    content: bytea('content').notNull(),
+    attempts: integer('attempts').notNull().default(0),
+    lastError: text('last_error'),
+    nextAttemptAt: moment('next_attempt_at').notNull(),
+    expiresAt: moment('expires_at').notNull(),
+    createdAt: moment('created_at').notNull(),
+  })
+  return { outboxMessages }
 }
 
 /** The kinds of one-time tokens; a user has at most one of each. */

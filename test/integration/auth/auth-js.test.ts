@@ -90,6 +90,7 @@ for (const { name, Client } of CLIENTS) {
       const phone = `+4179${Math.floor(1_000_000 + Math.random() * 8_999_999)}`
       const sent = await client.signInWithOtp({ phone })
       expect(sent.error).toBeNull()
+      await confirming.services.outbox.idle()
       const { otp } = confirming.messages.at(-1) as { otp: string }
       const { data, error } = await client.verifyOtp({ phone, token: otp, type: 'sms' })
       expect(error).toBeNull()

@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import type { SmsSender } from '#api/auth/ports.ts'
+import { failure } from '#shared/errors.ts'
+
 import { newEmail, signedInUser } from './support/people.ts'
 import { startServer, type CallResult, type TestServer } from './support/server.ts'
 
@@ -33,31 +36,33 @@ describe('a change that comes too soon', () => {
   })
 })
 
-describe('a change that cannot be sent', () => {
-  it('does not wait for confirmation, and can be asked for again at once', async () => {
-    let isDown = true
-    const mailer = {
-      send: async () => {
-        if (isDown) throw new Error('451 not now')
+describe('a change whose gateway is not set up', () => {
+  it('changes nothing else that the request asks for, and can be asked for again at once', async () => {
+    let isReady = false
+    const sms: SmsSender = {
+      requireGateway() {
+        if (isReady) return
+        throw failure.internal('Unable to get SMS provider', { code: 'unexpected_failure' })
       },
+      send: async () => ({ messageId: 'SM' }),
+      testOtp: () => undefined,
     }
-    const broken = await startServer({ mailer, env: { AUTH_EXTERNAL_PHONE_ENABLED: 'true' } })
+    const broken = await startServer({ sms, env: { AUTH_EXTERNAL_PHONE_ENABLED: 'true' } })
     const { access_token: bearer } = await signedInUser(broken)
     phones += 1
-    const both = { email: newEmail('lost'), phone: `+${phones}` }
+    const both = { email: newEmail('lost'), phone: `+${phones}`, data: { colour: 'red' } }
     const ask = () => broken.call({ method: 'PUT', path: '/user', bearer, body: both })
-    expect((await ask()).body).toMatchObject({
-      code: 500,
-      msg: 'Error sending email change email',
-    })
+    const { body: before } = await broken.call({ path: '/user', bearer })
+    expect((await ask()).body).toMatchObject({ code: 500, msg: 'Unable to get SMS provider' })
     const { body } = await broken.call({ path: '/user', bearer })
+    expect(body).toEqual(before)
     expect(body).not.toHaveProperty('new_email')
     expect(body).not.toHaveProperty('email_change_sent_at')
-    // The number that came with it was not asked for either.
     expect(body).not.toHaveProperty('new_phone')
     expect(body).not.toHaveProperty('phone_change_sent_at')
-    expect(broken.messages).toEqual([])
-    isDown = false
+    // The mail that came with the number was not sent either.
+    expect(broken.mails).toEqual([])
+    isReady = true
     expect((await ask()).status).toBe(200)
     await broken.close()
   })

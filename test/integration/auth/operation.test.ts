@@ -47,15 +47,22 @@ it('answers 503 while the database is away', async () => {
 })
 
 it('answers 504 when a request takes too long', async () => {
-  const sent = Promise.withResolvers<void>()
+  const verified = Promise.withResolvers<void>()
   const server = await startServer({
-    env: { AUTH_API_MAX_REQUEST_DURATION: '50ms' },
-    mailer: { send: () => sent.promise },
+    env: {
+      AUTH_API_MAX_REQUEST_DURATION: '50ms',
+      AUTH_SECURITY_CAPTCHA_ENABLED: 'true',
+      AUTH_SECURITY_CAPTCHA_SECRET: 'secret',
+    },
+    captcha: { verify: () => verified.promise },
   })
-  const body = { email: newEmail(), password: PASSWORD }
+  const body = {
+    ...{ email: newEmail(), password: PASSWORD },
+    gotrue_meta_security: { captcha_token: 'token' },
+  }
   const answer = await server.call({ method: 'POST', path: '/signup', body })
   expect(answer.body).toMatchObject({ code: 504, error_code: 'request_timeout' })
-  sent.resolve()
+  verified.resolve()
   const { pool } = server.database
   await expect.poll(() => pool.totalCount - pool.idleCount).toBe(0)
   await server.close()
@@ -79,11 +86,10 @@ it('says in the log why a mail could not be sent, without saying to whom', async
   const email = newEmail('somebody')
   const body = { email, password: PASSWORD }
   mail.refuseAll(true)
-  const refused = await server.call({ method: 'POST', path: '/signup', body })
+  expect((await server.call({ method: 'POST', path: '/signup', body })).status).toBe(200)
   mail.refuseAll(false)
-  expect(refused.body).toMatchObject({ code: 500, msg: 'Error sending confirmation email' })
   const text = lines.join('\n')
-  expect(text).toMatch(/"code":"E[A-Z]+","responseCode":\d{3},"command":"[A-Z ]+"/)
+  expect(text).toMatch(/"outbox.deliver".*"lastError":"E[A-Z]+ \d{3}"/)
   expect(text).not.toContain(email)
   expect(text).not.toContain('somebody')
   await server.close()

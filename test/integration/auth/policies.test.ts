@@ -39,7 +39,9 @@ describe('a policy', () => {
     await Promise.all(wanted.map((email) => update(bearer, { email })))
     const pending = (await server.call({ path: '/user', bearer })).body.new_email
     const confirmed: string[] = []
-    for (const email of wanted) {
+    // A mail whose change was replaced before it left is not sent.
+    const mailed = wanted.filter((email) => server.mails.some(({ to }) => to === email))
+    for (const email of mailed) {
       const { tokenHash: token_hash } = server.lastMail(email).variables
       const { status, body } = await post('/verify', { type: 'email_change', token_hash })
       if (status === 200) confirmed.push(email)

@@ -72,6 +72,7 @@ export async function openAdminApp(options: {
           queueOf: () => queue,
           workers: () => listWorkers(redis, keys),
           incidents: () => incidents.read(),
+          outbox: async () => ({ waiting: 0, failing: 0 }),
           checkPassword:
             options.checkPassword ??
             (async () => ({ kind: 'refused', status: 401, reason: 'Invalid login credentials' })),

@@ -94,6 +94,8 @@ export interface ServerOptions {
   readonly providers?: Providers
   readonly sms?: SmsSender
   readonly onUsersEnded?: AuthServices['onUsersEnded']
+  /** False: an answer does not wait until its messages were sent or failed. */
+  readonly waitsForMessages?: boolean
 }
 
 const REQUIRED = {
@@ -145,10 +147,16 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
       if (mail === undefined) throw new Error(`no mail was sent to ${to}`)
       return mail
     },
-    call: (request) => call(app, request),
+    // Messages leave after the answer; tests read the mailbox at once.
+    async call(request) {
+      const answer = await call(app, request)
+      if (options.waitsForMessages !== false) await services.outbox.idle()
+      return answer
+    },
     serviceToken: (role = 'service_role') => signToken(config, { role }),
     async close() {
       await app.close()
+      await services.outbox.close()
       smtp?.close()
       redis.disconnect()
       await database.close()
@@ -227,6 +235,7 @@ function collectingSms(config: AuthConfig, messages: SentSms[]): SmsSender {
       messages.push({ to, message, otp })
       return { messageId: `message-${messages.length}` }
     },
+    requireGateway: () => undefined,
     testOtp: (phone) => config.sms.testOtps[phone],
   }
 }

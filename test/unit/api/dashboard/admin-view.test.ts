@@ -28,6 +28,7 @@ function view(changes: Partial<Overview>): View {
     ...{ version: '1', atMs: NOW, slowAfterMs: 5000, queues: [QUEUE], workers: [WORKER] },
     dependencies: [],
     incidents: { errors: [], failed: [], slow: [] },
+    outbox: { waiting: 0, failing: 0 },
     ...changes,
   })
 }
@@ -66,6 +67,16 @@ describe('the administration page', () => {
     expect(tile(none, 'Cache in use')?.note).toBe('no text model is loaded')
     const partly = view({ queues: [QUEUE, { ...QUEUE, modelId: 'other', workersReady: 0 }] })
     expect(tile(partly, 'Workers alive')?.note).toBe('1 model is not served')
+  })
+
+  it('marks mails that could not be delivered', () => {
+    const outbox = { waiting: 3, failing: 2, lastError: 'ECONNECTION' }
+    const label = 'Mails and texts waiting'
+    expect(tile(view({ outbox }), label)).toEqual({
+      ...{ label, value: '3', note: '2 failed: ECONNECTION', tone: 'bad' },
+    })
+    expect(tile(view({}), label)?.note).toBe('no delivery has failed')
+    expect(tile(view({ outbox: undefined }), label)?.note).toBe('the database is unavailable')
   })
 
   it.for([

@@ -1,0 +1,194 @@
+import type { Clock } from '#shared/clock.ts'
+import type { OutboxMessageRow } from '#shared/db/schema/auth.ts'
+import type { Logger } from '#shared/logger.ts'
+import { ContentCipher } from '#shared/queue/content-cipher.ts'
+
+import type { Mailer, SmsSender } from '#api/auth/ports.ts'
+import type { Store } from '#api/auth/store.ts'
+import {
+  deleteMessage,
+  leaseMessages,
+  postponeMessage,
+  readMessage,
+  readOutboxState,
+  writeMessage,
+  type OutboxMessage,
+  type OutboxState,
+} from './outbox.ts'
+
+/** Why a message was deleted without delivery. */
+export const DROP_REASONS = ['expired', 'rejected', 'attempts', 'unreadable'] as const
+export type DropReason = (typeof DROP_REASONS)[number]
+
+/** Mails and text messages: written within transactions, delivered after the commit. */
+export interface MessageOutbox {
+  /** Writes a message within the transaction of the store; answers its id. */
+  write(store: Store, entry: Parameters<typeof writeMessage>[2]): Promise<string>
+  /** Also delivers what other processes left, and retries, until `close`. */
+  start(): void
+  /** Resolves when no delivery of this process is in flight. */
+  idle(): Promise<void>
+  state(): Promise<OutboxState>
+  /** Stops; waits for the deliveries in flight. */
+  close(): Promise<void>
+}
+
+interface OutboxOptions {
+  readonly store: Store
+  readonly mailer: Mailer
+  readonly sms: SmsSender
+  /** Encrypts waiting messages; a change of it voids all typed codes anyway. */
+  readonly secret: string
+  readonly clock: Clock
+  readonly log: Logger
+  readonly onDrop?: ((reason: DropReason) => void) | undefined
+}
+
+// The mailer holds as many connections.
+const IN_FLIGHT_MAX = 4
+// Longer than a template, a mail and the gateway's answer may take.
+const LEASE_MS = 60_000
+const POLL_MS = 1000
+const FIRST_RETRY_MS = 2000
+const RETRY_MS_MAX = 600_000
+const ATTEMPTS_MAX = 20
+
+/** The outbox of one API process; several deliver from the same table. */
+export function createOutbox(options: OutboxOptions): MessageOutbox {
+  const { store, log } = options
+  const cipher = new ContentCipher([options.secret])
+  let timer: NodeJS.Timeout | undefined
+  let isClosed = false
+  let isWoken = false
+  let draining: Promise<void> | undefined
+  const drain = async (): Promise<void> => {
+    try {
+      do {
+        isWoken = false
+        const lease = { messagesMax: IN_FLIGHT_MAX, leaseMs: LEASE_MS }
+        const rows = await leaseMessages(store, lease)
+        await Promise.all(rows.map((row) => deliver(options, cipher, row)))
+        if (rows.length === IN_FLIGHT_MAX) isWoken = true
+      } while (isWoken && !isClosed)
+    } catch (error) {
+      log.warn({ operation: 'outbox.deliver', error: codesOf(error) }, 'the outbox was not read')
+    } finally {
+      draining = undefined
+    }
+  }
+  const wake = (): void => {
+    if (isClosed) return
+    isWoken = true
+    draining ??= drain()
+  }
+  return {
+    async write(within, entry) {
+      const id = await writeMessage(within, cipher, entry)
+      within.afterCommit(wake)
+      return id
+    },
+    start() {
+      wake()
+      timer = setInterval(wake, POLL_MS)
+      timer.unref()
+    },
+    async idle() {
+      while (draining !== undefined) await draining
+    },
+    state: () => readOutboxState(store),
+    async close() {
+      isClosed = true
+      clearInterval(timer)
+      await draining
+    },
+  }
+}
+
+async function deliver(
+  options: OutboxOptions,
+  cipher: ContentCipher,
+  row: OutboxMessageRow,
+): Promise<void> {
+  const { store, clock } = options
+  if (row.expiresAt.getTime() <= clock.now()) return drop(options, row, 'expired')
+  const message = decrypted(cipher, row)
+  if (message === undefined) return drop(options, row, 'unreadable')
+  try {
+    await send(options, message)
+  } catch (error) {
+    return postpone(options, row, error)
+  }
+  await deleteMessage(store, row.id)
+}
+
+function decrypted(cipher: ContentCipher, row: OutboxMessageRow): OutboxMessage | undefined {
+  try {
+    return readMessage(cipher, row)
+  } catch {
+    // Written under another signing secret, which voids the message's code too.
+    return undefined
+  }
+}
+
+async function send({ mailer, sms }: OutboxOptions, message: OutboxMessage): Promise<void> {
+  switch (message.channel) {
+    case 'email':
+      return mailer.send(message.mail)
+    case 'sms':
+      await sms.send(message.sms)
+      return
+    case 'none':
+      return
+  }
+}
+
+async function postpone(
+  options: OutboxOptions,
+  row: OutboxMessageRow,
+  error: unknown,
+): Promise<void> {
+  const { store, clock, log } = options
+  const lastError = codesOf(error)
+  const { id, purpose, attempts } = row
+  if (isRejected(error)) return drop(options, { ...row, lastError }, 'rejected')
+  if (attempts >= ATTEMPTS_MAX) return drop(options, { ...row, lastError }, 'attempts')
+  const failed = { operation: 'outbox.deliver', messageId: id, purpose, attempts, lastError }
+  log.warn(failed, 'a message was not delivered and is tried again')
+  const delayMs = Math.min(RETRY_MS_MAX, FIRST_RETRY_MS * 2 ** (attempts - 1))
+  await postponeMessage(store, { id, lastError, nextAttemptAt: new Date(clock.now() + delayMs) })
+}
+
+async function drop(
+  { store, log, onDrop }: OutboxOptions,
+  { id, purpose, attempts, lastError }: OutboxMessageRow,
+  reason: DropReason,
+): Promise<void> {
+  const dropped = { operation: 'outbox.drop', messageId: id, purpose, attempts, lastError, reason }
+  log.error(dropped, 'a message is dropped: it was not delivered')
+  onDrop?.(reason)
+  await deleteMessage(store, id)
+}
+
+// A mail server that answers with 5yz asks not to be sent the same again (RFC 5321, 4.2.1). Refused
+// credentials (530 to 538) are the operator's to repair.
+function isRejected(error: unknown): boolean {
+  const { responseCode: code } = deepestOf(error)
+  return typeof code === 'number' && code >= 550 && code < 560
+}
+
+/** The codes of a failure, such as a mail server's; messages may repeat addresses. */
+function codesOf(error: unknown): string {
+  const { name, code, responseCode } = deepestOf(error)
+  return [code ?? name, responseCode].filter((part) => part !== undefined).join(' ')
+}
+
+const CAUSES_MAX = 5
+
+function deepestOf(error: unknown): { name?: unknown; code?: unknown; responseCode?: unknown } {
+  let deepest: unknown = error
+  for (let depth = 0; depth < CAUSES_MAX; depth += 1) {
+    if (!(deepest instanceof Error) || !(deepest.cause instanceof Error)) break
+    deepest = deepest.cause
+  }
+  return typeof deepest === 'object' && deepest !== null ? deepest : {}
+}
