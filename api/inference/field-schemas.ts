@@ -1,5 +1,7 @@
 import { Type, type TOptional, type TUnsafe } from 'typebox'
 
+import { IGNORED_EXCEPT } from '#api/http/ignored-fields.ts'
+
 // JSON Schema of request fields. `null` means the default everywhere, and is spelled as a list of
 // types rather than a union, so that the validator has one clear thing to complain about.
 
@@ -50,3 +52,30 @@ export function fixed<const Value extends string | number | boolean>(
     }),
   )
 }
+
+/**
+ * A parameter that changes nothing here. It is accepted, and reported as ignored unless its value is
+ * one of `usual`: those ask for what is done anyway.
+ */
+export function ineffective(
+  schema: object,
+  usual: readonly unknown[] = [],
+): TOptional<TUnsafe<unknown>> {
+  return Type.Optional(
+    Type.Unsafe<unknown>({
+      description: 'Accepted and ignored, which the answer reports.',
+      ...schema,
+      [IGNORED_EXCEPT]: usual,
+    }),
+  )
+}
+
+const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
+
+/** How much a model reasons. */
+export const EFFORT = ineffective({ type: ['string', 'null'], enum: [...EFFORTS, null] }, ['none'])
+/** How much a model writes. */
+export const VERBOSITY = ineffective(
+  { type: ['string', 'null'], enum: ['low', 'medium', 'high', null] },
+  ['medium'],
+)

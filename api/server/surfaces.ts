@@ -59,6 +59,7 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
   const shared = {
     ...services,
     verifyAccessToken: (token: string, outlasts: boolean) => users.verifyAccess(token, outlasts),
+    unknownFields: config.inference.unknownParameters,
     guesses: users.services.guesses,
     // Before the limits: a replayed answer costs nothing.
     gates: [idempotencyOf(services), limiterOf(services)],
@@ -101,6 +102,7 @@ export function startBatches(services: Services): BatchDriver {
     execute: createBatchExecutor({
       ...services,
       config: { deadlineSeconds },
+      unknownFields: services.config.inference.unknownParameters,
       noteTokens: (organizationId, tokens) => noteBatchTokens(services, organizationId, tokens),
       checkQuota: (organizationId) => checkQuota(limiterServicesOf(services), organizationId),
     }),

@@ -1,8 +1,10 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 
+import { writeIgnoredHeader } from '#api/http/ignored-report.ts'
 import { networkOf } from '#api/http/client-address.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { pathOf } from '#api/http/url-path.ts'
+import { validatorCompiler, type UnknownFields } from '#api/http/validation.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
@@ -18,6 +20,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The scope that a route of `/v1` requires. */
     scope?: RequiredScope
+    /** Whether unknown fields of its forms are refused or ignored; set by the plugin. */
+    unknownFields?: UnknownFields
   }
 }
 
@@ -33,6 +37,8 @@ export interface V1Services extends CredentialServices {
   readonly log: Logger
   /** Hooks that every authenticated request passes, in this order, after its body was read. */
   readonly gates?: readonly Gate[]
+  /** Whether request fields that no route knows are refused (if absent) or ignored and reported. */
+  readonly unknownFields?: UnknownFields
 }
 
 /** Looks at a request before its route does: it may set headers, refuse by throwing, or answer. */
@@ -52,6 +58,7 @@ export function v1Plugin(
     const allowedMethods = watchMethods(app)
     addErrorDialect(app, services, allowedMethods)
     addCredentials(app, services)
+    if (services.unknownFields === 'ignore') ignoreUnknownFields(app)
     for (const surface of surfaces) await app.register(surface)
   }
 }
@@ -89,7 +96,22 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
   }
   app.addHook('onSend', async (request, reply) => {
     if (request.routeOptions.config.scope === undefined) return
+    writeIgnoredHeader(reply)
     reply.header('openai-processing-ms', Math.round(reply.elapsedTime))
+  })
+}
+
+/**
+ * Routes take bodies with fields that they do not know, and report these. Keys and memberships are
+ * the exception: an ignored restriction would grant more than was asked for.
+ */
+function ignoreUnknownFields(app: FastifyInstance): void {
+  const compiler = validatorCompiler('ignore')
+  app.addHook('onRoute', (route) => {
+    const scope = route.config?.scope
+    if (scope === undefined || OUTLASTING.includes(scope)) return
+    route.config = { ...route.config, unknownFields: 'ignore' }
+    route.validatorCompiler ??= compiler
   })
 }
 

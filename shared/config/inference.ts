@@ -16,6 +16,8 @@ export interface InferenceConfig {
   readonly bootstrapApiKey: string
   readonly deadlineSeconds: number
   readonly queueDepthMax: number
+  /** Whether request fields that no route knows are refused, or ignored and reported. */
+  readonly unknownParameters: 'refuse' | 'ignore'
   readonly worker: WorkerConfig
 }
 
@@ -66,6 +68,10 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
       about: 'waiting jobs per queue beyond which new ones are refused',
       fallback: 1000,
       min: 1,
+    }),
+    unknownParameters: env.oneOf('MILLRACE_UNKNOWN_PARAMETERS', ['ignore', 'refuse'], {
+      about: 'request fields that no route knows: ignore and report them in a header, or refuse',
+      fallback: 'ignore',
     }),
     worker: readWorkerConfig(env),
   }

@@ -9,12 +9,14 @@ import type {
 import { failure } from '#shared/errors.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import {
-  fixed,
+  EFFORT,
+  ineffective,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
   optionalString,
   unsupported,
+  VERBOSITY,
 } from '#api/inference/field-schemas.ts'
 import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 import {
@@ -119,13 +121,13 @@ const FIELDS = {
       items: { type: 'string', enum: ['text'] },
     }),
   ),
-  prediction: unsupported(),
+  prediction: ineffective({ type: ['object', 'null'] }),
   moderation: unsupported(),
-  prompt_cache_options: unsupported(),
-  prompt_cache_retention: unsupported(),
+  prompt_cache_options: ineffective({ type: ['object', 'null'] }),
+  prompt_cache_retention: ineffective({ type: ['string', 'null'] }),
   audio: unsupported(),
-  reasoning_effort: fixed(['none']),
-  verbosity: fixed(['medium']),
+  reasoning_effort: EFFORT,
+  verbosity: VERBOSITY,
   web_search_options: unsupported(),
   ...SAMPLING_FIELDS,
 }

@@ -74,8 +74,6 @@ const KEPT: readonly Refusal[] = [
   ),
   ...Object.entries({
     prompt: { id: 'pmpt_1' },
-    max_tool_calls: 3,
-    prompt_cache_retention: '24h',
   }).map(
     ([name, value]): Refusal => [
       { [name]: value },
@@ -84,14 +82,6 @@ const KEPT: readonly Refusal[] = [
       `Unsupported parameter: '${name}' is not supported by this endpoint.`,
     ],
   ),
-  [{ reasoning: { effort: 'low' } }, 'reasoning.effort', 'invalid_value', /values are: 'none'/],
-  [
-    { reasoning: { summary: 'auto' } },
-    'reasoning.summary',
-    'unsupported_parameter',
-    "Unsupported parameter: 'reasoning.summary' is not supported by this endpoint.",
-  ],
-  [{ truncation: 'auto' }, 'truncation', 'invalid_value', /Supported values are: 'disabled'/],
   [{ include: ['web_search_call.results'] }, 'include[0]', 'invalid_value', /./],
   [
     { top_logprobs: 2, include: ['reasoning.encrypted_content'] },
@@ -181,7 +171,6 @@ const FORMATS: readonly Refusal[] = [
     'invalid_json_schema',
     /additionalProperties/,
   ],
-  [{ text: { verbosity: 'low' } }, 'text.verbosity', 'invalid_value', /values are: 'medium'/],
 ]
 
 itRefuses('/v1/responses', { input: 'Hi' }, [...INPUT, ...KEPT, ...TOOLS, ...FORMATS])

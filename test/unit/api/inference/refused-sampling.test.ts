@@ -117,12 +117,6 @@ const REFUSALS: readonly Refusal[] = [
   [{ prompt: 'x' }, 'prompt', 'unknown_parameter', "Unknown parameter: 'prompt'."],
   [{ best_of: 2 }, 'best_of', 'unknown_parameter', /./],
   [{ moderation: { model: 'x' } }, 'moderation', 'unsupported_parameter', /./],
-  [
-    { prompt_cache_retention: '24h' },
-    'prompt_cache_retention',
-    'unsupported_parameter',
-    "Unsupported parameter: 'prompt_cache_retention' is not supported by this endpoint.",
-  ],
 ]
 
 itRefuses('/v1/chat/completions', { messages: [USER] }, REFUSALS)
