@@ -15,7 +15,8 @@ import {
 
 /** Answers that one request may ask for. */
 export const CANDIDATES_MAX = 128
-const STOP_STRINGS_MAX = 4
+/** Strings of one request at which generation may end. */
+export const STOP_STRINGS_MAX = 64
 const STOP_LENGTH_MAX = 1024
 const LOGIT_BIAS_MAX = 1024
 const INT64_MAX = 2 ** 63
@@ -72,7 +73,7 @@ export const SAMPLING_FIELDS = {
           items: { type: 'string', minLength: 1, maxLength: STOP_LENGTH_MAX },
         },
       ],
-      description: 'Up to 4 strings at which generation ends; they are not part of the answer.',
+      description: `Up to ${STOP_STRINGS_MAX} strings at which generation ends; they are not part of the answer.`,
     }),
   ),
   presence_penalty: optionalNumber({

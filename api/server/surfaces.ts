@@ -74,6 +74,7 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
       config: {
         deadlineSeconds: config.inference.deadlineSeconds,
         anonymousUsersMayCreateKeys: config.limits.anonymous.mayCreateKeys,
+        dialectsOff: config.inference.dialectsOff,
       },
       publicUrl: config.auth.site.externalUrl,
     }),

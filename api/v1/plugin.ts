@@ -11,7 +11,7 @@ import type { Logger } from '#shared/logger.ts'
 import { watchMethods, type AllowedMethods } from './allowed-methods.ts'
 import { rememberCaller, requireScope } from './caller.ts'
 import { createAuthenticate, type CredentialServices } from './credentials.ts'
-import { presentError } from './error-dialect.ts'
+import { presentError, type ErrorAnswer } from './error-dialect.ts'
 import { requireCreator } from './key-creators.ts'
 import type { RequiredScope } from './scopes.ts'
 import { validationFailure, type SchemaComplaint } from './validation-message.ts'
@@ -22,6 +22,8 @@ declare module 'fastify' {
     scope?: RequiredScope
     /** Whether unknown fields of its forms are refused or ignored; set by the plugin. */
     unknownFields?: UnknownFields
+    /** The error dialect of a route; that of OpenAI if absent. */
+    presentError?: (error: ServiceError, request: FastifyRequest) => ErrorAnswer
   }
 }
 
@@ -75,7 +77,7 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
     const organization = request.headers['openai-organization']
     const outlasts = OUTLASTING.includes(scope) && !READS.includes(request.method)
     const caller = await authenticate({
-      authorization: request.headers.authorization,
+      authorization: credentialOf(request),
       organization:
         typeof organization === 'string' && organization !== '' ? organization : undefined,
       network: networkOf(request),
@@ -99,6 +101,13 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
     writeIgnoredHeader(reply)
     reply.header('openai-processing-ms', Math.round(reply.elapsedTime))
   })
+}
+
+/** The Authorization header, or the key in a header that other dialects use. */
+function credentialOf({ headers }: FastifyRequest): string | undefined {
+  if ((headers.authorization ?? '').trim() !== '') return headers.authorization
+  const key = headers['x-api-key'] ?? headers['api-key']
+  return typeof key === 'string' && key.trim() !== '' ? `Bearer ${key.trim()}` : undefined
 }
 
 /**
@@ -133,7 +142,8 @@ function addErrorDialect(
         { requestId: request.id, reason: reasonOf(error) },
         'a service is in trouble',
       )
-    const { status, headers, body } = presentError(error)
+    const present = request.routeOptions.config.presentError ?? presentError
+    const { status, headers, body } = present(error, request)
     return reply.code(status).headers(headers).type('application/json; charset=utf-8').send(body)
   }
   app.setErrorHandler((thrown, request, reply) =>
