@@ -15,6 +15,11 @@ export function optionalInteger(options: object): TOptional<TUnsafe<number | nul
   return Type.Optional(Type.Unsafe<number | null>({ type: ['integer', 'null'], ...options }))
 }
 
+/** The longest answer in tokens; -1 means no limit, as in other servers of this API. */
+export function answerLength(description: string): TOptional<TUnsafe<number | null>> {
+  return optionalInteger({ minimum: -1, description: `${description} -1 means the same.` })
+}
+
 /** A truth value that may be left out. */
 export function optionalBoolean(options: object): TOptional<TUnsafe<boolean | null>> {
   return Type.Optional(Type.Unsafe<boolean | null>({ type: ['boolean', 'null'], ...options }))

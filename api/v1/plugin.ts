@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 
-import { writeIgnoredHeader } from '#api/http/ignored-report.ts'
+import { reportIgnored, writeIgnoredHeader } from '#api/http/ignored-report.ts'
 import { networkOf } from '#api/http/client-address.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { pathOf } from '#api/http/url-path.ts'
@@ -83,6 +83,7 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
       network: networkOf(request),
       outlasts,
     })
+    reportIgnored(request, ignoredHeaders(request, caller.organizationId))
     reply.header('openai-version', API_VERSION)
     reply.header('openai-organization', caller.organizationId)
     requireScope(caller, scope)
@@ -101,6 +102,19 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
     writeIgnoredHeader(reply)
     reply.header('openai-processing-ms', Math.round(reply.elapsedTime))
   })
+}
+
+/**
+ * The headers that choose an organization or project and have no effect: many machines have them
+ * set for another server. The report is the same whether or not a foreign one exists.
+ */
+function ignoredHeaders({ headers }: FastifyRequest, organizationId: string): string[] {
+  const organization = headers['openai-organization'] ?? ''
+  const project = headers['openai-project'] ?? ''
+  return [
+    ...(organization !== '' && organization !== organizationId ? ['OpenAI-Organization'] : []),
+    ...(project !== '' ? ['OpenAI-Project'] : []),
+  ]
 }
 
 /** The Authorization header, or the key in a header that other dialects use. */

@@ -9,6 +9,7 @@ import type {
 import { failure } from '#shared/errors.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import {
+  answerLength,
   EFFORT,
   ineffective,
   optionalBoolean,
@@ -20,6 +21,7 @@ import {
 } from '#api/inference/field-schemas.ts'
 import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 import {
+  maxTokensOf,
   SAMPLING_FIELDS,
   samplingParams,
   stopStrings,
@@ -96,11 +98,10 @@ const FIELDS = {
     items: MESSAGE_SCHEMA,
     description: 'The conversation so far.',
   }),
-  max_tokens: optionalInteger({ minimum: 1, description: 'Older name of the next one.' }),
-  max_completion_tokens: optionalInteger({
-    minimum: 1,
-    description: 'Longest answer in tokens; the rest of the context window if absent.',
-  }),
+  max_tokens: answerLength('Older name of the next one.'),
+  max_completion_tokens: answerLength(
+    'Longest answer in tokens; the rest of the context window if absent.',
+  ),
   logprobs: optionalBoolean({
     default: false,
     description: 'Return the log-probabilities of the chosen tokens.',
@@ -159,7 +160,9 @@ export function chatRequest(body: ChatBody): ChatRequest {
   const messages = chatMessages(body.messages)
   const budget = new SchemaBudget()
   const tools = toolPlan(body, budget)
-  const maxTokens = body.max_completion_tokens ?? body.max_tokens ?? null
+  const maxTokens =
+    maxTokensOf(body.max_completion_tokens, 'max_completion_tokens') ??
+    maxTokensOf(body.max_tokens, 'max_tokens')
   const responseFormat = responseFormatOf(body, budget)
   const isCallForced = tools !== undefined && tools.choice !== 'none' && tools.choice !== 'auto'
   const hasForm = isCallForced || responseFormat.type !== 'text'

@@ -40,6 +40,9 @@ type ToolChoiceField =
       }
     }
 
+/** Marks of clients of other dialects; shared beginnings of prompts are found without them. */
+export const CACHE_CONTROL = { type: ['object', 'null'] }
+
 const FUNCTION = {
   type: 'object',
   required: ['name'],
@@ -68,7 +71,10 @@ export const TOOL_FIELDS = {
       type: ['array', 'null'],
       maxItems: TOOLS_MAX,
       items: variantSchema({
-        function: { required: ['function'], properties: { function: FUNCTION } },
+        function: {
+          required: ['function'],
+          properties: { function: FUNCTION, cache_control: CACHE_CONTROL },
+        },
       }),
       description: 'Functions that the model may call.',
     }),
@@ -152,8 +158,9 @@ export function toolPlan(body: ToolBody, budget: SchemaBudget): ToolPlan | undef
   }
   if (functions.length > 0) return legacyPlan(functions, body.function_call, budget)
   if (tools.length === 0) {
-    for (const field of ['tool_choice', 'parallel_tool_calls', 'function_call'] as const) {
-      if (body[field] === null || body[field] === undefined) continue
+    for (const field of ['tool_choice', 'function_call'] as const) {
+      // Frameworks send the default also without tools; only a demanded call cannot be met.
+      if ([null, undefined, 'none', 'auto'].includes(body[field] as null)) continue
       const needed = field === 'function_call' ? 'functions' : 'tools'
       throw invalidValue(field, `'${field}' is only allowed when '${needed}' are specified.`)
     }

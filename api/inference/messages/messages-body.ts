@@ -1,6 +1,6 @@
 import { Type, type Static } from 'typebox'
 
-import { FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
+import { CACHE_CONTROL, FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
 import { EFFORT, ineffective, optionalString } from '#api/inference/field-schemas.ts'
 import { SAMPLING_FIELDS, STOP_STRINGS_MAX } from '#api/inference/sampling-fields.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
@@ -32,8 +32,6 @@ interface OutputConfig {
   readonly format?: { readonly type: 'json_schema'; readonly schema: object } | null
 }
 
-// Shared beginnings of prompts are found without marks.
-const CACHE_CONTROL = { type: ['object', 'null'] }
 const PARALLEL = { disable_parallel_tool_use: { type: 'boolean' } }
 
 const TOOL = {

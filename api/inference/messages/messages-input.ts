@@ -2,6 +2,7 @@ import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { MESSAGES_MAX } from '#api/inference/chat/chat-messages.ts'
+import { CACHE_CONTROL } from '#api/inference/chat/chat-tools.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 
 const BLOCKS_MAX = 2048
@@ -37,7 +38,6 @@ export interface MessageField {
 export type SystemField = string | readonly TextBlock[]
 
 const TEXT = { type: 'string' }
-const CACHE_CONTROL = { type: ['object', 'null'] }
 const TEXT_SHAPE = {
   required: ['text'],
   properties: {

@@ -3,6 +3,7 @@ import { Type, type Static } from 'typebox'
 import { REQUEST_FIELDS, TOP_LOGPROBS_MAX } from '#api/inference/chat/chat-request.ts'
 import { FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
 import {
+  answerLength,
   EFFORT,
   fixed,
   ineffective,
@@ -132,12 +133,14 @@ export const RESPONSES_BODY = Type.Object(
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
     input: Type.Unsafe<InputField>(INPUT_SCHEMA),
     instructions: optionalString({ description: 'What the model is told before everything else.' }),
-    max_output_tokens: optionalInteger({
-      minimum: 1,
-      description: 'Longest answer in tokens; the rest of the context window if absent.',
-    }),
+    max_output_tokens: answerLength(
+      'Longest answer in tokens; the rest of the context window if absent.',
+    ),
     temperature: SAMPLING_FIELDS.temperature,
     top_p: SAMPLING_FIELDS.top_p,
+    top_k: SAMPLING_FIELDS.top_k,
+    seed: SAMPLING_FIELDS.seed,
+    stop: SAMPLING_FIELDS.stop,
     stream: SAMPLING_FIELDS.stream,
     stream_options: Type.Optional(
       Type.Unsafe<{ readonly include_obfuscation?: boolean | null } | null>({

@@ -3,7 +3,7 @@ import { failure } from '#shared/errors.ts'
 import { chatInput, type ChatRequest } from '#api/inference/chat/chat-request.ts'
 import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
 import { invalidValue } from '#api/inference/field-faults.ts'
-import { samplingParams } from '#api/inference/sampling-fields.ts'
+import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 
@@ -26,12 +26,14 @@ export function responsesRequest(body: ResponsesBody): ChatRequest {
     messages,
     tools,
     n: 1,
-    maxTokens: body.max_output_tokens ?? null,
+    maxTokens: maxTokensOf(body.max_output_tokens, 'max_output_tokens'),
     sampling: samplingParams({
       temperature: body.temperature ?? null,
       top_p: body.top_p ?? null,
+      top_k: body.top_k ?? null,
+      seed: body.seed ?? null,
     }),
-    stop: [],
+    stop: stopStrings(body.stop),
     logprobs: logprobsOf(body),
     responseFormat: responseFormatOf(body, budget),
     stream: body.stream ?? false,

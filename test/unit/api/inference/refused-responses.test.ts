@@ -91,7 +91,6 @@ const KEPT: readonly Refusal[] = [
   ],
   [{ messages: [USER] }, 'messages', 'unknown_parameter', "Unknown parameter: 'messages'."],
   [{ n: 2 }, 'n', 'unknown_parameter', /./],
-  [{ stop: 'x' }, 'stop', 'unknown_parameter', /./],
   [{ max_output_tokens: 0 }, 'max_output_tokens', 'integer_below_min_value', /./],
   [{ temperature: 3 }, 'temperature', 'decimal_above_max_value', /./],
   [{ stream_options: {} }, 'stream_options', 'invalid_value', /only allowed when 'stream'/],

@@ -69,7 +69,7 @@ const REFUSALS: readonly Refusal[] = [
     /./,
   ],
   [
-    { tool_choice: 'auto' },
+    { tool_choice: 'required' },
     'tool_choice',
     'invalid_value',
     /only allowed when 'tools' are specified/,
