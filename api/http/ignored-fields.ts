@@ -14,12 +14,21 @@ export const IGNORED_EXCEPT = 'x-ignored-except'
 const DISTINCT_NAMES_MAX = 100
 const REPORTED_MAX = 20
 const NAME_SHOWN_MAX = 64
+// Characters that do not belong into a header.
+const UNSAFE = /[^\w.$\-[\]]/g
 
 const reports = new WeakMap<object, readonly string[]>()
 
 /** The fields of a validated body that have no effect, as paths: `messages[].cache_control`. */
 export function ignoredFieldsOf(body: unknown): readonly string[] {
   return typeof body === 'object' && body !== null ? (reports.get(body) ?? []) : []
+}
+
+/** Adds fields that are found to have no effect after the validation of the body. */
+export function addIgnoredFields(body: object, paths: Iterable<string>): void {
+  const names = [...paths].map((path) => headerSafe(path))
+  if (names.length > 0)
+    reports.set(body, [...new Set([...ignoredFieldsOf(body), ...names])].slice(0, REPORTED_MAX))
 }
 
 /** An object of the body, and the fields that no schema which validated it knows. */
@@ -136,5 +145,9 @@ function shownPath(pointer: string): string {
     .join('.')
     .replaceAll('.[]', '[]')
     .slice(0, NAME_SHOWN_MAX)
-    .replace(/[^\w.\-[\]]/g, '?')
+    .replace(UNSAFE, '?')
+}
+
+function headerSafe(path: string): string {
+  return path.slice(-2 * NAME_SHOWN_MAX).replace(UNSAFE, '?')
 }

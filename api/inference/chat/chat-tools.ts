@@ -201,16 +201,32 @@ export function definitionOf(
   path: string,
   budget: SchemaBudget,
 ): ToolDefinition {
-  const { name, description, parameters } = field
-  budget.charge(parameters ?? {}, `${path}.parameters`)
-  checkIsObject(parameters ?? {}, name, `${path}.parameters`)
-  if (field.strict === true) checkStrictSchema(parameters ?? {}, `${path}.parameters`)
+  const { name, description } = field
+  const param = `${path}.parameters`
+  const parameters =
+    field.parameters && checkedSchema(field.parameters, field.strict, { param, budget })
+  checkIsObject(parameters ?? {}, name, param)
   return {
     name,
     ...(typeof description === 'string' && { description }),
     ...(typeof parameters === 'object' && parameters !== null && { parameters }),
     ...(field.strict === true && { isStrict: true }),
   }
+}
+
+/**
+ * A schema within the budget: a strict one as it is, any other without what cannot be enforced.
+ * Throws where a strict one breaks the rules of `strict`.
+ */
+export function checkedSchema(
+  schema: object,
+  strict: boolean | null | undefined,
+  { param, budget }: { readonly param: string; readonly budget: SchemaBudget },
+): object {
+  if (strict !== true) return budget.chargeLenient(schema, param)
+  budget.charge(schema, param)
+  checkStrictSchema(schema, param)
+  return schema
 }
 
 /**

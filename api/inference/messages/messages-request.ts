@@ -1,6 +1,7 @@
 import type { GenerateInput, ResponseFormat, TokenizeInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
+import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import { chatInput, type ChatRequest } from '#api/inference/chat/chat-request.ts'
 import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
@@ -33,6 +34,7 @@ export function messagesRequest(body: MessagesBody): ChatRequest {
     responseFormat: responseFormatOf(body, budget),
     stream: body.stream ?? false,
   })
+  addIgnoredFields(body, budget.ignored)
   return { input, tools }
 }
 
@@ -91,6 +93,5 @@ function responseFormatOf(
 ): ResponseFormat {
   const schema = config?.format?.schema
   if (schema === undefined) return { type: 'text' }
-  budget.charge(schema, 'output_config.format.schema')
-  return { type: 'jsonSchema', schema }
+  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, 'output_config.format.schema') }
 }
