@@ -13,8 +13,9 @@ import { registerImageForms, registerImageGenerations } from './images/images.ts
 import { registerKeys } from './keys.ts'
 import { registerMessages } from './messages/messages.ts'
 import { registerModels } from './models.ts'
-import { registerRerank } from './embeddings/rerank.ts'
+import { registerRerank } from './rerank/rerank.ts'
 import { registerResponses } from './responses/responses.ts'
+import { registerScore } from './rerank/score.ts'
 import { registerSearch } from './embeddings/search.ts'
 import type { InferenceServices } from './services.ts'
 import { registerTokenize } from './tokenize.ts'
@@ -31,6 +32,7 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     registerEdits(app, services)
     registerEmbeddings(app, services)
     registerRerank(app, services)
+    if (serves('rerank')) registerScore(app, services)
     registerSearch(app, services)
     registerImageGenerations(app, services)
     // Only these routes read forms; the others refuse them as a body of the wrong type.

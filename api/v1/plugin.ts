@@ -53,12 +53,13 @@ export type Gate = (request: FastifyRequest, reply: FastifyReply) => Promise<unk
 export function v1Plugin(
   services: V1Services,
   surfaces: readonly FastifyPluginAsync[],
+  { answersUnknownPaths = true }: { readonly answersUnknownPaths?: boolean } = {},
 ): FastifyPluginAsync {
   return async (app) => {
     // Answers are presented by hand, exactly; the response schemas are for the document.
     app.setSerializerCompiler(() => (answer) => JSON.stringify(answer))
-    const allowedMethods = watchMethods(app)
-    addErrorDialect(app, services, allowedMethods)
+    const answer = addErrorDialect(app, services)
+    if (answersUnknownPaths) answerUnknownPaths(app, watchMethods(app), answer)
     addCredentials(app, services)
     if (services.unknownFields === 'ignore') ignoreUnknownFields(app)
     for (const surface of surfaces) await app.register(surface)
@@ -138,16 +139,14 @@ function ignoreUnknownFields(app: FastifyInstance): void {
   })
 }
 
-function addErrorDialect(
-  app: FastifyInstance,
-  services: V1Services,
-  allowedMethods: AllowedMethods,
-): void {
-  const answer = (
-    error: ServiceError,
-    request: FastifyRequest,
-    reply: FastifyReply,
-  ): FastifyReply => {
+type AnswerError = (
+  error: ServiceError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+) => FastifyReply
+
+function addErrorDialect(app: FastifyInstance, services: V1Services): AnswerError {
+  const answer: AnswerError = (error, request, reply) => {
     if (isBug(error))
       services.log.error({ err: error.cause, requestId: request.id }, 'request failed')
     // The client learns nothing of what is behind; the operator has to.
@@ -163,6 +162,14 @@ function addErrorDialect(
   app.setErrorHandler((thrown, request, reply) =>
     answer(translate(thrown, request), request, reply),
   )
+  return answer
+}
+
+function answerUnknownPaths(
+  app: FastifyInstance,
+  allowedMethods: AllowedMethods,
+  answer: AnswerError,
+): void {
   app.setNotFoundHandler((request, reply) => {
     const path = pathOf(request.url)
     const allowed = allowedMethods(path)
