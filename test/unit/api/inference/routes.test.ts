@@ -174,6 +174,7 @@ describe('the routes', () => {
       '/v1/models/{model}',
       '/v1/rerank',
       '/v1/responses',
+      '/v1/score',
       '/v1/tokenize',
     ])
     for (const path of served) {
