@@ -88,9 +88,9 @@ const CASES: readonly Case[] = [
     message: "Invalid 'stop_token_ids': 320 is not a token id of this model",
   },
   {
-    input: { prompts: [chat('Hi', { template: { variables: { enable_thinking: false } } })] },
+    input: { prompts: [chat('Hi', { template: { variables: { messages: false } } })] },
     param: 'chat_template_kwargs',
-    message: "the chat template of this model has no variable 'enable_thinking'",
+    message: "'messages' cannot be set, because the chat template sets it",
   },
   {
     input: { prompts: [chat('Hi', { toolChoice: 'required' })] },
