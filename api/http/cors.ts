@@ -46,6 +46,8 @@ const OPEN = {
   maxAge: 86_400,
   exposedHeaders: [
     'x-request-id',
+    'request-id',
+    'x-millrace-ignored-parameters',
     'x-total-count',
     'etag',
     'content-range',

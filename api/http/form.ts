@@ -6,6 +6,8 @@ import type { FastifyRequest } from 'fastify'
 import { CancelledError, failure, ServiceError } from '#shared/errors.ts'
 
 import { fileNameOf } from './file-name.ts'
+import { reportIgnored } from './ignored-report.ts'
+import { nearestName } from './near-names.ts'
 import { passThrough } from './pass-through.ts'
 import { ChunkJoiner } from './chunk-joiner.ts'
 
@@ -61,7 +63,8 @@ export async function readForm<File>(
   request: FastifyRequest,
   rules: FormRules<File>,
 ): Promise<Form<File>> {
-  const reading = new FormReading(rules)
+  const ignoresUnknown = request.routeOptions.config.unknownFields === 'ignore'
+  const reading = new FormReading(rules, ignoresUnknown)
   try {
     const announced = Number(request.headers['content-length'] ?? 0)
     if (announced > rules.bytesMax) throw rules.tooLarge(announced)
@@ -70,6 +73,7 @@ export async function readForm<File>(
     raw.on('data', reading.count)
     // The first question connects the parser; from then on the body flows.
     await Promise.race([reading.readAll(parts), reading.refusal])
+    reportIgnored(request, reading.ignored)
     return reading.form
   } catch (error) {
     drain(request)
@@ -92,7 +96,10 @@ function partsOf(request: FastifyRequest): AsyncIterableIterator<Multipart> {
 class FormReading<File> {
   /** Rejects as soon as there is a reason to refuse the form. */
   readonly refusal: Promise<never>
+  /** Unknown texts, which were dropped. */
+  readonly ignored = new Set<string>()
   readonly #rules: FormRules<File>
+  readonly #ignoresUnknown: boolean
   readonly #fields: Record<string, string | string[]> = {}
   readonly #files: Record<string, File> = {}
   readonly #receiving = new Map<string, Promise<void>>()
@@ -101,8 +108,9 @@ class FormReading<File> {
   #bytes = 0
   #refuse: (error: unknown) => void = () => {}
 
-  constructor(rules: FormRules<File>) {
+  constructor(rules: FormRules<File>, ignoresUnknown: boolean) {
     this.#rules = rules
+    this.#ignoresUnknown = ignoresUnknown
     this.refusal = new Promise((_resolve, reject) => {
       this.#refuse = reject
     })
@@ -141,7 +149,9 @@ class FormReading<File> {
   }
 
   #takeFile(part: Multipart & { readonly type: 'file' }): void {
-    const name = this.#nameOf(part.fieldname)
+    const name = this.#knownName(part.fieldname)
+    if (name === undefined)
+      throw unknownParameter(part.fieldname, this.#nearestName(part.fieldname))
     if (!this.#rules.files.includes(name)) throw wrongType(name, 'text', 'a file')
     if (this.#receiving.has(name)) throw repeated(name)
     this.#streams.push(part.file)
@@ -164,7 +174,11 @@ class FormReading<File> {
   }
 
   #takeField(part: Multipart & { readonly type: 'field' }): void {
-    const name = this.#nameOf(part.fieldname)
+    const name = this.#knownName(part.fieldname)
+    if (name === undefined) {
+      this.#takeUnknown(part.fieldname)
+      return
+    }
     if (this.#rules.files.includes(name)) throw wrongType(name, 'a file', 'text')
     if (part.valueTruncated) {
       throw failure.invalidRequest(`Invalid '${name}': string too long.`, {
@@ -179,19 +193,34 @@ class FormReading<File> {
     else throw repeated(name)
   }
 
-  #nameOf(fieldname: string | undefined): string {
+  #takeUnknown(fieldname: string): void {
+    const intended = this.#nearestName(fieldname)
+    if (!this.#ignoresUnknown || intended !== undefined) throw unknownParameter(fieldname, intended)
+    this.ignored.add(fieldname.slice(0, 64).replace(/[^\w.\-[\]]/g, '?'))
+  }
+
+  #knownName(fieldname: string | undefined): string | undefined {
     // Behind a file the parser lets parts through that have no name.
     if (fieldname === undefined) throw asFormFault(new Error('a part has no name'))
     const { fields, lists = [], files } = this.#rules
     const bare = fieldname.replace(/\[\]$/, '')
     if (lists.includes(bare) || files.includes(bare)) return bare
-    if (fields.includes(fieldname)) return fieldname
-    const name = fieldname.slice(0, 64)
-    throw failure.invalidRequest(`Unknown parameter: '${name}'.`, {
-      param: name,
-      code: 'unknown_parameter',
-    })
+    return fields.includes(fieldname) ? fieldname : undefined
   }
+
+  #nearestName(fieldname: string): string | undefined {
+    const { fields, lists = [], files } = this.#rules
+    return nearestName(fieldname, [...fields, ...lists, ...files])
+  }
+}
+
+function unknownParameter(fieldname: string, intended: string | undefined): ServiceError {
+  const name = fieldname.slice(0, 64)
+  const hint = intended === undefined ? '' : ` Did you mean '${intended}'?`
+  return failure.invalidRequest(`Unknown parameter: '${name}'.${hint}`, {
+    param: name,
+    code: 'unknown_parameter',
+  })
 }
 
 /** Everything that the parser throws is the client's: a form that is malformed or breaks off. */

@@ -2,6 +2,8 @@ import { once } from 'node:events'
 
 import type { FastifyReply } from 'fastify'
 
+import { writeIgnoredHeader } from './ignored-report.ts'
+
 /** Server-sent events on a hijacked reply. */
 interface EventStream {
   /** Writes complete events; resolves when the socket has room again. */
@@ -24,6 +26,7 @@ export function openEventStream(reply: FastifyReply): EventStream {
   raw.on('close', () => abort.abort())
   raw.on('error', () => abort.abort())
   if (raw.destroyed) abort.abort()
+  writeIgnoredHeader(reply)
   reply.headers({
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-cache, no-transform',

@@ -1,6 +1,7 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifySchema, FastifySchemaCompiler } from 'fastify'
 
+import { IgnoredFields, KNOWN_FIELDS } from './ignored-fields.ts'
 import { readTexts } from './read-text.ts'
 
 // RFC 9562 as PostgreSQL takes it.
@@ -12,11 +13,22 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
  * number.
  */
 export function registerValidation(app: FastifyInstance): void {
-  const ajv = createAjv()
-  app.setValidatorCompiler(({ schema, httpPart }) => {
-    const validate = compileLater(ajv, schema as object)
-    return httpPart === 'body' ? validate : readFirst(validate, schema as object)
-  })
+  app.setValidatorCompiler(validatorCompiler('refuse'))
+}
+
+/** Whether a field that its schema does not know is refused, or ignored and reported. */
+export type UnknownFields = 'refuse' | 'ignore'
+
+/** Compiles the schemas of requests; `unknownFields` applies to bodies. */
+export function validatorCompiler(
+  unknownFields: UnknownFields,
+): FastifySchemaCompiler<FastifySchema> {
+  const refusing = createChecker('refuse')
+  const checker = unknownFields === 'refuse' ? refusing : createChecker('ignore')
+  return ({ schema, httpPart }) =>
+    httpPart === 'body'
+      ? compileLater(checker, schema as object)
+      : readFirst(compileLater(refusing, schema as object), schema as object)
 }
 
 function readFirst(validate: Validate, schema: object): Validate {
@@ -36,20 +48,48 @@ interface Validate {
 }
 
 /** A check of bodies that come another way than through a route. */
-export function compileBodySchema(schema: object): Validate {
-  return compileLater(createAjv(), schema)
+export function compileBodySchema(
+  schema: object,
+  unknownFields: UnknownFields = 'refuse',
+): Validate {
+  return compileLater(createChecker(unknownFields), schema)
 }
 
 /** Compiles a schema when it is first needed: all of them would take a quarter of the start. */
-function compileLater(ajv: Ajv2020, schema: object): Validate {
+function compileLater({ ajv, fields, prepare }: Checker, schema: object): Validate {
   let compiled: ValidateFunction | undefined
   const validate: Validate = (value) => {
-    compiled ??= ajv.compile(withSafeIntegers(schema))
+    compiled ??= ajv.compile(prepare(schema))
+    fields.begin()
     const isValid = compiled(value) === true
-    validate.errors = compiled.errors ?? null
+    const complaint = fields.complaint()
+    validate.errors = complaint === undefined ? (compiled.errors ?? null) : [complaint]
+    if (complaint !== undefined) return false
+    if (isValid) fields.settle(value)
     return isValid
   }
   return validate
+}
+
+/** A validator, the fields that it found without effect, and the preparation of its schemas. */
+interface Checker {
+  readonly ajv: Ajv2020
+  readonly fields: IgnoredFields
+  prepare(schema: object): object
+}
+
+function createChecker(unknownFields: UnknownFields): Checker {
+  const ajv = createAjv()
+  const fields = new IgnoredFields()
+  fields.addKeywords(ajv)
+  // The validator recognizes a schema that it has compiled by its identity.
+  const prepared = new WeakMap<object, object>()
+  const prepare = (schema: object): object => {
+    const known = prepared.get(schema) ?? prepareSchema(schema, unknownFields)
+    prepared.set(schema, known)
+    return known
+  }
+  return { ajv, fields, prepare }
 }
 
 function createAjv(): Ajv2020 {
@@ -74,41 +114,44 @@ function createAjv(): Ajv2020 {
   return ajv
 }
 
-const bounded = new WeakMap<object, object>()
-
-/**
- * The schema with the range of safe integers wherever an integer has no bounds of its own: beyond it
- * two numbers are one, and no column of the database holds them.
- */
-function withSafeIntegers(schema: object): object {
-  // The validator recognizes a schema that it has compiled by its identity.
-  const known = bounded.get(schema) ?? boundIntegers(schema)
-  bounded.set(schema, known)
-  return known
-}
-
 /** Keywords whose values are no schemas. */
 const LITERALS = ['enum', 'const', 'default', 'examples', 'required']
 
-function boundIntegers(schema: object): object {
-  if (Array.isArray(schema)) return schema.map(boundIfObject)
+/**
+ * The schema with the range of safe integers wherever an integer has no bounds of its own: beyond it
+ * two numbers are one, and no column of the database holds them. Where unknown fields are ignored,
+ * closed objects list their known fields instead.
+ */
+function prepareSchema(schema: object, unknownFields: UnknownFields): object {
+  const prepare = (value: unknown): unknown =>
+    typeof value === 'object' && value !== null ? prepareSchema(value, unknownFields) : value
+  if (Array.isArray(schema)) return schema.map(prepare)
   const copy = Object.fromEntries(
     Object.entries(schema).map(([key, value]) => [
       key,
-      LITERALS.includes(key) ? value : boundIfObject(value),
+      LITERALS.includes(key) ? value : prepare(value),
     ]),
   )
-  const types = [copy.type].flat()
-  if (!types.includes('integer') || types.includes('number')) return copy
-  const hasMaximum = 'maximum' in copy || 'exclusiveMaximum' in copy
-  const hasMinimum = 'minimum' in copy || 'exclusiveMinimum' in copy
+  return boundInteger(unknownFields === 'ignore' ? openObject(copy) : copy)
+}
+
+function openObject({
+  additionalProperties,
+  ...schema
+}: Record<string, unknown>): Record<string, unknown> {
+  if (additionalProperties === undefined) return schema
+  if (additionalProperties !== false) return { ...schema, additionalProperties }
+  return { ...schema, [KNOWN_FIELDS]: Object.keys(schema.properties ?? {}) }
+}
+
+function boundInteger(schema: Record<string, unknown>): object {
+  const types = [schema.type].flat()
+  if (!types.includes('integer') || types.includes('number')) return schema
+  const hasMaximum = 'maximum' in schema || 'exclusiveMaximum' in schema
+  const hasMinimum = 'minimum' in schema || 'exclusiveMinimum' in schema
   return {
-    ...copy,
+    ...schema,
     ...(!hasMaximum && { maximum: Number.MAX_SAFE_INTEGER }),
     ...(!hasMinimum && { minimum: Number.MIN_SAFE_INTEGER }),
   }
-}
-
-function boundIfObject(value: unknown): unknown {
-  return typeof value === 'object' && value !== null ? boundIntegers(value) : value
 }

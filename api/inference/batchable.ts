@@ -1,7 +1,7 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
 
-import { compileBodySchema } from '#api/http/validation.ts'
+import { compileBodySchema, type UnknownFields } from '#api/http/validation.ts'
 import type { Caller } from '#api/v1/caller.ts'
 import { validationFailure } from '#api/v1/validation-message.ts'
 import { chatGeneration } from './chat/chat-completions.ts'
@@ -42,6 +42,8 @@ interface BatchableRequest {
 type ExecuteBatchable = (request: BatchableRequest) => Promise<object | string>
 
 type Needs = Pick<InferenceServices, 'catalogue' | 'clock' | 'submitter' | 'config'> & {
+  /** As the routes treat them. */
+  readonly unknownFields?: UnknownFields
   /** Receives the tokens that the requests of an organization used. */
   readonly noteTokens?: (organizationId: string, tokens: number) => void
   /** Throws when an organization has nothing left of its month. */
@@ -88,8 +90,12 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
 
 /** Opens the way for requests that come from a batch. */
 export function createBatchExecutor(services: Needs): ExecuteBatchable {
+  const { unknownFields } = services
   const validators = new Map(
-    Object.entries(ENDPOINTS).map(([path, { schema }]) => [path, compileBodySchema(schema)]),
+    Object.entries(ENDPOINTS).map(([path, { schema }]) => [
+      path,
+      compileBodySchema(schema, unknownFields),
+    ]),
   )
   return async ({ endpoint, body, organizationId, modelIds, signal, ...account }) => {
     const row = ENDPOINTS[endpoint]

@@ -1,5 +1,7 @@
 import { Type, type TOptional, type TUnsafe } from 'typebox'
 
+import { IGNORED_EXCEPT } from '#api/http/ignored-fields.ts'
+
 // JSON Schema of request fields. `null` means the default everywhere, and is spelled as a list of
 // types rather than a union, so that the validator has one clear thing to complain about.
 
@@ -11,6 +13,11 @@ export function optionalNumber(options: object): TOptional<TUnsafe<number | null
 /** A whole number that may be left out. */
 export function optionalInteger(options: object): TOptional<TUnsafe<number | null>> {
   return Type.Optional(Type.Unsafe<number | null>({ type: ['integer', 'null'], ...options }))
+}
+
+/** The longest answer in tokens; -1 means no limit, as in other servers of this API. */
+export function answerLength(description: string): TOptional<TUnsafe<number | null>> {
+  return optionalInteger({ minimum: -1, description: `${description} -1 means the same.` })
 }
 
 /** A truth value that may be left out. */
@@ -50,3 +57,30 @@ export function fixed<const Value extends string | number | boolean>(
     }),
   )
 }
+
+/**
+ * A parameter that changes nothing here. It is accepted, and reported as ignored unless its value is
+ * one of `usual`: those ask for what is done anyway.
+ */
+export function ineffective(
+  schema: object,
+  usual: readonly unknown[] = [],
+): TOptional<TUnsafe<unknown>> {
+  return Type.Optional(
+    Type.Unsafe<unknown>({
+      description: 'Accepted and ignored, which the answer reports.',
+      ...schema,
+      [IGNORED_EXCEPT]: usual,
+    }),
+  )
+}
+
+const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
+
+/** How much a model reasons. */
+export const EFFORT = ineffective({ type: ['string', 'null'], enum: [...EFFORTS, null] }, ['none'])
+/** How much a model writes. */
+export const VERBOSITY = ineffective(
+  { type: ['string', 'null'], enum: ['low', 'medium', 'high', null] },
+  ['medium'],
+)

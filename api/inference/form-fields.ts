@@ -1,6 +1,8 @@
 import type { FastifyInstance, FastifyRequest, FastifySchemaCompiler } from 'fastify'
 import type { Static, TSchema } from 'typebox'
 
+import { ignoredFieldsOf } from '#api/http/ignored-fields.ts'
+import { reportIgnored } from '#api/http/ignored-report.ts'
 import { validationFailure, type SchemaComplaint } from '#api/v1/validation-message.ts'
 
 /** A file in the schema of a form. */
@@ -33,7 +35,10 @@ export function parseFields<Schema extends TSchema>(
     schema as unknown as Record<string, unknown>,
     'querystring',
   )
-  if (validate(value)) return value as Static<Schema>
+  if (validate(value)) {
+    reportIgnored(request, ignoredFieldsOf(value))
+    return value as Static<Schema>
+  }
   const complaints = (validate as unknown as { errors: readonly SchemaComplaint[] }).errors
   throw validationFailure(complaints, { value, schema })
 }

@@ -1,4 +1,5 @@
 import { judgeJson } from '#api/http/json-body.ts'
+import { relaxSchema } from './relaxed-schema.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 /**
@@ -32,9 +33,17 @@ const BRANCH_KEYWORDS: readonly string[] = ['allOf', 'anyOf', 'oneOf']
 
 /** The budget of one request, which each of its schemas charges. */
 export class SchemaBudget {
+  /** Keywords of schemas that are not enforced, as paths. */
+  readonly ignored = new Set<string>()
   #characters = 0
   #values = 0
   #branches = 0
+
+  /** Charges a schema that is not strict, and drops from it what cannot be enforced. */
+  chargeLenient(schema: object, param: string): object {
+    this.charge(schema, param)
+    return relaxSchema(schema, param, (path) => this.ignored.add(path))
+  }
 
   /** Charges a schema. Throws `invalidRequest` that names its field and the limit. */
   charge(schema: unknown, param: string): void {

@@ -2,7 +2,11 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 
+import type { ServiceError } from '#shared/errors.ts'
 import { callerOf, mayUseModel } from '#api/v1/caller.ts'
+import { presentError } from '#api/v1/error-dialect.ts'
+import { presentMessagesError } from './messages/messages-errors.ts'
+import { presentModelInfo, presentModelInfos } from './messages/model-infos.ts'
 import { getModel } from './model-lookup.ts'
 import { errorResponses, listResponse } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
@@ -29,11 +33,20 @@ const MODEL_RESPONSE = {
   },
 }
 
+// Clients of Anthropic's dialect send its version with every request.
+const isAnthropic = (request: FastifyRequest): boolean =>
+  request.headers['anthropic-version'] !== undefined
+const MODELS = {
+  scope: 'any',
+  presentError: (error: ServiceError, request: FastifyRequest) =>
+    isAnthropic(request) ? presentMessagesError(error, request) : presentError(error),
+} as const
+
 /** `GET /models` and `GET /models/{model}`; ids may hold slashes and colons. */
 export function registerModels(app: FastifyInstance, services: InferenceServices): void {
   const { catalogue } = services
   app.get('/models', {
-    config: { scope: 'any' },
+    config: MODELS,
     schema: {
       operationId: 'listModels',
       summary: 'List the models',
@@ -45,13 +58,17 @@ export function registerModels(app: FastifyInstance, services: InferenceServices
       const caller = callerOf(request)
       const models = catalogue.models.filter((model) => mayUseModel(caller, model))
       const lengths = contextLengths(services)
+      if (isAnthropic(request)) return presentModelInfos(models, lengths, request.query)
       return { object: 'list', data: models.map((model) => presentModel(model, lengths)) }
     },
   })
-  const retrieve = async (request: FastifyRequest, id: string): Promise<object> =>
-    presentModel(getModel(catalogue, callerOf(request), id, 'model'), contextLengths(services))
+  const retrieve = async (request: FastifyRequest, id: string): Promise<object> => {
+    const model = getModel(catalogue, callerOf(request), id, 'model')
+    const present = isAnthropic(request) ? presentModelInfo : presentModel
+    return present(model, contextLengths(services))
+  }
   app.get<{ Params: { model: string } }>('/models/:model', {
-    config: { scope: 'any' },
+    config: MODELS,
     schema: {
       operationId: 'retrieveModel',
       summary: 'Show a model',
@@ -68,7 +85,7 @@ export function registerModels(app: FastifyInstance, services: InferenceServices
   })
   // The same for ids whose slashes are not percent-encoded.
   app.get<{ Params: { '*': string } }>('/models/*', {
-    config: { scope: 'any' },
+    config: MODELS,
     schema: { hide: true },
     handler: (request) => retrieve(request, request.params['*']),
   })

@@ -1,6 +1,8 @@
 import multipart from '@fastify/multipart'
 import type { FastifyPluginAsync } from 'fastify'
 
+import type { Dialect } from '#shared/config/inference.ts'
+
 import { registerAudio } from './audio/audio.ts'
 import { registerChatCompletions } from './chat/chat-completions.ts'
 import { registerCompletions } from './completions/completions.ts'
@@ -9,22 +11,28 @@ import { registerEmbeddings } from './embeddings/embeddings.ts'
 import { registerEngines } from './engines.ts'
 import { registerImageForms, registerImageGenerations } from './images/images.ts'
 import { registerKeys } from './keys.ts'
+import { registerMessages } from './messages/messages.ts'
 import { registerModels } from './models.ts'
-import { registerRerank } from './embeddings/rerank.ts'
+import { registerRerank } from './rerank/rerank.ts'
 import { registerResponses } from './responses/responses.ts'
+import { registerScore } from './rerank/score.ts'
 import { registerSearch } from './embeddings/search.ts'
 import type { InferenceServices } from './services.ts'
 import { registerTokenize } from './tokenize.ts'
 
 /** The inference surface of `/v1`. */
 export function inferencePlugin(services: InferenceServices): FastifyPluginAsync {
+  const serves = (dialect: Dialect): boolean =>
+    services.config.dialectsOff?.includes(dialect) !== true
   return async (app) => {
     registerCompletions(app, services)
     registerChatCompletions(app, services)
     registerResponses(app, services)
+    if (serves('anthropic')) registerMessages(app, services)
     registerEdits(app, services)
     registerEmbeddings(app, services)
     registerRerank(app, services)
+    if (serves('rerank')) registerScore(app, services)
     registerSearch(app, services)
     registerImageGenerations(app, services)
     // Only these routes read forms; the others refuse them as a body of the wrong type.

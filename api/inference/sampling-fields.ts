@@ -15,7 +15,8 @@ import {
 
 /** Answers that one request may ask for. */
 export const CANDIDATES_MAX = 128
-const STOP_STRINGS_MAX = 4
+/** Strings of one request at which generation may end. */
+export const STOP_STRINGS_MAX = 64
 const STOP_LENGTH_MAX = 1024
 const LOGIT_BIAS_MAX = 1024
 const INT64_MAX = 2 ** 63
@@ -72,7 +73,7 @@ export const SAMPLING_FIELDS = {
           items: { type: 'string', minLength: 1, maxLength: STOP_LENGTH_MAX },
         },
       ],
-      description: 'Up to 4 strings at which generation ends; they are not part of the answer.',
+      description: `Up to ${STOP_STRINGS_MAX} strings at which generation ends; they are not part of the answer.`,
     }),
   ),
   presence_penalty: optionalNumber({
@@ -117,6 +118,11 @@ export const SAMPLING_FIELDS = {
     maximum: 10,
     description: 'Divides the logits of tokens that occurred before; 1 is off.',
   }),
+  repeat_penalty: optionalNumber({
+    exclusiveMinimum: 0,
+    maximum: 10,
+    description: 'Another name of `repetition_penalty`.',
+  }),
   ...ENDING_FIELDS,
   timeout: optionalNumber({ description: 'Sent by old clients for themselves; ignored.' }),
 }
@@ -139,10 +145,20 @@ export function samplingParams(body: SamplingBody): SamplingParams {
     minP: body.min_p ?? 0,
     presencePenalty: body.presence_penalty ?? 0,
     frequencyPenalty: body.frequency_penalty ?? 0,
-    repetitionPenalty: body.repetition_penalty ?? 1,
+    repetitionPenalty: body.repetition_penalty ?? body.repeat_penalty ?? 1,
     logitBias: body.logit_bias ?? {},
     seed: body.seed ?? randomInt(2 ** 32),
   }
+}
+
+/** The longest answer in tokens; null means all that fits. Throws for 0, which asks for nothing. */
+export function maxTokensOf(value: number | null | undefined, param: string): number | null {
+  if (value === null || value === undefined || value === -1) return null
+  if (value > 0) return value
+  throw failure.invalidRequest(
+    `Invalid '${param}': integer below minimum value. Expected a value >= 1, but got ${value} instead.`,
+    { param, code: 'integer_below_min_value' },
+  )
 }
 
 /** The strings at which generation ends. */

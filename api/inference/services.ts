@@ -52,6 +52,8 @@ export interface InferenceServices {
     readonly deadlineSeconds: number
     /** False if absent. */
     readonly anonymousUsersMayCreateKeys?: boolean
+    /** Dialects that are not served; none if absent. */
+    readonly dialectsOff?: readonly string[]
   }
   /** The address that clients use, with the path below which a proxy serves us. */
   readonly publicUrl: string

@@ -82,12 +82,16 @@ const DETOKENIZE_RESPONSE = {
 }
 
 /** `POST /tokenize` and `/detokenize`, as other servers of this API have them. */
-export function registerTokenize(app: FastifyInstance, services: InferenceServices): void {
+export function registerTokenize(
+  app: FastifyInstance,
+  services: InferenceServices,
+  suffix = '',
+): void {
   const common = { tags: ['Tokens'], security: [{ apiKey: [] }] }
   app.post('/tokenize', {
     config: { scope: 'completions' },
     schema: {
-      operationId: 'tokenize',
+      operationId: `tokenize${suffix}`,
       summary: 'Turn a text or conversation into token ids',
       ...common,
       body: TOKENIZE_BODY,
@@ -98,7 +102,7 @@ export function registerTokenize(app: FastifyInstance, services: InferenceServic
   app.post('/detokenize', {
     config: { scope: 'completions' },
     schema: {
-      operationId: 'detokenize',
+      operationId: `detokenize${suffix}`,
       summary: 'Turn token ids into text',
       ...common,
       body: DETOKENIZE_BODY,

@@ -13,6 +13,7 @@ import { openAdminSessions } from '#api/dashboard/sessions.ts'
 import { filesPlugin, type FileChange } from '#api/files/routes.ts'
 import { createBatchExecutor } from '#api/inference/batchable.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
+import { rootDialects } from '#api/inference/root-dialects.ts'
 import { invitationMailerOf } from './invitations.ts'
 import { addToMonth, monthOf } from '#api/limits/limit-store.ts'
 import {
@@ -40,7 +41,7 @@ export function surfacesOf(
   version: string,
 ): readonly Surface[] {
   return [
-    { prefixes: ['/v1'], plugin: v1(services, users) },
+    ...inference(services, users, version),
     {
       prefixes: ['/', '/auth/v1'],
       plugin: authPlugin(users.services),
@@ -51,7 +52,8 @@ export function surfacesOf(
   ]
 }
 
-function v1(services: Services, users: UserServer): Surface['plugin'] {
+/** `/v1`, and the routes of other dialects at the root. */
+function inference(services: Services, users: UserServer, version: string): readonly Surface[] {
   const { redis, queueKeys, config } = services
   const signer = createUrlSigner(config.server.urlSigningSecret)
   const note = noteEvents(services)
@@ -59,23 +61,26 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
   const shared = {
     ...services,
     verifyAccessToken: (token: string, outlasts: boolean) => users.verifyAccess(token, outlasts),
+    unknownFields: config.inference.unknownParameters,
     guesses: users.services.guesses,
     // Before the limits: a replayed answer costs nothing.
     gates: [idempotencyOf(services), limiterOf(services)],
   }
-  return v1Plugin(shared, [
-    inferencePlugin({
-      ...services,
-      workers: () => listWorkers(redis, queueKeys),
-      workersSeen: () => services.submitter.ledger.workers,
-      signer,
-      note,
-      config: {
-        deadlineSeconds: config.inference.deadlineSeconds,
-        anonymousUsersMayCreateKeys: config.limits.anonymous.mayCreateKeys,
-      },
-      publicUrl: config.auth.site.externalUrl,
-    }),
+  const inferenceServices = {
+    ...services,
+    workers: () => listWorkers(redis, queueKeys),
+    workersSeen: () => services.submitter.ledger.workers,
+    signer,
+    note,
+    config: {
+      deadlineSeconds: config.inference.deadlineSeconds,
+      anonymousUsersMayCreateKeys: config.limits.anonymous.mayCreateKeys,
+      dialectsOff: config.inference.dialectsOff,
+    },
+    publicUrl: config.auth.site.externalUrl,
+  }
+  const v1 = v1Plugin(shared, [
+    inferencePlugin(inferenceServices),
     filesPlugin({
       ...services,
       storageBytesMax: config.content.storageBytesMax,
@@ -90,6 +95,13 @@ function v1(services: Services, users: UserServer): Surface['plugin'] {
     mediaPlugin({ ...services, signer }),
     batchesPlugin({ ...services, storageBytesMax: config.content.storageBytesMax }),
   ])
+  const root = v1Plugin(shared, [rootDialects(inferenceServices, version)], {
+    answersUnknownPaths: false,
+  })
+  return [
+    { prefixes: ['/v1'], plugin: v1 },
+    { prefixes: ['/'], plugin: root },
+  ]
 }
 
 /** Starts the batch driver; every API process runs one. */
@@ -101,6 +113,7 @@ export function startBatches(services: Services): BatchDriver {
     execute: createBatchExecutor({
       ...services,
       config: { deadlineSeconds },
+      unknownFields: services.config.inference.unknownParameters,
       noteTokens: (organizationId, tokens) => noteBatchTokens(services, organizationId, tokens),
       checkQuota: (organizationId) => checkQuota(limiterServicesOf(services), organizationId),
     }),

@@ -10,6 +10,7 @@ import {
 } from '@opentelemetry/api'
 import type { FastifyRequest } from 'fastify'
 
+import { reportedFields } from '#api/http/ignored-report.ts'
 import type { Tracing } from '#shared/telemetry/tracing.ts'
 
 import type { ApiMetrics } from './metrics.ts'
@@ -42,7 +43,7 @@ function routeOf(request: FastifyRequest): string {
 
 /** Records metrics and traces. */
 export function createHttpObserver(
-  metrics: Pick<ApiMetrics, 'httpDuration' | 'httpActive'>,
+  metrics: Pick<ApiMetrics, 'httpDuration' | 'httpActive' | 'ignoredParameters'>,
   tracing: Tracing,
 ): HttpObserver {
   const contexts = new WeakMap<FastifyRequest, Context>()
@@ -58,6 +59,8 @@ export function createHttpObserver(
         run: (next) => (span === undefined ? next() : context.with(span.context, next)),
         end(status) {
           metrics.httpActive.dec({ http_request_method: method })
+          if (reportedFields(request).length > 0)
+            metrics.ignoredParameters.inc({ http_route: route })
           metrics.httpDuration.observe(
             {
               http_request_method: method,

@@ -8,6 +8,7 @@ import { SECONDS_BUCKETS } from '#shared/telemetry/registry.ts'
 export interface ApiMetrics {
   readonly httpDuration: Histogram<HttpLabel>
   readonly httpActive: Gauge<'http_request_method'>
+  readonly ignoredParameters: Counter<'http_route'>
   readonly jobDuration: ReturnType<typeof requestDuration>
   readonly resubmissions: Counter<'kind' | 'gen_ai_request_model'>
   readonly cancellations: Counter<'kind' | 'gen_ai_request_model'>
@@ -39,6 +40,12 @@ export function createApiMetrics(registry: Registry): ApiMetrics {
       name: 'http_server_active_requests',
       help: 'Requests that are being answered.',
       labelNames: ['http_request_method'],
+      registers,
+    }),
+    ignoredParameters: new Counter({
+      name: 'millrace_ignored_parameters_total',
+      help: 'Requests with fields that had no effect, by route template.',
+      labelNames: ['http_route'],
       registers,
     }),
     jobDuration: requestDuration(registry),

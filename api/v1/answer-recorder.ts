@@ -11,6 +11,7 @@ const HEADERS_KEPT = [
   'location',
   'x-queue-time-ms',
   'x-inference-time-ms',
+  'x-millrace-ignored-parameters',
 ]
 
 /**

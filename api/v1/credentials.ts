@@ -70,7 +70,7 @@ export function createAuthenticate(services: CredentialServices): Authenticate {
     }
     const key = await keys.find(secret, network)
     if (key === undefined) throw wrongKey(secret)
-    return callerOfKey(key, organization)
+    return callerOfKey(key)
   }
 }
 
@@ -114,15 +114,8 @@ function wrongKey(secret: string): ServiceError {
   )
 }
 
-function callerOfKey(key: StoredApiKey, organization: string | undefined): Caller {
-  if (organization !== undefined && organization !== key.organizationId) {
-    throw failure.unauthenticated(
-      'OpenAI-Organization header should match organization for API key',
-      {
-        code: 'mismatched_organization',
-      },
-    )
-  }
+/** A key belongs to one organization: a header that names another one has no effect. */
+function callerOfKey(key: StoredApiKey): Caller {
   return {
     organizationId: key.organizationId,
     apiKeyId: key.id,
@@ -134,8 +127,9 @@ function callerOfKey(key: StoredApiKey, organization: string | undefined): Calle
 }
 
 function callerOfUser(access: UserAccess, organization: string | undefined): Caller {
+  const isOnlyOne = access.organizations.length === 1
   const chosen =
-    organization === undefined
+    organization === undefined || isOnlyOne
       ? access.organizations[0]
       : access.organizations.find(({ id }) => id === organization)
   if (chosen === undefined && organization !== undefined) {

@@ -11,10 +11,10 @@ interface ErrorBody {
 }
 
 /** An error as a client of `/v1` reads it. */
-interface ErrorAnswer {
+export interface ErrorAnswer {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
-  readonly body: ErrorBody
+  readonly body: object
 }
 
 // Clients ignore longer waits than a minute and fall back to guessing.

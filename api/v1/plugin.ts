@@ -1,15 +1,17 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 
+import { reportIgnored, writeIgnoredHeader } from '#api/http/ignored-report.ts'
 import { networkOf } from '#api/http/client-address.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { pathOf } from '#api/http/url-path.ts'
+import { validatorCompiler, type UnknownFields } from '#api/http/validation.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { watchMethods, type AllowedMethods } from './allowed-methods.ts'
 import { rememberCaller, requireScope } from './caller.ts'
 import { createAuthenticate, type CredentialServices } from './credentials.ts'
-import { presentError } from './error-dialect.ts'
+import { presentError, type ErrorAnswer } from './error-dialect.ts'
 import { requireCreator } from './key-creators.ts'
 import type { RequiredScope } from './scopes.ts'
 import { validationFailure, type SchemaComplaint } from './validation-message.ts'
@@ -18,6 +20,10 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The scope that a route of `/v1` requires. */
     scope?: RequiredScope
+    /** Whether unknown fields of its forms are refused or ignored; set by the plugin. */
+    unknownFields?: UnknownFields
+    /** The error dialect of a route; that of OpenAI if absent. */
+    presentError?: (error: ServiceError, request: FastifyRequest) => ErrorAnswer
   }
 }
 
@@ -33,6 +39,8 @@ export interface V1Services extends CredentialServices {
   readonly log: Logger
   /** Hooks that every authenticated request passes, in this order, after its body was read. */
   readonly gates?: readonly Gate[]
+  /** Whether request fields that no route knows are refused (if absent) or ignored and reported. */
+  readonly unknownFields?: UnknownFields
 }
 
 /** Looks at a request before its route does: it may set headers, refuse by throwing, or answer. */
@@ -45,13 +53,15 @@ export type Gate = (request: FastifyRequest, reply: FastifyReply) => Promise<unk
 export function v1Plugin(
   services: V1Services,
   surfaces: readonly FastifyPluginAsync[],
+  { answersUnknownPaths = true }: { readonly answersUnknownPaths?: boolean } = {},
 ): FastifyPluginAsync {
   return async (app) => {
     // Answers are presented by hand, exactly; the response schemas are for the document.
     app.setSerializerCompiler(() => (answer) => JSON.stringify(answer))
-    const allowedMethods = watchMethods(app)
-    addErrorDialect(app, services, allowedMethods)
+    const answer = addErrorDialect(app, services)
+    if (answersUnknownPaths) answerUnknownPaths(app, watchMethods(app), answer)
     addCredentials(app, services)
+    if (services.unknownFields === 'ignore') ignoreUnknownFields(app)
     for (const surface of surfaces) await app.register(surface)
   }
 }
@@ -68,12 +78,13 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
     const organization = request.headers['openai-organization']
     const outlasts = OUTLASTING.includes(scope) && !READS.includes(request.method)
     const caller = await authenticate({
-      authorization: request.headers.authorization,
+      authorization: credentialOf(request),
       organization:
         typeof organization === 'string' && organization !== '' ? organization : undefined,
       network: networkOf(request),
       outlasts,
     })
+    reportIgnored(request, ignoredHeaders(request, caller.organizationId))
     reply.header('openai-version', API_VERSION)
     reply.header('openai-organization', caller.organizationId)
     requireScope(caller, scope)
@@ -89,20 +100,53 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
   }
   app.addHook('onSend', async (request, reply) => {
     if (request.routeOptions.config.scope === undefined) return
+    writeIgnoredHeader(reply)
     reply.header('openai-processing-ms', Math.round(reply.elapsedTime))
   })
 }
 
-function addErrorDialect(
-  app: FastifyInstance,
-  services: V1Services,
-  allowedMethods: AllowedMethods,
-): void {
-  const answer = (
-    error: ServiceError,
-    request: FastifyRequest,
-    reply: FastifyReply,
-  ): FastifyReply => {
+/**
+ * The headers that choose an organization or project and have no effect: many machines have them
+ * set for another server. The report is the same whether or not a foreign one exists.
+ */
+function ignoredHeaders({ headers }: FastifyRequest, organizationId: string): string[] {
+  const organization = headers['openai-organization'] ?? ''
+  const project = headers['openai-project'] ?? ''
+  return [
+    ...(organization !== '' && organization !== organizationId ? ['OpenAI-Organization'] : []),
+    ...(project !== '' ? ['OpenAI-Project'] : []),
+  ]
+}
+
+/** The Authorization header, or the key in a header that other dialects use. */
+function credentialOf({ headers }: FastifyRequest): string | undefined {
+  if ((headers.authorization ?? '').trim() !== '') return headers.authorization
+  const key = headers['x-api-key'] ?? headers['api-key']
+  return typeof key === 'string' && key.trim() !== '' ? `Bearer ${key.trim()}` : undefined
+}
+
+/**
+ * Routes take bodies with fields that they do not know, and report these. Keys and memberships are
+ * the exception: an ignored restriction would grant more than was asked for.
+ */
+function ignoreUnknownFields(app: FastifyInstance): void {
+  const compiler = validatorCompiler('ignore')
+  app.addHook('onRoute', (route) => {
+    const scope = route.config?.scope
+    if (scope === undefined || OUTLASTING.includes(scope)) return
+    route.config = { ...route.config, unknownFields: 'ignore' }
+    route.validatorCompiler ??= compiler
+  })
+}
+
+type AnswerError = (
+  error: ServiceError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+) => FastifyReply
+
+function addErrorDialect(app: FastifyInstance, services: V1Services): AnswerError {
+  const answer: AnswerError = (error, request, reply) => {
     if (isBug(error))
       services.log.error({ err: error.cause, requestId: request.id }, 'request failed')
     // The client learns nothing of what is behind; the operator has to.
@@ -111,12 +155,21 @@ function addErrorDialect(
         { requestId: request.id, reason: reasonOf(error) },
         'a service is in trouble',
       )
-    const { status, headers, body } = presentError(error)
+    const present = request.routeOptions.config.presentError ?? presentError
+    const { status, headers, body } = present(error, request)
     return reply.code(status).headers(headers).type('application/json; charset=utf-8').send(body)
   }
   app.setErrorHandler((thrown, request, reply) =>
     answer(translate(thrown, request), request, reply),
   )
+  return answer
+}
+
+function answerUnknownPaths(
+  app: FastifyInstance,
+  allowedMethods: AllowedMethods,
+  answer: AnswerError,
+): void {
   app.setNotFoundHandler((request, reply) => {
     const path = pathOf(request.url)
     const allowed = allowedMethods(path)

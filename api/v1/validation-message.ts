@@ -1,3 +1,4 @@
+import { nearestName } from '#api/http/near-names.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 /** One complaint of the schema validator. */
@@ -40,7 +41,10 @@ export function validationFailure(
   const first = chosen[0] ?? last
   const complaint: Complaint = {
     ...first,
-    params: chosen.length > 1 ? { type: chosen.flatMap(typesOf) } : first.params,
+    params:
+      chosen.length > 1
+        ? { type: chosen.flatMap(typesOf) }
+        : withIntended(first, valueAt(request.schema, parentOf(first.schemaPath))),
     path: readablePath(first.instancePath, request.value),
     value: valueAt(request.value, first.instancePath),
     isInteger: isIntegerSchema(valueAt(request.schema, parentOf(first.schemaPath))),
@@ -56,7 +60,11 @@ const RULES: Readonly<Record<string, (complaint: Complaint) => ServiceError>> = 
   },
   additionalProperties: ({ path, params }) => {
     const param = joinPath(path, String(params.additionalProperty))
-    return fail('unknown_parameter', param, `Unknown parameter: '${param}'.`)
+    const hint =
+      params.intended === undefined
+        ? ''
+        : ` Did you mean '${joinPath(path, String(params.intended))}'?`
+    return fail('unknown_parameter', param, `Unknown parameter: '${param}'.${hint}`)
   },
   type: wrongType,
   enum: ({ path, value, params }) =>
@@ -116,6 +124,14 @@ const RULES: Readonly<Record<string, (complaint: Complaint) => ServiceError>> = 
       path,
       `Invalid '${path}': string does not match pattern. Expected a string that matches the pattern '${params.pattern}'.`,
     ),
+}
+
+/** Of an unknown field also the known one that it resembles. */
+function withIntended({ keyword, params }: SchemaComplaint, schema: unknown): Complaint['params'] {
+  if (keyword !== 'additionalProperties' || params.intended !== undefined) return params
+  const known = Object.keys(Object(propertyOf(schema, 'properties')))
+  const intended = nearestName(String(params.additionalProperty), known)
+  return intended === undefined ? params : { ...params, intended }
 }
 
 function invalid({ path }: Complaint): ServiceError {

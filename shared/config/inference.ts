@@ -1,6 +1,10 @@
 import { QUEUE_KINDS } from '../contracts/queues.ts'
 import type { EnvReader } from './env-reader.ts'
 
+/** Dialects besides that of OpenAI, each of which can be switched off. */
+const DIALECTS = ['anthropic', 'rerank', 'vllm'] as const
+export type Dialect = (typeof DIALECTS)[number]
+
 /** Limits of the inference service and what a worker serves. */
 export interface InferenceConfig {
   /** Path of the catalogue. */
@@ -16,6 +20,9 @@ export interface InferenceConfig {
   readonly bootstrapApiKey: string
   readonly deadlineSeconds: number
   readonly queueDepthMax: number
+  /** Whether request fields that no route knows are refused, or ignored and reported. */
+  readonly unknownParameters: 'refuse' | 'ignore'
+  readonly dialectsOff: readonly string[]
   readonly worker: WorkerConfig
 }
 
@@ -67,8 +74,24 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
       fallback: 1000,
       min: 1,
     }),
+    unknownParameters: env.oneOf('MILLRACE_UNKNOWN_PARAMETERS', ['ignore', 'refuse'], {
+      about: 'request fields that no route knows: ignore and report them in a header, or refuse',
+      fallback: 'ignore',
+    }),
+    dialectsOff: readDialectsOff(env),
     worker: readWorkerConfig(env),
   }
+}
+
+function readDialectsOff(env: EnvReader): readonly string[] {
+  const off = env.list('MILLRACE_DIALECTS_OFF', {
+    about: `dialects that are not served: ${DIALECTS.join(', ')}; all are served if unset`,
+  })
+  const unknown = off.find((name) => !DIALECTS.some((known) => known === name))
+  if (unknown !== undefined) {
+    env.problem(`MILLRACE_DIALECTS_OFF may name ${DIALECTS.join(', ')}, not "${unknown}"`)
+  }
+  return off
 }
 
 function readWorkerConfig(env: EnvReader): WorkerConfig {

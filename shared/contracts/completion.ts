@@ -45,7 +45,7 @@ export interface TemplateOptions {
   readonly opensAnswer?: boolean
   /** The answer continues the last message. */
   readonly continuesLast?: boolean
-  /** Variables of the template itself; unknown names are refused. */
+  /** Variables of the template itself; those that it never reads have no effect. */
   readonly variables?: Readonly<Record<string, string | number | boolean>>
 }
 

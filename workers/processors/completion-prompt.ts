@@ -20,7 +20,10 @@ export interface PreparedPrompt {
   readonly originalStart: number | undefined
 }
 
-/** Tokenizes a prompt and checks that it leaves room for the answer. */
+/**
+ * Tokenizes a prompt and checks that it leaves room for an answer, whose longest length is cut to
+ * that room.
+ */
 export async function preparePrompt(
   model: CompletionModel,
   prompt: Prompt,
@@ -28,16 +31,17 @@ export async function preparePrompt(
 ): Promise<PreparedPrompt> {
   const { contextLength } = model.engine
   const { tokenIds: encoded, rendered, count } = await readPrompt(model, prompt)
-  const requested = count + (maxTokens ?? 0)
-  const isTooLong = maxTokens === null ? count >= contextLength : requested > contextLength
+  // Without an answer, as for an echoed prompt, the prompt may fill the context.
+  const isTooLong = maxTokens === 0 ? count > contextLength : count >= contextLength
   if (isTooLong || encoded === undefined) {
     throw contextLengthExceeded(prompt, { contextLength, count, maxTokens })
   }
   const tokenIds = encoded.length > 0 ? encoded : [freshDocument(model)]
+  const room = contextLength - tokenIds.length
   return {
     tokenIds,
     text: rendered.text,
-    maxNewTokens: maxTokens ?? contextLength - tokenIds.length,
+    maxNewTokens: Math.min(maxTokens ?? room, room),
     continuesText: encoded.length > 0 && continuesText(prompt),
     originalStart:
       prompt.form === 'edit'

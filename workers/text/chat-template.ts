@@ -39,7 +39,7 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
 
   return {
     render(messages, tools, options = {}) {
-      checkVariables(options, toolText ?? plainText)
+      checkVariables(options)
       const needsTools = tools.length > 0 || messages.some(isAboutTools)
       if (needsTools && withTools === undefined) {
         const folded = foldToolsIntoText(messages, tools)
@@ -79,17 +79,14 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
   }
 }
 
-/** A name that the template never reads would be ignored without a word. */
-function checkVariables({ variables = {} }: TemplateOptions, template: string): void {
-  for (const name of Object.keys(variables)) {
-    const isKnown =
-      !OWN_NAMES.has(name) && new RegExp(`\\b${RegExp.escape(name)}\\b`).test(template)
-    if (isKnown) continue
-    throw failure.invalidRequest(
-      `Invalid 'chat_template_kwargs': the chat template of this model has no variable '${name}'.`,
-      { param: 'chat_template_kwargs', code: 'invalid_value' },
-    )
-  }
+/** A variable that the template never reads has no effect; the template's own names are refused. */
+function checkVariables({ variables = {} }: TemplateOptions): void {
+  const own = Object.keys(variables).find((name) => OWN_NAMES.has(name))
+  if (own === undefined) return
+  throw failure.invalidRequest(
+    `Invalid 'chat_template_kwargs': '${own}' cannot be set, because the chat template sets it.`,
+    { param: 'chat_template_kwargs', code: 'invalid_value' },
+  )
 }
 
 /** What follows the last message is cut off where the answer is to go on in it. */

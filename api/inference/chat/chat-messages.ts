@@ -1,6 +1,7 @@
 import type { ChatMessage } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { missingParameter } from '#api/inference/field-faults.ts'
+import { CACHE_CONTROL } from './chat-tools.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
 
 const NAME_LENGTH_MAX = 64
@@ -106,6 +107,7 @@ export const MESSAGE_SCHEMA = {
     reasoning_details: { type: ['array', 'null'] },
     thinking_blocks: { type: ['array', 'null'] },
     provider_specific_fields: { type: ['object', 'null'] },
+    cache_control: CACHE_CONTROL,
     audio: { type: 'null' },
     parsed: {},
   },

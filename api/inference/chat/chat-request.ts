@@ -9,15 +9,20 @@ import type {
 import { failure } from '#shared/errors.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import {
-  fixed,
+  answerLength,
+  EFFORT,
+  ineffective,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
   optionalString,
   unsupported,
+  VERBOSITY,
 } from '#api/inference/field-schemas.ts'
+import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 import {
+  maxTokensOf,
   SAMPLING_FIELDS,
   samplingParams,
   stopStrings,
@@ -25,13 +30,12 @@ import {
 } from '#api/inference/sampling-fields.ts'
 import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
-import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 
 import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
 import { CALL_CLOSES } from './chat-tool-calls.ts'
-import { TOOL_FIELDS, toolPlan, type ToolPlan } from './chat-tools.ts'
+import { checkedSchema, TOOL_FIELDS, toolPlan, type ToolPlan } from './chat-tools.ts'
 
 /** Alternatives per token that one request may ask for. */
 export const TOP_LOGPROBS_MAX = 20
@@ -94,11 +98,10 @@ const FIELDS = {
     items: MESSAGE_SCHEMA,
     description: 'The conversation so far.',
   }),
-  max_tokens: optionalInteger({ minimum: 1, description: 'Older name of the next one.' }),
-  max_completion_tokens: optionalInteger({
-    minimum: 1,
-    description: 'Longest answer in tokens; the rest of the context window if absent.',
-  }),
+  max_tokens: answerLength('Older name of the next one.'),
+  max_completion_tokens: answerLength(
+    'Longest answer in tokens; the rest of the context window if absent.',
+  ),
   logprobs: optionalBoolean({
     default: false,
     description: 'Return the log-probabilities of the chosen tokens.',
@@ -119,13 +122,13 @@ const FIELDS = {
       items: { type: 'string', enum: ['text'] },
     }),
   ),
-  prediction: unsupported(),
+  prediction: ineffective({ type: ['object', 'null'] }),
   moderation: unsupported(),
-  prompt_cache_options: unsupported(),
-  prompt_cache_retention: unsupported(),
+  prompt_cache_options: ineffective({ type: ['object', 'null'] }),
+  prompt_cache_retention: ineffective({ type: ['string', 'null'] }),
   audio: unsupported(),
-  reasoning_effort: fixed(['none']),
-  verbosity: fixed(['medium']),
+  reasoning_effort: EFFORT,
+  verbosity: VERBOSITY,
   web_search_options: unsupported(),
   ...SAMPLING_FIELDS,
 }
@@ -157,7 +160,9 @@ export function chatRequest(body: ChatBody): ChatRequest {
   const messages = chatMessages(body.messages)
   const budget = new SchemaBudget()
   const tools = toolPlan(body, budget)
-  const maxTokens = body.max_completion_tokens ?? body.max_tokens ?? null
+  const maxTokens =
+    maxTokensOf(body.max_completion_tokens, 'max_completion_tokens') ??
+    maxTokensOf(body.max_tokens, 'max_tokens')
   const responseFormat = responseFormatOf(body, budget)
   const isCallForced = tools !== undefined && tools.choice !== 'none' && tools.choice !== 'auto'
   const hasForm = isCallForced || responseFormat.type !== 'text'
@@ -174,6 +179,7 @@ export function chatRequest(body: ChatBody): ChatRequest {
     responseFormat,
     stream: body.stream ?? false,
   })
+  addIgnoredFields(body, budget.ignored)
   return { tools, input }
 }
 
@@ -240,8 +246,7 @@ function logprobsOf(body: ChatBody): number | null {
 function responseFormatOf(body: ChatBody, budget: SchemaBudget): ResponseFormat {
   const format: ResponseFormatField = body.response_format ?? { type: 'text' }
   const schema = format.schema ?? {}
-  budget.charge(schema, 'response_format.schema')
-  budget.charge(format.json_schema?.schema ?? {}, 'response_format.json_schema.schema')
+  const lenient = budget.chargeLenient(schema, 'response_format.schema')
   if (format.type !== 'json_object' && Object.keys(schema).length > 0) {
     throw invalidValue(
       'response_format.schema',
@@ -252,7 +257,7 @@ function responseFormatOf(body: ChatBody, budget: SchemaBudget): ResponseFormat 
     case 'text':
       return { type: 'text' }
     case 'json_object':
-      if (Object.keys(schema).length > 0) return { type: 'jsonSchema', schema }
+      if (Object.keys(schema).length > 0) return { type: 'jsonSchema', schema: lenient }
       if (!/json/i.test(JSON.stringify(body.messages))) {
         throw failure.invalidRequest(
           "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
@@ -261,15 +266,19 @@ function responseFormatOf(body: ChatBody, budget: SchemaBudget): ResponseFormat 
       }
       return { type: 'jsonObject' }
     case 'json_schema':
-      return jsonSchemaFormat(format.json_schema)
+      return jsonSchemaFormat(format.json_schema, budget)
   }
 }
 
-function jsonSchemaFormat(field: ResponseFormatField['json_schema']): ResponseFormat {
+function jsonSchemaFormat(
+  field: ResponseFormatField['json_schema'],
+  budget: SchemaBudget,
+): ResponseFormat {
   if (field === undefined) throw missingParameter('response_format.json_schema')
   if (field.schema === undefined) throw missingParameter('response_format.json_schema.schema')
-  if (field.strict === true) {
-    checkStrictSchema(field.schema, 'response_format.json_schema.schema')
+  const param = 'response_format.json_schema.schema'
+  return {
+    type: 'jsonSchema',
+    schema: checkedSchema(field.schema, field.strict, { param, budget }),
   }
-  return { type: 'jsonSchema', schema: field.schema }
 }

@@ -138,7 +138,7 @@ export class ToolCallParser {
 }
 
 /** How many characters at the end of a text could be the beginning of a tag. */
-function partialTagLength(text: string, tag: string): number {
+export function partialTagLength(text: string, tag: string): number {
   for (let length = Math.min(tag.length - 1, text.length); length > 0; length -= 1) {
     if (text.endsWith(tag.slice(0, length))) return length
   }

@@ -40,6 +40,9 @@ type ToolChoiceField =
       }
     }
 
+/** Marks of clients of other dialects; shared beginnings of prompts are found without them. */
+export const CACHE_CONTROL = { type: ['object', 'null'] }
+
 const FUNCTION = {
   type: 'object',
   required: ['name'],
@@ -68,7 +71,10 @@ export const TOOL_FIELDS = {
       type: ['array', 'null'],
       maxItems: TOOLS_MAX,
       items: variantSchema({
-        function: { required: ['function'], properties: { function: FUNCTION } },
+        function: {
+          required: ['function'],
+          properties: { function: FUNCTION, cache_control: CACHE_CONTROL },
+        },
       }),
       description: 'Functions that the model may call.',
     }),
@@ -152,8 +158,9 @@ export function toolPlan(body: ToolBody, budget: SchemaBudget): ToolPlan | undef
   }
   if (functions.length > 0) return legacyPlan(functions, body.function_call, budget)
   if (tools.length === 0) {
-    for (const field of ['tool_choice', 'parallel_tool_calls', 'function_call'] as const) {
-      if (body[field] === null || body[field] === undefined) continue
+    for (const field of ['tool_choice', 'function_call'] as const) {
+      // Frameworks send the default also without tools; only a demanded call cannot be met.
+      if ([null, undefined, 'none', 'auto'].includes(body[field] as null)) continue
       const needed = field === 'function_call' ? 'functions' : 'tools'
       throw invalidValue(field, `'${field}' is only allowed when '${needed}' are specified.`)
     }
@@ -194,16 +201,32 @@ export function definitionOf(
   path: string,
   budget: SchemaBudget,
 ): ToolDefinition {
-  const { name, description, parameters } = field
-  budget.charge(parameters ?? {}, `${path}.parameters`)
-  checkIsObject(parameters ?? {}, name, `${path}.parameters`)
-  if (field.strict === true) checkStrictSchema(parameters ?? {}, `${path}.parameters`)
+  const { name, description } = field
+  const param = `${path}.parameters`
+  const parameters =
+    field.parameters && checkedSchema(field.parameters, field.strict, { param, budget })
+  checkIsObject(parameters ?? {}, name, param)
   return {
     name,
     ...(typeof description === 'string' && { description }),
     ...(typeof parameters === 'object' && parameters !== null && { parameters }),
     ...(field.strict === true && { isStrict: true }),
   }
+}
+
+/**
+ * A schema within the budget: a strict one as it is, any other without what cannot be enforced.
+ * Throws where a strict one breaks the rules of `strict`.
+ */
+export function checkedSchema(
+  schema: object,
+  strict: boolean | null | undefined,
+  { param, budget }: { readonly param: string; readonly budget: SchemaBudget },
+): object {
+  if (strict !== true) return budget.chargeLenient(schema, param)
+  budget.charge(schema, param)
+  checkStrictSchema(schema, param)
+  return schema
 }
 
 /**

@@ -13,7 +13,7 @@ import {
 } from '#api/inference/sampling-fields.ts'
 
 const BEST_OF_MAX = 20
-const LOGPROBS_MAX = 5
+const LOGPROBS_MAX = 20
 const DEFAULT_MAX_TOKENS = 16
 
 const TOKEN_IDS = { type: 'array', minItems: 1, items: { type: 'integer', minimum: 0 } }
@@ -35,9 +35,9 @@ const FIELDS = {
     description: 'Text after the inserted one, for models that can fill in.',
   }),
   max_tokens: optionalInteger({
-    minimum: 0,
+    minimum: -1,
     default: DEFAULT_MAX_TOKENS,
-    description: 'Longest answer in tokens.',
+    description: 'Longest answer in tokens; -1 means all that fits.',
   }),
   best_of: optionalInteger({
     minimum: 1,
@@ -80,7 +80,8 @@ export function completionInput(body: CompletionBody): GenerateInput {
       { param: 'suffix', code: 'unsupported_parameter' },
     )
   }
-  const maxTokens = body.max_tokens ?? DEFAULT_MAX_TOKENS
+  const asked = body.max_tokens ?? DEFAULT_MAX_TOKENS
+  const maxTokens = asked === -1 ? null : asked
   return {
     task: 'generate',
     prompts,

@@ -6,6 +6,7 @@ import type { ImageInput } from '#shared/contracts/image.ts'
 import { randomId } from '#shared/ids.ts'
 import {
   fixed,
+  ineffective,
   optionalEnum,
   optionalInteger,
   optionalNumber,
@@ -16,7 +17,10 @@ import { BINARY } from '#api/inference/form-fields.ts'
 
 const IMAGES_MAX = 10
 const PROMPT_LENGTH_MAX = 1000
-const SIZES = ['256x256', '512x512', '1024x1024'] as const
+const SIZES = [
+  ...['256x256', '512x512', '1024x1024', '1536x1024', '1024x1536', '1792x1024', '1024x1792'],
+  'auto',
+]
 const STEPS_MAX = 150
 const GUIDANCE_MAX = 30
 const SEED_MAX = 2 ** 32 - 1
@@ -61,10 +65,23 @@ const COMMON = {
     maxLength: PROMPT_LENGTH_MAX,
     description: 'What should not be seen.',
   }),
-  quality: fixed(['standard', 'auto']),
-  style: unsupported(),
-  background: fixed(['opaque', 'auto']),
-  moderation: fixed(['low', 'auto']),
+  quality: ineffective(
+    {
+      type: ['string', 'null'],
+      enum: ['standard', 'auto', 'hd', 'low', 'medium', 'high', null],
+    },
+    ['standard', 'auto'],
+  ),
+  style: ineffective({ type: ['string', 'null'], enum: ['vivid', 'natural', null] }),
+  background: ineffective(
+    { type: ['string', 'null'], enum: ['transparent', 'opaque', 'auto', null] },
+    ['opaque', 'auto'],
+  ),
+  moderation: ineffective({ type: ['string', 'null'], enum: ['low', 'auto', null] }, [
+    'low',
+    'auto',
+  ]),
+  input_fidelity: ineffective({ type: ['string', 'null'], enum: ['high', 'low', null] }),
   output_format: fixed(['png']),
   output_compression: unsupported(),
   partial_images: fixed([0]),
@@ -105,7 +122,8 @@ export type ImageFields = Static<typeof COMMON_FIELDS>
 
 /** The job input that all image requests share, with every default filled in. */
 export function commonInput(fields: ImageFields): Omit<ImageInput, 'task'> {
-  const [width, height] = (fields.size ?? '1024x1024').split('x').map(Number)
+  const size = fields.size ?? 'auto'
+  const [width, height] = (size === 'auto' ? '1024x1024' : size).split('x').map(Number)
   const { steps, guidance_scale: guidanceScale, negative_prompt: negativePrompt } = fields
   return {
     n: fields.n ?? 1,

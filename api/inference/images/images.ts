@@ -19,7 +19,7 @@ import {
   VARIATION_FIELDS,
   VARIATION_FORM,
 } from './image-request.ts'
-import { checkTransparency, inspectImage, receiveImage } from './uploaded-image.ts'
+import { maskOf, inspectImage, receiveImage } from './uploaded-image.ts'
 
 // Two images and the text fields of a form.
 const FORM_BYTES_MAX = 16 * 1024 * 1024
@@ -85,12 +85,12 @@ async function editImage(http: Http, services: InferenceServices): Promise<objec
   const fields = parseFields(http.request, EDIT_FIELDS, form.fields)
   const model = getImageModel(services, http.request, fields, 'v1/images/edits')
   const image = await inspectImage(imageOf(form), 'image')
-  const mask =
+  const given =
     form.files.mask === undefined ? undefined : await inspectImage(form.files.mask, 'mask')
-  checkTransparency(image, mask)
+  const mask = await maskOf(image, given)
   return withTemporary(services, async (temporary) => {
     const { key: imageKey } = await temporary.put(image.bytes)
-    const maskKey = mask === undefined ? undefined : (await temporary.put(mask.bytes)).key
+    const maskKey = mask === undefined ? undefined : (await temporary.put(mask)).key
     const input = {
       ...commonInput(fields),
       task: 'edit',

@@ -46,15 +46,24 @@ export async function inspectImage(bytes: Buffer, param: string): Promise<Upload
   return { bytes, format, side: width, isGrey: channels < 3, hasAlpha: hasAlpha === true }
 }
 
-/** Checks that the area to regenerate is given: by a mask of the same size, or by transparency. */
-export function checkTransparency(image: UploadedImage, mask: UploadedImage | undefined): void {
-  if (mask === undefined) {
-    if (image.hasAlpha) return
-    throw invalidFormat(
-      `Invalid input image - format must be in ['RGBA', 'LA'], got ${image.isGrey ? 'L' : 'RGB'}. Without a mask, its transparent areas are redrawn.`,
-      'image',
-    )
-  }
+/**
+ * The mask of an edit, whose transparent areas are redrawn; undefined where those of the image are.
+ * Without a mask and transparency the whole image is redrawn. Throws unless the mask fits the image.
+ */
+export async function maskOf(
+  image: UploadedImage,
+  mask: UploadedImage | undefined,
+): Promise<Buffer | undefined> {
+  if (mask !== undefined) checkMask(image, mask)
+  if (mask !== undefined || image.hasAlpha) return mask?.bytes
+  const background = { r: 0, g: 0, b: 0, alpha: 0 }
+  const { side } = image
+  return sharp({ create: { width: side, height: side, channels: 4, background } })
+    .png()
+    .toBuffer()
+}
+
+function checkMask(image: UploadedImage, mask: UploadedImage): void {
   if (mask.format !== 'png') throw invalidFormat('Uploaded mask must be a PNG.', 'mask')
   if (mask.side !== image.side) {
     throw invalidFormat(

@@ -49,7 +49,7 @@ export function presentResponse(head: ResponseHead, state: ResponseState): objec
     incomplete_details: status === 'incomplete' ? { reason: 'max_output_tokens' } : null,
     instructions: body.instructions ?? null,
     max_output_tokens: body.max_output_tokens ?? null,
-    max_tool_calls: null,
+    max_tool_calls: body.max_tool_calls ?? null,
     model: head.model,
     output: status === 'in_progress' ? [] : state.output,
     parallel_tool_calls: body.parallel_tool_calls ?? true,

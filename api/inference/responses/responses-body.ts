@@ -3,11 +3,15 @@ import { Type, type Static } from 'typebox'
 import { REQUEST_FIELDS, TOP_LOGPROBS_MAX } from '#api/inference/chat/chat-request.ts'
 import { FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
 import {
+  answerLength,
+  EFFORT,
   fixed,
+  ineffective,
   optionalBoolean,
   optionalInteger,
   optionalString,
   unsupported,
+  VERBOSITY,
 } from '#api/inference/field-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 
@@ -53,14 +57,18 @@ export const LOGPROBS = 'message.output_text.logprobs'
 const REASONING = 'reasoning.encrypted_content'
 
 interface ReasoningField {
-  readonly effort?: 'none' | null
-  readonly summary?: null
+  readonly effort?: string | null
+  readonly summary?: string | null
 }
+const SUMMARY = ineffective({
+  type: ['string', 'null'],
+  enum: ['auto', 'concise', 'detailed', null],
+})
 const REASONING_OPTIONS = {
   type: ['object', 'null'],
-  properties: { effort: fixed(['none']), summary: unsupported(), generate_summary: unsupported() },
+  properties: { effort: EFFORT, summary: SUMMARY, generate_summary: SUMMARY },
   additionalProperties: false,
-  description: 'No model here reasons: only that it need not can be asked for.',
+  description: 'No model here reasons: these options are ignored, which the answer reports.',
 }
 
 const NAMED_TOOL = { required: ['name'], properties: { name: { type: 'string' } } }
@@ -114,7 +122,7 @@ const TEXT = {
       }),
       description: 'What the answer must be: text, any JSON object, or JSON that fits a schema.',
     },
-    verbosity: fixed(['medium']),
+    verbosity: VERBOSITY,
   },
   additionalProperties: false,
 }
@@ -125,12 +133,14 @@ export const RESPONSES_BODY = Type.Object(
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
     input: Type.Unsafe<InputField>(INPUT_SCHEMA),
     instructions: optionalString({ description: 'The system message of the response.' }),
-    max_output_tokens: optionalInteger({
-      minimum: 1,
-      description: 'Longest answer in tokens; the rest of the context window if absent.',
-    }),
+    max_output_tokens: answerLength(
+      'Longest answer in tokens; the rest of the context window if absent.',
+    ),
     temperature: SAMPLING_FIELDS.temperature,
     top_p: SAMPLING_FIELDS.top_p,
+    top_k: SAMPLING_FIELDS.top_k,
+    seed: SAMPLING_FIELDS.seed,
+    stop: SAMPLING_FIELDS.stop,
     stream: SAMPLING_FIELDS.stream,
     stream_options: Type.Optional(
       Type.Unsafe<{ readonly include_obfuscation?: boolean | null } | null>({
@@ -178,7 +188,9 @@ export const RESPONSES_BODY = Type.Object(
     ...REQUEST_FIELDS,
     user: SAMPLING_FIELDS.user,
     timeout: SAMPLING_FIELDS.timeout,
-    truncation: fixed(['disabled']),
+    truncation: ineffective({ type: ['string', 'null'], enum: ['auto', 'disabled', null] }, [
+      'disabled',
+    ]),
     store: optionalBoolean({ description: 'True is refused: responses are never kept.' }),
     background: optionalBoolean({ description: 'True is refused: responses are never kept.' }),
     previous_response_id: optionalString({ description: 'Refused: responses are never kept.' }),
@@ -190,8 +202,11 @@ export const RESPONSES_BODY = Type.Object(
     ),
     prompt: unsupported(),
     reasoning: Type.Optional(Type.Unsafe<ReasoningField | null>(REASONING_OPTIONS)),
-    max_tool_calls: unsupported(),
-    prompt_cache_retention: unsupported(),
+    max_tool_calls: optionalInteger({
+      minimum: 1,
+      description: 'Most calls of built-in tools, of which there are none.',
+    }),
+    prompt_cache_retention: ineffective({ type: ['string', 'null'] }),
   },
   { additionalProperties: false },
 )

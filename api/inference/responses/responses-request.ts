@@ -1,11 +1,16 @@
 import type { ResponseFormat } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import { chatInput, type ChatRequest } from '#api/inference/chat/chat-request.ts'
-import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
+import {
+  checkedSchema,
+  definitionOf,
+  planOf,
+  type ToolPlan,
+} from '#api/inference/chat/chat-tools.ts'
 import { invalidValue } from '#api/inference/field-faults.ts'
-import { samplingParams } from '#api/inference/sampling-fields.ts'
+import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
-import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 
 import {
   LOGPROBS,
@@ -26,16 +31,19 @@ export function responsesRequest(body: ResponsesBody): ChatRequest {
     messages,
     tools,
     n: 1,
-    maxTokens: body.max_output_tokens ?? null,
+    maxTokens: maxTokensOf(body.max_output_tokens, 'max_output_tokens'),
     sampling: samplingParams({
       temperature: body.temperature ?? null,
       top_p: body.top_p ?? null,
+      top_k: body.top_k ?? null,
+      seed: body.seed ?? null,
     }),
-    stop: [],
+    stop: stopStrings(body.stop),
     logprobs: logprobsOf(body),
     responseFormat: responseFormatOf(body, budget),
     stream: body.stream ?? false,
   })
+  addIgnoredFields(body, budget.ignored)
   return { input, tools }
 }
 
@@ -118,8 +126,12 @@ function responseFormatOf(
       }
       return { type: 'jsonObject' }
     case 'json_schema':
-      budget.charge(format.schema, 'text.format.schema')
-      if (format.strict === true) checkStrictSchema(format.schema, 'text.format.schema')
-      return { type: 'jsonSchema', schema: format.schema }
+      return {
+        type: 'jsonSchema',
+        schema: checkedSchema(format.schema, format.strict, {
+          param: 'text.format.schema',
+          budget,
+        }),
+      }
   }
 }

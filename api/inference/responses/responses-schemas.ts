@@ -77,7 +77,7 @@ const RESPONSE = {
     },
     instructions: NULLABLE_STRING,
     max_output_tokens: { type: ['integer', 'null'] },
-    max_tool_calls: { type: 'null' },
+    max_tool_calls: { type: ['integer', 'null'] },
     model: { type: 'string' },
     output: { type: 'array', items: { anyOf: [MESSAGE, FUNCTION_CALL] } },
     parallel_tool_calls: { type: 'boolean' },

@@ -96,8 +96,8 @@ describe('the way from a socket to the model that ships, and back', () => {
     for (const stream of [false, true]) {
       const asked = client.completions.create({
         model: MODEL,
-        prompt: 'Hi',
-        max_tokens: 9999,
+        prompt: 'Hi '.repeat(99_999),
+        max_tokens: 9,
         stream,
       })
       await expect(asked).rejects.toMatchObject({

@@ -93,14 +93,18 @@ describe('the credential of a request', () => {
     expect(surface.keys.touched).toEqual(['key_0', 'key_0'])
   })
 
-  it("an organization header must name the key's own organization", async () => {
+  it("ignores and reports a header that names none of the key's organizations", async () => {
     const surface = await openSurface()
     const authorization = `Bearer ${API_KEY}`
     const own = await ask(surface, { authorization, 'openai-organization': 'org-test' })
-    expect(own.statusCode).toBe(200)
-    const other = await ask(surface, { authorization, 'openai-organization': 'org-other' })
-    expect(other.statusCode).toBe(401)
-    expect(other.json().error.code).toBe('mismatched_organization')
+    expect([own.statusCode, own.headers['x-millrace-ignored-parameters']]).toEqual([200, undefined])
+    const foreign = { 'openai-organization': 'org-other', 'openai-project': 'proj_1' }
+    const other = await ask(surface, { authorization, ...foreign })
+    expect(other.statusCode).toBe(200)
+    expect(other.headers).toMatchObject({
+      'openai-organization': 'org-test',
+      'x-millrace-ignored-parameters': 'OpenAI-Organization, OpenAI-Project',
+    })
   })
 
   it('a key with scopes is refused elsewhere, and one with models sees only these', async () => {
@@ -153,6 +157,18 @@ describe("a user's access token", () => {
       message: 'No such organization: org-x.',
       code: 'invalid_organization',
     })
+  })
+
+  it('ignores and reports a foreign organization where the user has only one', async () => {
+    const [only] = access.organizations
+    const surface = await openSurface(undefined, {
+      verifyAccessToken: async () => ({ ...access, organizations: only ? [only] : [] }),
+    })
+    const foreign = await ask(surface, { authorization, 'openai-organization': 'org-x' })
+    expect([foreign.statusCode, foreign.headers['x-millrace-ignored-parameters']]).toEqual([
+      200,
+      'OpenAI-Organization',
+    ])
   })
 
   it('manages keys for owners, not for members', async () => {

@@ -126,12 +126,12 @@ const REFUSALS: readonly Refusal[] = [
     { size: '256x257' },
     'size',
     'invalid_value',
-    "Invalid value: '256x257'. Supported values are: '256x256', '512x512', and '1024x1024'.",
+    "Invalid value: '256x257'. Supported values are: '256x256', '512x512', '1024x1024', '1536x1024', '1024x1536', '1792x1024', '1024x1792', and 'auto'.",
   ],
   [{ response_format: 'png' }, 'response_format', 'invalid_value', /./],
   [{ stream: true }, 'stream', 'invalid_value', /Supported values are: 'false'/],
   [{ output_format: 'webp' }, 'output_format', 'invalid_value', /Supported values are: 'png'/],
-  [{ style: 'vivid' }, 'style', 'unsupported_parameter', /./],
+  [{ style: 'loud' }, 'style', 'invalid_value', /./],
   [{ image: 'x' }, 'image', 'unknown_parameter', /./],
 ]
 itRefuses('/v1/images/generations', { model: 'tiny-sd', prompt: 'a cat' }, REFUSALS)

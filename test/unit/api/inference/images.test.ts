@@ -73,6 +73,16 @@ describe('POST /v1/images/edits', () => {
     expect((await post('edits', parts)).statusCode).toBe(200)
   })
 
+  it.each([
+    ['an opaque', OPAQUE],
+    ['a grey', GREY],
+  ])('redraws all of %s image without a mask', async (_kind, image) => {
+    const response = await post('edits', [file('image', image), PROMPT, ['quality', 'hd']])
+    expect(response.statusCode).toBe(200)
+    expect(response.headers['x-millrace-ignored-parameters']).toBe('quality')
+    expect(images.submitted()).toHaveProperty('maskKey')
+  })
+
   it('leaves nothing behind when its job fails', async () => {
     surface.submitter.script = () => {
       throw failure.invalidRequest('The pixels are broken.', { param: 'image' })
@@ -110,7 +120,7 @@ describe('POST /v1/images/edits', () => {
       'invalid_value',
       /./,
     ],
-    ['a quality', [file('image', PNG), PROMPT, ['quality', 'hd']], 'quality', 'invalid_value', /./],
+    ['a quality', [file('image', PNG), PROMPT, ['quality', 'x']], 'quality', 'invalid_value', /./],
     [
       'text as image',
       [file('image', Buffer.from('hello')), PROMPT],
@@ -148,20 +158,6 @@ describe('POST /v1/images/edits', () => {
       'image',
       'invalid_image_format',
       /^Uploaded image must be square\.$/,
-    ],
-    [
-      'an opaque image without a mask',
-      [file('image', OPAQUE), PROMPT],
-      'image',
-      'invalid_image_format',
-      /^Invalid input image - format must be in \['RGBA', 'LA'\], got RGB\./,
-    ],
-    [
-      'a grey image without a mask',
-      [file('image', GREY), PROMPT],
-      'image',
-      'invalid_image_format',
-      /got L\./,
     ],
     [
       'an opaque mask',

@@ -12,8 +12,8 @@ const REFUSALS: readonly Refusal[] = [
   [{ prompt: [1.5] }, 'prompt[0]', 'invalid_type', /./],
   [{ prompt: [-1] }, 'prompt[0]', 'integer_below_min_value', /./],
   [{ prompt: [[]] }, 'prompt[0]', 'empty_array', /./],
-  [{ max_tokens: -1 }, 'max_tokens', 'integer_below_min_value', /./],
-  [{ logprobs: 6 }, 'logprobs', 'integer_above_max_value', /Expected a value <= 5/],
+  [{ max_tokens: -2 }, 'max_tokens', 'integer_below_min_value', /./],
+  [{ logprobs: 21 }, 'logprobs', 'integer_above_max_value', /Expected a value <= 20/],
   [{ best_of: 21 }, 'best_of', 'integer_above_max_value', /./],
   [
     { n: 2, best_of: 1 },

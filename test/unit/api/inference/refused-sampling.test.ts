@@ -56,10 +56,10 @@ const REFUSALS: readonly Refusal[] = [
   ],
   [{ max_tokens: 0 }, 'max_tokens', 'integer_below_min_value', /./],
   [
-    { stop: ['a', 'b', 'c', 'd', 'e'] },
+    { stop: Array(65).fill('a') },
     'stop',
     'array_above_max_length',
-    "Invalid 'stop': array too long. Expected an array with maximum length 4, but got an array with length 5 instead.",
+    "Invalid 'stop': array too long. Expected an array with maximum length 64, but got an array with length 65 instead.",
   ],
   [{ stop: [1] }, 'stop[0]', 'invalid_type', /expected a string, but got an integer/],
   [
@@ -117,12 +117,6 @@ const REFUSALS: readonly Refusal[] = [
   [{ prompt: 'x' }, 'prompt', 'unknown_parameter', "Unknown parameter: 'prompt'."],
   [{ best_of: 2 }, 'best_of', 'unknown_parameter', /./],
   [{ moderation: { model: 'x' } }, 'moderation', 'unsupported_parameter', /./],
-  [
-    { prompt_cache_retention: '24h' },
-    'prompt_cache_retention',
-    'unsupported_parameter',
-    "Unsupported parameter: 'prompt_cache_retention' is not supported by this endpoint.",
-  ],
 ]
 
 itRefuses('/v1/chat/completions', { messages: [USER] }, REFUSALS)

@@ -69,7 +69,7 @@ const REFUSALS: readonly Refusal[] = [
     /./,
   ],
   [
-    { tool_choice: 'auto' },
+    { tool_choice: 'required' },
     'tool_choice',
     'invalid_value',
     /only allowed when 'tools' are specified/,
@@ -95,13 +95,6 @@ const REFUSALS: readonly Refusal[] = [
     'object_above_max_properties',
     /./,
   ],
-  [
-    { reasoning_effort: 'high' },
-    'reasoning_effort',
-    'invalid_value',
-    "Invalid value: 'high'. Supported values are: 'none'.",
-  ],
-  [{ verbosity: 'low' }, 'verbosity', 'invalid_value', /Supported values are: 'medium'/],
   [{ modalities: ['audio'] }, 'modalities[0]', 'invalid_value', /./],
   [{ store: true }, 'store', 'unsupported_value', /does not support true/],
 ]

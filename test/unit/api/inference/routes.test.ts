@@ -168,10 +168,13 @@ describe('the routes', () => {
       '/v1/images/generations',
       '/v1/images/variations',
       '/v1/media/{folder}/{name}',
+      '/v1/messages',
+      '/v1/messages/count_tokens',
       '/v1/models',
       '/v1/models/{model}',
       '/v1/rerank',
       '/v1/responses',
+      '/v1/score',
       '/v1/tokenize',
     ])
     for (const path of served) {

@@ -6,6 +6,7 @@ import type { FastifyInstance } from 'fastify'
 import { buildApp } from '#api/server/app.ts'
 import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/jobs/job-events.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
+import { rootDialects } from '#api/inference/root-dialects.ts'
 import { mediaPlugin } from '#api/media/routes.ts'
 import { v1Plugin, type V1Services } from '#api/v1/plugin.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
@@ -200,6 +201,12 @@ export async function openSurface(
       {
         prefixes: ['/v1'],
         plugin: v1Plugin(services, [inferencePlugin(services), mediaPlugin(services)]),
+      },
+      {
+        prefixes: ['/'],
+        plugin: v1Plugin(services, [rootDialects(services, '0.0.0')], {
+          answersUnknownPaths: false,
+        }),
       },
     ],
   })

@@ -35,6 +35,12 @@ describe('an answer', () => {
     expect(endless).toMatchObject({ text: ' brown fox', finishReason: 'length', tokens: 16 })
   })
 
+  it('is cut to what fits into the context window', async () => {
+    const endless = { ending: { ignoresEndOfText: true } }
+    const longest = await answerTo({ ...endless, maxTokens: 9999 }, scriptedEngine(wantsToEnd))
+    expect(longest).toMatchObject({ finishReason: 'length', tokens: 256 - PROMPT.length })
+  })
+
   it('has no fewer tokens than asked for', async () => {
     const engine = scriptedEngine(wantsToEnd)
     expect(await answerTo({}, engine)).toMatchObject({ text: '', tokens: 0 })

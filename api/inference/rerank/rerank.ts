@@ -1,16 +1,19 @@
 import type { FastifyInstance } from 'fastify'
 import { Type, type Static } from 'typebox'
 
-import { callerOf } from '#api/v1/caller.ts'
 import { answerHeadOf } from '#api/v1/durable.ts'
-import { fixed, optionalBoolean, optionalInteger } from '#api/inference/field-schemas.ts'
-import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
-import { getCapableModel } from '#api/inference/model-lookup.ts'
+import {
+  fixed,
+  ineffective,
+  optionalBoolean,
+  optionalInteger,
+} from '#api/inference/field-schemas.ts'
+import type { Http } from '#api/inference/jobs/run-job.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 
-const DOCUMENTS_MAX = 1000
+import { DOCUMENTS_MAX, ranked, scoreDocuments } from './rank.ts'
 
 const DOCUMENT = {
   anyOf: [
@@ -34,6 +37,8 @@ const RERANK_BODY = Type.Object(
       minimum: 1,
       description: 'How many results to answer; all if absent.',
     }),
+    top_k: optionalInteger({ minimum: 1, description: 'Another name of `top_n`.' }),
+    max_tokens_per_doc: ineffective({ type: ['integer', 'null'] }),
     return_documents: optionalBoolean({ default: false, description: 'Repeat the texts.' }),
     // Documents that are too long are cut in any case, which is what these ask for.
     truncate_prompt_tokens: fixed([-1]),
@@ -73,11 +78,15 @@ const RERANK_RESPONSE = {
 }
 
 /** `POST /rerank`: documents by their relevance to a query. */
-export function registerRerank(app: FastifyInstance, services: InferenceServices): void {
+export function registerRerank(
+  app: FastifyInstance,
+  services: InferenceServices,
+  operationId = 'createRerank',
+): void {
   app.post('/rerank', {
     config: { scope: 'search' },
     schema: {
-      operationId: 'createRerank',
+      operationId,
       summary: 'Order documents by their relevance to a query',
       tags: ['Rerank'],
       security: [{ apiKey: [] }],
@@ -90,31 +99,20 @@ export function registerRerank(app: FastifyInstance, services: InferenceServices
 
 async function rerank(http: Http, services: InferenceServices): Promise<object> {
   const body = http.request.body as RerankBody
-  const model = getCapableModel(services.catalogue, callerOf(http.request), {
-    name: body.model,
-    kind: 'embedding',
-    capability: 'rerank',
-    endpoint: 'v1/rerank',
-  })
   const documents = body.documents.map((document) =>
     typeof document === 'string' ? document : document.text,
   )
-  const input = { task: 'rerank', query: body.query, documents } as const
-  const { result, usage } = await runJob(http, services, { kind: 'embedding', model, input })
-  if (result.task !== 'rerank') throw new Error('a ranking was answered with vectors')
-  const ranked = result.scores
-    .map((score, index) => ({ index, relevance_score: score }))
-    .toSorted((one, other) => other.relevance_score - one.relevance_score)
-    .slice(0, body.top_n ?? documents.length)
+  const { model, scores, usage } = await scoreDocuments(http, services, {
+    ...{ modelName: body.model, query: body.query, documents, endpoint: 'v1/rerank' },
+  })
+  const results = ranked(scores, body.top_n ?? body.top_k).map(({ index, score }) => ({
+    index,
+    relevance_score: score,
+    ...(body.return_documents === true && { document: { text: documents[index] } }),
+  }))
   return {
     id: answerHeadOf(http.request, services.clock).newId('rerank-'),
-    object: 'list',
-    model: model.id,
-    results: ranked.map((result) =>
-      body.return_documents === true
-        ? { ...result, document: { text: documents[result.index] } }
-        : result,
-    ),
+    ...{ object: 'list', model: model.id, results },
     usage: { prompt_tokens: usage.promptTokens, total_tokens: usage.promptTokens },
   }
 }

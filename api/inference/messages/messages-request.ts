@@ -1,0 +1,97 @@
+import type { GenerateInput, ResponseFormat, TokenizeInput } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
+
+import { addIgnoredFields } from '#api/http/ignored-fields.ts'
+import { chatInput, type ChatRequest } from '#api/inference/chat/chat-request.ts'
+import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
+import { SchemaBudget } from '#api/inference/input-limits.ts'
+import { samplingParams } from '#api/inference/sampling-fields.ts'
+
+import type { CountBody, MessagesBody, ToolChoiceField, ToolField } from './messages-body.ts'
+import { conversationOf } from './messages-input.ts'
+
+/** Reads a request for a message. Throws what the schema cannot say. */
+export function messagesRequest(body: MessagesBody): ChatRequest {
+  const budget = new SchemaBudget()
+  const messages = conversationOf(body.messages, body.system)
+  const tools = toolsOf(body, budget)
+  const stop = body.stop_sequences ?? []
+  const input: GenerateInput = chatInput({
+    messages,
+    tools,
+    n: 1,
+    maxTokens: body.max_tokens,
+    sampling: samplingParams({
+      temperature: body.temperature ?? null,
+      top_p: body.top_p ?? null,
+      top_k: body.top_k ?? null,
+    }),
+    stop,
+    // The answer names the sequence that it met, so its end has to be seen.
+    ...(stop.length > 0 && { ending: { keepsStopString: true } }),
+    ...(messages.at(-1)?.role === 'assistant' && { template: { continuesLast: true } }),
+    logprobs: null,
+    responseFormat: responseFormatOf(body, budget),
+    stream: body.stream ?? false,
+  })
+  addIgnoredFields(body, budget.ignored)
+  return { input, tools }
+}
+
+/** The prompt whose tokens are counted. */
+export function countedPrompt(body: CountBody): TokenizeInput['prompt'] {
+  const messages = conversationOf(body.messages, body.system)
+  const tools = toolsOf(body, new SchemaBudget())
+  return {
+    form: 'chat',
+    messages,
+    ...(tools !== undefined && { tools: tools.tools, toolChoice: tools.choice }),
+  }
+}
+
+function toolsOf(
+  { tools = [], tool_choice: choice }: CountBody,
+  budget: SchemaBudget,
+): ToolPlan | undefined {
+  if (tools.length === 0) {
+    if (choice === undefined || choice.type === 'auto' || choice.type === 'none') return undefined
+    throw failure.invalidRequest('tool_choice: may only be specified while providing tools.', {
+      param: 'tool_choice',
+      code: 'invalid_value',
+    })
+  }
+  const definitions = tools.map((tool, index) => definitionFrom(tool, index, budget))
+  const isSingle = choice?.disable_parallel_tool_use === true
+  return planOf(definitions, {
+    tool_choice: chatChoice(choice),
+    ...(isSingle && { parallel_tool_calls: false }),
+  })
+}
+
+function definitionFrom(tool: ToolField, index: number, budget: SchemaBudget) {
+  const { name, description, input_schema: parameters, strict = null } = tool
+  const field = { name, parameters, strict, ...(description !== undefined && { description }) }
+  return definitionOf(field, `tools[${index}]`, budget)
+}
+
+function chatChoice(choice: ToolChoiceField | undefined) {
+  switch (choice?.type) {
+    case 'any':
+      return 'required'
+    case 'none':
+      return 'none'
+    case 'tool':
+      return { type: 'function', function: { name: choice.name as string } } as const
+    default:
+      return 'auto'
+  }
+}
+
+function responseFormatOf(
+  { output_config: config }: MessagesBody,
+  budget: SchemaBudget,
+): ResponseFormat {
+  const schema = config?.format?.schema
+  if (schema === undefined) return { type: 'text' }
+  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, 'output_config.format.schema') }
+}

@@ -1,0 +1,106 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+
+import { freshHead } from '#api/v1/durable.ts'
+import { callerOf } from '#api/v1/caller.ts'
+import type { TokenizeInput } from '#shared/contracts/completion.ts'
+import { askedOf, generate, type Asked, type Generation } from '#api/inference/generate.ts'
+import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { getCapableModel } from '#api/inference/model-lookup.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
+import { messagePresenter, presentMessage } from './messages-answer.ts'
+import { COUNT_BODY, MESSAGES_BODY, type CountBody, type MessagesBody } from './messages-body.ts'
+import { presentMessagesError } from './messages-errors.ts'
+import { MessageOutput } from './messages-output.ts'
+import { countedPrompt, messagesRequest } from './messages-request.ts'
+import { COUNT_RESPONSE, MESSAGE_RESPONSE, MESSAGES_ERRORS } from './messages-schemas.ts'
+
+const MESSAGE_ID_LENGTH = 24
+
+/** `POST /messages` and `/messages/count_tokens`: a chat in Anthropic's dialect. */
+export function registerMessages(app: FastifyInstance, services: InferenceServices): void {
+  const common = { tags: ['Messages'], security: [{ apiKey: [] }] }
+  const config = { scope: 'chat', presentError: presentMessagesError } as const
+  app.post('/messages', {
+    config,
+    schema: {
+      operationId: 'createMessage',
+      summary: "Answer a conversation in the dialect of Anthropic's Messages",
+      ...common,
+      body: MESSAGES_BODY,
+      response: { 200: MESSAGE_RESPONSE, ...MESSAGES_ERRORS },
+    },
+    handler: (request, reply) => answerMessage({ request, reply }, services),
+  })
+  app.post('/messages/count_tokens', {
+    config,
+    schema: {
+      operationId: 'countMessageTokens',
+      summary: 'Count the tokens of a conversation',
+      ...common,
+      body: COUNT_BODY,
+      response: { 200: COUNT_RESPONSE, ...MESSAGES_ERRORS },
+    },
+    handler: (request, reply) => countTokens({ request, reply }, services),
+  })
+}
+
+function answerMessage(http: Http, services: InferenceServices): Promise<unknown> {
+  nameRequest(http.reply)
+  const asked = askedOf<MessagesBody>(http, services.clock)
+  return generate(http, services, messageGeneration(services, asked, http.request.id))
+}
+
+function messageGeneration(
+  { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
+  asked: Asked<MessagesBody>,
+  requestId: string,
+): Generation<object> {
+  const { body } = asked
+  const model = getCapableModel(catalogue, asked.caller, {
+    ...{ name: asked.modelName, kind: 'completion', capability: 'chat', endpoint: 'v1/messages' },
+  })
+  const { input, tools } = messagesRequest(body)
+  const { newId } = asked.head ?? freshHead(clock)
+  const head = { id: newId('msg_', MESSAGE_ID_LENGTH), model: model.id, requestId }
+  const openOutput = () =>
+    new MessageOutput({
+      messageId: head.id,
+      tools,
+      stopSequences: body.stop_sequences ?? [],
+      showsThinking: body.thinking !== undefined && body.thinking.type !== 'disabled',
+    })
+  return {
+    model,
+    input,
+    present({ candidates, usage }) {
+      const output = openOutput()
+      for (const candidate of candidates) output.push(candidate)
+      return presentMessage(head, output, usage)
+    },
+    presenter: () => messagePresenter(head, openOutput()),
+  }
+}
+
+async function countTokens(http: Http, services: InferenceServices): Promise<object> {
+  nameRequest(http.reply)
+  const body = http.request.body as CountBody
+  const model = getCapableModel(services.catalogue, callerOf(http.request), {
+    ...{ name: body.model, kind: 'completion', capability: 'chat' },
+    endpoint: 'v1/messages/count_tokens',
+  })
+  const input: TokenizeInput = {
+    task: 'tokenize',
+    prompt: countedPrompt(body),
+    addSpecialTokens: false,
+    withTexts: false,
+  }
+  const { result } = await runJob(http, services, { kind: 'completion', model, input })
+  if (result.task !== 'tokenize') throw new Error('a count was answered with something else')
+  return { input_tokens: result.tokenIds.length }
+}
+
+/** The name under which this dialect's clients look for the request id. */
+function nameRequest(reply: FastifyReply): void {
+  reply.header('request-id', reply.request.id)
+}

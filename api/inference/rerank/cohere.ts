@@ -1,0 +1,90 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { Type, type Static } from 'typebox'
+
+import { answerHeadOf } from '#api/v1/durable.ts'
+import { presentError, type ErrorAnswer } from '#api/v1/error-dialect.ts'
+import type { ServiceError } from '#shared/errors.ts'
+import { ineffective, optionalInteger } from '#api/inference/field-schemas.ts'
+import type { Http } from '#api/inference/jobs/run-job.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
+import { DOCUMENTS_MAX, ranked, scoreDocuments } from './rank.ts'
+
+const BODY = Type.Object(
+  {
+    model: Type.String({ minLength: 1, description: 'The id of a model.' }),
+    query: Type.String({ minLength: 1, description: 'What the documents should be about.' }),
+    documents: Type.Unsafe<string[]>({
+      type: 'array',
+      minItems: 1,
+      maxItems: DOCUMENTS_MAX,
+      items: { type: 'string' },
+    }),
+    top_n: optionalInteger({ minimum: 1, description: 'How many results to answer.' }),
+    max_tokens_per_doc: ineffective({ type: ['integer', 'null'] }),
+    priority: ineffective({ type: ['integer', 'null'] }),
+  },
+  { additionalProperties: false },
+)
+
+const RESPONSE = {
+  type: 'object',
+  description: 'The documents, the most relevant first.',
+  required: ['id', 'results', 'meta'],
+  properties: {
+    id: { type: 'string' },
+    results: {
+      type: 'array',
+      items: {
+        type: 'object',
+        properties: { index: { type: 'integer' }, relevance_score: { type: 'number' } },
+      },
+    },
+    meta: { type: 'object' },
+  },
+}
+const ERROR = {
+  type: 'object',
+  description: 'The error, in words.',
+  required: ['id', 'message'],
+  properties: { id: { type: 'string' }, message: { type: 'string' } },
+}
+const ERRORS = Object.fromEntries(
+  [400, 401, 403, 404, 413, 415, 429, 500, 503, 504].map((status) => [status, ERROR]),
+)
+
+/** `POST /v2/rerank` in Cohere's dialect. */
+export function registerCohereRerank(app: FastifyInstance, services: InferenceServices): void {
+  app.post('/v2/rerank', {
+    config: { scope: 'search', presentError: presentCohereError },
+    schema: {
+      operationId: 'createRerankV2',
+      summary: "Order documents by their relevance to a query, in Cohere's dialect",
+      tags: ['Rerank'],
+      security: [{ apiKey: [] }],
+      body: BODY,
+      response: { 200: RESPONSE, ...ERRORS },
+    },
+    handler: (request, reply) => rerank({ request, reply }, services),
+  })
+}
+
+async function rerank(http: Http, services: InferenceServices): Promise<object> {
+  const body = http.request.body as Static<typeof BODY>
+  const { scores } = await scoreDocuments(http, services, {
+    ...{ modelName: body.model, query: body.query, documents: body.documents },
+    endpoint: 'v2/rerank',
+  })
+  return {
+    id: answerHeadOf(http.request, services.clock).newId('rerank-'),
+    results: ranked(scores, body.top_n).map(({ index, score }) => ({
+      index,
+      relevance_score: score,
+    })),
+    meta: { api_version: { version: '2' }, billed_units: { search_units: 1 } },
+  }
+}
+
+function presentCohereError(error: ServiceError, request: FastifyRequest): ErrorAnswer {
+  return { ...presentError(error), body: { id: request.id, message: error.message } }
+}

@@ -1,0 +1,52 @@
+import { callerOf } from '#api/v1/caller.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { getCapableModel } from '#api/inference/model-lookup.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+
+/** Documents of one request. */
+export const DOCUMENTS_MAX = 1000
+
+/** What is ranked, whichever dialect asks for it. */
+interface Ranking {
+  /** The first model that ranks, if absent. */
+  readonly modelName: string | null | undefined
+  readonly query: string
+  readonly documents: readonly string[]
+  /** As the client knows it, such as `v1/rerank`. */
+  readonly endpoint: string
+}
+
+/** Scores documents by their relevance to a query, in their order. */
+export async function scoreDocuments(
+  http: Http,
+  services: InferenceServices,
+  { modelName, query, documents, endpoint }: Ranking,
+): Promise<{
+  readonly model: CatalogueModel
+  readonly scores: readonly number[]
+  readonly usage: TokenUsage
+}> {
+  const { catalogue } = services
+  const first = catalogue.models.find(({ capabilities }) => capabilities.includes('rerank'))
+  const model = getCapableModel(catalogue, callerOf(http.request), {
+    ...{ name: modelName ?? first?.id ?? 'rerank', kind: 'embedding', capability: 'rerank' },
+    endpoint,
+  })
+  const input = { task: 'rerank', query, documents } as const
+  const { result, usage } = await runJob(http, services, { kind: 'embedding', model, input })
+  if (result.task !== 'rerank') throw new Error('a ranking was answered with vectors')
+  return { model, scores: result.scores, usage }
+}
+
+/** The positions of the documents, the most relevant first. */
+export function ranked(
+  scores: readonly number[],
+  count: number | null | undefined,
+): readonly { readonly index: number; readonly score: number }[] {
+  return scores
+    .map((score, index) => ({ index, score }))
+    .toSorted((one, other) => other.score - one.score)
+    .slice(0, count ?? scores.length)
+}

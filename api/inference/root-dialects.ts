@@ -1,0 +1,54 @@
+import type { FastifyPluginAsync } from 'fastify'
+
+import type { Dialect } from '#shared/config/inference.ts'
+
+import { registerCohereRerank } from './rerank/cohere.ts'
+import { registerRerank } from './rerank/rerank.ts'
+import { registerScore } from './rerank/score.ts'
+import { errorResponses } from './response-schemas.ts'
+import type { InferenceServices } from './services.ts'
+import { registerTokenize } from './tokenize.ts'
+
+/** Routes that clients of other servers look for beside `/v1`. */
+export function rootDialects(services: InferenceServices, version: string): FastifyPluginAsync {
+  const off = services.config.dialectsOff ?? []
+  const serves = (dialect: Dialect): boolean => !off.includes(dialect)
+  return async (app) => {
+    if (serves('rerank')) {
+      registerCohereRerank(app, services)
+      registerRerank(app, services, 'createRerankAtRoot')
+      registerScore(app, services, 'createScoreAtRoot')
+    }
+    if (!serves('vllm')) return
+    registerTokenize(app, services, 'AtRoot')
+    app.get('/version', {
+      config: { scope: 'any' },
+      schema: {
+        operationId: 'showVersion',
+        summary: 'Show the version',
+        tags: ['Health'],
+        security: [{ apiKey: [] }],
+        response: {
+          200: {
+            type: 'object',
+            description: 'The version.',
+            required: ['version'],
+            properties: { version: { type: 'string' } },
+          },
+          ...errorResponses(401, 403),
+        },
+      },
+      handler: async () => ({ version }),
+    })
+    app.get('/ping', {
+      config: { scope: 'none' },
+      schema: {
+        operationId: 'ping',
+        summary: 'Say that the process answers',
+        tags: ['Health'],
+        response: { 200: { type: 'object', description: 'It answers.' } },
+      },
+      handler: async () => ({}),
+    })
+  }
+}
