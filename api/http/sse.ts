@@ -14,6 +14,8 @@ interface EventStream {
 }
 
 const PING_AFTER_MS = 15_000
+// A client that leaves one write in the buffer this long does not read: its slot and memory are freed.
+const WRITE_TIMEOUT_MS = 60_000
 
 /**
  * Sends the headers of an event stream and takes over the socket. After 15 s of silence a comment
@@ -36,7 +38,9 @@ export function openEventStream(reply: FastifyReply): EventStream {
   // In one call: headers set one by one stay in memory while the stream is open.
   raw.writeHead(200, Object.fromEntries(headers))
   raw.flushHeaders()
-  const ping = setInterval(() => raw.write(': ping\n\n'), PING_AFTER_MS)
+  const ping = setInterval(() => {
+    if (!raw.writableNeedDrain) raw.write(': ping\n\n')
+  }, PING_AFTER_MS)
   ping.unref()
   abort.signal.addEventListener('abort', () => clearInterval(ping))
   return {
@@ -44,13 +48,18 @@ export function openEventStream(reply: FastifyReply): EventStream {
     async write(events) {
       ping.refresh()
       if (raw.write(events) || abort.signal.aborted) return
+      const timer = setTimeout(() => raw.destroy(), WRITE_TIMEOUT_MS)
       await once(raw, 'drain', { signal: abort.signal }).catch(() => {
         // The client disconnected while the socket was full; the signal reports it.
       })
+      clearTimeout(timer)
     },
     end() {
       clearInterval(ping)
       raw.end()
+      if (raw.writableFinished) return
+      const timer = setTimeout(() => raw.destroy(), WRITE_TIMEOUT_MS)
+      raw.once('close', () => clearTimeout(timer))
     },
   }
 }

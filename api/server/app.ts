@@ -1,3 +1,5 @@
+import { Socket } from 'node:net'
+
 import cors from '@fastify/cors'
 import {
   fastify,
@@ -67,6 +69,7 @@ interface AppOptions {
 // Limits how long slow or silent clients hold a socket.
 const HEADERS_TIMEOUT_MS = 15_000
 const REQUEST_TIMEOUT_MS = 300_000
+const RESPONSE_STALL_MS = 60_000
 // Large enough for access tokens, which carry user metadata.
 const HEADER_BYTES_MAX = 64 * 1024
 const KEEP_ALIVE_TIMEOUT_MS = 72_000
@@ -100,6 +103,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   refuseInvalidHosts(app)
   readRefusedBodies(app)
   leaveBodiesUnread(app)
+  cutStalledDownloads(app)
   registerConnectionDraining(app, options.health.isDraining)
   for (const watcher of options.watchers ?? []) watcher.register(app)
   registerValidation(app)
@@ -119,6 +123,13 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     for (const prefix of surface.prefixes) await app.register(surface.plugin, { prefix })
   }
   return app
+}
+
+// The timeout restarts while the client reads, however slowly; keep-alive sets its own afterwards.
+function cutStalledDownloads(app: FastifyInstance): void {
+  app.addHook('onSend', async ({ socket }) => {
+    if (socket instanceof Socket) socket.setTimeout(RESPONSE_STALL_MS)
+  })
 }
 
 // Unknown paths below a surface's first segments are answered in its dialect.

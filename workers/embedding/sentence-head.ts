@@ -1,7 +1,8 @@
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { isRecord } from '#shared/records.ts'
+import { readModelText } from '#workers/models/folder-json.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { readDenseLayer, type DenseLayer } from './dense.ts'
 import type { PoolingMode } from './pooling.ts'
@@ -99,8 +100,9 @@ async function findJson(file: string): Promise<Record<string, unknown> | undefin
 
 async function readJson(file: string): Promise<unknown> {
   try {
-    return JSON.parse(await readFile(file, 'utf8'))
+    return JSON.parse(await readModelText(file))
   } catch (error) {
+    if (error instanceof ModelLoadError) throw error
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw new Error(`${file} cannot be read: ${(error as Error).message}`, { cause: error })
   }

@@ -1,8 +1,9 @@
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { Tokenizer } from '@huggingface/tokenizers'
 
+import { findJson, readJson, readModelText } from '#workers/models/folder-json.ts'
+import { checkTokenizerJson } from '#workers/models/tokenizer-limits.ts'
 import { createContentEncoder } from '#workers/text/content-encoder.ts'
 import { contentOnly } from '#workers/text/content-spans.ts'
 import { toTokenIds } from '#workers/text/cooperative-encode.ts'
@@ -23,11 +24,9 @@ const CHARS_PER_TOKEN_MAX = 64
 /** Reads `vocab.json` and `merges.txt` of a folder (or its `tokenizer.json`, where it has one). */
 export async function readClipTokenizer(folder: string): Promise<ClipTokenizer> {
   const config = await readConfig(folder)
-  const whole = await readFile(join(folder, 'tokenizer.json'), 'utf8').catch(() => undefined)
-  const tokenizer = new Tokenizer(
-    whole === undefined ? await joinFiles(folder, config) : JSON.parse(whole),
-    config,
-  )
+  const json = (await findJson(folder, 'tokenizer.json')) ?? (await joinFiles(folder, config))
+  checkTokenizerJson(json)
+  const tokenizer = new Tokenizer(json, config)
   const encoder = createContentEncoder(tokenizer, () => true)
   const get = (content: string) => {
     const id = tokenizer.token_to_id(content)
@@ -58,10 +57,9 @@ export async function readClipTokenizer(folder: string): Promise<ClipTokenizer> 
  * the last word on them: the second Stable Diffusions say only there what they pad with.
  */
 async function readConfig(folder: string): Promise<Record<string, unknown>> {
-  const config = JSON.parse(await readFile(join(folder, 'tokenizer_config.json'), 'utf8'))
+  const config = await readJson(folder, 'tokenizer_config.json')
   if (config.added_tokens_decoder !== undefined) return config
-  const markers = await readFile(join(folder, 'special_tokens_map.json'), 'utf8').catch(() => '{}')
-  return { ...config, ...JSON.parse(markers) }
+  return { ...config, ...(await findJson(folder, 'special_tokens_map.json')) }
 }
 
 function markersOf(config: Record<string, unknown>) {
@@ -78,9 +76,12 @@ function markersOf(config: Record<string, unknown>) {
 }
 
 /** The equivalent of a `tokenizer.json`: CLIP's byte-level BPE with an end-of-word mark. */
-async function joinFiles(folder: string, config: Record<string, unknown>): Promise<object> {
-  const vocab = JSON.parse(await readFile(join(folder, 'vocab.json'), 'utf8'))
-  const lines = (await readFile(join(folder, 'merges.txt'), 'utf8')).split('\n')
+async function joinFiles(
+  folder: string,
+  config: Record<string, unknown>,
+): Promise<Record<string, unknown>> {
+  const vocab = await readJson(folder, 'vocab.json')
+  const lines = (await readModelText(join(folder, 'merges.txt'))).split('\n')
   const merges = lines.filter((line) => line !== '' && !line.startsWith('#version'))
   const markers = new Set(Object.values(markersOf(config)))
   const added = [...markers].filter((token) => Object.hasOwn(vocab, token))

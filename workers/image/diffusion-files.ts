@@ -1,6 +1,8 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
+import { readModelText } from '#workers/models/folder-json.ts'
 import { WEIGHT_SUFFIXES } from '#workers/models/weight-suffixes.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
@@ -36,10 +38,10 @@ export async function readDiffusionFiles(folder: string): Promise<DiffusionFiles
     throw new ModelLoadError(folder, `pipelines of the class ${className} are not supported`)
   }
   // The first exports contain only the graphs; their defaults are those of Stable Diffusion 1.
-  const readConfig = (part: string) =>
-    className.startsWith('Onnx')
-      ? readJson(folder, part, 'config.json').catch((): Json => ({}))
-      : readJson(folder, part, 'config.json')
+  const readConfig = async (part: string): Promise<Json> => {
+    const isBare = className.startsWith('Onnx') && !existsSync(join(folder, part, 'config.json'))
+    return isBare ? {} : readJson(folder, part, 'config.json')
+  }
   const unet = await readConfig('unet')
   const vae = await readConfig('vae_decoder')
   const latentChannels = numberOr(vae.latent_channels, 4)
@@ -76,10 +78,11 @@ async function findGraph(folder: string, part: string): Promise<string> {
 
 async function readJson(folder: string, ...path: string[]): Promise<Json> {
   try {
-    const text = await readFile(join(folder, ...path), 'utf8')
+    const text = await readModelText(join(folder, ...path))
     // Python writes NaN and Infinity, which JSON does not allow.
     return JSON.parse(text.replaceAll(/(?<=:\s*)(-?Infinity|NaN)(?=\s*[,}])/g, 'null'))
-  } catch {
+  } catch (error) {
+    if (error instanceof ModelLoadError) throw error
     throw new ModelLoadError(folder, `${path.join('/')} is missing or no JSON`)
   }
 }

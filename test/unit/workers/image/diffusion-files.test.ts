@@ -1,4 +1,4 @@
-import { cp, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdtemp, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -98,5 +98,33 @@ describe('a tokenizer of the second Stable Diffusion', () => {
     await change('tokenizer/tokenizer_config.json', { added_tokens_decoder: {} })
     const tokenizer = await readClipTokenizer(join(folder, 'tokenizer'))
     expect(tokenizer.encode('').slice(0, 3)).toEqual([684, 685, 685])
+  })
+})
+
+describe('a hostile folder', () => {
+  it.each([
+    'model_index.json',
+    'unet/config.json',
+    'vae_decoder/config.json',
+    'scheduler/scheduler_config.json',
+  ])('with gigabytes in %s is refused before it is read', async (path) => {
+    await truncate(join(folder, path), 3 * 2 ** 30)
+    await expect(readDiffusionFiles(folder)).rejects.toThrow('bytes are more than')
+  })
+
+  it.each(['tokenizer_config.json', 'special_tokens_map.json', 'vocab.json', 'merges.txt'])(
+    'with gigabytes in tokenizer/%s is refused before it is read',
+    async (name) => {
+      await writeFile(join(folder, 'tokenizer', name), '')
+      await truncate(join(folder, 'tokenizer', name), 3 * 2 ** 30)
+      await expect(readClipTokenizer(join(folder, 'tokenizer'))).rejects.toThrow(
+        'bytes are more than',
+      )
+    },
+  )
+
+  it('with a token id of billions is refused', async () => {
+    await change('tokenizer/vocab.json', { zzz: 4_294_967_294 })
+    await expect(readClipTokenizer(join(folder, 'tokenizer'))).rejects.toThrow('not a token id')
   })
 })
