@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { freshHead } from '#api/v1/durable.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import type { TokenizeInput } from '#shared/contracts/completion.ts'
-import { askedOf, generate, type Asked, type Generation } from '#api/inference/generate.ts'
+import { validatedOf, generate, type Validated, type Generation } from '#api/inference/generate.ts'
 import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
@@ -47,21 +47,26 @@ export function registerMessages(app: FastifyInstance, services: InferenceServic
 
 function answerMessage(http: Http, services: InferenceServices): Promise<unknown> {
   nameRequest(http.reply)
-  const asked = askedOf<MessagesBody>(http, services.clock)
-  return generate(http, services, messageGeneration(services, asked, http.request.id))
+  const validated = validatedOf<MessagesBody>(http, services.clock)
+  return generate(http, services, messageGeneration(services, validated, http.request.id))
 }
 
 function messageGeneration(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
-  asked: Asked<MessagesBody>,
+  validated: Validated<MessagesBody>,
   requestId: string,
 ): Generation<object> {
-  const { body } = asked
-  const model = getCapableModel(catalogue, asked.caller, {
-    ...{ name: asked.modelName, kind: 'completion', capability: 'chat', endpoint: 'v1/messages' },
+  const { body } = validated
+  const model = getCapableModel(catalogue, validated.caller, {
+    ...{
+      name: validated.modelName,
+      kind: 'completion',
+      capability: 'chat',
+      endpoint: 'v1/messages',
+    },
   })
   const { input, tools } = messagesRequest(body)
-  const { newId } = asked.head ?? freshHead(clock)
+  const { newId } = validated.head ?? freshHead(clock)
   const head = { id: newId('msg_', MESSAGE_ID_LENGTH), model: model.id, requestId }
   const openOutput = () =>
     new MessageOutput({
