@@ -4,6 +4,7 @@ import { dirname, join, normalize, relative } from 'node:path'
 import { describe, expect, it } from 'vitest'
 
 import { describeConfig, renderEnvExample } from '#shared/config/config.ts'
+import { rejectedWords } from '#test/support/vocabulary.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const PRODUCT = ['api', 'workers', 'shared', 'launcher']
@@ -144,6 +145,20 @@ describe('the tree', () => {
       }),
     )
     expect(unused).toEqual([])
+  })
+
+  it("uses the field's terms in names, comments, messages, test names and documents", () => {
+    const files = ['.ts', '.js', '.mjs', '.md'].flatMap((extension) => [
+      ...[...PRODUCT, 'test', 'bench', 'deploy', 'docs'].flatMap((folder) =>
+        readSources(folder, extension),
+      ),
+    ])
+    const pages = readdirSync(ROOT).filter((name) => name.endsWith('.md'))
+    const all = [
+      ...files,
+      ...pages.map((path) => ({ path, text: readFileSync(join(ROOT, path), 'utf8') })),
+    ]
+    expect(all.flatMap(({ path, text }) => rejectedWords(path, text))).toEqual([])
   })
 
   it('reads the environment in the configuration and the launcher alone', () => {

@@ -92,7 +92,7 @@ export async function leaseMessages(
     .returning()
 }
 
-/** Deletes a message that was delivered, expired or given up. */
+/** Deletes a message that was delivered, expired or dropped. */
 export async function deleteMessage({ db, tables }: Store, id: string): Promise<void> {
   const { outboxMessages } = tables
   await db.delete(outboxMessages).where(eq(outboxMessages.id, id))

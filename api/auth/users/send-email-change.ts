@@ -52,5 +52,5 @@ export async function requestEmailChange(
   return user
 }
 
-/** The one-time tokens that stand for a change of address. */
+/** The one-time tokens of a change of address. */
 export const EMAIL_CHANGE_KINDS = ['email_change_new', 'email_change_current'] as const

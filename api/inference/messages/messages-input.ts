@@ -34,7 +34,7 @@ export interface MessageField {
   readonly role: 'user' | 'assistant' | 'system'
   readonly content: string | readonly Block[]
 }
-/** What the model is told before everything else. */
+/** The system message. */
 export type SystemField = string | readonly TextBlock[]
 
 const TEXT = { type: 'string' }
@@ -83,7 +83,7 @@ const BLOCK = variantSchema({
 /** The schema of `system`. */
 export const SYSTEM_SCHEMA = {
   anyOf: [TEXT, TEXT_BLOCKS],
-  description: 'What the model is told before everything else.',
+  description: 'The system message, as text or as blocks of text.',
 }
 
 /** The schema of `messages`. */

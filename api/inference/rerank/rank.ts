@@ -8,7 +8,7 @@ import type { InferenceServices } from '#api/inference/services.ts'
 /** Documents of one request. */
 export const DOCUMENTS_MAX = 1000
 
-/** What is ranked, whichever dialect asks for it. */
+/** A query and its documents, in any dialect. */
 interface Ranking {
   /** The first model that ranks, if absent. */
   readonly modelName: string | null | undefined

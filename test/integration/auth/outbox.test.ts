@@ -56,7 +56,7 @@ it('does not send a message whose token has expired', async () => {
   await server.close()
 })
 
-it('gives up a message that the mail server refuses for good', async () => {
+it('drops a message that the mail server refuses permanently', async () => {
   const { server } = await startBroken(rejected)
   expect(await server.services.outbox.state()).toMatchObject({ waiting: 0 })
   await server.close()
