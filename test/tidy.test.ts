@@ -31,7 +31,8 @@ const LAYERS: readonly { readonly files: RegExp; readonly never: RegExp; readonl
     },
     {
       files: /^api\/auth\/external\/providers\//,
-      never: /^api\/auth\/(?!external\/providers\/|errors|secrets|ports)/,
+      never:
+        /^api\/auth\/(?!external\/|errors|secrets|ports)|^api\/auth\/external\/(authorize|callback|external-account|link-to-user|exchange-id-token)\.ts$/,
       why: 'providers know no accounts',
     },
     {

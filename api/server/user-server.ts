@@ -9,7 +9,7 @@ import { isAdmin } from '#api/auth/guards.ts'
 import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import { findSession } from '#api/auth/sessions/sessions.ts'
 import { findUserById, isBanned } from '#api/auth/users/users.ts'
-import { createRedisRequestSecrets } from '#api/auth/external/providers/request-secrets.ts'
+import { createRedisRequestSecrets } from '#api/auth/external/request-secrets.ts'
 import { createAuthServices, type AuthServices } from '#api/auth/services.ts'
 import {
   createAccessTokenVerifier,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { createProviders } from '#api/auth/external/providers/providers.ts'
+import { createProviders } from '#api/auth/external/providers.ts'
 import { systemClock } from '#shared/clock.ts'
 
 import { createUser, newEmail, PASSWORD } from './support/people.ts'

@@ -10,11 +10,7 @@ import {
 } from 'jose'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import {
-  createIdTokens,
-  isAccessTokenBound,
-  type IdTokens,
-} from '#api/auth/external/providers/id-tokens.ts'
+import { createIdTokens, isAccessTokenBound, type IdTokens } from '#api/auth/external/id-tokens.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
 import { startHttpPeer, type HttpPeer, type PeerReply } from '#test/support/http-peers.ts'
 

@@ -3,7 +3,7 @@ import { createHmac } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import type { ExternalProfile } from '#api/auth/ports.ts'
-import { createProviders } from '#api/auth/external/providers/providers.ts'
+import { createProviders } from '#api/auth/external/providers.ts'
 import { systemClock } from '#shared/clock.ts'
 import { readExternalConfig } from '#shared/config/auth-external.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 
 import { createHmac } from 'node:crypto'
 
-import { signOauth1 } from '#api/auth/external/providers/oauth1.ts'
-import { OIDC_ROWS } from '#api/auth/external/providers/oidc-rows.ts'
-import { createProviders } from '#api/auth/external/providers/providers.ts'
+import { signOauth1 } from '#api/auth/external/oauth1.ts'
+import { azure } from '#api/auth/external/providers/azure.ts'
+import { createProviders } from '#api/auth/external/providers.ts'
 import { systemClock } from '#shared/clock.ts'
 import { readExternalConfig } from '#shared/config/auth-external.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
@@ -80,7 +80,7 @@ it('takes a visitor through Twitter, once per request token', async () => {
 
 it('fills the tenant into the issuer of Azure', () => {
   const pattern = 'https://login.microsoftonline.com/{tenantid}/v2.0'
-  const issuerOf = OIDC_ROWS.azure.idToken.issuerOf
+  const issuerOf = azure.idToken?.issuerOf
   expect(issuerOf?.(pattern, { tid: 't1' })).toBe('https://login.microsoftonline.com/t1/v2.0')
   const fixed = 'https://login.microsoftonline.com/t2/v2.0'
   expect(issuerOf?.(fixed, { tid: 't1' })).toBe(fixed)

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
 import { createDelivery } from '#api/auth/delivery/create-delivery.ts'
-import { createRedisRequestSecrets } from '#api/auth/external/providers/request-secrets.ts'
+import { createRedisRequestSecrets } from '#api/auth/external/request-secrets.ts'
 import { systemClock } from '#shared/clock.ts'
 import { createLogger } from '#shared/logger.ts'
 import { startHttpPeer, type HttpPeer, type PeerReply } from '#test/support/http-peers.ts'

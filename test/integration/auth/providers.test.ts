@@ -1,7 +1,7 @@
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 
-import { createProviders } from '#api/auth/external/providers/providers.ts'
+import { createProviders } from '#api/auth/external/providers.ts'
 import { systemClock } from '#shared/clock.ts'
 import { readExternalConfig } from '#shared/config/auth-external.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'

@@ -5,11 +5,11 @@ import type { ProviderConfig } from '#shared/config/auth-external.ts'
 import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
 
 import type { Provider } from '#api/auth/ports.ts'
-import { textAt } from './json.ts'
-import { signOauth1 } from './oauth1.ts'
-import { oneEmail, ProviderReplyError, toProfile } from './profile.ts'
-import type { RequestSecrets } from './request-secrets.ts'
-import { getJson } from './token-request.ts'
+import { textAt } from '#api/auth/external/json.ts'
+import { signOauth1 } from '#api/auth/external/oauth1.ts'
+import { oneEmail, ProviderReplyError, toProfile } from '#api/auth/external/profile.ts'
+import type { RequestSecrets } from '#api/auth/external/request-secrets.ts'
+import { getJson } from '#api/auth/external/token-request.ts'
 
 interface Token {
   readonly token: string
@@ -21,7 +21,7 @@ type Signed = Partial<Token> & { readonly extra?: Readonly<Record<string, string
 const PROFILE_PATH =
   '/1.1/account/verify_credentials.json?include_email=true&include_entities=false&skip_status=true'
 
-/** Twitter, the only provider with OAuth 1.0a. */
+/** Sign-in with Twitter, the only provider with OAuth 1.0a. */
 export function createTwitter(options: {
   readonly config: ProviderConfig
   readonly fetch: GuardedFetch

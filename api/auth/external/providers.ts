@@ -7,19 +7,59 @@ import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
 import { invalid } from '#api/auth/errors.ts'
 import type { Provider, Providers } from '#api/auth/ports.ts'
 import { createIdTokens } from './id-tokens.ts'
-import { OAUTH_ROWS } from './oauth-rows.ts'
 import { createOauth2Provider } from './oauth2.ts'
-import { OIDC_ROWS } from './oidc-rows.ts'
-import { MORE_OAUTH_ROWS } from './more-oauth-rows.ts'
+import { apple } from '#api/auth/external/providers/apple.ts'
+import { azure } from '#api/auth/external/providers/azure.ts'
+import { bitbucket } from '#api/auth/external/providers/bitbucket.ts'
+import { discord } from '#api/auth/external/providers/discord.ts'
+import { facebook } from '#api/auth/external/providers/facebook.ts'
+import { figma } from '#api/auth/external/providers/figma.ts'
+import { fly } from '#api/auth/external/providers/fly.ts'
+import { github } from '#api/auth/external/providers/github.ts'
+import { gitlab } from '#api/auth/external/providers/gitlab.ts'
+import { google } from '#api/auth/external/providers/google.ts'
+import { kakao } from '#api/auth/external/providers/kakao.ts'
+import { keycloak } from '#api/auth/external/providers/keycloak.ts'
+import { linkedin } from '#api/auth/external/providers/linkedin.ts'
+import { linkedinOidc } from '#api/auth/external/providers/linkedin-oidc.ts'
+import { notion } from '#api/auth/external/providers/notion.ts'
+import { oidc } from '#api/auth/external/providers/oidc.ts'
+import { slack } from '#api/auth/external/providers/slack.ts'
+import { slackOidc } from '#api/auth/external/providers/slack-oidc.ts'
+import { snapchat } from '#api/auth/external/providers/snapchat.ts'
+import { spotify } from '#api/auth/external/providers/spotify.ts'
+import { twitch } from '#api/auth/external/providers/twitch.ts'
+import { workos } from '#api/auth/external/providers/workos.ts'
+import { zoom } from '#api/auth/external/providers/zoom.ts'
 import { createMemoryRequestSecrets, type RequestSecrets } from './request-secrets.ts'
 import type { ProviderRow } from './row.ts'
-import { createTwitter } from './twitter.ts'
+import { createTwitter } from '#api/auth/external/providers/twitter.ts'
 
 /** Every provider of OAuth 2.0; Twitter has its own file. */
 const PROVIDER_ROWS: Readonly<Record<Exclude<ProviderId, 'twitter'>, ProviderRow>> = {
-  ...OIDC_ROWS,
-  ...OAUTH_ROWS,
-  ...MORE_OAUTH_ROWS,
+  apple,
+  azure,
+  bitbucket,
+  discord,
+  facebook,
+  figma,
+  fly,
+  github,
+  gitlab,
+  google,
+  kakao,
+  keycloak,
+  linkedin,
+  linkedin_oidc: linkedinOidc,
+  notion,
+  oidc,
+  slack,
+  slack_oidc: slackOidc,
+  snapchat,
+  spotify,
+  twitch,
+  workos,
+  zoom,
 }
 
 /** Makes the providers that the settings enable. */

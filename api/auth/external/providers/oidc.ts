@@ -1,0 +1,17 @@
+import { ownIssuer } from '#api/auth/external/id-token-rules.ts'
+import { profileOfClaims } from '#api/auth/external/profile.ts'
+import type { IdTokenRule, ProviderRow } from '#api/auth/external/row.ts'
+
+const idToken: IdTokenRule = {
+  issuer: ownIssuer(''),
+  profile: (claims) => profileOfClaims(claims, { keepsOthers: true }),
+}
+
+/** Any issuer with OpenID Connect: its discovery document names the addresses. */
+export const oidc: ProviderRow = {
+  scopes: ['openid', 'email', 'profile'],
+  clientAuth: 'body',
+  usesPkce: true,
+  idToken,
+  profile: async (source) => idToken.profile(await source.claims()),
+}
