@@ -9,7 +9,11 @@ const faultScale = process.argv.includes('faults') ? 'full' : 'short'
 const seed = process.env.FUZZ_SEED ?? String(Date.now() % 2 ** 31)
 const env = { FUZZ_SEED: seed }
 
-const shared = { environment: 'node', testTimeout: 60_000, hookTimeout: 120_000, env } as const
+const shared = {
+  ...{ environment: 'node', testTimeout: 60_000, hookTimeout: 120_000, env },
+  // As long as a busy machine may need.
+  expect: { poll: { timeout: 30_000, interval: 20 } },
+} as const
 
 export default defineConfig({
   test: {

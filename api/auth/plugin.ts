@@ -10,6 +10,7 @@ import { Compile } from 'typebox/compile'
 
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { withinTime } from '#shared/within-time.ts'
 
 import { badJson, registerBodyParsers } from './body-parser.ts'
 import { clientOf, plainAddress } from '#api/http/client-address.ts'
@@ -109,7 +110,9 @@ function optionsOf(services: AuthServices, row: Route): RouteOptions {
       request.body = {}
     },
     handler: async (request, reply) => {
-      const answer = await withinTime(services, () => run(services, row, request))
+      const limitMs = services.config.site.maxRequestDurationSeconds * 1000
+      const work = run(services, row, request)
+      const answer = await withinTime(work, limitMs, () => authFailure('request_timeout'))
       return send(reply, answer)
     },
   }
@@ -157,19 +160,6 @@ async function checkCaptcha(services: AuthServices, request: FastifyRequest): Pr
     })
   }
   await services.captcha.verify(answer, plainAddress(request.ip))
-}
-
-async function withinTime(services: AuthServices, work: () => Promise<Answer>): Promise<Answer> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_resolve, reject) => {
-    const limitMs = services.config.site.maxRequestDurationSeconds * 1000
-    timer = setTimeout(() => reject(authFailure('request_timeout')), limitMs)
-  })
-  try {
-    return await Promise.race([work(), late])
-  } finally {
-    clearTimeout(timer)
-  }
 }
 
 function send(reply: FastifyReply, answer: Answer): FastifyReply {

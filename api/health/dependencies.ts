@@ -1,5 +1,6 @@
 import type { Clock } from '#shared/clock.ts'
 import type { Logger } from '#shared/logger.ts'
+import { withinTime } from '#shared/within-time.ts'
 
 /** A service that requests need. */
 interface Dependency {
@@ -68,17 +69,11 @@ export class Dependencies {
 }
 
 async function failureOf(check: () => Promise<unknown>): Promise<Error | undefined> {
-  let timer: NodeJS.Timeout | undefined
-  const timeout = new Promise<never>((_resolve, reject) => {
-    const late = new Error(`no answer within ${CHECK_TIMEOUT_MS} ms`)
-    timer = setTimeout(() => reject(late), CHECK_TIMEOUT_MS)
-  })
+  const late = () => new Error(`no answer within ${CHECK_TIMEOUT_MS} ms`)
   try {
-    await Promise.race([check(), timeout])
+    await withinTime(check(), CHECK_TIMEOUT_MS, late)
     return undefined
   } catch (error) {
     return error instanceof Error ? error : new Error(String(error))
-  } finally {
-    clearTimeout(timer)
   }
 }

@@ -82,7 +82,7 @@ export async function openUserServer(
     },
   })
   const services = { ...built, passwords: observeHasher(built.passwords, metrics, tracing) }
-  const verify = createAccessTokenVerifier(services.accessTokens)
+  const verify = createAccessTokenVerifier(services.accessTokens, auth.jwt.audience)
   const stopCleanUp = startCleanUp(services)
   services.outbox.start()
   return {

@@ -48,7 +48,7 @@ export function readJwtConfig(env: EnvReader): JwtConfig {
     secretWeakness: findWeakness(secret),
     ttlSeconds: readLifetime(env),
     audience: env.string('AUTH_JWT_AUD', {
-      about: 'default audience',
+      about: 'default audience; tokens of another one are refused below /v1',
       fallback: 'authenticated',
     }),
     issuer: env.string('AUTH_JWT_ISSUER', { about: 'the iss claim; none if unset' }),

@@ -2,6 +2,8 @@ import { createServer, type Server, type ServerResponse } from 'node:http'
 
 import { Registry } from 'prom-client'
 
+import { withinTime } from '../within-time.ts'
+
 /** An answer of the metrics server. */
 interface PlainAnswer {
   readonly status: number
@@ -95,15 +97,8 @@ async function answer(
 ): Promise<PlainAnswer> {
   const found = findHandler(handlers, path)
   if (found === undefined) return plain(404, 'not found\n')
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error(`${path} took too long`)), HANDLER_TIMEOUT_MS)
-  })
-  try {
-    return await Promise.race([found.handler(found.rest), late])
-  } finally {
-    clearTimeout(timer)
-  }
+  const work = Promise.resolve(found.handler(found.rest))
+  return withinTime(work, HANDLER_TIMEOUT_MS, () => new Error(`${path} took too long`))
 }
 
 function findHandler(

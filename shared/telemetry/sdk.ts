@@ -13,6 +13,7 @@ import { BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace'
 
 import type { OtlpProtocol, TelemetryConfig } from '../config/telemetry.ts'
 import type { Logger } from '../logger.ts'
+import { withinTime } from '../within-time.ts'
 import { PrometheusProducer } from './prometheus-producer.ts'
 import type { Registry, TelemetrySource } from './registry.ts'
 import { NO_TRACING, type Tracing } from './tracing.ts'
@@ -63,7 +64,11 @@ export function openSdk(options: {
     tracing: tracing.isEnabled
       ? { isEnabled: true, tracer: trace.getTracer('millrace', source.version) }
       : NO_TRACING,
-    close: () => within(CLOSE_TIMEOUT_MS, sdk.shutdown()),
+    // An unreachable collector must not delay the end of a process.
+    close: () =>
+      withinTime(sdk.shutdown(), CLOSE_TIMEOUT_MS, () => new Error('no answer')).catch(
+        () => undefined,
+      ),
   }
 }
 
@@ -132,14 +137,4 @@ function reasonOf(text: string): string {
   } catch {
     return String(text).slice(0, 200)
   }
-}
-
-async function within(timeoutMs: number, work: Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const timeout = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, timeoutMs)
-  })
-  // An unreachable collector must not delay the end of a process.
-  await Promise.race([work.catch(() => undefined), timeout])
-  clearTimeout(timer)
 }

@@ -29,7 +29,7 @@ export interface Parameter {
 }
 
 /** The surface that answers, and so the dialect of its errors. */
-export type Surface = 'v1' | 'auth' | 'other'
+export type Surface = 'v1' | 'messages' | 'cohere' | 'auth' | 'other'
 
 /** One method of one path, as the document has it. */
 export interface Operation {
@@ -55,7 +55,12 @@ export interface Document {
   readonly paths: Readonly<Record<string, Readonly<Record<string, DocumentOperation>>>>
 }
 
-const OTHER = /^\/(healthz|readyz)$/
+const SURFACES: readonly (readonly [RegExp, Surface])[] = [
+  [/^\/v1\/messages(\/|$)/, 'messages'],
+  [/^\/v2\/rerank$/, 'cohere'],
+  [/^\/(v1\/|(rerank|score|tokenize|detokenize|version)$)/, 'v1'],
+  [/^\/(healthz|readyz|ping)$/, 'other'],
+]
 
 /** Every operation of the document, and the pages of administration that it leaves out. */
 export function listOperations(document: Document): Operation[] {
@@ -86,8 +91,7 @@ function readOperation(method: string, path: string, operation: DocumentOperatio
 }
 
 function surfaceOf(path: string): Surface {
-  if (path.startsWith('/v1/')) return 'v1'
-  return OTHER.test(path) ? 'other' : 'auth'
+  return SURFACES.find(([paths]) => paths.test(path))?.[1] ?? 'auth'
 }
 
 // Files stream by as they come, so that no schema checks this form.

@@ -31,9 +31,9 @@ export function createJudge(hosts: readonly string[]): Judge {
   const judgeJson = (operation: Operation, request: FuzzRequest, answer: WireAnswer) => {
     const value = parseJson(answer.body)
     if (value === undefined) return `${answer.status} with a body that is no JSON`
-    if (answer.status >= 400) {
-      const form = judgeError(operation.surface, value, answer.status)
-      if (form !== undefined) return form
+    if (answer.status >= 400 && !ERROR_FORMS[operation.surface](value, answer.status)) {
+      const isNobodys = isErrorOfV1(value) && NOBODYS_STATUSES.includes(answer.status)
+      return isNobodys ? undefined : `${answer.status} in another form than its surface has`
     }
     const schema = operation.answers[answer.status]
     if (schema === undefined || !isAskedFor(operation, request)) return undefined
@@ -69,21 +69,22 @@ function isAskedFor(operation: Operation, { method, target }: FuzzRequest): bool
 }
 
 function judgeFailure({ status, headers, body }: WireAnswer): string | undefined {
-  const error = parseJson(body) as { code?: unknown; error?: { code?: unknown } } | undefined
-  const isTyped = typeof (error?.error?.code ?? error?.code) !== 'undefined'
-  if (status === 503 && isTyped && headers['retry-after'] !== undefined) return undefined
+  const value = parseJson(body)
+  const isTyped = FORMS.some((isForm) => isForm(value, status))
+  // The second status is that of Anthropic's Messages.
+  const isBusy = status === 503 || status === 529
+  if (isBusy && isTyped && headers['retry-after'] !== undefined) return undefined
   return `${status}: ${body.slice(0, 200)}`
 }
 
-function judgeError(surface: Surface, value: unknown, status: number): string | undefined {
-  const isV1 = isErrorOfV1(value)
-  if (surface === 'v1') return isV1 ? undefined : `${status} in another form than that of /v1`
-  const isAuth = isErrorOfAuth(value, status)
-  const isForeign = isV1 && NOBODYS_STATUSES.includes(status)
-  if (surface === 'auth') {
-    return isAuth || isForeign ? undefined : `${status} in another form than that of users`
-  }
-  return isV1 || isAuth || isPlain(value) ? undefined : `${status} in no known form`
+function isErrorOfMessages(value: unknown): boolean {
+  const { type, error } = (value ?? {}) as { type?: unknown; error?: Record<string, unknown> }
+  return type === 'error' && typeof error?.type === 'string' && typeof error.message === 'string'
+}
+
+function isErrorOfCohere(value: unknown): boolean {
+  const { id, message } = (value ?? {}) as Record<string, unknown>
+  return typeof id === 'string' && typeof message === 'string'
 }
 
 function isErrorOfV1(value: unknown): boolean {
@@ -109,6 +110,15 @@ function isPlain(value: unknown): boolean {
   return 'error' in value || 'message' in value
 }
 
+const ERROR_FORMS: Readonly<Record<Surface, (value: unknown, status: number) => boolean>> = {
+  v1: isErrorOfV1,
+  messages: isErrorOfMessages,
+  cohere: isErrorOfCohere,
+  auth: isErrorOfAuth,
+  other: (value, status) => isErrorOfV1(value) || isErrorOfAuth(value, status) || isPlain(value),
+}
+const FORMS = Object.values(ERROR_FORMS)
+
 function judgeRedirect(location: string | undefined, hosts: readonly string[]) {
   if (location === undefined) return 'a redirect to nowhere'
   if (!URL.canParse(location)) {
@@ -117,6 +127,8 @@ function judgeRedirect(location: string | undefined, hosts: readonly string[]) {
   }
   return hosts.includes(new URL(location).hostname) ? undefined : `a redirect to ${location}`
 }
+
+const LAST_EVENTS = ['response.completed', 'response.incomplete', 'message_stop']
 
 /** Every event is JSON but the last, if that is `[DONE]`; an error ends a stream in another way. */
 function judgeStream(body: string): string | undefined {
@@ -128,7 +140,7 @@ function judgeStream(body: string): string | undefined {
   const error = values.find((value) => 'error' in (value as object))
   if (error !== undefined) return `a stream that failed: ${JSON.stringify(error).slice(0, 200)}`
   const { type } = (values.at(-1) ?? {}) as { type?: unknown }
-  const isEnd = last === '[DONE]' || type === 'response.completed' || type === 'response.incomplete'
+  const isEnd = last === '[DONE]' || LAST_EVENTS.includes(String(type))
   return isEnd ? undefined : 'a stream that does not end'
 }
 

@@ -2,6 +2,7 @@ import type { Clock } from '#shared/clock.ts'
 import type { OutboxMessageRow } from '#shared/db/schema/auth.ts'
 import type { Logger } from '#shared/logger.ts'
 import { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { withinTime } from '#shared/within-time.ts'
 
 import type { Mailer, SmsSender } from '#api/auth/ports.ts'
 import type { Store } from '#api/auth/store.ts'
@@ -52,6 +53,8 @@ const POLL_MS = 1000
 const FIRST_RETRY_MS = 2000
 const RETRY_MS_MAX = 600_000
 const ATTEMPTS_MAX = 20
+// Metrics are collected in less than their scraper waits, also without the database.
+const STATE_TIMEOUT_MS = 2000
 
 /** The outbox of one API process; several deliver from the same table. */
 export function createOutbox(options: OutboxOptions): MessageOutbox {
@@ -95,7 +98,7 @@ export function createOutbox(options: OutboxOptions): MessageOutbox {
     async idle() {
       while (draining !== undefined) await draining
     },
-    state: () => readOutboxState(store),
+    state: () => withinTime(readOutboxState(store), STATE_TIMEOUT_MS, () => new Error('no answer')),
     async close() {
       isClosed = true
       clearInterval(timer)

@@ -14,9 +14,13 @@ export interface VerifiedAccessToken {
 /** Checks an access token for another surface; undefined when it is not a valid one of a user. */
 type VerifyAccessToken = (accessToken: string) => Promise<VerifiedAccessToken | undefined>
 
-/** The check is on the signature alone: access tokens stay valid until they expire. */
+/**
+ * Checks signature and audience: access tokens stay valid until they expire. A token for another
+ * audience belongs to another application that shares the secret.
+ */
 export function createAccessTokenVerifier(
   accessTokens: Pick<AccessTokens, 'verify'>,
+  audience: string,
 ): VerifyAccessToken {
   return async (accessToken) => {
     const claims = await accessTokens.verify(accessToken).catch(() => undefined)
@@ -24,6 +28,7 @@ export function createAccessTokenVerifier(
     if (claims?.sub === undefined || claims.exp === undefined || !UUID.test(claims.sub)) {
       return undefined
     }
+    if (![claims.aud].flat().includes(audience)) return undefined
     return {
       userId: claims.sub,
       sessionId: claims.session_id ?? '',

@@ -129,7 +129,10 @@ describe('an access token', () => {
   })
 
   it('is understood by the other surfaces, and keys of a project are not users', async () => {
-    const verifyAccessToken = createAccessTokenVerifier(server.services.accessTokens)
+    const verifyAccessToken = createAccessTokenVerifier(
+      server.services.accessTokens,
+      'authenticated',
+    )
     const session = await signedInUser(server)
     expect(await verifyAccessToken(session.access_token)).toMatchObject({
       userId: session.user.id,

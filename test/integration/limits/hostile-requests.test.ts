@@ -104,16 +104,16 @@ describe('bodies', () => {
       400,
       null,
     ],
-    [
-      'with a field named like a method',
-      '/embeddings',
-      () => '{"model":"embed","input":"a","constructor":{"x":1}}',
-      400,
-      'constructor',
-    ],
   ])('%s are refused', { timeout: 120_000 }, async (_title, path, body, status, param) => {
     await unharmed(async () => {
       expect(await post(path, body(), JSON_HEADERS)).toMatchObject({ status, param })
+    })
+  })
+
+  it('with a field named like a method are served without it', async () => {
+    await unharmed(async () => {
+      const body = '{"model":"embed","input":"a","constructor":{"x":1}}'
+      expect(await post('/embeddings', body, JSON_HEADERS)).toMatchObject({ status: 200 })
     })
   })
 
@@ -158,8 +158,8 @@ describe('forms', () => {
       'of 100,000 fields',
       '/audio/transcriptions',
       () => Array.from({ length: 1e5 }, (_, at) => part(`f${at}`, 'x')).join(''),
-      400,
-      'f0',
+      413,
+      null,
     ],
     [
       'of one field 100,000 times',
@@ -182,7 +182,7 @@ describe('forms', () => {
       413,
       null,
     ],
-    ['with a name of a megabyte', '/files', () => part('n'.repeat(1e6), 'x'), 400, 'n'.repeat(64)],
+    ['with a name of a megabyte', '/files', () => part('n'.repeat(1e6), 'x'), 400, 'file'],
     ['with a field of 5 MB', '/files', () => part('purpose', 'a'.repeat(5e6)), 400, 'purpose'],
     ['with a field __proto__', '/files', () => part('__proto__', 'x'), 400, null],
     ['that break off', '/files', () => part('file', 'x', '; filename="a"').slice(0, -9), 400, null],

@@ -1,3 +1,4 @@
+import type { Locator, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { openPage } from '#test/support/browser.ts'
@@ -5,7 +6,6 @@ import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
 
 import { startPagesStack, type PagesStack } from './pages-stack.ts'
 
-// Those further down are drawn when they are scrolled to.
 const OPERATION = '.opblock:has([data-path="/v1/engines"])'
 
 let stack: PagesStack
@@ -14,6 +14,19 @@ beforeAll(async () => {
   stack = await startPagesStack()
 }, BROWSER_TIMEOUT_MS)
 afterAll(() => stack?.stop())
+
+/** Operations are drawn when they are scrolled to. */
+async function scrollTo(page: Page): Promise<Locator> {
+  const operation = page.locator(OPERATION).first()
+  await page.locator('.opblock').first().waitFor()
+  await expect
+    .poll(async () => {
+      if (!(await operation.isVisible())) await page.mouse.wheel(0, 100)
+      return operation.isVisible()
+    })
+    .toBe(true)
+  return operation
+}
 
 describe('the page of the API', { timeout: PATIENCE_MS }, () => {
   it('sends a request with a key, under a policy that allows no inline script and nothing foreign', async () => {
@@ -27,7 +40,7 @@ describe('the page of the API', { timeout: PATIENCE_MS }, () => {
     await page.locator('.auth-container input').first().fill(stack.tiers.apiKey)
     await page.locator('.auth-container button.authorize').first().click()
     await page.locator('.auth-container button.btn-done').first().click()
-    const operation = page.locator(OPERATION).first()
+    const operation = await scrollTo(page)
     await operation.locator('.opblock-summary-control').click()
     await operation.getByRole('button', { name: 'Execute' }).click()
     await operation.locator('.live-responses-table').getByText('tiny-chat').first().waitFor()
@@ -40,7 +53,7 @@ describe('the page of the API', { timeout: PATIENCE_MS }, () => {
     async (query) => {
       const { page, problems, close } = await openPage(stack.browser)
       await page.goto(`${stack.tiers.url}/docs${query}`)
-      await page.locator(OPERATION).first().waitFor()
+      await scrollTo(page)
       expect(problems).toEqual([])
       await close()
     },

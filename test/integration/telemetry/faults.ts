@@ -27,7 +27,7 @@ const EMBEDDING = { model: 'tiny-embed', input: 'a text for which there is no wo
 
 /** The fault of each alert. */
 export const FAULTS: Readonly<Record<string, () => Fault>> = {
-  MillraceServerErrors: () => brokenMail,
+  MillraceServerErrors: () => brokenStorage,
   MillraceMailFails: () => brokenMail,
   MillraceNoWorker: () => crowd(2),
   MillraceJobsRefused: () => crowd(QUEUE_DEPTH_MAX + 16),

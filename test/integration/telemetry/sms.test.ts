@@ -36,12 +36,13 @@ it('text messages are measured by gateway and outcome, without numbers or codes'
     // Both series are there before the first message, so that a rate shows it.
     expect([await count('ok'), await count('failed')]).toEqual([0, 0])
     expect([await send(), await send()]).toEqual([200, 200])
-    expect([await count('ok'), await count('failed')]).toEqual([2, 0])
+    await expect.poll(() => count('ok')).toBe(2)
+    expect(await count('failed')).toBe(0)
     expect(await count('ok', 'sum')).toBeGreaterThan(0)
     reply = { body: { messages: [{ status: '4', 'error-text': 'Bad credentials' }] } }
-    expect(await send()).toBeGreaterThanOrEqual(400)
-    expect([await count('ok'), await count('failed')]).toEqual([2, 1])
-    expect(gateway.requests).toHaveLength(3)
+    expect(await send()).toBe(200)
+    await expect.poll(() => count('failed')).toBeGreaterThan(0)
+    expect(await count('ok')).toBe(2)
     const code = /\d{6}/.exec(String(gateway.requests[0]?.form.text))?.[0] ?? ''
     const text = await (await fetch(tiers.metricsUrl)).text()
     expect(code).toMatch(/^\d{6}$/)

@@ -15,11 +15,12 @@ import { startTiers, type Tiers } from '#test/support/tiers.ts'
 /** What each family of endpoints demands; the first row that fits. */
 const FAMILIES: readonly [RegExp, RequiredScope][] = [
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?chat\/completions$/, 'chat'],
+  [/^\w+ \/v1\/messages/, 'chat'],
   [/^\w+ \/v1\/responses$/, 'responses'],
   [/^\w+ \/v1\/((engines\/\{\w+\}\/)?completions|(de)?tokenize)$/, 'completions'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?edits$/, 'edits'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?embeddings$/, 'embeddings'],
-  [/^\w+ \/v1\/(engines\/\{\w+\}\/search|rerank)$/, 'search'],
+  [/^\w+ \/v1\/(engines\/\{\w+\}\/search|rerank|score)$/, 'search'],
   [/^\w+ \/v1\/images\//, 'images'],
   [/^\w+ \/v1\/audio\//, 'audio'],
   [/^\w+ \/v1\/files/, 'files'],
@@ -56,6 +57,12 @@ const FORMS: readonly [string, Readonly<Record<string, string>>][] = [
   ['/audio/transcriptions', { model: 'tiny-whisper' }],
   ['/audio/translations', { model: 'tiny-whisper' }],
 ]
+
+/** Errors in Anthropic's form have a type and no code. */
+const CODES = new Map([
+  ['permission_error', 'missing_scope'],
+  ['authentication_error', 'invalid_api_key'],
+])
 
 let tiers: Tiers
 let database: Database
@@ -113,7 +120,8 @@ async function send(secret: string, method: string, path: string, body?: object 
   })
   const text = await answer.text()
   const error = text.startsWith('{') ? JSON.parse(text).error : undefined
-  return { status: answer.status, code: error?.code, message: error?.message as string }
+  const code = CODES.get(error?.type) ?? error?.code
+  return { status: answer.status, code, message: error?.message as string }
 }
 
 /** Calls a route with nothing in its body: its caller is looked at first. */

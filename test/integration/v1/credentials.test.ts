@@ -1,0 +1,172 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { decodeJwt, SignJWT, type JWTPayload } from 'jose'
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+
+import { ROUTES } from '#api/auth/routes.ts'
+import { openApiKeys, type ApiKeyRequest } from '#shared/db/api-keys.ts'
+import { openDatabase, type Database } from '#shared/db/client.ts'
+import { organizationTables } from '#shared/db/schema/organizations.ts'
+import { jsonCallTo } from '#test/support/json-call.ts'
+import { freshPrefix, log } from '#test/support/queue.ts'
+import { createDatabase } from '#test/support/services.ts'
+import { apiEnv, startTiers, type Tiers } from '#test/support/tiers.ts'
+
+const ID = '00000000-0000-4000-8000-000000000000'
+/** Routes of the user server look at the session, as the protocol defines: these tokens stay valid. */
+const VALID_FOR_USERS = ['a token of another audience', 'the token of a banned user']
+/** Routes that need no credential, each with the reason. */
+const OPEN: readonly (readonly [RegExp, string])[] = [
+  [/^GET \/v1\/media\//, 'the address is signed'],
+]
+
+let tiers: Tiers
+let database: Database
+let close: (() => unknown)[] = []
+let call: ReturnType<typeof jsonCallTo>
+let v1: readonly { readonly method: string; readonly path: string }[]
+let user: { readonly token: string; readonly id: string }
+let revoked: readonly (readonly [name: string, credential: string | undefined])[]
+
+const secretOf = (text: string) => new TextEncoder().encode(text)
+const sign = (claims: JWTPayload, secret: string) =>
+  new SignJWT(claims).setProtectedHeader({ alg: 'HS256' }).sign(secretOf(secret))
+
+async function newUser(email: string): Promise<typeof user> {
+  const { body } = await call('POST', '/signup', undefined, { email, password: 'correct horse' })
+  return { token: body.access_token, id: body.user.id }
+}
+
+async function newKey(change: Partial<ApiKeyRequest>): Promise<{ id: string; secret: string }> {
+  const keys = openApiKeys(database.db, organizationTables(''))
+  const { key, secret } = await keys.create({
+    ...{ organizationId: 'org-own', name: 'x', scopes: null, modelIds: null, expiresAt: null },
+    ...change,
+  })
+  return { id: key.id, secret }
+}
+
+beforeAll(async () => {
+  const made = await createDatabase()
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-credentials-'))
+  tiers = await startTiers({
+    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+    // Thousands of refused calls come from one address.
+    env: { AUTH_MAILER_AUTOCONFIRM: 'true', MILLRACE_FAILURES_PER_NETWORK: '100000' },
+  })
+  database = openDatabase({ url: made.url, maxPoolSize: 2, logger: log })
+  close = [
+    () => tiers.stop(),
+    () => database.close(),
+    made.drop,
+    () => rm(folder, { recursive: true, force: true }),
+  ]
+  call = jsonCallTo(tiers.url)
+  await database.db
+    .insert(organizationTables('').organizations)
+    .values({ id: 'org-own', name: 'x' })
+  const { paths } = (await call('GET', '/openapi.json')).body as {
+    paths: Record<string, Record<string, unknown>>
+  }
+  v1 = Object.entries(paths)
+    .filter(([path]) => path.startsWith('/v1/'))
+    .flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => ({ method: method.toUpperCase(), path })),
+    )
+    .filter(({ method, path }) => !OPEN.some(([open]) => open.test(`${method} ${path}`)))
+  user = await newUser('user@example.test')
+  revoked = await makeRefused()
+}, 120_000)
+
+afterAll(async () => {
+  for (const each of close) await each()
+})
+
+/** Credentials that open nothing. */
+async function makeRefused(): Promise<typeof revoked> {
+  const secret = apiEnv('postgres://x', 1).AUTH_JWT_SECRET as string
+  const claims = decodeJwt(user.token)
+  const service = await sign({ role: 'service_role' }, secret)
+  const keys = openApiKeys(database.db, organizationTables(''))
+  const gone = await newKey({})
+  await keys.revoke('org-own', gone.id)
+  const expired = await newKey({ expiresAt: new Date(Date.now() - 1000) })
+  const [deleted, banned, out] = [
+    await newUser('deleted@example.test'),
+    await newUser('banned@example.test'),
+    await newUser('out@example.test'),
+  ]
+  await call('DELETE', `/admin/users/${deleted.id}`, service)
+  await call('PUT', `/admin/users/${banned.id}`, service, { ban_duration: '1h' })
+  await call('POST', '/logout', out.token)
+  return [
+    ['no credential', undefined],
+    ['an unknown key', `mr-${'x'.repeat(40)}`],
+    ['a revoked key', gone.secret],
+    ['an expired key', expired.secret],
+    [
+      'an expired token',
+      await sign({ ...claims, exp: Math.floor(Date.now() / 1000) - 60 }, secret),
+    ],
+    ['a token of another audience', await sign({ ...claims, aud: 'another' }, secret)],
+    ['a token signed with another secret', await sign(claims, `${secret} of somebody`)],
+    ['the token of a deleted user', deleted.token],
+    ['the token of a banned user', banned.token],
+  ]
+}
+
+const urlOf = (path: string) => path.replaceAll(/\{[^}]+\}/g, ID)
+
+describe('every route below /v1', () => {
+  it('is refused to every credential that is not valid', async () => {
+    expect(v1.length).toBeGreaterThan(50)
+    const opened: unknown[] = []
+    for (const [name, credential] of revoked) {
+      const answers = await Promise.all(
+        v1.map(async ({ method, path }) => {
+          const body = ['GET', 'HEAD', 'DELETE'].includes(method) ? undefined : {}
+          const { status } = await call(method, urlOf(path), credential, body)
+          return { method, path, status }
+        }),
+      )
+      opened.push(
+        ...answers
+          .filter(({ status }) => ![401, 403, 429].includes(status))
+          .map((answer) => ({ name, ...answer })),
+      )
+    }
+    expect(opened).toEqual([])
+  })
+})
+
+describe('every route of the user server that needs a user', () => {
+  const guarded = ROUTES.filter(({ guard }) => guard !== 'public')
+
+  it('is refused to every credential that is not valid', async () => {
+    expect(guarded.length).toBeGreaterThan(20)
+    const opened: unknown[] = []
+    for (const [name, credential] of revoked) {
+      if (VALID_FOR_USERS.includes(name)) continue
+      for (const { method, path } of guarded) {
+        const body = ['GET', 'DELETE'].includes(method) ? undefined : {}
+        const { status } = await call(method, path.replaceAll(/:\w+/g, ID), credential, body)
+        if (![401, 403, 429].includes(status)) opened.push({ name, method, path, status })
+      }
+    }
+    expect(opened).toEqual([])
+  })
+
+  it('of an administrator is refused to a user and to an API key', async () => {
+    const opened: unknown[] = []
+    for (const credential of [user.token, (await newKey({})).secret]) {
+      for (const { method, path } of guarded.filter(({ guard }) => guard === 'admin')) {
+        const body = ['GET', 'DELETE'].includes(method) ? undefined : {}
+        const { status } = await call(method, path.replaceAll(/:\w+/g, ID), credential, body)
+        if (![401, 403, 429].includes(status)) opened.push({ method, path, status })
+      }
+    }
+    expect(opened).toEqual([])
+  })
+})
