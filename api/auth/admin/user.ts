@@ -45,7 +45,8 @@ export async function parsePassword(
       'password_hash',
     )
   }
-  if (!body.password) return undefined
+  // An empty password is too weak for an existing user. A new user may be without a password.
+  if (body.password === undefined || (body.password === '' && !rules.areChecked)) return undefined
   if (rules.areChecked) {
     await checkPasswordRules(body.password, { config: services.config.password, log: services.log })
   } else if (Buffer.byteLength(body.password) > PASSWORD_BYTES_MAX) {

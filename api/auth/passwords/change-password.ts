@@ -3,12 +3,11 @@ import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 import type { UserRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
 import { consumeOneTimeToken, findByCode } from '#api/auth/sign-in/one-time-tokens.ts'
-import { checkPasswordRules } from './password-rules.ts'
 import type { Store } from '#api/auth/store.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 
 /**
- * Checks everything about a new password of a signed-in user, and hashes it. The nonce is used
+ * Checks a new password of a signed-in user, except for the rules, and hashes it. The nonce is used
  * up together with the change: a user who has to choose another password keeps it.
  */
 export async function preparePassword(
@@ -16,12 +15,11 @@ export async function preparePassword(
   request: UserRequest,
   change: { readonly password: string; readonly nonce: string | undefined },
 ): Promise<{ passwordHash: string; nonce: OneTimeTokenRow | undefined }> {
-  const { config, log, passwords } = services
+  const { config, passwords } = services
   const { user } = request.caller
   const needsNonce =
     config.security.requiresReauthentication && !hasJustProvenContact(services, request)
   if (needsNonce && !change.nonce) throw authFailure('reauthentication_needed', { param: 'nonce' })
-  await checkPasswordRules(change.password, { config: config.password, log })
   const nonce = needsNonce ? await findNonce(services, request, change.nonce ?? '') : undefined
   if (user.passwordHash !== null) {
     const { isRight } = await passwords.verify(change.password, user.passwordHash)

@@ -13,6 +13,7 @@ import { inTransaction } from '#api/auth/store.ts'
 import { findUserByContact, loadParts, lockUser, updateUser, type UserChanges } from './users.ts'
 import type { Parsed, UserUpdateBody } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import { consumeNonce, preparePassword } from '#api/auth/passwords/change-password.ts'
 import { record } from '#api/auth/audit/record.ts'
 import { applyEmailChange, applyPhoneChange } from '#api/auth/sign-in/redeem.ts'
@@ -57,6 +58,12 @@ async function parseChange(
   const phone = body.phone ? parsePhone(body.phone) : undefined
   const newEmail = email === user.email ? undefined : email
   const newPhone = phone === user.phone ? undefined : phone
+  if (body.password !== undefined) {
+    await checkPasswordRules(body.password, {
+      config: services.config.password,
+      log: services.log,
+    })
+  }
   checkAppMetadata(services, request, body)
   await checkAssurance(services, request, {
     isSensitive: Boolean(body.password) || newEmail !== undefined || newPhone !== undefined,

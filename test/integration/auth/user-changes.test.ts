@@ -229,6 +229,15 @@ describe('a change of password that needs a nonce', () => {
   })
 })
 
+it('returns 422 weak_password for an empty password, before it asks for a nonce', async () => {
+  const { access_token: bearer, user } = await signedInUser(server)
+  const answer = await update(bearer, { password: '', data: { colour: 'red' } })
+  expect(answer.body).toMatchObject({ code: 422, error_code: 'weak_password' })
+  const { body } = await server.call({ path: '/user', bearer })
+  expect(body.user_metadata).not.toHaveProperty('colour')
+  expect((await signIn(server, user.email)).user.id).toBe(user.id)
+})
+
 describe('signing out', () => {
   it('ends this session, the others, or all', async () => {
     const { email } = await createUser(server)
