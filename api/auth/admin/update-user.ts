@@ -62,8 +62,10 @@ export async function adminUpdateUser(
     if (passwordHash !== undefined) {
       await endSessions(store, { userId: locked.id, scope: 'global' })
     }
-    // Links sent to the old address must not sign in any more.
-    if (passwordHash !== undefined || isMoved(locked, contacts)) {
+    // Links sent to the old address must not sign in any more, and neither may a confirmation that an
+    // administrator has replaced.
+    const isConfirmedNow = body.email_confirm === true || body.phone_confirm === true
+    if (passwordHash !== undefined || isConfirmedNow || isMoved(locked, contacts)) {
       await clearOneTimeTokens(store, locked.id)
     }
     await record(services, store, {
@@ -84,7 +86,6 @@ async function confirmedSignup(store: Store, user: UserRow, body: Body): Promise
   if (!isUnconfirmed || kind === undefined) return {}
   const token = await findPendingCredentials(store, user.id, kind)
   if (token === undefined) return {}
-  await clearOneTimeTokens(store, user.id)
   return {
     ...(token.passwordHash !== null && { passwordHash: token.passwordHash }),
     userMetadata: mergeMetadata(user.userMetadata, token.userMetadata ?? {}),

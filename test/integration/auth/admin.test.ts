@@ -102,6 +102,22 @@ describe('administrators', () => {
     }
   })
 
+  it('void pending links and codes when they confirm a contact', async () => {
+    const confirmations = [{ phone: '+41790003344', phone_confirm: true }, { email_confirm: false }]
+    for (const fields of confirmations) {
+      const { id, email } = await createUser(server, { email_confirm: false, ...fields })
+      await server.call({ method: 'POST', path: '/otp', body: { email } })
+      const { token, tokenHash } = server.lastMail(email).variables
+      await admin('PUT', `/users/${id}`, { email_confirm: true })
+      for (const proof of [{ token_hash: tokenHash }, { email, token }]) {
+        const body = { type: 'email', ...proof }
+        const answer = await server.call({ method: 'POST', path: '/verify', body })
+        expect(answer.body).toMatchObject({ code: 403, error_code: 'otp_expired' })
+      }
+    }
+    server.mails.length = 0
+  })
+
   it('page through users, newest first', async () => {
     const total = Number((await admin('GET', '/users')).headers['x-total-count'])
     const { body, headers } = await admin('GET', '/users?page=1&per_page=2')
