@@ -10,7 +10,7 @@ import { findAnyUserById, findUserByContact, insertUser, loadParts } from '#api/
 import type { AdminUserBody, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { contactClaims } from '#api/auth/users/accounts.ts'
-import { parseBan, parseContacts, parsePassword } from './user.ts'
+import { parseBan, parseContacts, parsePassword, verifiedClaims } from './user.ts'
 import { parseUuid, UUID } from '#api/auth/factors/own-factor.ts'
 import { record } from '#api/auth/audit/record.ts'
 
@@ -39,7 +39,7 @@ export async function adminCreateUser(
       ...{ email, phone, passwordHash },
       aud: body.aud || request.audience,
       role: body.role || services.config.jwt.defaultGroupName,
-      userMetadata: mergeMetadata({}, body.user_metadata),
+      userMetadata: mergeMetadata(verifiedClaims(contacts, body), body.user_metadata),
       appMetadata: { ...mergeMetadata({}, body.app_metadata), provider: providers[0], providers },
       bannedUntil: parseBan(body.ban_duration, now) ?? null,
       ...(email && body.email_confirm && { emailConfirmedAt: now }),

@@ -19,7 +19,7 @@ import {
 import type { AdminUserBody, Parsed, UserParams } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { withProviders } from '#api/auth/users/accounts.ts'
-import { getUser, parseBan, parseContacts, parsePassword } from './user.ts'
+import { getUser, parseBan, parseContacts, parsePassword, verifiedClaims } from './user.ts'
 import { record } from '#api/auth/audit/record.ts'
 
 type Body = Parsed<typeof AdminUserBody>
@@ -47,11 +47,13 @@ export async function adminUpdateUser(
       ...(body.aud !== undefined && body.aud !== '' && { aud: body.aud }),
       ...(bannedUntil !== undefined && { bannedUntil }),
       ...(passwordHash !== undefined && { passwordHash }),
-      ...(body.user_metadata && {
-        userMetadata: mergeWithinLimit(locked.userMetadata, body.user_metadata, 'user_metadata'),
-      }),
     }
     const withContacts = await updateUser(store, locked.id, changes)
+    const userMetadata = mergeWithinLimit(
+      mergeMetadata(withContacts.userMetadata, verifiedClaims(withContacts, body)),
+      body.user_metadata,
+      'user_metadata',
+    )
     const appMetadata = mergeWithinLimit(
       contacts.email || contacts.phone
         ? await withProviders(store, withContacts)
@@ -74,7 +76,7 @@ export async function adminUpdateUser(
       action: 'user_modified',
       traits: { user_id: locked.id, ...(locked.email !== null && { user_email: locked.email }) },
     })
-    return updateUser(store, locked.id, { appMetadata })
+    return updateUser(store, locked.id, { appMetadata, userMetadata })
   })
   return json(presentUser(await loadParts(services.store, user)))
 }

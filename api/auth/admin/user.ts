@@ -1,4 +1,4 @@
-import type { UserRow } from '#shared/db/schema/auth.ts'
+import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 import { parseDurationMs } from '#shared/duration.ts'
 
 import { authFailure, invalid } from '#api/auth/errors.ts'
@@ -27,6 +27,19 @@ export function parseContacts(body: Body): { email?: string; phone?: string } {
     ...(body.email && { email: parseEmail(body.email) }),
     ...(body.phone && { phone: parsePhone(body.phone) }),
   }
+}
+
+/** The metadata about the contacts that an administrator confirms. */
+export function verifiedClaims(contacts: Contacts, body: Body): Metadata {
+  return {
+    ...(contacts.email && body.email_confirm && { email_verified: true }),
+    ...(contacts.phone && body.phone_confirm && { phone_verified: true }),
+  }
+}
+
+interface Contacts {
+  readonly email?: string | null
+  readonly phone?: string | null
 }
 
 /** The hash to store: of a password, or one that an imported user brings along. */

@@ -102,6 +102,19 @@ describe('administrators', () => {
     }
   })
 
+  it('mark a contact as verified in the metadata when they confirm it', async () => {
+    const contacts = { email: newEmail(), phone: '+41790005566', user_metadata: { a: 1 } }
+    const confirms = { email_confirm: true, phone_confirm: true }
+    const verified = { a: 1, email_verified: true, phone_verified: true }
+    const created = await admin('POST', '/users', { ...contacts, ...confirms })
+    expect(created.body.user_metadata).toEqual(verified)
+    const pending = { ...contacts, email: newEmail(), phone: '+41790005577' }
+    const { body } = await admin('POST', '/users', pending)
+    expect(body.user_metadata).toEqual({ a: 1 })
+    const updated = await admin('PUT', `/users/${body.id}`, confirms)
+    expect(updated.body.user_metadata).toEqual(verified)
+  })
+
   it('void pending links and codes when they confirm a contact', async () => {
     const confirmations = [{ phone: '+41790003344', phone_confirm: true }, { email_confirm: false }]
     for (const fields of confirmations) {

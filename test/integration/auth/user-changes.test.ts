@@ -264,6 +264,6 @@ describe('metadata', () => {
     const keys = Array.from({ length: 10 }, (_, index) => `key${index}`)
     await Promise.all(keys.map((key) => update(bearer, { data: { [key]: 1 } })))
     const { body } = await server.call({ path: '/user', bearer })
-    expect(Object.keys(body.user_metadata).sort()).toEqual(keys)
+    expect(Object.keys(body.user_metadata).sort()).toEqual(['email_verified', ...keys])
   })
 })
