@@ -100,16 +100,17 @@ function twilioForm(twilio: SmsConfig['twilio'], sms: Sms): Record<string, strin
   if (sms.channel === 'sms') {
     return { To: to, Channel: 'sms', From: sender, Body: sms.message }
   }
-  const from = /^\+?\d+$/.test(sender) ? `+${digits(sender)}` : sender
+  // The id of a messaging service is a sender by itself; a number needs the channel.
+  const isNumber = /^\+?\d+$/.test(sender)
+  const content =
+    twilio.contentSid === ''
+      ? { Body: sms.message }
+      : { ContentSid: twilio.contentSid, ContentVariables: JSON.stringify({ 1: sms.otp }) }
   return {
     To: `whatsapp:${to}`,
     Channel: 'whatsapp',
-    From: `whatsapp:${from}`,
-    Body: sms.message,
-    ...(twilio.contentSid !== '' && {
-      ContentSid: twilio.contentSid,
-      ContentVariables: JSON.stringify({ 1: sms.otp }),
-    }),
+    From: isNumber ? `whatsapp:+${digits(sender)}` : sender,
+    ...content,
   }
 }
 

@@ -110,12 +110,15 @@ describe('text messages', () => {
   it('go by WhatsApp with the content template', async () => {
     reply = { body: { sid: 'm1' } }
     await sender('twilio').send({ ...SMS, channel: 'whatsapp' })
-    expect(peer.requests.at(-1)?.form).toMatchObject({
-      To: 'whatsapp:+447700900123',
-      From: 'whatsapp:+15550001',
-      ContentSid: 'HX1',
-      ContentVariables: '{"1":"123456"}',
-    })
+    const content = { ContentSid: 'HX1', ContentVariables: '{"1":"123456"}' }
+    const sent = { To: 'whatsapp:+447700900123', Channel: 'whatsapp' }
+    expect(peer.requests.at(-1)?.form).toEqual({ ...sent, From: 'whatsapp:+15550001', ...content })
+    const service = { AUTH_SMS_TWILIO_MESSAGE_SERVICE_SID: 'MG1' }
+    await sender('twilio', service).send({ ...SMS, channel: 'whatsapp' })
+    expect(peer.requests.at(-1)?.form).toEqual({ ...sent, From: 'MG1', ...content })
+    const plain = { ...service, AUTH_SMS_TWILIO_CONTENT_SID: '' }
+    await sender('twilio', plain).send({ ...SMS, channel: 'whatsapp' })
+    expect(peer.requests.at(-1)?.form).toEqual({ ...sent, From: 'MG1', Body: SMS.message })
     await expect(sender('vonage').send({ ...SMS, channel: 'whatsapp' })).rejects.toThrow('whatsapp')
   })
 
