@@ -88,6 +88,7 @@ function needsOtherSide(services: AuthServices, token: OneTimeTokenRow, user: Us
   return (
     side !== undefined &&
     services.config.mailer.isSecureEmailChangeEnabled &&
+    !services.config.mailer.isAutoconfirm &&
     user.email !== null &&
     // A second link to the same side is no agreement of the other.
     (user.emailChangeAgreed === 0 || user.emailChangeAgreed === side)

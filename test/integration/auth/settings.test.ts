@@ -100,6 +100,18 @@ describe('a setting', () => {
     })
   })
 
+  it('completes a change of address with one link where addresses need no confirmation', async () => {
+    await start({ AUTH_MAILER_AUTOCONFIRM: 'true' })
+    for (const side of ['old', 'new']) {
+      const { access_token: bearer, user } = await signedInUser(server)
+      const email = newEmail('new')
+      await server.call({ method: 'PUT', path: '/user', bearer, body: { email } })
+      const { tokenHash } = server.lastMail(side === 'old' ? user.email : email).variables
+      const { body } = await post('/verify', { type: 'email_change', token_hash: tokenHash })
+      expect(body.user.email).toBe(email)
+    }
+  })
+
   it('shapes passwords: length and sets of characters', async () => {
     await start({
       AUTH_PASSWORD_MIN_LENGTH: '8',
