@@ -93,12 +93,7 @@ export function readMailerConfig(env: EnvReader): MailerConfig {
     authorizedAddresses: env.list('AUTH_EXTERNAL_EMAIL_AUTHORIZED_ADDRESSES', {
       about: 'when set, only these addresses get mail',
     }),
-    urlPaths: byKind(({ suffix }) =>
-      env.string(`AUTH_MAILER_URLPATHS_${suffix}`, {
-        about: 'path of the link in this kind of mail',
-        fallback: '/verify',
-      }),
-    ),
+    urlPaths: readUrlPaths(env),
     subjects: byKind(({ suffix, subject }) =>
       env.string(`AUTH_MAILER_SUBJECTS_${suffix}`, { about: 'subject', fallback: subject }),
     ),
@@ -202,6 +197,19 @@ function isHeaderMap(value: unknown): value is Record<string, readonly string[]>
 
 // Printable characters but the colon: anything else would not arrive as it was written.
 const HEADER_NAME = /^[!-9;-~]+$/
+
+function readUrlPaths(env: EnvReader): MailerConfig['urlPaths'] {
+  const about = 'path of the link in this kind of mail'
+  const paths = byKind(({ suffix }) =>
+    suffix === 'MAGIC_LINK'
+      ? ''
+      : env.string(`AUTH_MAILER_URLPATHS_${suffix}`, { about, fallback: '/verify' }),
+  )
+  const magicLink = env.optional('AUTH_MAILER_URLPATHS_MAGIC_LINK', {
+    about: 'path of the link in a magic-link mail (default: that of a recovery)',
+  })
+  return { ...paths, magicLink: magicLink ?? paths.recovery }
+}
 
 function byKind(read: (row: MailKindRow) => string): Readonly<Record<MailKind, string>> {
   const entries = MAIL_KINDS.map((kind) => [kind, read(MAIL_KIND_ROWS[kind])] as const)

@@ -185,6 +185,23 @@ describe('a setting', () => {
     expect(await linkOf({ referer: 'https://b.example.com/page' })).toContain('b.example.com/page')
   })
 
+  it('puts magic links below the path of recoveries unless they have their own', async () => {
+    const recovery = { AUTH_MAILER_URLPATHS_RECOVERY: '/auth/v1/verify' }
+    for (const [own, path] of [
+      [{}, '/auth/v1/verify'],
+      [{ AUTH_MAILER_URLPATHS_MAGIC_LINK: '/own' }, '/own'],
+    ] as const) {
+      await start({ ...recovery, ...own })
+      const { email } = await createUser(server)
+      await post('/otp', { email })
+      const { confirmationUrl } = server.lastMail(email).variables
+      expect(new URL(confirmationUrl).pathname).toBe(path)
+      const headers = { authorization: `Bearer ${await server.serviceToken()}` }
+      const link = await post('/admin/generate_link', { type: 'magiclink', email }, headers)
+      expect(new URL(link.body.action_link).pathname).toBe(path)
+    }
+  })
+
   it('asks for a CAPTCHA, except from administrators', async () => {
     const answers: string[] = []
     const captcha = { verify: async (answer: string) => void answers.push(answer) }
