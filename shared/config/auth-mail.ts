@@ -79,7 +79,7 @@ export function readMailerConfig(env: EnvReader): MailerConfig {
       fallback: true,
     }),
     allowsUnverifiedSignIns: env.bool('AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS', {
-      about: 'let users with an unconfirmed address sign in',
+      about: 'let users with an address that their provider has not verified sign in externally',
       fallback: false,
     }),
     otpTtlSeconds: env.seconds('AUTH_MAILER_OTP_EXP', {

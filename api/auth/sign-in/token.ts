@@ -5,7 +5,7 @@ import { authFailure, WeakPasswordError, type AuthErrorCode } from '#api/auth/er
 import { nameOf, parseContact, type Contact } from '#api/auth/users/contact.ts'
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import { openSession, type OpenedSession } from '#api/auth/sessions/open-session.ts'
-import { adoptPassword, findSignInCandidate } from '#api/auth/sign-up/pending-credentials.ts'
+import { findSignInCandidate } from '#api/auth/sign-up/pending-credentials.ts'
 import { maySignIn, replacePasswordHash } from '#api/auth/users/users.ts'
 import type { GrantQuery, Parsed, TokenBody } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
@@ -112,9 +112,8 @@ async function openWithPassword(
     await recordFailure(services, request, { user, contact, code })
     throw authFailure(code, { kind: 'invalidRequest' })
   }
-  const known = await adoptPassword(services.store, user, hash)
   const upgraded = needsUpgrade ? await services.passwords.hash(password) : undefined
-  if (upgraded !== undefined && !(await replacePasswordHash(services.store, known, upgraded))) {
+  if (upgraded !== undefined && !(await replacePasswordHash(services.store, user, upgraded))) {
     return undefined
   }
   return openSession(services.store, {
@@ -142,10 +141,8 @@ function findRefusal(services: AuthServices, attempt: Attempt): AuthErrorCode | 
   const { user, isRight, contact } = attempt
   if (user === undefined || !isRight) return 'invalid_credentials'
   if (!maySignIn(user, services.store.now())) return 'user_banned'
-  const isEmail = contact.kind === 'email'
   if (isConfirmed(user, contact.kind)) return undefined
-  if (isEmail && services.config.mailer.allowsUnverifiedSignIns) return undefined
-  return isEmail ? 'email_not_confirmed' : 'phone_not_confirmed'
+  return contact.kind === 'email' ? 'email_not_confirmed' : 'phone_not_confirmed'
 }
 
 // One row for known and unknown accounts alike, so that neither log nor timing distinguishes them.

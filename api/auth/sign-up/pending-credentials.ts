@@ -5,7 +5,6 @@ import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { Contact } from '#api/auth/users/contact.ts'
 import type { Store } from '#api/auth/store.ts'
-import { updateUser } from '#api/auth/users/users.ts'
 
 /** A user with the password hash that a sign-in is compared with. */
 interface SignInCandidate {
@@ -60,16 +59,6 @@ export async function findPendingCredentials(
     .from(oneTimeTokens)
     .where(and(eq(oneTimeTokens.userId, userId), eq(oneTimeTokens.kind, TOKEN_KINDS[kind])))
   return token
-}
-
-/** Gives a user who may sign in unconfirmed the password that the sign-up set. */
-export async function adoptPassword(
-  store: Store,
-  user: UserRow,
-  passwordHash: string | undefined,
-): Promise<UserRow> {
-  if (user.passwordHash !== null || passwordHash === undefined) return user
-  return updateUser(store, user.id, { passwordHash })
 }
 
 const TOKEN_KINDS = { email: 'confirmation', phone: 'phone_confirmation' } as const

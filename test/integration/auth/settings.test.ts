@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 
+import { fakeProviders, visitor } from './support/fake-provider.ts'
 import { createUser, newEmail, PASSWORD, signedInUser, signIn } from './support/people.ts'
 import {
   startServer,
@@ -130,11 +131,23 @@ describe('a setting', () => {
     })
   })
 
-  it('lets users with an unconfirmed address in', async () => {
-    await start({ AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS: 'true' })
+  it('lets users with an unverified address in from a provider, not with a password', async () => {
+    const providers = fakeProviders()
+    await start(
+      { AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS: 'true', AUTH_SMTP_MAX_FREQUENCY: '0' },
+      { providers },
+    )
     const email = newEmail()
     await signUp({ email })
-    expect((await signIn(server, email)).user.email).toBe(email)
+    const grant = await post('/token?grant_type=password', { email, password: PASSWORD })
+    expect(grant.body).toMatchObject({ code: 400, error_code: 'email_not_confirmed' })
+    const own = newEmail()
+    providers.visitors.set('token', visitor('g-1', own, { isVerified: false }))
+    const visit = { provider: 'google', id_token: 'token' }
+    const { body } = await post('/token?grant_type=id_token', visit)
+    expect(body.user).toMatchObject({ email: own, identities: [{ provider: 'google' }] })
+    expect(body.user).not.toHaveProperty('email_confirmed_at')
+    expect(server.lastMail(own).kind).toBe('confirmation')
   })
 
   it('limits who gets mail', async () => {
