@@ -213,6 +213,7 @@ export async function linkIdentity(
   store: Store,
   user: UserRow,
   visitor: Visitor,
+  options: { readonly keepsMetadata?: boolean } = {},
 ): Promise<{ user: UserRow; identity: IdentityRow } | undefined> {
   const identityData = claimsOf(visitor.profile)
   const identity = await insertIdentity(store, {
@@ -223,7 +224,9 @@ export async function linkIdentity(
   })
   if (identity === undefined) return undefined
   const linked = await updateUser(store, user.id, {
-    userMetadata: mergeMetadata(user.userMetadata, identityData),
+    ...(!options.keepsMetadata && {
+      userMetadata: mergeMetadata(user.userMetadata, identityData),
+    }),
     appMetadata: await withProviders(store, user),
   })
   return { user: linked, identity }

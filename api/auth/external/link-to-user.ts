@@ -34,7 +34,7 @@ export async function linkToUser(
   return inTransaction(services.store, async (store) => {
     const user = await lockUser(store, userId)
     if (!maySignIn(user, store.now())) throw authFailure('user_banned')
-    const linked = await linkIdentity(store, user, visitor)
+    const linked = await linkIdentity(store, user, visitor, { keepsMetadata: true })
     if (linked === undefined) throw authFailure('identity_already_exists')
     const verified = profile.emails.find((entry) => entry.isVerified)
     // A user without an email address gets the one of the identity and is no longer anonymous.

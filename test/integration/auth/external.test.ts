@@ -211,6 +211,7 @@ describe('linking by hand', () => {
     expect((await unlink(bearer, 'x')).status).toBe(404)
     const user = await server.call({ path: '/user', bearer })
     expect(user.body.app_metadata).toEqual({ provider: 'email', providers: ['email'] })
+    expect(user.body.user_metadata).toEqual(session.user.user_metadata)
   })
 
   it.each([
