@@ -184,6 +184,10 @@ async function createUser(
   const email = chosen?.email.toLowerCase()
   // An unverified address that belongs to another user stays with that user.
   const isTaken = email !== undefined && (await findOwnersOfEmails(store, [email])).length > 0
+  if (isTaken && !services.config.mailer.allowsUnverifiedSignIns) {
+    const message = `Unverified email with ${providerId}. Verify the email with ${providerId} in order to sign in`
+    return { error: authFailure('provider_email_needs_verification', { message }) }
+  }
   const user = await insertUser(store, {
     aud: request.audience,
     role: services.config.jwt.defaultGroupName,

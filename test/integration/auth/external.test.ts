@@ -63,9 +63,14 @@ describe('signing in with a provider', () => {
   it('does not link by an address that the provider has not verified', async () => {
     const existing = await createUser(server)
     const { fragment } = await dance(visitor('gh-3', existing.email, { isVerified: false }))
-    const user = await userOf(fragment)
-    expect(user.id).not.toBe(existing.id)
-    expect(user.email).toBe('')
+    expect(Object.fromEntries(fragment)).toMatchObject({
+      error_code: 'provider_email_needs_verification',
+      error_description:
+        'Unverified email with github. Verify the email with github in order to sign in',
+    })
+    const bearer = await server.serviceToken()
+    const { body } = await server.call({ path: `/admin/users/${existing.id}`, bearer })
+    expect(body.identities.map((one: { provider: string }) => one.provider)).toEqual(['email'])
   })
 
   it('does not link by an address that the visitor only claims', async () => {
