@@ -24,6 +24,7 @@ export async function adminListUsers(
 ): Promise<Answer> {
   const page = parsePage(query)
   const { users, total } = await listUsers(services.store, {
+    audience: request.audience,
     offset: page.offset,
     limit: page.size,
     isOldestFirst: isOldestFirst(query.sort),

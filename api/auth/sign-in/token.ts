@@ -98,7 +98,10 @@ async function openWithPassword(
   proof: { readonly contact: Contact; readonly password: string },
 ): Promise<OpenedSession | undefined> {
   const { contact, password } = proof
-  const candidate = await findSignInCandidate(services.store, contact)
+  const candidate = await findSignInCandidate(services.store, {
+    contact,
+    audience: request.audience,
+  })
   // Without a candidate the password is compared with a decoy hash: the answer takes as long.
   const { user, passwordHash: hash } = candidate ?? {}
   const { isRight, needsUpgrade } = await services.guesses.judge(

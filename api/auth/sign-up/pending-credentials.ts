@@ -13,14 +13,15 @@ interface SignInCandidate {
 }
 
 /**
- * The user of an email address or phone number. The password of an unconfirmed sign-up is read in the same
+ * The user of an email address or phone number in an audience. The password of an unconfirmed sign-up is read in the same
  * statement, so that unconfirmed users take as long as others.
  */
 export async function findSignInCandidate(
   store: Store,
-  contact: Contact,
+  candidate: { readonly contact: Contact; readonly audience: string },
 ): Promise<SignInCandidate | undefined> {
   const { users, oneTimeTokens } = store.tables
+  const { contact, audience } = candidate
   const { kind } = contact
   const tokenKind = TOKEN_KINDS[kind]
   const statement = prepared(store.db, `find_sign_in_by_${kind}`, (name) =>
@@ -36,12 +37,18 @@ export async function findSignInCandidate(
           isNull(users.phoneConfirmedAt),
         ),
       )
-      .where(and(eq(users[kind], sql.placeholder('value')), isNull(users.deletedAt)))
+      .where(
+        and(
+          eq(users[kind], sql.placeholder('value')),
+          eq(users.aud, sql.placeholder('audience')),
+          isNull(users.deletedAt),
+        ),
+      )
       .limit(1)
       .prepare(name),
   )
   const value = kind === 'email' ? contact.email : contact.phone
-  const [row] = await statement.execute({ value })
+  const [row] = await statement.execute({ value, audience })
   if (row === undefined) return undefined
   const { user, pendingHash } = row
   return { user, passwordHash: user.passwordHash ?? pendingHash ?? undefined }

@@ -203,10 +203,11 @@ export async function loadPartsOfAll(
   }))
 }
 
-/** One page of users, newest first unless asked otherwise, and how many there are. */
+/** One page of an audience's users, newest first unless asked otherwise, and how many there are. */
 export async function listUsers(
   store: Store,
   page: {
+    readonly audience: string
     readonly offset: number
     readonly limit: number
     readonly isOldestFirst: boolean
@@ -214,7 +215,8 @@ export async function listUsers(
   },
 ): Promise<{ users: UserRow[]; total: number }> {
   const { users } = store.tables
-  const matches = page.filter === '' ? undefined : matchesFilter(store, page.filter)
+  const isWanted = page.filter === '' ? undefined : matchesFilter(store, page.filter)
+  const matches = and(eq(users.aud, page.audience), isWanted)
   const order = page.isOldestFirst ? asc : desc
   const [rows, [count]] = await Promise.all([
     store.db

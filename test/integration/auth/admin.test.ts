@@ -131,6 +131,27 @@ describe('administrators', () => {
     server.mails.length = 0
   })
 
+  it('see the users of the requested audience, who sign in for it only', async () => {
+    const { email } = await createUser(server, { aud: 'other' })
+    const body = { email, password: PASSWORD }
+    const signInFor = (audience: string) =>
+      server.call({
+        ...{ method: 'POST', path: '/token?grant_type=password', body },
+        headers: { 'x-jwt-aud': audience },
+      })
+    expect((await signInFor('third')).body.error_code).toBe('invalid_credentials')
+    expect((await signInFor('other')).body.user).toMatchObject({ email, aud: 'other' })
+    const emailsOf = async (audience: string): Promise<string[]> => {
+      const headers = { 'x-jwt-aud': audience }
+      const { body: list } = await server.call({ path: '/admin/users', bearer, headers })
+      return list.users.map((user: { email: string }) => user.email)
+    }
+    expect(await emailsOf('third')).toEqual([])
+    expect(await emailsOf('other')).toEqual([email])
+    const { body: list } = await admin('GET', '/users')
+    expect(list.users.map((user: { email: string }) => user.email)).not.toContain(email)
+  })
+
   it('page through users, newest first', async () => {
     const total = Number((await admin('GET', '/users')).headers['x-total-count'])
     const { body, headers } = await admin('GET', '/users?page=1&per_page=2')
