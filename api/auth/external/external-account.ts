@@ -184,7 +184,10 @@ async function createUser(
   const email = chosen?.email.toLowerCase()
   // An unverified address that belongs to another user stays with that user.
   const isTaken = email !== undefined && (await findOwnersOfEmails(store, [email])).length > 0
-  if (isTaken && !services.config.mailer.allowsUnverifiedSignIns) {
+  const { isAutoconfirm, allowsUnverifiedSignIns } = services.config.mailer
+  // The owner of a verified address was looked for before: a concurrent request has created it.
+  if (isTaken && (chosen?.isVerified || isAutoconfirm)) throw new LostRace()
+  if (isTaken && !allowsUnverifiedSignIns) {
     const message = `Unverified email with ${providerId}. Verify the email with ${providerId} in order to sign in`
     return { error: authFailure('provider_email_needs_verification', { message }) }
   }

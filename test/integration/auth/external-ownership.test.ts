@@ -63,13 +63,23 @@ it('an account that was made in advance keeps nothing of who made it', async () 
   }
   const lax = await startServer({ providers, env })
   const credentials = { email: newEmail('victim'), password: PASSWORD }
-  await lax.call({ method: 'POST', path: '/signup', body: credentials })
+  const visit = { provider: 'google', id_token: 'attacker' }
+  providers.visitors.set(
+    'attacker',
+    visitor('g-attacker', credentials.email, { isVerified: false }),
+  )
+  const attacker = await lax.call({
+    ...{ method: 'POST', path: '/token?grant_type=id_token', body: visit },
+  })
   const password = {
     method: 'POST',
     path: '/token?grant_type=password',
     body: credentials,
   } as const
-  const bearer = (await lax.call(password)).body.access_token
+  const bearer = attacker.body.access_token
+  const planted = { password: PASSWORD }
+  const { status } = await lax.call({ method: 'PUT', path: '/user', bearer, body: planted })
+  expect(status).toBe(200)
   const factor = { factor_type: 'totp' }
   await lax.call({ method: 'PUT', path: '/user', bearer, body: { phone: '+41791234567' } })
   await lax.call({ method: 'POST', path: '/factors', bearer, body: factor })
