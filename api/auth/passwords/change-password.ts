@@ -1,10 +1,9 @@
-import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
-
 import type { UserRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
+import type { AuthServices } from '#api/auth/services.ts'
 import { consumeOneTimeToken, findByCode } from '#api/auth/sign-in/one-time-tokens.ts'
 import type { Store } from '#api/auth/store.ts'
-import type { AuthServices } from '#api/auth/services.ts'
+import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
 /**
  * Checks a new password of a signed-in user, except for the rules, and hashes it. The nonce is used

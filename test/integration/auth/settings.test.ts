@@ -3,9 +3,9 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { fakeProviders, visitor } from './support/fake-provider.ts'
 import { createUser, newEmail, PASSWORD, signedInUser, signIn } from './support/people.ts'
 import {
-  startServer,
   type CallResult,
   type ServerOptions,
+  startServer,
   type TestServer,
 } from './support/server.ts'
 
