@@ -1,4 +1,4 @@
-import { judgeJson } from '#api/http/json-body.ts'
+import { judgeJson } from '#shared/judge-json.ts'
 import { readLines } from '#api/http/lines.ts'
 import { isRecord, parseRecord } from '#shared/records.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'

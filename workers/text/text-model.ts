@@ -2,13 +2,13 @@ import { readdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 
 import type { Clock } from '#shared/clock.ts'
-import type { ChatMessage, TemplateOptions, ToolDefinition } from '#shared/contracts/completion.ts'
+import type { ChatMessage, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import { isRecord, parseRecord } from '#shared/records.ts'
 import { readModelText } from '#workers/models/folder-json.ts'
 
 import { createChatTemplate } from './chat-template.ts'
-import type { ChatTemplate } from './chat-template.ts'
+import type { ChatTemplate, RenderOptions } from './chat-template.ts'
 import type { RenderedText } from './content-spans.ts'
 import { looksLikeTag } from './control-tokens.ts'
 import { createTokenizer } from './tokenizer.ts'
@@ -99,7 +99,7 @@ export function renderChat(
   model: TextModel,
   messages: readonly ChatMessage[],
   tools: readonly ToolDefinition[],
-  options: TemplateOptions = {},
+  options: RenderOptions = {},
 ): RenderedText {
   if (model.chatTemplate === undefined) {
     throw failure.invalidRequest(
