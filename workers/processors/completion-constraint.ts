@@ -24,6 +24,8 @@ const OPENING_TAG = TOOL_CALL_OPENING.trimEnd()
 
 /** How the constraint of one job is prepared. */
 interface ConstraintOptions {
+  /** Of the whole request. */
+  readonly budget?: WorkBudget
   /** Compiled grammars are shared within one scope. */
   readonly cacheScope: string
   readonly signal?: AbortSignal
@@ -54,20 +56,23 @@ export async function findConstraint(
 function prepare(
   model: CompletionModel,
   plan: ConstraintPlan,
-  { cacheScope, signal }: ConstraintOptions,
+  { cacheScope, signal, budget = new WorkBudget() }: ConstraintOptions,
 ): Promise<ConstraintFactory> {
   const text = JSON.stringify(plan)
   const param = plan.kind === 'form' ? 'response_format' : 'tools'
   return model.constraints.prepare(`${cacheScope} ${text}`, async () => {
-    const small = text.length <= INLINE_CHARACTERS_MAX ? tryInline(plan) : undefined
-    return small ?? fromGrammarData(await model.preparation.compile(text, { param, signal }))
+    const small = text.length <= INLINE_CHARACTERS_MAX ? tryInline(plan, budget) : undefined
+    if (small !== undefined) return small
+    const task = { kind: 'grammar', plan: text } as const
+    return fromGrammarData(await model.grammars.run(task, { param, signal, budget }))
   })
 }
 
-function tryInline(plan: ConstraintPlan): SurveyedGrammar | undefined {
+function tryInline(plan: ConstraintPlan, whole: WorkBudget): SurveyedGrammar | undefined {
   try {
     const budget = new WorkBudget(INLINE_STEPS_MAX)
     const grammar = compileConstraint(plan, budget)
+    whole.charge(budget.used)
     budget.extend(LATER_STEPS_MAX)
     return { grammar }
   } catch (error) {

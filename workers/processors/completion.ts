@@ -3,6 +3,7 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
 
+import { WorkBudget } from '../preparation/work-budget.ts'
 import { isTokenId, unknownTokenId } from '../text/token-ids.ts'
 import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
 import { findConstraint } from './completion-constraint.ts'
@@ -55,11 +56,12 @@ async function processGenerate(
   assertTokenIds(input, model.engine.vocabSize)
   const share = yieldToEventLoop(clock)
   const cacheScope = model.cacheScopeOf(job.organizationId)
-  const constraint = await findConstraint(model, input, { cacheScope, signal })
+  const budget = new WorkBudget()
+  const constraint = await findConstraint(model, input, { cacheScope, signal, budget })
   const prompts: PreparedPrompt[] = []
   for (const prompt of input.prompts) {
     await share()
-    prompts.push(await preparePrompt(model, prompt, input.maxTokens))
+    prompts.push(await preparePrompt(model, prompt, input.maxTokens, { budget, signal }))
   }
   const promptTokens = prompts.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
   const outlet = new DeltaOutlet({ isStreamed: input.stream, reply, clock })

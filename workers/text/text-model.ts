@@ -16,6 +16,8 @@ import type { Tokenizer } from './tokenizer.ts'
 
 /** What a language model's folder says about text: tokens, chats, where an answer ends. */
 export interface TextModel {
+  /** Where a thread can load the same again. */
+  readonly folder?: string
   readonly tokenizer: Tokenizer
   readonly chatTemplate: ChatTemplate | undefined
   /** Tokens that end an answer. */
@@ -51,6 +53,7 @@ export async function loadTextModel(folder: string, clock: Clock): Promise<TextM
       Object.values(specialTokens).includes(token),
   })
   return {
+    folder,
     tokenizer,
     chatTemplate:
       template === undefined ? undefined : createChatTemplate({ template, specialTokens }, clock),
