@@ -29,6 +29,7 @@ import {
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
 import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
+import { mentionsJson } from '#api/inference/mentions-json.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 
@@ -258,7 +259,7 @@ function responseFormatOf(body: ChatBody, budget: SchemaBudget): ResponseFormat 
       return { type: 'text' }
     case 'json_object':
       if (Object.keys(schema).length > 0) return { type: 'jsonSchema', schema: lenient }
-      if (!/json/i.test(JSON.stringify(body.messages))) {
+      if (!mentionsJson(body.messages)) {
         throw failure.invalidRequest(
           "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
           { param: 'messages' },

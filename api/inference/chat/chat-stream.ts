@@ -88,7 +88,7 @@ class CandidateWriter {
   }
 
   present(delta: CandidateDelta): string {
-    if (delta.logprobs !== undefined) this.#logprobs.push(...delta.logprobs)
+    for (const logprob of delta.logprobs ?? []) this.#logprobs.push(logprob)
     let chunks = ''
     for (const part of this.#partsOf(delta)) chunks += this.#chunk(this.#deltaOf(part))
     if (delta.finishReason !== undefined) chunks += this.#ending(delta.finishReason)

@@ -10,6 +10,7 @@ import {
 } from '#api/inference/chat/chat-tools.ts'
 import { invalidValue } from '#api/inference/field-faults.ts'
 import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
+import { mentionsJson } from '#api/inference/mentions-json.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 
 import {
@@ -118,7 +119,7 @@ function responseFormatOf(
     case 'text':
       return { type: 'text' }
     case 'json_object':
-      if (!/json/i.test(JSON.stringify([input, instructions]))) {
+      if (!mentionsJson([input, instructions])) {
         throw failure.invalidRequest(
           "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.",
           { param: 'input' },
