@@ -86,6 +86,13 @@ export type ResponseFormat =
   | { readonly type: 'jsonObject' }
   | { readonly type: 'jsonSchema'; readonly schema: object }
 
+/** The request fields that hold schemas, as the client named them, for messages about them. */
+export interface SchemaFields {
+  readonly format: string
+  /** The index of the tool replaces `#`. */
+  readonly tool: string
+}
+
 /** Generation of one or more candidates for one or more prompts. */
 export interface GenerateInput {
   readonly task: 'generate'
@@ -107,6 +114,8 @@ export interface GenerateInput {
   /** Also return the prompt (and its log-probabilities). */
   readonly echo: boolean
   readonly responseFormat: ResponseFormat
+  /** Those of chat completions when absent. */
+  readonly schemaFields?: SchemaFields
   /** Whether deltas are sent as they are generated; otherwise only checkpoints are. */
   readonly stream: boolean
   /** Tokens already delivered, by candidate index; set by the owner on a resubmission. */

@@ -11,7 +11,7 @@ import type {
 import { TriggeredConstraint } from '../sampling/constraint/triggered-constraint.ts'
 import { TOOL_CALL_OPENING } from '../text/tool-messages.ts'
 import type { CompletionModel } from './completion-model.ts'
-import { compileConstraint, isStrict } from './constraint-plan.ts'
+import { compileConstraint, isStrict, schemaFieldsOf } from './constraint-plan.ts'
 import type { ConstraintPlan, OfferedTool } from './constraint-plan.ts'
 
 /** Smaller plans are first tried on the event loop, for some 10 ms at most. */
@@ -43,13 +43,16 @@ export async function findConstraint(
   options: ConstraintOptions,
 ): Promise<ConstraintSource | undefined> {
   const tools = input.prompts.map(forcedTools).find((forced) => forced !== undefined)
-  if (tools !== undefined) return prepare(model, { kind: 'forced', tools }, options)
+  const fields = schemaFieldsOf(input)
+  if (tools !== undefined) return prepare(model, { kind: 'forced', tools, fields }, options)
   const offered = input.prompts.flatMap(offeredTools)
   const { responseFormat: format } = input
   if (format.type === 'text') {
-    return offered.length > 0 ? callsInFreeText(model, offered, options) : undefined
+    return offered.length > 0
+      ? callsInFreeText(model, { kind: 'offered', tools: offered, fields }, options)
+      : undefined
   }
-  return prepare(model, { kind: 'form', format, tools: offered }, options)
+  return prepare(model, { kind: 'form', format, tools: offered, fields }, options)
 }
 
 /** Compiles a plan: on the event loop where it proves to be cheap, else in a thread. */
@@ -59,7 +62,7 @@ function prepare(
   { cacheScope, signal, budget = new WorkBudget() }: ConstraintOptions,
 ): Promise<ConstraintFactory> {
   const text = JSON.stringify(plan)
-  const param = plan.kind === 'form' ? 'response_format' : 'tools'
+  const param = plan.kind === 'form' ? plan.fields.format : 'tools'
   return model.constraints.prepare(`${cacheScope} ${text}`, async () => {
     const small = text.length <= INLINE_CHARACTERS_MAX ? tryInline(plan, budget) : undefined
     if (small !== undefined) return small
@@ -106,10 +109,10 @@ function offeredTools(prompt: GenerateInput['prompts'][number]): readonly Offere
 
 async function callsInFreeText(
   model: CompletionModel,
-  tools: readonly OfferedTool[],
+  plan: ConstraintPlan,
   request: ConstraintOptions,
 ): Promise<ConstraintSource> {
-  const plan = { kind: 'offered', tools } as const
+  const { tools } = plan
   const { pieces } = model.text.tokenizer
   const options = { opening: OPENING_TAG, pieces }
   const mustFollow = tools.some(isStrict)

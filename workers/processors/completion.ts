@@ -7,6 +7,7 @@ import { WorkBudget } from '../preparation/work-budget.ts'
 import { isTokenId, unknownTokenId } from '../text/token-ids.ts'
 import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
 import { findConstraint } from './completion-constraint.ts'
+import { schemaFieldsOf } from './constraint-plan.ts'
 import type { CompletionModel } from './completion-model.ts'
 import { preparePrompt } from './completion-prompt.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'
@@ -36,14 +37,15 @@ export async function processCompletion(
   } catch (error) {
     if (!(error instanceof GrammarTooAmbiguousError)) throw error
     throw failure.invalidRequest('The schema is too ambiguous to be enforced while decoding.', {
-      param: isFormAsked(input) ? 'response_format' : 'tools',
+      param: formFieldOf(input) ?? 'tools',
       cause: error,
     })
   }
 }
 
-function isFormAsked(input: JobEnvelope<'completion'>['input']): boolean {
-  return input.task === 'generate' && input.responseFormat.type !== 'text'
+function formFieldOf(input: JobEnvelope<'completion'>['input']): string | undefined {
+  const isAsked = input.task === 'generate' && input.responseFormat.type !== 'text'
+  return isAsked ? schemaFieldsOf(input).format : undefined
 }
 
 async function processGenerate(

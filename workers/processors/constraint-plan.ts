@@ -1,5 +1,5 @@
-import type { GenerateInput, ToolDefinition } from '#shared/contracts/completion.ts'
-import { ServiceError } from '#shared/errors.ts'
+import type { GenerateInput, SchemaFields, ToolDefinition } from '#shared/contracts/completion.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
 
 import { BudgetExceededError, type WorkBudget } from '../preparation/work-budget.ts'
 import { GrammarBuilder } from '../sampling/constraint/grammar.ts'
@@ -8,7 +8,16 @@ import { JsonGrammar } from '../sampling/constraint/json-grammar.ts'
 import { SchemaCompiler } from '../sampling/constraint/json-schema.ts'
 import { TOOL_CALL_CLOSING, TOOL_CALL_OPENING } from '../text/tool-messages.ts'
 
-const SCHEMA_PATH = 'response_format.json_schema.schema'
+/** The fields of chat completions. */
+const CHAT_FIELDS: SchemaFields = {
+  format: 'response_format.json_schema.schema',
+  tool: 'tools[#].function.parameters',
+}
+
+/** The fields that hold the schemas of a request. */
+export function schemaFieldsOf(input: Pick<GenerateInput, 'schemaFields'>): SchemaFields {
+  return input.schemaFields ?? CHAT_FIELDS
+}
 /** As the API describes a function without parameters. */
 const NO_PARAMETERS = { type: 'object', properties: {}, additionalProperties: false }
 
@@ -21,17 +30,20 @@ export interface OfferedTool {
 }
 
 /** What a grammar is made of: one forced call, calls in free text, or a form beside calls. */
-export type ConstraintPlan =
-  | { readonly kind: 'forced' | 'offered'; readonly tools: readonly OfferedTool[] }
-  | { readonly kind: 'form'; readonly format: AskedFormat; readonly tools: readonly OfferedTool[] }
+export type ConstraintPlan = (
+  | { readonly kind: 'forced' | 'offered' }
+  | { readonly kind: 'form'; readonly format: AskedFormat }
+) & { readonly tools: readonly OfferedTool[]; readonly fields: SchemaFields }
 
 /** Compiles the grammar of a plan. Throws `invalidRequest` for what cannot be enforced. */
 export function compileConstraint(plan: ConstraintPlan, budget: WorkBudget): Grammar {
   const json = new JsonGrammar(new GrammarBuilder(budget))
-  if (plan.kind === 'form') return formOrCalls(json, plan.format, plan.tools)
+  if (plan.kind === 'form') return formOrCalls(json, plan.format, plan)
   const compiler = new SchemaCompiler('tools', json)
   const follows = plan.kind === 'forced' ? 'exactly' : 'where possible'
-  const compiled = plan.tools.map((tool) => compileTool(compiler, tool, follows))
+  const compiled = plan.tools.map((tool) =>
+    compileTool(compiler, { ...tool, fields: plan.fields }, follows),
+  )
   return plan.kind === 'forced' ? wholeCall(compiler, compiled) : looseCall(compiler, compiled)
 }
 
@@ -39,16 +51,20 @@ export function compileConstraint(plan: ConstraintPlan, budget: WorkBudget): Gra
 function formOrCalls(
   base: JsonGrammar,
   format: AskedFormat,
-  offered: readonly OfferedTool[],
+  { tools: offered, fields }: ConstraintPlan,
 ): Grammar {
   const compiler = new SchemaCompiler('response_format', base)
   const { json } = compiler
   const form =
-    format.type === 'jsonObject' ? json.object : compiler.compileRoot(format.schema, SCHEMA_PATH)
+    format.type === 'jsonObject'
+      ? json.object
+      : compileField(compiler, format.schema, fields.format)
   if (offered.length === 0) return form
   const { builder } = json
   const toolCompiler = new SchemaCompiler('tools', json)
-  const compiled = offered.map((tool) => compileTool(toolCompiler, tool, 'where possible'))
+  const compiled = offered.map((tool) =>
+    compileTool(toolCompiler, { ...tool, fields }, 'where possible'),
+  )
   const call = wholeCall(toolCompiler, compiled)
   const more = builder.repeat(builder.sequence(builder.optional(builder.literal('\n')), call), 0)
   return builder.choice(form, builder.sequence(call, more))
@@ -98,15 +114,16 @@ interface CompiledTool {
  */
 function compileTool(
   compiler: SchemaCompiler,
-  offered: OfferedTool,
+  offered: OfferedTool & { readonly fields: SchemaFields },
   follows: 'exactly' | 'where possible',
 ): CompiledTool {
-  const { tool, index } = offered
+  const { tool, index, fields } = offered
   const { name, parameters } = tool
   const compile = (): Grammar =>
-    compiler.compileRoot(
+    compileField(
+      compiler,
       parameters === undefined ? NO_PARAMETERS : { type: 'object', ...parameters },
-      `tools.${index}.function.parameters`,
+      fields.tool.replace('#', String(index)),
     )
   if (follows === 'exactly' || isStrict(offered)) return { name, parameters: compile() }
   const { json } = compiler
@@ -119,6 +136,16 @@ function compileTool(
     }
   }
   return { name, parameters: json.builder.later(compileLeniently) }
+}
+
+/** Compiles the schema in a request field, which a refusal names. */
+function compileField(compiler: SchemaCompiler, schema: unknown, param: string): Grammar {
+  try {
+    return compiler.compileRoot(schema, param)
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.code !== 'invalid_json_schema') throw error
+    throw failure.invalidRequest(error.message, { param, code: error.code, cause: error })
+  }
 }
 
 /** While decoding there is no thread to fall back to. */

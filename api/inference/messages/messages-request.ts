@@ -10,6 +10,8 @@ import { samplingParams } from '#api/inference/sampling-fields.ts'
 import type { CountBody, MessagesBody, ToolChoiceField, ToolField } from './messages-body.ts'
 import { conversationOf } from './messages-input.ts'
 
+const SCHEMA_FIELDS = { format: 'output_config.format.schema', tool: 'tools[#].input_schema' }
+
 /** Reads a request for a message. Throws what the schema cannot say. */
 export function messagesRequest(body: MessagesBody): ChatRequest {
   const budget = new SchemaBudget()
@@ -35,7 +37,7 @@ export function messagesRequest(body: MessagesBody): ChatRequest {
     stream: body.stream ?? false,
   })
   addIgnoredFields(body, budget.ignored)
-  return { input, tools }
+  return { input: { ...input, schemaFields: SCHEMA_FIELDS }, tools }
 }
 
 /** The prompt whose tokens are counted. */
@@ -93,5 +95,5 @@ function responseFormatOf(
 ): ResponseFormat {
   const schema = config?.format?.schema
   if (schema === undefined) return { type: 'text' }
-  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, 'output_config.format.schema') }
+  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, SCHEMA_FIELDS.format) }
 }

@@ -21,6 +21,8 @@ import {
 } from './responses-body.ts'
 import { responsesMessages } from './responses-input.ts'
 
+const SCHEMA_FIELDS = { format: 'text.format.schema', tool: 'tools[#].parameters' }
+
 /** Reads a request for a response. Throws what the schema cannot say. */
 export function responsesRequest(body: ResponsesBody): ChatRequest {
   checkUnkept(body)
@@ -45,7 +47,7 @@ export function responsesRequest(body: ResponsesBody): ChatRequest {
     stream: body.stream ?? false,
   })
   addIgnoredFields(body, budget.ignored)
-  return { input, tools }
+  return { input: { ...input, schemaFields: SCHEMA_FIELDS }, tools }
 }
 
 const NOT_KEPT =
@@ -130,7 +132,7 @@ function responseFormatOf(
       return {
         type: 'jsonSchema',
         schema: checkedSchema(format.schema, format.strict, {
-          param: 'text.format.schema',
+          param: SCHEMA_FIELDS.format,
           budget,
         }),
       }

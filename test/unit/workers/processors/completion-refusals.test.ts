@@ -104,15 +104,34 @@ const CASES: readonly Case[] = [
   },
   {
     input: { prompts: [chat('Hi', { tools: [TOOL], toolChoice: 'required' })] },
-    param: 'tools',
+    param: 'tools[0].function.parameters',
     code: 'invalid_json_schema',
-    message: "Invalid schema at 'tools.0.function.parameters': the keyword 'not' is not supported.",
+    message:
+      "Invalid schema at 'tools[0].function.parameters': the keyword 'not' is not supported.",
   },
   {
     input: { responseFormat: { type: 'jsonSchema', schema: { type: 'rune' } } },
-    param: 'response_format',
+    param: 'response_format.json_schema.schema',
     code: 'invalid_json_schema',
     message: "Invalid schema at 'response_format.json_schema.schema': there is no type 'rune'.",
+  },
+  {
+    input: {
+      responseFormat: { type: 'jsonSchema', schema: { type: 'rune' } },
+      schemaFields: { format: 'text.format.schema', tool: 'tools[#].parameters' },
+    },
+    param: 'text.format.schema',
+    code: 'invalid_json_schema',
+    message: "Invalid schema at 'text.format.schema': there is no type 'rune'.",
+  },
+  {
+    input: {
+      prompts: [chat('Hi', { tools: [TOOL], toolChoice: 'required' })],
+      schemaFields: { format: 'text.format.schema', tool: 'tools[#].parameters' },
+    },
+    param: 'tools[0].parameters',
+    code: 'invalid_json_schema',
+    message: "Invalid schema at 'tools[0].parameters': the keyword 'not' is not supported.",
   },
   {
     input: {
@@ -121,7 +140,7 @@ const CASES: readonly Case[] = [
         schema: { type: 'string', pattern: '(((a?){999}){999}){999}' },
       },
     },
-    param: 'response_format',
+    param: 'response_format.json_schema.schema',
     message: 'The schema is too ambiguous to be enforced while decoding.',
   },
 ]
