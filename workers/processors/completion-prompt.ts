@@ -1,16 +1,16 @@
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
 
 import { WorkBudget } from '../preparation/work-budget.ts'
 import { contentOnly, cutText, type RenderedText } from '../text/content-spans.ts'
-import { isTokenId, unknownTokenId } from '../text/token-ids.ts'
 import type { CompletionModel } from './completion-model.ts'
 import {
   isLarge,
-  readPromptSource,
   type PromptSource,
   type ReadOptions,
   type ReadPrompt,
+  readPromptSource,
 } from './read-prompt.ts'
 
 /** A prompt as the model reads it. */

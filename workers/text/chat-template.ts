@@ -6,8 +6,8 @@ import { BudgetExceededError, WorkBudget } from '../preparation/work-budget.ts'
 import { renderTemplate } from './chat-interpreter.ts'
 import { compileTemplate } from './compile-template.ts'
 import { cutText, type RenderedText } from './content-spans.ts'
-import { foldToolsIntoText, toTemplateMessage, toTemplateTool } from './tool-messages.ts'
 import { strftime } from './strftime.ts'
+import { foldToolsIntoText, toTemplateMessage, toTemplateTool } from './tool-messages.ts'
 import { chargeValues } from './value-budget.ts'
 
 /** How a chat is rendered. */

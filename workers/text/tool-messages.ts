@@ -1,5 +1,4 @@
 import type { ChatMessage, ChatToolCall, ToolDefinition } from '#shared/contracts/completion.ts'
-
 import { failure } from '#shared/errors.ts'
 import { JSON_TEXT_LIMITS, judgeJson } from '#shared/judge-json.ts'
 

@@ -1,17 +1,13 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import type {
-  ChatMessage,
-  GenerateInput,
-  ResponseFormat,
-  TemplateOptions,
-} from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
+import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import {
   answerLength,
   EFFORT,
   ineffective,
+  invalidValue,
+  missingParameter,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
@@ -19,8 +15,9 @@ import {
   unsupported,
   VERBOSITY,
 } from '#api/inference/field-schemas.ts'
-import { addIgnoredFields } from '#api/http/ignored-fields.ts'
+import { SchemaBudget } from '#api/inference/input-limits.ts'
 import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
+import { mentionsJson } from '#api/inference/mentions-json.ts'
 import {
   maxTokensOf,
   SAMPLING_FIELDS,
@@ -28,15 +25,19 @@ import {
   stopStrings,
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
-import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
-import { mentionsJson } from '#api/inference/mentions-json.ts'
-import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
+import type {
+  ChatMessage,
+  GenerateInput,
+  ResponseFormat,
+  TemplateOptions,
+} from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
 
 import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
 import { CALL_CLOSES } from './chat-tool-calls.ts'
-import { checkedSchema, TOOL_FIELDS, toolPlan, type ToolPlan } from './chat-tools.ts'
+import { checkedSchema, TOOL_FIELDS, type ToolPlan, toolPlan } from './chat-tools.ts'
 
 /** Alternatives per token that one request may ask for. */
 export const TOP_LOGPROBS_MAX = 20

@@ -1,16 +1,16 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
-import type { EmbedInput } from '#shared/contracts/embedding.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
-import { invalidValue } from '#api/inference/field-faults.ts'
 import {
+  invalidValue,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
   optionalString,
 } from '#api/inference/field-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { EmbedInput } from '#shared/contracts/embedding.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 const INPUTS_MAX = 2048
 /** Tokens of all inputs of one request together. */

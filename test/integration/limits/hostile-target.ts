@@ -8,10 +8,10 @@ import { expect, inject } from 'vitest'
 import { quantile, report } from '#test/support/fault-report.ts'
 import { openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
 import { residentMib } from '#test/support/fault-toy.ts'
-import { API_KEY } from '#test/support/tiers.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { IMAGE_MODEL, TEXT_MODELS } from '#test/support/small-models.ts'
-import { watchProcess, type WatchedProcess } from '#test/support/watched-process.ts'
+import { API_KEY } from '#test/support/tiers.ts'
+import { type WatchedProcess, watchProcess } from '#test/support/watched-process.ts'
 
 const MODELS = join(import.meta.dirname, '../../../models')
 // Garbage of a few bodies that was not collected yet is no growth; a body that is kept is.
