@@ -84,7 +84,18 @@ export interface SamplingParams {
 export type ResponseFormat =
   | { readonly type: 'text' }
   | { readonly type: 'jsonObject' }
-  | { readonly type: 'jsonSchema'; readonly schema: object }
+  | {
+      readonly type: 'jsonSchema'
+      readonly schema: object
+      /** Where the request has the schema, for error messages. */
+      readonly path?: string
+    }
+  /** One of some texts. */
+  | { readonly type: 'choice'; readonly choices: readonly string[] }
+  /** A text that matches an ECMAScript pattern as a whole; `path` is where the request has it. */
+  | { readonly type: 'regex'; readonly pattern: string; readonly path: string }
+  /** A text of a context-free grammar in GBNF; `path` is where the request has it. */
+  | { readonly type: 'grammar'; readonly grammar: string; readonly path: string }
 
 /** Generation of one or more candidates for one or more prompts. */
 export interface GenerateInput {

@@ -34,15 +34,15 @@ export async function processCompletion(
     else await processTokens(job, input, tools)
   } catch (error) {
     if (!(error instanceof GrammarTooAmbiguousError)) throw error
-    throw failure.invalidRequest('The schema is too ambiguous to be enforced while decoding.', {
-      param: isFormAsked(input) ? 'response_format' : 'tools',
-      cause: error,
-    })
+    const format = input.task === 'generate' ? input.responseFormat : { type: 'text' as const }
+    const param = format.type === 'text' ? 'tools' : 'response_format'
+    throw failure.invalidRequest(
+      format.type === 'grammar'
+        ? 'The grammar is too ambiguous to be enforced while decoding: a rule may not begin with itself.'
+        : 'The schema is too ambiguous to be enforced while decoding.',
+      { param: 'path' in format ? (format.path ?? param) : param, cause: error },
+    )
   }
-}
-
-function isFormAsked(input: JobEnvelope<'completion'>['input']): boolean {
-  return input.task === 'generate' && input.responseFormat.type !== 'text'
 }
 
 async function processGenerate(

@@ -1,11 +1,17 @@
 import type { GenerateInput, ToolDefinition } from '#shared/contracts/completion.ts'
-import { ServiceError } from '#shared/errors.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
 
 import { BudgetExceededError, type WorkBudget } from '../preparation/work-budget.ts'
+import { surveyGrammar } from '../sampling/constraint/dead-ends.ts'
+import { GbnfError, parseGbnf } from '../sampling/constraint/gbnf.ts'
 import { GrammarBuilder } from '../sampling/constraint/grammar.ts'
 import type { Grammar } from '../sampling/constraint/grammar.ts'
 import { JsonGrammar } from '../sampling/constraint/json-grammar.ts'
 import { SchemaCompiler } from '../sampling/constraint/json-schema.ts'
+import {
+  compileWholePattern,
+  UnsupportedPatternError,
+} from '../sampling/constraint/string-pattern.ts'
 import { TOOL_CALL_CLOSING, TOOL_CALL_OPENING } from '../text/tool-messages.ts'
 
 const SCHEMA_PATH = 'response_format.json_schema.schema'
@@ -43,8 +49,7 @@ function formOrCalls(
 ): Grammar {
   const compiler = new SchemaCompiler('response_format', base)
   const { json } = compiler
-  const form =
-    format.type === 'jsonObject' ? json.object : compiler.compileRoot(format.schema, SCHEMA_PATH)
+  const form = compileFormat(compiler, format)
   if (offered.length === 0) return form
   const { builder } = json
   const toolCompiler = new SchemaCompiler('tools', json)
@@ -52,6 +57,43 @@ function formOrCalls(
   const call = wholeCall(toolCompiler, compiled)
   const more = builder.repeat(builder.sequence(builder.optional(builder.literal('\n')), call), 0)
   return builder.choice(form, builder.sequence(call, more))
+}
+
+function compileFormat(compiler: SchemaCompiler, format: AskedFormat): Grammar {
+  const { json } = compiler
+  const { builder } = json
+  switch (format.type) {
+    case 'jsonObject':
+      return json.object
+    case 'jsonSchema':
+      return compiler.compileRoot(format.schema, format.path ?? SCHEMA_PATH)
+    case 'choice':
+      return builder.choiceOf(format.choices.map((choice) => builder.literal(choice)))
+    case 'regex':
+      return textGrammar(format.path, () => compileWholePattern(builder, format.pattern))
+    case 'grammar':
+      return textGrammar(format.path, () => parseGbnf(builder, format.grammar))
+  }
+}
+
+/** Compiles a form of text that is no JSON. Throws `invalidRequest` naming its field. */
+function textGrammar(param: string, compile: () => Grammar): Grammar {
+  const refuse = (reason: string) =>
+    failure.invalidRequest(`Invalid value for '${param}': ${reason}.`, {
+      param,
+      code: 'invalid_value',
+    })
+  try {
+    const grammar = compile()
+    if (surveyGrammar(grammar).deadEnds.has(grammar)) throw refuse('no text satisfies it')
+    return grammar
+  } catch (error) {
+    if (error instanceof UnsupportedPatternError || error instanceof GbnfError) {
+      throw refuse(error.message)
+    }
+    const isOver = error instanceof BudgetExceededError && error.budget.isWhole
+    throw isOver ? refuse('it takes too long to prepare') : error
+  }
 }
 
 const CLOSING_TAG = TOOL_CALL_CLOSING.trimStart()

@@ -2,8 +2,11 @@ import { Type, type Static } from 'typebox'
 
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
+import { SchemaBudget } from '#api/inference/input-limits.ts'
+import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
 import {
   CANDIDATES_MAX,
   SAMPLING_FIELDS,
@@ -50,6 +53,7 @@ const FIELDS = {
     description: 'Log-probabilities of the chosen tokens and of this many alternatives.',
   }),
   echo: optionalBoolean({ default: false, description: 'Return the prompt too.' }),
+  ...FORMAT_FIELDS,
   ...SAMPLING_FIELDS,
 }
 
@@ -82,7 +86,9 @@ export function completionInput(body: CompletionBody): GenerateInput {
   }
   const asked = body.max_tokens ?? DEFAULT_MAX_TOKENS
   const maxTokens = asked === -1 ? null : asked
-  return {
+  const budget = new SchemaBudget()
+  const responseFormat = responseFormatOf(body, { budget })
+  const input: GenerateInput = {
     task: 'generate',
     prompts,
     n,
@@ -90,12 +96,14 @@ export function completionInput(body: CompletionBody): GenerateInput {
     maxTokens,
     sampling: samplingParams(body),
     stop: stopStrings(body.stop),
-    ...endingRules(body, { maxTokens, hasForm: false }),
+    ...endingRules(body, { maxTokens, hasForm: responseFormat.type !== 'text' }),
     logprobs: body.logprobs ?? null,
     echo: body.echo ?? false,
-    responseFormat: { type: 'text' },
+    responseFormat,
     stream: body.stream ?? false,
   }
+  addIgnoredFields(body, budget.ignored)
+  return input
 }
 
 function promptsOf(prompt: CompletionBody['prompt']): readonly Prompt[] {

@@ -66,6 +66,7 @@ it('reads exclusive bounds of draft 4', async () => {
   expect(surface.submitter.input.responseFormat).toEqual({
     type: 'jsonSchema',
     schema: schemaOf({ type: 'integer', exclusiveMinimum: 1 }),
+    path: 'response_format.schema',
   })
 })
 
