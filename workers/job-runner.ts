@@ -218,9 +218,10 @@ export class JobRunner {
   #repliesOf(run: Run): JobReplies {
     const { workerId } = this.#options
     return {
-      started: (promptTokens) => {
+      started: (promptTokens, ignored = []) => {
         run.observed?.started(promptTokens)
-        this.#say(run, { type: 'started', workerId, promptTokens })
+        const report = ignored.length > 0 && { ignored }
+        this.#say(run, { type: 'started', workerId, promptTokens, ...report })
       },
       noteTokens: (candidate, count) => run.observed?.tokens(candidate, count),
       delta: (deltas) => {

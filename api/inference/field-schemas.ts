@@ -74,13 +74,3 @@ export function ineffective(
     }),
   )
 }
-
-const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
-
-/** How much a model reasons. */
-export const EFFORT = ineffective({ type: ['string', 'null'], enum: [...EFFORTS, null] }, ['none'])
-/** How much a model writes. */
-export const VERBOSITY = ineffective(
-  { type: ['string', 'null'], enum: ['low', 'medium', 'high', null] },
-  ['medium'],
-)

@@ -49,6 +49,20 @@ export interface TemplateOptions {
   readonly variables?: Readonly<Record<string, string | number | boolean>>
 }
 
+/**
+ * A request field that guides a model only where its chat template reads one of the variables or, of
+ * a field about reasoning, where the model reasons. The worker reports it otherwise.
+ */
+export interface Hint {
+  readonly field: string
+  /** Names of variables of `TemplateOptions` that the field sets. */
+  readonly variables: readonly string[]
+  /** Tokens of reasoning at most; null for no limit; absent for fields that set none. */
+  readonly thinkingTokensMax?: number | null
+  /** The value asks for what models do anyway: it is never reported. */
+  readonly isUsual?: boolean
+}
+
 /** Conditions that end an answer besides the model's end tokens and stop strings. */
 export interface EndingRules {
   /** End tokens do not end the answer. */
@@ -113,6 +127,7 @@ export interface GenerateInput {
   readonly sampling: SamplingParams
   readonly stop: readonly string[]
   readonly ending?: EndingRules
+  readonly hints?: readonly Hint[]
   /** Alternatives per position; null for no log-probabilities, 0 for the chosen token only. */
   readonly logprobs: number | null
   /** Also return the prompt (and its log-probabilities). */

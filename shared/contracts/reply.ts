@@ -29,6 +29,8 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly type: 'started'
       readonly workerId: string
       readonly promptTokens: number
+      /** Request fields without effect on this model. */
+      readonly ignored?: readonly string[]
     }
   | { readonly type: 'delta'; readonly deltas: readonly CandidateDelta[] }
   | {

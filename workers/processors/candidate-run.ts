@@ -11,8 +11,10 @@ import type {
 import type { SampledToken, SequenceEnd, SequenceRequest } from '../engine/types.ts'
 import type { ConstraintSource, TokenConstraint } from '../sampling/constraint/token-constraint.ts'
 import { scoreToken } from '../sampling/logprobs.ts'
-import type { EarlyBan } from '../sampling/logits-processors.ts'
+import type { EarlyBan, SequenceRule } from '../sampling/logits-processors.ts'
 import { Sampler } from '../sampling/sampler.ts'
+import { limitThinking } from '../sampling/thinking-budget.ts'
+import { findThinkingTags, thinkingTokensMax } from '../text/hints.ts'
 import { EditFollower } from '../text/prompt-lookup.ts'
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
@@ -61,6 +63,7 @@ export class CandidateRun {
       workspace: model.workspace,
       ...(this.#constraint !== undefined && { constraint: this.#constraint }),
       ...this.#earlyBan(),
+      rules: sequenceRules(model.text, input, prompt),
     })
     this.#text = new CandidateText({
       index,
@@ -256,6 +259,17 @@ export class CandidateRun {
     const { logprobs: _, ...rest } = delta
     return rest
   }
+}
+
+function sequenceRules(
+  text: CompletionModel['text'],
+  input: GenerateInput,
+  { tokenIds: promptTokenIds }: PreparedPrompt,
+): readonly SequenceRule[] {
+  const tokensMax = thinkingTokensMax(text, input.hints)
+  const tags = findThinkingTags(text)
+  if (tokensMax === undefined || tags === undefined) return []
+  return [limitThinking({ tags, tokensMax, promptTokenIds })]
 }
 
 function endTokensOf({ text }: CompletionModel, rules: EndingRules = {}): ReadonlySet<number> {

@@ -3,6 +3,7 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
 
+import { ignoredHints } from '../text/hints.ts'
 import { isTokenId, unknownTokenId } from '../text/token-ids.ts'
 import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
 import { findConstraint } from './completion-constraint.ts'
@@ -69,7 +70,7 @@ async function processGenerate(
       return new CandidateRun({ model, input, prompt, index, constraint, outlet })
     }),
   )
-  reply.started(promptTokens)
+  reply.started(promptTokens, ignoredHints(model.text, input.hints))
   const preparedAt = clock.monotonic()
   await allOrNone(
     signal,

@@ -5,7 +5,8 @@ import type { JobTimings, TokenUsage } from '#shared/contracts/reply.ts'
 
 /** How a processor answers a job; nothing waits, the worker sends what has gathered. */
 export interface JobReplies<K extends QueueKind = QueueKind> {
-  started(promptTokens: number): void
+  /** `ignored` lists request fields without effect on this model. */
+  started(promptTokens: number, ignored?: readonly string[]): void
   delta(deltas: readonly CandidateDelta[]): void
   /** Reports new tokens of a candidate for the metrics, whether or not they are sent. */
   noteTokens?(candidate: number, count: number): void

@@ -5,14 +5,12 @@ import { failure } from '#shared/errors.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import {
   answerLength,
-  EFFORT,
   ineffective,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
   optionalString,
   unsupported,
-  VERBOSITY,
 } from '#api/inference/field-schemas.ts'
 import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
@@ -25,6 +23,11 @@ import {
 } from '#api/inference/sampling-fields.ts'
 import { invalidValue } from '#api/inference/field-faults.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
+import {
+  REASONING_FIELDS,
+  reasoningGuidance,
+  type Guidance,
+} from '#api/inference/reasoning-fields.ts'
 import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 
@@ -86,8 +89,7 @@ const FIELDS = {
   prompt_cache_options: ineffective({ type: ['object', 'null'] }),
   prompt_cache_retention: ineffective({ type: ['string', 'null'] }),
   audio: unsupported(),
-  reasoning_effort: EFFORT,
-  verbosity: VERBOSITY,
+  ...REASONING_FIELDS,
   web_search_options: unsupported(),
   ...SAMPLING_FIELDS,
 }
@@ -133,7 +135,7 @@ export function chatRequest(body: ChatBody): ChatRequest {
     sampling: samplingParams(body),
     stop: stopStrings(body.stop),
     ...endingRules(body, { maxTokens, hasForm }),
-    ...templateOptions(body, messages),
+    ...templateOptions(body, messages, guidanceOf(body)),
     logprobs: logprobsOf(body),
     responseFormat,
     stream: body.stream ?? false,
@@ -146,7 +148,15 @@ export function chatRequest(body: ChatBody): ChatRequest {
 interface Chat
   extends Pick<
     GenerateInput,
-    'n' | 'maxTokens' | 'sampling' | 'stop' | 'ending' | 'logprobs' | 'responseFormat' | 'stream'
+    | 'n'
+    | 'maxTokens'
+    | 'sampling'
+    | 'stop'
+    | 'ending'
+    | 'hints'
+    | 'logprobs'
+    | 'responseFormat'
+    | 'stream'
   > {
   readonly messages: readonly ChatMessage[]
   readonly tools: ToolPlan | undefined
@@ -172,6 +182,15 @@ export function chatInput({ messages, tools, template, ...chat }: Chat): Generat
     stop: [...chat.stop, ...(stopAtCall ? [CALL_CLOSES] : [])],
     echo: false,
   }
+}
+
+function guidanceOf(body: ChatBody): Guidance {
+  return reasoningGuidance({
+    effort: { field: 'reasoning_effort', value: body.reasoning_effort },
+    verbosity: { field: 'verbosity', value: body.verbosity },
+    isEnabled: { field: 'enable_thinking', value: body.enable_thinking },
+    tokensMax: { field: 'thinking_token_budget', value: body.thinking_token_budget },
+  })
 }
 
 /** The tier under which a request runs, as its answer states it. */

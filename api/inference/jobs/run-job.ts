@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
 
+import { reportIgnored } from '#api/http/ignored-report.ts'
 import { accountOf } from '#api/v1/account.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import { durableOf } from '#api/v1/durable.ts'
@@ -51,7 +52,7 @@ export function submitJob<K extends QueueKind>(
     ...(trace !== undefined && { trace }),
     ...(durable !== undefined && { durable }),
   })
-  return { events, timeLeftMs }
+  return { events: watched(events, (event) => reportFields(request, event)), timeLeftMs }
 }
 
 /** Runs one job for a request whose answer is no stream, and notes its timings in the headers. */
@@ -68,6 +69,11 @@ export async function runJob<K extends QueueKind>(
   http.reply.header('x-queue-time-ms', Math.round(outcome.timings.queueMs))
   http.reply.header('x-inference-time-ms', Math.round(outcome.timings.runMs))
   return outcome
+}
+
+/** Only the worker knows which fields its model does not read. */
+function reportFields(request: FastifyRequest, event: JobEvent): void {
+  if (event.type === 'started') reportIgnored(request, event.ignored ?? [])
 }
 
 async function* watched<K extends QueueKind>(

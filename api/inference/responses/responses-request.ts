@@ -10,6 +10,7 @@ import {
 } from '#api/inference/chat/chat-tools.ts'
 import { invalidValue } from '#api/inference/field-faults.ts'
 import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
+import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 
 import {
@@ -39,6 +40,7 @@ export function responsesRequest(body: ResponsesBody): ChatRequest {
       seed: body.seed ?? null,
     }),
     stop: stopStrings(body.stop),
+    ...guidanceOf(body),
     logprobs: logprobsOf(body),
     responseFormat: responseFormatOf(body, budget),
     stream: body.stream ?? false,
@@ -46,6 +48,16 @@ export function responsesRequest(body: ResponsesBody): ChatRequest {
   addIgnoredFields(body, budget.ignored)
   return { input, tools }
 }
+
+function guidanceOf({ reasoning, text }: ResponsesBody): Pick<ChatOptions, 'template' | 'hints'> {
+  const { variables, hints } = reasoningGuidance({
+    effort: { field: 'reasoning.effort', value: reasoning?.effort },
+    verbosity: { field: 'text.verbosity', value: text?.verbosity },
+  })
+  return hints.length > 0 ? { template: { variables }, hints } : {}
+}
+
+type ChatOptions = Parameters<typeof chatInput>[0]
 
 const NOT_KEPT =
   "because responses are not kept here. Leave it out, and send the whole conversation as 'input'."

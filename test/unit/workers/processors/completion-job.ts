@@ -47,6 +47,8 @@ export interface Answer {
   readonly deltas: readonly CandidateDelta[]
   readonly result: Extract<CompletionResult, { task: 'generate' }>
   readonly usage: TokenUsage
+  /** Request fields without effect on the model. */
+  readonly ignored: readonly string[]
 }
 
 interface RunOptions {
@@ -64,7 +66,7 @@ export async function runJob(
 ): Promise<Answer & { readonly raw: CompletionResult }> {
   let now = 1000
   const clock = { now: () => now, monotonic: () => (now += options.tickMs ?? 0) }
-  const seen = { promptTokens: -1, deltas: [] as CandidateDelta[] }
+  const seen = { promptTokens: -1, deltas: [] as CandidateDelta[], ignored: [] as string[] }
   let ending: { raw: CompletionResult; usage: TokenUsage } | undefined
   const job: JobEnvelope<'completion'> = {
     version: 1,
@@ -84,8 +86,9 @@ export async function runJob(
     signal: options.signal ?? new AbortController().signal,
     clock,
     reply: {
-      started: (promptTokens) => {
+      started: (promptTokens, ignored = []) => {
         seen.promptTokens = promptTokens
+        seen.ignored.push(...ignored)
       },
       delta: (deltas) => seen.deltas.push(...deltas),
       progress: () => undefined,

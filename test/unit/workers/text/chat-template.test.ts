@@ -64,6 +64,8 @@ describe('a chat template', () => {
       '',
     ])
     expect(render({ thinking: true })).toBe('')
+    const names = ['enable_thinking', 'thinking', 'think'].filter((name) => thinking.reads(name))
+    expect(names).toEqual(['enable_thinking'])
     for (const name of ['messages', 'add_generation_prompt', 'range']) {
       expect(() => render({ [name]: true })).toThrow(
         expect.objectContaining({ kind: 'invalidRequest', param: 'chat_template_kwargs' }),
