@@ -75,6 +75,14 @@ export interface EndingRules {
   readonly keepsStopString?: boolean
 }
 
+/** Restricts the tokens of an answer. */
+export interface TokenRules {
+  /** No other tokens are chosen, besides those that end the answer. */
+  readonly allowedTokenIds?: readonly number[]
+  /** Texts that do not occur at the beginning of the answer or of a word. */
+  readonly badWords?: readonly string[]
+}
+
 /** Sampling parameters; every field changes the outcome. */
 export interface SamplingParams {
   /** 0 is greedy. */
@@ -128,6 +136,9 @@ export interface GenerateInput {
   readonly stop: readonly string[]
   readonly ending?: EndingRules
   readonly hints?: readonly Hint[]
+  readonly tokenRules?: TokenRules
+  /** Only requests with the same salt share cached prefixes and grammars. */
+  readonly cacheSalt?: string
   /** Alternatives per position; null for no log-probabilities, 0 for the chosen token only. */
   readonly logprobs: number | null
   /** Also return the prompt (and its log-probabilities). */

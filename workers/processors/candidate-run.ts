@@ -13,6 +13,7 @@ import type { ConstraintSource, TokenConstraint } from '../sampling/constraint/t
 import { scoreToken } from '../sampling/logprobs.ts'
 import type { EarlyBan, SequenceRule } from '../sampling/logits-processors.ts'
 import { Sampler } from '../sampling/sampler.ts'
+import { allowOnly, banSequences } from '../sampling/token-rules.ts'
 import { limitThinking } from '../sampling/thinking-budget.ts'
 import { findThinkingTags, thinkingTokensMax } from '../text/hints.ts'
 import { EditFollower } from '../text/prompt-lookup.ts'
@@ -63,7 +64,7 @@ export class CandidateRun {
       workspace: model.workspace,
       ...(this.#constraint !== undefined && { constraint: this.#constraint }),
       ...this.#earlyBan(),
-      rules: sequenceRules(model.text, input, prompt),
+      rules: sequenceRules(model.text, { input, prompt, endTokenIds: this.#endTokenIds }),
     })
     this.#text = new CandidateText({
       index,
@@ -263,13 +264,31 @@ export class CandidateRun {
 
 function sequenceRules(
   text: CompletionModel['text'],
-  input: GenerateInput,
-  { tokenIds: promptTokenIds }: PreparedPrompt,
+  answer: {
+    readonly input: GenerateInput
+    readonly prompt: PreparedPrompt
+    readonly endTokenIds: ReadonlySet<number>
+  },
 ): readonly SequenceRule[] {
+  const { input, prompt, endTokenIds } = answer
+  const { allowedTokenIds: allowed, badWords = [] } = input.tokenRules ?? {}
   const tokensMax = thinkingTokensMax(text, input.hints)
   const tags = findThinkingTags(text)
-  if (tokensMax === undefined || tags === undefined) return []
-  return [limitThinking({ tags, tokensMax, promptTokenIds })]
+  const spellings = badWords.flatMap((word) => spellingsOf(text, word))
+  return [
+    ...(allowed === undefined ? [] : [allowOnly(new Set([...allowed, ...endTokenIds]))]),
+    ...(spellings.length === 0 ? [] : [banSequences(spellings)]),
+    ...(tokensMax === undefined || tags === undefined
+      ? []
+      : [limitThinking({ tags, tokensMax, promptTokenIds: prompt.tokenIds })]),
+  ]
+}
+
+/** The tokens of a word at the beginning of a text and after a space. */
+function spellingsOf({ tokenizer }: CompletionModel['text'], word: string): number[][] {
+  return [word, ` ${word.trimStart()}`].map((spelling) =>
+    tokenizer.encode(spelling, { addSpecialTokens: false }),
+  )
 }
 
 function endTokensOf({ text }: CompletionModel, rules: EndingRules = {}): ReadonlySet<number> {

@@ -55,7 +55,8 @@ async function processGenerate(
   const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
   assertTokenIds(input, model.engine.vocabSize)
   const share = yieldToEventLoop(clock)
-  const cacheScope = model.cacheScopeOf(job.organizationId)
+  const salt = input.cacheSalt === undefined ? '' : ` ${input.cacheSalt}`
+  const cacheScope = `${model.cacheScopeOf(job.organizationId)}${salt}`
   const constraint = await findConstraint(model, input, { cacheScope, signal })
   const prompts: PreparedPrompt[] = []
   for (const prompt of input.prompts) {
@@ -116,13 +117,17 @@ function countCached(
   }, 0)
 }
 
-function assertTokenIds({ sampling, ending }: GenerateInput, vocabSize: number): void {
+function assertTokenIds({ sampling, ending, tokenRules }: GenerateInput, vocabSize: number): void {
   for (const key of Object.keys(sampling.logitBias)) {
     if (isTokenId(Number(key), vocabSize)) continue
     throw unknownTokenId('logit_bias', `'${key.slice(0, 32)}'`, vocabSize)
   }
-  for (const tokenId of ending?.stopTokenIds ?? []) {
-    if (isTokenId(tokenId, vocabSize)) continue
-    throw unknownTokenId('stop_token_ids', String(tokenId), vocabSize)
+  const lists = {
+    stop_token_ids: ending?.stopTokenIds ?? [],
+    allowed_token_ids: tokenRules?.allowedTokenIds ?? [],
+  }
+  for (const [param, tokenIds] of Object.entries(lists)) {
+    const wrong = tokenIds.find((tokenId) => !isTokenId(tokenId, vocabSize))
+    if (wrong !== undefined) throw unknownTokenId(param, String(wrong), vocabSize)
   }
 }

@@ -21,6 +21,7 @@ import {
   stopStrings,
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
+import { tokenRules } from '#api/inference/token-rule-fields.ts'
 import { invalidValue } from '#api/inference/field-faults.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import {
@@ -136,6 +137,7 @@ export function chatRequest(body: ChatBody): ChatRequest {
     stop: stopStrings(body.stop),
     ...endingRules(body, { maxTokens, hasForm }),
     ...templateOptions(body, messages, guidanceOf(body)),
+    ...tokenRules(body),
     logprobs: logprobsOf(body),
     responseFormat,
     stream: body.stream ?? false,
@@ -154,6 +156,8 @@ interface Chat
     | 'stop'
     | 'ending'
     | 'hints'
+    | 'tokenRules'
+    | 'cacheSalt'
     | 'logprobs'
     | 'responseFormat'
     | 'stream'

@@ -14,6 +14,7 @@ import {
   stopStrings,
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
+import { tokenRules } from '#api/inference/token-rule-fields.ts'
 
 const BEST_OF_MAX = 20
 const LOGPROBS_MAX = 20
@@ -97,6 +98,7 @@ export function completionInput(body: CompletionBody): GenerateInput {
     sampling: samplingParams(body),
     stop: stopStrings(body.stop),
     ...endingRules(body, { maxTokens, hasForm: responseFormat.type !== 'text' }),
+    ...tokenRules(body),
     logprobs: body.logprobs ?? null,
     echo: body.echo ?? false,
     responseFormat,

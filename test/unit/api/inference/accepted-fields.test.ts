@@ -20,6 +20,16 @@ it.each<[string, object, object]>([
   ['/v1/chat/completions', { ...CHAT, tool_choice: 'auto', parallel_tool_calls: true }, {}],
   ['/v1/chat/completions', { ...CHAT, tools: [], tool_choice: 'none' }, {}],
   ['/v1/chat/completions', { ...CHAT, repeat_penalty: 2 }, { sampling: { repetitionPenalty: 2 } }],
+  ...['/v1/chat/completions', '/v1/completions'].map((url): [string, object, object] => [
+    url,
+    {
+      ...(url.includes('chat') ? CHAT : { prompt: 'x' }),
+      allowed_token_ids: [1, 2],
+      bad_words: ['x'],
+      cache_salt: 's',
+    },
+    { tokenRules: { allowedTokenIds: [1, 2], badWords: ['x'] }, cacheSalt: 's' },
+  ]),
   [
     '/v1/chat/completions',
     { messages: [{ ...USER, cache_control: { type: 'ephemeral' } }] },

@@ -27,7 +27,10 @@ const CALLED: readonly ChatMessage[] = [
 
 function template(text: string | readonly { name: string; template: string }[]) {
   const compiled = createChatTemplate({ template: text, specialTokens: SPECIAL }, CLOCK)
-  return { render: (...args: Parameters<typeof compiled.render>) => compiled.render(...args).text }
+  return {
+    reads: compiled.reads,
+    render: (...args: Parameters<typeof compiled.render>) => compiled.render(...args).text,
+  }
 }
 
 describe('a chat template', () => {
