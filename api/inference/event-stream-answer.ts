@@ -34,7 +34,7 @@ export const DONE = 'data: [DONE]\n\n'
 export interface SseSerializer<K extends QueueKind> {
   /** The text before everything else; `first` is serialized afterwards. */
   opening(first: JobEvent<K> | undefined): string
-  serialize(event: JobEvent<K>): string
+  serialize(event: JobEvent<K>): string | Promise<string>
   /** The text of a failure in a started stream; one error frame when absent. */
   failing?(error: ServiceError): string
 }
@@ -87,10 +87,10 @@ export async function answerWithEvents<K extends QueueKind>(
   const cutOff = setTimeout(() => reply.raw.destroy(), options.timeLeftMs + CUT_OFF_GRACE_MS)
   try {
     await write(serializer.opening(first.done === true ? undefined : first.value))
-    if (first.done !== true) await write(serializer.serialize(first.value))
+    if (first.done !== true) await write(await serializer.serialize(first.value))
     for await (const event of events) {
       if (hasLeft()) return
-      await write(serializer.serialize(event))
+      await write(await serializer.serialize(event))
     }
   } catch (thrown) {
     if (thrown instanceof CancelledError || hasLeft()) return
