@@ -276,6 +276,7 @@ function jsonSchemaFormat(
   return {
     type: 'jsonSchema',
     schema: checkedSchema(field.schema, field.strict, { param, budget }),
+    ...(field.strict === true && { isStrict: true }),
   }
 }
 

@@ -109,8 +109,13 @@ export type ResponseFormat =
   | {
       readonly type: 'jsonSchema'
       readonly schema: object
-      /** Where the request has the schema, for error messages. */
+      /** Where the request has the schema, for messages. */
       readonly path?: string
+      /**
+       * A schema that cannot be enforced is refused; otherwise the answer is any JSON, or any object
+       * where the schema is of one, which the worker reports.
+       */
+      readonly isStrict?: boolean
     }
   /** One of some texts. */
   | { readonly type: 'choice'; readonly choices: readonly string[] }

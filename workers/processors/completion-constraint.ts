@@ -1,7 +1,8 @@
 import type { GenerateInput, ToolChoice } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
 
 import { BudgetExceededError, WorkBudget } from '../preparation/work-budget.ts'
+import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
 import { fromGrammarData } from '../sampling/constraint/grammar-data.ts'
 import type { SurveyedGrammar } from '../sampling/constraint/grammar-data.ts'
 import type {
@@ -11,7 +12,7 @@ import type {
 import { TriggeredConstraint } from '../sampling/constraint/triggered-constraint.ts'
 import { TOOL_CALL_OPENING } from '../text/tool-messages.ts'
 import type { CompletionModel } from './completion-model.ts'
-import { compileConstraint, isStrict } from './constraint-plan.ts'
+import { compileConstraint, isStrict, SCHEMA_PATH } from './constraint-plan.ts'
 import type { ConstraintPlan, OfferedTool } from './constraint-plan.ts'
 
 /** Smaller plans are first tried on the event loop, for some 10 ms at most. */
@@ -30,8 +31,7 @@ interface ConstraintOptions {
 }
 
 /**
- * What the answer must look like, or undefined when anything goes: a forced call; or the required
- * form, beside which functions that are offered may still be called; or free text in which each call
+ * What the answer must look like: a forced call; or the required form, beside which functions that are offered may still be called; or free text in which each call
  * that the model begins is one of an offered function. Grammars are cached per scope, so that the
  * time which one takes does not reveal that another organization uses it.
  */
@@ -39,15 +39,40 @@ export async function findConstraint(
   model: CompletionModel,
   input: GenerateInput,
   options: ConstraintOptions,
-): Promise<ConstraintSource | undefined> {
+): Promise<Constraint> {
   const tools = input.prompts.map(forcedTools).find((forced) => forced !== undefined)
-  if (tools !== undefined) return prepare(model, { kind: 'forced', tools }, options)
+  if (tools !== undefined)
+    return { source: await prepare(model, { kind: 'forced', tools }, options) }
   const offered = input.prompts.flatMap(offeredTools)
   const { responseFormat: format } = input
   if (format.type === 'text') {
-    return offered.length > 0 ? callsInFreeText(model, offered, options) : undefined
+    if (offered.length === 0) return {}
+    return { source: await callsInFreeText(model, offered, options) }
   }
-  return prepare(model, { kind: 'form', format, tools: offered }, options)
+  const plan = { kind: 'form', format, tools: offered } as const
+  try {
+    return { source: await prepare(model, plan, options) }
+  } catch (error) {
+    if (format.type !== 'jsonSchema' || format.isStrict === true || !isUnenforceable(error)) {
+      throw error
+    }
+    const isObject = 'type' in format.schema && format.schema.type === 'object'
+    const loose = { ...format, schema: isObject ? { type: 'object' } : {} }
+    const source = await prepare(model, { ...plan, format: loose }, options)
+    return { source, ignored: [format.path ?? SCHEMA_PATH] }
+  }
+}
+
+/** What the answer must look like, and request fields that are not enforced. */
+interface Constraint {
+  /** Absent when anything goes. */
+  readonly source?: ConstraintSource
+  readonly ignored?: readonly string[]
+}
+
+function isUnenforceable(error: unknown): boolean {
+  const isRefused = error instanceof ServiceError && error.kind === 'invalidRequest'
+  return isRefused || error instanceof GrammarTooAmbiguousError
 }
 
 /** Compiles a plan: on the event loop where it proves to be cheap, else in a thread. */

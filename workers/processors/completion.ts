@@ -57,7 +57,10 @@ async function processGenerate(
   const share = yieldToEventLoop(clock)
   const salt = input.cacheSalt === undefined ? '' : ` ${input.cacheSalt}`
   const cacheScope = `${model.cacheScopeOf(job.organizationId)}${salt}`
-  const constraint = await findConstraint(model, input, { cacheScope, signal })
+  const { source: constraint, ignored = [] } = await findConstraint(model, input, {
+    cacheScope,
+    signal,
+  })
   const prompts: PreparedPrompt[] = []
   for (const prompt of input.prompts) {
     await share()
@@ -71,7 +74,7 @@ async function processGenerate(
       return new CandidateRun({ model, input, prompt, index, constraint, outlet })
     }),
   )
-  reply.started(promptTokens, ignoredHints(model.text, input.hints))
+  reply.started(promptTokens, [...ignored, ...ignoredHints(model.text, input.hints)])
   const preparedAt = clock.monotonic()
   await allOrNone(
     signal,

@@ -14,7 +14,8 @@ import {
 } from '../sampling/constraint/string-pattern.ts'
 import { TOOL_CALL_CLOSING, TOOL_CALL_OPENING } from '../text/tool-messages.ts'
 
-const SCHEMA_PATH = 'response_format.json_schema.schema'
+/** Where requests usually have the schema of an answer. */
+export const SCHEMA_PATH = 'response_format.json_schema.schema'
 /** As the API describes a function without parameters. */
 const NO_PARAMETERS = { type: 'object', properties: {}, additionalProperties: false }
 
@@ -135,8 +136,8 @@ interface CompiledTool {
 }
 
 /**
- * Where it is enough to follow what can be enforced, the arguments of a tool with another schema are
- * any object, unless it is strict; and its schema is looked at when the tool is called, if ever.
+ * The arguments of a tool whose schema cannot be enforced are any object, unless it is strict. Where
+ * the tool may not be called at all, its schema is compiled when it is.
  */
 function compileTool(
   compiler: SchemaCompiler,
@@ -150,17 +151,18 @@ function compileTool(
       parameters === undefined ? NO_PARAMETERS : { type: 'object', ...parameters },
       `tools.${index}.function.parameters`,
     )
-  if (follows === 'exactly' || isStrict(offered)) return { name, parameters: compile() }
+  if (isStrict(offered)) return { name, parameters: compile() }
   const { json } = compiler
-  const compileLeniently = (): Grammar => {
+  const compileLeniently = (isLater: boolean): Grammar => {
     try {
       return compile()
     } catch (error) {
-      if (error instanceof ServiceError || isOverBudgetLater(error)) return json.object
+      if (error instanceof ServiceError || (isLater && isOverBudgetLater(error))) return json.object
       throw error
     }
   }
-  return { name, parameters: json.builder.later(compileLeniently) }
+  if (follows === 'exactly') return { name, parameters: compileLeniently(false) }
+  return { name, parameters: json.builder.later(() => compileLeniently(true)) }
 }
 
 /** While decoding there is no thread to fall back to. */

@@ -117,5 +117,6 @@ function responseFormatOf(
 ): ResponseFormat {
   const schema = config?.format?.schema
   if (schema === undefined) return { type: 'text' }
-  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, 'output_config.format.schema') }
+  const path = 'output_config.format.schema'
+  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, path), path }
 }

@@ -144,6 +144,8 @@ function responseFormatOf(
           param: 'text.format.schema',
           budget,
         }),
+        path: 'text.format.schema',
+        ...(format.strict === true && { isStrict: true }),
       }
   }
 }

@@ -93,6 +93,33 @@ describe('a required form', () => {
     }
   })
 
+  // What no grammar enforces, and schemas that are none.
+  const UNENFORCEABLE: readonly object[] = [
+    { type: 'object', properties: { a: { type: 'number', multipleOf: 0.1 } } },
+    { type: 'object', properties: { a: { type: 'rune' } } },
+    { type: 'object', properties: { a: false }, required: ['a'] },
+    { type: 'object', properties: { a: { pattern: '(?<=a)b' } } },
+    { type: 'object', properties: { a: { $ref: '#/$defs/missing' } } },
+    { type: 'object', minProperties: 9, properties: { a: {} } },
+    { type: 'object', properties: { a: { items: [{}, {}] } } },
+  ]
+
+  it.each(UNENFORCEABLE)('of a schema that cannot be enforced is an object: %j', async (schema) => {
+    const engine = scriptedEngine(babble, 1024)
+    const bias = Object.fromEntries(encode('}').map((id) => [id, 9]))
+    const sampling = { ...SAMPLING, logitBias: bias }
+    const responseFormat = { type: 'jsonSchema', schema, path: 'x' } as const
+    const { result, ignored } = await runJob({ sampling, responseFormat }, { engine })
+    expect(result.candidates[0]?.text[0]).toBe('{')
+    expect(ignored).toEqual(['x'])
+    const tools = [{ name: 'a', parameters: schema }]
+    const prompts = [chat({ tools, toolChoice: 'required' })]
+    const called = await runJob({ sampling, prompts, maxTokens: 90 }, { engine })
+    expect(called.result.candidates[0]?.text).toMatch(
+      /^<tool_call>\n\{"name": "a", "arguments": \{/,
+    )
+  })
+
   it.each<[GenerateInput['responseFormat'], string, RegExp]>([
     [{ type: 'regex', pattern: '(?=a)a', path: 'guided_regex' }, 'guided_regex', /look-around/],
     [{ type: 'grammar', grammar: 'start: "a"', path: 'g' }, 'g', /'::=' after the name of a rule/],

@@ -103,13 +103,15 @@ const CASES: readonly Case[] = [
     message: "Invalid 'tool_choice': there is no tool named 'other'",
   },
   {
-    input: { prompts: [chat('Hi', { tools: [TOOL], toolChoice: 'required' })] },
+    input: {
+      prompts: [chat('Hi', { tools: [{ ...TOOL, isStrict: true }], toolChoice: 'required' })],
+    },
     param: 'tools',
     code: 'invalid_json_schema',
     message: "Invalid schema at 'tools.0.function.parameters': the keyword 'not' is not supported.",
   },
   {
-    input: { responseFormat: { type: 'jsonSchema', schema: { type: 'rune' } } },
+    input: { responseFormat: { type: 'jsonSchema', schema: { type: 'rune' }, isStrict: true } },
     param: 'response_format',
     code: 'invalid_json_schema',
     message: "Invalid schema at 'response_format.json_schema.schema': there is no type 'rune'.",
@@ -119,6 +121,7 @@ const CASES: readonly Case[] = [
       responseFormat: {
         type: 'jsonSchema',
         schema: { type: 'string', pattern: '(((a?){999}){999}){999}' },
+        isStrict: true,
       },
     },
     param: 'response_format',
