@@ -218,9 +218,8 @@ export class JobRunner {
   #repliesOf(run: Run): JobReplies {
     const { workerId } = this.#options
     return {
-      started: (promptTokens, ignored = []) => {
+      started: (promptTokens, report = {}) => {
         run.observed?.started(promptTokens)
-        const report = ignored.length > 0 && { ignored }
         this.#say(run, { type: 'started', workerId, promptTokens, ...report })
       },
       noteTokens: (candidate, count) => run.observed?.tokens(candidate, count),

@@ -135,7 +135,7 @@ function generationPlan(generation: Generation<object>): Plan {
     input: { ...input, stream: false },
     present: ({ result, usage }) => {
       if (!('candidates' in result)) throw new Error('a generation was answered with scores')
-      return generation.present({ candidates: result.candidates, usage })
+      return generation.present({ ...result, usage })
     },
   }
 }

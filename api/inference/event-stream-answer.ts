@@ -16,8 +16,8 @@ import type { StreamChoice } from './sampling-fields.ts'
 
 /** Turns what happens to a job into whole server-sent events, possibly none. */
 export interface StreamPresenter {
-  /** Called first, with the number of prompt tokens. */
-  started?(promptTokens: number): void
+  /** Called first, with the number of prompt tokens, and their ids where the request asks for them. */
+  started?(promptTokens: number, tokenIds?: readonly (readonly number[])[]): void
   /** The text before the first token. */
   opening(): string
   deltas(deltas: readonly CandidateDelta[]): string
@@ -48,7 +48,7 @@ export function answerWithStream(
   const { presenter, ...limits } = options
   const serializer: SseSerializer<'completion'> = {
     opening(first) {
-      if (first?.type === 'started') presenter.started?.(first.promptTokens)
+      if (first?.type === 'started') presenter.started?.(first.promptTokens, first.promptTokenIds)
       return presenter.opening()
     },
     serialize: (event) => textOf(event, presenter),

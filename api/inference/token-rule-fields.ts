@@ -2,14 +2,14 @@ import { Type, type Static } from 'typebox'
 
 import type { GenerateInput, TokenRules } from '#shared/contracts/completion.ts'
 
-import { optionalString } from './field-schemas.ts'
+import { optionalBoolean, optionalString } from './field-schemas.ts'
 
 const ALLOWED_MAX = 4096
 const BAD_WORDS_MAX = 128
 const WORD_LENGTH_MAX = 256
 const SALT_LENGTH_MAX = 256
 
-/** Request fields of other servers of this API that restrict tokens and caches. */
+/** Request fields of other servers of this API that restrict or return tokens, and restrict caches. */
 export const TOKEN_RULE_FIELDS = {
   allowed_token_ids: Type.Optional(
     Type.Unsafe<readonly number[] | null>({
@@ -28,6 +28,10 @@ export const TOKEN_RULE_FIELDS = {
       description: 'Words that the answer does not contain, as their usual tokens.',
     }),
   ),
+  return_token_ids: optionalBoolean({
+    default: false,
+    description: 'Return the token ids of the prompt and of each answer too.',
+  }),
   cache_salt: optionalString({
     minLength: 1,
     maxLength: SALT_LENGTH_MAX,
@@ -37,10 +41,10 @@ export const TOKEN_RULE_FIELDS = {
 
 const TOKEN_RULE_BODY = Type.Object(TOKEN_RULE_FIELDS)
 
-/** Restrictions of tokens and of caches; empty without any such field. */
+/** Restrictions of tokens and of caches, and whether token ids are returned; empty without any such field. */
 export function tokenRules(
   body: Static<typeof TOKEN_RULE_BODY>,
-): Pick<GenerateInput, 'tokenRules' | 'cacheSalt'> {
+): Pick<GenerateInput, 'tokenRules' | 'cacheSalt' | 'returnsPromptTokens'> {
   const { allowed_token_ids: allowed, bad_words: words, cache_salt: salt } = body
   const rules: TokenRules = {
     ...(Array.isArray(allowed) && { allowedTokenIds: allowed }),
@@ -49,5 +53,6 @@ export function tokenRules(
   return {
     ...(Object.keys(rules).length > 0 && { tokenRules: rules }),
     ...(typeof salt === 'string' && { cacheSalt: salt }),
+    ...(body.return_token_ids === true && { returnsPromptTokens: true }),
   }
 }

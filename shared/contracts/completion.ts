@@ -142,6 +142,8 @@ export interface GenerateInput {
   readonly ending?: EndingRules
   readonly hints?: readonly Hint[]
   readonly tokenRules?: TokenRules
+  /** Also return the token ids of the prompts: with `started` of a stream, else with the result. */
+  readonly returnsPromptTokens?: boolean
   /** Only requests with the same salt share cached prefixes and grammars. */
   readonly cacheSalt?: string
   /** Alternatives per position; null for no log-probabilities, 0 for the chosen token only. */
@@ -229,7 +231,11 @@ export interface Candidate {
 
 /** The results of a completion queue. */
 export type CompletionResult =
-  | { readonly task: 'generate'; readonly candidates: readonly Candidate[] }
+  | {
+      readonly task: 'generate'
+      readonly candidates: readonly Candidate[]
+      readonly promptTokenIds?: readonly (readonly number[])[]
+    }
   | {
       readonly task: 'score'
       /** Raw scores in document order: unrounded, possibly negative. */

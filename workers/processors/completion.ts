@@ -74,7 +74,14 @@ async function processGenerate(
       return new CandidateRun({ model, input, prompt, index, constraint, outlet })
     }),
   )
-  reply.started(promptTokens, [...ignored, ...ignoredHints(model.text, input.hints)])
+  const unread = [...ignored, ...ignoredHints(model.text, input.hints)]
+  const promptTokenIds = input.returnsPromptTokens === true && {
+    promptTokenIds: prompts.map(({ tokenIds }) => tokenIds),
+  }
+  reply.started(promptTokens, {
+    ...(unread.length > 0 && { ignored: unread }),
+    ...(input.stream && promptTokenIds),
+  })
   const preparedAt = clock.monotonic()
   await allOrNone(
     signal,
@@ -85,7 +92,8 @@ async function processGenerate(
     completionTokens: runs.reduce((sum, run) => sum + run.tokenIds.length, 0),
     cachedTokens: countCached(runs, prompts, input.bestOf),
   }
-  reply.result(present(runs, prompts, input), usage, {
+  const result = { ...present(runs, prompts, input), ...(!input.stream && promptTokenIds) }
+  reply.result(result, usage, {
     queueMs,
     prepareMs: preparedAt - startedAt,
     runMs: clock.monotonic() - preparedAt,

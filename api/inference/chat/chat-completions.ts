@@ -13,6 +13,7 @@ import { presentChat } from './chat-answer.ts'
 import {
   CHAT_BODY,
   chatRequest,
+  echoedOf,
   ENGINE_CHAT_BODY,
   serviceTierOf,
   type ChatBody,
@@ -56,6 +57,7 @@ export function chatGeneration(
     model: model.id,
     systemFingerprint: systemFingerprint(model),
     serviceTier: serviceTierOf(body),
+    echoed: echoedOf(body),
   }
   return {
     model,

@@ -65,6 +65,10 @@ const FIELDS = {
   max_completion_tokens: answerLength(
     'Longest answer in tokens; the rest of the context window if absent.',
   ),
+  echo: optionalBoolean({
+    default: false,
+    description: "Begin the answer with the last message where it is the assistant's.",
+  }),
   logprobs: optionalBoolean({
     default: false,
     description: 'Return the log-probabilities of the chosen tokens.',
@@ -158,6 +162,7 @@ interface Chat
     | 'hints'
     | 'tokenRules'
     | 'cacheSalt'
+    | 'returnsPromptTokens'
     | 'logprobs'
     | 'responseFormat'
     | 'stream'
@@ -195,6 +200,13 @@ function guidanceOf(body: ChatBody): Guidance {
     isEnabled: { field: 'enable_thinking', value: body.enable_thinking },
     tokensMax: { field: 'thinking_token_budget', value: body.thinking_token_budget },
   })
+}
+
+/** What `echo` puts before the answer: the text of a last message that is the assistant's. */
+export function echoedOf(body: Pick<ChatBody, 'echo' | 'messages'>): string {
+  if (body.echo !== true) return ''
+  const last = chatMessages(body.messages).at(-1)
+  return last?.role === 'assistant' ? last.content : ''
 }
 
 /** The tier under which a request runs, as its answer states it. */

@@ -57,3 +57,11 @@ it('shares no cache between salts', async () => {
   const scopes = engine.requests.map(({ cacheScope }) => cacheScope)
   expect(new Set(scopes).size).toBe(3)
 })
+
+it('returns the tokens of prompts at the start of a stream, else with the result', async () => {
+  const engine = scriptedEngine(babble)
+  const whole = await runJob({ prompts, returnsPromptTokens: true }, { engine })
+  expect(whole.result.promptTokenIds).toEqual([PROMPT])
+  const streamed = await runJob({ prompts, returnsPromptTokens: true, stream: true }, { engine })
+  expect([streamed.promptTokenIds, streamed.result.promptTokenIds]).toEqual([[PROMPT], undefined])
+})
