@@ -4,18 +4,14 @@ import { ignoredFieldsOf } from './ignored-fields.ts'
 
 const HEADER = 'x-millrace-ignored-parameters'
 
-const reports = new WeakMap<FastifyRequest, Set<string>>()
-
 /** Reports fields that have no effect on the answer to a request. */
 export function reportIgnored(request: FastifyRequest, names: Iterable<string>): void {
-  const report = reports.get(request) ?? new Set()
-  for (const name of names) report.add(name)
-  reports.set(request, report)
+  for (const name of names) request.context.ignoredFields.add(name)
 }
 
 /** All reported fields of a request. */
 export function reportedFields(request: FastifyRequest): readonly string[] {
-  return [...new Set([...ignoredFieldsOf(request.body), ...(reports.get(request) ?? [])])]
+  return [...new Set([...ignoredFieldsOf(request.body), ...request.context.ignoredFields])]
 }
 
 /** Lists the reported fields in the headers, just before these are sent. */

@@ -1,17 +1,10 @@
 import type { Readable, TransformCallback } from 'node:stream'
 import { finished, Transform } from 'node:stream'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 
-const BYTES_PER_COLLECTION = 8 * 1024 * 1024
 // Lets one side pause for some milliseconds before the other must.
 const WAITING_BYTES_MAX = 256 * 1024
 
-/**
- * A pass-through stream that inspects every chunk. Each socket read allocates a short-lived buffer
- * but few objects, so V8 would release these buffers only by marking the whole heap, several times
- * per 100 MB. A minor collection every few megabytes takes less than a millisecond.
- */
+/** A pass-through stream that shows every chunk to a function. */
 export class PassThroughBytes extends Transform {
   readonly #look: (chunk: Buffer) => void
 
@@ -22,7 +15,6 @@ export class PassThroughBytes extends Transform {
   }
 
   override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
-    notePassed(chunk.length)
     try {
       this.#look(chunk)
     } catch (error) {
@@ -46,24 +38,4 @@ export function passThrough(source: Readable, passing: Transform): Transform {
   // An error behind the transform is not reported as one of the source.
   passing.once('close', () => source.destroy())
   return source.pipe(passing)
-}
-
-// Shared by all streams, because they share the heap.
-let bytesSinceCollection = 0
-let collect: (() => void) | undefined
-
-function notePassed(bytes: number): void {
-  bytesSinceCollection += bytes
-  if (bytesSinceCollection < BYTES_PER_COLLECTION) return
-  bytesSinceCollection = 0
-  collect ??= loadCollector()
-  collect()
-}
-
-// Only contexts created after the flag was set have the function.
-function loadCollector(): () => void {
-  setFlagsFromString('--expose-gc')
-  const gc = runInNewContext('gc') as (options: object) => void
-  setFlagsFromString('--no-expose-gc')
-  return () => gc({ type: 'minor', execution: 'sync' })
 }

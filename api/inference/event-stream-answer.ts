@@ -9,7 +9,6 @@ import { CancelledError, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 
-import { durableOf } from '#api/v1/durable.ts'
 import { presentErrorBody } from '#api/v1/error-dialect.ts'
 import type { JobEvent } from './jobs/job-events.ts'
 import type { StreamChoice } from './sampling-fields.ts'
@@ -76,7 +75,7 @@ export async function answerWithEvents<K extends QueueKind>(
   options: StreamLimits & { readonly serializer: SseSerializer<K> },
 ): Promise<void> {
   const { serializer } = options
-  const isKept = durableOf(reply.request) !== undefined
+  const isKept = reply.request.context.durable !== undefined
   const first = await events.next()
   if (reply.raw.destroyed && !isKept) {
     await events.return(undefined)

@@ -1,9 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
-import { onTokens } from '#api/v1/account.ts'
 import { networkOf } from '#api/http/client-address.ts'
 import { callerOf, type Caller } from '#api/v1/caller.ts'
-import { durableOf } from '#api/v1/durable.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { LimitsConfig } from '#shared/config/limits.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -49,7 +47,7 @@ export function createLimiter(services: LimiterServices): Limiter {
   if (isOff) return async () => {}
   return async (request, reply) => {
     // It was charged when it first came, in the process that died.
-    if (durableOf(request)?.isAdopted === true) return
+    if (request.context.durable?.isAdopted === true) return
     const caller = callerOf(request)
     const subject: LimitSubject = {
       organizationId: caller.organizationId,
@@ -143,17 +141,17 @@ function settleAtTheEnd(
       services.log.debug({ operation: 'limits.settle', reason }, 'left to expire')
     })
   }
-  onTokens(request, (more) => {
+  request.context.onTokens = (more) => {
     used += more
     if (hasEnded) send({ tokensToAdd: more, lease: '', tokensOfMonth: more })
-  })
+  }
   const end = (): void => {
     hasEnded = true
     leases.delete(key, lease)
     send({ tokensToAdd: used - tokens, lease, tokensOfMonth: used })
   }
   // Under a key the job runs on when its client has left.
-  const durable = durableOf(request)
+  const durable = request.context.durable
   if (durable !== undefined) durable.onOver(end)
   // A client may have left while Redis was asked.
   else if (reply.raw.destroyed) end()

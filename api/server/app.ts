@@ -26,6 +26,7 @@ import {
   refuseEncodedBodies,
   refuseInvalidHosts,
 } from '#api/http/refused-connections.ts'
+import { addRequestContext } from '#api/http/request-context.ts'
 import { requestIdFrom } from '#api/http/request-id.ts'
 import { registerRequestLog } from '#api/http/request-log.ts'
 import { sendSecurityHeaders } from '#api/http/security-headers.ts'
@@ -98,6 +99,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   app.removeContentTypeParser('text/plain')
   registerJsonBody(app)
   joinSmallChunks(app)
+  addRequestContext(app)
   registerRequestLog(app, log, options.observer)
   refuseEncodedBodies(app)
   refuseInvalidHosts(app)

@@ -46,7 +46,6 @@ export function createHttpObserver(
   metrics: Pick<ApiMetrics, 'httpDuration' | 'httpActive' | 'ignoredParameters'>,
   tracing: Tracing,
 ): HttpObserver {
-  const contexts = new WeakMap<FastifyRequest, Context>()
   return {
     begin(request) {
       const begunAtMs = performance.now()
@@ -54,7 +53,7 @@ export function createHttpObserver(
       metrics.httpActive.inc({ http_request_method: method })
       const route = routeOf(request)
       const span = tracing.isEnabled ? startSpan(tracing, request, { method, route }) : undefined
-      if (span !== undefined) contexts.set(request, span.context)
+      if (span !== undefined) request.context.trace = span.context
       return {
         run: (next) => (span === undefined ? next() : context.with(span.context, next)),
         end(status) {
@@ -74,9 +73,9 @@ export function createHttpObserver(
       }
     },
     resume(request, next) {
-      const found = contexts.get(request)
-      if (found === undefined) next()
-      else context.with(found, next)
+      const { trace: traceContext } = request.context
+      if (traceContext === undefined) next()
+      else context.with(traceContext, next)
     },
   }
 }

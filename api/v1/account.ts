@@ -13,15 +13,6 @@ export interface JobAccount {
   noteTokens(tokens: number): void
 }
 
-type TokenListener = (tokens: number) => void
-
-const LISTENERS = new WeakMap<FastifyRequest, TokenListener>()
-
-/** Receives the tokens that the jobs of a request use; at most one listener per request. */
-export function onTokens(request: FastifyRequest, listener: TokenListener): void {
-  LISTENERS.set(request, listener)
-}
-
 /** The account of a request behind the credential check. */
 export function accountOf(request: FastifyRequest): JobAccount {
   const { apiKeyId, userId } = callerOf(request)
@@ -29,6 +20,6 @@ export function accountOf(request: FastifyRequest): JobAccount {
     requestId: request.id,
     apiKeyId,
     userId,
-    noteTokens: (tokens) => LISTENERS.get(request)?.(tokens),
+    noteTokens: (tokens) => request.context.onTokens?.(tokens),
   }
 }

@@ -26,16 +26,8 @@ export interface Caller {
   readonly expiresAtMs: number | null
 }
 
-const CALLERS = new WeakMap<FastifyRequest, Caller>()
-
-/** Remembers who made a request; called once, before its body is read. */
-export function rememberCaller(request: FastifyRequest, caller: Caller): void {
-  CALLERS.set(request, caller)
-}
-
 /** The caller of a request. Only routes behind authentication may use it. */
-export function callerOf(request: FastifyRequest): Caller {
-  const caller = CALLERS.get(request)
+export function callerOf({ context: { caller } }: Pick<FastifyRequest, 'context'>): Caller {
   if (caller === undefined) throw new Error('the route is not behind the credential check')
   return caller
 }

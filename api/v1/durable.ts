@@ -26,7 +26,7 @@ export interface DurableJob {
 }
 
 /** A request whose jobs outlive its process, so that its answer is the same in another one. */
-interface DurableRequest {
+export interface DurableRequest {
   /** When the first process began with it. */
   readonly startedAtMs: number
   /** Names the request; the ids in its answer are derived from it. */
@@ -36,18 +36,6 @@ interface DurableRequest {
   onOver(listener: () => void): void
   /** Its next job, in the order in which the route asks for them. */
   nextJob(): DurableJob
-}
-
-const REQUESTS = new WeakMap<FastifyRequest, DurableRequest>()
-
-/** Makes the jobs of a request durable. */
-export function rememberDurable(request: FastifyRequest, durable: DurableRequest): void {
-  REQUESTS.set(request, durable)
-}
-
-/** How the jobs of a request are made durable; undefined when they end with their client. */
-export function durableOf(request: FastifyRequest): DurableRequest | undefined {
-  return REQUESTS.get(request)
 }
 
 /** Where an answer begins: its id and its time. */
@@ -63,8 +51,10 @@ export function freshHead(clock: Pick<Clock, 'now'>): AnswerHead {
 }
 
 /** The head of the answer to a request; the same in every process that answers it. */
-export function answerHeadOf(request: FastifyRequest, clock: Pick<Clock, 'now'>): AnswerHead {
-  const durable = REQUESTS.get(request)
+export function answerHeadOf(
+  { context: { durable } }: Pick<FastifyRequest, 'context'>,
+  clock: Pick<Clock, 'now'>,
+): AnswerHead {
   if (durable === undefined) return freshHead(clock)
   return {
     created: unixSeconds(durable.startedAtMs),

@@ -9,7 +9,6 @@ import type { Logger } from '#shared/logger.ts'
 
 import { isFinal, recordAnswer } from './answer-recorder.ts'
 import { callerOf } from './caller.ts'
-import { rememberDurable } from './durable.ts'
 import { formDigestOf, formEnd, readDigest, watchForm, type FormDigest } from './form-digest.ts'
 import {
   claimOf,
@@ -88,7 +87,7 @@ function makeDurable(
   { claim, beginning, digest, streams, overListeners }: Run,
 ): void {
   let count = 0
-  rememberDurable(request, {
+  request.context.durable = {
     id: claim.id,
     startedAtMs: beginning.startedAtMs,
     isAdopted: beginning.jobs.size > 0,
@@ -109,7 +108,7 @@ function makeDurable(
         },
       }
     },
-  })
+  }
 }
 
 /** Tries until the request may run or has an answer; the lease of a dead process lapses. */

@@ -9,7 +9,7 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { watchMethods, type AllowedMethods } from './allowed-methods.ts'
-import { rememberCaller, requireScope } from './caller.ts'
+import { requireScope } from './caller.ts'
 import { createAuthenticate, type CredentialServices } from './credentials.ts'
 import { presentError, type ErrorAnswer } from './error-dialect.ts'
 import { requireCreator } from './key-creators.ts'
@@ -89,7 +89,7 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
     reply.header('openai-organization', caller.organizationId)
     requireScope(caller, scope)
     if (outlasts) await requireCreator(services.apiKeys, caller)
-    rememberCaller(request, caller)
+    request.context.caller = caller
   })
   for (const gate of services.gates ?? []) {
     app.addHook('preValidation', async (request, reply) => {

@@ -6,7 +6,6 @@ import { openFaultProxy, type FaultProxy } from '#test/support/fault-proxy.ts'
 import { report, scale } from '#test/support/fault-report.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 import { it, timeUntil, type ToyTiers } from '#test/support/fault-toy.ts'
-import { sleep } from '#test/support/fault-world.ts'
 import { startS3 } from '#test/support/s3.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 
@@ -93,7 +92,6 @@ async function checkStored(
   stored: ReadonlyMap<string, string>,
 ): Promise<number> {
   proxy.mend()
-  await sleep(100)
   await timeUntil(async () => (await listIds(tiers)).length === stored.size)
   let wrong = 0
   for (const id of await listIds(tiers)) {

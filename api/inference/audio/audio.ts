@@ -9,10 +9,15 @@ import { missingParameter, readForm, type Form, type FormFile } from '#api/http/
 import { callerOf } from '#api/v1/caller.ts'
 import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
 import { answerWithEvents } from '#api/inference/event-stream-answer.ts'
-import { runJob, submitJob, type Http, type RequestJob } from '#api/inference/jobs/run-job.ts'
+import {
+  clientSignal,
+  type Http,
+  type RequestJob,
+  runJob,
+  submitJob,
+} from '#api/inference/jobs/run-job.ts'
 import { TemporaryObjects } from '#api/inference/jobs/temporary-objects.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
-import { clientSignal } from '#api/inference/request-context.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 

@@ -1,13 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
 
 import { reportIgnored } from '#api/http/ignored-report.ts'
 import { accountOf } from '#api/v1/account.ts'
 import { callerOf } from '#api/v1/caller.ts'
-import { durableOf } from '#api/v1/durable.ts'
-import { clientSignal, deadlineOf, traceOf } from '#api/inference/request-context.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 
 import { collectResult, type JobOutcome } from './collect.ts'
@@ -39,7 +38,7 @@ export function submitJob<K extends QueueKind>(
   const { kind, model, input, priorityClass, isStream } = job
   const trace = traceOf(request)
   const timeLeftMs = deadlineOf(request, config, isStream)
-  const durable = durableOf(request)?.nextJob()
+  const durable = request.context.durable?.nextJob()
   const events = submitter.submit<K>({
     kind,
     model,
@@ -84,4 +83,49 @@ async function* watched<K extends QueueKind>(
     watch(event)
     yield event
   }
+}
+
+/**
+ * Aborted when the client disconnects before its answer is complete, streamed or not. A complete
+ * request under an Idempotency-Key continues without its client, which will ask for the answer
+ * again.
+ */
+export function clientSignal({ request, reply }: Http): AbortSignal {
+  const abort = new AbortController()
+  const { raw } = reply
+  const leave = (): void => {
+    const isKept = request.context.durable !== undefined && request.raw.complete
+    if (!raw.writableEnded && !isKept) abort.abort()
+  }
+  raw.once('close', leave)
+  if (raw.destroyed) leave()
+  return abort.signal
+}
+
+/**
+ * How long a request may take, in milliseconds: the installation's limit, or less when the client
+ * says that it waits no longer. Of a stream the client's limit is per read, so it says nothing; and
+ * under an Idempotency-Key the next try waits on.
+ */
+function deadlineOf(
+  request: FastifyRequest,
+  config: { readonly deadlineSeconds: number },
+  isStream: boolean,
+): number {
+  const limitMs = config.deadlineSeconds * 1000
+  if (isStream || request.context.durable !== undefined) return limitMs
+  const { headers } = request
+  const seconds = Number(headers['x-stainless-timeout'] ?? headers['x-stainless-read-timeout'])
+  return seconds > 0 ? Math.min(limitMs, seconds * 1000) : limitMs
+}
+
+const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
+const TRACESTATE_LENGTH_MAX = 512
+
+/** The W3C trace context that the client sent, if it is well formed. */
+function traceOf(request: FastifyRequest): JobEnvelope['trace'] {
+  const { traceparent, tracestate } = request.headers
+  if (typeof traceparent !== 'string' || !TRACEPARENT.test(traceparent)) return undefined
+  const isStateUsable = typeof tracestate === 'string' && tracestate.length <= TRACESTATE_LENGTH_MAX
+  return { traceparent, ...(isStateUsable && { tracestate }) }
 }

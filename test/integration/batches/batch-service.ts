@@ -21,6 +21,7 @@ import { fileTables } from '#shared/db/schema/files.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { serverConfig } from '#test/support/server-config.ts'
 import { createDatabase } from '#test/support/services.ts'
 
@@ -32,6 +33,7 @@ export interface BatchService {
   readonly baseURL: string
   readonly apiKey: string
   readonly database: Database
+  readonly store: ObjectStore
   /** What answers the requests of the batches; replaced by tests. */
   execute: Execute
   /** Another process that works at the batches. */
@@ -87,6 +89,7 @@ export async function openBatchService(): Promise<BatchService> {
   const service: BatchService = {
     baseURL: `http://127.0.0.1:${port}/v1`,
     apiKey: await newKey(null),
+    store,
     database,
     execute: async () => ({}),
     startDriver: (overrides) =>

@@ -105,6 +105,37 @@ describe('a batch', () => {
     expect(await readLines(suite.client, done.output_file_id)).toHaveLength(40)
   })
 
+  it.for([
+    ['validating', 'get'],
+    ['finalizing', 'put'],
+  ] as const)('goes on after the process that was %s it died', async ([status, operation]) => {
+    const { service, client, drivers } = suite
+    const reached = Promise.withResolvers<void>()
+    const revived = Promise.withResolvers<void>()
+    const hangs = async (): Promise<never> => {
+      reached.resolve()
+      await revived.promise
+      throw new Error('too late')
+    }
+    drivers.push(service.startDriver({ store: { ...service.store, [operation]: hangs } }))
+    const { id } = await createBatch(
+      client,
+      ids(3).map((name) => line(name)),
+    )
+    await reached.promise
+    expect((await client.batches.retrieve(id)).status).toBe(status)
+    // As if its lease had run out, unrenewed.
+    await service.database.pool.query(
+      "update batches set lease_id = gen_random_uuid(), lease_until = now() - interval '1 s' where id = $1",
+      [id],
+    )
+    suite.start()
+    const done = await reach(client, id, 'completed')
+    revived.resolve()
+    expect(done.request_counts).toEqual({ total: 3, completed: 3, failed: 0 })
+    expect(await readLines(client, done.output_file_id)).toHaveLength(3)
+  })
+
   it('gives back what it runs when its process stops', async () => {
     suite.service.execute = ({ signal }) =>
       new Promise((_resolve, reject) => {

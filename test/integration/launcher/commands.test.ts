@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { cp, rm, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { describe, expect } from 'vitest'
@@ -80,7 +81,9 @@ describe('the command line', () => {
     expect([wrong.status, wrong.stderr]).toEqual([1, expect.stringContaining('PORT must be')])
     const away = runCommand(['doctor'], envOf(folder, { REDIS_URL: 'redis://127.0.0.1:1' }))
     expect(away.stdout).toContain('✗  Redis: Redis cannot be used')
-    expect([away.status, status === 0 || status === 1]).toEqual([1, true])
+    expect(away.status).toBe(1)
+    // Another program may have one of the ports here: a fault that is shown, and the status says it.
+    expect(status).toBe(stdout.includes('✗') ? 1 : 0)
   })
 
   it('ends in silence when its output is closed', ({ folder }) => {
@@ -99,6 +102,26 @@ describe('the command line', () => {
     const { status, stdout, stderr } = runCommand(['models', 'verify'], envOf(folder))
     expect(stdout).toContain('tiny-chat')
     expect(status, stderr).toBe(0)
+  })
+
+  it.for([
+    ['shorter', (path: string) => truncate(path, 100), 'bytes'],
+    ['empty', (path: string) => truncate(path, 0), 'bytes'],
+    ['changed', (path: string) => writeFile(path, '!', { flag: 'r+' }), 'SHA-256'],
+    ['missing', (path: string) => rm(path), 'tokenizer.json'],
+  ] as const)('finds a model file that is %s', async ([, damage, reason], { folder }) => {
+    const source = join(folder, 'model')
+    await cp('models/tiny-rerank', source, { recursive: true })
+    const catalogue = join(folder, 'models.json')
+    const models = [{ id: 'mine', kind: 'embedding', source, capabilities: ['rerank'] }]
+    await writeFile(catalogue, JSON.stringify({ models }))
+    const env = envOf(folder, { MILLRACE_CATALOGUE: catalogue })
+    expect(runCommand(['models', 'verify'], env).status).toBe(0)
+    await damage(join(source, 'tokenizer.json'))
+    const { status, stdout, stderr } = runCommand(['models', 'verify'], env)
+    expect(stdout).toContain(reason)
+    expect([status, stderr]).toEqual([1, expect.stringContaining('1 model(s) are damaged')])
+    expect(runCommand(['models', 'pull', 'mine'], env).status).toBe(1)
   })
 })
 

@@ -1,9 +1,10 @@
 import { readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout } from 'node:timers/promises'
 
 import { describe, expect } from 'vitest'
 
+import { findFreePort } from '#launcher/embedded/child.ts'
+import { scrape, sumOf } from '#test/support/metrics-text.ts'
 import { it } from '#test/support/services.ts'
 
 import {
@@ -88,7 +89,10 @@ describe('millrace up, started anew,', () => {
 
   it('ends at once at a second signal, with requests open', async ({ folder }) => {
     const dataDir = dataDirOf(folder)
-    const millrace = await startInstallation(dataDir)
+    const metricsPort = await findFreePort()
+    const millrace = await startInstallation(dataDir, {
+      OTEL_EXPORTER_PROMETHEUS_PORT: String(metricsPort),
+    })
     const key = /Bearer (mr-[\w-]+)/.exec(millrace.output())?.[1] ?? ''
     const drawing = fetch(`http://localhost:${millrace.port}/v1/images/generations`, {
       method: 'POST',
@@ -98,7 +102,9 @@ describe('millrace up, started anew,', () => {
       () => 'answered',
       () => 'cut off',
     )
-    await setTimeout(300)
+    const jobs = async () =>
+      sumOf(await scrape(`http://localhost:${metricsPort}`), 'millrace_jobs_under_way')
+    await expect.poll(jobs).toBe(1)
     const code = millrace.end('SIGINT')
     await expect.poll(millrace.output, { timeout: 10_000 }).toContain('stopping')
     millrace.child.kill('SIGINT')

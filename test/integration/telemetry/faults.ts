@@ -62,7 +62,6 @@ export const FAULTS: Readonly<Record<string, () => Fault>> = {
       process.kill(pid, 'SIGSTOP')
       await pause(2000)
       process.kill(pid, 'SIGCONT')
-      await pause(200)
     },
   }),
   MillraceTargetDown: () => killedWorker(),

@@ -50,6 +50,12 @@ describe('the monitoring of a running installation', () => {
     ])
   })
 
+  it('counts no request as active after its answer', () => {
+    const active = calm.at(-1)?.samples.filter(({ name }) => name === 'http_server_active_requests')
+    expect(active?.length).toBeGreaterThan(0)
+    expect(active?.filter(({ value }) => value !== 0)).toEqual([])
+  })
+
   it('fires no alert while all is well', () => {
     const firing = alerts.filter(({ expr }) => evaluate(expr, calm).length > 0)
     expect(firing.map(({ alert }) => alert)).toEqual([])

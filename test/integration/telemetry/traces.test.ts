@@ -163,8 +163,10 @@ describe('traces', () => {
     const running = async () =>
       sumOf(await scrape(worker.metricsUrl), 'millrace_worker_jobs_running', { kind: 'audio' })
     await expect.poll(running, { timeout: 20_000, interval: 10 }).toBe(1)
-    // By now it may have fetched the clip, which is a span that has ended.
-    await new Promise((resolve) => setTimeout(resolve, 100))
+    // It has fetched the clip, which is a span that has ended.
+    const fetched = async () =>
+      sumOf(await scrape(worker.metricsUrl), 'millrace_object_store_duration_seconds_count')
+    await expect.poll(fetched).toBeGreaterThan(0)
     await worker.kill()
     const second = await tiers.startWorker()
     expect((await answering).status).toBe(200)

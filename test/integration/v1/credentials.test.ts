@@ -54,7 +54,10 @@ beforeAll(async () => {
   tiers = await startTiers({
     ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
     // Thousands of refused calls come from one address.
-    env: { AUTH_MAILER_AUTOCONFIRM: 'true', MILLRACE_FAILURES_PER_NETWORK: '100000' },
+    env: {
+      ...{ AUTH_MAILER_AUTOCONFIRM: 'true', AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true' },
+      MILLRACE_FAILURES_PER_NETWORK: '100000',
+    },
   })
   database = openDatabase({ url: made.url, maxPoolSize: 2, logger: log })
   close = [
@@ -138,6 +141,31 @@ describe('every route below /v1', () => {
       )
     }
     expect(opened).toEqual([])
+  })
+})
+
+describe('an API key', () => {
+  it('is not guessed: after ten wrong ones with its beginning the right one waits too', async () => {
+    const { secret } = await newKey({})
+    const guess = (at: number) =>
+      `${secret.slice(0, 12)}${String(at).padStart(secret.length - 12, 'x')}`
+    const statuses: number[] = []
+    for (let at = 0; at < 12; at += 1) {
+      statuses.push((await call('GET', '/v1/models', guess(at))).status)
+    }
+    expect(statuses).toEqual([...Array(10).fill(401), 429, 429])
+    const { status, body } = await call('GET', '/v1/models', secret)
+    expect([status, body.error.code]).toEqual([429, 'over_request_rate_limit'])
+  })
+
+  it('is not created by an anonymous user, until the user has an address', async () => {
+    const { body } = await call('POST', '/signup', undefined, {})
+    expect(body.user.is_anonymous).toBe(true)
+    const refused = await call('POST', '/v1/api_keys', body.access_token, { name: 'x' })
+    expect([refused.status, refused.body.error.code]).toEqual([403, 'insufficient_permissions'])
+    await call('PUT', '/user', body.access_token, { email: 'named@example.test' })
+    const created = await call('POST', '/v1/api_keys', body.access_token, { name: 'x' })
+    expect(created.status).toBe(200)
   })
 })
 

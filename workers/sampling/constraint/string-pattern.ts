@@ -144,15 +144,17 @@ class PatternParser {
     while (!this.#take(']')) {
       const from = this.#setMember()
       const isRange = this.#peek() === '-' && this.#characters[this.#position + 1] !== ']'
-      if (!isRange || from.length !== 1) {
-        for (const range of from) ranges.push(range)
+      if (!isRange) {
+        ranges.push(...from)
         continue
       }
       this.#next()
       const to = this.#setMember()
-      const [low, high] = [from[0]![0], to[0]![1]]
-      if (to.length !== 1 || high < low) this.#refuse('a range whose ends are reversed')
-      ranges.push([low, high])
+      const [low, high] = [characterOf(from), characterOf(to)]
+      // Beside a class such as \d the hyphen is a character (ECMA-262, B.1.2.8.1).
+      if (low === undefined || high === undefined) ranges.push(...from, single('-'), ...to)
+      else if (high < low) this.#refuse('a range whose ends are reversed')
+      else ranges.push([low, high])
     }
     const found = isNegated ? invertRanges(ranges) : ranges
     return found.length > 0 ? found : this.#refuse('an empty set')
@@ -209,6 +211,12 @@ class PatternParser {
   #refuse(what: string): never {
     throw new UnsupportedPatternError(`${what} is not supported`)
   }
+}
+
+/** The code point of a member that is one character. */
+function characterOf([range, ...more]: CodePointRanges): number | undefined {
+  if (range === undefined || more.length > 0) return undefined
+  return range[0] === range[1] ? range[0] : undefined
 }
 
 function single(character: string): readonly [number, number] {

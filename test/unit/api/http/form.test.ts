@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 
 import multipart from '@fastify/multipart'
 import Fastify, { type FastifyInstance } from 'fastify'
@@ -88,8 +88,10 @@ describe('a form', () => {
 
   it('is not refused before what was received of it came to an end', async () => {
     let isOver = false
-    receive = async () => {
-      await sleep(50)
+    receive = async ({ stream, signal }) => {
+      stream.resume()
+      await once(signal, 'abort')
+      await nextTurn()
       isOver = true
       return 'received'
     }

@@ -13,7 +13,6 @@ function source(chunks: number): Readable {
 
 it('hands on every byte, and shows each chunk once', async () => {
   let bytes = 0
-  // Far enough that young objects are collected on the way.
   const passing = new PassThroughBytes((chunk) => (bytes += chunk.length))
   const found = await buffer(passThrough(source(300), passing))
   expect(bytes).toBe(300 * CHUNK.length)

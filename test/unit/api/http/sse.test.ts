@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { fastify } from 'fastify'
 import { afterEach, expect, it, vi } from 'vitest'
 
+import { addRequestContext } from '#api/http/request-context.ts'
 import { openEventStream } from '#api/http/sse.ts'
 
 afterEach(() => vi.useRealTimers())
@@ -12,6 +13,7 @@ afterEach(() => vi.useRealTimers())
 it('ends the stream of a client that stops reading, and stops buffering for it', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] })
   const app = fastify()
+  addRequestContext(app)
   const opened = Promise.withResolvers<ReturnType<typeof openEventStream>>()
   app.get('/', (_request, reply) => opened.resolve(openEventStream(reply)))
   await app.listen({ port: 0, host: '127.0.0.1' })

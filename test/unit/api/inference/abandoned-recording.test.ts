@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 
 import { afterEach, beforeEach, expect, it } from 'vitest'
 
@@ -41,8 +41,8 @@ it('a client that leaves while its whole recording is being stored is no fault o
   client.abort()
   await expect(asked).rejects.toThrow()
   await abandoned
-  // What the route makes of it follows at once.
-  await sleep(100)
+  // What the route makes of it follows within the next turns of the event loop.
+  for (let turn = 0; turn < 100; turn += 1) await nextTurn()
   await app.close()
   expect(messages).toEqual([])
   expect(submitter.requests).toEqual([])

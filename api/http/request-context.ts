@@ -1,0 +1,34 @@
+import type { Context } from '@opentelemetry/api'
+import type { FastifyInstance } from 'fastify'
+
+import type { Caller } from '#api/v1/caller.ts'
+import type { DurableRequest } from '#api/v1/durable.ts'
+
+/** What the hooks of a request find out for its route. */
+export interface RequestContext {
+  /** Set by the credential check of `/v1`. */
+  caller?: Caller
+  /** Set for a request whose jobs outlive this process. */
+  durable?: DurableRequest
+  /** Called with the tokens that each job of the request used. */
+  onTokens?: (tokens: number) => void
+  /** Set while the request is traced. */
+  trace?: Context
+  /** Fields that have no effect on the answer. */
+  readonly ignoredFields: Set<string>
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    context: RequestContext
+  }
+}
+
+/** Gives every request its context; registered before all other hooks. */
+export function addRequestContext(app: FastifyInstance): void {
+  app.decorateRequest('context')
+  app.addHook('onRequest', (request, _reply, done) => {
+    request.context = { ignoredFields: new Set() }
+    done()
+  })
+}
