@@ -8,17 +8,17 @@ import type {
 import type { TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 
+import { checkMetadataFields } from '#api/auth/users/metadata-limit.ts'
+import { clientOf, plainAddress } from '#api/http/client-address.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+import { withinTime } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { withinTime } from '#shared/within-time.ts'
 
 import { badJson, registerBodyParsers } from './body-parser.ts'
-import { clientOf, plainAddress } from '#api/http/client-address.ts'
 import type { Answer, AuthRequest, UserRequest } from './context.ts'
 import { presentAuthError } from './error-dialect.ts'
 import { authFailure, invalid } from './errors.ts'
 import { admit, describeRequest, findClaims, headerOf, isAdmin } from './guards.ts'
-import { checkMetadataFields } from '#api/auth/users/metadata-limit.ts'
 import type { Route } from './route.ts'
 import { ROUTES } from './routes.ts'
 import type { AuthServices } from './services.ts'
@@ -251,4 +251,18 @@ function validatorOf(compiled: Compiled, httpPart: string | undefined): Validato
     const reason = `${field === '' ? 'the value' : field} ${first?.message ?? 'is not valid'}`
     return { error: httpPart === 'body' ? badJson(reason) : invalid(reason, field) }
   }
+}
+
+// Path prefixes of newer servers, which their clients may request.
+const NEWER = ['oauth', 'passkeys', 'saml']
+
+/** The first segments of paths at the root under which only clients of the user server ask. */
+export const USER_SERVER_SEGMENTS: ReadonlySet<string> = new Set([
+  ...ROUTES.map(({ path }) => path.split('/')[1] as string),
+  ...NEWER,
+])
+
+/** 404 in the form that clients of the user server read. */
+export function answerUnknownPath(request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  return refuse(request, reply, UNKNOWN)
 }

@@ -1,12 +1,11 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import { parseRecord } from '#shared/records.ts'
 import type { ResponseFormat } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { parseRecord } from '#shared/records.ts'
 
 import { checkedSchema } from './chat/chat-tools.ts'
-import { invalidValue, missingParameter } from './field-faults.ts'
-import { optionalString } from './field-schemas.ts'
+import { invalidValue, missingParameter, optionalString } from './field-schemas.ts'
 import { checkJsonText, SCHEMA_LIMITS, type SchemaBudget } from './input-limits.ts'
 
 const GRAMMAR_LENGTH_MAX = 65_536

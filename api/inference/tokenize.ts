@@ -1,8 +1,8 @@
 import type { FastifyInstance } from 'fastify'
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import type { TokenizeInput } from '#shared/contracts/completion.ts'
 import { callerOf } from '#api/v1/caller.ts'
+import type { TokenizeInput } from '#shared/contracts/completion.ts'
 
 import {
   chatMessages,
@@ -12,10 +12,9 @@ import {
 } from './chat/chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat/chat-template-fields.ts'
 import { TOOL_FIELDS, toolPlan } from './chat/chat-tools.ts'
+import { invalidValue, missingParameter, optionalBoolean, optionalString } from './field-schemas.ts'
 import { SchemaBudget } from './input-limits.ts'
-import { invalidValue, missingParameter } from './field-faults.ts'
-import { optionalBoolean, optionalString } from './field-schemas.ts'
-import { runJob, type Http } from './jobs/run-job.ts'
+import { type Http, runJob } from './jobs/run-job.ts'
 import { getCapableModel } from './model-lookup.ts'
 import { JOB_ERRORS } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'

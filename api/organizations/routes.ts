@@ -6,17 +6,17 @@ import { unixSeconds } from '#shared/clock.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'
 
-import { registerInvitations, type InvitationServices } from './invitation-routes.ts'
-import { listOf } from './list.ts'
+import { type InvitationServices, registerInvitations } from './invitation-routes.ts'
 import {
+  type Member,
   noSuchMember,
   noSuchOrganization,
-  type Member,
   type Organization,
   type Organizations,
 } from './organizations.ts'
 import { mayGive, mayTouch, roleIn, rolesOf } from './roles.ts'
 import * as schemas from './schemas.ts'
+import { listOf } from './schemas.ts'
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const READ = { scope: 'any' } as const

@@ -1,16 +1,17 @@
 import { randomBytes } from 'node:crypto'
 import { text } from 'node:stream/consumers'
 
-import type { AdminRequest, Answer } from '#api/auth/context.ts'
 import { adminCreateUser } from '#api/auth/admin/create-user.ts'
 import { adminUpdateUser } from '#api/auth/admin/update-user.ts'
 import { adminDeleteUser, adminListUsers } from '#api/auth/admin/users.ts'
+import type { AdminRequest, Answer } from '#api/auth/context.ts'
+import { type AuthServices, createAuthServices } from '#api/auth/services.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
 import { findAnyUserById, findUserByContact } from '#api/auth/users/users.ts'
-import { createAuthServices, type AuthServices } from '#api/auth/services.ts'
 import { endMemberships } from '#api/organizations/account-deletion.ts'
+import { type Arguments, UsageError } from '#launcher/command-line.ts'
 import { systemClock } from '#shared/clock.ts'
-import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
+import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import type { Database } from '#shared/db/client.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
@@ -18,7 +19,6 @@ import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 
 import { openReachableDatabase } from '../reach.ts'
-import { UsageError, type Arguments } from './usage.ts'
 
 type Action = (services: AuthServices, args: Arguments) => Promise<void>
 

@@ -10,19 +10,19 @@ import type {
 
 import type { SampledToken, SequenceEnd, SequenceRequest } from '../engine/types.ts'
 import type { ConstraintSource, TokenConstraint } from '../sampling/constraint/token-constraint.ts'
-import { scoreToken } from '../sampling/logprobs.ts'
 import type { EarlyBan, SequenceRule } from '../sampling/logits-processors.ts'
+import { scoreToken } from '../sampling/logprobs.ts'
 import { Sampler } from '../sampling/sampler.ts'
-import { allowOnly, banSequences } from '../sampling/token-rules.ts'
 import { limitThinking } from '../sampling/thinking-budget.ts'
+import { allowOnly, banSequences } from '../sampling/token-rules.ts'
 import { findThinkingTags, thinkingTokensMax } from '../text/hints.ts'
 import { EditFollower } from '../text/prompt-lookup.ts'
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'
 import type { DeltaOutlet } from './delta-outlet.ts'
-import { presentLogprob, presentPromptLogprobs } from './token-logprobs.ts'
 import type { TokenScore } from './token-logprobs.ts'
+import { presentLogprob, presentPromptLogprobs } from './token-logprobs.ts'
 
 const SPACE = 0x20
 

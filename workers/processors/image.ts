@@ -4,10 +4,9 @@ import { CancelledError, failure } from '#shared/errors.ts'
 import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
 import { encodeImage, openImage, resizeImage, type SourceImage } from '#workers/image/image-file.ts'
 import type { DiffusionPipeline, ImageRequest } from '#workers/image/pipeline.ts'
-import { blankOut, pasteBack, type Pixels, type RedrawMask } from '#workers/image/pixels.ts'
+import { blankOut, type Pixels, pasteBack, type RedrawMask } from '#workers/image/pixels.ts'
 
-import { allOrNone } from './all-or-none.ts'
-import type { JobTools } from './job-tools.ts'
+import { allOrNone, type JobTools } from './job-tools.ts'
 
 /** What an image queue serves. */
 export interface ImageModel {

@@ -2,18 +2,17 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openWhisper } from '#workers/audio/whisper.ts'
-import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
+import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { disableImageCache } from '#workers/image/image-file.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
-import { bytesOfPool } from '#workers/runtime/session-pool.ts'
-import { modelFileBytes } from '#workers/runtime/model-file-bytes.ts'
+import { bytesOfPool, modelFileBytes } from '#workers/runtime/session-pool.ts'
 
-import { sweepClips, type AudioModel } from './audio.ts'
+import { type AudioModel, sweepClips } from './audio.ts'
 import type { EmbeddingModel } from './embedding.ts'
 import type { ImageModel } from './image.ts'
-import { sessionOptionsOf, type OpenTools } from './processor-row.ts'
+import { type OpenTools, sessionOptionsOf } from './processor-row.ts'
 
 interface Opened<Model> {
   readonly opened: Model

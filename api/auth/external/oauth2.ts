@@ -2,14 +2,14 @@ import { createHash } from 'node:crypto'
 
 import { errors } from 'jose'
 
+import { OAuthError } from '#api/auth/errors.ts'
+import type { ExternalProfile, Provider } from '#api/auth/ports.ts'
 import type { ExternalConfig, ProviderConfig } from '#shared/config/auth-external.ts'
 import { failure } from '#shared/errors.ts'
 import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
+import { textAt } from '#shared/records.ts'
 
-import { OAuthError } from '#api/auth/errors.ts'
-import type { ExternalProfile, Provider } from '#api/auth/ports.ts'
-import { isAccessTokenBound, type IdTokens } from './id-tokens.ts'
-import { textAt } from './json.ts'
+import { type IdTokens, isAccessTokenBound } from './id-tokens.ts'
 import { ProviderReplyError } from './profile.ts'
 import type { IdTokenRule, ProviderRow, ProviderTokens } from './row.ts'
 import { getJson, requestTokens } from './token-request.ts'

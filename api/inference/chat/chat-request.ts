@@ -1,19 +1,25 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import type { ChatMessage, GenerateInput, TemplateOptions } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
+import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import {
   answerLength,
   ineffective,
+  invalidValue,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
   optionalString,
   unsupported,
 } from '#api/inference/field-schemas.ts'
-import { addIgnoredFields } from '#api/http/ignored-fields.ts'
+import { SchemaBudget } from '#api/inference/input-limits.ts'
 import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
+import {
+  type Guidance,
+  REASONING_FIELDS,
+  reasoningGuidance,
+} from '#api/inference/reasoning-fields.ts'
+import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
 import {
   maxTokensOf,
   SAMPLING_FIELDS,
@@ -22,20 +28,14 @@ import {
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
 import { tokenRules } from '#api/inference/token-rule-fields.ts'
-import { invalidValue } from '#api/inference/field-faults.ts'
-import { SchemaBudget } from '#api/inference/input-limits.ts'
-import {
-  REASONING_FIELDS,
-  reasoningGuidance,
-  type Guidance,
-} from '#api/inference/reasoning-fields.ts'
-import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
+import type { ChatMessage, GenerateInput, TemplateOptions } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
 
 import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
 import { CALL_CLOSES } from './chat-tool-calls.ts'
-import { TOOL_FIELDS, toolPlan, type ToolPlan } from './chat-tools.ts'
+import { TOOL_FIELDS, type ToolPlan, toolPlan } from './chat-tools.ts'
 
 /** Alternatives per token that one request may ask for. */
 export const TOP_LOGPROBS_MAX = 20

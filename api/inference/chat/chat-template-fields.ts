@@ -1,9 +1,8 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import type { ChatMessage, Hint, TemplateOptions } from '#shared/contracts/completion.ts'
-import { invalidValue } from '#api/inference/field-faults.ts'
-import { optionalBoolean } from '#api/inference/field-schemas.ts'
+import { invalidValue, optionalBoolean } from '#api/inference/field-schemas.ts'
 import type { Guidance } from '#api/inference/reasoning-fields.ts'
+import type { ChatMessage, Hint, TemplateOptions } from '#shared/contracts/completion.ts'
 
 const VARIABLES_MAX = 16
 const VARIABLE_LENGTH_MAX = 1024

@@ -1,7 +1,5 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
 import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
@@ -15,6 +13,8 @@ import {
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
 import { tokenRules } from '#api/inference/token-rule-fields.ts'
+import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
 
 const BEST_OF_MAX = 20
 const LOGPROBS_MAX = 20

@@ -1,18 +1,18 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
-import type { EmbedInput } from '#shared/contracts/embedding.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
-import { invalidValue } from '#api/inference/field-faults.ts'
 import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import {
   ineffective,
+  invalidValue,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
   optionalString,
 } from '#api/inference/field-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { EmbedInput } from '#shared/contracts/embedding.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { decodeOpenAiTokens, findEncoding } from './openai-tokens.ts'
 

@@ -1,9 +1,7 @@
 import { randomInt } from 'node:crypto'
 
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import type { ImageFormat, ImageInput } from '#shared/contracts/image.ts'
-import { randomId } from '#shared/ids.ts'
 import {
   ineffective,
   optionalBoolean,
@@ -13,6 +11,8 @@ import {
   optionalString,
 } from '#api/inference/field-schemas.ts'
 import { BINARY } from '#api/inference/form-fields.ts'
+import type { ImageFormat, ImageInput } from '#shared/contracts/image.ts'
+import { randomId } from '#shared/ids.ts'
 
 const IMAGES_MAX = 10
 const PROMPT_LENGTH_MAX = 1000

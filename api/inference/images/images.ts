@@ -1,18 +1,17 @@
 import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
-import type { ImageInput } from '#shared/contracts/image.ts'
-import { failure } from '#shared/errors.ts'
-
-import { reportIgnored } from '#api/http/ignored-report.ts'
-import { missingParameter, readForm, type Form } from '#api/http/form.ts'
+import { type Form, missingParameter, readForm } from '#api/http/form.ts'
+import { reportIgnored } from '#api/http/ignored-fields.ts'
 import { answerWithEvents } from '#api/inference/event-stream-answer.ts'
 import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
-import { runJob, submitJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { type Http, runJob, submitJob } from '#api/inference/jobs/run-job.ts'
 import { TemporaryObjects } from '#api/inference/jobs/temporary-objects.ts'
 import { answerOrStream, JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { ImageInput } from '#shared/contracts/image.ts'
+import { failure } from '#shared/errors.ts'
 
 import { answerImages, getImageModel, IMAGES_RESPONSE, serializeImages } from './image-answer.ts'
 import {
@@ -20,12 +19,12 @@ import {
   EDIT_FIELDS,
   EDIT_FORM,
   GENERATION_BODY,
+  type ImageFields,
   ineffectiveFields,
   VARIATION_FIELDS,
   VARIATION_FORM,
-  type ImageFields,
 } from './image-request.ts'
-import { maskOf, inspectImage, receiveImage } from './uploaded-image.ts'
+import { inspectImage, maskOf, receiveImage } from './uploaded-image.ts'
 
 // Two images and the text fields of a form.
 const FORM_BYTES_MAX = 16 * 1024 * 1024

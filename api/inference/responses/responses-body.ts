@@ -1,4 +1,4 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
 import { REQUEST_FIELDS, TOP_LOGPROBS_MAX } from '#api/inference/chat/chat-request.ts'
 import { FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
@@ -13,9 +13,9 @@ import {
 } from '#api/inference/field-schemas.ts'
 import { EFFORT, VERBOSITY } from '#api/inference/reasoning-fields.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import { variantSchema } from '#api/inference/variant-schema.ts'
 
 import { INPUT_SCHEMA, type InputField } from './responses-input.ts'
-import { variantSchema } from '#api/inference/variant-schema.ts'
 
 interface FunctionTool {
   readonly type: 'function'

@@ -1,17 +1,17 @@
-import type { ResponseFormat } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
 import { addIgnoredFields } from '#api/http/ignored-fields.ts'
-import { chatInput, type ChatRequest } from '#api/inference/chat/chat-request.ts'
+import { type ChatRequest, chatInput } from '#api/inference/chat/chat-request.ts'
 import {
   checkedSchema,
   definitionOf,
   planOf,
   type ToolPlan,
 } from '#api/inference/chat/chat-tools.ts'
-import { invalidValue } from '#api/inference/field-faults.ts'
-import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
-import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
+import { invalidValue } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
+import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
+import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
+import type { ResponseFormat } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
 
 import {
   LOGPROBS,

@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { DeviceMemory } from '#workers/runtime/device-memory.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
@@ -5,7 +6,6 @@ import type { ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import type { CachePair } from '../decoder-graph.ts'
-
 import { makeCutGraph } from './cut-graph.ts'
 
 /** A part of a cache: positions `from` to `to` of one row, and the padding around the copy. */
@@ -91,7 +91,7 @@ export class DeviceCache {
     const integers = Object.values(feeds)
     const fetches: Record<string, Tensor> = {}
     for (const [index, target] of targets.entries()) {
-      feeds[`source.${index}`] = sources[index]!
+      feeds[`source.${index}`] = defined(sources[index])
       fetches[`target.${index}`] = target
     }
     try {

@@ -1,5 +1,5 @@
-import { invertRanges, normalizeRanges, oneCharacter } from './code-points.ts'
 import type { CodePointRanges } from './code-points.ts'
+import { invertRanges, normalizeRanges, oneCharacter } from './code-points.ts'
 import type { Grammar, GrammarBuilder } from './grammar.ts'
 
 const DEPTH_MAX = 64

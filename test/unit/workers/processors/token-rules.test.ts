@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
+
 import { encode, runJob, text } from './completion-job.ts'
 import { babble, scriptedEngine, VOCABULARY, writes } from './scripted-engine.ts'
 
@@ -13,7 +15,7 @@ describe('allowed token ids', () => {
       { prompts, tokenRules: { allowedTokenIds } },
       { engine: scriptedEngine(babble) },
     )
-    const { tokenIds } = result.candidates[0]!
+    const { tokenIds } = defined(result.candidates[0])
     expect(tokenIds.length).toBeGreaterThan(0)
     expect(tokenIds.filter((id) => !allowedTokenIds.includes(id))).toEqual([])
   })
