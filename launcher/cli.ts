@@ -2,12 +2,11 @@ import { AssertionError } from 'node:assert'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 
-import { describeConfig, loadConfig, renderEnvExample, type Env } from '#shared/config/config.ts'
+import { describeConfig, type Env, loadConfig, renderEnvExample } from '#shared/config/config.ts'
 import { readVersion } from '#shared/version.ts'
 
-import { isCommand, parseCommandLine, usage } from './command-line.ts'
+import { type Arguments, isCommand, parseCommandLine, usage, UsageError } from './command-line.ts'
 import { serve } from './commands/serve.ts'
-import { UsageError, type Arguments } from './commands/usage.ts'
 import { importDirectly } from './direct-imports.ts'
 import { withRunningInstallation } from './running.ts'
 

@@ -1,7 +1,5 @@
 import { parseArgs } from 'node:util'
 
-import { UsageError, type Arguments } from './commands/usage.ts'
-
 /** One way to call a command: its first word and its operands, if it has any. */
 interface Form {
   readonly words: string
@@ -147,4 +145,18 @@ function flagsOf({ options = [] }: Form): string {
 
 function misuse(name: string, message: string): UsageError {
   return new UsageError(`${message}\n\n${usage(name)}`)
+}
+
+/** The arguments of a command. */
+export interface Arguments {
+  readonly positionals: readonly string[]
+  readonly options: Readonly<Record<string, string | undefined>>
+}
+
+/** A command line that cannot be understood; ends the process with status 2. */
+export class UsageError extends Error {
+  constructor(message: string) {
+    super(message)
+    this.name = 'UsageError'
+  }
 }

@@ -12,3 +12,28 @@ export function parseRecord(text: string): Record<string, unknown> | undefined {
     return undefined
   }
 }
+
+/** A member of an object or array of unknown shape. */
+export function field(value: unknown, key: string | number): unknown {
+  if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined
+  return (value as Record<string | number, unknown>)[key]
+}
+
+/** The text at a path; numbers become text, everything else is empty. */
+export function textAt(value: unknown, ...path: readonly (string | number)[]): string {
+  const found = path.reduce<unknown>(field, value)
+  if (typeof found === 'string') return found
+  return typeof found === 'number' && Number.isFinite(found) ? String(found) : ''
+}
+
+/** Whether a path holds true; some providers write booleans as text. */
+export function isTrueAt(value: unknown, ...path: readonly (string | number)[]): boolean {
+  const found = path.reduce<unknown>(field, value)
+  return found === true || found === 'true'
+}
+
+/** The list at a path; empty when there is none. */
+export function listAt(value: unknown, ...path: readonly (string | number)[]): readonly unknown[] {
+  const found = path.reduce<unknown>(field, value)
+  return Array.isArray(found) ? found : []
+}

@@ -1,7 +1,6 @@
 import { and, eq, inArray, sql } from 'drizzle-orm'
 
-import type { Db } from '#shared/db/client.ts'
-import { prepared } from '#shared/db/prepared.ts'
+import { type Db, prepared } from '#shared/db/client.ts'
 import type { ActivityRow, ActivityTables } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
 

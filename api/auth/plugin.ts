@@ -10,15 +10,15 @@ import { Compile } from 'typebox/compile'
 
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { withinTime } from '#shared/within-time.ts'
+import { withinTime } from '#shared/clock.ts'
+import { clientOf, plainAddress } from '#api/http/client-address.ts'
+import { checkMetadataFields } from '#api/auth/users/metadata-limit.ts'
 
 import { badJson, registerBodyParsers } from './body-parser.ts'
-import { clientOf, plainAddress } from '#api/http/client-address.ts'
 import type { Answer, AuthRequest, UserRequest } from './context.ts'
 import { presentAuthError } from './error-dialect.ts'
 import { authFailure, invalid } from './errors.ts'
 import { admit, describeRequest, findClaims, headerOf, isAdmin } from './guards.ts'
-import { checkMetadataFields } from '#api/auth/users/metadata-limit.ts'
 import type { Route } from './route.ts'
 import { ROUTES } from './routes.ts'
 import type { AuthServices } from './services.ts'
@@ -53,7 +53,7 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
 // have and this one has not; all others get what they know.
 const VERSION_HEADER = 'x-supabase-api-version'
 /** Says that a path is not there. */
-export const UNKNOWN = failure.notFound('This path is not served')
+const UNKNOWN = failure.notFound('This path is not served')
 const NOT_ALLOWED = failure.methodNotAllowed('This path is not served by this method')
 
 /** Answers with a failure, in the version of the form that the client names. */
@@ -251,4 +251,18 @@ function validatorOf(compiled: Compiled, httpPart: string | undefined): Validato
     const reason = `${field === '' ? 'the value' : field} ${first?.message ?? 'is not valid'}`
     return { error: httpPart === 'body' ? badJson(reason) : invalid(reason, field) }
   }
+}
+
+// Path prefixes of newer servers, which their clients may request.
+const NEWER = ['oauth', 'passkeys', 'saml']
+
+/** The first segments of paths at the root under which only clients of the user server ask. */
+export const USER_SERVER_SEGMENTS: ReadonlySet<string> = new Set([
+  ...ROUTES.map(({ path }) => path.split('/')[1] as string),
+  ...NEWER,
+])
+
+/** 404 in the form that clients of the user server read. */
+export function answerUnknownPath(request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  return refuse(request, reply, UNKNOWN)
 }

@@ -1,4 +1,4 @@
-import { json, type Answer } from './context.ts'
+import { type Answer, json } from './context.ts'
 import type { AuthServices } from './services.ts'
 
 /** The settings that a sign-in page needs. */
@@ -20,5 +20,19 @@ export async function settings(services: AuthServices): Promise<Answer> {
     mfa_enabled: [mfa.totp, mfa.phone].some((kind) => kind.canEnroll && kind.canVerify),
     sms_provider: sms.gateway === 'none' ? '' : sms.gateway,
     saml_enabled: false,
+  })
+}
+
+/** The public keys by which anybody can check access tokens; the shared secret has none. */
+export async function jwks(services: AuthServices): Promise<Answer> {
+  return json({ keys: services.accessTokens.jwks() }, { 'cache-control': 'public, max-age=600' })
+}
+
+/** The name of this server. Clients look for the name of the server that they were written for. */
+export async function health(services: AuthServices): Promise<Answer> {
+  return json({
+    version: services.version,
+    name: 'GoTrue',
+    description: 'GoTrue is a user registration and authentication API',
   })
 }

@@ -3,17 +3,17 @@ import { join } from 'node:path'
 import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 
-import { loadAssetFiles, registerAssets, type AssetFiles } from '#api/pages/asset-files.ts'
+import { type AssetFiles, loadAssetFiles, registerAssets } from '#api/pages/asset-files.ts'
 import { registerPageHeaders } from '#api/pages/page-headers.ts'
-import { wayToRoot } from '#api/pages/way-to-root.ts'
+import { wayToRoot } from '#api/pages/html.ts'
 
 import { viewOf } from './assets/admin-view.js'
 import { formSecret } from './cookies.ts'
-import { createDashboardHook, sessionOf, type DashboardGuard } from './guard.ts'
+import { createDashboardHook, type DashboardGuard, sessionOf } from './guard.ts'
 import { createOverview, type OverviewServices } from './overview.ts'
 import { renderOverview } from './overview-page.ts'
-import { registerQueueBoard, type QueueBoardServices } from './queue-board.ts'
-import { registerSignIn, signInPage, type CheckPassword } from './sign-in.ts'
+import { type QueueBoardServices, registerQueueBoard } from './queue-board.ts'
+import { type CheckPassword, registerSignIn, signInPage } from './sign-in.ts'
 
 interface AdminServices extends OverviewServices, QueueBoardServices {
   readonly guard: DashboardGuard

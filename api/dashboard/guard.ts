@@ -2,11 +2,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import { clientOf } from '#api/http/client-address.ts'
 import type { GuessLimiter } from '#api/limits/guess-limiter.ts'
-import { prefersHtml } from '#api/pages/accepts.ts'
+import { prefersHtml } from '#api/pages/html.ts'
 import { ServiceError } from '#shared/errors.ts'
 
 import { SESSION_COOKIE } from './cookies.ts'
-import { digestOf, equals, type AdminSession, type AdminSessions } from './sessions.ts'
+import { type AdminSession, type AdminSessions, digestOf, equals } from './sessions.ts'
 
 /** The credentials that open the console. */
 export interface DashboardGuard {

@@ -6,7 +6,7 @@ import type { FastifyInstance } from 'fastify'
 
 import { normalizeError } from '#api/http/normalize-error.ts'
 import { sendSecurityHeaders } from '#api/http/security-headers.ts'
-import { wayToRoot } from '#api/pages/way-to-root.ts'
+import { wayToRoot } from '#api/pages/html.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 

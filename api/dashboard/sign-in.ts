@@ -1,14 +1,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 import type { AssetFiles } from '#api/pages/asset-files.ts'
-import { html, type Html } from '#api/pages/html.ts'
+import { type Html, html, wayToRoot } from '#api/pages/html.ts'
 import { setPageHeaders } from '#api/pages/page-headers.ts'
-import { wayToRoot } from '#api/pages/way-to-root.ts'
 
-import { formSecret, isOwnForm, setSessionCookie, SESSION_COOKIE } from './cookies.ts'
-import { judgeAdminToken, tooManyAttempts, type DashboardGuard, type ShowSignIn } from './guard.ts'
+import { formSecret, isOwnForm, SESSION_COOKIE, setSessionCookie } from './cookies.ts'
+import { type DashboardGuard, judgeAdminToken, type ShowSignIn, tooManyAttempts } from './guard.ts'
 import { adminDocument } from './document.ts'
-import { digestOf, type AdminSession } from './sessions.ts'
+import { type AdminSession, digestOf } from './sessions.ts'
 
 /** The outcome of an email address and a password. */
 export type PasswordVerdict =

@@ -7,12 +7,11 @@ import { Type } from 'typebox'
 
 import { sendStored } from '#api/http/stored-bytes.ts'
 import { callerOf } from '#api/v1/caller.ts'
-import { unixSeconds, type Clock } from '#shared/clock.ts'
+import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { FileRow } from '#shared/db/schema/files.ts'
 import { failure } from '#shared/errors.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
-import { asAttachment } from './attachment.ts'
 import type { FilePage, Files } from './files.ts'
 import { PURPOSES } from './json-lines.ts'
 import { UploadsInFlight } from './uploads-in-flight.ts'
@@ -236,4 +235,17 @@ const DELETE = {
   response: {
     200: Type.Object({ id: Type.String(), object: Type.Literal('file'), deleted: Type.Boolean() }),
   },
+}
+
+/**
+ * The `Content-Disposition` of a download (RFC 6266): `curl -OJ` and older clients read only the plain
+ * name, which has an underscore for what is not safe in it.
+ */
+export function asAttachment(filename: string): string {
+  const plain = filename.replaceAll(/[^\x20-\x7e]|["%\\]/g, '_')
+  const exact = encodeURIComponent(filename).replaceAll(
+    /['()*]/g,
+    (mark) => `%${mark.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
+  return `attachment; filename="${plain}"; filename*=UTF-8''${exact}`
 }

@@ -1,6 +1,5 @@
-import type { Clock } from '#shared/clock.ts'
+import { type Clock, withinTime } from '#shared/clock.ts'
 import type { Logger } from '#shared/logger.ts'
-import { withinTime } from '#shared/within-time.ts'
 
 /** A service that requests need. */
 interface Dependency {

@@ -5,8 +5,7 @@ import type { FastifyRequest } from 'fastify'
 
 import { CancelledError, failure, ServiceError } from '#shared/errors.ts'
 
-import { fileNameOf } from './file-name.ts'
-import { reportIgnored } from './ignored-report.ts'
+import { reportIgnored } from './ignored-fields.ts'
 import { nearestName } from './near-names.ts'
 import { passThrough } from './pass-through.ts'
 import { ChunkJoiner } from './chunk-joiner.ts'
@@ -262,4 +261,19 @@ export function missingParameter(name: string): ServiceError {
     param: name,
     code: 'missing_required_parameter',
   })
+}
+
+// An encoded word of mail headers (RFC 2047).
+const ENCODED_WORD = /^=\?utf-8\?b\?([a-z0-9+/]*={0,2})\?=$/i
+
+/**
+ * The name of an uploaded file, without folders. .NET clients encode non-ASCII names as mail does,
+ * `=?utf-8?B?…?=`; browsers, curl and httpx encode only the quotation mark, as `%22`.
+ */
+export function fileNameOf(stated: string): string {
+  const word = ENCODED_WORD.exec(stated)?.[1]
+  const name =
+    word === undefined ? stated.replaceAll('%22', '"') : Buffer.from(word, 'base64').toString()
+  const last = name.slice(Math.max(name.lastIndexOf('/'), name.lastIndexOf('\\')) + 1)
+  return last === '.' || last === '..' ? '' : last
 }

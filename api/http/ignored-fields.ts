@@ -1,4 +1,5 @@
 import type { Ajv2020, ErrorObject } from 'ajv/dist/2020.js'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import { nearestName } from './near-names.ts'
 
@@ -150,4 +151,22 @@ function shownPath(pointer: string): string {
 
 function headerSafe(path: string): string {
   return path.slice(-2 * NAME_SHOWN_MAX).replace(UNSAFE, '?')
+}
+
+const HEADER = 'x-millrace-ignored-parameters'
+
+/** Reports fields that have no effect on the answer to a request. */
+export function reportIgnored(request: FastifyRequest, names: Iterable<string>): void {
+  for (const name of names) request.context.ignoredFields.add(name)
+}
+
+/** All reported fields of a request. */
+export function reportedFields(request: FastifyRequest): readonly string[] {
+  return [...new Set([...ignoredFieldsOf(request.body), ...request.context.ignoredFields])]
+}
+
+/** Lists the reported fields in the headers, just before these are sent. */
+export function writeIgnoredHeader(reply: FastifyReply): void {
+  const names = reportedFields(reply.request)
+  if (names.length > 0) reply.header(HEADER, names.join(', '))
 }

@@ -2,7 +2,7 @@ import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 
-import { wayToRoot } from '#api/pages/way-to-root.ts'
+import { wayToRoot } from '#api/pages/html.ts'
 
 import { ERROR_BODY, USER_SERVER_ERROR } from './error-schemas.ts'
 

@@ -1,8 +1,11 @@
+import type { IncomingMessage } from 'node:http'
+
 import type { Context } from '@opentelemetry/api'
 import type { FastifyInstance } from 'fastify'
 
 import type { Caller } from '#api/v1/caller.ts'
 import type { DurableRequest } from '#api/v1/durable.ts'
+import { requestId } from '#shared/ids.ts'
 
 /** What the hooks of a request find out for its route. */
 export interface RequestContext {
@@ -31,4 +34,16 @@ export function addRequestContext(app: FastifyInstance): void {
     request.context = { ignoredFields: new Set() }
     done()
   })
+}
+
+const SAFE = /^[A-Za-z0-9_.:-]{1,64}$/
+
+/**
+ * The id of a request: taken from the configured header when its value is harmless, else generated.
+ */
+export function requestIdFrom(header: string): (request: IncomingMessage) => string {
+  return (request) => {
+    const inherited = header === '' ? undefined : request.headers[header]
+    return typeof inherited === 'string' && SAFE.test(inherited) ? inherited : requestId()
+  }
 }

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 
 import type { FastifyReply } from 'fastify'
 
-import { writeIgnoredHeader } from './ignored-report.ts'
+import { writeIgnoredHeader } from './ignored-fields.ts'
 
 /** Server-sent events on a hijacked reply. */
 interface EventStream {

@@ -1,13 +1,12 @@
 import { Readable } from 'node:stream'
 
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 import { failure } from '#shared/errors.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import { parseRange } from './byte-range.ts'
-import { isKnown } from './etag.ts'
-import { PassThroughBytes, passThrough } from './pass-through.ts'
+import { passThrough, PassThroughBytes } from './pass-through.ts'
 
 /** A download of stored bytes. */
 export interface Download {
@@ -79,4 +78,22 @@ async function sizeOf({ store, key, bytes }: Download): Promise<number> {
   const known = bytes ?? (await store.head(key))?.bytes
   if (known === undefined) throw failure.notFound('No such object.')
   return known
+}
+
+/** Whether `If-None-Match` contains this entity tag. */
+export function isKnown(ifNoneMatch: string | undefined, etag: string): boolean {
+  const known = ifNoneMatch?.split(',').map((tag) => tag.trim()) ?? []
+  return known.some((tag) => tag === '*' || tag.replace(/^W\//, '') === etag)
+}
+
+/**
+ * A HEAD request must not read the body: Fastify would read a file of gigabytes to its end for an
+ * answer without a body.
+ */
+export function leaveBodiesUnread(app: FastifyInstance): void {
+  app.addHook('onSend', async (request, _reply, payload) => {
+    if (request.method !== 'HEAD' || !(payload instanceof Readable)) return payload
+    payload.destroy()
+    return Readable.from([])
+  })
 }

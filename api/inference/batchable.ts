@@ -1,22 +1,22 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
-
 import { compileBodySchema, type UnknownFields } from '#api/http/validation.ts'
 import type { Caller } from '#api/v1/caller.ts'
 import { validationFailure } from '#api/v1/validation-message.ts'
+import { collectResult, type JobOutcome } from '#api/inference/jobs/run-job.ts'
+
 import { chatGeneration } from './chat/chat-completions.ts'
 import { CHAT_BODY, type ChatBody } from './chat/chat-request.ts'
-import { collectResult, type JobOutcome } from './jobs/collect.ts'
 import { completionGeneration } from './completions/completions.ts'
 import { COMPLETION_BODY, type CompletionBody } from './completions/completion-request.ts'
 import {
   checkInputCount,
   EMBEDDING_BODY,
-  embedInput,
   type EmbeddingBody,
+  embedInput,
 } from './embeddings/embedding-request.ts'
 import { getEmbeddingModel, writeEmbeddings } from './embeddings/embeddings.ts'
-import type { Validated, Generation } from './generate.ts'
+import type { Generation, Validated } from './generate.ts'
 import { responseGeneration } from './responses/responses.ts'
 import { RESPONSES_BODY, type ResponsesBody } from './responses/responses-body.ts'
 import type { InferenceServices } from './services.ts'

@@ -1,9 +1,8 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
 import type { EndingRules } from '#shared/contracts/completion.ts'
 
-import { invalidValue } from './field-faults.ts'
-import { fixed, optionalBoolean, optionalInteger } from './field-schemas.ts'
+import { fixed, invalidValue, optionalBoolean, optionalInteger } from './field-schemas.ts'
 
 const STOP_TOKENS_MAX = 128
 

@@ -1,6 +1,7 @@
-import { Type, type TOptional, type TUnsafe } from 'typebox'
+import { type TOptional, type TUnsafe, Type } from 'typebox'
 
 import { IGNORED_EXCEPT } from '#api/http/ignored-fields.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 // JSON Schema of request fields. `null` means the default everywhere, and is spelled as a list of
 // types rather than a union, so that the validator has one clear thing to complain about.
@@ -84,3 +85,19 @@ export const VERBOSITY = ineffective(
   { type: ['string', 'null'], enum: ['low', 'medium', 'high', null] },
   ['medium'],
 )
+
+/** 400: a field has a value that its type allows and its meaning does not. */
+export function invalidValue(param: string, reason: string): ServiceError {
+  return failure.invalidRequest(`Invalid value for '${param}': ${reason}`, {
+    param,
+    code: 'invalid_value',
+  })
+}
+
+/** 400: a field is missing that other fields make necessary. */
+export function missingParameter(param: string): ServiceError {
+  return failure.invalidRequest(`Missing required parameter: '${param}'.`, {
+    param,
+    code: 'missing_required_parameter',
+  })
+}

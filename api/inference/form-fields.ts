@@ -1,9 +1,8 @@
 import type { FastifyInstance, FastifyRequest, FastifySchemaCompiler } from 'fastify'
 import type { Static, TSchema } from 'typebox'
 
-import { ignoredFieldsOf } from '#api/http/ignored-fields.ts'
-import { reportIgnored } from '#api/http/ignored-report.ts'
-import { validationFailure, type SchemaComplaint } from '#api/v1/validation-message.ts'
+import { ignoredFieldsOf, reportIgnored } from '#api/http/ignored-fields.ts'
+import { type SchemaComplaint, validationFailure } from '#api/v1/validation-message.ts'
 
 /** A file in the schema of a form. */
 export const BINARY = { type: 'string', format: 'binary' }

@@ -1,7 +1,7 @@
 import type { FastifyReply } from 'fastify'
 
-import { callerOf, type Caller } from '#api/v1/caller.ts'
-import { answerHeadOf, type AnswerHead } from '#api/v1/durable.ts'
+import { type Caller, callerOf } from '#api/v1/caller.ts'
+import { type AnswerHead, answerHeadOf } from '#api/v1/durable.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { Candidate, GenerateInput } from '#shared/contracts/completion.ts'
@@ -9,8 +9,8 @@ import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { answerWithStream, type StreamPresenter } from './event-stream-answer.ts'
 import type { PriorityClass } from './jobs/job-events.ts'
-import { runJob, submitJob, type Http } from './jobs/run-job.ts'
-import { modelNameOf } from './route-params.ts'
+import { type Http, runJob, submitJob } from './jobs/run-job.ts'
+import { modelNameOf } from './model-route.ts'
 import type { InferenceServices } from './services.ts'
 
 /**

@@ -3,7 +3,6 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Scope } from '#api/v1/scopes.ts'
 
 import { JOB_ERRORS } from './response-schemas.ts'
-import { ENGINE_PARAMS } from './route-params.ts'
 import type { Http } from './jobs/run-job.ts'
 
 /** An endpoint whose body names the model. */
@@ -61,4 +60,19 @@ export function registerModelRoute(app: FastifyInstance, route: ModelRoute): voi
     },
     handler,
   })
+}
+
+/** The path parameter of the older paths. */
+export const ENGINE_PARAMS = {
+  type: 'object',
+  required: ['engine_id'],
+  properties: {
+    engine_id: { type: 'string', description: 'The id of a model, percent-encoded.' },
+  },
+}
+
+/** The model that a request names: in its path, else in its body. */
+export function modelNameOf(request: FastifyRequest): string {
+  const { engine_id: engineId } = request.params as { engine_id?: string }
+  return engineId ?? (request.body as { model: string }).model
 }

@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
 import type { TokenizeInput } from '#shared/contracts/completion.ts'
 import { callerOf } from '#api/v1/caller.ts'
@@ -7,15 +7,14 @@ import { callerOf } from '#api/v1/caller.ts'
 import {
   chatMessages,
   MESSAGE_SCHEMA,
-  MESSAGES_MAX,
   type MessageField,
+  MESSAGES_MAX,
 } from './chat/chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat/chat-template-fields.ts'
 import { TOOL_FIELDS, toolPlan } from './chat/chat-tools.ts'
 import { SchemaBudget } from './input-limits.ts'
-import { invalidValue, missingParameter } from './field-faults.ts'
-import { optionalBoolean, optionalString } from './field-schemas.ts'
-import { runJob, type Http } from './jobs/run-job.ts'
+import { invalidValue, missingParameter, optionalBoolean, optionalString } from './field-schemas.ts'
+import { type Http, runJob } from './jobs/run-job.ts'
 import { getCapableModel } from './model-lookup.ts'
 import { JOB_ERRORS } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'

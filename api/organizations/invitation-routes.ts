@@ -3,19 +3,19 @@ import type { FastifyRequest } from 'fastify'
 
 import { callerOf } from '#api/v1/caller.ts'
 import { actorOf, type NoteEvent } from '#api/v1/events.ts'
-import { unixSeconds, type Clock } from '#shared/clock.ts'
+import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'
 
 import * as schemas from './invitation-schemas.ts'
 import {
-  noSuchInvitation,
-  statusOf,
   type InvitationRow,
   type Invitations,
+  noSuchInvitation,
   type ReceivedInvitation,
+  statusOf,
 } from './invitations.ts'
-import { listOf } from './list.ts'
+import { listOf } from './schemas.ts'
 import type { Organizations } from './organizations.ts'
 import { mayGive, mayTouch, roleIn } from './roles.ts'
 

@@ -6,12 +6,12 @@ import { unixSeconds } from '#shared/clock.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'
 
-import { registerInvitations, type InvitationServices } from './invitation-routes.ts'
-import { listOf } from './list.ts'
+import { type InvitationServices, registerInvitations } from './invitation-routes.ts'
+import { listOf } from './schemas.ts'
 import {
+  type Member,
   noSuchMember,
   noSuchOrganization,
-  type Member,
   type Organization,
   type Organizations,
 } from './organizations.ts'

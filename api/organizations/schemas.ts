@@ -1,4 +1,4 @@
-import { Type, type TSchema } from 'typebox'
+import { type TSchema, Type } from 'typebox'
 
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 
@@ -127,4 +127,15 @@ export const REMOVE_MEMBER = {
   summary: 'Remove a member, or leave; the last owner stays',
   params: OF_MEMBER,
   response: { 200: deleted('organization.member') },
+}
+
+/** A list that is given whole, in the wrapper of every list. */
+export function listOf<T extends { readonly id: string }>(data: T[]) {
+  return {
+    object: 'list' as const,
+    data,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: false,
+  }
 }

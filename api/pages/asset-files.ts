@@ -4,7 +4,7 @@ import { extname, join } from 'node:path'
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
-import { isKnown } from '#api/http/etag.ts'
+import { isKnown } from '#api/http/stored-bytes.ts'
 
 /** Scripts, styles and images of a page, held in memory. */
 export interface AssetFiles {

@@ -1,3 +1,5 @@
+import { pathOf } from '#api/http/url-path.ts'
+
 /** Markup that is safe to send; all other values are escaped when they are inserted. */
 export class Html {
   readonly #text: string
@@ -35,4 +37,26 @@ const ENTITIES: Readonly<Record<string, string>> = {
 /** Escapes a text for markup and quoted attributes. */
 export function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (character) => ENTITIES[character] as string)
+}
+
+/** Whether a client prefers HTML: browsers ask for it, programs do not. */
+export function prefersHtml(accept: string | undefined): boolean {
+  const weights = new Map(
+    (accept ?? '').split(',').map((range) => {
+      const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase())
+      const quality = parameters.find((parameter) => parameter.startsWith('q='))
+      return [type, quality === undefined ? 1 : Number(quality.slice(2)) || 0] as const
+    }),
+  )
+  const html = weights.get('text/html') ?? 0
+  return html > 0 && html >= (weights.get('application/json') ?? 0)
+}
+
+/**
+ * The relative path from a page to the root of this service: the prefix of all links, so that they
+ * also work below a path prefix of a proxy.
+ */
+export function wayToRoot(url: string): string {
+  const depth = pathOf(url).split('/').length - 2
+  return depth > 0 ? '../'.repeat(depth) : './'
 }

@@ -3,10 +3,9 @@ import { join } from 'node:path'
 
 import type { FastifyPluginAsync } from 'fastify'
 
-import { prefersHtml } from '#api/pages/accepts.ts'
+import { prefersHtml, wayToRoot } from '#api/pages/html.ts'
 import { loadAssetFiles, registerAssets, sendPage } from '#api/pages/asset-files.ts'
 import { registerPageHeaders } from '#api/pages/page-headers.ts'
-import { wayToRoot } from '#api/pages/way-to-root.ts'
 
 const FOLDER = join(import.meta.dirname, 'assets')
 

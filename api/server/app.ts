@@ -12,12 +12,11 @@ import {
 import type { ServerConfig } from '#shared/config/server.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
-
 import { healthPlugin, type HealthServices } from '#api/health/plugin.ts'
 import { corsOptions } from '#api/http/cors.ts'
 import { registerConnectionDraining } from '#api/http/drain.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
-import { leaveBodiesUnread } from '#api/http/head.ts'
+import { leaveBodiesUnread } from '#api/http/stored-bytes.ts'
 import { registerJsonBody } from '#api/http/json-body.ts'
 import { registerOpenApi } from '#api/http/openapi.ts'
 import {
@@ -26,16 +25,14 @@ import {
   refuseEncodedBodies,
   refuseInvalidHosts,
 } from '#api/http/refused-connections.ts'
-import { addRequestContext } from '#api/http/request-context.ts'
-import { requestIdFrom } from '#api/http/request-id.ts'
+import { addRequestContext, requestIdFrom } from '#api/http/request-context.ts'
 import { registerRequestLog } from '#api/http/request-log.ts'
 import { sendSecurityHeaders } from '#api/http/security-headers.ts'
-import { firstSegmentOf, pathOf } from '#api/http/url-path.ts'
+import { firstSegmentOf, pathOf, withoutTrailingSlash } from '#api/http/url-path.ts'
 import { registerValidation } from '#api/http/validation.ts'
 import { joinSmallChunks } from '#api/http/chunk-joiner.ts'
 import type { HttpObserver } from '#api/telemetry/http-observer.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
-import { withoutTrailingSlash } from '#api/v1/trailing-slash.ts'
 
 /** One encapsulated scope with one error dialect. */
 export interface Surface {

@@ -1,20 +1,15 @@
 import { listWorkers } from '#shared/queue/liveness.ts'
 import { createUrlSigner } from '#shared/storage/signed-url.ts'
-
 import { activitiesPlugin } from '#api/activities/routes.ts'
-import type { Surface } from './app.ts'
 import { BatchDriver } from '#api/batches/driver.ts'
 import { batchesPlugin } from '#api/batches/routes.ts'
-import { authPlugin } from '#api/auth/plugin.ts'
-import { answerUnknownPath, USER_SERVER_SEGMENTS } from '#api/auth/unknown-paths.ts'
-import { administratorsOf } from './administrators.ts'
+import { answerUnknownPath, authPlugin, USER_SERVER_SEGMENTS } from '#api/auth/plugin.ts'
 import { adminPlugin } from '#api/dashboard/admin-plugin.ts'
 import { openAdminSessions } from '#api/dashboard/sessions.ts'
-import { filesPlugin, type FileChange } from '#api/files/routes.ts'
+import { type FileChange, filesPlugin } from '#api/files/routes.ts'
 import { createBatchExecutor } from '#api/inference/batchable.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
 import { rootDialects } from '#api/inference/root-dialects.ts'
-import { invitationMailerOf } from './invitations.ts'
 import { addToMonth, monthOf } from '#api/limits/limit-store.ts'
 import {
   checkQuota,
@@ -23,16 +18,20 @@ import {
   type LimiterServices,
 } from '#api/limits/limiter.ts'
 import { mediaPlugin } from '#api/media/routes.ts'
-import { noteEvents } from './recorded-events.ts'
 import { organizationsPlugin } from '#api/organizations/routes.ts'
 import { playgroundPlugin } from '#api/playground/plugin.ts'
-import type { Services } from './services.ts'
 import { usagePlugin } from '#api/usage/routes.ts'
-import type { UserServer } from './user-server.ts'
 import { createIdempotencyGate } from '#api/v1/idempotency.ts'
 import type { NoteEvent } from '#api/v1/events.ts'
 import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
-import { v1Plugin, type Gate } from '#api/v1/plugin.ts'
+import { type Gate, v1Plugin } from '#api/v1/plugin.ts'
+
+import type { Surface } from './app.ts'
+import { administratorsOf } from './administrators.ts'
+import { invitationMailerOf } from './invitations.ts'
+import { noteEvents } from './recorded-events.ts'
+import type { Services } from './services.ts'
+import type { UserServer } from './user-server.ts'
 
 /** The surfaces of the API and their path prefixes. */
 export function surfacesOf(

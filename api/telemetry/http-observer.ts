@@ -10,7 +10,7 @@ import {
 } from '@opentelemetry/api'
 import type { FastifyRequest } from 'fastify'
 
-import { reportedFields } from '#api/http/ignored-report.ts'
+import { reportedFields } from '#api/http/ignored-fields.ts'
 import type { Tracing } from '#shared/telemetry/tracing.ts'
 
 import type { ApiMetrics } from './metrics.ts'

@@ -1,20 +1,19 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 
-import { reportIgnored, writeIgnoredHeader } from '#api/http/ignored-report.ts'
+import { reportIgnored, writeIgnoredHeader } from '#api/http/ignored-fields.ts'
 import { networkOf } from '#api/http/client-address.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { pathOf } from '#api/http/url-path.ts'
-import { validatorCompiler, type UnknownFields } from '#api/http/validation.ts'
+import { type UnknownFields, validatorCompiler } from '#api/http/validation.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
-import { watchMethods, type AllowedMethods } from './allowed-methods.ts'
-import { requireScope } from './caller.ts'
+import { type AllowedMethods, watchMethods } from './allowed-methods.ts'
+import { requireCreator, requireScope } from './caller.ts'
 import { createAuthenticate, type CredentialServices } from './credentials.ts'
-import { presentError, type ErrorAnswer } from './error-dialect.ts'
-import { requireCreator } from './key-creators.ts'
+import { type ErrorAnswer, presentError } from './error-dialect.ts'
 import type { RequiredScope } from './scopes.ts'
-import { validationFailure, type SchemaComplaint } from './validation-message.ts'
+import { type SchemaComplaint, validationFailure } from './validation-message.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {

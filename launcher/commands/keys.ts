@@ -1,16 +1,16 @@
-import { openActivities, type Activities } from '#api/activities/activities.ts'
+import { type Activities, openActivities } from '#api/activities/activities.ts'
 import { ownActivity } from '#api/activities/own-activity.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import { systemClock } from '#shared/clock.ts'
-import { loadConfig, type Env } from '#shared/config/config.ts'
-import { openApiKeys, type ApiKeyStore } from '#shared/db/api-keys.ts'
+import { type Env, loadConfig } from '#shared/config/config.ts'
+import { type ApiKeyStore, openApiKeys } from '#shared/db/api-keys.ts'
 import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
 import { activityTables } from '#shared/db/schema/activities.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { ServiceError } from '#shared/errors.ts'
+import { type Arguments, UsageError } from '#launcher/command-line.ts'
 
 import { openReachableDatabase } from '../reach.ts'
-import { UsageError, type Arguments } from './usage.ts'
 
 interface Services {
   readonly keys: ApiKeyStore

@@ -1,13 +1,12 @@
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
-import { loadWorkerConfig, type Env } from '#shared/config/config.ts'
+import { type Env, loadWorkerConfig } from '#shared/config/config.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
-import { ensureModel, modelCacheDir, type FetchOptions } from '#workers/models/fetcher.ts'
+import { ensureModel, type FetchOptions, modelCacheDir } from '#workers/models/fetcher.ts'
 import { parseHubSource } from '#workers/models/hub.ts'
 import type { PullProgress } from '#workers/models/hub-cache.ts'
-
-import { UsageError, type Arguments } from './usage.ts'
+import { type Arguments, UsageError } from '#launcher/command-line.ts'
 
 type Action = (context: Context, args: Arguments) => Promise<void>
 

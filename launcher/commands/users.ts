@@ -7,18 +7,18 @@ import { adminUpdateUser } from '#api/auth/admin/update-user.ts'
 import { adminDeleteUser, adminListUsers } from '#api/auth/admin/users.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
 import { findAnyUserById, findUserByContact } from '#api/auth/users/users.ts'
-import { createAuthServices, type AuthServices } from '#api/auth/services.ts'
+import { type AuthServices, createAuthServices } from '#api/auth/services.ts'
 import { endMemberships } from '#api/organizations/account-deletion.ts'
 import { systemClock } from '#shared/clock.ts'
-import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
+import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import type { Database } from '#shared/db/client.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
+import { type Arguments, UsageError } from '#launcher/command-line.ts'
 
 import { openReachableDatabase } from '../reach.ts'
-import { UsageError, type Arguments } from './usage.ts'
 
 type Action = (services: AuthServices, args: Arguments) => Promise<void>
 

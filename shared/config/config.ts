@@ -1,15 +1,19 @@
 import type { LoggerOptions } from '../logger.ts'
-import { readAuthConfig, type AuthConfig } from './auth.ts'
-import { readContentConfig, type ContentConfig } from './content.ts'
-import { ConfigError, EnvReader } from './env-reader.ts'
-import { readInferenceConfig, type InferenceConfig } from './inference.ts'
+import { type AuthConfig, readAuthConfig } from './auth.ts'
 import {
-  readDatabaseConfig,
-  readInfraConfig,
+  type ContentConfig,
+  type LimitsConfig,
+  readContentConfig,
+  readLimitsConfig,
+} from './limits.ts'
+import { ConfigError, EnvReader } from './env-reader.ts'
+import { type InferenceConfig, readInferenceConfig } from './inference.ts'
+import {
   type DatabaseConfig,
   type InfraConfig,
+  readDatabaseConfig,
+  readInfraConfig,
 } from './infra.ts'
-import { readLimitsConfig, type LimitsConfig } from './limits.ts'
 import { readLogConfig, readServerConfig, type ServerConfig } from './server.ts'
 import { readTelemetryConfig, type TelemetryConfig } from './telemetry.ts'
 

@@ -114,3 +114,21 @@ const CONNECT_TIMEOUT_MS = 5000
 const STATEMENT_MS = 25_000
 /** Longer than the server's own limit, so that the server reports the time-out first. */
 const SILENCE_FACTOR = 1.2
+
+const preparedStatements = new WeakMap<Db, Map<string, unknown>>()
+
+/**
+ * A statement with placeholders that is built once per database, and that Postgres parses and plans
+ * once per connection: for hot statements.
+ */
+export function prepared<Statement>(
+  db: Db,
+  name: string,
+  build: (name: string) => Statement,
+): Statement {
+  const ofDatabase = preparedStatements.get(db) ?? new Map<string, unknown>()
+  preparedStatements.set(db, ofDatabase)
+  const statement = (ofDatabase.get(name) as Statement | undefined) ?? build(name)
+  ofDatabase.set(name, statement)
+  return statement
+}

@@ -2,7 +2,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http'
 
 import { Registry } from 'prom-client'
 
-import { withinTime } from '../within-time.ts'
+import { withinTime } from '#shared/clock.ts'
 
 /** An answer of the metrics server. */
 interface PlainAnswer {

@@ -1,7 +1,6 @@
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 
-import { BatchingWindow } from './batching-window.ts'
-import { openLogMel, type MelConfig } from './mel.ts'
+import { type MelConfig, openLogMel } from './mel.ts'
 import type { WindowStates } from './whisper-decoder.ts'
 import { openWhisperEncoder, type WhisperEncoderOptions } from './whisper-encoder.ts'
 
@@ -36,4 +35,24 @@ export async function openWindowEncoder(
       },
     }
   })
+}
+
+/**
+ * A batching window for work that is prepared at the same time: a decoder run takes hardly longer
+ * for four windows than for one, so a window waits for those whose preparation has already started.
+ */
+export class BatchingWindow {
+  readonly #pending = new Set<Promise<unknown>>()
+
+  /** Runs the work; resolves once all work that started before its end has ended too. */
+  async join<Value>(work: Promise<Value>): Promise<Value> {
+    this.#pending.add(work)
+    try {
+      await work
+    } finally {
+      this.#pending.delete(work)
+    }
+    await Promise.allSettled(this.#pending)
+    return work
+  }
 }

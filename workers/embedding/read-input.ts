@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { isTokenId, unknownTokenId } from '#workers/text/token-ids.ts'
+import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
 import { contentOnly } from '#workers/text/content-spans.ts'
 import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
 

@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { readModelText } from '#workers/models/folder-json.ts'
-import { WEIGHT_SUFFIXES } from '#workers/models/weight-suffixes.ts'
+import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 /** The content of a Stable Diffusion folder's configuration files. */

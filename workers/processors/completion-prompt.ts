@@ -2,8 +2,7 @@ import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
 import { contentOnly, cutText, type RenderedText } from '../text/content-spans.ts'
-import { renderChat } from '../text/text-model.ts'
-import { isTokenId, unknownTokenId } from '../text/token-ids.ts'
+import { isTokenId, renderChat, unknownTokenId } from '../text/text-model.ts'
 import { encodeWithin } from '../text/tokenizer.ts'
 import type { CompletionModel } from './completion-model.ts'
 

@@ -2,20 +2,17 @@ import type { Candidate, CompletionResult, GenerateInput } from '#shared/contrac
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
+import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
 
-import { isTokenId, unknownTokenId } from '../text/token-ids.ts'
 import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
 import { findConstraint } from './completion-constraint.ts'
 import type { CompletionModel } from './completion-model.ts'
-import { preparePrompt } from './completion-prompt.ts'
-import type { PreparedPrompt } from './completion-prompt.ts'
-import { allOrNone } from './all-or-none.ts'
+import { type PreparedPrompt, preparePrompt } from './completion-prompt.ts'
+import { allOrNone, type JobTools, yieldToEventLoop } from './job-tools.ts'
 import { CandidateRun } from './candidate-run.ts'
 import { DeltaOutlet } from './delta-outlet.ts'
-import type { JobTools } from './job-tools.ts'
 import { processScore } from './score.ts'
 import { processTokens } from './tokens.ts'
-import { yieldToEventLoop } from './yield-to-event-loop.ts'
 
 type CompletionTools = JobTools<CompletionModel, 'completion'>
 

@@ -6,8 +6,7 @@ import type { Encoder } from '#workers/embedding/encoder.ts'
 import { normalize } from '#workers/embedding/pooling.ts'
 import type { Reranker } from '#workers/embedding/reranker.ts'
 
-import type { JobTools } from './job-tools.ts'
-import { yieldToEventLoop } from './yield-to-event-loop.ts'
+import { type JobTools, yieldToEventLoop } from './job-tools.ts'
 
 /** What an embedding queue serves: vectors of texts, or relevance of pairs. */
 export type EmbeddingModel =

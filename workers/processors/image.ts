@@ -6,8 +6,7 @@ import { encodePng, openImage, resizeImage, type SourceImage } from '#workers/im
 import type { DiffusionPipeline, ImageRequest } from '#workers/image/pipeline.ts'
 import { blankOut, pasteBack, type Pixels, type RedrawMask } from '#workers/image/pixels.ts'
 
-import { allOrNone } from './all-or-none.ts'
-import type { JobTools } from './job-tools.ts'
+import { allOrNone, type JobTools } from './job-tools.ts'
 
 /** What an image queue serves. */
 export interface ImageModel {

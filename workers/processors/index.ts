@@ -2,21 +2,21 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import { findDecoderFile } from '#workers/engine/model-files.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import type { EngineStats } from '#workers/engine/types.ts'
-import { modelFileBytes } from '#workers/runtime/model-file-bytes.ts'
+import { modelFileBytes } from '#workers/runtime/session-pool.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 
-import { processAudio, type AudioModel } from './audio.ts'
-import { createCompletionModel, type CompletionModel } from './completion-model.ts'
+import { type AudioModel, processAudio } from './audio.ts'
+import { type CompletionModel, createCompletionModel } from './completion-model.ts'
 import { processCompletion } from './completion.ts'
-import { processEmbedding, type EmbeddingModel } from './embedding.ts'
-import { processImage, type ImageModel } from './image.ts'
+import { type EmbeddingModel, processEmbedding } from './embedding.ts'
+import { type ImageModel, processImage } from './image.ts'
 import { openAudioModel, openEmbeddingModel, openImageModel } from './open-models.ts'
 import {
   defineProcessor,
-  sessionOptionsOf,
   type ModelStats,
   type OpenTools,
   type ProcessorRow,
+  sessionOptionsOf,
 } from './processor-row.ts'
 
 export type { ModelStats, OpenModel, OpenTools, ProcessorRow } from './processor-row.ts'

@@ -1,3 +1,5 @@
+import { setImmediate } from 'node:timers/promises'
+
 import type { Clock } from '#shared/clock.ts'
 import type { CandidateDelta } from '#shared/contracts/completion.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
@@ -20,4 +22,40 @@ export interface JobTools<Model, K extends QueueKind = QueueKind> {
   readonly reply: JobReplies<K>
   readonly signal: AbortSignal
   readonly clock: Clock
+}
+
+/**
+ * Does all tasks at once. The first failure aborts the others' signal and is thrown once all of them
+ * have ended, so that nothing of a job outlives it.
+ */
+export async function allOrNone<Value>(
+  signal: AbortSignal,
+  tasks: readonly ((signal: AbortSignal) => Promise<Value>)[],
+): Promise<Value[]> {
+  const failed = new AbortController()
+  const either = AbortSignal.any([signal, failed.signal])
+  const running = tasks.map((task) => task(either))
+  try {
+    return await Promise.all(running)
+  } catch (error) {
+    failed.abort()
+    await Promise.allSettled(running)
+    throw error
+  }
+}
+
+// Short against the heartbeat of a worker and against one step of the engines beside it.
+const TURN_MS = 10
+
+/**
+ * For loops that compute without waiting: lets everything else in the process have its turn once the
+ * loop has run for a while.
+ */
+export function yieldToEventLoop(clock: Clock): () => Promise<void> {
+  let startedAtMs = clock.monotonic()
+  return async () => {
+    if (clock.monotonic() - startedAtMs < TURN_MS) return
+    await setImmediate()
+    startedAtMs = clock.monotonic()
+  }
 }

@@ -7,13 +7,12 @@ import { openEncoder } from '#workers/embedding/encoder.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { disableImageCache } from '#workers/image/image-file.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
-import { bytesOfPool } from '#workers/runtime/session-pool.ts'
-import { modelFileBytes } from '#workers/runtime/model-file-bytes.ts'
+import { bytesOfPool, modelFileBytes } from '#workers/runtime/session-pool.ts'
 
-import { sweepClips, type AudioModel } from './audio.ts'
+import { type AudioModel, sweepClips } from './audio.ts'
 import type { EmbeddingModel } from './embedding.ts'
 import type { ImageModel } from './image.ts'
-import { sessionOptionsOf, type OpenTools } from './processor-row.ts'
+import { type OpenTools, sessionOptionsOf } from './processor-row.ts'
 
 interface Opened<Model> {
   readonly opened: Model

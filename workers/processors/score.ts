@@ -7,10 +7,8 @@ import { logprobOf } from '../sampling/logprobs.ts'
 import { contentOnly } from '../text/content-spans.ts'
 import { encodeWithin } from '../text/tokenizer.ts'
 import type { TokenPieces } from '../text/token-pieces.ts'
-import { allOrNone } from './all-or-none.ts'
+import { allOrNone, type JobTools, yieldToEventLoop } from './job-tools.ts'
 import type { CompletionModel } from './completion-model.ts'
-import type { JobTools } from './job-tools.ts'
-import { yieldToEventLoop } from './yield-to-event-loop.ts'
 
 const BRIDGE = '\n\n---\n\nThe above passage is related to: '
 const SCALE = 100 // scores are hundredths of a nat per token of the query

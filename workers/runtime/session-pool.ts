@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
+import { stat } from 'node:fs/promises'
 
-import { modelFileBytes } from './model-file-bytes.ts'
 import type { Runtime } from './runtime.ts'
 import type { SessionOptions } from './session-options.ts'
 import type { ModelSession } from './session.ts'
@@ -68,4 +68,19 @@ export async function openSessionPool(
 async function canDivide(file: string, threads: number, options: SessionOptions): Promise<boolean> {
   if (threads < POOL_SIZE || options.executionProvider === 'cuda') return false
   return (await modelFileBytes([file])) <= TWICE_BYTES_MAX
+}
+
+/** Bytes of model files, including the external data of large exports. */
+export async function modelFileBytes(files: readonly string[]): Promise<number> {
+  const sizes = await Promise.all(
+    files
+      .flatMap((file) => [file, `${file}_data`, `${file}.data`])
+      .map((path) =>
+        stat(path).then(
+          ({ size }) => size,
+          () => 0,
+        ),
+      ),
+  )
+  return sizes.reduce((sum, size) => sum + size, 0)
 }

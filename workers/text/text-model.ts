@@ -3,16 +3,14 @@ import { basename, join } from 'node:path'
 
 import type { Clock } from '#shared/clock.ts'
 import type { ChatMessage, TemplateOptions, ToolDefinition } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 import { isRecord, parseRecord } from '#shared/records.ts'
 import { readModelText } from '#workers/models/folder-json.ts'
 
-import { createChatTemplate } from './chat-template.ts'
-import type { ChatTemplate } from './chat-template.ts'
+import { type ChatTemplate, createChatTemplate } from './chat-template.ts'
 import type { RenderedText } from './content-spans.ts'
 import { looksLikeTag } from './control-tokens.ts'
-import { createTokenizer } from './tokenizer.ts'
-import type { Tokenizer } from './tokenizer.ts'
+import { createTokenizer, type Tokenizer } from './tokenizer.ts'
 
 /** What a language model's folder says about text: tokens, chats, where an answer ends. */
 export interface TextModel {
@@ -162,4 +160,18 @@ function documentStartOf(
     .filter((token) => token !== undefined)
     .map((token) => tokenizer.findTokenId(token))
     .find((tokenId) => tokenId !== undefined)
+}
+
+/** Whether a number that a client sent names a token of a vocabulary. */
+export function isTokenId(tokenId: number, vocabSize: number): boolean {
+  return Number.isInteger(tokenId) && tokenId >= 0 && tokenId < vocabSize
+}
+
+/** The refusal of a number that names no token. */
+export function unknownTokenId(param: string, shown: string, vocabSize: number): ServiceError {
+  return failure.invalidRequest(
+    `Invalid '${param}': ${shown} is not a token id of this model (out of vocabulary). ` +
+      `Expected integers from 0 to ${vocabSize - 1}, as it has ${vocabSize} tokens.`,
+    { param, code: 'invalid_value' },
+  )
 }

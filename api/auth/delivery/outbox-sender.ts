@@ -1,20 +1,19 @@
-import type { Clock } from '#shared/clock.ts'
+import { type Clock, withinTime } from '#shared/clock.ts'
 import type { OutboxMessageRow } from '#shared/db/schema/auth.ts'
 import type { Logger } from '#shared/logger.ts'
 import { ContentCipher } from '#shared/queue/content-cipher.ts'
-import { withinTime } from '#shared/within-time.ts'
-
 import type { Mailer, SmsSender } from '#api/auth/ports.ts'
 import type { Store } from '#api/auth/store.ts'
+
 import {
   deleteMessage,
   leaseMessages,
+  type OutboxMessage,
+  type OutboxState,
   postponeMessage,
   readMessage,
   readOutboxState,
   writeMessage,
-  type OutboxMessage,
-  type OutboxState,
 } from './outbox.ts'
 
 /** Why a message was deleted without delivery. */

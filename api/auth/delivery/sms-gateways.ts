@@ -1,6 +1,5 @@
 import type { SmsConfig, SmsGatewayId } from '#shared/config/auth-sms.ts'
-
-import { field, textAt } from '#api/auth/external/json.ts'
+import { field, textAt } from '#shared/records.ts'
 
 /** A message on its way to a gateway; the number has no `+`. */
 interface Sms {

@@ -1,22 +1,22 @@
 import { createHash, randomBytes } from 'node:crypto'
 
 import type { ProviderId } from '#shared/config/provider-ids.ts'
-
 import {
-  json,
-  redirect,
   type Answer,
   type AuthRequest,
+  json,
+  redirect,
   type UserRequest,
 } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import { bindBrowser, type Binding } from './browser-binding.ts'
 import { parsePkce, startFlow } from '#api/auth/sign-in/flow-states.ts'
 import { findByLink } from '#api/auth/sign-in/one-time-tokens.ts'
 import { sha256 } from '#api/auth/secrets.ts'
 import type { Provider } from '#api/auth/ports.ts'
 import type { AuthorizeQuery, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+
+import { bindBrowser, type Binding } from './browser-binding.ts'
 
 type Query = Parsed<typeof AuthorizeQuery>
 
@@ -120,4 +120,9 @@ function passedOn(query: Query): Record<string, string> {
     (entry): entry is [string, string] => !OURS.has(entry[0]) && typeof entry[1] === 'string',
   )
   return Object.fromEntries(entries.slice(0, PASSED_ON_MAX))
+}
+
+/** SAML is not supported; clients expect this error. */
+export async function sso(): Promise<Answer> {
+  throw authFailure('saml_provider_disabled')
 }

@@ -1,11 +1,11 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 
-import { createLocalJWKSet, decodeJwt, errors, jwtVerify, type JSONWebKeySet } from 'jose'
+import { createLocalJWKSet, decodeJwt, errors, type JSONWebKeySet, jwtVerify } from 'jose'
 
 import type { Clock } from '#shared/clock.ts'
 import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
+import { textAt } from '#shared/records.ts'
 
-import { textAt } from './json.ts'
 import { ProviderReplyError } from './profile.ts'
 import { getJson } from './token-request.ts'
 

@@ -1,5 +1,7 @@
 import type { ExternalProfile } from '#api/auth/ports.ts'
-import { isTrueAt, textAt } from './json.ts'
+import { isTrueAt, textAt } from '#shared/records.ts'
+
+import type { IdTokenRule } from './row.ts'
 
 type Email = ExternalProfile['emails'][number]
 
@@ -122,4 +124,17 @@ export function profileOfClaims(
     emails: oneEmail(text('email'), own.isVerified ?? isTrueAt(claims, 'email_verified')),
     custom: Object.fromEntries(others),
   })
+}
+
+/** The issuer of the settings, or the provider's own. */
+export function ownIssuer(fallback: string): IdTokenRule['issuer'] {
+  return ({ url }) => url.replace(/\/+$/, '') || fallback
+}
+
+/** The rule of a provider whose id tokens follow OpenID Connect. */
+export function standardIdToken(issuer: string, customClaims: readonly string[] = []): IdTokenRule {
+  return {
+    issuer: ownIssuer(issuer),
+    profile: (claims) => profileOfClaims(claims, { customClaims }),
+  }
 }

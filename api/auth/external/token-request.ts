@@ -1,7 +1,7 @@
 import type { ProviderConfig } from '#shared/config/auth-external.ts'
 import type { GuardedFetch, OutgoingReply, OutgoingRequest } from '#shared/net/guarded-fetch.ts'
+import { field, textAt } from '#shared/records.ts'
 
-import { field, textAt } from './json.ts'
 import { ProviderReplyError } from './profile.ts'
 import type { ProviderTokens } from './row.ts'
 

@@ -2,15 +2,15 @@ import { randomBytes, randomUUID } from 'node:crypto'
 
 import { eq, getTableColumns, sql, type WithSubquery } from 'drizzle-orm'
 
-import { prepared } from '#shared/db/prepared.ts'
+import { prepared } from '#shared/db/client.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
-
-import { describeAudit, type AuditEntry, type SecurityEvent } from '#api/auth/audit/audit-log.ts'
-import { readParts, selectParts, type Parts } from '#api/auth/users/parts.ts'
-import { SEED_BYTES } from './refresh-tokens.ts'
+import { type AuditEntry, describeAudit, type SecurityEvent } from '#api/auth/audit/audit-log.ts'
+import { type Parts, readParts, selectParts } from '#api/auth/users/parts.ts'
 import { randomSecret, sha256 } from '#api/auth/secrets.ts'
-import { addProof, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 import type { Store } from '#api/auth/store.ts'
+
+import { SEED_BYTES } from './refresh-tokens.ts'
+import { addProof, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
 
 /** A signed-in period that has just begun. */
 export interface OpenedSession {

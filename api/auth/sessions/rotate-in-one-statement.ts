@@ -2,25 +2,25 @@ import { randomBytes, randomUUID } from 'node:crypto'
 
 import { getTableColumns, sql } from 'drizzle-orm'
 
-import { prepared } from '#shared/db/prepared.ts'
-
+import { prepared } from '#shared/db/client.ts'
 import type { SecurityEvent } from '#api/auth/audit/audit-log.ts'
 import {
+  type JsonRow,
+  type Parts,
   readJsonRow,
   readParts,
   selectParts,
-  type JsonRow,
-  type Parts,
 } from '#api/auth/users/parts.ts'
+import { sha256 } from '#api/auth/secrets.ts'
+import type { Store } from '#api/auth/store.ts'
+
 import {
   deriveChild,
-  SEED_BYTES,
   type RotationOptions,
   type RotationOutcome,
+  SEED_BYTES,
 } from './refresh-tokens.ts'
-import { sha256 } from '#api/auth/secrets.ts'
 import { USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
-import type { Store } from '#api/auth/store.ts'
 
 /** A refresh token that was exchanged at once. */
 interface RotatedAtOnce {

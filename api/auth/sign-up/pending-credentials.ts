@@ -1,8 +1,7 @@
 import { and, eq, isNull, sql } from 'drizzle-orm'
 
-import { prepared } from '#shared/db/prepared.ts'
+import { prepared } from '#shared/db/client.ts'
 import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
-
 import type { Contact } from '#api/auth/users/contact.ts'
 import type { Store } from '#api/auth/store.ts'
 import { updateUser } from '#api/auth/users/users.ts'

@@ -1,24 +1,24 @@
 import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
-
-import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
+import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import { parseEmail, parsePhone } from './contact.ts'
 import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import { parsePkce, type PkceChallenge } from '#api/auth/sign-in/flow-states.ts'
 import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
-import { mergeWithinLimit } from './metadata-limit.ts'
-import { presentUser } from './present-user.ts'
 import { endSessions, findSession } from '#api/auth/sessions/sessions.ts'
 import { inTransaction } from '#api/auth/store.ts'
-import { findUserByContact, loadParts, lockUser, updateUser, type UserChanges } from './users.ts'
 import type { Parsed, UserUpdateBody } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { consumeNonce, preparePassword } from '#api/auth/passwords/change-password.ts'
 import { record } from '#api/auth/audit/record.ts'
 import { applyEmailChange, applyPhoneChange } from '#api/auth/sign-in/redeem.ts'
-import { requestEmailChange } from './send-email-change.ts'
 import { requireChannel } from '#api/auth/delivery/send-mail.ts'
 import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
+
+import { parseEmail, parsePhone } from './contact.ts'
+import { mergeWithinLimit } from './metadata-limit.ts'
+import { presentUser } from './present-user.ts'
+import { findUserByContact, loadParts, lockUser, updateUser, type UserChanges } from './users.ts'
+import { requestEmailChange } from './send-email-change.ts'
 
 type Body = Parsed<typeof UserUpdateBody>
 
@@ -185,4 +185,14 @@ async function changePhone(
   const sms = { user, kind: 'phone_change', to: phone, channel } as const
   const sent = await sendTokenSms(services, request, sms, { phoneChange: phone })
   return sent.user
+}
+
+/** The user of the access token. */
+export async function user(services: AuthServices, request: UserRequest): Promise<Answer> {
+  const { claims, user: row } = request.caller
+  const audiences = [claims.aud ?? []].flat().filter((audience) => audience !== '')
+  // Access tokens without an audience are for any.
+  const isMeant = audiences.length === 0 || audiences.includes(request.audience)
+  if (!isMeant) throw authFailure('unexpected_audience')
+  return json(presentUser(await loadParts(services.store, row)))
 }

@@ -1,8 +1,9 @@
 import type { ChatMessage } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { missingParameter } from '#api/inference/field-faults.ts'
-import { CACHE_CONTROL } from './chat-tools.ts'
+import { missingParameter } from '#api/inference/field-schemas.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
+
+import { CACHE_CONTROL } from './chat-tools.ts'
 
 const NAME_LENGTH_MAX = 64
 

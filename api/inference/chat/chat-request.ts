@@ -1,4 +1,4 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
 import type {
   ChatMessage,
@@ -12,6 +12,8 @@ import {
   answerLength,
   EFFORT,
   ineffective,
+  invalidValue,
+  missingParameter,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
@@ -28,14 +30,13 @@ import {
   stopStrings,
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
-import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 
-import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
+import { chatMessages, MESSAGE_SCHEMA, type MessageField, MESSAGES_MAX } from './chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
 import { CALL_CLOSES } from './chat-tool-calls.ts'
-import { checkedSchema, TOOL_FIELDS, toolPlan, type ToolPlan } from './chat-tools.ts'
+import { checkedSchema, TOOL_FIELDS, type ToolPlan, toolPlan } from './chat-tools.ts'
 
 /** Alternatives per token that one request may ask for. */
 export const TOP_LOGPROBS_MAX = 20

@@ -1,8 +1,7 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
 import type { ChatMessage, TemplateOptions } from '#shared/contracts/completion.ts'
-import { invalidValue } from '#api/inference/field-faults.ts'
-import { optionalBoolean } from '#api/inference/field-schemas.ts'
+import { invalidValue, optionalBoolean } from '#api/inference/field-schemas.ts'
 
 const VARIABLES_MAX = 16
 const VARIABLE_LENGTH_MAX = 1024

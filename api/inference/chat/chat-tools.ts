@@ -1,9 +1,8 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
 import type { ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
-import { invalidValue, missingParameter } from '#api/inference/field-faults.ts'
-import { optionalBoolean } from '#api/inference/field-schemas.ts'
+import { invalidValue, missingParameter, optionalBoolean } from '#api/inference/field-schemas.ts'
 import type { SchemaBudget } from '#api/inference/input-limits.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'

@@ -1,18 +1,16 @@
 import { randomInt } from 'node:crypto'
 
 import type { FastifyInstance } from 'fastify'
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
 import type { GenerateInput } from '#shared/contracts/completion.ts'
-
 import { callerOf } from '#api/v1/caller.ts'
 import { answerHeadOf } from '#api/v1/durable.ts'
 import { optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
-import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { type Http, runJob } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
-import { registerModelRoute } from '#api/inference/model-route.ts'
+import { modelNameOf, registerModelRoute } from '#api/inference/model-route.ts'
 import { EDIT_RESPONSE } from '#api/inference/response-schemas.ts'
-import { modelNameOf } from '#api/inference/route-params.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 

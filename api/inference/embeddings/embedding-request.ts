@@ -1,10 +1,10 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbedInput } from '#shared/contracts/embedding.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { invalidValue } from '#api/inference/field-faults.ts'
 import {
+  invalidValue,
   optionalBoolean,
   optionalEnum,
   optionalInteger,

@@ -4,23 +4,21 @@ import type { FastifyInstance } from 'fastify'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
-
-import { callerOf, type Caller } from '#api/v1/caller.ts'
+import { type Caller, callerOf } from '#api/v1/caller.ts'
 import type { JobEvent } from '#api/inference/jobs/job-events.ts'
-import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { type Http, runJob } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
-import { registerModelRoute } from '#api/inference/model-route.ts'
-import { modelNameOf } from '#api/inference/route-params.ts'
+import { modelNameOf, registerModelRoute } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 
 import {
   checkInputCount,
   EMBEDDING_BODY,
   EMBEDDING_TOKENS_MAX,
+  type EmbeddingBody,
   embedInput,
   ENGINE_EMBEDDING_BODY,
   tooManyTokens,
-  type EmbeddingBody,
 } from './embedding-request.ts'
 
 const EMBEDDING_RESPONSE = {

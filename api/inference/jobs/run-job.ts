@@ -3,12 +3,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
-
 import { accountOf } from '#api/v1/account.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import type { JobTimings, TokenUsage } from '#shared/contracts/reply.ts'
 
-import { collectResult, type JobOutcome } from './collect.ts'
 import type { JobEvent, PriorityClass } from './job-events.ts'
 
 /** A request and its answer. */
@@ -122,4 +121,24 @@ function traceOf(request: FastifyRequest): JobEnvelope['trace'] {
   if (typeof traceparent !== 'string' || !TRACEPARENT.test(traceparent)) return undefined
   const isStateUsable = typeof tracestate === 'string' && tracestate.length <= TRACESTATE_LENGTH_MAX
   return { traceparent, ...(isStateUsable && { tracestate }) }
+}
+
+/** The outcome of a complete job. */
+export interface JobOutcome<K extends QueueKind> {
+  readonly result: QueueTable[K]['result']
+  readonly usage: TokenUsage
+  readonly timings: JobTimings
+}
+
+/** Waits for the result of a job whose answer is no stream. */
+export async function collectResult<K extends QueueKind>(
+  events: AsyncIterable<JobEvent<K>>,
+): Promise<JobOutcome<K>> {
+  for await (const event of events) {
+    if (event.type === 'result') {
+      const { result, usage, timings } = event
+      return { result: result as QueueTable[K]['result'], usage, timings }
+    }
+  }
+  throw new Error('the job ended without a result')
 }

@@ -8,7 +8,7 @@ import {
   planOf,
   type ToolPlan,
 } from '#api/inference/chat/chat-tools.ts'
-import { invalidValue } from '#api/inference/field-faults.ts'
+import { invalidValue } from '#api/inference/field-schemas.ts'
 import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 

@@ -4,8 +4,7 @@ import { join } from 'node:path'
 
 import { describe, expect, it } from 'vitest'
 
-import { findFreePort } from '#launcher/embedded/child.ts'
-import { claimPortNumber } from '#launcher/embedded/port-claim.ts'
+import { claimPortNumber, findFreePort } from '#launcher/embedded/child.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 // A call that keeps a thread of the pool busy for a minute, as the load of a large model does.

@@ -2,19 +2,37 @@ import { failure } from '#shared/errors.ts'
 
 import { BudgetExceededError, type WorkBudget } from '../../preparation/work-budget.ts'
 import { surveyGrammar } from './dead-ends.ts'
-import { GrammarBuilder } from './grammar.ts'
-import type { Grammar } from './grammar.ts'
+import { type Grammar, GrammarBuilder } from './grammar.ts'
 import { withoutIdleKeywords } from './idle-keywords.ts'
-import { KEYWORDS, UNSUPPORTED } from './keywords.ts'
 import { Intersections } from './intersection.ts'
 import { JsonGrammar } from './json-grammar.ts'
 import { compileListed } from './listed-values.ts'
 import type { SchemaContext, SchemaPlace } from './schema-context.ts'
-import { mergeSchemas, typesOf } from './schema-merge.ts'
-import type { JsonType, Schema } from './schema-merge.ts'
+import { type JsonType, mergeSchemas, type Schema, typesOf } from './schema-merge.ts'
 import { assertDistinguishable } from './schema-one-of.ts'
 import { compileObject } from './schema-object.ts'
 import { compileArray, compileNumber, compileString } from './schema-types.ts'
+
+/**
+ * Keywords of all drafts that limit what is valid, or say where to look for what does. Any other
+ * unknown name is an annotation, as the specification has it, and changes nothing.
+ */
+const UNSUPPORTED = new Set([
+  ...['not', 'if', 'then', 'else', 'dependentSchemas', 'dependentRequired', 'dependencies'],
+  ...['patternProperties', 'unevaluatedProperties', 'unevaluatedItems'],
+  ...['contains', 'minContains', 'maxContains', 'uniqueItems', 'additionalItems'],
+  ...['divisibleBy', 'disallow', 'extends', '$anchor', '$dynamicAnchor', '$dynamicRef'],
+  ...['$recursiveAnchor', '$recursiveRef'],
+])
+/** Keywords that are enforced. */
+const KEYWORDS = new Set([
+  ...['type', 'nullable', 'enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref'],
+  ...['pattern', 'format', 'minLength', 'maxLength'],
+  ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
+  ...['properties', 'required', 'additionalProperties', 'minProperties', 'maxProperties'],
+  ...['propertyNames'],
+  ...['items', 'prefixItems', 'minItems', 'maxItems'],
+])
 
 const NODES_MAX = 50_000 // twice what five thousand members take; 0.2 s at most
 const DEPTH_MAX = 64

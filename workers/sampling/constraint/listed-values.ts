@@ -1,12 +1,9 @@
 import type { WorkBudget } from '../../preparation/work-budget.ts'
-import { Automaton } from './automaton.ts'
-import type { AutomatonState } from './automaton.ts'
-import { canonicalText } from './canonical-text.ts'
+import { Automaton, type AutomatonState } from './automaton.ts'
 import type { Grammar } from './grammar.ts'
 import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import { isWithin } from './number-range.ts'
-import { IMPLIED, typesOf } from './schema-merge.ts'
-import type { JsonType, Schema } from './schema-merge.ts'
+import { IMPLIED, type JsonType, type Schema, typesOf } from './schema-merge.ts'
 import { boundsOf, compileString, countOf, stepOf } from './schema-types.ts'
 
 /** One of the values of `enum` or `const` that the rest of the schema allows. */
@@ -114,4 +111,16 @@ function refuseNested(
   if (limit !== undefined) {
     compiler.refuse(place, `'${limit}' beside a listed ${type} is not supported`)
   }
+}
+
+/** The JSON text of a value with sorted member names: equal values have equal texts. */
+export function canonicalText(value: unknown, budget: WorkBudget): string {
+  const text = JSON.stringify(value, (_name, held: unknown) => {
+    budget.charge()
+    if (typeof held !== 'object' || held === null || Array.isArray(held)) return held
+    const entries = Object.entries(held)
+    return Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)))
+  })
+  budget.chargeText(text?.length ?? 0)
+  return text ?? ''
 }

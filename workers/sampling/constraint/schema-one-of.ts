@@ -1,7 +1,6 @@
 import type { WorkBudget } from '../../preparation/work-budget.ts'
-import { canonicalText } from './canonical-text.ts'
-import { commonTypes, typesOf } from './schema-merge.ts'
-import type { Schema } from './schema-merge.ts'
+import { canonicalText } from './listed-values.ts'
+import { commonTypes, type Schema, typesOf } from './schema-merge.ts'
 
 const ANY = ['string', 'number', 'object', 'array', 'boolean', 'null'] as const
 const STEPS_PER_PAIR = 20

@@ -1,6 +1,5 @@
-import { ownIssuer } from '#api/auth/external/id-token-rules.ts'
-import { textAt } from '#api/auth/external/json.ts'
-import { profileOfClaims } from '#api/auth/external/profile.ts'
+import { ownIssuer, profileOfClaims } from '#api/auth/external/profile.ts'
+import { textAt } from '#shared/records.ts'
 import type { IdTokenRule, ProfileSource, ProviderRow } from '#api/auth/external/row.ts'
 
 const idToken: IdTokenRule = {

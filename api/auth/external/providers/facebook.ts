@@ -1,8 +1,7 @@
 import { createHmac } from 'node:crypto'
 
-import { ownIssuer } from '#api/auth/external/id-token-rules.ts'
-import { textAt } from '#api/auth/external/json.ts'
-import { oneEmail, profileOfClaims, toProfile } from '#api/auth/external/profile.ts'
+import { oneEmail, ownIssuer, profileOfClaims, toProfile } from '#api/auth/external/profile.ts'
+import { textAt } from '#shared/records.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
 
 /** Sign-in with Facebook. */

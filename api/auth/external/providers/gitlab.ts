@@ -1,4 +1,4 @@
-import { textAt } from '#api/auth/external/json.ts'
+import { textAt } from '#shared/records.ts'
 import { oneEmail, toProfile } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
 

@@ -1,6 +1,5 @@
-import { standardIdToken } from '#api/auth/external/id-token-rules.ts'
-import { field, textAt } from '#api/auth/external/json.ts'
-import { oneEmail, toProfile } from '#api/auth/external/profile.ts'
+import { oneEmail, standardIdToken, toProfile } from '#api/auth/external/profile.ts'
+import { field, textAt } from '#shared/records.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
 
 const idToken = standardIdToken('https://accounts.google.com', ['hd'])

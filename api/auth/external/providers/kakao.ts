@@ -1,6 +1,5 @@
-import { ownIssuer } from '#api/auth/external/id-token-rules.ts'
-import { field, isTrueAt, textAt } from '#api/auth/external/json.ts'
-import { oneEmail, profileOfClaims, toProfile } from '#api/auth/external/profile.ts'
+import { oneEmail, ownIssuer, profileOfClaims, toProfile } from '#api/auth/external/profile.ts'
+import { field, isTrueAt, textAt } from '#shared/records.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
 
 /** Sign-in with Kakao. */

@@ -1,5 +1,4 @@
-import { standardIdToken } from '#api/auth/external/id-token-rules.ts'
-import { profileOfClaims } from '#api/auth/external/profile.ts'
+import { profileOfClaims, standardIdToken } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
 
 const idToken = standardIdToken('')

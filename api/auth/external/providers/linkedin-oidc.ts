@@ -1,4 +1,4 @@
-import { standardIdToken } from '#api/auth/external/id-token-rules.ts'
+import { standardIdToken } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
 
 const idToken = standardIdToken('https://www.linkedin.com/oauth')

@@ -1,5 +1,4 @@
-import { ownIssuer } from '#api/auth/external/id-token-rules.ts'
-import { profileOfClaims } from '#api/auth/external/profile.ts'
+import { ownIssuer, profileOfClaims } from '#api/auth/external/profile.ts'
 import type { IdTokenRule, ProviderRow } from '#api/auth/external/row.ts'
 
 const idToken: IdTokenRule = {

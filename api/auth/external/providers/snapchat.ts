@@ -1,4 +1,4 @@
-import { field, textAt } from '#api/auth/external/json.ts'
+import { field, textAt } from '#shared/records.ts'
 import { toProfile } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
 

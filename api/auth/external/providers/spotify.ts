@@ -1,4 +1,4 @@
-import { listAt, textAt } from '#api/auth/external/json.ts'
+import { listAt, textAt } from '#shared/records.ts'
 import { oneEmail, toProfile } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
 

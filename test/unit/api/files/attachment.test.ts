@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { asAttachment } from '#api/files/attachment.ts'
+import { asAttachment } from '#api/files/routes.ts'
 
 it.each([
   ['a b.txt', 'a b.txt', 'a%20b.txt'],

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { fileNameOf } from '#api/http/file-name.ts'
+import { fileNameOf } from '#api/http/form.ts'
 
 const word = (name: string) => `=?utf-8?B?${Buffer.from(name).toString('base64')}?=`
 

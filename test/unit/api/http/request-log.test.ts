@@ -1,7 +1,7 @@
 import { fastify, type FastifyInstance } from 'fastify'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import { requestIdFrom } from '#api/http/request-id.ts'
+import { requestIdFrom } from '#api/http/request-context.ts'
 import { registerRequestLog } from '#api/http/request-log.ts'
 import type { Logger } from '#shared/logger.ts'
 

@@ -3,8 +3,7 @@ import { join } from 'node:path'
 
 import { describe, expect, it } from 'vitest'
 
-import { prefersHtml } from '#api/pages/accepts.ts'
-import { escapeHtml, html } from '#api/pages/html.ts'
+import { escapeHtml, html, prefersHtml } from '#api/pages/html.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { withoutTrailingSlash } from '#api/v1/trailing-slash.ts'
+import { withoutTrailingSlash } from '#api/http/url-path.ts'
 
 it.each([
   ['/v1/models/', '/v1/models'],

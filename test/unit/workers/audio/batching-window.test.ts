@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { BatchingWindow } from '#workers/audio/batching-window.ts'
+import { BatchingWindow } from '#workers/audio/window-encoder.ts'
 
 const settled = () => new Promise((resolve) => setImmediate(resolve))
 
