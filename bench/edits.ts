@@ -6,10 +6,10 @@ import { systemClock } from '#shared/clock.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import {
-  createCompletionModel,
   type CompletionModel,
+  createCompletionModel,
 } from '#workers/processors/completion-model.ts'
-import { preparePrompt, type PreparedPrompt } from '#workers/processors/completion-prompt.ts'
+import { type PreparedPrompt, preparePrompt } from '#workers/processors/completion-prompt.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { EditFollower } from '#workers/text/prompt-lookup.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'

@@ -8,7 +8,7 @@ import { startMailCatcher } from '#test/support/mail-catcher.ts'
 import { startTiers } from '#test/support/tiers.ts'
 
 import type { Figure } from './figure.ts'
-import { openClient, type Client } from './support/people.ts'
+import { type Client, openClient } from './support/people.ts'
 
 const PASSWORD = 'correct horse'
 const TRIES = 1000

@@ -6,8 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Figure } from './figure.ts'
 import { alternate } from './rounds.ts'
-import { openService, type BenchService } from './support/service.ts'
 import { quantile } from './support/quantile.ts'
+import { type BenchService, openService } from './support/service.ts'
 import { textOf, timeStream } from './support/token-stream.ts'
 
 /** A model to measure, with prompts as long as it takes. */

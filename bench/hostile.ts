@@ -6,7 +6,7 @@ import { spawnReady, type ToyProcess } from '#test/support/queue.ts'
 import { TEXT_MODELS } from '#test/support/small-models.ts'
 
 import type { Figure } from './figure.ts'
-import { openService, type BenchService } from './support/service.ts'
+import { type BenchService, openService } from './support/service.ts'
 
 const ANSWERED_MS = 250
 const LOOP_HELD_MS = 50

@@ -1,11 +1,11 @@
-import { readFile } from 'node:fs/promises'
 import { once } from 'node:events'
-import { request, type ClientRequest, type IncomingMessage } from 'node:http'
+import { readFile } from 'node:fs/promises'
+import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 
-import { toyCatalogue, type TierProcess } from '#test/support/fault-tiers.ts'
+import { type TierProcess, toyCatalogue } from '#test/support/fault-tiers.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 
 import type { Figure } from './figure.ts'

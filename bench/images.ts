@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 
-import { openPipeline } from '#workers/image/pipeline.ts'
 import { encodePng, resizeImage } from '#workers/image/image-file.ts'
+import { openPipeline } from '#workers/image/pipeline.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import type { Figure } from './figure.ts'

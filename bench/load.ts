@@ -3,7 +3,7 @@ import { registerHooks } from 'node:module'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-import { runArrivals, type ArrivalScenario } from './support/k6/arrivals.ts'
+import { type ArrivalScenario, runArrivals } from './support/k6/arrivals.ts'
 import { checkCounts } from './support/k6/k6.ts'
 import { allMetrics, metric } from './support/k6/metrics.ts'
 import { thresholdsOf } from './support/k6/thresholds.ts'

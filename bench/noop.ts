@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { connect, type Socket } from 'node:net'
 import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 
 import { Queue, QueueEvents } from 'bullmq'
@@ -15,6 +15,7 @@ import {
   startRedis,
   toyRequest,
 } from '#test/support/queue.ts'
+
 import type { Figure } from './figure.ts'
 import { alternate } from './rounds.ts'
 import { ratePerSecond } from './support/people.ts'

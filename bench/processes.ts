@@ -7,7 +7,7 @@ import { Redis } from 'ioredis'
 
 import { startPostgres } from '#launcher/embedded/postgres.ts'
 import { startRedis } from '#launcher/embedded/redis.ts'
-import { openFaultTiers, toyCatalogue, type TierProcess } from '#test/support/fault-tiers.ts'
+import { openFaultTiers, type TierProcess, toyCatalogue } from '#test/support/fault-tiers.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 

@@ -9,7 +9,7 @@ import { queueName } from '#shared/contracts/queues.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { JobProducer } from '#shared/queue/producer.ts'
-import { priorityOf, assignTicket, type PriorityClass } from '#shared/queue/tickets.ts'
+import { assignTicket, type PriorityClass, priorityOf } from '#shared/queue/tickets.ts'
 import { log, startRedis, toyRequest } from '#test/support/queue.ts'
 
 import type { Figure } from './figure.ts'

@@ -13,7 +13,7 @@ import { startTiers, type Tiers } from '#test/support/tiers.ts'
 
 import type { Figure } from './figure.ts'
 import { alternate } from './rounds.ts'
-import { openClient, ratePerSecond, signUp, type Client } from './support/people.ts'
+import { type Client, openClient, ratePerSecond, signUp } from './support/people.ts'
 
 const PASSWORD = 'correct horse'
 const CONCURRENCY = 16

@@ -6,7 +6,7 @@ import { spawnReady } from '#test/support/queue.ts'
 import type { Figure } from './figure.ts'
 import { alternate } from './rounds.ts'
 import { ratePerSecond } from './support/people.ts'
-import { openService, type BenchService } from './support/service.ts'
+import { type BenchService, openService } from './support/service.ts'
 
 const HALF_OPEN = 2000
 const CONCURRENCY = 8

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { Agent, request, type IncomingMessage } from 'node:http'
+import { Agent, type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { json } from 'node:stream/consumers'
@@ -10,7 +10,7 @@ import { spawnReady } from '#test/support/queue.ts'
 import type { Figure } from './figure.ts'
 import { alternate } from './rounds.ts'
 import { openRawS3, type S3Settings } from './support/raw-s3.ts'
-import { openService, type BenchService } from './support/service.ts'
+import { type BenchService, openService } from './support/service.ts'
 
 const MIB = 1024 * 1024
 const PIECES = 64

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describeConfig, type Env, loadConfig, renderEnvExample } from '#shared/config/config.ts'
 import { readVersion } from '#shared/version.ts'
 
-import { type Arguments, isCommand, parseCommandLine, usage, UsageError } from './command-line.ts'
+import { type Arguments, isCommand, parseCommandLine, UsageError, usage } from './command-line.ts'
 import { serve } from './commands/serve.ts'
 import { importDirectly } from './direct-imports.ts'
 import { withRunningInstallation } from './running.ts'

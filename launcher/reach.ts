@@ -1,8 +1,8 @@
 import { Redis } from 'ioredis'
 
-import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
+import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import type { DatabaseConfig, InfraConfig, StorageConfig } from '#shared/config/infra.ts'
-import { openDatabase, type Database } from '#shared/db/client.ts'
+import { type Database, openDatabase } from '#shared/db/client.ts'
 import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { startChild, type PrivateChild } from './embedded/child.ts'
+import { type PrivateChild, startChild } from './embedded/child.ts'
 
 /** A tier that runs in a process of its own. */
 interface SupervisedTier {

@@ -1,4 +1,4 @@
-import { loadConfig, type Config, type Env } from '#shared/config/config.ts'
+import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 
 import type { Secrets } from './data-dir.ts'
 import type { Mailbox } from './embedded/mailbox.ts'

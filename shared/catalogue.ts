@@ -1,4 +1,4 @@
-import { parseOptions, type ModelOptions } from './catalogue-options.ts'
+import { type ModelOptions, parseOptions } from './catalogue-options.ts'
 import type { QueueKind } from './contracts/queues.ts'
 
 /** One model that this installation offers, as `models.json` lists it. */

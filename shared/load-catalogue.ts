@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 
-import { parseCatalogue, type Catalogue } from './catalogue.ts'
+import { type Catalogue, parseCatalogue } from './catalogue.ts'
 
 /** Reads and checks `models.json`. */
 export async function loadCatalogue(path: string): Promise<Catalogue> {

@@ -1,7 +1,7 @@
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 
-import { pino, destination as openDestination, stdSerializers } from 'pino'
+import { destination as openDestination, pino, stdSerializers } from 'pino'
 
 /** The part of the logger that the code uses: structured fields first, a constant message second. */
 export interface Logger {

@@ -2,10 +2,10 @@ import type { TelemetryConfig } from '#shared/config/telemetry.ts'
 import type { Logger } from '#shared/logger.ts'
 import {
   json,
+  type MetricsServer,
   metricsHandler,
   openMetricsServer,
   plain,
-  type MetricsServer,
 } from '#shared/telemetry/metrics-server.ts'
 import type { Registry } from '#shared/telemetry/registry.ts'
 import { vllmNames } from '#shared/telemetry/vllm-names.ts'

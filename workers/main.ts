@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
-import { loadWorkerConfig, type Env, type WorkerTierConfig } from '#shared/config/config.ts'
+import { type Env, loadWorkerConfig, type WorkerTierConfig } from '#shared/config/config.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
@@ -18,7 +18,7 @@ import { readVersion } from '#shared/version.ts'
 import { openHealthServer } from './health-server.ts'
 import { ensureModel, modelCacheDir } from './models/fetcher.ts'
 import { Residency } from './models/residency.ts'
-import { PROCESSORS, type OpenModel, type ProcessorRow } from './processors/index.ts'
+import { type OpenModel, PROCESSORS, type ProcessorRow } from './processors/index.ts'
 import { leaveProcess } from './runtime/leave.ts'
 import { openRuntime } from './runtime/runtime.ts'
 import {
@@ -28,7 +28,7 @@ import {
 } from './telemetry/metrics.ts'
 import { createRunObserver } from './telemetry/run-observer.ts'
 import { SpanSettler } from './telemetry/span-settler.ts'
-import { WorkerHost, type ServedModel } from './worker-host.ts'
+import { type ServedModel, WorkerHost } from './worker-host.ts'
 
 // The heartbeat of an owner expires after 1.5 seconds.
 const OWNER_SETTLE_MS = 2000

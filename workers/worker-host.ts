@@ -9,13 +9,13 @@ import type { Logger } from '#shared/logger.ts'
 import { listenForCancels } from '#shared/queue/cancellation.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
+import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 import {
   CANNOT_BE_LOADED,
   removeHeartbeat,
   WORKER_HEARTBEAT_MS,
   writeHeartbeat,
 } from '#shared/queue/liveness.ts'
-import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 import { RedisClock } from '#shared/queue/redis-clock.ts'
 import { ReplyWriter } from '#shared/queue/reply-writer.ts'
 

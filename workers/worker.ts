@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis'
 
 import type { Clock } from '#shared/clock.ts'
-import { queueName, type QueueKind } from '#shared/contracts/queues.ts'
+import { type QueueKind, queueName } from '#shared/contracts/queues.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'

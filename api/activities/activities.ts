@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, gte, lt, sql, type SQL } from 'drizzle-orm'
+import { and, asc, desc, eq, gte, lt, type SQL, sql } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
 import type { ActivityRow, ActivityTables } from '#shared/db/schema/activities.ts'
@@ -7,12 +7,12 @@ import { failure } from '#shared/errors.ts'
 import {
   insertNew,
   MONTHS_AHEAD,
+  type NewActivity,
+  type OwnActivity,
   record,
   recordOwn,
   rowsOf,
   withPartitions,
-  type NewActivity,
-  type OwnActivity,
 } from './recording.ts'
 
 /** Filters and page of a listing. */

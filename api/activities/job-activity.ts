@@ -1,7 +1,7 @@
 import type { UsageRow } from '#shared/db/schema/usage.ts'
 
-import type { OwnActivity } from './recording.ts'
 import { ownActivity } from './own-activity.ts'
+import type { OwnActivity } from './recording.ts'
 
 /** The activity of an ended job; recorded once, however often it is reported. */
 export function jobActivity(row: UsageRow): OwnActivity {

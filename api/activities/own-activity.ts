@@ -1,7 +1,7 @@
 import { timeOrderedId } from '#shared/ids.ts'
 
-import type { OwnActivity } from './recording.ts'
 import { digestOf, OWN_GENERATOR } from './activity.ts'
+import type { OwnActivity } from './recording.ts'
 
 /** The object of an activity: an id such as `key:key_…`, a type and descriptive fields. */
 export interface OwnObject {

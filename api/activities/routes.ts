@@ -2,14 +2,14 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from 'typebox'
 
 import { registerJsonBody } from '#api/http/json-body.ts'
-import { callerOf, type Caller } from '#api/v1/caller.ts'
-import { unixSeconds, type Clock } from '#shared/clock.ts'
+import { type Caller, callerOf } from '#api/v1/caller.ts'
+import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { ActivityRow } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
 import { timeOrderedId } from '#shared/ids.ts'
 
-import { digestOf, parseActivities, parseMoment, type Activity } from './activity.ts'
 import type { Activities, ActivityQuery } from './activities.ts'
+import { type Activity, digestOf, parseActivities, parseMoment } from './activity.ts'
 import type { NewActivity } from './recording.ts'
 
 interface ActivityServices {

@@ -1,8 +1,8 @@
-import { and, eq, inArray, isNotNull, isNull, lt, notExists, or, sql, type SQL } from 'drizzle-orm'
+import { and, eq, inArray, isNotNull, isNull, lt, notExists, or, type SQL, sql } from 'drizzle-orm'
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core'
 
-import { inTransaction, type Store } from './store.ts'
 import type { AuthServices } from './services.ts'
+import { inTransaction, type Store } from './store.ts'
 
 const DAY_MS = 86_400_000
 // Rows per table and turn: a clean-up never holds many locks at once.

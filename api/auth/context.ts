@@ -1,7 +1,6 @@
-import type { UserRow, SessionRow } from '#shared/db/schema/auth.ts'
-
-import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
 import type { Browser } from '#api/auth/external/browser-binding.ts'
+import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
+import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
 /** The caller of a request: a signed-in user, or an administrator by role. */
 export type Caller =

@@ -1,4 +1,4 @@
-import { ServiceError, type ErrorKind, type FailureDetails } from '#shared/errors.ts'
+import { type ErrorKind, type FailureDetails, ServiceError } from '#shared/errors.ts'
 
 /** Every `error_code` of the user server with its kind and its usual message. */
 const AUTH_ERRORS = {

@@ -1,16 +1,16 @@
 import type { FastifyRequest } from 'fastify'
 
-import { ServiceError } from '#shared/errors.ts'
-
-import { networkOf, plainAddress } from '#api/http/client-address.ts'
-import type { AuthRequest, Caller } from './context.ts'
-import { authFailure } from './errors.ts'
-import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
 import { findBindingSecret } from '#api/auth/external/browser-binding.ts'
 import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import { chooseRedirect } from '#api/auth/redirects/redirect-url.ts'
+import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
 import { findSession } from '#api/auth/sessions/sessions.ts'
 import { findUserById, isBanned } from '#api/auth/users/users.ts'
+import { networkOf, plainAddress } from '#api/http/client-address.ts'
+import { ServiceError } from '#shared/errors.ts'
+
+import type { AuthRequest, Caller } from './context.ts'
+import { authFailure } from './errors.ts'
 import type { AuthServices } from './services.ts'
 
 /** The guards of the routing table. */

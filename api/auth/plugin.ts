@@ -8,11 +8,11 @@ import type {
 import type { TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 
-import { isBug, normalizeError } from '#api/http/normalize-error.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
-import { withinTime } from '#shared/clock.ts'
-import { clientOf, plainAddress } from '#api/http/client-address.ts'
 import { checkMetadataFields } from '#api/auth/users/metadata-limit.ts'
+import { clientOf, plainAddress } from '#api/http/client-address.ts'
+import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+import { withinTime } from '#shared/clock.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { badJson, registerBodyParsers } from './body-parser.ts'
 import type { Answer, AuthRequest, UserRequest } from './context.ts'

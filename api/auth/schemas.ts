@@ -1,4 +1,4 @@
-import { Type, type Static, type TSchema } from 'typebox'
+import { type Static, type TSchema, Type } from 'typebox'
 
 // All fields are optional for the validator; the flow decides which ones a request needs and how it
 // reports a missing one. Unknown fields are ignored, as clients of all versions expect.

@@ -1,21 +1,21 @@
-import type { Clock } from '#shared/clock.ts'
-import type { AuthConfig } from '#shared/config/auth.ts'
-import type { Db } from '#shared/db/client.ts'
-import type { AuthTables } from '#shared/db/schema/auth.ts'
-import type { Logger } from '#shared/logger.ts'
-import { createGuessLimiter, type GuessLimiter } from '#api/limits/guess-limiter.ts'
-
-import { createAccessTokens, type AccessTokens } from '#api/auth/sessions/access-token.ts'
 import type { SecurityEvent } from '#api/auth/audit/audit-log.ts'
-import { createPasswordHasher, type PasswordHasher } from '#api/auth/passwords/password.ts'
-import { createStore, inTransaction, type Store } from './store.ts'
 import {
   createOutbox,
   type DropReason,
   type MessageOutbox,
 } from '#api/auth/delivery/outbox-sender.ts'
+import { createPasswordHasher, type PasswordHasher } from '#api/auth/passwords/password.ts'
+import { type AccessTokens, createAccessTokens } from '#api/auth/sessions/access-token.ts'
+import { createGuessLimiter, type GuessLimiter } from '#api/limits/guess-limiter.ts'
+import type { Clock } from '#shared/clock.ts'
+import type { AuthConfig } from '#shared/config/auth.ts'
+import type { Db } from '#shared/db/client.ts'
+import type { AuthTables } from '#shared/db/schema/auth.ts'
+import type { Logger } from '#shared/logger.ts'
+
 import type { CaptchaVerifier, Mailer, Providers, SmsSender } from './ports.ts'
 import { createRateLimits, type RateLimitRedis, type RateLimits } from './rate-limits.ts'
+import { createStore, inTransaction, type Store } from './store.ts'
 
 /** The external dependencies of the user server. */
 interface AuthDependencies {

@@ -7,10 +7,10 @@ import type { Logger } from '#shared/logger.ts'
 
 import type { BatchRow, InputFault } from './batch.ts'
 import type { Batches } from './batch-store.ts'
-import { finalize, type FinalizeServices } from './finalize.ts'
+import { type FinalizeServices, finalize } from './finalize.ts'
 import { FaultyInputError, readInput } from './input-lines.ts'
-import { lineName, type ClaimedLine, type LineAnswer } from './line-store.ts'
-import { runLine, type Execute } from './run-line.ts'
+import { type ClaimedLine, type LineAnswer, lineName } from './line-store.ts'
+import { type Execute, runLine } from './run-line.ts'
 
 export interface DriverServices extends FinalizeServices {
   readonly batches: Batches

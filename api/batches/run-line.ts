@@ -1,6 +1,6 @@
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { presentErrorBody } from '#api/v1/error-dialect.ts'
-import { failure, INTERNAL_MESSAGE, type ErrorKind, type ServiceError } from '#shared/errors.ts'
+import { type ErrorKind, failure, INTERNAL_MESSAGE, type ServiceError } from '#shared/errors.ts'
 import { requestId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 

@@ -4,8 +4,8 @@ import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 
 import { type AssetFiles, loadAssetFiles, registerAssets } from '#api/pages/asset-files.ts'
-import { registerPageHeaders } from '#api/pages/page-headers.ts'
 import { wayToRoot } from '#api/pages/html.ts'
+import { registerPageHeaders } from '#api/pages/page-headers.ts'
 
 import { viewOf } from './assets/admin-view.js'
 import { formSecret } from './cookies.ts'

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
-import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/jobs/job-events.ts'
 import { normalizeError } from '#api/http/normalize-error.ts'
+import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/jobs/job-events.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 import { ERROR_KINDS, type ErrorKind } from '#shared/errors.ts'
 

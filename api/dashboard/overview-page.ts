@@ -1,5 +1,5 @@
 import type { AssetFiles } from '#api/pages/asset-files.ts'
-import { html, type Html } from '#api/pages/html.ts'
+import { type Html, html } from '#api/pages/html.ts'
 
 import { NOTHING } from './assets/admin-figures.js'
 import type { Cell, Table, View } from './assets/admin-view.js'

@@ -5,8 +5,8 @@ import { type Html, html, wayToRoot } from '#api/pages/html.ts'
 import { setPageHeaders } from '#api/pages/page-headers.ts'
 
 import { formSecret, isOwnForm, SESSION_COOKIE, setSessionCookie } from './cookies.ts'
-import { type DashboardGuard, judgeAdminToken, type ShowSignIn, tooManyAttempts } from './guard.ts'
 import { adminDocument } from './document.ts'
+import { type DashboardGuard, judgeAdminToken, type ShowSignIn, tooManyAttempts } from './guard.ts'
 import { type AdminSession, digestOf } from './sessions.ts'
 
 /** The outcome of an email address and a password. */

@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, inArray, sql, type SQL } from 'drizzle-orm'
+import { and, asc, desc, eq, inArray, type SQL, sql } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
 import type { FileRow, FileTables } from '#shared/db/schema/files.ts'

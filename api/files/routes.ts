@@ -14,8 +14,8 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import type { FilePage, Files } from './files.ts'
 import { PURPOSES } from './json-lines.ts'
-import { UploadsInFlight } from './uploads-in-flight.ts'
 import { FORM_OVERHEAD_BYTES_MAX, receiveUpload, storageLimitExceeded } from './upload.ts'
+import { UploadsInFlight } from './uploads-in-flight.ts'
 
 /** A file that was stored or deleted. */
 export interface FileChange {

@@ -3,15 +3,15 @@ import { basename } from 'node:path'
 
 import type { FastifyRequest } from 'fastify'
 
-import { missingParameter, readForm, type FormFile } from '#api/http/form.ts'
+import { type FormFile, missingParameter, readForm } from '#api/http/form.ts'
 import { PassThroughBytes, passThrough } from '#api/http/pass-through.ts'
 import { failure } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import { EXPIRY_FIELDS, retentionSeconds } from './expiry.ts'
-import { JsonLinesCheck, PURPOSES } from './json-lines.ts'
 import type { StoredUpload } from './files.ts'
+import { JsonLinesCheck, PURPOSES } from './json-lines.ts'
 import type { UploadInFlight } from './uploads-in-flight.ts'
 
 const FILENAME_LENGTH_MAX = 255

@@ -6,7 +6,7 @@ import { failure } from '#shared/errors.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import { parseRange } from './byte-range.ts'
-import { passThrough, PassThroughBytes } from './pass-through.ts'
+import { PassThroughBytes, passThrough } from './pass-through.ts'
 
 /** A download of stored bytes. */
 export interface Download {

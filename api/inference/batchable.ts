@@ -1,14 +1,14 @@
-import type { CatalogueModel } from '#shared/catalogue.ts'
-import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
 import { compileBodySchema, type UnknownFields } from '#api/http/validation.ts'
+import { collectResult, type JobOutcome } from '#api/inference/jobs/run-job.ts'
 import type { Caller } from '#api/v1/caller.ts'
 import { validationFailure } from '#api/v1/validation-message.ts'
-import { collectResult, type JobOutcome } from '#api/inference/jobs/run-job.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
 
 import { chatGeneration } from './chat/chat-completions.ts'
 import { CHAT_BODY, type ChatBody } from './chat/chat-request.ts'
-import { completionGeneration } from './completions/completions.ts'
 import { COMPLETION_BODY, type CompletionBody } from './completions/completion-request.ts'
+import { completionGeneration } from './completions/completions.ts'
 import {
   checkInputCount,
   EMBEDDING_BODY,

@@ -1,11 +1,11 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
 import { callerOf, mayUseModel } from '#api/v1/caller.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
 
 import { getModel } from './model-lookup.ts'
-import { errorResponses, listResponse } from './response-schemas.ts'
 import { ENGINE_PARAMS } from './model-route.ts'
+import { errorResponses, listResponse } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 
 const ENGINE_RESPONSE = {

@@ -2,6 +2,7 @@ import type { FastifyReply } from 'fastify'
 
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { openEventStream } from '#api/http/sse.ts'
+import { presentErrorBody } from '#api/v1/error-dialect.ts'
 import type { CandidateDelta } from '#shared/contracts/completion.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
@@ -9,7 +10,6 @@ import { CancelledError, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 
-import { presentErrorBody } from '#api/v1/error-dialect.ts'
 import type { JobEvent } from './jobs/job-events.ts'
 import type { StreamChoice } from './sampling-fields.ts'
 

@@ -1,6 +1,7 @@
 import { judgeJson } from '#api/http/json-body.ts'
-import { relaxSchema } from './relaxed-schema.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+
+import { relaxSchema } from './relaxed-schema.ts'
 
 /**
  * Limits of the JSON Schemas of one request, all together, checked before a job is queued: 128 tools

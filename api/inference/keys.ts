@@ -1,15 +1,15 @@
 import type { FastifyInstance } from 'fastify'
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
+import { type Caller, callerOf } from '#api/v1/caller.ts'
+import { SCOPES } from '#api/v1/scopes.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import type { ApiKeyRequest, StoredApiKey } from '#shared/db/api-keys.ts'
 import { failure } from '#shared/errors.ts'
 
-import { callerOf, type Caller } from '#api/v1/caller.ts'
 import { optionalInteger } from './field-schemas.ts'
 import { getModel } from './model-lookup.ts'
 import { deletedResponse, errorResponses, listResponse } from './response-schemas.ts'
-import { SCOPES } from '#api/v1/scopes.ts'
 import type { InferenceServices } from './services.ts'
 
 const MODELS_MAX = 1000

@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto'
 
+import { type Caller, mayUseModel } from '#api/v1/caller.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-
-import { mayUseModel, type Caller } from '#api/v1/caller.ts'
 
 /** The model behind an id or alias. Throws `model_not_found` when absent or not the caller's. */
 export function getModel(

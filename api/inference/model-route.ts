@@ -2,8 +2,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 import type { Scope } from '#api/v1/scopes.ts'
 
-import { JOB_ERRORS } from './response-schemas.ts'
 import type { Http } from './jobs/run-job.ts'
+import { JOB_ERRORS } from './response-schemas.ts'
 
 /** An endpoint whose body names the model. */
 interface ModelRoute {

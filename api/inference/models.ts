@@ -1,10 +1,10 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
-
-import type { ServiceError } from '#shared/errors.ts'
 import { callerOf, mayUseModel } from '#api/v1/caller.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { ServiceError } from '#shared/errors.ts'
+
 import { presentMessagesError } from './messages/messages-errors.ts'
 import { presentModelInfo, presentModelInfos } from './messages/model-infos.ts'
 import { getModel } from './model-lookup.ts'

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
 import type { SamplingParams } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'

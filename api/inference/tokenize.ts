@@ -1,19 +1,19 @@
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
-import type { TokenizeInput } from '#shared/contracts/completion.ts'
 import { callerOf } from '#api/v1/caller.ts'
+import type { TokenizeInput } from '#shared/contracts/completion.ts'
 
 import {
   chatMessages,
   MESSAGE_SCHEMA,
-  type MessageField,
   MESSAGES_MAX,
+  type MessageField,
 } from './chat/chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat/chat-template-fields.ts'
 import { TOOL_FIELDS, toolPlan } from './chat/chat-tools.ts'
-import { SchemaBudget } from './input-limits.ts'
 import { invalidValue, missingParameter, optionalBoolean, optionalString } from './field-schemas.ts'
+import { SchemaBudget } from './input-limits.ts'
 import { type Http, runJob } from './jobs/run-job.ts'
 import { getCapableModel } from './model-lookup.ts'
 import { JOB_ERRORS } from './response-schemas.ts'

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import { networkOf } from '#api/http/client-address.ts'
-import { callerOf, type Caller } from '#api/v1/caller.ts'
+import { type Caller, callerOf } from '#api/v1/caller.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { LimitsConfig } from '#shared/config/limits.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -10,17 +10,17 @@ import type { Logger } from '#shared/logger.ts'
 import { estimateTokens, runsJob } from './estimate.ts'
 import { Leases, LIVE_LEASE_MS_MIN } from './leases.ts'
 import {
+  type Charge,
   charge,
   fillMonth,
+  type LimitStore,
+  type LimitSubject,
   leasesKey,
   monthOf,
   settle,
-  type Charge,
-  type LimitStore,
   tokensOfMonth,
-  type LimitSubject,
 } from './limit-store.ts'
-import { limitHeaders, tightestOf, usedOf, waitMs, WINDOW_MS, type Window } from './windows.ts'
+import { limitHeaders, tightestOf, usedOf, WINDOW_MS, type Window, waitMs } from './windows.ts'
 
 export interface LimiterServices extends LimitStore {
   readonly clock: Clock

@@ -1,5 +1,5 @@
 import type { Clock } from '#shared/clock.ts'
-import { STAGED, type ObjectStore } from '#shared/storage/object-store.ts'
+import { type ObjectStore, STAGED } from '#shared/storage/object-store.ts'
 
 // URLs are valid for an hour and are issued shortly after their image was written; no job runs
 // longer than that.

@@ -15,9 +15,9 @@ import {
   type ReceivedInvitation,
   statusOf,
 } from './invitations.ts'
-import { listOf } from './schemas.ts'
 import type { Organizations } from './organizations.ts'
 import { mayGive, mayTouch, roleIn } from './roles.ts'
+import { listOf } from './schemas.ts'
 
 const DAY_MS = 86_400_000
 const DAYS_DEFAULT = 7

@@ -7,7 +7,6 @@ import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'
 
 import { type InvitationServices, registerInvitations } from './invitation-routes.ts'
-import { listOf } from './schemas.ts'
 import {
   type Member,
   noSuchMember,
@@ -17,6 +16,7 @@ import {
 } from './organizations.ts'
 import { mayGive, mayTouch, roleIn, rolesOf } from './roles.ts'
 import * as schemas from './schemas.ts'
+import { listOf } from './schemas.ts'
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const READ = { scope: 'any' } as const

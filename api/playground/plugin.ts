@@ -3,8 +3,8 @@ import { join } from 'node:path'
 
 import type { FastifyPluginAsync } from 'fastify'
 
-import { prefersHtml, wayToRoot } from '#api/pages/html.ts'
 import { loadAssetFiles, registerAssets, sendPage } from '#api/pages/asset-files.ts'
+import { prefersHtml, wayToRoot } from '#api/pages/html.ts'
 import { registerPageHeaders } from '#api/pages/page-headers.ts'
 
 const FOLDER = join(import.meta.dirname, 'assets')

@@ -1,16 +1,15 @@
-import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
-
 import type { Answer, AuthRequest } from '#api/auth/context.ts'
-import { token } from '#api/auth/sign-in/token.ts'
-import { describeRequest } from '#api/auth/guards.ts'
 import { acceptTotpStep, listFactors } from '#api/auth/factors/factors.ts'
-import { endSessions, findSession } from '#api/auth/sessions/sessions.ts'
 import { findTotpStep } from '#api/auth/factors/totp.ts'
-import { findUserById, isBanned } from '#api/auth/users/users.ts'
+import { describeRequest } from '#api/auth/guards.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { endSessions, findSession } from '#api/auth/sessions/sessions.ts'
+import { token } from '#api/auth/sign-in/token.ts'
+import { findUserById, isBanned } from '#api/auth/users/users.ts'
 import { digestOf } from '#api/dashboard/sessions.ts'
 import type { CheckPassword, PasswordVerdict } from '#api/dashboard/sign-in.ts'
 import { normalizeError } from '#api/http/normalize-error.ts'
+import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
 
 /** The user server's administrators, as the administration pages ask for them. */
 export interface Administrators {

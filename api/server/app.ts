@@ -2,22 +2,19 @@ import { Socket } from 'node:net'
 
 import cors from '@fastify/cors'
 import {
-  fastify,
   type FastifyInstance,
   type FastifyPluginAsync,
   type FastifyReply,
   type FastifyRequest,
+  fastify,
 } from 'fastify'
 
-import type { ServerConfig } from '#shared/config/server.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
-import type { Logger } from '#shared/logger.ts'
-import { healthPlugin, type HealthServices } from '#api/health/plugin.ts'
+import { type HealthServices, healthPlugin } from '#api/health/plugin.ts'
+import { joinSmallChunks } from '#api/http/chunk-joiner.ts'
 import { corsOptions } from '#api/http/cors.ts'
 import { registerConnectionDraining } from '#api/http/drain.ts'
-import { isBug, normalizeError } from '#api/http/normalize-error.ts'
-import { leaveBodiesUnread } from '#api/http/stored-bytes.ts'
 import { registerJsonBody } from '#api/http/json-body.ts'
+import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { registerOpenApi } from '#api/http/openapi.ts'
 import {
   readRefusedBodies,
@@ -28,11 +25,14 @@ import {
 import { addRequestContext, requestIdFrom } from '#api/http/request-context.ts'
 import { registerRequestLog } from '#api/http/request-log.ts'
 import { sendSecurityHeaders } from '#api/http/security-headers.ts'
+import { leaveBodiesUnread } from '#api/http/stored-bytes.ts'
 import { firstSegmentOf, pathOf, withoutTrailingSlash } from '#api/http/url-path.ts'
 import { registerValidation } from '#api/http/validation.ts'
-import { joinSmallChunks } from '#api/http/chunk-joiner.ts'
 import type { HttpObserver } from '#api/telemetry/http-observer.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
+import type { ServerConfig } from '#shared/config/server.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import type { Logger } from '#shared/logger.ts'
 
 /** One encapsulated scope with one error dialect. */
 export interface Surface {

@@ -1,8 +1,8 @@
+import { sendInvitation } from '#api/auth/admin/send-invitation.ts'
 import { describeRequest } from '#api/auth/guards.ts'
-import { parseEmail } from '#api/auth/users/contact.ts'
 import { withQuery } from '#api/auth/redirects/redirect-url.ts'
 import type { AuthServices } from '#api/auth/services.ts'
-import { sendInvitation } from '#api/auth/admin/send-invitation.ts'
+import { parseEmail } from '#api/auth/users/contact.ts'
 import type { InvitationMailer } from '#api/organizations/invitation-routes.ts'
 import { callerOf } from '#api/v1/caller.ts'
 

@@ -1,14 +1,14 @@
-import { loadConfig, type Env } from '#shared/config/config.ts'
+import { drain } from '#api/http/drain.ts'
+import { openApiTelemetry } from '#api/telemetry/open-telemetry.ts'
+import { serveMetrics } from '#api/telemetry/serve-metrics.ts'
+import { type Env, loadConfig } from '#shared/config/config.ts'
 import { createLogger } from '#shared/logger.ts'
 import { readVersion } from '#shared/version.ts'
 
 import { buildApp } from './app.ts'
-import { drain } from '#api/http/drain.ts'
 import { startMaintenance } from './maintenance.ts'
 import { openServices } from './services.ts'
 import { startBatches, surfacesOf } from './surfaces.ts'
-import { openApiTelemetry } from '#api/telemetry/open-telemetry.ts'
-import { serveMetrics } from '#api/telemetry/serve-metrics.ts'
 import { openUserServer } from './user-server.ts'
 
 // The drain starts a second and a half after the signal, once clients have been notified.

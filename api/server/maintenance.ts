@@ -1,5 +1,6 @@
 import { sweepOrphans } from '#api/files/sweep.ts'
 import { sweepMedia } from '#api/media/sweep.ts'
+
 import type { Services } from './services.ts'
 
 const INTERVAL_MS = 3_600_000

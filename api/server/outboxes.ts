@@ -1,16 +1,15 @@
 import type { Redis } from 'ioredis'
 
-import type { UsageRow } from '#shared/db/schema/usage.ts'
-import type { Logger } from '#shared/logger.ts'
-import type { ContentCipher } from '#shared/queue/content-cipher.ts'
-
 import type { Activities } from '#api/activities/activities.ts'
-import type { OwnActivity } from '#api/activities/recording.ts'
 import { jobActivity } from '#api/activities/job-activity.ts'
 import { decodeActivity, encodeActivity } from '#api/activities/own-activity.ts'
+import type { OwnActivity } from '#api/activities/recording.ts'
 import type { UsageRecord } from '#api/usage/usage-record.ts'
 import { openJournal } from '#api/v1/journal.ts'
 import { Outbox } from '#api/v1/outbox.ts'
+import type { UsageRow } from '#shared/db/schema/usage.ts'
+import type { Logger } from '#shared/logger.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 
 /** Rows that are written to the database after the answer. */
 export interface Outboxes {

@@ -1,14 +1,14 @@
-import { findMemberships, membershipsOf } from '#shared/db/organizations.ts'
-
 import { ownActivity } from '#api/activities/own-activity.ts'
 import {
+  type SecurityEvent,
   securityActivity,
   subjectOf,
-  type SecurityEvent,
 } from '#api/activities/security-activity.ts'
-import type { Services } from './services.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import { actorOf, type NoteEvent } from '#api/v1/events.ts'
+import { findMemberships, membershipsOf } from '#shared/db/organizations.ts'
+
+import type { Services } from './services.ts'
 
 type Needs = Pick<Services, 'activityWriter' | 'clock'>
 

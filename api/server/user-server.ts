@@ -1,28 +1,28 @@
-import { membershipsOf } from '#shared/db/organizations.ts'
-import { authTables } from '#shared/db/schema/auth.ts'
-import { failure } from '#shared/errors.ts'
-
 import { startCleanUp } from '#api/auth/cleanup.ts'
 import { createDelivery } from '#api/auth/delivery/create-delivery.ts'
 import { DROP_REASONS } from '#api/auth/delivery/outbox-sender.ts'
-import { isAdmin } from '#api/auth/guards.ts'
-import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
-import { findSession } from '#api/auth/sessions/sessions.ts'
-import { findUserById, isBanned } from '#api/auth/users/users.ts'
 import { createRedisRequestSecrets } from '#api/auth/external/request-secrets.ts'
-import { createAuthServices, type AuthServices } from '#api/auth/services.ts'
+import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
+import { isAdmin } from '#api/auth/guards.ts'
+import { type AuthServices, createAuthServices } from '#api/auth/services.ts'
+import { findSession } from '#api/auth/sessions/sessions.ts'
 import {
   createAccessTokenVerifier,
   type VerifiedAccessToken,
 } from '#api/auth/sessions/verify-access-token.ts'
-import { noteSecurityEvents } from './recorded-events.ts'
+import { findUserById, isBanned } from '#api/auth/users/users.ts'
 import { endMemberships } from '#api/organizations/account-deletion.ts'
-import { openInvitations, type Invitations } from '#api/organizations/invitations.ts'
-import { openOrganizations, type Organizations } from '#api/organizations/organizations.ts'
-import type { Services } from './services.ts'
+import { type Invitations, openInvitations } from '#api/organizations/invitations.ts'
+import { type Organizations, openOrganizations } from '#api/organizations/organizations.ts'
 import { observeHasher, observeMailer, observeSms } from '#api/telemetry/observe-delivery.ts'
 import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
 import type { UserAccess } from '#api/v1/credentials.ts'
+import { membershipsOf } from '#shared/db/organizations.ts'
+import { authTables } from '#shared/db/schema/auth.ts'
+import { failure } from '#shared/errors.ts'
+
+import { noteSecurityEvents } from './recorded-events.ts'
+import type { Services } from './services.ts'
 
 /** The user server's collaborators, and the questions that other surfaces ask it. */
 export interface UserServer {

@@ -1,6 +1,6 @@
 import {
-  context,
   type Context,
+  context,
   propagation,
   ROOT_CONTEXT,
   type Span,

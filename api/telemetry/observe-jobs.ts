@@ -2,7 +2,7 @@ import { context, type Span, SpanKind, trace } from '@opentelemetry/api'
 
 import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/jobs/job-events.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
-import { queueName, type QueueKind } from '#shared/contracts/queues.ts'
+import { type QueueKind, queueName } from '#shared/contracts/queues.ts'
 import { CancelledError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import { genAiLabels } from '#shared/telemetry/gen-ai.ts'

@@ -3,7 +3,7 @@ import type { Logger } from '#shared/logger.ts'
 import { openTelemetry, type Telemetry } from '#shared/telemetry/telemetry.ts'
 
 import { createHttpObserver, type HttpObserver } from './http-observer.ts'
-import { createApiMetrics, type ApiMetrics } from './metrics.ts'
+import { type ApiMetrics, createApiMetrics } from './metrics.ts'
 import { createJobObserver, type JobObserver } from './observe-jobs.ts'
 
 /** The metrics and traces of an API process. */

@@ -1,10 +1,10 @@
+import type { Services } from '#api/server/services.ts'
+import type { UserServer } from '#api/server/user-server.ts'
 import { readDepths } from '#shared/queue/depth.ts'
 import { BACKLOG_PATH, backlogHandler } from '#shared/telemetry/backlog-handler.ts'
 import { metricsHandler, openMetricsServer } from '#shared/telemetry/metrics-server.ts'
 import { vllmNames } from '#shared/telemetry/vllm-names.ts'
 
-import type { Services } from '#api/server/services.ts'
-import type { UserServer } from '#api/server/user-server.ts'
 import { registerGauges } from './gauges.ts'
 import { beginSeries } from './metrics.ts'
 import type { ApiTelemetry } from './open-telemetry.ts'

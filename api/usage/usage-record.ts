@@ -1,4 +1,4 @@
-import { and, asc, eq, gte, lt, sql, sum, type SQL } from 'drizzle-orm'
+import { and, asc, eq, gte, lt, type SQL, sql, sum } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
 import type { UsageRow, UsageTables } from '#shared/db/schema/usage.ts'

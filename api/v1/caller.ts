@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
-import { failure } from '#shared/errors.ts'
 import type { ApiKeyStore } from '#shared/db/api-keys.ts'
+import { failure } from '#shared/errors.ts'
 
 import type { RequiredScope } from './scopes.ts'
 

@@ -1,6 +1,6 @@
-import type { Clock } from '#shared/clock.ts'
 import type { GuessLimiter } from '#api/limits/guess-limiter.ts'
-import { hashSecret, type ApiKeyStore, type StoredApiKey } from '#shared/db/api-keys.ts'
+import type { Clock } from '#shared/clock.ts'
+import { type ApiKeyStore, hashSecret, type StoredApiKey } from '#shared/db/api-keys.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 
 import type { FastifyRequest } from 'fastify'
 
-import { unixSeconds, type Clock } from '#shared/clock.ts'
+import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { randomId } from '#shared/ids.ts'
 

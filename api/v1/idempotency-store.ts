@@ -3,7 +3,7 @@ import { createCipheriv, createDecipheriv, createHash, randomBytes, randomUUID }
 import type { Redis } from 'ioredis'
 
 import { defineScript, runScript } from '#shared/queue/connection.ts'
-import { readContent, type ContentCipher } from '#shared/queue/content-cipher.ts'
+import { type ContentCipher, readContent } from '#shared/queue/content-cipher.ts'
 
 import type { StoredJob } from './durable.ts'
 

@@ -9,13 +9,13 @@ import type { Logger } from '#shared/logger.ts'
 
 import { isFinal, recordAnswer } from './answer-recorder.ts'
 import { callerOf } from './caller.ts'
-import { formDigestOf, formEnd, readDigest, watchForm, type FormDigest } from './form-digest.ts'
+import { type FormDigest, formDigestOf, formEnd, readDigest, watchForm } from './form-digest.ts'
 import {
-  claimOf,
-  RENEW_INTERVAL_MS,
   type Beginning,
   type Claim,
+  claimOf,
   type IdempotencyStore,
+  RENEW_INTERVAL_MS,
   type RecordedAnswer,
 } from './idempotency-store.ts'
 import type { Gate } from './plugin.ts'

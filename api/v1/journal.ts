@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 
-import { readContent, type ContentCipher } from '#shared/queue/content-cipher.ts'
+import { type ContentCipher, readContent } from '#shared/queue/content-cipher.ts'
 
 /** A row that was recorded and not erased. */
 interface JournalEntry {

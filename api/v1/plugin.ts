@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 
-import { reportIgnored, writeIgnoredHeader } from '#api/http/ignored-fields.ts'
 import { networkOf } from '#api/http/client-address.ts'
+import { reportIgnored, writeIgnoredHeader } from '#api/http/ignored-fields.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { pathOf } from '#api/http/url-path.ts'
 import { type UnknownFields, validatorCompiler } from '#api/http/validation.ts'
@@ -10,7 +10,7 @@ import type { Logger } from '#shared/logger.ts'
 
 import { type AllowedMethods, watchMethods } from './allowed-methods.ts'
 import { requireCreator, requireScope } from './caller.ts'
-import { createAuthenticate, type CredentialServices } from './credentials.ts'
+import { type CredentialServices, createAuthenticate } from './credentials.ts'
 import { type ErrorAnswer, presentError } from './error-dialect.ts'
 import type { RequiredScope } from './scopes.ts'
 import { type SchemaComplaint, validationFailure } from './validation-message.ts'

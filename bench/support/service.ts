@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 import { startPostgres } from '#launcher/embedded/postgres.ts'
 import { startRedis } from '#launcher/embedded/redis.ts'
-import { openFaultTiers, type FaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
+import { type FaultTiers, openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
 import { API_KEY } from '#test/support/tiers.ts'
 
 /** A whole installation in processes of its own: what a client sees. */

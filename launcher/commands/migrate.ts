@@ -1,5 +1,5 @@
-import { loadConfig, type Env } from '#shared/config/config.ts'
-import { migrate, MIGRATIONS_FOLDER } from '#shared/db/migrate.ts'
+import { type Env, loadConfig } from '#shared/config/config.ts'
+import { MIGRATIONS_FOLDER, migrate } from '#shared/db/migrate.ts'
 import { createLogger } from '#shared/logger.ts'
 
 import { openReachableDatabase } from '../reach.ts'

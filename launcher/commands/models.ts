@@ -1,3 +1,4 @@
+import { type Arguments, UsageError } from '#launcher/command-line.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import { type Env, loadWorkerConfig } from '#shared/config/config.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
@@ -6,7 +7,6 @@ import { openObjectStore } from '#shared/storage/open-store.ts'
 import { ensureModel, type FetchOptions, modelCacheDir } from '#workers/models/fetcher.ts'
 import { parseHubSource } from '#workers/models/hub.ts'
 import type { PullProgress } from '#workers/models/hub-cache.ts'
-import { type Arguments, UsageError } from '#launcher/command-line.ts'
 
 type Action = (context: Context, args: Arguments) => Promise<void>
 

@@ -1,17 +1,17 @@
 import { join, resolve } from 'node:path'
 
+import { keepService } from '#launcher/embedded/supervised-service.ts'
 import type { Env } from '#shared/config/config.ts'
 import type { ServerConfig } from '#shared/config/server.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { CANNOT_BE_LOADED } from '#shared/queue/liveness.ts'
-import { keepService } from '#launcher/embedded/supervised-service.ts'
 
 import { loadSecrets, lockDataDir } from '../data-dir.ts'
-import { rememberEnvironment } from '../running.ts'
 import { claimPortNumber, findFreePort, waitUntil } from '../embedded/child.ts'
 import { type Mailbox, startMailbox } from '../embedded/mailbox.ts'
 import { startPostgres } from '../embedded/postgres.ts'
 import { type EmbeddedService, startRedis } from '../embedded/redis.ts'
+import { rememberEnvironment } from '../running.ts'
 import { superviseTier } from '../supervisor.ts'
 import { checkSettings, composeEnv, withoutEmpty } from '../tier-env.ts'
 

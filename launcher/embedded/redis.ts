@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path'
 
 import { Redis } from 'ioredis'
 
-import { findFreePort, startChild, waitUntil, type PrivateChild } from './child.ts'
+import { findFreePort, type PrivateChild, startChild, waitUntil } from './child.ts'
 
 /** A service that runs as long as this process. */
 export interface EmbeddedService {

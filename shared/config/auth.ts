@@ -1,23 +1,23 @@
-import { readCaptchaConfig, readSmsConfig, type CaptchaConfig, type SmsConfig } from './auth-sms.ts'
-import { readExternalConfig, type ExternalConfig } from './auth-external.ts'
-import { isPublicSecret, readJwtConfig, type JwtConfig } from './auth-jwt.ts'
+import { type ExternalConfig, readExternalConfig } from './auth-external.ts'
+import { isPublicSecret, type JwtConfig, readJwtConfig } from './auth-jwt.ts'
 import {
+  type MailerConfig,
   readMailerConfig,
   readSmtpConfig,
-  type MailerConfig,
   type SmtpConfig,
 } from './auth-mail.ts'
 import {
+  type MfaConfig,
+  type PasswordConfig,
   readMfaConfig,
   readPasswordConfig,
   readSecurityConfig,
   readSessionsConfig,
-  type MfaConfig,
-  type PasswordConfig,
   type SecurityConfig,
   type SessionsConfig,
 } from './auth-policies.ts'
-import { readRateLimitsConfig, type RateLimitsConfig } from './auth-rate-limits.ts'
+import { type RateLimitsConfig, readRateLimitsConfig } from './auth-rate-limits.ts'
+import { type CaptchaConfig, readCaptchaConfig, readSmsConfig, type SmsConfig } from './auth-sms.ts'
 import type { EnvReader } from './env-reader.ts'
 
 /** The settings of the user server, nested by subject. */

@@ -1,11 +1,5 @@
 import type { LoggerOptions } from '../logger.ts'
 import { type AuthConfig, readAuthConfig } from './auth.ts'
-import {
-  type ContentConfig,
-  type LimitsConfig,
-  readContentConfig,
-  readLimitsConfig,
-} from './limits.ts'
 import { ConfigError, EnvReader } from './env-reader.ts'
 import { type InferenceConfig, readInferenceConfig } from './inference.ts'
 import {
@@ -14,6 +8,12 @@ import {
   readDatabaseConfig,
   readInfraConfig,
 } from './infra.ts'
+import {
+  type ContentConfig,
+  type LimitsConfig,
+  readContentConfig,
+  readLimitsConfig,
+} from './limits.ts'
 import { readLogConfig, readServerConfig, type ServerConfig } from './server.ts'
 import { readTelemetryConfig, type TelemetryConfig } from './telemetry.ts'
 

@@ -1,7 +1,6 @@
 import { Client, type ClientConfig } from 'pg'
 
 import type { Logger } from '../logger.ts'
-
 import { statementLimits } from './client.ts'
 
 const PROBE = 'millrace_pooler_probe'

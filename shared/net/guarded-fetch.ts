@@ -1,5 +1,5 @@
-import { lookup as resolveHost, type LookupAddress } from 'node:dns'
-import { request as requestHttp, type IncomingMessage } from 'node:http'
+import { type LookupAddress, lookup as resolveHost } from 'node:dns'
+import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 
-import { queueName, type QueueKind } from '../contracts/queues.ts'
+import { type QueueKind, queueName } from '../contracts/queues.ts'
 import type { QueueKeys } from './keys.ts'
 
 /** A queue of one kind and model. */

@@ -1,5 +1,5 @@
 import type { JobEnvelope } from '../contracts/job.ts'
-import { readContent, type ContentCipher } from './content-cipher.ts'
+import { type ContentCipher, readContent } from './content-cipher.ts'
 
 /**
  * The version of an envelope with an encrypted input. Workers of releases that cannot decrypt refuse

@@ -1,8 +1,8 @@
 import { Queue } from 'bullmq'
 import type { Redis } from 'ioredis'
 
-import { queuedJobId, type JobEnvelope } from '../contracts/job.ts'
-import { queueName, type QueueKind } from '../contracts/queues.ts'
+import { type JobEnvelope, queuedJobId } from '../contracts/job.ts'
+import { type QueueKind, queueName } from '../contracts/queues.ts'
 import type { Logger } from '../logger.ts'
 import { announceCancel } from './cancellation.ts'
 import { defineScript, runScript } from './connection.ts'

@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis'
 
 import type { Reply } from '../contracts/reply.ts'
 import type { Logger } from '../logger.ts'
-import { readContent, type ContentCipher } from './content-cipher.ts'
+import { type ContentCipher, readContent } from './content-cipher.ts'
 import { encryptedStream, type QueueKeys } from './keys.ts'
 
 const BLOCK_MS = 1000

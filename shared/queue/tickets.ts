@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis'
 
 import type { QueueKind } from '#shared/contracts/queues.ts'
+
 import { defineScript, runScript } from './connection.ts'
 import type { QueueKeys } from './keys.ts'
 

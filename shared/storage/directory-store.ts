@@ -8,11 +8,11 @@ import { pipeline } from 'node:stream/promises'
 import { failure } from '../errors.ts'
 import {
   assertPlainKey,
-  STAGED,
-  storageFull,
   type ObjectInfo,
   type ObjectStore,
   type PutOptions,
+  STAGED,
+  storageFull,
 } from './object-store.ts'
 
 // The disk is full, or the user's disk quota is.

@@ -4,7 +4,7 @@ import {
   type S3Client,
 } from '@aws-sdk/client-s3'
 
-import { OWN_PREFIXES, STAGED, type ObjectInfo } from './object-store.ts'
+import { type ObjectInfo, OWN_PREFIXES, STAGED } from './object-store.ts'
 
 /** Errors of servers that cannot list uploads, or that forbid it. */
 const UNLISTED: readonly (number | undefined)[] = [400, 403, 405, 501]

@@ -14,10 +14,10 @@ import {
 
 import type { StorageConfig } from '../config/infra.ts'
 import { failure } from '../errors.ts'
-import { assertPlainKey, STAGED, type ObjectInfo, type ObjectStore } from './object-store.ts'
+import { assertPlainKey, type ObjectInfo, type ObjectStore, STAGED } from './object-store.ts'
 import { translateFaults, watchForSilence } from './s3-faults.ts'
 import { dropLeftover, listLeftovers } from './s3-leftovers.ts'
-import { PartBuffers, S3Upload, type S3Target } from './s3-upload.ts'
+import { PartBuffers, type S3Target, S3Upload } from './s3-upload.ts'
 
 const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
 const CONNECT_TIMEOUT_MS = 3000

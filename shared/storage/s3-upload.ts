@@ -5,8 +5,8 @@ import {
   CompleteMultipartUploadCommand,
   CreateMultipartUploadCommand,
   PutObjectCommand,
-  UploadPartCommand,
   type S3Client,
+  UploadPartCommand,
 } from '@aws-sdk/client-s3'
 
 // The smallest part size of S3, because parts in flight are held in memory.

@@ -1,14 +1,14 @@
-import { ValueType, type HrTime } from '@opentelemetry/api'
+import { type HrTime, ValueType } from '@opentelemetry/api'
+import { emptyResource } from '@opentelemetry/resources'
 import {
   AggregationTemporality,
-  DataPointType,
   type CollectionResult,
   type DataPoint,
+  DataPointType,
   type Histogram,
   type MetricData,
   type MetricProducer,
 } from '@opentelemetry/sdk-metrics'
-import { emptyResource } from '@opentelemetry/resources'
 
 import type { Registry } from './registry.ts'
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-import { diag, DiagLogLevel, trace } from '@opentelemetry/api'
+import { DiagLogLevel, diag, trace } from '@opentelemetry/api'
 import { OTLPMetricExporter as GrpcMetrics } from '@opentelemetry/exporter-metrics-otlp-grpc'
 import { OTLPMetricExporter as JsonMetrics } from '@opentelemetry/exporter-metrics-otlp-http'
 import { OTLPMetricExporter as ProtobufMetrics } from '@opentelemetry/exporter-metrics-otlp-proto'

@@ -1,14 +1,14 @@
 import {
   type Attributes,
-  context,
   type Context,
+  context,
   propagation,
   ROOT_CONTEXT,
   type Span,
   type SpanKind,
   SpanStatusCode,
-  trace,
   type Tracer,
+  trace,
 } from '@opentelemetry/api'
 
 /** W3C trace context, in request headers and job envelopes. */

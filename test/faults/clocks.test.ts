@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 
 import { report, scale } from '#test/support/fault-report.ts'
-import { countWrong, openFaultWorld, sleep, type FaultWorld } from '#test/support/fault-world.ts'
-import { readAll, toyRequest, type ToyProcess } from '#test/support/queue.ts'
+import { countWrong, type FaultWorld, openFaultWorld, sleep } from '#test/support/fault-world.ts'
+import { readAll, type ToyProcess, toyRequest } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 
 const SHIFT_MS = 300_000

@@ -8,11 +8,11 @@ import {
   eventually,
   readAll,
   readToyFrame,
-  toyRequest,
   type ToyProcess,
+  toyRequest,
 } from '#test/support/queue.ts'
-import { toyText } from '#test/support/toy-worker.ts'
 import { createRandom } from '#test/support/random.ts'
+import { toyText } from '#test/support/toy-worker.ts'
 
 const random = createRandom()
 

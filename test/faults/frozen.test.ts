@@ -5,10 +5,10 @@ import { openFaultProxy } from '#test/support/fault-proxy.ts'
 import { report, scale } from '#test/support/fault-report.ts'
 import {
   countWrong,
-  openFaultWorld,
-  sleep,
   type FaultWorld,
+  openFaultWorld,
   type StreamSeen,
+  sleep,
 } from '#test/support/fault-world.ts'
 import { readAll, readToyFrame, spawnReady, toyRequest } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'

@@ -2,9 +2,9 @@ import { describe, expect } from 'vitest'
 
 import { completionBody, readCompletion, type Seen } from '#test/support/fault-client.ts'
 import { isFull, quantile, report, scale } from '#test/support/fault-report.ts'
-import { openFaultTiers, type FaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
-import { it } from '#test/support/services.ts'
+import { type FaultTiers, openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
 import { createRandom } from '#test/support/random.ts'
+import { it } from '#test/support/services.ts'
 
 const random = createRandom()
 

@@ -1,12 +1,12 @@
 import { describe, expect } from 'vitest'
 
-import { readCompletion, post } from '#test/support/fault-client.ts'
+import { post, readCompletion } from '#test/support/fault-client.ts'
 import { quantile, report, scale } from '#test/support/fault-report.ts'
-import { it, residentMib, timeUntil, toyBody, type ToyTiers } from '#test/support/fault-toy.ts'
-import { sleep } from '#test/support/fault-world.ts'
-import { watchProcess } from '#test/support/watched-process.ts'
 import type { TierProcess } from '#test/support/fault-tiers.ts'
+import { it, residentMib, type ToyTiers, timeUntil, toyBody } from '#test/support/fault-toy.ts'
+import { sleep } from '#test/support/fault-world.ts'
 import { toyText } from '#test/support/toy-worker.ts'
+import { watchProcess } from '#test/support/watched-process.ts'
 
 const TIMEOUT_MS = 400_000
 

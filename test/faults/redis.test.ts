@@ -10,12 +10,12 @@ import {
   countWrong,
   longestGap,
   openFaultWorld,
-  sleep,
   type StreamSeen,
+  sleep,
 } from '#test/support/fault-world.ts'
 import { readAll, startRedis, toyRequest } from '#test/support/queue.ts'
-import { toyText } from '#test/support/toy-worker.ts'
 import { createRandom } from '#test/support/random.ts'
+import { toyText } from '#test/support/toy-worker.ts'
 
 const random = createRandom()
 

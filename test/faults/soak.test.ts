@@ -6,11 +6,11 @@ import { describe, expect, it } from 'vitest'
 import { ServiceError } from '#shared/errors.ts'
 import { openFaultPlace } from '#test/support/fault-place.ts'
 import { isFull, report, scale } from '#test/support/fault-report.ts'
-import { openToyTiers, residentMib, timeUntil, type ToyTiers } from '#test/support/fault-toy.ts'
-import { openFaultWorld, sleep, type FaultWorld } from '#test/support/fault-world.ts'
-import { watchProcess } from '#test/support/watched-process.ts'
-import { readAll, toyRequest, type ToyProcess } from '#test/support/queue.ts'
+import { openToyTiers, residentMib, type ToyTiers, timeUntil } from '#test/support/fault-toy.ts'
+import { type FaultWorld, openFaultWorld, sleep } from '#test/support/fault-world.ts'
+import { readAll, type ToyProcess, toyRequest } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
+import { watchProcess } from '#test/support/watched-process.ts'
 
 // What merely awaits its collection is no leak.
 setFlagsFromString('--expose_gc')

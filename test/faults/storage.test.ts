@@ -2,11 +2,11 @@ import { createHash, randomBytes } from 'node:crypto'
 
 import { describe, expect } from 'vitest'
 
-import { openFaultProxy, type FaultProxy } from '#test/support/fault-proxy.ts'
+import { type FaultProxy, openFaultProxy } from '#test/support/fault-proxy.ts'
 import { report, scale } from '#test/support/fault-report.ts'
-import { API_KEY } from '#test/support/tiers.ts'
-import { it, timeUntil, type ToyTiers } from '#test/support/fault-toy.ts'
+import { it, type ToyTiers, timeUntil } from '#test/support/fault-toy.ts'
 import { startS3 } from '#test/support/s3.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 import { toyText } from '#test/support/toy-worker.ts'
 
 const FILE_BYTES = 3 * 1024 * 1024

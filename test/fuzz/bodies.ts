@@ -6,8 +6,8 @@ import type { Known } from './requests.ts'
 import {
   asText,
   encode,
-  hostileValue,
   HOSTILE_TEXTS,
+  hostileValue,
   mutate,
   mutations,
   toJson,

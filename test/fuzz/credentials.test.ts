@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 
-import { createAccessTokens } from '#api/auth/sessions/access-token.ts'
-import { parseEmail, parsePhone } from '#api/auth/users/contact.ts'
 import { matchesGlob } from '#api/auth/redirects/glob.ts'
 import { isRedirectAllowed } from '#api/auth/redirects/redirect-url.ts'
+import { createAccessTokens } from '#api/auth/sessions/access-token.ts'
+import { parseEmail, parsePhone } from '#api/auth/users/contact.ts'
 import { systemClock } from '#shared/clock.ts'
 import { readJwtConfig } from '#shared/config/auth-jwt.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'

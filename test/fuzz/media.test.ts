@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 import multipart from '@fastify/multipart'
 import fc from 'fast-check'
-import { fastify, type FastifyInstance } from 'fastify'
+import { type FastifyInstance, fastify } from 'fastify'
 import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 
@@ -12,7 +12,7 @@ import { readForm } from '#api/http/form.ts'
 import { normalizeError } from '#api/http/normalize-error.ts'
 import { inspectImage } from '#api/inference/images/uploaded-image.ts'
 import { failure } from '#shared/errors.ts'
-import { findAudioDecoder, SAMPLE_RATE, type AudioDecoder } from '#workers/audio/decode.ts'
+import { type AudioDecoder, findAudioDecoder, SAMPLE_RATE } from '#workers/audio/decode.ts'
 import { openImage } from '#workers/image/image-file.ts'
 
 import { formBody } from './forms.ts'

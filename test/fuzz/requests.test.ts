@@ -5,9 +5,9 @@ import { SEED } from '#test/support/random.ts'
 
 import { nameOf, type Operation } from './document.ts'
 import { FOUND } from './found.ts'
-import { oddRequests, type OddRequest } from './numbers.ts'
-import { requestsTo, type Claim, type FuzzRequest } from './requests.ts'
-import { openFuzzTarget, type FuzzTarget } from './target.ts'
+import { type OddRequest, oddRequests } from './numbers.ts'
+import { type Claim, type FuzzRequest, requestsTo } from './requests.ts'
+import { type FuzzTarget, openFuzzTarget } from './target.ts'
 import { createJudge, type Judge } from './verdict.ts'
 import { isFramed, NoAnswerError, send, type WireAnswer } from './wire.ts'
 

@@ -4,7 +4,7 @@ import { contentOf } from './bodies.ts'
 import type { Operation, Parameter } from './document.ts'
 import type { FormFiles } from './forms.ts'
 import { ODD_HEADERS } from './headers.ts'
-import { asText, encode, hostileText, hostileValue, valid, type Hints } from './values.ts'
+import { asText, encode, type Hints, hostileText, hostileValue, valid } from './values.ts'
 
 /** The user whose rights a request claims. */
 export type Claim = 'own' | 'key' | 'user' | 'service' | 'none' | 'broken'

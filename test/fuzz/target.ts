@@ -13,7 +13,7 @@ import { createDatabase } from '#test/support/services.ts'
 import { IMAGE_MODEL, TEXT_MODELS } from '#test/support/small-models.ts'
 import { API_KEY, apiEnv } from '#test/support/tiers.ts'
 
-import { listOperations, type Document, type Operation } from './document.ts'
+import { type Document, listOperations, type Operation } from './document.ts'
 import type { Claim, Known } from './requests.ts'
 
 const FIXTURES = join(import.meta.dirname, '../fixtures')

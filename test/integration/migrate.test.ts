@@ -7,7 +7,7 @@ import { Client, type Pool } from 'pg'
 import { describe, expect, inject } from 'vitest'
 
 import { openDatabase } from '#shared/db/client.ts'
-import { migrate, MIGRATIONS_FOLDER } from '#shared/db/migrate.ts'
+import { MIGRATIONS_FOLDER, migrate } from '#shared/db/migrate.ts'
 import { createLogger } from '#shared/logger.ts'
 import { it } from '#test/support/services.ts'
 

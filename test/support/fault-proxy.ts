@@ -1,4 +1,4 @@
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 /** A TCP proxy with configurable faults; a setting applies to every connection from then on. */
 export interface FaultProxy {

@@ -5,8 +5,8 @@ import { Redis } from 'ioredis'
 import { queueKeys } from '#shared/queue/keys.ts'
 
 import { post, readCompletion, type Seen } from './fault-client.ts'
+import { type FaultTiers, openFaultTiers, type TierProcess, toyCatalogue } from './fault-tiers.ts'
 import { it as base } from './services.ts'
-import { openFaultTiers, toyCatalogue, type FaultTiers, type TierProcess } from './fault-tiers.ts'
 
 /** A request to the toy model. */
 export const toyBody = (

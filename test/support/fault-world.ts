@@ -10,12 +10,12 @@ import {
   freshPrefix,
   log,
   openTestSubmitter,
+  type PrivateRedis,
   readAll,
   spawnToyWorker,
   startRedis,
-  toyRequest,
-  type PrivateRedis,
   type ToyProcess,
+  toyRequest,
 } from './queue.ts'
 
 /** What a stream came to. */

@@ -1,5 +1,5 @@
-import { scrape, type Sample } from './metrics-text.ts'
-import { parsePromql, type Expression, type Matcher } from './promql-parser.ts'
+import { type Sample, scrape } from './metrics-text.ts'
+import { type Expression, type Matcher, parsePromql } from './promql-parser.ts'
 
 /** The samples of all targets at one moment. */
 export interface Snapshot {

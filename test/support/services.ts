@@ -6,10 +6,10 @@ import { join } from 'node:path'
 import { Client } from 'pg'
 import { test as base, inject } from 'vitest'
 
-import { openDatabase, type Database } from '#shared/db/client.ts'
+import { type Database, openDatabase } from '#shared/db/client.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 
-import { startMailCatcher, type MailCatcher } from './mail-catcher.ts'
+import { type MailCatcher, startMailCatcher } from './mail-catcher.ts'
 
 /** What a test can ask for: `it('…', async ({ databaseUrl, redisUrl, keyPrefix }) => …)`. */
 export interface TestServices {

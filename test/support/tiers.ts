@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 
-import { findFreePort, startChild, waitUntil, type PrivateChild } from '#launcher/embedded/child.ts'
+import { findFreePort, type PrivateChild, startChild, waitUntil } from '#launcher/embedded/child.ts'
 
 /** Real API and worker processes, as `millrace api` and `millrace worker` start them. */
 export interface Tiers {

@@ -1,5 +1,5 @@
-import { systemClock } from '#shared/clock.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
+import { systemClock } from '#shared/clock.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'

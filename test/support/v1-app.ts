@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 
 import { buildApp } from '#api/server/app.ts'
-import { v1Plugin, type V1Services } from '#api/v1/plugin.ts'
+import { type V1Services, v1Plugin } from '#api/v1/plugin.ts'
 import { systemClock } from '#shared/clock.ts'
 import { openApiKeys } from '#shared/db/api-keys.ts'
 import type { Database } from '#shared/db/client.ts'

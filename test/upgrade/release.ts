@@ -3,7 +3,7 @@ import { existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import { findFreePort, startChild, waitUntil, type PrivateChild } from '#launcher/embedded/child.ts'
+import { findFreePort, type PrivateChild, startChild, waitUntil } from '#launcher/embedded/child.ts'
 import { apiEnv } from '#test/support/tiers.ts'
 
 /** The tree of this checkout. */

@@ -9,11 +9,11 @@ import { startRedis } from '#launcher/embedded/redis.ts'
 import {
   checkOut,
   latestTag,
+  type Place,
+  type Release,
   ROOT,
   startApi,
   startWorker,
-  type Place,
-  type Release,
   type TierProcess,
 } from './release.ts'
 import { startTraffic } from './traffic.ts'

@@ -1,9 +1,9 @@
 import { closeOnFailure, openAll } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
-import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
-import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import {
   allocateElements,

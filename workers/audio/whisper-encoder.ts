@@ -1,7 +1,7 @@
 import { Batcher } from '#workers/embedding/batcher.ts'
-import { openSessionPool } from '#workers/runtime/session-pool.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
+import { openSessionPool } from '#workers/runtime/session-pool.ts'
 import { allocateElements, type ElementType } from '#workers/tensor/element-type.ts'
 
 import type { WindowStates } from './whisper-decoder.ts'

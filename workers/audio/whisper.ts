@@ -5,27 +5,27 @@ import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
-import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
 import { contentOnly } from '#workers/text/content-spans.ts'
+import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
 import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
-import { createAnswerDecoder, type AnswerDecoder } from './answer-decoder.ts'
+import { type AnswerDecoder, createAnswerDecoder } from './answer-decoder.ts'
 import { SAMPLE_RATE } from './decode.ts'
 import { SampleReader } from './sample-reader.ts'
 import { cutWindow, roundToHundredths } from './segments.ts'
-import { allowOnly, suppress, suppressAtBegin, timestampRules } from './token-rules.ts'
 import type { TokenRule } from './token-rules.ts'
+import { allowOnly, suppress, suppressAtBegin, timestampRules } from './token-rules.ts'
 import { openWhisperDecoder, type WindowStates } from './whisper-decoder.ts'
 import { readWhisperFiles, type WhisperFiles } from './whisper-files.ts'
-import { answerWindow, type WindowAnswer } from './window-answer.ts'
-import { openWindowEncoder, type WindowEncoder } from './window-encoder.ts'
 import {
   checkSpeechTask,
   findWhisperTokens,
-  startTokens,
   type SpeechTask,
+  startTokens,
   type WhisperTokens,
 } from './whisper-tokens.ts'
+import { answerWindow, type WindowAnswer } from './window-answer.ts'
+import { openWindowEncoder, type WindowEncoder } from './window-encoder.ts'
 
 /** The parameters of one clip. */
 interface SpeechRequest extends SpeechTask {

@@ -2,8 +2,8 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { isRecord } from '#shared/records.ts'
-import { findJson, readJson } from '#workers/models/folder-json.ts'
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
+import { findJson, readJson } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { readSentenceHead, type SentenceHead } from './sentence-head.ts'

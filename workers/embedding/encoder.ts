@@ -1,19 +1,19 @@
 import { setImmediate } from 'node:timers/promises'
 
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
-import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
-import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 
-import { buildBatch, checkInputs, toFloat32, type EncodedText } from './encoder-batch.ts'
-import { readEncoderFiles, type EncoderFiles } from './encoder-files.ts'
+import { buildBatch, checkInputs, type EncodedText, toFloat32 } from './encoder-batch.ts'
+import { type EncoderFiles, readEncoderFiles } from './encoder-files.ts'
 import { chooseOutput, type EncoderOutput } from './encoder-output.ts'
 import { findMarkers } from './markers.ts'
 import { normalize, poolAll } from './pooling.ts'
 import { readText, readTextCut, readTokenIds } from './read-input.ts'
-import { openTextBatcher, type BatchOptions } from './text-batcher.ts'
+import { type BatchOptions, openTextBatcher } from './text-batcher.ts'
 
 /** A loaded embedding model; texts of all requests share its batches. */
 export interface Encoder {

@@ -1,8 +1,8 @@
 import { setImmediate } from 'node:timers/promises'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
 import { contentOnly } from '#workers/text/content-spans.ts'
+import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
 import { charsWithin, encodeWithin, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import type { Markers } from './markers.ts'

@@ -1,17 +1,17 @@
 import { failure } from '#shared/errors.ts'
-import { ModelLoadError } from '#workers/runtime/errors.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
-import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
-import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+import { openSessionPool, type SessionPool } from '#workers/runtime/session-pool.ts'
 import { contentOnly } from '#workers/text/content-spans.ts'
 import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
-import { buildBatch, checkInputs, toFloat32, type EncodedText } from './encoder-batch.ts'
-import { readEncoderFiles, type EncoderFiles } from './encoder-files.ts'
+import { buildBatch, checkInputs, type EncodedText, toFloat32 } from './encoder-batch.ts'
+import { type EncoderFiles, readEncoderFiles } from './encoder-files.ts'
 import { findPairMarkers } from './markers.ts'
-import { openTextBatcher, type BatchOptions } from './text-batcher.ts'
+import { type BatchOptions, openTextBatcher } from './text-batcher.ts'
 
 /** A loaded cross-encoder: it reads a query and a document together. */
 export interface Reranker {

@@ -4,7 +4,7 @@ import { isRecord } from '#shared/records.ts'
 import { readModelText } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
-import { readDenseLayer, type DenseLayer } from './dense.ts'
+import { type DenseLayer, readDenseLayer } from './dense.ts'
 import type { PoolingMode } from './pooling.ts'
 
 /** The modules that reduce token vectors to one vector, as listed in `modules.json`. */

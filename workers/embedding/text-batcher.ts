@@ -1,6 +1,6 @@
 import { scanOperators } from '#workers/engine/decoder-graph.ts'
-import type { SessionPool } from '#workers/runtime/session-pool.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
+import type { SessionPool } from '#workers/runtime/session-pool.ts'
 
 import { Batcher } from './batcher.ts'
 import type { EncodedText } from './encoder-batch.ts'

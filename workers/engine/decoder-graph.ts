@@ -1,11 +1,10 @@
-import { open, type FileHandle } from 'node:fs/promises'
+import { type FileHandle, open } from 'node:fs/promises'
 
+import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { TensorSpec } from '#workers/runtime/specs.ts'
 import type { ElementType } from '#workers/tensor/element-type.ts'
 
-import { ModelLoadError } from '#workers/runtime/errors.ts'
-
-import { findGraphText, type ByteRange } from './graph-text.ts'
+import { type ByteRange, findGraphText } from './graph-text.ts'
 
 /** A pair of cache input and output: a layer's keys or values. */
 export interface CachePair {

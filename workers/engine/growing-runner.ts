@@ -16,8 +16,8 @@ import {
   logitsToKeepTensor,
   type ModelRunner,
   nextInput,
-  readLogits,
   type RunnerOptions,
+  readLogits,
   type StepLogits,
   wantsAllLogits,
 } from './model-runner.ts'

@@ -11,13 +11,13 @@ import {
   logitsToKeepTensor,
   type ModelRunner,
   nextInput,
-  readLogits,
   type RunnerOptions,
+  readLogits,
   type StepLogits,
   wantsAllLogits,
 } from './model-runner.ts'
-import type { Sequence } from './sequence.ts'
 import type { Step } from './scheduler.ts'
+import type { Sequence } from './sequence.ts'
 import type { SlotCache } from './slot-cache.ts'
 import type { SlotTable } from './slots.ts'
 

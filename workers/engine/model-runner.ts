@@ -1,6 +1,6 @@
+import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
-import type { Runtime } from '#workers/runtime/runtime.ts'
 
 import type { DecoderGraph } from './decoder-graph.ts'
 import type { Step } from './scheduler.ts'

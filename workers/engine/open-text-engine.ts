@@ -3,7 +3,7 @@ import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { ExecutionProvider } from '#workers/runtime/session-options.ts'
 
-import { readDecoderGraph, scanOperators, type DecoderGraph } from './decoder-graph.ts'
+import { type DecoderGraph, readDecoderGraph, scanOperators } from './decoder-graph.ts'
 import { DeviceCache } from './device/device-cache.ts'
 import { DeviceGrowingMemory } from './device/device-growing-memory.ts'
 import { DeviceSlotCache } from './device/device-slot-cache.ts'

@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import { readModelText } from '#workers/models/folder-json.ts'
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
+import { readModelText } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 /** The content of a Stable Diffusion folder's configuration files. */

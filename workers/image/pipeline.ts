@@ -1,13 +1,13 @@
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
-import { readClipTokenizer, type ClipTokenizer } from './clip-tokenizer.ts'
-import { readDiffusionFiles, type DiffusionFiles } from './diffusion-files.ts'
-import { openNetworks, type Networks, type Volume } from './networks.ts'
+import { type ClipTokenizer, readClipTokenizer } from './clip-tokenizer.ts'
+import { type DiffusionFiles, readDiffusionFiles } from './diffusion-files.ts'
+import { type Networks, openNetworks, type Volume } from './networks.ts'
+import { normalNoise } from './noise.ts'
 import { createNoiseScheduler } from './noise-schedulers/table.ts'
 import type { NoiseScheduler } from './noise-schedulers/types.ts'
-import { normalNoise } from './noise.ts'
-import { blankOut, shrinkMask, toPixels, toVolume, type Pixels, type RedrawMask } from './pixels.ts'
+import { blankOut, type Pixels, type RedrawMask, shrinkMask, toPixels, toVolume } from './pixels.ts'
 import { defaultsFor, embedGuidance, type StepDefaults } from './step-defaults.ts'
 
 /** One image to generate. */

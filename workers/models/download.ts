@@ -9,11 +9,11 @@ import { failure, ServiceError } from '#shared/errors.ts'
 
 import {
   delayFor,
-  HubUnreachableError,
-  openHubFile,
   type HubFile,
   type HubOptions,
   type HubSource,
+  HubUnreachableError,
+  openHubFile,
 } from './hub.ts'
 
 /** Which file is fetched, and where to. */

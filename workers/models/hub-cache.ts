@@ -9,12 +9,12 @@ import { chooseFiles, type ListedFile } from './choose-files.ts'
 import { checksumOf, download } from './download.ts'
 import { withFileLock } from './file-lock.ts'
 import {
-  listHubFiles,
-  parseHubSource,
-  resolveRevision,
   type HubFile,
   type HubOptions,
   type HubSource,
+  listHubFiles,
+  parseHubSource,
+  resolveRevision,
 } from './hub.ts'
 import { isPlainPath } from './manifest.ts'
 

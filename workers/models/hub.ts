@@ -4,14 +4,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { failure, ServiceError } from '#shared/errors.ts'
 import {
-  isPublicHost,
-  openOutgoing,
-  OutgoingError,
   type GuardedFetchOptions,
+  isPublicHost,
+  OutgoingError,
+  openOutgoing,
 } from '#shared/net/guarded-fetch.ts'
 
-import { isPlainPath } from './manifest.ts'
 import type { ListedFile } from './choose-files.ts'
+import { isPlainPath } from './manifest.ts'
 
 /** A model hub that speaks the file API of Hugging Face. */
 export interface HubOptions {

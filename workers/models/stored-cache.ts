@@ -9,8 +9,8 @@ import type { ObjectInfo, ObjectStore } from '#shared/storage/object-store.ts'
 
 import { chooseFiles, type ListedFile } from './choose-files.ts'
 import { withFileLock } from './file-lock.ts'
-import { isPlainPath } from './manifest.ts'
 import type { PullOptions } from './hub-cache.ts'
+import { isPlainPath } from './manifest.ts'
 
 /** What fetching from object storage takes. */
 export interface StoredOptions extends PullOptions {

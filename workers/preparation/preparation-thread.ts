@@ -2,8 +2,8 @@ import { parentPort } from 'node:worker_threads'
 
 import { ServiceError } from '#shared/errors.ts'
 
-import { compileConstraint } from '../processors/constraint-plan.ts'
 import type { ConstraintPlan } from '../processors/constraint-plan.ts'
+import { compileConstraint } from '../processors/constraint-plan.ts'
 import { toGrammarData } from '../sampling/constraint/grammar-data.ts'
 import type { ThreadReply } from './thread-pool.ts'
 import { WorkBudget } from './work-budget.ts'

@@ -10,16 +10,16 @@ import type {
 
 import type { SampledToken, SequenceEnd, SequenceRequest } from '../engine/types.ts'
 import type { ConstraintSource, TokenConstraint } from '../sampling/constraint/token-constraint.ts'
-import { scoreToken } from '../sampling/logprobs.ts'
 import type { EarlyBan } from '../sampling/logits-processors.ts'
+import { scoreToken } from '../sampling/logprobs.ts'
 import { Sampler } from '../sampling/sampler.ts'
 import { EditFollower } from '../text/prompt-lookup.ts'
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'
 import type { DeltaOutlet } from './delta-outlet.ts'
-import { presentLogprob, presentPromptLogprobs } from './token-logprobs.ts'
 import type { TokenScore } from './token-logprobs.ts'
+import { presentLogprob, presentPromptLogprobs } from './token-logprobs.ts'
 
 const SPACE = 0x20
 

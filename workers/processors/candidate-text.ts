@@ -9,8 +9,8 @@ import type { TokenConstraint } from '../sampling/constraint/token-constraint.ts
 import { IncrementalDetokenizer } from '../text/incremental-detokenizer.ts'
 import { StopStrings } from '../text/stop-strings.ts'
 import type { TokenPieces } from '../text/token-pieces.ts'
-import { cutLogprob, presentLogprob } from './token-logprobs.ts'
 import type { TokenScore } from './token-logprobs.ts'
+import { cutLogprob, presentLogprob } from './token-logprobs.ts'
 
 interface Span {
   readonly tokenId: number

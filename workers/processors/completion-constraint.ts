@@ -2,8 +2,8 @@ import type { GenerateInput, ToolChoice } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
 import { BudgetExceededError, WorkBudget } from '../preparation/work-budget.ts'
-import { fromGrammarData } from '../sampling/constraint/grammar-data.ts'
 import type { SurveyedGrammar } from '../sampling/constraint/grammar-data.ts'
+import { fromGrammarData } from '../sampling/constraint/grammar-data.ts'
 import type {
   ConstraintFactory,
   ConstraintSource,
@@ -11,8 +11,8 @@ import type {
 import { TriggeredConstraint } from '../sampling/constraint/triggered-constraint.ts'
 import { TOOL_CALL_OPENING } from '../text/tool-messages.ts'
 import type { CompletionModel } from './completion-model.ts'
-import { compileConstraint, isStrict } from './constraint-plan.ts'
 import type { ConstraintPlan, OfferedTool } from './constraint-plan.ts'
+import { compileConstraint, isStrict } from './constraint-plan.ts'
 
 /** Smaller plans are first tried on the event loop, for some 10 ms at most. */
 const INLINE_CHARACTERS_MAX = 16_384

@@ -1,7 +1,7 @@
-import { SamplingWorkspace } from '../sampling/sampler.ts'
+import type { TextEngine } from '../engine/types.ts'
 import { PreparationPool } from '../preparation/thread-pool.ts'
 import { ConstraintCache } from '../sampling/constraint/constraint-cache.ts'
-import type { TextEngine } from '../engine/types.ts'
+import { SamplingWorkspace } from '../sampling/sampler.ts'
 import type { TextModel } from '../text/text-model.ts'
 
 /** A language model ready for jobs: its engine, its text rules and what its requests share. */

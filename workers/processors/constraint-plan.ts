@@ -2,8 +2,8 @@ import type { GenerateInput, ToolDefinition } from '#shared/contracts/completion
 import { ServiceError } from '#shared/errors.ts'
 
 import { BudgetExceededError, type WorkBudget } from '../preparation/work-budget.ts'
-import { GrammarBuilder } from '../sampling/constraint/grammar.ts'
 import type { Grammar } from '../sampling/constraint/grammar.ts'
+import { GrammarBuilder } from '../sampling/constraint/grammar.ts'
 import { JsonGrammar } from '../sampling/constraint/json-grammar.ts'
 import { SchemaCompiler } from '../sampling/constraint/json-schema.ts'
 import { TOOL_CALL_CLOSING, TOOL_CALL_OPENING } from '../text/tool-messages.ts'

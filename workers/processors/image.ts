@@ -4,7 +4,7 @@ import { CancelledError, failure } from '#shared/errors.ts'
 import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
 import { encodePng, openImage, resizeImage, type SourceImage } from '#workers/image/image-file.ts'
 import type { DiffusionPipeline, ImageRequest } from '#workers/image/pipeline.ts'
-import { blankOut, pasteBack, type Pixels, type RedrawMask } from '#workers/image/pixels.ts'
+import { blankOut, type Pixels, pasteBack, type RedrawMask } from '#workers/image/pixels.ts'
 
 import { allOrNone, type JobTools } from './job-tools.ts'
 

@@ -1,14 +1,14 @@
-import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { ScoreInput } from '#shared/contracts/completion.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { failure } from '#shared/errors.ts'
 
 import type { SequenceEnd } from '../engine/types.ts'
 import { logprobOf } from '../sampling/logprobs.ts'
 import { contentOnly } from '../text/content-spans.ts'
-import { encodeWithin } from '../text/tokenizer.ts'
 import type { TokenPieces } from '../text/token-pieces.ts'
-import { allOrNone, type JobTools, yieldToEventLoop } from './job-tools.ts'
+import { encodeWithin } from '../text/tokenizer.ts'
 import type { CompletionModel } from './completion-model.ts'
+import { allOrNone, type JobTools, yieldToEventLoop } from './job-tools.ts'
 
 const BRIDGE = '\n\n---\n\nThe above passage is related to: '
 const SCALE = 100 // scores are hundredths of a nat per token of the query

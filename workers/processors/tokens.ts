@@ -1,8 +1,8 @@
 import type { DetokenizeInput, TokenizeInput } from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 
-import { contextLengthExceeded, readPrompt, readTokenIds } from './completion-prompt.ts'
 import type { CompletionModel } from './completion-model.ts'
+import { contextLengthExceeded, readPrompt, readTokenIds } from './completion-prompt.ts'
 import type { JobTools } from './job-tools.ts'
 
 // The model reads nothing: no token is charged.

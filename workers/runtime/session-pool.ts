@@ -1,9 +1,9 @@
-import { availableParallelism } from 'node:os'
 import { stat } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
 
 import type { Runtime } from './runtime.ts'
-import type { SessionOptions } from './session-options.ts'
 import type { ModelSession } from './session.ts'
+import type { SessionOptions } from './session-options.ts'
 
 /** Batches in parallel, each on its share of the cores. */
 const POOL_SIZE = 2

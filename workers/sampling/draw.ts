@@ -1,6 +1,6 @@
 import type { SamplingParams } from '#shared/contracts/completion.ts'
 
-import { exponential, sumWeights, type Shape } from './exponentials.ts'
+import { exponential, type Shape, sumWeights } from './exponentials.ts'
 import { nucleusThreshold } from './nucleus.ts'
 import { argmax, largestValueAt } from './select.ts'
 

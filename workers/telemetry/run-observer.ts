@@ -1,10 +1,10 @@
-import { context, type Context, type Span, SpanKind, trace } from '@opentelemetry/api'
+import { type Context, context, type Span, SpanKind, trace } from '@opentelemetry/api'
 
 import type { Clock } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { queueName } from '#shared/contracts/queues.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
-import { genAiLabels, type GenAiLabels } from '#shared/telemetry/gen-ai.ts'
+import { type GenAiLabels, genAiLabels } from '#shared/telemetry/gen-ai.ts'
 import { contextFrom, DISCARD, failSpan, type Tracing } from '#shared/telemetry/tracing.ts'
 
 import type { WorkerMetrics } from './metrics.ts'

@@ -5,8 +5,8 @@ import { failure } from '#shared/errors.ts'
 import { renderTemplate } from './chat-interpreter.ts'
 import { compileTemplate } from './compile-template.ts'
 import { cutText, type RenderedText } from './content-spans.ts'
-import { foldToolsIntoText, toTemplateMessage, toTemplateTool } from './tool-messages.ts'
 import { strftime } from './strftime.ts'
+import { foldToolsIntoText, toTemplateMessage, toTemplateTool } from './tool-messages.ts'
 
 /** Renders a chat as the text that the model was trained on. */
 export interface ChatTemplate {

@@ -1,7 +1,7 @@
 import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 
 import type { ContentSpan } from './content-spans.ts'
-import { TokenFinder, type AddedToken, type TokenLevel } from './control-tokens.ts'
+import { type AddedToken, TokenFinder, type TokenLevel } from './control-tokens.ts'
 
 /** A token, or the words between two tokens, which the model takes apart. */
 export type EncodedPart = string | readonly string[]

@@ -7,9 +7,9 @@ import { checkTokenizerJson } from '#workers/models/tokenizer-limits.ts'
 import { createContentEncoder } from './content-encoder.ts'
 import type { ContentSpan } from './content-spans.ts'
 import { encodeCooperatively, toTokenIds } from './cooperative-encode.ts'
-import { correctSteps } from './tokenizer-steps.ts'
-import { buildTokenPieces } from './token-pieces.ts'
 import type { TokenizerJson, TokenPieces } from './token-pieces.ts'
+import { buildTokenPieces } from './token-pieces.ts'
+import { correctSteps } from './tokenizer-steps.ts'
 
 /** Text to token ids by the model's own rules. */
 export interface Tokenizer {

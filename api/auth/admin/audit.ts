@@ -1,8 +1,9 @@
-import { json, type AdminRequest, type Answer } from '#api/auth/context.ts'
-import { invalid } from '#api/auth/errors.ts'
 import { AUDIT_SCOPES, listAudit } from '#api/auth/audit/audit-log.ts'
+import { type AdminRequest, type Answer, json } from '#api/auth/context.ts'
+import { invalid } from '#api/auth/errors.ts'
 import type { PageQuery, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+
 import { pageHeaders, parsePage } from './pages.ts'
 
 /** One page of the audit log, newest first. */

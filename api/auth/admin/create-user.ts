@@ -1,18 +1,18 @@
-import type { UserRow } from '#shared/db/schema/auth.ts'
-
-import { json, type AdminRequest, type Answer } from '#api/auth/context.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { type AdminRequest, type Answer, json } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
+import { parseUuid, UUID } from '#api/auth/factors/own-factor.ts'
+import type { AdminUserBody, Parsed } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { contactClaims } from '#api/auth/users/accounts.ts'
 import type { Contact } from '#api/auth/users/contact.ts'
 import { saveContactIdentity } from '#api/auth/users/identities.ts'
 import { mergeMetadata, presentUser } from '#api/auth/users/present-user.ts'
-import { inTransaction } from '#api/auth/store.ts'
 import { findAnyUserById, findUserByContact, insertUser, loadParts } from '#api/auth/users/users.ts'
-import type { AdminUserBody, Parsed } from '#api/auth/schemas.ts'
-import type { AuthServices } from '#api/auth/services.ts'
-import { contactClaims } from '#api/auth/users/accounts.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
 import { parseBan, parseContacts, parsePassword } from './user.ts'
-import { parseUuid, UUID } from '#api/auth/factors/own-factor.ts'
-import { record } from '#api/auth/audit/record.ts'
 
 type Body = Parsed<typeof AdminUserBody>
 

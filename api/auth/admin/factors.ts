@@ -1,15 +1,16 @@
-import { json, type AdminRequest, type Answer } from '#api/auth/context.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { type AdminRequest, type Answer, json } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import { parsePhone } from '#api/auth/users/contact.ts'
 import { deleteFactor, listFactors, updateFactor } from '#api/auth/factors/factors.ts'
-import { presentFactor } from '#api/auth/users/present-user.ts'
-import { lowerSessionsOfFactor } from '#api/auth/sessions/sessions.ts'
-import { inTransaction } from '#api/auth/store.ts'
+import { getOwnFactor } from '#api/auth/factors/own-factor.ts'
 import type { AdminFactorBody, Parsed, UserFactorParams, UserParams } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { lowerSessionsOfFactor } from '#api/auth/sessions/sessions.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { parsePhone } from '#api/auth/users/contact.ts'
+import { presentFactor } from '#api/auth/users/present-user.ts'
+
 import { getUser } from './user.ts'
-import { getOwnFactor } from '#api/auth/factors/own-factor.ts'
-import { record } from '#api/auth/audit/record.ts'
 
 /** The second factors of a user. */
 export async function adminListFactors(

@@ -1,27 +1,26 @@
-import type { UserRow } from '#shared/db/schema/auth.ts'
-
-import { json, type AdminRequest, type Answer } from '#api/auth/context.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { type AdminRequest, type Answer, json } from '#api/auth/context.ts'
+import { linkOf, type MailName, mintForMail } from '#api/auth/delivery/send-mail.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import { parseEmail } from '#api/auth/users/contact.ts'
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
-import { clearOneTimeTokens, type PendingCredentials } from '#api/auth/sign-in/one-time-tokens.ts'
-import { mergeMetadata, presentUser } from '#api/auth/users/present-user.ts'
 import { chooseRedirect } from '#api/auth/redirects/redirect-url.ts'
+import type { GenerateLinkBody, Parsed } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { clearOneTimeTokens, type PendingCredentials } from '#api/auth/sign-in/one-time-tokens.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
+import { createAccount, inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
+import { parseEmail } from '#api/auth/users/contact.ts'
+import { mergeMetadata, presentUser } from '#api/auth/users/present-user.ts'
+import { EMAIL_CHANGE_KINDS } from '#api/auth/users/send-email-change.ts'
 import {
   findUserByContact,
   loadParts,
   lockUser,
-  updateUser,
   type SentColumn,
   type UserChanges,
+  updateUser,
 } from '#api/auth/users/users.ts'
-import type { GenerateLinkBody, Parsed } from '#api/auth/schemas.ts'
-import type { AuthServices } from '#api/auth/services.ts'
-import { createAccount, inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
-import { record } from '#api/auth/audit/record.ts'
-import { EMAIL_CHANGE_KINDS } from '#api/auth/users/send-email-change.ts'
-import { linkOf, mintForMail, type MailName } from '#api/auth/delivery/send-mail.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
 
 type Body = Parsed<typeof GenerateLinkBody>
 

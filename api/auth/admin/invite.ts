@@ -1,13 +1,13 @@
-import { json, type AdminRequest, type Answer } from '#api/auth/context.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { type AdminRequest, type Answer, json } from '#api/auth/context.ts'
+import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
+import type { InviteBody, Parsed } from '#api/auth/schemas.ts'
+import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
+import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
 import { presentUser } from '#api/auth/users/present-user.ts'
 import { findUserByContact, loadParts } from '#api/auth/users/users.ts'
-import type { InviteBody, Parsed } from '#api/auth/schemas.ts'
-import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
-import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
-import { record } from '#api/auth/audit/record.ts'
-import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
 
 /** Makes a user and sends an invitation; also when signing up is switched off. */
 export async function invite(

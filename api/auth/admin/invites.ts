@@ -1,8 +1,7 @@
 import { and, eq, gt, isNotNull } from 'drizzle-orm'
 
-import type { UserRow } from '#shared/db/schema/auth.ts'
-
 import type { Store } from '#api/auth/store.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
 
 /** The invited user whose link this is, while the invitation holds. */
 export async function findInvitedUser(

@@ -1,13 +1,12 @@
-import type { UserRow } from '#shared/db/schema/auth.ts'
-
-import type { AuthRequest } from '#api/auth/context.ts'
-import { authFailure } from '#api/auth/errors.ts'
 import type { Actor } from '#api/auth/audit/audit-log.ts'
-import { findUserByContact, findUserById } from '#api/auth/users/users.ts'
-import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
-import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
 import { record } from '#api/auth/audit/record.ts'
+import type { AuthRequest } from '#api/auth/context.ts'
 import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
+import { authFailure } from '#api/auth/errors.ts'
+import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
+import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
+import { findUserByContact, findUserById } from '#api/auth/users/users.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
 
 /** An invitation to something beyond the user server, whose redirect target says which. */
 export interface Invitation {

@@ -1,26 +1,26 @@
-import type { UserRow } from '#shared/db/schema/auth.ts'
-
-import { json, type AdminRequest, type Answer } from '#api/auth/context.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { type AdminRequest, type Answer, json } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
-import { saveContactIdentity } from '#api/auth/users/identities.ts'
-import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
-import { mergeWithinLimit } from '#api/auth/users/metadata-limit.ts'
-import { findPendingCredentials } from '#api/auth/sign-up/pending-credentials.ts'
-import { mergeMetadata, presentUser } from '#api/auth/users/present-user.ts'
+import type { AdminUserBody, Parsed, UserParams } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
 import { endSessions } from '#api/auth/sessions/sessions.ts'
+import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
+import { findPendingCredentials } from '#api/auth/sign-up/pending-credentials.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
+import { withProviders } from '#api/auth/users/accounts.ts'
+import { saveContactIdentity } from '#api/auth/users/identities.ts'
+import { mergeWithinLimit } from '#api/auth/users/metadata-limit.ts'
+import { mergeMetadata, presentUser } from '#api/auth/users/present-user.ts'
 import {
   findUserByContact,
   loadParts,
   lockUser,
-  updateUser,
   type UserChanges,
+  updateUser,
 } from '#api/auth/users/users.ts'
-import type { AdminUserBody, Parsed, UserParams } from '#api/auth/schemas.ts'
-import type { AuthServices } from '#api/auth/services.ts'
-import { withProviders } from '#api/auth/users/accounts.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
 import { getUser, parseBan, parseContacts, parsePassword } from './user.ts'
-import { record } from '#api/auth/audit/record.ts'
 
 type Body = Parsed<typeof AdminUserBody>
 type Contacts = ReturnType<typeof parseContacts>

@@ -1,14 +1,13 @@
-import type { UserRow } from '#shared/db/schema/auth.ts'
-import { parseDurationMs } from '#shared/duration.ts'
-
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import { parseEmail, parsePhone } from '#api/auth/users/contact.ts'
+import { parseUuid } from '#api/auth/factors/own-factor.ts'
 import { isKnownPasswordHash } from '#api/auth/passwords/password-hashes.ts'
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
-import { findAnyUserById } from '#api/auth/users/users.ts'
 import type { AdminUserBody, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
-import { parseUuid } from '#api/auth/factors/own-factor.ts'
+import { parseEmail, parsePhone } from '#api/auth/users/contact.ts'
+import { findAnyUserById } from '#api/auth/users/users.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
+import { parseDurationMs } from '#shared/duration.ts'
 
 type Body = Parsed<typeof AdminUserBody>
 

@@ -1,7 +1,10 @@
-import { json, type AdminRequest, type Answer } from '#api/auth/context.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { type AdminRequest, type Answer, json } from '#api/auth/context.ts'
 import { invalid } from '#api/auth/errors.ts'
-import { presentUser } from '#api/auth/users/present-user.ts'
+import type { AdminDeleteBody, PageQuery, Parsed, UserParams } from '#api/auth/schemas.ts'
+import type { AuthServices } from '#api/auth/services.ts'
 import { inTransaction } from '#api/auth/store.ts'
+import { presentUser } from '#api/auth/users/present-user.ts'
 import {
   deleteUser,
   listUsers,
@@ -10,11 +13,9 @@ import {
   lockUser,
   softDeleteUser,
 } from '#api/auth/users/users.ts'
-import type { AdminDeleteBody, PageQuery, Parsed, UserParams } from '#api/auth/schemas.ts'
-import type { AuthServices } from '#api/auth/services.ts'
-import { getUser } from './user.ts'
+
 import { pageHeaders, parsePage } from './pages.ts'
-import { record } from '#api/auth/audit/record.ts'
+import { getUser } from './user.ts'
 
 /** One page of users. */
 export async function adminListUsers(

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto'
 
-import { desc, sql, type SQL } from 'drizzle-orm'
-
-import type { AuditLogRow, Metadata, UserRow } from '#shared/db/schema/auth.ts'
+import { desc, type SQL, sql } from 'drizzle-orm'
 
 import type { Store } from '#api/auth/store.ts'
+import type { AuditLogRow, Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 /** The actions of the audit log, and the log type of each. */
 const ACTIONS = {

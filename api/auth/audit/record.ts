@@ -1,7 +1,8 @@
 import type { AuthRequest } from '#api/auth/context.ts'
-import { appendAudit, type Actor, type AuditAction, type SecurityEvent } from './audit-log.ts'
-import type { Store } from '#api/auth/store.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import type { Store } from '#api/auth/store.ts'
+
+import { type Actor, type AuditAction, appendAudit, type SecurityEvent } from './audit-log.ts'
 
 /** Writes a security event to the audit log and to the log, and passes it to the listener. */
 export async function record(

@@ -1,9 +1,9 @@
+import type { Mailer, SmsSender } from '#api/auth/ports.ts'
+import type { Store } from '#api/auth/store.ts'
 import { type Clock, withinTime } from '#shared/clock.ts'
 import type { OutboxMessageRow } from '#shared/db/schema/auth.ts'
 import type { Logger } from '#shared/logger.ts'
 import { ContentCipher } from '#shared/queue/content-cipher.ts'
-import type { Mailer, SmsSender } from '#api/auth/ports.ts'
-import type { Store } from '#api/auth/store.ts'
 
 import {
   deleteMessage,

@@ -2,11 +2,10 @@ import { randomUUID } from 'node:crypto'
 
 import { asc, count, eq, inArray, lte, max, min, sql } from 'drizzle-orm'
 
-import type { OutboxMessageRow } from '#shared/db/schema/auth.ts'
-import type { ContentCipher } from '#shared/queue/content-cipher.ts'
-
 import type { Mail, Sms } from '#api/auth/ports.ts'
 import type { Store } from '#api/auth/store.ts'
+import type { OutboxMessageRow } from '#shared/db/schema/auth.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 
 /** A message that waits for delivery; `none` has no recipient and is deleted unsent. */
 export type OutboxMessage =

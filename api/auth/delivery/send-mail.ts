@@ -1,19 +1,18 @@
-import type { MailKind } from '#shared/config/auth-mail.ts'
-import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
-
 import type { AuthRequest } from '#api/auth/context.ts'
-import type { Mail } from '#api/auth/ports.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import { isAuthorizedAddress, type Contact } from '#api/auth/users/contact.ts'
-import { startFlow, type PkceChallenge } from '#api/auth/sign-in/flow-states.ts'
+import type { Mail } from '#api/auth/ports.ts'
+import { tooSoon } from '#api/auth/rate-limits.ts'
+import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
+import { type PkceChallenge, startFlow } from '#api/auth/sign-in/flow-states.ts'
 import {
-  mintOneTimeToken,
   type MintedToken,
+  mintOneTimeToken,
   type PendingCredentials,
 } from '#api/auth/sign-in/one-time-tokens.ts'
+import { type Contact, isAuthorizedAddress } from '#api/auth/users/contact.ts'
 import { claimSend, type SentColumn, type UserChanges } from '#api/auth/users/users.ts'
-import { tooSoon } from '#api/auth/rate-limits.ts'
-import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
+import type { MailKind } from '#shared/config/auth-mail.ts'
+import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
 
 /** The token kind and the limits of each mail. */
 const MAILS = {

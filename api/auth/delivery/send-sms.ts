@@ -1,15 +1,14 @@
-import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
-
+import { record } from '#api/auth/audit/record.ts'
 import type { AuthRequest } from '#api/auth/context.ts'
+import { tooSoon } from '#api/auth/rate-limits.ts'
+import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
 import {
-  mintOneTimeToken,
   type MintedToken,
+  mintOneTimeToken,
   type PendingCredentials,
 } from '#api/auth/sign-in/one-time-tokens.ts'
 import { claimSend, type SentColumn, type UserChanges } from '#api/auth/users/users.ts'
-import { tooSoon } from '#api/auth/rate-limits.ts'
-import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
-import { record } from '#api/auth/audit/record.ts'
+import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
 
 type SmsKind = Extract<OneTimeTokenKind, 'phone_confirmation' | 'phone_change' | 'reauthentication'>
 

@@ -1,6 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
 
-import type { ProviderId } from '#shared/config/provider-ids.ts'
 import {
   type Answer,
   type AuthRequest,
@@ -9,14 +8,15 @@ import {
   type UserRequest,
 } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import { parsePkce, startFlow } from '#api/auth/sign-in/flow-states.ts'
-import { findByLink } from '#api/auth/sign-in/one-time-tokens.ts'
-import { sha256 } from '#api/auth/secrets.ts'
 import type { Provider } from '#api/auth/ports.ts'
 import type { AuthorizeQuery, Parsed } from '#api/auth/schemas.ts'
+import { sha256 } from '#api/auth/secrets.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { parsePkce, startFlow } from '#api/auth/sign-in/flow-states.ts'
+import { findByLink } from '#api/auth/sign-in/one-time-tokens.ts'
+import type { ProviderId } from '#shared/config/provider-ids.ts'
 
-import { bindBrowser, type Binding } from './browser-binding.ts'
+import { type Binding, bindBrowser } from './browser-binding.ts'
 
 type Query = Parsed<typeof AuthorizeQuery>
 

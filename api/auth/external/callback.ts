@@ -1,19 +1,19 @@
+import { findInvitedUser } from '#api/auth/admin/invites.ts'
+import { type Answer, type AuthRequest, redirect } from '#api/auth/context.ts'
+import { authFailure } from '#api/auth/errors.ts'
+import type { ExternalProfile } from '#api/auth/ports.ts'
+import { withFragment, withQuery } from '#api/auth/redirects/redirect-url.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { startSession, tokenFragment, tokenResponse } from '#api/auth/sessions/start-session.ts'
+import { issueAuthCode, redeemState } from '#api/auth/sign-in/flow-states.ts'
+import { inTransaction } from '#api/auth/store.ts'
 import type { FlowStateRow, UserRow } from '#shared/db/schema/auth.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
-import { redirect, type Answer, type AuthRequest } from '#api/auth/context.ts'
-import { authFailure } from '#api/auth/errors.ts'
 import { isBoundTo, isOwnState } from './browser-binding.ts'
-import { issueAuthCode, redeemState } from '#api/auth/sign-in/flow-states.ts'
-import { findInvitedUser } from '#api/auth/admin/invites.ts'
-import { withFragment, withQuery } from '#api/auth/redirects/redirect-url.ts'
-import { inTransaction } from '#api/auth/store.ts'
-import type { ExternalProfile } from '#api/auth/ports.ts'
-import type { AuthServices } from '#api/auth/services.ts'
 import { decideAccount } from './external-account.ts'
 import { linkToUser, requireLinkable } from './link-to-user.ts'
 import { redirectWithError } from './redirect-with-error.ts'
-import { startSession, tokenFragment, tokenResponse } from '#api/auth/sessions/start-session.ts'
 
 const STATE_TTL_SECONDS = 300
 

@@ -1,11 +1,12 @@
-import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
+import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
 import { authFailure, invalid, OAuthError } from '#api/auth/errors.ts'
 import type { Provider } from '#api/auth/ports.ts'
 import type { AuthServices } from '#api/auth/services.ts'
-import { decideAccount } from './external-account.ts'
-import { linkToUser } from './link-to-user.ts'
 import { startSession, tokenResponse } from '#api/auth/sessions/start-session.ts'
 import { inTransaction } from '#api/auth/store.ts'
+
+import { decideAccount } from './external-account.ts'
+import { linkToUser } from './link-to-user.ts'
 
 /** Grant `id_token`: an id token that the provider's own library obtained on the device. */
 export async function exchangeIdToken(

@@ -1,8 +1,16 @@
-import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
-
+import { record } from '#api/auth/audit/record.ts'
 import type { AuthRequest } from '#api/auth/context.ts'
+import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
 import { authFailure } from '#api/auth/errors.ts'
+import type { ExternalProfile } from '#api/auth/ports.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import {
+  primaryEmail,
+  type Settlement,
+  settleConfirmation,
+} from '#api/auth/sign-up/settle-confirmation.ts'
+import { inTransaction, type Store } from '#api/auth/store.ts'
+import { withProviders } from '#api/auth/users/accounts.ts'
 import {
   findIdentity,
   findOwnersOfEmails,
@@ -10,18 +18,9 @@ import {
   updateIdentityData,
 } from '#api/auth/users/identities.ts'
 import { mergeMetadata } from '#api/auth/users/present-user.ts'
-import { inTransaction, type Store } from '#api/auth/store.ts'
 import { insertUser, lockUser, maySignIn, updateUser } from '#api/auth/users/users.ts'
-import type { ExternalProfile } from '#api/auth/ports.ts'
-import type { AuthServices } from '#api/auth/services.ts'
-import { withProviders } from '#api/auth/users/accounts.ts'
-import { record } from '#api/auth/audit/record.ts'
-import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
-import {
-  primaryEmail,
-  settleConfirmation,
-  type Settlement,
-} from '#api/auth/sign-up/settle-confirmation.ts'
+import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 /** A visitor returning from a provider. */
 export interface Visitor {

@@ -1,13 +1,13 @@
-import type { UserRow } from '#shared/db/schema/auth.ts'
-
+import { record } from '#api/auth/audit/record.ts'
 import type { AuthRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
-import { findIdentity } from '#api/auth/users/identities.ts'
-import { inTransaction, type Store } from '#api/auth/store.ts'
-import { lockUser, maySignIn, updateUser } from '#api/auth/users/users.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { inTransaction, type Store } from '#api/auth/store.ts'
+import { findIdentity } from '#api/auth/users/identities.ts'
+import { lockUser, maySignIn, updateUser } from '#api/auth/users/users.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
 import { linkIdentity, type Visitor } from './external-account.ts'
-import { record } from '#api/auth/audit/record.ts'
 
 interface Linking {
   readonly userId: string

@@ -2,11 +2,11 @@ import { createHash } from 'node:crypto'
 
 import { errors } from 'jose'
 
+import { OAuthError } from '#api/auth/errors.ts'
+import type { ExternalProfile, Provider } from '#api/auth/ports.ts'
 import type { ExternalConfig, ProviderConfig } from '#shared/config/auth-external.ts'
 import { failure } from '#shared/errors.ts'
 import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
-import { OAuthError } from '#api/auth/errors.ts'
-import type { ExternalProfile, Provider } from '#api/auth/ports.ts'
 import { textAt } from '#shared/records.ts'
 
 import { type IdTokens, isAccessTokenBound } from './id-tokens.ts'

@@ -1,7 +1,6 @@
-import { ERROR_KINDS, ServiceError } from '#shared/errors.ts'
-
-import { redirect, type Answer } from '#api/auth/context.ts'
+import { type Answer, redirect } from '#api/auth/context.ts'
 import { withFragment, withQuery } from '#api/auth/redirects/redirect-url.ts'
+import { ERROR_KINDS, ServiceError } from '#shared/errors.ts'
 
 // The words of OAuth 2.0 for a status.
 const OAUTH_ERRORS: Readonly<Record<number, string>> = {

@@ -1,7 +1,6 @@
+import type { ExternalProfile } from '#api/auth/ports.ts'
 import type { ExternalConfig, ProviderConfig } from '#shared/config/auth-external.ts'
 import type { OutgoingRequest } from '#shared/net/guarded-fetch.ts'
-
-import type { ExternalProfile } from '#api/auth/ports.ts'
 
 /** The answer of a provider's token endpoint. */
 export interface ProviderTokens {

@@ -1,18 +1,18 @@
 import { randomUUID } from 'node:crypto'
 
-import type { ChallengeRow, FactorRow } from '#shared/db/schema/auth.ts'
-
-import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
-import { authFailure } from '#api/auth/errors.ts'
-import { claimChallenge, insertChallenge } from './factors.ts'
-import { codeHmac, randomDigits } from '#api/auth/secrets.ts'
-import { tooSoon } from '#api/auth/rate-limits.ts'
-import type { ChallengeBody, FactorParams, Parsed } from '#api/auth/schemas.ts'
-import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
-import { getOwnFactor, requireNamedUser } from './own-factor.ts'
 import { record } from '#api/auth/audit/record.ts'
+import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { requireChannel } from '#api/auth/delivery/send-mail.ts'
 import { renderCode } from '#api/auth/delivery/send-sms.ts'
+import { authFailure } from '#api/auth/errors.ts'
+import { tooSoon } from '#api/auth/rate-limits.ts'
+import type { ChallengeBody, FactorParams, Parsed } from '#api/auth/schemas.ts'
+import { codeHmac, randomDigits } from '#api/auth/secrets.ts'
+import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
+import type { ChallengeRow, FactorRow } from '#shared/db/schema/auth.ts'
+
+import { claimChallenge, insertChallenge } from './factors.ts'
+import { getOwnFactor, requireNamedUser } from './own-factor.ts'
 
 /** Asks for the proof of a second factor. */
 export async function challengeFactor(

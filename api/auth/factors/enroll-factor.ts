@@ -1,16 +1,16 @@
-import type { FactorRow } from '#shared/db/schema/auth.ts'
-
-import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import { parsePhone } from '#api/auth/users/contact.ts'
-import { deleteStaleFactors, insertFactor, listFactors } from './factors.ts'
-import { inTransaction } from '#api/auth/store.ts'
-import { createTotp, type TotpEnrolment } from './totp.ts'
-import { lockUser } from '#api/auth/users/users.ts'
 import type { FactorBody, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { parsePhone } from '#api/auth/users/contact.ts'
+import { lockUser } from '#api/auth/users/users.ts'
+import type { FactorRow } from '#shared/db/schema/auth.ts'
+
+import { deleteStaleFactors, insertFactor, listFactors } from './factors.ts'
 import { requireNamedUser } from './own-factor.ts'
-import { record } from '#api/auth/audit/record.ts'
+import { createTotp, type TotpEnrolment } from './totp.ts'
 
 type NewFactor = Pick<FactorRow, 'userId' | 'friendlyName' | 'factorType' | 'secret' | 'phone'>
 

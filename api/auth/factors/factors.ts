@@ -2,9 +2,8 @@ import { randomUUID } from 'node:crypto'
 
 import { and, asc, eq, gt, isNull, lt, lte, ne, or, sql } from 'drizzle-orm'
 
-import type { ChallengeRow, FactorRow } from '#shared/db/schema/auth.ts'
-
 import type { Store } from '#api/auth/store.ts'
+import type { ChallengeRow, FactorRow } from '#shared/db/schema/auth.ts'
 
 /** The second factors of a user, oldest first. */
 export async function listFactors(store: Store, userId: string): Promise<FactorRow[]> {

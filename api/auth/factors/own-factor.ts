@@ -1,8 +1,8 @@
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import type { AuthServices } from '#api/auth/services.ts'
 import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
 
-import { authFailure, invalid } from '#api/auth/errors.ts'
 import { findFactor } from './factors.ts'
-import type { AuthServices } from '#api/auth/services.ts'
 
 /** The format of ids. */
 export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i

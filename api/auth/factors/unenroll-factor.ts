@@ -1,12 +1,13 @@
-import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
-import { deleteFactor } from './factors.ts'
-import { lowerSessionsOfFactor } from '#api/auth/sessions/sessions.ts'
-import { inTransaction } from '#api/auth/store.ts'
 import type { FactorParams, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { lowerSessionsOfFactor } from '#api/auth/sessions/sessions.ts'
+import { inTransaction } from '#api/auth/store.ts'
+
+import { deleteFactor } from './factors.ts'
 import { getOwnFactor, requireNamedUser } from './own-factor.ts'
-import { record } from '#api/auth/audit/record.ts'
 
 /** Gives a second factor up; sessions that rest on it fall to the first level. */
 export async function unenrollFactor(

@@ -1,7 +1,16 @@
+import { record } from '#api/auth/audit/record.ts'
+import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import type { FactorParams, FactorVerifyBody, Parsed } from '#api/auth/schemas.ts'
+import { codeHmac, isSameBytes } from '#api/auth/secrets.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { replaceRefreshToken } from '#api/auth/sessions/refresh-tokens.ts'
+import { endSessionsBelowAal2, findSession, raiseSession } from '#api/auth/sessions/sessions.ts'
+import { tokenResponse } from '#api/auth/sessions/start-session.ts'
+import { inTransaction, type Store } from '#api/auth/store.ts'
+import { lockUser, maySignIn } from '#api/auth/users/users.ts'
 import type { ChallengeRow, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
 
-import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
-import { authFailure, invalid } from '#api/auth/errors.ts'
 import {
   acceptTotpStep,
   consumeChallenge,
@@ -10,17 +19,8 @@ import {
   listFactors,
   markFactorVerified,
 } from './factors.ts'
-import { replaceRefreshToken } from '#api/auth/sessions/refresh-tokens.ts'
-import { codeHmac, isSameBytes } from '#api/auth/secrets.ts'
-import { endSessionsBelowAal2, findSession, raiseSession } from '#api/auth/sessions/sessions.ts'
-import { inTransaction, type Store } from '#api/auth/store.ts'
-import { findTotpStep } from './totp.ts'
-import { lockUser, maySignIn } from '#api/auth/users/users.ts'
-import type { FactorParams, FactorVerifyBody, Parsed } from '#api/auth/schemas.ts'
-import type { AuthServices } from '#api/auth/services.ts'
 import { getOwnFactor, parseChallengeId, requireNamedUser } from './own-factor.ts'
-import { record } from '#api/auth/audit/record.ts'
-import { tokenResponse } from '#api/auth/sessions/start-session.ts'
+import { findTotpStep } from './totp.ts'
 
 /** Proves a second factor: the session rises to the second assurance level. */
 export async function verifyFactor(

@@ -1,11 +1,11 @@
-import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
-
 import type { UserRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
-import { consumeOneTimeToken, findByCode } from '#api/auth/sign-in/one-time-tokens.ts'
-import { checkPasswordRules } from './password-rules.ts'
-import type { Store } from '#api/auth/store.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { consumeOneTimeToken, findByCode } from '#api/auth/sign-in/one-time-tokens.ts'
+import type { Store } from '#api/auth/store.ts'
+import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import { checkPasswordRules } from './password-rules.ts'
 
 /**
  * Checks everything about a new password of a signed-in user, and hashes it. The nonce is used

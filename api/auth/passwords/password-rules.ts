@@ -1,11 +1,10 @@
 import { createHash } from 'node:crypto'
 
+import { invalid, WeakPasswordError, type WeakPasswordReason } from '#api/auth/errors.ts'
 import type { PasswordConfig } from '#shared/config/auth-policies.ts'
 import { ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
-
-import { invalid, WeakPasswordError, type WeakPasswordReason } from '#api/auth/errors.ts'
 
 const PASSWORD_BYTES_MAX = 72
 const BREACH_CHECK_TIMEOUT_MS = 5000

@@ -1,10 +1,10 @@
-import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
-import { authFailure, invalid } from '#api/auth/errors.ts'
-import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
-import { isConfirmed } from '#api/auth/users/accounts.ts'
 import { record } from '#api/auth/audit/record.ts'
+import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
 import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
+import { isConfirmed } from '#api/auth/users/accounts.ts'
 
 /** Sends a nonce with which a password may be changed; by email where there is one. */
 export async function reauthenticate(

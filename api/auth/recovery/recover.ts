@@ -1,12 +1,12 @@
-import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
-import { invalid } from '#api/auth/errors.ts'
-import { parseEmail } from '#api/auth/users/contact.ts'
-import { parsePkce } from '#api/auth/sign-in/flow-states.ts'
-import { findUserByContact } from '#api/auth/users/users.ts'
-import type { Parsed, RecoverBody } from '#api/auth/schemas.ts'
-import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
 import { record } from '#api/auth/audit/record.ts'
+import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
 import { requireEmailEnabled, sendNothing, sendTokenMail } from '#api/auth/delivery/send-mail.ts'
+import { invalid } from '#api/auth/errors.ts'
+import type { Parsed, RecoverBody } from '#api/auth/schemas.ts'
+import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
+import { parsePkce } from '#api/auth/sign-in/flow-states.ts'
+import { parseEmail } from '#api/auth/users/contact.ts'
+import { findUserByContact } from '#api/auth/users/users.ts'
 
 /** Sends a link for choosing a new password. The same answer for known and unknown addresses. */
 export async function recover(

@@ -1,12 +1,11 @@
 import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
 
-import { errors, importJWK, jwtVerify, SignJWT, type JWK, type JWTPayload } from 'jose'
+import { errors, importJWK, type JWK, type JWTPayload, jwtVerify, SignJWT } from 'jose'
 
+import { authFailure } from '#api/auth/errors.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { JwtConfig, PrivateJwk, SigningAlgorithm } from '#shared/config/auth-jwt.ts'
 import type { AmrEntry, Metadata, SessionRow, UserRow } from '#shared/db/schema/auth.ts'
-
-import { authFailure } from '#api/auth/errors.ts'
 
 /** The claims of an access token. */
 export interface AccessTokenClaims extends JWTPayload {

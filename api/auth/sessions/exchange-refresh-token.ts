@@ -1,10 +1,11 @@
-import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
-import { authFailure, OAuthError } from '#api/auth/errors.ts'
-import { rotateRefreshToken, type RotationOptions, type RotationOutcome } from './refresh-tokens.ts'
-import { rotateInOneStatement } from './rotate-in-one-statement.ts'
-import { inTransaction } from '#api/auth/store.ts'
-import type { AuthServices } from '#api/auth/services.ts'
 import { announce, record } from '#api/auth/audit/record.ts'
+import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
+import { authFailure, OAuthError } from '#api/auth/errors.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { inTransaction } from '#api/auth/store.ts'
+
+import { type RotationOptions, type RotationOutcome, rotateRefreshToken } from './refresh-tokens.ts'
+import { rotateInOneStatement } from './rotate-in-one-statement.ts'
 import { tokenResponse } from './start-session.ts'
 
 /** Grant `refresh_token`: a new access token, and the next refresh token. */

@@ -1,10 +1,11 @@
-import { EMPTY, type Answer, type UserRequest } from '#api/auth/context.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { type Answer, EMPTY, type UserRequest } from '#api/auth/context.ts'
 import { invalid } from '#api/auth/errors.ts'
-import { endSessions, type LogoutScope } from './sessions.ts'
-import { inTransaction } from '#api/auth/store.ts'
 import type { LogoutQuery, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
-import { record } from '#api/auth/audit/record.ts'
+import { inTransaction } from '#api/auth/store.ts'
+
+import { endSessions, type LogoutScope } from './sessions.ts'
 
 const SCOPES: readonly LogoutScope[] = ['global', 'local', 'others']
 

@@ -2,14 +2,14 @@ import { createHash, randomBytes } from 'node:crypto'
 
 import { and, desc, eq, isNull, sql } from 'drizzle-orm'
 
+import { type AuthErrorCode, authFailure } from '#api/auth/errors.ts'
+import { randomSecret, sha256 } from '#api/auth/secrets.ts'
+import type { Store } from '#api/auth/store.ts'
+import { maySignIn } from '#api/auth/users/users.ts'
 import type { SecurityConfig, SessionsConfig } from '#shared/config/auth-policies.ts'
 import type { RefreshTokenRow, SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
-import { authFailure, type AuthErrorCode } from '#api/auth/errors.ts'
-import { randomSecret, sha256 } from '#api/auth/secrets.ts'
 import { findSessionEnd, USER_AGENT_CHARACTERS_MAX } from './sessions.ts'
-import type { Store } from '#api/auth/store.ts'
-import { maySignIn } from '#api/auth/users/users.ts'
 
 /** The outcome of presenting a refresh token. The flow throws refusals after the commit. */
 export type RotationOutcome =

@@ -2,8 +2,9 @@ import { randomBytes, randomUUID } from 'node:crypto'
 
 import { getTableColumns, sql } from 'drizzle-orm'
 
-import { prepared } from '#shared/db/client.ts'
 import type { SecurityEvent } from '#api/auth/audit/audit-log.ts'
+import { sha256 } from '#api/auth/secrets.ts'
+import type { Store } from '#api/auth/store.ts'
 import {
   type JsonRow,
   type Parts,
@@ -11,8 +12,7 @@ import {
   readParts,
   selectParts,
 } from '#api/auth/users/parts.ts'
-import { sha256 } from '#api/auth/secrets.ts'
-import type { Store } from '#api/auth/store.ts'
+import { prepared } from '#shared/db/client.ts'
 
 import {
   deriveChild,

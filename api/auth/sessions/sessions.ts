@@ -1,9 +1,8 @@
 import { and, desc, eq, ne, sql } from 'drizzle-orm'
 
+import type { Store } from '#api/auth/store.ts'
 import type { SessionsConfig } from '#shared/config/auth-policies.ts'
 import type { AmrEntry, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
-
-import type { Store } from '#api/auth/store.ts'
 
 // Proofs that lift a session to the second assurance level.
 const SECOND_FACTORS = ['totp', 'mfa/phone', 'mfa/webauthn']

@@ -1,13 +1,13 @@
-import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
-
 import type { AuthRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import type { Store } from '#api/auth/store.ts'
 import type { Parts } from '#api/auth/users/parts.ts'
 import { presentUser } from '#api/auth/users/present-user.ts'
-import { openSession } from './open-session.ts'
-import type { Store } from '#api/auth/store.ts'
 import { loadParts } from '#api/auth/users/users.ts'
-import type { AuthServices } from '#api/auth/services.ts'
+import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import { openSession } from './open-session.ts'
 
 /** A stored session whose tokens are still to be returned. */
 export interface StartedSession {

@@ -1,15 +1,15 @@
-import type { FlowStateRow, UserRow } from '#shared/db/schema/auth.ts'
-
-import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import { findByAuthCode, finishFlow, isVerifierOf } from './flow-states.ts'
-import { inTransaction } from '#api/auth/store.ts'
-import { lockUser, maySignIn } from '#api/auth/users/users.ts'
+import { linkToUser } from '#api/auth/external/link-to-user.ts'
 import type { ExternalProfile } from '#api/auth/ports.ts'
 import type { AuthServices } from '#api/auth/services.ts'
-import { linkToUser } from '#api/auth/external/link-to-user.ts'
-import { record } from '#api/auth/audit/record.ts'
 import { startSession, tokenResponse } from '#api/auth/sessions/start-session.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { lockUser, maySignIn } from '#api/auth/users/users.ts'
+import type { FlowStateRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import { findByAuthCode, finishFlow, isVerifierOf } from './flow-states.ts'
 
 // A linking flow ends here, with the verifier that only the linking user's client knows.
 async function linkVerified(

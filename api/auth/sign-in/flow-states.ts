@@ -2,12 +2,11 @@ import { createHash, randomUUID, timingSafeEqual } from 'node:crypto'
 
 import { and, eq, gt, ne, or } from 'drizzle-orm'
 
-import type { FlowStateRow } from '#shared/db/schema/auth.ts'
-
 import { invalid } from '#api/auth/errors.ts'
 import { bindState } from '#api/auth/external/browser-binding.ts'
 import { randomSecret, sha256 } from '#api/auth/secrets.ts'
 import type { Store } from '#api/auth/store.ts'
+import type { FlowStateRow } from '#shared/db/schema/auth.ts'
 
 /** The client's half of PKCE. */
 export interface PkceChallenge {

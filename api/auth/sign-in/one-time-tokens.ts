@@ -2,10 +2,9 @@ import { randomUUID } from 'node:crypto'
 
 import { and, eq, gt, inArray, lt, sql } from 'drizzle-orm'
 
-import type { Metadata, OneTimeTokenKind, OneTimeTokenRow } from '#shared/db/schema/auth.ts'
-
 import { codeHmac, isSameBytes, randomDigits, randomLinkToken, sha256 } from '#api/auth/secrets.ts'
 import type { Store } from '#api/auth/store.ts'
+import type { Metadata, OneTimeTokenKind, OneTimeTokenRow } from '#shared/db/schema/auth.ts'
 
 /** Both ways to redeem a one-time token: by link and by typing the code. */
 export interface MintedToken {

@@ -1,22 +1,5 @@
-import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
-
-import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
-import { authFailure, invalid } from '#api/auth/errors.ts'
-import { parseContact, type Contact } from '#api/auth/users/contact.ts'
-import { parsePkce, type PkceChallenge } from './flow-states.ts'
-import type { PendingCredentials } from './one-time-tokens.ts'
-import { mergeMetadata } from '#api/auth/users/present-user.ts'
-import { inTransaction } from '#api/auth/store.ts'
-import { findUserByContact } from '#api/auth/users/users.ts'
-import type { OtpBody, Parsed } from '#api/auth/schemas.ts'
-import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
-import {
-  confirmContact,
-  contactClaims,
-  createAccount,
-  isConfirmed,
-} from '#api/auth/users/accounts.ts'
 import { record } from '#api/auth/audit/record.ts'
+import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
 import {
   checkSendLimit,
   requireChannel,
@@ -24,6 +7,23 @@ import {
   sendTokenMail,
 } from '#api/auth/delivery/send-mail.ts'
 import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import type { OtpBody, Parsed } from '#api/auth/schemas.ts'
+import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import {
+  confirmContact,
+  contactClaims,
+  createAccount,
+  isConfirmed,
+} from '#api/auth/users/accounts.ts'
+import { type Contact, parseContact } from '#api/auth/users/contact.ts'
+import { mergeMetadata } from '#api/auth/users/present-user.ts'
+import { findUserByContact } from '#api/auth/users/users.ts'
+import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
+
+import { type PkceChallenge, parsePkce } from './flow-states.ts'
+import type { PendingCredentials } from './one-time-tokens.ts'
 
 interface Otp {
   readonly contact: Contact

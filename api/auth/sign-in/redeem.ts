@@ -1,17 +1,17 @@
-import type { OneTimeTokenKind, OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
-
+import { record } from '#api/auth/audit/record.ts'
 import type { AuthRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
-import { issueAuthCode } from './flow-states.ts'
-import { saveContactIdentity } from '#api/auth/users/identities.ts'
-import { clearOneTimeTokens, consumeOneTimeToken } from './one-time-tokens.ts'
-import { inTransaction, type Store } from '#api/auth/store.ts'
-import { lockUser, maySignIn, updateUser } from '#api/auth/users/users.ts'
 import type { AuthServices } from '#api/auth/services.ts'
-import { isConfirmed, withProviders } from '#api/auth/users/accounts.ts'
+import { type StartedSession, startSession } from '#api/auth/sessions/start-session.ts'
 import { confirmByToken } from '#api/auth/sign-up/confirm-by-token.ts'
-import { record } from '#api/auth/audit/record.ts'
-import { startSession, type StartedSession } from '#api/auth/sessions/start-session.ts'
+import { inTransaction, type Store } from '#api/auth/store.ts'
+import { isConfirmed, withProviders } from '#api/auth/users/accounts.ts'
+import { saveContactIdentity } from '#api/auth/users/identities.ts'
+import { lockUser, maySignIn, updateUser } from '#api/auth/users/users.ts'
+import type { OneTimeTokenKind, OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import { issueAuthCode } from './flow-states.ts'
+import { clearOneTimeTokens, consumeOneTimeToken } from './one-time-tokens.ts'
 
 /** The outcome of redeeming a one-time token. */
 type Redemption =

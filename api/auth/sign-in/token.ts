@@ -1,20 +1,20 @@
-import type { UserRow } from '#shared/db/schema/auth.ts'
-
-import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
-import { authFailure, WeakPasswordError, type AuthErrorCode } from '#api/auth/errors.ts'
-import { nameOf, parseContact, type Contact } from '#api/auth/users/contact.ts'
+import { announce, record } from '#api/auth/audit/record.ts'
+import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
+import { type AuthErrorCode, authFailure, WeakPasswordError } from '#api/auth/errors.ts'
+import { exchangeIdToken } from '#api/auth/external/exchange-id-token.ts'
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
-import { openSession, type OpenedSession } from '#api/auth/sessions/open-session.ts'
-import { adoptPassword, findSignInCandidate } from '#api/auth/sign-up/pending-credentials.ts'
-import { maySignIn, replacePasswordHash } from '#api/auth/users/users.ts'
 import type { GrantQuery, Parsed, TokenBody } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
-import { isConfirmed } from '#api/auth/users/accounts.ts'
-import { exchangeAuthCode } from './exchange-auth-code.ts'
-import { exchangeIdToken } from '#api/auth/external/exchange-id-token.ts'
 import { exchangeRefreshToken } from '#api/auth/sessions/exchange-refresh-token.ts'
-import { announce, record } from '#api/auth/audit/record.ts'
+import { type OpenedSession, openSession } from '#api/auth/sessions/open-session.ts'
 import { tokenResponse } from '#api/auth/sessions/start-session.ts'
+import { adoptPassword, findSignInCandidate } from '#api/auth/sign-up/pending-credentials.ts'
+import { isConfirmed } from '#api/auth/users/accounts.ts'
+import { type Contact, nameOf, parseContact } from '#api/auth/users/contact.ts'
+import { maySignIn, replacePasswordHash } from '#api/auth/users/users.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
+
+import { exchangeAuthCode } from './exchange-auth-code.ts'
 
 type Grant = (
   services: AuthServices,

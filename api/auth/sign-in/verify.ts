@@ -1,19 +1,19 @@
 import { randomUUID } from 'node:crypto'
 
-import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
-
-import { json, redirect, type Answer, type AuthRequest } from '#api/auth/context.ts'
+import { type Answer, type AuthRequest, json, redirect } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
-import { nameOf, parseContact, type Contact } from '#api/auth/users/contact.ts'
-import { findByCode, findByLink, PKCE_PREFIX } from './one-time-tokens.ts'
+import { redirectWithError } from '#api/auth/external/redirect-with-error.ts'
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import { withFragment, withQuery } from '#api/auth/redirects/redirect-url.ts'
-import { findUserByContact, findUsersChangingTo } from '#api/auth/users/users.ts'
 import type { Parsed, VerifyBody, VerifyQuery } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
-import { redirectWithError } from '#api/auth/external/redirect-with-error.ts'
-import { KINDS_BY_TYPE, redeem } from './redeem.ts'
 import { tokenFragment, tokenResponse } from '#api/auth/sessions/start-session.ts'
+import { type Contact, nameOf, parseContact } from '#api/auth/users/contact.ts'
+import { findUserByContact, findUsersChangingTo } from '#api/auth/users/users.ts'
+import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
+
+import { findByCode, findByLink, PKCE_PREFIX } from './one-time-tokens.ts'
+import { KINDS_BY_TYPE, redeem } from './redeem.ts'
 
 const BAD_CODE = 'Token has expired or is invalid'
 const BAD_LINK = 'Email link is invalid or has expired'

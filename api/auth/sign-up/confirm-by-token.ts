@@ -1,15 +1,14 @@
-import type { IdentityRow, Metadata, OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
-
-import type { Contact } from '#api/auth/users/contact.ts'
 import { deleteFactors } from '#api/auth/factors/factors.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { endSessions } from '#api/auth/sessions/sessions.ts'
 import { clearOtherFlows } from '#api/auth/sign-in/flow-states.ts'
+import type { Store } from '#api/auth/store.ts'
+import { confirmContact, contactClaims, isConfirmed } from '#api/auth/users/accounts.ts'
+import type { Contact } from '#api/auth/users/contact.ts'
 import { deleteIdentity, listIdentities, saveContactIdentity } from '#api/auth/users/identities.ts'
 import { mergeMetadata } from '#api/auth/users/present-user.ts'
-import { endSessions } from '#api/auth/sessions/sessions.ts'
-import type { Store } from '#api/auth/store.ts'
-import { updateUser, type UserChanges } from '#api/auth/users/users.ts'
-import type { AuthServices } from '#api/auth/services.ts'
-import { confirmContact, contactClaims, isConfirmed } from '#api/auth/users/accounts.ts'
+import { type UserChanges, updateUser } from '#api/auth/users/users.ts'
+import type { IdentityRow, Metadata, OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 
 interface Confirmation {
   readonly user: UserRow

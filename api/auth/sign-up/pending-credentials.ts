@@ -1,10 +1,10 @@
 import { and, eq, isNull, sql } from 'drizzle-orm'
 
+import type { Store } from '#api/auth/store.ts'
+import type { Contact } from '#api/auth/users/contact.ts'
+import { updateUser } from '#api/auth/users/users.ts'
 import { prepared } from '#shared/db/client.ts'
 import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
-import type { Contact } from '#api/auth/users/contact.ts'
-import type { Store } from '#api/auth/store.ts'
-import { updateUser } from '#api/auth/users/users.ts'
 
 /** A user with the password hash that a sign-in is compared with. */
 interface SignInCandidate {

@@ -1,17 +1,16 @@
-import type { UserRow } from '#shared/db/schema/auth.ts'
-
-import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
-import { authFailure, invalid } from '#api/auth/errors.ts'
-import { parseContact, type Contact } from '#api/auth/users/contact.ts'
-import { parsePkce, type PkceChallenge } from '#api/auth/sign-in/flow-states.ts'
-import { findUserByContact, lockUser } from '#api/auth/users/users.ts'
-import type { Parsed, ResendBody } from '#api/auth/schemas.ts'
-import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
-import { isConfirmed } from '#api/auth/users/accounts.ts'
 import { record } from '#api/auth/audit/record.ts'
-import { requestEmailChange } from '#api/auth/users/send-email-change.ts'
+import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
 import { requireEmailEnabled, sendNothing, sendTokenMail } from '#api/auth/delivery/send-mail.ts'
 import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import type { Parsed, ResendBody } from '#api/auth/schemas.ts'
+import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
+import { type PkceChallenge, parsePkce } from '#api/auth/sign-in/flow-states.ts'
+import { isConfirmed } from '#api/auth/users/accounts.ts'
+import { type Contact, parseContact } from '#api/auth/users/contact.ts'
+import { requestEmailChange } from '#api/auth/users/send-email-change.ts'
+import { findUserByContact, lockUser } from '#api/auth/users/users.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
 
 const TYPES = {
   signup: 'email',

@@ -1,14 +1,13 @@
-import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
-
 import { deleteFactors } from '#api/auth/factors/factors.ts'
-import { deleteOtherIdentities, findOwnersOfEmails } from '#api/auth/users/identities.ts'
-import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
-import { endSessions } from '#api/auth/sessions/sessions.ts'
-import type { Store } from '#api/auth/store.ts'
-import { updateUser } from '#api/auth/users/users.ts'
 import type { ExternalProfile } from '#api/auth/ports.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { endSessions } from '#api/auth/sessions/sessions.ts'
+import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
+import type { Store } from '#api/auth/store.ts'
 import { withProviders } from '#api/auth/users/accounts.ts'
+import { deleteOtherIdentities, findOwnersOfEmails } from '#api/auth/users/identities.ts'
+import { updateUser } from '#api/auth/users/users.ts'
+import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
 
 /** Whether the visitor's user is confirmed, or has an address to prove first. */
 export type Settlement =

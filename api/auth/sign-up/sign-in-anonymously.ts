@@ -1,14 +1,13 @@
+import { record } from '#api/auth/audit/record.ts'
+import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
+import { authFailure } from '#api/auth/errors.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { startSession, tokenResponse } from '#api/auth/sessions/start-session.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { mergeMetadata } from '#api/auth/users/present-user.ts'
+import { insertUser } from '#api/auth/users/users.ts'
 import type { Metadata } from '#shared/db/schema/auth.ts'
 import { failure } from '#shared/errors.ts'
-
-import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
-import { authFailure } from '#api/auth/errors.ts'
-import { mergeMetadata } from '#api/auth/users/present-user.ts'
-import { inTransaction } from '#api/auth/store.ts'
-import { insertUser } from '#api/auth/users/users.ts'
-import type { AuthServices } from '#api/auth/services.ts'
-import { record } from '#api/auth/audit/record.ts'
-import { startSession, tokenResponse } from '#api/auth/sessions/start-session.ts'
 
 /** Makes a user without any contact and signs it in. */
 export async function signInAnonymously(

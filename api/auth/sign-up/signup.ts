@@ -1,25 +1,7 @@
 import { randomUUID } from 'node:crypto'
 
-import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
-
-import { json, type Answer, type AuthRequest } from '#api/auth/context.ts'
-import { authFailure, invalid } from '#api/auth/errors.ts'
-import { parseContact, type Contact } from '#api/auth/users/contact.ts'
-import { parsePkce, type PkceChallenge } from '#api/auth/sign-in/flow-states.ts'
-import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
-import { mergeMetadata, presentUser, type UserWithParts } from '#api/auth/users/present-user.ts'
-import { inTransaction } from '#api/auth/store.ts'
-import { findUserByContact, loadParts } from '#api/auth/users/users.ts'
-import type { Parsed, SignupBody } from '#api/auth/schemas.ts'
-import { inOneTransaction, type AuthServices } from '#api/auth/services.ts'
-import {
-  confirmContact,
-  contactClaims,
-  createAccount,
-  isConfirmed,
-  type NewAccount,
-} from '#api/auth/users/accounts.ts'
 import { record } from '#api/auth/audit/record.ts'
+import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
 import {
   checkSendLimit,
   requireChannel,
@@ -27,7 +9,25 @@ import {
   sendTokenMail,
 } from '#api/auth/delivery/send-mail.ts'
 import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
+import { authFailure, invalid } from '#api/auth/errors.ts'
+import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
+import type { Parsed, SignupBody } from '#api/auth/schemas.ts'
+import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
 import { startSession, tokenResponse } from '#api/auth/sessions/start-session.ts'
+import { type PkceChallenge, parsePkce } from '#api/auth/sign-in/flow-states.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import {
+  confirmContact,
+  contactClaims,
+  createAccount,
+  isConfirmed,
+  type NewAccount,
+} from '#api/auth/users/accounts.ts'
+import { type Contact, parseContact } from '#api/auth/users/contact.ts'
+import { mergeMetadata, presentUser, type UserWithParts } from '#api/auth/users/present-user.ts'
+import { findUserByContact, loadParts } from '#api/auth/users/users.ts'
+import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
+
 import { signInAnonymously } from './sign-in-anonymously.ts'
 
 /** A sign-up that has been understood. */

@@ -1,15 +1,15 @@
+import type { AuthRequest } from '#api/auth/context.ts'
+import { deleteFactors } from '#api/auth/factors/factors.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import { endSessions } from '#api/auth/sessions/sessions.ts'
+import type { Store } from '#api/auth/store.ts'
 import type { IdentityRow, Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
-import type { AuthRequest } from '#api/auth/context.ts'
 import type { Contact } from './contact.ts'
-import { deleteFactors } from '#api/auth/factors/factors.ts'
 import { listIdentities, saveContactIdentity } from './identities.ts'
 import { mergeWithinLimit } from './metadata-limit.ts'
 import { mergeMetadata } from './present-user.ts'
-import { endSessions } from '#api/auth/sessions/sessions.ts'
-import type { Store } from '#api/auth/store.ts'
 import { insertUser, updateUser } from './users.ts'
-import type { AuthServices } from '#api/auth/services.ts'
 
 /** A user who signs up by address or number. */
 export interface NewAccount {

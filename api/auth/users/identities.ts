@@ -2,9 +2,8 @@ import { randomUUID } from 'node:crypto'
 
 import { and, asc, eq, inArray, sql } from 'drizzle-orm'
 
-import type { IdentityRow, Metadata } from '#shared/db/schema/auth.ts'
-
 import type { Store } from '#api/auth/store.ts'
+import type { IdentityRow, Metadata } from '#shared/db/schema/auth.ts'
 
 /** An identity that a user signs in with. */
 interface NewIdentity {

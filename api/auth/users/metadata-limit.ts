@@ -1,6 +1,6 @@
+import { invalid } from '#api/auth/errors.ts'
 import type { Metadata } from '#shared/db/schema/auth.ts'
 
-import { invalid } from '#api/auth/errors.ts'
 import { mergeMetadata } from './present-user.ts'
 
 /** Bytes of one metadata object, written as JSON. */

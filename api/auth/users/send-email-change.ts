@@ -1,16 +1,15 @@
-import type { UserRow } from '#shared/db/schema/auth.ts'
-
-import type { AuthRequest } from '#api/auth/context.ts'
-import type { PkceChallenge } from '#api/auth/sign-in/flow-states.ts'
-import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
-import type { AuthServices } from '#api/auth/services.ts'
 import { record } from '#api/auth/audit/record.ts'
+import type { AuthRequest } from '#api/auth/context.ts'
 import {
   claimMail,
   mintAndSend,
   requireAuthorized,
   type TokenMail,
 } from '#api/auth/delivery/send-mail.ts'
+import type { AuthServices } from '#api/auth/services.ts'
+import type { PkceChallenge } from '#api/auth/sign-in/flow-states.ts'
+import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
 
 /**
  * Records a change of address and asks the new address, and with secure changes the current one

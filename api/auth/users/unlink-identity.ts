@@ -1,17 +1,17 @@
-import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
-
-import { json, type Answer, type UserRequest } from '#api/auth/context.ts'
+import { record } from '#api/auth/audit/record.ts'
+import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
-import { deleteIdentity, listIdentities } from './identities.ts'
-import { presentIdentity } from './present-user.ts'
-import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
-import { inTransaction, type Store } from '#api/auth/store.ts'
-import { findUserByContact, lockUser, updateUser, type UserChanges } from './users.ts'
+import { parseUuid } from '#api/auth/factors/own-factor.ts'
 import type { IdentityParams, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
+import { inTransaction, type Store } from '#api/auth/store.ts'
+import type { IdentityRow, UserRow } from '#shared/db/schema/auth.ts'
+
 import { withProviders } from './accounts.ts'
-import { parseUuid } from '#api/auth/factors/own-factor.ts'
-import { record } from '#api/auth/audit/record.ts'
+import { deleteIdentity, listIdentities } from './identities.ts'
+import { presentIdentity } from './present-user.ts'
+import { findUserByContact, lockUser, type UserChanges, updateUser } from './users.ts'
 
 /** The identities of the user. */
 export async function identities(services: AuthServices, request: UserRequest): Promise<Answer> {

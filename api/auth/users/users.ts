@@ -2,10 +2,10 @@ import { createHash, randomUUID } from 'node:crypto'
 
 import { and, asc, desc, eq, inArray, isNull, lte, or, type SQL, sql } from 'drizzle-orm'
 
-import { prepared } from '#shared/db/client.ts'
-import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 import { authFailure } from '#api/auth/errors.ts'
 import type { Store } from '#api/auth/store.ts'
+import { prepared } from '#shared/db/client.ts'
+import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
 import type { Contact } from './contact.ts'
 import type { UserWithParts } from './present-user.ts'

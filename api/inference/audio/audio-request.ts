@@ -1,9 +1,7 @@
 import { extname } from 'node:path'
 
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import { type AudioFormat, detectAudioFormat } from '#shared/audio-format.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
 import {
   optionalBoolean,
   optionalEnum,
@@ -12,6 +10,8 @@ import {
   unsupported,
 } from '#api/inference/field-schemas.ts'
 import { BINARY } from '#api/inference/form-fields.ts'
+import { type AudioFormat, detectAudioFormat } from '#shared/audio-format.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { AUDIO_FORMATS, type Granularity } from './audio-answer.ts'
 import { languageCode } from './languages.ts'

@@ -2,13 +2,9 @@ import { Readable } from 'node:stream'
 
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
-import type { AudioInput } from '#shared/contracts/audio.ts'
-import { CancelledError, failure } from '#shared/errors.ts'
-
-import { missingParameter, readForm, type Form, type FormFile } from '#api/http/form.ts'
-import { callerOf } from '#api/v1/caller.ts'
-import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
+import { type Form, type FormFile, missingParameter, readForm } from '#api/http/form.ts'
 import { answerWithEvents } from '#api/inference/event-stream-answer.ts'
+import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
 import {
   clientSignal,
   type Http,
@@ -20,8 +16,11 @@ import { TemporaryObjects } from '#api/inference/jobs/temporary-objects.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { callerOf } from '#api/v1/caller.ts'
+import type { AudioInput } from '#shared/contracts/audio.ts'
+import { CancelledError, failure } from '#shared/errors.ts'
 
-import { AUDIO_RESPONSE, presentAudio, type AudioAnswer } from './audio-answer.ts'
+import { AUDIO_RESPONSE, type AudioAnswer, presentAudio } from './audio-answer.ts'
 import {
   AUDIO_FORM_BYTES_MAX,
   audioTooLarge,

@@ -1,12 +1,12 @@
-import type { Candidate, FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
-import type { TokenUsage } from '#shared/contracts/reply.ts'
-import { derivedId } from '#api/v1/durable.ts'
 import {
-  presentUsage,
   type AnswerHead,
   type PresentedUsage,
+  presentUsage,
 } from '#api/inference/completions/completion-answer.ts'
 import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
+import { derivedId } from '#api/v1/durable.ts'
+import type { Candidate, FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { ToolCallParser } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'

@@ -1,21 +1,21 @@
 import type { FastifyInstance } from 'fastify'
 
-import { freshHead } from '#api/v1/durable.ts'
-import { validatedOf, generate, type Validated, type Generation } from '#api/inference/generate.ts'
+import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getChatModel, systemFingerprint } from '#api/inference/model-lookup.ts'
 import { registerModelRoute } from '#api/inference/model-route.ts'
 import { answerOrStream, CHAT_RESPONSE } from '#api/inference/response-schemas.ts'
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { freshHead } from '#api/v1/durable.ts'
 
 import { presentChat } from './chat-answer.ts'
 import {
   CHAT_BODY,
+  type ChatBody,
   chatRequest,
   ENGINE_CHAT_BODY,
   serviceTierOf,
-  type ChatBody,
 } from './chat-request.ts'
 import { chatPresenter } from './chat-stream.ts'
 

@@ -1,7 +1,7 @@
-import type { ChatMessage } from '#shared/contracts/completion.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
 import { missingParameter } from '#api/inference/field-schemas.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
+import type { ChatMessage } from '#shared/contracts/completion.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { CACHE_CONTROL } from './chat-tools.ts'
 

@@ -1,12 +1,6 @@
 import { type Static, Type } from 'typebox'
 
-import type {
-  ChatMessage,
-  GenerateInput,
-  ResponseFormat,
-  TemplateOptions,
-} from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
+import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import {
   answerLength,
@@ -21,7 +15,7 @@ import {
   unsupported,
   VERBOSITY,
 } from '#api/inference/field-schemas.ts'
-import { addIgnoredFields } from '#api/http/ignored-fields.ts'
+import { SchemaBudget } from '#api/inference/input-limits.ts'
 import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 import {
   maxTokensOf,
@@ -30,10 +24,16 @@ import {
   stopStrings,
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
-import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
+import type {
+  ChatMessage,
+  GenerateInput,
+  ResponseFormat,
+  TemplateOptions,
+} from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
 
-import { chatMessages, MESSAGE_SCHEMA, type MessageField, MESSAGES_MAX } from './chat-messages.ts'
+import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
 import { CALL_CLOSES } from './chat-tool-calls.ts'
 import { checkedSchema, TOOL_FIELDS, type ToolPlan, toolPlan } from './chat-tools.ts'

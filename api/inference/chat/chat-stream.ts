@@ -1,3 +1,7 @@
+import { presentUsage } from '#api/inference/completions/completion-answer.ts'
+import { DONE, obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
+import type { StreamChoice } from '#api/inference/sampling-fields.ts'
+import { StreamUsage } from '#api/inference/stream-usage.ts'
 import type {
   CandidateDelta,
   FinishReason,
@@ -5,17 +9,13 @@ import type {
   TokenLogprob,
 } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
-import { presentUsage } from '#api/inference/completions/completion-answer.ts'
-import { DONE, obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
-import type { StreamChoice } from '#api/inference/sampling-fields.ts'
-import { StreamUsage } from '#api/inference/stream-usage.ts'
 
 import {
+  type ChatHead,
   finishReason,
   presentChatLogprobs,
   toolCallId,
   toolCallParser,
-  type ChatHead,
 } from './chat-answer.ts'
 import type { AnswerPart, ToolCallParser } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox'
 
-import type { ChatMessage, TemplateOptions } from '#shared/contracts/completion.ts'
 import { invalidValue, optionalBoolean } from '#api/inference/field-schemas.ts'
+import type { ChatMessage, TemplateOptions } from '#shared/contracts/completion.ts'
 
 const VARIABLES_MAX = 16
 const VARIABLE_LENGTH_MAX = 1024

@@ -1,11 +1,11 @@
 import { type Static, Type } from 'typebox'
 
-import type { ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
 import { invalidValue, missingParameter, optionalBoolean } from '#api/inference/field-schemas.ts'
 import type { SchemaBudget } from '#api/inference/input-limits.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
+import type { ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
 
 /** Functions that one request may offer. */
 export const TOOLS_MAX = 128

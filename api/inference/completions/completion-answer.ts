@@ -1,7 +1,7 @@
 import type { Candidate, GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
-import { countCodePoints, LogprobsWriter, type CompletionLogprobs } from './completion-logprobs.ts'
+import { type CompletionLogprobs, countCodePoints, LogprobsWriter } from './completion-logprobs.ts'
 
 /** The fields that all chunks and answers of one request share. */
 export interface AnswerHead {

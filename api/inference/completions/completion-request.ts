@@ -1,7 +1,5 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
 import {
@@ -11,6 +9,8 @@ import {
   stopStrings,
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
+import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
 
 const BEST_OF_MAX = 20
 const LOGPROBS_MAX = 20

@@ -1,10 +1,10 @@
-import type { CandidateDelta, GenerateInput } from '#shared/contracts/completion.ts'
-import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { DONE, obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
 import type { StreamChoice } from '#api/inference/sampling-fields.ts'
 import { StreamUsage } from '#api/inference/stream-usage.ts'
+import type { CandidateDelta, GenerateInput } from '#shared/contracts/completion.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
 
-import { logprobsWriter, presentUsage, type AnswerHead } from './completion-answer.ts'
+import { type AnswerHead, logprobsWriter, presentUsage } from './completion-answer.ts'
 import type { LogprobsWriter } from './completion-logprobs.ts'
 
 /** Writes the chunks of a streamed completion. */

@@ -1,20 +1,20 @@
 import type { FastifyInstance } from 'fastify'
 
-import { freshHead } from '#api/v1/durable.ts'
-import { validatedOf, generate, type Validated, type Generation } from '#api/inference/generate.ts'
+import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getCompletionModel, systemFingerprint } from '#api/inference/model-lookup.ts'
 import { registerModelRoute } from '#api/inference/model-route.ts'
 import { answerOrStream, COMPLETION_RESPONSE } from '#api/inference/response-schemas.ts'
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { freshHead } from '#api/v1/durable.ts'
 
-import { presentCompletion, type CompletionAnswer } from './completion-answer.ts'
+import { type CompletionAnswer, presentCompletion } from './completion-answer.ts'
 import {
   COMPLETION_BODY,
+  type CompletionBody,
   completionInput,
   ENGINE_COMPLETION_BODY,
-  type CompletionBody,
 } from './completion-request.ts'
 import { completionPresenter } from './completion-stream.ts'
 

@@ -1,8 +1,5 @@
 import { type Static, Type } from 'typebox'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
-import type { EmbedInput } from '#shared/contracts/embedding.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
 import {
   invalidValue,
   optionalBoolean,
@@ -11,6 +8,9 @@ import {
   optionalString,
 } from '#api/inference/field-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { EmbedInput } from '#shared/contracts/embedding.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 const INPUTS_MAX = 2048
 /** Tokens of all inputs of one request together. */

@@ -2,22 +2,22 @@ import { setImmediate } from 'node:timers/promises'
 
 import type { FastifyInstance } from 'fastify'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
-import type { TokenUsage } from '#shared/contracts/reply.ts'
-import { type Caller, callerOf } from '#api/v1/caller.ts'
 import type { JobEvent } from '#api/inference/jobs/job-events.ts'
 import { type Http, runJob } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
 import { modelNameOf, registerModelRoute } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { type Caller, callerOf } from '#api/v1/caller.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import {
   checkInputCount,
   EMBEDDING_BODY,
   EMBEDDING_TOKENS_MAX,
   type EmbeddingBody,
-  embedInput,
   ENGINE_EMBEDDING_BODY,
+  embedInput,
   tooManyTokens,
 } from './embedding-request.ts'
 

@@ -1,9 +1,9 @@
 import { setImmediate } from 'node:timers/promises'
 
 import { readLines } from '#api/http/lines.ts'
+import type { InferenceFile } from '#api/inference/services.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
-import type { InferenceFile } from '#api/inference/services.ts'
 
 import { KeywordRanking } from './bm25.ts'
 

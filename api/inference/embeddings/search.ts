@@ -1,16 +1,16 @@
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
-import { failure, ServiceError } from '#shared/errors.ts'
-import { callerOf } from '#api/v1/caller.ts'
 import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
 import { clientSignal, type Http, runJob } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
-import { JOB_ERRORS, listResponse } from '#api/inference/response-schemas.ts'
 import { ENGINE_PARAMS, modelNameOf } from '#api/inference/model-route.ts'
+import { JOB_ERRORS, listResponse } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { callerOf } from '#api/v1/caller.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
 
 import { type FileDocument, narrowFile } from './search-file.ts'
 

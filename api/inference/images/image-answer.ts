@@ -1,14 +1,13 @@
 import type { FastifyRequest } from 'fastify'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
-import { unixSeconds } from '#shared/clock.ts'
-import { readObject } from '#shared/storage/object-store.ts'
-
 import { publicPathOf } from '#api/http/public-path.ts'
-import { callerOf, mayUseModel } from '#api/v1/caller.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { callerOf, mayUseModel } from '#api/v1/caller.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { unixSeconds } from '#shared/clock.ts'
+import { readObject } from '#shared/storage/object-store.ts'
 
 import type { ImageFields } from './image-request.ts'
 

@@ -1,9 +1,7 @@
 import { randomInt } from 'node:crypto'
 
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import type { ImageInput } from '#shared/contracts/image.ts'
-import { randomId } from '#shared/ids.ts'
 import {
   fixed,
   ineffective,
@@ -14,6 +12,8 @@ import {
   unsupported,
 } from '#api/inference/field-schemas.ts'
 import { BINARY } from '#api/inference/form-fields.ts'
+import type { ImageInput } from '#shared/contracts/image.ts'
+import { randomId } from '#shared/ids.ts'
 
 const IMAGES_MAX = 10
 const PROMPT_LENGTH_MAX = 1000

@@ -1,14 +1,13 @@
 import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
-import { failure } from '#shared/errors.ts'
-
-import { missingParameter, readForm, type Form } from '#api/http/form.ts'
+import { type Form, missingParameter, readForm } from '#api/http/form.ts'
 import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
-import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
+import { type Http, runJob } from '#api/inference/jobs/run-job.ts'
 import { TemporaryObjects } from '#api/inference/jobs/temporary-objects.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { failure } from '#shared/errors.ts'
 
 import { answerImages, getImageModel, IMAGES_RESPONSE } from './image-answer.ts'
 import {
@@ -19,7 +18,7 @@ import {
   VARIATION_FIELDS,
   VARIATION_FORM,
 } from './image-request.ts'
-import { maskOf, inspectImage, receiveImage } from './uploaded-image.ts'
+import { inspectImage, maskOf, receiveImage } from './uploaded-image.ts'
 
 // Two images and the text fields of a form.
 const FORM_BYTES_MAX = 16 * 1024 * 1024

@@ -1,10 +1,9 @@
+import type { JobAccount } from '#api/v1/account.ts'
+import type { DurableJob } from '#api/v1/durable.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
 import type { ReplyBody } from '#shared/contracts/reply.ts'
-
-import type { DurableJob } from '#api/v1/durable.ts'
-import type { JobAccount } from '#api/v1/account.ts'
 
 /** The events of a job that its route receives: failures are thrown, resubmissions are hidden. */
 export type JobEvent<K extends QueueKind = QueueKind> = Exclude<

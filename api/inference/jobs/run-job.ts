@@ -1,11 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
+import type { InferenceServices } from '#api/inference/services.ts'
+import { accountOf } from '#api/v1/account.ts'
+import { callerOf } from '#api/v1/caller.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
-import { accountOf } from '#api/v1/account.ts'
-import { callerOf } from '#api/v1/caller.ts'
-import type { InferenceServices } from '#api/inference/services.ts'
 import type { JobTimings, TokenUsage } from '#shared/contracts/reply.ts'
 
 import type { JobEvent, PriorityClass } from './job-events.ts'

@@ -5,7 +5,7 @@ import type { Redis } from 'ioredis'
 
 import type { Clock } from '#shared/clock.ts'
 import { ENVELOPE_VERSION, type JobEnvelope } from '#shared/contracts/job.ts'
-import { queueName, type QueueKind } from '#shared/contracts/queues.ts'
+import { type QueueKind, queueName } from '#shared/contracts/queues.ts'
 import { CancelledError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
@@ -14,7 +14,7 @@ import { encryptedStream, type QueueKeys } from '#shared/queue/keys.ts'
 import { JobProducer } from '#shared/queue/producer.ts'
 import { RedisClock } from '#shared/queue/redis-clock.ts'
 import { ReplyInbox } from '#shared/queue/reply-inbox.ts'
-import { priorityOf, assignTicket, type Ticket } from '#shared/queue/tickets.ts'
+import { assignTicket, priorityOf, type Ticket } from '#shared/queue/tickets.ts'
 
 import {
   capacityOf,
@@ -25,10 +25,10 @@ import {
   unavailable,
 } from './admission.ts'
 import { AdmissionWindow } from './admission-window.ts'
-import { keepDurable, makeDurable, adopt } from './durable-job.ts'
+import { adopt, keepDurable, makeDurable } from './durable-job.ts'
 import type { JobEvent, SubmitRequest, Submitter } from './job-events.ts'
 import { JobLedger } from './job-ledger.ts'
-import { deadlineExceeded, OwnedJob, type JobActions } from './owned-job.ts'
+import { deadlineExceeded, type JobActions, OwnedJob } from './owned-job.ts'
 
 const RESUBMIT_DELAY_MS = 100
 /** An adopted job has been started before. */

@@ -1,5 +1,5 @@
-import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { StreamPresenter } from '#api/inference/event-stream-answer.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { messagesErrorBody } from './messages-errors.ts'
 import type { MessageOutput, OutputBlock, OutputStep } from './messages-output.ts'

@@ -1,4 +1,4 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
 import { CACHE_CONTROL, FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
 import { EFFORT, ineffective, optionalString } from '#api/inference/field-schemas.ts'
@@ -7,8 +7,8 @@ import { variantSchema } from '#api/inference/variant-schema.ts'
 
 import {
   MESSAGES_SCHEMA,
-  SYSTEM_SCHEMA,
   type MessageField,
+  SYSTEM_SCHEMA,
   type SystemField,
 } from './messages-input.ts'
 

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 
-import { presentError, type ErrorAnswer } from '#api/v1/error-dialect.ts'
+import { type ErrorAnswer, presentError } from '#api/v1/error-dialect.ts'
 import type { ServiceError } from '#shared/errors.ts'
 
 // The status of an overloaded service in this dialect.

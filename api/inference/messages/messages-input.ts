@@ -1,9 +1,8 @@
-import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
-
 import { MESSAGES_MAX } from '#api/inference/chat/chat-messages.ts'
 import { CACHE_CONTROL } from '#api/inference/chat/chat-tools.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
+import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 const BLOCKS_MAX = 2048
 

@@ -1,8 +1,8 @@
-import type { FinishReason } from '#shared/contracts/completion.ts'
 import { toolCallParser } from '#api/inference/chat/chat-answer.ts'
 import type { AnswerPart, ToolCallParser } from '#api/inference/chat/chat-tool-calls.ts'
 import type { ToolPlan } from '#api/inference/chat/chat-tools.ts'
 import { derivedId } from '#api/v1/durable.ts'
+import type { FinishReason } from '#shared/contracts/completion.ts'
 
 import { ThinkingParser } from './thinking-parser.ts'
 

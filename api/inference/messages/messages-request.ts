@@ -1,11 +1,10 @@
-import type { GenerateInput, ResponseFormat, TokenizeInput } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
-
 import { addIgnoredFields } from '#api/http/ignored-fields.ts'
-import { chatInput, type ChatRequest } from '#api/inference/chat/chat-request.ts'
+import { type ChatRequest, chatInput } from '#api/inference/chat/chat-request.ts'
 import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { samplingParams } from '#api/inference/sampling-fields.ts'
+import type { GenerateInput, ResponseFormat, TokenizeInput } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
 
 import type { CountBody, MessagesBody, ToolChoiceField, ToolField } from './messages-body.ts'
 import { conversationOf } from './messages-input.ts'

@@ -1,9 +1,9 @@
+import { type Http, runJob } from '#api/inference/jobs/run-job.ts'
+import { getCapableModel } from '#api/inference/model-lookup.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
-import { runJob, type Http } from '#api/inference/jobs/run-job.ts'
-import { getCapableModel } from '#api/inference/model-lookup.ts'
-import type { InferenceServices } from '#api/inference/services.ts'
 
 /** Documents of one request. */
 export const DOCUMENTS_MAX = 1000

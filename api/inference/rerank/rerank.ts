@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify'
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import { answerHeadOf } from '#api/v1/durable.ts'
 import {
   fixed,
   ineffective,
@@ -12,6 +11,7 @@ import type { Http } from '#api/inference/jobs/run-job.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { answerHeadOf } from '#api/v1/durable.ts'
 
 import { DOCUMENTS_MAX, ranked, scoreDocuments } from './rank.ts'
 

@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify'
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
-import { answerHeadOf } from '#api/v1/durable.ts'
 import { optionalString } from '#api/inference/field-schemas.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { answerHeadOf } from '#api/v1/durable.ts'
 
 import { DOCUMENTS_MAX, scoreDocuments } from './rank.ts'
 

@@ -1,6 +1,6 @@
+import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { ServiceError } from '#shared/errors.ts'
-import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 
 import type { ResponsesBody } from './responses-body.ts'
 import type { OutputItem } from './responses-output.ts'

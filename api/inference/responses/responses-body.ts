@@ -1,4 +1,4 @@
-import { Type, type Static } from 'typebox'
+import { type Static, Type } from 'typebox'
 
 import { REQUEST_FIELDS, TOP_LOGPROBS_MAX } from '#api/inference/chat/chat-request.ts'
 import { FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
@@ -14,9 +14,9 @@ import {
   VERBOSITY,
 } from '#api/inference/field-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
+import { variantSchema } from '#api/inference/variant-schema.ts'
 
 import { INPUT_SCHEMA, type InputField } from './responses-input.ts'
-import { variantSchema } from '#api/inference/variant-schema.ts'
 
 interface FunctionTool {
   readonly type: 'function'

@@ -1,8 +1,7 @@
-import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
-import { failure, type ServiceError } from '#shared/errors.ts'
-
 import { checkJsonText } from '#api/inference/input-limits.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
+import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 const ITEMS_MAX = 2048
 

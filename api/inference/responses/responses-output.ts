@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 
-import type { FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
 import { presentChatLogprobs, toolCallId, toolCallParser } from '#api/inference/chat/chat-answer.ts'
 import type { AnswerPart, ToolCallParser } from '#api/inference/chat/chat-tool-calls.ts'
 import type { ToolPlan } from '#api/inference/chat/chat-tools.ts'
+import type { FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
 
 type ItemStatus = 'in_progress' | 'completed' | 'incomplete'
 

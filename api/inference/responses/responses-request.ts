@@ -1,7 +1,5 @@
-import type { ResponseFormat } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
 import { addIgnoredFields } from '#api/http/ignored-fields.ts'
-import { chatInput, type ChatRequest } from '#api/inference/chat/chat-request.ts'
+import { type ChatRequest, chatInput } from '#api/inference/chat/chat-request.ts'
 import {
   checkedSchema,
   definitionOf,
@@ -9,8 +7,10 @@ import {
   type ToolPlan,
 } from '#api/inference/chat/chat-tools.ts'
 import { invalidValue } from '#api/inference/field-schemas.ts'
-import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
+import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
+import type { ResponseFormat } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
 
 import {
   LOGPROBS,

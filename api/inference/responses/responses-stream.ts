@@ -1,7 +1,7 @@
+import { obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
+import { presentErrorBody } from '#api/v1/error-dialect.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { ServiceError } from '#shared/errors.ts'
-import { presentErrorBody } from '#api/v1/error-dialect.ts'
-import { obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
 
 import {
   endStatus,
@@ -9,7 +9,7 @@ import {
   type ResponseHead,
   type ResponseState,
 } from './responses-answer.ts'
-import { outputText, type OutputStep, type ResponseOutput } from './responses-output.ts'
+import { type OutputStep, outputText, type ResponseOutput } from './responses-output.ts'
 
 /** Writes the named events of a streamed response. */
 export function responsePresenter(

@@ -1,14 +1,14 @@
 import type { FastifyInstance } from 'fastify'
 
-import { freshHead } from '#api/v1/durable.ts'
-import { unixSeconds } from '#shared/clock.ts'
-import { failure, ServiceError } from '#shared/errors.ts'
 import { serviceTierOf } from '#api/inference/chat/chat-request.ts'
-import { validatedOf, generate, type Validated, type Generation } from '#api/inference/generate.ts'
+import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { freshHead } from '#api/v1/durable.ts'
+import { unixSeconds } from '#shared/clock.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
 
 import { endStatus, presentResponse } from './responses-answer.ts'
 import { RESPONSES_BODY, type ResponsesBody } from './responses-body.ts'

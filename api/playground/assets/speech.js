@@ -1,8 +1,8 @@
 import { send } from './api.js'
 import { byId, element, say } from './dom.js'
-import { createRecorder } from './recorder.js'
 import { createPanel } from './panel.js'
 import { inWords, Problem } from './problem.js'
+import { createRecorder } from './recorder.js'
 
 /** Speech to text, from a file or the microphone. @param {Parameters<typeof createPanel>[1]} page */
 export function createSpeech(page) {

@@ -1,8 +1,8 @@
 import { afterAll, describe, expect, it } from 'vitest'
 
-import { judgeImage, readImage, type ImageScene } from '#test/support/image-judge.ts'
-import { openPipeline } from '#workers/image/pipeline.ts'
+import { type ImageScene, judgeImage, readImage } from '#test/support/image-judge.ts'
 import type { ImageRequest } from '#workers/image/pipeline.ts'
+import { openPipeline } from '#workers/image/pipeline.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import { measuredScores, modelFolder, readEvals } from './shipped.ts'

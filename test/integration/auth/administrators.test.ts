@@ -1,8 +1,8 @@
 import { TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { administratorsOf } from '#api/server/administrators.ts'
 import { isAdmin } from '#api/auth/guards.ts'
+import { administratorsOf } from '#api/server/administrators.ts'
 
 import { createUser, PASSWORD, signIn } from './support/people.ts'
 import { signToken, startServer, type TestServer } from './support/server.ts'

@@ -3,8 +3,9 @@ import { AuthClient as OldAuthClient } from '@supabase/auth-js-2-6x'
 import { TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import { type MailCatcher, startMailCatcher } from '#test/support/mail-catcher.ts'
+
 import { startServer, type TestServer } from './support/server.ts'
-import { startMailCatcher, type MailCatcher } from '#test/support/mail-catcher.ts'
 
 const PASSWORD = 'correct horse'
 const CLIENTS = [

@@ -4,7 +4,7 @@ import type { SmsSender } from '#api/auth/ports.ts'
 import { failure } from '#shared/errors.ts'
 
 import { newEmail, signedInUser } from './support/people.ts'
-import { startServer, type CallResult, type TestServer } from './support/server.ts'
+import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
 let server: TestServer
 let phones = 41791000000

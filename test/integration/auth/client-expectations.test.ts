@@ -4,7 +4,7 @@ import { createProviders } from '#api/auth/external/providers.ts'
 import { systemClock } from '#shared/clock.ts'
 
 import { createUser, newEmail, PASSWORD } from './support/people.ts'
-import { readConfig, startServer, type CallResult, type TestServer } from './support/server.ts'
+import { type CallResult, readConfig, startServer, type TestServer } from './support/server.ts'
 
 const SETTINGS = {
   AUTH_SITE_URL: 'http://localhost:3000',

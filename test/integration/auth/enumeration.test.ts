@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { failure } from '#shared/errors.ts'
 
 import { createUser, newEmail, PASSWORD } from './support/people.ts'
-import { startServer, type CallResult, type TestServer } from './support/server.ts'
+import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
 let server: TestServer
 let known: string

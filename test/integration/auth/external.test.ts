@@ -6,7 +6,7 @@ import type { ExternalProfile } from '#api/auth/ports.ts'
 
 import { fakeProviders, visitor } from './support/fake-provider.ts'
 import { createUser, newEmail, PASSWORD, signedInUser, signIn } from './support/people.ts'
-import { startServer, type CallResult, type TestServer } from './support/server.ts'
+import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
 const providers = fakeProviders()
 let server: TestServer

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { replaceRefreshToken } from '#api/auth/sessions/refresh-tokens.ts'
 
 import { createUser, refresh, signedInUser, signIn } from './support/people.ts'
-import { startServer, type CallResult, type TestServer } from './support/server.ts'
+import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
 let server: TestServer
 

@@ -3,16 +3,16 @@ import { createHash, randomUUID } from 'node:crypto'
 import {
   exportJWK,
   exportSPKI,
-  generateKeyPair,
-  SignJWT,
   type GenerateKeyPairResult,
+  generateKeyPair,
   type JWK,
+  SignJWT,
 } from 'jose'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import { createIdTokens, isAccessTokenBound, type IdTokens } from '#api/auth/external/id-tokens.ts'
+import { createIdTokens, type IdTokens, isAccessTokenBound } from '#api/auth/external/id-tokens.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
-import { startHttpPeer, type HttpPeer, type PeerReply } from '#test/support/http-peers.ts'
+import { type HttpPeer, type PeerReply, startHttpPeer } from '#test/support/http-peers.ts'
 
 const NOW_MS = Date.parse('2026-01-15T12:00:00Z')
 

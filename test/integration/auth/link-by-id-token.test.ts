@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 
 import { fakeProviders, visitor } from './support/fake-provider.ts'
 import { createUser, newEmail, PASSWORD, signedInUser } from './support/people.ts'
-import { startServer, type CallResult, type TestServer } from './support/server.ts'
+import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
 const providers = fakeProviders()
 const env = {

@@ -3,8 +3,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createMailer } from '#api/auth/delivery/mailer.ts'
 import { createLogger } from '#shared/logger.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
-import { startHttpPeer, type HttpPeer, type PeerReply } from '#test/support/http-peers.ts'
-import { startMailCatcher, type MailCatcher } from '#test/support/mail-catcher.ts'
+import { type HttpPeer, type PeerReply, startHttpPeer } from '#test/support/http-peers.ts'
+import { type MailCatcher, startMailCatcher } from '#test/support/mail-catcher.ts'
 
 import { readConfig } from './support/server.ts'
 

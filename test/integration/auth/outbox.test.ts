@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { createOutbox } from '#api/auth/delivery/outbox-sender.ts'
 
 import { newEmail, PASSWORD } from './support/people.ts'
-import { startServer, type SentMail } from './support/server.ts'
+import { type SentMail, startServer } from './support/server.ts'
 
 const rejected = Object.assign(new Error('no such mailbox'), { responseCode: 550 })
 const unavailable = Object.assign(new Error('not now'), { code: 'ECONNECTION' })

@@ -3,11 +3,11 @@ import { createHash } from 'node:crypto'
 import { TOTP } from 'otpauth'
 import { afterEach, describe, expect, it } from 'vitest'
 
-import { startHttpPeer, type HttpPeer } from '#test/support/http-peers.ts'
+import { type HttpPeer, startHttpPeer } from '#test/support/http-peers.ts'
 
 import { fakeProviders, visitor } from './support/fake-provider.ts'
 import { createUser, newEmail, PASSWORD, signedInUser, signIn } from './support/people.ts'
-import { startServer, type CallResult, type TestServer } from './support/server.ts'
+import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
 let server: TestServer
 let phones = 41780000000

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { fakeProviders, visitor } from './support/fake-provider.ts'
 import { newEmail, PASSWORD } from './support/people.ts'
-import { startServer, type CallResult, type TestServer } from './support/server.ts'
+import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
 const PLANTED = 'planted password'
 const providers = fakeProviders()

@@ -8,8 +8,8 @@ import type { PeerReply } from '#test/support/http-peers.ts'
 import { PROVIDER_CASES, type ProviderCase } from '#test/support/provider-peers.ts'
 
 import { createUser } from './support/people.ts'
-import { startProviderWorld, type Incident, type ProviderWorld } from './support/provider-world.ts'
-import { readConfig, startServer, type CallResult, type TestServer } from './support/server.ts'
+import { type Incident, type ProviderWorld, startProviderWorld } from './support/provider-world.ts'
+import { type CallResult, readConfig, startServer, type TestServer } from './support/server.ts'
 
 const SITE = 'http://localhost:3000'
 const CALLBACK = 'http://localhost:9999/callback'

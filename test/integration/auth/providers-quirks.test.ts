@@ -2,8 +2,8 @@ import { createHmac } from 'node:crypto'
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import type { ExternalProfile } from '#api/auth/ports.ts'
 import { createProviders } from '#api/auth/external/providers.ts'
+import type { ExternalProfile } from '#api/auth/ports.ts'
 import { systemClock } from '#shared/clock.ts'
 import { readExternalConfig } from '#shared/config/auth-external.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
@@ -12,7 +12,7 @@ import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
 import type { PeerReply, PeerRequest } from '#test/support/http-peers.ts'
 import { PROVIDER_CASES, type ProviderCase } from '#test/support/provider-peers.ts'
 
-import { startProviderWorld, type Incident, type ProviderWorld } from './support/provider-world.ts'
+import { type Incident, type ProviderWorld, startProviderWorld } from './support/provider-world.ts'
 
 const rowOf = (id: ProviderId) => PROVIDER_CASES.find((row) => row.id === id) as ProviderCase
 

@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
-
 import { createHmac } from 'node:crypto'
+
+import { afterAll, beforeAll, expect, it } from 'vitest'
 
 import { signOauth1 } from '#api/auth/external/oauth1.ts'
 import { azure } from '#api/auth/external/providers/azure.ts'
@@ -9,7 +9,7 @@ import { systemClock } from '#shared/clock.ts'
 import { readExternalConfig } from '#shared/config/auth-external.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
-import { startHttpPeer, type HttpPeer } from '#test/support/http-peers.ts'
+import { type HttpPeer, startHttpPeer } from '#test/support/http-peers.ts'
 
 let peer: HttpPeer
 beforeAll(async () => {

@@ -7,7 +7,7 @@ import { createDelivery } from '#api/auth/delivery/create-delivery.ts'
 import { createRedisRequestSecrets } from '#api/auth/external/request-secrets.ts'
 import { systemClock } from '#shared/clock.ts'
 import { createLogger } from '#shared/logger.ts'
-import { startHttpPeer, type HttpPeer, type PeerReply } from '#test/support/http-peers.ts'
+import { type HttpPeer, type PeerReply, startHttpPeer } from '#test/support/http-peers.ts'
 
 import { readConfig, startServer, type TestServer } from './support/server.ts'
 

@@ -7,7 +7,7 @@ import { readExternalConfig } from '#shared/config/auth-external.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
 import { PROVIDER_IDS, type ProviderId } from '#shared/config/provider-ids.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
-import { startHttpPeer, type HttpPeer, type PeerReply } from '#test/support/http-peers.ts'
+import { type HttpPeer, type PeerReply, startHttpPeer } from '#test/support/http-peers.ts'
 import { ID_TOKEN_CLAIMS, PROVIDER_CASES } from '#test/support/provider-peers.ts'
 
 const KEY_ID = 'k1'

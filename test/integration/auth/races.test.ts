@@ -2,7 +2,7 @@ import { hash as bcryptHash } from '@node-rs/bcrypt'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { createUser, newEmail, PASSWORD, refresh, signIn } from './support/people.ts'
-import { startServer, type CallResult, type TestServer } from './support/server.ts'
+import { type CallResult, startServer, type TestServer } from './support/server.ts'
 
 let server: TestServer
 

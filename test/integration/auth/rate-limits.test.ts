@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createRateLimits, type RateLimits } from '#api/auth/rate-limits.ts'
 
 import { createUser, newEmail, PASSWORD } from './support/people.ts'
-import { readConfig, startServer, type CallResult, type TestServer } from './support/server.ts'
+import { type CallResult, readConfig, startServer, type TestServer } from './support/server.ts'
 
 describe('limits per client', () => {
   let server: TestServer

@@ -2,9 +2,9 @@ import { afterEach, describe, expect, it } from 'vitest'
 
 import { createUser, newEmail, PASSWORD, signedInUser, signIn } from './support/people.ts'
 import {
-  startServer,
   type CallResult,
   type ServerOptions,
+  startServer,
   type TestServer,
 } from './support/server.ts'
 

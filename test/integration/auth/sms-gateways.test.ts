@@ -4,7 +4,7 @@ import { createSmsSender } from '#api/auth/delivery/sms.ts'
 import { readSmsConfig } from '#shared/config/auth-sms.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
-import { startHttpPeer, type HttpPeer, type PeerReply } from '#test/support/http-peers.ts'
+import { type HttpPeer, type PeerReply, startHttpPeer } from '#test/support/http-peers.ts'
 
 let peer: HttpPeer
 let reply: PeerReply

@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 
-import { buildApp } from '#api/server/app.ts'
 import { answerUnknownPath, authPlugin, USER_SERVER_SEGMENTS } from '#api/auth/plugin.ts'
+import { buildApp } from '#api/server/app.ts'
 import { createLogger } from '#shared/logger.ts'
 import { serverConfig } from '#test/support/server-config.ts'
 import { it } from '#test/support/services.ts'

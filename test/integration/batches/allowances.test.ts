@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { openBatches } from '#api/batches/batch-store.ts'
 import { failure } from '#shared/errors.ts'
 
-import { STORAGE_BYTES_MAX } from './batch-service.ts'
 import { createBatch, ENDPOINT, ids, line, reach, readLines } from './batch-client.ts'
+import { STORAGE_BYTES_MAX } from './batch-service.ts'
 import { useBatches } from './batch-suite.ts'
 
 const suite = useBatches()

@@ -1,4 +1,4 @@
-import { toFile, type OpenAI } from 'openai'
+import { type OpenAI, toFile } from 'openai'
 import { expect } from 'vitest'
 
 /** What the lines of the tests are sent to. */

@@ -2,10 +2,10 @@ import OpenAI, { toFile } from 'openai'
 import { expect } from 'vitest'
 
 import { openFaultTiers } from '#test/support/fault-tiers.ts'
-import { API_KEY } from '#test/support/tiers.ts'
 import { it } from '#test/support/services.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 
-import { readLines, reach } from './batch-client.ts'
+import { reach, readLines } from './batch-client.ts'
 
 const LINES = 150
 const ENDPOINT = '/v1/completions'

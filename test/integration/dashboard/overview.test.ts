@@ -1,13 +1,13 @@
 import { describe, expect } from 'vitest'
 
-import type { Overview } from '#api/dashboard/overview.ts'
 import { IncidentLog } from '#api/dashboard/incident-log.ts'
+import type { Overview } from '#api/dashboard/overview.ts'
 import { failure } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
-import { writeHeartbeat, type ServedQueue } from '#shared/queue/liveness.ts'
+import { type ServedQueue, writeHeartbeat } from '#shared/queue/liveness.ts'
 import { it } from '#test/support/services.ts'
 
-import { openAdminApp, TOKEN, type AdminApp } from './admin-app.ts'
+import { type AdminApp, openAdminApp, TOKEN } from './admin-app.ts'
 
 const SECRET = 'a prompt that nobody else may read'
 

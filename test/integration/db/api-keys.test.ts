@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 
-import type { Database } from '#shared/db/client.ts'
 import { ensureBootstrapKey, hashSecret, openApiKeys } from '#shared/db/api-keys.ts'
+import type { Database } from '#shared/db/client.ts'
 import { ensureDefaultOrganization, membershipsOf } from '#shared/db/organizations.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { it } from '#test/support/services.ts'

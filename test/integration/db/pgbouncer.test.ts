@@ -1,5 +1,5 @@
-import { once } from 'node:events'
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readdirSync } from 'node:fs'
 import { chmod, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -9,10 +9,10 @@ import { describe, expect } from 'vitest'
 
 import { findFreePort } from '#launcher/embedded/child.ts'
 import { openDatabase } from '#shared/db/client.ts'
-import { migrate, MIGRATIONS_FOLDER } from '#shared/db/migrate.ts'
+import { MIGRATIONS_FOLDER, migrate } from '#shared/db/migrate.ts'
 import { preparePooler } from '#shared/db/pooler.ts'
-import { eventually } from '#test/support/queue.ts'
 import { findPackaged } from '#test/support/packaged.ts'
+import { eventually } from '#test/support/queue.ts'
 import { it } from '#test/support/services.ts'
 
 const pgbouncer = await findPackaged('pgbouncer')

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import { afterEach, describe, expect } from 'vitest'
 
-import { openDatabase, type Database } from '#shared/db/client.ts'
+import { type Database, openDatabase } from '#shared/db/client.ts'
 import { migrate } from '#shared/db/migrate.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openFaultProxy } from '#test/support/fault-proxy.ts'

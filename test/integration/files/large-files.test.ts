@@ -4,8 +4,8 @@ import { readFileSync } from 'node:fs'
 import { expect } from 'vitest'
 
 import { openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
-import { API_KEY } from '#test/support/tiers.ts'
 import { it } from '#test/support/services.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 
 const PIECE = Buffer.alloc(1024 * 1024, 'a line of no meaning at all\n')
 const PIECES = 200

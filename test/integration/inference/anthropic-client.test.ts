@@ -4,8 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import {
-  answering,
   API_KEY,
+  answering,
   openSurface,
   serveSurface,
   speak,

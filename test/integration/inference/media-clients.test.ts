@@ -14,11 +14,11 @@ import type { EmbedInput } from '#shared/contracts/embedding.ts'
 import type { ImageInput } from '#shared/contracts/image.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import {
-  answering,
   API_KEY,
+  answering,
+  type Script,
   serveSurface,
   speak,
-  type Script,
 } from '#test/unit/api/inference/surface.ts'
 
 const CLIP = join(import.meta.dirname, '../../fixtures/audio/en-1.wav')

@@ -5,9 +5,9 @@ import { join } from 'node:path'
 
 import { afterAll, beforeAll, expect, inject, it } from 'vitest'
 
-import { openFaultTiers, type FaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
-import { API_KEY } from '#test/support/tiers.ts'
+import { type FaultTiers, openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
 import { createDatabase } from '#test/support/services.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 
 const FIXTURES = join(import.meta.dirname, '../../fixtures')
 const MODELS = join(import.meta.dirname, '../../../models')

@@ -2,8 +2,8 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-import OpenAI, { toFile } from 'openai'
 import { Redis } from 'ioredis'
+import OpenAI, { toFile } from 'openai'
 import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
@@ -14,10 +14,10 @@ import {
   readJson,
   SCORE_MARGIN,
 } from '#test/golden/models/shipped.ts'
-import { openFaultTiers, type FaultTiers } from '#test/support/fault-tiers.ts'
-import { API_KEY } from '#test/support/tiers.ts'
+import { type FaultTiers, openFaultTiers } from '#test/support/fault-tiers.ts'
 import { readImage } from '#test/support/image-judge.ts'
 import { createDatabase } from '#test/support/services.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 
 import { wordErrors, wordsOf } from './word-errors.ts'
 

@@ -6,7 +6,7 @@ import { describe, expect } from 'vitest'
 
 import { it } from '#test/support/services.ts'
 
-import { envOf, runCommand, startInstallation, type Installation } from './installation.ts'
+import { envOf, type Installation, runCommand, startInstallation } from './installation.ts'
 
 describe('a backup of the data directory', () => {
   it('brings users, keys and files back after everything else is lost', {

@@ -8,8 +8,8 @@ import { describe, expect, vi } from 'vitest'
 
 import { lockDataDir } from '#launcher/data-dir.ts'
 import { startChild, waitUntil } from '#launcher/embedded/child.ts'
-import { findPlace } from '#launcher/embedded/postgres-place.ts'
 import { startPostgres } from '#launcher/embedded/postgres.ts'
+import { findPlace } from '#launcher/embedded/postgres-place.ts'
 import { it } from '#test/support/services.ts'
 
 describe('the embedded Postgres', () => {

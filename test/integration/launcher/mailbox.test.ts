@@ -7,8 +7,8 @@ import { createTransport } from 'nodemailer'
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { startMailbox, type Mailbox } from '#launcher/embedded/mailbox.ts'
-import { expectUsable, LOOKS, openPage, startBrowser, type Look } from '#test/support/browser.ts'
+import { type Mailbox, startMailbox } from '#launcher/embedded/mailbox.ts'
+import { expectUsable, LOOKS, type Look, openPage, startBrowser } from '#test/support/browser.ts'
 import { BROWSER_TIMEOUT_MS } from '#test/support/chromium.ts'
 
 const LINK = 'http://localhost:8081/verify?token=abc&type=signup&redirect_to=http://localhost:3000'

@@ -9,11 +9,11 @@ import { it } from '#test/support/services.ts'
 
 import {
   envOf,
+  type Installation,
   leftoversOf,
   processesOf,
   runCommand,
   startInstallation,
-  type Installation,
 } from './installation.ts'
 
 // The folder's name has a space, as folders of people do.

@@ -7,11 +7,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import {
   envOf,
+  type Installation,
   leftoversOf,
   processesOf,
   runCommand,
   startInstallation,
-  type Installation,
 } from './installation.ts'
 
 let folder: string

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { afterEach, beforeEach, describe, expect, inject } from 'vitest'
 import type { Redis } from 'ioredis'
+import { afterEach, beforeEach, describe, expect, inject } from 'vitest'
 
 import { addToMonth, monthOf } from '#api/limits/limit-store.ts'
 import { checkQuota, createLimiter } from '#api/limits/limiter.ts'

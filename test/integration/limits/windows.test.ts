@@ -1,7 +1,7 @@
-import { afterEach, describe, expect } from 'vitest'
 import type { Redis } from 'ioredis'
+import { afterEach, describe, expect } from 'vitest'
 
-import { charge, leasesKey, settle, type LimitStore } from '#api/limits/limit-store.ts'
+import { charge, type LimitStore, leasesKey, settle } from '#api/limits/limit-store.ts'
 import { usedOf, WINDOW_MS } from '#api/limits/windows.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'

@@ -1,6 +1,6 @@
+import { createHash, randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
-import { createHash, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 
 import { afterEach, beforeEach, describe, expect } from 'vitest'
@@ -8,7 +8,6 @@ import { afterEach, beforeEach, describe, expect } from 'vitest'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { it } from '#test/support/services.ts'
 import { ensureModel, type FetchOptions } from '#workers/models/fetcher.ts'
-
 import { openHubFile } from '#workers/models/hub.ts'
 
 import { COMMIT, REPOSITORY, startHub, type TestHub } from './hub-server.ts'

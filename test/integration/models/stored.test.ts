@@ -1,5 +1,5 @@
-import { mkdir, readdir, rm, symlink } from 'node:fs/promises'
 import { createHash, randomBytes } from 'node:crypto'
+import { mkdir, readdir, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { expect } from 'vitest'

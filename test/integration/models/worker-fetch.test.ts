@@ -4,8 +4,8 @@ import { join } from 'node:path'
 
 import { expect, inject } from 'vitest'
 
-import { it } from '#test/support/services.ts'
 import { freshPrefix } from '#test/support/queue.ts'
+import { it } from '#test/support/services.ts'
 import { runWorker } from '#workers/main.ts'
 
 import { startHub } from './hub-server.ts'

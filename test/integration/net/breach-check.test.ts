@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import { createLogger } from '#shared/logger.ts'
-import { startHttpPeer, type HttpPeer, type PeerReply } from '#test/support/http-peers.ts'
+import { type HttpPeer, type PeerReply, startHttpPeer } from '#test/support/http-peers.ts'
 
 const PASSWORD = 'correct horse battery staple'
 const DIGEST = createHash('sha1').update(PASSWORD).digest('hex').toUpperCase()

@@ -6,10 +6,10 @@ import {
   type OutgoingFailure,
 } from '#shared/net/guarded-fetch.ts'
 import {
-  startHttpPeer,
   type HttpPeer,
   type PeerReply,
   type PeerRequest,
+  startHttpPeer,
 } from '#test/support/http-peers.ts'
 
 let peer: HttpPeer

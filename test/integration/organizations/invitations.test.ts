@@ -7,7 +7,7 @@ import { AuthClient as OlderAuthClient } from '@supabase/auth-js-2-6x'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
-import { startMailCatcher, type MailCatcher } from '#test/support/mail-catcher.ts'
+import { type MailCatcher, startMailCatcher } from '#test/support/mail-catcher.ts'
 import { freshPrefix } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'

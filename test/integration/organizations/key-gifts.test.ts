@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { describe, expect } from 'vitest'
 
 import { MEMBER_SCOPES, SCOPES } from '#api/v1/scopes.ts'
-import { openApiKeys, type ApiKeyRequest } from '#shared/db/api-keys.ts'
+import { type ApiKeyRequest, openApiKeys } from '#shared/db/api-keys.ts'
 import type { Database } from '#shared/db/client.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { it } from '#test/support/services.ts'

@@ -1,4 +1,4 @@
-import { createServer, request, type IncomingMessage, type Server } from 'node:http'
+import { createServer, type IncomingMessage, request, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openPage } from '#test/support/browser.ts'
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
 
-import { ADMIN_TOKEN, startPagesStack, type PagesStack } from './pages-stack.ts'
+import { ADMIN_TOKEN, type PagesStack, startPagesStack } from './pages-stack.ts'
 
 const PATH = '/millrace'
 

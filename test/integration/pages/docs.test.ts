@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openPage } from '#test/support/browser.ts'
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
 
-import { startPagesStack, type PagesStack } from './pages-stack.ts'
+import { type PagesStack, startPagesStack } from './pages-stack.ts'
 
 const OPERATION = '.opblock:has([data-path="/v1/engines"])'
 

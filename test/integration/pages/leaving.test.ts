@@ -5,7 +5,7 @@ import { openPage } from '#test/support/browser.ts'
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
 import { microphones, noteMicrophones } from '#test/support/page-probes.js'
 
-import { startPagesStack, type PagesStack } from './pages-stack.ts'
+import { type PagesStack, startPagesStack } from './pages-stack.ts'
 
 const STORAGE_KEY = 'millrace.playground'
 

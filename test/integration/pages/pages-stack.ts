@@ -1,14 +1,13 @@
-import { readFile, writeFile } from 'node:fs/promises'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { randomUUID } from 'node:crypto'
 
 import type { Browser } from 'playwright-core'
 import { inject } from 'vitest'
 
 import { startBrowser } from '#test/support/browser.ts'
-import { startMailCatcher, type MailCatcher } from '#test/support/mail-catcher.ts'
+import { type MailCatcher, startMailCatcher } from '#test/support/mail-catcher.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'
 

@@ -5,11 +5,11 @@ import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { expectUsable, keepScreenshot, LOOKS, openPage, type Look } from '#test/support/browser.ts'
+import { expectUsable, keepScreenshot, LOOKS, type Look, openPage } from '#test/support/browser.ts'
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
 import { countForeignImages } from '#test/support/page-probes.js'
 
-import { startPagesStack, type PagesStack } from './pages-stack.ts'
+import { type PagesStack, startPagesStack } from './pages-stack.ts'
 
 const CLIP = join(import.meta.dirname, '../../fixtures/audio/en-1.wav')
 const HOSTILE = '<img src=x onerror="document.title=1">'

@@ -6,7 +6,7 @@ import { queueName } from '#shared/contracts/queues.ts'
 import { keepScreenshot, openPage } from '#test/support/browser.ts'
 import { BROWSER_TIMEOUT_MS, PATIENCE_MS } from '#test/support/chromium.ts'
 
-import { ADMIN_TOKEN, startPagesStack, type PagesStack } from './pages-stack.ts'
+import { ADMIN_TOKEN, type PagesStack, startPagesStack } from './pages-stack.ts'
 
 let stack: PagesStack
 let redis: Redis

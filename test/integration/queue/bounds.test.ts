@@ -7,6 +7,7 @@ import { CancelledError } from '#shared/errors.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'
+import type { PrivateRedis } from '#test/support/queue.ts'
 import {
   eventually,
   freshPrefix,
@@ -17,7 +18,6 @@ import {
   startRedis,
   toyRequest,
 } from '#test/support/queue.ts'
-import type { PrivateRedis } from '#test/support/queue.ts'
 import { startToyWorker, TOY, toyText } from '#test/support/toy-worker.ts'
 
 describe('the queues', () => {

@@ -5,9 +5,9 @@ import { afterEach, beforeEach, expect, it } from 'vitest'
 import { listenForCancels } from '#shared/queue/cancellation.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
-import { openFaultProxy, type FaultProxy } from '#test/support/fault-proxy.ts'
-import { eventually, freshPrefix, log, startRedis } from '#test/support/queue.ts'
+import { type FaultProxy, openFaultProxy } from '#test/support/fault-proxy.ts'
 import type { PrivateRedis } from '#test/support/queue.ts'
+import { eventually, freshPrefix, log, startRedis } from '#test/support/queue.ts'
 
 let server: PrivateRedis
 let proxy: FaultProxy

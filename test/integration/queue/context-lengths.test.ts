@@ -12,7 +12,7 @@ import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { eventually, freshPrefix, log, openTestSubmitter } from '#test/support/queue.ts'
 import { openSurface } from '#test/unit/api/inference/surface.ts'
 import { Residency } from '#workers/models/residency.ts'
-import { PROCESSORS, type OpenModel, type OpenTools } from '#workers/processors/index.ts'
+import { type OpenModel, type OpenTools, PROCESSORS } from '#workers/processors/index.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { WorkerHost } from '#workers/worker-host.ts'
 

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 
-import { openFaultProxy, type FaultProxy } from '#test/support/fault-proxy.ts'
+import { type FaultProxy, openFaultProxy } from '#test/support/fault-proxy.ts'
 import {
   eventually,
   freshPrefix,

@@ -1,19 +1,19 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
 import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
+import { openRedis } from '#shared/queue/connection.ts'
+import type { PrivateRedis, ToyProcess } from '#test/support/queue.ts'
 import {
   eventually,
   freshPrefix,
+  log,
   openTestSubmitter,
   readAll,
   spawnToyWorker,
   startRedis,
   toyRequest,
 } from '#test/support/queue.ts'
-import type { PrivateRedis, ToyProcess } from '#test/support/queue.ts'
 import { toyText } from '#test/support/toy-worker.ts'
-import { openRedis } from '#shared/queue/connection.ts'
-import { log } from '#test/support/queue.ts'
 
 describe('a job survives', () => {
   let redis: PrivateRedis

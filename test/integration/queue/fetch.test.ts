@@ -1,8 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
+import type { PrivateRedis } from '#test/support/queue.ts'
 import {
   freshPrefix,
   openTestSubmitter,
@@ -10,7 +11,6 @@ import {
   startRedis,
   toyRequest,
 } from '#test/support/queue.ts'
-import type { PrivateRedis } from '#test/support/queue.ts'
 import { startToyWorker, toyText } from '#test/support/toy-worker.ts'
 
 const JOBS = 20

@@ -2,15 +2,15 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
 import { ServiceError } from '#shared/errors.ts'
+import type { PrivateRedis } from '#test/support/queue.ts'
 import {
-  openTestSubmitter,
+  eventually,
   freshPrefix,
+  openTestSubmitter,
   readAll,
   startRedis,
   toyRequest,
-  eventually,
 } from '#test/support/queue.ts'
-import type { PrivateRedis } from '#test/support/queue.ts'
 import { startToyWorker, toyText } from '#test/support/toy-worker.ts'
 
 describe('a job', () => {

@@ -7,17 +7,17 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
 import { queueName } from '#shared/contracts/queues.ts'
 import { openRedis } from '#shared/queue/connection.ts'
-import { JobProducer } from '#shared/queue/producer.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
+import { JobProducer } from '#shared/queue/producer.ts'
 import {
   eventually,
   freshPrefix,
   log,
   openTestSubmitter,
+  type PrivateRedis,
   readAll,
   startRedis,
   toyRequest,
-  type PrivateRedis,
 } from '#test/support/queue.ts'
 import { startToyWorker, TOY, toyText } from '#test/support/toy-worker.ts'
 

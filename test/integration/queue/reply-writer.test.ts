@@ -5,8 +5,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
 import type { Reply, ReplyBody } from '#shared/contracts/reply.ts'
 import { openRedis } from '#shared/queue/connection.ts'
-import { ReplyWriter, type ReplySource } from '#shared/queue/reply-writer.ts'
-import { freshPrefix, log, startRedis, type PrivateRedis } from '#test/support/queue.ts'
+import { type ReplySource, ReplyWriter } from '#shared/queue/reply-writer.ts'
+import { freshPrefix, log, type PrivateRedis, startRedis } from '#test/support/queue.ts'
 
 describe('the reply writer', () => {
   let server: PrivateRedis

@@ -8,7 +8,7 @@ import { buffer } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import type { StorageConfig } from '#shared/config/infra.ts'
-import { readObject, type ObjectStore } from '#shared/storage/object-store.ts'
+import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import { startS3 } from '#test/support/s3.ts'
 

@@ -5,7 +5,7 @@ import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { expect, onTestFinished, it } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { openS3Store } from '#shared/storage/s3-store.ts'

@@ -5,7 +5,7 @@ import { buffer } from 'node:stream/consumers'
 
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 
-import { STAGED, type ObjectStore } from '#shared/storage/object-store.ts'
+import { type ObjectStore, STAGED } from '#shared/storage/object-store.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import { startS3 } from '#test/support/s3.ts'
 

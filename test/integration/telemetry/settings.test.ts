@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
 import { scrape } from '#test/support/metrics-text.ts'
-import { startOtlpReceiver, type OtlpReceiver } from '#test/support/otlp-receiver.ts'
+import { type OtlpReceiver, startOtlpReceiver } from '#test/support/otlp-receiver.ts'
 import { freshPrefix } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'

@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 
-import { startHttpPeer, type PeerReply } from '#test/support/http-peers.ts'
+import { type PeerReply, startHttpPeer } from '#test/support/http-peers.ts'
 import { scrape, sumOf } from '#test/support/metrics-text.ts'
 import { it } from '#test/support/services.ts'
 import { startTiers } from '#test/support/tiers.ts'

@@ -2,9 +2,9 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-import { startMailCatcher, type MailCatcher } from '#test/support/mail-catcher.ts'
-import { takeSnapshot, type Snapshot, type Target } from '#test/support/promql.ts'
-import { freshPrefix, startRedis, type PrivateRedis } from '#test/support/queue.ts'
+import { type MailCatcher, startMailCatcher } from '#test/support/mail-catcher.ts'
+import { type Snapshot, type Target, takeSnapshot } from '#test/support/promql.ts'
+import { freshPrefix, type PrivateRedis, startRedis } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'
 

@@ -8,10 +8,10 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
 import { scrape, sumOf } from '#test/support/metrics-text.ts'
 import {
-  orphansAmong,
-  startOtlpReceiver,
   type OtlpReceiver,
+  orphansAmong,
   type ReceivedSpan,
+  startOtlpReceiver,
 } from '#test/support/otlp-receiver.ts'
 import { freshPrefix } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'

@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 
 import { openUsageRecord } from '#api/usage/usage-record.ts'
-import { usageTables, type UsageRow } from '#shared/db/schema/usage.ts'
+import { type UsageRow, usageTables } from '#shared/db/schema/usage.ts'
 import { it } from '#test/support/services.ts'
 
 import { openWriter, rowOf } from './usage-rows.ts'

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
 import { openApiKeys } from '#shared/db/api-keys.ts'
-import { openDatabase, type Database } from '#shared/db/client.ts'
+import { type Database, openDatabase } from '#shared/db/client.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { freshPrefix, log } from '#test/support/queue.ts'

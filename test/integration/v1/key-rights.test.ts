@@ -4,9 +4,9 @@ import { join } from 'node:path'
 
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
-import { SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
-import { openApiKeys, type ApiKeyRequest } from '#shared/db/api-keys.ts'
-import { openDatabase, type Database } from '#shared/db/client.ts'
+import { type RequiredScope, SCOPES } from '#api/v1/scopes.ts'
+import { type ApiKeyRequest, openApiKeys } from '#shared/db/api-keys.ts'
+import { type Database, openDatabase } from '#shared/db/client.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { freshPrefix, log } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'

@@ -5,7 +5,6 @@ import type { ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import type { CachePair } from '../decoder-graph.ts'
-
 import { makeCutGraph } from './cut-graph.ts'
 
 /** A part of a cache: positions `from` to `to` of one row, and the padding around the copy. */

@@ -3,7 +3,6 @@ import type { Tensor } from '#workers/runtime/tensor.ts'
 import { ELEMENT_TYPES } from '#workers/tensor/element-type.ts'
 
 import type { HeldSlot, SlotCache, SlotCacheOptions } from '../slot-cache.ts'
-
 import type { DeviceCache } from './device-cache.ts'
 
 /**

@@ -1,6 +1,6 @@
 import type { WorkBudget } from '../../preparation/work-budget.ts'
-import { surveyGrammar } from './dead-ends.ts'
 import type { GrammarSurvey } from './dead-ends.ts'
+import { surveyGrammar } from './dead-ends.ts'
 import type { Grammar } from './grammar.ts'
 
 /** A set of ways in which the text so far can go on; the same set is always the same object. */

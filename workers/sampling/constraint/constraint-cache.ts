@@ -2,8 +2,8 @@ import type { TokenPieces } from '../../text/token-pieces.ts'
 import type { Grammar } from './grammar.ts'
 import type { SurveyedGrammar } from './grammar-data.ts'
 import { ConstraintFactory } from './token-constraint.ts'
-import { buildTokenTrie } from './token-trie.ts'
 import type { TokenTrie } from './token-trie.ts'
+import { buildTokenTrie } from './token-trie.ts'
 
 const GRAMMARS_MAX = 8
 /** Two that were worked out as far as they may be; ordinary ones take a few megabytes. */

@@ -1,5 +1,5 @@
-import { surveyGrammar } from './dead-ends.ts'
 import type { GrammarSurvey } from './dead-ends.ts'
+import { surveyGrammar } from './dead-ends.ts'
 import type { Grammar } from './grammar.ts'
 
 /** A grammar as plain data that passes between threads; nodes name each other by their place. */

@@ -1,7 +1,7 @@
-import { BudgetExceededError } from '../../preparation/work-budget.ts'
 import type { WorkBudget } from '../../preparation/work-budget.ts'
-import { Automaton, GrammarTooAmbiguousError } from './automaton.ts'
+import { BudgetExceededError } from '../../preparation/work-budget.ts'
 import type { AutomatonState } from './automaton.ts'
+import { Automaton, GrammarTooAmbiguousError } from './automaton.ts'
 import type { Grammar, GrammarBuilder } from './grammar.ts'
 
 const STATES_MAX = 2000

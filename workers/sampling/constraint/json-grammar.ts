@@ -1,6 +1,6 @@
-import type { Grammar, GrammarBuilder } from './grammar.ts'
-import { invertRanges, normalizeRanges, oneCharacter, subtractRanges } from './code-points.ts'
 import type { CodePointRanges } from './code-points.ts'
+import { invertRanges, normalizeRanges, oneCharacter, subtractRanges } from './code-points.ts'
+import type { Grammar, GrammarBuilder } from './grammar.ts'
 
 const INTEGER_DIGITS_MAX = 15 // what a double holds exactly, and an end to endless digits
 const FRACTION_DIGITS_MAX = 15

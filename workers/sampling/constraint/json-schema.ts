@@ -9,8 +9,8 @@ import { JsonGrammar } from './json-grammar.ts'
 import { compileListed } from './listed-values.ts'
 import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import { type JsonType, mergeSchemas, type Schema, typesOf } from './schema-merge.ts'
-import { assertDistinguishable } from './schema-one-of.ts'
 import { compileObject } from './schema-object.ts'
+import { assertDistinguishable } from './schema-one-of.ts'
 import { compileArray, compileNumber, compileString } from './schema-types.ts'
 
 /**

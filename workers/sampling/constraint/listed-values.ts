@@ -1,8 +1,8 @@
 import type { WorkBudget } from '../../preparation/work-budget.ts'
 import { Automaton, type AutomatonState } from './automaton.ts'
 import type { Grammar } from './grammar.ts'
-import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import { isWithin } from './number-range.ts'
+import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import { IMPLIED, type JsonType, type Schema, typesOf } from './schema-merge.ts'
 import { boundsOf, compileString, countOf, stepOf } from './schema-types.ts'
 

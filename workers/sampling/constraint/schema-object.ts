@@ -1,6 +1,6 @@
 import type { Grammar } from './grammar.ts'
-import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import { keyOtherThan, objectWith } from './object-grammar.ts'
+import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import type { Schema } from './schema-merge.ts'
 import { countOf } from './schema-types.ts'
 

@@ -1,9 +1,9 @@
 import type { Grammar } from './grammar.ts'
-import type { SchemaContext, SchemaPlace } from './schema-context.ts'
-import { integersWithin, multiplesOf, numbersWithin } from './number-range.ts'
 import type { NumberBounds } from './number-range.ts'
+import { integersWithin, multiplesOf, numbersWithin } from './number-range.ts'
+import type { SchemaContext, SchemaPlace } from './schema-context.ts'
 import type { Schema } from './schema-merge.ts'
-import { findFormat, FORMAT_LENGTH_MAX, isAnnotation } from './string-formats.ts'
+import { FORMAT_LENGTH_MAX, findFormat, isAnnotation } from './string-formats.ts'
 import { compilePattern, UnsupportedPatternError } from './string-pattern.ts'
 
 const PATTERN_CHARS_MAX = 2000

@@ -1,6 +1,6 @@
-import type { Grammar } from './grammar.ts'
-import { invertRanges } from './code-points.ts'
 import type { CodePointRanges } from './code-points.ts'
+import { invertRanges } from './code-points.ts'
+import type { Grammar } from './grammar.ts'
 import type { JsonGrammar } from './json-grammar.ts'
 
 const DIGITS: CodePointRanges = [[0x30, 0x39]]

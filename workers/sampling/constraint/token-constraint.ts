@@ -1,8 +1,8 @@
-import { Automaton, GrammarTooAmbiguousError } from './automaton.ts'
+import type { TokenPieces } from '../../text/token-pieces.ts'
 import type { AutomatonState } from './automaton.ts'
+import { Automaton, GrammarTooAmbiguousError } from './automaton.ts'
 import type { GrammarSurvey } from './dead-ends.ts'
 import type { Grammar } from './grammar.ts'
-import type { TokenPieces } from '../../text/token-pieces.ts'
 import type { TokenTrie } from './token-trie.ts'
 
 /** Follows one answer through a grammar and says which tokens may come next. */

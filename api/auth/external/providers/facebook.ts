@@ -1,8 +1,8 @@
 import { createHmac } from 'node:crypto'
 
 import { oneEmail, ownIssuer, profileOfClaims, toProfile } from '#api/auth/external/profile.ts'
-import { textAt } from '#shared/records.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
+import { textAt } from '#shared/records.ts'
 
 /** Sign-in with Facebook. */
 export const facebook: ProviderRow = {

@@ -1,14 +1,14 @@
 import { createHash, randomBytes } from 'node:crypto'
 
-import type { Clock } from '#shared/clock.ts'
-import type { ProviderConfig } from '#shared/config/auth-external.ts'
-import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
-import type { Provider } from '#api/auth/ports.ts'
-import { textAt } from '#shared/records.ts'
 import { signOauth1 } from '#api/auth/external/oauth1.ts'
 import { oneEmail, ProviderReplyError, toProfile } from '#api/auth/external/profile.ts'
 import type { RequestSecrets } from '#api/auth/external/request-secrets.ts'
 import { getJson } from '#api/auth/external/token-request.ts'
+import type { Provider } from '#api/auth/ports.ts'
+import type { Clock } from '#shared/clock.ts'
+import type { ProviderConfig } from '#shared/config/auth-external.ts'
+import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
+import { textAt } from '#shared/records.ts'
 
 interface Token {
   readonly token: string

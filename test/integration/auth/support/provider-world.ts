@@ -1,6 +1,6 @@
 import { createHash, generateKeyPairSync, randomUUID, sign } from 'node:crypto'
 
-import { startHttpPeer, type PeerReply, type PeerRequest } from '#test/support/http-peers.ts'
+import { type PeerReply, type PeerRequest, startHttpPeer } from '#test/support/http-peers.ts'
 import type { ProviderCase } from '#test/support/provider-peers.ts'
 
 /** What goes differently from a consenting visitor. */

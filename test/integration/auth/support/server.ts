@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-import { fastify, type FastifyInstance, type InjectOptions } from 'fastify'
+import { type FastifyInstance, fastify, type InjectOptions } from 'fastify'
 import { Redis } from 'ioredis'
 import { SignJWT } from 'jose'
 import { inject } from 'vitest'
@@ -14,13 +14,13 @@ import type {
   Providers,
   SmsSender,
 } from '#api/auth/ports.ts'
-import { createAuthServices, type AuthServices } from '#api/auth/services.ts'
-import { systemClock, type Clock } from '#shared/clock.ts'
-import { readAuthConfig, type AuthConfig } from '#shared/config/auth.ts'
-import { ConfigError, EnvReader } from '#shared/config/env-reader.ts'
+import { type AuthServices, createAuthServices } from '#api/auth/services.ts'
+import { type Clock, systemClock } from '#shared/clock.ts'
+import { type AuthConfig, readAuthConfig } from '#shared/config/auth.ts'
 import type { MailKind } from '#shared/config/auth-mail.ts'
-import { openDatabase, type Database } from '#shared/db/client.ts'
-import { migrate, MIGRATIONS_FOLDER } from '#shared/db/migrate.ts'
+import { ConfigError, EnvReader } from '#shared/config/env-reader.ts'
+import { type Database, openDatabase } from '#shared/db/client.ts'
+import { MIGRATIONS_FOLDER, migrate } from '#shared/db/migrate.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 import type { MailCatcher } from '#test/support/mail-catcher.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { readAuthConfig, type AuthConfig } from '#shared/config/auth.ts'
+import { type AuthConfig, readAuthConfig } from '#shared/config/auth.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
 import { PROVIDER_IDS, SPECIFIED_PROVIDER_IDS } from '#shared/config/provider-ids.ts'
 

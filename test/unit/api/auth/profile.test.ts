@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { oneEmail, profileOfClaims, ProviderReplyError } from '#api/auth/external/profile.ts'
+import { oneEmail, ProviderReplyError, profileOfClaims } from '#api/auth/external/profile.ts'
 
 describe('the address of a provider’s user', () => {
   const check = (name: string, email: string, isOne: boolean) =>

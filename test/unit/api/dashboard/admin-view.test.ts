@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { viewOf, type View } from '#api/dashboard/assets/admin-view.js'
+import { type View, viewOf } from '#api/dashboard/assets/admin-view.js'
 import type { Overview, QueueOverview } from '#api/dashboard/overview.ts'
 import type { WorkerHeartbeat } from '#shared/queue/liveness.ts'
 

@@ -3,12 +3,12 @@ import { connect } from 'node:net'
 import { Readable } from 'node:stream'
 
 import multipart from '@fastify/multipart'
-import { fastify, type FastifyInstance } from 'fastify'
+import { type FastifyInstance, fastify } from 'fastify'
 import { afterEach, describe, expect, it } from 'vitest'
 
+import { ChunkJoiner, joinSmallChunks } from '#api/http/chunk-joiner.ts'
 import { readForm } from '#api/http/form.ts'
 import { registerJsonBody } from '#api/http/json-body.ts'
-import { joinSmallChunks, ChunkJoiner } from '#api/http/chunk-joiner.ts'
 import { failure } from '#shared/errors.ts'
 
 const BYTES = 200_000

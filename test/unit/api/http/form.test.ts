@@ -5,7 +5,7 @@ import multipart from '@fastify/multipart'
 import Fastify, { type FastifyInstance } from 'fastify'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import { readForm, type FormFile } from '#api/http/form.ts'
+import { type FormFile, readForm } from '#api/http/form.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
 const BOUNDARY = 'b0undary'

@@ -1,4 +1,4 @@
-import { fastify, type FastifyInstance } from 'fastify'
+import { type FastifyInstance, fastify } from 'fastify'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
 import { requestIdFrom } from '#api/http/request-context.ts'

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
-import { connect } from 'node:net'
 import type { AddressInfo } from 'node:net'
+import { connect } from 'node:net'
 
 import { fastify } from 'fastify'
 import { afterEach, expect, it, vi } from 'vitest'

@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
 
 import { buildApp } from '#api/server/app.ts'
-import { createLogger } from '#shared/logger.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
 import { readServerConfig } from '#shared/config/server.ts'
+import { createLogger } from '#shared/logger.ts'
 
 const FORWARDED = {
   'x-forwarded-for': '203.0.113.9',

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 
 import type { GenerateInput, TokenLogprob } from '#shared/contracts/completion.ts'
 
-import { openSurface, readStream, speak, type Script } from './surface.ts'
+import { openSurface, readStream, type Script, speak } from './surface.ts'
 
 const CHAT = { model: 'tiny-chat', messages: [{ role: 'user', content: 'Hi' }] }
 const TOOLS = [{ type: 'function', function: { name: 'add' } }]

@@ -6,9 +6,10 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import type { AudioInput } from '#shared/contracts/audio.ts'
+
 import { type AudioSurface, clip, MODEL, openAudioSurface, WAV } from './audio-surface.ts'
 import { formBody, type Part } from './forms.ts'
-import { answering, API_KEY, type Script } from './surface.ts'
+import { API_KEY, answering, type Script } from './surface.ts'
 
 const CLIPS = join(import.meta.dirname, '../../../fixtures/audio')
 const SEGMENT = {

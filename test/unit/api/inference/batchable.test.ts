@@ -1,12 +1,11 @@
 import { describe, expect, it } from 'vitest'
 
 import { createBatchExecutor } from '#api/inference/batchable.ts'
-import type { EmbedInput } from '#shared/contracts/embedding.ts'
 import { systemClock } from '#shared/clock.ts'
-
+import type { EmbedInput } from '#shared/contracts/embedding.ts'
 import { countTurns } from '#test/support/turns.ts'
 
-import { answering, CATALOGUE, ScriptedSubmitter, speak, type Script } from './surface.ts'
+import { answering, CATALOGUE, type Script, ScriptedSubmitter, speak } from './surface.ts'
 
 const ONE = 'AACAPw=='
 

@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest'
 
 import { getCapableModel } from '#api/inference/model-lookup.ts'
-import { parseCatalogue } from '#shared/catalogue.ts'
-
 import type { Caller } from '#api/v1/caller.ts'
+import { parseCatalogue } from '#shared/catalogue.ts'
 
 const CALLER = { modelIds: null } as Caller
 

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
 import type { AddressInfo } from 'node:net'
+import { connect, type Socket } from 'node:net'
 
 import { afterEach, describe, expect, it } from 'vitest'
 

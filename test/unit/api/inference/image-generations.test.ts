@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { sweepMedia } from '#api/media/sweep.ts'
 
-import { openImageSurface, type ImageSurface } from './image-surface.ts'
+import { type ImageSurface, openImageSurface } from './image-surface.ts'
 import { itRefuses, type Refusal } from './refusals.ts'
 import { openSurface } from './surface.ts'
 

@@ -3,8 +3,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { failure } from '#shared/errors.ts'
 
-import { formBody, postForm, type Part } from './forms.ts'
-import { openImageSurface, type ImageSurface } from './image-surface.ts'
+import { formBody, type Part, postForm } from './forms.ts'
+import { type ImageSurface, openImageSurface } from './image-surface.ts'
 
 const PNG = await makeImage(64, 'png', { r: 9, g: 9, b: 9, alpha: 0.5 })
 const OPAQUE = await makeImage(64, 'png', { r: 9, g: 9, b: 9 })

@@ -1,4 +1,4 @@
-import { itRefuses, USER, type Refusal } from './refusals.ts'
+import { itRefuses, type Refusal, USER } from './refusals.ts'
 
 // Wording: the error tables of the API's 2024 dialect.
 const REFUSALS: readonly Refusal[] = [

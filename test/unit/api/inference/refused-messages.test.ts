@@ -1,4 +1,4 @@
-import { itRefuses, USER, type Refusal } from './refusals.ts'
+import { itRefuses, type Refusal, USER } from './refusals.ts'
 
 const CALL = { id: 'call_1', type: 'function', function: { name: 'add', arguments: '{}' } }
 const ASKS_TWICE = { role: 'assistant', tool_calls: [CALL, { ...CALL, id: 'call_2' }] }

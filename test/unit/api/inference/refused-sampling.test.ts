@@ -1,4 +1,4 @@
-import { itRefuses, USER, type Refusal } from './refusals.ts'
+import { itRefuses, type Refusal, USER } from './refusals.ts'
 
 const JSON_OF_NULL = {
   type: 'json_schema',

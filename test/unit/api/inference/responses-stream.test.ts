@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
-import { CALL, logprob, readEvents, script, TOOLS, type StreamEvent } from './responses-surface.ts'
+import { CALL, logprob, readEvents, type StreamEvent, script, TOOLS } from './responses-surface.ts'
 import { openSurface, speak } from './surface.ts'
 
 const BODY = { model: 'tiny-chat', input: 'Hi', stream: true }

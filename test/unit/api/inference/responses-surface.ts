@@ -1,6 +1,6 @@
 import type { GenerateInput, TokenLogprob } from '#shared/contracts/completion.ts'
 
-import { speak, type Script } from './surface.ts'
+import { type Script, speak } from './surface.ts'
 
 /** The tool that the model of these tests calls. */
 export const TOOLS = [{ type: 'function', name: 'add' }]

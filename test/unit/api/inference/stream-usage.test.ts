@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { API_KEY, openSurface, speak } from './surface.ts'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
+
+import { API_KEY, openSurface, speak } from './surface.ts'
 
 interface Chunk {
   readonly choices: readonly { readonly finish_reason: string | null }[]

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JobEvent } from '#api/inference/jobs/job-events.ts'
 import type { CompletionResult } from '#shared/contracts/completion.ts'
 
-import { itRefuses, USER, type Refusal } from './refusals.ts'
+import { itRefuses, type Refusal, USER } from './refusals.ts'
 import { openSurface } from './surface.ts'
 
 const USAGE = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 }

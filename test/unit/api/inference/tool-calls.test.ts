@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { ToolCallParser, type AnswerPart } from '#api/inference/chat/chat-tool-calls.ts'
+import { type AnswerPart, ToolCallParser } from '#api/inference/chat/chat-tool-calls.ts'
 
 const CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": [2, "}"]}}\n</tool_call>'
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
-import { advance, beginLife, judgeFetched } from '#shared/queue/job-life.ts'
 import type { JobLife, LifeAction, LifeEvent } from '#shared/queue/job-life.ts'
+import { advance, beginLife, judgeFetched } from '#shared/queue/job-life.ts'
 
 /** Tokens of the modelled answer. */
 const TOKENS = 2

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
-import { advance, beginLife, CHARGES_MAX, isSuspect } from '#shared/queue/job-life.ts'
 import type { JobLife, LifeEvent } from '#shared/queue/job-life.ts'
+import { advance, beginLife, CHARGES_MAX, isSuspect } from '#shared/queue/job-life.ts'
 
 const run = (events: readonly LifeEvent[], from: JobLife = beginLife()) => {
   const actions: string[] = []

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import { checkRedis } from '#shared/queue/connection.ts'
-import { judgeFetched, type Fetched } from '#shared/queue/job-life.ts'
+import { type Fetched, judgeFetched } from '#shared/queue/job-life.ts'
 import { RedisClock } from '#shared/queue/redis-clock.ts'
 
 const FETCHED: Fetched = {

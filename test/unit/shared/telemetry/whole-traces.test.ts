@@ -1,4 +1,4 @@
-import { context, ROOT_CONTEXT, trace, type Context, type Span } from '@opentelemetry/api'
+import { type Context, context, ROOT_CONTEXT, type Span, trace } from '@opentelemetry/api'
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace'
 import { beforeEach, describe, expect, it } from 'vitest'
 

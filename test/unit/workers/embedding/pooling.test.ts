@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { normalize, pool, type PoolingMode } from '#workers/embedding/pooling.ts'
+import { normalize, type PoolingMode, pool } from '#workers/embedding/pooling.ts'
 
 // Two texts of three and one tokens, padded on the right to three.
 const VECTORS = {

@@ -4,10 +4,10 @@ import { dirname, join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
-import { chooseOutput } from '#workers/embedding/encoder-output.ts'
+import { openEncoder } from '#workers/embedding/encoder.ts'
 import { checkInputs } from '#workers/embedding/encoder-batch.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
-import { openEncoder } from '#workers/embedding/encoder.ts'
+import { chooseOutput } from '#workers/embedding/encoder-output.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
 import { readSentenceHead } from '#workers/embedding/sentence-head.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'

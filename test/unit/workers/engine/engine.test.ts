@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 import { describe, expect, it } from 'vitest'
 
-import { generate, greedy, makeRequest, MODELS, type RequestChanges } from './generate.ts'
+import { generate, greedy, MODELS, makeRequest, type RequestChanges } from './generate.ts'
 import { makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
 
 describe('an engine', () => {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 
+import type { TextEngine } from '#workers/engine/types.ts'
 import { findConstraint } from '#workers/processors/completion-constraint.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
-import type { TextEngine } from '#workers/engine/types.ts'
 
 import { BASE, text as llama } from '../processors/completion-job.ts'
 import { generate } from './generate.ts'

@@ -1,7 +1,7 @@
 import sharp from 'sharp'
 import { expect, it } from 'vitest'
 
-import { encodePng, disableImageCache, openImage } from '#workers/image/image-file.ts'
+import { disableImageCache, encodePng, openImage } from '#workers/image/image-file.ts'
 
 it('nothing of an image is kept once it is done', async () => {
   disableImageCache()

@@ -13,8 +13,8 @@ import { join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
-import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
+import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { mayBacktrackExponentially } from '#workers/models/tokenizer-limits.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { loadTextModel, renderChat } from '#workers/text/text-model.ts'

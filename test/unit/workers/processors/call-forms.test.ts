@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest'
 
 import type { GenerateInput, ToolDefinition } from '#shared/contracts/completion.ts'
 
-import { BASE, CLOCK, WEATHER, encode, runJob } from './completion-job.ts'
-import { babble, scriptedEngine, VOCABULARY, type LogitsOf } from './scripted-engine.ts'
+import { BASE, CLOCK, encode, runJob, WEATHER } from './completion-job.ts'
+import { babble, type LogitsOf, scriptedEngine, VOCABULARY } from './scripted-engine.ts'
 
 const OPENING = '<tool_call>'
 

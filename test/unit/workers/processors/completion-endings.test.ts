@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 
 import { BASE, encode, runJob, text, textOf } from './completion-job.ts'
-import { scriptedEngine, VOCABULARY, writes, type LogitsOf } from './scripted-engine.ts'
+import { type LogitsOf, scriptedEngine, VOCABULARY, writes } from './scripted-engine.ts'
 
 const PROMPT = encode('The quick')
 const ANSWER = encode(' brown fox')

@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest'
 
 import type { GenerateInput } from '#shared/contracts/completion.ts'
-
 import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
 
-import { CLOCK, WEATHER, encode, runJob, text } from './completion-job.ts'
+import { CLOCK, encode, runJob, text, WEATHER } from './completion-job.ts'
 import { babble, scriptedEngine, VOCABULARY } from './scripted-engine.ts'
 
 const SAMPLING: GenerateInput['sampling'] = {

@@ -9,8 +9,8 @@ import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { processCompletion } from '#workers/processors/completion.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
-import { loadTextModel } from '#workers/text/text-model.ts'
 import type { TextModel } from '#workers/text/text-model.ts'
+import { loadTextModel } from '#workers/text/text-model.ts'
 
 import { fixtureFolder } from '../text/model-folders.ts'
 

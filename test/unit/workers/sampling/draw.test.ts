@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { drawToken, type DrawParams } from '#workers/sampling/draw.ts'
+import { type DrawParams, drawToken } from '#workers/sampling/draw.ts'
 import { exponential } from '#workers/sampling/exponentials.ts'
 
 const VOCABULARY = 3000

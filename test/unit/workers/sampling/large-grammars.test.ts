@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 
-import { Automaton } from '#workers/sampling/constraint/automaton.ts'
 import type { AutomatonState } from '#workers/sampling/constraint/automaton.ts'
-import { GrammarBuilder } from '#workers/sampling/constraint/grammar.ts'
+import { Automaton } from '#workers/sampling/constraint/automaton.ts'
 import type { Grammar } from '#workers/sampling/constraint/grammar.ts'
+import { GrammarBuilder } from '#workers/sampling/constraint/grammar.ts'
 import { SchemaCompiler } from '#workers/sampling/constraint/json-schema.ts'
 
 /** Whether a text is one of a grammar's. */

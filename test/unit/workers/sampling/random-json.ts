@@ -1,7 +1,7 @@
-import { uniformAt } from '#workers/sampling/counter-random.ts'
 import type { Grammar } from '#workers/sampling/constraint/grammar.ts'
 import { ConstraintFactory } from '#workers/sampling/constraint/token-constraint.ts'
 import { buildTokenTrie } from '#workers/sampling/constraint/token-trie.ts'
+import { uniformAt } from '#workers/sampling/counter-random.ts'
 
 import { fixtureTokenizer } from '../text/model-folders.ts'
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 
 import type { SamplingParams } from '#shared/contracts/completion.ts'
-import { largestValueAt, selectLargest } from '#workers/sampling/select.ts'
 import { Sampler, SamplingWorkspace } from '#workers/sampling/sampler.ts'
+import { largestValueAt, selectLargest } from '#workers/sampling/select.ts'
 
 const VOCABULARY = 40
 const BASE: SamplingParams = {

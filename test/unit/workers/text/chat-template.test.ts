@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest'
 import type { ChatMessage, ToolDefinition } from '#shared/contracts/completion.ts'
 import { createChatTemplate } from '#workers/text/chat-template.ts'
 import { proposeByPromptLookup } from '#workers/text/prompt-lookup.ts'
-import { renderChat } from '#workers/text/text-model.ts'
 import type { TextModel } from '#workers/text/text-model.ts'
+import { renderChat } from '#workers/text/text-model.ts'
 
 const CLOCK = { now: () => Date.UTC(2026, 10, 1, 9, 5, 7), monotonic: () => 0 }
 const SPECIAL = { bos_token: '<s>', eos_token: '</s>' }

@@ -4,9 +4,9 @@ import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 
+import { SEED } from '#test/support/random.ts'
 import { countTurns } from '#test/support/turns.ts'
 import { createTokenizer, encodeWithin } from '#workers/text/tokenizer.ts'
-import { SEED } from '#test/support/random.ts'
 
 import { CONFIG, fixtureFolder, fixtureTokenizer, readJson, TOKENIZERS } from './model-folders.ts'
 

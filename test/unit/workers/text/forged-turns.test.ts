@@ -10,7 +10,7 @@ import { contentOnly } from '#workers/text/content-spans.ts'
 import { loadTextModel, renderChat, type TextModel } from '#workers/text/text-model.ts'
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 
-import { FAMILIES, type ChatFamily } from './chat-families.ts'
+import { type ChatFamily, FAMILIES } from './chat-families.ts'
 import { CONFIG, fixtureFolder, readJson, SENTENCE_PIECE } from './model-folders.ts'
 
 const CLOCK = { now: () => 0, monotonic: () => 0 }

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-import { createTokenizer } from '#workers/text/tokenizer.ts'
 import type { Tokenizer } from '#workers/text/tokenizer.ts'
+import { createTokenizer } from '#workers/text/tokenizer.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
 

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 
-import { StopStrings } from '#workers/text/stop-strings.ts'
 import { SEED } from '#test/support/random.ts'
+import { StopStrings } from '#workers/text/stop-strings.ts'
 
 function run(stops: readonly string[], parts: readonly string[]) {
   const watcher = new StopStrings(stops)
