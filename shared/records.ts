@@ -37,3 +37,9 @@ export function listAt(value: unknown, ...path: readonly (string | number)[]): r
   const found = path.reduce<unknown>(field, value)
   return Array.isArray(found) ? found : []
 }
+
+/** A value that is there by what is known of its source; throws where it is not. */
+export function defined<T>(value: T | null | undefined): T {
+  if (value === undefined || value === null) throw new Error('a value is missing')
+  return value
+}

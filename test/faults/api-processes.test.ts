@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { readCompletion } from '#test/support/fault-client.ts'
 import { quantile, report, scale } from '#test/support/fault-report.ts'
 import { it, timeUntil, toyBody } from '#test/support/fault-toy.ts'
@@ -93,7 +94,7 @@ describe('R22: a client reads a byte a second', () => {
     const tiers = await open()
     await tiers.startToyWorker(16)
     const slow = await tiers.post(toyBody('flood', 200_000))
-    const reader = slow.body!.getReader()
+    const reader = defined(slow.body).getReader()
     await reader.read()
     // Beyond its buffers the run is stopped, and its slot serves others.
     const pausedMs = await timeUntil(async () => (await tiers.numHeld()) === 0)

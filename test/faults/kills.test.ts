@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { completionBody, readCompletion, type Seen } from '#test/support/fault-client.ts'
 import { isFull, quantile, report, scale } from '#test/support/fault-report.ts'
 import { type FaultTiers, openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'
@@ -55,7 +56,7 @@ describe('R1: a worker is killed in the middle of streams', () => {
       })
       expect(failed.map(({ seen }) => seen.error)).toEqual([])
       expect(
-        changed.map(({ index, seen }) => firstDifference(seen.text, expected[index]!)),
+        changed.map(({ index, seen }) => firstDifference(seen.text, defined(expected[index]))),
       ).toEqual([])
       expect(done.every(({ seen }) => seen.numDone === 1)).toBe(true)
       expect(gaps.length).toBeGreaterThan(KILLS / 4)
@@ -74,7 +75,7 @@ async function streamWhile(
   let isOver = false
   const flow = async (first: number): Promise<void> => {
     for (let index = first; !isOver; index = (index + 1) % REQUESTS.length) {
-      done.push({ index, seen: await readCompletion(url, REQUESTS[index]!) })
+      done.push({ index, seen: await readCompletion(url, defined(REQUESTS[index])) })
     }
   }
   const flowing = Array.from({ length: STREAMS }, (_, stream) => flow(stream))
@@ -98,7 +99,7 @@ async function killAtRandom(
     const victim = pool.findIndex(({ pid }) => busy.some((heartbeat) => heartbeat.pid === pid))
     if (victim < 0) continue
     const [killed] = pool.splice(victim, 1)
-    killed!.kill('SIGKILL')
+    defined(killed).kill('SIGKILL')
     killedAtMs.push(performance.now())
     pool.push(await tiers.startWorker())
   }
@@ -114,7 +115,7 @@ function firstDifference(text: string, expected: string): string {
 /** The silences of a stream within which a worker was killed. */
 function gapsOf({ chunkAtMs }: Seen, killedAtMs: readonly number[]): number[] {
   return chunkAtMs.slice(1).flatMap((atMs, index) => {
-    const from = chunkAtMs[index]!
+    const from = defined(chunkAtMs[index])
     const isHit = atMs - from > HIT_MS && killedAtMs.some((at) => at > from - 50 && at < atMs)
     return isHit ? [atMs - from] : []
   })

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { post, readCompletion } from '#test/support/fault-client.ts'
 import { quantile, report, scale } from '#test/support/fault-report.ts'
 import type { TierProcess } from '#test/support/fault-tiers.ts'
@@ -39,13 +40,13 @@ describe('R13: every process is restarted in turn', () => {
       for (let i = 0; i < fronts.length; i += 1) {
         const fresh = await tiers.startApi()
         const [old] = fronts.splice(i, 1, fresh)
-        apiExitMs.push(await exitTime(old!))
+        apiExitMs.push(await exitTime(defined(old)))
       }
     }
     const { numDone, failures } = await load.stop()
     // The long ones go on after all of it.
     const before = texts.map((text) => text.length)
-    await timeUntil(() => texts.every((text, i) => text.length > before[i]!))
+    await timeUntil(() => texts.every((text, i) => text.length > defined(before[i])))
     long.abort()
     await Promise.all(generations)
     const broken = texts.filter((text) => !toyText(2400).startsWith(text)).length
@@ -178,7 +179,7 @@ function startLoad(fronts: readonly TierProcess[], perSecond: number) {
   let numDone = 0
   const send = async (turn: number): Promise<void> => {
     for (let attempt = 0; attempt < 20; attempt += 1) {
-      const front = fronts[(turn + attempt) % fronts.length]!
+      const front = defined(fronts[(turn + attempt) % fronts.length])
       try {
         const seen = await readCompletion(front.url, toyBody('stepMs=5', 20))
         if (seen.text !== toyText(20)) failures.push(seen)

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { post } from '#test/support/fault-client.ts'
 import { openFaultPlace } from '#test/support/fault-place.ts'
 import { report, scale } from '#test/support/fault-report.ts'
@@ -51,7 +52,8 @@ it('R25: requests that are never alike leave nothing behind', { timeout: 600_000
     })
     expect([...statuses.keys()].toSorted()).toEqual([200, 400, 404])
     for (const tier of ['api', 'worker'] as const) {
-      const grown = (name: keyof Held) => seen.at(-1)![tier][name] - seen[1]![tier][name]
+      const grown = (name: keyof Held) =>
+        defined(seen.at(-1))[tier][name] - defined(seen[1])[tier][name]
       expect(grown('heap'), `heap of the ${tier}`).toBeLessThan(HEAP_MIB_MAX)
       expect(grown('resident'), `memory of the ${tier}`).toBeLessThan(RESIDENT_MIB_MAX)
     }
@@ -81,7 +83,7 @@ async function runRound(url: string, round: number, statuses: Map<number, number
 }
 
 async function ask(url: string, index: number, statuses: Map<number, number>): Promise<void> {
-  const [path, body] = REQUESTS[index % REQUESTS.length]!(index)
+  const [path, body] = defined(REQUESTS[index % REQUESTS.length])(index)
   const answer = await post(url, path, body)
   await answer.arrayBuffer()
   statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1)

@@ -8,6 +8,7 @@ import { describe, expect } from 'vitest'
 
 import { parseCatalogue } from '#shared/catalogue.ts'
 import { createLogger } from '#shared/logger.ts'
+import { defined } from '#shared/records.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { report } from '#test/support/fault-report.ts'
 import { it } from '#test/support/services.ts'
@@ -45,7 +46,7 @@ describe("R12: a model's files", () => {
 })
 
 const modelAt = (source: string) =>
-  parseCatalogue({ models: [{ id: 'm', kind: 'completion', source }] }).models[0]!
+  defined(parseCatalogue({ models: [{ id: 'm', kind: 'completion', source }] }).models[0])
 
 const optionsFor = (cacheDir: string) => ({
   ...{ rootDir: '/', cacheDir, hub: HUB as never, log: createLogger({ level: 'silent' }) },

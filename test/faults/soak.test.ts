@@ -4,6 +4,7 @@ import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 
 import { ServiceError } from '#shared/errors.ts'
+import { defined } from '#shared/records.ts'
 import { openFaultPlace } from '#test/support/fault-place.ts'
 import { isFull, report, scale } from '#test/support/fault-report.ts'
 import { openToyTiers, residentMib, type ToyTiers, timeUntil } from '#test/support/fault-toy.ts'
@@ -120,7 +121,7 @@ describe('R21: many requests, one in a hundred abandoned', () => {
         requests: REQUESTS_PER_ROUND * ROUNDS,
         'heap MiB after each fifth': seen.map((mib) => mib.toFixed(1)).join(' '),
       })
-      expect(seen.at(-1)! - seen[1]!).toBeLessThan(REQUESTS_HEAP_MIB_MAX)
+      expect(defined(seen.at(-1)) - defined(seen[1])).toBeLessThan(REQUESTS_HEAP_MIB_MAX)
     } finally {
       await scene.close()
     }

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { generate, greedy, MODELS } from '#test/unit/workers/engine/generate.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
@@ -55,7 +56,7 @@ describe.each(VARIANTS)('llama in %s', (onnxFile) => {
     const { variants } = JSON.parse(readFileSync(file, 'utf8')) as {
       variants: Record<string, Pick<Golden, 'logits' | 'greedy'>>
     }
-    const golden = { ...readGolden('llama'), ...variants[onnxFile]! }
+    const golden = { ...readGolden('llama'), ...variants[onnxFile] }
     const tolerance = onnxFile === 'model_fp16' ? 2e-2 : 2e-3
     await check({ name: 'llama', onnxFile, golden, tolerance, prefillChunk: 128 })
   })
@@ -91,7 +92,9 @@ async function check(expected: {
     })
     expect(logits.length).toBe(golden.ids.length)
     for (const [index, position] of golden.rows.entries()) {
-      expect(distance(logits[position]!, golden.logits[index]!)).toBeLessThan(tolerance)
+      expect(distance(defined(logits[position]), defined(golden.logits[index]))).toBeLessThan(
+        tolerance,
+      )
     }
     expect(scored.tokenIds).toEqual(golden.greedy)
     expect(plain.tokenIds).toEqual(golden.greedy)
@@ -101,7 +104,7 @@ async function check(expected: {
 }
 
 function distance(a: readonly number[], b: readonly number[]): number {
-  return Math.max(...a.map((value, index) => Math.abs(value - b[index]!)))
+  return Math.max(...a.map((value, index) => Math.abs(value - defined(b[index]))))
 }
 
 function readGolden(name: string): Golden {

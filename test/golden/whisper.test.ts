@@ -3,6 +3,7 @@ import { join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { createAnswerDecoder } from '#workers/audio/answer-decoder.ts'
 import { openLogMel } from '#workers/audio/mel.ts'
 import { suppress, suppressAtBegin, timestampRules } from '#workers/audio/token-rules.ts'
@@ -61,7 +62,7 @@ describe.each(['whisper', 'whisper-split'])('the %s export', async (name) => {
     const logits = run.logits(0)
     run.dispose()
     for (const [id, expected] of golden.firstLogits.entries()) {
-      expect(Math.abs(logits[id]! - expected)).toBeLessThan(2e-3)
+      expect(Math.abs(defined(logits[id]) - expected)).toBeLessThan(2e-3)
     }
   })
 
@@ -88,15 +89,15 @@ describe.each(['whisper', 'whisper-split'])('the %s export', async (name) => {
     const requests = prompts.map((prompt, index) => ({
       ...request,
       prompt,
-      window: windows[index]!,
+      window: defined(windows[index]),
       // Rows that end early are dropped from the run while the others go on.
-      tokensMax: [16, 2, 9][index]!,
+      tokensMax: defined([16, 2, 9][index]),
     }))
     const together = await Promise.all(requests.map((one) => answers.decode(one, FOREVER)))
     for (const [index, one] of requests.entries()) {
       const alone = await answers.decode(one, FOREVER)
-      expect(together[index]!.tokenIds).toEqual(alone.tokenIds)
-      expect(together[index]!.averageLogprob).toBeCloseTo(alone.averageLogprob, 4)
+      expect(defined(together[index]).tokenIds).toEqual(alone.tokenIds)
+      expect(defined(together[index]).averageLogprob).toBeCloseTo(alone.averageLogprob, 4)
     }
   })
 })

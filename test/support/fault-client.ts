@@ -1,3 +1,5 @@
+import { defined } from '#shared/records.ts'
+
 import { API_KEY } from './tiers.ts'
 
 /** What a client got of one request, and when. */
@@ -75,7 +77,7 @@ export async function readCompletion(
     return seen
   }
   let rest = ''
-  for await (const bytes of answer.body!.pipeThrough(new TextDecoderStream())) {
+  for await (const bytes of defined(answer.body).pipeThrough(new TextDecoderStream())) {
     const lines = (rest + bytes).split('\n\n')
     rest = lines.pop() ?? ''
     for (const line of lines) take(seen, line.slice('data: '.length), options.onChunk)

@@ -1,4 +1,5 @@
 import { CancelledError } from '#shared/errors.ts'
+import { defined } from '#shared/records.ts'
 import { Batcher } from '#workers/embedding/batcher.ts'
 import { uniformAt } from '#workers/sampling/counter-random.ts'
 import { drawToken } from '#workers/sampling/draw.ts'
@@ -150,14 +151,14 @@ async function decodeToTheEnd(run: DecoderRun, all: readonly Row[]): Promise<voi
   let computedInVain = 0
   for (;;) {
     for (const [index, row] of rows.entries()) if (!row.isFinished) row.take(run.logits(index))
-    const going = [...rows.keys()].filter((index) => !rows[index]!.isFinished)
+    const going = [...rows.keys()].filter((index) => !defined(rows[index]).isFinished)
     if (going.length === 0) return
     computedInVain += rows.length - going.length
     // Copying the cache of the remaining rows costs as much as computing a few ended ones, so ended
     // rows stay for a while.
     if (going.length <= rows.length / 2 && computedInVain > ROWS_IN_VAIN_MAX) {
       run.keep(going)
-      rows = going.map((index) => rows[index]!)
+      rows = going.map((index) => defined(rows[index]))
       computedInVain = 0
     }
     await run.step(rows.map(({ tokenIds, request }) => tokenIds.at(-1) ?? request.endOfText))

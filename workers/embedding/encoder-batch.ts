@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { Feeds, ModelSession } from '#workers/runtime/session.ts'
@@ -79,10 +80,10 @@ export function buildBatch(
     const values = inputs[name]?.()
     if (values === undefined) {
       const [, heads, , size] = dims as readonly number[]
-      feeds[name] = runtime.zeros(type!, [texts.length, heads!, 0, size!])
+      feeds[name] = runtime.zeros(defined(type), [texts.length, defined(heads), 0, defined(size)])
     } else {
       const data = type === 'int32' ? Int32Array.from(values, Number) : values
-      feeds[name] = runtime.tensor(type!, data, [texts.length, width])
+      feeds[name] = runtime.tensor(defined(type), data, [texts.length, width])
     }
   }
   return {

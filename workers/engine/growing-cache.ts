@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import { allocateElements } from '#workers/tensor/element-type.ts'
@@ -79,11 +80,11 @@ function packRows(
   const tensors = pairs.map(({ type, numHeads, headDim }, index) => {
     const data = allocateElements(type, rows * numHeads * length * headDim) as CacheData
     for (const [row, source] of sources.entries()) {
-      const held = source.cache.tensors[index]!.data as CacheData
+      const held = defined(source.cache.tensors[index]).data as CacheData
       for (let head = 0; head < numHeads; head += 1) {
         const from = (source.row * numHeads + head) * source.cache.length + source.offset
-        const to = (row * numHeads + head) * length + length - lengths[row]!
-        const part = held.subarray(from * headDim, (from + lengths[row]!) * headDim)
+        const to = (row * numHeads + head) * length + length - defined(lengths[row])
+        const part = held.subarray(from * headDim, (from + defined(lengths[row])) * headDim)
         data.set(part as never, to * headDim)
       }
     }

@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import {
@@ -73,7 +74,7 @@ export class GrowingRunner implements ModelRunner {
       const row = logits.row(0)
       rows.push(sequences.length > 1 ? row.slice() : row)
     }
-    return { numRows: rows.length, row: (index) => rows[index]! }
+    return { numRows: rows.length, row: (index) => defined(rows[index]) }
   }
 
   close(): void {
@@ -145,7 +146,7 @@ export class GrowingRunner implements ModelRunner {
     })
     const rowOf = sequences.map((sequence) => group.members.indexOf(sequence.slot))
     for (const [index, sequence] of sequences.entries()) {
-      ids[rowOf[index]!] = BigInt(nextInput(sequence))
+      ids[defined(rowOf[index])] = BigInt(nextInput(sequence))
     }
     const integers = {
       ...this.#integers(rows, { ids, positions, mask, hasPast: true }),
@@ -155,7 +156,7 @@ export class GrowingRunner implements ModelRunner {
     group.cache = await this.#run(integers, group.cache)
     this.#group = group
     const logits = this.#readLogits(rows)
-    return { numRows: sequences.length, row: (index) => logits.row(rowOf[index]!) }
+    return { numRows: sequences.length, row: (index) => logits.row(defined(rowOf[index])) }
   }
 
   #integers(
@@ -188,15 +189,23 @@ export class GrowingRunner implements ModelRunner {
     this.#logits = undefined
     let grown: readonly (Tensor | null)[] = []
     try {
-      grown = this.#memory.allocate(cache.rows, cache.length + integers.input_ids!.dims[1]!)
+      grown = this.#memory.allocate(
+        cache.rows,
+        cache.length + defined(defined(integers.input_ids).dims[1]),
+      )
       for (const [index, { past, present }] of graph.cache.entries()) {
-        feeds[past] = cache.tensors[index]!
-        fetches[present] = grown[index]!
+        feeds[past] = defined(cache.tensors[index])
+        fetches[present] = grown[index] ?? null
       }
       const results = await session.run(feeds, fetches)
-      this.#logits = results.logits!
-      const tensors = graph.cache.map(({ present }) => results[present]!)
-      return { tensors, rows: cache.rows, length: tensors[0]!.dims[2]!, isPacked: false }
+      this.#logits = results.logits
+      const tensors = graph.cache.map(({ present }) => defined(results[present]))
+      return {
+        tensors,
+        rows: cache.rows,
+        length: defined(defined(tensors[0]).dims[2]),
+        isPacked: false,
+      }
     } catch (error) {
       for (const tensor of grown) tensor?.dispose()
       throw error
@@ -207,7 +216,7 @@ export class GrowingRunner implements ModelRunner {
   }
 
   #readLogits(numRows: number): StepLogits {
-    const data = this.#logits!.data as Float32Array | Float16Array
+    const data = defined(this.#logits).data as Float32Array | Float16Array
     return readLogits(data, this.#options.graph.vocabSize, numRows)
   }
 
@@ -234,7 +243,7 @@ export class GrowingRunner implements ModelRunner {
     if (present && isCovered && sequences.length * 2 > present.members.length) return present
     const members = sequences.map(({ slot }) => slot)
     const lengths = sequences.map(({ numComputed }) => numComputed)
-    const sources = members.map((slot) => this.#find(slot)!)
+    const sources = members.map((slot) => defined(this.#find(slot)))
     const cache = await this.#memory.pack(sources, lengths)
     for (const slot of present?.members ?? []) {
       if (slot !== undefined && !members.includes(slot)) await this.#extract(slot, slots)
@@ -257,7 +266,11 @@ export class GrowingRunner implements ModelRunner {
   #find(slot: number): CachedRow | undefined {
     const row = this.#group?.members.indexOf(slot) ?? -1
     if (row >= 0) {
-      return { cache: this.#group!.cache, row, offset: this.#group!.offsets[row]! }
+      return {
+        cache: defined(this.#group).cache,
+        row,
+        offset: defined(defined(this.#group).offsets[row]),
+      }
     }
     const cache = this.#single.get(slot)
     return cache && { cache, row: 0, offset: 0 }
@@ -269,9 +282,9 @@ export class GrowingRunner implements ModelRunner {
     this.#single.delete(slot)
     const row = this.#group?.members.indexOf(slot) ?? -1
     if (row < 0) return
-    this.#group!.members[row] = undefined
-    if (this.#group!.members.some((member) => member !== undefined)) return
-    disposeCache(this.#group!.cache)
+    defined(this.#group).members[row] = undefined
+    if (defined(this.#group).members.some((member) => member !== undefined)) return
+    disposeCache(defined(this.#group).cache)
     this.#group = undefined
   }
 }

@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import type { Binding } from '#workers/runtime/binding.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import { allocateElements } from '#workers/tensor/element-type.ts'
@@ -109,7 +110,7 @@ export class InPlaceRunner implements ModelRunner {
       releaseRange(range)
     }
     const logits = readLogits(this.#logits, graph.vocabSize, rows * kept)
-    const lastOf = (row: number): number => sequences[row]!.numPrompt - 1 - (length - kept)
+    const lastOf = (row: number): number => defined(sequences[row]).numPrompt - 1 - (length - kept)
     return { numRows: rows, row: (index) => logits.row(index * kept + lastOf(index)) }
   }
 
@@ -120,7 +121,7 @@ export class InPlaceRunner implements ModelRunner {
       const logits = await this.#runChunk({ kind: 'prefill', sequence, count: 1 })
       rows.push(logits.row(0).slice())
     }
-    return { numRows: rows.length, row: (index) => rows[index]! }
+    return { numRows: rows.length, row: (index) => defined(rows[index]) }
   }
 
   async #decode(sequences: readonly Sequence[], slots: SlotTable): Promise<StepLogits> {
@@ -141,7 +142,7 @@ export class InPlaceRunner implements ModelRunner {
     const mask = this.#layMask(lengths)
     await this.#run(this.#range(first, rows), { rows, ids, positions, mask, numRows: rows })
     const logits = readLogits(this.#logits, graph.vocabSize, rows)
-    return { numRows: sequences.length, row: (index) => logits.row(owned[index]! - first) }
+    return { numRows: sequences.length, row: (index) => logits.row(defined(owned[index]) - first) }
   }
 
   async #run(
@@ -169,7 +170,7 @@ export class InPlaceRunner implements ModelRunner {
     const used = this.#logits.subarray(0, numRows * graph.vocabSize)
     const logits = runtime.tensor(graph.logitsType, used, [rows, numRows / rows, graph.vocabSize])
     try {
-      for (const name in integers) binding.setInput(name, integers[name]!)
+      for (const name in integers) binding.setInput(name, defined(integers[name]))
       binding.setOutput('logits', logits)
       await binding.run()
     } finally {
@@ -207,7 +208,7 @@ export class InPlaceRunner implements ModelRunner {
       this.#maskLengths = lengths.map(() => 0)
     }
     for (const [row, length] of lengths.entries()) {
-      const before = this.#maskLengths[row]!
+      const before = defined(this.#maskLengths[row])
       if (length > before) mask.fill(1n, row * width + before, row * width + length)
       else mask.fill(0n, row * width + length, row * width + before)
       this.#maskLengths[row] = length
@@ -233,8 +234,8 @@ export class InPlaceRunner implements ModelRunner {
 
   #bindCache({ binding, tensors }: SlotRange): void {
     for (const [index, { past, present }] of this.#options.graph.cache.entries()) {
-      binding.setInput(past, tensors[index]!)
-      binding.setOutput(present, tensors[index]!)
+      binding.setInput(past, defined(tensors[index]))
+      binding.setOutput(present, defined(tensors[index]))
     }
   }
 }

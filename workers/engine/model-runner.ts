@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
@@ -66,7 +67,7 @@ export function chunkTokens(step: ChunkStep): readonly number[] {
 
 /** The token that a decode step computes for a sequence: its last, unless it replays earlier ones. */
 export function nextInput(sequence: Sequence): number {
-  return sequence.tokenIds[sequence.numComputed]!
+  return defined(sequence.tokenIds[sequence.numComputed])
 }
 
 /** Whether logits of every position of a step are wanted. */

@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import { allocateElements } from '#workers/tensor/element-type.ts'
@@ -59,7 +60,7 @@ export class HostSlotCache implements SlotCache {
     const { pairs, contextLength } = this.#options
     return pairs.map(({ type, numHeads, headDim }, index) => {
       const stride = numHeads * contextLength * headDim
-      const data = this.#buffers[index]!.subarray(first * stride, (first + rows) * stride)
+      const data = defined(this.#buffers[index]).subarray(first * stride, (first + rows) * stride)
       return this.#runtime.tensor(type, data, [rows, numHeads, contextLength, headDim])
     })
   }
@@ -97,12 +98,12 @@ export class HostSlotCache implements SlotCache {
   takeRow(batch: readonly Tensor[], row: number, { slot, length }: HeldSlot): void {
     const { pairs, contextLength } = this.#options
     for (const [index, { numHeads, headDim }] of pairs.entries()) {
-      const { data, dims } = batch[index]!
+      const { data, dims } = defined(batch[index])
       for (let head = 0; head < numHeads; head += 1) {
-        const from = (row * numHeads + head) * dims[2]! * headDim
+        const from = (row * numHeads + head) * defined(dims[2]) * headDim
         const part = (data as CacheData).subarray(from, from + length * headDim)
         const to = (slot * numHeads + head) * contextLength * headDim
-        this.#buffers[index]!.set(part as never, to)
+        defined(this.#buffers[index]).set(part as never, to)
       }
     }
   }
@@ -116,7 +117,7 @@ export class HostSlotCache implements SlotCache {
     for (const [index, { numHeads, headDim }] of pairs.entries()) {
       const headStride = contextLength * headDim
       for (let head = 0; head < numHeads; head += 1) {
-        visit(this.#buffers[index]!, numHeads * headStride, head * headStride, headDim)
+        visit(defined(this.#buffers[index]), numHeads * headStride, head * headStride, headDim)
       }
     }
   }

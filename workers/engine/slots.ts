@@ -1,3 +1,5 @@
+import { defined } from '#shared/records.ts'
+
 import type { Sequence } from './sequence.ts'
 
 /** One row of the cache: its content and its current sequence. */
@@ -59,7 +61,7 @@ export class SlotTable {
 
   /** The content of a slot; the length of a running sequence is its own count. */
   at(index: number): Slot {
-    const slot = this.#slots[index]!
+    const slot = defined(this.#slots[index])
     const length = slot.owner?.numComputed ?? slot.length
     const tokenIds = slot.owner?.tokenIds ?? slot.tokenIds
     return { index, tokenIds, length, scope: slot.scope, owner: slot.owner }
@@ -70,7 +72,7 @@ export class SlotTable {
     const free = this.#slots.flatMap((slot, index) => (slot.owner ? [] : [index]))
     if (free.length === 0) return undefined
     const { source, length } = this.findPrefix(sequence)
-    const tail = free.includes(source) ? this.#slots[source]!.length - length : Infinity
+    const tail = free.includes(source) ? defined(this.#slots[source]).length - length : Infinity
     if (length > 0 && tail <= TAIL_LENGTH_MAX) {
       return { slot: source, source, prefixLength: length }
     }
@@ -80,7 +82,7 @@ export class SlotTable {
 
   /** Takes the slot; its earlier contents are gone but for the placement's prefix. */
   assign(sequence: Sequence, placement: Placement): void {
-    Object.assign(this.#slots[placement.slot]!, {
+    Object.assign(defined(this.#slots[placement.slot]), {
       owner: sequence,
       scope: sequence.request.cacheScope,
       tokenIds: [],
@@ -92,7 +94,7 @@ export class SlotTable {
 
   /** Frees the slot; the positions stay for those who share them unless they are in doubt. */
   release(sequence: Sequence, options: { readonly keeps: boolean }): void {
-    const slot = this.#slots[sequence.slot]!
+    const slot = defined(this.#slots[sequence.slot])
     this.#uses += 1
     slot.owner = undefined
     slot.lastUsed = this.#uses
@@ -103,8 +105,8 @@ export class SlotTable {
 
   /** Exchanges two slots, after the cache has exchanged their contents. */
   swap(a: number, b: number): void {
-    const first = this.#slots[a]!
-    const second = this.#slots[b]!
+    const first = defined(this.#slots[a])
+    const second = defined(this.#slots[b])
     this.#slots[a] = second
     this.#slots[b] = first
     if (second.owner) second.owner.slot = a
@@ -113,7 +115,7 @@ export class SlotTable {
 
   /** Discards positions beyond `length` of an idle slot, because they were overwritten. */
   truncate(index: number, length: number): void {
-    const slot = this.#slots[index]!
+    const slot = defined(this.#slots[index])
     if (slot.owner === undefined) slot.length = Math.min(slot.length, length)
   }
 
@@ -151,12 +153,12 @@ export class SlotTable {
   }
 
   #leastUseful(free: readonly number[], source: number): number {
-    const empty = free.find((index) => this.#slots[index]!.length === 0)
+    const empty = free.find((index) => defined(this.#slots[index]).length === 0)
     if (empty !== undefined) return empty
     const others = free.filter((index) => index !== source)
     const byAge = (a: number, b: number): number =>
-      this.#slots[a]!.lastUsed - this.#slots[b]!.lastUsed
-    return (others.length > 0 ? others : free).toSorted(byAge)[0]!
+      defined(this.#slots[a]).lastUsed - defined(this.#slots[b]).lastUsed
+    return defined((others.length > 0 ? others : free).toSorted(byAge)[0])
   }
 }
 

@@ -4,6 +4,8 @@ import { dirname, join } from 'node:path'
 
 import koffi from 'koffi'
 
+import { defined } from '#shared/records.ts'
+
 /** File name of ONNX Runtime's shared library per platform, inside the package that ships it. */
 const LIBRARY_FILES: Readonly<Record<string, string>> = {
   linux: 'libonnxruntime.so.1',
@@ -119,8 +121,8 @@ export function openLibrary(): Library {
   const api = koffi.call(getApi, koffi.proto('void *', ['uint32_t']), API_VERSION) as Pointer
   const table = koffi.decode(api, koffi.array('void *', 210)) as Pointer[]
   const functions = Object.entries(FUNCTIONS).map(([name, [index, result, letters]]) => {
-    const [resultType, ...types] = [...result, ...letters].map((letter) => C_TYPES[letter]!)
-    return [name, koffi.decode(table[index], koffi.proto(resultType!, types))]
+    const [resultType, ...types] = [...result, ...letters].map((letter) => defined(C_TYPES[letter]))
+    return [name, koffi.decode(table[index], koffi.proto(defined(resultType), types))]
   })
   return Object.freeze({ ...Object.fromEntries(functions), version, handle }) as Library
 }

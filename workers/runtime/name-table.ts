@@ -1,3 +1,5 @@
+import { defined } from '#shared/records.ts'
+
 import { ModelRunError } from './errors.ts'
 import { addressOf, type Pointer } from './library.ts'
 import type { TensorSpec } from './specs.ts'
@@ -22,9 +24,9 @@ export class NameTable {
     const base = addressOf(this.#bytes)
     let offset = 0
     for (const [index, spec] of specs.entries()) {
-      this.#bytes.set(encoded[index]!, offset)
+      this.#bytes.set(defined(encoded[index]), offset)
       this.#byName.set(spec.name, { ...spec, address: base + BigInt(offset) })
-      offset += encoded[index]!.length
+      offset += defined(encoded[index]).length
     }
   }
 

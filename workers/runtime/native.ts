@@ -1,3 +1,5 @@
+import { defined } from '#shared/records.ts'
+
 import type { Library, NativeArgument, Pointer } from './library.ts'
 
 /** The library with the process-wide objects that its calls need. */
@@ -33,7 +35,7 @@ export function callForPointer(
 ): Pointer {
   const cell = new BigUint64Array(new ArrayBuffer(8))
   check(library, library[name](...args, cell))
-  return cell[0]!
+  return defined(cell[0])
 }
 
 /** The same for a result of type `size_t` or `enum`. */

@@ -1,3 +1,5 @@
+import { defined } from '#shared/records.ts'
+
 import { addressOf, type Library, type Pointer } from './library.ts'
 import { callForPointer } from './native.ts'
 import type { Tensor } from './tensor.ts'
@@ -79,7 +81,7 @@ export class RunFrame {
   releaseOutputs(library: Library): void {
     const given = this.#held.slice(this.inCount)
     for (let index = 0; index < this.outCount; index += 1) {
-      const value = this.outValues[index]!
+      const value = defined(this.outValues[index])
       if (given[index] === null && value !== 0n) library.releaseValue(value)
     }
   }

@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import {
   allocateElements,
   countElements,
@@ -130,7 +131,7 @@ async function loadSession(
   try {
     await createSession(native, model, nativeOptions, cell)
     const { executionProvider = 'cpu' } = options
-    return new ModelSession(native, queue, cell[0]!, { file, executionProvider })
+    return new ModelSession(native, queue, defined(cell[0]), { file, executionProvider })
   } finally {
     queue.leave()
     native.library.releaseSessionOptions(nativeOptions)

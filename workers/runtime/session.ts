@@ -1,4 +1,5 @@
 import { CancelledError } from '#shared/errors.ts'
+import { defined } from '#shared/records.ts'
 
 import { Binding, type NativeStart } from './binding.ts'
 import { DeviceMemory } from './device-memory.ts'
@@ -201,7 +202,7 @@ export class ModelSession {
     const results: Record<string, Tensor> = {}
     let index = 0
     for (const name in fetches) {
-      results[name] = fetches[name] ?? adoptTensor(this.#native, frame.outValues[index]!)
+      results[name] = fetches[name] ?? adoptTensor(this.#native, defined(frame.outValues[index]))
       index += 1
     }
     return results as { [Name in keyof Wanted]: Tensor }
@@ -211,7 +212,7 @@ export class ModelSession {
 function fillFeeds(frame: RunFrame, names: NameTable, feeds: Feeds): void {
   let count = 0
   for (const name in feeds) {
-    const tensor = feeds[name]!
+    const tensor = defined(feeds[name])
     frame.setInput(count, names.fit(name, tensor).address, tensor)
     count += 1
   }

@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import { type ElementType, findElementType } from '#workers/tensor/element-type.ts'
 
 import { type Pointer, readPointers, readString } from './library.ts'
@@ -59,7 +60,7 @@ function readTypeInfo(native: Native, typeInfo: Pointer): Omit<TensorSpec, 'name
   if (dims.length > 0) check(library, library.getSymbolicDimensions(info, symbols, dims.length))
   return {
     type: findElementType(onnxType),
-    dims: dims.map((dim, axis) => (dim >= 0 ? dim : readString(symbols[axis]!))),
+    dims: dims.map((dim, axis) => (dim >= 0 ? dim : readString(defined(symbols[axis])))),
   }
 }
 
@@ -69,7 +70,7 @@ export function readProviders(native: Pick<Native, 'library'>): string[] {
   const names = new BigUint64Array(new ArrayBuffer(8))
   const count = new Int32Array(new ArrayBuffer(4))
   check(library, library.getAvailableProviders(names, count))
-  const providers = readPointers(names[0]!, count[0]!).map(readString)
-  check(library, library.releaseAvailableProviders(names[0]!, count[0]!))
+  const providers = readPointers(defined(names[0]), defined(count[0])).map(readString)
+  check(library, library.releaseAvailableProviders(defined(names[0]), defined(count[0])))
   return providers
 }

@@ -1,13 +1,17 @@
+import { and, eq, gt, isNotNull } from 'drizzle-orm'
+
 import { record } from '#api/auth/audit/record.ts'
 import { type AdminRequest, type Answer, json } from '#api/auth/context.ts'
 import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
 import type { InviteBody, Parsed } from '#api/auth/schemas.ts'
 import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
+import type { Store } from '#api/auth/store.ts'
 import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
 import { presentUser } from '#api/auth/users/present-user.ts'
 import { findUserByContact, loadParts } from '#api/auth/users/users.ts'
+import type { UserRow } from '#shared/db/schema/auth.ts'
 
 /** Makes a user and sends an invitation; also when signing up is switched off. */
 export async function invite(
@@ -35,4 +39,24 @@ export async function invite(
   })
   if (user === undefined) throw authFailure('email_exists')
   return json(presentUser(await loadParts(services.store, user)))
+}
+
+/** The invited user whose link this is, while the invitation holds. */
+export async function findInvitedUser(
+  store: Store,
+  linkSha256: Buffer,
+): Promise<UserRow | undefined> {
+  const { users, oneTimeTokens } = store.tables
+  const [row] = await store.db
+    .select({ user: users })
+    .from(oneTimeTokens)
+    .innerJoin(users, eq(users.id, oneTimeTokens.userId))
+    .where(
+      and(
+        eq(oneTimeTokens.linkSha256, linkSha256),
+        gt(oneTimeTokens.expiresAt, store.now()),
+        isNotNull(users.invitedAt),
+      ),
+    )
+  return row?.user
 }

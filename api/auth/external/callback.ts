@@ -1,4 +1,4 @@
-import { findInvitedUser } from '#api/auth/admin/invites.ts'
+import { findInvitedUser } from '#api/auth/admin/invite.ts'
 import { type Answer, type AuthRequest, redirect } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
 import type { ExternalProfile } from '#api/auth/ports.ts'

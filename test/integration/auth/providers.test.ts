@@ -7,6 +7,7 @@ import { readExternalConfig } from '#shared/config/auth-external.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
 import { PROVIDER_IDS, type ProviderId } from '#shared/config/provider-ids.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
+import { defined } from '#shared/records.ts'
 import { type HttpPeer, type PeerReply, startHttpPeer } from '#test/support/http-peers.ts'
 import { ID_TOKEN_CLAIMS, PROVIDER_CASES } from '#test/support/provider-peers.ts'
 
@@ -158,7 +159,7 @@ describe('id tokens', () => {
     nonce?: string,
     own: { clientId?: string; issuer?: string } = {},
   ) =>
-    provider('google').get('google').verifyIdToken!(token, {
+    defined(provider('google').get('google').verifyIdToken)(token, {
       ...(nonce !== undefined && { nonce }),
       ...own,
     })

@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { DeviceMemory } from '#workers/runtime/device-memory.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
@@ -90,7 +91,7 @@ export class DeviceCache {
     const integers = Object.values(feeds)
     const fetches: Record<string, Tensor> = {}
     for (const [index, target] of targets.entries()) {
-      feeds[`source.${index}`] = sources[index]!
+      feeds[`source.${index}`] = defined(sources[index])
       fetches[`target.${index}`] = target
     }
     try {

@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import type { CachedRow, GrowingCache, GrowingMemory } from '../growing-cache.ts'
@@ -20,7 +21,7 @@ export class DeviceGrowingMemory implements GrowingMemory {
     const tensors = this.#device.allocate(sources.length, length)
     try {
       for (const [index, { cache, row, offset }] of sources.entries()) {
-        const held = lengths[index]!
+        const held = defined(lengths[index])
         const piece = { row, from: offset, to: offset + held, before: length - held, after: 0 }
         await this.#device.copyToRow(cache.tensors, piece, { tensors, row: index })
       }

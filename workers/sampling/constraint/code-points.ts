@@ -1,3 +1,5 @@
+import { defined } from '#shared/records.ts'
+
 import type { Grammar, GrammarBuilder } from './grammar.ts'
 
 /** Inclusive ranges of Unicode code points, ascending and apart. */
@@ -18,7 +20,9 @@ export function oneCharacter(builder: GrammarBuilder, ranges: CodePointRanges): 
   const sequences = ranges.flatMap(([low, high]) =>
     SEGMENTS.flatMap(([start, end]) => splitRange(Math.max(low, start), Math.min(high, end))),
   )
-  const single = sequences.filter((sequence) => sequence.length === 1).map(([byte]) => byte!)
+  const single = sequences
+    .filter((sequence) => sequence.length === 1)
+    .map(([byte]) => defined(byte))
   const longer = sequences
     .filter((sequence) => sequence.length > 1)
     .map((sequence) => builder.sequence(...sequence.map((range) => builder.byte(range))))

@@ -8,6 +8,7 @@ import { afterAll, describe, expect, it, vi } from 'vitest'
 import { systemClock } from '#shared/clock.ts'
 import type { AudioInput, AudioResult } from '#shared/contracts/audio.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
+import { defined } from '#shared/records.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openWhisper } from '#workers/audio/whisper.ts'
@@ -93,7 +94,7 @@ it('gives clips that run together what they get alone', async () => {
   const changes = [{}, { task: 'translate' as const }, { prompt: 'red and new' }]
   const together = await Promise.all(changes.map((change) => listen(change)))
   for (const [index, change] of changes.entries()) {
-    expect(together[index]!.result.text).toBe((await listen(change)).result.text)
+    expect(defined(together[index]).result.text).toBe((await listen(change)).result.text)
   }
 })
 

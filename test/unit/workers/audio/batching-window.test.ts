@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { BatchingWindow } from '#workers/audio/window-encoder.ts'
 
 const settled = () => new Promise((resolve) => setImmediate(resolve))
@@ -9,17 +10,17 @@ it('keeps work back until all that had begun before its end has ended too', asyn
   const log: string[] = []
   const [one, other, later] = [0, 0, 0].map(() => Promise.withResolvers<string>())
   const note = (value: string) => log.push(value)
-  void window.join(one!.promise).then(note)
-  void window.join(other!.promise).then(note)
-  one!.resolve('one')
+  void window.join(defined(one).promise).then(note)
+  void window.join(defined(other).promise).then(note)
+  defined(one).resolve('one')
   await settled()
   expect(log).toEqual([])
-  void window.join(later!.promise).then(note)
-  other!.resolve('other')
+  void window.join(defined(later).promise).then(note)
+  defined(other).resolve('other')
   await settled()
   // The first does not wait for what began after its end; the second does.
   expect(log).toEqual(['one'])
-  later!.resolve('later')
+  defined(later).resolve('later')
   await settled()
   expect(log.toSorted()).toEqual(['later', 'one', 'other'])
 })
@@ -27,10 +28,10 @@ it('keeps work back until all that had begun before its end has ended too', asyn
 it('lets work that fails fail alone', async () => {
   const window = new BatchingWindow()
   const [one, other] = [0, 0].map(() => Promise.withResolvers<string>())
-  const first = window.join(one!.promise)
-  const second = window.join(other!.promise)
-  one!.resolve('one')
-  other!.reject(new Error('not a sound'))
+  const first = window.join(defined(one).promise)
+  const second = window.join(defined(other).promise)
+  defined(one).resolve('one')
+  defined(other).reject(new Error('not a sound'))
   await expect(second).rejects.toThrow('not a sound')
   await expect(first).resolves.toBe('one')
 })

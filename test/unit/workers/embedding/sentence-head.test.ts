@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { checkInputs } from '#workers/embedding/encoder-batch.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
@@ -111,7 +112,9 @@ describe('a dense layer after the pooling', () => {
   it('is computed', async () => {
     const pooled = await vectorOf(await folderWith({ 'modules.json': modulesOf('Pooling') }))
     const expected = [...bias].map((shift, row) =>
-      Math.tanh(pooled.reduce((sum, value, i) => sum + value * weights[row * 32 + i]!, shift)),
+      Math.tanh(
+        pooled.reduce((sum, value, i) => sum + value * defined(weights[row * 32 + i]), shift),
+      ),
     )
     const vector = await vectorOf(await folderWith(files))
     expect(vector.length).toBe(4)

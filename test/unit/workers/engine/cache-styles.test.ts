@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import type { TextEngineOptions } from '#workers/engine/open-text-engine.ts'
 
 import { generate, greedy } from './generate.ts'
@@ -76,7 +77,7 @@ describe.each(STYLES)('%s, %o', (name, options) => {
           return greedy.next(logits, position)
         },
       }
-      const promptTokenIds = makePrompt(index, lengths[index]!)
+      const promptTokenIds = makePrompt(index, defined(lengths[index]))
       await generate(engine, { promptTokenIds, sampler, maxNewTokens: 1, cacheScope })
       return seen
     }

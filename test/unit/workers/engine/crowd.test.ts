@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest'
 
 import { CancelledError } from '#shared/errors.ts'
+import { defined } from '#shared/records.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
@@ -27,7 +28,7 @@ function makeCrowd(contextLength: number): Request[] {
   return Array.from({ length: REQUESTS }, (_, index) => {
     const draw = (what: number, count: number): number =>
       Math.floor(uniformAt(3, index, what) * count)
-    const length = lengths[draw(0, lengths.length)]!
+    const length = defined(lengths[draw(0, lengths.length)])
     const start = draw(1, 3)
     return {
       promptTokenIds: Array.from({ length }, (_, at) => 3 + (((start + 1) * (at + 7)) % 300)),
@@ -78,7 +79,7 @@ describe('a crowd of texts, some of which are aborted', () => {
       for (const [index, answer] of answers.entries()) {
         if (answer === undefined) continue
         // A scope of its own: nothing comes from a cache.
-        const expected = await generate(alone, { ...crowd[index]!, cacheScope: `${index}` })
+        const expected = await generate(alone, { ...defined(crowd[index]), cacheScope: `${index}` })
         expect(answer).toMatchObject({ tokenIds: expected.tokenIds, reason: expected.reason })
       }
     } finally {

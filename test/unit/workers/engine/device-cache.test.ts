@@ -2,6 +2,7 @@ import { join } from 'node:path'
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { DeviceCache } from '#workers/engine/device/device-cache.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
@@ -100,8 +101,8 @@ describe('a cache in the memory of a device', () => {
 
   it('does not let its elements be read here', () => {
     const [tensor] = device.allocate(1, 1)
-    expect(() => tensor!.data).toThrow('a tensor on a device cannot be read')
-    tensor!.dispose()
+    expect(() => defined(tensor).data).toThrow('a tensor on a device cannot be read')
+    defined(tensor).dispose()
   })
 
   it('says what has no room, when a model is loaded', async () => {

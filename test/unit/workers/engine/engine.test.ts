@@ -4,6 +4,8 @@ import { join } from 'node:path'
 
 import { describe, expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
+
 import { generate, greedy, MODELS, makeRequest, type RequestChanges } from './generate.ts'
 import { makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
 
@@ -18,7 +20,7 @@ describe('an engine', () => {
         alone.push((await generate(engine, { promptTokenIds })).tokenIds)
       }
       const runs = prompts.map((promptTokenIds, index) => {
-        const generatedTokenIds = alone[index]!.slice(0, index)
+        const generatedTokenIds = defined(alone[index]).slice(0, index)
         return generate(engine, { promptTokenIds, generatedTokenIds })
       })
       const together = await Promise.all(runs)
@@ -89,8 +91,8 @@ describe('an engine', () => {
     expect([...whole.keys()]).toEqual(promptTokenIds.map((_, index) => index))
     expect([...part.keys()]).toEqual([...whole.keys()].slice(from))
     for (const [position, logits] of part) {
-      const expected = whole.get(position)!
-      const distances = logits.map((value, index) => Math.abs(value - expected[index]!))
+      const expected = defined(whole.get(position))
+      const distances = logits.map((value, index) => Math.abs(value - defined(expected[index])))
       expect(Math.max(...distances)).toBeLessThan(1e-4)
     }
     expect(engine.stats().cachedTokens).toBe(from)
@@ -112,8 +114,8 @@ describe('an engine', () => {
   it('ends at an end token, at a stop, at the length and at the end of the context', async () => {
     const engine = await openEngine('llama-in-place', { maxContextTokens: 20 })
     const { tokenIds } = await generate(engine, { maxNewTokens: 6 })
-    const endTokenIds = new Set([tokenIds[2]!])
-    const expected = tokenIds.slice(0, tokenIds.indexOf(tokenIds[2]!))
+    const endTokenIds = new Set([defined(tokenIds[2])])
+    const expected = tokenIds.slice(0, tokenIds.indexOf(defined(tokenIds[2])))
     expect(await generate(engine, { endTokenIds })).toMatchObject({
       reason: 'endOfText',
       tokenIds: expected,

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 
+import { defined } from '#shared/records.ts'
 import type { SequenceRequest, TextEngine, TokenSampler } from '#workers/engine/types.ts'
 
 /** Folder of the tiny models. */
@@ -9,7 +10,8 @@ export const MODELS = join(import.meta.dirname, '../../../fixtures/models')
 export const greedy: TokenSampler = {
   next(logits) {
     let best = 0
-    for (let id = 1; id < logits.length; id += 1) if (logits[id]! > logits[best]!) best = id
+    for (let id = 1; id < logits.length; id += 1)
+      if (defined(logits[id]) > defined(logits[best])) best = id
     return { tokenId: best }
   },
 }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { Scheduler } from '#workers/engine/scheduler.ts'
 
 import { add, admitAll, describeStep, end, OPTIONS, take } from './scheduling.ts'
@@ -50,12 +51,12 @@ describe('whole prompts', () => {
       return Array.from({ length: count }, () => describeStep(take(scheduler)))
     }
     expect(next(2)).toEqual(['prefill of 5 and 5 and 5 and 5', 'decode 4'])
-    end(scheduler, first[0]!)
+    end(scheduler, defined(first[0]))
     expect(next(2)).toEqual(['decode 3', 'decode 3'])
-    end(scheduler, first[1]!)
+    end(scheduler, defined(first[1]))
     // The first of the two has waited for four steps.
     expect(next(4)).toEqual(['decode 2', 'decode 2', 'prefill of 5 and 5', 'decode 4'])
-    end(scheduler, first[2]!)
+    end(scheduler, defined(first[2]))
     // The queue is empty.
     expect(next(2)).toEqual(['prefill 5', 'decode 4'])
   })

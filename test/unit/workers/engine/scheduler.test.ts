@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { Scheduler } from '#workers/engine/scheduler.ts'
 
 import { add, admitAll, describeStep, end, OPTIONS, take } from './scheduling.ts'
@@ -15,7 +16,7 @@ describe('the scheduler', () => {
       'running',
       'waiting',
     ])
-    end(scheduler, sequences[1]!)
+    end(scheduler, defined(sequences[1]))
     admitAll(scheduler)
     expect(sequences[3]).toMatchObject({ state: 'running', slot: 1 })
   })
@@ -143,7 +144,7 @@ describe('the scheduler', () => {
     end(scheduler, held)
     const shared = Array.from({ length: 20 }, (_, index) => 10 + index)
     add(scheduler, { length: 0, first: 0 }, { promptTokenIds: [...shared, 90, 91] })
-    const { slot, source, prefixLength } = scheduler.canAdmit()!.placement
+    const { slot, source, prefixLength } = defined(scheduler.canAdmit()).placement
     expect({ prefixLength, isInPlace: slot === source }).toEqual({
       prefixLength: 20,
       isInPlace: row.isInPlace,
@@ -159,7 +160,7 @@ describe('the scheduler', () => {
     end(scheduler, held)
     scheduler.slots.truncate(slot, 8)
     add(scheduler, { length: 24, first: 10 })
-    expect(scheduler.canAdmit()!.placement).toMatchObject({ source: slot, prefixLength: 8 })
+    expect(defined(scheduler.canAdmit()).placement).toMatchObject({ source: slot, prefixLength: 8 })
   })
 
   it('keeps what the most recently finished sequences left', () => {
@@ -167,7 +168,7 @@ describe('the scheduler', () => {
     const sequences = [10, 30, 50].map((first) => add(scheduler, { length: 8, first }))
     admitAll(scheduler)
     for (let turn = 0; turn < 5; turn += 1) take(scheduler)
-    for (const index of [1, 0, 2]) end(scheduler, sequences[index]!)
+    for (const index of [1, 0, 2]) end(scheduler, defined(sequences[index]))
     const stranger = add(scheduler, { length: 8, first: 90 })
     admitAll(scheduler)
     expect(stranger.slot).toBe(1)

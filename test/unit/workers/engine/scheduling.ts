@@ -1,3 +1,4 @@
+import { defined } from '#shared/records.ts'
 import type { Scheduler, SchedulerOptions, Step } from '#workers/engine/scheduler.ts'
 import { Sequence } from '#workers/engine/sequence.ts'
 
@@ -37,7 +38,7 @@ export function admitAll(scheduler: Scheduler): void {
 
 /** Takes the next step as the engine does, with token 0 as every choice. */
 export function take(scheduler: Scheduler): Step {
-  const step = scheduler.next()!
+  const step = defined(scheduler.next())
   const sequences = 'sequences' in step ? step.sequences : [step.sequence]
   const count = step.kind === 'prefill' ? step.count : 1
   for (const sequence of sequences) {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import type { GenerateInput } from '#shared/contracts/completion.ts'
+import { defined } from '#shared/records.ts'
 import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
 
 import { CLOCK, encode, runJob, text, WEATHER } from './completion-job.ts'
@@ -26,7 +27,10 @@ const chat = (rest: object) => ({
 async function answer(input: Partial<GenerateInput>) {
   const engine = scriptedEngine(babble, 1024)
   const { result } = await runJob({ maxTokens: 100, sampling: SAMPLING, ...input }, { engine })
-  return { candidate: result.candidates[0]!, prompt: engine.requests[0]!.promptTokenIds }
+  return {
+    candidate: defined(result.candidates[0]),
+    prompt: defined(engine.requests[0]).promptTokenIds,
+  }
 }
 
 describe('a required form', () => {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
@@ -36,7 +37,7 @@ describe('a session', () => {
   })
 
   it('writes given outputs in place', async () => {
-    const cache = feeds['past_key_values.0.key']!
+    const cache = defined(feeds['past_key_values.0.key'])
     const logits = runtime.zeros('float32', [1, 1, 320])
     const results = await session.run(feeds, { logits, 'present.0.key': cache })
     expect(results.logits).toBe(logits)
@@ -65,9 +66,10 @@ describe('a session', () => {
       fetches,
     )
     const next: Record<string, Tensor> = decoderFeeds(runtime, growing, { length: 1, capacity: 1 })
-    for (const part of CACHE_PARTS) next[`past_key_values.${part}`] = first[`present.${part}`]!
+    for (const part of CACHE_PARTS)
+      next[`past_key_values.${part}`] = defined(first[`present.${part}`])
     const second = await growing.run(next, fetches)
-    const [before, after] = [first['present.0.key']!, second['present.0.key']!]
+    const [before, after] = [defined(first['present.0.key']), defined(second['present.0.key'])]
     expect(before.dims).toEqual([1, 2, 1, 16])
     expect(after.dims).toEqual([1, 2, 2, 16])
     expect(after.data.slice(0, 16)).toEqual(before.data.slice(0, 16))

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 
 import type { ChatMessage } from '#shared/contracts/completion.ts'
+import { defined } from '#shared/records.ts'
 import { loadTextModel, renderChat, type TextModel } from '#workers/text/text-model.ts'
 
 import { fixtureFolder } from './model-folders.ts'
@@ -83,7 +84,7 @@ describe('the chat template of a folder', () => {
       'tokenizer_config.json': { bos_token: '<new>' },
     })
     expect(renderChat(model, HI, []).text).toBe('<new><|im_end|>')
-    expect(model.endTokenIds.has(model.tokenizer.findTokenId('<|im_end|>')!)).toBe(true)
+    expect(model.endTokenIds.has(defined(model.tokenizer.findTokenId('<|im_end|>')))).toBe(true)
   })
 })
 
