@@ -68,6 +68,7 @@ const FIELDS = {
       '`retrieval.query` and `retrieval.passage` are `input_type`, for models that have one; others are ignored, which the answer reports.',
   }),
   normalize: ineffective({ type: ['boolean', 'null'] }, [true]),
+  normalized: ineffective({ type: ['boolean', 'null'] }, [true]),
   add_special_tokens: ineffective({ type: ['boolean', 'null'] }, [true]),
   user: SAMPLING_FIELDS.user,
   timeout: SAMPLING_FIELDS.timeout,

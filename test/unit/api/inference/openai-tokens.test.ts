@@ -75,7 +75,11 @@ it.each<[object, object, string | undefined]>([
   [{ model: 'texts', task: 'text-matching' }, { role: 'none' }, 'task'],
   [{ model: 'tiny-embed', task: 'retrieval.query' }, { role: 'none' }, 'task'],
   [{ truncation: true }, { tokensMax: 'context' }, undefined],
-  [{ normalize: true, add_special_tokens: true, truncation: false }, { role: 'none' }, undefined],
+  [
+    { normalize: true, normalized: true, add_special_tokens: true, truncation: false },
+    { role: 'none' },
+    undefined,
+  ],
   [
     { normalize: false, add_special_tokens: false },
     { role: 'none' },
