@@ -1,7 +1,8 @@
 import type { GenerateInput, ToolChoice } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
 
 import { BudgetExceededError, WorkBudget } from '../preparation/work-budget.ts'
+import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
 import type { SurveyedGrammar } from '../sampling/constraint/grammar-data.ts'
 import { fromGrammarData } from '../sampling/constraint/grammar-data.ts'
 import type {
@@ -12,7 +13,7 @@ import { TriggeredConstraint } from '../sampling/constraint/triggered-constraint
 import { TOOL_CALL_OPENING } from '../text/tool-messages.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { ConstraintPlan, OfferedTool } from './constraint-plan.ts'
-import { compileConstraint, isStrict, schemaFieldsOf } from './constraint-plan.ts'
+import { compileConstraint, formPathOf, isStrict, SCHEMA_PATH } from './constraint-plan.ts'
 
 /** Smaller plans are first tried on the event loop, for some 10 ms at most. */
 const INLINE_CHARACTERS_MAX = 16_384
@@ -32,8 +33,7 @@ interface ConstraintOptions {
 }
 
 /**
- * What the answer must look like, or undefined when anything goes: a forced call; or the required
- * form, beside which functions that are offered may still be called; or free text in which each call
+ * What the answer must look like: a forced call; or the required form, beside which functions that are offered may still be called; or free text in which each call
  * that the model begins is one of an offered function. Grammars are cached per scope, so that the
  * time which one takes does not reveal that another organization uses it.
  */
@@ -41,18 +41,42 @@ export async function findConstraint(
   model: CompletionModel,
   input: GenerateInput,
   options: ConstraintOptions,
-): Promise<ConstraintSource | undefined> {
+): Promise<Constraint> {
   const tools = input.prompts.map(forcedTools).find((forced) => forced !== undefined)
-  const fields = schemaFieldsOf(input)
-  if (tools !== undefined) return prepare(model, { kind: 'forced', tools, fields }, options)
+  const { toolSchemaPath: toolPath } = input
+  if (tools !== undefined)
+    return { source: await prepare(model, { kind: 'forced', tools, toolPath }, options) }
   const offered = input.prompts.flatMap(offeredTools)
   const { responseFormat: format } = input
   if (format.type === 'text') {
-    return offered.length > 0
-      ? callsInFreeText(model, { kind: 'offered', tools: offered, fields }, options)
-      : undefined
+    if (offered.length === 0) return {}
+    const calls = { kind: 'offered', tools: offered, toolPath } as const
+    return { source: await callsInFreeText(model, calls, options) }
   }
-  return prepare(model, { kind: 'form', format, tools: offered, fields }, options)
+  const plan = { kind: 'form', format, tools: offered, toolPath } as const
+  try {
+    return { source: await prepare(model, plan, options) }
+  } catch (error) {
+    if (format.type !== 'jsonSchema' || format.isStrict === true || !isUnenforceable(error)) {
+      throw error
+    }
+    const isObject = 'type' in format.schema && format.schema.type === 'object'
+    const loose = { ...format, schema: isObject ? { type: 'object' } : {} }
+    const source = await prepare(model, { ...plan, format: loose }, options)
+    return { source, ignored: [format.path ?? SCHEMA_PATH] }
+  }
+}
+
+/** What the answer must look like, and request fields that are not enforced. */
+interface Constraint {
+  /** Absent when anything goes. */
+  readonly source?: ConstraintSource
+  readonly ignored?: readonly string[]
+}
+
+function isUnenforceable(error: unknown): boolean {
+  const isRefused = error instanceof ServiceError && error.kind === 'invalidRequest'
+  return isRefused || error instanceof GrammarTooAmbiguousError
 }
 
 /** Compiles a plan: on the event loop where it proves to be cheap, else in a thread. */
@@ -62,7 +86,7 @@ function prepare(
   { cacheScope, signal, budget = new WorkBudget() }: ConstraintOptions,
 ): Promise<ConstraintFactory> {
   const text = JSON.stringify(plan)
-  const param = plan.kind === 'form' ? plan.fields.format : 'tools'
+  const param = plan.kind === 'form' ? formPathOf(plan.format) : 'tools'
   return model.constraints.prepare(`${cacheScope} ${text}`, async () => {
     const small = text.length <= INLINE_CHARACTERS_MAX ? tryInline(plan, budget) : undefined
     if (small !== undefined) return small

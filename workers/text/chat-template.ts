@@ -24,6 +24,8 @@ export interface ChatTemplate {
     tools: readonly ToolDefinition[],
     options?: RenderOptions,
   ): RenderedText
+  /** Whether a variable of this name occurs in an expression or statement of the template. */
+  reads(variable: string): boolean
 }
 
 /** What `tokenizer_config.json` says about chats; a list holds templates by name. */
@@ -44,8 +46,10 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
   const plain = compile(plainText)
   const toolText = named.get('tool_use') ?? (mentionsTools(plainText) ? plainText : undefined)
   const withTools = toolText === undefined ? undefined : compile(toolText)
+  const names = namesIn([...named.values()].join('\n'))
 
   return {
+    reads: (variable) => names.has(variable),
     render(messages, tools, options = {}) {
       checkVariables(options)
       const { budget = new WorkBudget() } = options
@@ -180,6 +184,11 @@ class TemplateRefusal extends Error {}
 
 function refuse(reason: string): never {
   throw new TemplateRefusal(reason)
+}
+
+function namesIn(text: string): ReadonlySet<string> {
+  const code = text.match(/\{[{%](?:(?!\{[{%])[\s\S])*?[%}]\}/g) ?? []
+  return new Set(code.join(' ').match(/[A-Za-z_]\w*/g))
 }
 
 function mentionsTools(template: string): boolean {

@@ -8,7 +8,8 @@ import {
 } from '#api/inference/chat/chat-tools.ts'
 import { invalidValue } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
-import { mentionsJson } from '#api/inference/mentions-json.ts'
+import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
+import { mentionsJson } from '#api/inference/response-format.ts'
 import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
 import type { ResponseFormat } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
@@ -21,7 +22,7 @@ import {
 } from './responses-body.ts'
 import { responsesMessages } from './responses-input.ts'
 
-const SCHEMA_FIELDS = { format: 'text.format.schema', tool: 'tools[#].parameters' }
+const TOOL_SCHEMA_PATH = 'tools[#].parameters'
 
 /** Reads a request for a response. Throws what the schema cannot say. */
 export function responsesRequest(body: ResponsesBody): ChatRequest {
@@ -42,13 +43,24 @@ export function responsesRequest(body: ResponsesBody): ChatRequest {
       seed: body.seed ?? null,
     }),
     stop: stopStrings(body.stop),
+    ...guidanceOf(body),
     logprobs: logprobsOf(body),
     responseFormat: responseFormatOf(body, budget),
     stream: body.stream ?? false,
   })
   addIgnoredFields(body, budget.ignored)
-  return { input: { ...input, schemaFields: SCHEMA_FIELDS }, tools }
+  return { input: { ...input, toolSchemaPath: TOOL_SCHEMA_PATH }, tools }
 }
+
+function guidanceOf({ reasoning, text }: ResponsesBody): Pick<ChatOptions, 'template' | 'hints'> {
+  const { variables, hints } = reasoningGuidance({
+    effort: { field: 'reasoning.effort', value: reasoning?.effort },
+    verbosity: { field: 'text.verbosity', value: text?.verbosity },
+  })
+  return hints.length > 0 ? { template: { variables }, hints } : {}
+}
+
+type ChatOptions = Parameters<typeof chatInput>[0]
 
 const NOT_KEPT =
   "because responses are not kept here. Leave it out, and send the whole conversation as 'input'."
@@ -132,9 +144,11 @@ function responseFormatOf(
       return {
         type: 'jsonSchema',
         schema: checkedSchema(format.schema, format.strict, {
-          param: SCHEMA_FIELDS.format,
+          param: 'text.format.schema',
           budget,
         }),
+        path: 'text.format.schema',
+        ...(format.strict === true && { isStrict: true }),
       }
   }
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import { expandBraces } from '#api/auth/redirects/glob.ts'
-import { mentionsJson } from '#api/inference/mentions-json.ts'
+import { mentionsJson } from '#api/inference/response-format.ts'
 import { validationFailure } from '#api/v1/validation-message.ts'
 
 describe('requests with very many parts', () => {

@@ -103,22 +103,26 @@ const CASES: readonly Case[] = [
     message: "Invalid 'tool_choice': there is no tool named 'other'",
   },
   {
-    input: { prompts: [chat('Hi', { tools: [TOOL], toolChoice: 'required' })] },
+    input: {
+      prompts: [chat('Hi', { tools: [{ ...TOOL, isStrict: true }], toolChoice: 'required' })],
+    },
     param: 'tools[0].function.parameters',
     code: 'invalid_json_schema',
     message:
       "Invalid schema at 'tools[0].function.parameters': the keyword 'not' is not supported.",
   },
   {
-    input: { responseFormat: { type: 'jsonSchema', schema: { type: 'rune' } } },
+    input: { responseFormat: { type: 'jsonSchema', schema: { type: 'rune' }, isStrict: true } },
     param: 'response_format.json_schema.schema',
     code: 'invalid_json_schema',
     message: "Invalid schema at 'response_format.json_schema.schema': there is no type 'rune'.",
   },
   {
     input: {
-      responseFormat: { type: 'jsonSchema', schema: { type: 'rune' } },
-      schemaFields: { format: 'text.format.schema', tool: 'tools[#].parameters' },
+      responseFormat: {
+        ...{ type: 'jsonSchema', schema: { type: 'rune' }, isStrict: true },
+        path: 'text.format.schema',
+      },
     },
     param: 'text.format.schema',
     code: 'invalid_json_schema',
@@ -126,8 +130,8 @@ const CASES: readonly Case[] = [
   },
   {
     input: {
-      prompts: [chat('Hi', { tools: [TOOL], toolChoice: 'required' })],
-      schemaFields: { format: 'text.format.schema', tool: 'tools[#].parameters' },
+      prompts: [chat('Hi', { tools: [{ ...TOOL, isStrict: true }], toolChoice: 'required' })],
+      toolSchemaPath: 'tools[#].parameters',
     },
     param: 'tools[0].parameters',
     code: 'invalid_json_schema',
@@ -138,6 +142,7 @@ const CASES: readonly Case[] = [
       responseFormat: {
         type: 'jsonSchema',
         schema: { type: 'string', pattern: '(((a?){999}){999}){999}' },
+        isStrict: true,
       },
     },
     param: 'response_format.json_schema.schema',
