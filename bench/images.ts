@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 
-import { encodePng, resizeImage } from '#workers/image/image-file.ts'
+import { encodeImage, resizeImage } from '#workers/image/image-file.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
@@ -35,7 +35,7 @@ export async function benchImages(): Promise<readonly Figure[]> {
       for (let image = 0; image < IMAGES; image += 1) {
         const asked = { prompt: PROMPT, negativePrompt: '', seed: 1, image, steps, guidance }
         const pixels = await pipeline.draw(asked, { signal })
-        await encodePng(await resizeImage(pixels, { width: SIZE, height: SIZE }))
+        await encodeImage(await resizeImage(pixels, { width: SIZE, height: SIZE }))
       }
     }
     const found = await alternate(

@@ -9,6 +9,9 @@ import { rejectedWords } from '#test/support/vocabulary.ts'
 const ROOT = join(import.meta.dirname, '..')
 const PRODUCT = ['api', 'workers', 'shared', 'launcher']
 const FILE_LINES_MAX = 400
+/** A file below this length hardly holds an idea of its own. */
+const SMALL_FILE_LINES = 25
+const SMALL_FILES_MAX = 15
 const FUNCTION_LINES_MAX = 70
 
 interface Source {
@@ -122,6 +125,13 @@ describe('the tree', () => {
       .map(({ path, text }) => ({ path, lines: text.split('\n').length - 1 }))
       .filter(({ lines }) => lines > FILE_LINES_MAX)
     expect(long).toEqual([])
+  })
+
+  it(`has at most ${SMALL_FILES_MAX} files below ${SMALL_FILE_LINES} lines`, () => {
+    const small = sources
+      .filter(({ text }) => text.split('\n').length - 1 < SMALL_FILE_LINES)
+      .map(({ path }) => path)
+    expect(small.slice(SMALL_FILES_MAX)).toEqual([])
   })
 
   it(`has no function over ${FUNCTION_LINES_MAX} lines`, () => {

@@ -218,9 +218,9 @@ export class JobRunner {
   #repliesOf(run: Run): JobReplies {
     const { workerId } = this.#options
     return {
-      started: (promptTokens) => {
+      started: (promptTokens, report = {}) => {
         run.observed?.started(promptTokens)
-        this.#say(run, { type: 'started', workerId, promptTokens })
+        this.#say(run, { type: 'started', workerId, promptTokens, ...report })
       },
       noteTokens: (candidate, count) => run.observed?.tokens(candidate, count),
       delta: (deltas) => {

@@ -53,7 +53,7 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
 // have and this one has not; all others get what they know.
 const VERSION_HEADER = 'x-supabase-api-version'
 /** Says that a path is not there. */
-export const UNKNOWN = failure.notFound('This path is not served')
+const UNKNOWN = failure.notFound('This path is not served')
 const NOT_ALLOWED = failure.methodNotAllowed('This path is not served by this method')
 
 /** Answers with a failure, in the version of the form that the client names. */

@@ -1,5 +1,5 @@
-import { judgeJson } from '#api/http/json-body.ts'
 import { readLines } from '#api/http/lines.ts'
+import { judgeJson } from '#shared/judge-json.ts'
 import { isRecord, parseRecord } from '#shared/records.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 

@@ -25,6 +25,8 @@ interface FormRules<File> {
   readonly lists?: readonly string[]
   /** Each at most once, also written with brackets. */
   readonly files: readonly string[]
+  /** Files that may be repeated: further ones are dropped and reported. */
+  readonly firstOnly?: readonly string[]
   /** The whole body. */
   readonly bytesMax: number
   /** The refusal of a larger body. */
@@ -42,9 +44,9 @@ export interface Form<File> {
 
 const FORM_LIMITS = {
   fileSize: Number.POSITIVE_INFINITY,
-  files: 8,
+  files: 20,
   fields: 32,
-  parts: 40,
+  parts: 52,
   fieldSize: 64 * 1024,
   headerPairs: 32,
 }
@@ -95,7 +97,7 @@ function partsOf(request: FastifyRequest): AsyncIterableIterator<Multipart> {
 class FormReading<File> {
   /** Rejects as soon as there is a reason to refuse the form. */
   readonly refusal: Promise<never>
-  /** Unknown texts, which were dropped. */
+  /** Unknown texts and further files, which were dropped. */
   readonly ignored = new Set<string>()
   readonly #rules: FormRules<File>
   readonly #ignoresUnknown: boolean
@@ -152,7 +154,14 @@ class FormReading<File> {
     if (name === undefined)
       throw unknownParameter(part.fieldname, this.#nearestName(part.fieldname))
     if (!this.#rules.files.includes(name)) throw wrongType(name, 'text', 'a file')
-    if (this.#receiving.has(name)) throw repeated(name)
+    if (this.#receiving.has(name)) {
+      if (this.#rules.firstOnly?.includes(name) !== true) throw repeated(name)
+      this.ignored.add(`${name}[1]`)
+      this.#streams.push(part.file)
+      // The parser reports a malformed part by itself.
+      part.file.on('error', () => {}).resume()
+      return
+    }
     this.#streams.push(part.file)
     const received = this.#receive(part, name)
     received.catch(this.#refuse)

@@ -61,7 +61,7 @@ interface Plan<K extends QueueKind = QueueKind> {
 interface Endpoint {
   readonly schema: object
   precheck?(body: unknown): void
-  plan(services: Needs, asked: Validated<unknown>): Plan
+  plan(services: Needs, asked: Validated<unknown>): Plan | Promise<Plan>
 }
 
 /** The endpoints whose requests can be batched, each one row. */
@@ -107,7 +107,7 @@ export function createBatchExecutor(services: Needs): ExecuteBatchable {
     }
     const caller: Caller = { organizationId, modelIds, scopes: null, expiresAtMs: null }
     const modelName = (body as { readonly model: string }).model
-    const plan = row.plan(services, { caller, modelName, body })
+    const plan = await row.plan(services, { caller, modelName, body })
     await services.checkQuota?.(organizationId)
     const events = services.submitter.submit({
       kind: plan.kind,
@@ -135,21 +135,21 @@ function generationPlan(generation: Generation<object>): Plan {
     input: { ...input, stream: false },
     present: ({ result, usage }) => {
       if (!('candidates' in result)) throw new Error('a generation was answered with scores')
-      return generation.present({ candidates: result.candidates, usage })
+      return generation.present({ ...result, usage })
     },
   }
 }
 
-function embeddingPlan(
+async function embeddingPlan(
   services: Needs,
   { caller, modelName, body: anyBody }: Validated<unknown>,
-): Plan {
+): Promise<Plan> {
   const body = anyBody as EmbeddingBody
   const model = getEmbeddingModel(services, caller, modelName)
   return {
     kind: 'embedding',
     model,
-    input: embedInput(body, model),
+    input: await embedInput(body, { model, modelName }),
     present: ({ result, usage }) => {
       if (!('vectors' in result)) throw new Error('an embedding was answered with scores')
       return writeEmbeddings(model, body, { vectors: result.vectors, usage })

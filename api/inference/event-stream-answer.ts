@@ -15,8 +15,8 @@ import type { StreamChoice } from './sampling-fields.ts'
 
 /** Turns what happens to a job into whole server-sent events, possibly none. */
 export interface StreamPresenter {
-  /** Called first, with the number of prompt tokens. */
-  started?(promptTokens: number): void
+  /** Called first, with the number of prompt tokens, and their ids where the request asks for them. */
+  started?(promptTokens: number, tokenIds?: readonly (readonly number[])[]): void
   /** The text before the first token. */
   opening(): string
   deltas(deltas: readonly CandidateDelta[]): string
@@ -33,7 +33,7 @@ export const DONE = 'data: [DONE]\n\n'
 export interface SseSerializer<K extends QueueKind> {
   /** The text before everything else; `first` is serialized afterwards. */
   opening(first: JobEvent<K> | undefined): string
-  serialize(event: JobEvent<K>): string
+  serialize(event: JobEvent<K>): string | Promise<string>
   /** The text of a failure in a started stream; one error frame when absent. */
   failing?(error: ServiceError): string
 }
@@ -47,7 +47,7 @@ export function answerWithStream(
   const { presenter, ...limits } = options
   const serializer: SseSerializer<'completion'> = {
     opening(first) {
-      if (first?.type === 'started') presenter.started?.(first.promptTokens)
+      if (first?.type === 'started') presenter.started?.(first.promptTokens, first.promptTokenIds)
       return presenter.opening()
     },
     serialize: (event) => textOf(event, presenter),
@@ -86,10 +86,10 @@ export async function answerWithEvents<K extends QueueKind>(
   const cutOff = setTimeout(() => reply.raw.destroy(), options.timeLeftMs + CUT_OFF_GRACE_MS)
   try {
     await write(serializer.opening(first.done === true ? undefined : first.value))
-    if (first.done !== true) await write(serializer.serialize(first.value))
+    if (first.done !== true) await write(await serializer.serialize(first.value))
     for await (const event of events) {
       if (hasLeft()) return
-      await write(serializer.serialize(event))
+      await write(await serializer.serialize(event))
     }
   } catch (thrown) {
     if (thrown instanceof CancelledError || hasLeft()) return

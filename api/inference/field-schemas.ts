@@ -76,16 +76,6 @@ export function ineffective(
   )
 }
 
-const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
-
-/** How much a model reasons. */
-export const EFFORT = ineffective({ type: ['string', 'null'], enum: [...EFFORTS, null] }, ['none'])
-/** How much a model writes. */
-export const VERBOSITY = ineffective(
-  { type: ['string', 'null'], enum: ['low', 'medium', 'high', null] },
-  ['medium'],
-)
-
 /** 400: a field has a value that its type allows and its meaning does not. */
 export function invalidValue(param: string, reason: string): ServiceError {
   return failure.invalidRequest(`Invalid value for '${param}': ${reason}`, {

@@ -41,6 +41,8 @@ export interface Generation<Answer> {
   present(outcome: {
     readonly candidates: readonly Candidate[]
     readonly usage: TokenUsage
+    /** Where the request asks for token ids. */
+    readonly promptTokenIds?: readonly (readonly number[])[]
   }): Answer
   presenter(): StreamPresenter
 }
@@ -64,5 +66,5 @@ export async function generate<Answer>(
   }
   const { result, usage } = await runJob(http, services, job)
   if (result.task !== 'generate') throw new Error('a generation was answered with scores')
-  return generation.present({ candidates: result.candidates, usage })
+  return generation.present({ ...result, usage })
 }

@@ -1,5 +1,5 @@
-import { judgeJson } from '#api/http/json-body.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { JSON_TEXT_LIMITS, judgeJson } from '#shared/judge-json.ts'
 
 import { relaxSchema } from './relaxed-schema.ts'
 
@@ -20,14 +20,6 @@ export const SCHEMA_LIMITS = {
   enumValues: 10_000,
   /** Characters of one `pattern`. */
   patternCharacters: 4096,
-} as const
-
-/** Limits of JSON text inside a string, such as the arguments of a call: templates parse it. */
-export const JSON_TEXT_LIMITS = {
-  depth: 64,
-  members: 10_000,
-  values: 20_000,
-  textBytes: 1024 * 1024,
 } as const
 
 const BRANCH_KEYWORDS: readonly string[] = ['allOf', 'anyOf', 'oneOf']

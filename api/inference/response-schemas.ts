@@ -60,6 +60,11 @@ const USAGE = {
   },
 }
 
+const TOKEN_IDS = {
+  type: 'array',
+  items: { type: 'integer' },
+  description: 'With `return_token_ids`.',
+}
 const NUMBERS_OR_NULL = { type: 'array', items: { type: ['number', 'null'] } }
 
 /** The answer of `POST /v1/completions`. */
@@ -91,6 +96,8 @@ export const COMPLETION_RESPONSE = {
             },
           },
           finish_reason: { type: 'string', enum: ['stop', 'length'] },
+          token_ids: TOKEN_IDS,
+          prompt_token_ids: TOKEN_IDS,
         },
       },
     },
@@ -133,6 +140,7 @@ export const CHAT_RESPONSE = {
     object: { const: 'chat.completion' },
     created: { type: 'integer' },
     model: { type: 'string' },
+    prompt_token_ids: TOKEN_IDS,
     choices: {
       type: 'array',
       items: {
@@ -140,6 +148,7 @@ export const CHAT_RESPONSE = {
         required: ['index', 'message', 'logprobs', 'finish_reason'],
         properties: {
           index: { type: 'integer' },
+          token_ids: TOKEN_IDS,
           message: {
             type: 'object',
             required: ['role', 'content'],

@@ -12,6 +12,7 @@ import {
   optionalNumber,
   optionalString,
 } from './field-schemas.ts'
+import { TOKEN_RULE_FIELDS } from './token-rule-fields.ts'
 
 /** Answers that one request may ask for. */
 export const CANDIDATES_MAX = 128
@@ -124,6 +125,7 @@ export const SAMPLING_FIELDS = {
     description: 'Another name of `repetition_penalty`.',
   }),
   ...ENDING_FIELDS,
+  ...TOKEN_RULE_FIELDS,
   timeout: optionalNumber({ description: 'Sent by old clients for themselves; ignored.' }),
 }
 

@@ -142,12 +142,13 @@ function promptOf(body: TokenizeBody): TokenizeInput['prompt'] {
   }
   if (isText) throw invalidValue('messages', "it cannot be given together with 'prompt'.")
   const messages = chatMessages(fields)
+  const { template } = templateOptions(body, messages)
   const tools = toolPlan({ tools: body.tools ?? null }, new SchemaBudget())
   return {
     form: 'chat',
     messages,
     ...(tools !== undefined && { tools: tools.tools }),
-    ...templateOptions(body, messages),
+    ...(template !== undefined && { template }),
   }
 }
 

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { extname } from 'node:path'
 
 import type { FastifyPluginAsync } from 'fastify'
 
@@ -46,7 +47,12 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
         response: {
           200: {
             description: 'The image.',
-            content: { 'image/png': { schema: { type: 'string', format: 'binary' } } },
+            content: Object.fromEntries(
+              ['png', 'jpeg', 'webp'].map((format) => [
+                `image/${format}`,
+                { schema: { type: 'string', format: 'binary' } },
+              ]),
+            ),
           },
           206: { description: 'The part that a `Range` asks for.', type: 'string' },
           403: ERROR,
@@ -67,7 +73,7 @@ export function mediaPlugin({ store, signer, clock }: MediaServices): FastifyPlu
             // An image is immutable: it is written once, before its URL is issued.
             etag: `"${createHash('sha256').update(key).digest('hex')}"`,
             headers: {
-              'content-type': 'image/png',
+              'content-type': `image/${extname(name).slice(1) || 'png'}`,
               'cache-control': `private, max-age=${secondsLeft}`,
             },
           },

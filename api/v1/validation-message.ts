@@ -189,8 +189,10 @@ function fail(code: string, param: string, message: string): ServiceError {
  */
 function mostSpecific(complaints: readonly SchemaComplaint[]): readonly SchemaComplaint[] {
   const branches = complaints.filter(({ keyword }) => keyword !== 'anyOf')
-  const depth = Math.max(...branches.map(({ instancePath }) => instancePath.split('/').length))
-  const deepest = branches.filter(({ instancePath }) => instancePath.split('/').length === depth)
+  const depths = branches.map(({ instancePath }) => instancePath.split('/').length)
+  // Long lists of alternatives bring more complaints than a call takes arguments.
+  const depth = depths.reduce((deepest, each) => Math.max(deepest, each), 0)
+  const deepest = branches.filter((_, index) => depths[index] === depth)
   const decisive = deepest.find(({ keyword }) => keyword !== 'type')
   return decisive === undefined ? deepest : [decisive]
 }

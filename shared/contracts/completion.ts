@@ -49,6 +49,20 @@ export interface TemplateOptions {
   readonly variables?: Readonly<Record<string, string | number | boolean>>
 }
 
+/**
+ * A request field that guides a model only where its chat template reads one of the variables or, of
+ * a field about reasoning, where the model reasons. The worker reports it otherwise.
+ */
+export interface Hint {
+  readonly field: string
+  /** Names of variables of `TemplateOptions` that the field sets. */
+  readonly variables: readonly string[]
+  /** Tokens of reasoning at most; null for no limit; absent for fields that set none. */
+  readonly thinkingTokensMax?: number | null
+  /** The value asks for what models do anyway: it is never reported. */
+  readonly isUsual?: boolean
+}
+
 /** Conditions that end an answer besides the model's end tokens and stop strings. */
 export interface EndingRules {
   /** End tokens do not end the answer. */
@@ -59,6 +73,14 @@ export interface EndingRules {
   readonly minTokens?: number
   /** The matched stop string is part of the text. */
   readonly keepsStopString?: boolean
+}
+
+/** Restricts the tokens of an answer. */
+export interface TokenRules {
+  /** No other tokens are chosen, besides those that end the answer. */
+  readonly allowedTokenIds?: readonly number[]
+  /** Texts that do not occur at the beginning of the answer or of a word. */
+  readonly badWords?: readonly string[]
 }
 
 /** Sampling parameters; every field changes the outcome. */
@@ -84,7 +106,23 @@ export interface SamplingParams {
 export type ResponseFormat =
   | { readonly type: 'text' }
   | { readonly type: 'jsonObject' }
-  | { readonly type: 'jsonSchema'; readonly schema: object }
+  | {
+      readonly type: 'jsonSchema'
+      readonly schema: object
+      /** Where the request has the schema, for messages. */
+      readonly path?: string
+      /**
+       * A schema that cannot be enforced is refused; otherwise the answer is any JSON, or any object
+       * where the schema is of one, which the worker reports.
+       */
+      readonly isStrict?: boolean
+    }
+  /** One of some texts. */
+  | { readonly type: 'choice'; readonly choices: readonly string[] }
+  /** A text that matches an ECMAScript pattern as a whole; `path` is where the request has it. */
+  | { readonly type: 'regex'; readonly pattern: string; readonly path: string }
+  /** A text of a context-free grammar in GBNF; `path` is where the request has it. */
+  | { readonly type: 'grammar'; readonly grammar: string; readonly path: string }
 
 /** Generation of one or more candidates for one or more prompts. */
 export interface GenerateInput {
@@ -102,11 +140,19 @@ export interface GenerateInput {
   readonly sampling: SamplingParams
   readonly stop: readonly string[]
   readonly ending?: EndingRules
+  readonly hints?: readonly Hint[]
+  readonly tokenRules?: TokenRules
+  /** Also return the token ids of the prompts: with `started` of a stream, else with the result. */
+  readonly returnsPromptTokens?: boolean
+  /** Only requests with the same salt share cached prefixes and grammars. */
+  readonly cacheSalt?: string
   /** Alternatives per position; null for no log-probabilities, 0 for the chosen token only. */
   readonly logprobs: number | null
   /** Also return the prompt (and its log-probabilities). */
   readonly echo: boolean
   readonly responseFormat: ResponseFormat
+  /** Where the request has the schema of a tool, whose index replaces `#`, for messages. */
+  readonly toolSchemaPath?: string
   /** Whether deltas are sent as they are generated; otherwise only checkpoints are. */
   readonly stream: boolean
   /** Tokens already delivered, by candidate index; set by the owner on a resubmission. */
@@ -187,7 +233,11 @@ export interface Candidate {
 
 /** The results of a completion queue. */
 export type CompletionResult =
-  | { readonly task: 'generate'; readonly candidates: readonly Candidate[] }
+  | {
+      readonly task: 'generate'
+      readonly candidates: readonly Candidate[]
+      readonly promptTokenIds?: readonly (readonly number[])[]
+    }
   | {
       readonly task: 'score'
       /** Raw scores in document order: unrounded, possibly negative. */

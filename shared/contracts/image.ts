@@ -1,10 +1,17 @@
+/** The file type of generated images; PNG files are lossless. */
+export type ImageFormat = 'png' | 'jpeg' | 'webp'
+
 interface Common {
   readonly n: number
   readonly width: number
   readonly height: number
   readonly seed: number
-  /** The worker writes PNG files as `<outputPrefix>/<name>.png`, one per image. */
+  /** The worker writes files as `<outputPrefix>/<name>.<format>`, one per image. */
   readonly outputPrefix: string
+  /** PNG if absent. */
+  readonly format?: ImageFormat
+  /** From 0 to 100, for JPEG and WebP; the encoder's default if absent. */
+  readonly quality?: number
   readonly steps?: number
   readonly guidanceScale?: number
   readonly negativePrompt?: string
@@ -29,6 +36,6 @@ export type ImageInput = Common &
 
 /** The generated images. */
 export interface ImageResult {
-  /** Keys of the PNG files in object storage, in order. */
+  /** Keys of the files in object storage, in order. */
   readonly imageKeys: readonly string[]
 }

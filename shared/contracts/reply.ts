@@ -29,6 +29,10 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly type: 'started'
       readonly workerId: string
       readonly promptTokens: number
+      /** Request fields without effect on this model. */
+      readonly ignored?: readonly string[]
+      /** The tokens of each prompt of a stream that asks for them. */
+      readonly promptTokenIds?: readonly (readonly number[])[]
     }
   | { readonly type: 'delta'; readonly deltas: readonly CandidateDelta[] }
   | {

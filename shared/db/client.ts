@@ -115,7 +115,7 @@ const STATEMENT_MS = 25_000
 /** Longer than the server's own limit, so that the server reports the time-out first. */
 const SILENCE_FACTOR = 1.2
 
-const known = new WeakMap<Db, Map<string, unknown>>()
+const preparedStatements = new WeakMap<Db, Map<string, unknown>>()
 
 /**
  * A statement with placeholders that is built once per database, and that Postgres parses and plans
@@ -126,8 +126,8 @@ export function prepared<Statement>(
   name: string,
   build: (name: string) => Statement,
 ): Statement {
-  const ofDatabase = known.get(db) ?? new Map<string, unknown>()
-  known.set(db, ofDatabase)
+  const ofDatabase = preparedStatements.get(db) ?? new Map<string, unknown>()
+  preparedStatements.set(db, ofDatabase)
   const statement = (ofDatabase.get(name) as Statement | undefined) ?? build(name)
   ofDatabase.set(name, statement)
   return statement

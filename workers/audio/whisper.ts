@@ -164,7 +164,7 @@ async function transcribe(
       const found = read.isSilence
         ? []
         : cut.segments.map((segment) => presentSegment(parts, segment, read, seek))
-      segments.push(...found)
+      for (const segment of found) segments.push(segment)
       if (!read.isSilence) previous = nextContext(previous, read, found)
       seek += read.isSilence ? samples.length : Math.round(cut.advanceSeconds * SAMPLE_RATE)
       onWindow?.(seek, Math.max(seek, reader.decodedSamples), joinText(found))

@@ -49,7 +49,11 @@ export async function readTextCut(
   let chars = usual
   for (;;) {
     const { text: beginning, content } = contentOnly(text.slice(0, chars))
-    const tokenIds = tokenizer.encode(beginning, { addSpecialTokens: false, content })
+    const options = { addSpecialTokens: false, content }
+    const tokenIds =
+      chars > usual
+        ? await tokenizer.encodeCooperatively(beginning, options)
+        : tokenizer.encode(beginning, options)
     const isEnough = chars >= Math.min(text.length, charsMax)
     if (isEnough || tokenIds.length >= room + UNSURE_TOKENS) {
       return [...before, ...tokenIds.slice(0, room), ...after]

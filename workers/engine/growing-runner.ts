@@ -195,10 +195,10 @@ export class GrowingRunner implements ModelRunner {
       )
       for (const [index, { past, present }] of graph.cache.entries()) {
         feeds[past] = defined(cache.tensors[index])
-        fetches[present] = defined(grown[index])
+        fetches[present] = grown[index] ?? null
       }
       const results = await session.run(feeds, fetches)
-      this.#logits = defined(results.logits)
+      this.#logits = results.logits
       const tensors = graph.cache.map(({ present }) => defined(results[present]))
       return {
         tensors,

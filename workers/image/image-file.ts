@@ -1,5 +1,6 @@
 import sharp, { type Metadata, type Sharp } from 'sharp'
 
+import type { ImageFormat } from '#shared/contracts/image.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import type { Pixels, RedrawMask } from './pixels.ts'
@@ -104,10 +105,16 @@ export async function resizeImage(pixels: Pixels, size: ImageSize): Promise<Pixe
   return { data: new Uint8Array(data), width: info.width, height: info.height }
 }
 
-/** RGB pixels as a PNG file. */
-export function encodePng({ data, width, height }: Pixels): Promise<Buffer> {
-  return sharp(data, { raw: { width, height, channels: 3 } })
-    .png()
+/** Writes pixels as a file of some format; `quality` is for those that lose some. */
+export function encodeImage(
+  { data, width, height }: Pixels,
+  { format = 'png', quality }: { readonly format?: ImageFormat; readonly quality?: number } = {},
+): Promise<Buffer> {
+  const image = sharp(data, { raw: { width, height, channels: 3 } })
+  if (format === 'png') return image.png().toBuffer()
+  // The encoder takes no quality below 1.
+  return image
+    .toFormat(format, quality === undefined ? {} : { quality: Math.max(1, quality) })
     .toBuffer()
 }
 

@@ -1,25 +1,43 @@
 import { parentPort } from 'node:worker_threads'
 
+import { systemClock } from '#shared/clock.ts'
 import { ServiceError } from '#shared/errors.ts'
 
 import type { ConstraintPlan } from '../processors/constraint-plan.ts'
 import { compileConstraint } from '../processors/constraint-plan.ts'
+import { readPromptSource } from '../processors/read-prompt.ts'
 import { toGrammarData } from '../sampling/constraint/grammar-data.ts'
-import type { ThreadReply } from './thread-pool.ts'
+import { loadTextModel, type TextModel } from '../text/text-model.ts'
+import type { PreparationTask, ThreadReply } from './preparation-task.ts'
 import { WorkBudget } from './work-budget.ts'
 
-parentPort?.on('message', (plan: string) => {
-  const reply = prepare(plan)
+parentPort?.on('message', async (task: PreparationTask) => {
+  const reply = await prepare(task)
   parentPort?.postMessage(reply)
 })
 
-function prepare(plan: string): ThreadReply {
+async function prepare(task: PreparationTask): Promise<ThreadReply> {
   try {
-    const grammar = compileConstraint(JSON.parse(plan) as ConstraintPlan, new WorkBudget())
-    return { grammar: toGrammarData(grammar) }
+    if (task.kind === 'grammar') {
+      const budget = new WorkBudget()
+      const grammar = compileConstraint(JSON.parse(task.plan) as ConstraintPlan, budget)
+      return { result: toGrammarData(grammar), steps: budget.used }
+    }
+    const budget = new WorkBudget(task.stepsMax)
+    const model = await textModelOf(task.folder)
+    const result = await readPromptSource(model, task.source, { ...task.options, budget })
+    return { result, steps: budget.used }
   } catch (error) {
     if (!(error instanceof ServiceError)) return { failure: String(error) }
     const { message, param, code } = error
     return { refusal: { message, param: param ?? null, code: code ?? null } }
   }
+}
+
+let loaded: { readonly folder: string; readonly model: Promise<TextModel> } | undefined
+
+/** A thread serves one model. */
+function textModelOf(folder: string): Promise<TextModel> {
+  if (loaded?.folder !== folder) loaded = { folder, model: loadTextModel(folder, systemClock) }
+  return loaded.model
 }

@@ -2,80 +2,121 @@ import { Worker } from 'node:worker_threads'
 
 import { CancelledError, failure } from '#shared/errors.ts'
 
-import type { GrammarData } from '../sampling/constraint/grammar-data.ts'
+import type { PreparationResults, PreparationTask, ThreadReply } from './preparation-task.ts'
+import type { WorkBudget } from './work-budget.ts'
 
-const DEADLINE_MS = 10_000 // ten times what the budget of a request takes
 const IDLE_MS = 60_000
-const MEMORY_MIB_MAX = 512
 const WAITING_MAX = 256
 
-/** What a thread answers. */
-export type ThreadReply =
-  | { readonly grammar: GrammarData }
-  | { readonly refusal: { readonly message: string; param: string | null; code: string | null } }
-  | { readonly failure: string }
+/** What a task may take, and how a request is refused that takes more. */
+interface PreparationLimits {
+  /** From the moment that the thread takes the task. */
+  readonly deadlineMs: number
+  readonly memoryMibMax: number
+  readonly refusal: { readonly message: string; readonly code: string }
+}
 
-interface Task {
-  readonly plan: string
+/** Limits of grammars. The deadline is ten times what the budget of a request takes. */
+export const GRAMMAR_LIMITS: PreparationLimits = {
+  deadlineMs: 10_000,
+  memoryMibMax: 512,
+  refusal: {
+    message: 'The schema takes too much time or memory to prepare.',
+    code: 'invalid_json_schema',
+  },
+}
+
+/** Limits of prompts: the thread also holds the tokenizer, and first loads it. */
+export const PROMPT_LIMITS: PreparationLimits = {
+  deadlineMs: 30_000,
+  memoryMibMax: 2048,
+  refusal: {
+    message: 'The prompt takes too much time or memory to prepare.',
+    code: 'prompt_too_complex',
+  },
+}
+
+type TaskResult = PreparationResults[PreparationTask['kind']]
+
+interface RunOptions {
+  /** The request field that a refusal names. */
   readonly param: string
-  readonly signal: AbortSignal | undefined
-  readonly resolve: (grammar: GrammarData) => void
+  /** Charged for the steps of the task. */
+  readonly budget: WorkBudget
+  readonly signal?: AbortSignal | undefined
+}
+
+interface Waiting extends RunOptions {
+  readonly task: PreparationTask
+  readonly resolve: (result: TaskResult) => void
   readonly reject: (error: unknown) => void
 }
 
 /**
- * Compiles grammars in a thread that starts at the first need and ends when idle. A task that
+ * Prepares requests in a thread that starts at the first need and ends when idle. A task that
  * exceeds the deadline or the memory limit, or whose request is cancelled, ends its thread; the
  * next task gets a new one.
  */
 export class PreparationPool {
-  readonly #waiting: Task[] = []
+  readonly #limits: PreparationLimits
+  readonly #script: URL
+  readonly #waiting: Waiting[] = []
   #thread: Worker | undefined
   #isBusy = false
   #idle: NodeJS.Timeout | undefined
 
-  /** `param` is the request field that a refusal names. */
-  compile(
-    plan: string,
-    { param, signal }: { readonly param: string; readonly signal?: AbortSignal | undefined },
-  ): Promise<GrammarData> {
+  constructor(
+    limits: PreparationLimits,
+    script = new URL('./preparation-thread.ts', import.meta.url),
+  ) {
+    this.#limits = limits
+    this.#script = script
+  }
+
+  /** Runs a task after those before it. Throws `invalidRequest` when it exceeds the limits. */
+  async run<Kind extends PreparationTask['kind']>(
+    task: Extract<PreparationTask, { readonly kind: Kind }>,
+    options: RunOptions,
+  ): Promise<PreparationResults[Kind]> {
     if (this.#waiting.length >= WAITING_MAX) {
-      throw failure.overloaded('Too many schemas are being prepared, please retry.', {
+      throw failure.overloaded('Too many requests are being prepared, please retry.', {
         ...{ code: 'over_capacity', retryAfterSeconds: 1 },
       })
     }
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ plan, param, signal, resolve, reject })
+    const result = await new Promise<TaskResult>((resolve, reject) => {
+      this.#waiting.push({ task, ...options, resolve, reject })
       void this.#advance()
     })
+    return result as PreparationResults[Kind]
   }
 
   async #advance(): Promise<void> {
     if (this.#isBusy) return
-    const task = this.#waiting.shift()
-    if (task === undefined) return this.#endWhenIdle()
+    const next = this.#waiting.shift()
+    if (next === undefined) return this.#endWhenIdle()
     clearTimeout(this.#idle)
     this.#isBusy = true
     try {
-      task.resolve(await this.#run(task))
+      next.resolve(await this.#run(next))
     } catch (error) {
-      task.reject(error)
+      next.reject(error)
     } finally {
       this.#isBusy = false
       void this.#advance()
     }
   }
 
-  async #run({ plan, param, signal }: Task): Promise<GrammarData> {
+  async #run({ task, param, budget, signal }: Waiting): Promise<TaskResult> {
     if (isAborted(signal)) throw new CancelledError()
     const thread = this.#thread ?? this.#start()
     thread.ref()
-    const deadline = AbortSignal.timeout(DEADLINE_MS)
+    const deadline = AbortSignal.timeout(this.#limits.deadlineMs)
     const stop = signal === undefined ? deadline : AbortSignal.any([signal, deadline])
-    const reply = await ask(thread, plan, stop)
-    if ('grammar' in reply) {
+    const reply = await ask(thread, task, stop)
+    if ('result' in reply) {
       thread.unref()
-      return reply.grammar
+      budget.charge(Math.min(reply.steps, budget.left))
+      return reply.result
     }
     if ('refusal' in reply) {
       thread.unref()
@@ -85,17 +126,16 @@ export class PreparationPool {
         ...(code && { code }),
       })
     }
-    this.#thread = undefined
+    if (this.#thread === thread) this.#thread = undefined
     await thread.terminate()
     if (isAborted(signal)) throw new CancelledError()
-    throw failure.invalidRequest('The schema takes too much time or memory to prepare.', {
-      ...{ param, code: 'invalid_json_schema', cause: new Error(reply.failure) },
-    })
+    const { message, code } = this.#limits.refusal
+    throw failure.invalidRequest(message, { param, code, cause: new Error(reply.failure) })
   }
 
   #start(): Worker {
-    const thread = new Worker(new URL('./preparation-thread.ts', import.meta.url), {
-      resourceLimits: { maxOldGenerationSizeMb: MEMORY_MIB_MAX },
+    const thread = new Worker(this.#script, {
+      resourceLimits: { maxOldGenerationSizeMb: this.#limits.memoryMibMax },
     })
     // Without a listener an error of a thread would end the process; `exit` follows.
     thread.on('error', () => undefined)
@@ -115,7 +155,7 @@ function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true
 }
 
-function ask(thread: Worker, plan: string, stop: AbortSignal): Promise<ThreadReply> {
+function ask(thread: Worker, task: PreparationTask, stop: AbortSignal): Promise<ThreadReply> {
   return new Promise((resolve) => {
     const settle = (reply: ThreadReply): void => {
       thread.off('message', settle).off('exit', onExit)
@@ -126,6 +166,6 @@ function ask(thread: Worker, plan: string, stop: AbortSignal): Promise<ThreadRep
     const onAbort = (): void => settle({ failure: 'the time is over' })
     thread.on('message', settle).on('exit', onExit)
     stop.addEventListener('abort', onAbort, { once: true })
-    thread.postMessage(plan)
+    thread.postMessage(task)
   })
 }

@@ -10,9 +10,12 @@ import type {
 
 import type { SampledToken, SequenceEnd, SequenceRequest } from '../engine/types.ts'
 import type { ConstraintSource, TokenConstraint } from '../sampling/constraint/token-constraint.ts'
-import type { EarlyBan } from '../sampling/logits-processors.ts'
+import type { EarlyBan, SequenceRule } from '../sampling/logits-processors.ts'
 import { scoreToken } from '../sampling/logprobs.ts'
 import { Sampler } from '../sampling/sampler.ts'
+import { limitThinking } from '../sampling/thinking-budget.ts'
+import { allowOnly, banSequences } from '../sampling/token-rules.ts'
+import { findThinkingTags, thinkingTokensMax } from '../text/hints.ts'
 import { EditFollower } from '../text/prompt-lookup.ts'
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
@@ -61,6 +64,7 @@ export class CandidateRun {
       workspace: model.workspace,
       ...(this.#constraint !== undefined && { constraint: this.#constraint }),
       ...this.#earlyBan(),
+      rules: sequenceRules(model.text, { input, prompt, endTokenIds: this.#endTokenIds }),
     })
     this.#text = new CandidateText({
       index,
@@ -256,6 +260,35 @@ export class CandidateRun {
     const { logprobs: _, ...rest } = delta
     return rest
   }
+}
+
+function sequenceRules(
+  text: CompletionModel['text'],
+  answer: {
+    readonly input: GenerateInput
+    readonly prompt: PreparedPrompt
+    readonly endTokenIds: ReadonlySet<number>
+  },
+): readonly SequenceRule[] {
+  const { input, prompt, endTokenIds } = answer
+  const { allowedTokenIds: allowed, badWords = [] } = input.tokenRules ?? {}
+  const tokensMax = thinkingTokensMax(text, input.hints)
+  const tags = findThinkingTags(text)
+  const spellings = badWords.flatMap((word) => spellingsOf(text, word))
+  return [
+    ...(allowed === undefined ? [] : [allowOnly(new Set([...allowed, ...endTokenIds]))]),
+    ...(spellings.length === 0 ? [] : [banSequences(spellings)]),
+    ...(tokensMax === undefined || tags === undefined
+      ? []
+      : [limitThinking({ tags, tokensMax, promptTokenIds: prompt.tokenIds })]),
+  ]
+}
+
+/** The tokens of a word at the beginning of a text and after a space. */
+function spellingsOf({ tokenizer }: CompletionModel['text'], word: string): number[][] {
+  return [word, ` ${word.trimStart()}`].map((spelling) =>
+    tokenizer.encode(spelling, { addSpecialTokens: false }),
+  )
 }
 
 function endTokensOf({ text }: CompletionModel, rules: EndingRules = {}): ReadonlySet<number> {

@@ -1,7 +1,8 @@
 import type { GenerateInput, ToolChoice } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
+import { failure, ServiceError } from '#shared/errors.ts'
 
 import { BudgetExceededError, WorkBudget } from '../preparation/work-budget.ts'
+import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
 import type { SurveyedGrammar } from '../sampling/constraint/grammar-data.ts'
 import { fromGrammarData } from '../sampling/constraint/grammar-data.ts'
 import type {
@@ -12,7 +13,7 @@ import { TriggeredConstraint } from '../sampling/constraint/triggered-constraint
 import { TOOL_CALL_OPENING } from '../text/tool-messages.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { ConstraintPlan, OfferedTool } from './constraint-plan.ts'
-import { compileConstraint, isStrict } from './constraint-plan.ts'
+import { compileConstraint, formPathOf, isStrict, SCHEMA_PATH } from './constraint-plan.ts'
 
 /** Smaller plans are first tried on the event loop, for some 10 ms at most. */
 const INLINE_CHARACTERS_MAX = 16_384
@@ -24,14 +25,15 @@ const OPENING_TAG = TOOL_CALL_OPENING.trimEnd()
 
 /** How the constraint of one job is prepared. */
 interface ConstraintOptions {
+  /** Of the whole request. */
+  readonly budget?: WorkBudget
   /** Compiled grammars are shared within one scope. */
   readonly cacheScope: string
   readonly signal?: AbortSignal
 }
 
 /**
- * What the answer must look like, or undefined when anything goes: a forced call; or the required
- * form, beside which functions that are offered may still be called; or free text in which each call
+ * What the answer must look like: a forced call; or the required form, beside which functions that are offered may still be called; or free text in which each call
  * that the model begins is one of an offered function. Grammars are cached per scope, so that the
  * time which one takes does not reveal that another organization uses it.
  */
@@ -39,35 +41,65 @@ export async function findConstraint(
   model: CompletionModel,
   input: GenerateInput,
   options: ConstraintOptions,
-): Promise<ConstraintSource | undefined> {
+): Promise<Constraint> {
   const tools = input.prompts.map(forcedTools).find((forced) => forced !== undefined)
-  if (tools !== undefined) return prepare(model, { kind: 'forced', tools }, options)
+  const { toolSchemaPath: toolPath } = input
+  if (tools !== undefined)
+    return { source: await prepare(model, { kind: 'forced', tools, toolPath }, options) }
   const offered = input.prompts.flatMap(offeredTools)
   const { responseFormat: format } = input
   if (format.type === 'text') {
-    return offered.length > 0 ? callsInFreeText(model, offered, options) : undefined
+    if (offered.length === 0) return {}
+    const calls = { kind: 'offered', tools: offered, toolPath } as const
+    return { source: await callsInFreeText(model, calls, options) }
   }
-  return prepare(model, { kind: 'form', format, tools: offered }, options)
+  const plan = { kind: 'form', format, tools: offered, toolPath } as const
+  try {
+    return { source: await prepare(model, plan, options) }
+  } catch (error) {
+    if (format.type !== 'jsonSchema' || format.isStrict === true || !isUnenforceable(error)) {
+      throw error
+    }
+    const isObject = 'type' in format.schema && format.schema.type === 'object'
+    const loose = { ...format, schema: isObject ? { type: 'object' } : {} }
+    const source = await prepare(model, { ...plan, format: loose }, options)
+    return { source, ignored: [format.path ?? SCHEMA_PATH] }
+  }
+}
+
+/** What the answer must look like, and request fields that are not enforced. */
+interface Constraint {
+  /** Absent when anything goes. */
+  readonly source?: ConstraintSource
+  readonly ignored?: readonly string[]
+}
+
+function isUnenforceable(error: unknown): boolean {
+  const isRefused = error instanceof ServiceError && error.kind === 'invalidRequest'
+  return isRefused || error instanceof GrammarTooAmbiguousError
 }
 
 /** Compiles a plan: on the event loop where it proves to be cheap, else in a thread. */
 function prepare(
   model: CompletionModel,
   plan: ConstraintPlan,
-  { cacheScope, signal }: ConstraintOptions,
+  { cacheScope, signal, budget = new WorkBudget() }: ConstraintOptions,
 ): Promise<ConstraintFactory> {
   const text = JSON.stringify(plan)
-  const param = plan.kind === 'form' ? 'response_format' : 'tools'
+  const param = plan.kind === 'form' ? formPathOf(plan.format) : 'tools'
   return model.constraints.prepare(`${cacheScope} ${text}`, async () => {
-    const small = text.length <= INLINE_CHARACTERS_MAX ? tryInline(plan) : undefined
-    return small ?? fromGrammarData(await model.preparation.compile(text, { param, signal }))
+    const small = text.length <= INLINE_CHARACTERS_MAX ? tryInline(plan, budget) : undefined
+    if (small !== undefined) return small
+    const task = { kind: 'grammar', plan: text } as const
+    return fromGrammarData(await model.grammars.run(task, { param, signal, budget }))
   })
 }
 
-function tryInline(plan: ConstraintPlan): SurveyedGrammar | undefined {
+function tryInline(plan: ConstraintPlan, whole: WorkBudget): SurveyedGrammar | undefined {
   try {
     const budget = new WorkBudget(INLINE_STEPS_MAX)
     const grammar = compileConstraint(plan, budget)
+    whole.charge(budget.used)
     budget.extend(LATER_STEPS_MAX)
     return { grammar }
   } catch (error) {
@@ -101,10 +133,10 @@ function offeredTools(prompt: GenerateInput['prompts'][number]): readonly Offere
 
 async function callsInFreeText(
   model: CompletionModel,
-  tools: readonly OfferedTool[],
+  plan: ConstraintPlan,
   request: ConstraintOptions,
 ): Promise<ConstraintSource> {
-  const plan = { kind: 'offered', tools } as const
+  const { tools } = plan
   const { pieces } = model.text.tokenizer
   const options = { opening: OPENING_TAG, pieces }
   const mustFollow = tools.some(isStrict)

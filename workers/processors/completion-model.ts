@@ -1,5 +1,5 @@
 import type { TextEngine } from '../engine/types.ts'
-import { PreparationPool } from '../preparation/thread-pool.ts'
+import { GRAMMAR_LIMITS, PROMPT_LIMITS, PreparationPool } from '../preparation/thread-pool.ts'
 import { ConstraintCache } from '../sampling/constraint/constraint-cache.ts'
 import { SamplingWorkspace } from '../sampling/sampler.ts'
 import type { TextModel } from '../text/text-model.ts'
@@ -12,7 +12,10 @@ export interface CompletionModel {
   readonly constraints: ConstraintCache
   /** Requests of one scope may reuse cached prefixes and grammars of each other. */
   cacheScopeOf(organizationId: string): string
-  readonly preparation: PreparationPool
+  /** Compiles grammars that are too much for the event loop. */
+  readonly grammars: PreparationPool
+  /** Reads prompts that are too much for the event loop. */
+  readonly prompts: PreparationPool
 }
 
 /** Settings of a language model beyond its files. */
@@ -33,6 +36,7 @@ export function createCompletionModel(
     workspace: new SamplingWorkspace(),
     constraints: new ConstraintCache(text.tokenizer.pieces, text.endTokenIds),
     cacheScopeOf: (organizationId) => (sharesCaches ? '' : organizationId),
-    preparation: new PreparationPool(),
+    grammars: new PreparationPool(GRAMMAR_LIMITS),
+    prompts: new PreparationPool(PROMPT_LIMITS),
   }
 }

@@ -1,10 +1,17 @@
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
 
+import { WorkBudget } from '../preparation/work-budget.ts'
 import { contentOnly, cutText, type RenderedText } from '../text/content-spans.ts'
-import { isTokenId, renderChat, unknownTokenId } from '../text/text-model.ts'
-import { encodeWithin } from '../text/tokenizer.ts'
 import type { CompletionModel } from './completion-model.ts'
+import {
+  isLarge,
+  type PromptSource,
+  type ReadOptions,
+  type ReadPrompt,
+  readPromptSource,
+} from './read-prompt.ts'
 
 /** A prompt as the model reads it. */
 export interface PreparedPrompt {
@@ -27,9 +34,10 @@ export async function preparePrompt(
   model: CompletionModel,
   prompt: Prompt,
   maxTokens: GenerateInput['maxTokens'],
+  request: PromptRequest = {},
 ): Promise<PreparedPrompt> {
   const { contextLength } = model.engine
-  const { tokenIds: encoded, rendered, count } = await readPrompt(model, prompt)
+  const { tokenIds: encoded, rendered, count } = await readPrompt(model, prompt, request)
   // Without an answer, as for an echoed prompt, the prompt may fill the context.
   const isTooLong = maxTokens === 0 ? count > contextLength : count >= contextLength
   if (isTooLong || encoded === undefined) {
@@ -44,7 +52,7 @@ export async function preparePrompt(
     continuesText: encoded.length > 0 && continuesText(prompt),
     originalStart:
       prompt.form === 'edit'
-        ? await findOriginal(model, { rendered, tokenIds, original: prompt.input })
+        ? await findOriginal(model, { rendered, tokenIds, original: prompt.input }, request)
         : undefined,
   }
 }
@@ -54,11 +62,10 @@ function continuesText(prompt: Prompt): boolean {
   return prompt.form === 'text' || prompt.form === 'tokenIds'
 }
 
-interface ReadPrompt {
-  /** Absent when the text is far too long to be encoded at all. */
-  readonly tokenIds?: readonly number[]
-  readonly rendered: RenderedText
-  readonly count: number
+/** What the prompts of one request share. */
+interface PromptRequest {
+  readonly budget?: WorkBudget
+  readonly signal?: AbortSignal
 }
 
 /** The tokens of a prompt, or an estimate of their number where they are far too many. */
@@ -66,37 +73,29 @@ export async function readPrompt(
   model: CompletionModel,
   prompt: Prompt,
   // A chat has the markers of its template.
-  { addSpecialTokens = prompt.form !== 'chat' } = {},
+  options: PromptRequest & { readonly addSpecialTokens?: boolean } = {},
 ): Promise<ReadPrompt> {
-  switch (prompt.form) {
-    case 'text':
-      // A raw prompt is the caller's own template: control tokens in it count, as in other servers.
-      return encode(model, { text: prompt.text, content: [] }, { addSpecialTokens })
-    case 'tokenIds':
-      return readTokenIds(model, prompt.tokenIds)
-    case 'chat': {
-      // Each has a token at least: thousands that cannot fit need not be put into the template first.
-      const { length: count } = prompt.messages
-      if (count > model.engine.contextLength) return { rendered: contentOnly(''), count }
-      const tools = prompt.toolChoice === 'none' ? [] : (prompt.tools ?? [])
-      const chat = renderChat(model.text, prompt.messages, tools, prompt.template)
-      return encode(model, chat, { addSpecialTokens })
-    }
-    case 'edit': {
-      const text = editPrompt(prompt.instruction, prompt.input)
-      if (model.text.chatTemplate === undefined) {
-        return encode(model, contentOnly(`${text}\n`), { addSpecialTokens: true })
-      }
-      const chat = renderChat(model.text, [{ role: 'user', content: text }], [])
-      return encode(model, chat, { addSpecialTokens: false })
-    }
-  }
+  if (prompt.form === 'tokenIds') return readTokenIds(model, prompt.tokenIds)
+  const { addSpecialTokens = prompt.form !== 'chat', ...request } = options
+  const tokensMax = model.engine.contextLength
+  return readSource(model, prompt, { ...request, addSpecialTokens, tokensMax })
 }
 
-function editPrompt(instruction: string, input: string): string {
-  const asked = instruction.trim()
-  return `${asked}${/[:.?!]$/.test(asked) ? '' : ':'}\n${input}`
+/** Reads a small prompt on the event loop, and a large one in a thread. */
+export async function readSource(
+  model: CompletionModel,
+  source: PromptSource,
+  { budget = new WorkBudget(), signal, ...options }: PromptRequest & ReadOptions,
+): Promise<ReadPrompt> {
+  const { folder } = model.text
+  if (folder === undefined || !isLarge(source)) {
+    return readPromptSource(model.text, source, { ...options, budget })
+  }
+  const task = { kind: 'prompt', folder, source, options, stepsMax: budget.left } as const
+  return model.prompts.run(task, { param: PARAMS[source.form], budget, signal })
 }
+
+const PARAMS = { chat: 'messages', edit: 'input', text: 'prompt', rendered: 'prompt' } as const
 
 /** Where the text to be edited begins; undefined where its first token holds more than itself. */
 async function findOriginal(
@@ -106,6 +105,7 @@ async function findOriginal(
     readonly tokenIds: readonly number[]
     readonly original: string
   },
+  request: PromptRequest,
 ): Promise<number | undefined> {
   const { rendered, tokenIds, original } = prompt
   const hasMarkers = model.text.chatTemplate === undefined
@@ -113,23 +113,12 @@ async function findOriginal(
   const oneSpace = original.replace(/^\s+(?=\s\S)/, '')
   for (const shown of new Set([original, oneSpace, original.trimStart()])) {
     const before = cutText(rendered, rendered.text.lastIndexOf(shown))
-    const { tokenIds: start = [] } = await encode(model, before, { addSpecialTokens: hasMarkers })
+    const source = { form: 'rendered', rendered: before } as const
+    const options = { addSpecialTokens: hasMarkers, tokensMax: model.engine.contextLength }
+    const { tokenIds: start = [] } = await readSource(model, source, { ...request, ...options })
     if (start.every((id, at) => id === tokenIds[at])) return start.length
   }
   return undefined
-}
-
-async function encode(
-  model: CompletionModel,
-  rendered: RenderedText,
-  options: { readonly addSpecialTokens: boolean },
-): Promise<ReadPrompt> {
-  const { text, content } = rendered
-  const tokensMax = model.engine.contextLength
-  const outcome = await encodeWithin(model.text.tokenizer, text, { ...options, content, tokensMax })
-  return outcome.fits
-    ? { tokenIds: outcome.tokenIds, rendered, count: outcome.tokenIds.length }
-    : { rendered, count: outcome.estimatedTokens }
 }
 
 /** Checks token ids and spells them. Throws `invalidRequest` for one that is none. */

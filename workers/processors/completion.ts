@@ -4,11 +4,14 @@ import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
 import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
 
+import { WorkBudget } from '../preparation/work-budget.ts'
 import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
+import { ignoredHints } from '../text/hints.ts'
 import { CandidateRun } from './candidate-run.ts'
 import { findConstraint } from './completion-constraint.ts'
 import type { CompletionModel } from './completion-model.ts'
 import { type PreparedPrompt, preparePrompt } from './completion-prompt.ts'
+import { formPathOf } from './constraint-plan.ts'
 import { DeltaOutlet } from './delta-outlet.ts'
 import { allOrNone, type JobTools, yieldToEventLoop } from './job-tools.ts'
 import { processScore } from './score.ts'
@@ -31,15 +34,14 @@ export async function processCompletion(
     else await processTokens(job, input, tools)
   } catch (error) {
     if (!(error instanceof GrammarTooAmbiguousError)) throw error
-    throw failure.invalidRequest('The schema is too ambiguous to be enforced while decoding.', {
-      param: isFormAsked(input) ? 'response_format' : 'tools',
-      cause: error,
-    })
+    const format = input.task === 'generate' ? input.responseFormat : { type: 'text' as const }
+    throw failure.invalidRequest(
+      format.type === 'grammar'
+        ? 'The grammar is too ambiguous to be enforced while decoding: a rule may not begin with itself.'
+        : 'The schema is too ambiguous to be enforced while decoding.',
+      { param: format.type === 'text' ? 'tools' : formPathOf(format), cause: error },
+    )
   }
-}
-
-function isFormAsked(input: JobEnvelope<'completion'>['input']): boolean {
-  return input.task === 'generate' && input.responseFormat.type !== 'text'
 }
 
 async function processGenerate(
@@ -51,12 +53,16 @@ async function processGenerate(
   const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
   assertTokenIds(input, model.engine.vocabSize)
   const share = yieldToEventLoop(clock)
-  const cacheScope = model.cacheScopeOf(job.organizationId)
-  const constraint = await findConstraint(model, input, { cacheScope, signal })
+  const salt = input.cacheSalt === undefined ? '' : ` ${input.cacheSalt}`
+  const cacheScope = `${model.cacheScopeOf(job.organizationId)}${salt}`
+  const budget = new WorkBudget()
+  const { source: constraint, ignored = [] } = await findConstraint(model, input, {
+    ...{ cacheScope, signal, budget },
+  })
   const prompts: PreparedPrompt[] = []
   for (const prompt of input.prompts) {
     await share()
-    prompts.push(await preparePrompt(model, prompt, input.maxTokens))
+    prompts.push(await preparePrompt(model, prompt, input.maxTokens, { budget, signal }))
   }
   const promptTokens = prompts.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
   const outlet = new DeltaOutlet({ isStreamed: input.stream, reply, clock })
@@ -66,7 +72,14 @@ async function processGenerate(
       return new CandidateRun({ model, input, prompt, index, constraint, outlet })
     }),
   )
-  reply.started(promptTokens)
+  const unread = [...ignored, ...ignoredHints(model.text, input.hints)]
+  const promptTokenIds = input.returnsPromptTokens === true && {
+    promptTokenIds: prompts.map(({ tokenIds }) => tokenIds),
+  }
+  reply.started(promptTokens, {
+    ...(unread.length > 0 && { ignored: unread }),
+    ...(input.stream && promptTokenIds),
+  })
   const preparedAt = clock.monotonic()
   await allOrNone(
     signal,
@@ -77,7 +90,8 @@ async function processGenerate(
     completionTokens: runs.reduce((sum, run) => sum + run.tokenIds.length, 0),
     cachedTokens: countCached(runs, prompts, input.bestOf),
   }
-  reply.result(present(runs, prompts, input), usage, {
+  const result = { ...present(runs, prompts, input), ...(!input.stream && promptTokenIds) }
+  reply.result(result, usage, {
     queueMs,
     prepareMs: preparedAt - startedAt,
     runMs: clock.monotonic() - preparedAt,
@@ -112,13 +126,17 @@ function countCached(
   }, 0)
 }
 
-function assertTokenIds({ sampling, ending }: GenerateInput, vocabSize: number): void {
+function assertTokenIds({ sampling, ending, tokenRules }: GenerateInput, vocabSize: number): void {
   for (const key of Object.keys(sampling.logitBias)) {
     if (isTokenId(Number(key), vocabSize)) continue
     throw unknownTokenId('logit_bias', `'${key.slice(0, 32)}'`, vocabSize)
   }
-  for (const tokenId of ending?.stopTokenIds ?? []) {
-    if (isTokenId(tokenId, vocabSize)) continue
-    throw unknownTokenId('stop_token_ids', String(tokenId), vocabSize)
+  const lists = {
+    stop_token_ids: ending?.stopTokenIds ?? [],
+    allowed_token_ids: tokenRules?.allowedTokenIds ?? [],
+  }
+  for (const [param, tokenIds] of Object.entries(lists)) {
+    const wrong = tokenIds.find((tokenId) => !isTokenId(tokenId, vocabSize))
+    if (wrong !== undefined) throw unknownTokenId(param, String(wrong), vocabSize)
   }
 }

@@ -2,7 +2,7 @@ import type { ImageInput } from '#shared/contracts/image.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 import { type ObjectStore, readObject } from '#shared/storage/object-store.ts'
-import { encodePng, openImage, resizeImage, type SourceImage } from '#workers/image/image-file.ts'
+import { encodeImage, openImage, resizeImage, type SourceImage } from '#workers/image/image-file.ts'
 import type { DiffusionPipeline, ImageRequest } from '#workers/image/pipeline.ts'
 import { blankOut, type Pixels, pasteBack, type RedrawMask } from '#workers/image/pixels.ts'
 
@@ -35,7 +35,8 @@ export async function processImage(
   reply.started(0)
   const preparedMs = clock.now()
   const stepsEach = pipeline.stepsOf(steps, source?.strength ?? 1)
-  const imageKeys = Array.from({ length: input.n }, (_, at) => `${input.outputPrefix}/${at}.png`)
+  const { format = 'png', outputPrefix } = input
+  const imageKeys = Array.from({ length: input.n }, (_, at) => `${outputPrefix}/${at}.${format}`)
   const request = requestOf(input, pipeline, steps, source)
   let stepsDone = 0
   const onStep = (): void => {
@@ -47,8 +48,9 @@ export async function processImage(
     for (const [image, key] of waiting) {
       const drawn = await pipeline.draw({ ...request, image }, { signal: either, onStep })
       const sized = await resizeImage(drawn, input)
-      const png = await encodePng(source?.paste === undefined ? sized : source.paste(sized))
-      await storage.put(key, png, { contentType: 'image/png', signal: either })
+      const whole = source?.paste === undefined ? sized : source.paste(sized)
+      const file = await encodeImage(whole, input)
+      await storage.put(key, file, { contentType: `image/${format}`, signal: either })
     }
   }
   const poolSize = Math.min(pipeline.poolSize, input.n)

@@ -6,8 +6,8 @@ import type { SequenceEnd } from '../engine/types.ts'
 import { logprobOf } from '../sampling/logprobs.ts'
 import { contentOnly } from '../text/content-spans.ts'
 import type { TokenPieces } from '../text/token-pieces.ts'
-import { encodeWithin } from '../text/tokenizer.ts'
 import type { CompletionModel } from './completion-model.ts'
+import { readSource } from './completion-prompt.ts'
 import { allOrNone, type JobTools, yieldToEventLoop } from './job-tools.ts'
 
 const BRIDGE = '\n\n---\n\nThe above passage is related to: '
@@ -27,7 +27,9 @@ export async function processScore(
   const share = yieldToEventLoop(clock)
   for (const [index, document] of ['', ...input.documents].entries()) {
     await share()
-    texts.push(await encodePassage(model, { document, query: input.query, index: index - 1 }))
+    texts.push(
+      await encodePassage(model, { document, query: input.query, index: index - 1, signal }),
+    )
   }
   const promptTokens = texts.reduce((sum, tokenIds) => sum + tokenIds.length, 0)
   reply.started(promptTokens)
@@ -57,22 +59,24 @@ export async function processScore(
 /** Document and query as one text. Index -1 is the empty document that all are measured against. */
 async function encodePassage(
   model: CompletionModel,
-  { document, query, index }: { document: string; query: string; index: number },
+  passage: { document: string; query: string; index: number; signal: AbortSignal },
 ): Promise<readonly number[]> {
+  const { document, query, index, signal } = passage
   const { contextLength } = model.engine
   const start = model.text.documentStartTokenId
   const prefix = start === undefined ? [] : [start]
-  const { text, content } = contentOnly(`${document}${BRIDGE}${query}`)
-  const outcome = await encodeWithin(model.text.tokenizer, text, {
+  const rendered = contentOnly(`${document}${BRIDGE}${query}`)
+  const source = { form: 'rendered', rendered } as const
+  const { tokenIds, count } = await readSource(model, source, {
+    signal,
     addSpecialTokens: false,
-    content,
     tokensMax: contextLength - prefix.length,
   })
-  if (outcome.fits) return [...prefix, ...outcome.tokenIds]
+  if (tokenIds !== undefined) return [...prefix, ...tokenIds]
   const param = index < 0 ? 'query' : `documents[${index}]`
   throw failure.invalidRequest(
     `This model's maximum context length is ${contextLength} tokens, however ${param} resulted in ` +
-      `${outcome.estimatedTokens + prefix.length} tokens${index < 0 ? '' : ' together with the query'}. Please reduce it.`,
+      `${count + prefix.length} tokens${index < 0 ? '' : ' together with the query'}. Please reduce it.`,
     { param, code: 'context_length_exceeded' },
   )
 }

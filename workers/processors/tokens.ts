@@ -12,14 +12,14 @@ const NOTHING = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 }
 export async function processTokens(
   job: JobEnvelope<'completion'>,
   input: TokenizeInput | DetokenizeInput,
-  { model, reply, clock }: JobTools<CompletionModel, 'completion'>,
+  { model, reply, clock, signal }: JobTools<CompletionModel, 'completion'>,
 ): Promise<void> {
   const startedAt = clock.monotonic()
   const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
   reply.started(0)
   const result =
     input.task === 'tokenize'
-      ? await tokenize(model, input)
+      ? await tokenize(model, input, signal)
       : {
           task: 'detokenize' as const,
           text: readTokenIds(model, input.tokenIds, 'tokens').rendered.text,
@@ -27,10 +27,10 @@ export async function processTokens(
   reply.result(result, NOTHING, { queueMs, prepareMs: 0, runMs: clock.monotonic() - startedAt })
 }
 
-async function tokenize(model: CompletionModel, input: TokenizeInput) {
+async function tokenize(model: CompletionModel, input: TokenizeInput, signal: AbortSignal) {
   const { contextLength } = model.engine
   const { prompt, addSpecialTokens, withTexts } = input
-  const { tokenIds, count } = await readPrompt(model, prompt, { addSpecialTokens })
+  const { tokenIds, count } = await readPrompt(model, prompt, { addSpecialTokens, signal })
   if (tokenIds === undefined) {
     throw contextLengthExceeded(prompt, { contextLength, count, maxTokens: null })
   }

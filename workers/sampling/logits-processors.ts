@@ -19,8 +19,21 @@ export interface EarlyBan {
 /** Changes the scores of one position in place; -∞ forbids a token. */
 export type LogitsProcessor = (scores: Float32Array, history: SamplingHistory) => void
 
+/** A processor that follows the tokens of one answer. */
+export interface SequenceRule {
+  readonly process: LogitsProcessor
+  accept(tokenId: number): void
+}
+
 /** Restricts the next token; the constrained decoder implements it. */
 type TokenMask = (scores: Float32Array) => void
+
+/** What the answer must be, besides how its tokens are drawn. */
+interface AnswerRules {
+  readonly mask?: TokenMask
+  readonly earlyBan?: EarlyBan
+  readonly rules?: readonly SequenceRule[]
+}
 
 /**
  * The processors of a request, in the order in which they run; a parameter at its neutral value
@@ -29,7 +42,7 @@ type TokenMask = (scores: Float32Array) => void
 export function buildLogitsProcessors(
   params: SamplingParams,
   promptTokenIds: readonly number[],
-  { mask, earlyBan }: { readonly mask?: TokenMask; readonly earlyBan?: EarlyBan } = {},
+  { mask, earlyBan, rules = [] }: AnswerRules = {},
 ): readonly LogitsProcessor[] {
   const list: (LogitsProcessor | false)[] = [
     Object.keys(params.logitBias).length > 0 && biasLogits(params.logitBias),
@@ -38,6 +51,7 @@ export function buildLogitsProcessors(
       penalizeCounts(params.frequencyPenalty, params.presencePenalty),
     mask !== undefined && mask,
     earlyBan !== undefined && banEarly(earlyBan),
+    ...rules.map(({ process }) => process),
   ]
   return list.filter((processor) => processor !== false)
 }

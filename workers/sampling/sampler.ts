@@ -4,7 +4,7 @@ import type { SampledToken, TokenSampler } from '../engine/types.ts'
 import type { TokenConstraint } from './constraint/token-constraint.ts'
 import { uniformAt } from './counter-random.ts'
 import { drawToken } from './draw.ts'
-import type { EarlyBan, LogitsProcessor } from './logits-processors.ts'
+import type { EarlyBan, LogitsProcessor, SequenceRule } from './logits-processors.ts'
 import { buildLogitsProcessors } from './logits-processors.ts'
 import { scoreToken } from './logprobs.ts'
 import { argmax } from './select.ts'
@@ -19,6 +19,7 @@ interface SamplerOptions {
   readonly logprobs: number | null
   readonly constraint?: TokenConstraint
   readonly earlyBan?: EarlyBan
+  readonly rules?: readonly SequenceRule[]
   readonly workspace: SamplingWorkspace
 }
 
@@ -42,10 +43,11 @@ export class Sampler implements TokenSampler {
 
   constructor(options: SamplerOptions) {
     this.#options = options
-    const { constraint, earlyBan } = options
+    const { constraint, earlyBan, rules } = options
     this.#processors = buildLogitsProcessors(options.params, options.promptTokenIds, {
       ...(constraint !== undefined && { mask: (scores) => constraint.mask(scores) }),
       ...(earlyBan !== undefined && { earlyBan }),
+      ...(rules !== undefined && { rules }),
     })
   }
 
@@ -61,6 +63,7 @@ export class Sampler implements TokenSampler {
   replay(tokenId: number): void {
     this.#counts.set(tokenId, (this.#counts.get(tokenId) ?? 0) + 1)
     this.#options.constraint?.accept(tokenId)
+    for (const rule of this.#options.rules ?? []) rule.accept(tokenId)
   }
 
   #choose(logits: Float32Array, position: number): number {

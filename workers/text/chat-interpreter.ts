@@ -1,3 +1,4 @@
+import type { WorkBudget } from '../preparation/work-budget.ts'
 import { OUTPUT, type OutputNode } from './compile-template.ts'
 import type { RenderedText } from './content-spans.ts'
 import {
@@ -28,6 +29,7 @@ import {
   strippedRange,
   type Value,
 } from './template-values.ts'
+import { countValues } from './value-budget.ts'
 
 /** What a template reads. */
 interface TemplateVariables {
@@ -37,8 +39,15 @@ interface TemplateVariables {
   readonly supplied: Readonly<Record<string, unknown>>
 }
 
-/** Renders a compiled template with the given variables, as Python's Jinja does. */
-export function renderTemplate(program: Program, variables: TemplateVariables): RenderedText {
+/**
+ * Renders a compiled template with the given variables, as Python's Jinja does. Charges the budget for
+ * every operation.
+ */
+export function renderTemplate(
+  program: Program,
+  variables: TemplateVariables,
+  budget: WorkBudget,
+): RenderedText {
   const environment = new NewScope()
   const origins = new TemplateOrigins()
   for (const [name, value] of Object.entries({ ...variables.supplied, ...variables.own })) {
@@ -48,7 +57,7 @@ export function renderTemplate(program: Program, variables: TemplateVariables): 
     if (Object.hasOwn(variables.own, name)) markOwn(held, origins)
     else if (name === 'messages') markTurns(held, origins)
   }
-  const { value } = new ChatInterpreter(environment, origins).run(program)
+  const { value } = new ChatInterpreter(environment, origins, budget).run(program)
   const { text, runs } = origins.resolve(String(value))
   return toRenderedText(text, runs)
 }
@@ -69,6 +78,10 @@ function hold(held: Value): HeldNode {
  */
 const STEPS_MAX = 1_500_000
 const STEPS_PER_ROUND = 8
+/** The steps of a budget that one operation takes: those of the longest rendering are within it. */
+const BUDGET_PER_STEP = 3
+/** Filters that write every value within another one. */
+const WRITES_VALUES: ReadonlySet<string> = new Set(['tojson', 'string'])
 const CHARACTERS_PER_STEP = 256
 const MAKES_VALUES: ReadonlySet<string> = new Set([
   ...['BinaryExpression', 'CallExpression', 'FilterExpression'],
@@ -82,11 +95,13 @@ const TEXT_LENGTH_MAX = 64 << 20
 class ChatInterpreter extends Base {
   readonly #origins: TemplateOrigins
   readonly #macros = new WeakSet<object>()
+  readonly #budget: WorkBudget
   #steps = 0
 
-  constructor(environment: Scope, origins: TemplateOrigins) {
+  constructor(environment: Scope, origins: TemplateOrigins, budget: WorkBudget) {
     super(environment)
     this.#origins = origins
+    this.#budget = budget
   }
 
   override evaluate(node: Node | undefined, environment: Scope): Value {
@@ -105,6 +120,7 @@ class ChatInterpreter extends Base {
   #charge(steps: number): void {
     this.#steps += steps
     if (this.#steps > STEPS_MAX) throw new Error('the template takes too many steps')
+    this.#budget.charge(steps * BUDGET_PER_STEP)
   }
 
   #evaluate(node: Node | undefined, environment: Scope): Value {
@@ -158,8 +174,10 @@ class ChatInterpreter extends Base {
 
   #print(value: Value): Value {
     if (value.type === 'NullValue' || value.type === 'UndefinedValue') return value
-    if (value.type !== 'StringValue')
+    if (value.type !== 'StringValue') {
+      this.#charge(countValues(value))
       return this.#text(this.#origins.print(this.#text(represent(value))))
+    }
     return this.#origins.isTemplate(value) ? value : this.#text(this.#origins.print(value))
   }
 
@@ -260,6 +278,7 @@ class ChatInterpreter extends Base {
     const name = node.filter.value ?? node.filter.callee?.value ?? ''
     const isSelecting = ['selectattr', 'rejectattr', 'select', 'reject', 'map'].includes(name)
     const given = this.evaluate(node.operand, environment)
+    if (WRITES_VALUES.has(name)) this.#charge(countValues(given))
     // Nothing is selected from `none`, rather than that it is a mistake.
     const isNone = isSelecting && given.type === 'NullValue'
     const operand = isNone ? ({ type: 'ArrayLiteral', value: [] } as Node) : hold(given)

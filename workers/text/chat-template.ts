@@ -2,11 +2,19 @@ import type { Clock } from '#shared/clock.ts'
 import type { ChatMessage, TemplateOptions, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
+import { BudgetExceededError, WorkBudget } from '../preparation/work-budget.ts'
 import { renderTemplate } from './chat-interpreter.ts'
 import { compileTemplate } from './compile-template.ts'
 import { cutText, type RenderedText } from './content-spans.ts'
 import { strftime } from './strftime.ts'
 import { foldToolsIntoText, toTemplateMessage, toTemplateTool } from './tool-messages.ts'
+import { chargeValues } from './value-budget.ts'
+
+/** How a chat is rendered. */
+export interface RenderOptions extends TemplateOptions {
+  /** Charged for what the template reads, computes and writes; its own when absent. */
+  readonly budget?: WorkBudget
+}
 
 /** Renders a chat as the text that the model was trained on. */
 export interface ChatTemplate {
@@ -14,8 +22,10 @@ export interface ChatTemplate {
   render(
     messages: readonly ChatMessage[],
     tools: readonly ToolDefinition[],
-    options?: TemplateOptions,
+    options?: RenderOptions,
   ): RenderedText
+  /** Whether a variable of this name occurs in an expression or statement of the template. */
+  reads(variable: string): boolean
 }
 
 /** What `tokenizer_config.json` says about chats; a list holds templates by name. */
@@ -36,30 +46,44 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
   const plain = compile(plainText)
   const toolText = named.get('tool_use') ?? (mentionsTools(plainText) ? plainText : undefined)
   const withTools = toolText === undefined ? undefined : compile(toolText)
+  const names = namesIn([...named.values()].join('\n'))
 
   return {
+    reads: (variable) => names.has(variable),
     render(messages, tools, options = {}) {
       checkVariables(options)
-      const needsTools = tools.length > 0 || messages.some(isAboutTools)
-      if (needsTools && withTools === undefined) {
-        const folded = foldToolsIntoText(messages, tools)
-        return finish(run(plain, { messages: folded, tools: null }, options), messages, options)
-      }
-      const variables = {
-        messages: messages.map(toTemplateMessage),
-        tools: tools.length > 0 ? tools.map(toTemplateTool) : null,
-      }
-      const rendered = run(needsTools ? (withTools as Compiled) : plain, variables, options)
-      return finish(rendered, messages, options)
+      const { budget = new WorkBudget() } = options
+      return withinBudget(() => renderWithin(messages, tools, { ...options, budget }))
     },
+  }
+
+  function renderWithin(
+    messages: readonly ChatMessage[],
+    tools: readonly ToolDefinition[],
+    options: BudgetedOptions,
+  ): RenderedText {
+    chargeValues(tools, options.budget)
+    const needsTools = tools.length > 0 || messages.some(isAboutTools)
+    if (needsTools && withTools === undefined) {
+      const folded = foldToolsIntoText(messages, tools)
+      return finish(run(plain, { messages: folded, tools: null }, options), messages, options)
+    }
+    const variables = {
+      messages: messages.map((message, index) => toTemplateMessage(message, index, options.budget)),
+      tools: tools.length > 0 ? tools.map(toTemplateTool) : null,
+    }
+    const rendered = run(needsTools ? (withTools as Compiled) : plain, variables, options)
+    return finish(rendered, messages, options)
   }
 
   function run(
     template: Compiled,
     variables: Readonly<Record<string, unknown>>,
-    { opensAnswer = true, continuesLast = false, variables: switches }: TemplateOptions,
+    options: BudgetedOptions,
   ): RenderedText {
+    const { opensAnswer = true, continuesLast = false, variables: switches, budget } = options
     try {
+      chargeValues([variables, switches], budget)
       const own = {
         ...GLOBALS,
         ...source.specialTokens,
@@ -68,14 +92,29 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
         raise_exception: refuse,
         strftime_now: (format: string) => strftime(format, clock.now()),
       }
-      return renderTemplate(template, { own, supplied: { ...switches, ...variables } })
+      return renderTemplate(template, { own, supplied: { ...switches, ...variables } }, budget)
     } catch (error) {
+      if (error instanceof BudgetExceededError) throw error
       const reason = error instanceof TemplateRefusal ? `: ${error.message}` : ''
       throw failure.invalidRequest(
         `The chat template of this model cannot render these messages${reason}`,
         { param: 'messages', cause: error },
       )
     }
+  }
+}
+
+type BudgetedOptions = TemplateOptions & { readonly budget: WorkBudget }
+
+function withinBudget(render: () => RenderedText): RenderedText {
+  try {
+    return render()
+  } catch (error) {
+    if (!(error instanceof BudgetExceededError)) throw error
+    throw failure.invalidRequest(
+      'The messages take too long to prepare. Please send fewer values in tools and tool calls, or fewer messages.',
+      { param: 'messages', code: 'prompt_too_complex', cause: error },
+    )
   }
 }
 
@@ -145,6 +184,11 @@ class TemplateRefusal extends Error {}
 
 function refuse(reason: string): never {
   throw new TemplateRefusal(reason)
+}
+
+function namesIn(text: string): ReadonlySet<string> {
+  const code = text.match(/\{[{%](?:(?!\{[{%])[\s\S])*?[%}]\}/g) ?? []
+  return new Set(code.join(' ').match(/[A-Za-z_]\w*/g))
 }
 
 function mentionsTools(template: string): boolean {

@@ -2,18 +2,20 @@ import { readdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 
 import type { Clock } from '#shared/clock.ts'
-import type { ChatMessage, TemplateOptions, ToolDefinition } from '#shared/contracts/completion.ts'
+import type { ChatMessage, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { isRecord, parseRecord } from '#shared/records.ts'
 import { readModelText } from '#workers/models/folder-json.ts'
 
-import { type ChatTemplate, createChatTemplate } from './chat-template.ts'
+import { type ChatTemplate, createChatTemplate, type RenderOptions } from './chat-template.ts'
 import type { RenderedText } from './content-spans.ts'
 import { looksLikeTag } from './control-tokens.ts'
 import { createTokenizer, type Tokenizer } from './tokenizer.ts'
 
 /** What a language model's folder says about text: tokens, chats, where an answer ends. */
 export interface TextModel {
+  /** Where a thread can load the same again. */
+  readonly folder?: string
   readonly tokenizer: Tokenizer
   readonly chatTemplate: ChatTemplate | undefined
   /** Tokens that end an answer. */
@@ -49,6 +51,7 @@ export async function loadTextModel(folder: string, clock: Clock): Promise<TextM
       Object.values(specialTokens).includes(token),
   })
   return {
+    folder,
     tokenizer,
     chatTemplate:
       template === undefined ? undefined : createChatTemplate({ template, specialTokens }, clock),
@@ -97,7 +100,7 @@ export function renderChat(
   model: TextModel,
   messages: readonly ChatMessage[],
   tools: readonly ToolDefinition[],
-  options: TemplateOptions = {},
+  options: RenderOptions = {},
 ): RenderedText {
   if (model.chatTemplate === undefined) {
     throw failure.invalidRequest(

@@ -1,20 +1,34 @@
 import type { ChatMessage, ChatToolCall, ToolDefinition } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
+import { JSON_TEXT_LIMITS, judgeJson } from '#shared/judge-json.ts'
 
+import type { WorkBudget } from '../preparation/work-budget.ts'
 import { wholeFloat } from './template-values.ts'
+import { chargeValues } from './value-budget.ts'
 
 /** The tags of the Hermes form, in which models without a form of their own learn about tools. */
 export const TOOL_CALL_OPENING = '<tool_call>\n'
 export const TOOL_CALL_CLOSING = '\n</tool_call>'
 
-/** A message with the field names that chat templates read. */
-export function toTemplateMessage(message: ChatMessage): Record<string, unknown> {
+/**
+ * A message with the field names that chat templates read. Throws `invalidRequest` for the arguments of
+ * a call that exceed the limits of JSON in a string.
+ */
+export function toTemplateMessage(
+  message: ChatMessage,
+  index: number,
+  budget: WorkBudget,
+): Record<string, unknown> {
+  const { toolCalls = [] } = message
+  const calls = toolCalls.map((call, place) =>
+    toTemplateCall(call, `messages[${index}].tool_calls[${place}].function.arguments`, budget),
+  )
   return {
     role: message.role,
     content: message.content,
     ...(message.name !== undefined && { name: message.name }),
     ...(message.toolCallId !== undefined && { tool_call_id: message.toolCallId }),
-    ...(message.toolCalls !== undefined &&
-      message.toolCalls.length > 0 && { tool_calls: message.toolCalls.map(toTemplateCall) }),
+    ...(calls.length > 0 && { tool_calls: calls }),
   }
 }
 
@@ -65,11 +79,15 @@ function presentCall(call: ChatToolCall): string {
   return `${TOOL_CALL_OPENING}{"name": ${name}, "arguments": ${call.arguments}}${TOOL_CALL_CLOSING}`
 }
 
-function toTemplateCall(call: ChatToolCall): Record<string, unknown> {
+function toTemplateCall(
+  call: ChatToolCall,
+  param: string,
+  budget: WorkBudget,
+): Record<string, unknown> {
   return {
     id: call.id,
     type: 'function',
-    function: { name: call.name, arguments: parseArguments(call.arguments) },
+    function: { name: call.name, arguments: parseArguments(call.arguments, param, budget) },
   }
 }
 
@@ -80,12 +98,26 @@ function keepFloat(_key: string, value: unknown, context?: { readonly source?: s
 }
 
 /** Templates write arguments as JSON themselves; text that is no JSON object goes in unchanged. */
-function parseArguments(text: string): unknown {
+function parseArguments(text: string, param: string, budget: WorkBudget): unknown {
+  const fault = judgeJson(Buffer.from(text), JSON_TEXT_LIMITS)
+  if (fault !== undefined) {
+    throw failure.invalidRequest(`Invalid '${param}': ${fault.message}`, {
+      param,
+      code: 'json_too_complex',
+    })
+  }
+  budget.chargeText(text.length)
+  const value = parseJson(text)
+  if (typeof value !== 'object' || value === null) return text
+  chargeValues(value, budget)
+  return value
+}
+
+function parseJson(text: string): unknown {
   try {
-    const value: unknown = JSON.parse(text, keepFloat)
-    return typeof value === 'object' && value !== null ? value : text
+    return JSON.parse(text, keepFloat)
   } catch {
     // The client sends back what a model once wrote, which may have been cut.
-    return text
+    return undefined
   }
 }

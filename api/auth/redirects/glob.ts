@@ -119,7 +119,7 @@ export function expandBraces(glob: string): string[] | undefined {
   for (const part of splitParts(glob.slice(open + 1, close))) {
     const rest = expandBraces(before + part + after)
     if (rest === undefined || expanded.length + rest.length > ALTERNATIVES_MAX) return undefined
-    expanded.push(...rest)
+    for (const each of rest) expanded.push(each)
   }
   return expanded
 }

@@ -37,6 +37,10 @@ const COMMON = {
     maxLength: PROMPT_LENGTH_MAX,
     description: 'Text that the recording goes on from, for style and names.',
   }),
+  hotwords: optionalString({
+    maxLength: PROMPT_LENGTH_MAX,
+    description: 'Names and words to expect; they are read before the prompt.',
+  }),
   response_format: optionalEnum(AUDIO_FORMATS, {
     default: 'json',
     description: 'How the transcript is written.',

@@ -196,7 +196,7 @@ function jobOf(
     audioKey: key,
     filename,
     language: languageOf(fields),
-    prompt: fields.prompt ?? '',
+    prompt: [fields.hotwords, fields.prompt].filter(Boolean).join(' '),
     temperature: fields.temperature ?? 0,
     wordTimestamps,
     ...(stream && { stream }),

@@ -14,6 +14,8 @@ import type { ToolPlan } from './chat-tools.ts'
 /** The fields that all chunks and answers of one chat request share. */
 export interface ChatHead extends AnswerHead {
   readonly serviceTier: PriorityClass
+  /** The beginning of each answer that the request has and wants back; empty if none. */
+  readonly echoed: string
 }
 
 type ChatFinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call'
@@ -53,7 +55,9 @@ interface ChatAnswer {
     readonly message: ChatAnswerMessage
     readonly logprobs: ReturnType<typeof presentChatLogprobs> | null
     readonly finish_reason: ChatFinishReason
+    readonly token_ids?: readonly number[]
   }[]
+  readonly prompt_token_ids?: readonly number[]
   readonly usage: PresentedUsage
   readonly service_tier: PriorityClass
   readonly system_fingerprint: string
@@ -63,8 +67,13 @@ interface ChatAnswer {
 export function presentChat(
   head: ChatHead,
   tools: ToolPlan | undefined,
-  outcome: { readonly candidates: readonly Candidate[]; readonly usage: TokenUsage },
+  outcome: {
+    readonly candidates: readonly Candidate[]
+    readonly usage: TokenUsage
+    readonly promptTokenIds?: readonly (readonly number[])[]
+  },
 ): ChatAnswer {
+  const [promptTokenIds] = outcome.promptTokenIds ?? []
   return {
     id: head.id,
     object: 'chat.completion',
@@ -73,7 +82,8 @@ export function presentChat(
     choices: outcome.candidates
       .toSorted((one, other) => one.index - other.index)
       .map((candidate) => {
-        const { content, calls } = readAnswer(candidate.text, tools)
+        const { content: written, calls } = readAnswer(candidate.text, tools)
+        const content = head.echoed + written
         return {
           index: candidate.index,
           message: presentMessage(content, {
@@ -84,8 +94,10 @@ export function presentChat(
           logprobs:
             candidate.logprobs === undefined ? null : presentChatLogprobs(candidate.logprobs),
           finish_reason: finishReason(candidate.finishReason, calls.length, tools),
+          ...(promptTokenIds !== undefined && { token_ids: candidate.tokenIds }),
         }
       }),
+    ...(promptTokenIds !== undefined && { prompt_token_ids: promptTokenIds }),
     usage: presentUsage(outcome.usage),
     service_tier: head.serviceTier,
     system_fingerprint: head.systemFingerprint,

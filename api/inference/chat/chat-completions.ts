@@ -15,6 +15,7 @@ import {
   type ChatBody,
   chatRequest,
   ENGINE_CHAT_BODY,
+  echoedOf,
   serviceTierOf,
 } from './chat-request.ts'
 import { chatPresenter } from './chat-stream.ts'
@@ -56,6 +57,7 @@ export function chatGeneration(
     model: model.id,
     systemFingerprint: systemFingerprint(model),
     serviceTier: serviceTierOf(body),
+    echoed: echoedOf(body),
   }
   return {
     model,

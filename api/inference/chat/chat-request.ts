@@ -4,19 +4,22 @@ import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import {
   answerLength,
-  EFFORT,
   ineffective,
   invalidValue,
-  missingParameter,
   optionalBoolean,
   optionalEnum,
   optionalInteger,
   optionalString,
   unsupported,
-  VERBOSITY,
 } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
+import {
+  type Guidance,
+  REASONING_FIELDS,
+  reasoningGuidance,
+} from '#api/inference/reasoning-fields.ts'
+import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
 import {
   maxTokensOf,
   SAMPLING_FIELDS,
@@ -24,59 +27,18 @@ import {
   stopStrings,
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
+import { tokenRules } from '#api/inference/token-rule-fields.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
-import type {
-  ChatMessage,
-  GenerateInput,
-  ResponseFormat,
-  TemplateOptions,
-} from '#shared/contracts/completion.ts'
+import type { ChatMessage, GenerateInput, TemplateOptions } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
 import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
 import { CALL_CLOSES } from './chat-tool-calls.ts'
-import { checkedSchema, TOOL_FIELDS, type ToolPlan, toolPlan } from './chat-tools.ts'
+import { TOOL_FIELDS, type ToolPlan, toolPlan } from './chat-tools.ts'
 
 /** Alternatives per token that one request may ask for. */
 export const TOP_LOGPROBS_MAX = 20
-
-interface ResponseFormatField {
-  readonly type: 'text' | 'json_object' | 'json_schema'
-  readonly json_schema?: {
-    readonly name: string
-    readonly description?: string | null
-    readonly schema?: object
-    readonly strict?: boolean | null
-  }
-  readonly schema?: object | null
-}
-
-const RESPONSE_FORMAT = {
-  type: ['object', 'null'],
-  required: ['type'],
-  properties: {
-    type: { type: 'string', enum: ['text', 'json_object', 'json_schema'] },
-    json_schema: {
-      type: 'object',
-      required: ['name'],
-      properties: {
-        name: { type: 'string', pattern: '^[a-zA-Z0-9_-]{1,64}$' },
-        description: { type: ['string', 'null'] },
-        schema: { type: 'object' },
-        strict: { type: ['boolean', 'null'] },
-      },
-      additionalProperties: false,
-    },
-    schema: {
-      type: ['object', 'null'],
-      description:
-        'With `json_object`: the schema that the answer fits, as llama.cpp and others have it.',
-    },
-  },
-  additionalProperties: false,
-  description: 'What the answer must be: free text, any JSON object, or JSON that fits a schema.',
-}
 
 /** The request fields that say how urgent a request is, and what it means to its client. */
 export const REQUEST_FIELDS = {
@@ -103,6 +65,10 @@ const FIELDS = {
   max_completion_tokens: answerLength(
     'Longest answer in tokens; the rest of the context window if absent.',
   ),
+  echo: optionalBoolean({
+    default: false,
+    description: "Begin the answer with the last message where it is the assistant's.",
+  }),
   logprobs: optionalBoolean({
     default: false,
     description: 'Return the log-probabilities of the chosen tokens.',
@@ -112,7 +78,7 @@ const FIELDS = {
     maximum: TOP_LOGPROBS_MAX,
     description: 'Alternatives per token; only with `logprobs`.',
   }),
-  response_format: Type.Optional(Type.Unsafe<ResponseFormatField | null>(RESPONSE_FORMAT)),
+  ...FORMAT_FIELDS,
   ...TOOL_FIELDS,
   ...TEMPLATE_FIELDS,
   ...REQUEST_FIELDS,
@@ -128,8 +94,7 @@ const FIELDS = {
   prompt_cache_options: ineffective({ type: ['object', 'null'] }),
   prompt_cache_retention: ineffective({ type: ['string', 'null'] }),
   audio: unsupported(),
-  reasoning_effort: EFFORT,
-  verbosity: VERBOSITY,
+  ...REASONING_FIELDS,
   web_search_options: unsupported(),
   ...SAMPLING_FIELDS,
 }
@@ -164,7 +129,7 @@ export function chatRequest(body: ChatBody): ChatRequest {
   const maxTokens =
     maxTokensOf(body.max_completion_tokens, 'max_completion_tokens') ??
     maxTokensOf(body.max_tokens, 'max_tokens')
-  const responseFormat = responseFormatOf(body, budget)
+  const responseFormat = responseFormatOf(body, { budget, messages: body.messages })
   const isCallForced = tools !== undefined && tools.choice !== 'none' && tools.choice !== 'auto'
   const hasForm = isCallForced || responseFormat.type !== 'text'
   const input = chatInput({
@@ -175,7 +140,8 @@ export function chatRequest(body: ChatBody): ChatRequest {
     sampling: samplingParams(body),
     stop: stopStrings(body.stop),
     ...endingRules(body, { maxTokens, hasForm }),
-    ...templateOptions(body, messages),
+    ...templateOptions(body, messages, guidanceOf(body)),
+    ...tokenRules(body),
     logprobs: logprobsOf(body),
     responseFormat,
     stream: body.stream ?? false,
@@ -188,7 +154,18 @@ export function chatRequest(body: ChatBody): ChatRequest {
 interface Chat
   extends Pick<
     GenerateInput,
-    'n' | 'maxTokens' | 'sampling' | 'stop' | 'ending' | 'logprobs' | 'responseFormat' | 'stream'
+    | 'n'
+    | 'maxTokens'
+    | 'sampling'
+    | 'stop'
+    | 'ending'
+    | 'hints'
+    | 'tokenRules'
+    | 'cacheSalt'
+    | 'returnsPromptTokens'
+    | 'logprobs'
+    | 'responseFormat'
+    | 'stream'
   > {
   readonly messages: readonly ChatMessage[]
   readonly tools: ToolPlan | undefined
@@ -214,6 +191,22 @@ export function chatInput({ messages, tools, template, ...chat }: Chat): Generat
     stop: [...chat.stop, ...(stopAtCall ? [CALL_CLOSES] : [])],
     echo: false,
   }
+}
+
+function guidanceOf(body: ChatBody): Guidance {
+  return reasoningGuidance({
+    effort: { field: 'reasoning_effort', value: body.reasoning_effort },
+    verbosity: { field: 'verbosity', value: body.verbosity },
+    isEnabled: { field: 'enable_thinking', value: body.enable_thinking },
+    tokensMax: { field: 'thinking_token_budget', value: body.thinking_token_budget },
+  })
+}
+
+/** What `echo` puts before the answer: the text of a last message that is the assistant's. */
+export function echoedOf(body: Pick<ChatBody, 'echo' | 'messages'>): string {
+  if (body.echo !== true) return ''
+  const last = chatMessages(body.messages).at(-1)
+  return last?.role === 'assistant' ? last.content : ''
 }
 
 /** The tier under which a request runs, as its answer states it. */
@@ -242,44 +235,4 @@ function logprobsOf(body: ChatBody): number | null {
   if (body.logprobs === true) return count ?? 0
   if (count === null) return null
   throw invalidValue('top_logprobs', "'top_logprobs' is only allowed when 'logprobs' is enabled.")
-}
-
-function responseFormatOf(body: ChatBody, budget: SchemaBudget): ResponseFormat {
-  const format: ResponseFormatField = body.response_format ?? { type: 'text' }
-  const schema = format.schema ?? {}
-  const lenient = budget.chargeLenient(schema, 'response_format.schema')
-  if (format.type !== 'json_object' && Object.keys(schema).length > 0) {
-    throw invalidValue(
-      'response_format.schema',
-      "'schema' is only allowed with 'response_format' of type 'json_object'.",
-    )
-  }
-  switch (format.type) {
-    case 'text':
-      return { type: 'text' }
-    case 'json_object':
-      if (Object.keys(schema).length > 0) return { type: 'jsonSchema', schema: lenient }
-      if (!/json/i.test(JSON.stringify(body.messages))) {
-        throw failure.invalidRequest(
-          "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
-          { param: 'messages' },
-        )
-      }
-      return { type: 'jsonObject' }
-    case 'json_schema':
-      return jsonSchemaFormat(format.json_schema, budget)
-  }
-}
-
-function jsonSchemaFormat(
-  field: ResponseFormatField['json_schema'],
-  budget: SchemaBudget,
-): ResponseFormat {
-  if (field === undefined) throw missingParameter('response_format.json_schema')
-  if (field.schema === undefined) throw missingParameter('response_format.json_schema.schema')
-  const param = 'response_format.json_schema.schema'
-  return {
-    type: 'jsonSchema',
-    schema: checkedSchema(field.schema, field.strict, { param, budget }),
-  }
 }

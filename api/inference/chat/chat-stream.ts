@@ -20,8 +20,6 @@ import {
 import type { AnswerPart, ToolCallParser } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'
 
-const OPENING_DELTA = '{"role":"assistant","content":"","refusal":null}'
-
 /** Writes the chunks of a streamed chat. */
 export function chatPresenter(
   head: ChatHead,
@@ -37,17 +35,26 @@ export function chatPresenter(
     service_tier: head.serviceTier,
     system_fingerprint: head.systemFingerprint,
   }).slice(0, -1)},"choices":[`
+  const opening = JSON.stringify({ role: 'assistant', content: head.echoed, refusal: null })
   const usage = new StreamUsage(choice)
-  const write: WriteChunk = (index, delta, logprobs, reason) =>
-    `${prefix}{"index":${index},"delta":${delta},"logprobs":${logprobs},"finish_reason":${reason}}${usage.suffix()}${obfuscation(choice)}}\n\n`
+  let ids: readonly number[] | undefined
+  const write: WriteChunk = (index, delta, logprobs, reason, ownIds = '') =>
+    `${prefix}{"index":${index},${ownIds}"delta":${delta},"logprobs":${logprobs},"finish_reason":${reason}}${usage.suffix()}${obfuscation(choice)}}\n\n`
   const candidates = Array.from(
     { length: request.input.n },
-    (_, index) => new CandidateWriter({ index, answerId: head.id }, request.tools, write),
+    (_, index) => new CandidateWriter({ index, answerId: head.id }, request, write),
   )
   return {
-    started: (promptTokens) => usage.started(promptTokens),
+    started(promptTokens, promptTokenIds) {
+      usage.started(promptTokens)
+      ids = promptTokenIds?.[0]
+    },
+    // The ids of the prompt are a field of the chunk, before its choices.
     opening: () =>
-      candidates.map((_, index) => write(index, OPENING_DELTA, 'null', 'null')).join(''),
+      candidates
+        .map((_, index) => write(index, opening, 'null', 'null'))
+        .join('')
+        .replace('"choices":[', () => `${idsField('prompt_token_ids', ids)}"choices":[`),
     deltas: (deltas) =>
       deltas
         .map((delta) => {
@@ -62,7 +69,17 @@ export function chatPresenter(
   }
 }
 
-type WriteChunk = (index: number, delta: string, logprobs: string, reason: string) => string
+function idsField(name: string, ids: readonly number[] | undefined): string {
+  return ids === undefined ? '' : `"${name}":${JSON.stringify(ids)},`
+}
+
+type WriteChunk = (
+  index: number,
+  delta: string,
+  logprobs: string,
+  reason: string,
+  ownIds?: string,
+) => string
 
 /** Writes the chunks of one candidate. */
 class CandidateWriter {
@@ -72,14 +89,17 @@ class CandidateWriter {
   readonly #tools: ToolPlan | undefined
   readonly #write: WriteChunk
   readonly #parser: ToolCallParser | undefined
+  /** Tokens that no chunk has yet; undefined where they are not returned. */
+  #tokenIds: number[] | undefined
   // Of text that the parser withholds: sent with the next chunk.
   #logprobs: TokenLogprob[] = []
 
   constructor(
     place: { readonly index: number; readonly answerId: string },
-    tools: ToolPlan | undefined,
+    { input, tools }: { readonly input: GenerateInput; readonly tools: ToolPlan | undefined },
     write: WriteChunk,
   ) {
+    if (input.returnsPromptTokens === true) this.#tokenIds = []
     this.#index = place.index
     this.#source = `${place.answerId} ${place.index}`
     this.#tools = tools
@@ -88,7 +108,8 @@ class CandidateWriter {
   }
 
   present(delta: CandidateDelta): string {
-    if (delta.logprobs !== undefined) this.#logprobs.push(...delta.logprobs)
+    for (const logprob of delta.logprobs ?? []) this.#logprobs.push(logprob)
+    this.#tokenIds?.push(...delta.tokenIds)
     let chunks = ''
     for (const part of this.#partsOf(delta)) chunks += this.#chunk(this.#deltaOf(part))
     if (delta.finishReason !== undefined) chunks += this.#ending(delta.finishReason)
@@ -116,12 +137,18 @@ class CandidateWriter {
   }
 
   #chunk(delta: string): string {
-    return this.#write(this.#index, delta, this.#takeLogprobs(), 'null')
+    return this.#write(this.#index, delta, this.#takeLogprobs(), 'null', this.#takeIds())
   }
 
   #ending(reason: FinishReason): string {
     const presented = finishReason(reason, this.#parser?.callCount ?? 0, this.#tools)
-    return this.#write(this.#index, '{}', this.#takeLogprobs(), `"${presented}"`)
+    return this.#write(this.#index, '{}', this.#takeLogprobs(), `"${presented}"`, this.#takeIds())
+  }
+
+  #takeIds(): string {
+    const ids = this.#tokenIds
+    if (ids !== undefined) this.#tokenIds = []
+    return idsField('token_ids', ids)
   }
 
   #takeLogprobs(): string {

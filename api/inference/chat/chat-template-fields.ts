@@ -1,7 +1,8 @@
 import { type Static, Type } from 'typebox'
 
 import { invalidValue, optionalBoolean } from '#api/inference/field-schemas.ts'
-import type { ChatMessage, TemplateOptions } from '#shared/contracts/completion.ts'
+import type { Guidance } from '#api/inference/reasoning-fields.ts'
+import type { ChatMessage, Hint, TemplateOptions } from '#shared/contracts/completion.ts'
 
 const VARIABLES_MAX = 16
 const VARIABLE_LENGTH_MAX = 1024
@@ -31,12 +32,24 @@ export const TEMPLATE_FIELDS = {
 
 const TEMPLATE_BODY = Type.Object(TEMPLATE_FIELDS)
 
-/** How the chat template is used; empty in the usual way. Throws what the schema cannot say. */
+/**
+ * How the chat template is used; empty in the usual way. Its variables come before those of
+ * `guidance`. Throws what the schema cannot say.
+ */
 export function templateOptions(
   body: Static<typeof TEMPLATE_BODY>,
   messages: readonly ChatMessage[],
-): { readonly template?: TemplateOptions } {
-  const variables = body.chat_template_kwargs ?? {}
+  guidance: Guidance = { variables: {}, hints: [] },
+): { readonly template?: TemplateOptions; readonly hints?: readonly Hint[] } {
+  const own = body.chat_template_kwargs ?? {}
+  const variables = { ...guidance.variables, ...own }
+  const hints = [
+    ...guidance.hints,
+    ...Object.keys(own).map((name) => ({
+      field: `chat_template_kwargs.${name}`,
+      variables: [name],
+    })),
+  ]
   const continuesLast = body.continue_final_message === true
   if (continuesLast) checkContinued(body, messages.at(-1))
   const options: TemplateOptions = {
@@ -44,7 +57,10 @@ export function templateOptions(
     ...(continuesLast && { continuesLast }),
     ...(Object.keys(variables).length > 0 && { variables }),
   }
-  return Object.keys(options).length > 0 ? { template: options } : {}
+  return {
+    ...(Object.keys(options).length > 0 && { template: options }),
+    ...(hints.length > 0 && { hints }),
+  }
 }
 
 function checkContinued(body: Static<typeof TEMPLATE_BODY>, last: ChatMessage | undefined): void {

@@ -24,6 +24,8 @@ interface CompletionChoice {
   readonly index: number
   readonly logprobs: CompletionLogprobs | null
   readonly finish_reason: 'stop' | 'length'
+  readonly token_ids?: readonly number[]
+  readonly prompt_token_ids?: readonly number[]
 }
 
 /** The answer to a completion request that is no stream. */
@@ -41,7 +43,11 @@ export interface CompletionAnswer {
 export function presentCompletion(
   head: AnswerHead,
   input: GenerateInput,
-  outcome: { readonly candidates: readonly Candidate[]; readonly usage: TokenUsage },
+  outcome: {
+    readonly candidates: readonly Candidate[]
+    readonly usage: TokenUsage
+    readonly promptTokenIds?: readonly (readonly number[])[]
+  },
 ): CompletionAnswer {
   return {
     id: head.id,
@@ -59,6 +65,10 @@ export function presentCompletion(
             ? null
             : logprobsWriter(input, candidate.index).present(candidate.logprobs),
         finish_reason: candidate.finishReason === 'length' ? 'length' : 'stop',
+        ...(outcome.promptTokenIds !== undefined && {
+          token_ids: candidate.tokenIds,
+          prompt_token_ids: outcome.promptTokenIds[Math.floor(candidate.index / input.n)],
+        }),
       })),
     usage: presentUsage(outcome.usage),
   }

@@ -1,7 +1,10 @@
 import { type Static, Type } from 'typebox'
 
+import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import { endingRules } from '#api/inference/ending-fields.ts'
 import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
+import { SchemaBudget } from '#api/inference/input-limits.ts'
+import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
 import {
   CANDIDATES_MAX,
   SAMPLING_FIELDS,
@@ -9,6 +12,7 @@ import {
   stopStrings,
   streamChoice,
 } from '#api/inference/sampling-fields.ts'
+import { tokenRules } from '#api/inference/token-rule-fields.ts'
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
@@ -50,6 +54,7 @@ const FIELDS = {
     description: 'Log-probabilities of the chosen tokens and of this many alternatives.',
   }),
   echo: optionalBoolean({ default: false, description: 'Return the prompt too.' }),
+  ...FORMAT_FIELDS,
   ...SAMPLING_FIELDS,
 }
 
@@ -82,7 +87,9 @@ export function completionInput(body: CompletionBody): GenerateInput {
   }
   const asked = body.max_tokens ?? DEFAULT_MAX_TOKENS
   const maxTokens = asked === -1 ? null : asked
-  return {
+  const budget = new SchemaBudget()
+  const responseFormat = responseFormatOf(body, { budget })
+  const input: GenerateInput = {
     task: 'generate',
     prompts,
     n,
@@ -90,12 +97,15 @@ export function completionInput(body: CompletionBody): GenerateInput {
     maxTokens,
     sampling: samplingParams(body),
     stop: stopStrings(body.stop),
-    ...endingRules(body, { maxTokens, hasForm: false }),
+    ...endingRules(body, { maxTokens, hasForm: responseFormat.type !== 'text' }),
+    ...tokenRules(body),
     logprobs: body.logprobs ?? null,
     echo: body.echo ?? false,
-    responseFormat: { type: 'text' },
+    responseFormat,
     stream: body.stream ?? false,
   }
+  addIgnoredFields(body, budget.ignored)
+  return input
 }
 
 function promptsOf(prompt: CompletionBody['prompt']): readonly Prompt[] {

@@ -23,18 +23,32 @@ export function completionPresenter(
   }).slice(0, -1)},"choices":[`
   const usage = new StreamUsage(choice)
   const writers = new Map<number, LogprobsWriter>()
+  let prompts: readonly (readonly number[])[] | undefined
+  const begun = new Set<number>()
   const chunk = (delta: CandidateDelta): string => {
     usage.add(delta)
-    return `${prefix}{"text":${JSON.stringify(delta.text)},"index":${delta.index},"logprobs":${logprobsOf(delta)},"finish_reason":${finishReasonOf(delta)}}${usage.suffix()}${obfuscation(choice)}}\n\n`
+    return `${prefix}{"text":${JSON.stringify(delta.text)},"index":${delta.index},${idsOf(delta)}"logprobs":${logprobsOf(delta)},"finish_reason":${finishReasonOf(delta)}}${usage.suffix()}${obfuscation(choice)}}\n\n`
   }
   return {
-    started: (promptTokens) => usage.started(promptTokens),
+    started(promptTokens, tokenIds) {
+      usage.started(promptTokens)
+      prompts = tokenIds
+    },
     opening: () => '',
     deltas: (deltas) => deltas.map(chunk).join(''),
     ending: (total: TokenUsage) =>
       choice.includesUsage
         ? `${prefix}],"usage":${JSON.stringify(presentUsage(total))}}\n\n${DONE}`
         : DONE,
+  }
+
+  /** The ids of the prompt come with the first chunk of each answer. */
+  function idsOf({ index, tokenIds }: CandidateDelta): string {
+    if (input.returnsPromptTokens !== true) return ''
+    const prompt = begun.has(index) ? undefined : prompts?.[Math.floor(index / input.n)]
+    begun.add(index)
+    const before = prompt === undefined ? '' : `"prompt_token_ids":${JSON.stringify(prompt)},`
+    return `${before}"token_ids":${JSON.stringify(tokenIds)},`
   }
 
   function logprobsOf(delta: CandidateDelta): string {

@@ -1,6 +1,8 @@
 import { type Static, Type } from 'typebox'
 
+import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import {
+  ineffective,
   invalidValue,
   optionalBoolean,
   optionalEnum,
@@ -12,10 +14,16 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { EmbedInput } from '#shared/contracts/embedding.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
+import { decodeOpenAiTokens, findEncoding } from './openai-tokens.ts'
+
 const INPUTS_MAX = 2048
 /** Tokens of all inputs of one request together. */
 export const EMBEDDING_TOKENS_MAX = 300_000
 const DIMENSIONS_MAX = 65_536
+const TASK_ROLES: ReadonlyMap<string, 'query' | 'passage'> = new Map([
+  ['retrieval.query', 'query'],
+  ['retrieval.passage', 'passage'],
+])
 
 const TEXT = { type: 'string', minLength: 1 }
 const TOKEN_IDS = {
@@ -53,6 +61,15 @@ const FIELDS = {
       'Keep this many leading tokens of each input, markers of the model included; -1 keeps as many as fit into its context. If absent, an input that does not fit is refused.',
   }),
   truncate: optionalBoolean({ description: 'True is the same as `truncate_prompt_tokens: -1`.' }),
+  truncation: optionalBoolean({ description: 'Another name of `truncate`.' }),
+  task: optionalString({
+    maxLength: 64,
+    description:
+      '`retrieval.query` and `retrieval.passage` are `input_type`, for models that have one; others are ignored, which the answer reports.',
+  }),
+  normalize: ineffective({ type: ['boolean', 'null'] }, [true]),
+  normalized: ineffective({ type: ['boolean', 'null'] }, [true]),
+  add_special_tokens: ineffective({ type: ['boolean', 'null'] }, [true]),
   user: SAMPLING_FIELDS.user,
   timeout: SAMPLING_FIELDS.timeout,
 }
@@ -81,31 +98,62 @@ export function checkInputCount(body: unknown): void {
   if (input.length > INPUTS_MAX) throw tooManyInputs(input.length)
 }
 
-/** An embedding request as the workers read it. Throws what the schema cannot say. */
-export function embedInput(body: EmbeddingBody, model: CatalogueModel): EmbedInput {
-  const items = itemsOf(body.input)
+/**
+ * An embedding request as the workers read it. Token ids are those of the model, unless `modelName`
+ * is a name of OpenAI: then they are decoded. Throws what the schema cannot say.
+ */
+export async function embedInput(
+  body: EmbeddingBody,
+  { model, modelName }: { readonly model: CatalogueModel; readonly modelName: string },
+): Promise<EmbedInput> {
+  const sent = itemsOf(body.input)
   refuseInputType(body, model)
   const tokensMax = tokensMaxOf(body)
+  checkTokenCount(sent)
+  const encoding = findEncoding(modelName)
+  const items =
+    encoding === undefined || !isTokenLists(sent) ? sent : await decodeOpenAiTokens(encoding, sent)
   if (model.options.tokenIdVocabulary === 'reject' && typeof items[0] !== 'string') {
     throw failure.invalidRequest(
       "Invalid type for 'input': the model takes texts, but got token ids instead.",
       { param: 'input', code: 'invalid_type' },
     )
   }
-  const tokens = items.reduce((sum, { length }) => sum + length, 0)
-  if (typeof items[0] !== 'string' && tokens > EMBEDDING_TOKENS_MAX) throw tooManyTokens(tokens)
   return {
     task: 'embed',
     items,
-    role: body.input_type === 'document' ? 'passage' : (body.input_type ?? 'none'),
+    role: roleOf(body, model),
     dimensions: body.dimensions ?? null,
     ...(tokensMax !== undefined && { tokensMax }),
   }
 }
 
+function checkTokenCount(items: EmbedInput['items']): void {
+  if (!isTokenLists(items)) return
+  const tokens = items.reduce((sum, { length }) => sum + length, 0)
+  if (tokens > EMBEDDING_TOKENS_MAX) throw tooManyTokens(tokens)
+}
+
+function isTokenLists(items: EmbedInput['items']): items is readonly (readonly number[])[] {
+  return typeof items[0] !== 'string'
+}
+
+/** What the texts are. A task that the model does not distinguish is reported as ignored. */
+function roleOf(body: EmbeddingBody, { options }: CatalogueModel): EmbedInput['role'] {
+  const { input_type: type, task } = body
+  if (type !== null && type !== undefined) return type === 'document' ? 'passage' : type
+  if (task === null || task === undefined) return 'none'
+  const role = TASK_ROLES.get(task)
+  const hasPrefixes = options.queryPrefix !== undefined || options.passagePrefix !== undefined
+  if (role !== undefined && hasPrefixes) return role
+  addIgnoredFields(body, ['task'])
+  return 'none'
+}
+
 /** The names that two servers use for one parameter, which may not contradict each other. */
 function tokensMaxOf(body: EmbeddingBody): EmbedInput['tokensMax'] {
-  const { truncate_prompt_tokens: tokens, truncate } = body
+  const { truncate_prompt_tokens: tokens } = body
+  const truncate = body.truncate ?? (body.truncation === true ? true : undefined)
   if (tokens === 0) {
     throw failure.invalidRequest(
       "Invalid 'truncate_prompt_tokens': expected -1 or a value >= 1, but got 0 instead.",

@@ -72,8 +72,9 @@ export function registerEmbeddings(app: FastifyInstance, services: InferenceServ
 async function embed(http: Http, services: InferenceServices): Promise<string> {
   const { request } = http
   const body = request.body as EmbeddingBody
-  const model = getEmbeddingModel(services, callerOf(request), modelNameOf(request))
-  const input = embedInput(body, model)
+  const modelName = modelNameOf(request)
+  const model = getEmbeddingModel(services, callerOf(request), modelName)
+  const input = await embedInput(body, { model, modelName })
   const job = { kind: 'embedding', model, input, watch: refuseTooManyTokens } as const
   const { result, usage } = await runJob(http, services, job)
   if (result.task !== 'embed') throw new Error('an embedding was answered with scores')

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 
 import { publicPathOf } from '#api/http/public-path.ts'
+import type { SseSerializer } from '#api/inference/event-stream-answer.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
@@ -13,13 +14,18 @@ import type { ImageFields } from './image-request.ts'
 
 const URL_LIFETIME_MS = 3_600_000
 const IMAGE_BYTES_MAX = 32 * 1024 * 1024
+// Images are not counted in tokens here; clients expect the field.
+const NO_TOKENS = {
+  ...{ input_tokens: 0, output_tokens: 0, total_tokens: 0 },
+  input_tokens_details: { image_tokens: 0, text_tokens: 0 },
+}
 /** The model of requests without one. */
 const DEFAULT_MODEL = 'dall-e-2'
 
 /** The answer of the image endpoints. */
 export const IMAGES_RESPONSE = {
   type: 'object',
-  description: 'The images, as PNG.',
+  description: 'The images.',
   required: ['created', 'data'],
   properties: {
     created: { type: 'integer' },
@@ -49,6 +55,34 @@ export function getImageModel(
   )
   const fallback = catalogue.find(DEFAULT_MODEL)?.id ?? first?.id ?? DEFAULT_MODEL
   return getCapableModel(catalogue, caller, { name: model ?? fallback, kind: 'image', endpoint })
+}
+
+/** Writes one event for each image of a streamed answer; the stored objects are then deleted. */
+export function serializeImages(
+  services: InferenceServices,
+  fields: ImageFields,
+  kind: 'image_generation' | 'image_edit',
+): SseSerializer<'image'> {
+  const { size, quality, background, output_format: format } = fields
+  return {
+    opening: () => '',
+    async serialize(event) {
+      if (event.type !== 'result') return ''
+      const images = await inlineImages(services, event.result.imageKeys)
+      const about = {
+        type: `${kind}.completed`,
+        created_at: unixSeconds(services.clock.now()),
+        ...{ size: size ?? 'auto', quality: quality ?? 'auto', background: background ?? 'auto' },
+        ...{ output_format: format ?? 'png', usage: NO_TOKENS },
+      }
+      return images
+        .map((image) => {
+          const body = JSON.stringify({ ...about, ...image })
+          return `event: ${about.type}\ndata: ${body}\n\n`
+        })
+        .join('')
+    },
+  }
 }
 
 /** Presents images as URLs, or as base64; the stored objects are then deleted. */

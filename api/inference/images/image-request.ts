@@ -3,16 +3,15 @@ import { randomInt } from 'node:crypto'
 import { type Static, Type } from 'typebox'
 
 import {
-  fixed,
   ineffective,
+  optionalBoolean,
   optionalEnum,
   optionalInteger,
   optionalNumber,
   optionalString,
-  unsupported,
 } from '#api/inference/field-schemas.ts'
 import { BINARY } from '#api/inference/form-fields.ts'
-import type { ImageInput } from '#shared/contracts/image.ts'
+import type { ImageFormat, ImageInput } from '#shared/contracts/image.ts'
 import { randomId } from '#shared/ids.ts'
 
 const IMAGES_MAX = 10
@@ -21,6 +20,7 @@ const SIZES = [
   ...['256x256', '512x512', '1024x1024', '1536x1024', '1024x1536', '1792x1024', '1024x1792'],
   'auto',
 ]
+const IMAGE_FORMATS: readonly ImageFormat[] = ['png', 'jpeg', 'webp']
 const STEPS_MAX = 150
 const GUIDANCE_MAX = 30
 const SEED_MAX = 2 ** 32 - 1
@@ -82,10 +82,20 @@ const COMMON = {
     'auto',
   ]),
   input_fidelity: ineffective({ type: ['string', 'null'], enum: ['high', 'low', null] }),
-  output_format: fixed(['png']),
-  output_compression: unsupported(),
-  partial_images: fixed([0]),
-  stream: fixed([false]),
+  output_format: optionalEnum(IMAGE_FORMATS, {
+    default: 'png',
+    description: 'The file type of the images.',
+  }),
+  output_compression: optionalInteger({
+    minimum: 0,
+    maximum: 100,
+    description: 'The quality of JPEG and WebP files in percent; PNG files ignore it.',
+  }),
+  stream: optionalBoolean({
+    default: false,
+    description: 'Answer with server-sent events, one for each image, with its bytes in base64.',
+  }),
+  partial_images: ineffective({ type: ['integer', 'null'], minimum: 0, maximum: 3 }, [0]),
 }
 
 const PROMPT = Type.String({
@@ -120,17 +130,27 @@ export const VARIATION_FORM = Type.Object({ image: FILE, ...VARIATION_FIELDS.pro
 const COMMON_FIELDS = Type.Object(COMMON)
 export type ImageFields = Static<typeof COMMON_FIELDS>
 
+/** Known fields that have no effect beside others. */
+export function ineffectiveFields(fields: ImageFields): readonly string[] {
+  const isLossless = (fields.output_format ?? 'png') === 'png'
+  return isLossless && typeof fields.output_compression === 'number' ? ['output_compression'] : []
+}
+
 /** The job input that all image requests share, with every default filled in. */
 export function commonInput(fields: ImageFields): Omit<ImageInput, 'task'> {
   const size = fields.size ?? 'auto'
   const [width, height] = (size === 'auto' ? '1024x1024' : size).split('x').map(Number)
   const { steps, guidance_scale: guidanceScale, negative_prompt: negativePrompt } = fields
+  const { output_format: format, output_compression: quality } = fields
+  const isLossy = typeof format === 'string' && format !== 'png'
   return {
     n: fields.n ?? 1,
     width: width as number,
     height: height as number,
     seed: fields.seed ?? randomInt(2 ** 32),
     outputPrefix: `${MEDIA_PREFIX}/${randomId('img-')}`,
+    ...(isLossy && { format }),
+    ...(isLossy && typeof quality === 'number' && { quality }),
     ...(typeof steps === 'number' && { steps }),
     ...(typeof guidanceScale === 'number' && { guidanceScale }),
     ...(typeof negativePrompt === 'string' && { negativePrompt }),

@@ -2,19 +2,25 @@ import type { FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 
 import { type Form, missingParameter, readForm } from '#api/http/form.ts'
+import { reportIgnored } from '#api/http/ignored-fields.ts'
+import { answerWithEvents } from '#api/inference/event-stream-answer.ts'
 import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
-import { type Http, runJob } from '#api/inference/jobs/run-job.ts'
+import { type Http, runJob, submitJob } from '#api/inference/jobs/run-job.ts'
 import { TemporaryObjects } from '#api/inference/jobs/temporary-objects.ts'
-import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import { answerOrStream, JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { ImageInput } from '#shared/contracts/image.ts'
 import { failure } from '#shared/errors.ts'
 
-import { answerImages, getImageModel, IMAGES_RESPONSE } from './image-answer.ts'
+import { answerImages, getImageModel, IMAGES_RESPONSE, serializeImages } from './image-answer.ts'
 import {
   commonInput,
   EDIT_FIELDS,
   EDIT_FORM,
   GENERATION_BODY,
+  type ImageFields,
+  ineffectiveFields,
   VARIATION_FIELDS,
   VARIATION_FORM,
 } from './image-request.ts'
@@ -26,7 +32,7 @@ const FORM_BYTES_MAX = 16 * 1024 * 1024
 const COMMON = {
   tags: ['Images'],
   security: [{ apiKey: [] }],
-  response: { 200: IMAGES_RESPONSE, ...JOB_ERRORS },
+  response: { 200: answerOrStream('The images.', IMAGES_RESPONSE), ...JOB_ERRORS },
 }
 
 /** `POST /images/generations`. */
@@ -75,8 +81,31 @@ async function generateImages(http: Http, services: InferenceServices): Promise<
   const fields = http.request.body as Static<typeof GENERATION_BODY>
   const model = getImageModel(services, http.request, fields, 'v1/images/generations')
   const input = { ...commonInput(fields), task: 'generate', prompt: fields.prompt } as const
-  const { result } = await runJob(http, services, { kind: 'image', model, input })
-  return answerImages(http, services, { fields, imageKeys: result.imageKeys })
+  return draw(http, services, { model, input, fields })
+}
+
+/** Runs the job and answers with its images, whole or as a stream. */
+async function draw(
+  http: Http,
+  services: InferenceServices,
+  job: {
+    readonly model: CatalogueModel
+    readonly input: ImageInput
+    readonly fields: ImageFields
+  },
+): Promise<object> {
+  const { model, input, fields } = job
+  reportIgnored(http.request, ineffectiveFields(fields))
+  if (fields.stream !== true) {
+    const { result } = await runJob(http, services, { kind: 'image', model, input })
+    return answerImages(http, services, { fields, imageKeys: result.imageKeys })
+  }
+  const kind = input.task === 'generate' ? 'image_generation' : 'image_edit'
+  const submitted = { kind: 'image', model, input, isStream: true } as const
+  const { events, timeLeftMs } = submitJob(http, services, submitted)
+  const serializer = serializeImages(services, fields, kind)
+  await answerWithEvents(http.reply, events, { serializer, timeLeftMs, log: services.log })
+  return http.reply
 }
 
 async function editImage(http: Http, services: InferenceServices): Promise<object> {
@@ -98,8 +127,7 @@ async function editImage(http: Http, services: InferenceServices): Promise<objec
       ...(maskKey !== undefined && { maskKey }),
       ...(typeof fields.strength === 'number' && { strength: fields.strength }),
     } as const
-    const { result } = await runJob(http, services, { kind: 'image', model, input })
-    return answerImages(http, services, { fields, imageKeys: result.imageKeys })
+    return draw(http, services, { model, input, fields })
   })
 }
 
@@ -116,8 +144,7 @@ async function varyImage(http: Http, services: InferenceServices): Promise<objec
       imageKey,
       ...(typeof fields.strength === 'number' && { strength: fields.strength }),
     } as const
-    const { result } = await runJob(http, services, { kind: 'image', model, input })
-    return answerImages(http, services, { fields, imageKeys: result.imageKeys })
+    return draw(http, services, { model, input, fields })
   })
 }
 
@@ -129,6 +156,7 @@ function readImages(
   return readForm(request, {
     fields: Object.keys(schema.properties),
     files,
+    firstOnly: ['image'],
     bytesMax: FORM_BYTES_MAX,
     tooLarge: (bytes) =>
       failure.tooLarge(

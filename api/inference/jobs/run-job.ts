@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
+import { reportIgnored } from '#api/http/ignored-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { accountOf } from '#api/v1/account.ts'
 import { callerOf } from '#api/v1/caller.ts'
@@ -49,7 +50,7 @@ export function submitJob<K extends QueueKind>(
     ...(trace !== undefined && { trace }),
     ...(durable !== undefined && { durable }),
   })
-  return { events, timeLeftMs }
+  return { events: watched(events, (event) => reportFields(request, event)), timeLeftMs }
 }
 
 /** Runs one job for a request whose answer is no stream, and notes its timings in the headers. */
@@ -66,6 +67,11 @@ export async function runJob<K extends QueueKind>(
   http.reply.header('x-queue-time-ms', Math.round(outcome.timings.queueMs))
   http.reply.header('x-inference-time-ms', Math.round(outcome.timings.runMs))
   return outcome
+}
+
+/** Only the worker knows which fields its model does not read. */
+function reportFields(request: FastifyRequest, event: JobEvent): void {
+  if (event.type === 'started') reportIgnored(request, event.ignored ?? [])
 }
 
 async function* watched<K extends QueueKind>(

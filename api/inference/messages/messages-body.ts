@@ -1,7 +1,8 @@
 import { type Static, Type } from 'typebox'
 
 import { CACHE_CONTROL, FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
-import { EFFORT, ineffective, optionalString } from '#api/inference/field-schemas.ts'
+import { ineffective, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
+import { EFFORT } from '#api/inference/reasoning-fields.ts'
 import { SAMPLING_FIELDS, STOP_STRINGS_MAX } from '#api/inference/sampling-fields.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 
@@ -28,7 +29,13 @@ export interface ToolChoiceField {
   readonly disable_parallel_tool_use?: boolean
 }
 
+interface ThinkingField {
+  readonly type: 'enabled' | 'disabled' | 'adaptive'
+  readonly budget_tokens?: number | null
+}
+
 interface OutputConfig {
+  readonly effort?: Static<typeof EFFORT>
   readonly format?: { readonly type: 'json_schema'; readonly schema: object } | null
 }
 
@@ -80,12 +87,12 @@ const PROMPT_FIELDS = {
     }),
   ),
   thinking: Type.Optional(
-    Type.Unsafe<{ readonly type: string }>({
+    Type.Unsafe<ThinkingField>({
       type: 'object',
       required: ['type'],
       properties: {
         type: { type: 'string', enum: ['enabled', 'disabled', 'adaptive'] },
-        budget_tokens: ineffective({ type: 'integer' }),
+        budget_tokens: optionalInteger({ minimum: 0, description: 'Tokens of reasoning at most.' }),
         display: { type: ['string', 'null'] },
       },
       additionalProperties: false,

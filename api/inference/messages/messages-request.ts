@@ -2,12 +2,15 @@ import { addIgnoredFields } from '#api/http/ignored-fields.ts'
 import { type ChatRequest, chatInput } from '#api/inference/chat/chat-request.ts'
 import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
+import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
 import { samplingParams } from '#api/inference/sampling-fields.ts'
 import type { GenerateInput, ResponseFormat, TokenizeInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
 import type { CountBody, MessagesBody, ToolChoiceField, ToolField } from './messages-body.ts'
 import { conversationOf } from './messages-input.ts'
+
+const TOOL_SCHEMA_PATH = 'tools[#].input_schema'
 
 /** Reads a request for a message. Throws what the schema cannot say. */
 export function messagesRequest(body: MessagesBody): ChatRequest {
@@ -28,13 +31,36 @@ export function messagesRequest(body: MessagesBody): ChatRequest {
     stop,
     // The answer names the sequence that it met, so its end has to be seen.
     ...(stop.length > 0 && { ending: { keepsStopString: true } }),
-    ...(messages.at(-1)?.role === 'assistant' && { template: { continuesLast: true } }),
+    ...guidanceOf(body, messages.at(-1)?.role === 'assistant'),
     logprobs: null,
     responseFormat: responseFormatOf(body, budget),
     stream: body.stream ?? false,
   })
   addIgnoredFields(body, budget.ignored)
-  return { input, tools }
+  return { input: { ...input, toolSchemaPath: TOOL_SCHEMA_PATH }, tools }
+}
+
+function guidanceOf(
+  { thinking, output_config: config }: MessagesBody,
+  continuesLast: boolean,
+): Pick<Parameters<typeof chatInput>[0], 'template' | 'hints'> {
+  const guidance = reasoningGuidance({
+    effort: { field: 'output_config.effort', value: config?.effort },
+    tokensMax: { field: 'thinking.budget_tokens', value: thinking?.budget_tokens },
+  })
+  const isOn = thinking !== undefined && thinking.type !== 'disabled'
+  const variables = {
+    ...guidance.variables,
+    ...(thinking !== undefined && { enable_thinking: isOn, thinking: isOn }),
+  }
+  const template = {
+    ...(continuesLast && { continuesLast }),
+    ...(Object.keys(variables).length > 0 && { variables }),
+  }
+  return {
+    ...(Object.keys(template).length > 0 && { template }),
+    ...(guidance.hints.length > 0 && { hints: guidance.hints }),
+  }
 }
 
 /** The prompt whose tokens are counted. */
@@ -92,5 +118,6 @@ function responseFormatOf(
 ): ResponseFormat {
   const schema = config?.format?.schema
   if (schema === undefined) return { type: 'text' }
-  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, 'output_config.format.schema') }
+  const path = 'output_config.format.schema'
+  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, path), path }
 }

@@ -4,15 +4,14 @@ import { REQUEST_FIELDS, TOP_LOGPROBS_MAX } from '#api/inference/chat/chat-reque
 import { FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
 import {
   answerLength,
-  EFFORT,
   fixed,
   ineffective,
   optionalBoolean,
   optionalInteger,
   optionalString,
   unsupported,
-  VERBOSITY,
 } from '#api/inference/field-schemas.ts'
+import { EFFORT, VERBOSITY } from '#api/inference/reasoning-fields.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 
@@ -51,13 +50,18 @@ type TextFormat =
       readonly strict?: boolean | null
     }
 
+interface TextField {
+  readonly format?: TextFormat
+  readonly verbosity?: Static<typeof VERBOSITY>
+}
+
 /** The value of `include` that requests log-probabilities. */
 export const LOGPROBS = 'message.output_text.logprobs'
-// Agents send it with every request; no model here reasons, so there is never any.
+// Agents send it with every request; reasoning is never encrypted here, so there is none.
 const REASONING = 'reasoning.encrypted_content'
 
 interface ReasoningField {
-  readonly effort?: string | null
+  readonly effort?: Static<typeof EFFORT>
   readonly summary?: string | null
 }
 const SUMMARY = ineffective({
@@ -68,7 +72,7 @@ const REASONING_OPTIONS = {
   type: ['object', 'null'],
   properties: { effort: EFFORT, summary: SUMMARY, generate_summary: SUMMARY },
   additionalProperties: false,
-  description: 'No model here reasons: these options are ignored, which the answer reports.',
+  description: 'How much the model reasons; a summary is never written.',
 }
 
 const NAMED_TOOL = { required: ['name'], properties: { name: { type: 'string' } } }
@@ -170,7 +174,7 @@ export const RESPONSES_BODY = Type.Object(
       default: true,
       description: 'False allows one call at most.',
     }),
-    text: Type.Optional(Type.Unsafe<{ readonly format?: TextFormat } | null>(TEXT)),
+    text: Type.Optional(Type.Unsafe<TextField | null>(TEXT)),
     include: Type.Optional(
       Type.Unsafe<readonly (typeof LOGPROBS | typeof REASONING)[] | null>({
         type: ['array', 'null'],

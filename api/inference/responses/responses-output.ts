@@ -86,7 +86,7 @@ export class ResponseOutput {
     readonly logprobs?: readonly TokenLogprob[]
     readonly finishReason?: FinishReason
   }): OutputStep[] {
-    if (piece.logprobs !== undefined) this.#logprobs.push(...piece.logprobs)
+    for (const logprob of piece.logprobs ?? []) this.#logprobs.push(logprob)
     const steps: OutputStep[] = []
     const isLast = piece.finishReason !== undefined
     for (const part of this.#partsOf(piece.text, isLast)) this.#take(part, steps)
@@ -143,7 +143,7 @@ export class ResponseOutput {
     item.text += text
     const logprobs = item.type === 'message' ? this.#logprobs : []
     if (item.type === 'message') {
-      item.logprobs.push(...logprobs)
+      for (const logprob of logprobs) item.logprobs.push(logprob)
       this.#logprobs = []
     }
     steps.push({
@@ -156,7 +156,9 @@ export class ResponseOutput {
   #finish(status: ItemStatus, steps: OutputStep[]): void {
     // An answer without a word is still a message.
     if (this.#open === undefined && this.#closed.length === 0) this.#openMessage(steps)
-    if (this.#open?.type === 'message') this.#open.logprobs.push(...this.#logprobs)
+    if (this.#open?.type === 'message') {
+      for (const logprob of this.#logprobs) this.#open.logprobs.push(logprob)
+    }
     this.#close(status, steps)
   }
 

@@ -8,6 +8,8 @@ import {
 } from '#api/inference/chat/chat-tools.ts'
 import { invalidValue } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
+import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
+import { mentionsJson } from '#api/inference/response-format.ts'
 import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
 import type { ResponseFormat } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
@@ -19,6 +21,8 @@ import {
   type ToolChoiceField,
 } from './responses-body.ts'
 import { responsesMessages } from './responses-input.ts'
+
+const TOOL_SCHEMA_PATH = 'tools[#].parameters'
 
 /** Reads a request for a response. Throws what the schema cannot say. */
 export function responsesRequest(body: ResponsesBody): ChatRequest {
@@ -39,13 +43,24 @@ export function responsesRequest(body: ResponsesBody): ChatRequest {
       seed: body.seed ?? null,
     }),
     stop: stopStrings(body.stop),
+    ...guidanceOf(body),
     logprobs: logprobsOf(body),
     responseFormat: responseFormatOf(body, budget),
     stream: body.stream ?? false,
   })
   addIgnoredFields(body, budget.ignored)
-  return { input, tools }
+  return { input: { ...input, toolSchemaPath: TOOL_SCHEMA_PATH }, tools }
 }
+
+function guidanceOf({ reasoning, text }: ResponsesBody): Pick<ChatOptions, 'template' | 'hints'> {
+  const { variables, hints } = reasoningGuidance({
+    effort: { field: 'reasoning.effort', value: reasoning?.effort },
+    verbosity: { field: 'text.verbosity', value: text?.verbosity },
+  })
+  return hints.length > 0 ? { template: { variables }, hints } : {}
+}
+
+type ChatOptions = Parameters<typeof chatInput>[0]
 
 const NOT_KEPT =
   "because responses are not kept here. Leave it out, and send the whole conversation as 'input'."
@@ -118,7 +133,7 @@ function responseFormatOf(
     case 'text':
       return { type: 'text' }
     case 'json_object':
-      if (!/json/i.test(JSON.stringify([input, instructions]))) {
+      if (!mentionsJson([input, instructions])) {
         throw failure.invalidRequest(
           "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.",
           { param: 'input' },
@@ -132,6 +147,8 @@ function responseFormatOf(
           param: 'text.format.schema',
           budget,
         }),
+        path: 'text.format.schema',
+        ...(format.strict === true && { isStrict: true }),
       }
   }
 }

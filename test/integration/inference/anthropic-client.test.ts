@@ -221,7 +221,10 @@ describe("Anthropic's client", () => {
       ...REQUEST,
       output_config: { format: { type: 'json_schema', schema } },
     })
-    expect(surface.submitter.input.responseFormat).toEqual({ type: 'jsonSchema', schema })
+    expect(surface.submitter.input.responseFormat).toEqual({
+      ...{ type: 'jsonSchema', schema },
+      path: 'output_config.format.schema',
+    })
   })
 
   it('counts tokens', async () => {

@@ -11,7 +11,7 @@ import { residentMib } from '#test/support/fault-toy.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { IMAGE_MODEL, TEXT_MODELS } from '#test/support/small-models.ts'
 import { API_KEY } from '#test/support/tiers.ts'
-import { watchProcess } from '#test/support/watched-process.ts'
+import { type WatchedProcess, watchProcess } from '#test/support/watched-process.ts'
 
 const MODELS = join(import.meta.dirname, '../../../models')
 // Garbage of a few bodies that was not collected yet is no growth; a body that is kept is.
@@ -28,6 +28,7 @@ export interface Refusal {
 export interface Target {
   readonly api: TierProcess
   readonly worker: TierProcess
+  readonly watched: { readonly api: WatchedProcess; readonly worker: WatchedProcess }
   /** Posts below `/v1`; an answer that is no error has no `param`. */
   post(
     path: string,
@@ -52,9 +53,9 @@ export async function openTarget(): Promise<Target> {
     keyPrefix: `hostile-${randomUUID().slice(0, 8)}`,
     env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: '' },
   })
-  const watched = await watchProcess()
-  const api = await tiers.startApi(watched.env)
-  const worker = await tiers.startWorker()
+  const watched = { api: await watchProcess(), worker: await watchProcess() }
+  const api = await tiers.startApi(watched.api.env)
+  const worker = await tiers.startWorker(watched.worker.env)
   const refusedAfterMs: number[] = []
   const growthMib: number[] = []
   const loopDelayMs: number[] = []
@@ -70,12 +71,12 @@ export async function openTarget(): Promise<Target> {
     return { status: answer.status, param: error?.param, code: error?.code }
   }
   return {
-    ...{ api, worker, post },
+    ...{ api, worker, watched, post },
     async unharmed(act) {
       const before = [residentMib(api.pid), residentMib(worker.pid)] as const
-      await watched.loopDelayMs()
+      await watched.api.loopDelayMs()
       await act()
-      loopDelayMs.push(await watched.loopDelayMs())
+      loopDelayMs.push(await watched.api.loopDelayMs())
       growthMib.push(residentMib(api.pid) - before[0])
       expect([api.isRunning(), worker.isRunning()]).toEqual([true, true])
       expect(residentMib(api.pid) - before[0]).toBeLessThan(GROWTH_MIB_MAX)

@@ -13,6 +13,27 @@ import { compileObject } from './schema-object.ts'
 import { assertDistinguishable } from './schema-one-of.ts'
 import { compileArray, compileNumber, compileString } from './schema-types.ts'
 
+/**
+ * Keywords of all drafts that limit what is valid, or say where to look for what does. Any other
+ * unknown name is an annotation, as the specification has it, and changes nothing.
+ */
+const UNSUPPORTED = new Set([
+  ...['not', 'if', 'then', 'else', 'dependentSchemas', 'dependentRequired', 'dependencies'],
+  ...['patternProperties', 'unevaluatedProperties', 'unevaluatedItems'],
+  ...['contains', 'minContains', 'maxContains', 'uniqueItems', 'additionalItems'],
+  ...['divisibleBy', 'disallow', 'extends', '$anchor', '$dynamicAnchor', '$dynamicRef'],
+  ...['$recursiveAnchor', '$recursiveRef'],
+])
+/** Keywords that are enforced. */
+const KEYWORDS = new Set([
+  ...['type', 'nullable', 'enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref'],
+  ...['pattern', 'format', 'minLength', 'maxLength'],
+  ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
+  ...['properties', 'required', 'additionalProperties', 'minProperties', 'maxProperties'],
+  ...['propertyNames'],
+  ...['items', 'prefixItems', 'minItems', 'maxItems'],
+])
+
 const NODES_MAX = 50_000 // twice what five thousand members take; 0.2 s at most
 const DEPTH_MAX = 64
 const SCHEMAS_MAX = 10_000 // combinations included, which can grow with every reference
@@ -275,24 +296,3 @@ function decodeName(name: string): string {
     return name
   }
 }
-
-/**
- * Keywords of all drafts that limit what is valid, or say where to look for what does. Any other
- * unknown name is an annotation, as the specification has it, and changes nothing.
- */
-export const UNSUPPORTED = new Set([
-  ...['not', 'if', 'then', 'else', 'dependentSchemas', 'dependentRequired', 'dependencies'],
-  ...['patternProperties', 'unevaluatedProperties', 'unevaluatedItems'],
-  ...['contains', 'minContains', 'maxContains', 'uniqueItems', 'additionalItems'],
-  ...['divisibleBy', 'disallow', 'extends', '$anchor', '$dynamicAnchor', '$dynamicRef'],
-  ...['$recursiveAnchor', '$recursiveRef'],
-])
-/** Keywords that are enforced. */
-export const KEYWORDS = new Set([
-  ...['type', 'nullable', 'enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref'],
-  ...['pattern', 'format', 'minLength', 'maxLength'],
-  ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
-  ...['properties', 'required', 'additionalProperties', 'minProperties', 'maxProperties'],
-  ...['propertyNames'],
-  ...['items', 'prefixItems', 'minItems', 'maxItems'],
-])

@@ -1,6 +1,6 @@
 import type { CodePointRanges } from './code-points.ts'
-import { invertRanges } from './code-points.ts'
-import type { Grammar } from './grammar.ts'
+import { invertRanges, normalizeRanges, oneCharacter } from './code-points.ts'
+import type { Grammar, GrammarBuilder } from './grammar.ts'
 import type { JsonGrammar } from './json-grammar.ts'
 
 const DIGITS: CodePointRanges = [[0x30, 0x39]]
@@ -44,27 +44,37 @@ export class UnsupportedPatternError extends Error {}
  * alternatives, quantifiers and anchors at the ends. A pattern without anchors may match anywhere.
  */
 export function compilePattern(json: JsonGrammar, pattern: string): Grammar {
-  return new PatternParser(json, pattern).parse()
+  return new PatternParser(json, pattern).parse({ around: json.character })
 }
 
+/** A text, outside of JSON, that matches an ECMAScript pattern from its beginning to its end. */
+export function compileWholePattern(builder: GrammarBuilder, pattern: string): Grammar {
+  const characterOf = (ranges: CodePointRanges) => oneCharacter(builder, normalizeRanges(ranges))
+  return new PatternParser({ builder, characterOf }, pattern).parse()
+}
+
+/** How characters are written. */
+type Alphabet = Pick<JsonGrammar, 'builder' | 'characterOf'>
+
 class PatternParser {
-  readonly #json: JsonGrammar
+  readonly #alphabet: Alphabet
   readonly #characters: readonly string[]
   #position = 0
 
-  constructor(json: JsonGrammar, pattern: string) {
-    this.#json = json
+  constructor(alphabet: Alphabet, pattern: string) {
+    this.#alphabet = alphabet
     this.#characters = [...pattern]
   }
 
-  parse(): Grammar {
-    const { builder } = this.#json
+  /** `around` is the grammar of a character beside a pattern without anchors; none if absent. */
+  parse({ around: other }: { readonly around?: Grammar } = {}): Grammar {
+    const { builder } = this.#alphabet
     const branches: Grammar[] = []
     do {
-      const isStart = this.#take('^')
+      const isStart = this.#take('^') || other === undefined
       const body = this.#sequence()
-      const isEnd = this.#take('$')
-      const around = () => builder.repeat(this.#json.character, 0)
+      const isEnd = this.#take('$') || other === undefined
+      const around = () => builder.repeat(other as Grammar, 0)
       branches.push(
         builder.sequence(...(isStart ? [] : [around()]), body, ...(isEnd ? [] : [around()])),
       )
@@ -79,17 +89,17 @@ class PatternParser {
       if (next === '|' || next === ')' || next === '$') break
       parts.push(this.#quantified(this.#atom()))
     }
-    return this.#json.builder.sequenceOf(parts)
+    return this.#alphabet.builder.sequenceOf(parts)
   }
 
   #atom(): Grammar {
     const next = this.#next()
     if (next === '(') return this.#group()
-    if (next === '[') return this.#json.characterOf(this.#set())
-    if (next === '.') return this.#json.characterOf(invertRanges(LINE_ENDS))
-    if (next === '\\') return this.#json.characterOf(this.#escape())
+    if (next === '[') return this.#alphabet.characterOf(this.#set())
+    if (next === '.') return this.#alphabet.characterOf(invertRanges(LINE_ENDS))
+    if (next === '\\') return this.#alphabet.characterOf(this.#escape())
     if ('^*+?{'.includes(next)) this.#refuse(`'${next}' in this place`)
-    return this.#json.characterOf([single(next)])
+    return this.#alphabet.characterOf([single(next)])
   }
 
   #group(): Grammar {
@@ -102,11 +112,11 @@ class PatternParser {
     const options = [this.#sequence()]
     while (this.#take('|')) options.push(this.#sequence())
     if (!this.#take(')')) this.#refuse('an anchor or an open parenthesis inside a group')
-    return this.#json.builder.choiceOf(options)
+    return this.#alphabet.builder.choiceOf(options)
   }
 
   #quantified(atom: Grammar): Grammar {
-    const { builder } = this.#json
+    const { builder } = this.#alphabet
     const bounds = this.#quantifier()
     if (bounds === undefined) return atom
     this.#take('?') // lazy or greedy matches the same strings

@@ -1,7 +1,8 @@
 import { fastify } from 'fastify'
 import { describe, expect, it } from 'vitest'
 
-import { JSON_LIMITS, judgeJson, registerJsonBody } from '#api/http/json-body.ts'
+import { registerJsonBody } from '#api/http/json-body.ts'
+import { JSON_LIMITS, judgeJson } from '#shared/judge-json.ts'
 
 const judge = (text: string) => judgeJson(Buffer.from(text))
 

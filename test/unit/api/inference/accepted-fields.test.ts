@@ -20,6 +20,16 @@ it.each<[string, object, object]>([
   ['/v1/chat/completions', { ...CHAT, tool_choice: 'auto', parallel_tool_calls: true }, {}],
   ['/v1/chat/completions', { ...CHAT, tools: [], tool_choice: 'none' }, {}],
   ['/v1/chat/completions', { ...CHAT, repeat_penalty: 2 }, { sampling: { repetitionPenalty: 2 } }],
+  ...['/v1/chat/completions', '/v1/completions'].map((url): [string, object, object] => [
+    url,
+    {
+      ...(url.includes('chat') ? CHAT : { prompt: 'x' }),
+      allowed_token_ids: [1, 2],
+      bad_words: ['x'],
+      cache_salt: 's',
+    },
+    { tokenRules: { allowedTokenIds: [1, 2], badWords: ['x'] }, cacheSalt: 's' },
+  ]),
   [
     '/v1/chat/completions',
     { messages: [{ ...USER, cache_control: { type: 'ephemeral' } }] },
@@ -42,3 +52,65 @@ it.each<[string, object, object]>([
   expect(response.headers).not.toHaveProperty('x-millrace-ignored-parameters')
   expect(surface.submitter.input).toMatchObject(expected)
 })
+
+const ON = { enable_thinking: true, thinking: true }
+
+it.each<[string, object, object, readonly object[]]>([
+  [
+    '/v1/chat/completions',
+    { ...CHAT, reasoning_effort: 'low', verbosity: 'high', thinking_token_budget: 7 },
+    { reasoning_effort: 'low', ...ON, verbosity: 'high' },
+    [
+      { field: 'thinking_token_budget', thinkingTokensMax: 7 },
+      { field: 'reasoning_effort', thinkingTokensMax: 1024 },
+      { field: 'verbosity' },
+    ],
+  ],
+  [
+    '/v1/chat/completions',
+    { ...CHAT, enable_thinking: true, chat_template_kwargs: { enable_thinking: false } },
+    { ...ON, enable_thinking: false },
+    [{ field: 'enable_thinking' }, { field: 'chat_template_kwargs.enable_thinking' }],
+  ],
+  [
+    '/v1/responses',
+    { input: 'x', reasoning: { effort: 'xhigh' }, text: { verbosity: 'low' } },
+    { reasoning_effort: 'xhigh', ...ON, verbosity: 'low' },
+    [{ field: 'reasoning.effort', thinkingTokensMax: null }, { field: 'text.verbosity' }],
+  ],
+  [
+    '/v1/messages',
+    { ...CHAT, max_tokens: 9, thinking: { type: 'enabled', budget_tokens: 1024 } },
+    ON,
+    [{ field: 'thinking.budget_tokens', thinkingTokensMax: 1024 }],
+  ],
+])('%s passes %j to the chat template and as hints', async (url, fields, variables, hints) => {
+  const response = await surface.post(url, { model: 'tiny-chat', ...fields })
+  expect(response.statusCode, response.body).toBe(200)
+  const { prompts, hints: found } = surface.submitter.input
+  expect(prompts[0]).toMatchObject({ template: { variables } })
+  expect(found).toMatchObject(hints)
+})
+
+// The settings that an agent of openai-agents has when its user sets none, for each generation of models.
+it.each(['none', 'minimal', 'low', 'medium'])(
+  'takes the defaults of agents: %s',
+  async (effort) => {
+    const response = await surface.post('/v1/responses', {
+      model: 'tiny-chat',
+      input: [{ role: 'user', content: 'Hi' }],
+      ...{
+        instructions: 'Help.',
+        tools: [],
+        include: [],
+        parallel_tool_calls: null,
+        stream: false,
+      },
+      reasoning: { effort, summary: null },
+      text: { verbosity: 'low' },
+      ...{ tool_choice: 'auto', truncation: null, metadata: null, store: null, prompt: null },
+      ...{ previous_response_id: null, conversation: null, top_logprobs: null, temperature: null },
+    })
+    expect(response.statusCode, response.body).toBe(200)
+  },
+)

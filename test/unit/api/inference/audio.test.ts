@@ -81,6 +81,13 @@ describe('POST /v1/audio/transcriptions', () => {
     expect(submitted()).toMatchObject(expected)
   })
 
+  it('reads hotwords before the prompt', async () => {
+    await audio.post([clip(), MODEL, ['hotwords', 'Millrace, ONNX'], ['prompt', 'On queues']])
+    expect(submitted()).toMatchObject({ prompt: 'Millrace, ONNX On queues' })
+    await audio.post([clip(), MODEL, ['hotwords', 'Millrace']])
+    expect(submitted()).toMatchObject({ prompt: 'Millrace' })
+  })
+
   it.each([
     ['text', 'Hello there.\n'],
     ['srt', '1\n00:00:00,000 --> 00:00:01,500\nHello there.\n\n'],

@@ -78,7 +78,16 @@ it.each<[string, object, string]>([
   [
     '/v1/responses',
     { ...RESPONSE, reasoning: { effort: 'low', summary: 'auto' }, text: { verbosity: 'low' } },
-    'text.verbosity, reasoning.effort, reasoning.summary',
+    'reasoning.summary, reasoning.effort, text.verbosity',
+  ],
+  [
+    '/v1/chat/completions',
+    {
+      ...CHAT,
+      ...{ enable_thinking: false, thinking_token_budget: 5 },
+      chat_template_kwargs: { mood: 'x' },
+    },
+    'thinking_token_budget, enable_thinking, chat_template_kwargs.mood',
   ],
   ['/v1/responses', { ...RESPONSE, truncation: 'auto' }, 'truncation'],
   ['/v1/responses', { ...RESPONSE, prompt_cache_retention: '24h' }, 'prompt_cache_retention'],

@@ -1,10 +1,11 @@
+import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import { sweepMedia } from '#api/media/sweep.ts'
 
 import { type ImageSurface, openImageSurface } from './image-surface.ts'
 import { itRefuses, type Refusal } from './refusals.ts'
-import { openSurface } from './surface.ts'
+import { API_KEY, openSurface, serveSurface } from './surface.ts'
 
 let images: ImageSurface
 let surface: ImageSurface['surface']
@@ -52,6 +53,33 @@ describe('POST /v1/images/generations', () => {
     const { outputPrefix } = images.submitted()
     expect(Buffer.from(data[0].b64_json, 'base64').toString()).toBe(`image ${outputPrefix}/0.png`)
     expect(await images.keys(outputPrefix)).toEqual([])
+  })
+
+  it.each(['jpeg', 'webp'])('asks for %s files and serves them as such', async (format) => {
+    const answer = await generate({ output_format: format, output_compression: 40 })
+    expect(answer.headers).not.toHaveProperty('x-millrace-ignored-parameters')
+    expect(images.submitted()).toMatchObject({ format, quality: 40 })
+    const { pathname, search } = new URL(answer.json().data[0].url)
+    const served = await surface.app.inject({ url: pathname + search })
+    expect(served.headers['content-type']).toBe(`image/${format}`)
+  })
+
+  it('reports what PNG files and a single event have no use for', async () => {
+    const answer = await generate({ output_compression: 40, stream: true, partial_images: 2 })
+    expect(answer.headers['x-millrace-ignored-parameters']).toBe(
+      'partial_images, output_compression',
+    )
+  })
+
+  it('streams an event for each image, to the official client', async () => {
+    const served = await serveSurface(images.draw, { store: images.store })
+    const client = new OpenAI({ baseURL: served.baseURL, apiKey: API_KEY })
+    const stream = await client.images.generate({ prompt: 'a cat', n: 2, stream: true })
+    const events = await Array.fromAsync(stream)
+    expect(events.map(({ type }) => type)).toEqual(Array(2).fill('image_generation.completed'))
+    const texts = events.map(({ b64_json: text }) => Buffer.from(text, 'base64').toString())
+    expect(texts).toEqual([/0\.png$/, /1\.png$/].map((name) => expect.stringMatching(name)))
+    await served.close()
   })
 
   it('hands every parameter to the worker, and the defaults', async () => {
@@ -129,8 +157,9 @@ const REFUSALS: readonly Refusal[] = [
     "Invalid value: '256x257'. Supported values are: '256x256', '512x512', '1024x1024', '1536x1024', '1024x1536', '1792x1024', '1024x1792', and 'auto'.",
   ],
   [{ response_format: 'png' }, 'response_format', 'invalid_value', /./],
-  [{ stream: true }, 'stream', 'invalid_value', /Supported values are: 'false'/],
-  [{ output_format: 'webp' }, 'output_format', 'invalid_value', /Supported values are: 'png'/],
+  [{ output_format: 'gif' }, 'output_format', 'invalid_value', /'png', 'jpeg', and 'webp'/],
+  [{ output_compression: 101 }, 'output_compression', 'integer_above_max_value', /./],
+  [{ partial_images: 4 }, 'partial_images', 'integer_above_max_value', /./],
   [{ style: 'loud' }, 'style', 'invalid_value', /./],
   [{ image: 'x' }, 'image', 'unknown_parameter', /./],
 ]

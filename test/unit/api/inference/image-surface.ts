@@ -35,7 +35,10 @@ export async function openImageSurface(): Promise<ImageSurface> {
       const { body } = await store.get(key)
       seen.push(Buffer.concat(await Array.fromAsync(body)))
     }
-    const imageKeys = Array.from({ length: input.n }, (_, at) => `${input.outputPrefix}/${at}.png`)
+    const imageKeys = Array.from(
+      { length: input.n },
+      (_, at) => `${input.outputPrefix}/${at}.${input.format ?? 'png'}`,
+    )
     for (const key of imageKeys) await store.put(key, Buffer.from(`image ${key}`))
     yield* answering({ imageKeys })(request)
   }

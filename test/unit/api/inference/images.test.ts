@@ -67,6 +67,21 @@ describe('POST /v1/images/edits', () => {
     expect(images.submitted()).not.toHaveProperty('maskKey')
   })
 
+  it('takes several images, draws on the first and reports the others', async () => {
+    const others = [file('image[]', SMALL), file('image[]', WEBP), file('mask', PNG)]
+    const response = await post('edits', [file('image[]', PNG), ...others, PROMPT])
+    expect(response.statusCode, response.body).toBe(200)
+    expect(images.seen()).toEqual([PNG, PNG])
+    expect(response.headers['x-millrace-ignored-parameters']).toBe('image[1]')
+  })
+
+  it('streams the edited image', async () => {
+    const response = await post('edits', [file('image', PNG), PROMPT, ['stream', 'true']])
+    expect(response.headers['content-type']).toContain('text/event-stream')
+    expect(response.body).toMatch(/^event: image_edit\.completed\ndata: \{.*"b64_json":"/)
+    expect(await images.keys('temporary/')).toEqual([])
+  })
+
   it.each(['jpeg', 'webp'] as const)('takes an image in %s', async (format) => {
     const image = await makeImage(64, format, { r: 1, g: 2, b: 3 })
     const parts = [file('image', image, 'blob'), file('mask', PNG), PROMPT]
@@ -101,7 +116,7 @@ describe('POST /v1/images/edits', () => {
     ['an empty prompt', [file('image', PNG), ['prompt', '']], 'prompt', 'empty_string', /./],
     ['a text as image', [['image', 'x'], PROMPT], 'image', 'invalid_type', /expected a file/],
     ['a file as prompt', [file('image', PNG), file('prompt', PNG)], 'prompt', 'invalid_type', /./],
-    ['two images', [file('image', PNG), file('image', PNG)], 'image', 'duplicate_parameter', /./],
+    ['two masks', [file('mask', PNG), file('mask', PNG)], 'mask', 'duplicate_parameter', /./],
     ['two prompts', [PROMPT, PROMPT], 'prompt', 'duplicate_parameter', /./],
     ['an unknown text', [PROMPT, ['colour', 'red']], 'colour', 'unknown_parameter', /./],
     ['an unknown file', [file('picture', PNG)], 'picture', 'unknown_parameter', /./],

@@ -1,11 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
-import {
-  checkJsonText,
-  JSON_TEXT_LIMITS,
-  SCHEMA_LIMITS,
-  SchemaBudget,
-} from '#api/inference/input-limits.ts'
+import { checkJsonText, SCHEMA_LIMITS, SchemaBudget } from '#api/inference/input-limits.ts'
+import { JSON_TEXT_LIMITS } from '#shared/judge-json.ts'
 
 const list = (length: number, of: (index: number) => unknown): unknown[] =>
   Array.from({ length }, (_, index) => of(index))

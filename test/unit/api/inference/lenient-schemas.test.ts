@@ -66,6 +66,7 @@ it('reads exclusive bounds of draft 4', async () => {
   expect(surface.submitter.input.responseFormat).toEqual({
     type: 'jsonSchema',
     schema: schemaOf({ type: 'integer', exclusiveMinimum: 1 }),
+    path: 'response_format.schema',
   })
 })
 
@@ -74,5 +75,9 @@ it('passes strict schemas on as they are, so that the worker refuses them', asyn
   const strict = { ...schema, required: ['a'] }
   const format = { type: 'json_schema', json_schema: { name: 'x', schema: strict, strict: true } }
   await surface.post('/v1/chat/completions', { ...CHAT, response_format: format })
-  expect(surface.submitter.input.responseFormat).toEqual({ type: 'jsonSchema', schema: strict })
+  expect(surface.submitter.input.responseFormat).toEqual({
+    type: 'jsonSchema',
+    schema: strict,
+    isStrict: true,
+  })
 })

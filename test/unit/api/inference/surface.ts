@@ -93,7 +93,9 @@ export function* speak(
 ): Generator<JobEvent<'completion'>> {
   const indexes = Array.from({ length: input.prompts.length * input.n }, (_, index) => index)
   const finishReason = last.finishReason ?? 'stop'
-  yield { type: 'started', workerId: 'w1', promptTokens: 5 }
+  // The model of the tests reads no hint at all.
+  const ignored = (input.hints ?? []).flatMap(({ field, isUsual }) => (isUsual ? [] : [field]))
+  yield { type: 'started', workerId: 'w1', promptTokens: 5, ignored }
   if (input.stream) {
     for (const [at, text] of pieces.entries()) {
       yield {

@@ -79,7 +79,7 @@ describe('a crowd of texts, some of which are aborted', () => {
       for (const [index, answer] of answers.entries()) {
         if (answer === undefined) continue
         // A scope of its own: nothing comes from a cache.
-        const expected = await generate(alone, { ...crowd[index]!, cacheScope: `${index}` })
+        const expected = await generate(alone, { ...defined(crowd[index]), cacheScope: `${index}` })
         expect(answer).toMatchObject({ tokenIds: expected.tokenIds, reason: expected.reason })
       }
     } finally {

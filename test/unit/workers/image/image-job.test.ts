@@ -59,7 +59,7 @@ async function draw(
   const images = await Promise.all(
     files.map((file) => sharp(file).raw().toBuffer({ resolveWithObject: true })),
   )
-  return { progress, keys, images: images.map(({ data }) => data), info: images[0]?.info }
+  return { progress, keys, files, images: images.map(({ data }) => data), info: images[0]?.info }
 }
 
 /** Stores an image with a colour per pixel; the left half transparent where asked for. */
@@ -213,3 +213,11 @@ function hugePng(): Buffer {
     'hex',
   )
 }
+
+it.each(['jpeg', 'webp'] as const)('writes %s files of the asked quality', async (format) => {
+  const request = { task: 'generate', prompt: 'a cat', format } as const
+  const [small, large] = await Promise.all([0, 100].map((quality) => draw({ ...request, quality })))
+  expect(small?.keys[0]).toMatch(new RegExp(`\\.${format}$`))
+  expect((await sharp(small?.files[0]).metadata()).format).toBe(format)
+  expect(small?.files[0]?.length).toBeLessThan(large?.files[0]?.length ?? 0)
+})

@@ -67,8 +67,8 @@ describe('a call that the model chooses to make', () => {
       answers(chat([{ ...odd, isStrict: true }]), beginning(OPENING)),
     ).rejects.toMatchObject({
       kind: 'invalidRequest',
-      param: 'tools',
-      message: expect.stringContaining("'tools.0.function.parameters': the keyword 'not'"),
+      param: 'tools[0].function.parameters',
+      message: expect.stringContaining("'tools[0].function.parameters': the keyword 'not'"),
     })
   })
 

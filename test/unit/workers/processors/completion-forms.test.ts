@@ -71,6 +71,70 @@ describe('a required form', () => {
     expect(candidate.text).toBe('{}')
   })
 
+  it.each<[GenerateInput['responseFormat'], RegExp]>([
+    [{ type: 'choice', choices: ['yes', 'no', 'maybe'] }, /^(yes|no|maybe)$/],
+    [
+      { type: 'regex', pattern: '[a-f]{3}-\\d{2}|"x"', path: 'guided_regex' },
+      /^([a-f]{3}-\d{2}|"x")$/,
+    ],
+    [
+      {
+        type: 'grammar',
+        grammar: 'root ::= item ("," item){2}\nitem ::= [a-c]+ # letters\n  | "(" root ")"',
+        path: 'guided_grammar',
+      },
+      /^[a-c(][a-c(),]*,[a-c(),]*$/,
+    ],
+  ])('of the text %j is kept', async (responseFormat, expected) => {
+    const logitBias = Object.fromEntries(encode('),').map((id) => [id, 5]))
+    for (const seed of [1, 2, 3]) {
+      const { candidate } = await answer({
+        sampling: { ...SAMPLING, seed, logitBias },
+        responseFormat,
+      })
+      expect(candidate.text).toMatch(expected)
+    }
+  })
+
+  // What no grammar enforces, and schemas that are none.
+  const UNENFORCEABLE: readonly object[] = [
+    { type: 'object', properties: { a: { type: 'number', multipleOf: 0.1 } } },
+    { type: 'object', properties: { a: { type: 'rune' } } },
+    { type: 'object', properties: { a: false }, required: ['a'] },
+    { type: 'object', properties: { a: { pattern: '(?<=a)b' } } },
+    { type: 'object', properties: { a: { $ref: '#/$defs/missing' } } },
+    { type: 'object', minProperties: 9, properties: { a: {} } },
+    { type: 'object', properties: { a: { items: [{}, {}] } } },
+  ]
+
+  it.each(UNENFORCEABLE)('of a schema that cannot be enforced is an object: %j', async (schema) => {
+    const engine = scriptedEngine(babble, 1024)
+    const bias = Object.fromEntries(encode('}').map((id) => [id, 9]))
+    const sampling = { ...SAMPLING, logitBias: bias }
+    const responseFormat = { type: 'jsonSchema', schema, path: 'x' } as const
+    const { result, ignored } = await runJob({ sampling, responseFormat }, { engine })
+    expect(result.candidates[0]?.text[0]).toBe('{')
+    expect(ignored).toEqual(['x'])
+    const tools = [{ name: 'a', parameters: schema }]
+    const prompts = [chat({ tools, toolChoice: 'required' })]
+    const called = await runJob({ sampling, prompts, maxTokens: 90 }, { engine })
+    expect(called.result.candidates[0]?.text).toMatch(
+      /^<tool_call>\n\{"name": "a", "arguments": \{/,
+    )
+  })
+
+  it.each<[GenerateInput['responseFormat'], string, RegExp]>([
+    [{ type: 'regex', pattern: '(?=a)a', path: 'guided_regex' }, 'guided_regex', /look-around/],
+    [{ type: 'grammar', grammar: 'start: "a"', path: 'g' }, 'g', /'::=' after the name of a rule/],
+    [{ type: 'grammar', grammar: 'root ::= root "a" | "b"', path: 'g' }, 'g', /begin with itself/],
+    [{ type: 'grammar', grammar: 'root ::= "a" root', path: 'g' }, 'g', /no text satisfies it/],
+    [{ type: 'grammar', grammar: 'root ::= other', path: 'g' }, 'g', /no rule 'other'/],
+  ])('%j is refused and named', async (responseFormat, param, message) => {
+    const refused = answer({ responseFormat })
+    await expect(refused).rejects.toMatchObject({ kind: 'invalidRequest', param })
+    await expect(refused).rejects.toThrow(message)
+  })
+
   it.each([
     { toolChoice: 'required' as const, tools: [WEATHER, CLOCK], names: ['weather', 'clock'] },
     { toolChoice: { name: 'weather' }, tools: [CLOCK, WEATHER], names: ['weather'] },

@@ -47,6 +47,10 @@ export interface Answer {
   readonly deltas: readonly CandidateDelta[]
   readonly result: Extract<CompletionResult, { task: 'generate' }>
   readonly usage: TokenUsage
+  /** Request fields without effect on the model. */
+  readonly ignored: readonly string[]
+  /** As the first reply of a stream has them. */
+  readonly promptTokenIds: readonly (readonly number[])[] | undefined
 }
 
 interface RunOptions {
@@ -64,7 +68,12 @@ export async function runJob(
 ): Promise<Answer & { readonly raw: CompletionResult }> {
   let now = 1000
   const clock = { now: () => now, monotonic: () => (now += options.tickMs ?? 0) }
-  const seen = { promptTokens: -1, deltas: [] as CandidateDelta[] }
+  const seen = {
+    promptTokens: -1,
+    deltas: [] as CandidateDelta[],
+    ignored: [] as string[],
+    promptTokenIds: undefined as Answer['promptTokenIds'],
+  }
   let ending: { raw: CompletionResult; usage: TokenUsage } | undefined
   const job: JobEnvelope<'completion'> = {
     version: 1,
@@ -84,8 +93,10 @@ export async function runJob(
     signal: options.signal ?? new AbortController().signal,
     clock,
     reply: {
-      started: (promptTokens) => {
+      started: (promptTokens, { ignored = [], promptTokenIds } = {}) => {
         seen.promptTokens = promptTokens
+        seen.ignored.push(...ignored)
+        seen.promptTokenIds = promptTokenIds
       },
       delta: (deltas) => seen.deltas.push(...deltas),
       progress: () => undefined,

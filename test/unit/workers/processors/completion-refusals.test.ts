@@ -103,25 +103,49 @@ const CASES: readonly Case[] = [
     message: "Invalid 'tool_choice': there is no tool named 'other'",
   },
   {
-    input: { prompts: [chat('Hi', { tools: [TOOL], toolChoice: 'required' })] },
-    param: 'tools',
+    input: {
+      prompts: [chat('Hi', { tools: [{ ...TOOL, isStrict: true }], toolChoice: 'required' })],
+    },
+    param: 'tools[0].function.parameters',
     code: 'invalid_json_schema',
-    message: "Invalid schema at 'tools.0.function.parameters': the keyword 'not' is not supported.",
+    message:
+      "Invalid schema at 'tools[0].function.parameters': the keyword 'not' is not supported.",
   },
   {
-    input: { responseFormat: { type: 'jsonSchema', schema: { type: 'rune' } } },
-    param: 'response_format',
+    input: { responseFormat: { type: 'jsonSchema', schema: { type: 'rune' }, isStrict: true } },
+    param: 'response_format.json_schema.schema',
     code: 'invalid_json_schema',
     message: "Invalid schema at 'response_format.json_schema.schema': there is no type 'rune'.",
   },
   {
     input: {
       responseFormat: {
-        type: 'jsonSchema',
-        schema: { type: 'string', pattern: '(((a?){999}){999}){999}' },
+        ...{ type: 'jsonSchema', schema: { type: 'rune' }, isStrict: true },
+        path: 'text.format.schema',
       },
     },
-    param: 'response_format',
+    param: 'text.format.schema',
+    code: 'invalid_json_schema',
+    message: "Invalid schema at 'text.format.schema': there is no type 'rune'.",
+  },
+  {
+    input: {
+      prompts: [chat('Hi', { tools: [{ ...TOOL, isStrict: true }], toolChoice: 'required' })],
+      toolSchemaPath: 'tools[#].parameters',
+    },
+    param: 'tools[0].parameters',
+    code: 'invalid_json_schema',
+    message: "Invalid schema at 'tools[0].parameters': the keyword 'not' is not supported.",
+  },
+  {
+    input: {
+      responseFormat: {
+        type: 'jsonSchema',
+        schema: { type: 'string', pattern: '(((a?){999}){999}){999}' },
+        isStrict: true,
+      },
+    },
+    param: 'response_format.json_schema.schema',
     message: 'The schema is too ambiguous to be enforced while decoding.',
   },
 ]

@@ -55,7 +55,7 @@ describe('the grammar of very many tools', () => {
       },
     })
     const tools = [{ name: 'watched', parameters: watched as Record<string, unknown> }, tool(1)]
-    const source = await prepare(tools)
+    const { source } = await prepare(tools)
     const looksAtAnswer = (words: string): number => {
       const looksBefore = looks
       const follower = source?.create()

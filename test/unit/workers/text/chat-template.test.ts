@@ -27,7 +27,10 @@ const CALLED: readonly ChatMessage[] = [
 
 function template(text: string | readonly { name: string; template: string }[]) {
   const compiled = createChatTemplate({ template: text, specialTokens: SPECIAL }, CLOCK)
-  return { render: (...args: Parameters<typeof compiled.render>) => compiled.render(...args).text }
+  return {
+    reads: compiled.reads,
+    render: (...args: Parameters<typeof compiled.render>) => compiled.render(...args).text,
+  }
 }
 
 describe('a chat template', () => {
@@ -64,6 +67,8 @@ describe('a chat template', () => {
       '',
     ])
     expect(render({ thinking: true })).toBe('')
+    const names = ['enable_thinking', 'thinking', 'think'].filter((name) => thinking.reads(name))
+    expect(names).toEqual(['enable_thinking'])
     for (const name of ['messages', 'add_generation_prompt', 'range']) {
       expect(() => render({ [name]: true })).toThrow(
         expect.objectContaining({ kind: 'invalidRequest', param: 'chat_template_kwargs' }),

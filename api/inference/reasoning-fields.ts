@@ -1,0 +1,95 @@
+import type { Hint, TemplateOptions } from '#shared/contracts/completion.ts'
+
+import { optionalBoolean, optionalEnum, optionalInteger } from './field-schemas.ts'
+
+const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
+type Effort = (typeof EFFORTS)[number]
+
+/** Tokens of reasoning where the chat template does not read the effort itself. */
+const THINKING_TOKENS: Readonly<Record<Effort, number | null>> = {
+  none: 0,
+  minimal: 256,
+  low: 1024,
+  medium: 8192,
+  high: null,
+  xhigh: null,
+  max: null,
+}
+const DEFAULT_VERBOSITY = 'medium'
+const REPORTED = 'Ignored where the model does not know it, which the answer reports.'
+
+/** How much a model reasons. */
+export const EFFORT = optionalEnum(EFFORTS, {
+  description: `How much the model reasons: \`none\` not at all, \`minimal\`, \`low\` and \`medium\` up to ${THINKING_TOKENS.minimal}, ${THINKING_TOKENS.low} and ${THINKING_TOKENS.medium} tokens unless its chat template reads the effort, the others without a limit. ${REPORTED}`,
+})
+/** How much a model writes. */
+export const VERBOSITY = optionalEnum(['low', 'medium', 'high'], {
+  description: `How much the model writes, where its chat template reads it. ${REPORTED}`,
+})
+/** The fields of chat completions about reasoning. */
+export const REASONING_FIELDS = {
+  reasoning_effort: EFFORT,
+  verbosity: VERBOSITY,
+  enable_thinking: optionalBoolean({
+    description: `Whether the model reasons, where its chat template reads it. ${REPORTED}`,
+  }),
+  thinking_token_budget: optionalInteger({
+    minimum: -1,
+    description: `Tokens of reasoning at most; -1 means no limit. ${REPORTED}`,
+  }),
+}
+
+/** The values of fields about reasoning, by the names that they have in the request. */
+interface ReasoningChoice {
+  readonly effort?: { readonly field: string; readonly value: Effort | null | undefined }
+  readonly verbosity?: { readonly field: string; readonly value: string | null | undefined }
+  readonly isEnabled?: { readonly field: string; readonly value: boolean | null | undefined }
+  readonly tokensMax?: { readonly field: string; readonly value: number | null | undefined }
+}
+
+/** Variables of the chat template, and which request fields set them. */
+export interface Guidance {
+  readonly variables: NonNullable<TemplateOptions['variables']>
+  readonly hints: readonly Hint[]
+}
+
+/** What fields about reasoning mean for the chat template and for the limit of reasoning. */
+export function reasoningGuidance(choice: ReasoningChoice): Guidance {
+  const { effort, verbosity, isEnabled, tokensMax } = choice
+  const variables: Record<string, string | boolean> = {}
+  const hints: Hint[] = []
+  if (typeof tokensMax?.value === 'number') {
+    const limit = tokensMax.value === -1 ? null : tokensMax.value
+    hints.push({ field: tokensMax.field, variables: [], thinkingTokensMax: limit })
+  }
+  if (effort?.value !== null && effort?.value !== undefined) {
+    const own = { reasoning_effort: effort.value, ...switches(effort.value !== 'none') }
+    Object.assign(variables, own)
+    const limit = THINKING_TOKENS[effort.value]
+    hints.push({
+      field: effort.field,
+      variables: Object.keys(own),
+      thinkingTokensMax: limit,
+      ...(effort.value === 'none' && { isUsual: true }),
+    })
+  }
+  if (typeof isEnabled?.value === 'boolean') {
+    const own = switches(isEnabled.value)
+    Object.assign(variables, own)
+    hints.push({ field: isEnabled.field, variables: Object.keys(own) })
+  }
+  if (typeof verbosity?.value === 'string') {
+    variables.verbosity = verbosity.value
+    hints.push({
+      field: verbosity.field,
+      variables: ['verbosity'],
+      ...(verbosity.value === DEFAULT_VERBOSITY && { isUsual: true }),
+    })
+  }
+  return { variables, hints }
+}
+
+/** The names by which chat templates switch reasoning on and off. */
+function switches(isOn: boolean): Record<string, boolean> {
+  return { enable_thinking: isOn, thinking: isOn }
+}

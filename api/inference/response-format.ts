@@ -1,0 +1,311 @@
+import { type Static, Type } from 'typebox'
+
+import type { ResponseFormat } from '#shared/contracts/completion.ts'
+import { failure } from '#shared/errors.ts'
+import { parseRecord } from '#shared/records.ts'
+
+import { checkedSchema } from './chat/chat-tools.ts'
+import { invalidValue, missingParameter, optionalString } from './field-schemas.ts'
+import { checkJsonText, SCHEMA_LIMITS, type SchemaBudget } from './input-limits.ts'
+
+const GRAMMAR_LENGTH_MAX = 65_536
+
+interface JsonSchemaField {
+  readonly name?: string
+  readonly description?: string | null
+  readonly schema?: object
+  readonly strict?: boolean | null
+}
+
+interface ResponseFormatField {
+  readonly type: 'text' | 'json_object' | 'json_schema' | 'json' | 'regex' | 'structural_tag'
+  readonly json_schema?: JsonSchemaField
+  readonly schema?: object | null
+  readonly value?: object | string | null
+}
+
+interface StructuredOutputs {
+  readonly json?: object | string | null
+  readonly json_object?: boolean | null
+  readonly regex?: string | null
+  readonly choice?: readonly string[] | null
+  readonly grammar?: string | null
+  readonly structural_tag?: object | string | null
+}
+
+const RESPONSE_FORMAT = {
+  type: ['object', 'null'],
+  required: ['type'],
+  properties: {
+    type: {
+      type: 'string',
+      enum: ['text', 'json_object', 'json_schema', 'json', 'regex', 'structural_tag'],
+      description:
+        '`json` and `regex` are those of Text Generation Inference; `structural_tag` is refused.',
+    },
+    json_schema: {
+      type: 'object',
+      required: ['name'],
+      properties: {
+        name: { type: 'string', pattern: '^[a-zA-Z0-9_-]{1,64}$' },
+        description: { type: ['string', 'null'] },
+        schema: { type: 'object' },
+        strict: { type: ['boolean', 'null'] },
+      },
+      additionalProperties: false,
+    },
+    schema: {
+      type: ['object', 'null'],
+      description:
+        'With `json_object` or `json_schema`: the schema that the answer fits, as llama.cpp and others have it.',
+    },
+    value: {
+      type: ['object', 'string', 'null'],
+      description: 'With `json`, `json_object` or `json_schema`: the schema; with `regex`: it.',
+    },
+    structures: { type: 'array' },
+    triggers: { type: 'array' },
+    format: { type: 'object' },
+  },
+  additionalProperties: false,
+  description:
+    'What the answer must be: free text, any JSON object, JSON that fits a schema, or a text that matches a pattern.',
+}
+
+const JSON_FORM = {
+  type: ['object', 'string', 'null'],
+  description: 'The JSON Schema that the answer fits, also as JSON text.',
+}
+const REGEX = {
+  type: ['string', 'null'],
+  minLength: 1,
+  maxLength: SCHEMA_LIMITS.patternCharacters,
+  description: 'The regular expression (ECMAScript) that the whole answer matches.',
+}
+const CHOICE = {
+  type: ['array', 'null'],
+  minItems: 1,
+  maxItems: SCHEMA_LIMITS.enumValues,
+  items: { type: 'string', minLength: 1 },
+  description: 'The texts of which the answer is one.',
+}
+const GRAMMAR = {
+  type: ['string', 'null'],
+  minLength: 1,
+  maxLength: GRAMMAR_LENGTH_MAX,
+  description: 'The grammar of the answer in GBNF, with the rule `root`.',
+}
+const STRUCTURAL_TAG = {
+  type: ['object', 'string', 'null'],
+  description: 'Refused: offer `tools`, or write a `grammar`.',
+}
+
+/** The request fields that say what the text of an answer must be. */
+export const FORMAT_FIELDS = {
+  response_format: Type.Optional(Type.Unsafe<ResponseFormatField | null>(RESPONSE_FORMAT)),
+  structured_outputs: Type.Optional(
+    Type.Unsafe<StructuredOutputs | null>({
+      type: ['object', 'null'],
+      properties: {
+        json: JSON_FORM,
+        json_object: { type: ['boolean', 'null'], description: 'True asks for any JSON object.' },
+        regex: REGEX,
+        choice: CHOICE,
+        grammar: GRAMMAR,
+        structural_tag: STRUCTURAL_TAG,
+      },
+      additionalProperties: false,
+      description: 'One of these forms of the answer, as vLLM has them.',
+    }),
+  ),
+  guided_json: Type.Optional(Type.Unsafe<object | string | null>(JSON_FORM)),
+  guided_regex: optionalString(REGEX),
+  guided_choice: Type.Optional(Type.Unsafe<readonly string[] | null>(CHOICE)),
+  guided_grammar: optionalString(GRAMMAR),
+  structural_tag: Type.Optional(Type.Unsafe<object | string | null>(STRUCTURAL_TAG)),
+}
+
+const FORMAT_BODY = Type.Object(FORMAT_FIELDS)
+type FormatBody = Static<typeof FORMAT_BODY>
+
+/**
+ * What the answer must be. Throws where two fields say so. `messages` are those of a chat, which
+ * must mention JSON where no schema does.
+ */
+export function responseFormatOf(
+  body: FormatBody,
+  { budget, messages }: { readonly budget: SchemaBudget; readonly messages?: unknown },
+): ResponseFormat {
+  const found = [
+    ...structuredForms(body.structured_outputs ?? {}, 'structured_outputs.', budget),
+    ...structuredForms(guidedForms(body), 'guided_', budget),
+  ]
+  if (isGiven(body.structural_tag)) throw noStructuralTag('structural_tag')
+  const format = openAiFormat(body.response_format ?? { type: 'text' }, { budget, messages })
+  if (format.type !== 'text') found.push({ param: 'response_format', format })
+  const [first, second] = found
+  if (first === undefined) return { type: 'text' }
+  if (second === undefined) return first.format
+  throw invalidValue(
+    second.param,
+    `'${first.param}' and '${second.param}' cannot be given together.`,
+  )
+}
+
+function guidedForms(body: FormatBody): StructuredOutputs {
+  return {
+    json: body.guided_json ?? null,
+    regex: body.guided_regex ?? null,
+    choice: body.guided_choice ?? null,
+    grammar: body.guided_grammar ?? null,
+  }
+}
+
+interface FoundForm {
+  readonly param: string
+  readonly format: ResponseFormat
+}
+
+function structuredForms(
+  forms: StructuredOutputs,
+  prefix: string,
+  budget: SchemaBudget,
+): FoundForm[] {
+  const { json, regex, choice, grammar } = forms
+  if (isGiven(forms.structural_tag)) throw noStructuralTag(`${prefix}structural_tag`)
+  const found: FoundForm[] = []
+  const add = (name: string, make: (param: string) => ResponseFormat) => {
+    const param = `${prefix}${name}`
+    found.push({ param, format: make(param) })
+  }
+  if (isGiven(json)) add('json', (param) => jsonForm(json, param, budget))
+  if (forms.json_object === true) add('json_object', () => ({ type: 'jsonObject' }))
+  if (isGiven(regex)) add('regex', (path) => ({ type: 'regex', pattern: regex, path }))
+  if (isGiven(choice)) {
+    add('choice', (param) => {
+      budget.charge({ enum: choice }, param)
+      return { type: 'choice', choices: [...new Set(choice)] }
+    })
+  }
+  if (isGiven(grammar)) add('grammar', (path) => ({ type: 'grammar', grammar, path }))
+  return found
+}
+
+function jsonForm(value: object | string, path: string, budget: SchemaBudget): ResponseFormat {
+  if (typeof value === 'string') checkJsonText(value, path)
+  const schema = typeof value === 'string' ? parseRecord(value) : value
+  if (schema === undefined) throw invalidValue(path, 'it is not the JSON text of a schema.')
+  return { type: 'jsonSchema', schema: budget.chargeLenient(schema, path), path }
+}
+
+function openAiFormat(
+  format: ResponseFormatField,
+  request: { readonly budget: SchemaBudget; readonly messages?: unknown },
+): ResponseFormat {
+  const { budget } = request
+  checkSchemaField(format, budget)
+  switch (format.type) {
+    case 'text':
+      return { type: 'text' }
+    case 'structural_tag':
+      throw noStructuralTag('response_format.type')
+    case 'regex': {
+      const path = 'response_format.value'
+      if (typeof format.value === 'string') return { type: 'regex', pattern: format.value, path }
+      throw isGiven(format.value)
+        ? invalidValue(path, 'it is not a regular expression.')
+        : missingParameter(path)
+    }
+    case 'json':
+      if (!isGiven(format.value)) throw missingParameter('response_format.value')
+      return jsonForm(format.value, 'response_format.value', budget)
+    case 'json_object':
+      return jsonObjectFormat(format, request)
+    case 'json_schema':
+      return jsonSchemaFormat(format, budget)
+  }
+}
+
+/** Throws where a type has neither `schema` nor `value` and the request does. */
+function checkSchemaField({ type, schema, value }: ResponseFormatField, budget: SchemaBudget) {
+  if (isGiven(schema)) budget.charge(schema, 'response_format.schema')
+  const takesSchema = type === 'json_object' || type === 'json_schema'
+  if (!takesSchema && Object.keys(schema ?? {}).length > 0) {
+    throw invalidValue(
+      'response_format.schema',
+      "'schema' is only allowed with 'response_format' of type 'json_object' or 'json_schema'.",
+    )
+  }
+  if (type === 'text' && isGiven(value)) {
+    throw invalidValue(
+      'response_format.value',
+      "'value' is not allowed with 'response_format' of type 'text'.",
+    )
+  }
+}
+
+function jsonObjectFormat(
+  { schema, value }: ResponseFormatField,
+  { budget, messages }: { readonly budget: SchemaBudget; readonly messages?: unknown },
+): ResponseFormat {
+  if (Object.keys(schema ?? {}).length > 0) {
+    return jsonForm(schema as object, 'response_format.schema', budget)
+  }
+  if (isGiven(value)) return jsonForm(value, 'response_format.value', budget)
+  if (messages !== undefined && !mentionsJson(messages)) {
+    throw failure.invalidRequest(
+      "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
+      { param: 'messages' },
+    )
+  }
+  return { type: 'jsonObject' }
+}
+
+function jsonSchemaFormat(
+  { json_schema: field, schema, value }: ResponseFormatField,
+  budget: SchemaBudget,
+): ResponseFormat {
+  if (field === undefined) {
+    if (isGiven(schema)) return jsonForm(schema, 'response_format.schema', budget)
+    if (isGiven(value)) return jsonForm(namedSchema(value), 'response_format.value', budget)
+    throw missingParameter('response_format.json_schema')
+  }
+  if (field.schema === undefined) throw missingParameter('response_format.json_schema.schema')
+  const param = 'response_format.json_schema.schema'
+  return {
+    type: 'jsonSchema',
+    schema: checkedSchema(field.schema, field.strict, { param, budget }),
+    ...(field.strict === true && { isStrict: true }),
+  }
+}
+
+/** Text Generation Inference has `{ name, schema }` as the value, or the schema itself. */
+function namedSchema(value: object | string): object | string {
+  const { name, schema } = value as { readonly name?: unknown; readonly schema?: unknown }
+  const isNamed = typeof name === 'string' && typeof schema === 'object' && schema !== null
+  return isNamed ? schema : value
+}
+
+function noStructuralTag(param: string): Error {
+  return failure.invalidRequest(
+    `Unsupported parameter: '${param}' is not supported. Offer 'tools' with 'strict', or describe the whole answer with 'structured_outputs.grammar'.`,
+    { param, code: 'unsupported_parameter' },
+  )
+}
+
+function isGiven<Value>(value: Value | null | undefined): value is Value {
+  return value !== null && value !== undefined
+}
+
+/**
+ * Whether any text within a value contains the word "json". Stops at the first one, and writes no copy
+ * of a large request.
+ */
+export function mentionsJson(value: unknown): boolean {
+  if (typeof value === 'string') return /json/i.test(value)
+  if (typeof value !== 'object' || value === null) return false
+  // An object with the field `json_schema` mentions it as well.
+  return Object.entries(value).some(
+    ([name, inner]) => mentionsJson(inner) || (!Array.isArray(value) && mentionsJson(name)),
+  )
+}

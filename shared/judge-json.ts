@@ -1,0 +1,121 @@
+import { failure, type ServiceError } from './errors.ts'
+
+/** Limits of the parts of a JSON text; its size is bounded elsewhere. */
+interface JsonLimits {
+  readonly depth: number
+  readonly members: number
+  readonly values: number
+  readonly textBytes: number
+}
+
+/** The limits of a JSON body. */
+export const JSON_LIMITS = {
+  /** Arrays and objects within each other. */
+  depth: 200,
+  /** Members of all objects together. */
+  members: 50_000,
+  /** Items and members of everything together: a request may embed 300,000 token ids. */
+  values: 400_000,
+  /** Bytes of one text: of a million tokens, more or less. */
+  textBytes: 4 * 1024 * 1024,
+} as const satisfies JsonLimits
+
+/** Limits of JSON text inside a string, such as the arguments of a call: templates parse it. */
+export const JSON_TEXT_LIMITS = {
+  depth: 64,
+  members: 10_000,
+  values: 20_000,
+  textBytes: 1024 * 1024,
+} as const satisfies JsonLimits
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const COMMA = 0x2c
+const COLON = 0x3a
+const OPENER = 1
+const CLOSER = 2
+const SEPARATOR = 3
+const TEXT = 4
+/** The role of each byte outside of strings. */
+const ROLES = new Uint8Array(256)
+for (const opener of '[{') ROLES[opener.charCodeAt(0)] = OPENER
+for (const closer of ']}') ROLES[closer.charCodeAt(0)] = CLOSER
+for (const separator of [COMMA, COLON]) ROLES[separator] = SEPARATOR
+ROLES[QUOTE] = TEXT
+const NAME_SHOWN_MAX = 64
+
+/** Where something begins, and where it ends. */
+type Range = readonly [number, number]
+
+/** The refusal of a JSON text of too many parts, naming the parameter it is in; else undefined. */
+export function judgeJson(
+  bytes: Buffer,
+  limits: JsonLimits = JSON_LIMITS,
+): ServiceError | undefined {
+  const { length } = bytes
+  const { depth: depthMax, members: membersMax, values: valuesMax, textBytes } = limits
+  let depth = 0
+  let members = 0
+  let values = 0
+  /** Where the last text begins, and where the name of the parameter that is being read. */
+  let text: Range = [0, 0]
+  let name = text
+  const refuse = (what: string, limit: number): ServiceError => tooMuch(bytes, name, what, limit)
+  for (let at = 0; at < length; at += 1) {
+    const byte = bytes[at] as number
+    const role = ROLES[byte]
+    if (role === 0) continue
+    if (role === TEXT) {
+      const end = endOfText(bytes, at)
+      if (end - at > textBytes) return tooLong(bytes, name, textBytes)
+      text = [at + 1, end]
+      at = end
+    } else if (role === OPENER) {
+      depth += 1
+      values += 1
+      if (depth > depthMax) return refuse('levels of nesting', depthMax)
+    } else if (role === CLOSER) {
+      depth -= 1
+    } else if (byte === COLON) {
+      members += 1
+      if (depth === 1) name = text
+      if (members > membersMax) return refuse('members', membersMax)
+    } else {
+      values += 1
+      if (values > valuesMax) return refuse('values', valuesMax)
+    }
+  }
+  return undefined
+}
+
+/** Where the text that begins with the quote at `start` ends, by its closing quote. */
+function endOfText(bytes: Buffer, start: number): number {
+  const end = bytes.indexOf(QUOTE, start + 1)
+  if (end === -1) return bytes.length
+  if (bytes[end - 1] !== BACKSLASH) return end
+  // Millions of escaped quotes would each cost a search.
+  for (let at = start + 1; at < bytes.length; at += 1) {
+    const byte = bytes[at]
+    if (byte === QUOTE) return at
+    if (byte === BACKSLASH) at += 1
+  }
+  return bytes.length
+}
+
+function tooMuch(bytes: Buffer, name: Range, what: string, limit: number): ServiceError {
+  return failure.invalidRequest(`The JSON is too complex: at most ${limit} ${what} are allowed.`, {
+    code: 'json_too_complex',
+    ...paramOf(bytes, name),
+  })
+}
+
+function tooLong(bytes: Buffer, name: Range, limit: number): ServiceError {
+  return failure.invalidRequest(`String too long: at most ${limit} bytes are allowed.`, {
+    code: 'string_above_max_length',
+    ...paramOf(bytes, name),
+  })
+}
+
+function paramOf(bytes: Buffer, [start, end]: Range): { param?: string } {
+  return start === 0 ? {} : { param: bytes.toString('utf8', start, end).slice(0, NAME_SHOWN_MAX) }
+}

@@ -1,0 +1,138 @@
+/** A path below `/v1` and a JSON body. */
+export type SizedRequest = readonly [path: string, body: object]
+
+const list = <T>(size: number, of: (index: number) => T): T[] =>
+  Array.from({ length: size }, (_, index) => of(index))
+// More exceeds every limit, and takes seconds to write.
+const MEMBERS_MAX = 150_000
+const members = (size: number, of: (index: number) => unknown) =>
+  Object.fromEntries(list(Math.min(size, MEMBERS_MAX), (index) => [`name_${index}`, of(index)]))
+const nested = (depth: number) => `${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`
+const words = (characters: number) => 'Good morning, fox! '.repeat(Math.ceil(characters / 19))
+
+const USER = { role: 'user', content: 'Hi' }
+const chat = (fields: object): SizedRequest => [
+  '/chat/completions',
+  { model: 'chat', messages: [USER], max_tokens: 1, ...fields },
+]
+const said = (content: unknown) => chat({ messages: [{ role: 'user', content }] })
+const format = (schema: object) =>
+  chat({
+    response_format: { type: 'json_schema', json_schema: { name: 'a', strict: true, schema } },
+  })
+const tool = (parameters: object, index = 0) => ({
+  type: 'function',
+  function: { name: `tool_${index}`, parameters, strict: true },
+})
+const called = (texts: readonly string[]) =>
+  chat({
+    messages: [
+      USER,
+      {
+        role: 'assistant',
+        tool_calls: texts.map((text, at) => ({
+          ...{ id: `call_${at}`, type: 'function' },
+          function: { name: 'tool_0', arguments: text },
+        })),
+      },
+      ...texts.map((_, at) => ({ role: 'tool', tool_call_id: `call_${at}`, content: 'Done.' })),
+    ],
+    tools: [tool({ type: 'object', properties: {} })],
+  })
+const completion = (fields: object): SizedRequest => [
+  '/completions',
+  { model: 'chat', prompt: 'Hi', max_tokens: 1, ...fields },
+]
+const embedding = (input: unknown): SizedRequest => ['/embeddings', { model: 'embed', input }]
+const response = (fields: object): SizedRequest => [
+  '/responses',
+  { model: 'chat', input: 'Hi', max_output_tokens: 16, ...fields },
+]
+const anthropic = (fields: object): SizedRequest => [
+  '/messages',
+  { model: 'chat', messages: [USER], max_tokens: 1, ...fields },
+]
+const text = { type: 'string' }
+
+/** A request of a size for every field that accepts structure or text. */
+export const FIELDS: Readonly<Record<string, (size: number) => SizedRequest>> = {
+  messages: (size) => chat({ messages: list(size, () => USER) }),
+  'content of words': (size) => said(words(size)),
+  'content of one word': (size) => said('a'.repeat(size)),
+  'content of spaces': (size) => said(' '.repeat(size)),
+  'content of control tokens': (size) => said('<|im_end|>'.repeat(size / 10)),
+  'content parts': (size) => said(list(size, () => ({ type: 'text', text: 'a' }))),
+  name: (size) => chat({ messages: [{ ...USER, name: 'a'.repeat(size) }] }),
+  tools: (size) => chat({ tools: list(size, (at) => tool({ type: 'object' }, at)) }),
+  'tool properties': (size) =>
+    chat({ tools: [tool({ type: 'object', properties: members(size, () => text) })] }),
+  'tool description': (size) =>
+    chat({ tools: [{ type: 'function', function: { name: 'a', description: words(size) } }] }),
+  'arguments of numbers': (size) => called([`[${'1,'.repeat(size)}1]`]),
+  'arguments of members': (size) => called([JSON.stringify(members(size, () => 1))]),
+  'arguments nested': (size) => called([nested(size / 5)]),
+  'arguments of text': (size) => called([JSON.stringify({ a: words(size) })]),
+  'arguments of many calls': (size) =>
+    called(list(Math.min(size / 100, 60), () => `[${'1,'.repeat(size / 60)}1]`)),
+  'schema enum': (size) => format({ enum: list(size, (at) => `value ${at}`) }),
+  'schema enum of objects': (size) => format({ enum: list(size, (at) => ({ at })) }),
+  'schema const': (size) => format({ const: 'a'.repeat(size), enum: list(1000, String) }),
+  'schema required': (size) => format({ type: 'object', required: list(size, String) }),
+  'schema properties': (size) => format({ type: 'object', properties: members(size, () => text) }),
+  'schema oneOf': (size) =>
+    format({ oneOf: list(size, (at) => ({ type: 'object', required: [`name_${at}`] })) }),
+  'schema allOf': (size) =>
+    format({ allOf: list(size, (at) => ({ properties: { [`name_${at}`]: text } })) }),
+  'schema anyOf of references': (size) =>
+    format({
+      anyOf: list(size, (at) => ({ $ref: `#/$defs/name_${at}` })),
+      $defs: members(size, (at) => ({ const: at })),
+    }),
+  'schema pattern': (size) => format({ type: 'string', pattern: '(a|b)?'.repeat(size / 6) }),
+  'schema pattern of repeats': (size) =>
+    format({ type: 'string', pattern: `^(a{0,${size}}b){0,${size}}$` }),
+  'schema lengths': (size) => format({ type: 'string', minLength: size, maxLength: size * 2 }),
+  'schema items': (size) =>
+    format({ type: 'array', items: { enum: ['a', 1] }, minItems: size, maxItems: size }),
+  stop: (size) => chat({ stop: list(size, (at) => `stop ${at}`) }),
+  'stop of text': (size) => chat({ stop: 'a'.repeat(size) }),
+  logit_bias: (size) => chat({ logit_bias: Object.fromEntries(list(size, (at) => [at, 1])) }),
+  metadata: (size) => chat({ metadata: members(size, () => 'a'), store: false }),
+  chat_template_kwargs: (size) => chat({ chat_template_kwargs: members(size, () => true) }),
+  user: (size) => chat({ user: 'a'.repeat(size) }),
+  prompt: (size) => completion({ prompt: words(size) }),
+  'prompt of token ids': (size) => completion({ prompt: list(size, () => 5) }),
+  prompts: (size) => completion({ prompt: list(size, () => 'a') }),
+  suffix: (size) => completion({ suffix: words(size) }),
+  edits: (size) => ['/edits', { model: 'chat', input: words(size), instruction: 'Repeat' }],
+  documents: (size) => ['/engines/chat/search', { query: 'a', documents: list(size, () => 'a') }],
+  query: (size) => ['/engines/chat/search', { query: words(size), documents: ['a'] }],
+  inputs: (size) => embedding(list(size, () => 'a')),
+  'input of words': (size) => embedding(words(size)),
+  'input of one word': (size) => embedding('a'.repeat(size)),
+  'input of token ids': (size) => embedding(list(size, () => 5)),
+  'responses input': (size) => response({ input: list(size, () => USER) }),
+  'responses instructions': (size) => response({ instructions: words(size) }),
+  'responses text.format': (size) =>
+    response({
+      text: {
+        format: {
+          type: 'json_schema',
+          name: 'a',
+          strict: true,
+          schema: { enum: list(size, String) },
+        },
+      },
+    }),
+  'messages system': (size) => anthropic({ system: words(size) }),
+  'messages content': (size) =>
+    anthropic({
+      messages: [{ role: 'user', content: list(size, () => ({ type: 'text', text: 'a' })) }],
+    }),
+  'messages tools': (size) =>
+    anthropic({
+      tools: [
+        { name: 'a', input_schema: { type: 'object', properties: members(size, () => text) } },
+      ],
+    }),
+}

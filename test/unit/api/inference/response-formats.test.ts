@@ -1,0 +1,100 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+
+import { openSurface } from './surface.ts'
+
+const HEADER = 'x-millrace-ignored-parameters'
+const SCHEMA = { type: 'object', properties: { a: { type: 'string' } } }
+const asJson = (path: string) => ({ type: 'jsonSchema', schema: SCHEMA, path })
+const GRAMMAR = 'root ::= "yes" | "no"'
+
+let surface: Awaited<ReturnType<typeof openSurface>>
+
+beforeAll(async () => {
+  surface = await openSurface(undefined, { unknownFields: 'ignore' })
+})
+afterAll(() => surface.app.close())
+
+const ROUTES: readonly [string, object][] = [
+  ['/v1/chat/completions', { messages: [{ role: 'user', content: 'Hi' }] }],
+  ['/v1/completions', { prompt: 'Hi' }],
+]
+const post = (url: string, fields: object) => surface.post(url, { model: 'tiny-chat', ...fields })
+
+it.each<[object, object]>([
+  [{ guided_json: SCHEMA }, asJson('guided_json')],
+  [{ guided_json: JSON.stringify(SCHEMA) }, asJson('guided_json')],
+  [
+    { guided_regex: '\\d+', guided_choice: null },
+    { type: 'regex', pattern: '\\d+', path: 'guided_regex' },
+  ],
+  [{ guided_choice: ['yes', 'no', 'yes'] }, { type: 'choice', choices: ['yes', 'no'] }],
+  [{ guided_grammar: GRAMMAR }, { type: 'grammar', grammar: GRAMMAR, path: 'guided_grammar' }],
+  [{ structured_outputs: { json: SCHEMA } }, asJson('structured_outputs.json')],
+  [{ structured_outputs: { json_object: true } }, { type: 'jsonObject' }],
+  [
+    { structured_outputs: { regex: 'a|b' } },
+    { type: 'regex', pattern: 'a|b', path: 'structured_outputs.regex' },
+  ],
+  [{ structured_outputs: { choice: ['a'] } }, { type: 'choice', choices: ['a'] }],
+  [
+    { structured_outputs: { grammar: GRAMMAR } },
+    { type: 'grammar', grammar: GRAMMAR, path: 'structured_outputs.grammar' },
+  ],
+  [{ response_format: { type: 'json_object', schema: SCHEMA } }, asJson('response_format.schema')],
+  [{ response_format: { type: 'json_schema', schema: SCHEMA } }, asJson('response_format.schema')],
+  [{ response_format: { type: 'json', value: SCHEMA } }, asJson('response_format.value')],
+  [{ response_format: { type: 'json_object', value: SCHEMA } }, asJson('response_format.value')],
+  [
+    { response_format: { type: 'json_schema', value: { name: 'x', schema: SCHEMA } } },
+    asJson('response_format.value'),
+  ],
+  [
+    { response_format: { type: 'regex', value: 'a+' } },
+    { type: 'regex', pattern: 'a+', path: 'response_format.value' },
+  ],
+])('every route that writes text takes %j', async (fields, expected) => {
+  for (const [url, request] of ROUTES) {
+    const response = await post(url, { ...request, ...fields })
+    expect(response.statusCode, response.body).toBe(200)
+    expect(surface.submitter.input.responseFormat).toEqual(expected)
+    expect(response.headers).not.toHaveProperty(HEADER)
+  }
+})
+
+it.each<[object, string, RegExp]>([
+  [
+    { guided_json: SCHEMA, response_format: { type: 'json', value: SCHEMA } },
+    'response_format',
+    /'guided_json' and 'response_format' cannot be given together/,
+  ],
+  [{ guided_regex: 'a', guided_choice: ['b'] }, 'guided_choice', /cannot be given together/],
+  [{ guided_json: '{"type":' }, 'guided_json', /./],
+  [{ structural_tag: { structures: [] } }, 'structural_tag', /structured_outputs\.grammar/],
+  [
+    { response_format: { type: 'structural_tag', structures: [], triggers: ['<f='] } },
+    'response_format.type',
+    /not supported\. Offer 'tools'/,
+  ],
+  [{ response_format: { type: 'regex' } }, 'response_format.value', /Missing/],
+  [{ response_format: { type: 'json', value: 'x' } }, 'response_format.value', /./],
+  [{ guided_choice: [] }, 'guided_choice', /./],
+  [{ guided_grammar: GRAMMAR, min_tokens: 5 }, 'min_tokens', /demands a form/],
+])('every route that writes text refuses %j and names %s', async (fields, param, message) => {
+  for (const [url, request] of ROUTES) {
+    const { statusCode, body } = await post(url, { ...request, ...fields })
+    expect(statusCode, body).toBe(400)
+    expect(JSON.parse(body).error).toMatchObject({ param })
+    expect(JSON.parse(body).error.message).toMatch(message)
+  }
+})
+
+it('reports what a guided schema asks for in vain, and other fields of the decoder', async () => {
+  const [url, request] = ROUTES[0] as (typeof ROUTES)[0]
+  const set = { type: 'array', items: { type: 'string' }, uniqueItems: true }
+  const response = await post(url, {
+    ...request,
+    guided_json: set,
+    guided_decoding_backend: 'outlines',
+  })
+  expect(response.headers[HEADER]).toBe('guided_decoding_backend, guided_json.uniqueItems')
+})

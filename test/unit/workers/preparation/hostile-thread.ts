@@ -1,0 +1,17 @@
+import { parentPort } from 'node:worker_threads'
+
+/** Does what a plan names, in place of compiling it. */
+parentPort?.on('message', ({ plan }: { readonly plan: string }) => {
+  if (plan === 'hang') for (;;);
+  if (plan === 'crash') throw new Error('a defect of the thread')
+  if (plan === 'exit') process.exit(3)
+  if (plan === 'fill') {
+    const held: unknown[] = []
+    for (;;) held.push(Array.from({ length: 1000 }, (_, index) => ({ index })))
+  }
+  if (plan === 'refuse') {
+    const refusal = { message: 'No.', param: 'tools', code: 'invalid_json_schema' }
+    return parentPort?.postMessage({ refusal })
+  }
+  parentPort?.postMessage({ result: { nodes: [], deadEnds: [] }, steps: 7 })
+})

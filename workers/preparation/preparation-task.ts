@@ -1,0 +1,27 @@
+import type { PromptSource, ReadOptions, ReadPrompt } from '../processors/read-prompt.ts'
+import type { GrammarData } from '../sampling/constraint/grammar-data.ts'
+
+/** What a preparation thread does. */
+export type PreparationTask =
+  | { readonly kind: 'grammar'; readonly plan: string }
+  | {
+      readonly kind: 'prompt'
+      /** The model folder, whose tokenizer and template the thread loads once. */
+      readonly folder: string
+      readonly source: PromptSource
+      readonly options: ReadOptions
+      /** Steps that are left in the budget of the request. */
+      readonly stepsMax: number
+    }
+
+/** What a task of each kind makes. */
+export interface PreparationResults {
+  readonly grammar: GrammarData
+  readonly prompt: ReadPrompt
+}
+
+/** What a thread answers. */
+export type ThreadReply =
+  | { readonly result: PreparationResults[PreparationTask['kind']]; readonly steps: number }
+  | { readonly refusal: { readonly message: string; param: string | null; code: string | null } }
+  | { readonly failure: string }
