@@ -42,7 +42,7 @@ describe('an access token', () => {
       email: session.user.email,
       phone: '',
       app_metadata: { provider: 'email', providers: ['email'] },
-      user_metadata: {},
+      user_metadata: { email_verified: true },
       role: 'authenticated',
       aal: 'aal1',
       amr: [{ method: 'password', timestamp: expect.any(Number) }],

@@ -90,16 +90,22 @@ describe('the way through', () => {
 })
 
 describe('an existing user', () => {
-  it.each([
-    ['is linked by an address that the provider verified', true],
-    ['is not linked by one that it did not', false],
-  ])('%s', async (_name, isVerified) => {
+  const emailsOf = (email: string, verified: boolean) => ({
+    profile: { '/api/v3/user/emails': { body: [{ email, primary: true, verified }] } },
+  })
+
+  it('is linked by an address that the provider verified', async () => {
     const existing = await createUser(server)
-    const emails = [{ email: existing.email, primary: true, verified: isVerified }]
-    const profile = { '/api/v3/user/emails': { body: emails } }
-    const user = await userOf((await visit(GITHUB, { profile })).fragment)
-    expect(user.id === existing.id).toBe(isVerified)
-    expect(user.email).toBe(isVerified ? existing.email : '')
+    const { fragment } = await visit(GITHUB, emailsOf(existing.email, true))
+    const { id, email } = await userOf(fragment)
+    expect({ id, email }).toEqual({ id: existing.id, email: existing.email })
+  })
+
+  it('is not linked by one that it did not', async () => {
+    const existing = await createUser(server)
+    const { fragment } = await visit(GITHUB, emailsOf(existing.email, false))
+    expect(fragment).toMatchObject({ error_code: 'provider_email_needs_verification' })
+    expect(fragment).not.toHaveProperty('access_token')
   })
 
   it('is not taken over by an address that only looks the same in lower case', async () => {
@@ -118,7 +124,7 @@ describe('an existing user', () => {
     const row = BY_ID.google as ProviderCase
     const claims = { email: existing.email, email_verified: 'false' }
     const { fragment } = await visit(row, { claims })
-    expect((await userOf(fragment)).id).not.toBe(existing.id)
+    expect(fragment).toMatchObject({ error_code: 'provider_email_needs_verification' })
   })
 })
 
