@@ -7,7 +7,7 @@ import { type Files, openFiles } from '#api/files/files.ts'
 import { Dependencies } from '#api/health/dependencies.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/inference/jobs/submit.ts'
 import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
-import { meterJobs } from '#api/usage/metered-submitter.ts'
+import { createUsageMeter } from '#api/usage/usage-meter.ts'
 import { openUsageRecord, type UsageRecord } from '#api/usage/usage-record.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import { type Clock, systemClock } from '#shared/clock.ts'
@@ -97,6 +97,7 @@ export async function openServices(
       prefix: config.infra.redisPrefix,
     })
     closers.push(() => Promise.all([usageWriter.close(), activityWriter.close()]))
+    const meter = createUsageMeter({ writer: usageWriter, clock: systemClock })
     const reader = await openRedis(config.infra.redisUrl, 'reader', log)
     closers.push(() => reader.disconnect())
     const store = observeStore(openObjectStore(config.infra.storage), registry, tracing)
@@ -104,27 +105,24 @@ export async function openServices(
     const keys = queueKeys(config.infra.redisPrefix)
     const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
     closers.push(() => incidents.close())
-    const slowMs = config.server.slowRequestSeconds * 1000
-    const incidentWatch = new IncidentWatch(incidents, { slowMs })
-    const { queueDepthMax } = config.inference
+    const incidentWatch = new IncidentWatch(incidents, {
+      slowMs: config.server.slowRequestSeconds * 1000,
+    })
     const submitter = await openSubmitter({
       redis,
       reader,
       keys,
-      queueDepthMax,
+      queueDepthMax: config.inference.queueDepthMax,
       clock: systemClock,
       log,
       cipher,
-      onResubmit: jobs.noteResubmission,
+      observers: [jobs, meter, incidentWatch.jobs],
     })
     closers.push(() => submitter.close())
     return {
       ...{ config, log, catalogue, database, redis, cipher, store, usage, close },
       ...{ activities, usageWriter, activityWriter },
-      submitter: jobs.observe(
-        meterJobs(incidentWatch.watchJobs(submitter), { writer: usageWriter, clock: systemClock }),
-      ),
-      ...{ incidents, incidentWatch },
+      ...{ submitter, incidents, incidentWatch },
       dependencies: openDependencies({ database, redis, store, config, log }),
       clock: systemClock,
       queueKeys: keys,
