@@ -17,6 +17,7 @@ import { registerModels } from './models.ts'
 import { registerRerank } from './rerank/rerank.ts'
 import { registerScore } from './rerank/score.ts'
 import { registerResponses } from './responses/responses.ts'
+import { registerStoredResponses } from './responses/stored-routes.ts'
 import type { InferenceServices } from './services.ts'
 import { registerTokenize } from './tokenize.ts'
 
@@ -28,6 +29,7 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     registerCompletions(app, services)
     registerChatCompletions(app, services)
     registerResponses(app, services)
+    if (services.stored !== undefined) registerStoredResponses(app, services.stored)
     if (serves('anthropic')) registerMessages(app, services)
     registerEdits(app, services)
     registerEmbeddings(app, services)

@@ -30,6 +30,7 @@ import { openObjectStore } from '#shared/storage/open-store.ts'
 import { observePool } from '#shared/telemetry/observe-pool.ts'
 import { observeStore } from '#shared/telemetry/observe-store.ts'
 
+import { type Background, openBackground } from './background.ts'
 import { type Outboxes, openOutboxes } from './outboxes.ts'
 
 type RedisConnection = Awaited<ReturnType<typeof openRedis>>
@@ -60,6 +61,7 @@ export interface Services {
   readonly activities: Activities
   readonly batches: Batches
   readonly batchLines: BatchLines
+  readonly background: Background
   readonly dependencies: Dependencies
   /** Closes everything in the reverse order of opening. */
   close(): Promise<void>
@@ -102,6 +104,7 @@ export async function openServices(
     closers.push(() => reader.disconnect())
     const store = observeStore(openObjectStore(config.infra.storage), registry, tracing)
     closers.push(() => store.close())
+    const background = openBackground({ database, redis, cipher, log, config })
     const keys = queueKeys(config.infra.redisPrefix)
     const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
     closers.push(() => incidents.close())
@@ -109,19 +112,14 @@ export async function openServices(
       slowMs: config.server.slowRequestSeconds * 1000,
     })
     const submitter = await openSubmitter({
-      redis,
-      reader,
-      keys,
+      ...{ redis, reader, keys, clock: systemClock, log, cipher },
       queueDepthMax: config.inference.queueDepthMax,
-      clock: systemClock,
-      log,
-      cipher,
       observers: [jobs, meter, incidentWatch.jobs],
     })
     closers.push(() => submitter.close())
     return {
       ...{ config, log, catalogue, database, redis, cipher, store, usage, close },
-      ...{ activities, usageWriter, activityWriter },
+      ...{ activities, usageWriter, activityWriter, background },
       ...{ submitter, incidents, incidentWatch },
       dependencies: openDependencies({ database, redis, store, config, log }),
       clock: systemClock,

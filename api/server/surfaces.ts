@@ -1,3 +1,5 @@
+import type { FastifyInstance } from 'fastify'
+
 import { activitiesPlugin } from '#api/activities/routes.ts'
 import { answerUnknownPath, authPlugin, USER_SERVER_SEGMENTS } from '#api/auth/plugin.ts'
 import { BatchDriver } from '#api/batches/driver.ts'
@@ -7,7 +9,11 @@ import { openAdminSessions } from '#api/dashboard/sessions.ts'
 import { type FileChange, filesPlugin } from '#api/files/routes.ts'
 import { createBatchExecutor } from '#api/inference/batchable.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
+import { itemsWithIds } from '#api/inference/responses/response-thread.ts'
+import { ITEM_SCHEMA } from '#api/inference/responses/responses-input.ts'
 import { rootDialects } from '#api/inference/root-dialects.ts'
+import { respondAsync } from '#api/jobs/respond-async.ts'
+import { jobsPlugin } from '#api/jobs/routes.ts'
 import { addToMonth, monthOf } from '#api/limits/limit-store.ts'
 import {
   checkQuota,
@@ -18,6 +24,7 @@ import {
 import { mediaPlugin } from '#api/media/routes.ts'
 import { organizationsPlugin } from '#api/organizations/routes.ts'
 import { playgroundPlugin } from '#api/playground/plugin.ts'
+import { conversationsPlugin } from '#api/stored/conversation-routes.ts'
 import { usagePlugin } from '#api/usage/routes.ts'
 import type { NoteEvent } from '#api/v1/events.ts'
 import { createIdempotencyGate } from '#api/v1/idempotency.ts'
@@ -64,6 +71,8 @@ function inference(services: Services, users: UserServer, version: string): read
     guesses: users.services.guesses,
     // Before the limits: a replayed answer costs nothing.
     gates: [idempotencyOf(services), limiterOf(services)],
+    respondAsync: respondAsync({ ...services.background, clock: services.clock }),
+    storedRequests: services.background.storedRequests,
   }
   const inferenceServices = {
     ...services,
@@ -71,6 +80,7 @@ function inference(services: Services, users: UserServer, version: string): read
     workersSeen: () => services.submitter.ledger.workers,
     signer,
     note,
+    stored: { ...services.background, isDefault: config.content.storesResponses },
     config: {
       deadlineSeconds: config.inference.deadlineSeconds,
       anonymousUsersMayCreateKeys: config.limits.anonymous.mayCreateKeys,
@@ -92,6 +102,11 @@ function inference(services: Services, users: UserServer, version: string): read
       mailer: invitationMailerOf(users.services),
     }),
     mediaPlugin({ ...services, signer }),
+    jobsPlugin(services.background),
+    conversationsPlugin({
+      ...{ ...services.background, clock: services.clock },
+      form: { schema: ITEM_SCHEMA, withIds: itemsWithIds },
+    }),
     batchesPlugin({ ...services, storageBytesMax: config.content.storageBytesMax }),
   ])
   const root = v1Plugin(shared, [rootDialects(inferenceServices, version)], {
@@ -117,6 +132,13 @@ export function startBatches(services: Services): BatchDriver {
       checkQuota: (organizationId) => checkQuota(limiterServicesOf(services), organizationId),
     }),
   })
+}
+
+/** Starts to run background jobs through the routes of the application. */
+export function startBackground(services: Services, app: FastifyInstance): void {
+  services.background.start(app, (organizationId, tokens) =>
+    noteBatchTokens(services, organizationId, tokens),
+  )
 }
 
 function noteBatchTokens(services: Services, organizationId: string, tokens: number): void {

@@ -44,13 +44,10 @@ interface IdempotencyServices {
  */
 export function createIdempotencyGate(services: IdempotencyServices): Gate {
   return async (request, reply) => {
-    const header = request.headers['idempotency-key']
-    if (header === undefined || request.method !== 'POST') return undefined
-    if (typeof header !== 'string' || !KEY_PATTERN.test(header)) {
-      throw invalidKey('expected 1 to 255 printable ASCII characters without spaces.')
-    }
+    const key = keyOf(request)
+    if (key === undefined) return undefined
     const { organizationId } = callerOf(request)
-    const claim = claimOf(organizationId, header, fingerprintOf(request))
+    const claim = claimOf(organizationId, key, fingerprintOf(request))
     const beginning = await beginOrWait(services, request, claim)
     const digest = formDigestOf(request.raw)
     if (beginning.state === 'done') {
@@ -70,6 +67,18 @@ export function createIdempotencyGate(services: IdempotencyServices): Gate {
   }
 }
 
+/** The key of the client, or that of the background job whose request this is. */
+function keyOf({ context, headers, method }: FastifyRequest): string | undefined {
+  // No client can send a key with a space.
+  if (context.stored !== undefined) return `job ${context.stored.id}`
+  const header = headers['idempotency-key']
+  if (header === undefined || method !== 'POST') return undefined
+  if (typeof header !== 'string' || !KEY_PATTERN.test(header)) {
+    throw invalidKey('expected 1 to 255 printable ASCII characters without spaces.')
+  }
+  return header
+}
+
 /** A request that runs under a key. */
 interface Run {
   readonly claim: Claim
@@ -87,9 +96,10 @@ function makeDurable(
   { claim, beginning, digest, streams, overListeners }: Run,
 ): void {
   let count = 0
+  const { stored } = request.context
   request.context.durable = {
-    id: claim.id,
-    startedAtMs: beginning.startedAtMs,
+    id: stored?.id ?? claim.id,
+    startedAtMs: stored?.createdAtMs ?? beginning.startedAtMs,
     isAdopted: beginning.jobs.size > 0,
     onOver: (listener) => overListeners.push(listener),
     nextJob() {

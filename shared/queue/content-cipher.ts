@@ -21,7 +21,8 @@ interface InstallationKey {
 }
 
 /**
- * Encrypts request content that lies in Redis: job inputs, replies, kept answers and journals.
+ * Encrypts request content in Redis (job inputs, replies, recorded answers, journals) and stored
+ * content in Postgres.
  *
  * A process derives its own message key from the first secret and a random salt (HKDF), so that a
  * counter is a safe AES-GCM nonce: no number of messages repeats one. A message is

@@ -35,6 +35,7 @@ const request = async (
   method: string,
   path: string,
   body?: unknown,
+  headers: Readonly<Record<string, string>> = {},
 ): Promise<{ status: number; text: string; id: string }> => {
   const isForm = body instanceof FormData
   const answer = await fetch(`${tiers.url}${path}`, {
@@ -42,6 +43,7 @@ const request = async (
     headers: {
       authorization: `Bearer ${secret}`,
       ...(body !== undefined && !isForm && { 'content-type': 'application/json' }),
+      ...headers,
     },
     ...(body !== undefined && { body: isForm ? body : JSON.stringify(body) }),
   })
@@ -67,7 +69,22 @@ const CREATE_BY_FAMILY: Readonly<Record<string, (scene: Scene) => Promise<string
     (await request(secret, 'POST', '/v1/api_keys', { name: 'more' })).id,
   organizations: async ({ organizationId }) => organizationId,
   // Those that are received belong to people; no key has one.
-  invitations: async (scene) => PARTS.invitation_id?.(scene) ?? '',
+  invitations: async (scene) => PARTS.invitation_id?.(scene, '') ?? '',
+  responses: async ({ secret }) =>
+    (
+      await request(secret, 'POST', '/v1/responses', {
+        ...{ model: 'tiny-chat', input: 'x', background: true },
+      })
+    ).id,
+  conversations: async ({ secret }) => (await request(secret, 'POST', '/v1/conversations', {})).id,
+  jobs: async ({ secret }) => {
+    const body = { model: 'tiny-embed', input: 'x' }
+    const headers = { prefer: 'respond-async' }
+    const { id } = await request(secret, 'POST', '/v1/embeddings', body, headers)
+    // No worker runs here; the events of a job are complete when it has ended.
+    await request(secret, 'POST', `/v1/jobs/${id}/cancel`)
+    return id
+  },
   batches: async (scene) =>
     (
       await request(scene.secret, 'POST', '/v1/batches', {
@@ -79,7 +96,13 @@ const CREATE_BY_FAMILY: Readonly<Record<string, (scene: Scene) => Promise<string
 }
 
 /** How the parts of things come into being, by the name of the second id of a path. */
-const PARTS: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
+const PARTS: Readonly<Record<string, (scene: Scene, id: string) => Promise<string>>> = {
+  item_id: async ({ secret }, id) => {
+    const items = [{ type: 'message', role: 'user', content: 'x' }]
+    const path = `/v1/conversations/${id}/items`
+    const { text } = await request(secret, 'POST', path, { items })
+    return text.startsWith('{') ? JSON.parse(text).data?.[0].id : 'x'
+  },
   user_id: async ({ organizationId }) => {
     const userId = randomUUID()
     const { users } = authTables('')
@@ -149,6 +172,7 @@ function creatorOf(path: string): (scene: Scene) => Promise<string> {
 const OTHER_USER = '00000000-0000-4000-8000-000000000000'
 const BODIES: readonly [RegExp, unknown][] = [
   [/^POST .*\{id\}\/invitations$/, { email: 'somebody@example.test' }],
+  [/^POST .*\/items$/, { items: [{ role: 'user', content: 'x' }] }],
   [/^POST .*\/members$/, { user_id: OTHER_USER, role: 'member' }],
   [/^PATCH .*\/members\//, { role: 'member' }],
   [/^PATCH /, { name: 'mine now' }],
@@ -200,6 +224,12 @@ describe('every route that takes an id', () => {
     }
   })
 
+  // A job that no worker ran has no result.
+  let found: typeof routes = []
+  beforeAll(() => {
+    found = routes.filter(({ method, path }) => method === 'GET' && !path.endsWith('/result'))
+  })
+
   it("answers 404 for another organization's, and leaves it as it was", async () => {
     // A caller that is not a user is refused before anything is looked up.
     for (const route of routes.filter(({ path }) => !path.startsWith('/v1/invitations'))) {
@@ -207,18 +237,18 @@ describe('every route that takes an id', () => {
       expect([route, id === '' || id === undefined]).toEqual([route, false])
       const { status } = await call(own.secret, route, encodeURIComponent(id))
       expect([route, status]).toEqual([route, 404])
-      const get = routes.find(({ method, path }) => method === 'GET' && path === route.path)
+      const get = found.find(({ path }) => path === route.path)
       if (get === undefined) continue
-      const part = await PARTS[partOf(route.path) ?? '']?.(other)
+      const part = await PARTS[partOf(route.path) ?? '']?.(other, id)
       const kept = await call(other.secret, get, encodeURIComponent(id), part)
       expect([route, kept.status]).toEqual([route, 200])
     }
   })
 
   it('finds its own', async () => {
-    for (const route of routes.filter(({ method }) => method === 'GET')) {
+    for (const route of found) {
       const id = await creatorOf(route.path)(own)
-      const part = await PARTS[partOf(route.path) ?? '']?.(own)
+      const part = await PARTS[partOf(route.path) ?? '']?.(own, id)
       const { status } = await call(own.secret, route, encodeURIComponent(id), part)
       expect([route, status]).toEqual([route, 200])
     }
@@ -226,15 +256,17 @@ describe('every route that takes an id', () => {
 
   it("finds no part of another organization's thing, under either id", async () => {
     for (const route of routes) {
-      const part = await PARTS[partOf(route.path) ?? '']?.(other)
-      if (part === undefined) continue
-      for (const id of [own.organizationId, other.organizationId]) {
+      const create = PARTS[partOf(route.path) ?? '']
+      if (create === undefined) continue
+      const [mine, theirs] = [await creatorOf(route.path)(own), await creatorOf(route.path)(other)]
+      const part = await create(other, theirs)
+      for (const id of [mine, theirs]) {
         const { status } = await call(own.secret, route, id, part)
         expect([route, id, status]).toEqual([route, id, 404])
       }
       const get = routes.find(({ method, path }) => method === 'GET' && path === route.path)
       if (get === undefined) continue
-      const kept = await call(other.secret, get, other.organizationId, part)
+      const kept = await call(other.secret, get, theirs, part)
       expect([route, kept.status]).toEqual([route, 200])
     }
   })
