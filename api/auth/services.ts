@@ -4,6 +4,7 @@ import {
   type DropReason,
   type MessageOutbox,
 } from '#api/auth/delivery/outbox-sender.ts'
+import { type AuthHooks, createHooks } from '#api/auth/hooks/hooks.ts'
 import { createPasswordHasher, type PasswordHasher } from '#api/auth/passwords/password.ts'
 import { type AccessTokens, createAccessTokens } from '#api/auth/sessions/access-token.ts'
 import { createGuessLimiter, type GuessLimiter } from '#api/limits/guess-limiter.ts'
@@ -50,6 +51,7 @@ export interface AuthServices {
   readonly outbox: MessageOutbox
   readonly sms: Pick<SmsSender, 'testOtp' | 'requireGateway'>
   readonly captcha: CaptchaVerifier
+  readonly hooks: AuthHooks
   readonly providers: Providers
   readonly passwords: PasswordHasher
   readonly accessTokens: AccessTokens
@@ -68,10 +70,13 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
   if (secretWeakness !== undefined) log.warn({ operation: 'auth.secret' }, secretWeakness)
   for (const notice of config.deprecations) log.warn({ operation: 'auth.deprecation' }, notice)
   const store = createStore(db, tables, clock)
+  const hooks = createHooks({ config: config.hooks, db, clock, log })
   return {
-    ...{ config, clock, log, sms, captcha, providers, version, store },
+    ...{ config, clock, log, captcha, hooks, providers, version, store },
+    // A send-SMS hook needs no gateway.
+    sms: hooks.isEnabled('sendSms') ? { ...sms, requireGateway: () => undefined } : sms,
     outbox: createOutbox({
-      ...{ store, mailer, sms, clock, log, secret: config.jwt.secret },
+      ...{ store, mailer, sms, hooks, clock, log, secret: config.jwt.secret },
       onDrop: dependencies.onMessageDropped,
     }),
     passwords: createPasswordHasher(config.password, {

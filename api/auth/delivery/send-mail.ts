@@ -71,6 +71,8 @@ export interface TokenMail {
   readonly changeTo?: string | undefined
   /** Credentials that an unconfirmed user receives with the token. */
   readonly credentials?: PendingCredentials | 'kept' | undefined
+  /** The token for the current address, where a hook gets both in one call. */
+  readonly currentToken?: MintedToken
 }
 
 /**
@@ -118,15 +120,16 @@ export function requireAuthorized(services: AuthServices, address: string): void
 }
 
 /** Makes the token of a permitted mail, which counts towards the hour's limit, and writes the mail. */
-export async function mintAndSend(
+async function mintAndSend(
   services: AuthServices,
   request: AuthRequest,
   token: TokenMail,
 ): Promise<void> {
   if (!services.config.mailer.isAutoconfirm) await services.limits.takeSend('email')
   const minted = await mintForMail(services, token)
-  const { user, name, to } = token
-  const { kind, tokenKind } = MAILS[name]
+  const { user, name, to, currentToken } = token
+  const { kind, tokenKind, linkType } = MAILS[name]
+  const { externalUrl } = request
   const mail: Mail = {
     kind,
     to,
@@ -140,6 +143,7 @@ export async function mintAndSend(
       redirectTo: request.redirectTo,
       data: { ...user.userMetadata, ...minted.userMetadata, ...token.data },
     },
+    forHook: { linkType, externalUrl, ...(currentToken && { currentToken }) },
   }
   await services.outbox.write(services.store, {
     userId: user.id,
@@ -147,6 +151,21 @@ export async function mintAndSend(
     message: { channel: 'email', mail },
     expiresAt: minted.expiresAt,
   })
+}
+
+/** Writes the mails of a change of address; a send-email hook gets the tokens of both in one call. */
+export async function mintAndSendChange(
+  services: AuthServices,
+  request: AuthRequest,
+  mails: { readonly toNew: TokenMail; readonly toCurrent: TokenMail | undefined },
+): Promise<void> {
+  const { toNew, toCurrent } = mails
+  if (toCurrent !== undefined && services.hooks.isEnabled('sendEmail')) {
+    const currentToken = await mintForMail(services, toCurrent)
+    return mintAndSend(services, request, { ...toNew, currentToken })
+  }
+  await mintAndSend(services, request, toNew)
+  if (toCurrent !== undefined) await mintAndSend(services, request, toCurrent)
 }
 
 /**

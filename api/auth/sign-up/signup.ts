@@ -10,6 +10,7 @@ import {
 } from '#api/auth/delivery/send-mail.ts'
 import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
+import { approveNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import type { Parsed, SignupBody } from '#api/auth/schemas.ts'
 import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
@@ -90,7 +91,9 @@ async function signUpNewUser(
   parsed: Signup,
 ): Promise<Answer> {
   const { contact } = parsed
-  const account = accountOf(parsed)
+  const candidate = { ...contact, provider: contact.kind, userMetadata: parsed.data }
+  const id = await approveNewUser(services, request, candidate)
+  const account = { ...accountOf(parsed), id }
   if (parsed.isAutoconfirm) {
     const started = await inTransaction(services.store, async (store) => {
       const user = await createAccount(services, store, { account, request })
