@@ -151,6 +151,7 @@ export class BatchDriver {
     } catch (error) {
       const faults = faultsOf(error)
       if (faults === undefined) throw error
+      await this.#services.announce?.(batch, 'failed')
       await batches.reject(batch.id, this.#leaseId, faults)
     }
   }

@@ -28,8 +28,6 @@ interface RunnerServices {
   readonly send: SendStored
   readonly cipher?: ContentCipher | undefined
   readonly log: Logger
-  /** Called once for every job that has ended here. */
-  readonly onEnd?: (job: JobRow, ending: JobEnding) => Promise<void>
 }
 
 /** Jobs that one process runs at a time. */
@@ -208,12 +206,11 @@ export class JobRunner {
 
   /** A result is worth a few tries: the work behind it is done. */
   async #finish(job: JobRow, ending: JobEnding): Promise<void> {
-    const { jobs, events, onEnd } = this.#services
+    const { jobs, events } = this.#services
     for (let tries = 1; ; tries += 1) {
       try {
-        const isFinished = await jobs.finish(job.id, this.#leaseId, ending)
+        await jobs.finish(job.id, this.#leaseId, ending)
         await events.end(job.id)
-        if (isFinished) await onEnd?.(job, ending)
         return
       } catch (error) {
         if (tries === FINISH_TRIES || this.#loop.isStopping) throw error

@@ -12,6 +12,7 @@ import {
   type SQL,
   sql,
 } from 'drizzle-orm'
+import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
 
 import type { Db } from '#shared/db/client.ts'
 import type { JobError, JobRow, JobTables } from '#shared/db/schema/jobs.ts'
@@ -47,6 +48,15 @@ export interface JobEnding {
 
 const ENDED = { leaseId: null, leaseUntil: null, endedAt: sql`now()` }
 
+interface JobStoreOptions {
+  readonly db: Db
+  readonly tables: JobTables
+  /** How long a job is stored behind its deadline. */
+  readonly retentionDays: number
+  /** Receives jobs that end, in the transaction that ends them. */
+  readonly announce: (db: Db, jobs: readonly JobSummary[]) => Promise<void>
+}
+
 /** The background jobs of a database. */
 export class JobStore {
   readonly #db: Db
@@ -54,9 +64,10 @@ export class JobStore {
   readonly #jobs: JobTables['jobs']
   readonly #retentionDays: number
   readonly #isOpen: SQL
+  readonly #announce: JobStoreOptions['announce']
 
-  /** `retentionDays` is how long a job is stored behind its deadline. */
-  constructor(db: Db, tables: JobTables, retentionDays: number) {
+  constructor({ db, tables, retentionDays, announce }: JobStoreOptions) {
+    this.#announce = announce
     this.#db = db
     this.#tables = tables
     this.#jobs = tables.jobs
@@ -71,6 +82,20 @@ export class JobStore {
   #held(id: string, leaseId: string): SQL | undefined {
     const { jobs } = this.#tables
     return and(eq(jobs.id, id), eq(jobs.leaseId, leaseId), eq(jobs.state, 'in_progress'))
+  }
+
+  /** Ends the jobs of a condition, and announces them. */
+  #end(isMeant: SQL | undefined, ending: PgUpdateSetSource<JobTables['jobs']>): Promise<number> {
+    const { request: _request, result: _result, ...columns } = getTableColumns(this.#jobs)
+    return this.#db.transaction(async (tx) => {
+      const rows = await tx
+        .update(this.#jobs)
+        .set({ ...ENDED, ...ending })
+        .where(isMeant)
+        .returning(columns)
+      if (rows.length > 0) await this.#announce(tx, rows)
+      return rows.length
+    })
   }
 
   /**
@@ -142,11 +167,9 @@ export class JobStore {
 
   /** Ends a waiting job, and asks the process that runs one to stop; one that has ended stays. */
   async cancel(organizationId: string, id: string): Promise<JobSummary | undefined> {
-    await this.#db
-      .update(this.#jobs)
-      .set({ ...ENDED, state: 'cancelled', cancelledAt: sql`now()` })
-      // One whose process is gone runs nowhere.
-      .where(and(this.#ownedBy(organizationId, id), this.#isOpen, isFree(this.#tables)))
+    // One whose process is gone runs nowhere.
+    const isIdle = and(this.#ownedBy(organizationId, id), this.#isOpen, isFree(this.#tables))
+    await this.#end(isIdle, { state: 'cancelled', cancelledAt: sql`now()` })
     await this.#db
       .update(this.#jobs)
       .set({ cancelledAt: sql`coalesce(${this.#jobs.cancelledAt}, now())` })
@@ -212,15 +235,11 @@ export class JobStore {
   /** Ends a job, unless its lease was lost; answers whether it did. */
   async finish(id: string, leaseId: string, ending: JobEnding): Promise<boolean> {
     const { state, error, status, headers, result } = ending
-    const rows = await this.#db
-      .update(this.#jobs)
-      .set({
-        ...{ ...ENDED, state, error: error ?? null, result: result ?? null },
-        ...{ resultStatus: status ?? null, resultHeaders: headers ?? null },
-      })
-      .where(this.#held(id, leaseId))
-      .returning({ id: this.#jobs.id })
-    return rows.length > 0
+    const ended = await this.#end(this.#held(id, leaseId), {
+      ...{ state, error: error ?? null, result: result ?? null },
+      ...{ resultStatus: status ?? null, resultHeaders: headers ?? null },
+    })
+    return ended > 0
   }
 
   /** Ends jobs whose deadline is over, or whose organization or user is deleted or banned. */
@@ -229,14 +248,11 @@ export class JobStore {
       code: 'deadline_exceeded',
       message: 'The job did not end before its deadline.',
     }
-    await this.#db
-      .update(this.#jobs)
-      .set({ ...ENDED, state: 'expired', error: lateness })
-      .where(and(this.#isOpen, lt(this.#jobs.expiresAt, sql`now()`), isFree(this.#tables)))
-    await this.#db
-      .update(this.#jobs)
-      .set({ ...ENDED, state: 'cancelled' })
-      .where(and(this.#isOpen, isNotNull(this.#jobs.cancelledAt), isFree(this.#tables)))
+    const isIdle = and(this.#isOpen, isFree(this.#tables))
+    await this.#end(and(isIdle, lt(this.#jobs.expiresAt, sql`now()`)), {
+      ...{ state: 'expired', error: lateness },
+    })
+    await this.#end(and(isIdle, isNotNull(this.#jobs.cancelledAt)), { state: 'cancelled' })
     await this.#db.execute(abandonQuery(this.#tables))
   }
 

@@ -4,14 +4,20 @@ import type { Redis } from 'ioredis'
 import { BackgroundJobs } from '#api/jobs/background-jobs.ts'
 import { EventLog } from '#api/jobs/event-log.ts'
 import { JobRunner, type SendStored } from '#api/jobs/job-runner.ts'
-import { JobStore } from '#api/jobs/job-store.ts'
+import { JobStore, type JobSummary } from '#api/jobs/job-store.ts'
 import { STORED_REQUEST_HEADER, StoredRequests } from '#api/jobs/stored-requests.ts'
 import { AnswerStore } from '#api/stored/answer-store.ts'
 import { ConversationStore } from '#api/stored/conversation-store.ts'
+import { derivedId } from '#api/v1/durable.ts'
+import type { EventType, NewEvent } from '#api/webhooks/event-types.ts'
+import { Secrets } from '#api/webhooks/secrets.ts'
+import { WebhookSender } from '#api/webhooks/webhook-sender.ts'
+import { WebhookStore } from '#api/webhooks/webhook-store.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { Config } from '#shared/config/config.ts'
 import type { Database } from '#shared/db/client.ts'
 import { jobTables } from '#shared/db/schema/jobs.ts'
+import { webhookTables } from '#shared/db/schema/webhooks.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 
@@ -22,6 +28,12 @@ export interface Background {
   readonly answers: AnswerStore
   readonly conversations: ConversationStore
   readonly storedRequests: StoredRequests
+  readonly webhooks: WebhookStore
+  readonly secrets: Secrets
+  /** Says that there is something to deliver. */
+  wakeSender(): void
+  /** Announces events to webhooks. */
+  announce(events: readonly NewEvent[]): Promise<void>
   /** Runs jobs through the routes of the application, from now on. */
   start(app: FastifyInstance, noteTokens: (organizationId: string, tokens: number) => void): void
   /** Takes no more jobs, and leaves those that run to other processes. */
@@ -42,23 +54,57 @@ export function openBackground(options: {
   const { db } = database
   const clock = systemClock
   const { retentionDays, openJobsMax } = config.content
-  const tables = jobTables(config.database.tablePrefix)
-  const jobs = new JobStore(db, tables, retentionDays)
+  const { tablePrefix } = config.database
+  const tables = jobTables(tablePrefix)
+  const webhooks = new WebhookStore(db, webhookTables(tablePrefix))
+  const secrets = new Secrets(cipher)
+  const jobs = new JobStore({
+    ...{ db, tables, retentionDays },
+    async announce(tx, ended) {
+      await webhooks.announce(tx, ended.flatMap(eventsOf))
+      sender?.wake()
+    },
+  })
   const events = new EventLog(redis, config.infra.redisPrefix, cipher)
   const storedRequests = new StoredRequests()
   let runner: JobRunner | undefined
+  let sender: WebhookSender | undefined
   const wake = (): void => runner?.wake()
   return {
-    ...{ jobs, storedRequests },
+    ...{ jobs, storedRequests, webhooks, secrets },
+    wakeSender: () => sender?.wake(),
+    async announce(announced) {
+      await webhooks.announce(db, announced)
+      sender?.wake()
+    },
     background: new BackgroundJobs({ jobs, events, clock, cipher, openJobsMax, wake }),
     answers: new AnswerStore({ db, tables, cipher, retentionDays }),
     conversations: new ConversationStore({ db, tables, cipher, retentionDays }),
     start(app, noteTokens) {
       const send = sendThrough(app, storedRequests, noteTokens)
       runner = new JobRunner({ jobs, events, cipher, log, send })
+      const { allowsPrivateAddresses } = config.content.webhooks
+      sender = new WebhookSender({ webhooks, secrets, clock, log, allowsPrivateAddresses })
     },
-    stop: async () => runner?.stop(STOP_GRACE_MS),
+    async stop() {
+      await runner?.stop(STOP_GRACE_MS)
+      await sender?.stop()
+    },
   }
+}
+
+/** The events of a job that has ended. */
+function eventsOf({ id, organizationId, state, responseId, endpoint }: JobSummary): NewEvent[] {
+  if (state === 'queued' || state === 'in_progress') return []
+  const announced: NewEvent[] = []
+  const add = (type: EventType, data: NewEvent['data']): void => {
+    announced.push({ organizationId, id: derivedId('evt_', `${id} ${type}`), type, data })
+  }
+  add(`job.${state}`, { id, endpoint })
+  if (responseId !== null) {
+    add(`response.${state === 'expired' ? 'failed' : state}`, { id: responseId })
+  }
+  return announced
 }
 
 /** Sends stored requests to the application within this process. */

@@ -34,4 +34,5 @@ const TASKS: Readonly<Record<string, (services: Services) => Promise<unknown>>> 
   jobs: ({ background }) => background.jobs.sweep(),
   answers: ({ background }) => background.answers.sweep(),
   conversations: ({ background }) => background.conversations.sweep(),
+  webhooks: ({ background }) => background.webhooks.sweep(),
 }

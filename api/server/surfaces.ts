@@ -26,10 +26,13 @@ import { organizationsPlugin } from '#api/organizations/routes.ts'
 import { playgroundPlugin } from '#api/playground/plugin.ts'
 import { conversationsPlugin } from '#api/stored/conversation-routes.ts'
 import { usagePlugin } from '#api/usage/routes.ts'
+import { callerOf } from '#api/v1/caller.ts'
+import { derivedId } from '#api/v1/durable.ts'
 import type { NoteEvent } from '#api/v1/events.ts'
 import { createIdempotencyGate } from '#api/v1/idempotency.ts'
 import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
 import { type Gate, v1Plugin } from '#api/v1/plugin.ts'
+import { webhooksPlugin } from '#api/webhooks/routes.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'
 import { createUrlSigner } from '#shared/storage/signed-url.ts'
 
@@ -93,7 +96,7 @@ function inference(services: Services, users: UserServer, version: string): read
     filesPlugin({
       ...services,
       storageBytesMax: config.content.storageBytesMax,
-      onChange: (change) => recordFileChange(note, change),
+      onChange: (change) => recordFileChange(services, note, change),
     }),
     activitiesPlugin(services),
     usagePlugin(services),
@@ -103,6 +106,10 @@ function inference(services: Services, users: UserServer, version: string): read
     }),
     mediaPlugin({ ...services, signer }),
     jobsPlugin(services.background),
+    webhooksPlugin({
+      ...{ ...services.background, clock: services.clock },
+      wake: () => services.background.wakeSender(),
+    }),
     conversationsPlugin({
       ...{ ...services.background, clock: services.clock },
       form: { schema: ITEM_SCHEMA, withIds: itemsWithIds },
@@ -123,6 +130,14 @@ export function startBatches(services: Services): BatchDriver {
   const { deadlineSeconds } = services.config.inference
   return new BatchDriver({
     ...services,
+    announce: (batch, end) =>
+      services.background.announce([
+        {
+          ...{ organizationId: batch.organization_id, type: `batch.${end}` },
+          id: derivedId('evt_', `${batch.id} ${end}`),
+          data: { id: batch.id },
+        },
+      ]),
     lines: services.batchLines,
     execute: createBatchExecutor({
       ...services,
@@ -196,9 +211,18 @@ function administration(services: Services, users: UserServer, version: string):
   })
 }
 
-/** Records stored and deleted files as activities of the organization. */
-function recordFileChange(note: NoteEvent, { type, file, request }: FileChange): void {
+/** Records stored and deleted files as activities of the organization, and announces them. */
+function recordFileChange(
+  { background, log }: Services,
+  note: NoteEvent,
+  { type, file, request }: FileChange,
+): void {
   const { id, purpose, bytes } = file
+  const { organizationId } = callerOf(request)
+  const eventId = derivedId('evt_', `${id} ${type}`)
+  background
+    .announce([{ organizationId, id: eventId, type: `file.${type}`, data: { id, purpose } }])
+    .catch((error: unknown) => log.warn({ operation: 'webhook.announce', err: error }, 'not sent'))
   note(request, {
     type: type === 'stored' ? 'Create' : 'Delete',
     event: `file.${type}`,

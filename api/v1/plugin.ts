@@ -30,8 +30,8 @@ declare module 'fastify' {
 // The API version that OpenAI has reported since 2020.
 const API_VERSION = '2020-10-01'
 const REASON_LENGTH_MAX = 300
-// Keys and memberships are good for longer than the credential with which they are made.
-const OUTLASTING: readonly RequiredScope[] = ['keys', 'organizations']
+// Keys, memberships and webhooks are good for longer than the credential with which they are made.
+const OUTLASTING: readonly RequiredScope[] = ['keys', 'organizations', 'webhooks']
 const READS: readonly string[] = ['GET', 'HEAD']
 
 /** The dependencies that all surfaces below `/v1` share. */
@@ -142,8 +142,8 @@ function credentialOf({ headers }: FastifyRequest): string | undefined {
 }
 
 /**
- * Routes take bodies with fields that they do not know, and report these. Keys and memberships are
- * the exception: an ignored restriction would grant more than was asked for.
+ * Routes take bodies with fields that they do not know, and report these. Those that outlast their
+ * request are the exception: an ignored restriction would grant more than was asked for.
  */
 function ignoreUnknownFields(app: FastifyInstance): void {
   const compiler = validatorCompiler('ignore')

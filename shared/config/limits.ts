@@ -79,6 +79,8 @@ export interface ContentConfig {
   readonly retentionDays: number
   /** Unfinished background jobs per organization. */
   readonly openJobsMax: number
+  /** Whether webhooks may be sent to addresses outside the public internet. */
+  readonly webhooks: { readonly allowsPrivateAddresses: boolean }
 }
 
 /** Reads the settings of files and activities. */
@@ -110,5 +112,11 @@ export function readContentConfig(env: EnvReader): ContentConfig {
       fallback: 10_000,
       min: 1,
     }),
+    webhooks: {
+      allowsPrivateAddresses: env.bool('MILLRACE_WEBHOOKS_ALLOW_PRIVATE', {
+        about: 'send webhooks to private addresses too',
+        fallback: false,
+      }),
+    },
   }
 }

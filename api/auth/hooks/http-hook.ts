@@ -1,4 +1,3 @@
-import { createHmac } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 
 import { authFailure } from '#api/auth/errors.ts'
@@ -6,6 +5,7 @@ import type { Clock } from '#shared/clock.ts'
 import type { HookTarget } from '#shared/config/auth-hooks.ts'
 import { failure } from '#shared/errors.ts'
 import { createGuardedFetch, OutgoingError, type OutgoingReply } from '#shared/net/guarded-fetch.ts'
+import { signWebhook } from '#shared/net/standard-webhooks.ts'
 
 type HttpTarget = Extract<HookTarget, { kind: 'http' }>
 
@@ -43,7 +43,7 @@ export function createHttpHook(limits: Limits): HttpHook {
   return async (target, message) => {
     const signal = AbortSignal.timeout(timeoutMs)
     for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
-      const headers = signPayload(target.secrets, { ...message, nowMs: clock.now() })
+      const headers = signWebhook(target.secrets, { ...message, nowMs: clock.now() })
       const request = {
         url: target.url,
         method: 'POST',
@@ -60,24 +60,6 @@ export function createHttpHook(limits: Limits): HttpHook {
       } else if (!isAskedToRetry(reply)) return readReply(reply)
     }
     throw failure.internal(BUSY, { code: 'unexpected_failure' })
-  }
-}
-
-/** The headers of Standard Webhooks, with a signature for every secret. */
-function signPayload(
-  secrets: readonly Buffer[],
-  message: { readonly id: string; readonly nowMs: number; readonly text: string },
-): Record<string, string> {
-  const { id, nowMs, text } = message
-  const timestamp = String(Math.floor(nowMs / 1000))
-  const signatures = secrets.map((secret) => {
-    const mac = createHmac('sha256', secret).update(`${id}.${timestamp}.${text}`)
-    return `v1,${mac.digest('base64')}`
-  })
-  return {
-    'webhook-id': id,
-    'webhook-timestamp': timestamp,
-    ...(signatures.length > 0 && { 'webhook-signature': signatures.join(' ') }),
   }
 }
 

@@ -85,6 +85,8 @@ const CREATE_BY_FAMILY: Readonly<Record<string, (scene: Scene) => Promise<string
     await request(secret, 'POST', `/v1/jobs/${id}/cancel`)
     return id
   },
+  webhook_endpoints: async ({ secret }) =>
+    (await request(secret, 'POST', '/v1/webhook_endpoints', { url: 'https://example.test/' })).id,
   batches: async (scene) =>
     (
       await request(scene.secret, 'POST', '/v1/batches', {
@@ -103,6 +105,8 @@ const PARTS: Readonly<Record<string, (scene: Scene, id: string) => Promise<strin
     const { text } = await request(secret, 'POST', path, { items })
     return text.startsWith('{') ? JSON.parse(text).data?.[0].id : 'x'
   },
+  delivery_id: async ({ secret }, id) =>
+    (await request(secret, 'POST', `/v1/webhook_endpoints/${id}/test`)).id,
   user_id: async ({ organizationId }) => {
     const userId = randomUUID()
     const { users } = authTables('')
@@ -175,6 +179,7 @@ const BODIES: readonly [RegExp, unknown][] = [
   [/^POST .*\/items$/, { items: [{ role: 'user', content: 'x' }] }],
   [/^POST .*\/members$/, { user_id: OTHER_USER, role: 'member' }],
   [/^PATCH .*\/members\//, { role: 'member' }],
+  [/^PATCH .*\/webhook_endpoints\//, { description: 'mine now' }],
   [/^PATCH /, { name: 'mine now' }],
   [/^POST /, {}],
 ]

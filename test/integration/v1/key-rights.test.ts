@@ -18,6 +18,7 @@ const FAMILIES: readonly [RegExp, RequiredScope][] = [
   [/^\w+ \/v1\/messages/, 'chat'],
   [/^\w+ \/v1\/(responses|conversations)(\/|$)/, 'responses'],
   [/^\w+ \/v1\/jobs/, 'jobs'],
+  [/^\w+ \/v1\/webhook_endpoints/, 'webhooks'],
   [/^\w+ \/v1\/((engines\/\{\w+\}\/)?completions|(de)?tokenize)$/, 'completions'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?edits$/, 'edits'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?embeddings$/, 'embeddings'],
