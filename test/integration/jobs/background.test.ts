@@ -94,6 +94,51 @@ describe('a stored response', () => {
   })
 })
 
+describe('a stored chat', () => {
+  it('is listed, fetched, labelled and deleted, streamed or not', async () => {
+    const messages = [{ role: 'user' as const, content: QUESTION.input }]
+    const request = { model: MODEL, messages, temperature: 0, store: true }
+    const plain = await client.chat.completions.create({ ...request, metadata: { run: 'one' } })
+    let streamed = ''
+    for await (const chunk of await client.chat.completions.create({ ...request, stream: true })) {
+      streamed = chunk.id
+    }
+    for (const id of [plain.id, streamed]) {
+      const { choices } = await client.chat.completions.retrieve(id)
+      expect(choices[0]?.message.content).toBe(plain.choices[0]?.message.content)
+      const { data } = await client.chat.completions.messages.list(id)
+      expect(data).toMatchObject([{ role: 'user', content: QUESTION.input }])
+    }
+    await client.chat.completions.update(streamed, { metadata: { run: 'two' } })
+    const ids = async (run: string) =>
+      (await client.chat.completions.list({ metadata: { run } })).data.map(({ id }) => id)
+    expect([await ids('one'), await ids('two')]).toEqual([[plain.id], [streamed]])
+    await client.chat.completions.delete(plain.id)
+    await expect(client.chat.completions.retrieve(plain.id)).rejects.toMatchObject({ status: 404 })
+  })
+})
+
+describe('an organization that stores nothing', () => {
+  it('has no responses to fetch, no conversations and no jobs of responses', async () => {
+    const { data } = (await (await call('/organizations')).json()) as { data: [{ id: string }] }
+    const setDays = (days: number | null) =>
+      call(`/organizations/${data[0].id}`, {
+        ...{ method: 'PATCH', body: JSON.stringify({ retention_days: days }) },
+      })
+    expect((await setDays(0)).status).toBe(200)
+    try {
+      const { id } = await client.responses.create(QUESTION)
+      await expect(client.responses.retrieve(id)).rejects.toMatchObject({ status: 404 })
+      await expect(client.conversations.create({})).rejects.toMatchObject({ status: 403 })
+      await expect(
+        client.responses.create({ ...QUESTION, background: true }),
+      ).rejects.toMatchObject({ status: 400, param: 'background' })
+    } finally {
+      await setDays(null)
+    }
+  })
+})
+
 describe('a response in the background', () => {
   it('is answered at once, polled, and equal to the one that a client waits for', async () => {
     const queued = await client.responses.create({ ...QUESTION, background: true })

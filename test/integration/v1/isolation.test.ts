@@ -5,13 +5,16 @@ import { join } from 'node:path'
 
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
+import { AnswerStore } from '#api/stored/answer-store.ts'
 import { openApiKeys } from '#shared/db/api-keys.ts'
 import { type Database, openDatabase } from '#shared/db/client.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
+import { jobTables } from '#shared/db/schema/jobs.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
+import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { freshPrefix, log } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
-import { startTiers, type Tiers } from '#test/support/tiers.ts'
+import { startTiers, TIERS_ENCRYPTION_KEY, type Tiers } from '#test/support/tiers.ts'
 
 // What everybody shares: models are the installation's, and an image's address is its own proof.
 const SHARED = /^\/v1\/(models|engines|media)\//
@@ -70,6 +73,19 @@ const CREATE_BY_FAMILY: Readonly<Record<string, (scene: Scene) => Promise<string
   organizations: async ({ organizationId }) => organizationId,
   // Those that are received belong to people; no key has one.
   invitations: async (scene) => PARTS.invitation_id?.(scene, '') ?? '',
+  chat: async ({ organizationId }) => {
+    const id = `chatcmpl-${randomUUID()}`
+    const answers = new AnswerStore({
+      ...{ db: database.db, tables: jobTables(''), retentionDays: 1 },
+      cipher: openContentCipher([TIERS_ENCRYPTION_KEY]),
+    })
+    await answers.add({
+      ...{ id, organizationId, userId: null, object: 'chat.completion', model: 'x' },
+      ...{ previousId: null, conversationId: null, jobId: null, metadata: null },
+      ...{ input: [], answer: { id }, createdAtMs: Date.now() },
+    })
+    return id
+  },
   responses: async ({ secret }) =>
     (
       await request(secret, 'POST', '/v1/responses', {

@@ -14,7 +14,7 @@ import { startTiers, type Tiers } from '#test/support/tiers.ts'
 
 /** What each family of endpoints demands; the first row that fits. */
 const FAMILIES: readonly [RegExp, RequiredScope][] = [
-  [/^\w+ \/v1\/(engines\/\{\w+\}\/)?chat\/completions$/, 'chat'],
+  [/^\w+ \/v1\/(engines\/\{\w+\}\/)?chat\/completions(\/|$)/, 'chat'],
   [/^\w+ \/v1\/messages/, 'chat'],
   [/^\w+ \/v1\/(responses|conversations)(\/|$)/, 'responses'],
   [/^\w+ \/v1\/jobs/, 'jobs'],
