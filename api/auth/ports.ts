@@ -46,6 +46,8 @@ export interface Sms {
 /** Sends text messages. */
 export interface SmsSender {
   send(sms: Sms): Promise<{ messageId: string }>
+  /** Present where the gateway makes the codes itself and is asked whether one is right. */
+  isRightCode?(phone: string, code: string): Promise<boolean>
   /** Throws when the settings name no usable gateway for the channel. */
   requireGateway(channel: Sms['channel']): void
   /** The code that was agreed on for a test number. */

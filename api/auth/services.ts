@@ -4,6 +4,10 @@ import {
   type DropReason,
   type MessageOutbox,
 } from '#api/auth/delivery/outbox-sender.ts'
+import {
+  type AddressValidator,
+  createAddressValidator,
+} from '#api/auth/delivery/validate-address.ts'
 import { type AuthHooks, createHooks } from '#api/auth/hooks/hooks.ts'
 import { createPasswordHasher, type PasswordHasher } from '#api/auth/passwords/password.ts'
 import { type AccessTokens, createAccessTokens } from '#api/auth/sessions/access-token.ts'
@@ -49,7 +53,8 @@ export interface AuthServices {
   readonly log: Logger
   /** Mails and text messages, delivered after the commit. */
   readonly outbox: MessageOutbox
-  readonly sms: Pick<SmsSender, 'testOtp' | 'requireGateway'>
+  readonly sms: Pick<SmsSender, 'testOtp' | 'requireGateway' | 'isRightCode'>
+  readonly addresses: AddressValidator
   readonly captcha: CaptchaVerifier
   readonly hooks: AuthHooks
   readonly providers: Providers
@@ -73,8 +78,11 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
   const hooks = createHooks({ config: config.hooks, db, clock, log })
   return {
     ...{ config, clock, log, captcha, hooks, providers, version, store },
-    // A send-SMS hook needs no gateway.
-    sms: hooks.isEnabled('sendSms') ? { ...sms, requireGateway: () => undefined } : sms,
+    addresses: createAddressValidator(config.mailer.validation),
+    // A send-SMS hook needs no gateway, and sends the codes of this server.
+    sms: hooks.isEnabled('sendSms')
+      ? { testOtp: sms.testOtp, requireGateway: () => undefined }
+      : sms,
     outbox: createOutbox({
       ...{ store, mailer, sms, hooks, clock, log, secret: config.jwt.secret },
       onDrop: dependencies.onMessageDropped,

@@ -23,6 +23,7 @@ export async function invite(
   if (!body.email) throw invalid('An email address is required', 'email')
   const email = parseEmail(body.email)
   const contact = { kind: 'email', email } as const
+  await services.addresses.requireDeliverable(contact)
   const candidate = { provider: 'email', email, userMetadata: body.data }
   const isNew = (await findUserByContact(services.store, contact)) === undefined
   const id = isNew ? await approveNewUser(services, request, candidate) : undefined

@@ -27,6 +27,7 @@ export async function sendInvitation(
   request: AuthRequest,
   { email, inviterId, data }: Invitation,
 ): Promise<void> {
+  await services.addresses.requireDeliverable({ kind: 'email', email })
   const known = await findUserByContact(services.store, { kind: 'email', email })
   if (known !== undefined && isConfirmed(known, 'email')) {
     const variables = { ...data, has_account: true }

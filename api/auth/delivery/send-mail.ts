@@ -1,4 +1,5 @@
 import type { AuthRequest } from '#api/auth/context.ts'
+import { hasWhatsapp } from '#api/auth/delivery/sms.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
 import type { Mail } from '#api/auth/ports.ts'
 import { tooSoon } from '#api/auth/rate-limits.ts'
@@ -251,7 +252,7 @@ export function requireChannel(
   channel: string | undefined,
 ): 'sms' | 'whatsapp' {
   if (channel === undefined || channel === '' || channel === 'sms') return 'sms'
-  if (channel === 'whatsapp' && services.config.sms.gateway === 'twilio') return 'whatsapp'
+  if (channel === 'whatsapp' && hasWhatsapp(services.config.sms.gateway)) return 'whatsapp'
   throw invalid(
     "Invalid channel, supported values are 'sms' or 'whatsapp'. 'whatsapp' is only supported if Twilio or Twilio Verify is used as the provider.",
     'channel',

@@ -1,5 +1,6 @@
 import { record } from '#api/auth/audit/record.ts'
 import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
+import { gatewayCheck } from '#api/auth/delivery/send-sms.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
 import { describeRaised } from '#api/auth/hooks/access-token-hook.ts'
 import { judgeFactorAttempt } from '#api/auth/hooks/attempt-hooks.ts'
@@ -133,6 +134,9 @@ async function isRight(
 ): Promise<boolean> {
   const { factor, challenge, code } = proof
   if (factor.factorType === 'phone') {
+    const phone = factor.phone as string
+    const ask = gatewayCheck(services, { kind: 'phone', phone }, code)
+    if (ask !== undefined) return ask()
     const hmac = codeHmac(services.config.jwt.secret, ['challenge', challenge.id], code)
     return challenge.codeHmac !== null && isSameBytes(challenge.codeHmac, hmac)
   }

@@ -45,6 +45,7 @@ export function createHooks(options: {
   }
 }): AuthHooks {
   const { config, db, clock, log, limits = {} } = options
+  warnOfUnsigned(config, log)
   const http = createHttpHook({
     clock,
     answerBytesMax: ANSWER_BYTES_MAX,
@@ -79,6 +80,14 @@ export function createHooks(options: {
         })
       }
     },
+  }
+}
+
+function warnOfUnsigned(config: HooksConfig, log: Logger): void {
+  for (const [hook, target] of Object.entries(config)) {
+    if (target.kind !== 'http' || target.secrets.length > 0) continue
+    const message = 'a hook over HTTP has no secret: its receiver cannot verify requests'
+    log.warn({ operation: 'auth.hook', hook }, message)
   }
 }
 

@@ -18,6 +18,7 @@ export async function recover(
   const pkce = parsePkce(body)
   const email = parseEmail(body.email)
   requireEmailEnabled(services, 'Email logins are disabled')
+  await services.addresses.requireDeliverable({ kind: 'email', email })
   const user = await findUserByContact(services.store, { kind: 'email', email })
   if (user === undefined) {
     await services.limits.takeContact('recover', email, services.config.smtp.linkGapSeconds)

@@ -77,6 +77,7 @@ export async function magicLink(
 
 async function send(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<Answer> {
   checkEnabled(services, parsed.contact)
+  await services.addresses.requireDeliverable(parsed.contact)
   await checkSendLimit(services, parsed.contact)
   const known = await findUserByContact(services.store, parsed.contact)
   if (known === undefined && !parsed.createsUser) throw authFailure('otp_disabled')

@@ -35,6 +35,7 @@ export async function resend(
   checkContact(type, contact)
   checkEnabled(services, contact)
   const pkce = parsePkce(body)
+  await services.addresses.requireDeliverable(contact)
   const user = await findUserByContact(services.store, contact)
   if (user === undefined || !isPending(type, user)) return sendToNoUser(services, contact)
   return inOneTransaction(services, (tx) => sendAgain(tx, request, { type, user, pkce }))

@@ -52,7 +52,10 @@ export async function signup(
   const parsed = await parseSignup(services, body)
   // Before anything is stored, and for known contacts too: the limit must not reveal which ones
   // exist.
-  if (!parsed.isAutoconfirm) await checkSendLimit(services, parsed.contact)
+  if (!parsed.isAutoconfirm) {
+    await services.addresses.requireDeliverable(parsed.contact)
+    await checkSendLimit(services, parsed.contact)
+  }
   const existing = await findUserByContact(services.store, parsed.contact)
   if (existing === undefined) return signUpNewUser(services, request, parsed)
   return signUpAgain(services, request, { parsed, existing })

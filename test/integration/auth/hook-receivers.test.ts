@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 
 import { createHooks } from '#api/auth/hooks/hooks.ts'
+import { createHttpHook } from '#api/auth/hooks/http-hook.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { HooksConfig } from '#shared/config/auth-hooks.ts'
 import { type Database, openDatabase } from '#shared/db/client.ts'
@@ -76,6 +77,29 @@ describe('a hook over HTTP', () => {
     expect(isSigned).toEqual([true, true, false])
     const age = Date.now() / 1000 - Number(request?.headers['webhook-timestamp'])
     expect(Math.abs(age)).toBeLessThan(10)
+  })
+
+  it('has the signature of the reference libraries', async () => {
+    // From the tests of the Standard Webhooks libraries.
+    const secret = Buffer.from('MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'base64')
+    const target = { kind: 'http', url: `${peer.url}/hook`, secrets: [secret] } as const
+    const clock = { now: () => 1_614_265_330_000, monotonic: () => 0 }
+    const hook = createHttpHook({ clock, timeoutMs: 2000, retryPauseMs: 1, answerBytesMax: 1000 })
+    const message = { id: 'msg_p5jXN8AQM9LWM0D4loKWxJek', text: '{"test": 2432232314}' }
+    const { requests } = await requestsOf(() => hook(target, message))
+    expect(requests[0]?.headers).toMatchObject({
+      'webhook-timestamp': '1614265330',
+      'webhook-signature': 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=',
+    })
+  })
+
+  it('without a secret is not signed, and is named at start', async () => {
+    const target = { kind: 'http', url: `${peer.url}/hook`, secrets: [] } as const
+    const { requests } = await requestsOf(() => hooksOf({ sendSms: target }).invoke('sendSms', {}))
+    expect(requests[0]?.headers).not.toHaveProperty('webhook-signature')
+    expect(lines.join('\n')).toContain(
+      '"hook":"sendSms"},"message":"a hook over HTTP has no secret',
+    )
   })
 
   it.each<[string, PeerReply, object]>([

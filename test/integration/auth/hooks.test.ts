@@ -1,5 +1,5 @@
 import { TOTP } from 'otpauth'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 
 import { fakeProviders, visitor } from './support/fake-provider.ts'
 import { type HookReceiver, startHookReceiver } from './support/hook-receiver.ts'
@@ -334,5 +334,44 @@ describe('the hook of text messages', () => {
       .body
     expect((await post(`/factors/${factor.id}/challenge`, {}, bearer)).status).toBe(200)
     expect(receiver.payloads(HOOK)[1].sms).toMatchObject({ sms_type: 'mfa', phone })
+  })
+})
+
+describe('a receiver that is slow', () => {
+  // As many as the connections to Postgres, and some more.
+  const REQUESTS = 14
+
+  it.each([
+    ['BEFORE_USER_CREATED', () => post('/signup', { email: newEmail(), password: PASSWORD })],
+    [
+      'BEFORE_USER_CREATED',
+      () => {
+        const subject = newEmail()
+        providers.visitors.set(subject, visitor(subject, subject))
+        return post('/token?grant_type=id_token', { provider: 'github', id_token: subject })
+      },
+    ],
+    [TOKENS, () => post('/signup', {})],
+  ] as const)('of %s holds no connection to Postgres (%#)', async (hook, ask) => {
+    const { email } = await createUser(server)
+    const { access_token: bearer, refresh_token: refreshToken } = await signIn(server, email)
+    const waiting: (() => void)[] = []
+    receiver.answers.set(hook, ({ payload }) => ({
+      write: (outgoing) =>
+        void waiting.push(() => {
+          outgoing.setHeader('content-type', 'application/json')
+          outgoing.end(JSON.stringify(hook === TOKENS ? payload : {}))
+        }),
+    }))
+    const requests = Array.from({ length: REQUESTS }, ask)
+    if (hook === TOKENS) requests.push(refresh(server, refreshToken))
+    await vi.waitFor(() => expect(waiting).toHaveLength(requests.length), { timeout: 4000 })
+    const { pool } = server.database
+    // The outbox may be at work for a moment.
+    await vi.waitFor(() => expect(pool.totalCount - pool.idleCount).toBe(0))
+    expect((await server.call({ path: '/user', bearer })).status).toBe(200)
+    for (const answer of waiting) answer()
+    const statuses = (await Promise.all(requests)).map(({ status }) => status)
+    expect(new Set(statuses)).toEqual(new Set([200]))
   })
 })
