@@ -131,8 +131,9 @@ export function readSecurityConfig(env: EnvReader): SecurityConfig {
       fallback: true,
     }),
     refreshTokenReuseIntervalSeconds: env.seconds('AUTH_SECURITY_REFRESH_TOKEN_REUSE_INTERVAL', {
-      about: 'seconds in which the previous refresh token may be used again',
-      fallback: 0,
+      about:
+        'seconds in which the previous refresh token may be used again: after a lost answer, or in two tabs',
+      fallback: 10,
     }),
     requiresReauthentication: env.bool('AUTH_SECURITY_UPDATE_PASSWORD_REQUIRE_REAUTHENTICATION', {
       about: 'a nonce is needed to change the password of an older session',

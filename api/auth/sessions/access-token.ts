@@ -205,7 +205,8 @@ function claimsOf(user: UserRow, session: SessionRow): AccessTokenClaims {
     user_metadata: user.userMetadata,
     role: user.role,
     aal: session.aal,
-    amr: session.amr,
+    // The newest proof first.
+    amr: session.amr.toReversed(),
     session_id: session.id,
     is_anonymous: user.isAnonymous,
   }

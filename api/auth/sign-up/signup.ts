@@ -74,7 +74,7 @@ async function parseSignup(
   if (contact.kind === 'phone' && pkce !== undefined) {
     throw invalid('PKCE not supported for phone signups', 'code_challenge')
   }
-  const channel = requireChannel(services, body.channel)
+  const channel = contact.kind === 'phone' ? requireChannel(services, body.channel) : 'sms'
   if (contact.kind === 'email' && !config.signup.isEmailEnabled) {
     throw authFailure('email_provider_disabled')
   }

@@ -52,7 +52,8 @@ export async function createAccount(
     provider: contact.kind,
     identityData: claims,
   })
-  const userMetadata = account.keepsIdentityClaims ? claims : (account.data ?? {})
+  // The number of a sign-up is a claim of its identity only.
+  const userMetadata = account.keepsIdentityClaims ? { ...claims, phone: null } : account.data
   return updateUser(store, user.id, { userMetadata: mergeMetadata({}, userMetadata) })
 }
 
