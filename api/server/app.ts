@@ -26,7 +26,7 @@ import { addRequestContext, requestIdFrom } from '#api/http/request-context.ts'
 import { registerRequestLog } from '#api/http/request-log.ts'
 import { sendSecurityHeaders } from '#api/http/security-headers.ts'
 import { leaveBodiesUnread } from '#api/http/stored-bytes.ts'
-import { firstSegmentOf, pathOf, withoutTrailingSlash } from '#api/http/url-path.ts'
+import { firstSegmentOf, hasEmptyParameter, pathOf, routedUrl } from '#api/http/url-path.ts'
 import { registerValidation } from '#api/http/validation.ts'
 import type { HttpObserver } from '#api/telemetry/http-observer.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
@@ -82,9 +82,9 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     http: { headersTimeout: HEADERS_TIMEOUT_MS, maxHeaderSize: HEADER_BYTES_MAX },
     trustProxy: server.trustedProxies.length > 0 ? [...server.trustedProxies] : false,
-    rewriteUrl: ({ url = '/' }) => withoutTrailingSlash(url),
+    rewriteUrl: ({ url = '/' }) => routedUrl(url),
     genReqId: requestIdFrom(server.requestIdHeader),
-    routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
     forceCloseConnections: 'idle',
     // Requests on open connections are served while the process stops.
     return503OnClosing: false,
@@ -98,6 +98,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   joinSmallChunks(app)
   addRequestContext(app)
   registerRequestLog(app, log, options.observer)
+  refuseEmptyParameters(app)
   refuseEncodedBodies(app)
   refuseInvalidHosts(app)
   readRefusedBodies(app)
@@ -122,6 +123,14 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     for (const prefix of surface.prefixes) await app.register(surface.plugin, { prefix })
   }
   return app
+}
+
+// The router matches empty segments. They are answered like an unknown path of the route's surface.
+function refuseEmptyParameters(app: FastifyInstance): void {
+  app.addHook('onRequest', ({ params }, reply, done) => {
+    if (hasEmptyParameter(params)) reply.callNotFound()
+    else done()
+  })
 }
 
 // The timeout restarts while the client reads, however slowly; keep-alive sets its own afterwards.
