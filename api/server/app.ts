@@ -1,5 +1,3 @@
-import { Socket } from 'node:net'
-
 import cors from '@fastify/cors'
 import {
   type FastifyInstance,
@@ -25,6 +23,7 @@ import {
 import { addRequestContext, requestIdFrom } from '#api/http/request-context.ts'
 import { registerRequestLog } from '#api/http/request-log.ts'
 import { sendSecurityHeaders } from '#api/http/security-headers.ts'
+import { cutSlowReaders, PEER_LIMITS, type PeerLimits } from '#api/http/slow-peers.ts'
 import { leaveBodiesUnread } from '#api/http/stored-bytes.ts'
 import { firstSegmentOf, hasEmptyParameter, pathOf, routedUrl } from '#api/http/url-path.ts'
 import { registerValidation } from '#api/http/validation.ts'
@@ -60,14 +59,12 @@ interface AppOptions {
    * Additional request headers that browsers may send to the user server; any header when empty.
    */
   readonly corsAllowedHeaders?: readonly string[]
+  /** Limits for slow clients; those of production if absent. */
+  readonly peerLimits?: PeerLimits
   /** Hooks that observe every request; errors thrown by these hooks are logged and ignored. */
   readonly watchers?: readonly { register(app: FastifyInstance): void }[]
 }
 
-// Limits how long slow or silent clients hold a socket.
-const HEADERS_TIMEOUT_MS = 15_000
-const REQUEST_TIMEOUT_MS = 300_000
-const RESPONSE_STALL_MS = 60_000
 // Large enough for access tokens, which carry user metadata.
 const HEADER_BYTES_MAX = 64 * 1024
 const KEEP_ALIVE_TIMEOUT_MS = 72_000
@@ -75,12 +72,16 @@ const MAX_PARAM_LENGTH = 512
 
 /** Builds the HTTP application; does no I/O before it listens or serves a request. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { server, log } = options
+  const { server, log, peerLimits = PEER_LIMITS } = options
   const app = fastify({
     bodyLimit: server.bodyBytesMax,
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    requestTimeout: peerLimits.requestMs,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
-    http: { headersTimeout: HEADERS_TIMEOUT_MS, maxHeaderSize: HEADER_BYTES_MAX },
+    http: {
+      headersTimeout: peerLimits.headersMs,
+      connectionsCheckingInterval: peerLimits.checkMs,
+      maxHeaderSize: HEADER_BYTES_MAX,
+    },
     trustProxy: server.trustedProxies.length > 0 ? [...server.trustedProxies] : false,
     rewriteUrl: ({ url = '/' }) => routedUrl(url),
     genReqId: requestIdFrom(server.requestIdHeader),
@@ -103,7 +104,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   refuseInvalidHosts(app)
   readRefusedBodies(app)
   leaveBodiesUnread(app)
-  cutStalledDownloads(app)
+  cutSlowReaders(app, peerLimits)
   registerConnectionDraining(app, options.health.isDraining)
   for (const watcher of options.watchers ?? []) watcher.register(app)
   registerValidation(app)
@@ -130,13 +131,6 @@ function refuseEmptyParameters(app: FastifyInstance): void {
   app.addHook('onRequest', ({ params }, reply, done) => {
     if (hasEmptyParameter(params)) reply.callNotFound()
     else done()
-  })
-}
-
-// The timeout restarts while the client reads, however slowly; keep-alive sets its own afterwards.
-function cutStalledDownloads(app: FastifyInstance): void {
-  app.addHook('onSend', async ({ socket }) => {
-    if (socket instanceof Socket) socket.setTimeout(RESPONSE_STALL_MS)
   })
 }
 
