@@ -129,7 +129,9 @@ export async function openServices(
       clock: systemClock,
       queueKeys: keys,
       organizationTables: tables,
-      apiKeys: openApiKeys(database.db, tables),
+      apiKeys: openApiKeys(database.db, tables, {
+        anonymousKeysWork: config.limits.anonymous.mayCreateKeys,
+      }),
       files: openFiles(database.db, fileTables(tablePrefix)),
       batches: openBatches(database.pool, tablePrefix),
       batchLines: openBatchLines(database.pool, tablePrefix),

@@ -5,14 +5,17 @@ import {
   count,
   desc,
   eq,
+  exists,
   getTableColumns,
   gt,
   inArray,
   isNull,
   lte,
+  not,
   or,
   sql,
 } from 'drizzle-orm'
+import { alias } from 'drizzle-orm/pg-core'
 
 import { failure } from '../errors.ts'
 import { randomId } from '../ids.ts'
@@ -50,11 +53,27 @@ const VISIBLE_LENGTH = 10
 const KEYS_MAX = 10_000
 
 /** The API keys of a database; secrets are never stored, only their SHA-256. */
-export function openApiKeys(db: Db, tables: OrganizationTables) {
+export function openApiKeys(
+  db: Db,
+  tables: OrganizationTables,
+  { anonymousKeysWork = false }: { readonly anonymousKeysWork?: boolean } = {},
+) {
   const { apiKeys, organizations, users } = tables
+  // Also keys from a time when anonymous users were allowed to create some.
+  const creators = alias(users, 'creators')
+  const isOfAnonymous = exists(
+    db
+      .select({ id: creators.id })
+      .from(creators)
+      .where(and(eq(creators.id, apiKeys.createdBy), eq(creators.isAnonymous, true))),
+  )
+  const mayWork = anonymousKeysWork ? undefined : not(isOfAnonymous)
   const isLive = isNull(apiKeys.revokedAt)
   return {
-    /** Keys of a user's own organization are invalid while the user is banned. */
+    /**
+     * Keys of a user's own organization are invalid while the user is banned, and keys that an
+     * anonymous user created unless `anonymousKeysWork`.
+     */
     async findBySecretHash(sha256: Buffer): Promise<StoredApiKey | undefined> {
       const isBanned = gt(users.bannedUntil, sql`now()`)
       const rows = await db
@@ -62,7 +81,7 @@ export function openApiKeys(db: Db, tables: OrganizationTables) {
         .from(apiKeys)
         .innerJoin(organizations, eq(organizations.id, apiKeys.organizationId))
         .leftJoin(users, and(eq(users.id, organizations.personalUserId), isBanned))
-        .where(and(eq(apiKeys.secretSha256, sha256), isLive, isNull(users.id)))
+        .where(and(eq(apiKeys.secretSha256, sha256), isLive, isNull(users.id), mayWork))
       return rows[0]
     },
     async create(request: ApiKeyRequest): Promise<{ key: StoredApiKey; secret: string }> {
