@@ -220,7 +220,7 @@ async function renderPage(folder: string): Promise<string> {
     .filter((mail) => mail !== undefined)
     .map(
       (mail) => `<article><h2>${escapeHtml(mail.subject)}</h2>
-<p class="meta">to ${escapeHtml(mail.to)} · ${escapeHtml(mail.receivedAt)}</p><pre>${withLinks(mail.text)}</pre></article>`,
+<p class="meta">to <bdi>${escapeHtml(mail.to)}</bdi> · ${escapeHtml(mail.receivedAt)}</p><pre>${withLinks(mail.text)}</pre></article>`,
     )
   return `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Mailbox</title>
 <meta name="viewport" content="width=device-width"><style>
@@ -244,7 +244,7 @@ function withLinks(text: string): string {
     .split(/(https?:\/\/[^\s<>"]*[^\s<>"'.,;:!?)\]}])/)
     .map(escapeHtml)
     .map((part, index) =>
-      index % 2 === 1 ? `<a href="${part}" rel="noreferrer">${part}</a>` : part,
+      index % 2 === 1 ? `<a href="${part}" rel="noreferrer"><bdi>${part}</bdi></a>` : part,
     )
     .join('')
 }

@@ -56,34 +56,13 @@ const KEYS_MAX = 10_000
 export function openApiKeys(
   db: Db,
   tables: OrganizationTables,
-  { anonymousKeysWork = false }: { readonly anonymousKeysWork?: boolean } = {},
+  { mayCreateKeys = false }: { readonly mayCreateKeys?: boolean } = {},
 ) {
-  const { apiKeys, organizations, users } = tables
-  // Also keys from a time when anonymous users were allowed to create some.
-  const creators = alias(users, 'creators')
-  const isOfAnonymous = exists(
-    db
-      .select({ id: creators.id })
-      .from(creators)
-      .where(and(eq(creators.id, apiKeys.createdBy), eq(creators.isAnonymous, true))),
-  )
-  const mayWork = anonymousKeysWork ? undefined : not(isOfAnonymous)
+  const { apiKeys } = tables
   const isLive = isNull(apiKeys.revokedAt)
   return {
-    /**
-     * Keys of a user's own organization are invalid while the user is banned, and keys that an
-     * anonymous user created unless `anonymousKeysWork`.
-     */
-    async findBySecretHash(sha256: Buffer): Promise<StoredApiKey | undefined> {
-      const isBanned = gt(users.bannedUntil, sql`now()`)
-      const rows = await db
-        .select(getTableColumns(apiKeys))
-        .from(apiKeys)
-        .innerJoin(organizations, eq(organizations.id, apiKeys.organizationId))
-        .leftJoin(users, and(eq(users.id, organizations.personalUserId), isBanned))
-        .where(and(eq(apiKeys.secretSha256, sha256), isLive, isNull(users.id), mayWork))
-      return rows[0]
-    },
+    findBySecretHash: (sha256: Buffer): Promise<StoredApiKey | undefined> =>
+      findWorkingKey(db, tables, { sha256, mayBeAnonymous: mayCreateKeys }),
     async create(request: ApiKeyRequest): Promise<{ key: StoredApiKey; secret: string }> {
       const secret = newSecret()
       const key = await db.transaction((tx) => insertOne(tx, tables, request, secret))
@@ -136,6 +115,37 @@ export function openApiKeys(
       await db.update(apiKeys).set({ lastUsedAt: new Date() }).where(eq(apiKeys.id, id))
     },
   }
+}
+
+/**
+ * Keys of a user's own organization are invalid while the user is banned, and so are keys that an
+ * anonymous user created, unless `mayBeAnonymous`: also from a time when they were allowed to.
+ */
+async function findWorkingKey(
+  db: Db,
+  { apiKeys, organizations, users }: OrganizationTables,
+  { sha256, mayBeAnonymous }: { readonly sha256: Buffer; readonly mayBeAnonymous: boolean },
+): Promise<StoredApiKey | undefined> {
+  const creators = alias(users, 'creators')
+  const isOfAnonymous = exists(
+    db
+      .select({ id: creators.id })
+      .from(creators)
+      .where(and(eq(creators.id, apiKeys.createdBy), eq(creators.isAnonymous, true))),
+  )
+  const isBanned = gt(users.bannedUntil, sql`now()`)
+  const rows = await db
+    .select(getTableColumns(apiKeys))
+    .from(apiKeys)
+    .innerJoin(organizations, eq(organizations.id, apiKeys.organizationId))
+    .leftJoin(users, and(eq(users.id, organizations.personalUserId), isBanned))
+    .where(
+      and(
+        ...[eq(apiKeys.secretSha256, sha256), isNull(apiKeys.revokedAt), isNull(users.id)],
+        mayBeAnonymous ? undefined : not(isOfAnonymous),
+      ),
+    )
+  return rows[0]
 }
 
 export type ApiKeyStore = ReturnType<typeof openApiKeys>

@@ -38,7 +38,7 @@ describe('an API key', () => {
     const { keys, organizationId } = await openKeys(database)
     const { key, secret } = await keys.create({ ...request(organizationId), createdBy: USER })
     const hash = hashSecret(secret)
-    const allowing = openApiKeys(database.db, tables, { anonymousKeysWork: true })
+    const allowing = openApiKeys(database.db, tables, { mayCreateKeys: true })
     await database.pool.query(
       'insert into users (id, is_anonymous, created_at, updated_at) values ($1, true, now(), now())',
       [USER],
