@@ -125,7 +125,7 @@ export async function openServices(
       clock: systemClock,
       queueKeys: keys,
       organizationTables: tables,
-      apiKeys: openApiKeys(database.db, tables),
+      apiKeys: openApiKeys(database.db, tables, config.limits.anonymous),
       files: openFiles(database.db, fileTables(tablePrefix)),
       batches: openBatches(database.pool, tablePrefix),
       batchLines: openBatchLines(database.pool, tablePrefix),

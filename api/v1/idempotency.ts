@@ -54,7 +54,8 @@ export function createIdempotencyGate(services: IdempotencyServices): Gate {
       const { form, answer } = beginning
       // Forms of equal length may differ: the replayed answer must be to this content.
       if (digest !== undefined && form !== undefined) {
-        if ((await readDigest(request.raw, digest)) !== form) throw otherRequest()
+        const value = await readDigest(request.raw, digest)
+        if (!services.idempotency.isForm(form, value)) throw otherRequest()
       }
       return replay(reply, answer)
     }
@@ -107,7 +108,8 @@ function makeDurable(
       count += 1
       const adopted = beginning.jobs.get(number)
       // The form has been read by now.
-      const isOther = beginning.form !== undefined && beginning.form !== digest?.value
+      const { form } = beginning
+      const isOther = form !== undefined && !idempotency.isForm(form, digest?.value)
       if (adopted !== undefined && isOther) throw otherRequest()
       if (adopted !== undefined) streams.push(adopted.envelope.replyTo)
       return {

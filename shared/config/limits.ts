@@ -50,7 +50,7 @@ export function readLimitsConfig(env: EnvReader): LimitsConfig {
         100_000,
       ),
       mayCreateKeys: env.bool('MILLRACE_ANONYMOUS_USERS_CREATE_KEYS', {
-        about: 'lets anonymous users create API keys',
+        about: 'lets anonymous users create API keys; without it, keys of theirs do not work',
         fallback: false,
       }),
     },

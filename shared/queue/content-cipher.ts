@@ -1,4 +1,11 @@
-import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto'
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  hkdfSync,
+  randomBytes,
+} from 'node:crypto'
 
 const CIPHER = 'aes-256-gcm'
 const FORMAT = 1
@@ -18,6 +25,7 @@ const READ_KEYS_MAX = 1000
 interface InstallationKey {
   readonly id: Buffer
   readonly secret: string
+  readonly digestKey: Buffer
 }
 
 /**
@@ -37,7 +45,10 @@ export class ContentCipher {
   #counter = 0
 
   constructor(secrets: readonly string[]) {
-    this.#keys = secrets.map((secret) => ({ id: idOf(secret), secret }))
+    this.#keys = secrets.map((secret) => ({
+      ...{ id: idOf(secret), secret },
+      digestKey: Buffer.from(hkdfSync('sha256', secret, '', 'millrace digests', KEY_BYTES)),
+    }))
     const [first] = this.#keys
     if (first === undefined) throw new Error('a cipher needs at least one secret')
     const salt = randomBytes(SALT_BYTES)
@@ -65,6 +76,16 @@ export class ContentCipher {
     decipher.setAuthTag(message.subarray(-TAG_BYTES))
     const plain = decipher.update(message.subarray(BODY_AT, -TAG_BYTES))
     return Buffer.concat([plain, decipher.final()])
+  }
+
+  /**
+   * A digest that only the installation can compute, so that guesses of short content cannot be
+   * compared with it; one per secret, the first of which is for writing.
+   */
+  keyedDigests(content: string): readonly string[] {
+    return this.#keys.map(({ digestKey }) =>
+      createHmac('sha256', digestKey).update(content).digest('hex'),
+    )
   }
 
   #readKey(id: Buffer, salt: Buffer): Buffer {

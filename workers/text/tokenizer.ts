@@ -9,6 +9,7 @@ import type { ContentSpan } from './content-spans.ts'
 import { encodeCooperatively, toTokenIds } from './cooperative-encode.ts'
 import type { TokenizerJson, TokenPieces } from './token-pieces.ts'
 import { buildTokenPieces } from './token-pieces.ts'
+import { type ProbedTokenizer, probeTokenizer } from './tokenizer-probe.ts'
 import { correctSteps } from './tokenizer-steps.ts'
 
 /** Text to token ids by the model's own rules. */
@@ -61,6 +62,7 @@ export function createTokenizer(
   checkTokenizerJson(json)
   const library = new LibraryTokenizer(json, { ...tokenizerConfig, ...OF_SLOW_TOKENIZERS })
   correctSteps(json, library)
+  probeTokenizer(json, library as unknown as ProbedTokenizer)
   const encoder = createContentEncoder(library, isTag)
   return {
     pieces: buildTokenPieces(tokenizerJson as TokenizerJson),
