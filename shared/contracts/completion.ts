@@ -1,3 +1,5 @@
+import type { AnswerDialect } from './answer-formats.ts'
+
 /** A chat message, reduced to the fields that a chat template reads. */
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'
@@ -139,6 +141,8 @@ export interface GenerateInput {
   readonly maxTokens: number | null
   readonly sampling: SamplingParams
   readonly stop: readonly string[]
+  /** An answer ends with its first call, where the model's format marks the end of calls. */
+  readonly endsAfterCall?: boolean
   readonly ending?: EndingRules
   readonly hints?: readonly Hint[]
   readonly tokenRules?: TokenRules
@@ -237,6 +241,8 @@ export type CompletionResult =
       readonly task: 'generate'
       readonly candidates: readonly Candidate[]
       readonly promptTokenIds?: readonly (readonly number[])[]
+      /** How the answers are written, where they answer a chat. */
+      readonly dialect?: AnswerDialect
     }
   | {
       readonly task: 'score'

@@ -2,11 +2,13 @@ import { readdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 
 import type { Clock } from '#shared/clock.ts'
+import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
 import type { ChatMessage, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { isRecord, parseRecord } from '#shared/records.ts'
 import { readModelText } from '#workers/models/folder-json.ts'
 
+import { type DialectOptions, findDialect } from './answer-dialect.ts'
 import { type ChatTemplate, createChatTemplate, type RenderOptions } from './chat-template.ts'
 import type { RenderedText } from './content-spans.ts'
 import { looksLikeTag } from './control-tokens.ts'
@@ -18,6 +20,8 @@ export interface TextModel {
   readonly folder?: string
   readonly tokenizer: Tokenizer
   readonly chatTemplate: ChatTemplate | undefined
+  /** How answers to chats are written; as in Hermes without reasoning when absent. */
+  readonly dialect?: AnswerDialect
   /** Tokens that end an answer. */
   readonly endTokenIds: ReadonlySet<number>
   /** The token that a fresh document begins with. */
@@ -28,7 +32,11 @@ export interface TextModel {
  * Reads the tokenizer and chat template of a model folder in the Hugging Face layout. Throws a
  * sentence naming the file that is missing or cannot be understood.
  */
-export async function loadTextModel(folder: string, clock: Clock): Promise<TextModel> {
+export async function loadTextModel(
+  folder: string,
+  clock: Clock,
+  options: DialectOptions = {},
+): Promise<TextModel> {
   const read = (name: string) => findJson(join(folder, name))
   const tokenizerJson = await read('tokenizer.json')
   if (tokenizerJson === undefined) {
@@ -55,6 +63,7 @@ export async function loadTextModel(folder: string, clock: Clock): Promise<TextM
     tokenizer,
     chatTemplate:
       template === undefined ? undefined : createChatTemplate({ template, specialTokens }, clock),
+    dialect: findDialect(templateText, tokenizer, options),
     endTokenIds: endTokensOf(tokenizer, specialTokens, configs.filter(isRecord)),
     documentStartTokenId: documentStartOf(tokenizer, specialTokens),
   }

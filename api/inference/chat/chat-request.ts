@@ -34,7 +34,6 @@ import { failure } from '#shared/errors.ts'
 
 import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
-import { CALL_CLOSES } from './chat-tool-calls.ts'
 import { TOOL_FIELDS, type ToolPlan, toolPlan } from './chat-tools.ts'
 
 /** Alternatives per token that one request may ask for. */
@@ -174,8 +173,7 @@ interface Chat
 
 /** The job input of a chat. */
 export function chatInput({ messages, tools, template, ...chat }: Chat): GenerateInput {
-  // A single call is enforced by ending at its closing tag.
-  const stopAtCall = tools !== undefined && tools.callsMax === 1 && tools.choice !== 'none'
+  const endsAfterCall = tools !== undefined && tools.callsMax === 1 && tools.choice !== 'none'
   return {
     ...chat,
     task: 'generate',
@@ -188,7 +186,7 @@ export function chatInput({ messages, tools, template, ...chat }: Chat): Generat
       },
     ],
     bestOf: chat.n,
-    stop: [...chat.stop, ...(stopAtCall ? [CALL_CLOSES] : [])],
+    ...(endsAfterCall && { endsAfterCall }),
     echo: false,
   }
 }
