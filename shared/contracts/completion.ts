@@ -104,6 +104,11 @@ export interface SamplingParams {
   readonly seed: number
 }
 
+/** Sampling parameters that a model's files may set where a request is silent. */
+export type SamplingDefaults = Partial<
+  Pick<SamplingParams, 'temperature' | 'topP' | 'topK' | 'minP' | 'repetitionPenalty'>
+>
+
 /** The format of the answer, enforced by constrained decoding. */
 export type ResponseFormat =
   | { readonly type: 'text' }
@@ -140,6 +145,8 @@ export interface GenerateInput {
   /** Null means the rest of the context window. */
   readonly maxTokens: number | null
   readonly sampling: SamplingParams
+  /** Parameters about which the request is silent: the defaults of the model replace them. */
+  readonly unsetSampling?: readonly (keyof SamplingDefaults)[]
   readonly stop: readonly string[]
   /** An answer ends with its first call, where the model's format marks the end of calls. */
   readonly endsAfterCall?: boolean

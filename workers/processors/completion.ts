@@ -1,5 +1,10 @@
 import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
-import type { Candidate, CompletionResult, GenerateInput } from '#shared/contracts/completion.ts'
+import type {
+  Candidate,
+  CompletionResult,
+  GenerateInput,
+  SamplingDefaults,
+} from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
@@ -48,9 +53,10 @@ export async function processCompletion(
 
 async function processGenerate(
   job: JobEnvelope<'completion'>,
-  input: GenerateInput,
+  asked: GenerateInput,
   { model, reply, signal, clock }: CompletionTools,
 ): Promise<void> {
+  const input = withDefaults(asked, model.text.samplingDefaults)
   const startedAt = clock.monotonic()
   const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
   assertTokenIds(input, model.engine.vocabSize)
@@ -108,6 +114,15 @@ async function processGenerate(
     prepareMs: preparedAt - startedAt,
     runMs: clock.monotonic() - preparedAt,
   })
+}
+
+/** A request with the defaults of the model where it is silent. */
+function withDefaults(input: GenerateInput, defaults: SamplingDefaults = {}): GenerateInput {
+  const { unsetSampling = [], sampling } = input
+  const given = unsetSampling.filter((name) => defaults[name] !== undefined)
+  if (given.length === 0) return input
+  const values = Object.fromEntries(given.map((name) => [name, defaults[name]]))
+  return { ...input, sampling: { ...sampling, ...values } }
 }
 
 /** How the answers of a chat are written; undefined where clients of any model can read them. */

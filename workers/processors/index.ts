@@ -33,6 +33,7 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     process: processCompletion,
     stats: ({ engine }) => presentStats(engine.stats()),
     contextLengthOf: ({ engine }) => engine.contextLength,
+    samplingDefaultsOf: ({ text }) => text.samplingDefaults,
     close: ({ engine }) => engine.close(),
   }),
   defineProcessor<'embedding', EmbeddingModel>({

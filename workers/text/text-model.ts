@@ -3,7 +3,7 @@ import { basename, join } from 'node:path'
 
 import type { Clock } from '#shared/clock.ts'
 import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
-import type { ChatMessage, ToolDefinition } from '#shared/contracts/completion.ts'
+import type { ChatMessage, SamplingDefaults, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { isRecord, parseRecord } from '#shared/records.ts'
 import { readModelText } from '#workers/models/folder-json.ts'
@@ -22,6 +22,8 @@ export interface TextModel {
   readonly chatTemplate: ChatTemplate | undefined
   /** How answers to chats are written; as in Hermes without reasoning when absent. */
   readonly dialect?: AnswerDialect
+  /** What the model's files say about sampling, where a request is silent. */
+  readonly samplingDefaults?: SamplingDefaults
   /** Tokens that end an answer. */
   readonly endTokenIds: ReadonlySet<number>
   /** The token that a fresh document begins with. */
@@ -44,7 +46,8 @@ export async function loadTextModel(
   }
   const tokenizerConfig = (await read('tokenizer_config.json')) ?? {}
   const { model: genai } = (await read('genai_config.json')) ?? {}
-  const configs = [await read('generation_config.json'), await read('config.json'), genai]
+  const generation = await read('generation_config.json')
+  const configs = [generation, await read('config.json'), genai]
   const specialTokens = {
     ...specialTokensOf((await read('special_tokens_map.json')) ?? {}),
     ...specialTokensOf(tokenizerConfig),
@@ -63,6 +66,7 @@ export async function loadTextModel(
     tokenizer,
     chatTemplate:
       template === undefined ? undefined : createChatTemplate({ template, specialTokens }, clock),
+    samplingDefaults: samplingDefaultsOf(generation ?? {}),
     dialect: findDialect(templateText, tokenizer, options),
     endTokenIds: endTokensOf(tokenizer, specialTokens, configs.filter(isRecord)),
     documentStartTokenId: documentStartOf(tokenizer, specialTokens),
@@ -161,6 +165,21 @@ function endTokensOf(
     Array.isArray(ids) ? ids : [ids],
   )
   return new Set([named, ...listed].filter((id): id is number => typeof id === 'number'))
+}
+
+/** Values that no request could have are ignored. */
+function samplingDefaultsOf(generation: Json): SamplingDefaults {
+  const { temperature, top_p: topP, top_k: topK, min_p: minP } = generation
+  const { repetition_penalty: repetitionPenalty } = generation
+  const within = (value: unknown, low: number, high: number): value is number =>
+    typeof value === 'number' && value >= low && value <= high
+  return {
+    ...(within(temperature, 0, 2) && { temperature }),
+    ...(within(topP, 0, 1) && { topP }),
+    ...(within(topK, 0, 1_000_000) && Number.isInteger(topK) && { topK }),
+    ...(within(minP, 0, 1) && { minP }),
+    ...(within(repetitionPenalty, Number.MIN_VALUE, 10) && { repetitionPenalty }),
+  }
 }
 
 /** Chat models name their turn marker `bos_token`, so the document separator is preferred. */

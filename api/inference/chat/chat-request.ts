@@ -26,6 +26,7 @@ import {
   samplingParams,
   stopStrings,
   streamChoice,
+  unsetSampling,
 } from '#api/inference/sampling-fields.ts'
 import { tokenRules } from '#api/inference/token-rule-fields.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
@@ -137,6 +138,7 @@ export function chatRequest(body: ChatBody): ChatRequest {
     n: body.n ?? 1,
     maxTokens,
     sampling: samplingParams(body),
+    ...unsetSampling(body),
     stop: stopStrings(body.stop),
     ...endingRules(body, { maxTokens, hasForm }),
     ...templateOptions(body, messages, guidanceOf(body)),
@@ -156,6 +158,7 @@ interface Chat
     | 'n'
     | 'maxTokens'
     | 'sampling'
+    | 'unsetSampling'
     | 'stop'
     | 'ending'
     | 'hints'

@@ -79,6 +79,26 @@ describe('the dialect of a model', () => {
     expect(findDialect(template, vocabulary(...tokens), options)).toEqual(expected)
   })
 
+  it('follows from the published templates', () => {
+    const found = FAMILIES.map(({ name, template, special, tags = [] }) => {
+      const { calls, reasoning } = findDialect(template, vocabulary(...special, ...tags))
+      return [name.split(' (')[0], calls, reasoning]
+    })
+    expect(found).toEqual([
+      ['Qwen 2.5 and 3', 'hermes', 'think'],
+      ['Qwen 3 Coder', 'qwen3_coder', 'think'],
+      ['Llama 3', 'hermes', undefined],
+      ['Mistral', 'mistral', undefined],
+      ['Gemma', 'hermes', undefined],
+      ['Phi 3 and 4', 'phi4', undefined],
+      ['DeepSeek', 'hermes', 'think'],
+      ['Granite', 'granite', undefined],
+      ['SmolLM2', 'hermes', undefined],
+      ['Zephyr and OLMo', 'hermes', undefined],
+      ['Command-R', 'hermes', undefined],
+    ])
+  })
+
   it('says whether a prompt has opened the reasoning', () => {
     const dialect = { calls: 'hermes', reasoning: 'think' } as const
     expect(beginsInReasoning(dialect, '<|im_start|>assistant\n<think>\n')).toBe(true)
