@@ -1,3 +1,9 @@
+import {
+  CALL_FORMATS,
+  type CallFormatName,
+  REASONING_FORMATS,
+  type ReasoningFormatName,
+} from './contracts/answer-formats.ts'
 import type { QueueKind } from './contracts/queues.ts'
 
 /** Settings of one model; each is optional and read by its engine. */
@@ -23,6 +29,10 @@ export interface ModelOptions {
    * each organization can measure which prompts others have sent.
    */
   readonly sharedPrefixCache?: boolean
+  /** How the model writes calls; read from its chat template when absent. */
+  readonly toolParser?: CallFormatName
+  /** How the model marks its reasoning; `none` leaves it in the text. */
+  readonly reasoningParser?: ReasoningFormatName | 'none'
   /** Jobs that may wait in the queue before new ones are refused. */
   readonly maxQueueDepth?: number
 }
@@ -80,6 +90,11 @@ const RULES: Readonly<Record<keyof ModelOptions, Rule>> = {
     readers: ['completion'],
     must: 'must be true or false',
     holds: (value) => typeof value === 'boolean',
+  },
+  toolParser: { readers: ['completion'], ...choice(...Object.keys(CALL_FORMATS)) },
+  reasoningParser: {
+    readers: ['completion'],
+    ...choice(...Object.keys(REASONING_FORMATS), 'none'),
   },
   maxQueueDepth: count(1, Number.MAX_SAFE_INTEGER),
 }

@@ -70,7 +70,7 @@ export class WorkerHost {
   readonly #runner: JobRunner
   readonly #servers = new Map<string, QueueServer>()
   /** Kept when the model has to make room for another. */
-  readonly #contextLengths = new Map<string, number>()
+  readonly #facts = new Map<string, Pick<ServedQueue, 'contextLength' | 'samplingDefaults'>>()
   /** How often each model could not be loaded since it last could. */
   readonly #loadFailures = new Map<string, number>()
   readonly #tokenCounts = new Map<string, { tokens: number; atMs: number; perSecond: number }>()
@@ -166,8 +166,11 @@ export class WorkerHost {
       const lease = await residency.lease(served.model)
       lease.release()
       this.#loadFailures.delete(served.model.id)
-      const { contextLength } = lease.model
-      if (contextLength !== undefined) this.#contextLengths.set(served.model.id, contextLength)
+      const { contextLength, samplingDefaults } = lease.model
+      this.#facts.set(served.model.id, {
+        ...(contextLength !== undefined && { contextLength }),
+        ...(samplingDefaults !== undefined && { samplingDefaults }),
+      })
       if (!this.#stopping.signal.aborted) this.#serve(served)
     } catch (error) {
       if (this.#stopping.signal.aborted) return
@@ -238,7 +241,6 @@ export class WorkerHost {
   #present({ model, slots }: ServedModel): ServedQueue {
     const server = this.#servers.get(model.id)
     const stats = this.#options.residency.find(model.id)?.stats()
-    const contextLength = this.#contextLengths.get(model.id)
     return {
       kind: model.kind,
       modelId: model.id,
@@ -251,7 +253,7 @@ export class WorkerHost {
       ...(server?.jobMs !== undefined && { jobMs: server.jobMs }),
       tokensPerSecond: this.#tokensPerSecond(model.id, stats?.tokens ?? 0),
       cacheUse: stats?.cacheUse ?? 0,
-      ...(contextLength !== undefined && { contextLength }),
+      ...this.#facts.get(model.id),
     }
   }
 

@@ -5,7 +5,7 @@ import { openEventStream } from '#api/http/sse.ts'
 import { presentErrorBody } from '#api/v1/error-dialect.ts'
 import type { CandidateDelta } from '#shared/contracts/completion.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
-import type { TokenUsage } from '#shared/contracts/reply.ts'
+import type { StartReport, TokenUsage } from '#shared/contracts/reply.ts'
 import { CancelledError, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
@@ -15,8 +15,8 @@ import type { StreamChoice } from './sampling-fields.ts'
 
 /** Turns what happens to a job into whole server-sent events, possibly none. */
 export interface StreamPresenter {
-  /** Called first, with the number of prompt tokens, and their ids where the request asks for them. */
-  started?(promptTokens: number, tokenIds?: readonly (readonly number[])[]): void
+  /** Called first, with the number of prompt tokens and the worker's report. */
+  started?(promptTokens: number, report?: StartReport): void
   /** The text before the first token. */
   opening(): string
   deltas(deltas: readonly CandidateDelta[]): string
@@ -47,7 +47,7 @@ export function answerWithStream(
   const { presenter, ...limits } = options
   const serializer: SseSerializer<'completion'> = {
     opening(first) {
-      if (first?.type === 'started') presenter.started?.(first.promptTokens, first.promptTokenIds)
+      if (first?.type === 'started') presenter.started?.(first.promptTokens, first)
       return presenter.opening()
     },
     serialize: (event) => textOf(event, presenter),

@@ -4,6 +4,7 @@ import { type Caller, callerOf } from '#api/v1/caller.ts'
 import { type AnswerHead, answerHeadOf } from '#api/v1/durable.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
+import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
 import type { Candidate, GenerateInput } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
@@ -46,6 +47,7 @@ export interface Generation<Answer> {
     readonly usage: TokenUsage
     /** Where the request asks for token ids. */
     readonly promptTokenIds?: readonly (readonly number[])[]
+    readonly dialect?: AnswerDialect
   }): Answer
   presenter(): StreamPresenter
 }

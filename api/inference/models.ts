@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { callerOf, mayUseModel } from '#api/v1/caller.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { SamplingDefaults } from '#shared/contracts/completion.ts'
 import type { ServiceError } from '#shared/errors.ts'
 
 import { presentMessagesError } from './messages/messages-errors.ts'
@@ -29,6 +30,17 @@ const MODEL_RESPONSE = {
     max_model_len: {
       type: 'integer',
       description: 'Context in tokens, where a living worker serves the model and it reads texts.',
+    },
+    sampling_defaults: {
+      type: 'object',
+      description: 'Parameters that the model sets where a request is silent.',
+      properties: {
+        temperature: { type: 'number' },
+        top_p: { type: 'number' },
+        top_k: { type: 'integer' },
+        min_p: { type: 'number' },
+        repetition_penalty: { type: 'number' },
+      },
     },
   },
 }
@@ -59,13 +71,14 @@ export function registerModels(app: FastifyInstance, services: InferenceServices
       const models = catalogue.models.filter((model) => mayUseModel(caller, model))
       const lengths = contextLengths(services)
       if (isAnthropic(request)) return presentModelInfos(models, lengths, request.query)
-      return { object: 'list', data: models.map((model) => presentModel(model, lengths)) }
+      return { object: 'list', data: models.map((model) => presentModel(model, lengths, services)) }
     },
   })
   const retrieve = async (request: FastifyRequest, id: string): Promise<object> => {
     const model = getModel(catalogue, callerOf(request), id, 'model')
-    const present = isAnthropic(request) ? presentModelInfo : presentModel
-    return present(model, contextLengths(services))
+    const lengths = contextLengths(services)
+    if (isAnthropic(request)) return presentModelInfo(model, lengths)
+    return presentModel(model, lengths, services)
   }
   app.get<{ Params: { model: string } }>('/models/:model', {
     config: MODELS,
@@ -101,7 +114,16 @@ function contextLengths({ workersSeen }: InferenceServices): ReadonlyMap<string,
   return lengths
 }
 
-function presentModel(model: CatalogueModel, lengths: ReadonlyMap<string, number>): object {
+function presentModel(
+  model: CatalogueModel,
+  lengths: ReadonlyMap<string, number>,
+  { workersSeen }: InferenceServices,
+): object {
+  const defaults = workersSeen()
+    .flatMap(({ queues }) => queues)
+    .find(
+      ({ modelId, samplingDefaults }) => modelId === model.id && samplingDefaults !== undefined,
+    )?.samplingDefaults
   const contextLength = lengths.get(model.id)
   return {
     id: model.id,
@@ -115,5 +137,17 @@ function presentModel(model: CatalogueModel, lengths: ReadonlyMap<string, number
     capabilities: model.capabilities,
     aliases: model.aliases,
     ...(contextLength !== undefined && { max_model_len: contextLength }),
+    ...(defaults !== undefined && { sampling_defaults: presentDefaults(defaults) }),
+  }
+}
+
+function presentDefaults(defaults: SamplingDefaults): object {
+  const { temperature, topP, topK, minP, repetitionPenalty } = defaults
+  return {
+    ...(temperature !== undefined && { temperature }),
+    ...(topP !== undefined && { top_p: topP }),
+    ...(topK !== undefined && { top_k: topK }),
+    ...(minP !== undefined && { min_p: minP }),
+    ...(repetitionPenalty !== undefined && { repetition_penalty: repetitionPenalty }),
   }
 }

@@ -155,6 +155,10 @@ export const CHAT_RESPONSE = {
             properties: {
               role: { const: 'assistant' },
               content: NULLABLE_STRING,
+              reasoning_content: {
+                type: 'string',
+                description: 'What the model thought before it answered, where it marks that.',
+              },
               refusal: NULLABLE_STRING,
               annotations: { type: 'array' },
               tool_calls: {

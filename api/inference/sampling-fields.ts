@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto'
 
 import { type Static, Type } from 'typebox'
 
-import type { SamplingParams } from '#shared/contracts/completion.ts'
+import type { GenerateInput, SamplingParams } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
 import { ENDING_FIELDS } from './ending-fields.ts'
@@ -28,7 +28,8 @@ export const SAMPLING_FIELDS = {
     minimum: 0,
     maximum: 2,
     default: 1,
-    description: 'How freely tokens are chosen; 0 always takes the likeliest.',
+    description:
+      'How freely tokens are chosen; 0 always takes the likeliest. Models may have other defaults, as `GET /v1/models` shows.',
   }),
   top_p: optionalNumber({
     minimum: 0,
@@ -151,6 +152,20 @@ export function samplingParams(body: SamplingBody): SamplingParams {
     logitBias: body.logit_bias ?? {},
     seed: body.seed ?? randomInt(2 ** 32),
   }
+}
+
+/** The parameters about which a request is silent, for which a model may have defaults. */
+export function unsetSampling(body: SamplingBody): Pick<GenerateInput, 'unsetSampling'> {
+  const given = {
+    temperature: body.temperature,
+    topP: body.top_p,
+    topK: body.top_k,
+    minP: body.min_p,
+    repetitionPenalty: body.repetition_penalty ?? body.repeat_penalty,
+  }
+  const names = Object.keys(given) as (keyof typeof given)[]
+  const unset = names.filter((name) => given[name] === null || given[name] === undefined)
+  return unset.length > 0 ? { unsetSampling: unset } : {}
 }
 
 /** The longest answer in tokens; null means all that fits. Throws for 0, which asks for nothing. */

@@ -5,6 +5,7 @@ import type { ConversationStore } from '#api/stored/conversation-store.ts'
 import type { NoteEvent } from '#api/v1/events.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
+import type { SamplingDefaults } from '#shared/contracts/completion.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 import type { ApiKeyStore } from '#shared/db/api-keys.ts'
 import type { Logger } from '#shared/logger.ts'
@@ -22,6 +23,7 @@ export interface WorkerInfo {
     readonly isReady: boolean
     /** In tokens; absent where the worker does not say, or the model reads none. */
     readonly contextLength?: number
+    readonly samplingDefaults?: SamplingDefaults
   }[]
 }
 

@@ -1,3 +1,5 @@
+import type { AnswerDialect } from './answer-formats.ts'
+
 /** A chat message, reduced to the fields that a chat template reads. */
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'
@@ -102,6 +104,11 @@ export interface SamplingParams {
   readonly seed: number
 }
 
+/** Sampling parameters that a model's files may set where a request is silent. */
+export type SamplingDefaults = Partial<
+  Pick<SamplingParams, 'temperature' | 'topP' | 'topK' | 'minP' | 'repetitionPenalty'>
+>
+
 /** The format of the answer, enforced by constrained decoding. */
 export type ResponseFormat =
   | { readonly type: 'text' }
@@ -138,7 +145,11 @@ export interface GenerateInput {
   /** Null means the rest of the context window. */
   readonly maxTokens: number | null
   readonly sampling: SamplingParams
+  /** Parameters about which the request is silent: the defaults of the model replace them. */
+  readonly unsetSampling?: readonly (keyof SamplingDefaults)[]
   readonly stop: readonly string[]
+  /** An answer ends with its first call, where the model's format marks the end of calls. */
+  readonly endsAfterCall?: boolean
   readonly ending?: EndingRules
   readonly hints?: readonly Hint[]
   readonly tokenRules?: TokenRules
@@ -237,6 +248,8 @@ export type CompletionResult =
       readonly task: 'generate'
       readonly candidates: readonly Candidate[]
       readonly promptTokenIds?: readonly (readonly number[])[]
+      /** How the answers are written, where they answer a chat. */
+      readonly dialect?: AnswerDialect
     }
   | {
       readonly task: 'score'

@@ -1,4 +1,5 @@
 import type { WireError } from '../errors.ts'
+import type { AnswerDialect } from './answer-formats.ts'
 import type { CandidateDelta } from './completion.ts'
 import type { QueueKind, QueueTable } from './queues.ts'
 
@@ -33,6 +34,8 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly ignored?: readonly string[]
       /** The tokens of each prompt of a stream that asks for them. */
       readonly promptTokenIds?: readonly (readonly number[])[]
+      /** How the answers of the model are written, where it answers a chat. */
+      readonly dialect?: AnswerDialect
     }
   | { readonly type: 'delta'; readonly deltas: readonly CandidateDelta[] }
   | {
@@ -51,6 +54,12 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
   | { readonly type: 'failed'; readonly error: WireError }
   /** The worker drains and returns the job; the owner resubmits it. */
   | { readonly type: 'yielded' }
+
+/** What a worker reports of a request before its tokens. */
+export type StartReport = Pick<
+  Extract<ReplyBody, { readonly type: 'started' }>,
+  'ignored' | 'promptTokenIds' | 'dialect'
+>
 
 /** A reply on the owner's stream. */
 export type Reply<K extends QueueKind = QueueKind> = ReplyBody<K> & {

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis'
 
+import type { SamplingDefaults } from '../contracts/completion.ts'
 import type { QueueKind } from '../contracts/queues.ts'
 import type { QueueKeys } from './keys.ts'
 
@@ -30,6 +31,8 @@ export interface ServedQueue {
   readonly cacheUse: number
   /** In tokens; absent until the model is loaded, and where it reads none. */
   readonly contextLength?: number
+  /** What the model's files say about sampling; absent where they are silent. */
+  readonly samplingDefaults?: SamplingDefaults
 }
 
 /** What a worker says of itself with every heartbeat. */

@@ -6,7 +6,7 @@ import { parseJsonBody } from '#api/auth/body-parser.ts'
 import { JsonLinesCheck, PURPOSES } from '#api/files/json-lines.ts'
 import { parseRange } from '#api/http/byte-range.ts'
 import { LineTooLongError, readLines } from '#api/http/lines.ts'
-import { ToolCallBody } from '#api/inference/chat/tool-call-body.ts'
+import { JsonCall } from '#api/inference/answers/json-call.ts'
 import { formatGoDuration, parseDurationMs } from '#shared/duration.ts'
 import { JSON_LIMITS, judgeJson } from '#shared/judge-json.ts'
 import { isPublicAddress } from '#shared/net/private-addresses.ts'
@@ -211,7 +211,7 @@ describe('small texts', () => {
 })
 
 function readCall(parts: readonly string[]) {
-  const body = new ToolCallBody('<tool_call>')
+  const body = new JsonCall('<tool_call>')
   const events = parts.flatMap((part) => body.push(part))
   const { events: last, rejected } = body.finish()
   const all = [...events, ...last]

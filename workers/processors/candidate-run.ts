@@ -1,3 +1,4 @@
+import { callFormat } from '#shared/contracts/answer-formats.ts'
 import type {
   Candidate,
   CandidateDelta,
@@ -17,6 +18,7 @@ import { limitThinking } from '../sampling/thinking-budget.ts'
 import { allowOnly, banSequences } from '../sampling/token-rules.ts'
 import { findThinkingTags, thinkingTokensMax } from '../text/hints.ts'
 import { EditFollower } from '../text/prompt-lookup.ts'
+import type { TokenPieces } from '../text/token-pieces.ts'
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'
@@ -68,9 +70,9 @@ export class CandidateRun {
     })
     this.#text = new CandidateText({
       index,
-      pieces: model.text.tokenizer.pieces,
+      pieces: answerPieces(model, input),
       continuesText: prompt.continuesText,
-      stop: input.stop,
+      stop: stopsOf(model, input),
       ending: input.ending,
       constraint: this.#constraint,
     })
@@ -289,6 +291,22 @@ function spellingsOf({ tokenizer }: CompletionModel['text'], word: string): numb
   return [word, ` ${word.trimStart()}`].map((spelling) =>
     tokenizer.encode(spelling, { addSpecialTokens: false }),
   )
+}
+
+/** The pieces of which an answer is made: markers of a chat's dialect are text. */
+function answerPieces(model: CompletionModel, { prompts }: GenerateInput): TokenPieces {
+  const chats = prompts.filter((prompt) => prompt.form === 'chat')
+  if (chats.length === 0) return model.text.tokenizer.pieces
+  return model.answerPieces(
+    chats.some(({ tools = [], toolChoice }) => tools.length > 0 && toolChoice !== 'none'),
+  )
+}
+
+/** A single call is enforced by ending at its closing text. */
+function stopsOf({ dialect }: CompletionModel, input: GenerateInput): readonly string[] {
+  const { closes } = callFormat(dialect.calls)
+  if (input.endsAfterCall !== true || closes === undefined) return input.stop
+  return [...input.stop, closes]
 }
 
 function endTokensOf({ text }: CompletionModel, rules: EndingRules = {}): ReadonlySet<number> {

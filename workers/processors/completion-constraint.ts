@@ -1,3 +1,4 @@
+import { callFormat, callTrigger } from '#shared/contracts/answer-formats.ts'
 import type { GenerateInput, ToolChoice } from '#shared/contracts/completion.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
@@ -10,7 +11,6 @@ import type {
   ConstraintSource,
 } from '../sampling/constraint/token-constraint.ts'
 import { TriggeredConstraint } from '../sampling/constraint/triggered-constraint.ts'
-import { TOOL_CALL_OPENING } from '../text/tool-messages.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { ConstraintPlan, OfferedTool } from './constraint-plan.ts'
 import { compileConstraint, formPathOf, isStrict, SCHEMA_PATH } from './constraint-plan.ts'
@@ -21,7 +21,6 @@ const INLINE_STEPS_MAX = 60_000
 /** Steps on the event loop for tools whose schema is first looked at while decoding. */
 const LATER_STEPS_MAX = 400_000
 const LATER_TOOLS_MAX = 512
-const OPENING_TAG = TOOL_CALL_OPENING.trimEnd()
 
 /** How the constraint of one job is prepared. */
 interface ConstraintOptions {
@@ -44,16 +43,17 @@ export async function findConstraint(
 ): Promise<Constraint> {
   const tools = input.prompts.map(forcedTools).find((forced) => forced !== undefined)
   const { toolSchemaPath: toolPath } = input
+  const { calls } = model.dialect
   if (tools !== undefined)
-    return { source: await prepare(model, { kind: 'forced', tools, toolPath }, options) }
+    return { source: await prepare(model, { kind: 'forced', tools, toolPath, calls }, options) }
   const offered = input.prompts.flatMap(offeredTools)
   const { responseFormat: format } = input
   if (format.type === 'text') {
-    if (offered.length === 0) return {}
-    const calls = { kind: 'offered', tools: offered, toolPath } as const
-    return { source: await callsInFreeText(model, calls, options) }
+    if (offered.length === 0) return { isFree: true }
+    const plan = { kind: 'offered', tools: offered, toolPath, calls } as const
+    return { source: await callsInFreeText(model, plan, options), isFree: true }
   }
-  const plan = { kind: 'form', format, tools: offered, toolPath } as const
+  const plan = { kind: 'form', format, tools: offered, toolPath, calls } as const
   try {
     return { source: await prepare(model, plan, options) }
   } catch (error) {
@@ -72,6 +72,8 @@ interface Constraint {
   /** Absent when anything goes. */
   readonly source?: ConstraintSource
   readonly ignored?: readonly string[]
+  /** The answer may begin with any text. */
+  readonly isFree?: boolean
 }
 
 function isUnenforceable(error: unknown): boolean {
@@ -87,7 +89,8 @@ function prepare(
 ): Promise<ConstraintFactory> {
   const text = JSON.stringify(plan)
   const param = plan.kind === 'form' ? formPathOf(plan.format) : 'tools'
-  return model.constraints.prepare(`${cacheScope} ${text}`, async () => {
+  const constraints = plan.tools.length > 0 ? model.callConstraints : model.constraints
+  return constraints.prepare(`${cacheScope} ${text}`, async () => {
     const small = text.length <= INLINE_CHARACTERS_MAX ? tryInline(plan, budget) : undefined
     if (small !== undefined) return small
     const task = { kind: 'grammar', plan: text } as const
@@ -137,14 +140,14 @@ async function callsInFreeText(
   request: ConstraintOptions,
 ): Promise<ConstraintSource> {
   const { tools } = plan
-  const { pieces } = model.text.tokenizer
-  const options = { opening: OPENING_TAG, pieces }
+  const { text: opening, isAtStart } = callTrigger(callFormat(plan.calls))
+  const options = { opening, isAtStart, pieces: model.answerPieces(true) }
   const mustFollow = tools.some(isStrict)
   if (!mustFollow && tools.length <= LATER_TOOLS_MAX && tools.every(isSmall)) {
     // Most texts call no tool, and each small schema is cheap when the model calls its tool.
     const compile = () => compileConstraint(plan, new WorkBudget(LATER_STEPS_MAX))
     const key = `${request.cacheScope} later ${JSON.stringify(plan)}`
-    const inner = () => model.constraints.get(key, compile)
+    const inner = () => model.callConstraints.get(key, compile)
     return new TriggeredConstraint({ ...options, inner, isLenient: true })
   }
   // What cannot be promised is refused before anything runs.

@@ -1,8 +1,12 @@
+import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
+
 import type { TextEngine } from '../engine/types.ts'
 import { GRAMMAR_LIMITS, PROMPT_LIMITS, PreparationPool } from '../preparation/thread-pool.ts'
 import { ConstraintCache } from '../sampling/constraint/constraint-cache.ts'
 import { SamplingWorkspace } from '../sampling/sampler.ts'
+import { showMarkers } from '../text/answer-dialect.ts'
 import type { TextModel } from '../text/text-model.ts'
+import type { TokenPieces } from '../text/token-pieces.ts'
 
 /** A language model ready for jobs: its engine, its text rules and what its requests share. */
 export interface CompletionModel {
@@ -10,6 +14,12 @@ export interface CompletionModel {
   readonly text: TextModel
   readonly workspace: SamplingWorkspace
   readonly constraints: ConstraintCache
+  /** Grammars with calls, in which markers of calls are text. */
+  readonly callConstraints: ConstraintCache
+  /** How answers to chats are written. */
+  readonly dialect: AnswerDialect
+  /** Tokens of answers to chats, whose markers are text where tools are offered or where they are of reasoning. */
+  answerPieces(hasTools: boolean): TokenPieces
   /** Requests of one scope may reuse cached prefixes and grammars of each other. */
   cacheScopeOf(organizationId: string): string
   /** Compiles grammars that are too much for the event loop. */
@@ -30,11 +40,20 @@ export function createCompletionModel(
   text: TextModel,
   { sharesCaches = false }: CompletionModelOptions = {},
 ): CompletionModel {
+  const dialect = text.dialect ?? { calls: 'hermes' }
+  const { pieces } = text.tokenizer
+  const withCalls = showMarkers(text.tokenizer, dialect, true)
+  const withoutCalls = showMarkers(text.tokenizer, dialect, false)
+  const constraints = new ConstraintCache(pieces, text.endTokenIds)
   return {
     engine,
     text,
     workspace: new SamplingWorkspace(),
-    constraints: new ConstraintCache(text.tokenizer.pieces, text.endTokenIds),
+    constraints,
+    callConstraints:
+      withCalls === pieces ? constraints : new ConstraintCache(withCalls, text.endTokenIds),
+    dialect,
+    answerPieces: (hasTools) => (hasTools ? withCalls : withoutCalls),
     cacheScopeOf: (organizationId) => (sharesCaches ? '' : organizationId),
     grammars: new PreparationPool(GRAMMAR_LIMITS),
     prompts: new PreparationPool(PROMPT_LIMITS),

@@ -1,4 +1,10 @@
-import type { Candidate, CompletionResult, GenerateInput } from '#shared/contracts/completion.ts'
+import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
+import type {
+  Candidate,
+  CompletionResult,
+  GenerateInput,
+  SamplingDefaults,
+} from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { failure } from '#shared/errors.ts'
@@ -6,6 +12,7 @@ import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
 
 import { WorkBudget } from '../preparation/work-budget.ts'
 import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
+import { beginsInReasoning, isSpecial } from '../text/answer-dialect.ts'
 import { ignoredHints } from '../text/hints.ts'
 import { CandidateRun } from './candidate-run.ts'
 import { findConstraint } from './completion-constraint.ts'
@@ -46,9 +53,10 @@ export async function processCompletion(
 
 async function processGenerate(
   job: JobEnvelope<'completion'>,
-  input: GenerateInput,
+  asked: GenerateInput,
   { model, reply, signal, clock }: CompletionTools,
 ): Promise<void> {
+  const input = withDefaults(asked, model.text.samplingDefaults)
   const startedAt = clock.monotonic()
   const queueMs = Math.max(clock.now() - job.enqueuedAtMs, 0)
   assertTokenIds(input, model.engine.vocabSize)
@@ -56,7 +64,11 @@ async function processGenerate(
   const salt = input.cacheSalt === undefined ? '' : ` ${input.cacheSalt}`
   const cacheScope = `${model.cacheScopeOf(job.organizationId)}${salt}`
   const budget = new WorkBudget()
-  const { source: constraint, ignored = [] } = await findConstraint(model, input, {
+  const {
+    source: constraint,
+    ignored = [],
+    isFree = false,
+  } = await findConstraint(model, input, {
     ...{ cacheScope, signal, budget },
   })
   const prompts: PreparedPrompt[] = []
@@ -72,6 +84,7 @@ async function processGenerate(
       return new CandidateRun({ model, input, prompt, index, constraint, outlet })
     }),
   )
+  const dialect = dialectOf(model, prompts, { input, isFree })
   const unread = [...ignored, ...ignoredHints(model.text, input.hints)]
   const promptTokenIds = input.returnsPromptTokens === true && {
     promptTokenIds: prompts.map(({ tokenIds }) => tokenIds),
@@ -79,6 +92,7 @@ async function processGenerate(
   reply.started(promptTokens, {
     ...(unread.length > 0 && { ignored: unread }),
     ...(input.stream && promptTokenIds),
+    ...(dialect !== undefined && { dialect }),
   })
   const preparedAt = clock.monotonic()
   await allOrNone(
@@ -90,12 +104,38 @@ async function processGenerate(
     completionTokens: runs.reduce((sum, run) => sum + run.tokenIds.length, 0),
     cachedTokens: countCached(runs, prompts, input.bestOf),
   }
-  const result = { ...present(runs, prompts, input), ...(!input.stream && promptTokenIds) }
+  const result = {
+    ...present(runs, prompts, input),
+    ...(!input.stream && promptTokenIds),
+    ...(!input.stream && dialect !== undefined && { dialect }),
+  }
   reply.result(result, usage, {
     queueMs,
     prepareMs: preparedAt - startedAt,
     runMs: clock.monotonic() - preparedAt,
   })
+}
+
+/** A request with the defaults of the model where it is silent. */
+function withDefaults(input: GenerateInput, defaults: SamplingDefaults = {}): GenerateInput {
+  const { unsetSampling = [], sampling } = input
+  const given = unsetSampling.filter((name) => defaults[name] !== undefined)
+  if (given.length === 0) return input
+  const values = Object.fromEntries(given.map((name) => [name, defaults[name]]))
+  return { ...input, sampling: { ...sampling, ...values } }
+}
+
+/** How the answers of a chat are written; undefined where clients of any model can read them. */
+function dialectOf(
+  { dialect }: CompletionModel,
+  prompts: readonly PreparedPrompt[],
+  { input, isFree }: { readonly input: GenerateInput; readonly isFree: boolean },
+): AnswerDialect | undefined {
+  const isChat = input.prompts.some(({ form }) => form === 'chat')
+  if (!isChat || !isSpecial(dialect)) return undefined
+  // A required form leaves no room for the end of the reasoning.
+  const isOpen = isFree && prompts.some(({ text }) => beginsInReasoning(dialect, text))
+  return { ...dialect, ...(isOpen && { beginsInReasoning: true }) }
 }
 
 function present(

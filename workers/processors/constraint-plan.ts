@@ -1,3 +1,8 @@
+import {
+  type CallFormat,
+  type CallFormatName,
+  callFormat,
+} from '#shared/contracts/answer-formats.ts'
 import type { GenerateInput, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
@@ -12,7 +17,7 @@ import {
   compileWholePattern,
   UnsupportedPatternError,
 } from '../sampling/constraint/string-pattern.ts'
-import { TOOL_CALL_CLOSING, TOOL_CALL_OPENING } from '../text/tool-messages.ts'
+import { type CompiledTool, callBehindTrigger, pairedArguments, wholeCall } from './call-grammar.ts'
 
 /** Where chat completions have the schema of an answer, and those of tools. */
 export const SCHEMA_PATH = 'response_format.json_schema.schema'
@@ -38,7 +43,12 @@ export function formPathOf(format: AskedFormat): string {
 export type ConstraintPlan = (
   | { readonly kind: 'forced' | 'offered' }
   | { readonly kind: 'form'; readonly format: AskedFormat }
-) & { readonly tools: readonly OfferedTool[]; readonly toolPath?: string | undefined }
+) & {
+  readonly tools: readonly OfferedTool[]
+  readonly toolPath?: string | undefined
+  /** How the model writes calls. */
+  readonly calls: CallFormatName
+}
 
 /** Compiles the grammar of a plan. Throws `invalidRequest` for what cannot be enforced. */
 export function compileConstraint(plan: ConstraintPlan, budget: WorkBudget): Grammar {
@@ -46,17 +56,21 @@ export function compileConstraint(plan: ConstraintPlan, budget: WorkBudget): Gra
   if (plan.kind === 'form') return formOrCalls(json, plan.format, plan)
   const compiler = new SchemaCompiler('tools', json)
   const follows = plan.kind === 'forced' ? 'exactly' : 'where possible'
+  const format = callFormat(plan.calls)
   const compiled = plan.tools.map((tool) =>
-    compileTool(compiler, { ...tool, path: plan.toolPath }, follows),
+    compileTool(compiler, { ...tool, path: plan.toolPath, format }, follows),
   )
-  return plan.kind === 'forced' ? wholeCall(compiler, compiled) : looseCall(compiler, compiled)
+  const { builder } = json
+  return plan.kind === 'forced'
+    ? wholeCall(builder, format, compiled)
+    : callBehindTrigger(builder, format, compiled)
 }
 
 /** The form that was asked for, or one call or more. */
 function formOrCalls(
   base: JsonGrammar,
   format: AskedFormat,
-  { tools: offered, toolPath }: ConstraintPlan,
+  { tools: offered, toolPath, calls }: ConstraintPlan,
 ): Grammar {
   const compiler = new SchemaCompiler('response_format', base)
   const { json } = compiler
@@ -64,12 +78,11 @@ function formOrCalls(
   if (offered.length === 0) return form
   const { builder } = json
   const toolCompiler = new SchemaCompiler('tools', json)
+  const callsFormat = callFormat(calls)
   const compiled = offered.map((tool) =>
-    compileTool(toolCompiler, { ...tool, path: toolPath }, 'where possible'),
+    compileTool(toolCompiler, { ...tool, path: toolPath, format: callsFormat }, 'where possible'),
   )
-  const call = wholeCall(toolCompiler, compiled)
-  const more = builder.repeat(builder.sequence(builder.optional(builder.literal('\n')), call), 0)
-  return builder.choice(form, builder.sequence(call, more))
+  return builder.choice(form, wholeCall(builder, callsFormat, compiled, true))
 }
 
 function compileFormat(compiler: SchemaCompiler, format: AskedFormat): Grammar {
@@ -109,68 +122,35 @@ function textGrammar(param: string, compile: () => Grammar): Grammar {
   }
 }
 
-const CLOSING_TAG = TOOL_CALL_CLOSING.trimStart()
-
-/** What follows the opening tag, to the end of the closing tag: the line breaks may be left out. */
-function looseCall(compiler: SchemaCompiler, tools: readonly CompiledTool[]): Grammar {
-  const { builder } = compiler.json
-  const newline = builder.optional(builder.literal('\n'))
-  const call = oneCall(compiler, tools)
-  return builder.sequence(newline, call, newline, builder.literal(CLOSING_TAG))
-}
-
-/** One call in Hermes tags. */
-function wholeCall(compiler: SchemaCompiler, tools: readonly CompiledTool[]): Grammar {
-  const { builder } = compiler.json
-  return builder.sequence(
-    builder.literal(TOOL_CALL_OPENING),
-    oneCall(compiler, tools),
-    builder.literal(TOOL_CALL_CLOSING),
-  )
-}
-
-/** A name and its arguments, which follow the tool's own schema. */
-function oneCall({ json: { builder } }: SchemaCompiler, tools: readonly CompiledTool[]): Grammar {
-  return builder.choiceOf(
-    tools.map((tool) =>
-      builder.sequence(
-        builder.literal(`{"name": ${JSON.stringify(tool.name)}, "arguments": `),
-        tool.parameters,
-        builder.literal('}'),
-      ),
-    ),
-  )
-}
-
-interface CompiledTool {
-  readonly name: string
-  readonly parameters: Grammar
-}
-
 /**
  * The arguments of a tool whose schema cannot be enforced are any object, unless it is strict. Where
  * the tool may not be called at all, its schema is compiled when it is.
  */
 function compileTool(
   compiler: SchemaCompiler,
-  offered: OfferedTool & { readonly path: string | undefined },
+  offered: OfferedTool & { readonly path: string | undefined; readonly format: CallFormat },
   follows: 'exactly' | 'where possible',
 ): CompiledTool {
   const { tool, index, path = TOOL_SCHEMA_PATH } = offered
   const { name, parameters } = tool
-  const compile = (): Grammar =>
-    compileField(
-      compiler,
-      parameters === undefined ? NO_PARAMETERS : { type: 'object', ...parameters },
-      path.replace('#', String(index)),
-    )
+  const place = path.replace('#', String(index))
+  const compile = (): Grammar => {
+    const schema = parameters === undefined ? NO_PARAMETERS : { type: 'object', ...parameters }
+    const { syntax, wrappers = [] } = offered.format
+    if (syntax === 'json') return compileField(compiler, schema, place)
+    const compileJson = (value: unknown): Grammar => compileField(compiler, value, place)
+    const quote = wrappers[0] ?? ''
+    return refusedAt(place, () => pairedArguments(schema, { compiler, syntax, quote, compileJson }))
+  }
   if (isStrict(offered)) return { name, parameters: compile() }
   const { json } = compiler
+  const anyArguments = (): Grammar => anyArgumentsOf(json, offered.format)
   const compileLeniently = (isLater: boolean): Grammar => {
     try {
       return compile()
     } catch (error) {
-      if (error instanceof ServiceError || (isLater && isOverBudgetLater(error))) return json.object
+      if (error instanceof ServiceError || (isLater && isOverBudgetLater(error)))
+        return anyArguments()
       throw error
     }
   }
@@ -178,10 +158,31 @@ function compileTool(
   return { name, parameters: json.builder.later(() => compileLeniently(true)) }
 }
 
+/** Arguments whose schema is not enforced. */
+function anyArgumentsOf(json: JsonGrammar, { syntax }: CallFormat): Grammar {
+  if (syntax === 'json') return json.object
+  const { builder } = json
+  // Without the characters that could end a call.
+  const ranges = [
+    [0x09, 0x0a],
+    [0x20, 0x27],
+    [0x2a, 0x3b],
+    [0x3d, 0x3d],
+    [0x3f, 0x5a],
+    [0x5e, 0x7a],
+    [0x80, 0xff],
+  ] as const
+  return syntax === 'xml' ? builder.literal('') : builder.repeat(builder.byte(...ranges), 0)
+}
+
 /** Compiles the schema in a request field, which a refusal names. */
 function compileField(compiler: SchemaCompiler, schema: unknown, param: string): Grammar {
+  return refusedAt(param, () => compiler.compileRoot(schema, param))
+}
+
+function refusedAt(param: string, compile: () => Grammar): Grammar {
   try {
-    return compiler.compileRoot(schema, param)
+    return compile()
   } catch (error) {
     if (!(error instanceof ServiceError) || error.code !== 'invalid_json_schema') throw error
     throw failure.invalidRequest(error.message, { param, code: error.code, cause: error })

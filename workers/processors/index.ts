@@ -33,6 +33,7 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     process: processCompletion,
     stats: ({ engine }) => presentStats(engine.stats()),
     contextLengthOf: ({ engine }) => engine.contextLength,
+    samplingDefaultsOf: ({ text }) => text.samplingDefaults,
     close: ({ engine }) => engine.close(),
   }),
   defineProcessor<'embedding', EmbeddingModel>({
@@ -73,7 +74,7 @@ async function openCompletionModel(
   { folder, slots, runtime, config, clock, onBatch }: OpenTools,
 ): Promise<{ opened: CompletionModel; bytes: number }> {
   const { options } = model
-  const { onnxFile, maxContextTokens, executionProvider } = options
+  const { onnxFile, maxContextTokens, executionProvider, toolParser, reasoningParser } = options
   // The tokenizer is read here while a thread loads the graph.
   const [opening, reading] = await Promise.allSettled([
     openTextEngine({
@@ -84,7 +85,10 @@ async function openCompletionModel(
       ...(maxContextTokens !== undefined && { maxContextTokens }),
       ...sessionOptionsOf(model, config),
     }),
-    loadTextModel(folder, clock),
+    loadTextModel(folder, clock, {
+      ...(toolParser !== undefined && { toolParser }),
+      ...(reasoningParser !== undefined && { reasoningParser }),
+    }),
   ])
   if (reading.status === 'rejected') {
     if (opening.status === 'fulfilled') await opening.value.close()

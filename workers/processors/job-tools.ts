@@ -3,13 +3,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { Clock } from '#shared/clock.ts'
 import type { CandidateDelta } from '#shared/contracts/completion.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
-import type { JobTimings, ReplyBody, TokenUsage } from '#shared/contracts/reply.ts'
-
-/** What a worker reports of a request before its tokens. */
-type StartReport = Pick<
-  Extract<ReplyBody, { readonly type: 'started' }>,
-  'ignored' | 'promptTokenIds'
->
+import type { JobTimings, StartReport, TokenUsage } from '#shared/contracts/reply.ts'
 
 /** How a processor answers a job; nothing waits, the worker sends what has gathered. */
 export interface JobReplies<K extends QueueKind = QueueKind> {

@@ -1,6 +1,7 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { WorkerConfig } from '#shared/config/inference.ts'
+import type { SamplingDefaults } from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 import type { Logger } from '#shared/logger.ts'
@@ -37,6 +38,8 @@ export interface OpenModel {
   readonly bytes: number
   /** In tokens; absent where the model reads none. */
   readonly contextLength?: number
+  /** What the model's files say about sampling. */
+  readonly samplingDefaults?: SamplingDefaults
   process(job: JobEnvelope, tools: Omit<JobTools<unknown>, 'model'>): Promise<void>
   stats(): ModelStats
   close(): Promise<void>
@@ -59,6 +62,7 @@ interface ProcessorSpec<K extends QueueKind, Model> {
   stats(opened: Model): ModelStats
   /** In tokens; models that read none are without. */
   contextLengthOf?(opened: Model): number
+  samplingDefaultsOf?(opened: Model): SamplingDefaults | undefined
   close(opened: Model): Promise<void>
 }
 
@@ -72,9 +76,11 @@ export function defineProcessor<K extends QueueKind, Model>(
     async open(model, tools) {
       const { opened, bytes } = await spec.open(model, tools)
       const contextLength = spec.contextLengthOf?.(opened)
+      const samplingDefaults = spec.samplingDefaultsOf?.(opened) ?? {}
       return {
         bytes,
         ...(contextLength !== undefined && { contextLength }),
+        ...(Object.keys(samplingDefaults).length > 0 && { samplingDefaults }),
         // The worker checked that the envelope is of this kind.
         process: (job, jobTools) =>
           spec.process(job as JobEnvelope<K>, { ...jobTools, model: opened } as JobTools<Model, K>),

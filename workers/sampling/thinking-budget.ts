@@ -7,17 +7,21 @@ const PROMPT_TAIL = 8 // tokens; templates open the reasoning at the very end of
  * that forbids the tag is stronger.
  */
 export function limitThinking(options: {
-  readonly tags: { readonly open: number; readonly close: number }
+  /** `after` is the token that precedes the opening one, where that is a word by itself. */
+  readonly tags: { readonly open: number; readonly close: number; readonly after?: number }
   readonly tokensMax: number
   readonly promptTokenIds: readonly number[]
 }): SequenceRule {
-  const { open, close } = options.tags
+  const { open, close, after } = options.tags
   const tail = options.promptTokenIds.slice(-PROMPT_TAIL)
-  let isThinking = tail.lastIndexOf(open) > tail.lastIndexOf(close)
+  let isThinking = after === undefined && tail.lastIndexOf(open) > tail.lastIndexOf(close)
   let tokens = 0
+  let previous = tail.at(-1)
   return {
     accept(tokenId) {
-      if (tokenId === open) isThinking = true
+      const isOpening = tokenId === open && (after === undefined || previous === after)
+      previous = tokenId
+      if (isOpening) isThinking = true
       else if (tokenId === close) isThinking = false
       else if (isThinking) tokens += 1
     },

@@ -7,7 +7,12 @@ import { renderTemplate } from './chat-interpreter.ts'
 import { compileTemplate } from './compile-template.ts'
 import { cutText, type RenderedText } from './content-spans.ts'
 import { strftime } from './strftime.ts'
-import { foldToolsIntoText, toTemplateMessage, toTemplateTool } from './tool-messages.ts'
+import {
+  foldToolsIntoText,
+  shortenCallIds,
+  toTemplateMessage,
+  toTemplateTool,
+} from './tool-messages.ts'
 import { chargeValues } from './value-budget.ts'
 
 /** How a chat is rendered. */
@@ -69,7 +74,9 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
       return finish(run(plain, { messages: folded, tools: null }, options), messages, options)
     }
     const variables = {
-      messages: messages.map((message, index) => toTemplateMessage(message, index, options.budget)),
+      messages: acceptedIds(messages, toolText).map((message, index) =>
+        toTemplateMessage(message, index, options.budget),
+      ),
       tools: tools.length > 0 ? tools.map(toTemplateTool) : null,
     }
     const rendered = run(needsTools ? (withTools as Compiled) : plain, variables, options)
@@ -102,6 +109,14 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
       )
     }
   }
+}
+
+/** Templates of Mistral refuse other ids of calls than those of nine letters and digits. */
+function acceptedIds(
+  messages: readonly ChatMessage[],
+  template: string | undefined,
+): readonly ChatMessage[] {
+  return template?.includes('[TOOL_CALLS]') === true ? shortenCallIds(messages) : messages
 }
 
 type BudgetedOptions = TemplateOptions & { readonly budget: WorkBudget }

@@ -1,3 +1,4 @@
+import { REASONING_FORMATS, type ReasoningFormat } from '#shared/contracts/answer-formats.ts'
 import type { Hint } from '#shared/contracts/completion.ts'
 
 import type { TextModel } from './text-model.ts'
@@ -6,6 +7,8 @@ import type { TextModel } from './text-model.ts'
 interface ThinkingTags {
   readonly open: number
   readonly close: number
+  /** The token before the opening one. */
+  readonly after?: number
 }
 
 // Templates that read it write the effort into the prompt, and need no limit.
@@ -13,9 +16,16 @@ const EFFORT_VARIABLE = 'reasoning_effort'
 
 /** The tags of a model that reasons; undefined for others. */
 export function findThinkingTags({ tokenizer }: TextModel): ThinkingTags | undefined {
-  const open = tokenizer.findTokenId('<think>')
-  const close = tokenizer.findTokenId('</think>')
-  return open === undefined || close === undefined ? undefined : { open, close }
+  for (const { tokens } of Object.values(REASONING_FORMATS) as readonly ReasoningFormat[]) {
+    if (tokens === undefined) continue
+    const open = tokenizer.findTokenId(tokens.open)
+    const close = tokenizer.findTokenId(tokens.close)
+    const after = tokens.after === undefined ? undefined : tokenizer.findTokenId(tokens.after)
+    if (open === undefined || close === undefined) continue
+    if (tokens.after === undefined) return { open, close }
+    if (after !== undefined) return { open, close, after }
+  }
+  return undefined
 }
 
 /** Tokens of reasoning at most; undefined for no limit. The first hint with a limit wins. */

@@ -8,6 +8,7 @@ export class IncrementalDetokenizer {
   readonly #pieces: TokenPieces
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true })
   #hasBegun: boolean
+  #previous: number | undefined
 
   /** `continuesText` is true where something precedes the first token, so that its space stays. */
   constructor(pieces: TokenPieces, { continuesText }: { readonly continuesText: boolean }) {
@@ -17,7 +18,9 @@ export class IncrementalDetokenizer {
 
   /** The characters that this token completes. */
   push(tokenId: number): string {
-    if (this.#pieces.isSpecial(tokenId)) return ''
+    const isRepeat = this.#pieces.dropsRepeats === true && tokenId === this.#previous
+    this.#previous = tokenId
+    if (isRepeat || this.#pieces.isSpecial(tokenId)) return ''
     const bytes = this.#hasBegun
       ? this.#pieces.bytesOf(tokenId)
       : this.#pieces.firstBytesOf(tokenId)

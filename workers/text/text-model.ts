@@ -2,11 +2,13 @@ import { readdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 
 import type { Clock } from '#shared/clock.ts'
-import type { ChatMessage, ToolDefinition } from '#shared/contracts/completion.ts'
+import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
+import type { ChatMessage, SamplingDefaults, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { isRecord } from '#shared/records.ts'
 import { findJson, findModelText, readModelText } from '#workers/models/folder-json.ts'
 
+import { type DialectOptions, findDialect } from './answer-dialect.ts'
 import { type ChatTemplate, createChatTemplate, type RenderOptions } from './chat-template.ts'
 import type { RenderedText } from './content-spans.ts'
 import { looksLikeTag } from './control-tokens.ts'
@@ -18,6 +20,10 @@ export interface TextModel {
   readonly folder?: string
   readonly tokenizer: Tokenizer
   readonly chatTemplate: ChatTemplate | undefined
+  /** How answers to chats are written; as in Hermes without reasoning when absent. */
+  readonly dialect?: AnswerDialect
+  /** What the model's files say about sampling, where a request is silent. */
+  readonly samplingDefaults?: SamplingDefaults
   /** Tokens that end an answer. */
   readonly endTokenIds: ReadonlySet<number>
   /** The token that a fresh document begins with. */
@@ -28,7 +34,11 @@ export interface TextModel {
  * Reads the tokenizer and chat template of a model folder in the Hugging Face layout. Throws a
  * sentence naming the file that is missing or cannot be understood.
  */
-export async function loadTextModel(folder: string, clock: Clock): Promise<TextModel> {
+export async function loadTextModel(
+  folder: string,
+  clock: Clock,
+  options: DialectOptions = {},
+): Promise<TextModel> {
   const read = (name: string): Promise<Json | undefined> => findJson(folder, name)
   const tokenizerJson = await read('tokenizer.json')
   if (tokenizerJson === undefined) {
@@ -36,7 +46,8 @@ export async function loadTextModel(folder: string, clock: Clock): Promise<TextM
   }
   const tokenizerConfig = (await read('tokenizer_config.json')) ?? {}
   const { model: genai } = (await read('genai_config.json')) ?? {}
-  const configs = [await read('generation_config.json'), await read('config.json'), genai]
+  const generation = await read('generation_config.json')
+  const configs = [generation, await read('config.json'), genai]
   const specialTokens = {
     ...specialTokensOf((await read('special_tokens_map.json')) ?? {}),
     ...specialTokensOf(tokenizerConfig),
@@ -55,6 +66,8 @@ export async function loadTextModel(folder: string, clock: Clock): Promise<TextM
     tokenizer,
     chatTemplate:
       template === undefined ? undefined : createChatTemplate({ template, specialTokens }, clock),
+    samplingDefaults: samplingDefaultsOf(generation ?? {}),
+    dialect: findDialect(templateText, tokenizer, options),
     endTokenIds: endTokensOf(tokenizer, specialTokens, configs.filter(isRecord)),
     documentStartTokenId: documentStartOf(tokenizer, specialTokens),
   }
@@ -137,6 +150,21 @@ function endTokensOf(
     Array.isArray(ids) ? ids : [ids],
   )
   return new Set([named, ...listed].filter((id): id is number => typeof id === 'number'))
+}
+
+/** Values that no request could have are ignored. */
+function samplingDefaultsOf(generation: Json): SamplingDefaults {
+  const { temperature, top_p: topP, top_k: topK, min_p: minP } = generation
+  const { repetition_penalty: repetitionPenalty } = generation
+  const within = (value: unknown, low: number, high: number): value is number =>
+    typeof value === 'number' && value >= low && value <= high
+  return {
+    ...(within(temperature, 0, 2) && { temperature }),
+    ...(within(topP, 0, 1) && { topP }),
+    ...(within(topK, 0, 1_000_000) && Number.isInteger(topK) && { topK }),
+    ...(within(minP, 0, 1) && { minP }),
+    ...(within(repetitionPenalty, Number.MIN_VALUE, 10) && { repetitionPenalty }),
+  }
 }
 
 /** Chat models name their turn marker `bos_token`, so the document separator is preferred. */

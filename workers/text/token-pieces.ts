@@ -6,6 +6,8 @@ export interface TokenPieces {
   firstBytesOf(tokenId: number): Uint8Array
   /** Whether the token is a marker that never appears in an answer. */
   isSpecial(tokenId: number): boolean
+  /** A token right after itself adds nothing. */
+  readonly dropsRepeats?: boolean
   /** Token ids from 0 to here have bytes; a model may know more ids than its tokenizer. */
   readonly size: number
 }
@@ -27,7 +29,9 @@ export interface TokenizerJson {
 interface DecoderJson {
   readonly type: string
   readonly decoders?: readonly DecoderJson[]
-  readonly pattern?: { readonly String?: string }
+  readonly pattern?: { readonly String?: string; readonly Regex?: string }
+  readonly pad_token?: string
+  readonly word_delimiter_token?: string
   readonly content?: string
   readonly replacement?: string
   readonly prefix?: string
@@ -41,7 +45,8 @@ interface DecoderJson {
  * WordPiece and end-of-word BPE differ only in the rules that their decoder lists.
  */
 export function buildTokenPieces(tokenizer: TokenizerJson): TokenPieces {
-  const rules = [...flatten(tokenizer.decoder ?? { type: 'Joined' }).map(ruleOf), finish]
+  const decoders = flatten(tokenizer.decoder ?? { type: 'Joined' })
+  const rules = [...decoders.map(ruleOf), finish]
   const words = vocabularyOf(tokenizer)
   const special = new Set<number>()
   const added = new Set<number>()
@@ -61,6 +66,7 @@ export function buildTokenPieces(tokenizer: TokenizerJson): TokenPieces {
   const first = Array.from(words, (word, tokenId) => spell(word, tokenId, true))
   return {
     size: words.length,
+    ...(decoders.some(({ type }) => type === 'CTC') && { dropsRepeats: true }),
     bytesOf: (tokenId) => later[tokenId] ?? NO_BYTES,
     firstBytesOf: (tokenId) => first[tokenId] ?? NO_BYTES,
     isSpecial: (tokenId) => special.has(tokenId),
@@ -111,6 +117,8 @@ function ruleOf(decoder: DecoderJson): Rule {
       return wordPieceRule(decoder)
     case 'BPEDecoder':
       return onText((text) => text.replaceAll(decoder.suffix ?? '</w>', ' '))
+    case 'CTC':
+      return ctcRule(decoder)
     case 'Fuse':
       return (spelling) => spelling
     case 'Joined':
@@ -126,11 +134,30 @@ function onText(change: (text: string, isFirst: boolean) => string): Rule {
 }
 
 function replaceRule({ pattern, content }: DecoderJson): Rule {
-  const sought = pattern?.String
-  if (sought === undefined) {
-    throw new Error('tokenizer.json: a Replace decoder needs a plain string pattern')
-  }
-  return onText((text) => text.replaceAll(sought, content ?? ''))
+  const sought = pattern?.String ?? (pattern?.Regex && new RegExp(pattern.Regex, 'gu'))
+  if (sought === undefined) throw new Error('tokenizer.json: a Replace decoder needs a pattern')
+  return onText((text) => text.replaceAll(sought, () => content ?? ''))
+}
+
+/** The tokens of speech models, of which one is empty and one is a space. */
+function ctcRule({
+  pad_token: pad = '<pad>',
+  word_delimiter_token: space = '|',
+  cleanup,
+}: DecoderJson): Rule {
+  return onText((text) => {
+    const shown = text.replaceAll(pad, '')
+    return cleanup === true ? withoutSpaces(shown).replaceAll(space, ' ') : shown
+  })
+}
+
+/** English text without the spaces that stem from cutting it into words. */
+function withoutSpaces(text: string): string {
+  return text
+    .replace(/ (?=[.?!,])/g, '')
+    .replaceAll(" ' ", "'")
+    .replace(/ (?=n't|'(?:m|s|ve|re))/g, '')
+    .replaceAll(' do not', " don't")
 }
 
 function stripRule({ content, start }: DecoderJson): Rule {

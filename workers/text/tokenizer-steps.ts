@@ -1,6 +1,7 @@
 import { isRecord } from '#shared/records.ts'
 
 import { createCharsmap } from './charsmap.ts'
+import { normalizeNmt, spellBytes, splitByScript } from './rare-steps.ts'
 
 /** A step of the library's, whose methods may be replaced. */
 type Step = Record<string, unknown>
@@ -12,10 +13,11 @@ type Json = Readonly<Record<string, unknown>>
  * SentencePiece, for which it has a fixed approximation.
  */
 export function correctSteps(
-  { normalizer, pre_tokenizer: preTokenizer }: Json,
+  { normalizer, pre_tokenizer: preTokenizer, model }: Json,
   live: { readonly normalizer: unknown; readonly pre_tokenizer: unknown; readonly model: unknown },
 ): void {
   correctModel(live.model as ModelStep | null)
+  correctUnknown(model, live.model as ModelStep | null)
   forEachStep(normalizer, live.normalizer, 'normalizers', 'normalizers', correctNormalizer)
   forEachStep(preTokenizer, live.pre_tokenizer, 'pretokenizers', 'tokenizers', correctPreTokenizer)
 }
@@ -23,7 +25,8 @@ export function correctSteps(
 /** The library's model, which is callable like its steps. */
 interface ModelStep {
   fuse_unk?: boolean
-  readonly unk_token_id?: number
+  unk_token?: string
+  unk_token_id?: number | undefined
   readonly tokens_to_ids: ReadonlyMap<string, number>
   encode(words: readonly string[]): string[]
   _call?: (words: readonly string[]) => string[]
@@ -41,6 +44,14 @@ function correctModel(model: ModelStep | null): void {
       // Only their id is asked for, which is that of the first.
       return tokens.filter((token, at) => !(isUnknown(token) && isUnknown(tokens[at - 1])))
     })
+}
+
+/** The library reads the unknown token of a vocabulary of words from another file. */
+function correctUnknown(json: unknown, model: ModelStep | null): void {
+  if (model === null || !isRecord(json) || json.type !== 'WordLevel') return
+  if (typeof json.unk_token !== 'string') return
+  model.unk_token = json.unk_token
+  model.unk_token_id = model.tokens_to_ids.get(json.unk_token)
 }
 
 /** Visits each step of a pipeline, as JSON and as the library's object. */
@@ -76,6 +87,12 @@ function correctNormalizer(json: Json, step: Step): void {
       return
     case 'Lowercase':
       step.normalize = lowercase
+      return
+    case 'Nmt':
+      step.normalize = normalizeNmt
+      return
+    case 'ByteLevel':
+      step.normalize = spellBytes
       return
     case 'BertNormalizer':
       if (json.lowercase !== false) step.normalize = (text: string) => original(plainSigma(text))
@@ -131,6 +148,13 @@ function correctPreTokenizer(json: Json, step: Step): void {
       return
     case 'BertPreTokenizer':
       step.pre_tokenize_text = matcher(`[^\\p{White_Space}${PUNCTUATION}]+|[${PUNCTUATION}]`)
+      return
+    case 'CharDelimiterSplit':
+      step.pre_tokenize_text = (text: string) =>
+        text.split(String(json.delimiter)).filter((piece) => piece !== '')
+      return
+    case 'UnicodeScripts':
+      step.pre_tokenize_text = splitByScript
       return
     case 'Split':
       correctSplit(json, step)

@@ -7,6 +7,7 @@ import { checkTokenizerJson } from '#workers/models/tokenizer-limits.ts'
 import { createContentEncoder } from './content-encoder.ts'
 import type { ContentSpan } from './content-spans.ts'
 import { encodeCooperatively, toTokenIds } from './cooperative-encode.ts'
+import { withKnownSteps } from './rare-steps.ts'
 import type { TokenizerJson, TokenPieces } from './token-pieces.ts'
 import { buildTokenPieces } from './token-pieces.ts'
 import { type ProbedTokenizer, probeTokenizer } from './tokenizer-probe.ts'
@@ -60,7 +61,14 @@ export function createTokenizer(
 ): Tokenizer {
   const json = { ...EMPTY, ...tokenizerJson }
   checkTokenizerJson(json)
-  const library = new LibraryTokenizer(json, { ...tokenizerConfig, ...OF_SLOW_TOKENIZERS })
+  const known = {
+    ...json,
+    normalizer: withKnownSteps(json.normalizer, 'normalizer'),
+    pre_tokenizer: withKnownSteps(json.pre_tokenizer, 'pre_tokenizer'),
+    // Texts are put together by this module, which knows more decoders.
+    decoder: null,
+  }
+  const library = new LibraryTokenizer(known, { ...tokenizerConfig, ...OF_SLOW_TOKENIZERS })
   correctSteps(json, library)
   probeTokenizer(json, library as unknown as ProbedTokenizer)
   const encoder = createContentEncoder(library, isTag)

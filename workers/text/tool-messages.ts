@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto'
+
 import type { ChatMessage, ChatToolCall, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import { JSON_TEXT_LIMITS, judgeJson } from '#shared/judge-json.ts'
@@ -7,8 +9,8 @@ import { wholeFloat } from './template-values.ts'
 import { chargeValues } from './value-budget.ts'
 
 /** The tags of the Hermes form, in which models without a form of their own learn about tools. */
-export const TOOL_CALL_OPENING = '<tool_call>\n'
-export const TOOL_CALL_CLOSING = '\n</tool_call>'
+const TOOL_CALL_OPENING = '<tool_call>\n'
+const TOOL_CALL_CLOSING = '\n</tool_call>'
 
 /**
  * A message with the field names that chat templates read. Throws `invalidRequest` for the arguments of
@@ -30,6 +32,24 @@ export function toTemplateMessage(
     ...(message.toolCallId !== undefined && { tool_call_id: message.toolCallId }),
     ...(calls.length > 0 && { tool_calls: calls }),
   }
+}
+
+/** The ids that templates of Mistral accept. */
+const SHORT_ID = /^[A-Za-z0-9]{9}$/
+
+/** The same messages with ids of calls that any template accepts; equal ids stay equal. */
+export function shortenCallIds(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  return messages.map((message) => ({
+    ...message,
+    ...(message.toolCallId !== undefined && { toolCallId: shortId(message.toolCallId) }),
+    ...(message.toolCalls !== undefined && {
+      toolCalls: message.toolCalls.map((call) => ({ ...call, id: shortId(call.id) })),
+    }),
+  }))
+}
+
+function shortId(id: string): string {
+  return SHORT_ID.test(id) ? id : createHash('sha256').update(id).digest('hex').slice(0, 9)
 }
 
 /** A tool with the field names that chat templates read. */

@@ -1,3 +1,4 @@
+import { answerParser } from '#api/inference/answers/answer-parser.ts'
 import {
   type AnswerHead,
   type PresentedUsage,
@@ -5,10 +6,10 @@ import {
 } from '#api/inference/completions/completion-answer.ts'
 import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 import { derivedId } from '#api/v1/durable.ts'
+import { type AnswerDialect, callFormat } from '#shared/contracts/answer-formats.ts'
 import type { Candidate, FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
-import { ToolCallParser } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'
 
 /** The fields that all chunks and answers of one chat request share. */
@@ -34,6 +35,8 @@ interface PresentedFunction {
 interface ChatAnswerMessage {
   readonly role: 'assistant'
   readonly content: string | null
+  /** What the model thought before it answered, where it marks that. */
+  readonly reasoning_content?: string
   readonly refusal: null
   readonly annotations: readonly never[]
   readonly tool_calls?: readonly {
@@ -71,6 +74,7 @@ export function presentChat(
     readonly candidates: readonly Candidate[]
     readonly usage: TokenUsage
     readonly promptTokenIds?: readonly (readonly number[])[]
+    readonly dialect?: AnswerDialect
   },
 ): ChatAnswer {
   const [promptTokenIds] = outcome.promptTokenIds ?? []
@@ -82,13 +86,16 @@ export function presentChat(
     choices: outcome.candidates
       .toSorted((one, other) => one.index - other.index)
       .map((candidate) => {
-        const { content: written, calls } = readAnswer(candidate.text, tools)
+        const {
+          content: written,
+          reasoning,
+          calls,
+        } = readAnswer(candidate.text, tools, outcome.dialect)
         const content = head.echoed + written
         return {
           index: candidate.index,
           message: presentMessage(content, {
-            calls,
-            tools,
+            ...{ calls, reasoning, tools, dialect: outcome.dialect },
             source: `${head.id} ${candidate.index}`,
           }),
           logprobs:
@@ -102,12 +109,6 @@ export function presentChat(
     service_tier: head.serviceTier,
     system_fingerprint: head.systemFingerprint,
   }
-}
-
-/** The parser for answers under a tool plan; undefined where nothing may be called. */
-export function toolCallParser(tools: ToolPlan | undefined): ToolCallParser | undefined {
-  if (tools === undefined || tools.choice === 'none') return undefined
-  return new ToolCallParser({ callsMax: tools.callsMax, isForced: tools.choice !== 'auto' })
 }
 
 /** Why a candidate ended: calls show as such unless the one function was demanded by name. */
@@ -138,8 +139,11 @@ export function presentChatLogprobs(entries: readonly TokenLogprob[]): {
 }
 
 /** The id of a tool call of a candidate, named by the answer's id and its index. */
-export function toolCallId(source: string, index: number): string {
-  return derivedId('call_', `${source} ${index}`)
+export function toolCallId(source: string, index: number, dialect?: AnswerDialect): string {
+  const { idLength } = callFormat(dialect?.calls)
+  const id = derivedId('call_', `${source} ${index}`)
+  // Some chat templates accept ids of one length alone.
+  return idLength === undefined ? id : id.replace(/[^A-Za-z0-9]/g, '').slice(-idLength)
 }
 
 // JSON knows no infinity: clients read this as "practically never".
@@ -157,29 +161,37 @@ function presentLogprob(entry: {
 function readAnswer(
   text: string,
   tools: ToolPlan | undefined,
-): { content: string; calls: PresentedFunction[] } {
-  const parser = toolCallParser(tools)
-  if (parser === undefined) return { content: text, calls: [] }
+  dialect: AnswerDialect | undefined,
+): { content: string; reasoning: string; calls: PresentedFunction[] } {
+  const parser = answerParser(tools, dialect)
+  if (parser === undefined) return { content: text, reasoning: '', calls: [] }
   let content = ''
+  let reasoning = ''
   const calls: { name: string; arguments: string }[] = []
   for (const part of [...parser.push(text), ...parser.finish()]) {
     if (part.type === 'content') content += part.text
+    else if (part.type === 'reasoning') reasoning += part.text
     else if (part.type === 'callStart') calls.push({ name: part.name, arguments: '' })
     else (calls[part.index] as { arguments: string }).arguments += part.text
   }
-  return { content, calls }
+  return { content, reasoning, calls }
 }
 
 function presentMessage(
   content: string,
   answer: {
     readonly calls: readonly PresentedFunction[]
+    readonly reasoning: string
+    readonly dialect: AnswerDialect | undefined
     readonly tools: ToolPlan | undefined
     readonly source: string
   },
 ): ChatAnswerMessage {
-  const { calls, tools, source } = answer
-  const message = { role: 'assistant', refusal: null, annotations: [] } as const
+  const { calls, tools, source, reasoning, dialect } = answer
+  const message = {
+    ...({ role: 'assistant', refusal: null, annotations: [] } as const),
+    ...(reasoning !== '' && { reasoning_content: reasoning }),
+  }
   const [first] = calls
   if (first === undefined) return { ...message, content }
   const spoken = content === '' ? null : content
@@ -188,7 +200,7 @@ function presentMessage(
     ...message,
     content: spoken,
     tool_calls: calls.map((call, index) => ({
-      id: toolCallId(source, index),
+      id: toolCallId(source, index, dialect),
       type: 'function',
       function: call,
     })),

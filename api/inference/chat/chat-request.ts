@@ -26,6 +26,7 @@ import {
   samplingParams,
   stopStrings,
   streamChoice,
+  unsetSampling,
 } from '#api/inference/sampling-fields.ts'
 import { tokenRules } from '#api/inference/token-rule-fields.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
@@ -33,7 +34,6 @@ import type { ChatMessage, GenerateInput, TemplateOptions } from '#shared/contra
 
 import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
-import { CALL_CLOSES } from './chat-tool-calls.ts'
 import { TOOL_FIELDS, type ToolPlan, toolPlan } from './chat-tools.ts'
 
 /** Alternatives per token that one request may ask for. */
@@ -138,6 +138,7 @@ export function chatRequest(body: ChatBody): ChatRequest {
     n: body.n ?? 1,
     maxTokens,
     sampling: samplingParams(body),
+    ...unsetSampling(body),
     stop: stopStrings(body.stop),
     ...endingRules(body, { maxTokens, hasForm }),
     ...templateOptions(body, messages, guidanceOf(body)),
@@ -157,6 +158,7 @@ interface Chat
     | 'n'
     | 'maxTokens'
     | 'sampling'
+    | 'unsetSampling'
     | 'stop'
     | 'ending'
     | 'hints'
@@ -174,8 +176,7 @@ interface Chat
 
 /** The job input of a chat. */
 export function chatInput({ messages, tools, template, ...chat }: Chat): GenerateInput {
-  // A single call is enforced by ending at its closing tag.
-  const stopAtCall = tools !== undefined && tools.callsMax === 1 && tools.choice !== 'none'
+  const endsAfterCall = tools !== undefined && tools.callsMax === 1 && tools.choice !== 'none'
   return {
     ...chat,
     task: 'generate',
@@ -188,7 +189,7 @@ export function chatInput({ messages, tools, template, ...chat }: Chat): Generat
       },
     ],
     bestOf: chat.n,
-    stop: [...chat.stop, ...(stopAtCall ? [CALL_CLOSES] : [])],
+    ...(endsAfterCall && { endsAfterCall }),
     echo: false,
   }
 }

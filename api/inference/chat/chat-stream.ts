@@ -1,7 +1,9 @@
+import { type AnswerParser, answerParser } from '#api/inference/answers/answer-parser.ts'
 import { presentUsage } from '#api/inference/completions/completion-answer.ts'
 import { DONE, obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
 import type { StreamChoice } from '#api/inference/sampling-fields.ts'
 import { StreamUsage } from '#api/inference/stream-usage.ts'
+import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
 import type {
   CandidateDelta,
   FinishReason,
@@ -10,14 +12,8 @@ import type {
 } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
-import {
-  type ChatHead,
-  finishReason,
-  presentChatLogprobs,
-  toolCallId,
-  toolCallParser,
-} from './chat-answer.ts'
-import type { AnswerPart, ToolCallParser } from './chat-tool-calls.ts'
+import { type ChatHead, finishReason, presentChatLogprobs, toolCallId } from './chat-answer.ts'
+import type { AnswerPart } from './chat-tool-calls.ts'
 import type { ToolPlan } from './chat-tools.ts'
 
 /** Writes the chunks of a streamed chat. */
@@ -40,14 +36,12 @@ export function chatPresenter(
   let ids: readonly number[] | undefined
   const write: WriteChunk = (index, delta, logprobs, reason, ownIds = '') =>
     `${prefix}{"index":${index},${ownIds}"delta":${delta},"logprobs":${logprobs},"finish_reason":${reason}}${usage.suffix()}${obfuscation(choice)}}\n\n`
-  const candidates = Array.from(
-    { length: request.input.n },
-    (_, index) => new CandidateWriter({ index, answerId: head.id }, request, write),
-  )
+  let candidates = openCandidates(undefined)
   return {
-    started(promptTokens, promptTokenIds) {
+    started(promptTokens, { promptTokenIds, dialect } = {}) {
       usage.started(promptTokens)
       ids = promptTokenIds?.[0]
+      if (dialect !== undefined) candidates = openCandidates(dialect)
     },
     // The ids of the prompt are a field of the chunk, before its choices.
     opening: () =>
@@ -66,6 +60,12 @@ export function chatPresenter(
       choice.includesUsage
         ? `${prefix}],"usage":${JSON.stringify(presentUsage(total))}}\n\n${DONE}`
         : DONE,
+  }
+
+  function openCandidates(dialect: AnswerDialect | undefined): readonly CandidateWriter[] {
+    return Array.from({ length: request.input.n }, (_, index) => {
+      return new CandidateWriter({ index, answerId: head.id, dialect }, request, write)
+    })
   }
 }
 
@@ -88,14 +88,19 @@ class CandidateWriter {
   readonly #source: string
   readonly #tools: ToolPlan | undefined
   readonly #write: WriteChunk
-  readonly #parser: ToolCallParser | undefined
+  readonly #dialect: AnswerDialect | undefined
+  readonly #parser: AnswerParser | undefined
   /** Tokens that no chunk has yet; undefined where they are not returned. */
   #tokenIds: number[] | undefined
   // Of text that the parser withholds: sent with the next chunk.
   #logprobs: TokenLogprob[] = []
 
   constructor(
-    place: { readonly index: number; readonly answerId: string },
+    place: {
+      readonly index: number
+      readonly answerId: string
+      readonly dialect: AnswerDialect | undefined
+    },
     { input, tools }: { readonly input: GenerateInput; readonly tools: ToolPlan | undefined },
     write: WriteChunk,
   ) {
@@ -104,7 +109,8 @@ class CandidateWriter {
     this.#source = `${place.answerId} ${place.index}`
     this.#tools = tools
     this.#write = write
-    this.#parser = toolCallParser(tools)
+    this.#dialect = place.dialect
+    this.#parser = answerParser(tools, place.dialect)
   }
 
   present(delta: CandidateDelta): string {
@@ -126,12 +132,13 @@ class CandidateWriter {
 
   #deltaOf(part: AnswerPart): string {
     if (part.type === 'content') return `{"content":${JSON.stringify(part.text)}}`
+    if (part.type === 'reasoning') return `{"reasoning_content":${JSON.stringify(part.text)}}`
     const piece =
       part.type === 'callStart' ? { name: part.name, arguments: '' } : { arguments: part.text }
     if (this.#tools?.isLegacy === true) return JSON.stringify({ function_call: piece })
     const opening =
       part.type === 'callStart'
-        ? { id: toolCallId(this.#source, part.index), type: 'function' }
+        ? { id: toolCallId(this.#source, part.index, this.#dialect), type: 'function' }
         : {}
     return JSON.stringify({ tool_calls: [{ index: part.index, ...opening, function: piece }] })
   }

@@ -1,8 +1,14 @@
-import { ToolCallBody } from './tool-call-body.ts'
+import type { CallBody, CallEvent } from '#api/inference/answers/call-body.ts'
+import { ChosenBody } from '#api/inference/answers/choose-body.ts'
+import { JsonCall } from '#api/inference/answers/json-call.ts'
+import { findTag } from '#api/inference/answers/partial-tag.ts'
+import { type CallFormat, callFormat } from '#shared/contracts/answer-formats.ts'
+import type { ToolDefinition } from '#shared/contracts/completion.ts'
 
-/** A parsed part of an answer: content or a tool call. */
+/** A parsed part of an answer: content, reasoning or a tool call. */
 export type AnswerPart =
   | { readonly type: 'content'; readonly text: string }
+  | { readonly type: 'reasoning'; readonly text: string }
   | { readonly type: 'callStart'; readonly index: number; readonly name: string }
   | { readonly type: 'callArguments'; readonly index: number; readonly text: string }
 
@@ -11,30 +17,37 @@ interface ToolCallOptions {
   readonly callsMax: number
   /** A call was demanded, so that an answer that begins with a brace is one even without its tag. */
   readonly isForced: boolean
+  /** How the family of the model writes calls; Hermes when absent. */
+  readonly format?: CallFormat
+  /** The offered tools, which distinguish calls from bare text and numbers from plain text. */
+  readonly tools?: readonly ToolDefinition[]
 }
 
-/** How a call begins and ends in the text of a model. */
-const CALL_OPENS = '<tool_call>'
-export const CALL_CLOSES = '</tool_call>'
-const CUT_CALL = /^(?:<tool_call>)?\s*(?:\{|$)/
+/** The beginning of a call behind its opening text, which the end of an answer may cut off. */
+const CUT_CALL = /^\s*(?:$|[{[]|<f|call:|[\w.-]*$)/
 
 /**
- * Takes the text of an answer chunk by chunk and separates content from calls written as
- * `<tool_call>{"name": …, "arguments": {…}}</tool_call>`. Arguments are sent as they arise. Text
- * that might still become a tag is withheld, and so is white space, which is dropped around calls.
- * Text that looks like a call and is none is sent as content, letter by letter; but the beginning
- * of a call that the answer's end has cut off is dropped.
+ * Takes the text of an answer chunk by chunk and separates content from calls in the format of the
+ * model's family, such as `<tool_call>{"name": …, "arguments": {…}}</tool_call>`. Arguments are sent
+ * as they arise. Text that might still become a tag is withheld, and so is white space, which is
+ * dropped around calls. Text that looks like a call and is none is sent as content, letter by
+ * letter; but the beginning of a call that the answer's end has cut off is dropped.
  */
 export class ToolCallParser {
   readonly #options: ToolCallOptions
+  readonly #format: CallFormat
+  readonly #tags: readonly string[]
   #text = ''
-  #body: ToolCallBody | undefined
+  #body: CallBody | undefined
+  #opening = ''
   #calls = 0
   #hasContent = false
   #whiteSpace = ''
 
   constructor(options: ToolCallOptions) {
     this.#options = options
+    this.#format = options.format ?? callFormat()
+    this.#tags = [...this.#format.opens, ...(this.#format.wrappers ?? [])]
   }
 
   /** How many calls have been found. */
@@ -70,50 +83,76 @@ export class ToolCallParser {
 
   #step(parts: AnswerPart[]): boolean {
     if (this.#body !== undefined) return this.#stepInside(parts)
-    if (this.#beginsBare()) {
-      this.#body = new ToolCallBody('')
-      return true
-    }
-    const at = this.#text.indexOf(CALL_OPENS)
-    const end = at >= 0 ? at : this.#text.length - partialTagLength(this.#text, CALL_OPENS)
-    this.#content(this.#text.slice(0, end), parts)
-    this.#text = this.#text.slice(end)
-    if (at < 0) return false
-    this.#text = this.#text.slice(CALL_OPENS.length)
-    this.#body = new ToolCallBody(CALL_OPENS)
+    if (this.#beginsBare()) return true
+    const { tag, at } = findTag(this.#text, this.#tags)
+    this.#content(this.#text.slice(0, at), parts)
+    this.#text = this.#text.slice(at)
+    if (tag === undefined) return false
+    this.#text = this.#text.slice(tag.length)
+    if (this.#format.opens.includes(tag)) this.#openBody(tag)
     return true
   }
 
   #stepInside(parts: AnswerPart[]): boolean {
-    const at = this.#text.indexOf(CALL_CLOSES)
-    const end = at >= 0 ? at : this.#text.length - partialTagLength(this.#text, CALL_CLOSES)
-    this.#feedBody(this.#text.slice(0, end), parts)
-    this.#text = this.#text.slice(end)
-    if (at < 0) return false
-    this.#text = this.#text.slice(CALL_CLOSES.length)
+    const { closes } = this.#format
+    const { tag, at } = findTag(this.#text, closes === undefined ? [] : [closes])
+    this.#feedBody(this.#text.slice(0, at), parts)
+    this.#text = this.#text.slice(at)
+    const rest = this.#body?.rest
+    if (rest !== undefined) {
+      this.#text = rest + this.#text
+      this.#closeBody(parts)
+      return true
+    }
+    if (tag === undefined) return false
+    this.#text = this.#text.slice(tag.length)
     this.#closeBody(parts)
     return true
   }
 
+  /** Opens a body where the answer begins with a call without its opening text. */
   #beginsBare(): boolean {
-    if (!this.#options.isForced || this.#calls > 0 || this.#hasContent) return false
-    return /^\s*\{/.test(this.#whiteSpace + this.#text)
+    if (this.#calls > 0 || this.#hasContent) return false
+    const [first] = (this.#whiteSpace + this.#text).trimStart()
+    if (first !== undefined && first === this.#format.bareStart) {
+      const names = new Set((this.#options.tools ?? []).map(({ name }) => name))
+      this.#openBody('', (name) => names.has(name))
+      return true
+    }
+    if (!this.#options.isForced || first !== '{' || this.#format.syntax === 'gemma') return false
+    this.#opening = ''
+    this.#body = new JsonCall('')
+    return true
+  }
+
+  #openBody(opening: string, accepts: (name: string) => boolean = () => true): void {
+    const { tools = [] } = this.#options
+    this.#opening = opening
+    this.#body = new ChosenBody({
+      format: this.#format,
+      opening,
+      accepts,
+      typeOf: (name, parameter) => typeOf(tools, name, parameter),
+    })
   }
 
   #feedBody(text: string, parts: AnswerPart[]): void {
-    const body = this.#body as ToolCallBody
+    const body = this.#body as CallBody
     for (const event of body.push(text)) this.#emitCall(event, parts)
   }
 
   #closeBody(parts: AnswerPart[], { isCut = false } = {}): void {
-    const body = this.#body as ToolCallBody
+    const body = this.#body as CallBody
     this.#body = undefined
     const { events, rejected } = body.finish()
     for (const event of events) this.#emitCall(event, parts)
-    if (rejected !== '' && !(isCut && CUT_CALL.test(rejected))) this.#content(rejected, parts)
+    if (rejected === '') return
+    const isBare = this.#opening === '' && this.#format.bareStart !== undefined
+    const isBeginning = CUT_CALL.test(rejected.slice(this.#opening.length))
+    if (!(isCut && !isBare && isBeginning)) this.#content(rejected, parts)
   }
 
-  #emitCall(event: { name: string } | { arguments: string }, parts: AnswerPart[]): void {
+  #emitCall(event: CallEvent, parts: AnswerPart[]): void {
     if ('name' in event) {
       this.#calls += 1
       this.#whiteSpace = ''
@@ -137,10 +176,14 @@ export class ToolCallParser {
   }
 }
 
-/** How many characters at the end of a text could be the beginning of a tag. */
-export function partialTagLength(text: string, tag: string): number {
-  for (let length = Math.min(tag.length - 1, text.length); length > 0; length -= 1) {
-    if (text.endsWith(tag.slice(0, length))) return length
-  }
-  return 0
+/** The type of a parameter in the schema of its tool; undefined where that says none. */
+function typeOf(tools: readonly ToolDefinition[], name: string, parameter: string): unknown {
+  const schema = tools.find((tool) => tool.name === name)?.parameters as
+    | { readonly properties?: Readonly<Record<string, { readonly type?: unknown } | undefined>> }
+    | undefined
+  const properties = schema?.properties
+  if (properties === undefined || !Object.hasOwn(properties, parameter)) return undefined
+  const property = properties[parameter]
+  // A choice between schemas may be anything but plain text.
+  return property?.type ?? (property !== undefined && 'anyOf' in property ? 'any' : undefined)
 }

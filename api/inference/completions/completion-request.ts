@@ -11,6 +11,7 @@ import {
   samplingParams,
   stopStrings,
   streamChoice,
+  unsetSampling,
 } from '#api/inference/sampling-fields.ts'
 import { tokenRules } from '#api/inference/token-rule-fields.ts'
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
@@ -96,6 +97,7 @@ export function completionInput(body: CompletionBody): GenerateInput {
     bestOf,
     maxTokens,
     sampling: samplingParams(body),
+    ...unsetSampling(body),
     stop: stopStrings(body.stop),
     ...endingRules(body, { maxTokens, hasForm: responseFormat.type !== 'text' }),
     ...tokenRules(body),

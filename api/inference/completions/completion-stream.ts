@@ -30,9 +30,9 @@ export function completionPresenter(
     return `${prefix}{"text":${JSON.stringify(delta.text)},"index":${delta.index},${idsOf(delta)}"logprobs":${logprobsOf(delta)},"finish_reason":${finishReasonOf(delta)}}${usage.suffix()}${obfuscation(choice)}}\n\n`
   }
   return {
-    started(promptTokens, tokenIds) {
+    started(promptTokens, { promptTokenIds } = {}) {
       usage.started(promptTokens)
-      prompts = tokenIds
+      prompts = promptTokenIds
     },
     opening: () => '',
     deltas: (deltas) => deltas.map(chunk).join(''),

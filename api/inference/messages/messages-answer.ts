@@ -28,8 +28,9 @@ export function presentMessage(
 export function messagePresenter(head: MessageHead, output: MessageOutput): StreamPresenter {
   let promptTokens = 0
   return {
-    started(tokens) {
+    started(tokens, { dialect } = {}) {
       promptTokens = tokens
+      if (dialect !== undefined) output.reads(dialect)
     },
     opening() {
       const usage = presentUsage({ promptTokens, completionTokens: 0, cachedTokens: 0 })

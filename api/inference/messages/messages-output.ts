@@ -1,10 +1,9 @@
-import { toolCallParser } from '#api/inference/chat/chat-answer.ts'
-import type { AnswerPart, ToolCallParser } from '#api/inference/chat/chat-tool-calls.ts'
+import { type AnswerParser, answerParser } from '#api/inference/answers/answer-parser.ts'
+import type { AnswerPart } from '#api/inference/chat/chat-tool-calls.ts'
 import type { ToolPlan } from '#api/inference/chat/chat-tools.ts'
 import { derivedId } from '#api/v1/durable.ts'
+import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
 import type { FinishReason } from '#shared/contracts/completion.ts'
-
-import { ThinkingParser } from './thinking-parser.ts'
 
 /** A block of an answer; `text` of a call is the JSON of its input. */
 export type OutputBlock =
@@ -28,14 +27,17 @@ interface OutputOptions {
   readonly messageId: string
   readonly tools: ToolPlan | undefined
   readonly stopSequences: readonly string[]
-  readonly showsThinking: boolean
+  /** Whether the request asks for the model's reasoning, or refuses it. */
+  readonly thinking: 'asked' | 'refused' | 'unsaid'
 }
+
+/** For workers that report no dialect. */
+const THINKING: AnswerDialect = { calls: 'hermes', reasoning: 'think' }
 
 /** Converts a model's text to blocks, whole or streamed, with the same result. */
 export class MessageOutput {
   readonly #options: OutputOptions
-  readonly #calls: ToolCallParser | undefined
-  readonly #thinking: ThinkingParser | undefined
+  #parser: AnswerParser | undefined
   readonly #blocks: OutputBlock[] = []
   #isOpen = false
   #stopReason: StopReason | null = null
@@ -43,8 +45,12 @@ export class MessageOutput {
 
   constructor(options: OutputOptions) {
     this.#options = options
-    this.#calls = toolCallParser(options.tools)
-    this.#thinking = options.showsThinking ? new ThinkingParser() : undefined
+    this.reads(options.thinking === 'asked' ? THINKING : undefined)
+  }
+
+  /** Sets how the answer is written; before its first piece. */
+  reads(dialect: AnswerDialect | undefined): void {
+    this.#parser = answerParser(this.#options.tools, dialect)
   }
 
   get blocks(): readonly OutputBlock[] {
@@ -62,12 +68,8 @@ export class MessageOutput {
     const steps: OutputStep[] = []
     const text = finishReason === 'stop' ? this.#withoutStop(piece.text) : piece.text
     const isLast = finishReason !== undefined
-    for (const { isThinking, text: part } of this.#split(text, isLast)) {
-      if (isThinking) this.#grow('thinking', part, steps)
-      else for (const answer of this.#parse(part)) this.#take(answer, steps)
-    }
+    for (const part of this.#parse(text, isLast)) this.#take(part, steps)
     if (!isLast) return steps
-    for (const answer of this.#calls?.finish() ?? []) this.#take(answer, steps)
     this.#close(steps)
     this.#stopReason = this.#reasonOf(finishReason)
     return steps
@@ -80,19 +82,16 @@ export class MessageOutput {
     return text.slice(0, -met.length)
   }
 
-  #split(text: string, isLast: boolean): { readonly isThinking: boolean; readonly text: string }[] {
-    if (this.#thinking === undefined) return [{ isThinking: false, text }]
-    return [...this.#thinking.push(text), ...(isLast ? this.#thinking.finish() : [])]
-  }
-
-  #parse(text: string): readonly AnswerPart[] {
-    if (this.#calls !== undefined) return this.#calls.push(text)
-    return text === '' ? [] : [{ type: 'content', text }]
+  #parse(text: string, isLast: boolean): readonly AnswerPart[] {
+    if (this.#parser === undefined) return text === '' ? [] : [{ type: 'content', text }]
+    return [...this.#parser.push(text), ...(isLast ? this.#parser.finish() : [])]
   }
 
   #take(part: AnswerPart, steps: OutputStep[]): void {
     if (part.type === 'content') this.#grow('text', part.text, steps)
-    else if (part.type === 'callArguments') this.#extend(part.text, steps)
+    else if (part.type === 'reasoning') {
+      if (this.#options.thinking !== 'refused') this.#grow('thinking', part.text, steps)
+    } else if (part.type === 'callArguments') this.#extend(part.text, steps)
     else {
       const id = derivedId('toolu_', `${this.#options.messageId} ${part.index}`)
       this.#open({ type: 'tool_use', id, name: part.name, text: '' }, steps)

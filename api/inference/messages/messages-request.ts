@@ -3,7 +3,7 @@ import { type ChatRequest, chatInput } from '#api/inference/chat/chat-request.ts
 import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
-import { samplingParams } from '#api/inference/sampling-fields.ts'
+import { samplingParams, unsetSampling } from '#api/inference/sampling-fields.ts'
 import type { GenerateInput, ResponseFormat, TokenizeInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
@@ -18,16 +18,18 @@ export function messagesRequest(body: MessagesBody): ChatRequest {
   const messages = conversationOf(body.messages, body.system)
   const tools = toolsOf(body, budget)
   const stop = body.stop_sequences ?? []
+  const asked = {
+    temperature: body.temperature ?? null,
+    top_p: body.top_p ?? null,
+    top_k: body.top_k ?? null,
+  }
   const input: GenerateInput = chatInput({
     messages,
     tools,
     n: 1,
     maxTokens: body.max_tokens,
-    sampling: samplingParams({
-      temperature: body.temperature ?? null,
-      top_p: body.top_p ?? null,
-      top_k: body.top_k ?? null,
-    }),
+    sampling: samplingParams(asked),
+    ...unsetSampling(asked),
     stop,
     // The answer names the sequence that it met, so its end has to be seen.
     ...(stop.length > 0 && { ending: { keepsStopString: true } }),

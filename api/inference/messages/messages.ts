@@ -73,18 +73,24 @@ function messageGeneration(
       messageId: head.id,
       tools,
       stopSequences: body.stop_sequences ?? [],
-      showsThinking: body.thinking !== undefined && body.thinking.type !== 'disabled',
+      thinking: thinkingOf(body),
     })
   return {
     model,
     input,
-    present({ candidates, usage }) {
+    present({ candidates, usage, dialect }) {
       const output = openOutput()
+      if (dialect !== undefined) output.reads(dialect)
       for (const candidate of candidates) output.push(candidate)
       return presentMessage(head, output, usage)
     },
     presenter: () => messagePresenter(head, openOutput()),
   }
+}
+
+function thinkingOf({ thinking }: MessagesBody): 'asked' | 'refused' | 'unsaid' {
+  if (thinking === undefined) return 'unsaid'
+  return thinking.type === 'disabled' ? 'refused' : 'asked'
 }
 
 async function countTokens(http: Http, services: InferenceServices): Promise<object> {

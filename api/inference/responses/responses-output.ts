@@ -1,8 +1,10 @@
 import { createHash } from 'node:crypto'
 
-import { presentChatLogprobs, toolCallId, toolCallParser } from '#api/inference/chat/chat-answer.ts'
-import type { AnswerPart, ToolCallParser } from '#api/inference/chat/chat-tool-calls.ts'
+import { type AnswerParser, answerParser } from '#api/inference/answers/answer-parser.ts'
+import { presentChatLogprobs, toolCallId } from '#api/inference/chat/chat-answer.ts'
+import type { AnswerPart } from '#api/inference/chat/chat-tool-calls.ts'
 import type { ToolPlan } from '#api/inference/chat/chat-tools.ts'
+import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
 import type { FinishReason, TokenLogprob } from '#shared/contracts/completion.ts'
 
 type ItemStatus = 'in_progress' | 'completed' | 'incomplete'
@@ -20,6 +22,13 @@ interface OutputText {
 
 /** One thing that a model answered. */
 export type OutputItem =
+  | {
+      readonly id: string
+      readonly type: 'reasoning'
+      readonly status: ItemStatus
+      readonly summary: readonly never[]
+      readonly content: readonly { readonly type: 'reasoning_text'; readonly text: string }[]
+    }
   | {
       readonly id: string
       readonly type: 'message'
@@ -61,7 +70,12 @@ interface OpenCall {
   readonly name: string
   text: string
 }
-type OpenItem = OpenMessage | OpenCall
+interface OpenReasoning {
+  readonly id: string
+  readonly type: 'reasoning'
+  text: string
+}
+type OpenItem = OpenMessage | OpenCall | OpenReasoning
 
 /**
  * Converts a model's text to items, whole or streamed, with the same result: messages and function
@@ -69,15 +83,28 @@ type OpenItem = OpenMessage | OpenCall
  */
 export class ResponseOutput {
   readonly #responseId: string
-  readonly #parser: ToolCallParser | undefined
+  readonly #tools: ToolPlan | undefined
+  #dialect: AnswerDialect | undefined
+  #parser: AnswerParser | undefined
   readonly #closed: OutputItem[] = []
   #open: OpenItem | undefined
+  #hasBegun = false
+  /** The answer where it came in one piece. */
+  #whole: { readonly text: string; readonly logprobs: readonly TokenLogprob[] } | undefined
+  #searchFrom = 0
   // Of text that the parser withholds: they belong to what it becomes.
   #logprobs: TokenLogprob[] = []
 
   constructor(responseId: string, tools: ToolPlan | undefined) {
     this.#responseId = responseId
-    this.#parser = toolCallParser(tools)
+    this.#tools = tools
+    this.#parser = answerParser(tools, undefined)
+  }
+
+  /** Sets how the answer is written; before its first piece. */
+  reads(dialect: AnswerDialect | undefined): void {
+    this.#dialect = dialect
+    this.#parser = answerParser(this.#tools, dialect)
   }
 
   /** Takes the next piece of the answer, or all of it. */
@@ -89,6 +116,8 @@ export class ResponseOutput {
     for (const logprob of piece.logprobs ?? []) this.#logprobs.push(logprob)
     const steps: OutputStep[] = []
     const isLast = piece.finishReason !== undefined
+    if (isLast && !this.#hasBegun) this.#whole = { text: piece.text, logprobs: [...this.#logprobs] }
+    this.#hasBegun = true
     for (const part of this.#partsOf(piece.text, isLast)) this.#take(part, steps)
     if (isLast) this.#finish(piece.finishReason === 'length' ? 'incomplete' : 'completed', steps)
     return steps
@@ -112,6 +141,16 @@ export class ResponseOutput {
       this.#grow(part.text, steps)
       return
     }
+    if (part.type === 'reasoning') {
+      if (this.#open?.type !== 'reasoning') {
+        this.#close('completed', steps)
+        const id = this.#idOf('rs_', this.#closed.length)
+        this.#begin({ id, type: 'reasoning', text: '' }, steps)
+      }
+      this.#grow(part.text, steps)
+      this.#logprobs = []
+      return
+    }
     this.#logprobs = []
     if (part.type === 'callArguments') {
       this.#grow(part.text, steps)
@@ -119,7 +158,7 @@ export class ResponseOutput {
     }
     this.#close('completed', steps)
     const id = this.#idOf('fc_', this.#closed.length)
-    const callId = toolCallId(`${this.#responseId} 0`, part.index)
+    const callId = toolCallId(`${this.#responseId} 0`, part.index, this.#dialect)
     this.#begin({ id, type: 'function_call', callId, name: part.name, text: '' }, steps)
   }
 
@@ -165,9 +204,13 @@ export class ResponseOutput {
   #close(status: ItemStatus, steps: OutputStep[]): void {
     const open = this.#open
     if (open === undefined) return
-    // Handed in as a whole, the tokens of the calls behind a message came with it.
-    if (open.type === 'message' && (this.#parser?.callCount ?? 0) > 0) {
-      open.logprobs = tokensOf(open)
+    // Handed in as a whole, the tokens of what is around a message came with it.
+    if (open.type === 'message' && this.#whole !== undefined) {
+      const { text, logprobs } = this.#whole
+      const at = Math.max(text.indexOf(open.text, this.#searchFrom), this.#searchFrom)
+      this.#searchFrom = at + open.text.length
+      const start = Buffer.byteLength(text.slice(0, at))
+      open.logprobs = tokensBetween(logprobs, start, start + Buffer.byteLength(open.text))
     }
     const item = present(open, status)
     steps.push({ kind: 'closed', index: this.#closed.length, item })
@@ -185,19 +228,26 @@ export function hexId(prefix: string, source: string): string {
   return prefix + createHash('sha256').update(source).digest('hex').slice(0, 48)
 }
 
-/** The tokens that begin within the text of a message. */
-function tokensOf({ text, logprobs }: OpenMessage): TokenLogprob[] {
-  const end = Buffer.byteLength(text)
-  let start = 0
+/** The tokens that begin within a range of bytes; all of them where there is nothing besides. */
+function tokensBetween(
+  logprobs: readonly TokenLogprob[],
+  start: number,
+  end: number,
+): TokenLogprob[] {
+  let at = 0
   return logprobs.filter(({ bytes }) => {
-    const isInside = start < end
-    start += bytes.length
+    const isInside = at >= start && at < end
+    at += bytes.length
     return isInside
   })
 }
 
 function present(item: OpenItem, status: ItemStatus): OutputItem {
   const { id, type } = item
+  if (type === 'reasoning') {
+    const content = [{ type: 'reasoning_text' as const, text: item.text }]
+    return { id, type, status, summary: [], content: status === 'in_progress' ? [] : content }
+  }
   if (type === 'message') {
     const content = status === 'in_progress' ? [] : [outputText(item.text, item.logprobs)]
     return { id, type, status, role: 'assistant', content }

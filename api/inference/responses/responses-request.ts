@@ -10,7 +10,12 @@ import { invalidValue } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
 import { mentionsJson } from '#api/inference/response-format.ts'
-import { maxTokensOf, samplingParams, stopStrings } from '#api/inference/sampling-fields.ts'
+import {
+  maxTokensOf,
+  samplingParams,
+  stopStrings,
+  unsetSampling,
+} from '#api/inference/sampling-fields.ts'
 import type { ResponseFormat } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
@@ -34,17 +39,19 @@ export function responsesRequest(body: ResponsesBody, earlier: Items = []): Chat
   const messages = responsesMessages(input, body.instructions)
   const budget = new SchemaBudget()
   const tools = toolsOf(body, budget)
+  const asked = {
+    temperature: body.temperature ?? null,
+    top_p: body.top_p ?? null,
+    top_k: body.top_k ?? null,
+    seed: body.seed ?? null,
+  }
   const chat = chatInput({
     messages,
     tools,
     n: 1,
     maxTokens: maxTokensOf(body.max_output_tokens, 'max_output_tokens'),
-    sampling: samplingParams({
-      temperature: body.temperature ?? null,
-      top_p: body.top_p ?? null,
-      top_k: body.top_k ?? null,
-      seed: body.seed ?? null,
-    }),
+    sampling: samplingParams(asked),
+    ...unsetSampling(asked),
     stop: stopStrings(body.stop),
     ...guidanceOf(body),
     logprobs: logprobsOf(body),

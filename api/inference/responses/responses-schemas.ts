@@ -39,6 +39,25 @@ const FUNCTION_CALL = {
   },
 }
 
+const REASONING = {
+  type: 'object',
+  required: ['id', 'type', 'status', 'summary', 'content'],
+  properties: {
+    id: { type: 'string' },
+    type: { const: 'reasoning' },
+    status: STATUS,
+    summary: { type: 'array', maxItems: 0 },
+    content: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['type', 'text'],
+        properties: { type: { const: 'reasoning_text' }, text: { type: 'string' } },
+      },
+    },
+  },
+}
+
 const USAGE = {
   type: ['object', 'null'],
   required: ['input_tokens', 'output_tokens', 'total_tokens'],
@@ -87,7 +106,7 @@ export const RESPONSE = {
     max_output_tokens: { type: ['integer', 'null'] },
     max_tool_calls: { type: ['integer', 'null'] },
     model: { type: 'string' },
-    output: { type: 'array', items: { anyOf: [MESSAGE, FUNCTION_CALL] } },
+    output: { type: 'array', items: { anyOf: [MESSAGE, FUNCTION_CALL, REASONING] } },
     parallel_tool_calls: { type: 'boolean' },
     previous_response_id: NULLABLE_STRING,
     prompt_cache_key: NULLABLE_STRING,

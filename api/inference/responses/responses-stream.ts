@@ -26,6 +26,7 @@ export function responsePresenter(
   const lifecycle = (type: string, state: ResponseState): string =>
     events.write(type, { response: presentResponse(head, state) })
   return {
+    started: (_promptTokens, { dialect } = {}) => output.reads(dialect),
     opening: () =>
       lifecycle('response.created', { status: 'in_progress' }) +
       lifecycle('response.in_progress', { status: 'in_progress' }),
@@ -95,6 +96,10 @@ class EventWriter {
       const type = 'response.function_call_arguments.delta'
       return this.write(type, { ...place, delta: text }, suffix)
     }
+    if (item.type === 'reasoning') {
+      const fields = { ...place, content_index: 0, delta: text }
+      return this.write('response.reasoning_text.delta', fields, suffix)
+    }
     const fields = { ...place, content_index: 0, delta: text, logprobs }
     return this.write('response.output_text.delta', fields, suffix)
   }
@@ -107,6 +112,10 @@ class EventWriter {
       const { name, arguments: text } = item
       const fields = { ...place, name, arguments: text }
       return this.write('response.function_call_arguments.done', fields) + done()
+    }
+    if (item.type === 'reasoning') {
+      const fields = { ...place, content_index: 0, text: item.content[0]?.text ?? '' }
+      return this.write('response.reasoning_text.done', fields) + done()
     }
     const [part = outputText('', [])] = item.content
     const { text, logprobs } = part

@@ -153,8 +153,9 @@ function responseGeneration(
     model: head.catalogueModel,
     input,
     priorityClass: head.serviceTier,
-    present({ candidates, usage }) {
+    present({ candidates, usage, dialect }) {
       const output = new ResponseOutput(id, tools)
+      output.reads(dialect)
       for (const candidate of candidates) output.push(candidate)
       const { items } = output
       const state = { status: endStatus(items), completedAt: now(), output: items, usage }

@@ -12,6 +12,8 @@ interface TriggeredOptions {
    */
   readonly inner: () => ConstraintFactory
   readonly pieces: TokenPieces
+  /** The opening counts only where the text begins with it. */
+  readonly isAtStart?: boolean
   /** The text goes on without the grammar where that turns out too ambiguous to be followed. */
   readonly isLenient: boolean
 }
@@ -28,11 +30,12 @@ export class TriggeredConstraint implements ConstraintSource {
 
   /** A follower at the beginning of an answer. */
   create(): TokenConstraint {
-    const { pieces, inner, isLenient } = this.#options
+    const { pieces, inner, isLenient, isAtStart = false } = this.#options
     const opening = this.#opening
     // How much of the opening the text ends with. It repeats no beginning of its own, so that a
     // byte that does not go on can only begin it anew.
     let matched = 0
+    let isOver = false
     let inside: TokenConstraint | undefined
     return {
       mask: (scores) => follow(() => inside?.mask(scores)),
@@ -46,12 +49,16 @@ export class TriggeredConstraint implements ConstraintSource {
     }
 
     function readFree(tokenId: number): void {
-      if (pieces.isSpecial(tokenId)) return
+      if (isOver || pieces.isSpecial(tokenId)) return
       const bytes = pieces.bytesOf(tokenId)
       for (const [index, byte] of bytes.entries()) {
+        const isSpace = matched === 0 && (byte === 0x20 || byte === 0x0a)
+        isOver = isAtStart && byte !== opening[matched] && !isSpace
+        if (isOver) return
         matched = byte === opening[matched] ? matched + 1 : byte === opening[0] ? 1 : 0
         if (matched < opening.length) continue
         matched = 0
+        isOver = isAtStart
         // A token that goes on in another way than the grammar leaves this part free.
         follow(() => {
           inside = inner().createAfter(bytes.subarray(index + 1))

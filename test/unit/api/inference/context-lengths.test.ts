@@ -41,3 +41,20 @@ describe('max_model_len', () => {
     await surface.app.close()
   })
 })
+
+describe('sampling_defaults', () => {
+  it('are those that a living worker reports, and absent where the model has none', async () => {
+    const samplingDefaults = { temperature: 0.6, topP: 0.9, topK: 20, repetitionPenalty: 1.1 }
+    const queue = { ...served('completion', 'tiny-chat', 2048), samplingDefaults }
+    const surface = await openSurface(undefined, {
+      workersSeen: () => [{ queues: [queue, served('completion', 'org/base:v1')] }],
+    })
+    const shown = { temperature: 0.6, top_p: 0.9, top_k: 20, repetition_penalty: 1.1 }
+    const { data } = (await surface.get('/v1/models')).json()
+    const listed = data.filter((model: object) => 'sampling_defaults' in model)
+    expect(listed).toMatchObject([{ id: 'tiny-chat', sampling_defaults: shown }])
+    const one = await surface.get('/v1/models/tiny-chat')
+    expect(one.json().sampling_defaults).toEqual(shown)
+    await surface.app.close()
+  })
+})

@@ -276,7 +276,8 @@ describe('what a request makes the workers do', () => {
       ...fields,
       parallel_tool_calls: false,
     })
-    expect([many.stop, one.stop]).toEqual([['x'], ['x', '</tool_call>']])
+    expect([many, one]).toMatchObject([{ stop: ['x'] }, { stop: ['x'], endsAfterCall: true }])
+    expect(many).not.toHaveProperty('endsAfterCall')
   })
 
   it.each([

@@ -54,7 +54,7 @@ const INPUT_ROWS: readonly Row[] = [
   [
     'a single call',
     { tools: [ADD], parallel_tool_calls: false },
-    { prompts: [{ tools: [ASKED] }], stop: ['</tool_call>'] },
+    { prompts: [{ tools: [ASKED] }], stop: [], endsAfterCall: true },
   ],
   ['a call', { tools: [ADD], tool_choice: 'required' }, { prompts: [{ toolChoice: 'required' }] }],
   [

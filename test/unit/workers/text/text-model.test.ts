@@ -115,3 +115,18 @@ it.each<[string, Readonly<Record<string, unknown>>]>([
 ])('a folder is refused with a sentence: %s', async (sentence, files) => {
   await expect(load(files)).rejects.toThrow(sentence)
 })
+
+describe('the sampling defaults of a folder', () => {
+  it.each<[string, object, object]>([
+    ['nothing where the file is silent', { eos_token_id: 2 }, {}],
+    [
+      'the values of generation_config.json',
+      { temperature: 0.6, top_p: 0.95, top_k: 20, min_p: 0.05, repetition_penalty: 1.05 },
+      { temperature: 0.6, topP: 0.95, topK: 20, minP: 0.05, repetitionPenalty: 1.05 },
+    ],
+    ['no value that a request could not have', { temperature: 9, top_p: '1', top_k: 0.5 }, {}],
+  ])('are %s', async (_, generation, expected) => {
+    const model = await load({ 'generation_config.json': generation })
+    expect(model.samplingDefaults).toEqual(expected)
+  })
+})

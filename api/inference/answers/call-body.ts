@@ -1,0 +1,39 @@
+/** Parts of a call as it streams: its name once, then its arguments in pieces. */
+export type CallEvent = { name: string } | { arguments: string }
+
+/** Reads the text between the opening and the closing text of calls. */
+export interface CallBody {
+  push(text: string): readonly CallEvent[]
+  /** Text behind the body once it has shown its own end; undefined while it may go on. */
+  readonly rest?: string | undefined
+  /** Ends the body. `rejected` is the text of it that is no call. */
+  finish(): { readonly events: readonly CallEvent[]; readonly rejected: string }
+}
+
+/** Finds the end of a JSON object or array that is being written. */
+export class JsonScanner {
+  #depth = 0
+  #isInString = false
+  #isEscaped = false
+
+  /** Goes on at a position; `end` is behind the value, or behind the text where it is not whole. */
+  scan(text: string, from: number): { readonly end: number; readonly isWhole: boolean } {
+    for (let at = from; at < text.length; at += 1) {
+      const character = text[at] as string
+      if (this.#isInString) this.#readString(character)
+      else if (character === '"') this.#isInString = true
+      else if (character === '{' || character === '[') this.#depth += 1
+      else if (character === '}' || character === ']') {
+        this.#depth -= 1
+        if (this.#depth === 0) return { end: at + 1, isWhole: true }
+      }
+    }
+    return { end: text.length, isWhole: false }
+  }
+
+  #readString(character: string): void {
+    if (this.#isEscaped) this.#isEscaped = false
+    else if (character === '\\') this.#isEscaped = true
+    else if (character === '"') this.#isInString = false
+  }
+}

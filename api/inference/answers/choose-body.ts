@@ -1,0 +1,60 @@
+import type { CallFormat } from '#shared/contracts/answer-formats.ts'
+
+import type { CallBody, CallEvent } from './call-body.ts'
+import { GemmaCall } from './gemma-call.ts'
+import { JsonCall } from './json-call.ts'
+import { JsonCallList } from './json-call-list.ts'
+import { NamedCall } from './named-call.ts'
+import { PythonicCalls } from './pythonic-calls.ts'
+import { type ParameterType, XmlCall } from './xml-call.ts'
+
+/** What a body knows beside its text. */
+interface BodyOptions {
+  readonly format: CallFormat
+  /** The text before the body. */
+  readonly opening: string
+  /** Whether a call without an opening text is one of an offered tool. */
+  readonly accepts: (name: string) => boolean
+  readonly typeOf: ParameterType
+}
+
+/** A body whose syntax follows from the format and from the first character that is no space. */
+export class ChosenBody implements CallBody {
+  readonly #options: BodyOptions
+  #body: CallBody | undefined
+  #held = ''
+
+  constructor(options: BodyOptions) {
+    this.#options = options
+  }
+
+  /** Where a closing text follows, that alone ends the body. */
+  get rest(): string | undefined {
+    return this.#options.format.closes === undefined ? this.#body?.rest : undefined
+  }
+
+  push(text: string): readonly CallEvent[] {
+    if (this.#body !== undefined) return this.#body.push(text)
+    this.#held += text
+    const [first] = this.#held.trimStart()
+    if (first === undefined) return []
+    this.#body = chooseBody(first, this.#options)
+    return this.#body.push(this.#held)
+  }
+
+  finish(): { readonly events: readonly CallEvent[]; readonly rejected: string } {
+    return this.#body?.finish() ?? { events: [], rejected: this.#options.opening + this.#held }
+  }
+}
+
+function chooseBody(first: string, options: BodyOptions): CallBody {
+  const { format, opening, accepts, typeOf } = options
+  const { syntax, closes, isNamed = false } = format
+  if (syntax === 'gemma') return new GemmaCall(opening)
+  if (first === '<' && closes !== undefined && !isNamed) return new XmlCall(opening, typeOf)
+  if (syntax === 'python' && first !== '{') return new PythonicCalls(opening, accepts)
+  if (first === '[') return new JsonCallList(opening, accepts)
+  if (isNamed && first !== '{') return new NamedCall(opening, { showsEnd: closes === undefined })
+  if (closes === undefined) return new JsonCallList(opening, accepts)
+  return new JsonCall(opening, accepts)
+}

@@ -1,0 +1,35 @@
+import type { CallBody, CallEvent } from './call-body.ts'
+import { readLiteral } from './literals.ts'
+
+const GEMMA = { quotes: '"', delimiters: ['<escape>', '<|"|>'], hasPlainKeys: true }
+
+/** Reads `call:name{key:value, …}`, with strings between tokens of their own. */
+export class GemmaCall implements CallBody {
+  readonly #opening: string
+  #text = ''
+  #argumentsStart: number | undefined
+
+  constructor(opening: string) {
+    this.#opening = opening
+  }
+
+  push(text: string): CallEvent[] {
+    this.#text += text
+    if (this.#argumentsStart !== undefined) return []
+    const header = /^\s*call:([\w.-]+)(?=\{)/.exec(this.#text)
+    if (header === null) return []
+    this.#argumentsStart = header[0].length
+    return [{ name: header[1] as string }]
+  }
+
+  finish(): { readonly events: readonly CallEvent[]; readonly rejected: string } {
+    if (this.#argumentsStart === undefined) {
+      return { events: [], rejected: this.#opening + this.#text }
+    }
+    const written = this.#text.slice(this.#argumentsStart)
+    const found = readLiteral(written, GEMMA)
+    // Arguments that were cut off are passed on as they are, as those in JSON.
+    const text = found === undefined ? written : JSON.stringify(found.value)
+    return { events: [{ arguments: text }], rejected: '' }
+  }
+}

@@ -1,0 +1,90 @@
+import {
+  type AnswerDialect,
+  CALL_FORMATS,
+  type CallFormatName,
+  markersOf,
+  REASONING_FORMATS,
+  type ReasoningFormatName,
+  reasoningFormat,
+} from '#shared/contracts/answer-formats.ts'
+
+import type { TokenPieces } from './token-pieces.ts'
+import type { Tokenizer } from './tokenizer.ts'
+
+/** What the catalogue says about the answers of a model. */
+export interface DialectOptions {
+  readonly toolParser?: CallFormatName
+  readonly reasoningParser?: ReasoningFormatName | 'none'
+}
+
+/**
+ * How a model writes its answers: as the catalogue says, or by the texts that its chat template and
+ * vocabulary hold. For a template that knows no tools they are described in the format of Hermes.
+ */
+export function findDialect(
+  templateText: string,
+  tokenizer: Pick<Tokenizer, 'findTokenId'>,
+  { toolParser, reasoningParser }: DialectOptions = {},
+): AnswerDialect {
+  const holds = (signs: readonly string[]): boolean =>
+    signs.every((sign) => templateText.includes(sign))
+  const calls =
+    toolParser ??
+    nameOf(CALL_FORMATS, ({ signs }) => /\btools\b/.test(templateText) && holds(signs))
+  const reasoning =
+    reasoningParser ??
+    nameOf(REASONING_FORMATS, (format) => {
+      const { open, close, after } = { after: undefined, ...reasoningTokens(format) }
+      const tokens = [open, close, after].filter((token) => token !== undefined)
+      const isKnown = (token: string): boolean => tokenizer.findTokenId(token) !== undefined
+      return holds(format.signs) || (tokens.length > 0 && tokens.every(isKnown))
+    })
+  return {
+    calls: calls ?? 'hermes',
+    ...(reasoning !== undefined && reasoning !== 'none' && { reasoning }),
+  }
+}
+
+/** Whether answers are written otherwise than clients of any model expect. */
+export function isSpecial({ calls, reasoning }: AnswerDialect): boolean {
+  return calls !== 'hermes' || reasoning !== undefined
+}
+
+/** Whether a prompt ends inside of the reasoning that its template opens. */
+export function beginsInReasoning({ reasoning }: AnswerDialect, prompt: string): boolean {
+  if (reasoning === undefined) return false
+  const end = prompt.trimEnd()
+  return reasoningFormat(reasoning).opens.some((opening) => end.endsWith(opening.trimEnd()))
+}
+
+/** Pieces in which the markers of a dialect are text, also those that are special tokens. */
+export function showMarkers(
+  { pieces, findTokenId }: Tokenizer,
+  dialect: AnswerDialect,
+  hasTools: boolean,
+): TokenPieces {
+  const shown = new Set(
+    markersOf(dialect, hasTools)
+      .map((marker) => findTokenId(marker))
+      .filter((tokenId) => tokenId !== undefined && pieces.isSpecial(tokenId)),
+  )
+  if (shown.size === 0) return pieces
+  return { ...pieces, isSpecial: (tokenId) => !shown.has(tokenId) && pieces.isSpecial(tokenId) }
+}
+
+interface CountedTokens {
+  readonly open: string
+  readonly close: string
+  readonly after?: string
+}
+
+function reasoningTokens(format: object): Partial<CountedTokens> {
+  return 'tokens' in format ? (format.tokens as CountedTokens) : {}
+}
+
+function nameOf<Name extends string, Format>(
+  table: Readonly<Record<Name, Format>>,
+  holds: (format: Format) => boolean,
+): Name | undefined {
+  return (Object.keys(table) as Name[]).find((name) => holds(table[name]))
+}
