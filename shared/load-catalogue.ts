@@ -1,16 +1,17 @@
-import { readFile } from 'node:fs/promises'
-
 import { type Catalogue, parseCatalogue } from './catalogue.ts'
+import { readFileWithin } from './read-file.ts'
+
+const CATALOGUE_BYTES_MAX = 16 << 20
 
 /** Reads and checks `models.json`. */
 export async function loadCatalogue(path: string): Promise<Catalogue> {
-  const text = await readFile(path, 'utf8').catch((cause: Error) => {
+  const bytes = await readFileWithin(path, CATALOGUE_BYTES_MAX).catch((cause: Error) => {
     const { message } = cause
     throw new Error(`The catalogue cannot be read: ${message}; check MILLRACE_CATALOGUE`, { cause })
   })
   try {
     // Some editors write a byte order mark at the start of a file.
-    return parseCatalogue(parseJson(text.replace(/^\uFEFF/, '')))
+    return parseCatalogue(parseJson(bytes.toString('utf8').replace(/^\uFEFF/, '')))
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error)
     throw new Error(`The catalogue ${path} is wrong: ${reason}`, { cause: error })

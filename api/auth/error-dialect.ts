@@ -1,4 +1,4 @@
-import { ERROR_KINDS, type ErrorKind, type ServiceError } from '#shared/errors.ts'
+import type { ErrorKind, ServiceError } from '#shared/errors.ts'
 
 import { OAuthError, WeakPasswordError } from './errors.ts'
 
@@ -21,7 +21,7 @@ export function presentAuthError(
   request: { readonly apiVersion: string | undefined; readonly requestId: string },
 ): AuthErrorAnswer {
   const code = error.code ?? CODE_BY_KIND[error.kind]
-  const status = ERROR_KINDS[error.kind].status
+  const { status } = error
   const retry = error.retryAfterSeconds
   const headers = {
     'x-sb-error-code': code,

@@ -27,8 +27,14 @@ const AUTH_ERRORS = {
   email_exists: ['unprocessable', 'A user with this email address has already been registered'],
   email_not_confirmed: ['invalidRequest', 'Email not confirmed'],
   email_provider_disabled: ['invalidRequest', 'Email signups are disabled'],
+  email_address_invalid: ['invalidRequest', 'Email address is invalid'],
+  feature_disabled: ['notFound', 'This feature is disabled'],
   flow_state_expired: ['unprocessable', 'invalid flow state, flow state has expired'],
   flow_state_not_found: ['notFound', 'invalid flow state, no valid flow state found'],
+  hook_payload_invalid_content_type: ['invalidRequest', 'The hook did not answer with JSON'],
+  hook_payload_over_size_limit: ['unprocessable', 'Payload size exceeded size limit'],
+  hook_timeout: ['unprocessable', 'Failed to reach hook within maximum time'],
+  hook_timeout_after_retry: ['unprocessable', 'Failed to reach hook after maximum retries'],
   identity_already_exists: ['unprocessable', 'Identity is already linked'],
   identity_not_found: ['unprocessable', "Identity doesn't exist"],
   insufficient_aal: ['accessDenied', 'AAL2 required to enroll a new factor'],
@@ -50,6 +56,10 @@ const AUTH_ERRORS = {
   mfa_totp_enroll_not_enabled: ['unprocessable', 'MFA enroll is disabled for TOTP'],
   mfa_totp_verify_not_enabled: ['unprocessable', 'MFA verification is disabled for TOTP'],
   mfa_verification_failed: ['unprocessable', 'Invalid TOTP code entered'],
+  mfa_verification_rejected: [
+    'accessDenied',
+    'Further MFA verification attempts will be rejected.',
+  ],
   mfa_verified_factor_exists: ['unprocessable', 'A verified phone factor already exists'],
   mfa_webauthn_enroll_not_enabled: ['unprocessable', 'MFA enroll is disabled for WebAuthn'],
   no_authorization: ['unauthenticated', 'This endpoint requires a Bearer token'],
@@ -78,6 +88,7 @@ const AUTH_ERRORS = {
     'unprocessable',
     'User must have at least 1 identity after unlinking',
   ],
+  sso_provider_not_found: ['notFound', 'SSO Identity Provider not found'],
   too_many_enrolled_mfa_factors: [
     'unprocessable',
     'Maximum number of verified factors reached, unenroll to continue',
@@ -124,6 +135,22 @@ export class WeakPasswordError extends ServiceError {
     super('unprocessable', message, { code: 'weak_password', param: 'password' })
     this.name = 'WeakPasswordError'
     this.reasons = reasons
+  }
+}
+
+/** The refusal of a hook, with the status that the hook has chosen. */
+export class HookError extends ServiceError {
+  readonly #status: number
+
+  constructor(status: number, message: string) {
+    const code = status === 500 ? 'unexpected_failure' : 'unknown'
+    super(status < 500 ? 'unprocessable' : 'internal', message, { code })
+    this.name = 'HookError'
+    this.#status = status
+  }
+
+  override get status(): number {
+    return this.#status
   }
 }
 

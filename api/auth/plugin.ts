@@ -93,6 +93,7 @@ function optionsOf(services: AuthServices, row: Route): RouteOptions {
   const schema: FastifySchema = {
     tags: [row.guard === 'admin' ? 'users: administration' : 'users'],
     summary: row.operation,
+    ...(row.isHidden && { hide: true }),
     ...(row.guard !== 'public' && { security: [{ userToken: [] }] }),
     ...(row.body !== undefined && { body: row.body }),
     ...(row.query !== undefined && { querystring: row.query }),

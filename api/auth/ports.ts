@@ -10,6 +10,15 @@ export interface Mail {
   readonly kind: MailKind
   readonly to: string
   readonly variables: MailVariables
+  /** Needed by a send-email hook only; absent in rows of older releases. */
+  readonly forHook?: {
+    /** `type` in the link. */
+    readonly linkType: string
+    /** The base of the link. */
+    readonly externalUrl: string
+    /** The token for the current address, of a change that both addresses confirm. */
+    readonly currentToken?: { readonly code: string; readonly linkToken: string }
+  }
 }
 
 /** The variables of a mail template. */
@@ -30,11 +39,15 @@ export interface Sms {
   readonly message: string
   readonly channel: 'sms' | 'whatsapp'
   readonly otp: string
+  /** Present in messages of second factors. */
+  readonly type?: 'mfa'
 }
 
 /** Sends text messages. */
 export interface SmsSender {
   send(sms: Sms): Promise<{ messageId: string }>
+  /** Present where the gateway makes the codes itself and is asked whether one is right. */
+  isRightCode?(phone: string, code: string): Promise<boolean>
   /** Throws when the settings name no usable gateway for the channel. */
   requireGateway(channel: Sms['channel']): void
   /** The code that was agreed on for a test number. */

@@ -36,6 +36,8 @@ interface RouteRow<G extends Guard, B, Q, P> {
   /** Whether a CAPTCHA is asked for, where it is switched on. */
   readonly captcha?: boolean | ((body: Value<B>, query: Value<Q>) => boolean)
   readonly body?: B
+  /** True for rows that the API description leaves out. */
+  readonly isHidden?: boolean
   /** The body may be missing altogether. */
   readonly isBodyOptional?: boolean
   readonly query?: Q
@@ -54,6 +56,7 @@ export interface Route {
   readonly captcha: (body: unknown, query: unknown) => boolean
   readonly body: TSchema | undefined
   readonly isBodyOptional: boolean
+  readonly isHidden: boolean
   readonly query: TSchema | undefined
   readonly params: TSchema | undefined
   readonly flow: (call: Call<Guard, unknown, unknown, unknown>) => Promise<Answer>
@@ -81,6 +84,7 @@ export function route<
       typeof captcha === 'function' ? captcha(body as Value<B>, query as Value<Q>) : captcha,
     body: row.body,
     isBodyOptional: row.isBodyOptional ?? false,
+    isHidden: row.isHidden ?? false,
     query: row.query,
     params: row.params,
     // The validator has checked the values against the row's schemas before this is called.

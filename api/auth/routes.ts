@@ -27,6 +27,7 @@ import { updateOwnUser, user } from '#api/auth/users/update-user.ts'
 import { type Route, route } from './route.ts'
 import * as schema from './schemas.ts'
 import { health, jwks, settings } from './settings.ts'
+import { SWITCHED_OFF } from './switched-off.ts'
 
 const ProviderField = Type.String({ maxLength: 65_536 })
 // Providers add what they like; those that all of them know are named for the description.
@@ -92,4 +93,4 @@ const ADMIN: readonly Route[] = [
 ]
 
 /** Every route of the user server: method, path, guard, limit, CAPTCHA, schemas and flow. */
-export const ROUTES: readonly Route[] = [...PUBLIC, ...USER, ...ADMIN]
+export const ROUTES: readonly Route[] = [...PUBLIC, ...USER, ...ADMIN, ...SWITCHED_OFF]

@@ -4,6 +4,11 @@ import {
   type DropReason,
   type MessageOutbox,
 } from '#api/auth/delivery/outbox-sender.ts'
+import {
+  type AddressValidator,
+  createAddressValidator,
+} from '#api/auth/delivery/validate-address.ts'
+import { type AuthHooks, createHooks } from '#api/auth/hooks/hooks.ts'
 import { createPasswordHasher, type PasswordHasher } from '#api/auth/passwords/password.ts'
 import { type AccessTokens, createAccessTokens } from '#api/auth/sessions/access-token.ts'
 import { createGuessLimiter, type GuessLimiter } from '#api/limits/guess-limiter.ts'
@@ -48,8 +53,10 @@ export interface AuthServices {
   readonly log: Logger
   /** Mails and text messages, delivered after the commit. */
   readonly outbox: MessageOutbox
-  readonly sms: Pick<SmsSender, 'testOtp' | 'requireGateway'>
+  readonly sms: Pick<SmsSender, 'testOtp' | 'requireGateway' | 'isRightCode'>
+  readonly addresses: AddressValidator
   readonly captcha: CaptchaVerifier
+  readonly hooks: AuthHooks
   readonly providers: Providers
   readonly passwords: PasswordHasher
   readonly accessTokens: AccessTokens
@@ -68,10 +75,16 @@ export async function createAuthServices(dependencies: AuthDependencies): Promis
   if (secretWeakness !== undefined) log.warn({ operation: 'auth.secret' }, secretWeakness)
   for (const notice of config.deprecations) log.warn({ operation: 'auth.deprecation' }, notice)
   const store = createStore(db, tables, clock)
+  const hooks = createHooks({ config: config.hooks, db, clock, log })
   return {
-    ...{ config, clock, log, sms, captcha, providers, version, store },
+    ...{ config, clock, log, captcha, hooks, providers, version, store },
+    addresses: createAddressValidator(config.mailer.validation),
+    // A send-SMS hook needs no gateway, and sends the codes of this server.
+    sms: hooks.isEnabled('sendSms')
+      ? { testOtp: sms.testOtp, requireGateway: () => undefined }
+      : sms,
     outbox: createOutbox({
-      ...{ store, mailer, sms, clock, log, secret: config.jwt.secret },
+      ...{ store, mailer, sms, hooks, clock, log, secret: config.jwt.secret },
       onDrop: dependencies.onMessageDropped,
     }),
     passwords: createPasswordHasher(config.password, {

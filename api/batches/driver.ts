@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 
 import { LineTooLongError } from '#api/http/lines.ts'
+import { PollLoop } from '#api/v1/poll-loop.ts'
 import { ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
@@ -23,9 +24,8 @@ const LINES_AT_ONCE = 32
 const LINES_PER_TURN = 8
 /** The claims of a dead process expire after this time. */
 const LEASE_SECONDS = 15
-const LOOK_INTERVAL_MS = 1000
-const LOOK_INTERVAL_MS_MIN = 50
 const FINISH_TRIES = 3
+const FINISH_PAUSE_MS = 1000
 
 /**
  * Drives the batches of a database together with all other processes: validates inputs, runs lines,
@@ -39,57 +39,47 @@ export class BatchDriver {
     { readonly abort: AbortController; readonly end: Promise<void> }
   >()
   #stewardship: Promise<void> | undefined
-  #isStopping = false
-  /** Nothing was found at the last look. */
-  #isIdle = true
-  /** Something happened since the last look began. */
-  #isWoken = false
-  #interrupt: () => void = () => {}
-  readonly #loop: Promise<void>
+  readonly #loop: PollLoop
 
   constructor(services: DriverServices) {
     this.#services = services
-    this.#loop = this.#run()
+    this.#loop = new PollLoop(() => this.#look())
   }
 
   /** Gives everything back that it has not finished. */
   async stop(): Promise<void> {
-    this.#isStopping = true
-    this.#wake()
-    await this.#loop
+    await this.#loop.stop()
     for (const { abort } of this.#running.values()) abort.abort()
     await Promise.all([...this.#running.values()].map(({ end }) => end))
     await this.#stewardship
   }
 
-  async #run(): Promise<void> {
-    while (!this.#isStopping) {
-      this.#isWoken = false
-      try {
-        await this.#look()
-      } catch (error) {
-        this.#isIdle = true
-        this.#services.log.warn({ operation: 'batch.look', err: error }, 'batches wait')
-      }
-      if (this.#isIdle || this.#running.size >= LINES_AT_ONCE) await this.#rest()
-      await setTimeout(LOOK_INTERVAL_MS_MIN)
+  async #look(): Promise<boolean> {
+    try {
+      const hasFound = await this.#claim()
+      return hasFound && this.#running.size < LINES_AT_ONCE
+    } catch (error) {
+      this.#services.log.warn({ operation: 'batch.look', err: error }, 'batches wait')
+      return false
     }
   }
 
-  async #look(): Promise<void> {
+  /** Claims what is to be done; answers whether there was something. */
+  async #claim(): Promise<boolean> {
     const { batches, lines } = this.#services
     await batches.settle()
     if (this.#running.size > 0) await this.#renewLines()
     if (this.#stewardship !== undefined) await batches.renew(this.#leaseId, LEASE_SECONDS)
     else await this.#takeStewardship()
-    this.#isIdle = true
-    while (!this.#isStopping && this.#running.size < LINES_AT_ONCE) {
+    let hasFound = false
+    while (!this.#loop.isStopping && this.#running.size < LINES_AT_ONCE) {
       const limit = Math.min(LINES_PER_TURN, LINES_AT_ONCE - this.#running.size)
       const claimed = await lines.claim(this.#leaseId, limit, LEASE_SECONDS)
-      if (claimed.length === 0) return
-      this.#isIdle = false
+      if (claimed.length === 0) return hasFound
+      hasFound = true
       for (const line of claimed) this.#start(line)
     }
+    return hasFound
   }
 
   /** Lines of batches that were cancelled, or that another process has by now, are stopped. */
@@ -109,7 +99,7 @@ export class BatchDriver {
       })
       .finally(() => {
         this.#running.delete(name)
-        this.#wake()
+        this.#loop.wake()
       })
     this.#running.set(name, { abort, end })
   }
@@ -128,8 +118,8 @@ export class BatchDriver {
         await this.#services.lines.finish(line, this.#leaseId, answer)
         return
       } catch (error) {
-        if (tries === FINISH_TRIES || this.#isStopping) throw error
-        await setTimeout(LOOK_INTERVAL_MS)
+        if (tries === FINISH_TRIES || this.#loop.isStopping) throw error
+        await setTimeout(FINISH_PAUSE_MS)
       }
     }
   }
@@ -144,8 +134,7 @@ export class BatchDriver {
       })
       .finally(() => {
         this.#stewardship = undefined
-        this.#isIdle = false
-        this.#wake()
+        this.#loop.wake()
       })
   }
 
@@ -162,23 +151,9 @@ export class BatchDriver {
     } catch (error) {
       const faults = faultsOf(error)
       if (faults === undefined) throw error
+      await this.#services.announce?.(batch, 'failed')
       await batches.reject(batch.id, this.#leaseId, faults)
     }
-  }
-
-  /** Waits a while, or until something happens. */
-  async #rest(): Promise<void> {
-    if (this.#isStopping || this.#isWoken) return
-    const woken = new AbortController()
-    this.#interrupt = () => woken.abort()
-    await setTimeout(LOOK_INTERVAL_MS, undefined, { signal: woken.signal }).catch(() => {
-      // Being woken is what this waits for.
-    })
-  }
-
-  #wake(): void {
-    this.#isWoken = true
-    this.#interrupt()
   }
 }
 

@@ -28,6 +28,8 @@ export interface FinalizeServices {
   readonly lines: BatchLines
   readonly files: BatchFiles
   readonly store: ObjectStore
+  /** Announces how a batch ends; it may be called again for the same end. */
+  readonly announce?: (batch: BatchRow, end: BatchEnd['status'] | 'failed') => Promise<void>
 }
 
 /**
@@ -44,6 +46,7 @@ export async function finalize(
   const status = endOf(batch, unrun)
   const outputFileId = good > 0 ? await writeFile(batch, { isGood: true, status }, services) : null
   const errorFileId = bad > 0 ? await writeFile(batch, { isGood: false, status }, services) : null
+  await services.announce?.(batch, status)
   await services.lines.close(batch.id, leaseId, { status, outputFileId, errorFileId })
 }
 

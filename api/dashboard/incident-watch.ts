@@ -1,8 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 import { normalizeError } from '#api/http/normalize-error.ts'
-import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/jobs/job-events.ts'
-import type { QueueKind } from '#shared/contracts/queues.ts'
+import type { JobObserver } from '#api/inference/jobs/observed-job.ts'
 import { ERROR_KINDS, type ErrorKind } from '#shared/errors.ts'
 
 import type { IncidentLog } from './incident-log.ts'
@@ -48,16 +47,28 @@ export class IncidentWatch {
     app.addHook('onResponse', async (request, reply) => this.#conclude(request, reply))
   }
 
-  /** A submitter whose jobs are seen. */
-  watchJobs<S extends Submitter>(submitter: S): S {
-    return {
-      ...submitter,
-      submit: <K extends QueueKind>(request: SubmitRequest<K>) => {
-        const watched = this.#watched.get(request.account?.requestId ?? '')
-        const events = submitter.submit<K>(request)
-        return watched === undefined ? events : follow(events, request, watched)
-      },
-    }
+  /** Records the job of a tracked request: its model, waiting times and failure. */
+  readonly jobs: JobObserver = {
+    begin: ({ account, model }) => {
+      const watched = this.#watched.get(account?.requestId ?? '')
+      if (watched === undefined) return undefined
+      watched.modelId = model.id
+      const beganAt = performance.now()
+      const sinceBegin = (): number => Math.round(performance.now() - beganAt)
+      return {
+        onEvent(event) {
+          if (event.type === 'started') watched.queueMs ??= sinceBegin()
+          else if (event.type === 'delta') watched.firstTokenMs ??= sinceBegin()
+          else if (event.type === 'result') {
+            const { completionTokens } = event.usage
+            watched.completionTokens = (watched.completionTokens ?? 0) + completionTokens
+          }
+        },
+        onEnd(end) {
+          if (end.outcome === 'failed') watched.failure = normalizeError(end.error).kind
+        },
+      }
+    },
   }
 
   #conclude(request: FastifyRequest, reply: FastifyReply): void {
@@ -90,27 +101,4 @@ const KINDS_BY_STATUS: ReadonlyMap<number, ErrorKind> = new Map(
 
 function isPage(route: string): boolean {
   return route.startsWith('/admin')
-}
-
-async function* follow<K extends QueueKind>(
-  events: AsyncGenerator<JobEvent<K>>,
-  { model, signal }: SubmitRequest<K>,
-  watched: Watched,
-): AsyncGenerator<JobEvent<K>> {
-  watched.modelId = model.id
-  const beganAt = performance.now()
-  const sinceBegin = (): number => Math.round(performance.now() - beganAt)
-  try {
-    for await (const event of events) {
-      if (event.type === 'started') watched.queueMs ??= sinceBegin()
-      else if (event.type === 'delta') watched.firstTokenMs ??= sinceBegin()
-      else if (event.type === 'result') {
-        watched.completionTokens = (watched.completionTokens ?? 0) + event.usage.completionTokens
-      }
-      yield event
-    }
-  } catch (error) {
-    if (!signal.aborted) watched.failure = normalizeError(error).kind
-    throw error
-  }
 }

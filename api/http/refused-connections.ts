@@ -9,6 +9,8 @@ import { drain } from './form.ts'
 const HEADER_OVERFLOW = { status: 431, reason: 'Request Header Fields Too Large' }
 const TIMED_OUT = { status: 408, reason: 'Request Timeout' }
 const MALFORMED = { status: 400, reason: 'Bad Request' }
+/** A client that does not close a refused connection loses it after this. */
+const LINGER_MS = 1000
 const HOST = /^[\w.~%:[\]-]+$/
 const ANSWERS: Readonly<Record<string, { readonly status: number; readonly reason: string }>> = {
   HPE_HEADER_OVERFLOW: HEADER_OVERFLOW,
@@ -32,6 +34,8 @@ export function refuseConnection(error: Error & { readonly code?: string }, sock
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS)
+  socket.once('close', () => clearTimeout(timer))
 }
 
 /** Compressed bodies are not supported and are refused by name instead of as malformed JSON. */

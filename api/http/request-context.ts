@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Context } from '@opentelemetry/api'
 import type { FastifyInstance } from 'fastify'
 
+import type { StoredRequest } from '#api/jobs/stored-requests.ts'
 import type { Caller } from '#api/v1/caller.ts'
 import type { DurableRequest } from '#api/v1/durable.ts'
 import { requestId } from '#shared/ids.ts'
@@ -13,6 +14,8 @@ export interface RequestContext {
   caller?: Caller
   /** Set for a request whose jobs outlive this process. */
   durable?: DurableRequest
+  /** Set when this is the stored request of a background job. */
+  stored?: StoredRequest
   /** Called with the tokens that each job of the request used. */
   onTokens?: (tokens: number) => void
   /** Set while the request is traced. */

@@ -10,14 +10,39 @@ export function firstSegmentOf(url: string): string | undefined {
     .find((part) => part !== '')
 }
 
+// Clients join their paths to a base address that ends in a slash.
+const BASE_PATH = /^\/+(?:(?:auth\/+)?v[12]\/+)?/
+
 /**
- * The address of a request without the slashes that some clients put behind what they call: `/v1/models/`
- * means `/v1/models`. Other surfaces have paths of their own that end so.
+ * The URL that is routed. Slashes that clients double at the beginning, behind `/v1` or at the end
+ * are joined, and `/v1/models/` means `/v1/models`; other surfaces have routes that end in a slash.
+ * Any other empty segment stays: it is an empty path parameter, which no route accepts.
  */
-export function withoutTrailingSlash(url: string): string {
+export function routedUrl(url: string): string {
   const path = pathOf(url)
-  if (!path.endsWith('/') || !/^\/+v1\/+[^/]/.test(path)) return url
+  if (!path.endsWith('/') && !path.includes('//')) return url
+  const base = BASE_PATH.exec(path)?.[0] ?? ''
+  const end = endOfPath(path, base.length)
+  const isBelowV1 = /^\/+v1\//.test(base)
+  const ending = end === path.length || end === base.length || isBelowV1 ? '' : '/'
+  return joinSlashes(base) + path.slice(base.length, end) + ending + url.slice(path.length)
+}
+
+/** Whether a path parameter is empty; only the rest of a path, `*`, may be. */
+export function hasEmptyParameter(params: unknown): boolean {
+  return Object.entries(params ?? {}).some(([name, value]) => value === '' && name !== '*')
+}
+
+/** Where the slashes at the end of a path begin. */
+function endOfPath(path: string, start: number): number {
   let end = path.length
-  while (path[end - 1] === '/') end--
-  return path.slice(0, end) + url.slice(path.length)
+  while (end > start && path[end - 1] === '/') end--
+  return end
+}
+
+function joinSlashes(path: string): string {
+  return path
+    .split('/')
+    .filter((segment, index, all) => segment !== '' || index === 0 || index === all.length - 1)
+    .join('/')
 }

@@ -17,7 +17,7 @@ import {
 } from './embeddings/embedding-request.ts'
 import { getEmbeddingModel, writeEmbeddings } from './embeddings/embeddings.ts'
 import type { Generation, Validated } from './generate.ts'
-import { responseGeneration } from './responses/responses.ts'
+import { batchedResponse } from './responses/responses.ts'
 import { RESPONSES_BODY, type ResponsesBody } from './responses/responses-body.ts'
 import type { InferenceServices } from './services.ts'
 
@@ -74,7 +74,7 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   '/v1/responses': {
     schema: RESPONSES_BODY,
     plan: (services, { body, ...asked }) =>
-      generationPlan(responseGeneration(services, { ...asked, body: body as ResponsesBody })),
+      generationPlan(batchedResponse(services, { ...asked, body: body as ResponsesBody })),
   },
   '/v1/completions': {
     schema: COMPLETION_BODY,

@@ -21,7 +21,7 @@ export interface StreamPresenter {
   opening(): string
   deltas(deltas: readonly CandidateDelta[]): string
   /** The text after the last token, to the end of the stream. */
-  ending(usage: TokenUsage): string
+  ending(usage: TokenUsage): string | Promise<string>
   /** The text of a failure in a started stream; one error frame when absent. */
   failing?(error: ServiceError): string
 }
@@ -126,7 +126,10 @@ function errorFrame(error: ServiceError): string {
   return `data: ${JSON.stringify(presentErrorBody(error))}\n\n`
 }
 
-function textOf(event: JobEvent<'completion'>, presenter: StreamPresenter): string {
+function textOf(
+  event: JobEvent<'completion'>,
+  presenter: StreamPresenter,
+): string | Promise<string> {
   switch (event.type) {
     case 'delta':
       return presenter.deltas(event.deltas)

@@ -34,6 +34,9 @@ export function validatedOf<Body>({ request }: Http, clock: Pick<Clock, 'now'>):
   }
 }
 
+/** The candidates of a stream as they grow, by their index. */
+export type StreamedCandidates = Map<number, Candidate>
+
 /** A generation and the two ways to present it. */
 export interface Generation<Answer> {
   readonly model: CatalogueModel

@@ -5,6 +5,7 @@ import type { Dialect } from '#shared/config/inference.ts'
 
 import { registerAudio } from './audio/audio.ts'
 import { registerChatCompletions } from './chat/chat-completions.ts'
+import { registerStoredChats } from './chat/stored-chats.ts'
 import { registerCompletions } from './completions/completions.ts'
 import { registerEdits } from './completions/edits.ts'
 import { registerEmbeddings } from './embeddings/embeddings.ts'
@@ -17,6 +18,7 @@ import { registerModels } from './models.ts'
 import { registerRerank } from './rerank/rerank.ts'
 import { registerScore } from './rerank/score.ts'
 import { registerResponses } from './responses/responses.ts'
+import { registerStoredResponses } from './responses/stored-routes.ts'
 import type { InferenceServices } from './services.ts'
 import { registerTokenize } from './tokenize.ts'
 
@@ -28,6 +30,10 @@ export function inferencePlugin(services: InferenceServices): FastifyPluginAsync
     registerCompletions(app, services)
     registerChatCompletions(app, services)
     registerResponses(app, services)
+    if (services.stored !== undefined) {
+      registerStoredResponses(app, services.stored)
+      registerStoredChats(app, services.stored)
+    }
     if (serves('anthropic')) registerMessages(app, services)
     registerEdits(app, services)
     registerEmbeddings(app, services)

@@ -1,3 +1,7 @@
+import type { BackgroundJobs } from '#api/jobs/background-jobs.ts'
+import type { JobStore } from '#api/jobs/job-store.ts'
+import type { AnswerStore } from '#api/stored/answer-store.ts'
+import type { ConversationStore } from '#api/stored/conversation-store.ts'
 import type { NoteEvent } from '#api/v1/events.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
@@ -30,6 +34,16 @@ export interface InferenceFile {
   readonly bytes: number
 }
 
+/** Where responses are stored, and what runs them in the background. */
+export interface ResponseStorage {
+  readonly answers: AnswerStore
+  readonly conversations: ConversationStore
+  readonly jobs: JobStore
+  readonly background: BackgroundJobs
+  /** Whether responses are stored that do not say. */
+  readonly isDefault: boolean
+}
+
 /** Everything that the inference surface needs. */
 export interface InferenceServices {
   readonly submitter: Submitter
@@ -46,6 +60,8 @@ export interface InferenceServices {
   readonly store: ObjectStore
   /** Signs the URLs of images. */
   readonly signer: UrlSigner
+  /** Without it nothing is stored. */
+  readonly stored?: ResponseStorage
   /** Records created, changed and revoked keys. */
   readonly note: NoteEvent
   readonly clock: Clock

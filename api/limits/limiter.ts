@@ -48,6 +48,8 @@ export function createLimiter(services: LimiterServices): Limiter {
   return async (request, reply) => {
     // It was charged when it first came, in the process that died.
     if (request.context.durable?.isAdopted === true) return
+    // The request of a background job was charged when the job was made.
+    if (request.context.stored !== undefined) return
     const caller = callerOf(request)
     const subject: LimitSubject = {
       organizationId: caller.organizationId,

@@ -16,6 +16,7 @@ export interface Organization {
   readonly id: string
   readonly name: string
   readonly personalUserId: string | null
+  readonly retentionDays: number | null
   readonly createdAt: Date
 }
 
@@ -67,10 +68,13 @@ function openOnes(context: Context) {
         return made as Organization
       })
     },
-    async rename(id: string, name: string): Promise<Organization> {
+    async update(
+      id: string,
+      change: { readonly name?: string; readonly retentionDays?: number | null },
+    ): Promise<Organization> {
       const [found] = await db
         .update(organizations)
-        .set({ name })
+        .set(change)
         .where(and(eq(organizations.id, id), isNull(organizations.deletedAt)))
         .returning(summaryOf(tables))
       if (found === undefined) throw noSuchOrganization(id)
@@ -181,6 +185,7 @@ const summaryOf = ({ organizations }: OrganizationTables) => ({
   id: organizations.id,
   name: organizations.name,
   personalUserId: organizations.personalUserId,
+  retentionDays: organizations.retentionDays,
   createdAt: organizations.createdAt,
 })
 

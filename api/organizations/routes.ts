@@ -46,10 +46,15 @@ export function organizationsPlugin(services: InvitationServices): FastifyPlugin
       return presentOrganization(found, role)
     })
 
-    app.patch('/organizations/:id', { schema: schemas.RENAME, config: WRITE }, async (request) => {
+    app.patch('/organizations/:id', { schema: schemas.UPDATE, config: WRITE }, async (request) => {
       const { id } = request.params
       const role = await roleIn(organizations, callerOf(request), id, 'admin')
-      return presentOrganization(await organizations.rename(id, request.body.name), role)
+      const { name, retention_days: retentionDays } = request.body
+      const change = {
+        ...(name !== undefined && { name }),
+        ...(retentionDays !== undefined && { retentionDays }),
+      }
+      return presentOrganization(await organizations.update(id, change), role)
     })
 
     app.delete('/organizations/:id', { schema: schemas.DELETE, config: WRITE }, async (request) => {
@@ -154,6 +159,7 @@ function presentOrganization(organization: Organization, role: OrganizationRole)
     object: 'organization' as const,
     name: organization.name,
     is_personal: organization.personalUserId !== null,
+    retention_days: organization.retentionDays,
     role,
     created_at: unixSeconds(organization.createdAt.getTime()),
   }

@@ -12,6 +12,18 @@ const NAME = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]*\
 /** An id in a path. */
 export const ID = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]+$' })
 const NAMED = Type.Object({ name: NAME }, { additionalProperties: false })
+const CHANGE = Type.Object(
+  {
+    name: Type.Optional(NAME),
+    retention_days: Type.Optional(
+      Type.Union([Type.Integer({ minimum: 0, maximum: 3650 }), Type.Null()], {
+        description:
+          'Days for which responses, conversations and jobs are stored; 0 stores nothing, null follows the installation.',
+      }),
+    ),
+  },
+  { additionalProperties: false, minProperties: 1 },
+)
 /** The path of an organization. */
 export const OF_ORGANIZATION = Type.Object({ id: ID })
 const OF_MEMBER = Type.Object({ id: ID, user_id: ID })
@@ -21,6 +33,7 @@ const ORGANIZATION = Type.Object({
   object: Type.Literal('organization'),
   name: Type.String(),
   is_personal: Type.Boolean({ description: "Whether it is a user's own." }),
+  retention_days: Type.Union([Type.Integer(), Type.Null()]),
   role: Type.String({ description: "The caller's role; a key counts as an administrator." }),
   created_at: Type.Integer(),
 })
@@ -70,12 +83,12 @@ export const RETRIEVE = {
 }
 
 /** `PATCH /organizations/{id}`. */
-export const RENAME = {
+export const UPDATE = {
   ...common,
-  operationId: 'renameOrganization',
-  summary: 'Rename an organization; for owners and administrators',
+  operationId: 'updateOrganization',
+  summary: 'Change an organization; for owners and administrators',
   params: OF_ORGANIZATION,
-  body: NAMED,
+  body: CHANGE,
   response: { 200: ORGANIZATION },
 }
 

@@ -1,5 +1,3 @@
-import { Socket } from 'node:net'
-
 import cors from '@fastify/cors'
 import {
   type FastifyInstance,
@@ -25,8 +23,9 @@ import {
 import { addRequestContext, requestIdFrom } from '#api/http/request-context.ts'
 import { registerRequestLog } from '#api/http/request-log.ts'
 import { sendSecurityHeaders } from '#api/http/security-headers.ts'
+import { cutSlowReaders, PEER_LIMITS, type PeerLimits } from '#api/http/slow-peers.ts'
 import { leaveBodiesUnread } from '#api/http/stored-bytes.ts'
-import { firstSegmentOf, pathOf, withoutTrailingSlash } from '#api/http/url-path.ts'
+import { firstSegmentOf, hasEmptyParameter, pathOf, routedUrl } from '#api/http/url-path.ts'
 import { registerValidation } from '#api/http/validation.ts'
 import type { HttpObserver } from '#api/telemetry/http-observer.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
@@ -60,14 +59,12 @@ interface AppOptions {
    * Additional request headers that browsers may send to the user server; any header when empty.
    */
   readonly corsAllowedHeaders?: readonly string[]
+  /** Limits for slow clients; those of production if absent. */
+  readonly peerLimits?: PeerLimits
   /** Hooks that observe every request; errors thrown by these hooks are logged and ignored. */
   readonly watchers?: readonly { register(app: FastifyInstance): void }[]
 }
 
-// Limits how long slow or silent clients hold a socket.
-const HEADERS_TIMEOUT_MS = 15_000
-const REQUEST_TIMEOUT_MS = 300_000
-const RESPONSE_STALL_MS = 60_000
 // Large enough for access tokens, which carry user metadata.
 const HEADER_BYTES_MAX = 64 * 1024
 const KEEP_ALIVE_TIMEOUT_MS = 72_000
@@ -75,16 +72,20 @@ const MAX_PARAM_LENGTH = 512
 
 /** Builds the HTTP application; does no I/O before it listens or serves a request. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { server, log } = options
+  const { server, log, peerLimits = PEER_LIMITS } = options
   const app = fastify({
     bodyLimit: server.bodyBytesMax,
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    requestTimeout: peerLimits.requestMs,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
-    http: { headersTimeout: HEADERS_TIMEOUT_MS, maxHeaderSize: HEADER_BYTES_MAX },
+    http: {
+      headersTimeout: peerLimits.headersMs,
+      connectionsCheckingInterval: peerLimits.checkMs,
+      maxHeaderSize: HEADER_BYTES_MAX,
+    },
     trustProxy: server.trustedProxies.length > 0 ? [...server.trustedProxies] : false,
-    rewriteUrl: ({ url = '/' }) => withoutTrailingSlash(url),
+    rewriteUrl: ({ url = '/' }) => routedUrl(url),
     genReqId: requestIdFrom(server.requestIdHeader),
-    routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreDuplicateSlashes: true },
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
     forceCloseConnections: 'idle',
     // Requests on open connections are served while the process stops.
     return503OnClosing: false,
@@ -98,11 +99,12 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   joinSmallChunks(app)
   addRequestContext(app)
   registerRequestLog(app, log, options.observer)
+  refuseEmptyParameters(app)
   refuseEncodedBodies(app)
   refuseInvalidHosts(app)
   readRefusedBodies(app)
   leaveBodiesUnread(app)
-  cutStalledDownloads(app)
+  cutSlowReaders(app, peerLimits)
   registerConnectionDraining(app, options.health.isDraining)
   for (const watcher of options.watchers ?? []) watcher.register(app)
   registerValidation(app)
@@ -124,10 +126,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   return app
 }
 
-// The timeout restarts while the client reads, however slowly; keep-alive sets its own afterwards.
-function cutStalledDownloads(app: FastifyInstance): void {
-  app.addHook('onSend', async ({ socket }) => {
-    if (socket instanceof Socket) socket.setTimeout(RESPONSE_STALL_MS)
+// The router matches empty segments. They are answered like an unknown path of the route's surface.
+function refuseEmptyParameters(app: FastifyInstance): void {
+  app.addHook('onRequest', ({ params }, reply, done) => {
+    if (hasEmptyParameter(params)) reply.callNotFound()
+    else done()
   })
 }
 

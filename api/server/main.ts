@@ -8,7 +8,7 @@ import { readVersion } from '#shared/version.ts'
 import { buildApp } from './app.ts'
 import { startMaintenance } from './maintenance.ts'
 import { openServices } from './services.ts'
-import { startBatches, surfacesOf } from './surfaces.ts'
+import { startBackground, startBatches, surfacesOf } from './surfaces.ts'
 import { openUserServer } from './user-server.ts'
 
 // The drain starts a second and a half after the signal, once clients have been notified.
@@ -48,6 +48,7 @@ export async function runApi(env: Env): Promise<RunningApi> {
   void services.dependencies.states()
   const stopMaintenance = startMaintenance(services)
   const batchDriver = startBatches(services)
+  startBackground(services, app)
   const { host, port } = config.server
   const url = await app.listen({ host, port }).catch((cause: Error) => {
     const settings = 'AUTH_API_HOST and AUTH_API_PORT'
@@ -62,9 +63,11 @@ export async function runApi(env: Env): Promise<RunningApi> {
     // Ends open requests with a 503 before they would be cut off.
     const lastCall = setTimeout(() => services.submitter.failPending(), drainMs + LAST_CALL_MS)
     // Released leases are adopted by other processes.
-    await Promise.all([batchDriver.stop(), drain(app, drainMs, log)]).finally(() =>
-      clearTimeout(lastCall),
-    )
+    await Promise.all([
+      batchDriver.stop(),
+      services.background.stop(),
+      drain(app, drainMs, log),
+    ]).finally(() => clearTimeout(lastCall))
     await users.close()
     await Promise.all([stopMetrics(), services.close()])
     await telemetry.close()

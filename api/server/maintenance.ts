@@ -31,4 +31,8 @@ const TASKS: Readonly<Record<string, (services: Services) => Promise<unknown>>> 
     activities.maintain(config.content.activitiesRetentionDays, clock.now()),
   files: (services) => sweepOrphans(services),
   media: (services) => sweepMedia(services),
+  jobs: ({ background }) => background.jobs.sweep(),
+  answers: ({ background }) => background.answers.sweep(),
+  conversations: ({ background }) => background.conversations.sweep(),
+  webhooks: ({ background }) => background.webhooks.sweep(),
 }

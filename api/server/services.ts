@@ -7,7 +7,7 @@ import { type Files, openFiles } from '#api/files/files.ts'
 import { Dependencies } from '#api/health/dependencies.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/inference/jobs/submit.ts'
 import type { ApiTelemetry } from '#api/telemetry/open-telemetry.ts'
-import { meterJobs } from '#api/usage/metered-submitter.ts'
+import { createUsageMeter } from '#api/usage/usage-meter.ts'
 import { openUsageRecord, type UsageRecord } from '#api/usage/usage-record.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import { type Clock, systemClock } from '#shared/clock.ts'
@@ -30,6 +30,7 @@ import { openObjectStore } from '#shared/storage/open-store.ts'
 import { observePool } from '#shared/telemetry/observe-pool.ts'
 import { observeStore } from '#shared/telemetry/observe-store.ts'
 
+import { type Background, openBackground } from './background.ts'
 import { type Outboxes, openOutboxes } from './outboxes.ts'
 
 type RedisConnection = Awaited<ReturnType<typeof openRedis>>
@@ -60,6 +61,7 @@ export interface Services {
   readonly activities: Activities
   readonly batches: Batches
   readonly batchLines: BatchLines
+  readonly background: Background
   readonly dependencies: Dependencies
   /** Closes everything in the reverse order of opening. */
   close(): Promise<void>
@@ -97,39 +99,33 @@ export async function openServices(
       prefix: config.infra.redisPrefix,
     })
     closers.push(() => Promise.all([usageWriter.close(), activityWriter.close()]))
+    const meter = createUsageMeter({ writer: usageWriter, clock: systemClock })
     const reader = await openRedis(config.infra.redisUrl, 'reader', log)
     closers.push(() => reader.disconnect())
     const store = observeStore(openObjectStore(config.infra.storage), registry, tracing)
     closers.push(() => store.close())
+    const background = openBackground({ database, redis, cipher, log, config })
     const keys = queueKeys(config.infra.redisPrefix)
     const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
     closers.push(() => incidents.close())
-    const slowMs = config.server.slowRequestSeconds * 1000
-    const incidentWatch = new IncidentWatch(incidents, { slowMs })
-    const { queueDepthMax } = config.inference
+    const incidentWatch = new IncidentWatch(incidents, {
+      slowMs: config.server.slowRequestSeconds * 1000,
+    })
     const submitter = await openSubmitter({
-      redis,
-      reader,
-      keys,
-      queueDepthMax,
-      clock: systemClock,
-      log,
-      cipher,
-      onResubmit: jobs.noteResubmission,
+      ...{ redis, reader, keys, clock: systemClock, log, cipher },
+      queueDepthMax: config.inference.queueDepthMax,
+      observers: [jobs, meter, incidentWatch.jobs],
     })
     closers.push(() => submitter.close())
     return {
       ...{ config, log, catalogue, database, redis, cipher, store, usage, close },
-      ...{ activities, usageWriter, activityWriter },
-      submitter: jobs.observe(
-        meterJobs(incidentWatch.watchJobs(submitter), { writer: usageWriter, clock: systemClock }),
-      ),
-      ...{ incidents, incidentWatch },
+      ...{ activities, usageWriter, activityWriter, background },
+      ...{ submitter, incidents, incidentWatch },
       dependencies: openDependencies({ database, redis, store, config, log }),
       clock: systemClock,
       queueKeys: keys,
       organizationTables: tables,
-      apiKeys: openApiKeys(database.db, tables),
+      apiKeys: openApiKeys(database.db, tables, config.limits.anonymous),
       files: openFiles(database.db, fileTables(tablePrefix)),
       batches: openBatches(database.pool, tablePrefix),
       batchLines: openBatchLines(database.pool, tablePrefix),

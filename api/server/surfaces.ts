@@ -1,3 +1,5 @@
+import type { FastifyInstance } from 'fastify'
+
 import { activitiesPlugin } from '#api/activities/routes.ts'
 import { answerUnknownPath, authPlugin, USER_SERVER_SEGMENTS } from '#api/auth/plugin.ts'
 import { BatchDriver } from '#api/batches/driver.ts'
@@ -7,7 +9,11 @@ import { openAdminSessions } from '#api/dashboard/sessions.ts'
 import { type FileChange, filesPlugin } from '#api/files/routes.ts'
 import { createBatchExecutor } from '#api/inference/batchable.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
+import { itemsWithIds } from '#api/inference/responses/response-thread.ts'
+import { ITEM_SCHEMA } from '#api/inference/responses/responses-input.ts'
 import { rootDialects } from '#api/inference/root-dialects.ts'
+import { respondAsync } from '#api/jobs/respond-async.ts'
+import { jobsPlugin } from '#api/jobs/routes.ts'
 import { addToMonth, monthOf } from '#api/limits/limit-store.ts'
 import {
   checkQuota,
@@ -18,11 +24,15 @@ import {
 import { mediaPlugin } from '#api/media/routes.ts'
 import { organizationsPlugin } from '#api/organizations/routes.ts'
 import { playgroundPlugin } from '#api/playground/plugin.ts'
+import { conversationsPlugin } from '#api/stored/conversation-routes.ts'
 import { usagePlugin } from '#api/usage/routes.ts'
+import { callerOf } from '#api/v1/caller.ts'
+import { derivedId } from '#api/v1/durable.ts'
 import type { NoteEvent } from '#api/v1/events.ts'
 import { createIdempotencyGate } from '#api/v1/idempotency.ts'
 import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
 import { type Gate, v1Plugin } from '#api/v1/plugin.ts'
+import { webhooksPlugin } from '#api/webhooks/routes.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'
 import { createUrlSigner } from '#shared/storage/signed-url.ts'
 
@@ -64,6 +74,8 @@ function inference(services: Services, users: UserServer, version: string): read
     guesses: users.services.guesses,
     // Before the limits: a replayed answer costs nothing.
     gates: [idempotencyOf(services), limiterOf(services)],
+    respondAsync: respondAsync({ ...services.background, clock: services.clock }),
+    storedRequests: services.background.storedRequests,
   }
   const inferenceServices = {
     ...services,
@@ -71,6 +83,7 @@ function inference(services: Services, users: UserServer, version: string): read
     workersSeen: () => services.submitter.ledger.workers,
     signer,
     note,
+    stored: { ...services.background, isDefault: config.content.storesResponses },
     config: {
       deadlineSeconds: config.inference.deadlineSeconds,
       anonymousUsersMayCreateKeys: config.limits.anonymous.mayCreateKeys,
@@ -83,7 +96,7 @@ function inference(services: Services, users: UserServer, version: string): read
     filesPlugin({
       ...services,
       storageBytesMax: config.content.storageBytesMax,
-      onChange: (change) => recordFileChange(note, change),
+      onChange: (change) => recordFileChange(services, note, change),
     }),
     activitiesPlugin(services),
     usagePlugin(services),
@@ -92,6 +105,15 @@ function inference(services: Services, users: UserServer, version: string): read
       mailer: invitationMailerOf(users.services),
     }),
     mediaPlugin({ ...services, signer }),
+    jobsPlugin(services.background),
+    webhooksPlugin({
+      ...{ ...services.background, clock: services.clock },
+      wake: () => services.background.wakeSender(),
+    }),
+    conversationsPlugin({
+      ...{ ...services.background, clock: services.clock },
+      form: { schema: ITEM_SCHEMA, withIds: itemsWithIds },
+    }),
     batchesPlugin({ ...services, storageBytesMax: config.content.storageBytesMax }),
   ])
   const root = v1Plugin(shared, [rootDialects(inferenceServices, version)], {
@@ -108,6 +130,14 @@ export function startBatches(services: Services): BatchDriver {
   const { deadlineSeconds } = services.config.inference
   return new BatchDriver({
     ...services,
+    announce: (batch, end) =>
+      services.background.announce([
+        {
+          ...{ organizationId: batch.organization_id, type: `batch.${end}` },
+          id: derivedId('evt_', `${batch.id} ${end}`),
+          data: { id: batch.id },
+        },
+      ]),
     lines: services.batchLines,
     execute: createBatchExecutor({
       ...services,
@@ -117,6 +147,13 @@ export function startBatches(services: Services): BatchDriver {
       checkQuota: (organizationId) => checkQuota(limiterServicesOf(services), organizationId),
     }),
   })
+}
+
+/** Starts to run background jobs through the routes of the application. */
+export function startBackground(services: Services, app: FastifyInstance): void {
+  services.background.start(app, (organizationId, tokens) =>
+    noteBatchTokens(services, organizationId, tokens),
+  )
 }
 
 function noteBatchTokens(services: Services, organizationId: string, tokens: number): void {
@@ -174,9 +211,18 @@ function administration(services: Services, users: UserServer, version: string):
   })
 }
 
-/** Records stored and deleted files as activities of the organization. */
-function recordFileChange(note: NoteEvent, { type, file, request }: FileChange): void {
+/** Records stored and deleted files as activities of the organization, and announces them. */
+function recordFileChange(
+  { background, log }: Services,
+  note: NoteEvent,
+  { type, file, request }: FileChange,
+): void {
   const { id, purpose, bytes } = file
+  const { organizationId } = callerOf(request)
+  const eventId = derivedId('evt_', `${id} ${type}`)
+  background
+    .announce([{ organizationId, id: eventId, type: `file.${type}`, data: { id, purpose } }])
+    .catch((error: unknown) => log.warn({ operation: 'webhook.announce', err: error }, 'not sent'))
   note(request, {
     type: type === 'stored' ? 'Create' : 'Delete',
     event: `file.${type}`,

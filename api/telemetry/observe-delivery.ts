@@ -44,6 +44,7 @@ export function observeSms(
       timed(metrics.smsDuration, { gateway }, () =>
         inChildSpan(tracing, span, () => sms.send(message)),
       ),
+    ...(sms.isRightCode !== undefined && { isRightCode: sms.isRightCode }),
     requireGateway: (channel) => sms.requireGateway(channel),
     testOtp: (phone) => sms.testOtp(phone),
   }

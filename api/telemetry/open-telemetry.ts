@@ -1,10 +1,11 @@
+import type { JobObserver } from '#api/inference/jobs/observed-job.ts'
 import type { Config } from '#shared/config/config.ts'
 import type { Logger } from '#shared/logger.ts'
 import { openTelemetry, type Telemetry } from '#shared/telemetry/telemetry.ts'
 
 import { createHttpObserver, type HttpObserver } from './http-observer.ts'
 import { type ApiMetrics, createApiMetrics } from './metrics.ts'
-import { createJobObserver, type JobObserver } from './observe-jobs.ts'
+import { createJobObserver } from './observe-jobs.ts'
 
 /** The metrics and traces of an API process. */
 export interface ApiTelemetry extends Telemetry {

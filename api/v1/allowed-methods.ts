@@ -20,6 +20,7 @@ function patternOf(url: string): RegExp {
   const pattern = url
     .replaceAll(/[.+?^$()[\]{}|\\]/g, '\\$&')
     .replaceAll(/:\w+/g, '[^/]+')
-    .replaceAll('*', '.*')
+    // An empty segment does not begin the rest of a path.
+    .replaceAll('*', '[^/].*')
   return new RegExp(`^${pattern}$`)
 }

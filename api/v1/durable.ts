@@ -55,10 +55,17 @@ export function answerHeadOf(
   { context: { durable } }: Pick<FastifyRequest, 'context'>,
   clock: Pick<Clock, 'now'>,
 ): AnswerHead {
-  if (durable === undefined) return freshHead(clock)
+  return durable === undefined ? freshHead(clock) : durableHead(durable)
+}
+
+/** The head of the answer to a durable request. */
+export function durableHead({
+  id,
+  startedAtMs,
+}: Pick<DurableRequest, 'id' | 'startedAtMs'>): AnswerHead {
   return {
-    created: unixSeconds(durable.startedAtMs),
-    newId: (prefix, length) => derivedId(prefix, `${durable.id} ${durable.startedAtMs}`, length),
+    created: unixSeconds(startedAtMs),
+    newId: (prefix, length) => derivedId(prefix, `${id} ${startedAtMs}`, length),
   }
 }
 

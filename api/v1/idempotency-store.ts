@@ -14,21 +14,23 @@ const LEASE_MS = 6000
 const ORGANIZATION_BYTES_MAX = 256 * 1024 * 1024
 
 /**
- * Begins a request under a key. KEYS: record, lease, its jobs; ARGV: fingerprint, owner, time to
- * keep, lease. Returns `mine`, when it began and the jobs that a dead process left when the request
+ * Begins a request under a key. KEYS: record, lease, its jobs; ARGV: owner, time to keep, lease, and
+ * the fingerprint under each secret of the installation, the one to store first. Returns `mine`, when it began and the jobs that a dead process left when the request
  * is to be run, `running` while another does, `other` when the key belongs to another request, or
  * `done` and the recorded answer; each with the digest of the form behind the state.
  */
 const BEGIN = defineScript(`
 local found = redis.call('HMGET', KEYS[1], 'fingerprint', 'answer', 'form', 'startedAt')
 local form = found[3] or ''
-if found[1] and found[1] ~= ARGV[1] then return {'other', form} end
+local isSame = not found[1]
+for i = 4, #ARGV do isSame = isSame or found[1] == ARGV[i] end
+if not isSame then return {'other', form} end
 if found[2] then return {'done', form, found[2]} end
-if redis.call('SET', KEYS[2], ARGV[2], 'NX', 'PX', ARGV[4]) then
+if redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[3]) then
   local time = redis.call('TIME')
   local startedAt = found[4] or string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
-  redis.call('HSET', KEYS[1], 'fingerprint', ARGV[1], 'startedAt', startedAt)
-  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  redis.call('HSET', KEYS[1], 'fingerprint', found[1] or ARGV[4], 'startedAt', startedAt)
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return {'mine', form, startedAt, redis.call('HGETALL', KEYS[3])}
 end
 return {'running', form}
@@ -78,7 +80,7 @@ export interface RecordedAnswer {
   readonly body: Buffer
 }
 
-/** The outcome of starting a request; `form` is the digest of its form. */
+/** The outcome of starting a request; `form` is the stored digest of its form. */
 export type Beginning = { readonly form: string | undefined } & (
   | { readonly state: 'running' | 'other' }
   | {
@@ -124,6 +126,8 @@ export function claimOf(organizationId: string, key: string, fingerprint: string
 export interface IdempotencyStore {
   begin(claim: Claim): Promise<Beginning>
   renew(claim: Claim): Promise<void>
+  /** Whether the digest of a form is the stored one. */
+  isForm(stored: string, form: string | undefined): boolean
   /** Keeps a job for who takes the request up when this process dies. */
   keepJob(
     claim: Claim,
@@ -158,6 +162,13 @@ export function openIdempotencyStore(
     const outer = Buffer.from(text.slice(OUTER.length), 'base64')
     return unseal(readContent(outer, cipher, contextOf(claim)), claim.cipherKey)
   }
+  // Without a cipher all content lies there in clear text; digests of earlier releases have no key.
+  const keyed = (digest: string): readonly string[] => [
+    ...(cipher?.keyedDigests(digest) ?? []),
+    digest,
+  ]
+  const keyedForm = (form: string | undefined): string =>
+    form === undefined ? '' : (keyed(form)[0] ?? '')
   const recordOf = ({ id }: Claim): string => `${prefix}:idempotency:${id}`
   const leaseOf = (claim: Claim): string => `${recordOf(claim)}:lease`
   const keysOf = (claim: Claim): string[] => [
@@ -165,12 +176,12 @@ export function openIdempotencyStore(
   ]
   const end = (claim: Claim, answer: string, { form, streams }: Ending): Promise<unknown> => {
     const bytes = `${prefix}:idempotency:bytes:${claim.organizationId}`
-    const args = [claim.owner, answer, ORGANIZATION_BYTES_MAX, KEPT_MS, form ?? '']
+    const args = [claim.owner, answer, ORGANIZATION_BYTES_MAX, KEPT_MS, keyedForm(form)]
     return runScript(redis, END, [...keysOf(claim), bytes, ...streams], args)
   }
   return {
     async begin(claim) {
-      const args = [claim.fingerprint, claim.owner, KEPT_MS, LEASE_MS]
+      const args = [claim.owner, KEPT_MS, LEASE_MS, ...keyed(claim.fingerprint)]
       const found = (await runScript(redis, BEGIN, keysOf(claim), args)) as [
         ...[Beginning['state'], string, string?, string[]?],
       ]
@@ -187,9 +198,10 @@ export function openIdempotencyStore(
     },
     async keepJob(claim, number, { job, form }) {
       const sealed = encrypt(Buffer.from(JSON.stringify(job)), claim)
-      const args = [claim.owner, form ?? '', number, sealed, KEPT_MS]
+      const args = [claim.owner, keyedForm(form), number, sealed, KEPT_MS]
       await runScript(redis, KEEP, keysOf(claim), args)
     },
+    isForm: (stored, form) => form !== undefined && keyed(form).includes(stored),
     async renew(claim) {
       await runScript(redis, RENEW, [leaseOf(claim)], [claim.owner, LEASE_MS])
     },

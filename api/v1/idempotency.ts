@@ -44,20 +44,18 @@ interface IdempotencyServices {
  */
 export function createIdempotencyGate(services: IdempotencyServices): Gate {
   return async (request, reply) => {
-    const header = request.headers['idempotency-key']
-    if (header === undefined || request.method !== 'POST') return undefined
-    if (typeof header !== 'string' || !KEY_PATTERN.test(header)) {
-      throw invalidKey('expected 1 to 255 printable ASCII characters without spaces.')
-    }
+    const key = keyOf(request)
+    if (key === undefined) return undefined
     const { organizationId } = callerOf(request)
-    const claim = claimOf(organizationId, header, fingerprintOf(request))
+    const claim = claimOf(organizationId, key, fingerprintOf(request))
     const beginning = await beginOrWait(services, request, claim)
     const digest = formDigestOf(request.raw)
     if (beginning.state === 'done') {
       const { form, answer } = beginning
       // Forms of equal length may differ: the replayed answer must be to this content.
       if (digest !== undefined && form !== undefined) {
-        if ((await readDigest(request.raw, digest)) !== form) throw otherRequest()
+        const value = await readDigest(request.raw, digest)
+        if (!services.idempotency.isForm(form, value)) throw otherRequest()
       }
       return replay(reply, answer)
     }
@@ -68,6 +66,18 @@ export function createIdempotencyGate(services: IdempotencyServices): Gate {
     watch(services, { request, reply }, run)
     return undefined
   }
+}
+
+/** The key of the client, or that of the background job whose request this is. */
+function keyOf({ context, headers, method }: FastifyRequest): string | undefined {
+  // No client can send a key with a space.
+  if (context.stored !== undefined) return `job ${context.stored.id}`
+  const header = headers['idempotency-key']
+  if (header === undefined || method !== 'POST') return undefined
+  if (typeof header !== 'string' || !KEY_PATTERN.test(header)) {
+    throw invalidKey('expected 1 to 255 printable ASCII characters without spaces.')
+  }
+  return header
 }
 
 /** A request that runs under a key. */
@@ -87,9 +97,10 @@ function makeDurable(
   { claim, beginning, digest, streams, overListeners }: Run,
 ): void {
   let count = 0
+  const { stored } = request.context
   request.context.durable = {
-    id: claim.id,
-    startedAtMs: beginning.startedAtMs,
+    id: stored?.id ?? claim.id,
+    startedAtMs: stored?.createdAtMs ?? beginning.startedAtMs,
     isAdopted: beginning.jobs.size > 0,
     onOver: (listener) => overListeners.push(listener),
     nextJob() {
@@ -97,7 +108,8 @@ function makeDurable(
       count += 1
       const adopted = beginning.jobs.get(number)
       // The form has been read by now.
-      const isOther = beginning.form !== undefined && beginning.form !== digest?.value
+      const { form } = beginning
+      const isOther = form !== undefined && !idempotency.isForm(form, digest?.value)
       if (adopted !== undefined && isOther) throw otherRequest()
       if (adopted !== undefined) streams.push(adopted.envelope.replyTo)
       return {

@@ -11,6 +11,10 @@ const CLOSE_ATTEMPTS = 3
 const SWEEP_INTERVAL_MS = 5000
 /** Rows that follow a write sooner than this share the next: a statement costs more than its rows. */
 const WRITE_INTERVAL_MS = 50
+/** A draft is journaled again after this time at the earliest, when it changes. */
+const DRAFT_CHANGE_MS = 500
+/** Journaled drafts of living processes are never older than this, so that no other writes them. */
+const DRAFT_REFRESH_MS = 2000
 
 interface OutboxOptions<Row> {
   /** For the log. */
@@ -36,6 +40,9 @@ export class Outbox<Row> {
   readonly #options: OutboxOptions<Row>
   readonly #waiting: Row[] = []
   readonly #sweeper: NodeJS.Timeout | undefined
+  /** Rows that are not complete yet, by id, with the time at which each was journaled. */
+  readonly #drafts = new Map<string, { row: Row; notedAtMs: number }>()
+  readonly #refresher: NodeJS.Timeout | undefined
   #writing: Promise<void> | undefined
   #sweeping: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
@@ -52,10 +59,35 @@ export class Outbox<Row> {
       this.#sweeping ??= this.sweep().finally(() => (this.#sweeping = undefined))
     }, SWEEP_INTERVAL_MS)
     this.#sweeper.unref()
+    this.#refresher = setInterval(() => {
+      for (const { row } of this.#drafts.values()) this.#note(row)
+    }, DRAFT_REFRESH_MS)
+    this.#refresher.unref()
+  }
+
+  /**
+   * Journals what a row would be if this process died now; `write` or `discard` ends the draft. A
+   * killed process leaves the last draft of half a second before to be written by another one.
+   */
+  draft(row: Row): void {
+    const { journal } = this.#options
+    if (journal === undefined) return
+    const before = this.#drafts.get(journal.idOf(row))
+    if (before === undefined || performance.now() - before.notedAtMs >= DRAFT_CHANGE_MS) {
+      this.#note(row)
+    } else {
+      before.row = row
+    }
+  }
+
+  /** Ends a draft without a row. */
+  discard(id: string): void {
+    if (this.#drafts.delete(id)) this.#options.journal?.store.erase([id])
   }
 
   write(row: Row): void {
     const { journal, operation, log } = this.#options
+    if (journal !== undefined) this.#drafts.delete(journal.idOf(row))
     journal?.store.note(journal.idOf(row), journal.encode(row))
     if (this.#waiting.length >= WAITING_MAX) {
       // The journal still has it, unless Redis is away too.
@@ -83,6 +115,7 @@ export class Outbox<Row> {
   async close(): Promise<void> {
     this.#isClosing = true
     clearInterval(this.#sweeper)
+    clearInterval(this.#refresher)
     await this.#sweeping
     this.#writeNow()
     await this.#writing
@@ -100,6 +133,13 @@ export class Outbox<Row> {
     } catch (error) {
       log.debug({ operation, err: error }, 'what was left behind waits')
     }
+  }
+
+  #note(row: Row): void {
+    const { journal } = this.#options
+    if (journal === undefined) return
+    this.#drafts.set(journal.idOf(row), { row, notedAtMs: performance.now() })
+    journal.store.note(journal.idOf(row), journal.encode(row))
   }
 
   #writeSoon(): void {

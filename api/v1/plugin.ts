@@ -5,6 +5,7 @@ import { reportIgnored, writeIgnoredHeader } from '#api/http/ignored-fields.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { pathOf } from '#api/http/url-path.ts'
 import { type UnknownFields, validatorCompiler } from '#api/http/validation.ts'
+import { STORED_REQUEST_HEADER, type StoredRequests } from '#api/jobs/stored-requests.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
@@ -29,8 +30,8 @@ declare module 'fastify' {
 // The API version that OpenAI has reported since 2020.
 const API_VERSION = '2020-10-01'
 const REASON_LENGTH_MAX = 300
-// Keys and memberships are good for longer than the credential with which they are made.
-const OUTLASTING: readonly RequiredScope[] = ['keys', 'organizations']
+// Keys, memberships and webhooks are good for longer than the credential with which they are made.
+const OUTLASTING: readonly RequiredScope[] = ['keys', 'organizations', 'webhooks']
 const READS: readonly string[] = ['GET', 'HEAD']
 
 /** The dependencies that all surfaces below `/v1` share. */
@@ -38,6 +39,10 @@ export interface V1Services extends CredentialServices {
   readonly log: Logger
   /** Hooks that every authenticated request passes, in this order, after its body was read. */
   readonly gates?: readonly Gate[]
+  /** Looks at a valid request of a job before its route does: it may answer. */
+  readonly respondAsync?: Gate
+  /** The requests that background jobs send. */
+  readonly storedRequests?: Pick<StoredRequests, 'take'>
   /** Whether request fields that no route knows are refused (if absent) or ignored and reported. */
   readonly unknownFields?: UnknownFields
 }
@@ -74,6 +79,14 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
   app.addHook('onRequest', async (request, reply) => {
     const { scope } = request.routeOptions.config
     if (scope === undefined || scope === 'none') return
+    const stored = services.storedRequests?.take(request.headers[STORED_REQUEST_HEADER])
+    if (stored !== undefined) {
+      // Its caller was checked when it was stored.
+      request.context.stored = stored
+      request.context.caller = stored.caller
+      request.context.onTokens = (tokens) => stored.noteTokens(tokens)
+      return
+    }
     const organization = request.headers['openai-organization']
     const outlasts = OUTLASTING.includes(scope) && !READS.includes(request.method)
     const caller = await authenticate({
@@ -96,6 +109,10 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
       if (scope === undefined || scope === 'none' || reply.sent) return undefined
       return gate(request, reply)
     })
+  }
+  const { respondAsync } = services
+  if (respondAsync !== undefined) {
+    app.addHook('preHandler', (request, reply) => respondAsync(request, reply))
   }
   app.addHook('onSend', async (request, reply) => {
     if (request.routeOptions.config.scope === undefined) return
@@ -125,8 +142,8 @@ function credentialOf({ headers }: FastifyRequest): string | undefined {
 }
 
 /**
- * Routes take bodies with fields that they do not know, and report these. Keys and memberships are
- * the exception: an ignored restriction would grant more than was asked for.
+ * Routes take bodies with fields that they do not know, and report these. Those that outlast their
+ * request are the exception: an ignored restriction would grant more than was asked for.
  */
 function ignoreUnknownFields(app: FastifyInstance): void {
   const compiler = validatorCompiler('ignore')

@@ -14,18 +14,22 @@ export const JOB_SCOPES = [
 export const SCOPES = [
   ...JOB_SCOPES,
   'batches',
+  'jobs',
   'files',
   'activities:read',
   'activities:write',
   'usage',
   'keys',
   'organizations',
+  'webhooks',
 ] as const
 
 export type Scope = (typeof SCOPES)[number]
 
-/** Members use what their organization has; its keys are for owners and administrators. */
-export const MEMBER_SCOPES: readonly Scope[] = SCOPES.filter((scope) => scope !== 'keys')
+/** Members use what their organization has; keys and webhooks are for owners and administrators. */
+export const MEMBER_SCOPES: readonly Scope[] = SCOPES.filter(
+  (scope) => scope !== 'keys' && scope !== 'webhooks',
+)
 
 /**
  * The scope that a route requires; `any` accepts every valid key. `none` requires no key: the route

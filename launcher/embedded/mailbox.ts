@@ -1,7 +1,8 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer, type Server } from 'node:http'
+import { createServer, type Server, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { join } from 'node:path'
 
 import PostalMime from 'postal-mime'
@@ -31,7 +32,9 @@ interface StoredMail {
 
 const SMTP_USER = 'millrace'
 const SECRET_BYTES = 24
+const CHECK_INTERVAL_MS = 1000
 const MAILS_MAX = 500
+const CLIENTS_MAX = 64
 const MAIL_BYTES_MAX = 5 * 1024 * 1024
 const TEXT_CHARACTERS_MAX = 20_000
 const PAGE_HEADERS = {
@@ -42,12 +45,26 @@ const PAGE_HEADERS = {
   'referrer-policy': 'no-referrer',
 }
 
+/** How long a client of the mailbox holds a connection. */
+interface MailboxLimits {
+  readonly smtpMs: number
+  readonly requestMs: number
+  readonly answerMs: number
+}
+
+const LIMITS: MailboxLimits = { smtpMs: 60_000, requestMs: 5000, answerMs: 30_000 }
+
 /** Starts a mail server that delivers into files, and the page that shows them; both on loopback. */
-export async function startMailbox(folder: string): Promise<Mailbox> {
+export async function startMailbox(
+  folder: string,
+  limits: MailboxLimits = LIMITS,
+): Promise<Mailbox> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const smtpPort = await findFreePort()
   const smtpPassword = randomBytes(SECRET_BYTES).toString('hex')
   const smtp = createSmtp(folder, smtpPassword)
+  // The library's own limit starts again with every byte.
+  smtp.server.on('connection', (socket: Socket) => endAfter(socket, limits.smtpMs))
   await new Promise<void>((resolve, reject) => {
     smtp.once('error', reject)
     smtp.listen(smtpPort, '127.0.0.1', resolve)
@@ -55,7 +72,7 @@ export async function startMailbox(folder: string): Promise<Mailbox> {
   // A client that breaks off is no reason to stop.
   smtp.on('error', () => {})
   const path = `/${randomBytes(SECRET_BYTES).toString('hex')}/`
-  const page = createPage(folder, path)
+  const page = createPage(folder, path, limits)
   const pagePort = await findFreePort(8025)
   page.listen(pagePort, '127.0.0.1')
   await once(page, 'listening')
@@ -84,6 +101,7 @@ function createSmtp(folder: string, password: string): SMTPServer {
       else done(Object.assign(new Error('wrong credentials'), { responseCode: 535 }))
     },
     size: MAIL_BYTES_MAX,
+    maxClients: CLIENTS_MAX,
     onData(stream, _session, done) {
       const chunks: Buffer[] = []
       stream.on('data', (chunk: Buffer) => {
@@ -159,8 +177,14 @@ function isSame(given: string, expected: string): boolean {
   return timingSafeEqual(digest(given), digest(expected))
 }
 
-function createPage(folder: string, path: string): Server {
-  return createServer((request, response) => {
+function createPage(folder: string, path: string, { requestMs, answerMs }: MailboxLimits): Server {
+  const options = {
+    requestTimeout: requestMs,
+    headersTimeout: requestMs,
+    connectionsCheckingInterval: Math.min(requestMs, CHECK_INTERVAL_MS),
+  }
+  const server = createServer(options, (request, response) => {
+    endAfter(response, answerMs)
     // Another site's name that resolves to this address must not read the mails.
     const host = (request.headers.host ?? '').split(':')[0]
     if (host !== '127.0.0.1' && host !== 'localhost') {
@@ -176,6 +200,14 @@ function createPage(folder: string, path: string): Server {
       () => response.writeHead(500).end(),
     )
   })
+  server.maxConnections = CLIENTS_MAX
+  server.on('clientError', (_error, socket) => socket.destroy())
+  return server
+}
+
+function endAfter(peer: Socket | ServerResponse, timeoutMs: number): void {
+  const timer = setTimeout(() => peer.destroy(), timeoutMs)
+  peer.once('close', () => clearTimeout(timer))
 }
 
 async function renderPage(folder: string): Promise<string> {
@@ -188,7 +220,7 @@ async function renderPage(folder: string): Promise<string> {
     .filter((mail) => mail !== undefined)
     .map(
       (mail) => `<article><h2>${escapeHtml(mail.subject)}</h2>
-<p class="meta">to ${escapeHtml(mail.to)} · ${escapeHtml(mail.receivedAt)}</p><pre>${withLinks(mail.text)}</pre></article>`,
+<p class="meta">to <bdi>${escapeHtml(mail.to)}</bdi> · ${escapeHtml(mail.receivedAt)}</p><pre>${withLinks(mail.text)}</pre></article>`,
     )
   return `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Mailbox</title>
 <meta name="viewport" content="width=device-width"><style>
@@ -212,7 +244,7 @@ function withLinks(text: string): string {
     .split(/(https?:\/\/[^\s<>"]*[^\s<>"'.,;:!?)\]}])/)
     .map(escapeHtml)
     .map((part, index) =>
-      index % 2 === 1 ? `<a href="${part}" rel="noreferrer">${part}</a>` : part,
+      index % 2 === 1 ? `<a href="${part}" rel="noreferrer"><bdi>${part}</bdi></a>` : part,
     )
     .join('')
 }

@@ -32,6 +32,15 @@ export interface MailerConfig {
   /** Whether templates may be fetched from private addresses. */
   readonly allowsPrivateTemplateHosts: boolean
   readonly templateCacheSeconds: number
+  /** Checks of addresses before mail is sent to them. */
+  readonly validation: {
+    readonly isExtended: boolean
+    /** Empty when there is none. */
+    readonly serviceUrl: string
+    readonly serviceHeaders: Readonly<Record<string, readonly string[]>>
+    /** Lower-case names of mail servers, without a dot at the end. */
+    readonly blockedMailServers: readonly string[]
+  }
 }
 
 /** The mail server. */
@@ -110,6 +119,7 @@ export function readMailerConfig(env: EnvReader): MailerConfig {
       about: 'how long a fetched mail template is kept',
       fallback: 10,
     }),
+    validation: readValidation(env),
   }
 }
 
@@ -140,7 +150,7 @@ export function readSmtpConfig(env: EnvReader): SmtpConfig {
       fallback: adminEmail,
     }),
     ...readGaps(env),
-    headers: readHeaders(env),
+    headers: readHeaders(env, 'AUTH_SMTP_HEADERS', 'mail headers'),
     isCertificateChecked: env.bool('MILLRACE_SMTP_TLS_VERIFY', {
       about: 'refuse mail servers whose TLS certificate is not trusted',
       fallback: true,
@@ -167,9 +177,47 @@ function readGaps(env: EnvReader): { confirmationGapSeconds: number; linkGapSeco
   return { confirmationGapSeconds: (ms ?? 0) / 1000, linkGapSeconds: (ms ?? 0) / 1000 }
 }
 
-function readHeaders(env: EnvReader): Readonly<Record<string, readonly string[]>> {
-  const text = env.optional('AUTH_SMTP_HEADERS', {
-    about: 'JSON object of further mail headers: name to list of values',
+function readValidation(env: EnvReader): MailerConfig['validation'] {
+  const prefix = 'AUTH_MAILER_EMAIL_VALIDATION'
+  return {
+    isExtended: env.bool(`${prefix}_EXTENDED`, {
+      about: 'refuse addresses whose host has no mail server, and known mistakes',
+      fallback: false,
+    }),
+    serviceUrl: env.url(`${prefix}_SERVICE_URL`, {
+      about: 'service that answers {"valid": false} for addresses to refuse; it gets them by POST',
+    }),
+    serviceHeaders: readHeaders(env, `${prefix}_SERVICE_HEADERS`, 'headers of the service'),
+    blockedMailServers: readHosts(env, `${prefix}_BLOCKED_MX`),
+  }
+}
+
+function readHosts(env: EnvReader, name: string): readonly string[] {
+  const text = env.optional(name, {
+    about: 'JSON list of mail servers (MX) whose addresses are refused',
+  })
+  if (text === undefined) return []
+  try {
+    const hosts: unknown = JSON.parse(text)
+    if (Array.isArray(hosts) && hosts.every((host) => typeof host === 'string')) {
+      return hosts.map((host) => host.toLowerCase().replace(/\.$/, ''))
+    }
+  } catch {
+    // Reported below.
+  }
+  env.problem(`${name} must be a JSON list of host names`)
+  return []
+}
+
+function readHeaders(
+  env: EnvReader,
+  name: string,
+  subject: string,
+): Readonly<Record<string, readonly string[]>> {
+  const text = env.optional(name, {
+    about: `JSON object of further ${subject}: name to list of values`,
+    // Services get their keys in headers.
+    isSecret: name !== 'AUTH_SMTP_HEADERS',
   })
   if (text === undefined) return {}
   try {
@@ -178,7 +226,7 @@ function readHeaders(env: EnvReader): Readonly<Record<string, readonly string[]>
   } catch {
     // Reported below.
   }
-  env.problem('AUTH_SMTP_HEADERS must be a JSON object of header names and lists of strings')
+  env.problem(`${name} must be a JSON object of header names and lists of strings`)
   return {}
 }
 

@@ -34,7 +34,12 @@ export interface SecurityConfig {
 export interface SessionsConfig {
   readonly timeboxSeconds: number
   readonly inactivityTimeoutSeconds: number
+  /** Age at which a session without the second factor of its user ends. */
+  readonly lowAalSeconds: number
+  /** A new sign-in ends the older sessions of the same tag. */
   readonly isSinglePerUser: boolean
+  /** The first is that of sessions without a tag. */
+  readonly tags: readonly string[]
 }
 
 /** Second factors. */
@@ -126,8 +131,9 @@ export function readSecurityConfig(env: EnvReader): SecurityConfig {
       fallback: true,
     }),
     refreshTokenReuseIntervalSeconds: env.seconds('AUTH_SECURITY_REFRESH_TOKEN_REUSE_INTERVAL', {
-      about: 'seconds in which the previous refresh token may be used again',
-      fallback: 0,
+      about:
+        'seconds in which the previous refresh token may be used again: after a lost answer, or in two tabs',
+      fallback: 10,
     }),
     requiresReauthentication: env.bool('AUTH_SECURITY_UPDATE_PASSWORD_REQUIRE_REAUTHENTICATION', {
       about: 'a nonce is needed to change the password of an older session',
@@ -151,9 +157,16 @@ export function readSessionsConfig(env: EnvReader): SessionsConfig {
       about: 'a session not refreshed for so long ends; 0 means no limit',
       fallback: 0,
     }),
+    lowAalSeconds: env.seconds('AUTH_SESSIONS_ALLOW_LOW_AAL', {
+      about: 'how long a session goes on without the second factor of its user; 0 means no limit',
+      fallback: 0,
+    }),
     isSinglePerUser: env.bool('AUTH_SESSIONS_SINGLE_PER_USER', {
       about: 'a new sign-in ends the older sessions',
       fallback: false,
+    }),
+    tags: env.list('AUTH_SESSIONS_TAGS', {
+      about: 'tags of sessions that do not end each other with AUTH_SESSIONS_SINGLE_PER_USER',
     }),
   }
 }

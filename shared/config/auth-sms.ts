@@ -2,7 +2,7 @@ import { readOtpLength } from './auth-mail.ts'
 import type { EnvReader } from './env-reader.ts'
 
 /** The SMS gateways, by their identifiers. */
-const SMS_GATEWAY_IDS = ['twilio', 'messagebird', 'textlocal', 'vonage'] as const
+const SMS_GATEWAY_IDS = ['twilio', 'twilio_verify', 'messagebird', 'textlocal', 'vonage'] as const
 
 /** The identifier of an SMS gateway. */
 export type SmsGatewayId = (typeof SMS_GATEWAY_IDS)[number]
@@ -21,6 +21,13 @@ export interface SmsConfig {
     readonly authToken: string
     readonly messageServiceSid: string
     readonly contentSid: string
+    readonly apiUrl: string
+  }
+  /** Makes and checks the codes itself. */
+  readonly twilioVerify: {
+    readonly accountSid: string
+    readonly authToken: string
+    readonly messageServiceSid: string
     readonly apiUrl: string
   }
   readonly messagebird: {
@@ -85,7 +92,7 @@ export function readSmsConfig(env: EnvReader): SmsConfig {
 
 function readGateways(
   env: EnvReader,
-): Pick<SmsConfig, 'twilio' | 'messagebird' | 'textlocal' | 'vonage'> {
+): Pick<SmsConfig, 'twilio' | 'twilioVerify' | 'messagebird' | 'textlocal' | 'vonage'> {
   const text = (name: string, about: string): string => env.string(`AUTH_SMS_${name}`, { about })
   const secret = (name: string, about: string): string =>
     env.string(`AUTH_SMS_${name}`, { about, isSecret: true })
@@ -98,6 +105,12 @@ function readGateways(
       messageServiceSid: text('TWILIO_MESSAGE_SERVICE_SID', 'Twilio service id or sender number'),
       contentSid: text('TWILIO_CONTENT_SID', 'Twilio template of WhatsApp messages'),
       apiUrl: apiUrl('TWILIO', 'https://api.twilio.com'),
+    },
+    twilioVerify: {
+      accountSid: text('TWILIO_VERIFY_ACCOUNT_SID', 'Twilio account of Twilio Verify'),
+      authToken: secret('TWILIO_VERIFY_AUTH_TOKEN', 'Twilio auth token of Twilio Verify'),
+      messageServiceSid: text('TWILIO_VERIFY_MESSAGE_SERVICE_SID', 'Verify service id (VA…)'),
+      apiUrl: apiUrl('TWILIO_VERIFY', 'https://verify.twilio.com'),
     },
     messagebird: {
       accessKey: secret('MESSAGEBIRD_ACCESS_KEY', 'MessageBird access key'),

@@ -1,4 +1,5 @@
 import { type ExternalConfig, readExternalConfig } from './auth-external.ts'
+import { type HooksConfig, readHooksConfig } from './auth-hooks.ts'
 import { isPublicSecret, type JwtConfig, readJwtConfig } from './auth-jwt.ts'
 import {
   type MailerConfig,
@@ -32,6 +33,7 @@ export interface AuthConfig {
   readonly smtp: SmtpConfig
   readonly sms: SmsConfig
   readonly captcha: CaptchaConfig
+  readonly hooks: HooksConfig
   readonly mfa: MfaConfig
   readonly rateLimits: RateLimitsConfig
   readonly external: ExternalConfig
@@ -109,6 +111,7 @@ export function readAuthConfig(env: EnvReader): AuthConfig {
   const smtp = readSmtpConfig(env)
   const sms = readSmsConfig(env)
   const captcha = readCaptchaConfig(env)
+  const hooks = readHooksConfig(env)
   env.section('User server: second factors')
   const mfaSwitch = env.optional('AUTH_MFA_ENABLED', {
     about: 'deprecated: switches TOTP on or off',
@@ -136,7 +139,7 @@ export function readAuthConfig(env: EnvReader): AuthConfig {
     (setting) => `${setting.name} is deprecated: ${setting.notice}`,
   )
   return {
-    ...{ site, signup, jwt, password, security, sessions, mailer, smtp, sms, captcha, mfa },
+    ...{ site, signup, jwt, password, security, sessions, mailer, smtp, sms, captcha, hooks, mfa },
     ...{ rateLimits, external, inherited, cleanup, deprecations },
   }
 }

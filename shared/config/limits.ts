@@ -50,7 +50,7 @@ export function readLimitsConfig(env: EnvReader): LimitsConfig {
         100_000,
       ),
       mayCreateKeys: env.bool('MILLRACE_ANONYMOUS_USERS_CREATE_KEYS', {
-        about: 'lets anonymous users create API keys',
+        about: 'lets anonymous users create API keys; without it, keys of theirs do not work',
         fallback: false,
       }),
     },
@@ -73,6 +73,14 @@ export interface ContentConfig {
   readonly storageBytesMax: number
   /** Days after which activities are deleted; undefined keeps them. */
   readonly activitiesRetentionDays: number | undefined
+  /** Whether responses are stored that do not say. */
+  readonly storesResponses: boolean
+  /** Days for which responses, conversations and ended jobs are stored. */
+  readonly retentionDays: number
+  /** Unfinished background jobs per organization. */
+  readonly openJobsMax: number
+  /** Whether webhooks may be sent to addresses outside the public internet. */
+  readonly webhooks: { readonly allowsPrivateAddresses: boolean }
 }
 
 /** Reads the settings of files and activities. */
@@ -87,5 +95,28 @@ export function readContentConfig(env: EnvReader): ContentConfig {
     about: 'days after which activities are deleted; 0 keeps them',
     fallback: 0,
   })
-  return { storageBytesMax, activitiesRetentionDays: days === 0 ? undefined : days }
+  return {
+    storageBytesMax,
+    activitiesRetentionDays: days === 0 ? undefined : days,
+    storesResponses: env.bool('MILLRACE_STORE_RESPONSES', {
+      about: 'store responses whose request does not say',
+      fallback: true,
+    }),
+    retentionDays: env.int('MILLRACE_RETENTION_DAYS', {
+      about: 'days for which responses, conversations and ended jobs are stored; 0 stores none',
+      fallback: 30,
+      max: 3650,
+    }),
+    openJobsMax: env.int('MILLRACE_BACKGROUND_JOBS_MAX', {
+      about: 'unfinished background jobs per organization',
+      fallback: 10_000,
+      min: 1,
+    }),
+    webhooks: {
+      allowsPrivateAddresses: env.bool('MILLRACE_WEBHOOKS_ALLOW_PRIVATE', {
+        about: 'send webhooks to private addresses too',
+        fallback: false,
+      }),
+    },
+  }
 }

@@ -5,14 +5,17 @@ import {
   count,
   desc,
   eq,
+  exists,
   getTableColumns,
   gt,
   inArray,
   isNull,
   lte,
+  not,
   or,
   sql,
 } from 'drizzle-orm'
+import { alias } from 'drizzle-orm/pg-core'
 
 import { failure } from '../errors.ts'
 import { randomId } from '../ids.ts'
@@ -50,21 +53,16 @@ const VISIBLE_LENGTH = 10
 const KEYS_MAX = 10_000
 
 /** The API keys of a database; secrets are never stored, only their SHA-256. */
-export function openApiKeys(db: Db, tables: OrganizationTables) {
-  const { apiKeys, organizations, users } = tables
+export function openApiKeys(
+  db: Db,
+  tables: OrganizationTables,
+  { mayCreateKeys = false }: { readonly mayCreateKeys?: boolean } = {},
+) {
+  const { apiKeys } = tables
   const isLive = isNull(apiKeys.revokedAt)
   return {
-    /** Keys of a user's own organization are invalid while the user is banned. */
-    async findBySecretHash(sha256: Buffer): Promise<StoredApiKey | undefined> {
-      const isBanned = gt(users.bannedUntil, sql`now()`)
-      const rows = await db
-        .select(getTableColumns(apiKeys))
-        .from(apiKeys)
-        .innerJoin(organizations, eq(organizations.id, apiKeys.organizationId))
-        .leftJoin(users, and(eq(users.id, organizations.personalUserId), isBanned))
-        .where(and(eq(apiKeys.secretSha256, sha256), isLive, isNull(users.id)))
-      return rows[0]
-    },
+    findBySecretHash: (sha256: Buffer): Promise<StoredApiKey | undefined> =>
+      findWorkingKey(db, tables, { sha256, mayBeAnonymous: mayCreateKeys }),
     async create(request: ApiKeyRequest): Promise<{ key: StoredApiKey; secret: string }> {
       const secret = newSecret()
       const key = await db.transaction((tx) => insertOne(tx, tables, request, secret))
@@ -117,6 +115,37 @@ export function openApiKeys(db: Db, tables: OrganizationTables) {
       await db.update(apiKeys).set({ lastUsedAt: new Date() }).where(eq(apiKeys.id, id))
     },
   }
+}
+
+/**
+ * Keys of a user's own organization are invalid while the user is banned, and so are keys that an
+ * anonymous user created, unless `mayBeAnonymous`: also from a time when they were allowed to.
+ */
+async function findWorkingKey(
+  db: Db,
+  { apiKeys, organizations, users }: OrganizationTables,
+  { sha256, mayBeAnonymous }: { readonly sha256: Buffer; readonly mayBeAnonymous: boolean },
+): Promise<StoredApiKey | undefined> {
+  const creators = alias(users, 'creators')
+  const isOfAnonymous = exists(
+    db
+      .select({ id: creators.id })
+      .from(creators)
+      .where(and(eq(creators.id, apiKeys.createdBy), eq(creators.isAnonymous, true))),
+  )
+  const isBanned = gt(users.bannedUntil, sql`now()`)
+  const rows = await db
+    .select(getTableColumns(apiKeys))
+    .from(apiKeys)
+    .innerJoin(organizations, eq(organizations.id, apiKeys.organizationId))
+    .leftJoin(users, and(eq(users.id, organizations.personalUserId), isBanned))
+    .where(
+      and(
+        ...[eq(apiKeys.secretSha256, sha256), isNull(apiKeys.revokedAt), isNull(users.id)],
+        mayBeAnonymous ? undefined : not(isOfAnonymous),
+      ),
+    )
+  return rows[0]
 }
 
 export type ApiKeyStore = ReturnType<typeof openApiKeys>

@@ -26,6 +26,8 @@ export interface OutgoingRequest {
   readonly headers?: Readonly<Record<string, string>> | undefined
   /** Sent form-encoded. */
   readonly form?: Readonly<Record<string, string>>
+  /** Sent as JSON in place of a form. */
+  readonly json?: string
   readonly signal?: AbortSignal
 }
 
@@ -33,6 +35,8 @@ export interface OutgoingRequest {
 export interface OutgoingReply {
   readonly status: number
   readonly contentType: string
+  /** Empty when the server names no time. */
+  readonly retryAfter: string
   readonly text: string
 }
 
@@ -91,6 +95,7 @@ function presentReply({ message, text }: RawReply): OutgoingReply {
   return {
     status: message.statusCode ?? 0,
     contentType: message.headers['content-type'] ?? '',
+    retryAfter: message.headers['retry-after'] ?? '',
     text,
   }
 }
@@ -118,9 +123,8 @@ async function sendOnce(
   address: URL,
 ): Promise<RawReply> {
   const url = options.rewrite?.(address) ?? address
-  const form = request.form && new URLSearchParams(request.form).toString()
   const message = await openOutgoing(options, url, {
-    ...{ method: request.method ?? 'GET', signal: request.signal, form },
+    ...{ method: request.method ?? 'GET', signal: request.signal, body: bodyOf(request) },
     headers: { accept: 'application/json', ...request.headers },
   })
   try {
@@ -130,11 +134,22 @@ async function sendOnce(
   }
 }
 
+interface RequestBody {
+  readonly type: string
+  readonly text: string
+}
+
+function bodyOf({ form, json }: OutgoingRequest): RequestBody | undefined {
+  if (json !== undefined) return { type: 'application/json', text: json }
+  if (form === undefined) return undefined
+  return { type: 'application/x-www-form-urlencoded', text: new URLSearchParams(form).toString() }
+}
+
 /** A call whose caller reads the answer and handles its redirects. */
 interface OpenRequest {
   readonly method?: 'GET' | 'POST'
   readonly headers: Readonly<Record<string, string>>
-  readonly form?: string | undefined
+  readonly body?: RequestBody | undefined
   readonly signal: AbortSignal
 }
 
@@ -142,7 +157,7 @@ interface OpenRequest {
 export function openOutgoing(
   options: Pick<GuardedFetchOptions, 'allowsPrivateAddresses' | 'resolve'>,
   url: URL,
-  { method = 'GET', headers, form, signal }: OpenRequest,
+  { method = 'GET', headers, body, signal }: OpenRequest,
 ): Promise<IncomingMessage> {
   // Literal IP addresses skip the DNS lookup, so they are checked here.
   const literal = literalOf(url)
@@ -160,16 +175,16 @@ export function openOutgoing(
       headers: {
         'accept-encoding': 'identity',
         'user-agent': 'millrace',
-        ...(form !== undefined && {
-          'content-type': 'application/x-www-form-urlencoded',
-          'content-length': String(Buffer.byteLength(form)),
+        ...(body !== undefined && {
+          'content-type': body.type,
+          'content-length': String(Buffer.byteLength(body.text)),
         }),
         ...headers,
       },
     })
     outgoing.on('error', (error) => reject(toOutgoingError(error, url, signal)))
     outgoing.on('response', resolve)
-    outgoing.end(form)
+    outgoing.end(body?.text)
   })
 }
 

@@ -1,4 +1,11 @@
-import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto'
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  hkdfSync,
+  randomBytes,
+} from 'node:crypto'
 
 const CIPHER = 'aes-256-gcm'
 const FORMAT = 1
@@ -18,10 +25,12 @@ const READ_KEYS_MAX = 1000
 interface InstallationKey {
   readonly id: Buffer
   readonly secret: string
+  readonly digestKey: Buffer
 }
 
 /**
- * Encrypts request content that lies in Redis: job inputs, replies, kept answers and journals.
+ * Encrypts request content in Redis (job inputs, replies, recorded answers, journals) and stored
+ * content in Postgres.
  *
  * A process derives its own message key from the first secret and a random salt (HKDF), so that a
  * counter is a safe AES-GCM nonce: no number of messages repeats one. A message is
@@ -36,7 +45,10 @@ export class ContentCipher {
   #counter = 0
 
   constructor(secrets: readonly string[]) {
-    this.#keys = secrets.map((secret) => ({ id: idOf(secret), secret }))
+    this.#keys = secrets.map((secret) => ({
+      ...{ id: idOf(secret), secret },
+      digestKey: Buffer.from(hkdfSync('sha256', secret, '', 'millrace digests', KEY_BYTES)),
+    }))
     const [first] = this.#keys
     if (first === undefined) throw new Error('a cipher needs at least one secret')
     const salt = randomBytes(SALT_BYTES)
@@ -64,6 +76,16 @@ export class ContentCipher {
     decipher.setAuthTag(message.subarray(-TAG_BYTES))
     const plain = decipher.update(message.subarray(BODY_AT, -TAG_BYTES))
     return Buffer.concat([plain, decipher.final()])
+  }
+
+  /**
+   * A digest that only the installation can compute, so that guesses of short content cannot be
+   * compared with it; one per secret, the first of which is for writing.
+   */
+  keyedDigests(content: string): readonly string[] {
+    return this.#keys.map(({ digestKey }) =>
+      createHmac('sha256', digestKey).update(content).digest('hex'),
+    )
   }
 
   #readKey(id: Buffer, salt: Buffer): Buffer {

@@ -27,12 +27,17 @@ interface MetricsServerOptions {
   /** 0 chooses a free port. */
   readonly port: number
   readonly handlers: Readonly<Record<string, PlainHandler>>
+  /** The longest time of a request, and of its answer; those of production if absent. */
+  readonly timeouts?: { readonly requestMs: number; readonly answerMs: number }
   /** Receives errors thrown by handlers; clients see a plain 500. */
   onError(error: unknown): void
 }
 
 const REQUEST_TIMEOUT_MS = 5000
 const HANDLER_TIMEOUT_MS = 4000
+/** A client that has not read its answer by then loses it. */
+const ANSWER_TIMEOUT_MS = 10_000
+const CHECK_INTERVAL_MS = 1000
 const CONNECTIONS_MAX = 64
 
 /**
@@ -40,7 +45,14 @@ const CONNECTIONS_MAX = 64
  * that it can be open to the collector only and answers while the API is busy or draining.
  */
 export async function openMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
-  const server = createServer((request, response) => {
+  const { requestMs, answerMs } = options.timeouts ?? {
+    requestMs: REQUEST_TIMEOUT_MS,
+    answerMs: ANSWER_TIMEOUT_MS,
+  }
+  const checks = { connectionsCheckingInterval: Math.min(requestMs, CHECK_INTERVAL_MS) }
+  const server = createServer(checks, (request, response) => {
+    const late = setTimeout(() => response.destroy(), answerMs)
+    response.once('close', () => clearTimeout(late))
     const path = request.url?.split('?')[0] ?? '/'
     if (request.method !== 'GET' && request.method !== 'HEAD') {
       send(response, plain(405, 'method not allowed\n'))
@@ -54,8 +66,9 @@ export async function openMetricsServer(options: MetricsServerOptions): Promise<
       .then((found) => send(response, found))
       .catch(() => response.destroy())
   })
-  server.requestTimeout = REQUEST_TIMEOUT_MS
-  server.headersTimeout = REQUEST_TIMEOUT_MS
+  server.requestTimeout = requestMs
+  server.headersTimeout = requestMs
+  server.on('clientError', (_error, socket) => socket.destroy())
   server.maxConnections = CONNECTIONS_MAX
   await listen(server, options)
   const address = server.address()

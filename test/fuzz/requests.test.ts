@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 
 import { SEED } from '#test/support/random.ts'
+import { API_KEY } from '#test/support/tiers.ts'
 
 import { nameOf, type Operation } from './document.ts'
 import { FOUND } from './found.ts'
@@ -106,6 +107,28 @@ it('numbers, moments and ids out of bounds are refused by every parameter', asyn
   expect(complaints).toEqual([])
   expect(target.complaints()).toEqual([])
 }, 180_000)
+
+it('an empty path parameter is an unknown path in the dialect of its surface', async () => {
+  const judge = createJudge([])
+  const complaints: string[] = []
+  let count = 0
+  for (const operation of target.operations) {
+    const claims = operation.surface === 'v1' ? { own: API_KEY } : { own: '' }
+    // Behind the last parameter nothing follows, and an empty one is the address of the collection.
+    for (const { 0: parameter, index } of operation.path.matchAll(/\{[^}]+\}(?=\/)/g)) {
+      const after = operation.path.slice(index + parameter.length)
+      const path = (operation.path.slice(0, index) + after).replaceAll(/\{[^}]+\}/g, 'x')
+      const request = { claim: 'own', method: operation.method, headers: [], target: path } as const
+      const answer = await send(target.url, { ...request, body: undefined }, claims.own)
+      const complaint = judge(operation, { ...request, body: undefined }, answer)
+      count += 1
+      if (answer.status === 404 && complaint === undefined) continue
+      complaints.push(`${nameOf(operation)}: ${answer.status} ${complaint ?? answer.body}`)
+    }
+  }
+  expect(complaints).toEqual([])
+  expect(count).toBeGreaterThan(15)
+}, 60_000)
 
 /** A refusal names the parameter at fault. */
 function complaintOf({ name, isRefused }: OddRequest, { status, body }: WireAnswer) {

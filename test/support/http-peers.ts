@@ -7,6 +7,8 @@ export interface PeerRequest {
   readonly query: Readonly<Record<string, string>>
   readonly headers: IncomingHttpHeaders
   readonly form: Readonly<Record<string, string>>
+  /** The body as it arrived. */
+  readonly text: string
 }
 
 /** What a stand-in answers; `hang` never answers, `write` does so itself. */
@@ -32,12 +34,14 @@ export async function startHttpPeer(
     incoming.on('data', (chunk: Buffer) => chunks.push(chunk))
     incoming.on('end', () => {
       const url = new URL(incoming.url ?? '/', 'http://peer')
+      const text = Buffer.concat(chunks).toString()
       const request: PeerRequest = {
         method: incoming.method ?? '',
         path: url.pathname,
         query: Object.fromEntries(url.searchParams),
         headers: incoming.headers,
-        form: Object.fromEntries(new URLSearchParams(Buffer.concat(chunks).toString())),
+        form: Object.fromEntries(new URLSearchParams(text)),
+        text,
       }
       requests.push(request)
       const reply = answer(request)

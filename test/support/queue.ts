@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import type { JobEvent, SubmitRequest } from '#api/inference/jobs/job-events.ts'
+import type { JobObserver } from '#api/inference/jobs/observed-job.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/inference/jobs/submit.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
@@ -90,6 +91,7 @@ export async function openTestSubmitter(
   redisUrl: string,
   prefix: string,
   queueDepthMax = 1000,
+  observers: readonly JobObserver[] = [],
 ): Promise<OpenSubmitter> {
   const redis = await openRedis(redisUrl, 'producer', log)
   const reader = await openRedis(redisUrl, 'reader', log)
@@ -102,6 +104,7 @@ export async function openTestSubmitter(
     clock: systemClock,
     log,
     cipher: openContentCipher([TOY_ENCRYPTION_KEY]),
+    observers,
   })
   return {
     ...submitter,

@@ -19,6 +19,8 @@ export interface Tiers {
 const READY_TIMEOUT_MS = 60_000
 /** The key that API processes of tests are started with. */
 export const API_KEY = 'mr-a-key-of-the-tests'
+/** The key with which processes of tests encrypt content. */
+export const TIERS_ENCRYPTION_KEY = 'a key of the tests for content in Redis'
 /** Settings of workers that load no model but the one for text, and start the sooner. */
 export const ONE_MODEL = { MILLRACE_WORKER_MODELS: 'tiny-chat' }
 
@@ -35,7 +37,7 @@ export async function startTiers(options: {
     MILLRACE_DATA_DIR: options.folder,
     MILLRACE_REDIS_PREFIX: options.keyPrefix,
     REDIS_URL: options.redisUrl,
-    MILLRACE_ENCRYPTION_KEY: 'a key of the tests for content in Redis',
+    MILLRACE_ENCRYPTION_KEY: TIERS_ENCRYPTION_KEY,
     LOG_LEVEL: 'warn',
   }
   const start = async (name: 'api' | 'worker', env: Record<string, string>, port: number) => {

@@ -2,7 +2,8 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
-import { findJson, readJson } from '#workers/models/folder-json.ts'
+import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
+import { graphInside } from '#workers/models/inside-folder.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import type { MelConfig } from './mel.ts'
@@ -44,14 +45,16 @@ const MULTILINGUAL_VOCABULARY = 51_865
 export async function readWhisperFiles(folder: string, onnxFile?: string): Promise<WhisperFiles> {
   const config = await readJson(folder, 'config.json')
   const generation = (await findJson(folder, 'generation_config.json')) ?? {}
-  const mel = melConfigOf(await readFeatures(folder, config))
-  const positions = numberOr(config.max_source_positions, 1500)
+  const mel = melConfigOf(folder, await readFeatures(folder, config))
+  const count = (name: string, fallback: number): number =>
+    countIn(folder, config, name, { fallback, max: POSITIONS_MAX })
+  const positions = count('max_source_positions', 1500)
   return {
     ...(await findModelFiles(folder, onnxFile)),
     tokenizerJson: await readJson(folder, 'tokenizer.json'),
     tokenizerConfig: (await findJson(folder, 'tokenizer_config.json')) ?? {},
     mel,
-    contextLength: numberOr(config.max_target_positions, 448),
+    contextLength: count('max_target_positions', 448),
     secondsPerTimestamp: mel.chunkSamples / mel.sampleRate / positions,
     generation: generationOf(generation, config),
   }
@@ -64,17 +67,24 @@ async function readFeatures(folder: string, config: Json): Promise<Json> {
   return whole ?? (part as Json | undefined) ?? { feature_size: config.num_mel_bins }
 }
 
-function melConfigOf(raw: Json): MelConfig {
-  const sampleRate = numberOr(raw.sampling_rate, 16_000)
-  const hopSamples = numberOr(raw.hop_length, 160)
-  const frames = numberOr(raw.nb_max_frames, 0)
-  const seconds = numberOr(raw.chunk_length, 30)
+/** Larger than those of any published model, and small enough for the matrices made of them. */
+const POSITIONS_MAX = 65_536
+const SAMPLES_MAX = 10_000_000
+
+function melConfigOf(folder: string, raw: Json): MelConfig {
+  const count = (name: string, fallback: number, max: number, min = 1): number =>
+    countIn(folder, raw, name, { fallback, min, max })
+  const sampleRate = count('sampling_rate', 16_000, 192_000)
+  const hopSamples = count('hop_length', 160, 16_000)
+  const frames = count('nb_max_frames', 0, POSITIONS_MAX, 0)
+  const seconds = count('chunk_length', 30, 120)
+  const usual = frames > 0 ? frames * hopSamples : seconds * sampleRate
   return {
     sampleRate,
     hopSamples,
-    windowSamples: numberOr(raw.n_fft, 400),
-    melBins: numberOr(raw.feature_size, 80),
-    chunkSamples: numberOr(raw.n_samples, frames > 0 ? frames * hopSamples : seconds * sampleRate),
+    windowSamples: count('n_fft', 400, 4096, 2),
+    melBins: count('feature_size', 80, 1024),
+    chunkSamples: count('n_samples', Math.min(usual, SAMPLES_MAX), SAMPLES_MAX),
   }
 }
 
@@ -107,8 +117,8 @@ async function findModelFiles(
   folder: string,
   onnxFile: string | undefined,
 ): Promise<Pick<WhisperFiles, 'encoderFile' | 'decoderFiles'>> {
-  for (const place of [join(folder, 'onnx'), folder]) {
-    const present = new Set(await readdir(place).catch(() => []))
+  for (const place of ['onnx', '.']) {
+    const present = new Set(await readdir(join(folder, place)).catch(() => []))
     const find = (stem: string, suffixes: readonly string[]) =>
       suffixes.map((suffix) => `${stem}${suffix}.onnx`).find((name) => present.has(name))
     const wanted = onnxFile?.replace(/\.onnx$/, '').replace(/^decoder_model(_merged)?/, '')
@@ -118,10 +128,11 @@ async function findModelFiles(
     const first = find('decoder_model', suffixes)
     const later = find('decoder_with_past_model', suffixes)
     if (encoder === undefined) continue
-    const encoderFile = join(place, encoder)
-    if (merged !== undefined) return { encoderFile, decoderFiles: [join(place, merged)] }
+    const graph = (name: string) => graphInside(folder, join(place, name))
+    const encoderFile = await graph(encoder)
+    if (merged !== undefined) return { encoderFile, decoderFiles: [await graph(merged)] }
     if (first !== undefined && later !== undefined) {
-      return { encoderFile, decoderFiles: [join(place, first), join(place, later)] }
+      return { encoderFile, decoderFiles: [await graph(first), await graph(later)] }
     }
   }
   throw new ModelLoadError(folder, 'there is no encoder_model with a decoder_model in onnx/')

@@ -1,4 +1,4 @@
-import { join } from 'node:path'
+import { pathInside } from '#workers/models/inside-folder.ts'
 
 import { readSafetensors } from './safetensors.ts'
 
@@ -21,19 +21,20 @@ const ACTIVATION_UNNAMED = 'torch.nn.modules.activation.Tanh' // as sentence-tra
 /** Reads a Dense module of sentence-transformers. Throws a sentence when it cannot be computed. */
 export async function readDenseLayer(
   folder: string,
+  module: string,
   config: Readonly<Record<string, unknown>>,
 ): Promise<DenseLayer> {
   const { in_features: inputs, out_features: outputs } = config
   const name = String(config.activation_function ?? ACTIVATION_UNNAMED)
-  const activate = ACTIVATIONS[name.split('.').at(-1) as string]
+  const lastWord = name.split('.').at(-1) ?? ''
+  const activate = Object.hasOwn(ACTIVATIONS, lastWord) ? ACTIVATIONS[lastWord] : undefined
   if (activate === undefined) throw new Error(`${folder}: the activation ${name} is not supported`)
   const place = config.module_input_name ?? 'sentence_embedding'
   if (place !== 'sentence_embedding' || config.use_residual === true) {
     throw new Error(`${folder}: only a plain layer over the pooled vector is supported`)
   }
-  const tensors = await readSafetensors(join(folder, 'model.safetensors')).catch((error: Error) => {
-    throw new Error(`${folder}: model.safetensors is needed: ${error.message}`, { cause: error })
-  })
+  const file = await pathInside(folder, `${module}/model.safetensors`).catch(needed(folder))
+  const tensors = await readSafetensors(file).catch(needed(folder))
   const weights = tensors.get('linear.weight')
   const bias = config.bias === false ? undefined : tensors.get('linear.bias')
   if (typeof inputs !== 'number' || typeof outputs !== 'number') {
@@ -53,5 +54,11 @@ export async function readDenseLayer(
         return activate(sum)
       })
     },
+  }
+}
+
+function needed(folder: string): (error: Error) => never {
+  return (error) => {
+    throw new Error(`${folder}: model.safetensors is needed: ${error.message}`, { cause: error })
   }
 }

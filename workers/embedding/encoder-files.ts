@@ -3,7 +3,8 @@ import { join } from 'node:path'
 
 import { isRecord } from '#shared/records.ts'
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
-import { findJson, readJson } from '#workers/models/folder-json.ts'
+import { countIn, findJson, readJson } from '#workers/models/folder-json.ts'
+import { graphInside } from '#workers/models/inside-folder.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { readSentenceHead, type SentenceHead } from './sentence-head.ts'
@@ -27,6 +28,7 @@ export interface EncoderFiles {
 type Json = Readonly<Record<string, unknown>>
 
 const CONTEXT_LENGTH_UNKNOWN = 512
+const TOKEN_ID_MAX = 4_000_000
 const MODEL_NAMES = WEIGHT_SUFFIXES.precise.map((suffix) => `model${suffix}.onnx`)
 // Their positions begin after the number of the padding token, which takes places of the table.
 const PADDED_POSITIONS = /^(xlm-roberta|roberta|camembert|mpnet|longformer|data2vec-text|ibert)/
@@ -37,7 +39,8 @@ export async function readEncoderFiles(folder: string, onnxFile?: string): Promi
   const tokenizerConfig = (await findJson(folder, 'tokenizer_config.json')) ?? {}
   const sentence = (await findJson(folder, 'sentence_bert_config.json')) ?? {}
   const tokenizerJson = await readJson(folder, 'tokenizer.json')
-  const paddingId = typeof config.pad_token_id === 'number' ? config.pad_token_id : 0
+  const padding = { fallback: 0, min: 0, max: TOKEN_ID_MAX }
+  const paddingId = countIn(folder, config, 'pad_token_id', padding)
   const firstPosition = PADDED_POSITIONS.test(String(config.model_type)) ? paddingId + 1 : 0
   return {
     modelFile: await findModelFile(folder, onnxFile),
@@ -56,11 +59,15 @@ export async function readEncoderFiles(folder: string, onnxFile?: string): Promi
 /** The graph that was asked for, the best of the usual ones, or the only one that is there. */
 async function findModelFile(folder: string, onnxFile: string | undefined): Promise<string> {
   const wanted = onnxFile === undefined ? MODEL_NAMES : [onnxFile, `${onnxFile}.onnx`]
-  for (const place of [join(folder, 'onnx'), folder]) {
-    const present = (await readdir(place).catch(() => [])).filter((name) => name.endsWith('.onnx'))
+  for (const place of ['onnx', '.']) {
+    const present = (await readdir(join(folder, place)).catch(() => [])).filter((name) =>
+      name.endsWith('.onnx'),
+    )
     const found = wanted.find((name) => present.includes(name))
-    if (found !== undefined) return join(place, found)
-    if (onnxFile === undefined && present.length === 1) return join(place, present[0] as string)
+    if (found !== undefined) return graphInside(folder, join(place, found))
+    if (onnxFile === undefined && present.length === 1) {
+      return graphInside(folder, join(place, present[0] as string))
+    }
   }
   const names = onnxFile === undefined ? 'model.onnx' : wanted[0]
   throw new ModelLoadError(folder, `there is no ${names} in onnx/ or beside config.json`)

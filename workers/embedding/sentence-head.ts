@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 
 import { isRecord } from '#shared/records.ts'
-import { readModelText } from '#workers/models/folder-json.ts'
+import { findJsonValue } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { type DenseLayer, readDenseLayer } from './dense.ts'
@@ -47,12 +47,12 @@ export async function readSentenceHead(folder: string): Promise<SentenceHead> {
   const dense: DenseLayer[] = []
   try {
     for (const { kind, path } of steps) {
-      const config = await findJson(join(folder, path, 'config.json'))
+      const found = await findJsonValue(folder, join(path, 'config.json'))
+      const config = isRecord(found) ? found : undefined
       if (kind === 'Pooling') {
         pooling = poolingOf(path, config ?? {})
         isStated ||= config !== undefined
-      } else if (kind === 'Dense')
-        dense.push(await readDenseLayer(join(folder, path), config ?? {}))
+      } else if (kind === 'Dense') dense.push(await readDenseLayer(folder, path, config ?? {}))
       else if (kind === 'Normalize') isNormalized = true
       else if (kind !== 'Dropout') throw new Error(`the module ${kind} is not supported`)
     }
@@ -67,10 +67,15 @@ interface SentenceModule {
   readonly path: string
 }
 
+const MODULES_MAX = 32
+
 /** The modules after the transformer, which is the graph. */
 async function findModules(folder: string): Promise<readonly SentenceModule[] | undefined> {
-  const modules: unknown = await readJson(join(folder, 'modules.json'))
+  const modules = await findJsonValue(folder, 'modules.json')
   if (!Array.isArray(modules)) return undefined
+  if (modules.length > MODULES_MAX) {
+    throw new ModelLoadError(folder, `modules.json lists more than ${MODULES_MAX} modules`)
+  }
   return modules
     .filter(isRecord)
     .slice(1)
@@ -91,19 +96,4 @@ function poolingOf(path: string, config: Record<string, unknown>): readonly Pool
       throw new Error(`${path}: the pooling mode ${String(name)} is not known`)
     return mode
   })
-}
-
-async function findJson(file: string): Promise<Record<string, unknown> | undefined> {
-  const value = await readJson(file)
-  return isRecord(value) ? value : undefined
-}
-
-async function readJson(file: string): Promise<unknown> {
-  try {
-    return JSON.parse(await readModelText(file))
-  } catch (error) {
-    if (error instanceof ModelLoadError) throw error
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw new Error(`${file} cannot be read: ${(error as Error).message}`, { cause: error })
-  }
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { isRecord } from '#shared/records.ts'
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
 import { findJson } from '#workers/models/folder-json.ts'
+import { graphInside } from '#workers/models/inside-folder.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 /** Files of a decoder in a folder of the Hugging Face layout, best first for processors. */
@@ -33,11 +34,11 @@ export async function findDecoderFile(
   const names =
     onnxFile === undefined ? rankNames(executionProvider) : [onnxFile, `${onnxFile}.onnx`]
   for (const name of names.flatMap((candidate) => [`onnx/${candidate}`, candidate])) {
-    if (present.has(name)) return join(folder, name)
+    if (present.has(name)) return graphInside(folder, name)
   }
   const graphs = [...present].filter((name) => name.endsWith('.onnx'))
   // Some exporters name the file after the model.
-  if (onnxFile === undefined && graphs.length === 1) return join(folder, graphs[0] as string)
+  if (onnxFile === undefined && graphs.length === 1) return graphInside(folder, graphs[0] as string)
   const found = graphs.length === 0 ? 'no graph at all' : `only ${graphs.toSorted().join(', ')}`
   const wanted = onnxFile ?? 'model.onnx or decoder_model_merged.onnx'
   throw new ModelLoadError(folder, `there is no ${wanted} in onnx/ or beside it, ${found}`)

@@ -1,5 +1,3 @@
-import { join } from 'node:path'
-
 import { Tokenizer } from '@huggingface/tokenizers'
 
 import { findJson, readJson, readModelText } from '#workers/models/folder-json.ts'
@@ -7,6 +5,7 @@ import { checkTokenizerJson } from '#workers/models/tokenizer-limits.ts'
 import { createContentEncoder } from '#workers/text/content-encoder.ts'
 import { contentOnly } from '#workers/text/content-spans.ts'
 import { toTokenIds } from '#workers/text/cooperative-encode.ts'
+import { type ProbedTokenizer, probeTokenizer } from '#workers/text/tokenizer-probe.ts'
 
 /** Prompts as token ids of exactly the text encoder's length. */
 export interface ClipTokenizer {
@@ -27,6 +26,7 @@ export async function readClipTokenizer(folder: string): Promise<ClipTokenizer> 
   const json = (await findJson(folder, 'tokenizer.json')) ?? (await joinFiles(folder, config))
   checkTokenizerJson(json)
   const tokenizer = new Tokenizer(json, config)
+  probeTokenizer(json, tokenizer as unknown as ProbedTokenizer)
   const encoder = createContentEncoder(tokenizer, () => true)
   const get = (content: string) => {
     const id = tokenizer.token_to_id(content)
@@ -36,7 +36,7 @@ export async function readClipTokenizer(folder: string): Promise<ClipTokenizer> 
   const { start, end, padding } = markersOf(config)
   const [startId, endId, paddingId] = [get(start), get(end), get(padding)]
   const stated = Number(config.model_max_length)
-  const length = stated < 1000 ? stated : LENGTH_UNKNOWN
+  const length = Number.isInteger(stated) && stated > 2 && stated < 1000 ? stated : LENGTH_UNKNOWN
   return {
     length,
     encode(prompt) {
@@ -81,7 +81,7 @@ async function joinFiles(
   config: Record<string, unknown>,
 ): Promise<Record<string, unknown>> {
   const vocab = await readJson(folder, 'vocab.json')
-  const lines = (await readModelText(join(folder, 'merges.txt'))).split('\n')
+  const lines = (await readModelText(folder, 'merges.txt')).split('\n')
   const merges = lines.filter((line) => line !== '' && !line.startsWith('#version'))
   const markers = new Set(Object.values(markersOf(config)))
   const added = [...markers].filter((token) => Object.hasOwn(vocab, token))

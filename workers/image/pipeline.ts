@@ -1,3 +1,4 @@
+import { pathInside } from '#workers/models/inside-folder.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
@@ -76,7 +77,7 @@ export async function openPipeline(options: {
   const read = await readDiffusionFiles(folder)
   const files = { ...read, scheduler: scheduler ?? read.scheduler }
   createNoiseScheduler(files.scheduler, 1)
-  const tokenizer = await readClipTokenizer(`${folder}/tokenizer`)
+  const tokenizer = await readClipTokenizer(await pathInside(folder, 'tokenizer'))
   let numDrawn = 0
   const networks = await openNetworks(runtime, files, session, () => numDrawn === 1)
   const parts: Parts = { files, tokenizer, networks }

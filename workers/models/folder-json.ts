@@ -1,12 +1,18 @@
-import { readFile, stat } from 'node:fs/promises'
-import { join } from 'node:path'
-
+import { judgeJson } from '#shared/judge-json.ts'
+import { readFileWithin } from '#shared/read-file.ts'
 import { isRecord } from '#shared/records.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
+import { pathInside } from './inside-folder.ts'
+
+type Json = Record<string, unknown>
+
+/** Makes JSON of a text that is not quite JSON. */
+type Prepare = (text: string) => string
+
 /** A JSON object of a model's folder. Throws `ModelLoadError` naming a file that is missing or none. */
-export async function readJson(folder: string, name: string): Promise<Record<string, unknown>> {
-  const found = await findJson(folder, name)
+export async function readJson(folder: string, name: string, prepare?: Prepare): Promise<Json> {
+  const found = await findJson(folder, name, prepare)
   if (found === undefined) throw new ModelLoadError(folder, `${name} is missing`)
   return found
 }
@@ -15,36 +21,84 @@ export async function readJson(folder: string, name: string): Promise<Record<str
 export async function findJson(
   folder: string,
   name: string,
-): Promise<Record<string, unknown> | undefined> {
-  let value: unknown
-  try {
-    value = JSON.parse(await readModelText(join(folder, name)))
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') return undefined
-    const reason = error instanceof SyntaxError ? 'is no JSON' : 'cannot be read'
-    if (error instanceof ModelLoadError) throw error
-    throw new ModelLoadError(folder, `${name} ${reason}: ${message}`)
-  }
-  if (isRecord(value)) return value
+  prepare?: Prepare,
+): Promise<Json | undefined> {
+  const value = await findJsonValue(folder, name, prepare)
+  if (value === undefined || isRecord(value)) return value
   throw new ModelLoadError(folder, `${name} is not a JSON object`)
 }
 
-const TEXT_BYTES_MAX = 128 << 20 // the largest tokenizers take some 35 MB
-
-/** A text file of a model's folder. Throws `ModelLoadError` for one that is too large or no UTF-8. */
-export async function readModelText(path: string): Promise<string> {
-  const { size } = await stat(path)
-  if (size > TEXT_BYTES_MAX) {
-    throw new ModelLoadError(
-      path,
-      `${size} bytes are more than the ${TEXT_BYTES_MAX} that are read`,
-    )
+/** Any JSON value of a model's folder; undefined when the file is missing. */
+export async function findJsonValue(
+  folder: string,
+  name: string,
+  prepare: Prepare = (text) => text,
+): Promise<unknown> {
+  const text = await findModelText(folder, name)
+  if (text === undefined) return undefined
+  try {
+    return JSON.parse(prepare(text))
+  } catch (error) {
+    throw new ModelLoadError(folder, `${name} is no JSON: ${(error as Error).message}`)
   }
-  const bytes = await readFile(path)
+}
+
+const TEXT_BYTES_MAX = 128 << 20 // the largest tokenizers take some 35 MB
+/** The largest tokenizers have some two million values. */
+const JSON_LIMITS = { depth: 200, members: 5_000_000, values: 5_000_000, textBytes: 16 << 20 }
+
+/** A text file of a model's folder. Throws `ModelLoadError`; rejects with `ENOENT` if there is none. */
+export async function readModelText(folder: string, name: string): Promise<string> {
+  const text = await findModelText(folder, name)
+  if (text === undefined) {
+    throw Object.assign(new ModelLoadError(folder, `${name} is missing`), { code: 'ENOENT' })
+  }
+  return text
+}
+
+/**
+ * A text file that may be missing. Throws `ModelLoadError` for one that is too large, no UTF-8, or
+ * outside of the folder, and for JSON of too many parts.
+ */
+export async function findModelText(folder: string, name: string): Promise<string | undefined> {
+  let bytes: Buffer
+  try {
+    bytes = await readFileWithin(await pathInside(folder, name), TEXT_BYTES_MAX)
+  } catch (error) {
+    if (error instanceof ModelLoadError) throw error
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return undefined
+    throw new ModelLoadError(folder, `${name} cannot be read: ${message}`)
+  }
+  const excess = name.endsWith('.json') ? judgeJson(bytes, JSON_LIMITS) : undefined
+  if (excess !== undefined) throw new ModelLoadError(folder, `${name}: ${excess.message}`)
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
-    throw new ModelLoadError(path, 'the file is not UTF-8')
+    throw new ModelLoadError(folder, `${name} is not UTF-8`)
   }
+}
+
+/** The bounds of a whole number in a configuration. */
+interface CountBounds {
+  /** Where the configuration does not state a number. */
+  readonly fallback: number
+  readonly min?: number
+  readonly max: number
+}
+
+/** A whole number of a configuration. Throws `ModelLoadError` when it is out of bounds. */
+export function countIn(
+  folder: string,
+  config: Readonly<Json>,
+  name: string,
+  { fallback, min = 1, max }: CountBounds,
+): number {
+  const value = config[name]
+  if (typeof value !== 'number') return fallback
+  if (Number.isInteger(value) && value >= min && value <= max) return value
+  throw new ModelLoadError(
+    folder,
+    `${name} is ${value}, expected a whole number from ${min} to ${max}`,
+  )
 }

@@ -1,9 +1,10 @@
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
+import { readFileWithin } from '#shared/read-file.ts'
 
 import { chooseFiles, type ListedFile } from './choose-files.ts'
 import { checksumOf, download } from './download.ts'
@@ -162,8 +163,10 @@ async function findOffline(
   model: Wanted,
   { reason, remedy, isThorough }: Pick<PullOptions, 'isThorough'> & Excuse,
 ): Promise<string> {
-  const ref = await readFile(join(folder, 'refs', source.revision), 'utf8').catch(() => undefined)
-  const known = ref?.trim() ?? ''
+  const ref = await readFileWithin(join(folder, 'refs', source.revision), REF_BYTES_MAX).catch(
+    () => undefined,
+  )
+  const known = ref?.toString('utf8').trim() ?? ''
   const commit = /^[0-9a-f]{40}$/.test(known) ? known : source.revision
   const snapshot = join(folder, 'snapshots', commit)
   const present = await filesBelow(snapshot)
@@ -231,13 +234,18 @@ async function filesBelow(folder: string): Promise<ListedFile[]> {
   return files.flat()
 }
 
+const REF_BYTES_MAX = 4096
+const LISTING_BYTES_MAX = 64 << 20 // 50 pages of the hub's answers have some 40 MB at most
+
 function listingPath(folder: string, commit: string): string {
   return join(folder, 'listings', `${commit}.json`)
 }
 
 async function readListing(path: string): Promise<readonly HubFile[] | undefined> {
   try {
-    const listing: unknown = JSON.parse(await readFile(path, 'utf8'))
+    const listing: unknown = JSON.parse(
+      (await readFileWithin(path, LISTING_BYTES_MAX)).toString('utf8'),
+    )
     if (Array.isArray(listing) && listing.length > 0 && listing.every(isListed)) return listing
   } catch {
     // A missing or unreadable listing is fetched again.

@@ -1,9 +1,12 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { readFile, stat } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { failure } from '#shared/errors.ts'
+import { readFileWithin } from '#shared/read-file.ts'
+
+import { pathInside } from './inside-folder.ts'
 
 /** What a file of a model has to be. */
 interface FileDigest {
@@ -15,13 +18,15 @@ interface FileDigest {
 export type Manifest = ReadonlyMap<string, FileDigest>
 
 const MANIFEST_FILE = 'manifest.json'
+const MANIFEST_BYTES_MAX = 16 << 20
 
 /** The manifest of a folder, or undefined when it has none. Throws when it cannot be understood. */
 export async function findManifest(folder: string): Promise<Manifest | undefined> {
   const path = join(folder, MANIFEST_FILE)
   let text: string
   try {
-    text = await readFile(path, 'utf8')
+    const bytes = await readFileWithin(await pathInside(folder, MANIFEST_FILE), MANIFEST_BYTES_MAX)
+    text = bytes.toString('utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error

@@ -1,10 +1,11 @@
 import { createWriteStream } from 'node:fs'
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
+import { readFileWithin } from '#shared/read-file.ts'
 import type { ObjectInfo, ObjectStore } from '#shared/storage/object-store.ts'
 
 import { chooseFiles, type ListedFile } from './choose-files.ts'
@@ -29,6 +30,7 @@ interface Place {
 }
 
 const OBJECTS_MAX = 10_000
+const LISTING_BYTES_MAX = 16 << 20
 
 /**
  * The folder of the cache with the objects below `s3:<prefix>`; those that have not changed stay. A
@@ -109,11 +111,19 @@ async function isWhole({ folder, listing }: Place): Promise<boolean> {
 
 async function readListing(path: string): Promise<readonly ListedFile[]> {
   try {
-    return JSON.parse(await readFile(path, 'utf8')) as ListedFile[]
+    const listing: unknown = JSON.parse(
+      (await readFileWithin(path, LISTING_BYTES_MAX)).toString('utf8'),
+    )
+    return Array.isArray(listing) && listing.every(isListed) ? listing : []
   } catch {
     // Without one, or with a damaged one, nothing is known to be whole.
     return []
   }
+}
+
+function isListed(entry: unknown): entry is ListedFile {
+  const { path, bytes } = (entry ?? {}) as Partial<ListedFile>
+  return typeof path === 'string' && isPlainPath(path) && Number.isSafeInteger(bytes)
 }
 
 /** A graph that storage has no longer must not be run instead of the one that replaced it. */

@@ -3,14 +3,17 @@ import { isRecord } from '#shared/records.ts'
 const TOKEN_IDS_MAX = 4_000_000 // the largest published vocabularies have some 500,000
 const PATTERN_LENGTH_MAX = 4096
 const STEPS_DEPTH_MAX = 16
+const STEP_TEXT_LENGTH_MAX = 256 // what a step inserts or seeks; published ones have a few characters
+const TOKEN_LENGTH_MAX = 1024 // the longest published ones are runs of some 500 spaces
+const WORD_LENGTH_MAX = 256 // of WordPiece, whose time grows with its cube; published ones have 100
 
 /**
- * Checks a `tokenizer.json` before anything is built of it. Throws a sentence when token ids would
- * take memory without bound, or a pattern could take time without bound on a short text.
+ * Checks a `tokenizer.json` before anything is built of it. Throws a sentence when its vocabulary or
+ * its steps would take memory or time without bound.
  */
 export function checkTokenizerJson(json: Readonly<Record<string, unknown>>): void {
-  const { model } = json
-  const vocabulary = isRecord(model) ? model.vocab : undefined
+  const model = isRecord(json.model) ? json.model : {}
+  const vocabulary = model.vocab
   if (!Array.isArray(vocabulary) && !isRecord(vocabulary)) {
     throw new Error('tokenizer.json has no vocabulary')
   }
@@ -24,7 +27,36 @@ export function checkTokenizerJson(json: Readonly<Record<string, unknown>>): voi
   if (wrong !== undefined) {
     throw new Error(`tokenizer.json: ${String(wrong).slice(0, 40)} is not a token id`)
   }
+  checkModel(model, vocabulary)
   for (const step of ['normalizer', 'pre_tokenizer', 'decoder']) checkPatterns(json[step], step, 0)
+}
+
+function checkModel(model: Record<string, unknown>, vocabulary: object): void {
+  const tokens = Array.isArray(vocabulary)
+    ? vocabulary.map((entry) => (Array.isArray(entry) ? entry[0] : entry))
+    : Object.keys(vocabulary)
+  if (!tokens.every(isToken)) throw new Error('tokenizer.json: the vocabulary has a token too long')
+  const { max_input_chars_per_word: wordLength = 100, merges = [] } = model
+  if (!(Number(wordLength) <= WORD_LENGTH_MAX)) {
+    throw new Error(
+      `tokenizer.json: max_input_chars_per_word is ${String(wordLength)}, at most ${WORD_LENGTH_MAX}`,
+    )
+  }
+  const isList = Array.isArray(merges) && (model.type !== 'BPE' || model.merges !== undefined)
+  if (!isList || !merges.every(isMerge)) {
+    throw new Error('tokenizer.json: the merges are not a list of pairs of tokens')
+  }
+}
+
+function isToken(token: unknown): boolean {
+  return typeof token === 'string' && token.length <= TOKEN_LENGTH_MAX
+}
+
+/** A pair of tokens, as a list or as a text with a space between them. */
+function isMerge(merge: unknown): boolean {
+  const parts: readonly unknown[] =
+    typeof merge === 'string' ? merge.split(' ', 3) : Array.isArray(merge) ? merge : []
+  return parts.length === 2 && parts.every((part) => isToken(part) && part !== '')
 }
 
 function checkPatterns(value: unknown, path: string, depth: number): void {
@@ -32,8 +64,14 @@ function checkPatterns(value: unknown, path: string, depth: number): void {
   if (depth > STEPS_DEPTH_MAX) throw new Error(`tokenizer.json: ${path} is nested too deeply`)
   for (const [name, inner] of Object.entries(value)) {
     if (name === 'Regex' && typeof inner === 'string') checkPattern(inner, path)
+    else if (typeof inner === 'string') checkText(name, inner, path)
     else checkPatterns(inner, `${path}.${name}`, depth + 1)
   }
+}
+
+function checkText(name: string, text: string, path: string): void {
+  if (text.length <= STEP_TEXT_LENGTH_MAX || name === 'precompiled_charsmap') return
+  throw new Error(`tokenizer.json: ${name} of ${path} is too long`)
 }
 
 function checkPattern(pattern: string, path: string): void {

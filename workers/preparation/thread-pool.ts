@@ -73,7 +73,10 @@ export class PreparationPool {
     this.#script = script
   }
 
-  /** Runs a task after those before it. Throws `invalidRequest` when it exceeds the limits. */
+  /**
+   * Runs a task after those before it. Throws `invalidRequest` when it exceeds the limits, and an
+   * `Error` when the thread fails in another way, which is not the fault of the request.
+   */
   async run<Kind extends PreparationTask['kind']>(
     task: Extract<PreparationTask, { readonly kind: Kind }>,
     options: RunOptions,
@@ -129,8 +132,9 @@ export class PreparationPool {
     if (this.#thread === thread) this.#thread = undefined
     await thread.terminate()
     if (isAborted(signal)) throw new CancelledError()
+    if ('failure' in reply) throw new Error(`the preparation thread failed: ${reply.failure}`)
     const { message, code } = this.#limits.refusal
-    throw failure.invalidRequest(message, { param, code, cause: new Error(reply.failure) })
+    throw failure.invalidRequest(message, { param, code, cause: new Error(reply.excess) })
   }
 
   #start(): Worker {
@@ -155,16 +159,25 @@ function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true
 }
 
-function ask(thread: Worker, task: PreparationTask, stop: AbortSignal): Promise<ThreadReply> {
+/** How a task ended: an excess is over a limit, a failure is a defect. */
+type Outcome = ThreadReply | { readonly excess: string }
+
+const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
+
+function ask(thread: Worker, task: PreparationTask, stop: AbortSignal): Promise<Outcome> {
   return new Promise((resolve) => {
-    const settle = (reply: ThreadReply): void => {
-      thread.off('message', settle).off('exit', onExit)
+    const settle = (reply: Outcome): void => {
+      thread.off('message', settle).off('error', onError).off('exit', onExit)
       stop.removeEventListener('abort', onAbort)
       resolve(reply)
     }
-    const onExit = (): void => settle({ failure: 'the thread ended' })
-    const onAbort = (): void => settle({ failure: 'the time is over' })
-    thread.on('message', settle).on('exit', onExit)
+    const onError = (error: NodeJS.ErrnoException): void =>
+      settle(
+        error.code === OUT_OF_MEMORY ? { excess: error.message } : { failure: String(error.stack) },
+      )
+    const onExit = (): void => settle({ failure: 'it ended by itself' })
+    const onAbort = (): void => settle({ excess: 'the time is over' })
+    thread.on('message', settle).on('error', onError).on('exit', onExit)
     stop.addEventListener('abort', onAbort, { once: true })
     thread.postMessage(task)
   })

@@ -14,6 +14,7 @@ export function createCharsmap(base64: string): (text: string) => string {
     bytes.readUInt32LE(4 + at * 4),
   )
   const replacements = bytes.subarray(4 + trieBytes)
+  checkReplacements(replacements)
   const find = (part: string): string | undefined => {
     const at = findShortest(trie, Buffer.from(part))
     if (at === undefined) return undefined
@@ -34,6 +35,19 @@ export function createCharsmap(base64: string): (text: string) => string {
       if (PLAIN.test(run)) return Array.from(run, (c) => ofAscii[c.charCodeAt(0)]).join('')
       return Array.from(segmenter.segment(run), ({ segment }) => replaceCluster(segment)).join('')
     })
+}
+
+const REPLACEMENT_BYTES_MAX = 256 // Unicode's longest has 33
+
+function checkReplacements(replacements: Buffer): void {
+  for (let start = 0; start < replacements.length; ) {
+    const zero = replacements.indexOf(0, start)
+    const end = zero < 0 ? replacements.length : zero
+    if (end - start > REPLACEMENT_BYTES_MAX) {
+      throw new Error('tokenizer.json: the precompiled_charsmap has too long a replacement')
+    }
+    start = end + 1
+  }
 }
 
 const CLUSTER_BYTES_MAX = 6

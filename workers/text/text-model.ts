@@ -5,8 +5,8 @@ import type { Clock } from '#shared/clock.ts'
 import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
 import type { ChatMessage, SamplingDefaults, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { isRecord, parseRecord } from '#shared/records.ts'
-import { readModelText } from '#workers/models/folder-json.ts'
+import { isRecord } from '#shared/records.ts'
+import { findJson, findModelText, readModelText } from '#workers/models/folder-json.ts'
 
 import { type DialectOptions, findDialect } from './answer-dialect.ts'
 import { type ChatTemplate, createChatTemplate, type RenderOptions } from './chat-template.ts'
@@ -39,7 +39,7 @@ export async function loadTextModel(
   clock: Clock,
   options: DialectOptions = {},
 ): Promise<TextModel> {
-  const read = (name: string) => findJson(join(folder, name))
+  const read = (name: string): Promise<Json | undefined> => findJson(folder, name)
   const tokenizerJson = await read('tokenizer.json')
   if (tokenizerJson === undefined) {
     throw new Error(`${folder}: tokenizer.json is missing; other forms of tokenizers are not read`)
@@ -89,20 +89,22 @@ async function findTemplate(
   tokenizerConfig: Json,
 ): Promise<readonly NamedTemplate[] | undefined> {
   const plain =
-    (await readOptional(join(folder, 'chat_template.jinja'))) ??
-    (await findJson(join(folder, 'chat_template.json')))?.chat_template ??
+    (await findModelText(folder, 'chat_template.jinja')) ??
+    (await findJson(folder, 'chat_template.json'))?.chat_template ??
     tokenizerConfig.chat_template ??
     undefined
   const templates = (Array.isArray(plain) ? plain : [{ name: 'default', template: plain }]).filter(
     (entry): entry is NamedTemplate =>
       isRecord(entry) && typeof entry.name === 'string' && typeof entry.template === 'string',
   )
-  const named = join(folder, 'additional_chat_templates')
-  const files = (await readdir(named).catch(() => [])).filter((name) => name.endsWith('.jinja'))
+  const named = 'additional_chat_templates'
+  const files = (await readdir(join(folder, named)).catch(() => [])).filter((name) =>
+    name.endsWith('.jinja'),
+  )
   for (const file of files.slice(0, TEMPLATES_MAX)) {
     templates.push({
       name: basename(file, '.jinja'),
-      template: await readModelText(join(named, file)),
+      template: await readModelText(folder, join(named, file)),
     })
   }
   return templates.length === 0 ? undefined : templates
@@ -126,23 +128,6 @@ export function renderChat(
 }
 
 type Json = Readonly<Record<string, unknown>>
-
-async function findJson(path: string): Promise<Json | undefined> {
-  const text = await readOptional(path)
-  if (text === undefined) return undefined
-  const value = parseRecord(text)
-  if (value === undefined) throw new Error(`${path} is not a JSON object`)
-  return value
-}
-
-async function readOptional(path: string): Promise<string | undefined> {
-  try {
-    return await readModelText(path)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw error
-  }
-}
 
 /** `bos_token` and its like: each is a string or an object with a `content`. */
 function specialTokensOf(tokenizerConfig: Json): Record<string, string> {

@@ -54,7 +54,8 @@ function correctUnknown(json: unknown, model: ModelStep | null): void {
   model.unk_token_id = model.tokens_to_ids.get(json.unk_token)
 }
 
-function forEachStep(
+/** Visits each step of a pipeline, as JSON and as the library's object. */
+export function forEachStep(
   json: unknown,
   live: unknown,
   jsonList: string,
@@ -204,7 +205,7 @@ function correctSplit({ pattern, behavior, invert }: Json, step: Step): void {
   const text = isRecord(pattern) ? pattern.String : undefined
   const sought = typeof text === 'string' ? new RegExp(RegExp.escape(text), 'gu') : step.pattern
   if ((name === 'isolated' && invert !== true) || !(sought instanceof RegExp)) return
-  if (BEHAVIOURS[name] === undefined) throw unknownBehaviour(behavior)
+  if (!Object.hasOwn(BEHAVIOURS, name)) throw unknownBehaviour(behavior)
   step.pre_tokenize_text = (whole: string) => {
     const pieces = findPieces(whole, sought).map(({ text: piece, isMatch }) => ({
       text: piece,
@@ -258,7 +259,8 @@ function unknownBehaviour(behaviour: unknown): Error {
 }
 
 function cutting(found: string, other: string, behaviour: unknown): RegExp {
-  const cut = BEHAVIOURS[behaviourName(behaviour)]
+  const name = behaviourName(behaviour)
+  const cut = Object.hasOwn(BEHAVIOURS, name) ? BEHAVIOURS[name] : undefined
   if (cut === undefined) throw unknownBehaviour(behaviour)
   return new RegExp(cut(found, other), 'gu')
 }

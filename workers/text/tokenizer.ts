@@ -10,6 +10,7 @@ import { encodeCooperatively, toTokenIds } from './cooperative-encode.ts'
 import { withKnownSteps } from './rare-steps.ts'
 import type { TokenizerJson, TokenPieces } from './token-pieces.ts'
 import { buildTokenPieces } from './token-pieces.ts'
+import { type ProbedTokenizer, probeTokenizer } from './tokenizer-probe.ts'
 import { correctSteps } from './tokenizer-steps.ts'
 
 /** Text to token ids by the model's own rules. */
@@ -69,6 +70,7 @@ export function createTokenizer(
   }
   const library = new LibraryTokenizer(known, { ...tokenizerConfig, ...OF_SLOW_TOKENIZERS })
   correctSteps(json, library)
+  probeTokenizer(json, library as unknown as ProbedTokenizer)
   const encoder = createContentEncoder(library, isTag)
   return {
     pieces: buildTokenPieces(tokenizerJson as TokenizerJson),

@@ -40,7 +40,7 @@ export async function adminCreateUser(
       aud: body.aud || request.audience,
       role: body.role || services.config.jwt.defaultGroupName,
       userMetadata: mergeMetadata(verifiedClaims(contacts, body), body.user_metadata),
-      appMetadata: { ...mergeMetadata({}, body.app_metadata), provider: providers[0], providers },
+      appMetadata: { provider: providers[0], ...mergeMetadata({}, body.app_metadata), providers },
       bannedUntil: parseBan(body.ban_duration, now) ?? null,
       ...(email && body.email_confirm && { emailConfirmedAt: now }),
       ...(phone && body.phone_confirm && { phoneConfirmedAt: now }),

@@ -2,6 +2,7 @@ import { record } from '#api/auth/audit/record.ts'
 import { type AdminRequest, type Answer, json } from '#api/auth/context.ts'
 import { linkOf, type MailName, mintForMail } from '#api/auth/delivery/send-mail.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
+import { approveNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import { chooseRedirect } from '#api/auth/redirects/redirect-url.ts'
 import type { GenerateLinkBody, Parsed } from '#api/auth/schemas.ts'
@@ -176,11 +177,13 @@ async function prepareNewUser(
   const { type, known, wanted } = making
   const { body, email } = wanted
   const passwordHash = type === 'signup' ? await hashPassword(services, wanted) : undefined
+  const candidate = { provider: 'email', email, userMetadata: body.data }
+  const id = known === undefined ? await approveNewUser(services, request, candidate) : undefined
   const user = await inTransaction(services.store, async (store) => {
     const made =
       type === 'invite'
-        ? await inviteAccount(services, store, { email, known, data: body.data, request })
-        : (known ?? (await makeSignup(services, store, { email, request })))
+        ? await inviteAccount(services, store, { id, email, known, data: body.data, request })
+        : (known ?? (await makeSignup(services, store, { id, email, request })))
     if (made === undefined) throw authFailure('email_exists')
     await record(services, store, {
       request,
@@ -197,10 +200,14 @@ async function prepareNewUser(
 function makeSignup(
   services: AuthServices,
   store: Store,
-  signup: { readonly email: string; readonly request: AdminRequest },
+  signup: {
+    readonly id: string | undefined
+    readonly email: string
+    readonly request: AdminRequest
+  },
 ): Promise<UserRow | undefined> {
-  const { email, request } = signup
-  const account = { contact: { kind: 'email', email }, keepsIdentityClaims: false } as const
+  const { id, email, request } = signup
+  const account = { id, contact: { kind: 'email', email }, keepsIdentityClaims: false } as const
   return createAccount(services, store, { account, request })
 }
 

@@ -4,6 +4,7 @@ import { record } from '#api/auth/audit/record.ts'
 import { type AdminRequest, type Answer, json } from '#api/auth/context.ts'
 import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
+import { approveNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import type { InviteBody, Parsed } from '#api/auth/schemas.ts'
 import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
 import type { Store } from '#api/auth/store.ts'
@@ -21,11 +22,16 @@ export async function invite(
 ): Promise<Answer> {
   if (!body.email) throw invalid('An email address is required', 'email')
   const email = parseEmail(body.email)
+  const contact = { kind: 'email', email } as const
+  await services.addresses.requireDeliverable(contact)
+  const candidate = { provider: 'email', email, userMetadata: body.data }
+  const isNew = (await findUserByContact(services.store, contact)) === undefined
+  const id = isNew ? await approveNewUser(services, request, candidate) : undefined
   const user = await inOneTransaction(services, async (tx) => {
     const { store } = tx
-    const known = await findUserByContact(store, { kind: 'email', email })
+    const known = await findUserByContact(store, contact)
     if (known !== undefined && isConfirmed(known, 'email')) return undefined
-    const invitation = { email, known, data: body.data, request }
+    const invitation = { id, email, known, data: body.data, request }
     const invited = await inviteAccount(services, store, invitation)
     if (invited === undefined) return undefined
     await record(services, store, {

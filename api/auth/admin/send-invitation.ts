@@ -3,6 +3,7 @@ import { record } from '#api/auth/audit/record.ts'
 import type { AuthRequest } from '#api/auth/context.ts'
 import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
 import { authFailure } from '#api/auth/errors.ts'
+import { approveNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
 import { inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
 import { findUserByContact, findUserById } from '#api/auth/users/users.ts'
@@ -26,6 +27,7 @@ export async function sendInvitation(
   request: AuthRequest,
   { email, inviterId, data }: Invitation,
 ): Promise<void> {
+  await services.addresses.requireDeliverable({ kind: 'email', email })
   const known = await findUserByContact(services.store, { kind: 'email', email })
   if (known !== undefined && isConfirmed(known, 'email')) {
     const variables = { ...data, has_account: true }
@@ -39,8 +41,10 @@ export async function sendInvitation(
   const actor: Actor =
     inviter === undefined ? { kind: 'admin', role: 'api_key' } : { kind: 'user', user: inviter }
   const variables = { ...data, has_account: false }
+  const candidate = { provider: 'email', email }
+  const id = known === undefined ? await approveNewUser(services, request, candidate) : undefined
   await inOneTransaction(services, async (tx) => {
-    const user = await inviteStranger(tx, request, { email, known, actor })
+    const user = await inviteStranger(tx, request, { id, email, known, actor })
     await sendTokenMail(tx, request, { user, name: 'invite', to: email, data: variables })
   })
 }
@@ -49,13 +53,14 @@ async function inviteStranger(
   services: AuthServices,
   request: AuthRequest,
   stranger: {
+    readonly id: string | undefined
     readonly email: string
     readonly known: UserRow | undefined
     readonly actor: Actor
   },
 ): Promise<UserRow> {
-  const { email, known, actor } = stranger
-  const invited = await inviteAccount(services, services.store, { email, known, request })
+  const { id, email, known, actor } = stranger
+  const invited = await inviteAccount(services, services.store, { id, email, known, request })
   // A concurrent sign-up took the address.
   if (invited === undefined) throw authFailure('email_exists')
   const traits = { user_id: invited.id, user_email: email }

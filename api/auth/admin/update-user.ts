@@ -44,7 +44,6 @@ export async function adminUpdateUser(
       ...(await confirmedSignup(store, locked, body)),
       ...contactChanges(store, locked, { contacts, body }),
       ...(body.role !== undefined && body.role !== '' && { role: body.role }),
-      ...(body.aud !== undefined && body.aud !== '' && { aud: body.aud }),
       ...(bannedUntil !== undefined && { bannedUntil }),
       ...(passwordHash !== undefined && { passwordHash }),
     }

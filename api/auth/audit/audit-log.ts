@@ -9,6 +9,7 @@ import type { AuditLogRow, Metadata, UserRow } from '#shared/db/schema/auth.ts'
 const ACTIONS = {
   login: 'account',
   login_failed: 'account',
+  hook_rejected: 'account',
   logout: 'account',
   invite_accepted: 'account',
   user_signedup: 'team',

@@ -1,3 +1,6 @@
+import { HookError } from '#api/auth/errors.ts'
+import { deliverByHook } from '#api/auth/hooks/deliver-by-hook.ts'
+import type { AuthHooks } from '#api/auth/hooks/hooks.ts'
 import type { Mailer, SmsSender } from '#api/auth/ports.ts'
 import type { Store } from '#api/auth/store.ts'
 import { type Clock, withinTime } from '#shared/clock.ts'
@@ -36,7 +39,8 @@ export interface MessageOutbox {
 interface OutboxOptions {
   readonly store: Store
   readonly mailer: Mailer
-  readonly sms: SmsSender
+  readonly sms: Pick<SmsSender, 'send'>
+  readonly hooks: AuthHooks
   /** Encrypts waiting messages; a change of it voids all typed codes anyway. */
   readonly secret: string
   readonly clock: Clock
@@ -116,7 +120,7 @@ async function deliver(
   const message = decrypted(cipher, row)
   if (message === undefined) return drop(options, row, 'unreadable')
   try {
-    await send(options, message)
+    if (!(await deliverByHook(options, row, message))) await send(options, message)
   } catch (error) {
     return postpone(options, row, error)
   }
@@ -139,6 +143,7 @@ async function send({ mailer, sms }: OutboxOptions, message: OutboxMessage): Pro
     case 'sms':
       await sms.send(message.sms)
       return
+    case 'newUser':
     case 'none':
       return
   }
@@ -174,6 +179,8 @@ async function drop(
 // A mail server that answers with 5yz asks not to be sent the same again (RFC 5321, 4.2.1). Refused
 // credentials (530 to 538) are the operator's to repair.
 function isRejected(error: unknown): boolean {
+  // A hook's own refusal; with 429 it asks for a later attempt.
+  if (error instanceof HookError) return error.status < 500 && error.status !== 429
   const { responseCode: code } = deepestOf(error)
   return typeof code === 'number' && code >= 550 && code < 560
 }

@@ -11,6 +11,8 @@ import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 export type OutboxMessage =
   | { readonly channel: 'email'; readonly mail: Mail }
   | { readonly channel: 'sms'; readonly sms: Sms }
+  /** A new user, who is announced to a hook. */
+  | { readonly channel: 'newUser'; readonly ip: string }
   | { readonly channel: 'none' }
 
 /** How many messages wait, and how many of them failed at least once. */

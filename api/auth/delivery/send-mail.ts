@@ -1,4 +1,5 @@
 import type { AuthRequest } from '#api/auth/context.ts'
+import { hasWhatsapp } from '#api/auth/delivery/sms.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
 import type { Mail } from '#api/auth/ports.ts'
 import { tooSoon } from '#api/auth/rate-limits.ts'
@@ -71,6 +72,8 @@ export interface TokenMail {
   readonly changeTo?: string | undefined
   /** Credentials that an unconfirmed user receives with the token. */
   readonly credentials?: PendingCredentials | 'kept' | undefined
+  /** The token for the current address, where a hook gets both in one call. */
+  readonly currentToken?: MintedToken
 }
 
 /**
@@ -118,15 +121,16 @@ export function requireAuthorized(services: AuthServices, address: string): void
 }
 
 /** Makes the token of a permitted mail, which counts towards the hour's limit, and writes the mail. */
-export async function mintAndSend(
+async function mintAndSend(
   services: AuthServices,
   request: AuthRequest,
   token: TokenMail,
 ): Promise<void> {
   if (!services.config.mailer.isAutoconfirm) await services.limits.takeSend('email')
   const minted = await mintForMail(services, token)
-  const { user, name, to } = token
-  const { kind, tokenKind } = MAILS[name]
+  const { user, name, to, currentToken } = token
+  const { kind, tokenKind, linkType } = MAILS[name]
+  const { externalUrl } = request
   const mail: Mail = {
     kind,
     to,
@@ -140,6 +144,7 @@ export async function mintAndSend(
       redirectTo: request.redirectTo,
       data: { ...user.userMetadata, ...minted.userMetadata, ...token.data },
     },
+    forHook: { linkType, externalUrl, ...(currentToken && { currentToken }) },
   }
   await services.outbox.write(services.store, {
     userId: user.id,
@@ -147,6 +152,21 @@ export async function mintAndSend(
     message: { channel: 'email', mail },
     expiresAt: minted.expiresAt,
   })
+}
+
+/** Writes the mails of a change of address; a send-email hook gets the tokens of both in one call. */
+export async function mintAndSendChange(
+  services: AuthServices,
+  request: AuthRequest,
+  mails: { readonly toNew: TokenMail; readonly toCurrent: TokenMail | undefined },
+): Promise<void> {
+  const { toNew, toCurrent } = mails
+  if (toCurrent !== undefined && services.hooks.isEnabled('sendEmail')) {
+    const currentToken = await mintForMail(services, toCurrent)
+    return mintAndSend(services, request, { ...toNew, currentToken })
+  }
+  await mintAndSend(services, request, toNew)
+  if (toCurrent !== undefined) await mintAndSend(services, request, toCurrent)
 }
 
 /**
@@ -232,7 +252,7 @@ export function requireChannel(
   channel: string | undefined,
 ): 'sms' | 'whatsapp' {
   if (channel === undefined || channel === '' || channel === 'sms') return 'sms'
-  if (channel === 'whatsapp' && services.config.sms.gateway === 'twilio') return 'whatsapp'
+  if (channel === 'whatsapp' && hasWhatsapp(services.config.sms.gateway)) return 'whatsapp'
   throw invalid(
     "Invalid channel, supported values are 'sms' or 'whatsapp'. 'whatsapp' is only supported if Twilio or Twilio Verify is used as the provider.",
     'channel',

@@ -19,6 +19,14 @@ interface SmsGateway {
     sms: Sms,
   ): { url: string; headers?: Record<string, string>; form: Record<string, string> }
   read(body: unknown, status: number): Result
+  /** Of a gateway that makes the codes itself: asks it whether one is right. */
+  readonly check?: {
+    request(
+      config: SmsConfig,
+      code: { readonly to: string; readonly code: string },
+    ): ReturnType<SmsGateway['request']>
+    isRight(body: unknown): boolean
+  }
 }
 
 /** The gateways, as their public interfaces want to be called. */
@@ -36,6 +44,25 @@ export const SMS_GATEWAYS: Readonly<Record<SmsGatewayId, SmsGateway>> = {
       form: twilioForm(twilio, sms),
     }),
     read: readTwilio,
+  },
+  twilio_verify: {
+    missing: ({ twilioVerify }) =>
+      emptyOf({
+        accountSid: twilioVerify.accountSid,
+        authToken: twilioVerify.authToken,
+        messageServiceSid: twilioVerify.messageServiceSid,
+      }),
+    request: ({ twilioVerify }, sms) =>
+      verifyRequest(twilioVerify, 'Verifications', {
+        To: `+${digits(sms.to)}`,
+        Channel: sms.channel,
+      }),
+    read: readTwilio,
+    check: {
+      request: ({ twilioVerify }, { to, code }) =>
+        verifyRequest(twilioVerify, 'VerificationCheck', { To: `+${digits(to)}`, Code: code }),
+      isRight: (body) => textAt(body, 'status') === 'approved' && field(body, 'valid') === true,
+    },
   },
   messagebird: {
     missing: ({ messagebird }) =>
@@ -91,6 +118,19 @@ export const SMS_GATEWAYS: Readonly<Record<SmsGatewayId, SmsGateway>> = {
         ? { messageId: textAt(body, 'messages', 0, 'message-id') }
         : { problem: textAt(body, 'messages', 0, 'error-text') },
   },
+}
+
+function verifyRequest(
+  verify: SmsConfig['twilioVerify'],
+  resource: string,
+  form: Record<string, string>,
+): ReturnType<SmsGateway['request']> {
+  const service = encodeURIComponent(verify.messageServiceSid)
+  return {
+    url: `${base(verify.apiUrl)}/v2/Services/${service}/${resource}`,
+    headers: { authorization: basic(verify.accountSid, verify.authToken) },
+    form,
+  }
 }
 
 function twilioForm(twilio: SmsConfig['twilio'], sms: Sms): Record<string, string> {

@@ -19,12 +19,23 @@ export function createSmsSender(options: {
     if (config.gateway === 'none') throw noGateway()
     const gateway = SMS_GATEWAYS[config.gateway]
     if (gateway.missing(config).length > 0) throw noGateway()
-    if (channel === 'whatsapp' && config.gateway !== 'twilio') {
+    if (channel === 'whatsapp' && !hasWhatsapp(config.gateway)) {
       throw sendFailed(`channel type "whatsapp" is not supported by ${config.gateway}`)
     }
     return gateway
   }
+  const { check } = config.gateway === 'none' ? {} : SMS_GATEWAYS[config.gateway]
   return {
+    ...(check !== undefined && {
+      isRightCode: async (to: string, code: string) => {
+        gatewayFor('sms')
+        const request = { method: 'POST', ...check.request(config, { to, code }) } as const
+        const reply = await fetch(request).catch((error: unknown) => {
+          throw sendFailed('the gateway cannot be reached', error)
+        })
+        return check.isRight(parseJson(reply.text))
+      },
+    }),
     requireGateway: (channel) => void gatewayFor(channel),
     async send(sms) {
       const gateway = gatewayFor(sms.channel)
@@ -45,6 +56,11 @@ export function createSmsSender(options: {
       return Object.hasOwn(config.testOtps, number) ? config.testOtps[number] : undefined
     },
   }
+}
+
+/** Whether a gateway delivers by WhatsApp too. */
+export function hasWhatsapp(gateway: SmsConfig['gateway']): boolean {
+  return gateway === 'twilio' || gateway === 'twilio_verify'
 }
 
 function parseJson(text: string): unknown {

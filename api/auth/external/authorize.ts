@@ -94,7 +94,10 @@ async function checkInvite(
 ): Promise<Buffer | undefined> {
   if (!inviteToken) return undefined
   const invite = await findByLink(services.store, inviteToken, ['confirmation'])
-  if (invite === undefined) throw authFailure('invite_not_found')
+  if (invite === undefined) {
+    const message = 'User identified by token not found'
+    throw authFailure('user_not_found', { message, kind: 'notFound' })
+  }
   return sha256(inviteToken)
 }
 

@@ -2,6 +2,7 @@ import { record } from '#api/auth/audit/record.ts'
 import type { AuthRequest } from '#api/auth/context.ts'
 import { sendTokenMail } from '#api/auth/delivery/send-mail.ts'
 import { authFailure } from '#api/auth/errors.ts'
+import { announceNewUser, approveNewUser, type Candidate } from '#api/auth/hooks/new-user-hooks.ts'
 import type { ExternalProfile } from '#api/auth/ports.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import {
@@ -28,6 +29,8 @@ export interface Visitor {
   readonly profile: ExternalProfile
   /** The address that an invitation was sent to, which the visitor must own. */
   readonly invitedUser?: UserRow | undefined
+  /** The id of a new user whom a hook has approved. */
+  readonly newUserId?: string | undefined
 }
 
 type Decision = Settlement | { readonly kind: 'refused'; readonly error: ServiceError }
@@ -63,6 +66,15 @@ export async function decideAccount(
 
 // Thrown when the same visitor is faster elsewhere: all is undone, and decided anew.
 class LostRace extends Error {}
+// Thrown where a new user needs the approval of a hook, which is asked for outside of the transaction.
+class ApprovalNeeded extends Error {
+  readonly candidate: Candidate
+
+  constructor(candidate: Candidate) {
+    super('a hook decides about this user')
+    this.candidate = candidate
+  }
+}
 const TRIES_MAX = 3
 
 // Pages may send the same callback twice at once: the later request finds the user that the first
@@ -72,12 +84,18 @@ async function decide(
   request: AuthRequest,
   visitor: Visitor,
 ): Promise<Decision> {
+  let arriving = visitor
   for (let tries = 1; ; tries += 1) {
     try {
       return await inTransaction(services.store, (store) =>
-        decideOnce(services, request, { store, visitor }),
+        decideOnce(services, request, { store, visitor: arriving }),
       )
     } catch (error) {
+      if (error instanceof ApprovalNeeded) {
+        const newUserId = await approveNewUser(services, request, error.candidate)
+        arriving = { ...visitor, newUserId }
+        continue
+      }
       if (!(error instanceof LostRace)) throw error
       if (tries === TRIES_MAX) throw authFailure('conflict', { message: 'Please try again.' })
     }
@@ -190,11 +208,16 @@ async function createUser(
     const message = `Unverified email with ${providerId}. Verify the email with ${providerId} in order to sign in`
     return { error: authFailure('provider_email_needs_verification', { message }) }
   }
+  const { newUserId: id } = visitor
+  const fields = { email: isTaken ? undefined : email, userMetadata: claimsOf(profile) }
+  if (id === undefined && services.hooks.isEnabled('beforeUserCreated')) {
+    throw new ApprovalNeeded({ ...fields, provider: providerId })
+  }
   const user = await insertUser(store, {
+    ...(id !== undefined && { id }),
+    ...fields,
     aud: request.audience,
     role: services.config.jwt.defaultGroupName,
-    email: isTaken ? undefined : email,
-    userMetadata: claimsOf(profile),
     appMetadata: { provider: providerId, providers: [providerId] },
   })
   if (user === undefined) throw new LostRace()
@@ -205,6 +228,7 @@ async function createUser(
     identityData: claimsOf(profile),
   })
   if (identity === undefined) throw new LostRace()
+  await announceNewUser(services, store, request, user)
   await record(services, store, {
     request,
     actor: { kind: 'user', user },

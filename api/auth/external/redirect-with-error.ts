@@ -1,6 +1,6 @@
 import { type Answer, redirect } from '#api/auth/context.ts'
 import { withFragment, withQuery } from '#api/auth/redirects/redirect-url.ts'
-import { ERROR_KINDS, ServiceError } from '#shared/errors.ts'
+import { ServiceError } from '#shared/errors.ts'
 
 // The words of OAuth 2.0 for a status.
 const OAUTH_ERRORS: Readonly<Record<number, string>> = {
@@ -21,7 +21,7 @@ export function redirectWithError(
   options: { readonly isInQueryToo: boolean; readonly status?: 302 | 303 },
 ): Answer {
   if (!(error instanceof ServiceError)) throw error
-  const status = ERROR_KINDS[error.kind].status
+  const { status } = error
   const word = status >= 500 && status !== 503 ? 'server_error' : OAUTH_ERRORS[status]
   const code = error.code ?? 'unexpected_failure'
   const parameters = {

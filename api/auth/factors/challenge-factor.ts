@@ -61,7 +61,10 @@ async function createChallenge(
     await services.outbox.write(services.store, {
       userId: factor.userId,
       purpose: `challenge ${factor.id}`,
-      message: { channel: 'sms', sms: { to: factor.phone as string, message, channel, otp: code } },
+      message: {
+        channel: 'sms',
+        sms: { to: factor.phone as string, message, channel, otp: code, type: 'mfa' },
+      },
       expiresAt: challenge.expiresAt,
     })
   }

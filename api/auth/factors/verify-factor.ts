@@ -1,6 +1,9 @@
 import { record } from '#api/auth/audit/record.ts'
 import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
+import { gatewayCheck } from '#api/auth/delivery/send-sms.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
+import { describeRaised } from '#api/auth/hooks/access-token-hook.ts'
+import { judgeFactorAttempt } from '#api/auth/hooks/attempt-hooks.ts'
 import type { FactorParams, FactorVerifyBody, Parsed } from '#api/auth/schemas.ts'
 import { codeHmac, isSameBytes } from '#api/auth/secrets.ts'
 import type { AuthServices } from '#api/auth/services.ts'
@@ -51,7 +54,9 @@ export async function verifyFactor(
     () => isRight(services, proof),
     (passed) => passed,
   )
+  await judgeFactorAttempt(services, request, { user, factor, isValid: hasPassed })
   if (!hasPassed) throw wrongCode(factor)
+  const claims = await describeRaised(services, { user, session, method: methodOf(factor) })
   const started = await inTransaction(services.store, async (store) => {
     const locked = await lockUser(store, user.id)
     if (!maySignIn(locked, store.now())) throw authFailure('user_banned')
@@ -64,7 +69,7 @@ export async function verifyFactor(
       action: 'mfa_code_login',
       traits: { factor_id: factor.id },
     })
-    return { user: locked, ...raised }
+    return { user: locked, ...raised, claims }
   })
   return json(await tokenResponse(services, started))
 }
@@ -129,6 +134,9 @@ async function isRight(
 ): Promise<boolean> {
   const { factor, challenge, code } = proof
   if (factor.factorType === 'phone') {
+    const phone = factor.phone as string
+    const ask = gatewayCheck(services, { kind: 'phone', phone }, code)
+    if (ask !== undefined) return ask()
     const hmac = codeHmac(services.config.jwt.secret, ['challenge', challenge.id], code)
     return challenge.codeHmac !== null && isSameBytes(challenge.codeHmac, hmac)
   }
@@ -150,10 +158,14 @@ async function raise(
   proof: { readonly factor: FactorRow; readonly session: SessionRow },
 ): Promise<{ session: SessionRow; refreshToken: string }> {
   const { factor, session } = proof
-  const method = factor.factorType === 'totp' ? 'totp' : 'mfa/phone'
+  const method = methodOf(factor)
   const refreshToken = await replaceRefreshToken(store, session.id)
   const raised = await raiseSession(store, session, { method, factorId: factor.id })
   await markFactorVerified(store, factor)
   await endSessionsBelowAal2(store, session.userId, session.id)
   return { session: raised, refreshToken }
+}
+
+function methodOf({ factorType }: FactorRow): string {
+  return factorType === 'totp' ? 'totp' : 'mfa/phone'
 }

@@ -1,4 +1,5 @@
 import type { UserRequest } from '#api/auth/context.ts'
+import { gatewayCheck } from '#api/auth/delivery/send-sms.ts'
 import { authFailure } from '#api/auth/errors.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { consumeOneTimeToken, findByCode } from '#api/auth/sign-in/one-time-tokens.ts'
@@ -64,6 +65,9 @@ async function findNonce(
       findByCode(services.store, {
         ...{ userId: user.id, kinds: ['reauthentication'], contact, code: nonce },
         ...{ pepper: jwt.secret, attemptsMax: rateLimits.otpAttemptsMax },
+        ...(user.email === null && {
+          isRight: gatewayCheck(services, { kind: 'phone', phone: contact }, nonce),
+        }),
       }),
     (token) => token !== undefined,
   )

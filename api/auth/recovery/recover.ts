@@ -1,6 +1,11 @@
 import { record } from '#api/auth/audit/record.ts'
 import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
-import { requireEmailEnabled, sendNothing, sendTokenMail } from '#api/auth/delivery/send-mail.ts'
+import {
+  checkSendLimit,
+  requireEmailEnabled,
+  sendNothing,
+  sendTokenMail,
+} from '#api/auth/delivery/send-mail.ts'
 import { invalid } from '#api/auth/errors.ts'
 import type { Parsed, RecoverBody } from '#api/auth/schemas.ts'
 import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
@@ -18,6 +23,9 @@ export async function recover(
   const pkce = parsePkce(body)
   const email = parseEmail(body.email)
   requireEmailEnabled(services, 'Email logins are disabled')
+  // Before any row is written or locked, for known and unknown addresses alike.
+  await checkSendLimit(services, { kind: 'email', email })
+  await services.addresses.requireDeliverable({ kind: 'email', email })
   const user = await findUserByContact(services.store, { kind: 'email', email })
   if (user === undefined) {
     await services.limits.takeContact('recover', email, services.config.smtp.linkGapSeconds)

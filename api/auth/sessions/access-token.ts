@@ -20,9 +20,17 @@ export interface AccessTokenClaims extends JWTPayload {
   readonly is_anonymous?: boolean
 }
 
+/** The times of an access token, in Unix seconds. */
+interface TimeClaims {
+  readonly iat: number
+  readonly exp: number
+}
+
 /** Signs and checks access tokens with the configured keys. */
 export interface AccessTokens {
-  issue(user: UserRow, session: SessionRow): Promise<{ accessToken: string; expiresAt: number }>
+  /** The claims of an access token that is issued now. */
+  describe(user: UserRow, session: SessionRow): AccessTokenClaims & TimeClaims
+  sign(claims: AccessTokenClaims): Promise<string>
   /** Throws `bad_jwt` unless the access token is ours, unaltered and in time. */
   verify(accessToken: string): Promise<AccessTokenClaims>
   /** The public halves of the asymmetric keys. */
@@ -49,13 +57,13 @@ export async function createAccessTokens(config: JwtConfig, clock: Clock): Promi
   const signer = keys.find((key) => key.signing !== undefined) ?? secretKey
   await tryOut(signer, keys, secretKey)
   return {
-    async issue(user, session) {
+    describe(user, session) {
       const issuedAt = Math.floor(clock.now() / 1000)
       const expiresAt = issuedAt + Math.floor(config.ttlSeconds)
       const claims = { ...claimsOf(user, session), iat: issuedAt, exp: expiresAt }
-      const payload = config.issuer === '' ? claims : { iss: config.issuer, ...claims }
-      return { accessToken: await sign(payload, signer), expiresAt }
+      return config.issuer === '' ? claims : { iss: config.issuer, ...claims }
     },
+    sign: (claims) => sign(claims, signer),
     verify: (accessToken) => verify(accessToken, { keys, secretKey, now: clock.now() }),
     jwks: () => keys.flatMap((key) => (key.publicJwk === undefined ? [] : [key.publicJwk])),
   }
@@ -197,7 +205,8 @@ function claimsOf(user: UserRow, session: SessionRow): AccessTokenClaims {
     user_metadata: user.userMetadata,
     role: user.role,
     aal: session.aal,
-    amr: session.amr,
+    // The newest proof first.
+    amr: session.amr.toReversed(),
     session_id: session.id,
     is_anonymous: user.isAnonymous,
   }

@@ -1,6 +1,7 @@
 import { announce, record } from '#api/auth/audit/record.ts'
 import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
 import { authFailure, OAuthError } from '#api/auth/errors.ts'
+import { describeRefresh } from '#api/auth/hooks/access-token-hook.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { inTransaction } from '#api/auth/store.ts'
 
@@ -19,10 +20,11 @@ export async function exchangeRefreshToken(
   const { security, sessions } = services.config
   const { userAgent, ip } = request
   const options = { security, sessions, userAgent, ip }
+  const claims = await describeRefresh(services, presented)
   const rotated = await rotateInOneStatement(services.store, presented, options)
   if (rotated !== undefined) {
     announce(services, request, rotated.event)
-    return json(await tokenResponse(services, { ...rotated.outcome, parts: rotated.parts }))
+    return json(await tokenResponse(services, { ...rotated.outcome, parts: rotated.parts, claims }))
   }
   const outcome = await rotateStepByStep(services, request, { presented, options })
   if (outcome.kind === 'refused') {
@@ -31,7 +33,7 @@ export async function exchangeRefreshToken(
       ...(outcome.message !== '' && { message: outcome.message }),
     })
   }
-  return json(await tokenResponse(services, outcome))
+  return json(await tokenResponse(services, { ...outcome, claims }))
 }
 
 // A refusal may come with a revocation that has to stay: it is thrown after the commit.

@@ -118,5 +118,6 @@ function newSession(
     createdAt: at,
     updatedAt: at,
     refreshedAt: null,
+    tag: null,
   }
 }

@@ -85,6 +85,15 @@ export async function rotateRefreshToken(
   return { kind: 'accepted', user, session: refreshed, refreshToken, isRotated: true }
 }
 
+/** The user and session of a refresh token that has not been exchanged yet. */
+export async function findRefreshable(
+  store: Store,
+  presented: string,
+): Promise<{ user: UserRow; session: SessionRow } | undefined> {
+  const found = await findToken(store, sha256(presented))
+  return found?.token.revokedAt === null ? found : undefined
+}
+
 /** Revokes every valid refresh token of a session. */
 async function revokeFamily(store: Store, sessionId: string): Promise<void> {
   const { refreshTokens } = store.tables
@@ -168,10 +177,10 @@ const LOCK_TIMEOUT_MS = 5000
 async function findToken(
   store: Store,
   tokenSha256: Buffer,
-): Promise<{ token: RefreshTokenRow; user: UserRow } | undefined> {
+): Promise<{ token: RefreshTokenRow; user: UserRow; session: SessionRow } | undefined> {
   const { sessions, refreshTokens, users } = store.tables
   const [row] = await store.db
-    .select({ token: refreshTokens, user: users })
+    .select({ token: refreshTokens, user: users, session: sessions })
     .from(refreshTokens)
     .innerJoin(sessions, eq(sessions.id, refreshTokens.sessionId))
     .innerJoin(users, eq(users.id, sessions.userId))

@@ -114,6 +114,9 @@ function prepareRotation({ db, tables }: Store, name: string) {
 // Rules that end sessions need a look at other rows.
 function hasSessionRules({ sessions }: RotationOptions): boolean {
   return (
-    sessions.isSinglePerUser || sessions.timeboxSeconds > 0 || sessions.inactivityTimeoutSeconds > 0
+    sessions.isSinglePerUser ||
+    sessions.timeboxSeconds > 0 ||
+    sessions.inactivityTimeoutSeconds > 0 ||
+    sessions.lowAalSeconds > 0
   )
 }

@@ -1,5 +1,7 @@
-import { and, desc, eq, ne, sql } from 'drizzle-orm'
+import { and, eq, gte, isNull, ne, notInArray, or, type SQL, sql } from 'drizzle-orm'
+import type { PgColumn } from 'drizzle-orm/pg-core'
 
+import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import type { Store } from '#api/auth/store.ts'
 import type { SessionsConfig } from '#shared/config/auth-policies.ts'
 import type { AmrEntry, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
@@ -123,19 +125,53 @@ export async function findSessionEnd(
   if (inactivityTimeoutSeconds > 0 && ageSeconds(lastUse) > inactivityTimeoutSeconds) {
     return ' (Inactivity)'
   }
-  if (rules.isSinglePerUser && !(await isNewestSession(store, session))) {
+  const { lowAalSeconds } = rules
+  const needsProof = lowAalSeconds > 0 && (await hasVerifiedFactor(store, session.userId))
+  if (needsProof && session.aal === 'aal1' && ageSeconds(session.createdAt) > lowAalSeconds) {
+    return ' (Low AAL: User Needs MFA Verification)'
+  }
+  if (rules.isSinglePerUser && (await hasNewerSession(store, session, { rules, needsProof }))) {
     return ' (Revoked by Newer Login)'
   }
   return undefined
 }
 
-async function isNewestSession(store: Store, session: SessionRow): Promise<boolean> {
-  const { sessions } = store.tables
-  const [newest] = await store.db
+/** Whether another valid session of the same tag was used since this one. */
+async function hasNewerSession(
+  { db, tables, now }: Store,
+  session: SessionRow,
+  { rules, needsProof }: { readonly rules: SessionsConfig; readonly needsProof: boolean },
+): Promise<boolean> {
+  const { sessions } = tables
+  const since = (seconds: number): Date => new Date(now().getTime() - seconds * 1000)
+  const lastUse = sql`coalesce(${sessions.refreshedAt}, ${sessions.createdAt})`
+  const { timeboxSeconds, inactivityTimeoutSeconds, lowAalSeconds, tags } = rules
+  const [newer] = await db
     .select({ id: sessions.id })
     .from(sessions)
-    .where(eq(sessions.userId, session.userId))
-    .orderBy(desc(sessions.createdAt), desc(sql`${sessions.id}`))
+    .where(
+      and(
+        eq(sessions.userId, session.userId),
+        ne(sessions.id, session.id),
+        sql`(${lastUse}, ${sessions.id}) > (${session.refreshedAt ?? session.createdAt}::timestamptz, ${session.id}::uuid)`,
+        timeboxSeconds > 0 ? gte(sessions.createdAt, since(timeboxSeconds)) : undefined,
+        inactivityTimeoutSeconds > 0
+          ? sql`${lastUse} >= ${since(inactivityTimeoutSeconds)}`
+          : undefined,
+        needsProof
+          ? or(eq(sessions.aal, 'aal2'), gte(sessions.createdAt, since(lowAalSeconds)))
+          : undefined,
+        hasTag(sessions.tag, session.tag, tags),
+      ),
+    )
     .limit(1)
-  return newest?.id === session.id
+  return newer !== undefined
+}
+
+// Sessions without a tag, or with one that is not in the settings, have the first tag.
+function hasTag(column: PgColumn, tag: string | null, tags: readonly string[]): SQL | undefined {
+  if (tags.length === 0) return undefined
+  const isFirst = tag === null || tags.indexOf(tag) <= 0
+  if (!isFirst) return eq(column, tag)
+  return or(isNull(column), notInArray(column, tags.slice(1)))
 }

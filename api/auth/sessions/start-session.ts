@@ -1,5 +1,6 @@
 import type { AuthRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
+import { describeAccessToken } from '#api/auth/hooks/access-token-hook.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import type { Store } from '#api/auth/store.ts'
 import type { Parts } from '#api/auth/users/parts.ts'
@@ -7,7 +8,9 @@ import { presentUser } from '#api/auth/users/present-user.ts'
 import { loadParts } from '#api/auth/users/users.ts'
 import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
+import type { AccessTokenClaims } from './access-token.ts'
 import { openSession } from './open-session.ts'
+import { endSessions } from './sessions.ts'
 
 /** A stored session whose tokens are still to be returned. */
 export interface StartedSession {
@@ -16,6 +19,8 @@ export interface StartedSession {
   readonly parts?: Parts
   readonly session: SessionRow
   readonly refreshToken: string
+  /** Claims that a hook was asked for beforehand. */
+  readonly claims?: AccessTokenClaims | undefined
 }
 
 /** The answer to every successful sign-in. */
@@ -49,17 +54,35 @@ export async function tokenResponse(
   services: AuthServices,
   started: StartedSession,
 ): Promise<TokenResponse> {
-  const { user, session, refreshToken } = started
+  const { user, refreshToken } = started
   const withParts =
     started.parts === undefined ? await loadParts(services.store, user) : { user, ...started.parts }
-  const { accessToken, expiresAt } = await services.accessTokens.issue(user, session)
+  const claims = started.claims ?? (await describeOrEnd(services, started))
+  // A hook may set times of its own.
+  const { iat = 0, exp = 0 } = claims
   return {
-    access_token: accessToken,
+    access_token: await services.accessTokens.sign(claims),
     token_type: 'bearer',
-    expires_in: Math.floor(services.config.jwt.ttlSeconds),
-    expires_at: expiresAt,
+    expires_in: exp - iat,
+    expires_at: exp,
     refresh_token: refreshToken,
     user: presentUser(withParts),
+  }
+}
+
+// A new session whose access token a hook refused ends: no client has its tokens.
+async function describeOrEnd(
+  services: AuthServices,
+  { user, session }: StartedSession,
+): Promise<AccessTokenClaims> {
+  const isNew = session.refreshedAt === null
+  const method = isNew ? (session.amr[0]?.method ?? '') : 'token_refresh'
+  try {
+    return await describeAccessToken(services, { user, session, method })
+  } catch (error) {
+    const ended = { userId: user.id, scope: 'local', sessionId: session.id } as const
+    if (isNew) await endSessions(services.store, ended)
+    throw error
   }
 }
 

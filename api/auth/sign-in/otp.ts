@@ -8,6 +8,7 @@ import {
 } from '#api/auth/delivery/send-mail.ts'
 import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
+import { approveNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import type { OtpBody, Parsed } from '#api/auth/schemas.ts'
 import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
 import { inTransaction } from '#api/auth/store.ts'
@@ -76,12 +77,16 @@ export async function magicLink(
 
 async function send(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<Answer> {
   checkEnabled(services, parsed.contact)
+  await services.addresses.requireDeliverable(parsed.contact)
   await checkSendLimit(services, parsed.contact)
   const known = await findUserByContact(services.store, parsed.contact)
   if (known === undefined && !parsed.createsUser) throw authFailure('otp_disabled')
   if (known === undefined && services.config.signup.isDisabled) throw authFailure('signup_disabled')
+  const { contact, data } = parsed
+  const candidate = { ...contact, provider: contact.kind, userMetadata: data }
+  const id = known === undefined ? await approveNewUser(services, request, candidate) : undefined
   return inOneTransaction(services, async (tx) => {
-    const user = known ?? (await signUp(tx, request, parsed))
+    const user = known ?? (await signUp(tx, request, parsed, id))
     return parsed.contact.kind === 'email'
       ? sendMail(tx, request, { parsed, user, to: parsed.contact.email })
       : sendSms(tx, request, { parsed, user, to: parsed.contact.phone })
@@ -103,12 +108,17 @@ function checkEnabled(services: AuthServices, contact: Contact): void {
 }
 
 // A user without a password: the token proves the ownership of the contact.
-async function signUp(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<UserRow> {
+async function signUp(
+  services: AuthServices,
+  request: AuthRequest,
+  parsed: Otp,
+  id: string | undefined,
+): Promise<UserRow> {
   const { contact } = parsed
   const { mailer, sms } = services.config
   const isAutoconfirm = contact.kind === 'email' ? mailer.isAutoconfirm : sms.isAutoconfirm
   const created = await inTransaction(services.store, async (store) => {
-    const claims = { contact, keepsIdentityClaims: true }
+    const claims = { id, contact, keepsIdentityClaims: true }
     const account = isAutoconfirm ? { ...claims, data: parsed.data } : { ...claims, isSignup: true }
     const user = await createAccount(services, store, { account, request })
     if (user === undefined) return undefined

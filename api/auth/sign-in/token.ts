@@ -2,6 +2,7 @@ import { announce, record } from '#api/auth/audit/record.ts'
 import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
 import { type AuthErrorCode, authFailure, WeakPasswordError } from '#api/auth/errors.ts'
 import { exchangeIdToken } from '#api/auth/external/exchange-id-token.ts'
+import { judgePasswordAttempt } from '#api/auth/hooks/attempt-hooks.ts'
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import type { GrantQuery, Parsed, TokenBody } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
@@ -109,6 +110,9 @@ async function openWithPassword(
     () => services.passwords.verify(password, hash),
     (verdict) => verdict.isRight,
   )
+  if (user !== undefined && hash !== undefined && maySignIn(user, services.store.now())) {
+    await judgePasswordAttempt(services, request, { user, isValid: isRight })
+  }
   const refusal = findRefusal(services, { user, isRight, contact })
   if (user === undefined || refusal !== undefined) {
     const code = refusal ?? 'invalid_credentials'

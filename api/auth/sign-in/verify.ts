@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 
 import { type Answer, type AuthRequest, json, redirect } from '#api/auth/context.ts'
+import { gatewayCheck } from '#api/auth/delivery/send-sms.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
 import { redirectWithError } from '#api/auth/external/redirect-with-error.ts'
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
@@ -144,6 +145,7 @@ async function findTyped(
       code,
       pepper: jwt.secret,
       attemptsMax: rateLimits.otpAttemptsMax,
+      isRight: gatewayCheck(services, contact, code),
     })
     if (found !== undefined) return found
   }

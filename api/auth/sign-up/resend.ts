@@ -1,6 +1,11 @@
 import { record } from '#api/auth/audit/record.ts'
 import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
-import { requireEmailEnabled, sendNothing, sendTokenMail } from '#api/auth/delivery/send-mail.ts'
+import {
+  checkSendLimit,
+  requireEmailEnabled,
+  sendNothing,
+  sendTokenMail,
+} from '#api/auth/delivery/send-mail.ts'
 import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
 import type { Parsed, ResendBody } from '#api/auth/schemas.ts'
@@ -35,6 +40,9 @@ export async function resend(
   checkContact(type, contact)
   checkEnabled(services, contact)
   const pkce = parsePkce(body)
+  // Before any row is written or locked, for known and unknown contacts alike.
+  await checkSendLimit(services, contact)
+  await services.addresses.requireDeliverable(contact)
   const user = await findUserByContact(services.store, contact)
   if (user === undefined || !isPending(type, user)) return sendToNoUser(services, contact)
   return inOneTransaction(services, (tx) => sendAgain(tx, request, { type, user, pkce }))

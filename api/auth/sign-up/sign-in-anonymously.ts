@@ -1,6 +1,7 @@
 import { record } from '#api/auth/audit/record.ts'
 import { type Answer, type AuthRequest, json } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
+import { announceNewUser, approveNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { startSession, tokenResponse } from '#api/auth/sessions/start-session.ts'
 import { inTransaction } from '#api/auth/store.ts'
@@ -18,14 +19,18 @@ export async function signInAnonymously(
   const { signup, jwt } = services.config
   if (!signup.isAnonymousEnabled) throw authFailure('anonymous_provider_disabled')
   if (signup.isDisabled) throw authFailure('signup_disabled')
+  const candidate = { provider: undefined, userMetadata: data }
+  const id = await approveNewUser(services, request, candidate)
   const started = await inTransaction(services.store, async (store) => {
     const user = await insertUser(store, {
+      ...(id !== undefined && { id }),
       aud: request.audience,
       role: jwt.defaultGroupName,
       userMetadata: mergeMetadata({}, data),
       isAnonymous: true,
     })
     if (user === undefined) throw failure.internal('The user could not be created.')
+    await announceNewUser(services, store, request, user)
     await record(services, store, {
       request,
       actor: { kind: 'user', user },

@@ -10,6 +10,7 @@ import {
 } from '#api/auth/delivery/send-mail.ts'
 import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
+import { approveNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import type { Parsed, SignupBody } from '#api/auth/schemas.ts'
 import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
@@ -51,7 +52,10 @@ export async function signup(
   const parsed = await parseSignup(services, body)
   // Before anything is stored, and for known contacts too: the limit must not reveal which ones
   // exist.
-  if (!parsed.isAutoconfirm) await checkSendLimit(services, parsed.contact)
+  if (!parsed.isAutoconfirm) {
+    await services.addresses.requireDeliverable(parsed.contact)
+    await checkSendLimit(services, parsed.contact)
+  }
   const existing = await findUserByContact(services.store, parsed.contact)
   if (existing === undefined) return signUpNewUser(services, request, parsed)
   return signUpAgain(services, request, { parsed, existing })
@@ -70,7 +74,7 @@ async function parseSignup(
   if (contact.kind === 'phone' && pkce !== undefined) {
     throw invalid('PKCE not supported for phone signups', 'code_challenge')
   }
-  const channel = requireChannel(services, body.channel)
+  const channel = contact.kind === 'phone' ? requireChannel(services, body.channel) : 'sms'
   if (contact.kind === 'email' && !config.signup.isEmailEnabled) {
     throw authFailure('email_provider_disabled')
   }
@@ -90,7 +94,9 @@ async function signUpNewUser(
   parsed: Signup,
 ): Promise<Answer> {
   const { contact } = parsed
-  const account = accountOf(parsed)
+  const candidate = { ...contact, provider: contact.kind, userMetadata: parsed.data }
+  const id = await approveNewUser(services, request, candidate)
+  const account = { ...accountOf(parsed), id }
   if (parsed.isAutoconfirm) {
     const started = await inTransaction(services.store, async (store) => {
       const user = await createAccount(services, store, { account, request })

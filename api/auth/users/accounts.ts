@@ -1,5 +1,6 @@
 import type { AuthRequest } from '#api/auth/context.ts'
 import { deleteFactors } from '#api/auth/factors/factors.ts'
+import { announceNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { endSessions } from '#api/auth/sessions/sessions.ts'
 import type { Store } from '#api/auth/store.ts'
@@ -13,6 +14,8 @@ import { insertUser, updateUser } from './users.ts'
 
 /** A user who signs up by address or number. */
 export interface NewAccount {
+  /** The id that a hook has approved; a new one if absent. */
+  readonly id?: string | undefined
   readonly contact: Contact
   readonly passwordHash?: string | undefined
   readonly data?: Metadata | undefined
@@ -32,6 +35,7 @@ export async function createAccount(
   const { account, request } = options
   const { contact } = account
   const user = await insertUser(store, {
+    ...(account.id !== undefined && { id: account.id }),
     aud: request.audience,
     role: services.config.jwt.defaultGroupName,
     ...(contact.kind === 'email' ? { email: contact.email } : { phone: contact.phone }),
@@ -41,13 +45,15 @@ export async function createAccount(
     ...(account.isSignup && { signedUpAt: store.now() }),
   })
   if (user === undefined) return undefined
+  await announceNewUser(services, store, request, user)
   const claims = contactClaims(user.id, contact, account.keepsIdentityClaims ? account.data : {})
   await saveContactIdentity(store, {
     userId: user.id,
     provider: contact.kind,
     identityData: claims,
   })
-  const userMetadata = account.keepsIdentityClaims ? claims : (account.data ?? {})
+  // The number of a sign-up is a claim of its identity only.
+  const userMetadata = account.keepsIdentityClaims ? { ...claims, phone: null } : account.data
   return updateUser(store, user.id, { userMetadata: mergeMetadata({}, userMetadata) })
 }
 
@@ -61,15 +67,17 @@ export async function inviteAccount(
   invitation: {
     readonly email: string
     readonly known: UserRow | undefined
+    /** The id of a user who is created. */
+    readonly id?: string | undefined
     readonly data?: Metadata | undefined
     readonly request: AuthRequest
   },
 ): Promise<UserRow | undefined> {
-  const { email, known, data, request } = invitation
+  const { email, known, id, data, request } = invitation
   const invitedAt = store.now()
   if (known === undefined) {
     const contact = { kind: 'email', email } as const
-    const account = { contact, data, keepsIdentityClaims: false, invitedAt }
+    const account = { id, contact, data, keepsIdentityClaims: false, invitedAt }
     return createAccount(services, store, { account, request })
   }
   if (isConfirmed(known, 'phone')) {

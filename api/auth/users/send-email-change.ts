@@ -2,7 +2,7 @@ import { record } from '#api/auth/audit/record.ts'
 import type { AuthRequest } from '#api/auth/context.ts'
 import {
   claimMail,
-  mintAndSend,
+  mintAndSendChange,
   requireAuthorized,
   type TokenMail,
 } from '#api/auth/delivery/send-mail.ts'
@@ -35,13 +35,13 @@ export async function requestEmailChange(
   } as const
   const user = await claimMail(services, toNew, { emailChange: newEmail, emailChangeAgreed: 0 })
   await clearOneTimeTokens(services.store, user.id, EMAIL_CHANGE_KINDS)
-  const mails: TokenMail[] = [{ ...toNew, user }]
+  let toCurrent: TokenMail | undefined
   if (services.config.mailer.isSecureEmailChangeEnabled && user.email !== null) {
     requireAuthorized(services, user.email)
-    const toCurrent = { user, name: 'emailChangeCurrent', to: user.email, pkce } as const
-    mails.push({ ...toCurrent, changeTo: newEmail })
+    const to = user.email
+    toCurrent = { user, name: 'emailChangeCurrent', to, pkce, changeTo: newEmail }
   }
-  for (const mail of mails) await mintAndSend(services, request, mail)
+  await mintAndSendChange(services, request, { toNew: { ...toNew, user }, toCurrent })
   await record(services, services.store, {
     request,
     actor: { kind: 'user', user },

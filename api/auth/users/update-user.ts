@@ -75,6 +75,9 @@ async function parseChange(
       param: 'password',
     })
   }
+  if (newEmail !== undefined) {
+    await services.addresses.requireDeliverable({ kind: 'email', email: newEmail })
+  }
   await checkTaken(services, { newEmail, newPhone })
   const contacts = { email: newEmail, phone: newPhone }
   if (!body.password) return { body, channel, pkce, ...contacts, passwordHash: undefined }

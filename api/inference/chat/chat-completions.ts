@@ -8,6 +8,7 @@ import { answerOrStream, CHAT_RESPONSE } from '#api/inference/response-schemas.t
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { freshHead } from '#api/v1/durable.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { presentChat } from './chat-answer.ts'
 import {
@@ -19,6 +20,7 @@ import {
   serviceTierOf,
 } from './chat-request.ts'
 import { chatPresenter } from './chat-stream.ts'
+import { storeChat, storedWhenStreamed } from './stored-chats.ts'
 
 const CHAT_ID_LENGTH = 29
 
@@ -37,9 +39,22 @@ export function registerChatCompletions(app: FastifyInstance, services: Inferenc
   })
 }
 
-function chat(http: Http, services: InferenceServices): Promise<unknown> {
+async function chat(http: Http, services: InferenceServices): Promise<unknown> {
   const validated = validatedOf<ChatBody>(http, services.clock)
-  return generate(http, services, chatGeneration(services, validated))
+  const generation = chatGeneration(services, validated)
+  if (validated.body.store !== true) return generate(http, services, generation)
+  if (services.stored === undefined) throw notStored()
+  const save = (answer: object): Promise<void> => storeChat(http, services, answer)
+  const answer = await generate(http, services, storedWhenStreamed(generation, save))
+  if (!http.reply.sent) await save(answer)
+  return answer
+}
+
+function notStored(): ServiceError {
+  return failure.invalidRequest(
+    "Unsupported value: 'store' does not support true here. Leave it out.",
+    { param: 'store', code: 'unsupported_value' },
+  )
 }
 
 /** The job of a chat request, and the presentation of its result. */

@@ -31,7 +31,6 @@ import {
 import { tokenRules } from '#api/inference/token-rule-fields.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import type { ChatMessage, GenerateInput, TemplateOptions } from '#shared/contracts/completion.ts'
-import { failure } from '#shared/errors.ts'
 
 import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
 import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
@@ -82,7 +81,9 @@ const FIELDS = {
   ...TOOL_FIELDS,
   ...TEMPLATE_FIELDS,
   ...REQUEST_FIELDS,
-  store: optionalBoolean({ description: 'True is refused: conversations are never kept.' }),
+  store: optionalBoolean({
+    description: 'Whether the answer can be fetched later; false if absent.',
+  }),
   modalities: Type.Optional(
     Type.Unsafe<readonly 'text'[] | null>({
       type: ['array', 'null'],
@@ -122,7 +123,6 @@ export interface ChatRequest {
 /** Reads a chat request. Throws what the schema cannot say. */
 export function chatRequest(body: ChatBody): ChatRequest {
   streamChoice(body)
-  if (body.store === true) throw notKept()
   const messages = chatMessages(body.messages)
   const budget = new SchemaBudget()
   const tools = toolPlan(body, budget)
@@ -222,13 +222,6 @@ export function serviceTierOf(body: Pick<ChatBody, 'service_tier'>): PriorityCla
     default:
       return 'default'
   }
-}
-
-function notKept(): Error {
-  return failure.invalidRequest(
-    "Unsupported value: 'store' does not support true, because conversations are not kept here. Leave it out.",
-    { param: 'store', code: 'unsupported_value' },
-  )
 }
 
 function logprobsOf(body: ChatBody): number | null {

@@ -59,7 +59,8 @@ export class OwnedJob {
     this.buffer = new EventBuffer(
       UNREAD_CHARS_MAX,
       () => this.apply({ type: 'caughtUp' }),
-      joinDeltas,
+      // The events of a durable job are the same in every process that replays its replies.
+      durable === undefined ? joinDeltas : undefined,
     )
   }
 

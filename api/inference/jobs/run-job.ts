@@ -87,11 +87,14 @@ async function* watched<K extends QueueKind>(
 /**
  * Aborted when the client disconnects before its answer is complete, streamed or not. A complete
  * request under an Idempotency-Key continues without its client, which will ask for the answer
- * again.
+ * again; that of a background job ends when the job is cancelled.
  */
 export function clientSignal({ request, reply }: Http): AbortSignal {
   const abort = new AbortController()
   const { raw } = reply
+  const { stored } = request.context
+  stored?.signal.addEventListener('abort', () => abort.abort(), { once: true })
+  if (stored?.signal.aborted === true) abort.abort()
   const leave = (): void => {
     const isKept = request.context.durable !== undefined && request.raw.complete
     if (!raw.writableEnded && !isKept) abort.abort()

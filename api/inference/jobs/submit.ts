@@ -28,6 +28,7 @@ import { AdmissionWindow } from './admission-window.ts'
 import { adopt, keepDurable, makeDurable } from './durable-job.ts'
 import type { JobEvent, SubmitRequest, Submitter } from './job-events.ts'
 import { JobLedger } from './job-ledger.ts'
+import { type JobObserver, observeJob } from './observed-job.ts'
 import { deadlineExceeded, type JobActions, OwnedJob } from './owned-job.ts'
 
 const RESUBMIT_DELAY_MS = 100
@@ -45,8 +46,8 @@ interface SubmitterOptions {
   readonly log: Logger
   /** Encrypts inputs and decrypts replies; without it both stay in clear text. */
   readonly cipher?: ContentCipher | undefined
-  /** Called for every resubmission. */
-  readonly onResubmit?: (envelope: JobEnvelope) => void
+  /** Record what happens to the jobs, in this order. */
+  readonly observers?: readonly JobObserver[]
 }
 
 /** The submitter of one API process, with its jobs in flight. */
@@ -59,7 +60,7 @@ export interface OpenSubmitter extends Submitter {
 
 /** Opens the way into the queues: the reply stream is read before the first job goes in. */
 export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubmitter> {
-  const { redis, reader, keys, log, cipher } = options
+  const { redis, reader, keys, log, cipher, observers = [] } = options
   const clock = new RedisClock(options.clock)
   await clock.sync(redis)
   const producer = new JobProducer({ redis, keys, log, cipher })
@@ -74,7 +75,10 @@ export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubm
     submit<K extends QueueKind>(request: SubmitRequest<K>) {
       // From this machine's time to that of the queues.
       const deadlineAtMs = clock.now() + request.deadlineAtMs - options.clock.now()
-      return runJob(context, { ...request, deadlineAtMs }) as AsyncGenerator<JobEvent<K>>
+      const events = observeJob(observers, { ...request, deadlineAtMs }, (job) =>
+        runJob(context, job),
+      )
+      return events as AsyncGenerator<JobEvent<K>>
     },
     failPending() {
       for (const job of ledger.jobs) {
@@ -247,7 +251,7 @@ async function enqueueFirst(producer: JobProducer, job: OwnedJob): Promise<void>
 }
 
 function actionsOf(context: Context): JobActions {
-  const { producer, redis, clock, log, onResubmit } = context
+  const { producer, redis, clock, log, observers = [] } = context
   const quietly = (work: Promise<unknown>, operation: string): void => {
     work.catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error)
@@ -275,7 +279,7 @@ function actionsOf(context: Context): JobActions {
         { operation: 'job.resubmit', jobId: job.envelope.jobId, epoch: job.life.epoch },
         'job submitted again',
       )
-      onResubmit?.(job.envelope)
+      for (const observer of observers) observer.onResubmit?.(job.envelope)
       resubmit(job)
     },
     cancel: (job, epoch) => quietly(producer.cancel({ ...job.envelope, epoch }), 'job.cancel'),

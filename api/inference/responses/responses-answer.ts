@@ -1,4 +1,5 @@
 import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { ServiceError } from '#shared/errors.ts'
 
@@ -10,13 +11,18 @@ export interface ResponseHead {
   readonly id: string
   readonly createdAt: number
   readonly model: string
+  readonly catalogueModel: CatalogueModel
   readonly serviceTier: PriorityClass
   readonly body: ResponsesBody
+  /** Whether the response can be fetched later. */
+  readonly isStored: boolean
+  /** The conversation that it continues. */
+  readonly conversationId: string | null
 }
 
 /** How far a response has come. */
 export type ResponseState =
-  | { readonly status: 'in_progress' }
+  | { readonly status: 'queued' | 'in_progress' }
   | {
       readonly status: 'completed' | 'incomplete'
       readonly completedAt: number
@@ -43,7 +49,8 @@ export function presentResponse(head: ResponseHead, state: ResponseState): objec
     object: 'response',
     created_at: head.createdAt,
     status,
-    background: false,
+    background: body.background ?? false,
+    conversation: head.conversationId === null ? null : { id: head.conversationId },
     completed_at: status === 'completed' ? state.completedAt : null,
     error: status === 'failed' ? presentFailure(state.error) : null,
     incomplete_details: status === 'incomplete' ? { reason: 'max_output_tokens' } : null,
@@ -51,14 +58,14 @@ export function presentResponse(head: ResponseHead, state: ResponseState): objec
     max_output_tokens: body.max_output_tokens ?? null,
     max_tool_calls: body.max_tool_calls ?? null,
     model: head.model,
-    output: status === 'in_progress' ? [] : state.output,
+    output: 'output' in state ? state.output : [],
     parallel_tool_calls: body.parallel_tool_calls ?? true,
-    previous_response_id: null,
+    previous_response_id: body.previous_response_id ?? null,
     prompt_cache_key: body.prompt_cache_key ?? null,
     reasoning: { effort: body.reasoning?.effort ?? null, summary: null },
     safety_identifier: body.safety_identifier ?? null,
     service_tier: head.serviceTier,
-    store: false,
+    store: head.isStored,
     temperature: body.temperature ?? 1,
     text: { format: presentFormat(body) },
     tool_choice: body.tool_choice ?? 'auto',

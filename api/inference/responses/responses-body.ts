@@ -195,13 +195,29 @@ export const RESPONSES_BODY = Type.Object(
     truncation: ineffective({ type: ['string', 'null'], enum: ['auto', 'disabled', null] }, [
       'disabled',
     ]),
-    store: optionalBoolean({ description: 'True is refused: responses are never kept.' }),
-    background: optionalBoolean({ description: 'True is refused: responses are never kept.' }),
-    previous_response_id: optionalString({ description: 'Refused: responses are never kept.' }),
+    store: optionalBoolean({
+      description:
+        'Whether the response can be fetched and continued later; the default is a setting of the installation.',
+    }),
+    background: optionalBoolean({
+      description: 'Answer at once, and run the response as a background job; needs `store`.',
+    }),
+    previous_response_id: optionalString({
+      maxLength: 200,
+      description: 'The stored response that this one continues.',
+    }),
     conversation: Type.Optional(
-      Type.Unsafe<string | object | null>({
-        type: ['string', 'object', 'null'],
-        description: 'Refused: conversations are never kept.',
+      Type.Unsafe<string | { readonly id: string } | null>({
+        anyOf: [
+          { type: ['string', 'null'], maxLength: 200 },
+          {
+            type: 'object',
+            required: ['id'],
+            properties: { id: { type: 'string', maxLength: 200 } },
+            additionalProperties: false,
+          },
+        ],
+        description: 'The conversation that the response continues and is added to.',
       }),
     ),
     prompt: unsupported(),

@@ -73,6 +73,44 @@ const NONE = { type: 'null' }
 const STORED_CALL = { ...STORED, caller: NONE, namespace: NONE }
 const CALL_ID = { type: 'string', minLength: 1, maxLength: 256 }
 
+/** The schema of one item of a conversation. */
+export const ITEM_SCHEMA = variantSchema(
+  {
+    message: {
+      required: ['role', 'content'],
+      properties: {
+        role: { type: 'string', enum: ['user', 'assistant', 'system', 'developer'] },
+        content: PARTS,
+        phase: NONE,
+        ...STORED,
+      },
+    },
+    function_call: {
+      required: ['call_id', 'name', 'arguments'],
+      properties: {
+        call_id: CALL_ID,
+        name: { type: 'string', minLength: 1 },
+        arguments: TEXT,
+        parsed_arguments: {},
+        ...STORED_CALL,
+      },
+    },
+    function_call_output: {
+      required: ['call_id', 'output'],
+      properties: { call_id: CALL_ID, output: PARTS, name: NONE, ...STORED_CALL },
+    },
+    reasoning: {
+      properties: {
+        summary: { type: ['array', 'null'] },
+        content: { type: ['array', 'null'] },
+        encrypted_content: { type: ['string', 'null'] },
+        ...STORED,
+      },
+    },
+  },
+  'message',
+)
+
 /** The schema of the field `input`. */
 export const INPUT_SCHEMA = {
   anyOf: [
@@ -81,42 +119,7 @@ export const INPUT_SCHEMA = {
       type: 'array',
       minItems: 1,
       maxItems: ITEMS_MAX,
-      items: variantSchema(
-        {
-          message: {
-            required: ['role', 'content'],
-            properties: {
-              role: { type: 'string', enum: ['user', 'assistant', 'system', 'developer'] },
-              content: PARTS,
-              phase: NONE,
-              ...STORED,
-            },
-          },
-          function_call: {
-            required: ['call_id', 'name', 'arguments'],
-            properties: {
-              call_id: CALL_ID,
-              name: { type: 'string', minLength: 1 },
-              arguments: TEXT,
-              parsed_arguments: {},
-              ...STORED_CALL,
-            },
-          },
-          function_call_output: {
-            required: ['call_id', 'output'],
-            properties: { call_id: CALL_ID, output: PARTS, name: NONE, ...STORED_CALL },
-          },
-          reasoning: {
-            properties: {
-              summary: { type: ['array', 'null'] },
-              content: { type: ['array', 'null'] },
-              encrypted_content: { type: ['string', 'null'] },
-              ...STORED,
-            },
-          },
-        },
-        'message',
-      ),
+      items: ITEM_SCHEMA,
     },
   ],
   description:

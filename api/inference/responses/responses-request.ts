@@ -25,15 +25,18 @@ import {
   type ResponsesBody,
   type ToolChoiceField,
 } from './responses-body.ts'
-import { responsesMessages } from './responses-input.ts'
+import { type InputField, responsesMessages } from './responses-input.ts'
 
 const TOOL_SCHEMA_PATH = 'tools[#].parameters'
 
-/** Reads a request for a response. Throws what the schema cannot say. */
-export function responsesRequest(body: ResponsesBody): ChatRequest {
-  checkUnkept(body)
+/**
+ * Reads a request for a response; `earlier` are the items of the conversation that it continues.
+ * Throws what the schema cannot say.
+ */
+export function responsesRequest(body: ResponsesBody, earlier: Items = []): ChatRequest {
   checkStreamOptions(body)
-  const messages = responsesMessages(body.input, body.instructions)
+  const input = earlier.length === 0 ? body.input : [...earlier, ...itemsOf(body.input)]
+  const messages = responsesMessages(input, body.instructions)
   const budget = new SchemaBudget()
   const tools = toolsOf(body, budget)
   const asked = {
@@ -42,7 +45,7 @@ export function responsesRequest(body: ResponsesBody): ChatRequest {
     top_k: body.top_k ?? null,
     seed: body.seed ?? null,
   }
-  const input = chatInput({
+  const chat = chatInput({
     messages,
     tools,
     n: 1,
@@ -56,7 +59,7 @@ export function responsesRequest(body: ResponsesBody): ChatRequest {
     stream: body.stream ?? false,
   })
   addIgnoredFields(body, budget.ignored)
-  return { input: { ...input, toolSchemaPath: TOOL_SCHEMA_PATH }, tools }
+  return { input: { ...chat, toolSchemaPath: TOOL_SCHEMA_PATH }, tools }
 }
 
 function guidanceOf({ reasoning, text }: ResponsesBody): Pick<ChatOptions, 'template' | 'hints'> {
@@ -69,21 +72,22 @@ function guidanceOf({ reasoning, text }: ResponsesBody): Pick<ChatOptions, 'temp
 
 type ChatOptions = Parameters<typeof chatInput>[0]
 
-const NOT_KEPT =
-  "because responses are not kept here. Leave it out, and send the whole conversation as 'input'."
+type Items = Exclude<InputField, string>
 
-function checkUnkept(body: ResponsesBody): void {
-  for (const param of ['store', 'background'] as const) {
-    if (body[param] !== true) continue
+/** The input as items. */
+export function itemsOf(input: InputField): Items {
+  if (typeof input !== 'string') return input
+  return [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: input }] }]
+}
+
+/** Refuses what needs stored responses, where there are none, as in a batch. */
+export function checkUnstored(body: ResponsesBody): void {
+  const fields = ['background', 'previous_response_id', 'conversation'] as const
+  for (const param of fields) {
+    const value = body[param]
+    if (value === null || value === undefined || value === false) continue
     throw failure.invalidRequest(
-      `Unsupported value: '${param}' does not support true, ${NOT_KEPT}`,
-      { param, code: 'unsupported_value' },
-    )
-  }
-  for (const param of ['previous_response_id', 'conversation'] as const) {
-    if (body[param] === null || body[param] === undefined) continue
-    throw failure.invalidRequest(
-      `Unsupported parameter: '${param}' is not supported, ${NOT_KEPT}`,
+      `Unsupported parameter: '${param}' is not supported here. Send the whole conversation as 'input'.`,
       { param, code: 'unsupported_parameter' },
     )
   }

@@ -79,17 +79,25 @@ const USAGE = {
   },
 }
 
-const RESPONSE = {
+/** A response, as routes answer it. */
+export const RESPONSE = {
   type: 'object',
   required: ['id', 'object', 'created_at', 'status', 'model', 'output', 'usage', 'error'],
   properties: {
     id: { type: 'string' },
     object: { const: 'response' },
     created_at: { type: 'integer', description: 'Unix seconds.' },
-    status: { type: 'string', enum: ['completed', 'incomplete'] },
-    background: { const: false },
+    status: {
+      type: 'string',
+      enum: [...['completed', 'incomplete', 'failed', 'in_progress', 'queued', 'cancelled']],
+    },
+    background: { type: 'boolean' },
+    conversation: { type: ['object', 'null'], properties: { id: { type: 'string' } } },
     completed_at: { type: ['integer', 'null'], description: 'Unix seconds.' },
-    error: { type: 'null' },
+    error: {
+      type: ['object', 'null'],
+      properties: { code: { type: 'string' }, message: { type: 'string' } },
+    },
     incomplete_details: {
       type: ['object', 'null'],
       properties: { reason: { const: 'max_output_tokens' } },
@@ -100,12 +108,12 @@ const RESPONSE = {
     model: { type: 'string' },
     output: { type: 'array', items: { anyOf: [MESSAGE, FUNCTION_CALL, REASONING] } },
     parallel_tool_calls: { type: 'boolean' },
-    previous_response_id: { type: 'null' },
+    previous_response_id: NULLABLE_STRING,
     prompt_cache_key: NULLABLE_STRING,
     reasoning: { type: 'object' },
     safety_identifier: NULLABLE_STRING,
     service_tier: { type: 'string', enum: ['default', 'flex', 'priority'] },
-    store: { const: false },
+    store: { type: 'boolean' },
     temperature: { type: 'number' },
     text: { type: 'object', properties: { format: { type: 'object' } } },
     tool_choice: { anyOf: [{ type: 'string' }, { type: 'object' }] },
@@ -113,7 +121,7 @@ const RESPONSE = {
     top_logprobs: { type: 'integer' },
     top_p: { type: 'number' },
     truncation: { const: 'disabled' },
-    usage: USAGE,
+    usage: { anyOf: [USAGE, { type: 'null' }] },
     user: NULLABLE_STRING,
     metadata: { type: 'object', additionalProperties: { type: 'string' } },
   },

@@ -15,9 +15,14 @@ import { type OutputStep, outputText, type ResponseOutput } from './responses-ou
 export function responsePresenter(
   head: ResponseHead,
   output: ResponseOutput,
-  now: () => number,
+  options: {
+    readonly now: () => number
+    /** Stores the finished response; answers the response as it then is. */
+    readonly save: (response: object) => Promise<object>
+  },
 ): StreamPresenter {
   const events = new EventWriter(head.body.stream_options?.include_obfuscation === true)
+  const { now, save } = options
   const lifecycle = (type: string, state: ResponseState): string =>
     events.write(type, { response: presentResponse(head, state) })
   return {
@@ -30,11 +35,12 @@ export function responsePresenter(
         .flatMap((delta) => output.push(delta))
         .map((step) => events.writeStep(step))
         .join(''),
-    ending(usage: TokenUsage) {
+    async ending(usage: TokenUsage) {
       const { items } = output
       const status = endStatus(items)
       const state = { status, completedAt: now(), output: items, usage }
-      return lifecycle(`response.${status}`, state)
+      const response = await save(presentResponse(head, state))
+      return events.write(`response.${status}`, { response })
     },
     // Those who read all events see the state of the response, all others are thrown the error.
     failing(error: ServiceError) {

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 
 import { serviceTierOf } from '#api/inference/chat/chat-request.ts'
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
@@ -6,18 +6,21 @@ import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-lookup.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
-import { freshHead } from '#api/v1/durable.ts'
+import { streamEvents } from '#api/jobs/routes.ts'
+import { callerOf } from '#api/v1/caller.ts'
+import { durableHead, freshHead } from '#api/v1/durable.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 
-import { endStatus, presentResponse } from './responses-answer.ts'
+import { NO_THREAD, type ResponseThread, threadOf, withIds } from './response-thread.ts'
+import { endStatus, presentResponse, type ResponseHead } from './responses-answer.ts'
 import { RESPONSES_BODY, type ResponsesBody } from './responses-body.ts'
 import { hexId, ResponseOutput } from './responses-output.ts'
-import { responsesRequest } from './responses-request.ts'
+import { checkUnstored, responsesRequest } from './responses-request.ts'
 import { RESPONSES_ANSWER } from './responses-schemas.ts'
 import { responsePresenter } from './responses-stream.ts'
 
-/** `POST /responses`: a chat in the newest dialect, whose conversation stays with the client. */
+/** `POST /responses`: a chat in the newest dialect, stored for later requests if wanted. */
 export function registerResponses(app: FastifyInstance, services: InferenceServices): void {
   app.post('/responses', {
     config: { scope: 'responses' },
@@ -35,11 +38,71 @@ export function registerResponses(app: FastifyInstance, services: InferenceServi
 
 async function respond(http: Http, services: InferenceServices): Promise<unknown> {
   const validated = validatedOf<ResponsesBody>(http, services.clock)
+  const { body } = validated
   try {
-    return await generate(http, services, responseGeneration(services, validated))
+    const thread = await threadOf(http, services, body)
+    const isStoredRequest = http.request.context.stored !== undefined
+    if (body.background === true && !isStoredRequest) {
+      return await runInBackground(http, services, { validated, thread })
+    }
+    const head = responseHead(services, validated, thread)
+    const answer = await generate(http, services, responseGeneration(services, head, thread))
+    return http.reply.sent ? answer : await thread.save(head, answer)
   } catch (error) {
     throw renamed(error)
   }
+}
+
+/** Stores the request as a background job, and answers the response that it will be. */
+async function runInBackground(
+  http: Http,
+  services: InferenceServices,
+  what: { readonly validated: Validated<ResponsesBody>; readonly thread: ResponseThread },
+): Promise<object | FastifyReply> {
+  const { stored, clock } = services
+  const { validated, thread } = what
+  const { body } = validated
+  if (stored === undefined || !thread.isStored) throw backgroundNeedsStore()
+  const { answers, background } = stored
+  const id = background.newId()
+  const createdAtMs = clock.now()
+  const head = responseHead(
+    services,
+    { ...validated, head: durableHead({ id, startedAtMs: createdAtMs }) },
+    thread,
+  )
+  // Faults of the request are answered now.
+  responsesRequest(body, thread.earlier)
+  const { organizationId, userId = null } = callerOf(http.request)
+  const queued = presentResponse(head, { status: 'queued' })
+  const isStored = await answers.add({
+    ...{ id: head.id, object: 'response', model: head.model, organizationId, userId },
+    ...{ previousId: body.previous_response_id ?? null, conversationId: thread.conversationId },
+    ...{ jobId: id, metadata: body.metadata ?? null, createdAtMs },
+    input: withIds(head.id, body.input),
+    answer: queued as Readonly<Record<string, unknown>>,
+  })
+  if (!isStored) throw backgroundNeedsStore()
+  const job = await background
+    .create(http.request, {
+      ...{ id, createdAtMs, contentType: 'application/json', model: head.model },
+      // Its events are recorded in any case, for clients that come back.
+      body: Buffer.from(JSON.stringify({ ...body, stream: true })),
+      ...{ responseId: head.id, metadata: body.metadata ?? null, priority: head.serviceTier },
+    })
+    .catch(async (error: unknown) => {
+      await answers.remove(organizationId, 'response', head.id)
+      throw error
+    })
+  if (body.stream !== true) return queued
+  return streamEvents(http.reply, { background, job, from: 0 })
+}
+
+function backgroundNeedsStore(): ServiceError {
+  return failure.invalidRequest(
+    "A response in the background must be stored: 'background' needs 'store', and an organization that stores responses.",
+    { param: 'background', code: 'invalid_value' },
+  )
 }
 
 /** Workers report `messages`; this dialect calls that field `input`. */
@@ -52,30 +115,42 @@ function renamed(error: unknown): unknown {
   })
 }
 
-/** The job of a response request, and the presentation of its result. */
-export function responseGeneration(
+/** The constant fields of the response to a request. */
+function responseHead(
   { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
+  { body, caller, modelName, head }: Validated<ResponsesBody>,
+  { isStored, conversationId }: ResponseThread,
+): ResponseHead {
+  const model = getCapableModel(catalogue, caller, {
+    ...{ name: modelName, kind: 'completion', capability: 'chat', endpoint: 'v1/responses' },
+  })
+  const { newId, created } = head ?? freshHead(clock)
+  return {
+    ...{ id: hexId('resp_', newId('resp_')), createdAt: created, model: model.id, body },
+    ...{ serviceTier: serviceTierOf(body), isStored, conversationId, catalogueModel: model },
+  }
+}
+
+/** The job of a line of a batch, and the presentation of its result. */
+export function batchedResponse(
+  services: Pick<InferenceServices, 'catalogue' | 'clock'>,
   validated: Validated<ResponsesBody>,
 ): Generation<object> {
-  const { body } = validated
-  const model = getCapableModel(catalogue, validated.caller, {
-    ...{
-      name: validated.modelName,
-      kind: 'completion',
-      capability: 'chat',
-      endpoint: 'v1/responses',
-    },
-  })
-  const { input, tools } = responsesRequest(body)
-  const { newId, created } = validated.head ?? freshHead(clock)
-  const id = hexId('resp_', newId('resp_'))
-  const head = {
-    ...{ id, createdAt: created, model: model.id, body },
-    serviceTier: serviceTierOf(body),
-  }
+  checkUnstored(validated.body)
+  return responseGeneration(services, responseHead(services, validated, NO_THREAD), NO_THREAD)
+}
+
+/** The job of a response request, and the presentation of its result. */
+function responseGeneration(
+  { clock }: Pick<InferenceServices, 'clock'>,
+  head: ResponseHead,
+  thread: ResponseThread,
+): Generation<object> {
+  const { id } = head
+  const { input, tools } = responsesRequest(head.body, thread.earlier)
   const now = (): number => unixSeconds(clock.now())
   return {
-    model,
+    model: head.catalogueModel,
     input,
     priorityClass: head.serviceTier,
     present({ candidates, usage, dialect }) {
@@ -86,6 +161,10 @@ export function responseGeneration(
       const state = { status: endStatus(items), completedAt: now(), output: items, usage }
       return presentResponse(head, state)
     },
-    presenter: () => responsePresenter(head, new ResponseOutput(id, tools), now),
+    presenter: () =>
+      responsePresenter(head, new ResponseOutput(id, tools), {
+        now,
+        save: (response) => thread.save(head, response),
+      }),
   }
 }

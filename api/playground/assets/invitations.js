@@ -23,7 +23,13 @@ function cardOf({ id, organization_name: name, role }) {
   result.hidden = true
   const buttons = [buttonOf('Accept', 'accept'), buttonOf('Decline', 'decline')]
   const row = element('div', { class: 'row' }, ...buttons)
-  const text = element('p', {}, 'You are invited to join ', element('b', {}, name), ` as ${role}.`)
+  const text = element(
+    'p',
+    {},
+    'You are invited to join ',
+    element('b', {}, element('bdi', {}, name)),
+    ` as ${role}.`,
+  )
   return element('div', { class: 'card stack' }, text, row, result)
 
   /** @param {string} label @param {'accept' | 'decline'} choice */

@@ -117,6 +117,7 @@ function sessionTables(table: TableCreator) {
     createdAt: moment('created_at').notNull(),
     updatedAt: moment('updated_at').notNull(),
     refreshedAt: moment('refreshed_at'),
+    tag: text('tag'),
   })
   const refreshTokens = table('refresh_tokens', {
     id: bigint('id', { mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),

@@ -1,4 +1,12 @@
-import { customType, pgTableCreator, primaryKey, text, timestamp, uuid } from 'drizzle-orm/pg-core'
+import {
+  customType,
+  integer,
+  pgTableCreator,
+  primaryKey,
+  text,
+  timestamp,
+  uuid,
+} from 'drizzle-orm/pg-core'
 
 import { tablePrefixOf } from '../migrate.ts'
 import { authTables } from './auth.ts'
@@ -16,6 +24,8 @@ export function organizationTables(namespace: string) {
     personalUserId: uuid('personal_user_id').unique(),
     createdAt: moment('created_at').notNull().defaultNow(),
     deletedAt: moment('deleted_at'),
+    /** Days for which stored content is kept; 0 stores nothing, null follows the installation. */
+    retentionDays: integer('retention_days'),
   })
   const members = table(
     'organization_members',

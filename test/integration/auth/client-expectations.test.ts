@@ -57,13 +57,44 @@ describe('a path of the table', () => {
     const headers = { 'x-supabase-api-version': '2024-01-01' }
     for (const [path, status, code] of [
       ['/auth/v1/passkeys', 404, 'not_found'],
-      ['/auth/v1/admin/oauth/clients', 404, 'not_found'],
+      ['/auth/v1/oauth/authorizations/1', 404, 'feature_disabled'],
       ['/auth/v1/factors/recovery-codes', 405, 'method_not_allowed'],
     ] as const) {
       const answer = await server.call({ path, headers })
       expect(answer, path).toMatchObject({ status, body: { code, message: expect.any(String) } })
       expect(answer.headers['x-supabase-api-version']).toBe('2024-01-01')
     }
+  })
+
+  it.each([
+    ['POST', '/sso', 404, 'saml_provider_disabled'],
+    ['GET', '/sso/saml/metadata?download=true', 404, 'saml_provider_disabled'],
+    ['POST', '/sso/saml/acs', 404, 'saml_provider_disabled'],
+    ['POST', '/admin/sso/providers', 404, 'saml_provider_disabled'],
+    ['GET', '/admin/sso/providers/not-a-uuid', 404, 'sso_provider_not_found'],
+    ['DELETE', '/admin/sso/providers/1', 404, 'sso_provider_not_found'],
+    ['POST', '/token?grant_type=web3', 422, 'web3_provider_disabled'],
+    ['GET', '/admin/oauth/clients', 404, 'feature_disabled'],
+    ['POST', '/admin/oauth/clients/1/regenerate_secret', 404, 'feature_disabled'],
+    ['GET', '/.well-known/oauth-authorization-server', 404, 'feature_disabled'],
+    ['POST', '/oauth/token', 404, 'feature_disabled'],
+  ] as const)(
+    'of an absent feature answers %s %s as switched off',
+    async (method, path, status, code) => {
+      const bearer = await server.serviceToken()
+      const body = method === 'POST' ? {} : undefined
+      const answer = await server.call({ method, path, bearer, body })
+      expect([answer.status, answer.body.error_code]).toEqual([status, code])
+      const stranger = await server.call({ method, path, body })
+      const isOpen = !path.startsWith('/admin/')
+      expect(stranger.status).toBe(isOpen ? status : 401)
+    },
+  )
+
+  it('of the SAML providers answers that there are none', async () => {
+    const bearer = await server.serviceToken()
+    const { body } = await server.call({ path: '/auth/v1/admin/sso/providers', bearer })
+    expect(body).toEqual({ items: null })
   })
 
   it('may end in a slash', async () => {

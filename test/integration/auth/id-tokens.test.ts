@@ -115,7 +115,8 @@ describe('a token', () => {
     }
     const { verify: verifyAt } = createIdTokens({
       fetch: async ({ url }) => ({
-        ...{ status: 200, contentType: 'application/json', text: JSON.stringify(pages[url]) },
+        ...{ status: 200, contentType: 'application/json', retryAfter: '' },
+        text: JSON.stringify(pages[url]),
       }),
       clock: { now: () => nowMs, monotonic: () => nowMs },
     })

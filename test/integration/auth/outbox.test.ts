@@ -32,10 +32,10 @@ it('delivers what another process left, once', async () => {
   })
   server.clock.advance(10)
   state.error = undefined
-  const { store, clock, log, config, sms } = server.services
+  const { store, clock, log, config, sms, hooks } = server.services
   const mailer = { send: async (mail: SentMail) => void state.sent.push(mail) }
   const sender = { ...sms, send: async () => ({ messageId: '' }) }
-  const options = { store, clock, log, mailer, sms: sender, secret: config.jwt.secret }
+  const options = { store, clock, log, hooks, mailer, sms: sender, secret: config.jwt.secret }
   const others = [createOutbox(options), createOutbox(options)]
   for (const other of others) other.start()
   await Promise.all(others.map((other) => other.idle()))

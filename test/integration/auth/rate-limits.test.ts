@@ -67,6 +67,40 @@ describe('limits per client', () => {
 })
 
 describe('limits of the whole server', () => {
+  it.each(['recover', 'resend'])('end /%s before any row is written or locked', async (path) => {
+    const server = await startServer({
+      env: { AUTH_RATE_LIMIT_EMAIL_SENT: '1', AUTH_SMTP_MAX_FREQUENCY: '0s' },
+    })
+    try {
+      const email = newEmail()
+      const body = { email, password: PASSWORD }
+      const signUp = { method: 'POST', path: '/signup', body } as const
+      expect((await server.call(signUp)).status).toBe(200)
+      const rows = async () => {
+        const query = 'select xmin, xmax, ctid from users'
+        const { rows: users } = await server.database.pool.query(query)
+        const { rows: sent } = await server.database.pool.query(
+          'select count(*) from one_time_tokens',
+        )
+        return JSON.stringify([users, sent])
+      }
+      const before = await rows()
+      for (const prefix of ['', '/auth/v1']) {
+        for (const one of [email, newEmail()]) {
+          const body = { type: 'signup', email: one }
+          const answer = await server.call({ method: 'POST', path: `${prefix}/${path}`, body })
+          expect([answer.status, answer.body.error_code]).toEqual([
+            ...[429, 'over_email_send_rate_limit'],
+          ])
+        }
+      }
+      // A statement that was rolled back leaves its mark on the row, as a lock does.
+      expect(await rows()).toBe(before)
+    } finally {
+      await server.close()
+    }
+  })
+
   it('hold across processes, exactly', async () => {
     const server = await startServer()
     const config = readConfig({

@@ -8,7 +8,8 @@ const USED = { code: 400, error_code: 'refresh_token_already_used' }
 describe('refresh tokens without a reuse interval', () => {
   let server: TestServer
   beforeAll(async () => {
-    server = await startServer({ isFrozen: true })
+    const env = { AUTH_SECURITY_REFRESH_TOKEN_REUSE_INTERVAL: '0' }
+    server = await startServer({ env, isFrozen: true })
   })
   afterAll(() => server.close())
 
@@ -90,11 +91,10 @@ describe('refresh tokens without a reuse interval', () => {
   })
 })
 
-describe('refresh tokens with a reuse interval of ten seconds', () => {
+describe('refresh tokens with the usual reuse interval of ten seconds', () => {
   let server: TestServer
   beforeAll(async () => {
-    const env = { AUTH_SECURITY_REFRESH_TOKEN_REUSE_INTERVAL: '10' }
-    server = await startServer({ isFrozen: true, env })
+    server = await startServer({ isFrozen: true })
   })
   afterAll(() => server.close())
 

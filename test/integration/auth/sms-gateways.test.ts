@@ -21,6 +21,9 @@ function sender(gateway: string, env: Record<string, string> = {}) {
     AUTH_SMS_PROVIDER: gateway,
     ...{ AUTH_SMS_TWILIO_ACCOUNT_SID: 'AC1', AUTH_SMS_TWILIO_AUTH_TOKEN: 'tok' },
     ...{ AUTH_SMS_TWILIO_MESSAGE_SERVICE_SID: '15550001', AUTH_SMS_TWILIO_CONTENT_SID: 'HX1' },
+    AUTH_SMS_TWILIO_VERIFY_ACCOUNT_SID: 'AC1',
+    AUTH_SMS_TWILIO_VERIFY_AUTH_TOKEN: 'tok',
+    AUTH_SMS_TWILIO_VERIFY_MESSAGE_SERVICE_SID: 'VA1',
     ...{ AUTH_SMS_MESSAGEBIRD_ACCESS_KEY: 'mk', AUTH_SMS_MESSAGEBIRD_ORIGINATOR: 'Mill' },
     ...{ AUTH_SMS_TEXTLOCAL_API_KEY: 'tk', AUTH_SMS_TEXTLOCAL_SENDER: 'Mill' },
     ...{
@@ -47,6 +50,15 @@ describe.each([
     good: { sid: 'm1', status: 'queued' },
     bad: { code: 21211, message: 'Invalid To', more_info: 'https://t.test/21211' },
     problem: 'Invalid To More information: https://t.test/21211',
+  },
+  {
+    id: 'twilio_verify',
+    path: '/v2/Services/VA1/Verifications',
+    authorization: BASIC,
+    form: { To: '+447700900123', Channel: 'sms' },
+    good: { sid: 'm1', status: 'pending' },
+    bad: { code: 60200, message: 'Invalid parameter', more_info: 'https://t.test/60200' },
+    problem: 'Invalid parameter More information: https://t.test/60200',
   },
   {
     id: 'messagebird',

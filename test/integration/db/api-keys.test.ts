@@ -32,6 +32,24 @@ describe('an API key', () => {
     expect(await keys.list(organizationId)).toEqual([])
   })
 
+  it('of an anonymous user works only while anonymous users may create keys', async ({
+    database,
+  }) => {
+    const { keys, organizationId } = await openKeys(database)
+    const { key, secret } = await keys.create({ ...request(organizationId), createdBy: USER })
+    const hash = hashSecret(secret)
+    const allowing = openApiKeys(database.db, tables, { mayCreateKeys: true })
+    await database.pool.query(
+      'insert into users (id, is_anonymous, created_at, updated_at) values ($1, true, now(), now())',
+      [USER],
+    )
+    expect(await keys.findBySecretHash(hash)).toBeUndefined()
+    expect((await allowing.findBySecretHash(hash))?.id).toBe(key.id)
+    // The user has become one with an account.
+    await database.pool.query('update users set is_anonymous = false')
+    expect((await keys.findBySecretHash(hash))?.id).toBe(key.id)
+  })
+
   it('given by the operator is made once, however many processes start', async ({ database }) => {
     await Promise.all(
       Array.from({ length: 8 }, () => ensureBootstrapKey(database.db, tables, 'a-given-secret')),

@@ -7,6 +7,7 @@ import { inject } from 'vitest'
 import { openSubmitter } from '#api/inference/jobs/submit.ts'
 import { type CatalogueModel, parseCatalogue } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { openApiKeys } from '#shared/db/api-keys.ts'
 import { openDatabase } from '#shared/db/client.ts'
 import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
@@ -24,6 +25,7 @@ import { type Execute, JobRunner } from '#workers/job-runner.ts'
 import { processCompletion } from '#workers/processors/completion.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
+import type { ObservedRun } from '#workers/telemetry/run-observer.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 import { QueueServer } from '#workers/worker.ts'
 
@@ -46,6 +48,8 @@ export interface RealService {
   readonly apiKey: string
   /** Sequences that the engine has in its slots or before them. */
   numBusy(): number
+  /** Every run of a job, by job id: a job that was run again is there again. */
+  readonly runs: readonly string[]
   close(): Promise<void>
 }
 
@@ -84,6 +88,7 @@ export async function openRealService(): Promise<RealService> {
     baseURL: `http://127.0.0.1:${port}/v1`,
     apiKey: secret,
     numBusy: worker.numBusy,
+    runs: worker.runs,
     async close() {
       app.server.closeAllConnections()
       await app.close()
@@ -106,7 +111,16 @@ async function startWorker(redisUrl: string, keys: ReturnType<typeof queueKeys>)
   const clock = systemClock
   const workerId = randomUUID()
   const writer = new ReplyWriter(redis, log, (replyTo) => runner.cancelOwner(replyTo))
-  const runner = new JobRunner({ redis, keys, writer, workerId, clock, log })
+  const runs: string[] = []
+  const observer = {
+    begin({ jobId }: JobEnvelope): ObservedRun {
+      runs.push(jobId)
+      const ignore = () => {}
+      const ignored = { started: ignore, tokens: ignore, result: ignore, end: ignore }
+      return { ...ignored, within: (work) => work() }
+    },
+  }
+  const runner = new JobRunner({ redis, keys, writer, workerId, clock, log, observer })
   await listenForCancels(subscriber, keys, { onCancel: (id) => runner.cancel(id), log })
   const execute: Execute = (envelope, tools) =>
     processCompletion(envelope as never, { ...tools, model, clock } as never)
@@ -126,6 +140,7 @@ async function startWorker(redisUrl: string, keys: ReturnType<typeof queueKeys>)
   await sendHeartbeat()
   const timer = setInterval(() => void sendHeartbeat().catch(() => {}), WORKER_HEARTBEAT_MS)
   return {
+    runs,
     numBusy: () => runner.numRunning,
     async close() {
       clearInterval(timer)

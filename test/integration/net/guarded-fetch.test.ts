@@ -48,6 +48,7 @@ describe('a call outside', () => {
     expect(reply).toEqual({
       status: 200,
       contentType: 'text/html',
+      retryAfter: '',
       text: 'hello',
     })
     const [request] = peer.requests

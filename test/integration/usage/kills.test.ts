@@ -64,6 +64,22 @@ it('writes one row of usage for every answered request, also when a process is k
     leaving.abort()
     expected.push([left.headers.get('x-request-id'), 'abandoned', expect.any(Number)])
 
+    // The API process is killed in the middle of a stream: its client has received tokens.
+    const doomed = await tiers.startApi()
+    const cut = await send(doomed.url, { max_tokens: 900, stream: true })
+    let received = 0
+    await expect(async () => {
+      for await (const chunk of cut.body ?? []) {
+        received +=
+          Buffer.from(chunk as Uint8Array)
+            .toString()
+            .split('data: ').length - 1
+        if (received > 100) await doomed.process.stop(0)
+      }
+    }).rejects.toThrow()
+    const cutTokens = expect.toSatisfy((tokens: number) => tokens > received / 4 && tokens < 900)
+    expected.push([cut.headers.get('x-request-id'), 'abandoned', cutTokens])
+
     const last = await send(tiers.url, { max_tokens: 7 })
     await last.text()
     expected.push([last.headers.get('x-request-id'), 'finished', 7])
@@ -74,7 +90,7 @@ it('writes one row of usage for every answered request, also when a process is k
     for (const [requestId, outcome, tokens] of expected) {
       expect(byRequest.get(requestId ?? '')).toMatchObject({ outcome, tokens })
     }
-    const abandoned = found.find(({ outcome }) => outcome === 'abandoned')
+    const abandoned = byRequest.get(left.headers.get('x-request-id') ?? '')
     expect(abandoned?.tokens).toBeLessThan(900)
     // Each job is among the activities once too.
     const activities = `select from activities where activity->>'event' like 'job.%'`

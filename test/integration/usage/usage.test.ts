@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 
 import { afterEach, describe, expect } from 'vitest'
 
-import { meterJobs } from '#api/usage/metered-submitter.ts'
 import { usagePlugin } from '#api/usage/routes.ts'
+import { createUsageMeter } from '#api/usage/usage-meter.ts'
 import { openUsageRecord } from '#api/usage/usage-record.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { Database } from '#shared/db/client.ts'
@@ -24,7 +24,8 @@ afterEach(async () => {
 async function openMetered(database: Database, redisUrl: string, prefix: string) {
   const usage = openUsageRecord(database.db, usageTables(''))
   const usageWriter = openWriter(usage)
-  const submitter = await openTestSubmitter(redisUrl, prefix)
+  const meter = createUsageMeter({ writer: usageWriter, clock: systemClock })
+  const submitter = await openTestSubmitter(redisUrl, prefix, 1000, [meter])
   closers.push(() => submitter.close())
   const worker = await startToyWorker(redisUrl, prefix)
   closers.push(() => worker.stop())
@@ -33,7 +34,7 @@ async function openMetered(database: Database, redisUrl: string, prefix: string)
     usage,
     usageWriter,
     recorded,
-    metered: meterJobs(submitter, { writer: usageWriter, clock: systemClock }),
+    metered: submitter,
     account: {
       requestId: 'req_1',
       apiKeyId: 'key_1',

@@ -5,13 +5,16 @@ import { join } from 'node:path'
 
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
+import { AnswerStore } from '#api/stored/answer-store.ts'
 import { openApiKeys } from '#shared/db/api-keys.ts'
 import { type Database, openDatabase } from '#shared/db/client.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
+import { jobTables } from '#shared/db/schema/jobs.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
+import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { freshPrefix, log } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
-import { startTiers, type Tiers } from '#test/support/tiers.ts'
+import { startTiers, TIERS_ENCRYPTION_KEY, type Tiers } from '#test/support/tiers.ts'
 
 // What everybody shares: models are the installation's, and an image's address is its own proof.
 const SHARED = /^\/v1\/(models|engines|media)\//
@@ -35,6 +38,7 @@ const request = async (
   method: string,
   path: string,
   body?: unknown,
+  headers: Readonly<Record<string, string>> = {},
 ): Promise<{ status: number; text: string; id: string }> => {
   const isForm = body instanceof FormData
   const answer = await fetch(`${tiers.url}${path}`, {
@@ -42,6 +46,7 @@ const request = async (
     headers: {
       authorization: `Bearer ${secret}`,
       ...(body !== undefined && !isForm && { 'content-type': 'application/json' }),
+      ...headers,
     },
     ...(body !== undefined && { body: isForm ? body : JSON.stringify(body) }),
   })
@@ -67,7 +72,37 @@ const CREATE_BY_FAMILY: Readonly<Record<string, (scene: Scene) => Promise<string
     (await request(secret, 'POST', '/v1/api_keys', { name: 'more' })).id,
   organizations: async ({ organizationId }) => organizationId,
   // Those that are received belong to people; no key has one.
-  invitations: async (scene) => PARTS.invitation_id?.(scene) ?? '',
+  invitations: async (scene) => PARTS.invitation_id?.(scene, '') ?? '',
+  chat: async ({ organizationId }) => {
+    const id = `chatcmpl-${randomUUID()}`
+    const answers = new AnswerStore({
+      ...{ db: database.db, tables: jobTables(''), retentionDays: 1 },
+      cipher: openContentCipher([TIERS_ENCRYPTION_KEY]),
+    })
+    await answers.add({
+      ...{ id, organizationId, userId: null, object: 'chat.completion', model: 'x' },
+      ...{ previousId: null, conversationId: null, jobId: null, metadata: null },
+      ...{ input: [], answer: { id }, createdAtMs: Date.now() },
+    })
+    return id
+  },
+  responses: async ({ secret }) =>
+    (
+      await request(secret, 'POST', '/v1/responses', {
+        ...{ model: 'tiny-chat', input: 'x', background: true },
+      })
+    ).id,
+  conversations: async ({ secret }) => (await request(secret, 'POST', '/v1/conversations', {})).id,
+  jobs: async ({ secret }) => {
+    const body = { model: 'tiny-embed', input: 'x' }
+    const headers = { prefer: 'respond-async' }
+    const { id } = await request(secret, 'POST', '/v1/embeddings', body, headers)
+    // No worker runs here; the events of a job are complete when it has ended.
+    await request(secret, 'POST', `/v1/jobs/${id}/cancel`)
+    return id
+  },
+  webhook_endpoints: async ({ secret }) =>
+    (await request(secret, 'POST', '/v1/webhook_endpoints', { url: 'https://example.test/' })).id,
   batches: async (scene) =>
     (
       await request(scene.secret, 'POST', '/v1/batches', {
@@ -79,7 +114,15 @@ const CREATE_BY_FAMILY: Readonly<Record<string, (scene: Scene) => Promise<string
 }
 
 /** How the parts of things come into being, by the name of the second id of a path. */
-const PARTS: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
+const PARTS: Readonly<Record<string, (scene: Scene, id: string) => Promise<string>>> = {
+  item_id: async ({ secret }, id) => {
+    const items = [{ type: 'message', role: 'user', content: 'x' }]
+    const path = `/v1/conversations/${id}/items`
+    const { text } = await request(secret, 'POST', path, { items })
+    return text.startsWith('{') ? JSON.parse(text).data?.[0].id : 'x'
+  },
+  delivery_id: async ({ secret }, id) =>
+    (await request(secret, 'POST', `/v1/webhook_endpoints/${id}/test`)).id,
   user_id: async ({ organizationId }) => {
     const userId = randomUUID()
     const { users } = authTables('')
@@ -149,8 +192,10 @@ function creatorOf(path: string): (scene: Scene) => Promise<string> {
 const OTHER_USER = '00000000-0000-4000-8000-000000000000'
 const BODIES: readonly [RegExp, unknown][] = [
   [/^POST .*\{id\}\/invitations$/, { email: 'somebody@example.test' }],
+  [/^POST .*\/items$/, { items: [{ role: 'user', content: 'x' }] }],
   [/^POST .*\/members$/, { user_id: OTHER_USER, role: 'member' }],
   [/^PATCH .*\/members\//, { role: 'member' }],
+  [/^PATCH .*\/webhook_endpoints\//, { description: 'mine now' }],
   [/^PATCH /, { name: 'mine now' }],
   [/^POST /, {}],
 ]
@@ -200,6 +245,12 @@ describe('every route that takes an id', () => {
     }
   })
 
+  // A job that no worker ran has no result.
+  let found: typeof routes = []
+  beforeAll(() => {
+    found = routes.filter(({ method, path }) => method === 'GET' && !path.endsWith('/result'))
+  })
+
   it("answers 404 for another organization's, and leaves it as it was", async () => {
     // A caller that is not a user is refused before anything is looked up.
     for (const route of routes.filter(({ path }) => !path.startsWith('/v1/invitations'))) {
@@ -207,18 +258,18 @@ describe('every route that takes an id', () => {
       expect([route, id === '' || id === undefined]).toEqual([route, false])
       const { status } = await call(own.secret, route, encodeURIComponent(id))
       expect([route, status]).toEqual([route, 404])
-      const get = routes.find(({ method, path }) => method === 'GET' && path === route.path)
+      const get = found.find(({ path }) => path === route.path)
       if (get === undefined) continue
-      const part = await PARTS[partOf(route.path) ?? '']?.(other)
+      const part = await PARTS[partOf(route.path) ?? '']?.(other, id)
       const kept = await call(other.secret, get, encodeURIComponent(id), part)
       expect([route, kept.status]).toEqual([route, 200])
     }
   })
 
   it('finds its own', async () => {
-    for (const route of routes.filter(({ method }) => method === 'GET')) {
+    for (const route of found) {
       const id = await creatorOf(route.path)(own)
-      const part = await PARTS[partOf(route.path) ?? '']?.(own)
+      const part = await PARTS[partOf(route.path) ?? '']?.(own, id)
       const { status } = await call(own.secret, route, encodeURIComponent(id), part)
       expect([route, status]).toEqual([route, 200])
     }
@@ -226,15 +277,17 @@ describe('every route that takes an id', () => {
 
   it("finds no part of another organization's thing, under either id", async () => {
     for (const route of routes) {
-      const part = await PARTS[partOf(route.path) ?? '']?.(other)
-      if (part === undefined) continue
-      for (const id of [own.organizationId, other.organizationId]) {
+      const create = PARTS[partOf(route.path) ?? '']
+      if (create === undefined) continue
+      const [mine, theirs] = [await creatorOf(route.path)(own), await creatorOf(route.path)(other)]
+      const part = await create(other, theirs)
+      for (const id of [mine, theirs]) {
         const { status } = await call(own.secret, route, id, part)
         expect([route, id, status]).toEqual([route, id, 404])
       }
       const get = routes.find(({ method, path }) => method === 'GET' && path === route.path)
       if (get === undefined) continue
-      const kept = await call(other.secret, get, other.organizationId, part)
+      const kept = await call(other.secret, get, theirs, part)
       expect([route, kept.status]).toEqual([route, 200])
     }
   })

@@ -14,9 +14,11 @@ import { startTiers, type Tiers } from '#test/support/tiers.ts'
 
 /** What each family of endpoints demands; the first row that fits. */
 const FAMILIES: readonly [RegExp, RequiredScope][] = [
-  [/^\w+ \/v1\/(engines\/\{\w+\}\/)?chat\/completions$/, 'chat'],
+  [/^\w+ \/v1\/(engines\/\{\w+\}\/)?chat\/completions(\/|$)/, 'chat'],
   [/^\w+ \/v1\/messages/, 'chat'],
-  [/^\w+ \/v1\/responses$/, 'responses'],
+  [/^\w+ \/v1\/(responses|conversations)(\/|$)/, 'responses'],
+  [/^\w+ \/v1\/jobs/, 'jobs'],
+  [/^\w+ \/v1\/webhook_endpoints/, 'webhooks'],
   [/^\w+ \/v1\/((engines\/\{\w+\}\/)?completions|(de)?tokenize)$/, 'completions'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?edits$/, 'edits'],
   [/^\w+ \/v1\/(engines\/\{\w+\}\/)?embeddings$/, 'embeddings'],

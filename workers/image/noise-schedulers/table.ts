@@ -81,6 +81,8 @@ export function createNoiseScheduler(
   return rowOf(config).create(parseNoiseSchedulerConfig(config), steps)
 }
 
+const TRAIN_TIMESTEPS_MAX = 100_000 // published models have 1,000
+
 /** Fills in diffusers' defaults for absent settings. */
 function parseNoiseSchedulerConfig(given: Record<string, unknown>): NoiseSchedulerConfig {
   const { defaults = {}, ignores = [], only = {} } = rowOf(given)
@@ -89,6 +91,12 @@ function parseNoiseSchedulerConfig(given: Record<string, unknown>): NoiseSchedul
   )
   const raw: Record<string, unknown> = { ...defaults, ...Object.fromEntries(kept) }
   refuseOthers(raw, { ...ONLY, ...only })
+  const steps = raw.num_train_timesteps ?? 1000
+  if (!Number.isInteger(steps) || Number(steps) < 1 || Number(steps) > TRAIN_TIMESTEPS_MAX) {
+    throw new Error(
+      `num_train_timesteps is ${String(steps)}, expected a whole number up to ${TRAIN_TIMESTEPS_MAX}`,
+    )
+  }
   const number = (name: string, fallback: number) =>
     typeof raw[name] === 'number' ? raw[name] : fallback
   const flag = (name: string, fallback: boolean) =>

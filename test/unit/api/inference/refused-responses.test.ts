@@ -67,14 +67,16 @@ const INPUT: readonly Refusal[] = [
 ]
 
 const KEPT: readonly Refusal[] = [
-  [{ store: true }, 'store', 'unsupported_value', /^Unsupported value: 'store' does not support/],
-  [{ background: true }, 'background', 'unsupported_value', /responses are not kept here/],
-  ...[{ previous_response_id: 'resp_1' }, { conversation: { id: 'conv_1' } }].map(
+  ...[
+    { background: true },
+    { previous_response_id: 'resp_1' },
+    { conversation: { id: 'conv_1' } },
+  ].map(
     (fields): Refusal => [
       fields,
       ...(Object.keys(fields) as [string]),
       'unsupported_parameter',
-      /is not supported, because responses are not kept here\. .* conversation as 'input'\.$/,
+      /is not supported here\. .* conversation as 'input'\.$/,
     ],
   ),
   ...Object.entries({

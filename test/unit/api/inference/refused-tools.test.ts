@@ -96,7 +96,7 @@ const REFUSALS: readonly Refusal[] = [
     /./,
   ],
   [{ modalities: ['audio'] }, 'modalities[0]', 'invalid_value', /./],
-  [{ store: true }, 'store', 'unsupported_value', /does not support true/],
+  [{ store: true }, 'store', 'unsupported_value', /does not support true here/],
 ]
 
 itRefuses('/v1/chat/completions', { messages: [USER] }, REFUSALS)

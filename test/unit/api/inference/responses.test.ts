@@ -182,7 +182,12 @@ describe('a response', () => {
           content: [{ type: 'output_text', text: 'Hello world', annotations: [], logprobs: [] }],
         },
       ],
-      ...{ parallel_tool_calls: true, previous_response_id: null, prompt_cache_key: null },
+      ...{
+        conversation: null,
+        parallel_tool_calls: true,
+        previous_response_id: null,
+        prompt_cache_key: null,
+      },
       reasoning: { effort: null, summary: null },
       ...{ safety_identifier: null, service_tier: 'default', store: false, temperature: 1 },
       text: { format: { type: 'text' } },

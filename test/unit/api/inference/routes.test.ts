@@ -116,6 +116,9 @@ describe('the routes', () => {
   })
 
   it.each([
+    ['/v1/engines//chat/completions', '/v1/engines//chat/completions'],
+    ['/v1/engines//completions', '/v1/engines//completions'],
+    ['/v1/chat//completions', '/v1/chat//completions'],
     ['/v1/foo?a=1', '/v1/foo'],
     ['/v1/chat/nothing', '/v1/chat/nothing'],
   ])('answer the unknown path %s in their own words, without a key', async (url, shown) => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { CancelledError } from '#shared/errors.ts'
+import { CancelledError, INTERNAL_MESSAGE, ServiceError, toWireError } from '#shared/errors.ts'
 import { PreparationPool } from '#workers/preparation/thread-pool.ts'
 import { WorkBudget } from '#workers/preparation/work-budget.ts'
 
@@ -32,11 +32,26 @@ describe('the preparation pool', () => {
     expect(next).toMatchObject({ status: 'rejected', reason: { message: 'No.', param: 'tools' } })
   })
 
-  it.each(['fill', 'crash', 'exit'])(
-    'refuses a task that ends its thread (%s), and runs the next one in a new thread',
-    async (plan) => {
+  it('refuses a task that fills the memory, and runs the next one in a new thread', async () => {
+    const { run } = openPool()
+    await expect(run('fill')).rejects.toEqual(REFUSED)
+    expect(await run('fine')).toEqual({ nodes: [], deadEnds: [] })
+  })
+
+  it.each([
+    ['crash', 'a defect of the thread'],
+    ['reject', 'a defect of the thread'],
+    ['exit', 'it ended by itself'],
+    ['fail', 'no such file'],
+  ])(
+    'fails with 500 when the thread itself fails (%s), and starts a new one',
+    async (plan, reason) => {
       const { run } = openPool()
-      await expect(run(plan)).rejects.toEqual(REFUSED)
+      const error = await run(plan).catch((thrown: unknown) => thrown)
+      // An error of no class for clients is answered as 500.
+      expect(error).not.toBeInstanceOf(ServiceError)
+      expect(error).toMatchObject({ message: expect.stringContaining(reason) })
+      expect(toWireError(error)).toEqual({ kind: 'internal', message: INTERNAL_MESSAGE })
       expect(await run('fine')).toEqual({ nodes: [], deadEnds: [] })
     },
   )

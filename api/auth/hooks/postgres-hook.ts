@@ -1,0 +1,42 @@
+import { sql } from 'drizzle-orm'
+
+import { authFailure } from '#api/auth/errors.ts'
+import type { HookTarget } from '#shared/config/auth-hooks.ts'
+import type { Db } from '#shared/db/client.ts'
+import { failure } from '#shared/errors.ts'
+
+type FunctionTarget = Extract<HookTarget, { kind: 'pgFunction' }>
+
+/**
+ * Calls a function of the database with the payload as its only argument, in a transaction of its
+ * own: a refusal undoes what the function wrote. The names are checked where the setting is read.
+ */
+export async function callPostgresHook(
+  limits: { readonly db: Db; readonly timeoutMs: number; readonly answerBytesMax: number },
+  { schema, name }: FunctionTarget,
+  payload: string,
+): Promise<unknown> {
+  const called = sql`${sql.identifier(schema)}.${sql.identifier(name)}`
+  return limits.db.transaction(async (tx) => {
+    await tx.execute(sql.raw(`set local statement_timeout = ${Math.ceil(limits.timeoutMs)}`))
+    const { rows } = await tx.execute<{ answer: unknown }>(
+      sql`select ${called}(${payload}) as answer`,
+    )
+    return readValue(rows[0]?.answer, limits.answerBytesMax)
+  })
+}
+
+/** JSON columns come parsed, text does not; `void` comes as an empty text. */
+function readValue(value: unknown, bytesMax: number): unknown {
+  if (value === null || value === undefined || value === '') return undefined
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  if (Buffer.byteLength(text) > bytesMax) {
+    const message = `Payload size exceeded size limit of ${bytesMax} bytes`
+    throw authFailure('hook_payload_over_size_limit', { message })
+  }
+  try {
+    return typeof value === 'string' ? JSON.parse(value) : value
+  } catch {
+    throw failure.internal('Error unmarshaling JSON output.', { code: 'unexpected_failure' })
+  }
+}

@@ -1,0 +1,183 @@
+import { createHash } from 'node:crypto'
+
+import type { Http } from '#api/inference/jobs/run-job.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+import type { AnswerStore } from '#api/stored/answer-store.ts'
+import type { StoredItem } from '#api/stored/conversation-store.ts'
+import { type Caller, callerOf } from '#api/v1/caller.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+
+import type { ResponseHead } from './responses-answer.ts'
+import type { ResponsesBody } from './responses-body.ts'
+import type { InputField } from './responses-input.ts'
+import { hexId } from './responses-output.ts'
+import { checkUnstored, itemsOf } from './responses-request.ts'
+
+/** What a response continues, and where it is stored. */
+export interface ResponseThread {
+  /** The items of the conversation so far. */
+  readonly earlier: Exclude<InputField, string>
+  readonly isStored: boolean
+  readonly conversationId: string | null
+  /** Stores a finished response; answers the response as it then is. */
+  save(head: ResponseHead, response: object): Promise<object>
+}
+
+/** The thread of a response that is neither stored nor continues another. */
+export const NO_THREAD: ResponseThread = {
+  earlier: [],
+  isStored: false,
+  conversationId: null,
+  save: async (_head, response) => response,
+}
+
+const EARLIER_ITEMS_MAX = 2048
+
+/** Reads what a request continues. Throws when that is not stored. */
+export async function threadOf(
+  { request }: Http,
+  services: InferenceServices,
+  body: ResponsesBody,
+): Promise<ResponseThread> {
+  const { stored } = services
+  if (stored === undefined) {
+    checkUnstored(body)
+    return NO_THREAD
+  }
+  const caller = callerOf(request)
+  const { previous_response_id: previousId, conversation } = body
+  const conversationId =
+    typeof conversation === 'string' ? conversation : (conversation?.id ?? null)
+  if (typeof previousId === 'string' && conversationId !== null) {
+    throw failure.invalidRequest(
+      "Only one of 'previous_response_id' and 'conversation' may be given.",
+      { param: 'previous_response_id', code: 'mutually_exclusive_parameters' },
+    )
+  }
+  const earlier =
+    typeof previousId === 'string'
+      ? await earlierOf(stored.answers, caller, previousId)
+      : conversationId === null
+        ? []
+        : await itemsOfConversation(services, caller, conversationId)
+  return {
+    earlier: earlier as unknown as ResponseThread['earlier'],
+    isStored: body.store ?? stored.isDefault,
+    conversationId,
+    save: (head, response) => save({ request }, services, { head, response, caller }),
+  }
+}
+
+/** The items of the response that is continued, and of all that it continues. */
+async function earlierOf(
+  answers: AnswerStore,
+  { organizationId }: Caller,
+  previousId: string,
+): Promise<readonly StoredItem[]> {
+  const chain = await answers.chain(organizationId, previousId)
+  if (chain === undefined) throw noPrevious(previousId)
+  const { status } = chain.at(-1)?.answer ?? {}
+  if (status === 'queued' || status === 'in_progress') {
+    throw failure.invalidRequest(
+      `The response '${previousId}' has not ended; only a finished response can be continued.`,
+      { param: 'previous_response_id', code: 'previous_response_not_finished' },
+    )
+  }
+  return chain.flatMap(({ input, answer }) => [
+    ...input,
+    ...((answer.output ?? []) as readonly StoredItem[]),
+  ])
+}
+
+async function itemsOfConversation(
+  { stored }: InferenceServices,
+  { organizationId }: Caller,
+  id: string,
+): Promise<readonly StoredItem[]> {
+  const found = await stored?.conversations.find(organizationId, id)
+  if (stored === undefined || found === undefined) {
+    throw failure.notFound(`Conversation with id '${id.slice(0, 100)}' not found.`, {
+      param: 'conversation',
+    })
+  }
+  const page = { limit: EARLIER_ITEMS_MAX, isAscending: true }
+  return (await stored.conversations.items(id, page)).items
+}
+
+async function save(
+  { request }: Pick<Http, 'request'>,
+  { stored, clock, log }: InferenceServices,
+  what: { readonly head: ResponseHead; readonly response: object; readonly caller: Caller },
+): Promise<object> {
+  const { head, response, caller } = what
+  const { body } = head
+  if (stored === undefined || (!head.isStored && head.conversationId === null)) return response
+  const answer = {
+    ...{ id: head.id, object: 'response' as const, model: head.model },
+    ...{ organizationId: caller.organizationId, userId: caller.userId ?? null },
+    previousId: body.previous_response_id ?? null,
+    conversationId: head.conversationId,
+    jobId: request.context.stored?.id ?? null,
+    metadata: body.metadata ?? null,
+    input: withIds(head.id, body.input),
+    answer: response as Readonly<Record<string, unknown>>,
+    createdAtMs: clock.now(),
+  }
+  try {
+    if (!head.isStored) {
+      // Its items belong to the conversation, the response itself is not stored.
+      const items = [...answer.input, ...((answer.answer.output ?? []) as readonly StoredItem[])]
+      const { createdAtMs } = answer
+      const conversationId = head.conversationId ?? ''
+      await stored.conversations.append({ conversationId, items, createdAtMs })
+      return response
+    }
+    const isSaved = await (request.context.stored === undefined
+      ? stored.answers.add(answer)
+      : stored.answers.replace(answer))
+    return isSaved ? response : { ...response, store: false }
+  } catch (error) {
+    // The database is away: the answer itself is there, and says that it was not stored.
+    log.warn({ operation: 'response.save', err: error }, 'a response was not stored')
+    return { ...response, store: false }
+  }
+}
+
+/** The items of an input, each with an id. */
+export function withIds(responseId: string, input: InputField): readonly StoredItem[] {
+  return itemsOf(input).map((item, index) => {
+    const { id, type = 'message' } = item as { id?: unknown; type?: string }
+    if (typeof id === 'string' && id !== '') return { ...item, type, id }
+    const prefix = PREFIXES[type] ?? 'item_'
+    const source = createHash('sha256').update(JSON.stringify(item)).digest('hex')
+    return { ...normalized(item), type, id: hexId(prefix, `${responseId} in ${index} ${source}`) }
+  })
+}
+
+/** The items that a client adds to a conversation, each with an id. */
+export function itemsWithIds(items: unknown): readonly StoredItem[] {
+  return withIds(randomId(''), items as InputField)
+}
+
+const PREFIXES: Readonly<Record<string, string>> = {
+  message: 'msg_',
+  function_call: 'fc_',
+  function_call_output: 'fco_',
+  reasoning: 'rs_',
+}
+
+/** Messages list their content as parts. */
+function normalized(item: object): object {
+  const { role, content } = item as { role?: string; content?: unknown }
+  if (role === undefined || typeof content !== 'string') return item
+  const type = role === 'assistant' ? 'output_text' : 'input_text'
+  return { ...item, content: [{ type, text: content }] }
+}
+
+function noPrevious(id: string): ServiceError {
+  return failure.invalidRequest(`Previous response with id '${id.slice(0, 100)}' not found.`, {
+    param: 'previous_response_id',
+    code: 'previous_response_not_found',
+  })
+}

@@ -1,0 +1,165 @@
+import type { FastifyRequest } from 'fastify'
+
+import { pathOf } from '#api/http/url-path.ts'
+import { callerOf } from '#api/v1/caller.ts'
+import { checkMetadata } from '#api/v1/metadata-field.ts'
+import type { Clock } from '#shared/clock.ts'
+import type { JobRow } from '#shared/db/schema/jobs.ts'
+import { failure } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { packContent, unpackContent } from '#shared/stored-content.ts'
+
+import type { EventLog, LogPage } from './event-log.ts'
+import { splitEvents } from './event-log.ts'
+import { contextOf, hasEnded, resultContextOf } from './job.ts'
+import type { JobStore, JobSummary } from './job-store.ts'
+
+/** How long a job may wait and run if its request does not say. */
+const DEADLINE_MS = 86_400_000
+const DEADLINE_MS_MAX = 7 * 86_400_000
+const PRIORITIES: Readonly<Record<string, number>> = { flex: 0, default: 1, priority: 2 }
+const POLL_MS = 100
+const SLOW_POLL_MS = 1000
+
+/** What a request says about its job, besides its content. */
+interface JobOptions {
+  readonly id: string
+  readonly createdAtMs: number
+  readonly body: Buffer
+  readonly contentType: string
+  readonly model: string | undefined
+  readonly responseId?: string
+  readonly metadata?: Readonly<Record<string, string>> | null
+  readonly notBeforeMs?: number
+  readonly expiresAtMs?: number
+  readonly priority?: string
+}
+
+interface BackgroundServices {
+  readonly jobs: JobStore
+  readonly events: EventLog
+  readonly clock: Clock
+  readonly cipher?: ContentCipher | undefined
+  /** Unfinished jobs that one organization may have. */
+  readonly openJobsMax: number
+  /** Says that there is a new job. */
+  readonly wake: () => void
+}
+
+/** Creates background jobs and reads what becomes of them. */
+export class BackgroundJobs {
+  readonly #services: BackgroundServices
+
+  constructor(services: BackgroundServices) {
+    this.#services = services
+  }
+
+  /** Stores the request as a job. Throws when its organization has too many unfinished ones. */
+  async create(request: FastifyRequest, options: JobOptions): Promise<JobRow> {
+    const { jobs, cipher, openJobsMax, wake } = this.#services
+    const { organizationId, apiKeyId, userId, modelIds } = callerOf(request)
+    const { id, createdAtMs, metadata, model, priority = 'default' } = options
+    checkMetadata(metadata)
+    const notBeforeMs = Math.max(options.notBeforeMs ?? createdAtMs, createdAtMs)
+    const expiresAtMs = options.expiresAtMs ?? notBeforeMs + DEADLINE_MS
+    checkTimes({ createdAtMs, notBeforeMs, expiresAtMs })
+    const job = await jobs.create(
+      {
+        ...{ id, organizationId, contentType: options.contentType, metadata: metadata ?? null },
+        ...{ apiKeyId: apiKeyId ?? null, userId: userId ?? null },
+        modelIds: modelIds === null ? null : [...modelIds],
+        endpoint: pathOf(request.url),
+        request: await packContent(options.body, cipher, contextOf(id)),
+        model: model ?? null,
+        responseId: options.responseId ?? null,
+        priority: PRIORITIES[priority] ?? 1,
+        createdAt: new Date(createdAtMs),
+        notBefore: new Date(notBeforeMs),
+        expiresAt: new Date(expiresAtMs),
+      },
+      openJobsMax,
+    )
+    if (job === undefined) {
+      throw failure.rateLimited(
+        `Your organization has ${openJobsMax} unfinished background jobs, the most that are allowed. Wait for one to end, or cancel one.`,
+        { code: 'job_limit_exceeded', retryAfterSeconds: 60, shouldRetry: false },
+      )
+    }
+    wake()
+    return job
+  }
+
+  newId(): string {
+    return randomId('job_')
+  }
+
+  /** The answer of an ended job; undefined when it has none. */
+  async resultOf(job: JobSummary): Promise<Buffer | undefined> {
+    const packed = await this.#services.jobs.readResult(job)
+    if (packed === undefined) return undefined
+    return unpackContent(packed, this.#services.cipher, resultContextOf(job.id))
+  }
+
+  /**
+   * The events of a job from a place on, as they come, in whole texts; ends with the job, or when the
+   * signal is aborted.
+   */
+  async *eventsOf(
+    job: JobSummary,
+    from: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<{ readonly place: number; readonly events: readonly string[] }> {
+    const { events, jobs, clock } = this.#services
+    let place = from
+    let askedAtMs = Number.NEGATIVE_INFINITY
+    while (!signal.aborted) {
+      const page: LogPage = await events.read(job.id, place)
+      if (page.events.length > 0) yield { place, events: page.events }
+      place += page.events.length
+      if (page.isEnded) return
+      if (page.events.length > 0) continue
+      if (clock.monotonic() - askedAtMs >= SLOW_POLL_MS) {
+        askedAtMs = clock.monotonic()
+        const now = await jobs.find(job.organizationId, job.id)
+        if (now === undefined) return
+        if (hasEnded(now)) {
+          // The log is deleted soon after the end; the row has all events.
+          const text = (await this.resultOf(now))?.toString('utf8') ?? ''
+          const left = splitEvents(text).events.slice(place)
+          if (left.length > 0) yield { place, events: left }
+          return
+        }
+      }
+      await pause(POLL_MS, signal)
+    }
+  }
+}
+
+/** Waits, at most until the signal is aborted. */
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', done)
+      resolve()
+    }
+    const timer = setTimeout(done, ms)
+    signal.addEventListener('abort', done, { once: true })
+  })
+}
+
+function checkTimes(times: {
+  readonly createdAtMs: number
+  readonly notBeforeMs: number
+  readonly expiresAtMs: number
+}): void {
+  const { createdAtMs, notBeforeMs, expiresAtMs } = times
+  if (expiresAtMs > notBeforeMs && notBeforeMs <= createdAtMs + DEADLINE_MS_MAX) {
+    if (expiresAtMs <= notBeforeMs + DEADLINE_MS_MAX) return
+  }
+  throw failure.invalidRequest(
+    'The deadline of a job must be after its start, and both at most seven days away.',
+    { param: 'x-millrace-deadline', code: 'invalid_value' },
+  )
+}

@@ -1,0 +1,99 @@
+import type { Redis } from 'ioredis'
+
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { readContent } from '#shared/queue/content-cipher.ts'
+
+// Longer than a reader needs to turn to the stored events.
+const LOG_TTL_MS = 86_400_000
+const ENDED_TTL_MS = 600_000
+const EVENTS_PER_READ = 200
+
+/** A part of the events of a job. */
+export interface LogPage {
+  readonly events: readonly string[]
+  /** No event follows: the job has ended. */
+  readonly isEnded: boolean
+}
+
+/**
+ * The events of running jobs, each one server-sent event with the number of its place. They lie in
+ * Redis while the job runs, so that every API process can send them from any place on.
+ */
+export class EventLog {
+  readonly #redis: Redis
+  readonly #prefix: string
+  readonly #cipher: ContentCipher | undefined
+
+  constructor(redis: Redis, prefix: string, cipher: ContentCipher | undefined) {
+    this.#redis = redis
+    this.#prefix = prefix
+    this.#cipher = cipher
+  }
+
+  /** The number of events that the log holds. */
+  async size(jobId: string): Promise<number> {
+    const [last] = await this.#redis.xrevrange(
+      this.#keyOf(jobId),
+      '0-18446744073709551615',
+      '-',
+      'COUNT',
+      1,
+    )
+    return last === undefined ? 0 : Number(last[0].slice('0-'.length))
+  }
+
+  /**
+   * Adds events from a place on. A place has one event: what another process added there first
+   * stays, and the call fails.
+   */
+  async append(jobId: string, from: number, events: readonly string[]): Promise<void> {
+    if (events.length === 0) return
+    const key = this.#keyOf(jobId)
+    const commands = this.#redis.multi()
+    for (const [index, event] of events.entries()) {
+      const text = this.#cipher?.encrypt(event, contextOf(jobId)) ?? event
+      commands.xadd(key, `0-${from + index + 1}`, 'e', text)
+    }
+    const results = await commands.pexpire(key, LOG_TTL_MS).exec()
+    for (const [error] of results ?? []) if (error !== null) throw error
+  }
+
+  /** Says to readers that no event follows. */
+  async end(jobId: string): Promise<void> {
+    const key = this.#keyOf(jobId)
+    await this.#redis.pipeline().xadd(key, '1-0', 'end', '').pexpire(key, ENDED_TTL_MS).exec()
+  }
+
+  /** The events from a place on, as many as one answer of Redis should hold. */
+  async read(jobId: string, from: number): Promise<LogPage> {
+    const start = `0-${from + 1}`
+    const key = this.#keyOf(jobId)
+    const entries = await this.#redis.xrangeBuffer(key, start, '+', 'COUNT', EVENTS_PER_READ)
+    const events: string[] = []
+    let isEnded = false
+    for (const [id, fields] of entries) {
+      if (id.toString() === '1-0') isEnded = true
+      else {
+        const [, text = Buffer.alloc(0)] = fields
+        events.push(readContent(text, this.#cipher, contextOf(jobId)).toString('utf8'))
+      }
+    }
+    return { events, isEnded }
+  }
+
+  #keyOf(jobId: string): string {
+    return `${this.#prefix}:job-events:${jobId}`
+  }
+}
+
+function contextOf(jobId: string): string {
+  return `job events ${jobId}`
+}
+
+/** Cuts a text of server-sent events into whole events; comments are left out. */
+export function splitEvents(text: string): { readonly events: string[]; readonly rest: string } {
+  const parts = text.split('\n\n')
+  const rest = parts.pop() ?? ''
+  const events = parts.filter((part) => !part.startsWith(':')).map((part) => `${part}\n\n`)
+  return { events, rest }
+}

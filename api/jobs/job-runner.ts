@@ -1,0 +1,258 @@
+import { randomUUID } from 'node:crypto'
+import type { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { PollLoop } from '#api/v1/poll-loop.ts'
+import type { JobRow } from '#shared/db/schema/jobs.ts'
+import type { Logger } from '#shared/logger.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { packContent, unpackContent } from '#shared/stored-content.ts'
+
+import { type EventLog, splitEvents } from './event-log.ts'
+import { contextOf, resultContextOf } from './job.ts'
+import type { JobEnding, JobStore } from './job-store.ts'
+
+/** An answer of the process to one of its own requests. */
+interface OwnAnswer {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: Readable
+}
+
+/** Sends a stored request through the routes of this process. */
+export type SendStored = (job: JobRow, body: Buffer, signal: AbortSignal) => Promise<OwnAnswer>
+
+interface RunnerServices {
+  readonly jobs: JobStore
+  readonly events: EventLog
+  readonly send: SendStored
+  readonly cipher?: ContentCipher | undefined
+  readonly log: Logger
+}
+
+/** Jobs that one process runs at a time. */
+const JOBS_AT_ONCE = 64
+const JOBS_PER_CLAIM = 16
+/** The jobs of a dead process are adopted after this time. */
+const LEASE_SECONDS = 10
+const RENEW_INTERVAL_MS = 1000
+const RESULT_BYTES_MAX = 64 * 1024 * 1024
+const RETRY_MS_MIN = 1000
+const RETRY_MS_MAX = 60_000
+const FINISH_TRIES = 5
+const FINISH_PAUSE_MS = 1000
+const HEADERS_KEPT = ['content-type', 'x-queue-time-ms', 'x-inference-time-ms', 'location']
+
+interface Running {
+  readonly abort: AbortController
+  readonly end: Promise<void>
+}
+
+/**
+ * Runs the background jobs of a database together with all other processes. A job is its stored
+ * request, which the process sends to itself under the idempotency key of the job: a process that
+ * takes over from a dead one finds the runs of its workers where they are, and the same answer.
+ */
+export class JobRunner {
+  readonly #services: RunnerServices
+  readonly #leaseId = randomUUID()
+  readonly #running = new Map<string, Running>()
+  readonly #loop: PollLoop
+  readonly #renewal: NodeJS.Timeout
+
+  constructor(services: RunnerServices) {
+    this.#services = services
+    this.#loop = new PollLoop(() => this.#look())
+    this.#renewal = setInterval(() => void this.#renew(), RENEW_INTERVAL_MS)
+    this.#renewal.unref()
+  }
+
+  /** Looks for jobs as soon as possible. */
+  wake(): void {
+    this.#loop.wake()
+  }
+
+  /** Takes no more jobs, and leaves those that run to other processes after a grace period. */
+  async stop(graceMs: number): Promise<void> {
+    await this.#loop.stop()
+    const ends = Promise.all([...this.#running.values()].map(({ end }) => end))
+    const grace = new AbortController()
+    await Promise.race([
+      ends,
+      sleep(graceMs, undefined, { signal: grace.signal }).catch(() => {
+        // All jobs have ended.
+      }),
+    ])
+    grace.abort()
+    clearInterval(this.#renewal)
+    if (this.#running.size > 0) await this.#services.jobs.releaseAll(this.#leaseId)
+  }
+
+  async #look(): Promise<boolean> {
+    const { jobs, log } = this.#services
+    try {
+      await jobs.settle()
+      const limit = Math.min(JOBS_PER_CLAIM, JOBS_AT_ONCE - this.#running.size)
+      if (limit === 0) return false
+      const claimed = await jobs.claim(this.#leaseId, limit, LEASE_SECONDS)
+      for (const job of claimed) this.#start(job)
+      return claimed.length === limit
+    } catch (error) {
+      log.warn({ operation: 'job.look', err: error }, 'background jobs wait')
+      return false
+    }
+  }
+
+  /**
+   * Stops jobs that were cancelled. One whose lease was lost runs on: the process that adopted it
+   * waits for this answer under the idempotency key.
+   */
+  async #renew(): Promise<void> {
+    if (this.#running.size === 0) return
+    try {
+      const cancelled = await this.#services.jobs.renew(this.#leaseId, LEASE_SECONDS)
+      for (const id of cancelled) this.#running.get(id)?.abort.abort()
+    } catch (error) {
+      this.#services.log.warn({ operation: 'job.renew', err: error }, 'leases were not renewed')
+    }
+  }
+
+  #start(job: JobRow): void {
+    if (this.#running.has(job.id)) return
+    const abort = new AbortController()
+    const end = this.#run(job, abort.signal)
+      .catch((error: unknown) => {
+        // Its lease runs out, and it is run again.
+        const fields = { operation: 'job.run', jobId: job.id, err: error }
+        this.#services.log.warn(fields, 'background job left to its lease')
+      })
+      .finally(() => {
+        this.#running.delete(job.id)
+        this.#loop.wake()
+      })
+    this.#running.set(job.id, { abort, end })
+  }
+
+  async #run(job: JobRow, signal: AbortSignal): Promise<void> {
+    const { cipher, send } = this.#services
+    const body = await unpackContent(job.request, cipher, contextOf(job.id))
+    let ending: JobEnding | undefined
+    try {
+      const answer = await send(job, body, signal)
+      ending = isEventStream(answer)
+        ? await this.#record(job, answer)
+        : await this.#collect(job, answer)
+    } catch (error) {
+      if (!signal.aborted) throw error
+    }
+    if (signal.aborted) ending = { state: 'cancelled' }
+    if (ending === undefined) {
+      const delayMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** Math.min(job.attempts - 1, 10))
+      await this.#services.jobs.release(job.id, this.#leaseId, delayMs)
+    } else {
+      await this.#finish(job, ending)
+    }
+  }
+
+  /** Puts the events of a streamed answer into the log as they come. */
+  async #record(job: JobRow, { status, headers, body }: OwnAnswer): Promise<JobEnding> {
+    const { events: log } = this.#services
+    // A process that died has logged the first ones; a second run of the same request sends the same.
+    const logged = await log.size(job.id)
+    const all: string[] = []
+    let next = logged
+    let rest = ''
+    body.setEncoding('utf8')
+    for await (const chunk of body) {
+      const { events, rest: open } = splitEvents(rest + String(chunk))
+      rest = open
+      all.push(...events)
+      const fresh = all.slice(next)
+      await log.append(job.id, next, fresh)
+      next += fresh.length
+    }
+    const text = all.join('')
+    const error = failureOf(all)
+    const state =
+      error !== undefined ? 'failed' : INCOMPLETE.test(text) ? 'incomplete' : 'completed'
+    const result = await packContent(text, this.#services.cipher, resultContextOf(job.id))
+    return { state, status, headers: kept(headers), result, ...(error !== undefined && { error }) }
+  }
+
+  /** Undefined when the answer is a failure that may pass. */
+  async #collect(
+    job: JobRow,
+    { status, headers, body }: OwnAnswer,
+  ): Promise<JobEnding | undefined> {
+    const chunks: Buffer[] = []
+    let bytes = 0
+    for await (const chunk of body) {
+      bytes += (chunk as Buffer).length
+      if (bytes <= RESULT_BYTES_MAX) chunks.push(chunk as Buffer)
+    }
+    if (bytes > RESULT_BYTES_MAX) {
+      const message = `The result has more than ${RESULT_BYTES_MAX} bytes.`
+      return { state: 'failed', error: { code: 'result_too_large', message } }
+    }
+    const plain = Buffer.concat(chunks)
+    const error = status < 400 ? undefined : errorOf(plain)
+    if (error !== undefined && mayPass(status, headers)) return undefined
+    const result = await packContent(plain, this.#services.cipher, resultContextOf(job.id))
+    const ending = { status, headers: kept(headers), result }
+    return error === undefined
+      ? { state: 'completed', ...ending }
+      : { state: 'failed', error, ...ending }
+  }
+
+  /** A result is worth a few tries: the work behind it is done. */
+  async #finish(job: JobRow, ending: JobEnding): Promise<void> {
+    const { jobs, events } = this.#services
+    for (let tries = 1; ; tries += 1) {
+      try {
+        await jobs.finish(job.id, this.#leaseId, ending)
+        await events.end(job.id)
+        return
+      } catch (error) {
+        if (tries === FINISH_TRIES || this.#loop.isStopping) throw error
+        await sleep(FINISH_PAUSE_MS)
+      }
+    }
+  }
+}
+
+const INCOMPLETE = /^event: response\.incomplete\r?$/m
+
+function isEventStream({ status, headers }: OwnAnswer): boolean {
+  return status === 200 && headers['content-type']?.startsWith('text/event-stream') === true
+}
+
+function kept(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    HEADERS_KEPT.flatMap((name) => (headers[name] === undefined ? [] : [[name, headers[name]]])),
+  )
+}
+
+/** Whether the same request may be answered later: a limit, or a failure of ours. */
+function mayPass(status: number, headers: Readonly<Record<string, string>>): boolean {
+  if (headers['x-should-retry'] === 'false') return false
+  return status === 429 || status === 408 || status >= 500
+}
+
+function errorOf(body: Buffer): { code: string; message: string } {
+  try {
+    const { error } = JSON.parse(body.toString('utf8'))
+    const code = error.code ?? error.type ?? 'server_error'
+    return { code: String(code), message: String(error.message) }
+  } catch {
+    return { code: 'server_error', message: 'The request could not be completed.' }
+  }
+}
+
+/** The failure that broke off a stream. */
+function failureOf(events: readonly string[]): { code: string; message: string } | undefined {
+  const last = events.findLast((event) => /^(data: \{"error":|event: error$)/m.test(event))
+  if (last === undefined) return undefined
+  const data = last.slice(last.indexOf('data: ') + 'data: '.length)
+  const parsed = JSON.parse(data)
+  return errorOf(Buffer.from(JSON.stringify({ error: parsed.error ?? parsed })))
+}

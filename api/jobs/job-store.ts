@@ -1,0 +1,322 @@
+import {
+  and,
+  count,
+  desc,
+  eq,
+  getTableColumns,
+  inArray,
+  isNotNull,
+  isNull,
+  lt,
+  or,
+  type SQL,
+  sql,
+} from 'drizzle-orm'
+import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
+
+import type { Db } from '#shared/db/client.ts'
+import type { JobError, JobRow, JobTables } from '#shared/db/schema/jobs.ts'
+
+/** A new job; its content is encrypted already. */
+type NewJob = Omit<
+  JobTables['jobs']['$inferInsert'],
+  'state' | 'attempts' | 'leaseId' | 'leaseUntil' | 'deleteAt'
+>
+
+/** A job without its contents. */
+export type JobSummary = Omit<JobRow, 'request' | 'result'>
+
+/** What a list of jobs is limited to. */
+interface JobFilter {
+  readonly limit: number
+  /** The id of the last job of the page before. */
+  readonly after?: string
+  readonly state?: JobRow['state']
+  readonly endpoint?: string
+  readonly model?: string
+  readonly metadata?: Readonly<Record<string, string>>
+}
+
+/** How a job ended. */
+export interface JobEnding {
+  readonly state: Extract<JobRow['state'], 'completed' | 'incomplete' | 'failed' | 'cancelled'>
+  readonly error?: JobError
+  readonly status?: number
+  readonly headers?: Readonly<Record<string, string>>
+  readonly result?: Buffer
+}
+
+const ENDED = { leaseId: null, leaseUntil: null, endedAt: sql`now()` }
+
+interface JobStoreOptions {
+  readonly db: Db
+  readonly tables: JobTables
+  /** How long a job is stored behind its deadline. */
+  readonly retentionDays: number
+  /** Receives jobs that end, in the transaction that ends them. */
+  readonly announce: (db: Db, jobs: readonly JobSummary[]) => Promise<void>
+}
+
+/** The background jobs of a database. */
+export class JobStore {
+  readonly #db: Db
+  readonly #tables: JobTables
+  readonly #jobs: JobTables['jobs']
+  readonly #retentionDays: number
+  readonly #isOpen: SQL
+  readonly #announce: JobStoreOptions['announce']
+
+  constructor({ db, tables, retentionDays, announce }: JobStoreOptions) {
+    this.#announce = announce
+    this.#db = db
+    this.#tables = tables
+    this.#jobs = tables.jobs
+    this.#retentionDays = retentionDays
+    this.#isOpen = inArray(tables.jobs.state, ['queued', 'in_progress'])
+  }
+
+  #ownedBy(organizationId: string, id: string): SQL | undefined {
+    return and(eq(this.#jobs.organizationId, organizationId), eq(this.#jobs.id, id))
+  }
+
+  #held(id: string, leaseId: string): SQL | undefined {
+    const { jobs } = this.#tables
+    return and(eq(jobs.id, id), eq(jobs.leaseId, leaseId), eq(jobs.state, 'in_progress'))
+  }
+
+  /** Ends the jobs of a condition, and announces them. */
+  #end(isMeant: SQL | undefined, ending: PgUpdateSetSource<JobTables['jobs']>): Promise<number> {
+    const { request: _request, result: _result, ...columns } = getTableColumns(this.#jobs)
+    return this.#db.transaction(async (tx) => {
+      const rows = await tx
+        .update(this.#jobs)
+        .set({ ...ENDED, ...ending })
+        .where(isMeant)
+        .returning(columns)
+      if (rows.length > 0) await this.#announce(tx, rows)
+      return rows.length
+    })
+  }
+
+  /**
+   * Undefined when the organization has `openMax` unfinished jobs already. The organization is
+   * held meanwhile, so that its jobs are counted by one request at a time.
+   */
+  create(job: NewJob, openMax: number): Promise<JobRow | undefined> {
+    return this.#db.transaction(async (tx) => {
+      const [organization] = await tx
+        .select({ days: this.#tables.organizations.retentionDays })
+        .from(this.#tables.organizations)
+        .where(eq(this.#tables.organizations.id, job.organizationId))
+        .for('no key update')
+      const [open] = await tx
+        .select({ total: count() })
+        .from(this.#jobs)
+        .where(and(eq(this.#jobs.organizationId, job.organizationId), this.#isOpen))
+      if (organization === undefined || (open?.total ?? 0) >= openMax) return undefined
+      // A job needs its record until its result was read, also where nothing else is stored.
+      const days = Math.max(organization.days ?? this.#retentionDays, 1)
+      const deleteAt = sql`${job.expiresAt}::timestamptz + make_interval(days => ${days})`
+      const rows = await tx
+        .insert(this.#jobs)
+        .values({ ...job, state: 'queued', deleteAt })
+        .returning()
+      return rows[0]
+    })
+  }
+
+  async find(organizationId: string, id: string): Promise<JobSummary | undefined> {
+    const { request: _request, result: _result, ...columns } = getTableColumns(this.#jobs)
+    const found = this.#db.select(columns).from(this.#jobs)
+    return (await found.where(this.#ownedBy(organizationId, id)))[0]
+  }
+
+  /** The packed answer of a job; undefined while it has none. */
+  async readResult({ organizationId, id }: JobSummary): Promise<Buffer | undefined> {
+    const found = this.#db.select({ result: this.#jobs.result }).from(this.#jobs)
+    return (await found.where(this.#ownedBy(organizationId, id)))[0]?.result ?? undefined
+  }
+
+  /** A page of jobs without their contents, the newest first. */
+  async list(
+    organizationId: string,
+    { limit, after, state, endpoint, model, metadata }: JobFilter,
+  ): Promise<{ rows: JobSummary[]; hasMore: boolean }> {
+    const before = sql`(${this.#jobs.createdAt}, ${this.#jobs.id}) < (select created_at, id from ${this.#jobs}
+      where organization_id = ${organizationId} and id = ${after})`
+    const { request: _request, result: _result, ...columns } = getTableColumns(this.#jobs)
+    const rows = await this.#db
+      .select(columns)
+      .from(this.#jobs)
+      .where(
+        and(
+          eq(this.#jobs.organizationId, organizationId),
+          ...(after === undefined ? [] : [before]),
+          ...(state === undefined ? [] : [eq(this.#jobs.state, state)]),
+          ...(endpoint === undefined ? [] : [eq(this.#jobs.endpoint, endpoint)]),
+          ...(model === undefined ? [] : [eq(this.#jobs.model, model)]),
+          ...(metadata === undefined
+            ? []
+            : [sql`${this.#jobs.metadata} @> ${JSON.stringify(metadata)}::jsonb`]),
+        ),
+      )
+      .orderBy(desc(this.#jobs.createdAt), desc(this.#jobs.id))
+      .limit(limit + 1)
+    return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
+  }
+
+  /** Ends a waiting job, and asks the process that runs one to stop; one that has ended stays. */
+  async cancel(organizationId: string, id: string): Promise<JobSummary | undefined> {
+    // One whose process is gone runs nowhere.
+    const isIdle = and(this.#ownedBy(organizationId, id), this.#isOpen, isFree(this.#tables))
+    await this.#end(isIdle, { state: 'cancelled', cancelledAt: sql`now()` })
+    await this.#db
+      .update(this.#jobs)
+      .set({ cancelledAt: sql`coalesce(${this.#jobs.cancelledAt}, now())` })
+      .where(and(this.#ownedBy(organizationId, id), this.#isOpen))
+    return this.find(organizationId, id)
+  }
+
+  /** Takes jobs that are due, of every organization in turn, also those of dead processes. */
+  async claim(leaseId: string, limit: number, seconds: number): Promise<JobRow[]> {
+    const { rows } = await this.#db.execute<{ id: string }>(claimQuery(this.#tables, { limit }))
+    if (rows.length === 0) return []
+    const ids = rows.map(({ id }) => id)
+    // Another process may have taken some of them meanwhile.
+    return this.#db
+      .update(this.#jobs)
+      .set({
+        ...{ state: 'in_progress', leaseId, leaseUntil: until(seconds) },
+        startedAt: sql`coalesce(${this.#jobs.startedAt}, now())`,
+        attempts: sql`${this.#jobs.attempts} + 1`,
+      })
+      .where(
+        inArray(
+          this.#jobs.id,
+          this.#db
+            .select({ id: this.#jobs.id })
+            .from(this.#jobs)
+            .where(and(inArray(this.#jobs.id, ids), this.#isOpen, isFree(this.#tables)))
+            .for('update', { skipLocked: true }),
+        ),
+      )
+      .returning()
+  }
+
+  /** Keeps the jobs of a process; answers those that were cancelled. */
+  async renew(leaseId: string, seconds: number): Promise<readonly string[]> {
+    const rows = await this.#db
+      .update(this.#jobs)
+      .set({ leaseUntil: until(seconds) })
+      .where(and(eq(this.#jobs.leaseId, leaseId), eq(this.#jobs.state, 'in_progress')))
+      .returning({ id: this.#jobs.id, cancelledAt: this.#jobs.cancelledAt })
+    return rows.filter((row) => row.cancelledAt !== null).map(({ id }) => id)
+  }
+
+  /** Gives a job back, to be run again after a while. */
+  async release(id: string, leaseId: string, delayMs: number): Promise<void> {
+    await this.#db
+      .update(this.#jobs)
+      .set({
+        ...{ leaseId: null, leaseUntil: null, state: 'queued' },
+        notBefore: sql`now() + make_interval(secs => ${delayMs / 1000})`,
+      })
+      .where(this.#held(id, leaseId))
+  }
+
+  /** Lets other processes adopt what this one runs. */
+  async releaseAll(leaseId: string): Promise<void> {
+    await this.#db
+      .update(this.#jobs)
+      .set({ leaseUntil: sql`now()` })
+      .where(eq(this.#jobs.leaseId, leaseId))
+  }
+
+  /** Ends a job, unless its lease was lost; answers whether it did. */
+  async finish(id: string, leaseId: string, ending: JobEnding): Promise<boolean> {
+    const { state, error, status, headers, result } = ending
+    const ended = await this.#end(this.#held(id, leaseId), {
+      ...{ state, error: error ?? null, result: result ?? null },
+      ...{ resultStatus: status ?? null, resultHeaders: headers ?? null },
+    })
+    return ended > 0
+  }
+
+  /** Ends jobs whose deadline is over, or whose organization or user is deleted or banned. */
+  async settle(): Promise<void> {
+    const lateness: JobError = {
+      code: 'deadline_exceeded',
+      message: 'The job did not end before its deadline.',
+    }
+    const isIdle = and(this.#isOpen, isFree(this.#tables))
+    await this.#end(and(isIdle, lt(this.#jobs.expiresAt, sql`now()`)), {
+      ...{ state: 'expired', error: lateness },
+    })
+    await this.#end(and(isIdle, isNotNull(this.#jobs.cancelledAt)), { state: 'cancelled' })
+    await this.#db.execute(abandonQuery(this.#tables))
+  }
+
+  /** Deletes jobs that were kept long enough, and those of deleted organizations and users. */
+  async sweep(): Promise<void> {
+    await this.#db
+      .delete(this.#jobs)
+      .where(or(lt(this.#jobs.deleteAt, sql`now()`), isOrphan(this.#tables, 'jobs')))
+  }
+}
+
+function until(seconds: number): SQL {
+  return sql`now() + make_interval(secs => ${seconds})`
+}
+
+function isFree({ jobs }: JobTables): SQL | undefined {
+  return or(isNull(jobs.leaseUntil), lt(jobs.leaseUntil, sql`now()`))
+}
+
+/** Whether the organization or the user of a row is deleted. */
+export function isOrphan(tables: JobTables, name: 'jobs' | 'answers' | 'conversations'): SQL {
+  const { organizations, users } = tables
+  const { organizationId, userId } = tables[name]
+  return sql`(exists (select 1 from ${organizations} o
+      where o.id = ${organizationId} and o.deleted_at is not null)
+    or exists (select 1 from ${users} u where u.id = ${userId} and u.deleted_at is not null))`
+}
+
+const PER_ORGANIZATION = 4
+
+/**
+ * The next jobs of every organization, so that a hundred thousand jobs of one do not delay those of
+ * another. The organizations with open jobs are found one by one in the index.
+ */
+function claimQuery({ jobs }: JobTables, { limit }: { readonly limit: number }): SQL {
+  const open = sql`state in ('queued', 'in_progress')`
+  return sql`
+    with recursive waiting as (
+      (select organization_id from ${jobs} where ${open} order by organization_id limit 1)
+      union all
+      select (select j.organization_id from ${jobs} j
+        where ${open} and j.organization_id > w.organization_id
+        order by j.organization_id limit 1)
+      from waiting w where w.organization_id is not null
+    )
+    select c.id from waiting w cross join lateral (
+      select j.id, row_number() over (order by j.priority desc, j.not_before, j.id) as turn
+      from (
+        select j.id, j.priority, j.not_before from ${jobs} j
+        where j.organization_id = w.organization_id and ${open} and j.not_before <= now()
+          and (j.lease_until is null or j.lease_until < now()) and j.cancelled_at is null
+        order by j.priority desc, j.not_before, j.id limit ${PER_ORGANIZATION}
+      ) j
+    ) c
+    order by c.turn, random() limit ${limit}`
+}
+
+function abandonQuery({ jobs, organizations, users }: JobTables): SQL {
+  return sql`
+    update ${jobs} set cancelled_at = now(),
+      state = case when lease_until > now() then state else 'cancelled' end,
+      ended_at = case when lease_until > now() then null else now() end
+    where state in ('queued', 'in_progress') and cancelled_at is null and exists (
+      select 1 from ${organizations} o left join ${users} u
+        on u.id in (o.personal_user_id, ${jobs}.user_id) and u.banned_until > now()
+      where o.id = ${jobs}.organization_id and (o.deleted_at is not null or u.id is not null))`
+}

@@ -1,0 +1,122 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+
+import { JOB_SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
+import type { Clock } from '#shared/clock.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+
+import type { BackgroundJobs } from './background-jobs.ts'
+import { presentJob } from './job.ts'
+
+const FORM_BYTES_MAX = 64 * 1024 * 1024
+const RESPOND_ASYNC = /(^|,)\s*respond-async\s*(;|,|$)/i
+const PRIORITY_HEADER = 'x-millrace-priority'
+const START_HEADER = 'x-millrace-not-before'
+const DEADLINE_HEADER = 'x-millrace-deadline'
+const METADATA_HEADER = 'x-millrace-metadata'
+
+/**
+ * `Prefer: respond-async` (RFC 7240) on every route that runs a job: answers 202 with the address of
+ * a background job instead of running the request now.
+ */
+export function respondAsync(services: {
+  readonly background: BackgroundJobs
+  readonly clock: Clock
+}): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply | undefined> {
+  return async (request, reply) => {
+    if (!wantsJob(request)) return undefined
+    const { background, clock } = services
+    const isForm = request.body === undefined
+    const job = await background.create(request, {
+      id: background.newId(),
+      createdAtMs: clock.now(),
+      body: isForm ? await readForm(request) : Buffer.from(JSON.stringify(request.body)),
+      contentType: isForm ? (request.headers['content-type'] ?? '') : 'application/json',
+      model: modelOf(request),
+      ...optionsOf(request),
+    })
+    return reply
+      .code(202)
+      .headers({ location: `/v1/jobs/${job.id}`, 'preference-applied': 'respond-async' })
+      .send(presentJob(job))
+  }
+}
+
+function wantsJob({ headers, context, method, routeOptions }: FastifyRequest): boolean {
+  if (method !== 'POST' || context.stored !== undefined) return false
+  const { prefer } = headers
+  const scope: RequiredScope | undefined = routeOptions.config.scope
+  const isJobRoute = JOB_SCOPES.some((one) => one === scope)
+  return isJobRoute && typeof prefer === 'string' && RESPOND_ASYNC.test(prefer)
+}
+
+function modelOf({ body, params }: FastifyRequest): string | undefined {
+  const named = (body as { readonly model?: unknown } | undefined)?.model
+  const inPath = (params as { readonly engine_id?: string }).engine_id
+  return typeof named === 'string' ? named : inPath
+}
+
+async function readForm(request: FastifyRequest): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of request.raw) {
+    bytes += chunk.length
+    if (bytes > FORM_BYTES_MAX) {
+      throw failure.tooLarge(`A form in the background has at most ${FORM_BYTES_MAX} bytes.`)
+    }
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+
+/** What the headers say about the job: its start, deadline, priority and metadata. */
+function optionsOf({ headers }: FastifyRequest) {
+  const priority = headers[PRIORITY_HEADER]
+  if (priority !== undefined && !/^(flex|default|priority)$/.test(String(priority))) {
+    throw invalid(PRIORITY_HEADER, 'expected flex, default or priority.')
+  }
+  const notBeforeMs = timeOf(headers, START_HEADER)
+  const expiresAtMs = timeOf(headers, DEADLINE_HEADER)
+  const metadata = metadataOf(headers[METADATA_HEADER])
+  return {
+    ...(priority !== undefined && { priority: String(priority) }),
+    ...(notBeforeMs !== undefined && { notBeforeMs }),
+    ...(expiresAtMs !== undefined && { expiresAtMs }),
+    ...(metadata !== undefined && { metadata }),
+  }
+}
+
+/** A time in Unix seconds or RFC 3339. */
+function timeOf(headers: FastifyRequest['headers'], name: string): number | undefined {
+  const value = headers[name]
+  if (value === undefined) return undefined
+  const text = String(value)
+  const ms = /^\d{1,12}$/.test(text) ? Number(text) * 1000 : Date.parse(text)
+  if (Number.isNaN(ms)) throw invalid(name, 'expected Unix seconds or an RFC 3339 time.')
+  return ms
+}
+
+const PAIRS_MAX = 16
+
+function metadataOf(
+  value: string | readonly string[] | undefined,
+): Readonly<Record<string, string>> | undefined {
+  if (value === undefined) return undefined
+  const fault = invalid(METADATA_HEADER, 'expected a JSON object of at most 16 short strings.')
+  let parsed: unknown
+  try {
+    parsed = JSON.parse(String(value))
+  } catch {
+    throw fault
+  }
+  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) throw fault
+  const pairs = Object.entries(parsed)
+  const isShort = pairs.every(
+    ([name, text]) => name.length <= 64 && typeof text === 'string' && text.length <= 512,
+  )
+  if (pairs.length > PAIRS_MAX || !isShort) throw fault
+  return Object.fromEntries(pairs)
+}
+
+function invalid(param: string, reason: string): ServiceError {
+  return failure.invalidRequest(`Invalid '${param}': ${reason}`, { param, code: 'invalid_value' })
+}

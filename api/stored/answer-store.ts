@@ -1,0 +1,239 @@
+import { and, eq, gt, lt, or, type SQL, sql } from 'drizzle-orm'
+
+import { isOrphan } from '#api/jobs/job-store.ts'
+import type { Db } from '#shared/db/client.ts'
+import type { AnswerRow, JobTables } from '#shared/db/schema/jobs.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { packContent, unpackContent } from '#shared/stored-content.ts'
+
+import { appendItems, type StoredItem } from './conversation-store.ts'
+
+/** The content of a stored answer. */
+interface StoredContent {
+  /** What the request said: items with ids of their own. */
+  readonly input: readonly StoredItem[]
+  /** The answer as its route presented it. */
+  readonly answer: Readonly<Record<string, unknown>>
+}
+
+/** An answer to be stored. */
+interface NewAnswer extends Omit<AnswerRow, 'content' | 'deleteAt' | 'createdAt'>, StoredContent {
+  readonly createdAtMs: number
+}
+
+/** A stored answer with its content. */
+export interface StoredAnswer extends StoredContent {
+  readonly row: AnswerRow
+}
+
+interface AnswerFilter {
+  readonly object: AnswerRow['object']
+  readonly limit: number
+  readonly isAscending: boolean
+  readonly after?: string
+  readonly model?: string
+  readonly metadata?: Readonly<Record<string, string>>
+}
+
+interface AnswerStoreOptions {
+  readonly db: Db
+  readonly tables: JobTables
+  readonly cipher: ContentCipher | undefined
+  /** How long an answer is stored where its organization has no rule of its own. */
+  readonly retentionDays: number
+}
+
+/** How many earlier responses one may continue. */
+const CHAIN_MAX = 1000
+
+/** The stored answers of a database; contents are encrypted. */
+export class AnswerStore {
+  readonly #db: Db
+  readonly #tables: JobTables
+  readonly #answers: JobTables['answers']
+  readonly #cipher: ContentCipher | undefined
+  readonly #retentionDays: number
+
+  constructor({ db, tables, cipher, retentionDays }: AnswerStoreOptions) {
+    this.#db = db
+    this.#tables = tables
+    this.#answers = tables.answers
+    this.#cipher = cipher
+    this.#retentionDays = retentionDays
+  }
+
+  #one(organizationId: string, object: AnswerRow['object'], id: string): SQL | undefined {
+    const answers = this.#answers
+    return and(
+      ...[eq(answers.organizationId, organizationId), eq(answers.object, object)],
+      ...[eq(answers.id, id), gt(answers.deleteAt, sql`now()`)],
+    )
+  }
+
+  async #open(row: Pick<AnswerRow, 'id' | 'content'>): Promise<StoredContent> {
+    const plain = await unpackContent(row.content, this.#cipher, contextOf(row.id))
+    return JSON.parse(plain.toString('utf8'))
+  }
+
+  /** Stores a new answer; false where the organization stores nothing. */
+  async add(answer: NewAnswer): Promise<boolean> {
+    const content = await pack(answer, this.#cipher)
+    return this.#db.transaction(async (tx) => {
+      const days = sql`coalesce(${this.#tables.organizations.retentionDays}, ${this.#retentionDays}::int)`
+      const { rows } = await tx.execute(sql`
+        insert into ${this.#answers} (id, organization_id, user_id, object, model, previous_id,
+          conversation_id, job_id, metadata, content, created_at, delete_at)
+        select ${answer.id}, ${answer.organizationId}, ${answer.userId}::uuid, ${answer.object},
+          ${answer.model}, ${answer.previousId}, ${answer.conversationId}, ${answer.jobId},
+          ${answer.metadata === null ? null : JSON.stringify(answer.metadata)}::jsonb, ${content},
+          ${new Date(answer.createdAtMs).toISOString()}::timestamptz,
+          now() + make_interval(days => ${days})
+        from ${this.#tables.organizations}
+        where ${this.#tables.organizations.id} = ${answer.organizationId} and ${days} > 0
+        on conflict (id) do nothing returning id`)
+      if (rows.length > 0) await this.#append(tx, answer)
+      return rows.length > 0
+    })
+  }
+
+  /** Replaces the content of an answer that was stored when its job was made. */
+  async replace(answer: NewAnswer): Promise<boolean> {
+    const content = await pack(answer, this.#cipher)
+    return this.#db.transaction(async (tx) => {
+      const rows = await tx
+        .update(this.#answers)
+        .set({ content })
+        .where(this.#one(answer.organizationId, answer.object, answer.id))
+        .returning({ id: this.#answers.id })
+      if (rows.length > 0) await this.#append(tx, answer)
+      return rows.length > 0
+    })
+  }
+
+  async find(
+    organizationId: string,
+    object: AnswerRow['object'],
+    id: string,
+  ): Promise<StoredAnswer | undefined> {
+    const [row] = await this.#db
+      .select()
+      .from(this.#answers)
+      .where(this.#one(organizationId, object, id))
+    return row === undefined ? undefined : { row, ...(await this.#open(row)) }
+  }
+
+  /**
+   * A response and all that it continues, the oldest first; undefined when one of them is not
+   * stored any more.
+   */
+  async chain(organizationId: string, id: string): Promise<readonly StoredContent[] | undefined> {
+    const { rows } = await this.#db.execute<{
+      id: string
+      previous_id: string | null
+      content: Buffer
+    }>(
+      sql`
+      with recursive chain as (
+        select a.id, a.previous_id, a.content, 1 as depth from ${this.#answers} a
+        where a.organization_id = ${organizationId} and a.id = ${id}
+          and a.object = 'response' and a.delete_at > now()
+        union all
+        select a.id, a.previous_id, a.content, c.depth + 1 from chain c join ${this.#answers} a
+          on a.id = c.previous_id and a.organization_id = ${organizationId}
+          and a.delete_at > now()
+        where c.depth < ${CHAIN_MAX}
+      )
+      select id, previous_id, content from chain order by depth desc`,
+    )
+    if (rows[0] === undefined || rows[0].previous_id !== null) return undefined
+    return Promise.all(rows.map((row) => this.#open(row)))
+  }
+
+  async list(
+    organizationId: string,
+    filter: AnswerFilter,
+  ): Promise<{ answers: StoredAnswer[]; hasMore: boolean }> {
+    const { object, limit, after, model, metadata, isAscending } = filter
+    const sign = sql.raw(isAscending ? '>' : '<')
+    const way = sql.raw(isAscending ? 'asc' : 'desc')
+    const rows = await this.#db
+      .select()
+      .from(this.#answers)
+      .where(
+        and(
+          ...[eq(this.#answers.organizationId, organizationId), eq(this.#answers.object, object)],
+          gt(this.#answers.deleteAt, sql`now()`),
+          ...(model === undefined ? [] : [eq(this.#answers.model, model)]),
+          ...(metadata === undefined
+            ? []
+            : [sql`${this.#answers.metadata} @> ${JSON.stringify(metadata)}::jsonb`]),
+          ...(after === undefined
+            ? []
+            : [
+                sql`(${this.#answers.createdAt}, ${this.#answers.id}) ${sign} (select created_at, id
+                  from ${this.#answers} where organization_id = ${organizationId} and id = ${after})`,
+              ]),
+        ),
+      )
+      .orderBy(sql`${this.#answers.createdAt} ${way}, ${this.#answers.id} ${way}`)
+      .limit(limit + 1)
+    const page = await Promise.all(
+      rows.slice(0, limit).map(async (row) => ({ row, ...(await this.#open(row)) })),
+    )
+    return { answers: page, hasMore: rows.length > limit }
+  }
+
+  async setMetadata(
+    organizationId: string,
+    object: AnswerRow['object'],
+    id: string,
+    metadata: Readonly<Record<string, string>> | null,
+  ): Promise<boolean> {
+    const rows = await this.#db
+      .update(this.#answers)
+      .set({ metadata })
+      .where(this.#one(organizationId, object, id))
+      .returning({ id: this.#answers.id })
+    return rows.length > 0
+  }
+
+  async remove(
+    organizationId: string,
+    object: AnswerRow['object'],
+    id: string,
+  ): Promise<AnswerRow | undefined> {
+    return (
+      await this.#db
+        .delete(this.#answers)
+        .where(this.#one(organizationId, object, id))
+        .returning()
+    )[0]
+  }
+
+  /** Deletes answers that were stored long enough, and those of deleted organizations and users. */
+  async sweep(): Promise<void> {
+    await this.#db
+      .delete(this.#answers)
+      .where(or(lt(this.#answers.deleteAt, sql`now()`), isOrphan(this.#tables, 'answers')))
+  }
+
+  /** A response in a conversation adds its input and output to it, once it has ended. */
+  async #append(tx: Db, { conversationId, input, answer, createdAtMs }: NewAnswer) {
+    const { output, status } = answer as { output?: readonly StoredItem[]; status?: string }
+    if (conversationId === null || output === undefined) return
+    if (status === 'queued' || status === 'in_progress') return
+    const items = [...input, ...output]
+    await appendItems(
+      { db: tx, tables: this.#tables, cipher: this.#cipher },
+      { conversationId, items, createdAtMs },
+    )
+  }
+}
+
+function contextOf(id: string): string {
+  return `stored answer ${id}`
+}
+
+function pack({ id, input, answer }: NewAnswer, cipher: ContentCipher | undefined) {
+  return packContent(JSON.stringify({ input, answer }), cipher, contextOf(id))
+}

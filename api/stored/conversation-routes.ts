@@ -1,0 +1,245 @@
+import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
+import { type Static, Type } from 'typebox'
+
+import { callerOf } from '#api/v1/caller.ts'
+import { checkMetadata, METADATA_FIELD } from '#api/v1/metadata-field.ts'
+import { type Clock, unixSeconds } from '#shared/clock.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+
+import type { Conversation, ConversationStore, StoredItem } from './conversation-store.ts'
+
+/** How the items of a dialect are checked, and get their ids. */
+interface ItemForm {
+  readonly schema: object
+  withIds(items: unknown): readonly StoredItem[]
+}
+
+interface ConversationServices {
+  readonly conversations: ConversationStore
+  readonly clock: Clock
+  readonly form: ItemForm
+}
+
+const CONFIG = { scope: 'responses' } as const
+const TAGS = ['Conversations']
+const SECURITY = [{ apiKey: [] }]
+const ITEMS_MAX = 20
+const LIST_LIMIT = 20
+const NAME = Type.String({ minLength: 1, maxLength: 200 })
+const ID = Type.Object({ conversation_id: NAME })
+const ITEM_ID = Type.Object({ conversation_id: NAME, item_id: NAME })
+const ITEM = { type: 'object', description: 'An item.' }
+const CONVERSATION = {
+  type: 'object',
+  description: 'A conversation.',
+  required: ['id', 'object', 'created_at', 'metadata'],
+  properties: {
+    id: { type: 'string' },
+    object: { const: 'conversation' },
+    created_at: { type: 'integer', description: 'Unix seconds.' },
+    metadata: { type: 'object', additionalProperties: { type: 'string' } },
+  },
+}
+const DELETED = {
+  type: 'object',
+  description: 'The conversation and its items are deleted.',
+  properties: {
+    id: { type: 'string' },
+    object: { const: 'conversation.deleted' },
+    deleted: { const: true },
+  },
+}
+const LIST = {
+  type: 'object',
+  description: 'A list of items.',
+  required: ['object', 'data', 'has_more'],
+  properties: {
+    object: { const: 'list' },
+    data: { type: 'array', items: ITEM },
+    first_id: { type: ['string', 'null'] },
+    last_id: { type: ['string', 'null'] },
+    has_more: { type: 'boolean' },
+  },
+}
+const LIST_QUERY = Type.Object(
+  {
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
+    order: Type.Optional(Type.Enum(['asc', 'desc'])),
+    after: Type.Optional(Type.String({ maxLength: 200 })),
+    include: Type.Optional(Type.Array(Type.String({ maxLength: 100 }), { maxItems: 16 })),
+  },
+  { additionalProperties: true },
+)
+const UPDATE_BODY = Type.Object({ metadata: METADATA_FIELD }, { additionalProperties: false })
+
+/** `/conversations` and their items: what responses continue and add to. */
+export function conversationsPlugin(services: ConversationServices): FastifyPluginAsync {
+  return async (app) => {
+    registerConversations(app, services)
+    registerItems(app, services)
+  }
+}
+
+const described = (operationId: string, summary: string, answer: object, parts: object = {}) => ({
+  config: CONFIG,
+  schema: {
+    ...{ operationId, summary, tags: TAGS, security: SECURITY, ...parts },
+    response: { 200: answer },
+  },
+})
+
+function registerConversations(app: FastifyInstance, services: ConversationServices): void {
+  const { conversations, clock, form } = services
+  const itemsField = Type.Optional(
+    Type.Unsafe<unknown>({ type: ['array', 'null'], maxItems: ITEMS_MAX, items: form.schema }),
+  )
+  const body = Type.Object(
+    { items: itemsField, metadata: METADATA_FIELD },
+    { additionalProperties: false },
+  )
+  const create = described('createConversation', 'Begin a conversation', CONVERSATION, { body })
+  app.post('/conversations', create, async (request) => {
+    const { items, metadata = null } = (request.body ?? {}) as Static<typeof body>
+    const { organizationId, userId = null } = callerOf(request)
+    checkMetadata(metadata)
+    const created = await conversations.create(
+      {
+        ...{ id: randomId('conv_', 48), organizationId, userId, metadata },
+        createdAt: new Date(clock.now()),
+      },
+      form.withIds(items ?? []),
+    )
+    if (created === undefined) {
+      throw failure.accessDenied('Your organization stores no conversations.', {
+        code: 'zero_data_retention',
+      })
+    }
+    return present(created)
+  })
+
+  const retrieve = described('retrieveConversation', 'Show a conversation', CONVERSATION, {
+    params: ID,
+  })
+  app.get('/conversations/:conversation_id', retrieve, async (request) =>
+    present(await find(conversations, request)),
+  )
+
+  const update = described('updateConversation', 'Change the metadata', CONVERSATION, {
+    ...{ params: ID, body: UPDATE_BODY },
+  })
+  app.post('/conversations/:conversation_id', update, async (request) => {
+    const { metadata = null } = request.body as Static<typeof UPDATE_BODY>
+    checkMetadata(metadata)
+    const { conversation_id: id } = request.params as Static<typeof ID>
+    const { organizationId } = callerOf(request)
+    const changed = await conversations.setMetadata(organizationId, id, metadata)
+    if (changed === undefined) throw noSuchConversation(id)
+    return present(changed)
+  })
+
+  const remove = described('deleteConversation', 'Delete a conversation', DELETED, { params: ID })
+  app.delete('/conversations/:conversation_id', remove, async (request) => {
+    const { conversation_id: id } = request.params as Static<typeof ID>
+    if (!(await conversations.remove(callerOf(request).organizationId, id))) {
+      throw noSuchConversation(id)
+    }
+    return { id, object: 'conversation.deleted', deleted: true }
+  })
+}
+
+function registerItems(app: FastifyInstance, services: ConversationServices): void {
+  const { conversations, clock, form } = services
+  const path = '/conversations/:conversation_id/items'
+  const list = described('listConversationItems', 'List the items of a conversation', LIST, {
+    ...{ params: ID, querystring: LIST_QUERY },
+  })
+  app.get(path, list, async (request) => {
+    const { id } = await find(conversations, request)
+    const { limit = LIST_LIMIT, order = 'desc', after } = request.query as Static<typeof LIST_QUERY>
+    if (after !== undefined && (await conversations.findItem(id, after)) === undefined) {
+      throw noSuchItem(after, 'after')
+    }
+    const page = { limit, isAscending: order === 'asc', ...(after !== undefined && { after }) }
+    return presentItems(await conversations.items(id, page))
+  })
+
+  const body = Type.Object(
+    {
+      items: Type.Unsafe<unknown>({
+        ...{ type: 'array', minItems: 1, maxItems: ITEMS_MAX, items: form.schema },
+      }),
+    },
+    { additionalProperties: false },
+  )
+  const add = described('createConversationItems', 'Add items to a conversation', LIST, {
+    ...{ params: ID, body },
+  })
+  app.post(path, add, async (request) => {
+    const { id } = await find(conversations, request)
+    const items = form.withIds((request.body as Static<typeof body>).items)
+    await conversations.append({ conversationId: id, items, createdAtMs: clock.now() })
+    return presentItems({ items, hasMore: false })
+  })
+
+  const retrieve = described('retrieveConversationItem', 'Show an item', ITEM, { params: ITEM_ID })
+  app.get(`${path}/:item_id`, retrieve, async (request) => {
+    const { id } = await find(conversations, request)
+    const { item_id: itemId } = request.params as Static<typeof ITEM_ID>
+    const item = await conversations.findItem(id, itemId)
+    if (item === undefined) throw noSuchItem(itemId)
+    return item
+  })
+
+  const remove = described('deleteConversationItem', 'Delete an item', CONVERSATION, {
+    params: ITEM_ID,
+  })
+  app.delete(`${path}/:item_id`, remove, async (request) => {
+    const conversation = await find(conversations, request)
+    const { item_id: itemId } = request.params as Static<typeof ITEM_ID>
+    if (!(await conversations.removeItem(conversation.id, itemId))) throw noSuchItem(itemId)
+    return present(conversation)
+  })
+}
+
+/** A page of items as clients read it. */
+export function presentItems(page: {
+  readonly items: readonly StoredItem[]
+  readonly hasMore: boolean
+}): object {
+  const { items, hasMore } = page
+  return {
+    object: 'list',
+    data: items,
+    first_id: items[0]?.id ?? null,
+    last_id: items.at(-1)?.id ?? null,
+    has_more: hasMore,
+  }
+}
+
+async function find(
+  conversations: ConversationStore,
+  request: FastifyRequest,
+): Promise<Conversation> {
+  const { conversation_id: id } = request.params as Static<typeof ID>
+  const found = await conversations.find(callerOf(request).organizationId, id)
+  if (found === undefined) throw noSuchConversation(id)
+  return found
+}
+
+function present({ id, createdAt, metadata }: Conversation): object {
+  return {
+    ...{ id, object: 'conversation', created_at: unixSeconds(createdAt.getTime()) },
+    metadata: metadata ?? {},
+  }
+}
+
+function noSuchConversation(id: string): ServiceError {
+  return failure.notFound(`Conversation with id '${id.slice(0, 100)}' not found.`, {
+    param: 'conversation_id',
+  })
+}
+
+function noSuchItem(id: string, param = 'item_id'): ServiceError {
+  return failure.notFound(`Item with id '${id.slice(0, 100)}' not found.`, { param })
+}

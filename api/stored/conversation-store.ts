@@ -1,0 +1,194 @@
+import { and, eq, gt, inArray, lt, or, type SQL, sql } from 'drizzle-orm'
+
+import { isOrphan } from '#api/jobs/job-store.ts'
+import type { Db } from '#shared/db/client.ts'
+import type { JobTables } from '#shared/db/schema/jobs.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { packContent, unpackContent } from '#shared/stored-content.ts'
+
+/** One item of a conversation. */
+export type StoredItem = Readonly<Record<string, unknown>> & { readonly id: string }
+
+/** A conversation without its items. */
+export type Conversation = JobTables['conversations']['$inferSelect']
+
+interface ItemPage {
+  readonly limit: number
+  readonly isAscending: boolean
+  /** The id of the last item of the page before. */
+  readonly after?: string
+}
+
+interface Opened {
+  readonly db: Db
+  readonly tables: JobTables
+  readonly cipher: ContentCipher | undefined
+}
+
+/** The conversations of a database; their items are encrypted. */
+export class ConversationStore {
+  readonly #db: Db
+  readonly #tables: JobTables
+  readonly #conversations: JobTables['conversations']
+  readonly #items: JobTables['items']
+  readonly #cipher: ContentCipher | undefined
+  readonly #retentionDays: number
+
+  /** `retentionDays` holds where the organization has no rule of its own. */
+  constructor({ db, tables, cipher, retentionDays }: Opened & { readonly retentionDays: number }) {
+    this.#db = db
+    this.#tables = tables
+    this.#conversations = tables.conversations
+    this.#items = tables.items
+    this.#cipher = cipher
+    this.#retentionDays = retentionDays
+  }
+
+  #opened(db: Db): Opened {
+    return { db, tables: this.#tables, cipher: this.#cipher }
+  }
+
+  #one(organizationId: string, id: string): SQL | undefined {
+    const conversations = this.#conversations
+    return and(
+      ...[eq(conversations.organizationId, organizationId), eq(conversations.id, id)],
+      gt(conversations.deleteAt, sql`now()`),
+    )
+  }
+
+  /** Undefined where the organization stores nothing. */
+  create(
+    conversation: Omit<Conversation, 'deleteAt'>,
+    first: readonly StoredItem[],
+  ): Promise<Conversation | undefined> {
+    const { id, organizationId, createdAt } = conversation
+    return this.#db.transaction(async (tx) => {
+      const [organization] = await tx
+        .select({ days: this.#tables.organizations.retentionDays })
+        .from(this.#tables.organizations)
+        .where(eq(this.#tables.organizations.id, organizationId))
+      const days = organization?.days ?? this.#retentionDays
+      if (organization === undefined || days === 0) return undefined
+      const deleteAt = sql`now() + make_interval(days => ${days})`
+      const [row] = await tx
+        .insert(this.#conversations)
+        .values({ ...conversation, deleteAt })
+        .returning()
+      const added = { conversationId: id, items: first, createdAtMs: createdAt.getTime() }
+      await appendItems(this.#opened(tx), added)
+      return row
+    })
+  }
+
+  async find(organizationId: string, id: string): Promise<Conversation | undefined> {
+    return (
+      await this.#db.select().from(this.#conversations).where(this.#one(organizationId, id))
+    )[0]
+  }
+
+  async setMetadata(
+    organizationId: string,
+    id: string,
+    metadata: Conversation['metadata'],
+  ): Promise<Conversation | undefined> {
+    const change = this.#db.update(this.#conversations).set({ metadata })
+    return (await change.where(this.#one(organizationId, id)).returning())[0]
+  }
+
+  async remove(organizationId: string, id: string): Promise<boolean> {
+    const rows = await this.#db
+      .delete(this.#conversations)
+      .where(this.#one(organizationId, id))
+      .returning()
+    return rows.length > 0
+  }
+
+  /** A page of the items of a conversation; the caller has found the conversation. */
+  async items(
+    conversationId: string,
+    { limit, isAscending, after }: ItemPage,
+  ): Promise<{ items: StoredItem[]; hasMore: boolean }> {
+    const sign = sql.raw(isAscending ? '>' : '<')
+    const way = sql.raw(isAscending ? 'asc' : 'desc')
+    const rows = await this.#db
+      .select()
+      .from(this.#items)
+      .where(
+        and(
+          eq(this.#items.conversationId, conversationId),
+          ...(after === undefined
+            ? []
+            : [
+                sql`${this.#items.position} ${sign} (select position from ${this.#items}
+                  where conversation_id = ${conversationId} and id = ${after})`,
+              ]),
+        ),
+      )
+      .orderBy(sql`${this.#items.position} ${way}`)
+      .limit(limit + 1)
+    const page = await Promise.all(
+      rows.slice(0, limit).map(async ({ id, content }) => {
+        const plain = await unpackContent(content, this.#cipher, contextOf(conversationId, id))
+        return JSON.parse(plain.toString('utf8')) as StoredItem
+      }),
+    )
+    return { items: page, hasMore: rows.length > limit }
+  }
+
+  async findItem(conversationId: string, id: string): Promise<StoredItem | undefined> {
+    const [row] = await this.#db
+      .select()
+      .from(this.#items)
+      .where(and(eq(this.#items.conversationId, conversationId), inArray(this.#items.id, [id])))
+    if (row === undefined) return undefined
+    const plain = await unpackContent(row.content, this.#cipher, contextOf(conversationId, id))
+    return JSON.parse(plain.toString('utf8')) as StoredItem
+  }
+
+  append(added: AddedItems): Promise<void> {
+    return appendItems(this.#opened(this.#db), added)
+  }
+
+  /** False when the conversation has no such item. */
+  async removeItem(conversationId: string, id: string): Promise<boolean> {
+    const isIt = and(eq(this.#items.conversationId, conversationId), eq(this.#items.id, id))
+    const rows = await this.#db.delete(this.#items).where(isIt).returning({ id: this.#items.id })
+    return rows.length > 0
+  }
+
+  /** Deletes conversations that were stored long enough, or whose owners are deleted. */
+  async sweep(): Promise<void> {
+    await this.#db
+      .delete(this.#conversations)
+      .where(
+        or(lt(this.#conversations.deleteAt, sql`now()`), isOrphan(this.#tables, 'conversations')),
+      )
+  }
+}
+
+interface AddedItems {
+  readonly conversationId: string
+  readonly items: readonly StoredItem[]
+  readonly createdAtMs: number
+}
+
+/** Adds items to the end of a conversation, in their order; those that it has stay as they are. */
+export async function appendItems(
+  { db, tables, cipher }: Opened,
+  { conversationId, items, createdAtMs }: AddedItems,
+): Promise<void> {
+  if (items.length === 0) return
+  const rows = await Promise.all(
+    items.map(async (item) => ({
+      id: item.id,
+      conversationId,
+      content: await packContent(JSON.stringify(item), cipher, contextOf(conversationId, item.id)),
+      createdAt: new Date(createdAtMs),
+    })),
+  )
+  await db.insert(tables.items).values(rows).onConflictDoNothing()
+}
+
+function contextOf(conversationId: string, id: string): string {
+  return `conversation item ${conversationId} ${id}`
+}

@@ -1,0 +1,61 @@
+import { setImmediate, setTimeout } from 'node:timers/promises'
+
+const INTERVAL_MS = 1000
+const INTERVAL_MS_MIN = 50
+
+/**
+ * Looks for work again and again: at once after a look that found some or was woken meanwhile, else
+ * after a second. Looks never overlap.
+ */
+export class PollLoop {
+  readonly #look: () => Promise<boolean>
+  readonly #loop: Promise<void>
+  #isStopping = false
+  /** Something happened since the last look began. */
+  #isWoken = false
+  #interrupt: () => void = () => {}
+
+  /** `look` answers whether there may be more to do at once; it does not throw. */
+  constructor(look: () => Promise<boolean>) {
+    this.#look = look
+    this.#loop = this.#run()
+  }
+
+  get isStopping(): boolean {
+    return this.#isStopping
+  }
+
+  /** Looks as soon as possible. */
+  wake(): void {
+    this.#isWoken = true
+    this.#interrupt()
+  }
+
+  /** Resolves when the last look has ended. */
+  async stop(): Promise<void> {
+    this.#isStopping = true
+    this.#interrupt()
+    await this.#loop
+  }
+
+  async #run(): Promise<void> {
+    // The owner has stored the loop before the first look.
+    await setImmediate()
+    while (!this.#isStopping) {
+      this.#isWoken = false
+      const hasMore = await this.#look()
+      if (!hasMore) await this.#rest()
+      await setTimeout(INTERVAL_MS_MIN)
+    }
+  }
+
+  /** Waits a while, or until something happens. */
+  async #rest(): Promise<void> {
+    if (this.#isStopping || this.#isWoken) return
+    const woken = new AbortController()
+    this.#interrupt = () => woken.abort()
+    await setTimeout(INTERVAL_MS, undefined, { signal: woken.signal }).catch(() => {
+      // Being woken is what this waits for.
+    })
+  }
+}

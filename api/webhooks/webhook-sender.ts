@@ -1,0 +1,138 @@
+import { PollLoop } from '#api/v1/poll-loop.ts'
+import { type Clock, unixSeconds } from '#shared/clock.ts'
+import type { EndpointRow } from '#shared/db/schema/webhooks.ts'
+import type { Logger } from '#shared/logger.ts'
+import { createGuardedFetch, OutgoingError } from '#shared/net/guarded-fetch.ts'
+import { signWebhook } from '#shared/net/standard-webhooks.ts'
+
+import type { Secrets } from './secrets.ts'
+import type { Attempt, DueDelivery, WebhookStore } from './webhook-store.ts'
+
+interface SenderServices {
+  readonly webhooks: WebhookStore
+  readonly secrets: Secrets
+  readonly clock: Clock
+  readonly log: Logger
+  /** Whether endpoints may have addresses outside the public internet. */
+  readonly allowsPrivateAddresses: boolean
+}
+
+/** Attempts that one process has in flight. */
+const IN_FLIGHT_MAX = 128
+const CLAIM_MAX = 64
+/** A receiver that hangs has less than twice this many sockets, and delays no other receiver. */
+const PER_ENDPOINT_MAX = 8
+const PER_ENDPOINT_AT_ONCE = 8
+const TIMEOUT_MS = 15_000
+const LEASE_SECONDS = 30
+const ANSWER_BYTES_MAX = 64 * 1024
+const RETRY_MS_MIN = 5000
+const RETRY_MS_MAX = 6 * 3_600_000
+const RETRIED_FOR_MS = 3 * 86_400_000
+
+/**
+ * Delivers webhooks, together with all other processes: at least once, with exponential backoff for
+ * three days. An endpoint has a few attempts in flight, so that a receiver that hangs delays no
+ * other; one at which every delivery failed for a day is disabled.
+ */
+export class WebhookSender {
+  readonly #services: SenderServices
+  readonly #loop: PollLoop
+  readonly #inFlight = new Map<string, number>()
+  readonly #fetch: ReturnType<typeof createGuardedFetch>
+  readonly #attempts = new Set<Promise<void>>()
+
+  constructor(services: SenderServices) {
+    this.#services = services
+    this.#fetch = createGuardedFetch({
+      timeoutMs: TIMEOUT_MS,
+      bodyBytesMax: ANSWER_BYTES_MAX,
+      allowsPrivateAddresses: services.allowsPrivateAddresses,
+    })
+    this.#loop = new PollLoop(() => this.#look())
+  }
+
+  /** Looks for due deliveries as soon as possible. */
+  wake(): void {
+    this.#loop.wake()
+  }
+
+  /** Waits for the attempts in flight. */
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+    await Promise.all(this.#attempts)
+  }
+
+  async #look(): Promise<boolean> {
+    const { webhooks, log } = this.#services
+    try {
+      for (const { id } of await webhooks.disableFailing()) {
+        log.warn({ operation: 'webhook.disable', endpointId: id }, 'webhook endpoint disabled')
+      }
+      const limit = Math.min(CLAIM_MAX, IN_FLIGHT_MAX - this.#attempts.size)
+      if (limit === 0) return false
+      const due = await webhooks.claim({
+        ...{ limit, leaseSeconds: LEASE_SECONDS, perEndpointMax: PER_ENDPOINT_AT_ONCE },
+        busy: [...this.#inFlight].filter(([, n]) => n >= PER_ENDPOINT_MAX).map(([id]) => id),
+      })
+      for (const delivery of due) this.#start(delivery)
+      return due.length > 0
+    } catch (error) {
+      log.warn({ operation: 'webhook.look', err: error }, 'webhooks wait')
+      return false
+    }
+  }
+
+  #start(delivery: DueDelivery): void {
+    const { endpoint } = delivery
+    this.#inFlight.set(endpoint.id, (this.#inFlight.get(endpoint.id) ?? 0) + 1)
+    const attempt = this.#deliver(delivery)
+      .catch((error: unknown) => {
+        const fields = { operation: 'webhook.deliver', deliveryId: delivery.id, err: error }
+        this.#services.log.warn(fields, 'webhook delivery left to its lease')
+      })
+      .finally(() => {
+        this.#attempts.delete(attempt)
+        const left = (this.#inFlight.get(endpoint.id) ?? 1) - 1
+        if (left === 0) this.#inFlight.delete(endpoint.id)
+        else this.#inFlight.set(endpoint.id, left)
+        this.#loop.wake()
+      })
+    this.#attempts.add(attempt)
+  }
+
+  async #deliver(delivery: DueDelivery): Promise<void> {
+    const { webhooks, clock } = this.#services
+    const { event, attempts } = delivery
+    const attempt = await this.#send(delivery)
+    const ageMs = clock.now() - event.createdAt.getTime()
+    const delayMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** Math.min(attempts - 1, 20))
+    const isLast = attempt.isDelivered || ageMs + delayMs > RETRIED_FOR_MS
+    await webhooks.settle(delivery, { ...attempt, ...(!isLast && { retryAfterMs: delayMs }) })
+  }
+
+  async #send({ endpoint, event }: DueDelivery): Promise<Attempt> {
+    const { clock } = this.#services
+    const text = JSON.stringify({
+      ...{ id: event.id, object: 'event', type: event.type },
+      created_at: unixSeconds(event.createdAt.getTime()),
+      data: event.data,
+    })
+    const secrets = await this.#secretsOf(endpoint)
+    const headers = signWebhook(secrets, { id: event.id, nowMs: clock.now(), text })
+    try {
+      const request = { url: endpoint.url, method: 'POST', headers, json: text } as const
+      const { status } = await this.#fetch(request)
+      const isDelivered = status >= 200 && status < 300
+      return { isDelivered, status, ...(!isDelivered && { error: `answered ${status}` }) }
+    } catch (error) {
+      if (!(error instanceof OutgoingError)) throw error
+      return { isDelivered: false, error: error.message.slice(0, 500) }
+    }
+  }
+
+  async #secretsOf(endpoint: EndpointRow): Promise<readonly Buffer[]> {
+    const { secrets, clock } = this.#services
+    return secrets.liveOf(endpoint, clock.now())
+  }
+}

@@ -1,0 +1,283 @@
+import { and, count, desc, eq, lt, type SQL, sql } from 'drizzle-orm'
+
+import type { Db } from '#shared/db/client.ts'
+import type {
+  DeliveryRow,
+  EndpointRow,
+  EventRow,
+  WebhookTables,
+} from '#shared/db/schema/webhooks.ts'
+
+import type { NewEvent } from './event-types.ts'
+
+/** A delivery that is due, with what it sends and where. */
+export interface DueDelivery {
+  readonly id: string
+  readonly attempts: number
+  readonly endpoint: EndpointRow
+  readonly event: EventRow
+}
+
+/** How an attempt ended. */
+export interface Attempt {
+  readonly isDelivered: boolean
+  readonly status?: number
+  readonly error?: string
+  /** When to try again; never when absent. */
+  readonly retryAfterMs?: number
+}
+
+/** What to take. */
+interface ClaimOptions {
+  readonly limit: number
+  readonly perEndpointMax: number
+  readonly leaseSeconds: number
+  /** Endpoints that have as many attempts in flight as they may. */
+  readonly busy: readonly string[]
+}
+
+const ENDPOINTS_MAX = 50
+const EVENT_DAYS = 30
+const FAILING_HOURS_MAX = 24
+
+/** The webhooks of a database. */
+export class WebhookStore {
+  readonly #db: Db
+  readonly #tables: WebhookTables
+
+  constructor(db: Db, tables: WebhookTables) {
+    this.#db = db
+    this.#tables = tables
+  }
+
+  #owned(organizationId: string, id: string): SQL | undefined {
+    const { endpoints } = this.#tables
+    return and(eq(endpoints.organizationId, organizationId), eq(endpoints.id, id))
+  }
+
+  /** Undefined when the organization has as many endpoints as it may. */
+  async createEndpoint(
+    endpoint: Pick<EndpointRow, 'id' | 'organizationId' | 'url' | 'description' | 'secrets'> & {
+      readonly events: readonly string[] | null
+    },
+  ): Promise<EndpointRow | undefined> {
+    const { endpoints } = this.#tables
+    const [has] = await this.#db
+      .select({ total: count() })
+      .from(endpoints)
+      .where(eq(endpoints.organizationId, endpoint.organizationId))
+    if ((has?.total ?? 0) >= ENDPOINTS_MAX) return undefined
+    const events = endpoint.events === null ? null : [...endpoint.events]
+    return (
+      await this.#db
+        .insert(endpoints)
+        .values({ ...endpoint, events })
+        .returning()
+    )[0]
+  }
+
+  async listEndpoints(organizationId: string): Promise<readonly EndpointRow[]> {
+    const { endpoints } = this.#tables
+    return this.#db
+      .select()
+      .from(endpoints)
+      .where(eq(endpoints.organizationId, organizationId))
+      .orderBy(desc(endpoints.createdAt), desc(endpoints.id))
+  }
+
+  async findEndpoint(organizationId: string, id: string): Promise<EndpointRow | undefined> {
+    const found = this.#db.select().from(this.#tables.endpoints)
+    return (await found.where(this.#owned(organizationId, id)))[0]
+  }
+
+  async updateEndpoint(
+    organizationId: string,
+    id: string,
+    change: Partial<Omit<EndpointRow, 'id' | 'organizationId' | 'createdAt'>>,
+  ): Promise<EndpointRow | undefined> {
+    const update = this.#db.update(this.#tables.endpoints).set(change)
+    return (await update.where(this.#owned(organizationId, id)).returning())[0]
+  }
+
+  async removeEndpoint(organizationId: string, id: string): Promise<boolean> {
+    const { endpoints } = this.#tables
+    const isIt = this.#owned(organizationId, id)
+    return (await this.#db.delete(endpoints).where(isIt).returning()).length > 0
+  }
+
+  /**
+   * Stores events for the endpoints that receive them, in the transaction that makes them true.
+   * An event that is stored already stays as it is.
+   */
+  async announce(db: Db, announced: readonly NewEvent[]): Promise<void> {
+    for (const { id, organizationId, type, data } of announced) {
+      await db.execute(announceQuery(this.#tables, { id, organizationId, type, data }))
+    }
+  }
+
+  /** Sends one event to one endpoint, also of a type that it does not receive; answers the delivery. */
+  async sendTo(endpoint: EndpointRow, event: NewEvent, deliveryId: string): Promise<DeliveryRow> {
+    const { events, deliveries } = this.#tables
+    return this.#db.transaction(async (tx) => {
+      await tx.insert(events).values(event).onConflictDoNothing()
+      const [row] = await tx
+        .insert(deliveries)
+        .values({ id: deliveryId, endpointId: endpoint.id, eventId: event.id })
+        .returning()
+      return row as DeliveryRow
+    })
+  }
+
+  async listDeliveries(
+    endpointId: string,
+    page: { readonly limit: number; readonly after?: string },
+  ): Promise<{ rows: (DeliveryRow & { type: string })[]; hasMore: boolean }> {
+    const { deliveries, events } = this.#tables
+    const { limit, after } = page
+    const before = sql`(${deliveries.createdAt}, ${deliveries.id}) < (select created_at, id
+      from ${deliveries} where endpoint_id = ${endpointId} and id = ${after})`
+    const rows = await this.#db
+      .select({ delivery: deliveries, type: events.type })
+      .from(deliveries)
+      .innerJoin(events, eq(events.id, deliveries.eventId))
+      .where(and(eq(deliveries.endpointId, endpointId), after === undefined ? undefined : before))
+      .orderBy(desc(deliveries.createdAt), desc(deliveries.id))
+      .limit(limit + 1)
+    const shown = rows.slice(0, limit).map(({ delivery, type }) => ({ ...delivery, type }))
+    return { rows: shown, hasMore: rows.length > limit }
+  }
+
+  /** Delivers again, at once; undefined when the endpoint has no such delivery. */
+  async redeliver(
+    endpointId: string,
+    id: string,
+  ): Promise<(DeliveryRow & { type: string }) | undefined> {
+    const { deliveries, events } = this.#tables
+    const [row] = await this.#db
+      .update(deliveries)
+      .set({ state: 'pending', nextAttemptAt: sql`now()`, deliveredAt: null })
+      .where(and(eq(deliveries.endpointId, endpointId), eq(deliveries.id, id)))
+      .returning()
+    if (row === undefined) return undefined
+    const [event] = await this.#db.select().from(events).where(eq(events.id, row.eventId))
+    return event === undefined ? undefined : { ...row, type: event.type }
+  }
+
+  /**
+   * Takes due deliveries of every endpoint in turn, without those of busy ones; a delivery that is
+   * not settled is due again.
+   */
+  async claim(options: ClaimOptions): Promise<readonly DueDelivery[]> {
+    const { endpoints, events, deliveries } = this.#tables
+    const { rows } = await this.#db.execute<{ id: string }>(claimQuery(this.#tables, options))
+    if (rows.length === 0) return []
+    const ids = sql.join(
+      rows.map(({ id }) => sql`${id}`),
+      sql`, `,
+    )
+    return this.#db
+      .select({
+        ...{ id: deliveries.id, attempts: deliveries.attempts },
+        ...{ endpoint: endpoints, event: events },
+      })
+      .from(deliveries)
+      .innerJoin(endpoints, eq(endpoints.id, deliveries.endpointId))
+      .innerJoin(events, eq(events.id, deliveries.eventId))
+      .where(sql`${deliveries.id} in (${ids})`)
+  }
+
+  /** Records an attempt, and disables an endpoint at which every one failed for a day. */
+  async settle({ id, endpoint }: DueDelivery, attempt: Attempt): Promise<void> {
+    const { endpoints, deliveries } = this.#tables
+    const { isDelivered, status, error, retryAfterMs } = attempt
+    const state = isDelivered ? 'delivered' : retryAfterMs === undefined ? 'failed' : 'pending'
+    await this.#db
+      .update(deliveries)
+      .set({
+        ...{ state, lastStatus: status ?? null, lastError: error ?? null },
+        ...(isDelivered && { deliveredAt: sql`now()` }),
+        ...(retryAfterMs !== undefined && {
+          nextAttemptAt: sql`now() + make_interval(secs => ${retryAfterMs / 1000})`,
+        }),
+      })
+      .where(eq(deliveries.id, id))
+    if (isDelivered && endpoint.failingSince === null) return
+    await this.#db
+      .update(endpoints)
+      .set(
+        isDelivered
+          ? { failingSince: null }
+          : { failingSince: sql`coalesce(${endpoints.failingSince}, now())` },
+      )
+      .where(eq(endpoints.id, endpoint.id))
+  }
+
+  /** Disables endpoints at which every delivery failed for a day; answers them. */
+  async disableFailing(): Promise<readonly EndpointRow[]> {
+    const { endpoints } = this.#tables
+    return this.#db
+      .update(endpoints)
+      .set({
+        disabledAt: sql`now()`,
+        disabledReason: `every delivery failed for ${FAILING_HOURS_MAX} hours`,
+      })
+      .where(
+        and(
+          sql`${endpoints.disabledAt} is null`,
+          lt(endpoints.failingSince, sql`now() - make_interval(hours => ${FAILING_HOURS_MAX})`),
+        ),
+      )
+      .returning()
+  }
+
+  /** Deletes old events with their deliveries. */
+  async sweep(): Promise<void> {
+    const { events } = this.#tables
+    await this.#db
+      .delete(events)
+      .where(lt(events.createdAt, sql`now() - make_interval(days => ${EVENT_DAYS})`))
+  }
+}
+
+function announceQuery(
+  { endpoints, events, deliveries }: WebhookTables,
+  { id, organizationId, type, data }: NewEvent,
+): SQL {
+  return sql`
+    with receivers as (
+      select e.id from ${endpoints} e
+      where e.organization_id = ${organizationId} and e.disabled_at is null
+        and (e.events is null or ${type} = any (e.events))
+    ), stored as (
+      insert into ${events} (id, organization_id, type, data)
+      select ${id}, ${organizationId}, ${type}, ${JSON.stringify(data)}::jsonb
+      where exists (select 1 from receivers)
+      on conflict (id) do nothing returning id
+    )
+    insert into ${deliveries} (id, endpoint_id, event_id)
+    select 'whd_' || substr(md5(s.id || r.id), 1, 24), r.id, s.id from stored s, receivers r
+    on conflict (id) do nothing`
+}
+
+function claimQuery(
+  { endpoints, deliveries }: WebhookTables,
+  { limit, perEndpointMax, leaseSeconds, busy }: ClaimOptions,
+): SQL {
+  return sql`
+    update ${deliveries} set attempts = attempts + 1,
+      next_attempt_at = now() + make_interval(secs => ${leaseSeconds})
+    where id in (
+      select d.id from ${deliveries} d where d.id in (
+        select due.id from ${endpoints} e cross join lateral (
+          select d.id, row_number() over (order by d.next_attempt_at) as turn
+          from ${deliveries} d
+          where d.endpoint_id = e.id and d.state = 'pending' and d.next_attempt_at <= now()
+          order by d.next_attempt_at limit ${perEndpointMax}
+        ) due
+        where e.disabled_at is null and e.id <> all (${sql.param([...busy])}::text[])
+        order by due.turn, random() limit ${limit}
+      ) and d.state = 'pending' and d.next_attempt_at <= now()
+      for update skip locked
+    )
+    returning id`
+}

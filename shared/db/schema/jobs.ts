@@ -1,0 +1,110 @@
+import {
+  bigint,
+  customType,
+  integer,
+  jsonb,
+  pgTableCreator,
+  primaryKey,
+  smallint,
+  text,
+  timestamp,
+  uuid,
+} from 'drizzle-orm/pg-core'
+
+import { tablePrefixOf } from '../migrate.ts'
+import { organizationTables } from './organizations.ts'
+
+const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
+const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
+type Metadata = Readonly<Record<string, string>>
+
+/** The states of a background job, in the order in which they follow each other. */
+export const JOB_STATES = [
+  'queued',
+  'in_progress',
+  'completed',
+  'incomplete',
+  'failed',
+  'cancelled',
+  'expired',
+] as const
+
+/** Why a job failed, as clients read it. */
+export interface JobError {
+  readonly code: string
+  readonly message: string
+}
+
+/** Background jobs, stored answers and conversations, under the configured table prefix. */
+export function jobTables(namespace: string) {
+  const prefix = tablePrefixOf(namespace)
+  const table = pgTableCreator((name) => `${prefix}${name}`)
+  const jobs = table('jobs', {
+    id: text('id').primaryKey(),
+    organizationId: text('organization_id').notNull(),
+    apiKeyId: text('api_key_id'),
+    userId: uuid('user_id'),
+    modelIds: text('model_ids').array(),
+    endpoint: text('endpoint').notNull(),
+    contentType: text('content_type').notNull(),
+    request: bytea('request').notNull(),
+    model: text('model'),
+    responseId: text('response_id'),
+    metadata: jsonb('metadata').$type<Metadata>(),
+    priority: smallint('priority').notNull(),
+    state: text('state', { enum: JOB_STATES }).notNull(),
+    attempts: integer('attempts').notNull().default(0),
+    error: jsonb('error').$type<JobError>(),
+    resultStatus: integer('result_status'),
+    resultHeaders: jsonb('result_headers').$type<Metadata>(),
+    result: bytea('result'),
+    createdAt: moment('created_at').notNull(),
+    notBefore: moment('not_before').notNull(),
+    expiresAt: moment('expires_at').notNull(),
+    startedAt: moment('started_at'),
+    endedAt: moment('ended_at'),
+    cancelledAt: moment('cancelled_at'),
+    deleteAt: moment('delete_at').notNull(),
+    leaseId: uuid('lease_id'),
+    leaseUntil: moment('lease_until'),
+  })
+  const answers = table('stored_answers', {
+    id: text('id').primaryKey(),
+    organizationId: text('organization_id').notNull(),
+    userId: uuid('user_id'),
+    object: text('object', { enum: ['response', 'chat.completion'] }).notNull(),
+    model: text('model').notNull(),
+    previousId: text('previous_id'),
+    conversationId: text('conversation_id'),
+    jobId: text('job_id'),
+    metadata: jsonb('metadata').$type<Metadata>(),
+    content: bytea('content').notNull(),
+    createdAt: moment('created_at').notNull(),
+    deleteAt: moment('delete_at').notNull(),
+  })
+  const conversations = table('conversations', {
+    id: text('id').primaryKey(),
+    organizationId: text('organization_id').notNull(),
+    userId: uuid('user_id'),
+    metadata: jsonb('metadata').$type<Metadata>(),
+    createdAt: moment('created_at').notNull(),
+    deleteAt: moment('delete_at').notNull(),
+  })
+  const items = table(
+    'conversation_items',
+    {
+      id: text('id').notNull(),
+      conversationId: text('conversation_id').notNull(),
+      position: bigint('position', { mode: 'number' }).generatedAlwaysAsIdentity(),
+      content: bytea('content').notNull(),
+      createdAt: moment('created_at').notNull(),
+    },
+    (t) => [primaryKey({ columns: [t.conversationId, t.id] })],
+  )
+  const { organizations, users } = organizationTables(namespace)
+  return { jobs, answers, conversations, items, organizations, users }
+}
+
+export type JobTables = ReturnType<typeof jobTables>
+export type JobRow = JobTables['jobs']['$inferSelect']
+export type AnswerRow = JobTables['answers']['$inferSelect']

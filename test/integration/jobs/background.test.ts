@@ -1,0 +1,282 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import OpenAI from 'openai'
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+
+import { freshPrefix } from '#test/support/queue.ts'
+import { createDatabase } from '#test/support/services.ts'
+import { startTiers, type Tiers } from '#test/support/tiers.ts'
+
+const MODEL = 'tiny-chat'
+const QUESTION = { model: MODEL, input: 'What is the plural of box?', temperature: 0 }
+
+let tiers: Tiers
+let client: OpenAI
+let close: (() => unknown)[] = []
+
+beforeAll(async () => {
+  const made = await createDatabase()
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-background-'))
+  tiers = await startTiers({
+    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
+    env: { MILLRACE_WORKER_MODELS: 'tiny-chat,tiny-embed' },
+  })
+  close = [() => tiers.stop(), made.drop, () => rm(folder, { recursive: true, force: true })]
+  await tiers.startWorker()
+  client = new OpenAI({ baseURL: `${tiers.url}/v1`, apiKey: tiers.apiKey, maxRetries: 0 })
+}, 90_000)
+
+afterAll(async () => {
+  for (const step of close) await step()
+})
+
+const call = (path: string, init: RequestInit = {}) =>
+  fetch(`${tiers.url}/v1${path}`, {
+    ...init,
+    headers: {
+      authorization: `Bearer ${tiers.apiKey}`,
+      ...(init.body !== undefined && { 'content-type': 'application/json' }),
+      ...init.headers,
+    },
+  })
+
+const reach = (id: string, status: string) =>
+  expect.poll(async () => (await client.responses.retrieve(id)).status).toBe(status)
+
+describe('a stored response', () => {
+  it('is fetched, listed with its input, continued and deleted', async () => {
+    const first = await client.responses.create(QUESTION)
+    expect(first).toMatchObject({ store: true, background: false })
+    const { output_text: _text, _request_id: _id, ...answer } = first
+    expect(await client.responses.retrieve(first.id)).toMatchObject(answer)
+    const { data } = await client.responses.inputItems.list(first.id)
+    expect(data).toMatchObject([
+      { type: 'message', role: 'user', content: [{ type: 'input_text', text: QUESTION.input }] },
+    ])
+    const second = await client.responses.create({
+      ...{ model: MODEL, temperature: 0, input: 'And of fox?' },
+      previous_response_id: first.id,
+    })
+    expect(second.previous_response_id).toBe(first.id)
+    const alone = await client.responses.create({ ...QUESTION, input: 'And of fox?' })
+    expect(second.usage?.input_tokens).toBeGreaterThan(
+      (first.usage?.total_tokens ?? 0) + (alone.usage?.input_tokens ?? 0) - 20,
+    )
+    await client.responses.delete(first.id)
+    await expect(client.responses.retrieve(first.id)).rejects.toMatchObject({ status: 404 })
+    await expect(
+      client.responses.create({ ...QUESTION, previous_response_id: second.id }),
+    ).rejects.toMatchObject({ status: 400, code: 'previous_response_not_found' })
+  })
+
+  it('is not stored where its request says so', async () => {
+    const { id } = await client.responses.create({ ...QUESTION, store: false })
+    await expect(client.responses.retrieve(id)).rejects.toMatchObject({ status: 404 })
+  })
+
+  it('adds its items to its conversation', async () => {
+    const conversation = await client.conversations.create({
+      items: [{ type: 'message', role: 'user', content: 'My name is Ada.' }],
+      metadata: { topic: 'names' },
+    })
+    const answer = await client.responses.create({ ...QUESTION, conversation: conversation.id })
+    expect(answer.conversation).toEqual({ id: conversation.id })
+    const items = await client.conversations.items.list(conversation.id, { order: 'asc' })
+    expect(items.data.map((item) => ('role' in item ? item.role : item.type))).toEqual([
+      ...['user', 'user', 'assistant'],
+    ])
+    await client.conversations.delete(conversation.id)
+    await expect(
+      client.responses.create({ ...QUESTION, conversation: conversation.id }),
+    ).rejects.toMatchObject({ status: 404 })
+  })
+})
+
+describe('a stored chat', () => {
+  it('is listed, fetched, labelled and deleted, streamed or not', async () => {
+    const messages = [{ role: 'user' as const, content: QUESTION.input }]
+    const request = { model: MODEL, messages, temperature: 0, store: true }
+    const plain = await client.chat.completions.create({ ...request, metadata: { run: 'one' } })
+    let streamed = ''
+    for await (const chunk of await client.chat.completions.create({ ...request, stream: true })) {
+      streamed = chunk.id
+    }
+    for (const id of [plain.id, streamed]) {
+      const { choices } = await client.chat.completions.retrieve(id)
+      expect(choices[0]?.message.content).toBe(plain.choices[0]?.message.content)
+      const { data } = await client.chat.completions.messages.list(id)
+      expect(data).toMatchObject([{ role: 'user', content: QUESTION.input }])
+    }
+    await client.chat.completions.update(streamed, { metadata: { run: 'two' } })
+    const ids = async (run: string) =>
+      (await client.chat.completions.list({ metadata: { run } })).data.map(({ id }) => id)
+    expect([await ids('one'), await ids('two')]).toEqual([[plain.id], [streamed]])
+    await client.chat.completions.delete(plain.id)
+    await expect(client.chat.completions.retrieve(plain.id)).rejects.toMatchObject({ status: 404 })
+  })
+})
+
+describe('an organization that stores nothing', () => {
+  it('has no responses to fetch, no conversations and no jobs of responses', async () => {
+    const { data } = (await (await call('/organizations')).json()) as { data: [{ id: string }] }
+    const setDays = (days: number | null) =>
+      call(`/organizations/${data[0].id}`, {
+        ...{ method: 'PATCH', body: JSON.stringify({ retention_days: days }) },
+      })
+    expect((await setDays(0)).status).toBe(200)
+    try {
+      const { id } = await client.responses.create(QUESTION)
+      await expect(client.responses.retrieve(id)).rejects.toMatchObject({ status: 404 })
+      await expect(client.conversations.create({})).rejects.toMatchObject({ status: 403 })
+      await expect(
+        client.responses.create({ ...QUESTION, background: true }),
+      ).rejects.toMatchObject({ status: 400, param: 'background' })
+    } finally {
+      await setDays(null)
+    }
+  })
+})
+
+describe('a response in the background', () => {
+  it('is answered at once, polled, and equal to the one that a client waits for', async () => {
+    const queued = await client.responses.create({ ...QUESTION, background: true })
+    expect(queued).toMatchObject({ status: 'queued', background: true, store: true, output: [] })
+    await reach(queued.id, 'completed')
+    const done = await client.responses.retrieve(queued.id)
+    const plain = await client.responses.create(QUESTION)
+    expect(done.output_text).toBe(plain.output_text)
+    expect(done.usage?.output_tokens).toBe(plain.usage?.output_tokens)
+  })
+
+  it('is streamed, left, and resumed behind any event, also after its end', async () => {
+    const stream = await client.responses.create({ ...QUESTION, background: true, stream: true })
+    const seen: OpenAI.Responses.ResponseStreamEvent[] = []
+    let id = ''
+    for await (const event of stream) {
+      seen.push(event)
+      if (event.type === 'response.created') id = event.response.id
+      if (seen.length === 4) break
+    }
+    const resume = async (after: number) => {
+      const events: OpenAI.Responses.ResponseStreamEvent[] = []
+      const rest = await client.responses.retrieve(id, { stream: true, starting_after: after })
+      for await (const event of rest) events.push(event)
+      return events
+    }
+    const rest = await resume(3)
+    const all = [...seen, ...rest]
+    expect(all.map(({ sequence_number: n }) => n)).toEqual(all.map((_, index) => index))
+    const last = all.at(-1)
+    expect(last?.type).toBe('response.completed')
+    const text = all.map((event) =>
+      event.type === 'response.output_text.delta' ? event.delta : '',
+    )
+    expect(text.join('')).toBe((await client.responses.retrieve(id)).output_text)
+    await reach(id, 'completed')
+    expect(await resume(0)).toEqual(all.slice(1))
+    expect(await resume(all.length - 1)).toEqual([])
+  })
+
+  it('is cancelled', async () => {
+    const { id } = await client.responses.create({
+      ...{ ...QUESTION, background: true, input: 'Count.', max_output_tokens: 4000 },
+    })
+    expect((await client.responses.cancel(id)).status).toBe('cancelled')
+    await reach(id, 'cancelled')
+  })
+
+  it('needs to be stored', async () => {
+    await expect(
+      client.responses.create({ ...QUESTION, background: true, store: false }),
+    ).rejects.toMatchObject({ status: 400, param: 'background' })
+  })
+})
+
+describe('a response in the background whose API process is killed', () => {
+  it('ends once, and its events have no gap and no repeat', async () => {
+    const other = await tiers.startApi()
+    const there = new OpenAI({ baseURL: `${other.url}/v1`, apiKey: tiers.apiKey, maxRetries: 0 })
+    // Both processes take jobs; those of the killed one are adopted by the other.
+    const made = await Promise.all(
+      Array.from({ length: 24 }, (_, index) =>
+        there.responses.create({
+          ...{ ...QUESTION, background: true, input: `Write a story about ${index} boxes.` },
+        }),
+      ),
+    )
+    await other.process.stop(0)
+    for (const { id } of made) {
+      await expect
+        .poll(async () => (await client.responses.retrieve(id)).status, { timeout: 60_000 })
+        .toMatch(/^(completed|incomplete)$/)
+      const numbers: number[] = []
+      let text = ''
+      for await (const event of await client.responses.retrieve(id, { stream: true })) {
+        numbers.push(event.sequence_number)
+        if (event.type === 'response.output_text.delta') text += event.delta
+      }
+      expect(numbers).toEqual(numbers.map((_, index) => index))
+      expect(text).toBe((await client.responses.retrieve(id)).output_text)
+    }
+  }, 120_000)
+})
+
+describe('Prefer: respond-async', () => {
+  const start = async (path: string, body: object, headers: Record<string, string> = {}) => {
+    const answer = await call(path, {
+      ...{ method: 'POST', body: JSON.stringify(body) },
+      headers: { prefer: 'respond-async', ...headers },
+    })
+    return { answer, job: (await answer.json()) as { id: string; status: string } }
+  }
+  const status = async (id: string) =>
+    ((await (await call(`/jobs/${id}`)).json()) as { status: string }).status
+
+  it('turns any request of a job into a background job with the same answer', async () => {
+    const body = { model: 'tiny-embed', input: ['a', 'b'] }
+    const { answer, job } = await start('/embeddings', body)
+    expect([answer.status, answer.headers.get('location')]).toEqual([202, `/v1/jobs/${job.id}`])
+    expect(answer.headers.get('preference-applied')).toBe('respond-async')
+    await expect.poll(() => status(job.id)).toBe('completed')
+    const result = await call(`/jobs/${job.id}/result`)
+    const direct = await call('/embeddings', { method: 'POST', body: JSON.stringify(body) })
+    expect(await result.json()).toEqual(await direct.json())
+  })
+
+  it('keeps the events of a stream', async () => {
+    const messages = [{ role: 'user', content: 'What is the plural of box?' }]
+    const { job } = await start('/chat/completions', { model: MODEL, messages, stream: true })
+    const text = await (await call(`/jobs/${job.id}/events`)).text()
+    expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
+    await expect.poll(() => status(job.id)).toBe('completed')
+    expect(await (await call(`/jobs/${job.id}/result`)).text()).toBe(text)
+  })
+
+  it('begins no sooner than it may, and lists by what it is', async () => {
+    const soon = new Date(Date.now() + 3_600_000).toISOString()
+    const { job } = await start(
+      '/embeddings',
+      { model: 'tiny-embed', input: 'x' },
+      {
+        ...{ 'x-millrace-not-before': soon, 'x-millrace-metadata': '{"run":"later"}' },
+      },
+    )
+    const query = new URLSearchParams({ status: 'queued', metadata: '{"run":"later"}' })
+    const list = (await (await call(`/jobs?${query}`)).json()) as { data: { id: string }[] }
+    expect(list.data.map(({ id }) => id)).toEqual([job.id])
+    expect((await call(`/jobs/${job.id}/result`)).status).toBe(409)
+    expect((await call(`/jobs/${job.id}/cancel`, { method: 'POST' })).status).toBe(200)
+    expect(await status(job.id)).toBe('cancelled')
+  })
+
+  it('ends a job whose request is refused, with the reason', async () => {
+    const { job } = await start('/embeddings', { model: 'no-such-model', input: 'x' })
+    await expect.poll(() => status(job.id)).toBe('failed')
+    expect((await call(`/jobs/${job.id}/result`)).status).toBe(404)
+    expect(await (await call(`/jobs/${job.id}`)).json()).toMatchObject({
+      error: { code: 'model_not_found' },
+    })
+  })
+})

@@ -1,0 +1,66 @@
+import { createHash } from 'node:crypto'
+
+import { expect, onTestFinished } from 'vitest'
+
+import { claimOf, openIdempotencyStore } from '#api/v1/idempotency-store.ts'
+import { createLogger } from '#shared/logger.ts'
+import { openRedis } from '#shared/queue/connection.ts'
+import { openContentCipher } from '#shared/queue/content-cipher.ts'
+import { it } from '#test/support/services.ts'
+
+const OLD = 'an old key of thirty-two characters'
+const NEW = 'a new key of thirty-two characters!'
+const digestOf = (text: string) => createHash('sha256').update(text).digest('hex')
+const PROMPT = digestOf('POST\n/v1/completions\n{"prompt":"guess me"}')
+const FORM = digestOf('a form that may be guessed')
+const ANSWER = { status: 200, headers: {}, body: Buffer.from('{}') }
+
+async function openStores(redisUrl: string, prefix: string) {
+  const redis = await openRedis(redisUrl, 'producer', createLogger({ level: 'silent' }))
+  onTestFinished(() => redis.disconnect())
+  const open = (...secrets: string[]) =>
+    openIdempotencyStore(redis, prefix, openContentCipher(secrets))
+  const stored = async (): Promise<string> => {
+    const names = await redis.keys(`${prefix}:idempotency:*`)
+    const hashes = names.filter((name) => !/:(lease|bytes)/.test(name))
+    return JSON.stringify(await Promise.all(hashes.map((name) => redis.hgetall(name))))
+  }
+  return { open, stored }
+}
+
+it('keeps digests of prompts and forms that cannot be compared with a guess', async ({
+  redisUrl,
+  keyPrefix,
+}) => {
+  const { open, stored } = await openStores(redisUrl, keyPrefix)
+  const store = open(NEW)
+  const claim = claimOf('org', 'key', PROMPT)
+  expect(await store.begin(claim)).toMatchObject({ state: 'mine' })
+  await store.finish(claim, ANSWER, { form: FORM, streams: [] })
+  const record = await stored()
+  expect(record).toContain('fingerprint')
+  expect(record).not.toContain(PROMPT)
+  expect(record).not.toContain(FORM)
+})
+
+it.for([
+  [[OLD], [NEW, OLD]],
+  [[], [NEW]],
+])(
+  'knows a request again that was stored under %j when the secrets are %j',
+  async ([before, after], { redisUrl, keyPrefix }) => {
+    const { open } = await openStores(redisUrl, keyPrefix)
+    const first = open(...(before as string[]))
+    const claim = claimOf('org', 'key', PROMPT)
+    await first.begin(claim)
+    await first.finish(claim, ANSWER, { form: FORM, streams: [] })
+    const store = open(...(after as string[]))
+    const found = await store.begin(claimOf('org', 'key', PROMPT))
+    expect(found).toMatchObject({ state: 'done', answer: { status: 200 } })
+    expect(store.isForm(found.form ?? '', FORM)).toBe(true)
+    expect(store.isForm(found.form ?? '', digestOf('another'))).toBe(false)
+    expect(store.isForm(found.form ?? '', undefined)).toBe(false)
+    const other = claimOf('org', 'key', digestOf('another request'))
+    expect(await store.begin(other)).toMatchObject({ state: 'other' })
+  },
+)

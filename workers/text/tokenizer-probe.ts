@@ -1,0 +1,98 @@
+import { createContext, runInContext } from 'node:vm'
+
+import { isRecord } from '#shared/records.ts'
+
+import { forEachStep } from './tokenizer-steps.ts'
+
+/** The parts of the library's tokenizer that are tried. */
+export interface ProbedTokenizer {
+  readonly normalizer: unknown
+  readonly pre_tokenizer: unknown
+  readonly model: unknown
+  encode(text: string, options: { readonly add_special_tokens: boolean }): unknown
+}
+
+/** The text that a step gets; patterns of published tokenizers read it within some 5 ms. */
+const STEP_CHARS = 16_384
+const STEP_MS_MAX = 100
+/** Characters of each kind in the text that the whole tokenizer gets. */
+const RUN_CHARS = 1024
+const WHOLE_MS_MAX = 1000
+/** A busy machine may delay some attempts, but hardly all of them. */
+const TRIES = 5
+const LITERALS_MAX = 24
+const COMMON = ['a', 'A', ' ', '\n', '1', '.', "'", 'é', 'a b ', ' .']
+
+/**
+ * Tries a tokenizer on texts of repeated characters. Throws a sentence when a pattern takes more than
+ * linear time, or the steps together take seconds or write gigabytes: requests would do so later.
+ */
+export function probeTokenizer(
+  json: Readonly<Record<string, unknown>>,
+  live: ProbedTokenizer,
+): void {
+  const literals = literalsOf(patternsIn([json.normalizer, json.pre_tokenizer]))
+  const tryStep = (name: string, method: string) => (step: object, found: object) => {
+    const { pattern } = step as { readonly pattern?: unknown }
+    const run = (found as Record<string, unknown>)[method]
+    if (!isRecord(pattern) || typeof pattern.Regex !== 'string' || typeof run !== 'function') return
+    for (const unit of [...COMMON, ...literals]) {
+      const text = unit.repeat(STEP_CHARS / unit.length)
+      if (endsWithin(() => run.call(found, text, {}), STEP_MS_MAX)) continue
+      const shown = pattern.Regex.slice(0, 80)
+      throw new Error(
+        `tokenizer.json: the pattern ${shown} of ${name} takes too long for ${STEP_CHARS} characters`,
+      )
+    }
+  }
+  const { normalizer, pre_tokenizer: preTokenizer } = json
+  forEachStep(
+    ...([normalizer, live.normalizer, 'normalizers', 'normalizers'] as const),
+    tryStep('normalizer', 'normalize'),
+  )
+  forEachStep(
+    ...([preTokenizer, live.pre_tokenizer, 'pretokenizers', 'tokenizers'] as const),
+    tryStep('pre_tokenizer', 'pre_tokenize_text'),
+  )
+  const text = [...COMMON, ...literals].map((unit) => unit.repeat(RUN_CHARS)).join('')
+  if (endsWithin(() => live.encode(text, { add_special_tokens: false }), WHOLE_MS_MAX)) return
+  throw new Error(`tokenizer.json: ${text.length} characters take too much time or memory`)
+}
+
+/** Whether work ends in time at least once. Its own errors count as an end. */
+function endsWithin(work: () => unknown, timeoutMs: number): boolean {
+  const context = createContext({ work })
+  for (let tries = 0; tries < TRIES; tries += 1) {
+    try {
+      // The time limit of a script also stops functions that it calls, and patterns that run.
+      runInContext('work()', context, { timeout: timeoutMs })
+      return true
+    } catch (error) {
+      // A text beyond the longest that the engine has.
+      if (error instanceof RangeError) return false
+      if ((error as NodeJS.ErrnoException).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') return true
+    }
+  }
+  return false
+}
+
+const ESCAPES = /\\[pP]\{[^}]*\}|\\./gu
+const SYNTAX = /[\^$.*+?()[\]{}|\\]/u
+
+/** Characters that patterns name, each of which a hostile one may repeat. */
+function literalsOf(patterns: readonly string[]): string[] {
+  const characters = new Set(patterns.flatMap((text) => [...text.replaceAll(ESCAPES, '')]))
+  return [...characters].filter((character) => !SYNTAX.test(character)).slice(0, LITERALS_MAX)
+}
+
+/** The patterns within the JSON of a step, whose depth is bounded. */
+function patternsIn(value: unknown): string[] {
+  if (typeof value !== 'object' || value === null) return []
+  return Object.entries(value).flatMap(([name, inner]) =>
+    typeof inner !== 'string'
+      ? patternsIn(inner)
+      : ['Regex', 'String'].includes(name)
+        ? [inner]
+        : [],
+  )
+}
