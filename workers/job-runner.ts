@@ -11,8 +11,7 @@ import { judgeFetched } from '#shared/queue/job-life.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import type { ReplySource, ReplyWriter } from '#shared/queue/reply-writer.ts'
 
-import { IsolationGate, type Passage } from './isolation-gate.ts'
-import { JobClaims } from './job-claims.ts'
+import { IsolationGate, JobClaims, type Passage } from './job-claims.ts'
 import type { JobReplies } from './processors/job-tools.ts'
 import type { ObservedRun, RunObserver } from './telemetry/run-observer.ts'
 

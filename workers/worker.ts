@@ -6,9 +6,9 @@ import type { Logger } from '#shared/logger.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 
+import { parseEnvelope } from './job-claims.ts'
 import type { Execute, JobRunner } from './job-runner.ts'
 import { JobSource } from './job-source.ts'
-import { parseEnvelope } from './parse-envelope.ts'
 
 /** A queue with waiting jobs and free slots that delivered no job for this long is stuck. */
 const STUCK_MS = 5000

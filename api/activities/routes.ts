@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from 'typebox'
 
-import { registerJsonBody } from '#api/http/json-body.ts'
+import { registerJsonBody } from '#api/http/validation.ts'
 import { type Caller, callerOf } from '#api/v1/caller.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { ActivityRow } from '#shared/db/schema/activities.ts'

@@ -1,4 +1,4 @@
-import { type OwnObject, ownActivity } from './own-activity.ts'
+import { type OwnObject, ownActivity } from './activities.ts'
 import type { OwnActivity } from './recording.ts'
 
 /** The part of a user server's security event that is recorded as an activity. */

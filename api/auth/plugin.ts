@@ -9,8 +9,8 @@ import type { TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 
 import { checkMetadataFields } from '#api/auth/users/metadata-limit.ts'
-import { clientOf, plainAddress } from '#api/http/client-address.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+import { clientOf, plainAddress } from '#api/http/request-info.ts'
 import { withinTime } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 

@@ -5,8 +5,8 @@ import type { Queue } from 'bullmq'
 import type { FastifyInstance } from 'fastify'
 
 import { normalizeError } from '#api/http/normalize-error.ts'
-import { sendSecurityHeaders } from '#api/http/security-headers.ts'
 import { wayToRoot } from '#api/pages/html.ts'
+import { sendSecurityHeaders } from '#api/server/app.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'
 

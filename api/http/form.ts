@@ -5,10 +5,10 @@ import type { FastifyRequest } from 'fastify'
 
 import { CancelledError, failure, ServiceError } from '#shared/errors.ts'
 
-import { ChunkJoiner } from './chunk-joiner.ts'
 import { reportIgnored } from './ignored-fields.ts'
 import { nearestName } from './near-names.ts'
 import { passThrough } from './pass-through.ts'
+import { ChunkJoiner } from './sse.ts'
 
 /** One file of a form, while it streams by. */
 export interface FormFile {
@@ -77,7 +77,7 @@ export async function readForm<File>(
     reportIgnored(request, reading.ignored)
     return reading.form
   } catch (error) {
-    drain(request)
+    discardBody(request)
     await reading.abandon(error)
     if (request.raw.destroyed && !request.raw.complete) throw new CancelledError()
     throw error
@@ -240,7 +240,7 @@ function asFormFault(error: unknown): unknown {
 }
 
 /** Reads the rest of a body and drops it, up to a limit. */
-export function drain({ raw }: FastifyRequest): void {
+export function discardBody({ raw }: FastifyRequest): void {
   let bytes = 0
   raw.unpipe()
   raw.on('data', (chunk: Buffer) => {

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Context } from '@opentelemetry/api'
 import type { FastifyInstance } from 'fastify'
 
-import type { StoredRequest } from '#api/jobs/stored-requests.ts'
+import type { StoredRequest } from '#api/jobs/respond-async.ts'
 import type { Caller } from '#api/v1/caller.ts'
 import type { DurableRequest } from '#api/v1/durable.ts'
 import { requestId } from '#shared/ids.ts'

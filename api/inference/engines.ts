@@ -3,8 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { callerOf, mayUseModel } from '#api/v1/caller.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 
-import { getModel } from './model-lookup.ts'
-import { ENGINE_PARAMS } from './model-route.ts'
+import { ENGINE_PARAMS, getModel } from './model-route.ts'
 import { errorResponses, listResponse } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 

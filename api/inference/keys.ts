@@ -8,7 +8,7 @@ import type { ApiKeyRequest, StoredApiKey } from '#shared/db/api-keys.ts'
 import { failure } from '#shared/errors.ts'
 
 import { optionalInteger } from './field-schemas.ts'
-import { getModel } from './model-lookup.ts'
+import { getModel } from './model-route.ts'
 import { deletedResponse, errorResponses, listResponse } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 

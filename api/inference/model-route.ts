@@ -1,6 +1,12 @@
+import { createHash } from 'node:crypto'
+
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
+import { type Caller, mayUseModel } from '#api/v1/caller.ts'
 import type { Scope } from '#api/v1/scopes.ts'
+import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import type { QueueKind } from '#shared/contracts/queues.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 
 import type { Http } from './jobs/run-job.ts'
 import { JOB_ERRORS } from './response-schemas.ts'
@@ -76,3 +82,115 @@ export function modelNameOf(request: FastifyRequest): string {
   const { engine_id: engineId } = request.params as { engine_id?: string }
   return engineId ?? (request.body as { model: string }).model
 }
+
+/** The model behind an id or alias. Throws `model_not_found` when absent or not the caller's. */
+export function getModel(
+  catalogue: Catalogue,
+  caller: Caller,
+  name: string,
+  param: string | undefined = undefined,
+): CatalogueModel {
+  const model = catalogue.find(name)
+  if (model !== undefined && mayUseModel(caller, model)) return model
+  throw failure.notFound(
+    `The model \`${name.slice(0, NAME_SHOWN_MAX)}\` does not exist or you do not have access to it.`,
+    { code: 'model_not_found', ...(param !== undefined && { param }) },
+  )
+}
+
+const NAME_SHOWN_MAX = 200
+
+/** Like `getModel`, for a text model that can complete a prompt. */
+export function getCompletionModel(
+  catalogue: Catalogue,
+  caller: Caller,
+  name: string,
+): CatalogueModel {
+  const model = getModel(catalogue, caller, name)
+  if (model.kind !== 'completion') throw unsuitable(model, 'v1/completions')
+  if (model.capabilities.includes('completion')) return model
+  if (model.capabilities.includes('chat')) {
+    throw failure.notFound(
+      'This is a chat model and not supported in the v1/completions endpoint. Did you mean to use v1/chat/completions?',
+      { param: 'model' },
+    )
+  }
+  throw unsuitable(model, 'v1/completions')
+}
+
+/** Like `getModel`, for a text model that can answer a chat. */
+export function getChatModel(catalogue: Catalogue, caller: Caller, name: string): CatalogueModel {
+  const model = getModel(catalogue, caller, name)
+  if (model.kind === 'completion' && model.capabilities.includes('chat')) return model
+  if (model.kind === 'completion' && model.capabilities.includes('completion')) {
+    throw failure.notFound(
+      'This is not a chat model and thus not supported in the v1/chat/completions endpoint. Did you mean to use v1/completions?',
+      { param: 'model' },
+    )
+  }
+  throw unsuitable(model, 'v1/chat/completions')
+}
+
+/** The requirements of an endpoint on its model. */
+interface ModelNeed {
+  readonly name: string
+  readonly kind: QueueKind
+  /** The capability that the catalogue must list; any when absent. */
+  readonly capability?: string
+  /** A capability that excludes the model. */
+  readonly without?: string
+  /** As the client knows it, such as `v1/edits`. */
+  readonly endpoint: string
+}
+
+/**
+ * The capability that an endpoint requires of models that list any; a model without a list supports
+ * everything of its kind.
+ */
+const LISTED_FOR: Readonly<Record<string, string>> = {
+  'v1/audio/transcriptions': 'transcribe',
+  'v1/audio/translations': 'translate',
+  'v1/images/generations': 'generate',
+  'v1/images/edits': 'edit',
+  'v1/images/variations': 'variation',
+}
+
+/** Like `getModel`, for a model of one kind that can do what the endpoint asks for. */
+export function getCapableModel(
+  catalogue: Catalogue,
+  caller: Caller,
+  need: ModelNeed,
+): CatalogueModel {
+  const model = getModel(catalogue, caller, need.name)
+  const { kind, capability, without, endpoint } = need
+  if (model.kind !== kind) throw unsuitable(model, endpoint)
+  const can = (name: string): boolean => model.capabilities.includes(name)
+  const listed = LISTED_FOR[endpoint]
+  const isListed = listed === undefined || model.capabilities.length === 0 || can(listed)
+  const isAble = isListed && (capability === undefined || can(capability))
+  if (isAble && (without === undefined || !can(without))) return model
+  throw failure.notFound(
+    `The model \`${model.id}\` is not supported in the ${endpoint} endpoint.`,
+    { param: 'model' },
+  )
+}
+
+function unsuitable(model: CatalogueModel, endpoint: string): ServiceError {
+  return failure.notFound(
+    `The model \`${model.id}\` is made for ${model.kind} requests and not supported in the ${endpoint} endpoint.`,
+    { param: 'model' },
+  )
+}
+
+/** Names what answers: the same model with the same settings always has the same fingerprint. */
+export function systemFingerprint(model: CatalogueModel): string {
+  const known = FINGERPRINTS.get(model)
+  if (known !== undefined) return known
+  const identity = JSON.stringify([model.id, model.source, model.options])
+  const fingerprint = `fp_${createHash('sha256').update(identity).digest('hex').slice(0, 10)}`
+  FINGERPRINTS.set(model, fingerprint)
+  return fingerprint
+}
+
+// Hashing once per model instead of once per request.
+const FINGERPRINTS = new WeakMap<CatalogueModel, string>()

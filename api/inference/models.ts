@@ -8,7 +8,7 @@ import type { ServiceError } from '#shared/errors.ts'
 
 import { presentMessagesError } from './messages/messages-errors.ts'
 import { presentModelInfo, presentModelInfos } from './messages/model-infos.ts'
-import { getModel } from './model-lookup.ts'
+import { getModel } from './model-route.ts'
 import { errorResponses, listResponse } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 

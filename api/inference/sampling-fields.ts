@@ -5,14 +5,13 @@ import { type Static, Type } from 'typebox'
 import type { GenerateInput, SamplingParams } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
-import { ENDING_FIELDS } from './ending-fields.ts'
+import { ENDING_FIELDS, TOKEN_RULE_FIELDS } from './ending-fields.ts'
 import {
   optionalBoolean,
   optionalInteger,
   optionalNumber,
   optionalString,
 } from './field-schemas.ts'
-import { TOKEN_RULE_FIELDS } from './token-rule-fields.ts'
 
 /** Answers that one request may ask for. */
 export const CANDIDATES_MAX = 128

@@ -9,13 +9,14 @@ import {
   MESSAGE_SCHEMA,
   MESSAGES_MAX,
   type MessageField,
+  TEMPLATE_FIELDS,
+  templateOptions,
 } from './chat/chat-messages.ts'
-import { TEMPLATE_FIELDS, templateOptions } from './chat/chat-template-fields.ts'
 import { TOOL_FIELDS, toolPlan } from './chat/chat-tools.ts'
 import { invalidValue, missingParameter, optionalBoolean, optionalString } from './field-schemas.ts'
 import { SchemaBudget } from './input-limits.ts'
 import { type Http, runJob } from './jobs/run-job.ts'
-import { getCapableModel } from './model-lookup.ts'
+import { getCapableModel } from './model-route.ts'
 import { JOB_ERRORS } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 

@@ -1,10 +1,9 @@
 import type { Redis } from 'ioredis'
 
 import type { LimitsConfig } from '#shared/config/limits.ts'
+import { formatGoDuration } from '#shared/duration.ts'
+import type { Logger } from '#shared/logger.ts'
 import { defineScript, runScript } from '#shared/queue/connection.ts'
-
-import { LEASE_MS } from './leases.ts'
-import type { Window } from './windows.ts'
 
 const WINDOW_TTL_MS = 120_000
 
@@ -206,4 +205,133 @@ function keysOf(prefix: string, subject: LimitSubject): readonly string[] {
     leasesKey(prefix, organizationId),
     `${prefix}:limits:month:${organizationId}:${month}`,
   ]
+}
+
+/**
+ * A sliding window of a minute as two counters: the use of the running minute, and of the one before
+ * it, which counts less the further the running minute has come.
+ */
+export interface Window {
+  /** 0 is no limit. */
+  readonly limit: number
+  readonly previous: number
+  readonly current: number
+}
+
+/** How long a window is. */
+export const WINDOW_MS = 60_000
+
+/** The usage of a window. */
+export function usedOf({ previous, current }: Window, elapsedMs: number): number {
+  return Math.floor((previous * (WINDOW_MS - elapsedMs)) / WINDOW_MS) + current
+}
+
+/** The remaining allowance; never below zero. */
+export function remainingOf(window: Window, elapsedMs: number): number {
+  return Math.max(0, window.limit - usedOf(window, elapsedMs))
+}
+
+/** Milliseconds until nothing of what was used counts any more. */
+export function resetMs({ previous, current }: Window, elapsedMs: number): number {
+  if (current > 0) return 2 * WINDOW_MS - elapsedMs
+  return previous > 0 ? WINDOW_MS - elapsedMs : 0
+}
+
+/** Milliseconds until `wanted` fits; undefined when it never will. */
+export function waitMs(window: Window, wanted: number, elapsedMs: number): number | undefined {
+  const { limit, previous, current } = window
+  const room = limit - wanted
+  if (room < 0) return undefined
+  if (usedOf(window, elapsedMs) <= room) return 0
+  if (current <= room) {
+    const shareLeft = (room - current) / previous
+    return Math.max(0, WINDOW_MS * (1 - shareLeft) - elapsedMs)
+  }
+  return WINDOW_MS - elapsedMs + WINDOW_MS * (1 - room / current)
+}
+
+/** The tightest of the windows that have a limit. */
+export function tightestOf(windows: readonly Window[], elapsedMs: number): Window | undefined {
+  return windows
+    .filter(({ limit }) => limit > 0)
+    .reduce<Window | undefined>(
+      (least, window) =>
+        least === undefined || remainingOf(window, elapsedMs) < remainingOf(least, elapsedMs)
+          ? window
+          : least,
+      undefined,
+    )
+}
+
+/** The three headers of one dimension; none when it has no limit. */
+export function limitHeaders(
+  dimension: 'requests' | 'tokens',
+  windows: readonly Window[],
+  elapsedMs: number,
+): Readonly<Record<string, string>> {
+  const window = tightestOf(windows, elapsedMs)
+  if (window === undefined) return {}
+  return {
+    [`x-ratelimit-limit-${dimension}`]: String(window.limit),
+    [`x-ratelimit-remaining-${dimension}`]: String(remainingOf(window, elapsedMs)),
+    [`x-ratelimit-reset-${dimension}`]: formatGoDuration(resetMs(window, elapsedMs)),
+  }
+}
+
+/** A lease of a process that ended frees its place after this time at the latest. */
+export const LEASE_MS = 15_000
+const RENEWAL_MS = 5000
+/** A lease with less time than this was not renewed: its process has ended or is stalled. */
+export const LIVE_LEASE_MS_MIN = LEASE_MS - 2 * RENEWAL_MS
+
+/** KEYS: running jobs of an organization; ARGV: milliseconds, names of leases that still exist. */
+const RENEW = defineScript(`
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+for i = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', now + tonumber(ARGV[1]), ARGV[i]) end
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+`)
+/** Arguments of one command. */
+const RENEWED_AT_ONCE = 1000
+
+/** The leases of this process, renewed while they are open; they expire soon after the process ends. */
+export class Leases {
+  readonly #redis: Redis
+  readonly #log: Logger
+  readonly #open = new Map<string, Set<string>>()
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(redis: Redis, log: Logger) {
+    this.#redis = redis
+    this.#log = log
+  }
+
+  /** Renews a lease from now on; `key` is the sorted set that holds it. */
+  add(key: string, lease: string): void {
+    const leases = this.#open.get(key)
+    if (leases === undefined) this.#open.set(key, new Set([lease]))
+    else leases.add(lease)
+    this.#timer ??= setInterval(() => this.#renew(), RENEWAL_MS).unref()
+  }
+
+  delete(key: string, lease: string): void {
+    const leases = this.#open.get(key)
+    leases?.delete(lease)
+    if (leases?.size === 0) this.#open.delete(key)
+    if (this.#open.size > 0) return
+    clearInterval(this.#timer)
+    this.#timer = undefined
+  }
+
+  #renew(): void {
+    for (const [key, leases] of this.#open) {
+      const names = [...leases]
+      for (let at = 0; at < names.length; at += RENEWED_AT_ONCE) {
+        const some = names.slice(at, at + RENEWED_AT_ONCE)
+        runScript(this.#redis, RENEW, [key], [LEASE_MS, ...some]).catch((error: unknown) => {
+          this.#log.debug({ operation: 'limits.renew', err: error }, 'leases are not renewed')
+        })
+      }
+    }
+  }
 }

@@ -1,3 +1,5 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+
 import cors from '@fastify/cors'
 import {
   type FastifyInstance,
@@ -6,27 +8,31 @@ import {
   type FastifyRequest,
   fastify,
 } from 'fastify'
+import helmet, { type HelmetOptions } from 'helmet'
 
 import { type HealthServices, healthPlugin } from '#api/health/plugin.ts'
-import { joinSmallChunks } from '#api/http/chunk-joiner.ts'
-import { corsOptions } from '#api/http/cors.ts'
-import { registerConnectionDraining } from '#api/http/drain.ts'
-import { registerJsonBody } from '#api/http/json-body.ts'
-import { isBug, normalizeError } from '#api/http/normalize-error.ts'
-import { registerOpenApi } from '#api/http/openapi.ts'
 import {
   readRefusedBodies,
   refuseConnection,
   refuseEncodedBodies,
   refuseInvalidHosts,
-} from '#api/http/refused-connections.ts'
+  registerConnectionDraining,
+} from '#api/http/connections.ts'
+import { corsOptions } from '#api/http/cors.ts'
+import { isBug, normalizeError } from '#api/http/normalize-error.ts'
+import { registerOpenApi } from '#api/http/openapi.ts'
 import { addRequestContext, requestIdFrom } from '#api/http/request-context.ts'
-import { registerRequestLog } from '#api/http/request-log.ts'
-import { sendSecurityHeaders } from '#api/http/security-headers.ts'
+import {
+  firstSegmentOf,
+  hasEmptyParameter,
+  pathOf,
+  registerRequestLog,
+  routedUrl,
+} from '#api/http/request-info.ts'
 import { cutSlowReaders, PEER_LIMITS, type PeerLimits } from '#api/http/slow-peers.ts'
+import { joinSmallChunks } from '#api/http/sse.ts'
 import { leaveBodiesUnread } from '#api/http/stored-bytes.ts'
-import { firstSegmentOf, hasEmptyParameter, pathOf, routedUrl } from '#api/http/url-path.ts'
-import { registerValidation } from '#api/http/validation.ts'
+import { registerJsonBody, registerValidation } from '#api/http/validation.ts'
 import type { HttpObserver } from '#api/telemetry/http-observer.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
 import type { ServerConfig } from '#shared/config/server.ts'
@@ -149,4 +155,30 @@ function answerUnknownPaths(app: FastifyInstance, surfaces: readonly Surface[]):
 function refuse(error: ServiceError, reply: FastifyReply): FastifyReply {
   const { status, headers, body } = presentError(error)
   return reply.code(status).headers(headers).send(body)
+}
+
+/**
+ * Adds Helmet's headers to every answer of a scope. They do not depend on the request, so they are
+ * computed once and an open answer holds no copy of its own.
+ */
+export function sendSecurityHeaders(app: FastifyInstance, options: HelmetOptions): void {
+  const headers = headersOf(options)
+  app.addHook('onRequest', (_request, reply, done) => {
+    reply.headers(headers)
+    done()
+  })
+}
+
+function headersOf(options: HelmetOptions): Readonly<Record<string, string>> {
+  const headers: Record<string, string> = {}
+  const response = {
+    setHeader(name: string, value: string) {
+      headers[name.toLowerCase()] = value
+    },
+    removeHeader: () => {},
+  }
+  helmet(options)({} as IncomingMessage, response as unknown as ServerResponse, (error) => {
+    if (error !== undefined) throw error
+  })
+  return headers
 }

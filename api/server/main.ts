@@ -1,4 +1,4 @@
-import { drain } from '#api/http/drain.ts'
+import { drain } from '#api/http/connections.ts'
 import { openApiTelemetry } from '#api/telemetry/open-telemetry.ts'
 import { serveMetrics } from '#api/telemetry/serve-metrics.ts'
 import { type Env, loadConfig } from '#shared/config/config.ts'

@@ -1,8 +1,11 @@
 import type { Redis } from 'ioredis'
 
-import type { Activities } from '#api/activities/activities.ts'
-import { jobActivity } from '#api/activities/job-activity.ts'
-import { decodeActivity, encodeActivity } from '#api/activities/own-activity.ts'
+import {
+  type Activities,
+  decodeActivity,
+  encodeActivity,
+  jobActivity,
+} from '#api/activities/activities.ts'
 import type { OwnActivity } from '#api/activities/recording.ts'
 import type { UsageRecord } from '#api/usage/usage-record.ts'
 import { openJournal } from '#api/v1/journal.ts'

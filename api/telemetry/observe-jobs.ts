@@ -1,7 +1,7 @@
 import { context, type Span, SpanKind, trace } from '@opentelemetry/api'
 
 import type { SubmitRequest } from '#api/inference/jobs/job-events.ts'
-import type { JobEnd, JobObserver } from '#api/inference/jobs/observed-job.ts'
+import type { JobEnd, JobObserver } from '#api/inference/jobs/run-job.ts'
 import { type QueueKind, queueName } from '#shared/contracts/queues.ts'
 import { genAiLabels } from '#shared/telemetry/gen-ai.ts'
 import { carrierOf, errorType, failSpan, type Tracing } from '#shared/telemetry/tracing.ts'

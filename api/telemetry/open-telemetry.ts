@@ -1,4 +1,4 @@
-import type { JobObserver } from '#api/inference/jobs/observed-job.ts'
+import type { JobObserver } from '#api/inference/jobs/run-job.ts'
 import type { Config } from '#shared/config/config.ts'
 import type { Logger } from '#shared/logger.ts'
 import { openTelemetry, type Telemetry } from '#shared/telemetry/telemetry.ts'

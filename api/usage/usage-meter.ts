@@ -1,5 +1,5 @@
 import type { SubmitRequest } from '#api/inference/jobs/job-events.ts'
-import type { JobObserver } from '#api/inference/jobs/observed-job.ts'
+import type { JobObserver } from '#api/inference/jobs/run-job.ts'
 import type { Outbox } from '#api/v1/outbox.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { QueueKind } from '#shared/contracts/queues.ts'

@@ -41,7 +41,7 @@ export class Outbox<Row> {
   readonly #waiting: Row[] = []
   readonly #sweeper: NodeJS.Timeout | undefined
   /** Rows that are not complete yet, by id, with the time at which each was journaled. */
-  readonly #drafts = new Map<string, { row: Row; notedAtMs: number }>()
+  readonly #drafts = new Map<string, { row: Row; recordedAtMs: number }>()
   readonly #refresher: NodeJS.Timeout | undefined
   #writing: Promise<void> | undefined
   #sweeping: Promise<void> | undefined
@@ -73,7 +73,7 @@ export class Outbox<Row> {
     const { journal } = this.#options
     if (journal === undefined) return
     const before = this.#drafts.get(journal.idOf(row))
-    if (before === undefined || performance.now() - before.notedAtMs >= DRAFT_CHANGE_MS) {
+    if (before === undefined || performance.now() - before.recordedAtMs >= DRAFT_CHANGE_MS) {
       this.#note(row)
     } else {
       before.row = row
@@ -138,7 +138,7 @@ export class Outbox<Row> {
   #note(row: Row): void {
     const { journal } = this.#options
     if (journal === undefined) return
-    this.#drafts.set(journal.idOf(row), { row, notedAtMs: performance.now() })
+    this.#drafts.set(journal.idOf(row), { row, recordedAtMs: performance.now() })
     journal.store.note(journal.idOf(row), journal.encode(row))
   }
 

@@ -1,11 +1,10 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 
-import { networkOf } from '#api/http/client-address.ts'
 import { reportIgnored, writeIgnoredHeader } from '#api/http/ignored-fields.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
-import { pathOf } from '#api/http/url-path.ts'
+import { networkOf, pathOf } from '#api/http/request-info.ts'
 import { type UnknownFields, validatorCompiler } from '#api/http/validation.ts'
-import { STORED_REQUEST_HEADER, type StoredRequests } from '#api/jobs/stored-requests.ts'
+import { STORED_REQUEST_HEADER, type StoredRequests } from '#api/jobs/respond-async.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 

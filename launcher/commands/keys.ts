@@ -1,5 +1,4 @@
-import { type Activities, openActivities } from '#api/activities/activities.ts'
-import { ownActivity } from '#api/activities/own-activity.ts'
+import { type Activities, openActivities, ownActivity } from '#api/activities/activities.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
 import { systemClock } from '#shared/clock.ts'

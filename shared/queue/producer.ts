@@ -6,8 +6,7 @@ import { type QueueKind, queueName } from '../contracts/queues.ts'
 import type { Logger } from '../logger.ts'
 import { announceCancel } from './cancellation.ts'
 import { defineScript, runScript } from './connection.ts'
-import type { ContentCipher } from './content-cipher.ts'
-import { encryptEnvelope } from './envelope-wire.ts'
+import { type ContentCipher, encryptEnvelope } from './content-cipher.ts'
 import type { QueueKeys } from './keys.ts'
 
 /** Queues that one process may open; a catalogue is far smaller. */

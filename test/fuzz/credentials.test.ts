@@ -19,7 +19,7 @@ describe('access tokens', () => {
     const accessTokens = await createAccessTokens(readJwtConfig(env), systemClock)
     const described = accessTokens.describe(
       { id: '6f1b3ad5-5d4f-4c0e-9f7c-0d3f3c0c4f10', role: 'authenticated' } as never,
-      { id: '7f1b3ad5-5d4f-4c0e-9f7c-0d3f3c0c4f11', aal: 'aal1' } as never,
+      { id: '7f1b3ad5-5d4f-4c0e-9f7c-0d3f3c0c4f11', aal: 'aal1', amr: [] } as never,
     )
     const good = await accessTokens.sign(described)
     const claims = await accessTokens.verify(good)

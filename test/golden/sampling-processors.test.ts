@@ -5,8 +5,8 @@ import { describe, expect, it } from 'vitest'
 
 import type { SamplingParams } from '#shared/contracts/completion.ts'
 import { leastDrawn } from '#workers/sampling/draw.ts'
-import { buildLogitsProcessors } from '#workers/sampling/logits-processors.ts'
 import { logprobOf } from '#workers/sampling/logprobs.ts'
+import { buildLogitsProcessors } from '#workers/sampling/sampler.ts'
 
 // Recorded by make-sampling-processors.py beside this file, from transformers' own LogitsProcessor classes.
 interface Golden {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import type { JobEvent, SubmitRequest } from '#api/inference/jobs/job-events.ts'
-import type { JobObserver } from '#api/inference/jobs/observed-job.ts'
+import type { JobObserver } from '#api/inference/jobs/run-job.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/inference/jobs/submit.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { GenerateInput } from '#shared/contracts/completion.ts'

@@ -1,5 +1,5 @@
 import { defined } from '#shared/records.ts'
-import type { Binding } from '#workers/runtime/binding.ts'
+import type { Binding } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import { allocateElements } from '#workers/tensor/element-type.ts'
 

@@ -1,3 +1,4 @@
+import type { Clock } from '#shared/clock.ts'
 import { callFormat } from '#shared/contracts/answer-formats.ts'
 import type {
   Candidate,
@@ -8,23 +9,21 @@ import type {
   ResumePoint,
   TokenLogprob,
 } from '#shared/contracts/completion.ts'
+import { type EarlyBan, Sampler, type SequenceRule } from '#workers/sampling/sampler.ts'
+import { findThinkingTags, thinkingTokensMax } from '#workers/text/text-model.ts'
 
 import type { SampledToken, SequenceEnd, SequenceRequest } from '../engine/types.ts'
 import type { ConstraintSource, TokenConstraint } from '../sampling/constraint/token-constraint.ts'
-import type { EarlyBan, SequenceRule } from '../sampling/logits-processors.ts'
 import { scoreToken } from '../sampling/logprobs.ts'
-import { Sampler } from '../sampling/sampler.ts'
 import { limitThinking } from '../sampling/thinking-budget.ts'
 import { allowOnly, banSequences } from '../sampling/token-rules.ts'
-import { findThinkingTags, thinkingTokensMax } from '../text/hints.ts'
 import { EditFollower } from '../text/prompt-lookup.ts'
 import type { TokenPieces } from '../text/token-pieces.ts'
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'
-import type { DeltaOutlet } from './delta-outlet.ts'
-import type { TokenScore } from './token-logprobs.ts'
-import { presentLogprob, presentPromptLogprobs } from './token-logprobs.ts'
+import type { JobReplies } from './job-tools.ts'
+import { presentLogprob, presentPromptLogprobs, type TokenScore } from './token-logprobs.ts'
 
 const SPACE = 0x20
 
@@ -321,4 +320,53 @@ function needsScores(input: GenerateInput): boolean {
 
 function scoreOf({ top }: SampledToken, logprob: number): TokenScore {
   return { logprob, top: top ?? [] }
+}
+
+const CHECKPOINT_INTERVAL_MS = 500
+
+/**
+ * Where the deltas of a job go: out at once when they are streamed; else gathered per candidate and
+ * sent now and then, so that a lost worker costs half a second of work and no more.
+ */
+export class DeltaOutlet {
+  readonly #isStreamed: boolean
+  readonly #reply: JobReplies<'completion'>
+  readonly #clock: Clock
+  readonly #gathered = new Map<number, CandidateDelta>()
+  #lastSentAt: number
+
+  constructor(options: {
+    readonly isStreamed: boolean
+    readonly reply: JobReplies<'completion'>
+    readonly clock: Clock
+  }) {
+    this.#isStreamed = options.isStreamed
+    this.#reply = options.reply
+    this.#clock = options.clock
+    this.#lastSentAt = options.clock.monotonic()
+  }
+
+  add(delta: CandidateDelta): void {
+    this.#reply.noteTokens?.(delta.index, delta.tokenIds.length)
+    if (this.#isStreamed) {
+      this.#reply.delta([delta])
+      return
+    }
+    this.#gathered.set(delta.index, join(this.#gathered.get(delta.index), delta))
+    const now = this.#clock.monotonic()
+    if (now - this.#lastSentAt < CHECKPOINT_INTERVAL_MS) return
+    this.#lastSentAt = now
+    this.#reply.delta([...this.#gathered.values()])
+    this.#gathered.clear()
+  }
+}
+
+/** A checkpoint carries no log-probabilities: the result has them all. */
+function join(earlier: CandidateDelta | undefined, later: CandidateDelta): CandidateDelta {
+  return {
+    index: later.index,
+    text: (earlier?.text ?? '') + later.text,
+    tokenIds: [...(earlier?.tokenIds ?? []), ...later.tokenIds],
+    ...(later.finishReason !== undefined && { finishReason: later.finishReason }),
+  }
 }

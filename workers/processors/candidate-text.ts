@@ -6,11 +6,9 @@ import type {
 } from '#shared/contracts/completion.ts'
 
 import type { TokenConstraint } from '../sampling/constraint/token-constraint.ts'
-import { IncrementalDetokenizer } from '../text/incremental-detokenizer.ts'
-import { StopStrings } from '../text/stop-strings.ts'
+import { IncrementalDetokenizer, StopStrings } from '../text/incremental-detokenizer.ts'
 import type { TokenPieces } from '../text/token-pieces.ts'
-import type { TokenScore } from './token-logprobs.ts'
-import { cutLogprob, presentLogprob } from './token-logprobs.ts'
+import { cutLogprob, presentLogprob, type TokenScore } from './token-logprobs.ts'
 
 interface Span {
   readonly tokenId: number

@@ -1,4 +1,4 @@
-import type { SequenceRule } from './logits-processors.ts'
+import type { SequenceRule } from './sampler.ts'
 
 const PROMPT_TAIL = 8 // tokens; templates open the reasoning at the very end of the prompt
 

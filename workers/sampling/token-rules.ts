@@ -1,4 +1,4 @@
-import type { SequenceRule } from './logits-processors.ts'
+import type { SequenceRule } from './sampler.ts'
 import { argmax } from './select.ts'
 
 /** Forbids all other tokens. Where a grammar allows none of them, the grammar is stronger. */

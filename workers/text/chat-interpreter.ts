@@ -1,19 +1,20 @@
 import type { WorkBudget } from '../preparation/work-budget.ts'
 import { OUTPUT, type OutputNode } from './compile-template.ts'
-import type { RenderedText } from './content-spans.ts'
 import {
   leastTrusted,
   markOwn,
   markTurns,
+  type RenderedText,
   TemplateOrigins,
   toRenderedText,
-} from './template-origins.ts'
+} from './content-spans.ts'
 import {
   type ArrayValue,
   Base,
   type BinaryNode,
   type BlockNode,
   type CallNode,
+  countValues,
   type FilterNode,
   type LoopNode,
   type MemberNode,
@@ -29,7 +30,6 @@ import {
   strippedRange,
   type Value,
 } from './template-values.ts'
-import { countValues } from './value-budget.ts'
 
 /** What a template reads. */
 interface TemplateVariables {

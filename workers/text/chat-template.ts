@@ -7,13 +7,13 @@ import { renderTemplate } from './chat-interpreter.ts'
 import { compileTemplate } from './compile-template.ts'
 import { cutText, type RenderedText } from './content-spans.ts'
 import { strftime } from './strftime.ts'
+import { chargeValues } from './template-values.ts'
 import {
   foldToolsIntoText,
   shortenCallIds,
   toTemplateMessage,
   toTemplateTool,
 } from './tool-messages.ts'
-import { chargeValues } from './value-budget.ts'
 
 /** How a chat is rendered. */
 export interface RenderOptions extends TemplateOptions {

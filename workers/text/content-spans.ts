@@ -1,3 +1,7 @@
+import { randomUUID } from 'node:crypto'
+
+import type { Value } from './template-values.ts'
+
 /**
  * The author of a part of a prompt. `template` is the text of the model's own chat template,
  * `answer` a turn of the assistant that the client sends back, `content` anything else that a
@@ -31,5 +35,166 @@ export function cutText({ text, content }: RenderedText, end: number): RenderedT
     content: content
       .filter(({ start }) => start < end)
       .map((span) => ({ ...span, end: Math.min(span.end, end) })),
+  }
+}
+
+/** A string value of the template interpreter. */
+interface TextValue {
+  readonly value: string
+}
+
+/** Characters of one origin in a row. */
+interface Run {
+  readonly length: number
+  readonly origin: Origin
+}
+
+const RUNS_MAX = 250_000 // thousands of messages have some ten thousand
+
+interface Printed extends TextValue {
+  readonly runs: readonly Run[]
+}
+
+/**
+ * Records who wrote each character of the string values of one rendering. A value without a record is
+ * content, so an operation that is not known here never turns content into template text.
+ *
+ * The library joins printed values to one string. A printed value that is not wholly of the template
+ * is therefore printed as a mark that no client can guess, and put back by `resolve`.
+ */
+export class TemplateOrigins {
+  readonly #runs = new WeakMap<object, readonly Run[]>()
+  readonly #printed: Printed[] = []
+  readonly #mark = randomUUID()
+  readonly #pattern = new RegExp(`${this.#mark}:(\\d+);`, 'g')
+
+  has(value: object): boolean {
+    return this.#runs.has(value)
+  }
+
+  /** Records one origin for a whole value. */
+  set(value: TextValue, origin: Origin): void {
+    this.#runs.set(value, [{ length: value.value.length, origin }])
+  }
+
+  /** The origin that a value made of this one has: the least trusted of its parts. */
+  leastOf(value: TextValue): Origin {
+    return leastTrusted(this.#runsOf(value).map(({ origin }) => origin))
+  }
+
+  isTemplate(value: TextValue): boolean {
+    return this.leastOf(value) === 'template'
+  }
+
+  /** Records a value that consists of others, one after another. */
+  join(joined: TextValue, parts: readonly (TextValue | { readonly length: number })[]): void {
+    const runs = parts.flatMap((part): readonly Run[] =>
+      'value' in part ? this.#runsOf(part) : [{ length: part.length, origin: 'content' }],
+    )
+    this.record(joined, runs)
+  }
+
+  /** Records a value that is a part of another, from `start` on. */
+  slice(part: TextValue, whole: TextValue, start: number): void {
+    const end = start + part.value.length
+    let at = 0
+    const runs: Run[] = []
+    for (const { length, origin } of this.#runsOf(whole)) {
+      const kept = Math.min(at + length, end) - Math.max(at, start)
+      if (kept > 0) runs.push({ length: kept, origin })
+      at += length
+    }
+    this.record(part, runs)
+  }
+
+  /** The printed form of a value: itself when the template wrote it, else a mark. */
+  print(value: TextValue): string {
+    if (this.isTemplate(value)) return value.value
+    this.#printed.push({ value: value.value, runs: this.#runsOf(value) })
+    return `${this.#mark}:${this.#printed.length - 1};`
+  }
+
+  hasMark(text: string): boolean {
+    return text.includes(this.#mark)
+  }
+
+  /** Printed text with the values in place of their marks. */
+  resolve(printed: string): { readonly text: string; readonly runs: readonly Run[] } {
+    const texts: string[] = []
+    const runs: Run[] = []
+    let end = 0
+    const add = (text: string): void => {
+      texts.push(text)
+      runs.push({ length: text.length, origin: 'template' })
+    }
+    for (const { 0: mark, 1: index, index: at } of printed.matchAll(this.#pattern)) {
+      add(printed.slice(end, at))
+      const { value, runs: own } = this.#printed[Number(index)] as Printed
+      texts.push(value)
+      for (const run of own) runs.push(run)
+      end = at + mark.length
+    }
+    add(printed.slice(end))
+    return { text: texts.join(''), runs }
+  }
+
+  /** Records runs, such as those that `resolve` found. */
+  record(value: TextValue, runs: readonly Run[]): void {
+    const merged: Run[] = []
+    let total = 0
+    for (const run of runs) {
+      total += run.length
+      const last = merged.at(-1)
+      if (last?.origin === run.origin) {
+        merged[merged.length - 1] = { ...last, length: last.length + run.length }
+      } else if (run.length > 0) merged.push(run)
+    }
+    if (merged.length > RUNS_MAX) throw new Error('the template joins too many texts')
+    if (total === value.value.length) this.#runs.set(value, merged)
+    else this.set(value, 'content')
+  }
+
+  #runsOf(value: TextValue): readonly Run[] {
+    return this.#runs.get(value) ?? [{ length: value.value.length, origin: 'content' }]
+  }
+}
+
+/** The least trusted of some origins. */
+export function leastTrusted(origins: readonly Origin[]): Origin {
+  if (origins.includes('content')) return 'content'
+  return origins.includes('answer') ? 'answer' : 'template'
+}
+
+/** A rendered text with the parts that are not of the template. */
+export function toRenderedText(text: string, runs: readonly Run[]): RenderedText {
+  const content: ContentSpan[] = []
+  let at = 0
+  for (const { length, origin } of runs) {
+    const last = content.at(-1)
+    if (origin !== 'template' && length > 0) {
+      if (last?.end === at && last.origin === origin) {
+        content[content.length - 1] = { ...last, end: at + length }
+      } else content.push({ start: at, end: at + length, origin })
+    }
+    at += length
+  }
+  return { text, content }
+}
+
+/** Records a variable of the model folder or of the server. */
+export function markOwn(value: Value, origins: TemplateOrigins): void {
+  if (value.type === 'StringValue') origins.set(value, 'template')
+}
+
+/** Roles are words of the API, not of clients; a turn of the assistant may hold the model's own tags. */
+export function markTurns(messages: Value, origins: TemplateOrigins): void {
+  if (messages.type !== 'ArrayValue') return
+  for (const message of messages.value) {
+    if (message.type !== 'ObjectValue') continue
+    const role = message.value.get('role')
+    const content = message.value.get('content')
+    if (role?.type === 'StringValue') origins.set(role, 'template')
+    const isAnswer = role?.value === 'assistant'
+    if (isAnswer && content?.type === 'StringValue') origins.set(content, 'answer')
   }
 }

@@ -5,8 +5,7 @@ import { failure } from '#shared/errors.ts'
 import { JSON_TEXT_LIMITS, judgeJson } from '#shared/judge-json.ts'
 
 import type { WorkBudget } from '../preparation/work-budget.ts'
-import { wholeFloat } from './template-values.ts'
-import { chargeValues } from './value-budget.ts'
+import { chargeValues, wholeFloat } from './template-values.ts'
 
 /** The tags of the Hermes form, in which models without a form of their own learn about tools. */
 const TOOL_CALL_OPENING = '<tool_call>\n'

@@ -1,4 +1,4 @@
-import type { SseSerializer } from '#api/inference/event-stream-answer.ts'
+import type { SseSerializer } from '#api/inference/generate.ts'
 
 /** Writes a transcript as it is recognized: the text of each window, then the whole. */
 export function serializeTranscript(): SseSerializer<'audio'> {

@@ -3,8 +3,8 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
 import { type Form, type FormFile, missingParameter, readForm } from '#api/http/form.ts'
-import { answerWithEvents } from '#api/inference/event-stream-answer.ts'
 import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
+import { answerWithEvents } from '#api/inference/generate.ts'
 import {
   clientSignal,
   type Http,
@@ -13,7 +13,7 @@ import {
   submitJob,
 } from '#api/inference/jobs/run-job.ts'
 import { TemporaryObjects } from '#api/inference/jobs/temporary-objects.ts'
-import { getCapableModel } from '#api/inference/model-lookup.ts'
+import { getCapableModel } from '#api/inference/model-route.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { callerOf } from '#api/v1/caller.ts'

@@ -2,15 +2,14 @@ import type { FastifyInstance } from 'fastify'
 
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
-import { getChatModel, systemFingerprint } from '#api/inference/model-lookup.ts'
-import { registerModelRoute } from '#api/inference/model-route.ts'
+import { getChatModel, registerModelRoute, systemFingerprint } from '#api/inference/model-route.ts'
 import { answerOrStream, CHAT_RESPONSE } from '#api/inference/response-schemas.ts'
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { freshHead } from '#api/v1/durable.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
-import { presentChat } from './chat-answer.ts'
+import { chatPresenter, presentChat } from './chat-answer.ts'
 import {
   CHAT_BODY,
   type ChatBody,
@@ -19,7 +18,6 @@ import {
   echoedOf,
   serviceTierOf,
 } from './chat-request.ts'
-import { chatPresenter } from './chat-stream.ts'
 import { storeChat, storedWhenStreamed } from './stored-chats.ts'
 
 const CHAT_ID_LENGTH = 29

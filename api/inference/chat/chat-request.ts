@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox'
 
 import { addIgnoredFields } from '#api/http/ignored-fields.ts'
-import { endingRules } from '#api/inference/ending-fields.ts'
+import { endingRules, tokenRules } from '#api/inference/ending-fields.ts'
 import {
   answerLength,
   ineffective,
@@ -28,12 +28,17 @@ import {
   streamChoice,
   unsetSampling,
 } from '#api/inference/sampling-fields.ts'
-import { tokenRules } from '#api/inference/token-rule-fields.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import type { ChatMessage, GenerateInput, TemplateOptions } from '#shared/contracts/completion.ts'
 
-import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
-import { TEMPLATE_FIELDS, templateOptions } from './chat-template-fields.ts'
+import {
+  chatMessages,
+  MESSAGE_SCHEMA,
+  MESSAGES_MAX,
+  type MessageField,
+  TEMPLATE_FIELDS,
+  templateOptions,
+} from './chat-messages.ts'
 import { TOOL_FIELDS, type ToolPlan, toolPlan } from './chat-tools.ts'
 
 /** Alternatives per token that one request may ask for. */

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox'
 
 import { addIgnoredFields } from '#api/http/ignored-fields.ts'
-import { endingRules } from '#api/inference/ending-fields.ts'
+import { endingRules, tokenRules } from '#api/inference/ending-fields.ts'
 import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
@@ -13,7 +13,6 @@ import {
   streamChoice,
   unsetSampling,
 } from '#api/inference/sampling-fields.ts'
-import { tokenRules } from '#api/inference/token-rule-fields.ts'
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 

@@ -1,6 +1,5 @@
-import { DONE, obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
+import { DONE, obfuscation, type StreamPresenter, StreamUsage } from '#api/inference/generate.ts'
 import type { StreamChoice } from '#api/inference/sampling-fields.ts'
-import { StreamUsage } from '#api/inference/stream-usage.ts'
 import type { CandidateDelta, GenerateInput } from '#shared/contracts/completion.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 

@@ -2,8 +2,11 @@ import type { FastifyInstance } from 'fastify'
 
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
-import { getCompletionModel, systemFingerprint } from '#api/inference/model-lookup.ts'
-import { registerModelRoute } from '#api/inference/model-route.ts'
+import {
+  getCompletionModel,
+  registerModelRoute,
+  systemFingerprint,
+} from '#api/inference/model-route.ts'
 import { answerOrStream, COMPLETION_RESPONSE } from '#api/inference/response-schemas.ts'
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'

@@ -1,9 +1,9 @@
 import type { FastifyRequest } from 'fastify'
 
 import { publicPathOf } from '#api/http/public-path.ts'
-import type { SseSerializer } from '#api/inference/event-stream-answer.ts'
+import type { SseSerializer } from '#api/inference/generate.ts'
 import type { Http } from '#api/inference/jobs/run-job.ts'
-import { getCapableModel } from '#api/inference/model-lookup.ts'
+import { getCapableModel } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { callerOf, mayUseModel } from '#api/v1/caller.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'

@@ -1,4 +1,4 @@
-import type { JobAccount } from '#api/v1/account.ts'
+import type { JobAccount } from '#api/v1/caller.ts'
 import type { DurableJob } from '#api/v1/durable.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'

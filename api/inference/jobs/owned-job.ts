@@ -1,14 +1,19 @@
 import type { DurableJob, StoredJob } from '#api/v1/durable.ts'
+import type { CandidateDelta, FinishReason, ResumePoint } from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { Reply } from '#shared/contracts/reply.ts'
 import { ERROR_KINDS, failure, fromWireError } from '#shared/errors.ts'
-import type { JobLife, LifeEvent } from '#shared/queue/job-life.ts'
-import { advance, beginLife, isSuspect, skipEpoch } from '#shared/queue/job-life.ts'
+import {
+  advance,
+  beginLife,
+  isSuspect,
+  type JobLife,
+  type LifeEvent,
+  skipEpoch,
+} from '#shared/queue/job-life.ts'
 import type { Ticket } from '#shared/queue/tickets.ts'
 
-import { EventBuffer } from './event-buffer.ts'
 import type { JobEvent } from './job-events.ts'
-import { ResumePoints } from './resume-points.ts'
 
 /** The unread characters of a slow client after which its run is paused. */
 const UNREAD_CHARS_MAX = 64 * 1024
@@ -215,4 +220,102 @@ function workerCrashed(): Error {
     code: 'worker_crashed',
     shouldRetry: false,
   })
+}
+
+/** The delivered tokens of each candidate, after which another run continues. */
+class ResumePoints {
+  readonly #points = new Map<number, { tokenIds: number[]; finishReason?: FinishReason }>()
+
+  /** Adds the tokens of an earlier resumption. */
+  add(deltas: readonly CandidateDelta[]): void {
+    for (const { index, tokenIds, finishReason } of deltas) {
+      let point = this.#points.get(index)
+      if (point === undefined) {
+        point = { tokenIds: [] }
+        this.#points.set(index, point)
+      }
+      for (const tokenId of tokenIds) point.tokenIds.push(tokenId)
+      if (finishReason !== undefined) point.finishReason = finishReason
+    }
+  }
+
+  /** The input of the next run; other kinds than generation begin anew. */
+  applyTo(envelope: JobEnvelope): JobEnvelope['input'] {
+    const { input } = envelope
+    if (input.task !== 'generate' || !('prompts' in input) || this.#points.size === 0) return input
+    const resume: ResumePoint[] = [...this.#points]
+      .toSorted(([a], [b]) => a - b)
+      .map(([index, point]) => ({ index, ...point, tokenIds: [...point.tokenIds] }))
+    return { ...input, resume }
+  }
+}
+
+/**
+ * The events of one job between its owner and a consumer that may be slower. Bounded: beyond the
+ * limit `push` says so, and the owner stops the run until `onCaughtUp`.
+ */
+class EventBuffer<Event extends object> {
+  readonly #charsMax: number
+  readonly #onCaughtUp: () => void
+  readonly #join: (earlier: Event, later: Event) => Event | undefined
+  #events: { event: Event; chars: number }[] = []
+  #chars = 0
+  #ending: { readonly error: unknown } | 'done' | undefined
+  #wake: (() => void) | undefined
+
+  /** `join` makes one of two events that are read together, where they can be one. */
+  constructor(
+    charsMax: number,
+    onCaughtUp: () => void,
+    join: (earlier: Event, later: Event) => Event | undefined = () => undefined,
+  ) {
+    this.#charsMax = charsMax
+    this.#onCaughtUp = onCaughtUp
+    this.#join = join
+  }
+
+  /** False when the consumer is too far behind; the event itself is kept. */
+  push(event: Event, chars: number): boolean {
+    const last = this.#events.at(-1)
+    const joined = last && this.#join(last.event, event)
+    if (last !== undefined && joined !== undefined) {
+      last.event = joined
+      last.chars += chars
+    } else {
+      this.#events.push({ event, chars })
+    }
+    this.#chars += chars
+    this.#wake?.()
+    return this.#chars <= this.#charsMax
+  }
+
+  /** Ends the sequence after what is buffered. */
+  finish(): void {
+    this.#ending ??= 'done'
+    this.#wake?.()
+  }
+
+  /** Ends the sequence with an error after what is buffered. */
+  fail(error: unknown): void {
+    this.#ending ??= { error }
+    this.#wake?.()
+  }
+
+  async *drain(): AsyncGenerator<Event> {
+    while (true) {
+      const next = this.#events.shift()
+      if (next !== undefined) {
+        this.#chars -= next.chars
+        yield next.event
+        if (this.#events.length === 0) this.#onCaughtUp()
+        continue
+      }
+      if (this.#ending === 'done') return
+      if (this.#ending !== undefined) throw this.#ending.error
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+      })
+      this.#wake = undefined
+    }
+  }
 }

@@ -1,4 +1,4 @@
-import type { StreamPresenter } from '#api/inference/event-stream-answer.ts'
+import type { StreamPresenter } from '#api/inference/generate.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 import { messagesErrorBody } from './messages-errors.ts'

@@ -1,5 +1,5 @@
 import { type Http, runJob } from '#api/inference/jobs/run-job.ts'
-import { getCapableModel } from '#api/inference/model-lookup.ts'
+import { getCapableModel } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'

@@ -1,4 +1,4 @@
-import { obfuscation, type StreamPresenter } from '#api/inference/event-stream-answer.ts'
+import { obfuscation, type StreamPresenter } from '#api/inference/generate.ts'
 import { presentErrorBody } from '#api/v1/error-dialect.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { ServiceError } from '#shared/errors.ts'

@@ -59,7 +59,7 @@ describe('a second factor', () => {
     const { status, body } = await prove(session.access_token, factor)
     expect(status).toBe(200)
     const claims = JSON.parse(Buffer.from(body.access_token.split('.')[1], 'base64url').toString())
-    expect(claims).toMatchObject({ aal: 'aal2', amr: [{ method: 'password' }, { method: 'totp' }] })
+    expect(claims).toMatchObject({ aal: 'aal2', amr: [{ method: 'totp' }, { method: 'password' }] })
     expect(body.user.factors).toMatchObject([{ status: 'verified', friendly_name: 'phone' }])
     expect(JSON.stringify(body)).not.toContain(factor.secret)
     expect((await server.call({ path: '/user', bearer: other.access_token })).body.error_code).toBe(

@@ -18,7 +18,10 @@ it('serves the same routes at the root and below /auth/v1', async () => {
 })
 
 it('works on tables with a prefix: AUTH_DB_NAMESPACE', async () => {
-  const server = await startServer({ tablePrefix: 'tenant' })
+  const server = await startServer({
+    tablePrefix: 'tenant',
+    env: { AUTH_SECURITY_REFRESH_TOKEN_REUSE_INTERVAL: '0' },
+  })
   const { id, email } = await createUser(server)
   const session = await signIn(server, email)
   const refreshed = await refresh(server, session.refresh_token)

@@ -18,8 +18,8 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close()
 })
 
-function open(url: string, maxPoolSize = 1): Database {
-  const database = openDatabase({ url, maxPoolSize, logger: log, statementMs: STATEMENT_MS })
+function open(url: string, { maxPoolSize = 1, statementMs = STATEMENT_MS } = {}): Database {
+  const database = openDatabase({ url, maxPoolSize, logger: log, statementMs })
   closers.push(database.close)
   return database
 }
@@ -69,7 +69,8 @@ describe('a lock that another connection holds', () => {
     databaseUrl,
     database,
   }) => {
-    const { pool } = open(databaseUrl)
+    // The server reports the time-out first, also on a busy machine.
+    const { pool } = open(databaseUrl, { statementMs: 5 * STATEMENT_MS })
     const holder = await database.pool.connect()
     try {
       await holder.query('begin; lock table files in access exclusive mode')
@@ -99,9 +100,10 @@ describe('a lock that another connection holds', () => {
     const migrations = join(folder, 'migrations')
     await mkdir(migrations)
     await writeFile(join(migrations, '0001_slow.sql'), 'select pg_sleep(0.7);')
-    const starts = [open(databaseUrl, 2), open(databaseUrl, 2)].map(({ pool }) =>
-      migrate({ pool, folder: migrations, tablePrefix: 'slow', logger: log }),
-    )
+    const starts = [
+      open(databaseUrl, { maxPoolSize: 2 }),
+      open(databaseUrl, { maxPoolSize: 2 }),
+    ].map(({ pool }) => migrate({ pool, folder: migrations, tablePrefix: 'slow', logger: log }))
     const applied = (await Promise.all(starts)).flatMap((one) => one.applied)
     expect(applied).toEqual(['0001_slow.sql'])
   })

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, inject } from 'vitest'
 
 import { addToMonth, monthOf } from '#api/limits/limit-store.ts'
 import { checkQuota, createLimiter } from '#api/limits/limiter.ts'
-import { accountOf } from '#api/v1/account.ts'
+import { accountOf } from '#api/v1/caller.ts'
 import { createIdempotencyGate } from '#api/v1/idempotency.ts'
 import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
 import type { Gate } from '#api/v1/plugin.ts'

@@ -1,8 +1,14 @@
 import type { Redis } from 'ioredis'
 import { afterEach, describe, expect } from 'vitest'
 
-import { charge, type LimitStore, leasesKey, settle } from '#api/limits/limit-store.ts'
-import { usedOf, WINDOW_MS } from '#api/limits/windows.ts'
+import {
+  charge,
+  type LimitStore,
+  leasesKey,
+  settle,
+  usedOf,
+  WINDOW_MS,
+} from '#api/limits/limit-store.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { it } from '#test/support/services.ts'

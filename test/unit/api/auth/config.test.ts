@@ -28,7 +28,7 @@ describe('the settings of the user server', () => {
         adminRoles: ['service_role', 'supabase_admin'],
       },
       password: { lengthMin: 6, requiredCharacters: [] },
-      security: { isRefreshTokenRotationEnabled: true, refreshTokenReuseIntervalSeconds: 0 },
+      security: { isRefreshTokenRotationEnabled: true, refreshTokenReuseIntervalSeconds: 10 },
       mailer: {
         isAutoconfirm: false,
         urlPaths: { invite: '/verify', emailChange: '/verify' },

@@ -6,9 +6,9 @@ import multipart from '@fastify/multipart'
 import { type FastifyInstance, fastify } from 'fastify'
 import { afterEach, describe, expect, it } from 'vitest'
 
-import { ChunkJoiner, joinSmallChunks } from '#api/http/chunk-joiner.ts'
 import { readForm } from '#api/http/form.ts'
-import { registerJsonBody } from '#api/http/json-body.ts'
+import { ChunkJoiner, joinSmallChunks } from '#api/http/sse.ts'
+import { registerJsonBody } from '#api/http/validation.ts'
 import { failure } from '#shared/errors.ts'
 
 const BYTES = 200_000

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { getCapableModel } from '#api/inference/model-lookup.ts'
+import { getCapableModel } from '#api/inference/model-route.ts'
 import type { Caller } from '#api/v1/caller.ts'
 import { parseCatalogue } from '#shared/catalogue.ts'
 

@@ -1,9 +1,13 @@
 import { describe, expect, it } from 'vitest'
 
 import { ENVELOPE_VERSION, type JobEnvelope } from '#shared/contracts/job.ts'
-import { ContentCipher, openContentCipher, readContent } from '#shared/queue/content-cipher.ts'
-import { encryptEnvelope } from '#shared/queue/envelope-wire.ts'
-import { parseEnvelope } from '#workers/parse-envelope.ts'
+import {
+  ContentCipher,
+  encryptEnvelope,
+  openContentCipher,
+  readContent,
+} from '#shared/queue/content-cipher.ts'
+import { parseEnvelope } from '#workers/job-claims.ts'
 
 const OLD = 'an old key of thirty-two characters'
 const NEW = 'a new key of thirty-two characters!'

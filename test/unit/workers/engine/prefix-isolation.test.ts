@@ -51,7 +51,7 @@ describe.each(['llama-in-place', 'llama'])('prefixes of %s', (name) => {
 })
 
 it('organizations share caches only where the operator says so', () => {
-  const text = { tokenizer: { pieces: {} }, endTokenIds: new Set() }
+  const text = { tokenizer: { pieces: {}, findTokenId: () => undefined }, endTokenIds: new Set() }
   const scopes = (options: object) => {
     const model = createCompletionModel({} as never, text as never, options)
     return ['org_1', 'org_2'].map((id) => model.cacheScopeOf(id))

@@ -1,8 +1,7 @@
 import { afterAll, beforeEach, describe, expect, it } from 'vitest'
 
-import type { Binding } from '#workers/runtime/binding.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
-import type { ModelSession } from '#workers/runtime/session.ts'
+import type { Binding, ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import { LOOP_FILE } from './decoder-feeds.ts'

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { RunQueue } from '#workers/runtime/run-queue.ts'
+import { RunQueue } from '#workers/runtime/session.ts'
 
 it('lets no more than its bound run, and the others in order of asking', async () => {
   const queue = new RunQueue(2)
