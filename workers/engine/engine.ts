@@ -196,11 +196,11 @@ export class Engine {
     this.#promptTokens += count
     guard(sequence, () => {
       const { onPromptLogits, promptLogitsFrom = 0, generatedTokenIds } = sequence.request
-      // Of a text that is computed anew they were passed on the first time.
-      const isAnew = sequence.numGenerated > generatedTokenIds.length
+      // A text that is computed again has passed on its prompt logits before.
+      const isRepeated = sequence.numGenerated > generatedTokenIds.length
       const end = Math.min(count, numPrompt - numComputed)
       const start = Math.max(promptLogitsFrom - numComputed, 0)
-      for (let row = start; !isAnew && onPromptLogits && row < end; row += 1) {
+      for (let row = start; !isRepeated && onPromptLogits && row < end; row += 1) {
         onPromptLogits(numComputed + row, logits.row(row))
       }
       if (numMissing === count) this.#sampleToken(sequence, logits.row(logits.numRows - 1))

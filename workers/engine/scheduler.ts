@@ -30,7 +30,7 @@ export interface SchedulerOptions {
   readonly batchesPrompts: 'none' | 'sameLength' | 'any'
   /**
    * The longest text of the first set of rotary factors, where a model has two (LongRoPE): no run
-   * mixes texts of both, and a text that becomes longer is computed anew.
+   * mixes texts of both, and a text that becomes longer is computed again.
    */
   readonly shortTextMax?: number
   /** Tokens drafted ahead; 0 turns speculation off. */
@@ -76,8 +76,8 @@ export class Scheduler {
   #sharedChunk: number
   /** Decode steps for which whole prompts have waited for others. */
   #batchingSteps = 0
-  /** Of the decoding texts, the long ones are next. */
-  #isLongsTurn = false
+  /** The next decode step takes long texts. */
+  #decodesLongNext = false
 
   constructor(options: SchedulerOptions) {
     this.#options = options
@@ -137,7 +137,7 @@ export class Scheduler {
       this.#decideReplay(sequence)
     }
     const isInStep = (sequence: Sequence): boolean => sequence.isDecoding || sequence.isReplaying
-    const decoding = this.#ofOneKind(this.#running.filter(isInStep))
+    const decoding = this.#sameFactors(this.#running.filter(isInStep))
     const prompts = this.#running.filter((sequence) => !isInStep(sequence))
     const [prefilling] = prompts
     const isPrefillsTurn = this.#isPrefillsTurn || decoding.length === 0
@@ -231,19 +231,19 @@ export class Scheduler {
     return tokenIds.length > (this.#options.shortTextMax ?? Number.POSITIVE_INFINITY)
   }
 
-  /** The cached positions have the factors of short texts, which none of a long text has. */
+  /** The cached positions were computed with the factors of short texts; all are computed again. */
   #restartAsLong(sequence: Sequence): void {
     sequence.isLong = true
     sequence.replay = 'chunked'
     this.slots.restart(sequence)
   }
 
-  /** Short and long texts decode in turns. */
-  #ofOneKind(decoding: readonly Sequence[]): readonly Sequence[] {
+  /** One run holds either short or long texts; decode steps of both alternate. */
+  #sameFactors(decoding: readonly Sequence[]): readonly Sequence[] {
     const long = decoding.filter(({ isLong }) => isLong)
     if (long.length === 0 || long.length === decoding.length) return decoding
-    if (!this.#isPrefillsTurn) this.#isLongsTurn = !this.#isLongsTurn
-    return decoding.filter(({ isLong }) => isLong === this.#isLongsTurn)
+    if (!this.#isPrefillsTurn) this.#decodesLongNext = !this.#decodesLongNext
+    return decoding.filter(({ isLong }) => isLong === this.#decodesLongNext)
   }
 
   /** Whether a prompt waits for others: a queue will soon have filled the slots that become free. */
