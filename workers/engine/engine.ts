@@ -195,10 +195,12 @@ export class Engine {
     const { numComputed, numPrompt, numMissing } = sequence
     this.#promptTokens += count
     guard(sequence, () => {
-      const { onPromptLogits, promptLogitsFrom = 0 } = sequence.request
+      const { onPromptLogits, promptLogitsFrom = 0, generatedTokenIds } = sequence.request
+      // A text that is computed again has passed on its prompt logits before.
+      const isRepeated = sequence.numGenerated > generatedTokenIds.length
       const end = Math.min(count, numPrompt - numComputed)
       const start = Math.max(promptLogitsFrom - numComputed, 0)
-      for (let row = start; onPromptLogits && row < end; row += 1) {
+      for (let row = start; !isRepeated && onPromptLogits && row < end; row += 1) {
         onPromptLogits(numComputed + row, logits.row(row))
       }
       if (numMissing === count) this.#sampleToken(sequence, logits.row(logits.numRows - 1))

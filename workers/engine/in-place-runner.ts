@@ -84,7 +84,9 @@ export class InPlaceRunner implements ModelRunner {
     const tokens = chunkTokens(step)
     const ids = BigInt64Array.from(tokens, BigInt)
     const positions = BigInt64Array.from(tokens, (_, index) => BigInt(numComputed + index))
-    const mask = new BigInt64Array(numComputed + tokens.length).fill(1n)
+    const length = numComputed + tokens.length
+    const mask = new BigInt64Array(Math.max(length, this.#widthMin(step.sequence)))
+    mask.fill(1n, 0, length)
     const isTrimmed = !wantsAllLogits(step) && graph.logitsToKeep !== undefined
     const numRows = isTrimmed || !graph.givesAllLogits ? 1 : tokens.length
     await this.#run(this.#range(slot, 1), { rows: 1, ids, positions, mask, numRows })
@@ -130,6 +132,9 @@ export class InPlaceRunner implements ModelRunner {
     const owned = sequences.map(({ slot }) => slot)
     const first = Math.min(...owned)
     const rows = Math.max(...owned) - first + 1
+    const [{ isLong } = { isLong: false }] = sequences
+    // The unused row of a long text would make the mask as wide as long texts have it.
+    if (!isLong && this.#holdsLong(slots, first, rows)) return await this.#decodeByRow(sequences)
     const ids = new BigInt64Array(rows)
     const lengths = Array.from({ length: rows }, (_, row) => {
       const { length } = slots.at(first + row)
@@ -139,7 +144,7 @@ export class InPlaceRunner implements ModelRunner {
     })
     for (const sequence of sequences) ids[sequence.slot - first] = BigInt(nextInput(sequence))
     const positions = BigInt64Array.from(lengths, (length) => BigInt(length - 1))
-    const mask = this.#layMask(lengths)
+    const mask = this.#layMask(lengths, defined(sequences[0]))
     await this.#run(this.#range(first, rows), { rows, ids, positions, mask, numRows: rows })
     const logits = readLogits(this.#logits, graph.vocabSize, rows)
     return { numRows: sequences.length, row: (index) => logits.row(defined(owned[index]) - first) }
@@ -196,10 +201,11 @@ export class InPlaceRunner implements ModelRunner {
   }
 
   /** A right-padded mask; only what changed since the last step is written. */
-  #layMask(lengths: readonly number[]): BigInt64Array {
-    const longest = Math.max(...lengths)
+  #layMask(lengths: readonly number[], sequence: Sequence): BigInt64Array {
+    const { contextLength, shortTextMax = contextLength } = this.#options
+    const longest = Math.max(...lengths, this.#widthMin(sequence))
     const rounded = Math.ceil(longest / MASK_WIDTH_STEP) * MASK_WIDTH_STEP
-    const width = Math.min(rounded, this.#options.contextLength)
+    const width = Math.min(rounded, sequence.isLong ? contextLength : shortTextMax)
     const mask = this.#mask.subarray(0, lengths.length * width)
     const layout = `${lengths.length}x${width}`
     if (layout !== this.#maskLayout) {
@@ -214,6 +220,19 @@ export class InPlaceRunner implements ModelRunner {
       this.#maskLengths[row] = length
     }
     return mask
+  }
+
+  /** The mask of a long text is wider than any of a short one, also at its first positions. */
+  #widthMin({ isLong }: Sequence): number {
+    return isLong ? (this.#options.shortTextMax ?? 0) + 1 : 0
+  }
+
+  #holdsLong(slots: SlotTable, first: number, rows: number): boolean {
+    const { shortTextMax } = this.#options
+    if (shortTextMax === undefined) return false
+    return Array.from({ length: rows }, (_, row) => slots.at(first + row).length).some(
+      (length) => length + 1 > shortTextMax,
+    )
   }
 
   #range(first: number, rows: number): SlotRange {

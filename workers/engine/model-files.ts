@@ -48,6 +48,8 @@ export async function findDecoderFile(
 interface DecoderConfig {
   /** Positions that the model was made for; undefined where the file does not say. */
   readonly contextLength: number | undefined
+  /** Positions that the first of two sets of rotary factors is for (LongRoPE). */
+  readonly shortTextMax: number | undefined
 }
 
 /** Names of the setting across model families, nested under `text_config` in some. */
@@ -75,7 +77,18 @@ export async function readDecoderConfig(folder: string): Promise<DecoderConfig> 
   const contextLength = [...values, isRecord(genai) ? genai.context_length : undefined].find(
     (value): value is number => Number.isInteger(value) && (value as number) > 0,
   )
-  return { contextLength }
+  return {
+    contextLength,
+    shortTextMax: places.map(shortTextMaxOf).find((max) => max !== undefined),
+  }
+}
+
+/** Models of this kind scale their rotary factors one way up to a length and another way beyond. */
+function shortTextMaxOf(config: Record<string, unknown>): number | undefined {
+  const scaling = [config.rope_scaling, config.rope_parameters].find(isRecord)
+  if (scaling === undefined || !Array.isArray(scaling.long_factor)) return undefined
+  const max = config.original_max_position_embeddings ?? scaling.original_max_position_embeddings
+  return Number.isInteger(max) && (max as number) > 0 ? (max as number) : undefined
 }
 
 function rankNames(executionProvider: 'cpu' | 'cuda' | undefined): string[] {

@@ -39,6 +39,8 @@ export interface RunnerOptions {
   readonly graph: DecoderGraph
   readonly slots: number
   readonly contextLength: number
+  /** See `SchedulerOptions`: the width of the mask says which set of factors a run uses. */
+  readonly shortTextMax?: number
   /** Most positions of one sequence in one run. */
   readonly chunkMax: number
 }

@@ -58,12 +58,22 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
     const contextLength = Math.min(
       config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
       options.maxContextTokens ?? CONTEXT_TOKENS_MAX,
+      // Graphs with a growing cache hold the factors of short texts alone.
+      graph.cacheStyle === 'growing' ? (config.shortTextMax ?? Infinity) : Infinity,
     )
+    const isSplit = config.shortTextMax !== undefined && config.shortTextMax < contextLength
+    const shortTextMax = isSplit ? config.shortTextMax : undefined
+    const decoder = {
+      session,
+      graph,
+      contextLength,
+      ...(shortTextMax !== undefined && { shortTextMax }),
+    }
     const { cacheMemory = executionProvider === 'cuda' ? 'device' : 'host' } = options
-    if (cacheMemory === 'host') return assemble(options, { session, graph, contextLength })
+    if (cacheMemory === 'host') return assemble(options, decoder)
     const device = await DeviceCache.open(runtime, session, graph.cache)
     return closeOnFailure(device, () => {
-      return assemble(options, { session, graph, contextLength, device })
+      return assemble(options, { ...decoder, device })
     })
   })
 }
@@ -73,12 +83,13 @@ interface LoadedDecoder {
   readonly session: ModelSession
   readonly graph: DecoderGraph
   readonly contextLength: number
+  readonly shortTextMax?: number
   readonly device?: DeviceCache
 }
 
 function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngine {
   const { slots } = options
-  const { session, graph, contextLength, device } = decoder
+  const { session, graph, contextLength, shortTextMax, device } = decoder
   const isInPlace = graph.cacheStyle === 'inPlace'
   // The two branches of a merged export take a whole prompt or one token, nothing between.
   const isCuttable = !graph.hasCacheBranch
@@ -95,6 +106,7 @@ function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngin
     givesAllLogits: graph.givesAllLogits,
     batchesPrompts: batchesPrompts(graph),
     draftMax,
+    ...(shortTextMax !== undefined && { shortTextMax }),
     waitingMax: options.waitingMax ?? WAITING_MAX,
   })
   return {
@@ -113,10 +125,13 @@ function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngin
 
 function makeRunner(
   { runtime, slots }: TextEngineOptions,
-  { session, graph, contextLength, device }: LoadedDecoder,
+  { session, graph, contextLength, shortTextMax, device }: LoadedDecoder,
   chunkMax: number,
 ): ModelRunner {
-  const options: RunnerOptions = { runtime, session, graph, slots, contextLength, chunkMax }
+  const options: RunnerOptions = {
+    ...{ runtime, session, graph, slots, contextLength, chunkMax },
+    ...(shortTextMax !== undefined && { shortTextMax }),
+  }
   const pairs = graph.cache
   if (graph.cacheStyle === 'growing') {
     const memory = device ? new DeviceGrowingMemory(device) : hostGrowingMemory(runtime, pairs)

@@ -28,6 +28,11 @@ export interface SchedulerOptions {
   readonly givesAllLogits: boolean
   /** Which whole prompts may share a run without changing each other's numbers. */
   readonly batchesPrompts: 'none' | 'sameLength' | 'any'
+  /**
+   * The longest text of the first set of rotary factors, where a model has two (LongRoPE): no run
+   * mixes texts of both, and a text that becomes longer is computed again.
+   */
+  readonly shortTextMax?: number
   /** Tokens drafted ahead; 0 turns speculation off. */
   readonly draftMax: number
 }
@@ -71,6 +76,8 @@ export class Scheduler {
   #sharedChunk: number
   /** Decode steps for which whole prompts have waited for others. */
   #batchingSteps = 0
+  /** The next decode step takes long texts. */
+  #decodesLongNext = false
 
   constructor(options: SchedulerOptions) {
     this.#options = options
@@ -96,6 +103,7 @@ export class Scheduler {
   }
 
   add(sequence: Sequence): void {
+    sequence.isLong = this.#isTooLong(sequence)
     this.#waiting.push(sequence)
   }
 
@@ -124,15 +132,23 @@ export class Scheduler {
 
   /** The next run, or undefined when nothing is admitted. */
   next(): Step | undefined {
-    for (const sequence of this.#running) this.#decideReplay(sequence)
+    for (const sequence of this.#running) {
+      if (!sequence.isLong && this.#isTooLong(sequence)) this.#restartAsLong(sequence)
+      this.#decideReplay(sequence)
+    }
     const isInStep = (sequence: Sequence): boolean => sequence.isDecoding || sequence.isReplaying
-    const decoding = this.#running.filter(isInStep)
-    const prefilling = this.#running.find((sequence) => !isInStep(sequence))
+    const decoding = this.#sameFactors(this.#running.filter(isInStep))
+    const prompts = this.#running.filter((sequence) => !isInStep(sequence))
+    const [prefilling] = prompts
     const isPrefillsTurn = this.#isPrefillsTurn || decoding.length === 0
-    if (prefilling && isPrefillsTurn && !this.#gathers(prefilling, decoding.length)) {
+    if (
+      prefilling &&
+      isPrefillsTurn &&
+      !this.#gathers(prefilling, prompts.length, decoding.length)
+    ) {
       this.#isPrefillsTurn = false
       const { prefillChunk } = this.#options
-      const numPrompts = this.#running.length - decoding.length
+      const numPrompts = prompts.length
       const shared = Math.min(this.#sharedChunk * numPrompts, prefillChunk)
       const chunk = decoding.length === 0 ? prefillChunk : shared
       return this.#batchPrompts(prefilling, chunk) ?? this.#prefill(prefilling, chunk)
@@ -211,9 +227,27 @@ export class Scheduler {
     }
   }
 
+  #isTooLong({ tokenIds }: Sequence): boolean {
+    return tokenIds.length > (this.#options.shortTextMax ?? Number.POSITIVE_INFINITY)
+  }
+
+  /** The cached positions were computed with the factors of short texts; all are computed again. */
+  #restartAsLong(sequence: Sequence): void {
+    sequence.isLong = true
+    sequence.replay = 'chunked'
+    this.slots.restart(sequence)
+  }
+
+  /** One run holds either short or long texts; decode steps of both alternate. */
+  #sameFactors(decoding: readonly Sequence[]): readonly Sequence[] {
+    const long = decoding.filter(({ isLong }) => isLong)
+    if (long.length === 0 || long.length === decoding.length) return decoding
+    if (!this.#isPrefillsTurn) this.#decodesLongNext = !this.#decodesLongNext
+    return decoding.filter(({ isLong }) => isLong === this.#decodesLongNext)
+  }
+
   /** Whether a prompt waits for others: a queue will soon have filled the slots that become free. */
-  #gathers(first: Sequence, numDecoding: number): boolean {
-    const numPrompts = this.#running.length - numDecoding
+  #gathers(first: Sequence, numPrompts: number, numDecoding: number): boolean {
     const isWorthIt =
       this.#options.batchesPrompts !== 'none' &&
       this.#waiting.length > 0 &&
@@ -272,6 +306,9 @@ export class Scheduler {
       this.#options.draftMax,
       this.#options.contextLength - sequence.tokenIds.length - 1,
       sequence.request.maxNewTokens - sequence.numGenerated - 1,
+      sequence.isLong
+        ? Infinity
+        : (this.#options.shortTextMax ?? Infinity) - sequence.tokenIds.length,
     )
     if (room <= 0) return undefined
     const draft = sequence.request.propose(sequence.tokenIds).slice(0, room)
@@ -282,7 +319,8 @@ export class Scheduler {
 /** Whether nothing of a prompt is computed and its last logits are all that is wanted of it. */
 function isWholePrompt(sequence: Sequence): boolean {
   // A run of one position rounds like a decode step, not like that position among others.
-  return sequence.numComputed === 0 && sequence.numPrompt > 1 && !sequence.wantsPromptLogits
+  const isFirst = sequence.numComputed === 0 && sequence.numPrompt > 1
+  return isFirst && !sequence.wantsPromptLogits && !sequence.isLong
 }
 
 /**

@@ -17,6 +17,8 @@ export class Sequence {
   slot = -1
   numComputed = 0
   cachedTokens = 0
+  /** It has more tokens than the first set of rotary factors is for; all of it uses the second. */
+  isLong = false
   /**
    * How tokens that were generated elsewhere are computed again: one by one as they were (the same
    * numbers to the last bit), or in chunks (sooner done, but rounded otherwise).
@@ -60,6 +62,11 @@ export class Sequence {
   get isReplaying(): boolean {
     const isPastPrompt = this.numComputed > 0 && this.numComputed >= this.numPrompt
     return isPastPrompt && this.numMissing > 1 && this.replay !== 'chunked'
+  }
+
+  /** Sequences of one scope may share cached positions. */
+  get scope(): string {
+    return this.isLong ? `${this.request.cacheScope}\0long` : this.request.cacheScope
   }
 
   /** Whether logits of prompt positions are wanted. */

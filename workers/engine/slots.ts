@@ -84,7 +84,7 @@ export class SlotTable {
   assign(sequence: Sequence, placement: Placement): void {
     Object.assign(defined(this.#slots[placement.slot]), {
       owner: sequence,
-      scope: sequence.request.cacheScope,
+      scope: sequence.scope,
       tokenIds: [],
       length: 0,
     })
@@ -101,6 +101,12 @@ export class SlotTable {
     slot.tokenIds = options.keeps ? sequence.tokenIds : []
     slot.length = options.keeps ? sequence.numComputed : 0
     sequence.slot = -1
+  }
+
+  /** Discards what a running sequence has computed, because it has another scope now. */
+  restart(sequence: Sequence): void {
+    sequence.numComputed = 0
+    defined(this.#slots[sequence.slot]).scope = sequence.scope
   }
 
   /** Exchanges two slots, after the cache has exchanged their contents. */
@@ -130,7 +136,7 @@ export class SlotTable {
     if (!this.#reusesPrefixes) return best
     for (let index = 0; index < this.#slots.length; index += 1) {
       const slot = this.at(index)
-      if (slot.owner === sequence || slot.scope !== sequence.request.cacheScope) continue
+      if (slot.owner === sequence || slot.scope !== sequence.scope) continue
       const common = commonPrefix(slot.tokenIds, sequence, slot.length)
       // The prompt's last position alone would round otherwise than it does beside another.
       const isAllButOne = common === sequence.numPrompt - 1 && !sequence.wantsPromptLogits
@@ -146,7 +152,7 @@ export class SlotTable {
     const { length } = this.findPrefix(sequence)
     return this.#slots.some(({ owner, scope }) => {
       if (owner === undefined || owner === sequence || owner.isDecoding) return false
-      if (scope !== sequence.request.cacheScope) return false
+      if (scope !== sequence.scope) return false
       const shared = commonPrefix(owner.tokenIds, sequence, owner.tokenIds.length)
       return shared >= length + PREFIX_LENGTH_MIN && owner.numComputed < shared
     })
