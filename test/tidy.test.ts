@@ -59,7 +59,7 @@ const LAYERS: readonly { readonly files: RegExp; readonly never: RegExp; readonl
       why: 'processors know no queue',
     },
     {
-      files: /^workers\/(engine|sampling|text|tensor|audio|image|embedding|runtime)\//,
+      files: /^workers\/(engine|graph|sampling|text|tensor|audio|image|embedding|runtime)\//,
       never:
         /^(bullmq|ioredis|@aws-sdk\/.*|shared\/(queue|storage|db|config)\/.*|workers\/processors\/.*)$/,
       why: 'engines know no infrastructure',

@@ -27,6 +27,8 @@ interface ModelBytes {
   /** Its name in error messages. */
   readonly name: string
   readonly bytes: Uint8Array
+  /** Where files of its weights are. */
+  readonly folder?: string
 }
 
 const CONCURRENT_RUNS_MAX = 3 // of libuv's four default threads
@@ -123,7 +125,8 @@ async function loadSession(
   options: SessionOptions,
 ): Promise<ModelSession> {
   const file = nameOf(model)
-  const nativeOptions = createSessionOptions(native, providers, file, options)
+  const dataFolder = typeof model === 'string' ? undefined : model.folder
+  const nativeOptions = createSessionOptions(native, providers, { file, dataFolder }, options)
   const cell = new BigUint64Array(new ArrayBuffer(8))
   await queue.enter()
   try {
