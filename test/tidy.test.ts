@@ -45,12 +45,12 @@ const LAYERS: readonly { readonly files: RegExp; readonly never: RegExp; readonl
     },
     {
       files: /^api\/inference\//,
-      never: /^api\/(auth|files|activities|dashboard)\//,
+      never: /^api\/(auth|files|activities|console)\//,
       why: 'one surface imports no other',
     },
     {
       files: /^api\/auth\//,
-      never: /^api\/(inference|files|activities|dashboard)\//,
+      never: /^api\/(inference|files|activities|console)\//,
       why: 'one surface imports no other',
     },
     {
