@@ -13,20 +13,20 @@ import { openObjectStore } from '#shared/storage/open-store.ts'
 import { observeStore } from '#shared/telemetry/observe-store.ts'
 import { openTelemetry } from '#shared/telemetry/telemetry.ts'
 import { readVersion } from '#shared/version.ts'
-
-import { openHealthServer } from './health-server.ts'
-import { ensureModel, modelCacheDir } from './models/fetcher.ts'
-import { Residency } from './models/residency.ts'
-import { type OpenModel, PROCESSORS, type ProcessorRow } from './processors/index.ts'
-import { leaveProcess } from './runtime/leave.ts'
-import { openRuntime } from './runtime/runtime.ts'
+import { ensureModel, modelCacheDir } from '#workers/models/fetcher.ts'
+import { Residency } from '#workers/models/residency.ts'
+import { type OpenModel, PROCESSORS, type ProcessorRow } from '#workers/processors/index.ts'
+import { leaveProcess } from '#workers/runtime/leave.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
 import {
   createWorkerMetrics,
   registerWorkerGauges,
   type WorkerMetrics,
-} from './telemetry/metrics.ts'
-import { createRunObserver } from './telemetry/run-observer.ts'
-import { SpanSettler } from './telemetry/span-settler.ts'
+} from '#workers/telemetry/metrics.ts'
+import { createRunObserver } from '#workers/telemetry/run-observer.ts'
+import { SpanSettler } from '#workers/telemetry/span-settler.ts'
+
+import { openHealthServer } from './health-server.ts'
 import { type ServedModel, WorkerHost } from './worker-host.ts'
 
 // The heartbeat of an owner expires after 1.5 seconds.
@@ -169,7 +169,7 @@ function opener(
       config: config.inference.worker,
       clock: systemClock,
       log,
-      onBatch: (size) => metrics.batchSize.observe(batchLabels, size),
+      onBatch: metrics.batchSize.labels(batchLabels).observe,
     })
   }
 }
