@@ -262,5 +262,6 @@ function waiterOf({ backend, opts }: Worker, name: string): RedisQueueBackend {
 
 function isConnectionError(error: unknown): boolean {
   const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string }
-  return code === 'ECONNREFUSED' || /ECONNREFUSED|Connection is closed|ETIMEDOUT/.test(message)
+  const lost = /ECONNREFUSED|Connection is closed|ETIMEDOUT|Cluster|^CLUSTERDOWN|^TRYAGAIN/
+  return code === 'ECONNREFUSED' || lost.test(message)
 }

@@ -12,6 +12,7 @@ import type { QueueKeys } from '#shared/queue/keys.ts'
 import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 import {
   CANNOT_BE_LOADED,
+  findConnectionId,
   removeHeartbeat,
   WORKER_HEARTBEAT_MS,
   writeHeartbeat,
@@ -224,9 +225,10 @@ export class WorkerHost {
   async #sendHeartbeat(): Promise<void> {
     const { redis, keys, version } = this.#options
     await this.#clock.sync(redis)
+    const connectionId = await findConnectionId(redis)
     const heartbeat: WorkerHeartbeat = {
       workerId: this.workerId,
-      connectionId: await redis.client('ID'),
+      ...(connectionId !== undefined && { connectionId }),
       version,
       nodeVersion: process.version,
       pid: process.pid,

@@ -95,8 +95,8 @@ export class QueueServer {
 
   #open(): JobSource {
     const { kind, modelId, slots, redis, keys, log } = this.#options
-    const { prefix } = keys
     const name = queueName(kind, modelId)
+    const prefix = keys.bullPrefix(kind, modelId)
     return new JobSource({ name, prefix, redis, slots, log, run: (data) => this.#process(data) })
   }
 
