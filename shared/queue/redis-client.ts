@@ -27,7 +27,7 @@ export function createRedis(url: string, options: ClientOptions): Redis {
   }
 }
 
-/** Connects once and gives up at the first failure. Rejects with the reason. */
+/** Connects once; the first failure rejects with its reason. */
 export async function probeRedis(url: string): Promise<void> {
   const redis = createRedis(url, {
     lazyConnect: true,
@@ -59,7 +59,7 @@ export async function explain(url: string, reason: string): Promise<string> {
   return [...new Set(answers)].join('; ')
 }
 
-/** What is wrong with a sentinel; undefined when it names a master. */
+/** The fault of a sentinel; undefined when it names a master. */
 async function askSentinel(
   target: SentinelTarget,
   { host, port }: SentinelTarget['sentinels'][number],
@@ -141,7 +141,7 @@ function sentinelOptions(target: SentinelTarget, { retryStrategy }: ClientOption
       sentinelPassword: sentinelCredentials.password,
     }),
     sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
-    // While no sentinel answers; null gives up like the client itself.
+    // While no sentinel answers; null ends the attempts, as for the client itself.
     sentinelRetryStrategy: (attempt) => retryStrategy?.(attempt) ?? null,
     ...(isTls && { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true }),
   }
