@@ -95,7 +95,20 @@ export class JobProducer {
 
   /** The states of jobs, in the order of the request. */
   async standings(jobs: readonly QueuedJob[]): Promise<Standing[]> {
-    if (jobs.length === 0) return []
+    // Queues may be on different shards, and a script runs on one.
+    const queues = Map.groupBy(jobs, ({ kind, modelId }) => this.#keys.bull(kind, modelId, ''))
+    const found = new Map<QueuedJob, Standing>()
+    await Promise.all(
+      [...queues.values()].map(async (ofQueue) => {
+        for (const [index, standing] of (await this.#standingsOf(ofQueue)).entries()) {
+          found.set(ofQueue[index] as QueuedJob, standing)
+        }
+      }),
+    )
+    return jobs.map((job) => found.get(job) ?? 'missing')
+  }
+
+  async #standingsOf(jobs: readonly QueuedJob[]): Promise<Standing[]> {
     const keys = jobs.flatMap(({ kind, modelId, jobId, epoch }) => {
       const key = this.#keys.bull(kind, modelId, queuedJobId(jobId, epoch))
       return [key, `${key}:lock`]
@@ -128,7 +141,7 @@ export class JobProducer {
     if (this.#queues.size >= QUEUES_MAX) throw new Error('too many queues')
     const queue = new Queue(name, {
       connection: this.#redis,
-      prefix: this.#keys.prefix,
+      prefix: this.#keys.bullPrefix(kind, modelId),
       skipWaitingForReady: true,
       streams: { events: { maxLen: EVENTS_MAX } },
     })

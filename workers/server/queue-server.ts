@@ -98,8 +98,8 @@ export class QueueServer {
 
   #open(): JobSource {
     const { kind, modelId, slots, redis, keys, log } = this.#options
-    const { prefix } = keys
     const name = queueName(kind, modelId)
+    const prefix = keys.bullPrefix(kind, modelId)
     return new JobSource({ name, prefix, redis, slots, log, run: (data) => this.#process(data) })
   }
 
@@ -382,5 +382,6 @@ function waiterOf({ backend, opts }: Worker, name: string): RedisQueueBackend {
 
 function isConnectionError(error: unknown): boolean {
   const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string }
-  return code === 'ECONNREFUSED' || /ECONNREFUSED|Connection is closed|ETIMEDOUT/.test(message)
+  const lost = /ECONNREFUSED|Connection is closed|ETIMEDOUT|Cluster|^CLUSTERDOWN|^TRYAGAIN/
+  return code === 'ECONNREFUSED' || lost.test(message)
 }
