@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { describeConfig, type Env, loadConfig, renderEnvExample } from '#shared/config/config.ts'
 import { readVersion } from '#shared/version.ts'
 
+import { trustAuthorities } from './authorities.ts'
 import { type Arguments, isCommand, parseCommandLine, UsageError, usage } from './command-line.ts'
 import { serve } from './commands/serve.ts'
 import { importDirectly } from './direct-imports.ts'
@@ -28,6 +29,7 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   users: async (env, args) =>
     (await import('./commands/users.ts')).users(await withRunningInstallation(env), args),
   models: async (env, args) => (await import('./commands/models.ts')).models(env, args),
+  init: async (_env, args) => (await import('./commands/init.ts')).init(args),
   config: showConfig,
   doctor: async (env) => (await import('./commands/doctor.ts')).doctor(env),
 }
@@ -43,7 +45,8 @@ const BUGS = [TypeError, ReferenceError, RangeError, AssertionError] as const
 await main(process.argv.slice(2))
 
 async function main(argv: readonly string[]): Promise<void> {
-  process.chdir(join(import.meta.dirname, '..'))
+  // Settings, data and relative paths belong to this folder: the project, unless it came as a package.
+  process.chdir(process.env.MILLRACE_HOME || join(import.meta.dirname, '..'))
   importDirectly()
   // A reader such as `head` that closes the pipe is not an error.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -82,7 +85,10 @@ async function runCommand([name = 'help', ...rest]: readonly string[]): Promise<
   if (run === undefined) throw new UsageError(`there is no command "${name}"\n\n${usage()}`)
   const args = parseCommandLine(name, rest)
   if (args === undefined) console.log(usage(name))
-  else await run(process.env, args)
+  else {
+    trustAuthorities(process.env.MILLRACE_CA_FILE)
+    await run(process.env, args)
+  }
 }
 
 /** The command that help is wanted about, if it is one. */
