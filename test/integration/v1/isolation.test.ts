@@ -155,7 +155,7 @@ describe('a user of another organization', () => {
       const id = await creatorOf(route.path)(other)
       const part = await PARTS[partOf(route.path) ?? '']?.(other, id)
       const { status } = await call(token, route, encodeURIComponent(id), part)
-      // Anonymous users create nothing that lasts, whatever it is created in.
+      // Anonymous users create nothing that lasts: they are refused before the id is read.
       const isUnnamed = email === undefined && status === 403
       expect([route, isUnnamed ? 404 : status]).toEqual([route, 404])
       const get = routes.find(({ method, path }) => method === 'GET' && path === route.path)
