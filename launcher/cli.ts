@@ -20,7 +20,7 @@ const COMMANDS: Readonly<Record<string, Run>> = {
     const { blameDatabase } = await import('./reach.ts')
     await serve(runApi(env).catch((error: unknown) => blameDatabase(env, error)))
   },
-  worker: async (env) => serve((await import('#workers/main.ts')).runWorker(env)),
+  worker: async (env) => serve((await import('#workers/server/main.ts')).runWorker(env)),
   migrate: async (env) =>
     (await import('./commands/migrate.ts')).runMigrations(await withRunningInstallation(env)),
   keys: async (env, args) =>

@@ -4,7 +4,7 @@ import { TOTP } from 'otpauth'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { IncidentLog } from '#api/dashboard/incident-log.ts'
+import { IncidentLog } from '#api/console/incident-log.ts'
 import { createLogger } from '#shared/logger.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { type ServedQueue, writeHeartbeat } from '#shared/queue/liveness.ts'

@@ -6,7 +6,7 @@ import { openAdminApp, TOKEN } from './admin-app.ts'
 
 const basic = (password: string) => `Basic ${Buffer.from(`admin:${password}`).toString('base64')}`
 
-describe('the queue dashboard', () => {
+describe('the queue board', () => {
   it('admits administrators only, its static files included', async ({ redisUrl, keyPrefix }) => {
     const { get, close } = await openAdminApp({ redisUrl, keyPrefix })
     const statuses = async (authorization?: string) =>

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
-import { type View, viewOf } from '#api/dashboard/assets/admin-view.js'
-import type { Overview, QueueOverview } from '#api/dashboard/overview.ts'
+import { type View, viewOf } from '#api/console/assets/admin-view.js'
+import type { Overview, QueueOverview } from '#api/console/overview.ts'
 import type { WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 const NOW = Date.UTC(2026, 0, 1)

@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 
-import { IncidentLog } from '#api/dashboard/incident-log.ts'
-import type { Overview } from '#api/dashboard/overview.ts'
+import { IncidentLog } from '#api/console/incident-log.ts'
+import type { Overview } from '#api/console/overview.ts'
 import { failure } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 import { type ServedQueue, writeHeartbeat } from '#shared/queue/liveness.ts'

@@ -5,8 +5,8 @@ import fastify from 'fastify'
 import { Redis } from 'ioredis'
 import { expect, vi } from 'vitest'
 
-import { IncidentLog } from '#api/dashboard/incident-log.ts'
-import { IncidentWatch } from '#api/dashboard/incident-watch.ts'
+import { IncidentLog } from '#api/console/incident-log.ts'
+import { IncidentWatch } from '#api/console/incident-watch.ts'
 import { it } from '#test/support/services.ts'
 
 it('a request whose client left is no longer watched, so that there is room for the next', async ({
