@@ -51,6 +51,11 @@ await feature('errors', async () => {
 })
 
 await feature('completions', async () => {
-  const { data } = await client.createCompletion({ model: CHAT, prompt: 'The sun', max_tokens: 5 })
+  const { data } = await client.createCompletion({
+    model: CHAT,
+    prompt: 'The sun is',
+    temperature: 0,
+    max_tokens: 5,
+  })
   expect(data.choices[0].finish_reason, 'length')
 })

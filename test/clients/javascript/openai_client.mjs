@@ -82,7 +82,12 @@ await feature('errors', async () => {
 })
 
 await feature('completions', async () => {
-  const answer = await client.completions.create({ model: CHAT, prompt: 'The sun', max_tokens: 5 })
+  const answer = await client.completions.create({
+    model: CHAT,
+    prompt: 'The sun is',
+    temperature: 0,
+    max_tokens: 5,
+  })
   expect(answer.choices[0].finish_reason, 'length')
 })
 

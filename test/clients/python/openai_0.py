@@ -54,7 +54,9 @@ def _():
 
 @feature('completions')
 def _():
-    answer = openai.Completion.create(engine='davinci', prompt='The sun is', max_tokens=5)
+    answer = openai.Completion.create(
+        engine='davinci', prompt='The sun is', temperature=0, max_tokens=5
+    )
     expect(answer.choices[0].finish_reason, 'length')
 
 
