@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { describeConfig, type Env, loadConfig, renderEnvExample } from '#shared/config/config.ts'
 import { readVersion } from '#shared/version.ts'
 
+import { trustAuthorities } from './authorities.ts'
 import { type Arguments, isCommand, parseCommandLine, UsageError, usage } from './command-line.ts'
 import { serve } from './commands/serve.ts'
 import { importDirectly } from './direct-imports.ts'
@@ -84,7 +85,10 @@ async function runCommand([name = 'help', ...rest]: readonly string[]): Promise<
   if (run === undefined) throw new UsageError(`there is no command "${name}"\n\n${usage()}`)
   const args = parseCommandLine(name, rest)
   if (args === undefined) console.log(usage(name))
-  else await run(process.env, args)
+  else {
+    trustAuthorities(process.env.MILLRACE_CA_FILE)
+    await run(process.env, args)
+  }
 }
 
 /** The command that help is wanted about, if it is one. */

@@ -1,11 +1,10 @@
-import { Redis } from 'ioredis'
-
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import type { DatabaseConfig, InfraConfig, StorageConfig } from '#shared/config/infra.ts'
 import { type Database, openDatabase } from '#shared/db/client.ts'
 import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
+import { probeRedis } from '#shared/queue/redis-client.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 
 import { waitUntil } from './embedded/child.ts'
@@ -37,24 +36,9 @@ export async function reachRedis({ redisUrl }: Pick<InfraConfig, 'redisUrl'>): P
 
 // A connection of the service tries again and again; this one says at once what is wrong.
 async function greetRedis(url: string): Promise<void> {
-  const redis = new Redis(url, {
-    lazyConnect: true,
-    retryStrategy: () => null,
-    connectTimeout: 2000,
-    maxRetriesPerRequest: 0,
+  await probeRedis(url).catch((error: Error) => {
+    throw new Error(`Redis cannot be used: ${error.message}; check REDIS_URL`)
   })
-  let reason: string | undefined
-  redis.on('error', (error: Error) => {
-    reason ??= error.message
-  })
-  try {
-    await redis.connect()
-    await redis.ping()
-  } catch (error) {
-    throw new Error(`Redis cannot be used: ${reason ?? (error as Error).message}; check REDIS_URL`)
-  } finally {
-    redis.disconnect()
-  }
 }
 
 /** Fails unless the object storage answers and has the bucket. */

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 
-import { Redis } from 'ioredis'
+import { probeRedis } from '#shared/queue/redis-client.ts'
 
 import { findFreePort, type PrivateChild, startChild, waitUntil } from './child.ts'
 
@@ -120,24 +120,7 @@ function configFor(port: number, folder: string, password: string, how: string):
 }
 
 async function whenReady(url: string, child: PrivateChild): Promise<void> {
-  await waitUntil(
-    async () => {
-      const redis = new Redis(url, {
-        lazyConnect: true,
-        retryStrategy: () => null,
-        connectTimeout: 1000,
-      })
-      // The attempt's own rejection says the same.
-      redis.on('error', () => {})
-      try {
-        await redis.connect()
-        await redis.ping()
-      } finally {
-        redis.disconnect()
-      }
-    },
-    { timeoutMs: START_TIMEOUT_MS, child },
-  )
+  await waitUntil(() => probeRedis(url), { timeoutMs: START_TIMEOUT_MS, child })
 }
 
 function isOnPath(command: string): boolean {

@@ -8,10 +8,10 @@ import {
   optionalString,
   requiredUnless,
 } from '#api/inference/field-schemas.ts'
-import type { Http } from '#api/inference/jobs/run-job.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import type { Http } from '#api/jobs/run-inference.ts'
 import { answerHeadOf } from '#api/v1/durable.ts'
 
 import { DOCUMENTS_MAX, scoreDocuments } from './rank.ts'
