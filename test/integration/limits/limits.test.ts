@@ -31,8 +31,8 @@ const log = createLogger({ level: 'silent' })
 // Numbers are compared exactly, so no test may begin in one minute and end in the next.
 beforeEach(async () => {
   const leftMs = 60_000 - (Date.now() % 60_000)
-  if (leftMs < 5000) await sleep(leftMs + 10)
-}, 10_000)
+  if (leftMs < 10_000) await sleep(leftMs + 10)
+}, 20_000)
 
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close()
