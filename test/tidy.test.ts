@@ -174,7 +174,7 @@ describe('the tree', () => {
 
   it('reads the environment in the configuration and the launcher alone', () => {
     // ONNX Runtime's C library reads its telemetry switch from the environment only.
-    const exceptions = /^(shared\/config\/|launcher\/|workers\/runtime\/library\.ts$)/
+    const exceptions = /^(shared\/config\/|launcher\/|workers\/runtime\/native\.ts$)/
     expect(pathsWith(sources, /\bprocess\.env\b/, exceptions)).toEqual([])
   })
 

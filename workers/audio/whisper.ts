@@ -6,7 +6,7 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { contentOnly } from '#workers/text/content-spans.ts'
-import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
+import { decodeTokens } from '#workers/text/detokenizer.ts'
 import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import { type AnswerDecoder, createAnswerDecoder } from './answer-decoder.ts'

@@ -1,4 +1,4 @@
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import {
@@ -23,8 +23,7 @@ import {
   wantsAllLogits,
 } from './model-runner.ts'
 import type { Step } from './scheduler.ts'
-import type { Sequence } from './sequence.ts'
-import type { SlotTable } from './slots.ts'
+import type { Sequence, SlotTable } from './slots.ts'
 
 /** Slots whose sequences decode together; an undefined member has left and is computed unread. */
 interface Group {

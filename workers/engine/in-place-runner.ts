@@ -1,4 +1,4 @@
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import type { Binding } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import { allocateElements } from '#workers/tensor/element-type.ts'
@@ -18,9 +18,8 @@ import {
   wantsAllLogits,
 } from './model-runner.ts'
 import type { Step } from './scheduler.ts'
-import type { Sequence } from './sequence.ts'
 import type { SlotCache } from './slot-cache.ts'
-import type { SlotTable } from './slots.ts'
+import type { Sequence, SlotTable } from './slots.ts'
 
 type CacheData = Float32Array | Float16Array
 

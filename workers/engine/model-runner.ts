@@ -1,12 +1,11 @@
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import type { DecoderGraph } from './decoder-graph.ts'
 import type { Step } from './scheduler.ts'
-import type { Sequence } from './sequence.ts'
-import type { SlotTable } from './slots.ts'
+import type { Sequence, SlotTable } from './slots.ts'
 
 /** Runs steps on a model and keeps the cache; the only room that knows a decoder's tensors. */
 export interface ModelRunner {

@@ -65,7 +65,11 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
     // Graphs with a growing cache hold the factors of short texts alone.
     findOperators(original).hasGroupQueryAttention ? Infinity : (config.shortTextMax ?? Infinity),
   )
-  const model = await preferInPlace(options, original, { file, contextLength, numHeads: config.numHeads })
+  const model = await preferInPlace(options, original, {
+    file,
+    contextLength,
+    numHeads: config.numHeads,
+  })
   const source =
     model === original ? file : { name: file, bytes: writeModel(model), folder: dirname(file) }
   const session = await runtime.load(source, {

@@ -1,4 +1,4 @@
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import {
   allocateElements,
   countElements,
@@ -7,8 +7,7 @@ import {
 } from '#workers/tensor/element-type.ts'
 
 import { ModelLoadError } from './errors.ts'
-import { openLibrary, type Pointer } from './library.ts'
-import { callForPointer, check, type Native } from './native.ts'
+import { callForPointer, check, type Native, openLibrary, type Pointer } from './native.ts'
 import { ModelSession, RunQueue } from './session.ts'
 import { createSessionOptions, type SessionOptions } from './session-options.ts'
 import { readProviders } from './specs.ts'
@@ -111,7 +110,7 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
     version: library.version,
     providers,
     load,
-    tensor: (type, data, dims) => createTensor(native, type, data, dims),
+    tensor: createTensor.bind(undefined, native),
     zeros: (type, dims) =>
       createTensor(native, type, allocateElements(type, countElements(dims)), dims),
     close,

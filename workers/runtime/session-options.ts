@@ -1,5 +1,5 @@
 import { ModelLoadError } from './errors.ts'
-import type { Pointer } from './library.ts'
+import type { Pointer } from './native.ts'
 import { callForPointer, check, type Native } from './native.ts'
 
 /** The device that a model runs on. */

@@ -1,0 +1,183 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import { systemClock } from '#shared/clock.ts'
+import { type Env, loadWorkerConfig, type WorkerTierConfig } from '#shared/config/config.ts'
+import { loadCatalogue } from '#shared/load-catalogue.ts'
+import { createLogger, type Logger } from '#shared/logger.ts'
+import { checkRedis, openRedis } from '#shared/queue/connection.ts'
+import { openContentCipher } from '#shared/queue/content-cipher.ts'
+import { queueKeys } from '#shared/queue/keys.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+import { openObjectStore } from '#shared/storage/open-store.ts'
+import { observeStore } from '#shared/telemetry/observe-store.ts'
+import { openTelemetry } from '#shared/telemetry/telemetry.ts'
+import { readVersion } from '#shared/version.ts'
+import { ensureModel, modelCacheDir } from '#workers/models/fetcher.ts'
+import { Residency } from '#workers/models/residency.ts'
+import { type OpenModel, PROCESSORS, type ProcessorRow } from '#workers/processors/index.ts'
+import { leaveProcess } from '#workers/runtime/leave.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
+import {
+  createWorkerMetrics,
+  registerWorkerGauges,
+  type WorkerMetrics,
+} from '#workers/telemetry/metrics.ts'
+import { createRunObserver } from '#workers/telemetry/run-observer.ts'
+import { SpanSettler } from '#workers/telemetry/span-settler.ts'
+
+import { openHealthServer } from './health-server.ts'
+import { type ServedModel, WorkerHost } from './worker-host.ts'
+
+// The heartbeat of an owner expires after 1.5 seconds.
+const OWNER_SETTLE_MS = 2000
+/** Native memory that is not released by then is left to the operating system. */
+const RELEASE_MS = 1000
+
+/** A running worker. */
+interface RunningWorker {
+  readonly workerId: string
+  readonly healthPort: number
+  /** Drains and releases everything; idempotent. */
+  stop(): Promise<void>
+  /** Ends the process, even while native calls run. */
+  leave(status: number): never
+}
+
+/** Starts a worker: configuration → catalogue → models → queues → heartbeat. */
+export async function runWorker(env: Env): Promise<RunningWorker> {
+  const config = loadWorkerConfig(env)
+  const log = createLogger({ ...config.log, base: { tier: 'worker' } })
+  const catalogue = await loadCatalogue(config.inference.catalogueFile)
+  const served = chooseModels(catalogue, config, log)
+  const version = await readVersion()
+  const telemetry = await openTelemetry(config.telemetry, { tier: 'worker', version }, log)
+  const { registry, tracing } = telemetry
+  const metrics = createWorkerMetrics(registry)
+  const storage = observeStore(openObjectStore(config.infra.storage), registry, tracing)
+  const redis = await openRedis(config.infra.redisUrl, 'worker', log)
+  await checkRedis(redis)
+  const subscriber = await openRedis(config.infra.redisUrl, 'worker', log)
+  const replies = await openRedis(config.infra.redisUrl, 'replies', log)
+  const runtime = openRuntime()
+  const stopping = new AbortController()
+  const residency = new Residency<OpenModel>({
+    bytesMax: config.inference.worker.memoryBytesMax,
+    open: opener(config, { runtime, storage, metrics, log, signal: stopping.signal }),
+    log,
+  })
+  const keys = queueKeys(config.infra.redisPrefix)
+  const settler = new SpanSettler({
+    delayMs: config.telemetry.tracing.exportDelayMs + OWNER_SETTLE_MS,
+    isOwnerAlive: async (replyTo) => (await redis.exists(keys.owner(replyTo))) === 1,
+  })
+  const host = new WorkerHost({
+    ...{ redis, subscriber, replies, keys, served, residency, version, log },
+    clock: systemClock,
+    cipher: openContentCipher(config.infra.encryptionKeys),
+    observer: createRunObserver({ metrics, tracing, settler, clock: systemClock }),
+  })
+  registerWorkerGauges(registry, () => host.queues)
+  const health = await openHealthServer({
+    port: config.inference.worker.metricsPort,
+    unserved: () => host.unserved,
+    metrics: config.telemetry.metrics,
+    ...{ registry, log },
+  })
+  await host.start()
+  log.info(
+    { operation: 'worker.start', workerId: host.workerId, models: served.map((s) => s.model.id) },
+    'worker started',
+  )
+  let stopped: Promise<void> | undefined
+  const stop = async (): Promise<void> => {
+    await host.drain(config.inference.worker.drainTimeoutSeconds * 1000)
+    // Aborted downloads resume at the next start.
+    stopping.abort()
+    settler.flush()
+    await health.close()
+    redis.disconnect()
+    subscriber.disconnect()
+    replies.disconnect()
+    // A model load or a long decode step cannot be interrupted.
+    const released = residency.close().then(() => runtime.close())
+    await Promise.race([released, sleep(RELEASE_MS)])
+    await telemetry.close()
+    log.info({ operation: 'worker.stop', workerId: host.workerId }, 'worker stopped')
+  }
+  return {
+    workerId: host.workerId,
+    healthPort: health.port,
+    stop: () => (stopped ??= stop()),
+    leave: leaveProcess,
+  }
+}
+
+/** The catalogue models that this worker is configured to serve and has a processor for. */
+function chooseModels(
+  catalogue: Catalogue,
+  { inference }: Pick<WorkerTierConfig, 'inference'>,
+  log: Logger,
+): ServedModel[] {
+  const { kinds, modelIds } = inference.worker
+  for (const modelId of modelIds) {
+    if (catalogue.find(modelId) === undefined) {
+      throw new Error(`MILLRACE_WORKER_MODELS names "${modelId}", which the catalogue has not`)
+    }
+  }
+  const wanted = new Set(modelIds.map((modelId) => catalogue.find(modelId)?.id))
+  return catalogue.models.flatMap((model) => {
+    if (kinds.length > 0 && !kinds.includes(model.kind)) return []
+    if (wanted.size > 0 && !wanted.has(model.id)) return []
+    const row = findProcessor(model)
+    if (row === undefined) {
+      log.warn({ modelId: model.id, kind: model.kind }, 'no processor for this kind: not served')
+      return []
+    }
+    return [{ model, slots: slotsOf(model, row) }]
+  })
+}
+
+interface OpenerTools {
+  readonly runtime: ReturnType<typeof openRuntime>
+  readonly storage: ObjectStore
+  readonly metrics: WorkerMetrics
+  readonly log: Logger
+  /** Aborts running downloads. */
+  readonly signal: AbortSignal
+}
+
+function opener(
+  config: WorkerTierConfig,
+  { runtime, storage, metrics, log, signal }: OpenerTools,
+): (model: CatalogueModel) => Promise<OpenModel> {
+  return async (model) => {
+    const batchLabels = { kind: model.kind, gen_ai_request_model: model.id }
+    const row = findProcessor(model)
+    if (row === undefined) throw new Error(`no processor for models of kind ${model.kind}`)
+    return row.open(model, {
+      folder: await ensureModel(model, {
+        cacheDir: modelCacheDir(config),
+        hub: config.inference.hub,
+        storage,
+        log,
+        signal,
+      }),
+      slots: slotsOf(model, row),
+      runtime,
+      storage,
+      config: config.inference.worker,
+      clock: systemClock,
+      log,
+      onBatch: metrics.batchSize.labels(batchLabels).observe,
+    })
+  }
+}
+
+function findProcessor(model: CatalogueModel): ProcessorRow | undefined {
+  return PROCESSORS.find(({ kind }) => kind === model.kind)
+}
+
+function slotsOf(model: CatalogueModel, row: ProcessorRow): number {
+  return model.options.slots ?? row.slots
+}

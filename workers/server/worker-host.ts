@@ -1,0 +1,307 @@
+import { randomUUID } from 'node:crypto'
+import { hostname } from 'node:os'
+
+import type { Redis } from 'ioredis'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { Clock } from '#shared/clock.ts'
+import type { Logger } from '#shared/logger.ts'
+import { listenForCancels } from '#shared/queue/cancellation.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import type { QueueKeys } from '#shared/queue/keys.ts'
+import {
+  CANNOT_BE_LOADED,
+  findConnectionId,
+  removeHeartbeat,
+  type ServedQueue,
+  WORKER_HEARTBEAT_MS,
+  type WorkerHeartbeat,
+  writeHeartbeat,
+} from '#shared/queue/liveness.ts'
+import { RedisClock } from '#shared/queue/redis-clock.ts'
+import { ReplyWriter } from '#shared/queue/reply-writer.ts'
+import type { Residency } from '#workers/models/residency.ts'
+import type { OpenModel } from '#workers/processors/index.ts'
+import type { RunObserver } from '#workers/telemetry/run-observer.ts'
+
+import { JobRunner } from './job-runner.ts'
+import { QueueServer } from './queue-server.ts'
+
+const RELOAD_DELAY_MS = 5000
+/**
+ * One failure may be a passing fault of the hub; after so many, requests are refused instead of
+ * waiting.
+ */
+const LOAD_FAILURES_MAX = 2
+const REBUILD_CHECK_MS = 1000
+/** What remains of two seconds after a drain of one: runs end within a step, replies fly. */
+const YIELD_GRACE_MS = 600
+const CLOSE_GRACE_MS = 200
+
+/** A model with the number of its jobs at a time. */
+export interface ServedModel {
+  readonly model: CatalogueModel
+  readonly slots: number
+}
+
+/** What a worker process is made of. */
+interface WorkerHostOptions {
+  /** BullMQ's commands and ours; its commands wait while Redis is away. */
+  readonly redis: Redis
+  readonly subscriber: Redis
+  /** For replies alone: a token does not wait behind the fetch of the next job. */
+  readonly replies?: Redis
+  readonly keys: QueueKeys
+  readonly served: readonly ServedModel[]
+  readonly residency: Residency<OpenModel>
+  readonly version: string
+  readonly clock: Clock
+  readonly log: Logger
+  /** Decrypts job inputs and encrypts replies. */
+  readonly cipher?: ContentCipher | undefined
+  /** Measures and traces every run. */
+  readonly observer?: RunObserver
+}
+
+/** One worker process: its queues, its heartbeat, its end. */
+export class WorkerHost {
+  readonly workerId = randomUUID()
+  readonly #options: WorkerHostOptions
+  readonly #clock: RedisClock
+  readonly #writer: ReplyWriter
+  readonly #runner: JobRunner
+  readonly #servers = new Map<string, QueueServer>()
+  /** Kept when the model has to make room for another. */
+  readonly #facts = new Map<string, Pick<ServedQueue, 'contextLength' | 'samplingDefaults'>>()
+  /** How often each model could not be loaded since it last could. */
+  readonly #loadFailures = new Map<string, number>()
+  readonly #tokenCounts = new Map<string, { tokens: number; atMs: number; perSecond: number }>()
+  readonly #startedAtMs: number
+  readonly #timers: NodeJS.Timeout[] = []
+  readonly #stopping = new AbortController()
+
+  constructor(options: WorkerHostOptions) {
+    const { redis, keys, log, observer } = options
+    const clock = new RedisClock(options.clock)
+    this.#clock = clock
+    this.#options = { ...options, clock }
+    this.#startedAtMs = clock.now()
+    const { replies = redis, cipher } = options
+    const onOverflow = (replyTo: string): void => this.#runner.cancelOwner(replyTo)
+    this.#writer = new ReplyWriter(replies, log, onOverflow, cipher)
+    const { workerId } = this
+    const tools = { redis, keys, clock, log, observer }
+    this.#runner = new JobRunner({ ...tools, writer: this.#writer, workerId })
+  }
+
+  /** Its queues as the heartbeat lists them. */
+  get queues(): readonly ServedQueue[] {
+    return this.#options.served.map((entry) => this.#present(entry))
+  }
+
+  /** Why models are not served, by id; without any, the worker is ready. */
+  get unserved(): Readonly<Record<string, string>> {
+    const waiting = this.#options.served.filter(({ model }) => !this.#servers.has(model.id))
+    return Object.fromEntries(
+      waiting.map(({ model }) => [
+        model.id,
+        this.#isFailing(model) ? CANNOT_BE_LOADED : 'not loaded',
+      ]),
+    )
+  }
+
+  /**
+   * Sends a heartbeat at once; models load one after another, each serving as soon as it is loaded.
+   */
+  async start(): Promise<void> {
+    const { subscriber, keys, log } = this.#options
+    await listenForCancels(subscriber, keys, {
+      onCancel: (queuedId) => this.#runner.cancel(queuedId),
+      log,
+    })
+    await this.#sendHeartbeat()
+    this.#options.redis.on('ready', this.#onReady)
+    this.#every(WORKER_HEARTBEAT_MS, () => this.#sendHeartbeat())
+    this.#every(WORKER_HEARTBEAT_MS, () => this.#runner.sweep())
+    this.#every(REBUILD_CHECK_MS, async () => {
+      for (const server of this.#servers.values()) await server.rebuildIfStuck()
+    })
+    void this.#loadAll()
+  }
+
+  /**
+   * Stops within the given time and a little more: nothing new is fetched, short jobs end, the
+   * others go back to their owners with everything that was delivered.
+   */
+  async drain(timeoutMs: number): Promise<void> {
+    this.#stopping.abort()
+    await within(CLOSE_GRACE_MS, this.#sendHeartbeat())
+    await within(
+      CLOSE_GRACE_MS,
+      Promise.all([...this.#servers.values()].map((server) => server.pause())),
+    )
+    await within(timeoutMs, this.#whenIdle())
+    this.#runner.yieldAll()
+    await within(YIELD_GRACE_MS, this.#whenIdle())
+    for (const timer of this.#timers) clearInterval(timer)
+    const { redis, keys } = this.#options
+    redis.off('ready', this.#onReady)
+    await within(CLOSE_GRACE_MS, removeHeartbeat(redis, keys, this.workerId))
+    await within(
+      CLOSE_GRACE_MS,
+      Promise.all([...this.#servers.values()].map((server) => server.close())),
+    )
+    this.#writer.close()
+  }
+
+  /** What lies on this machine first: a model that has to be fetched must not keep others waiting. */
+  async #loadAll(): Promise<void> {
+    const isFetched = ({ model }: ServedModel): number => Number(/^(hub|s3):/.test(model.source))
+    const order = this.#options.served.toSorted((a, b) => isFetched(a) - isFetched(b))
+    for (const served of order) await this.#load(served)
+  }
+
+  async #load(served: ServedModel): Promise<void> {
+    const { residency, log } = this.#options
+    if (this.#stopping.signal.aborted) return
+    try {
+      const lease = await residency.lease(served.model)
+      lease.release()
+      this.#loadFailures.delete(served.model.id)
+      const { contextLength, samplingDefaults } = lease.model
+      this.#facts.set(served.model.id, {
+        ...(contextLength !== undefined && { contextLength }),
+        ...(samplingDefaults !== undefined && { samplingDefaults }),
+      })
+      if (!this.#stopping.signal.aborted) this.#serve(served)
+    } catch (error) {
+      if (this.#stopping.signal.aborted) return
+      this.#loadFailures.set(served.model.id, this.#failuresOf(served.model) + 1)
+      log.error(
+        { operation: 'model.load', modelId: served.model.id, err: error },
+        'model could not be loaded and is tried again',
+      )
+      const timer = setTimeout(() => void this.#load(served), RELOAD_DELAY_MS)
+      timer.unref()
+    }
+  }
+
+  #failuresOf(model: CatalogueModel): number {
+    return this.#loadFailures.get(model.id) ?? 0
+  }
+
+  #isFailing(model: CatalogueModel): boolean {
+    return this.#failuresOf(model) >= LOAD_FAILURES_MAX
+  }
+
+  #serve({ model, slots }: ServedModel): void {
+    const { redis, keys, residency, cipher, clock, log } = this.#options
+    const server = new QueueServer({
+      kind: model.kind,
+      modelId: model.id,
+      slots,
+      redis,
+      keys,
+      runner: this.#runner,
+      execute: async (envelope, tools) => {
+        const lease = await residency.lease(model)
+        try {
+          await lease.model.process(envelope, { ...tools, clock })
+        } finally {
+          lease.release()
+        }
+      },
+      clock,
+      log,
+      cipher,
+    })
+    this.#servers.set(model.id, server)
+  }
+
+  /** A new connection is announced at once: owners look for the one they know. */
+  readonly #onReady = (): void => {
+    void this.#sendHeartbeat().catch(() => {})
+  }
+
+  async #sendHeartbeat(): Promise<void> {
+    const { redis, keys, version } = this.#options
+    await this.#clock.sync(redis)
+    const connectionId = await findConnectionId(redis)
+    const heartbeat: WorkerHeartbeat = {
+      workerId: this.workerId,
+      ...(connectionId !== undefined && { connectionId }),
+      version,
+      nodeVersion: process.version,
+      pid: process.pid,
+      hostname: hostname(),
+      startedAtMs: this.#startedAtMs,
+      isDraining: this.#stopping.signal.aborted,
+      queues: this.queues,
+    }
+    await writeHeartbeat(redis, keys, heartbeat)
+  }
+
+  #present({ model, slots }: ServedModel): ServedQueue {
+    const server = this.#servers.get(model.id)
+    const stats = this.#options.residency.find(model.id)?.stats()
+    return {
+      kind: model.kind,
+      modelId: model.id,
+      isReady: server !== undefined,
+      ...(this.#isFailing(model) && { isFailing: true }),
+      slots,
+      active: server?.active ?? 0,
+      waiting: stats?.waiting ?? 0,
+      jobsPerSecond: server?.jobsPerSecond ?? 0,
+      ...(server?.jobMs !== undefined && { jobMs: server.jobMs }),
+      tokensPerSecond: this.#tokensPerSecond(model.id, stats?.tokens ?? 0),
+      cacheUse: stats?.cacheUse ?? 0,
+      ...this.#facts.get(model.id),
+    }
+  }
+
+  #tokensPerSecond(modelId: string, tokens: number): number {
+    const nowMs = this.#options.clock.monotonic()
+    const last = this.#tokenCounts.get(modelId) ?? { tokens, atMs: nowMs, perSecond: 0 }
+    const elapsedMs = nowMs - last.atMs
+    // Over about a second, so that a heartbeat between two steps does not read as silence.
+    const perSecond =
+      elapsedMs < 1000 ? last.perSecond : Math.max(tokens - last.tokens, 0) / (elapsedMs / 1000)
+    if (elapsedMs >= 1000 || !this.#tokenCounts.has(modelId)) {
+      this.#tokenCounts.set(modelId, { tokens, atMs: nowMs, perSecond })
+    }
+    return Math.round(perSecond * 10) / 10
+  }
+
+  async #whenIdle(): Promise<void> {
+    while (this.#runner.numRunning > 0) await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+
+  /** Repeats work that may fail while Redis is away; a turn is left out while the last still waits. */
+  #every(intervalMs: number, work: () => Promise<void>): void {
+    let isBusy = false
+    const timer = setInterval(() => {
+      if (isBusy) return
+      isBusy = true
+      work()
+        .catch((error: unknown) => {
+          const reason = error instanceof Error ? error.message : String(error)
+          this.#options.log.debug({ operation: 'worker.tick', reason }, 'redis is away')
+        })
+        .finally(() => {
+          isBusy = false
+        })
+    }, intervalMs)
+    this.#timers.push(timer)
+  }
+}
+
+/** Waits for work, but no longer than the time given. Failures are the work's own business. */
+async function within(timeoutMs: number, work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const timeout = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, timeoutMs)
+  })
+  await Promise.race([work.catch(() => undefined), timeout])
+  clearTimeout(timer)
+}
