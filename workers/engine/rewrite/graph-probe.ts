@@ -17,7 +17,7 @@ export interface ProbeContext {
   readonly executionProvider: ExecutionProvider
 }
 
-/** Input of a part of a graph. */
+/** A tensor that a part of a graph is run on. */
 export interface ProbeTensor {
   readonly type: ElementType
   readonly dims: readonly number[]
@@ -44,8 +44,8 @@ const NODES_MAX = 4000
 const OF_WEIGHTS = /^(MatMulNBits|Gemm|Conv|QLinear|MatMulInteger|DynamicQuantize|QMoE|MoE)/
 
 /**
- * Opens the part of a model that computes the wanted tensors from a boundary, tensors of four axes
- * whose element types are given. Undefined when that part contains layers of the model.
+ * Opens the part of a model that computes the wanted tensors from a boundary: names and element
+ * types of tensors of four axes. Undefined when that part contains layers of the model.
  */
 export async function openProbe(
   context: ProbeContext,

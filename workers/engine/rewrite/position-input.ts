@@ -1,4 +1,4 @@
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { ancestryOf, withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { type Graph, int64Constant, type Model, makeNode, makeValue } from '#workers/graph/model.ts'
