@@ -1,8 +1,8 @@
 import type { FastifyPluginAsync } from 'fastify'
 import type { Static } from 'typebox'
 
-import { callerOf, requireScope } from '#api/v1/caller.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
+import { callerOf, requireScope } from '#api/v1/request-context.ts'
 import type { Scope } from '#api/v1/scopes.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { DeliveryRow, EndpointRow } from '#shared/db/schema/webhooks.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
