@@ -41,6 +41,42 @@ describe('the OpenAPI document', () => {
   })
 })
 
+describe('the description of a body', () => {
+  const bodyOf = async (path: string, type = 'application/json') => {
+    const document = await (await fetch(`${tiers.url}/openapi.json`)).json()
+    const { requestBody } = document.paths[path].post
+    const validate = new Ajv2020({ strict: false, logger: false, validateFormats: false })
+    return { requestBody, accepts: validate.compile(requestBody.content[type].schema) }
+  }
+
+  it.each<[string, object, object]>([
+    ['/v1/activities', { type: 'Like' }, {}],
+    ['/v1/activities', { activities: [{ type: 'Like' }] }, { activities: [{}] }],
+    ['/v1/tokenize', { model: 'm', prompt: 'x' }, { model: 'm' }],
+    ['/v1/tokenize', { model: 'm', messages: [{ role: 'user', content: 'x' }] }, { model: 'm' }],
+    ['/v1/rerank', { query: 'q', texts: ['a'] }, { query: 'q', model: 'm' }],
+    ['/v1/score', { text_1: 'q', text_2: 'a' }, { text_1: 'q' }],
+    ...['tool', 'user'].map((role): [string, object, object] => [
+      '/v1/chat/completions',
+      { model: 'm', messages: [{ role, content: 'x', tool_call_id: 'c' }] },
+      { model: 'm', messages: [{ role, tool_call_id: 'c' }] },
+    ]),
+  ])('of %s accepts %j and not %j', async (path, right, wrong) => {
+    const { accepts, requestBody } = await bodyOf(path)
+    expect(requestBody.required).toBe(true)
+    expect([accepts(right), accepts(wrong)]).toEqual([true, false])
+  })
+
+  it.each(['/v1/files', '/v1/images/edits', '/v1/audio/transcriptions'])(
+    'of %s is required and has no null in its form',
+    async (path) => {
+      const { requestBody } = await bodyOf(path, 'multipart/form-data')
+      expect(requestBody.required).toBe(true)
+      expect(JSON.stringify(requestBody)).not.toMatch(/null/)
+    },
+  )
+})
+
 /** Every `schema` of parameters, bodies and answers. */
 function* schemasOf(node: unknown): Generator<object> {
   if (typeof node !== 'object' || node === null) return
