@@ -1,4 +1,4 @@
-import type { DurableJob, StoredJob } from '#api/v1/durable.ts'
+import type { DurableJob, StoredJob } from '#api/v1/request-context.ts'
 import type { CandidateDelta, FinishReason, ResumePoint } from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { Reply } from '#shared/contracts/reply.ts'

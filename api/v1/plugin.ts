@@ -13,9 +13,9 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { type AllowedMethods, watchMethods } from './allowed-methods.ts'
-import { requireCreator, requireScope } from './caller.ts'
 import { type CredentialServices, createAuthenticate } from './credentials.ts'
 import { type ErrorAnswer, presentError } from './error-dialect.ts'
+import { requireCreator, requireScope } from './request-context.ts'
 import type { RequiredScope } from './scopes.ts'
 import { type SchemaComplaint, validationFailure } from './validation-message.ts'
 
