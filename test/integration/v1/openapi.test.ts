@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
+import { defined } from '#shared/records.ts'
 import { freshPrefix } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'
@@ -43,10 +44,10 @@ describe('the OpenAPI document', () => {
 
 describe('the description of a body', () => {
   const bodyOf = async (path: string, type = 'application/json') => {
-    const document = await (await fetch(`${tiers.url}/openapi.json`)).json()
-    const { requestBody } = document.paths[path].post
+    const document = (await (await fetch(`${tiers.url}/openapi.json`)).json()) as BodyDocument
+    const { requestBody } = defined(document.paths[path]).post
     const validate = new Ajv2020({ strict: false, logger: false, validateFormats: false })
-    return { requestBody, accepts: validate.compile(requestBody.content[type].schema) }
+    return { requestBody, accepts: validate.compile(defined(requestBody.content[type]).schema) }
   }
 
   it.each<[string, object, object]>([
@@ -76,6 +77,22 @@ describe('the description of a body', () => {
     },
   )
 })
+
+interface BodyDocument {
+  readonly paths: Readonly<
+    Record<
+      string,
+      {
+        readonly post: {
+          readonly requestBody: {
+            readonly required?: boolean
+            readonly content: Readonly<Record<string, { readonly schema: object }>>
+          }
+        }
+      }
+    >
+  >
+}
 
 /** Every `schema` of parameters, bodies and answers. */
 function* schemasOf(node: unknown): Generator<object> {
