@@ -1,4 +1,4 @@
-// The models that authenticators name, as their makers publish them.
+// The models that authenticators name, as published by their vendors.
 const NAMES: Readonly<Record<string, string>> = {
   'fbfc3007-154e-4ecc-8c0b-6e020557d7bd': 'Apple Passwords',
   'dd4ec289-e01d-41c9-bb89-70fa845d4bf2': 'iCloud Keychain (Managed)',

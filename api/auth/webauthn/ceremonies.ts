@@ -188,8 +188,8 @@ async function withoutStatement(given: AttestationResponse): Promise<Registratio
 
 const TRANSPORTS_MAX = 10
 
-// The library throws for every reason to refuse, and whatever its parsers throw for bytes that are
-// none of the format.
+// The library throws for every reason to refuse, and its parsers throw errors of their own for bytes
+// of another format.
 async function orUndefined<T>(
   services: AuthServices,
   verify: () => Promise<T | undefined>,

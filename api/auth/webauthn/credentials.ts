@@ -44,7 +44,7 @@ export async function listPasskeys(store: Store, userId: string): Promise<WebAut
     .orderBy(asc(credentials.createdAt), asc(credentials.id))
 }
 
-/** The passkey of an assertion, whoever owns it. */
+/** The passkey of an assertion, of any user. */
 export async function findPasskeyByCredentialId(
   store: Store,
   credentialId: string,

@@ -54,7 +54,7 @@ beforeAll(async () => {
   await devtools.send('WebAuthn.addVirtualAuthenticator', {
     options: {
       protocol: 'ctap2',
-      transport: 'internal',
+      transport: 'usb',
       hasResidentKey: true,
       hasUserVerification: true,
       isUserVerified: true,
