@@ -66,6 +66,14 @@ export function compileBodySchema(
   return compileLater(createChecker(unknownFields), schema)
 }
 
+/** For routes that check their body themselves: its schema is for the document alone. */
+export function bodyUnchecked(app: FastifyInstance): FastifySchemaCompiler<unknown> {
+  return (part) => {
+    const validate = part.httpPart === 'body' ? undefined : app.validatorCompiler?.(part)
+    return validate ?? (() => true)
+  }
+}
+
 /** Compiles a schema when it is first needed: all of them would take a quarter of the start. */
 function compileLater({ ajv, fields, prepare }: Checker, schema: object): Validate {
   let compiled: ValidateFunction | undefined
@@ -121,8 +129,8 @@ function createAjv(): Ajv2020 {
     validateSchema: false,
   })
   ajv.addFormat('uuid', UUID)
-  // These only describe: files come in other ways than as a value of the body.
-  for (const format of ['binary', 'uri']) ajv.addFormat(format, true)
+  // These only describe: files come in other ways than as a value of the body, and routes parse times.
+  for (const format of ['binary', 'date-time', 'uri']) ajv.addFormat(format, true)
   return ajv
 }
 
