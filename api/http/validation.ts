@@ -66,6 +66,14 @@ export function compileBodySchema(
   return compileLater(createChecker(unknownFields), schema)
 }
 
+/** For routes that check their body themselves: its schema is for the document alone. */
+export function bodyUnchecked(app: FastifyInstance): FastifySchemaCompiler<unknown> {
+  return (part) => {
+    const validate = part.httpPart === 'body' ? undefined : app.validatorCompiler?.(part)
+    return validate ?? (() => true)
+  }
+}
+
 /** Compiles a schema on first use: compiling all of them would take a quarter of the start. */
 function compileLater({ ajv, fields, prepare }: Checker, schema: object): Validate {
   let compiled: ValidateFunction | undefined
@@ -122,8 +130,13 @@ function createAjv(): Ajv2020 {
     validateSchema: false,
   })
   ajv.addFormat('uuid', UUID)
+<<<<<<< HEAD
   // Annotations only: files are not values of the body.
   for (const format of ['binary', 'uri']) ajv.addFormat(format, true)
+=======
+  // These only describe: files come in other ways than as a value of the body, and routes parse times.
+  for (const format of ['binary', 'date-time', 'uri']) ajv.addFormat(format, true)
+>>>>>>> next
   return ajv
 }
 
