@@ -130,13 +130,8 @@ function createAjv(): Ajv2020 {
     validateSchema: false,
   })
   ajv.addFormat('uuid', UUID)
-<<<<<<< HEAD
-  // Annotations only: files are not values of the body.
-  for (const format of ['binary', 'uri']) ajv.addFormat(format, true)
-=======
-  // These only describe: files come in other ways than as a value of the body, and routes parse times.
+  // Annotations only: files are not values of the body, and routes parse times themselves.
   for (const format of ['binary', 'date-time', 'uri']) ajv.addFormat(format, true)
->>>>>>> next
   return ajv
 }
 
