@@ -60,8 +60,12 @@ export type LifeAction =
   | 'expire'
   | 'cancel'
 
-/** Losses that a job may cause before it is held to be what kills workers. */
-export const CHARGES_MAX = 2
+/**
+ * Losses after which a job is held to be what kills workers. The first makes it a suspect, which runs
+ * alone: a death in company may be that of another job. One death alone may have an outside cause,
+ * such as a machine that is lost; a second one in a row is the job's.
+ */
+export const CHARGES_MAX = 3
 /** Bounds every loop of losses and hand-overs. */
 const RESUBMISSIONS_MAX = 100
 const RETRIES_MAX = 1
