@@ -1,8 +1,8 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest } from 'fastify'
 
-import { callerOf } from '#api/v1/caller.ts'
 import { actorOf, type NoteEvent } from '#api/v1/events.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'

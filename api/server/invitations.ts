@@ -4,7 +4,7 @@ import { withQuery } from '#api/auth/redirects/redirect-url.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
 import type { InvitationMailer } from '#api/organizations/invitation-routes.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 
 /**
  * Names an invitation in the redirect target of its link, so that the site can show it. Following the

@@ -4,7 +4,7 @@ import { type ApiKeyStore, hashSecret, type StoredApiKey } from '#shared/db/api-
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
-import type { Caller } from './caller.ts'
+import type { Caller } from './request-context.ts'
 import { MEMBER_SCOPES } from './scopes.ts'
 
 // A revoked key must stop within a second, so no result is cached for longer.

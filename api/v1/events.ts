@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 
-import { callerOf } from './caller.ts'
+import { callerOf } from './request-context.ts'
 
 /** Something that a caller did to the platform, in words of Activity Streams. */
 interface CallerEvent {

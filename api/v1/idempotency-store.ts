@@ -5,7 +5,7 @@ import type { Redis } from 'ioredis'
 import { defineScript, runScript } from '#shared/queue/connection.ts'
 import { type ContentCipher, readContent } from '#shared/queue/content-cipher.ts'
 
-import type { StoredJob } from './durable.ts'
+import type { StoredJob } from './request-context.ts'
 
 const KEPT_MS = 86_400_000
 // A process that dies gives its keys free after this; a living one renews them.

@@ -8,7 +8,6 @@ import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { isFinal, recordAnswer } from './answer-recorder.ts'
-import { callerOf } from './caller.ts'
 import { type FormDigest, formDigestOf, formEnd, readDigest, watchForm } from './form-digest.ts'
 import {
   type Beginning,
@@ -19,6 +18,7 @@ import {
   type RecordedAnswer,
 } from './idempotency-store.ts'
 import type { Gate } from './plugin.ts'
+import { callerOf } from './request-context.ts'
 
 const KEY_PATTERN = /^[\x21-\x7e]{1,255}$/
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024

@@ -6,34 +6,34 @@ import { probeRedis } from '#shared/queue/redis-client.ts'
 
 import { findFreePort, type PrivateChild, startChild, waitUntil } from './child.ts'
 
-/** A service that runs as long as this process. */
+/** An embedded service that runs as long as this process. */
 export interface EmbeddedService {
   readonly url: string
-  /** How it was found, for people. */
+  /** The source of the program, for messages. */
   readonly how: string
-  /** Resolves when it has ended, however that came about. */
+  /** Resolves when it has ended for any reason. */
   readonly ended: Promise<unknown>
   stop(): Promise<void>
 }
 
 const START_TIMEOUT_MS = 20_000
 
-/** Where a Redis can come from, in the order of preference. */
+/** The sources of a Redis server, in order of preference. */
 type Source = (
   port: number,
   folder: string,
 ) => { command: string; args: readonly string[]; how: string } | undefined
 
 /**
- * Starts a private Redis that keeps its data below `dataDir`: one of the PATH, else one in Docker, else
- * one that the system's package manager installs when this is root. Throws one sentence otherwise.
+ * Starts a private Redis that keeps its data below `dataDir`: from the PATH, else in Docker, else,
+ * for root, installed by the system's package manager. Throws one sentence otherwise.
  */
 export async function startRedis(
   dataDir: string,
   options: {
     readonly password: string
     readonly onProgress: (text: string) => void
-    /** Where it was before; any free port if it is new. */
+    /** The previous port; any free one for a new installation. */
     readonly port?: number | undefined
   },
 ): Promise<EmbeddedService> {

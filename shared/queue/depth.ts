@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis'
 
-import { type QueueKind, queueName } from '../contracts/queues.ts'
+import { type QueueKind, queueName } from '#shared/contracts/job.ts'
+
 import type { QueueKeys } from './keys.ts'
 
 /** A queue of one kind and model. */

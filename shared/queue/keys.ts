@@ -1,4 +1,4 @@
-import { type QueueKind, queueName } from '../contracts/queues.ts'
+import { type QueueKind, queueName } from '#shared/contracts/job.ts'
 
 /** The names of all Redis keys, below one prefix. */
 export interface QueueKeys {

@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis'
 
+import type { QueueKind } from '#shared/contracts/job.ts'
+
 import type { SamplingDefaults } from '../contracts/completion.ts'
-import type { QueueKind } from '../contracts/queues.ts'
 import type { QueueKeys } from './keys.ts'
 import { isCluster } from './redis-client.ts'
 

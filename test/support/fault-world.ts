@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 
-import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
+import type { OpenSubmitter } from '#api/jobs/submit.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'

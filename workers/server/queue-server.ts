@@ -4,7 +4,7 @@ import { Job, RedisQueueBackend, UnrecoverableError, Worker } from 'bullmq'
 import type { Redis } from 'ioredis'
 
 import type { Clock } from '#shared/clock.ts'
-import { type QueueKind, queueName } from '#shared/contracts/queues.ts'
+import { type QueueKind, queueName } from '#shared/contracts/job.ts'
 import type { Logger } from '#shared/logger.ts'
 import { defineScript, runScript } from '#shared/queue/connection.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'

@@ -2,10 +2,10 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { type Static, Type } from 'typebox'
 
 import { ineffective, optionalInteger } from '#api/inference/field-schemas.ts'
-import type { Http } from '#api/inference/jobs/run-job.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
-import { answerHeadOf } from '#api/v1/durable.ts'
+import type { Http } from '#api/jobs/run-inference.ts'
 import { type ErrorAnswer, presentError } from '#api/v1/error-dialect.ts'
+import { answerHeadOf } from '#api/v1/request-context.ts'
 import type { ServiceError } from '#shared/errors.ts'
 
 import { DOCUMENTS_MAX, ranked, scoreDocuments } from './rank.ts'
