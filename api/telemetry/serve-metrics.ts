@@ -25,8 +25,7 @@ export async function serveMetrics(
   registerGauges(registry, {
     queues,
     readDepths: () => readDepths(redis, keys, queues),
-    readOldestWaits: () =>
-      Promise.all(queues.map((queue) => readOldestWaitMs(redis, keys, queue))),
+    readOldestWaits: () => Promise.all(queues.map((queue) => readOldestWaitMs(redis, keys, queue))),
     workers: () => submitter.ledger.workers,
     pool: database.pool,
     hashing: () => users.services.passwords.load(),

@@ -93,7 +93,7 @@ const perMinute = (factor, share) =>
 const PEAK = RATE * Math.max(...shape.map(([factor]) => factor))
 
 export const options = {
-  // The count tells a level that was met from one of which nothing was seen.
+  // The count distinguishes a level that was met from one of which nothing was seen.
   summaryTrendStats: ['count', 'avg', 'min', 'med', 'max', 'p(90)', 'p(95)', 'p(99)'],
   scenarios: Object.fromEntries(
     MIX.map(([name, share]) => [
@@ -222,7 +222,9 @@ export async function files() {
 
 const SURFACES = [
   ...['/healthz', '/readyz', '/openapi.json', '/auth/v1/health', '/auth/v1/settings'].map(get),
-  ...['models', 'files', 'usage', 'activities', 'batches', 'jobs'].map((name) => get(`/v1/${name}`)),
+  ...['models', 'files', 'usage', 'activities', 'batches', 'jobs'].map((name) =>
+    get(`/v1/${name}`),
+  ),
   ['/v1/completions', { model: MODEL, prompt: 'Once', max_tokens: 4 }],
   ['/v1/responses', { model: MODEL, input: 'Hello', max_output_tokens: 16 }],
   ['/v1/messages', { model: MODEL, max_tokens: 4, messages: [{ role: 'user', content: 'Hello' }] }],

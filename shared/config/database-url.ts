@@ -1,5 +1,5 @@
 /** The servers of a Postgres connection string. */
-export interface DatabaseTarget {
+interface DatabaseTarget {
   /** A connection string of one server each, in the order of preference. */
   readonly urls: readonly string[]
   /** Only a server that takes writes is connected to. */
@@ -18,7 +18,7 @@ const ATTRIBUTES = ['any', 'read-write', 'primary']
  */
 export function parseDatabaseUrl(url: string): DatabaseTarget {
   const groups = PARTS.exec(url)?.groups
-  // Paths of sockets and whatever else the driver knows.
+  // Paths of sockets and other forms that the driver knows.
   if (groups === undefined) return { urls: [url], mustWrite: false }
   const { head = '', hosts = '', path = '', query = '' } = groups
   const given = new URLSearchParams(query)

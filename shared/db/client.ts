@@ -96,14 +96,26 @@ function limitsOf(statementMs: number): string {
  */
 function leaveUseless(client: PoolClient, hosts: DatabaseHosts): void {
   const query = client.query.bind(client) as (...given: unknown[]) => unknown
+  const noteReadOnly = (error: unknown): boolean => {
+    const isReadOnly = (error as { readonly code?: unknown } | null)?.code === READ_ONLY
+    if (isReadOnly) hosts.invalidate()
+    return isReadOnly
+  }
   const watched = (...given: unknown[]): unknown => {
+    const callback = given.at(-1)
+    if (typeof callback === 'function') {
+      // Queries of the pool itself, which closes the connection after a failure.
+      given[given.length - 1] = (error: unknown, ...more: unknown[]) => {
+        noteReadOnly(error)
+        callback(error, ...more)
+      }
+    }
     const answer = query(...given)
     if (answer instanceof Promise) {
       answer.catch((error: unknown) => {
         const isSilent = error instanceof Error && error.message === 'Query read timeout'
-        const isReadOnly = (error as { readonly code?: unknown }).code === READ_ONLY
-        if (isReadOnly) hosts.forget()
-        if ((isSilent || isReadOnly) && client instanceof Client) client.end().catch(ignoreLoss)
+        const isUseless = noteReadOnly(error) || isSilent
+        if (isUseless && client instanceof Client) client.end().catch(ignoreLoss)
       })
     }
     return answer

@@ -23,7 +23,7 @@ export class DatabaseHosts {
     if (this.isFixed) this.#chosen = urls[0]
   }
 
-  /** Whether there is one server, whatever it can do. */
+  /** Whether there is one server, which is used without a check. */
   get isFixed(): boolean {
     return this.#urls.length === 1 && !this.#mustWrite
   }
@@ -44,7 +44,7 @@ export class DatabaseHosts {
   }
 
   /** The server in use failed: the next connection looks for one again. */
-  forget(): void {
+  invalidate(): void {
     if (!this.isFixed) this.#chosen = undefined
   }
 
@@ -68,7 +68,7 @@ export function clientOf(hosts: DatabaseHosts): new () => ClientBase {
     constructor(options: object = {}) {
       super({ ...options, connectionString: hosts.url })
       // A lost server shows when a connection fails, also before it is open.
-      this.once('error', () => hosts.forget())
+      this.once('error', () => hosts.invalidate())
     }
   }
   return HostClient as new () => ClientBase
@@ -80,11 +80,11 @@ export function connectToChosen(pool: Pool, hosts: DatabaseHosts): void {
   const connect = pool.connect.bind(pool) as (...given: unknown[]) => unknown
   const connectToHost = (callback?: (error: Error) => void): unknown => {
     if (callback === undefined) return hosts.choose().then(() => attempt(connect(), hosts))
-    const forgetting = (error: Error | undefined, ...more: unknown[]): void => {
-      if (error) hosts.forget()
+    const invalidating = (error: Error | undefined, ...more: unknown[]): void => {
+      if (error) hosts.invalidate()
       ;(callback as (...given: unknown[]) => void)(error, ...more)
     }
-    hosts.choose().then(() => connect(forgetting), callback)
+    hosts.choose().then(() => connect(invalidating), callback)
     return undefined
   }
   pool.connect = connectToHost as Pool['connect']
@@ -94,7 +94,7 @@ async function attempt(connecting: unknown, hosts: DatabaseHosts): Promise<unkno
   try {
     return await connecting
   } catch (error) {
-    hosts.forget()
+    hosts.invalidate()
     throw error
   }
 }

@@ -24,7 +24,7 @@ export interface JobLife {
   readonly isProven: boolean
   /** Any run has delivered something. */
   readonly hasDelivered: boolean
-  /** Workers lost in a row with this job aboard and unproven: progress clears it of them. */
+  /** Workers lost in a row while this job ran unproven; progress resets it. */
   readonly charges: number
   readonly resubmissions: number
   readonly retries: number
@@ -61,9 +61,9 @@ export type LifeAction =
   | 'cancel'
 
 /**
- * Losses after which a job is held to be what kills workers. The first makes it a suspect, which runs
+ * Lost workers after which a job is dead-lettered. The first makes it a suspect, which runs
  * alone: a death in company may be that of another job. One death alone may have an outside cause,
- * such as a machine that is lost; a second one in a row is the job's.
+ * such as a machine that is lost; a second one in a row is the fault of the job.
  */
 export const CHARGES_MAX = 3
 /** Bounds every loop of losses and hand-overs. */
@@ -117,14 +117,14 @@ export function advance(life: JobLife, event: LifeEvent): Transition {
 }
 
 /**
- * A suspect announces itself before it runs, so one that had not yet was only in line. Any other
- * job may have died before its first word was sent.
+ * A suspected job sends a reply before it runs, so one without a reply was still waiting. Any other
+ * job may have died before its first reply was sent.
  */
 function isChargeable({ isProven, charges, phase }: JobLife): boolean {
   return !isProven && (charges === 0 || phase === 'running')
 }
 
-/** Whether the next run must not share its first moments with other unproven jobs. */
+/** Whether the next run must start alone, without other unproven jobs. */
 export function isSuspect(life: JobLife): boolean {
   return life.charges > 0
 }

@@ -125,5 +125,5 @@ it.each([
   })
   onTestFinished(() => store.close())
   const thrown = await store.check().catch((error: unknown) => error)
-  expect(String((thrown as Error).cause)).toContain(` ${host}`)
+  expect(`${thrown} ${(thrown as Error).cause}`).toContain(` ${host}`)
 })

@@ -37,7 +37,7 @@ export const FAULTS: Readonly<Record<string, () => Fault>> = {
       stack.isApiScraped = true
     },
   }),
-  MillraceQueueOld: () => forgottenJob(),
+  MillraceQueueOld: () => strandedJob(),
   MillraceMailFails: () => brokenMail,
   MillraceNoWorker: () => crowd(2),
   MillraceJobsRefused: () => crowd(QUEUE_DEPTH_MAX + 16),
@@ -155,7 +155,7 @@ async function runOldJob({ redis, keyPrefix, worker }: WatchedStack): Promise<vo
 }
 
 /** A job that has waited for ten minutes in a queue without a worker. */
-function forgottenJob(): Fault {
+function strandedJob(): Fault {
   const withQueue = async ({ redis, keyPrefix }: WatchedStack, use: (queue: Queue) => unknown) => {
     const connection = new Redis(redis.url, { maxRetriesPerRequest: null })
     const queue = new Queue('embedding.tiny-embed', { connection, prefix: keyPrefix })
@@ -163,7 +163,7 @@ function forgottenJob(): Fault {
     await queue.close()
     connection.disconnect()
   }
-  const jobId = 'forgotten-1'
+  const jobId = 'stranded-1'
   return {
     begin: (stack) =>
       withQueue(stack, (queue) =>
