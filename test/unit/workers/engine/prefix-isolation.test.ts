@@ -1,13 +1,15 @@
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 
 import type { TextEngine } from '#workers/engine/types.ts'
-import { cacheScopeOf } from '#workers/processors/completion-prompt.ts'
 import { findConstraint } from '#workers/processors/completion-constraint.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
+import { cacheScopeOf } from '#workers/processors/completion-prompt.ts'
 
 import { BASE, text as llama } from '../processors/completion-job.ts'
 import { generate } from './generate.ts'
-import { makePrompt, openEngine } from './open-engine.ts'
+import { closeEngines, makePrompt, openEngine } from './open-engine.ts'
+
+afterEach(closeEngines)
 
 const TRIES = 1000
 const LENGTH = 24
