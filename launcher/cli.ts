@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { describeConfig, type Env, loadConfig, renderEnvExample } from '#shared/config/config.ts'
 import { readVersion } from '#shared/version.ts'
 
+import { trustAuthorities } from './authorities.ts'
 import { type Arguments, isCommand, parseCommandLine, UsageError, usage } from './command-line.ts'
 import { serve } from './commands/serve.ts'
 import { importDirectly } from './direct-imports.ts'
@@ -28,6 +29,7 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   users: async (env, args) =>
     (await import('./commands/users.ts')).users(await withRunningInstallation(env), args),
   models: async (env, args) => (await import('./commands/models.ts')).models(env, args),
+  init: async (_env, args) => (await import('./commands/init.ts')).init(args),
   config: showConfig,
   doctor: async (env) => (await import('./commands/doctor.ts')).doctor(env),
 }
@@ -43,7 +45,8 @@ const BUGS = [TypeError, ReferenceError, RangeError, AssertionError] as const
 await main(process.argv.slice(2))
 
 async function main(argv: readonly string[]): Promise<void> {
-  process.chdir(join(import.meta.dirname, '..'))
+  // Settings, data and relative paths belong to this folder: the project, unless it came as a package.
+  process.chdir(process.env.MILLRACE_HOME || join(import.meta.dirname, '..'))
   importDirectly()
   // A reader such as `head` that closes the pipe is not an error.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -60,7 +63,7 @@ async function main(argv: readonly string[]): Promise<void> {
   }
 }
 
-/** Ends the process once what it has printed was read, but does not wait for ever. */
+/** Ends the process once its output was read, after a bounded wait. */
 async function end(status: number): Promise<void> {
   setTimeout(() => process.exit(status), EXIT_DELAY_MS)
   for (const stream of [process.stdout, process.stderr]) {
@@ -82,10 +85,13 @@ async function runCommand([name = 'help', ...rest]: readonly string[]): Promise<
   if (run === undefined) throw new UsageError(`there is no command "${name}"\n\n${usage()}`)
   const args = parseCommandLine(name, rest)
   if (args === undefined) console.log(usage(name))
-  else await run(process.env, args)
+  else {
+    trustAuthorities(process.env.MILLRACE_CA_FILE)
+    await run(process.env, args)
+  }
 }
 
-/** The command that help is wanted about, if it is one. */
+/** The command whose help is requested, if it exists. */
 function commandIn([name]: readonly string[]): string | undefined {
   if (name === undefined || isCommand(name)) return name
   throw new UsageError(`there is no command "${name}"\n\n${usage()}`)
@@ -101,13 +107,13 @@ async function showConfig(env: Env, { options }: Arguments): Promise<void> {
   loadConfig(inForce)
 }
 
-/** One sentence for what people can mend; the whole of what they cannot. */
+/** One sentence for errors that an operator can fix; the stack for bugs. */
 function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const isBug = BUGS.some((kind) => error instanceof kind)
   if (isBug) return error.stack ?? error.message
   const cause = error.cause instanceof Error ? error.cause.message : ''
-  // The message of a query is the query, with what was to be stored.
+  // The message of a failed query contains the statement and its values.
   if (error.message.startsWith('Failed query') && cause !== '') return `the database: ${cause}`
   return cause === '' || error.message.includes(cause)
     ? error.message

@@ -1,6 +1,6 @@
 import { type TOptional, type TUnsafe, Type } from 'typebox'
 
-import { IGNORED_EXCEPT } from '#api/http/ignored-fields.ts'
+import { IGNORED_EXCEPT } from '#api/http/validation.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 // JSON Schema of request fields. `null` means the default everywhere, and is spelled as a list of
@@ -74,6 +74,19 @@ export function ineffective(
       [IGNORED_EXCEPT]: usual,
     }),
   )
+}
+
+/** A condition on a body: it has `name`, which is of this type, unless it has one of `others`. */
+export function requiredUnless(
+  name: string,
+  type: string | readonly string[],
+  others: readonly string[],
+): object {
+  return {
+    if: { properties: Object.fromEntries(others.map((other) => [other, { type: 'null' }])) },
+    // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema.
+    then: { required: [name], properties: { [name]: { type } } },
+  }
 }
 
 /** 400: a field has a value that its type allows and its meaning does not. */

@@ -79,7 +79,7 @@ export interface EndingRules {
 
 /** Restricts the tokens of an answer. */
 export interface TokenRules {
-  /** No other tokens are chosen, besides those that end the answer. */
+  /** No other tokens are chosen, besides those that end the answer after the first one. */
   readonly allowedTokenIds?: readonly number[]
   /** Texts that do not occur at the beginning of the answer or of a word. */
   readonly badWords?: readonly string[]

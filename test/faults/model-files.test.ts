@@ -7,8 +7,8 @@ import { Readable } from 'node:stream'
 import { describe, expect } from 'vitest'
 
 import { parseCatalogue } from '#shared/catalogue.ts'
+import { defined } from '#shared/json.ts'
 import { createLogger } from '#shared/logger.ts'
-import { defined } from '#shared/records.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { report } from '#test/support/fault-report.ts'
 import { it } from '#test/support/services.ts'
@@ -53,7 +53,7 @@ const modelAt = (source: string) =>
   defined(parseCatalogue({ models: [{ id: 'm', kind: 'completion', source }] }).models[0])
 
 const optionsFor = (cacheDir: string) => ({
-  ...{ rootDir: '/', cacheDir, hub: HUB as never, log: createLogger({ level: 'silent' }) },
+  ...{ cacheDir, hub: HUB as never, log: createLogger({ level: 'silent' }) },
   storage: openDirectoryStore(join(cacheDir, 'store')),
 })
 

@@ -1,6 +1,5 @@
-import { judgeJson } from '#shared/judge-json.ts'
+import { isRecord, judgeJson } from '#shared/json.ts'
 import { readFileWithin } from '#shared/read-file.ts'
-import { isRecord } from '#shared/records.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { pathInside } from './inside-folder.ts'
@@ -45,7 +44,10 @@ export async function findJsonValue(
 
 const TEXT_BYTES_MAX = 128 << 20 // the largest tokenizers take some 35 MB
 /** The largest tokenizers have some two million values. */
-const JSON_LIMITS = { depth: 200, members: 5_000_000, values: 5_000_000, textBytes: 16 << 20 }
+const JSON_LIMITS = {
+  ...{ depth: 200, members: 5_000_000, values: 5_000_000, textBytes: 16 << 20 },
+  requiresFinite: false,
+}
 
 /** A text file of a model's folder. Throws `ModelLoadError`; rejects with `ENOENT` if there is none. */
 export async function readModelText(folder: string, name: string): Promise<string> {

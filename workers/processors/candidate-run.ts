@@ -277,7 +277,7 @@ function sequenceRules(
   const tags = findThinkingTags(text)
   const spellings = badWords.flatMap((word) => spellingsOf(text, word))
   return [
-    ...(allowed === undefined ? [] : [allowOnly(new Set([...allowed, ...endTokenIds]))]),
+    ...(allowed === undefined ? [] : [allowOnly(new Set(allowed), endTokenIds)]),
     ...(spellings.length === 0 ? [] : [banSequences(spellings)]),
     ...(tokensMax === undefined || tags === undefined
       ? []

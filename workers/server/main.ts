@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
@@ -34,8 +33,6 @@ import { type ServedModel, WorkerHost } from './worker-host.ts'
 const OWNER_SETTLE_MS = 2000
 /** Native memory that is not released by then is left to the operating system. */
 const RELEASE_MS = 1000
-// Relative folders of the catalogue start at the repository root.
-const ROOT = join(import.meta.dirname, '../..')
 
 /** A running worker. */
 interface RunningWorker {
@@ -160,7 +157,6 @@ function opener(
     if (row === undefined) throw new Error(`no processor for models of kind ${model.kind}`)
     return row.open(model, {
       folder: await ensureModel(model, {
-        rootDir: ROOT,
         cacheDir: modelCacheDir(config),
         hub: config.inference.hub,
         storage,

@@ -48,11 +48,6 @@ it.each([0, 16])('a client of the page that reads %i bytes at a time is cut', as
   const request = `GET ${page.pathname} ${HEAD}\r\n`
   const client = await openSlowReader(Number(page.port), request, bytes)
   await client.cut
-  // On a busy machine an answer may take longer than the short limits of this mailbox.
-  const head = () =>
-    fetch(mailbox.pageUrl, { method: 'HEAD' }).then(
-      ({ status }) => status,
-      () => 0,
-    )
-  await expect.poll(head).toBe(200)
+  // The mailbox answers others: here on a path that costs it no rendering.
+  expect((await fetch(new URL('/', page))).status).toBe(404)
 })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 
 import { encode, runJob, text } from './completion-job.ts'
 import { babble, scriptedEngine, VOCABULARY, writes } from './scripted-engine.ts'
@@ -18,6 +18,15 @@ describe('allowed token ids', () => {
     const { tokenIds } = defined(result.candidates[0])
     expect(tokenIds.length).toBeGreaterThan(0)
     expect(tokenIds.filter((id) => !allowedTokenIds.includes(id))).toEqual([])
+  })
+
+  it('answer at least one of them', async () => {
+    const [endToken = 0] = text.endTokenIds
+    const { result } = await runJob(
+      { prompts, tokenRules: { allowedTokenIds: [40] } },
+      { engine: scriptedEngine(writes([], PROMPT.length, endToken)) },
+    )
+    expect(result.candidates[0]).toMatchObject({ tokenIds: [40], finishReason: 'stop' })
   })
 
   it('leave it its end', async () => {

@@ -1,0 +1,321 @@
+import type { DurableJob, StoredJob } from '#api/v1/durable.ts'
+import type { CandidateDelta, FinishReason, ResumePoint } from '#shared/contracts/completion.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import type { Reply } from '#shared/contracts/reply.ts'
+import { ERROR_KINDS, failure, fromWireError } from '#shared/errors.ts'
+import {
+  advance,
+  beginLife,
+  isSuspect,
+  type JobLife,
+  type LifeEvent,
+  skipEpoch,
+} from '#shared/queue/job-life.ts'
+import type { Ticket } from '#shared/queue/producer.ts'
+
+import type { JobEvent } from './observers.ts'
+
+/** The unread characters of a slow client after which its run is paused. */
+const UNREAD_CHARS_MAX = 64 * 1024
+
+/** The operations of a job on its queue. */
+export interface JobActions {
+  /** Puts the next epoch into its queue. */
+  resubmit(job: OwnedJob): void
+  /** Stops an epoch wherever it is. */
+  cancel(job: OwnedJob, epoch: number): void
+  /** Keeps the record of a job that kills workers. */
+  deadLetter(job: OwnedJob): void
+}
+
+/** One job on the side of the process that holds its client. */
+export class OwnedJob {
+  readonly buffer: EventBuffer<JobEvent>
+  readonly ticket: Ticket
+  readonly priority: number
+  /** The worker that runs the present epoch, once it has said so. */
+  workerId: string | undefined
+  /** The time of the last reply, on the monotonic clock. */
+  lastReplyAtMs: number
+  /** Its standing looked lost at the last look. */
+  isSuspectedLost = false
+  #envelope: JobEnvelope
+  #life: JobLife = beginLife()
+  #hasStarted = false
+  readonly #points = new ResumePoints()
+  readonly #cuts: StoredJob['cuts'][number][]
+  readonly #durable: DurableJob | undefined
+  readonly #actions: JobActions
+
+  constructor(
+    envelope: JobEnvelope,
+    place: { readonly ticket: Ticket; readonly priority: number; readonly nowMs: number },
+    actions: JobActions,
+    durable?: DurableJob,
+  ) {
+    this.#envelope = envelope
+    this.#durable = durable
+    this.#cuts = [...(durable?.adopted?.cuts ?? [])]
+    this.#skipLeftEpochs()
+    this.ticket = place.ticket
+    this.priority = place.priority
+    this.lastReplyAtMs = place.nowMs
+    this.#actions = actions
+    this.buffer = new EventBuffer(
+      UNREAD_CHARS_MAX,
+      () => this.apply({ type: 'caughtUp' }),
+      // The events of a durable job are the same in every process that replays its replies.
+      durable === undefined ? joinDeltas : undefined,
+    )
+  }
+
+  get envelope(): JobEnvelope {
+    return this.#envelope
+  }
+
+  get life(): JobLife {
+    return this.#life
+  }
+
+  /** Resolves when another process could adopt the job, if it is durable. */
+  async keep(): Promise<void> {
+    await this.#durable?.keep({ envelope: this.#envelope, cuts: [...this.#cuts] })
+  }
+
+  /**
+   * Replays the replies that a former owner received; a run is ignored beyond the point at which
+   * that owner left it.
+   */
+  #skipLeftEpochs(): void {
+    for (const { epoch, lastSeq } of this.#cuts) {
+      if (epoch === this.#life.epoch && this.#life.lastSeq >= lastSeq)
+        this.#life = skipEpoch(this.#life)
+    }
+  }
+
+  /** Takes a reply of its worker. */
+  onReply(reply: Reply, nowMs: number): void {
+    const before = this.#life
+    const { epoch, runId, seq } = reply
+    const isRetryable = reply.type === 'failed' && ERROR_KINDS[reply.error.kind].isRetryable
+    const event: LifeEvent = { type: 'reply', epoch, runId, seq, says: reply.type, isRetryable }
+    const { life, action } = advance(before, event)
+    this.#life = life
+    if (action === 'ignore') return
+    this.lastReplyAtMs = nowMs
+    this.isSuspectedLost = false
+    switch (action) {
+      case 'deliver':
+        if ('workerId' in reply) this.workerId = reply.workerId
+        this.#deliver(reply)
+        this.#skipLeftEpochs()
+        return
+      case 'answer':
+        this.buffer.push(present(reply), 0)
+        this.buffer.finish()
+        return
+      case 'fail':
+        if (reply.type === 'failed') this.buffer.fail(fromWireError(reply.error))
+        return
+      default:
+        this.#act(before, action)
+    }
+  }
+
+  /** Takes an event that is no reply. */
+  apply(event: Exclude<LifeEvent, { type: 'reply' }>): void {
+    const before = this.#life
+    const { life, action } = advance(before, event)
+    this.#life = life
+    this.#act(before, action)
+  }
+
+  #act(before: JobLife, action: ReturnType<typeof advance>['action']): void {
+    switch (action) {
+      case 'resubmit':
+        this.#cuts.push({ epoch: before.epoch, lastSeq: before.lastSeq })
+        this.#beginEpoch()
+        // The old run may still be alive behind a lost frame; a paused one is stopped already.
+        if (before.phase !== 'paused') this.#actions.cancel(this, before.epoch)
+        this.#actions.resubmit(this)
+        return
+      case 'pause':
+      case 'cancel':
+        this.#actions.cancel(this, before.epoch)
+        return
+      case 'expire':
+        this.#actions.cancel(this, before.epoch)
+        this.buffer.fail(deadlineExceeded())
+        return
+      case 'deadLetter':
+        this.#actions.cancel(this, before.epoch)
+        this.#actions.deadLetter(this)
+        this.buffer.fail(workerCrashed())
+        return
+      case 'failExhausted':
+        this.#actions.cancel(this, before.epoch)
+        this.buffer.fail(failure.internal('The request could not be completed.'))
+        return
+      default:
+        return
+    }
+  }
+
+  #beginEpoch(): void {
+    this.workerId = undefined
+    this.isSuspectedLost = false
+    this.#envelope = {
+      ...this.#envelope,
+      epoch: this.#life.epoch,
+      ...(isSuspect(this.#life) && { isSuspect: true }),
+      input: this.#points.applyTo(this.#envelope),
+    }
+  }
+
+  #deliver(reply: Reply): void {
+    if (reply.type === 'entered') return
+    if (reply.type === 'started') {
+      // The client need not know that its job began a second time.
+      if (!this.#hasStarted) this.buffer.push(present(reply), 0)
+      this.#hasStarted = true
+      return
+    }
+    if (reply.type === 'delta') this.#points.add(reply.deltas)
+    const hasRoom = this.buffer.push(present(reply), charsOf(reply))
+    // A durable run is not paused for a slow reader; its length bounds the buffer.
+    if (!hasRoom && this.#durable === undefined) this.apply({ type: 'overflow' })
+  }
+}
+
+/** The tokens of one frame are shown in one go. */
+function joinDeltas(earlier: JobEvent, later: JobEvent): JobEvent | undefined {
+  if (earlier.type !== 'delta' || later.type !== 'delta') return undefined
+  return { type: 'delta', deltas: [...earlier.deltas, ...later.deltas] }
+}
+
+function charsOf(reply: Reply): number {
+  if (reply.type !== 'delta') return 64
+  return reply.deltas.reduce(
+    (sum, { text, tokenIds, logprobs }) =>
+      sum + text.length + 8 * tokenIds.length + 200 * (logprobs?.length ?? 0),
+    64,
+  )
+}
+
+/** The reply as its route sees it, without what concerns the wire. */
+function present(reply: Reply): JobEvent {
+  const { jobId: _jobId, epoch: _epoch, runId: _runId, seq: _seq, ...event } = reply
+  return event as JobEvent
+}
+
+/** The answer to a job whose time is up. */
+export function deadlineExceeded(): Error {
+  return failure.deadline('The request timed out before it was completed.', {
+    code: 'request_timeout',
+  })
+}
+
+function workerCrashed(): Error {
+  return failure.internal('The request made its worker fail repeatedly and was not run again.', {
+    code: 'worker_crashed',
+    shouldRetry: false,
+  })
+}
+
+/** The delivered tokens of each candidate, after which another run continues. */
+class ResumePoints {
+  readonly #points = new Map<number, { tokenIds: number[]; finishReason?: FinishReason }>()
+
+  /** Adds the tokens of an earlier resumption. */
+  add(deltas: readonly CandidateDelta[]): void {
+    for (const { index, tokenIds, finishReason } of deltas) {
+      let point = this.#points.get(index)
+      if (point === undefined) {
+        point = { tokenIds: [] }
+        this.#points.set(index, point)
+      }
+      for (const tokenId of tokenIds) point.tokenIds.push(tokenId)
+      if (finishReason !== undefined) point.finishReason = finishReason
+    }
+  }
+
+  /** The input of the next run; other kinds than generation begin anew. */
+  applyTo(envelope: JobEnvelope): JobEnvelope['input'] {
+    const { input } = envelope
+    if (input.task !== 'generate' || !('prompts' in input) || this.#points.size === 0) return input
+    const resume: ResumePoint[] = [...this.#points]
+      .toSorted(([a], [b]) => a - b)
+      .map(([index, point]) => ({ index, ...point, tokenIds: [...point.tokenIds] }))
+    return { ...input, resume }
+  }
+}
+
+/**
+ * The events of one job between its owner and a consumer that may be slower. Bounded: beyond the
+ * limit `push` says so, and the owner stops the run until `onCaughtUp`.
+ */
+class EventBuffer<Event extends object> {
+  readonly #charsMax: number
+  readonly #onCaughtUp: () => void
+  readonly #join: (earlier: Event, later: Event) => Event | undefined
+  #events: { event: Event; chars: number }[] = []
+  #chars = 0
+  #ending: { readonly error: unknown } | 'done' | undefined
+  #wake: (() => void) | undefined
+
+  /** `join` makes one of two events that are read together, where they can be one. */
+  constructor(
+    charsMax: number,
+    onCaughtUp: () => void,
+    join: (earlier: Event, later: Event) => Event | undefined = () => undefined,
+  ) {
+    this.#charsMax = charsMax
+    this.#onCaughtUp = onCaughtUp
+    this.#join = join
+  }
+
+  /** False when the consumer is too far behind; the event itself is kept. */
+  push(event: Event, chars: number): boolean {
+    const last = this.#events.at(-1)
+    const joined = last && this.#join(last.event, event)
+    if (last !== undefined && joined !== undefined) {
+      last.event = joined
+      last.chars += chars
+    } else {
+      this.#events.push({ event, chars })
+    }
+    this.#chars += chars
+    this.#wake?.()
+    return this.#chars <= this.#charsMax
+  }
+
+  /** Ends the sequence after what is buffered. */
+  finish(): void {
+    this.#ending ??= 'done'
+    this.#wake?.()
+  }
+
+  /** Ends the sequence with an error after what is buffered. */
+  fail(error: unknown): void {
+    this.#ending ??= { error }
+    this.#wake?.()
+  }
+
+  async *drain(): AsyncGenerator<Event> {
+    while (true) {
+      const next = this.#events.shift()
+      if (next !== undefined) {
+        this.#chars -= next.chars
+        yield next.event
+        if (this.#events.length === 0) this.#onCaughtUp()
+        continue
+      }
+      if (this.#ending === 'done') return
+      if (this.#ending !== undefined) throw this.#ending.error
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+      })
+      this.#wake = undefined
+    }
+  }
+}

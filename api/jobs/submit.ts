@@ -1,0 +1,239 @@
+import { randomUUID } from 'node:crypto'
+
+import type { Redis } from 'ioredis'
+
+import type { Clock } from '#shared/clock.ts'
+import type { QueueKind } from '#shared/contracts/job.ts'
+import { ENVELOPE_VERSION, type JobEnvelope } from '#shared/contracts/job.ts'
+import { CancelledError } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+import type { Logger } from '#shared/logger.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { encryptedStream, type QueueKeys } from '#shared/queue/keys.ts'
+import { JobProducer, priorityOf, type Ticket } from '#shared/queue/producer.ts'
+import { RedisClock } from '#shared/queue/redis-clock.ts'
+import { ReplyInbox } from '#shared/queue/reply-inbox.ts'
+
+import { Admission, type Entry, restarting, unavailable } from './admission.ts'
+import { adopt, keepDurable, makeDurable } from './durable-job.ts'
+import { deadlineExceeded, type JobActions, OwnedJob } from './inference-job.ts'
+import { JobLedger } from './job-ledger.ts'
+import {
+  type JobEvent,
+  type JobObserver,
+  observeJob,
+  type SubmitRequest,
+  type Submitter,
+} from './observers.ts'
+
+const RESUBMIT_DELAY_MS = 100
+/** An adopted job has been started before. */
+const NO_TICKET: Ticket = { generation: '', position: 0 }
+
+interface SubmitterOptions {
+  /** For short commands that fail fast. */
+  readonly redis: Redis
+  /** Blocks on the reply stream; closed with the submitter. */
+  readonly reader: Redis
+  readonly keys: QueueKeys
+  readonly queueDepthMax: number
+  readonly clock: Clock
+  readonly log: Logger
+  /** Encrypts inputs and decrypts replies; without it both stay in clear text. */
+  readonly cipher?: ContentCipher | undefined
+  /** Record what happens to the jobs, in this order. */
+  readonly observers?: readonly JobObserver[]
+}
+
+/** The submitter of one API process, with its jobs in flight. */
+export interface OpenSubmitter extends Submitter {
+  readonly producer: JobProducer
+  readonly ledger: JobLedger
+  /** Fails every open job with a retryable error; durable jobs are left to other processes. */
+  failPending(): void
+}
+
+/** Opens the way into the queues: the reply stream is read before the first job goes in. */
+export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubmitter> {
+  const { redis, reader, keys, log, cipher, observers = [] } = options
+  const clock = new RedisClock(options.clock)
+  await clock.sync(redis)
+  const producer = new JobProducer({ redis, keys, log, cipher })
+  const ledger = new JobLedger({ redis, keys, producer, clock, log })
+  const inbox = new ReplyInbox({ reader, redis, keys, instanceId: randomUUID(), log, cipher })
+  await inbox.start()
+  ledger.start()
+  const { queueDepthMax } = options
+  const admission = new Admission({ redis, keys, clock, ledger, queueDepthMax })
+  const context: Context = { ...options, clock, producer, ledger, inbox, admission }
+  return {
+    producer,
+    ledger,
+    submit<K extends QueueKind>(request: SubmitRequest<K>) {
+      // From this machine's time to that of the queues.
+      const deadlineAtMs = clock.now() + request.deadlineAtMs - options.clock.now()
+      const events = observeJob(observers, { ...request, deadlineAtMs }, (job) =>
+        runJob(context, job),
+      )
+      return events as AsyncGenerator<JobEvent<K>>
+    },
+    failPending() {
+      for (const job of ledger.jobs) {
+        if (job.envelope.isOwnerless !== true) job.buffer.fail(restarting())
+      }
+    },
+    async close() {
+      ledger.close()
+      await inbox.close()
+      await producer.close()
+    },
+  }
+}
+
+interface Context extends SubmitterOptions {
+  readonly producer: JobProducer
+  readonly ledger: JobLedger
+  readonly inbox: ReplyInbox
+  readonly admission: Admission
+}
+
+/** Admits and enqueues a job, yields what its worker says, and stops it when its consumer stops. */
+async function* runJob(
+  context: Context,
+  request: SubmitRequest<QueueKind>,
+): AsyncGenerator<JobEvent> {
+  const { admission, clock, inbox, ledger } = context
+  const { signal, durable } = request
+  if (signal.aborted) throw new CancelledError()
+  if (clock.now() >= request.deadlineAtMs) throw deadlineExceeded()
+  let job: OwnedJob | undefined
+  const onAbort = (): void => {
+    job?.apply({ type: 'abandon' })
+    job?.buffer.fail(new CancelledError())
+  }
+  // The job that another process left has been admitted before.
+  const entry = durable?.adopted === undefined ? admission.enter(request) : undefined
+  try {
+    try {
+      job = ownJob(context, request, (await entry?.ticket) ?? NO_TICKET)
+      await launch(context, request, { job, entry })
+    } finally {
+      entry?.leave()
+    }
+    signal.addEventListener('abort', onAbort, { once: true })
+    if (signal.aborted) onAbort()
+    for await (const event of job.buffer.drain()) {
+      if (event.type === 'started') entry?.noteStart(job.ticket)
+      yield event
+    }
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+    if (job !== undefined) {
+      // Nothing happens to a job that has ended; any other is stopped.
+      job.apply({ type: 'abandon' })
+      ledger.remove(job.envelope.jobId)
+      inbox.shut(job.envelope.jobId)
+      inbox.unfollow(job.envelope.replyTo)
+    }
+  }
+}
+
+/** Puts a job into its queue. The inbox listens and the ledger watches before it can be fetched. */
+async function launch(
+  context: Context,
+  { durable }: SubmitRequest<QueueKind>,
+  { job, entry }: { readonly job: OwnedJob; readonly entry: Entry | undefined },
+): Promise<void> {
+  const { clock, inbox, ledger, producer } = context
+  inbox.open(job.envelope.jobId, (reply) => job.onReply(reply, clock.monotonic()))
+  if (entry === undefined) await adopt(context, job)
+  else if (durable !== undefined) await makeDurable(context, job)
+  ledger.add(job)
+  // With a predicted ticket the job is enqueued before Redis answers; a refusal removes it again.
+  if (entry !== undefined) await Promise.all([entry.admitted, enqueueFirst(producer, job)])
+}
+
+function ownJob(context: Context, request: SubmitRequest<QueueKind>, ticket: Ticket): OwnedJob {
+  const { durable } = request
+  const envelope = durable?.adopted?.envelope ?? newEnvelope(context, request)
+  const priority = priorityOf(ticket, request.priorityClass ?? 'default')
+  const place = { ticket, priority, nowMs: context.clock.monotonic() }
+  return new OwnedJob(envelope, place, actionsOf(context), durable)
+}
+
+function newEnvelope(
+  { clock, inbox, keys, cipher }: Context,
+  request: SubmitRequest<QueueKind>,
+): JobEnvelope {
+  const jobId = request.jobId ?? randomId('job_')
+  const isDurable = request.durable !== undefined
+  const jobStream = keys.jobReplies(jobId)
+  const ownStream = cipher === undefined ? jobStream : encryptedStream(jobStream)
+  return {
+    version: ENVELOPE_VERSION,
+    jobId,
+    epoch: 1,
+    kind: request.kind,
+    modelId: request.model.id,
+    organizationId: request.organizationId,
+    replyTo: isDurable ? ownStream : inbox.replyTo,
+    ...(isDurable && { isOwnerless: true }),
+    enqueuedAtMs: clock.now(),
+    deadlineAtMs: request.deadlineAtMs,
+    ...(request.trace !== undefined && { trace: request.trace }),
+    input: request.input,
+  }
+}
+
+async function enqueueFirst(producer: JobProducer, job: OwnedJob): Promise<void> {
+  try {
+    await producer.enqueue(job.envelope, job.priority)
+  } catch (cause) {
+    // It may have arrived all the same: the caller's `finally` cancels it.
+    throw unavailable(cause)
+  }
+}
+
+function actionsOf(context: Context): JobActions {
+  const { producer, redis, clock, log, observers = [] } = context
+  const quietly = (work: Promise<unknown>, operation: string): void => {
+    work.catch((error: unknown) => {
+      const reason = error instanceof Error ? error.message : String(error)
+      log.debug({ operation, reason }, 'left to expire')
+    })
+  }
+  const resubmit = (job: OwnedJob): void => {
+    const { epoch } = job.life
+    const isDurable = job.envelope.isOwnerless === true
+    const kept = isDurable ? keepDurable(redis, job) : Promise.resolve()
+    kept
+      .then(() => producer.enqueue(job.envelope, 1))
+      .catch(() => {
+        // Redis is away: the deadline bounds how often this is tried.
+        setTimeout(() => {
+          const isCurrent = job.life.epoch === epoch && job.life.phase === 'waiting'
+          if (isCurrent && clock.now() < job.envelope.deadlineAtMs) resubmit(job)
+        }, RESUBMIT_DELAY_MS)
+      })
+  }
+  return {
+    // It has waited already, so it goes to the front.
+    resubmit(job) {
+      log.info(
+        { operation: 'job.resubmit', jobId: job.envelope.jobId, epoch: job.life.epoch },
+        'job submitted again',
+      )
+      for (const observer of observers) observer.onResubmit?.(job.envelope)
+      resubmit(job)
+    },
+    cancel: (job, epoch) => quietly(producer.cancel({ ...job.envelope, epoch }), 'job.cancel'),
+    deadLetter(job) {
+      const { jobId, modelId, organizationId } = job.envelope
+      log.error(
+        { operation: 'job.deadLetter', jobId, modelId, organizationId },
+        'job kills workers',
+      )
+      quietly(producer.recordDeadJob(job.envelope, 'worker_crashed'), 'job.deadLetter')
+    },
+  }
+}
