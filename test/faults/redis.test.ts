@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { openFaultProxy } from '#test/support/fault-proxy.ts'
 import { quantile, report, scale } from '#test/support/fault-report.ts'
 import {
