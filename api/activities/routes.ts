@@ -2,7 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from 'typebox'
 
 import { registerJsonBody } from '#api/http/validation.ts'
-import { type Caller, callerOf } from '#api/v1/caller.ts'
+import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { ActivityRow } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'

@@ -6,7 +6,7 @@ import type { FastifyBaseLogger, FastifyInstance, FastifyRequest, RawServerDefau
 import { Type } from 'typebox'
 
 import { sendStored } from '#api/http/stored-bytes.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { FileRow } from '#shared/db/schema/files.ts'
 import { failure } from '#shared/errors.ts'

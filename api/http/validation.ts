@@ -109,7 +109,8 @@ function createAjv(): Ajv2020 {
     useDefaults: false,
     removeAdditional: false,
     allErrors: false,
-    // `verbose` hands the faulty value to the message; `strict` would refuse OpenAPI's own keywords.
+    // `verbose` hands the faulty value to the message; `strict` would refuse OpenAPI's own
+    // keywords.
     verbose: true,
     strict: false,
     // Numbers that overflow to Infinity are refused: the queue's JSON cannot carry them.
@@ -129,9 +130,9 @@ function createAjv(): Ajv2020 {
 const LITERALS = ['enum', 'const', 'default', 'examples', 'required']
 
 /**
- * The schema with the range of safe integers wherever an integer has no bounds of its own: beyond it
- * two numbers are one, and no column of the database holds them. Where unknown fields are ignored,
- * closed objects list their known fields instead.
+ * The schema with the range of safe integers wherever an integer has no bounds of its own: beyond
+ * it two numbers are one, and no column of the database holds them. Where unknown fields are
+ * ignored, closed objects list their known fields instead.
  */
 function prepareSchema(schema: object, unknownFields: UnknownFields): object {
   const prepare = (value: unknown): unknown =>
@@ -168,8 +169,9 @@ function boundInteger(schema: Record<string, unknown>): object {
 }
 
 /**
- * Reads JSON, by the name of `application/json` if there is no other. A body is judged before it is parsed: a million small objects take far
- * more memory, and time of the event loop, than the bytes that they are written in.
+ * Reads JSON, by the name of `application/json` if there is no other. A body is judged before it is
+ * parsed: a million small objects take far more memory, and time of the event loop, than the bytes
+ * that they are written in.
  */
 export function registerJsonBody(app: FastifyInstance, types = ['application/json']): void {
   const parse = app.getDefaultJsonParser('error', 'error')

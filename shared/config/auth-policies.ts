@@ -18,7 +18,7 @@ export interface PasswordConfig {
   }
   /** Hashes computed at once; 0 means one per core. */
   readonly hashConcurrency: number
-  /** Waiting hashes beyond which sign-ins are refused for the moment. */
+  /** Waiting hashes beyond which sign-ins are refused with 503. */
   readonly hashQueueMax: number
 }
 

@@ -9,7 +9,7 @@ export interface RateLimit {
   readonly burst: number
 }
 
-/** How many failed credential checks pass without a delay. */
+/** Failed credential checks without a delay. */
 export interface GuessesConfig {
   /** Of one account from one network. */
   readonly perAccount: number
@@ -20,7 +20,7 @@ export interface GuessesConfig {
   readonly waitSecondsMax: number
 }
 
-/** How often things may be asked for. */
+/** Rate limits of the user server. */
 export interface RateLimitsConfig {
   /** The header that identifies clients, in lower case; empty for no limits per client. */
   readonly header: string

@@ -39,11 +39,11 @@ export interface AuthConfig {
   readonly external: ExternalConfig
   readonly inherited: InheritedConfig
   readonly cleanup: CleanupConfig
-  /** One line for each setting in use that will go away; logged at start. */
+  /** One line for each deprecated setting in use, logged at start. */
   readonly deprecations: readonly string[]
 }
 
-/** Where the site and this server are. */
+/** URLs of the site and of this server. */
 interface SiteConfig {
   /** Base URL of the site; redirects to its origin are permitted. */
   readonly url: string
@@ -75,7 +75,7 @@ interface CleanupConfig {
   readonly unconfirmedUserTtlSeconds: number
 }
 
-/** Features that remain for compatibility and may be removed without notice. */
+/** Features kept for compatibility; they may be removed without notice. */
 interface InheritedConfig {
   /** Shared secret with an operator; only of use to a multi-instance server. */
   readonly operatorToken: string
@@ -85,7 +85,7 @@ interface InheritedConfig {
   readonly adminGroupName: string
 }
 
-/** Settings that still work and will not for ever; a notice is logged when one is set. */
+/** Deprecated settings; a notice is logged when one is set. */
 const DEPRECATED_SETTINGS = [
   { name: 'AUTH_OPERATOR_TOKEN', notice: 'multi-instance mode is an inherited feature' },
   { name: 'AUTH_API_ENDPOINT', notice: 'multi-instance mode is an inherited feature' },

@@ -16,7 +16,7 @@ import {
   runJob,
   submitJob,
 } from '#api/jobs/run-inference.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import type { AudioInput } from '#shared/contracts/audio.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 

@@ -4,7 +4,7 @@ import { defined } from '#shared/json.ts'
 import type { TextEngineOptions } from '#workers/engine/open-text-engine.ts'
 
 import { generate, greedy } from './generate.ts'
-import { closeEngines, makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
+import { AS_EXPORTED, closeEngines, makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
 
 afterEach(closeEngines)
 
@@ -14,7 +14,9 @@ const STYLES: readonly [string, Partial<TextEngineOptions>][] = [
   ),
   ['llama-in-place', ON_DEVICE],
   ['gpt2', ON_DEVICE],
-  ['llama', { ...ON_DEVICE, onnxFile: 'model_fp16' }],
+  ['llama', AS_EXPORTED],
+  ['gpt2', { ...ON_DEVICE, ...AS_EXPORTED }],
+  ['llama', { ...ON_DEVICE, ...AS_EXPORTED, onnxFile: 'model_fp16' }],
 ]
 
 describe.each(STYLES)('%s, %o', (name, options) => {

@@ -7,7 +7,7 @@ import { cacheScopeOf } from '#workers/processors/completion-prompt.ts'
 
 import { BASE, text as llama } from '../processors/completion-job.ts'
 import { generate } from './generate.ts'
-import { closeEngines, makePrompt, openEngine } from './open-engine.ts'
+import { AS_EXPORTED, closeEngines, makePrompt, openEngine } from './open-engine.ts'
 
 afterEach(closeEngines)
 
@@ -27,9 +27,13 @@ async function workOf(engine: TextEngine, promptTokenIds: number[], cacheScope: 
   }
 }
 
-describe.each(['llama-in-place', 'llama'])('prefixes of %s', (name) => {
+describe.each([
+  ['llama-in-place', {}],
+  ['llama', {}],
+  ['llama', AS_EXPORTED],
+] as const)('prefixes of %s, %o', (name, form) => {
   it('cost another organization the same whether or not they are cached, in 1,000 tries', async () => {
-    const engine = await openEngine(name, { slots: 4 })
+    const engine = await openEngine(name, { slots: 4, ...form })
     const works = new Set<string>()
     for (let index = 0; index < TRIES; index += 1) {
       await generate(engine, {
@@ -47,7 +51,7 @@ describe.each(['llama-in-place', 'llama'])('prefixes of %s', (name) => {
   })
 
   it('are reused within an organization', async () => {
-    const engine = await openEngine(name, { slots: 4 })
+    const engine = await openEngine(name, { slots: 4, ...form })
     await workOf(engine, makePrompt(1, LENGTH), 'own')
     expect((await workOf(engine, makePrompt(1, LENGTH), 'own')).computed).toBeLessThan(LENGTH)
   })
