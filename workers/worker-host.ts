@@ -32,6 +32,7 @@ const RELOAD_DELAY_MS = 5000
  */
 const LOAD_FAILURES_MAX = 2
 const REBUILD_CHECK_MS = 1000
+const LOAD_ERROR_LENGTH_MAX = 300
 /** What remains of two seconds after a drain of one: runs end within a step, replies fly. */
 const YIELD_GRACE_MS = 600
 const CLOSE_GRACE_MS = 200
@@ -73,6 +74,7 @@ export class WorkerHost {
   readonly #facts = new Map<string, Pick<ServedQueue, 'contextLength' | 'samplingDefaults'>>()
   /** How often each model could not be loaded since it last could. */
   readonly #loadFailures = new Map<string, number>()
+  readonly #loadErrors = new Map<string, string>()
   readonly #tokenCounts = new Map<string, { tokens: number; atMs: number; perSecond: number }>()
   readonly #startedAtMs: number
   readonly #timers: NodeJS.Timeout[] = []
@@ -166,6 +168,7 @@ export class WorkerHost {
       const lease = await residency.lease(served.model)
       lease.release()
       this.#loadFailures.delete(served.model.id)
+      this.#loadErrors.delete(served.model.id)
       const { contextLength, samplingDefaults } = lease.model
       this.#facts.set(served.model.id, {
         ...(contextLength !== undefined && { contextLength }),
@@ -175,6 +178,7 @@ export class WorkerHost {
     } catch (error) {
       if (this.#stopping.signal.aborted) return
       this.#loadFailures.set(served.model.id, this.#failuresOf(served.model) + 1)
+      this.#loadErrors.set(served.model.id, reasonOf(error))
       log.error(
         { operation: 'model.load', modelId: served.model.id, err: error },
         'model could not be loaded and is tried again',
@@ -233,6 +237,7 @@ export class WorkerHost {
       hostname: hostname(),
       startedAtMs: this.#startedAtMs,
       isDraining: this.#stopping.signal.aborted,
+      memoryBytes: process.memoryUsage.rss(),
       queues: this.queues,
     }
     await writeHeartbeat(redis, keys, heartbeat)
@@ -240,12 +245,16 @@ export class WorkerHost {
 
   #present({ model, slots }: ServedModel): ServedQueue {
     const server = this.#servers.get(model.id)
-    const stats = this.#options.residency.find(model.id)?.stats()
+    const resident = this.#options.residency.find(model.id)
+    const stats = resident?.stats()
+    const loadError = this.#loadErrors.get(model.id)
     return {
       kind: model.kind,
       modelId: model.id,
       isReady: server !== undefined,
       ...(this.#isFailing(model) && { isFailing: true }),
+      ...(loadError !== undefined && { loadError }),
+      ...(resident !== undefined && { bytes: resident.bytes }),
       slots,
       active: server?.active ?? 0,
       waiting: stats?.waiting ?? 0,
@@ -291,6 +300,12 @@ export class WorkerHost {
     }, intervalMs)
     this.#timers.push(timer)
   }
+}
+
+/** A load error in one line, short enough for every heartbeat. */
+function reasonOf(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error)
+  return text.split('\n', 1).join('').slice(0, LOAD_ERROR_LENGTH_MAX)
 }
 
 /** Waits for work, but no longer than the time given. Failures are the work's own business. */

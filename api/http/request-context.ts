@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Context } from '@opentelemetry/api'
 import type { FastifyInstance } from 'fastify'
 
+import type { Administrator } from '#api/console/access.ts'
 import type { StoredRequest } from '#api/jobs/respond-async.ts'
 import type { Caller } from '#api/v1/caller.ts'
 import type { DurableRequest } from '#api/v1/durable.ts'
@@ -12,6 +13,8 @@ import { requestId } from '#shared/ids.ts'
 export interface RequestContext {
   /** Set by the credential check of `/v1`. */
   caller?: Caller
+  /** Set by the guard of the console. */
+  administrator?: Administrator
   /** Set for a request whose jobs outlive this process. */
   durable?: DurableRequest
   /** Set when this is the stored request of a background job. */

@@ -20,6 +20,8 @@ export interface QueueKeys {
   tickets(kind: QueueKind, modelId: string): string
   /** Jobs that kept killing their workers, without their inputs. */
   readonly deadJobs: string
+  /** Hash of the models that operators have disabled, by id. */
+  readonly disabledModels: string
   /** A key of BullMQ's own. */
   bull(kind: QueueKind, modelId: string, part: string): string
 }
@@ -57,6 +59,7 @@ export function queueKeys(prefix: string): QueueKeys {
     claim: (queuedId) => `${prefix}:claim:${queuedId}`,
     tickets: (kind, modelId) => `${prefix}:turns:${queueName(kind, modelId)}`,
     deadJobs: `${prefix}:dead-jobs`,
+    disabledModels: `${prefix}:disabled-models`,
     bull: (kind, modelId, part) => `${prefix}:${queueName(kind, modelId)}:${part}`,
   }
 }

@@ -19,6 +19,10 @@ export interface ServedQueue {
   readonly isReady: boolean
   /** The model could not be loaded, time and again; absent otherwise. */
   readonly isFailing?: boolean
+  /** Why the last attempt to load the model failed; absent otherwise. */
+  readonly loadError?: string
+  /** The memory of the loaded model. */
+  readonly bytes?: number
   readonly slots: number
   readonly active: number
   /** Accepted by the engine, without a slot. */
@@ -46,6 +50,8 @@ export interface WorkerHeartbeat {
   readonly hostname: string
   readonly startedAtMs: number
   readonly isDraining: boolean
+  /** The resident memory of the process. */
+  readonly memoryBytes?: number
   readonly queues: readonly ServedQueue[]
 }
 

@@ -60,6 +60,16 @@ export function modelUnavailable(modelId: string): ServiceError {
   )
 }
 
+/** The refusal of a job whose model an operator has disabled. */
+export function modelDisabled(modelId: string): ServiceError {
+  return failure.overloaded(
+    `The model \`${modelId}\` is disabled by the operator of this service.`,
+    {
+      ...{ code: 'model_disabled', shouldRetry: false },
+    },
+  )
+}
+
 /** The refusal of a job for which there is no room now. */
 export function overloaded(model: CatalogueModel, waitMs: number | undefined): ServiceError {
   const seconds = Math.ceil((waitMs ?? 1000) / 1000)

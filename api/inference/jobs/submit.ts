@@ -18,6 +18,7 @@ import { assignTicket, priorityOf, type Ticket } from '#shared/queue/tickets.ts'
 
 import {
   capacityOf,
+  modelDisabled,
   modelUnavailable,
   overloaded,
   projectedWaitMs,
@@ -184,6 +185,7 @@ async function requestTicket(
   const { redis, keys, clock, ledger } = context
   const { model, kind, organizationId, deadlineAtMs } = request
   const { window, others, ownJobs } = place
+  if (ledger.disabled.has(model.id)) throw modelDisabled(model.id)
   if (ledger.unavailable.has(queueName(kind, model.id))) throw modelUnavailable(model.id)
   const admission = await assignTicket(redis, keys, {
     kind,
