@@ -13,9 +13,12 @@ const LOCK_STALE_MS = 10 * 60_000
 const PID_WRITTEN_WITHIN_MS = 5000
 const STATUS_OF_NO_COMMAND = 127 // as shells report it
 // npm goes on when this process is killed: its number keeps the next start from installing beside it.
-const RECORDED_INSTALLATION = 'echo $$ > "$1"; exec npm ci --ignore-scripts'
+const RECORDED_INSTALLATION = 'echo $$ > "$1"; shift; exec npm "$@"'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+// The npm package comes without tests and needs none of their packages.
+const isWhole = existsSync(join(root, 'test'))
+const NPM_CI = ['ci', '--ignore-scripts', '--loglevel=error', ...(isWhole ? [] : ['--omit=dev'])]
 const stamp = join(root, 'node_modules', '.installed')
 const lock = join(root, '.install.lock')
 
@@ -44,8 +47,8 @@ function install(wanted) {
   const options = { cwd: root, stdio: ['ignore', 2, 2] }
   const npm =
     process.platform === 'win32'
-      ? spawnSync('npm', ['ci', '--ignore-scripts'], { ...options, shell: true })
-      : spawnSync('sh', ['-c', RECORDED_INSTALLATION, 'sh', join(lock, 'npm')], options)
+      ? spawnSync('npm', NPM_CI, { ...options, shell: true })
+      : spawnSync('sh', ['-c', RECORDED_INSTALLATION, 'sh', join(lock, 'npm'), ...NPM_CI], options)
   if (npm.error !== undefined) return `npm cannot be run: ${npm.error.message}`
   if (npm.status === STATUS_OF_NO_COMMAND) return 'npm cannot be run: it is not on the PATH'
   if (npm.status !== 0) return 'npm ci failed; see above'

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Writes .env with random secrets for `docker compose up`; an existing .env stays as it is.
+# Writes .env with random secrets for `docker compose up`; an existing .env stays as it is. The folder is
+# the project, or the argument.
 set -eu
-cd "$(dirname "$0")/.."
+cd "${1:-$(dirname "$0")/..}"
 [ -e .env ] && { echo ".env is there already"; exit 0; }
 secret() { head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n'; }
 umask 077

@@ -20,7 +20,7 @@ const COMMANDS: Readonly<Record<string, Run>> = {
     const { blameDatabase } = await import('./reach.ts')
     await serve(runApi(env).catch((error: unknown) => blameDatabase(env, error)))
   },
-  worker: async (env) => serve((await import('#workers/main.ts')).runWorker(env)),
+  worker: async (env) => serve((await import('#workers/server/main.ts')).runWorker(env)),
   migrate: async (env) =>
     (await import('./commands/migrate.ts')).runMigrations(await withRunningInstallation(env)),
   keys: async (env, args) =>
@@ -28,6 +28,7 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   users: async (env, args) =>
     (await import('./commands/users.ts')).users(await withRunningInstallation(env), args),
   models: async (env, args) => (await import('./commands/models.ts')).models(env, args),
+  init: async (_env, args) => (await import('./commands/init.ts')).init(args),
   config: showConfig,
   doctor: async (env) => (await import('./commands/doctor.ts')).doctor(env),
 }
@@ -43,7 +44,8 @@ const BUGS = [TypeError, ReferenceError, RangeError, AssertionError] as const
 await main(process.argv.slice(2))
 
 async function main(argv: readonly string[]): Promise<void> {
-  process.chdir(join(import.meta.dirname, '..'))
+  // Settings, data and relative paths belong to this folder: the project, unless it came as a package.
+  process.chdir(process.env.MILLRACE_HOME || join(import.meta.dirname, '..'))
   importDirectly()
   // A reader such as `head` that closes the pipe is not an error.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {

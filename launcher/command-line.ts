@@ -56,6 +56,10 @@ const FORMS: Readonly<Record<string, readonly Form[]>> = {
       options: ['file'],
     },
   ],
+  init: [
+    { words: 'compose', about: 'write docker-compose.yml and .env with new secrets' },
+    { words: 'systemd', about: 'write systemd units and their settings with new secrets' },
+  ],
   config: [
     { words: '', about: 'show the settings in force, or all with --example', options: ['example'] },
   ],

@@ -36,6 +36,12 @@ const SECRET_GENERATORS: { readonly [Name in keyof Secrets]: () => string } = {
   encryptionKey: random,
 }
 
+/** New random secrets. */
+export function makeSecrets(): Secrets {
+  const entries = Object.entries(SECRET_GENERATORS).map(([name, make]) => [name, make()])
+  return Object.fromEntries(entries) as unknown as Secrets
+}
+
 const LOCK_ATTEMPTS = 5
 // Error codes of file systems without hard links.
 const WITHOUT_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']

@@ -6,6 +6,8 @@ interface JsonLimits {
   readonly members: number
   readonly values: number
   readonly textBytes: number
+  /** Whether numbers beyond the range of a double are refused: they would be read as Infinity. */
+  readonly requiresFinite: boolean
 }
 
 /** The limits of a JSON body. */
@@ -18,20 +20,27 @@ export const JSON_LIMITS = {
   values: 400_000,
   /** Bytes of one text: of a million tokens, more or less. */
   textBytes: 4 * 1024 * 1024,
+  requiresFinite: true,
 } as const satisfies JsonLimits
 
-/** Limits of JSON text inside a string, such as the arguments of a call: templates parse it. */
+/**
+ * Limits of JSON text inside a string, such as the arguments of a call: templates parse it. A model
+ * may have written numbers beyond all bounds, and its client sends them back.
+ */
 export const JSON_TEXT_LIMITS = {
   depth: 64,
   members: 10_000,
   values: 20_000,
   textBytes: 1024 * 1024,
+  requiresFinite: false,
 } as const satisfies JsonLimits
 
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 const COMMA = 0x2c
 const COLON = 0x3a
+const LETTER_E = 0x65
+const LOWER_CASE = 0x20
 const OPENER = 1
 const CLOSER = 2
 const SEPARATOR = 3
@@ -43,6 +52,8 @@ for (const closer of ']}') ROLES[closer.charCodeAt(0)] = CLOSER
 for (const separator of [COMMA, COLON]) ROLES[separator] = SEPARATOR
 ROLES[QUOTE] = TEXT
 const NAME_SHOWN_MAX = 64
+/** Numbers of as many characters without an exponent are finite. */
+const FINITE_CHARACTERS = 300
 
 /** Where something begins, and where it ends. */
 type Range = readonly [number, number]
@@ -53,18 +64,28 @@ export function judgeJson(
   limits: JsonLimits = JSON_LIMITS,
 ): ServiceError | undefined {
   const { length } = bytes
-  const { depth: depthMax, members: membersMax, values: valuesMax, textBytes } = limits
+  const {
+    depth: depthMax,
+    members: membersMax,
+    values: valuesMax,
+    textBytes,
+    requiresFinite,
+  } = limits
   let depth = 0
   let members = 0
   let values = 0
   /** Where the last text begins, and where the name of the parameter that is being read. */
   let text: Range = [0, 0]
   let name = text
+  /** Where the number, if any, begins that the next separator ends. */
+  let number = 0
   const refuse = (what: string, limit: number): ServiceError => tooMuch(bytes, name, what, limit)
   for (let at = 0; at < length; at += 1) {
     const byte = bytes[at] as number
     const role = ROLES[byte]
     if (role === 0) continue
+    if (requiresFinite && role !== TEXT && isInfinite(bytes, number, at))
+      return notFinite(bytes, name)
     if (role === TEXT) {
       const end = endOfText(bytes, at)
       if (end - at > textBytes) return tooLong(bytes, name, textBytes)
@@ -84,8 +105,24 @@ export function judgeJson(
       values += 1
       if (values > valuesMax) return refuse('values', valuesMax)
     }
+    number = at + 1
   }
-  return undefined
+  return requiresFinite && isInfinite(bytes, number, length) ? notFinite(bytes, name) : undefined
+}
+
+/** Whether this is a number that is read as Infinity. */
+function isInfinite(bytes: Buffer, start: number, end: number): boolean {
+  const isShort = end - start < FINITE_CHARACTERS
+  // The shortest one is `1e309`; most values are short and have no exponent.
+  if (end - start < 5 || (isShort && !hasExponent(bytes, start, end))) return false
+  return Math.abs(Number(bytes.toString('latin1', start, end))) === Number.POSITIVE_INFINITY
+}
+
+function hasExponent(bytes: Buffer, start: number, end: number): boolean {
+  for (let at = start; at < end; at += 1) {
+    if (((bytes[at] as number) | LOWER_CASE) === LETTER_E) return true
+  }
+  return false
 }
 
 /** Where the text that begins with the quote at `start` ends, by its closing quote. */
@@ -112,6 +149,13 @@ function tooMuch(bytes: Buffer, name: Range, what: string, limit: number): Servi
 function tooLong(bytes: Buffer, name: Range, limit: number): ServiceError {
   return failure.invalidRequest(`String too long: at most ${limit} bytes are allowed.`, {
     code: 'string_above_max_length',
+    ...paramOf(bytes, name),
+  })
+}
+
+function notFinite(bytes: Buffer, name: Range): ServiceError {
+  return failure.invalidRequest('A number is too large: numbers must be finite.', {
+    code: 'number_above_max_value',
     ...paramOf(bytes, name),
   })
 }

@@ -1,10 +1,24 @@
+import { existsSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+
 import { type Catalogue, parseCatalogue } from './catalogue.ts'
 import { readFileWithin } from './read-file.ts'
 
 const CATALOGUE_BYTES_MAX = 16 << 20
+const PROJECT = join(import.meta.dirname, '..')
+
+/**
+ * The absolute path of a catalogue or of a model folder. A relative one starts at the working folder;
+ * where nothing has that name there, the files that ship with Millrace are meant.
+ */
+export function findShipped(path: string): string {
+  const own = resolve(path)
+  return existsSync(own) ? own : resolve(PROJECT, path)
+}
 
 /** Reads and checks `models.json`. */
-export async function loadCatalogue(path: string): Promise<Catalogue> {
+export async function loadCatalogue(file: string): Promise<Catalogue> {
+  const path = findShipped(file)
   const bytes = await readFileWithin(path, CATALOGUE_BYTES_MAX).catch((cause: Error) => {
     const { message } = cause
     throw new Error(`The catalogue cannot be read: ${message}; check MILLRACE_CATALOGUE`, { cause })

@@ -24,6 +24,25 @@ export async function unpackContent(
   packed: Buffer,
   cipher: ContentCipher | undefined,
   context: string,
-): Promise<Buffer> {
-  return expand(readContent(packed, cipher, context))
+): Promise<Buffer>
+/** The same; undefined when the content has more bytes. */
+export async function unpackContent(
+  packed: Buffer,
+  cipher: ContentCipher | undefined,
+  context: string,
+  bytesMax: number | undefined,
+): Promise<Buffer | undefined>
+export async function unpackContent(
+  packed: Buffer,
+  cipher: ContentCipher | undefined,
+  context: string,
+  bytesMax?: number,
+): Promise<Buffer | undefined> {
+  const compressed = readContent(packed, cipher, context)
+  try {
+    return await expand(compressed, bytesMax === undefined ? {} : { maxOutputLength: bytesMax })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') return undefined
+    throw error
+  }
 }

@@ -59,7 +59,7 @@ const LAYERS: readonly { readonly files: RegExp; readonly never: RegExp; readonl
       why: 'processors know no queue',
     },
     {
-      files: /^workers\/(engine|sampling|text|tensor|audio|image|embedding|runtime)\//,
+      files: /^workers\/(engine|graph|sampling|text|tensor|audio|image|embedding|runtime)\//,
       never:
         /^(bullmq|ioredis|@aws-sdk\/.*|shared\/(queue|storage|db|config)\/.*|workers\/processors\/.*)$/,
       why: 'engines know no infrastructure',
@@ -174,7 +174,7 @@ describe('the tree', () => {
 
   it('reads the environment in the configuration and the launcher alone', () => {
     // ONNX Runtime's C library reads its telemetry switch from the environment only.
-    const exceptions = /^(shared\/config\/|launcher\/|workers\/runtime\/library\.ts$)/
+    const exceptions = /^(shared\/config\/|launcher\/|workers\/runtime\/native\.ts$)/
     expect(pathsWith(sources, /\bprocess\.env\b/, exceptions)).toEqual([])
   })
 

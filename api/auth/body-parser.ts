@@ -1,9 +1,11 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
+import { JSON_TEXT_LIMITS, judgeJson } from '#shared/judge-json.ts'
+
 import { authFailure } from './errors.ts'
 
 const BODY_BYTES_MAX = 1024 * 1024
-const DEPTH_MAX = 64
+const FORM_FIELDS_MAX = 1000
 
 /**
  * Parses bodies as JSON under any content type, because clients of this protocol set it carelessly.
@@ -31,6 +33,10 @@ function asksForBody({ routeOptions }: FastifyRequest): boolean {
 /** An object from JSON; null, and null in a field, count as absent. Throws `bad_json`. */
 export function parseJsonBody(text: string): Record<string, unknown> | undefined {
   if (text.trim() === '') return undefined
+  // A megabyte of small objects would take far more time of the event loop than its bytes.
+  if (judgeJson(Buffer.from(text), JSON_TEXT_LIMITS) !== undefined) {
+    throw badJson('it has too many values or is nested too deeply')
+  }
   let value: unknown
   try {
     // Editors and shells of Windows put a byte order mark before what they write, as white space.
@@ -47,25 +53,27 @@ export function parseJsonBody(text: string): Record<string, unknown> | undefined
 }
 
 function parseForm(text: string): Record<string, string> {
+  if (text.split('&', FORM_FIELDS_MAX + 1).length > FORM_FIELDS_MAX) {
+    throw badJson(`a form has at most ${FORM_FIELDS_MAX} fields`)
+  }
   const fields = Object.fromEntries(new URLSearchParams(text))
   checkStorable(fields)
   return fields
 }
 
-// Refuses values that Postgres cannot store: NUL characters, lone surrogates, numbers beyond the
-// range, and unbounded nesting.
+// Refuses values that Postgres cannot store: NUL characters, lone surrogates and numbers beyond the
+// range.
 function checkStorable(root: object): void {
-  const pending: { readonly value: unknown; readonly depth: number }[] = [{ value: root, depth: 1 }]
-  for (let entry = pending.pop(); entry !== undefined; entry = pending.pop()) {
-    const { value, depth } = entry
+  const pending: unknown[] = [root]
+  while (pending.length > 0) {
+    const value = pending.pop()
     if (typeof value === 'string') checkText(value)
     if (typeof value === 'number' && !Number.isFinite(value)) throw badJson('a number is too large')
     if (typeof value !== 'object' || value === null) continue
-    if (depth > DEPTH_MAX) throw badJson('it is nested too deeply')
     for (const [name, inner] of Object.entries(value)) {
       if (name === '__proto__') throw badJson('it has a field named __proto__')
       checkText(name)
-      pending.push({ value: inner, depth: depth + 1 })
+      pending.push(inner)
     }
   }
 }

@@ -1,5 +1,5 @@
 /** An inclusive byte range of a file. */
-export interface ByteRange {
+interface ByteRange {
   readonly start: number
   readonly end: number
 }

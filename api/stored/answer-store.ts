@@ -1,4 +1,4 @@
-import { and, eq, gt, lt, or, type SQL, sql } from 'drizzle-orm'
+import { and, eq, gt, inArray, lt, or, type SQL, sql } from 'drizzle-orm'
 
 import { isOrphan } from '#api/jobs/job-store.ts'
 import type { Db } from '#shared/db/client.ts'
@@ -6,6 +6,7 @@ import type { AnswerRow, JobTables } from '#shared/db/schema/jobs.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
 
+import { type ContentKey, idsWithin, openWithin, tooLargeToContinue } from './bounded-contents.ts'
 import { appendItems, type StoredItem } from './conversation-store.ts'
 
 /** The content of a stored answer. */
@@ -75,6 +76,16 @@ export class AnswerStore {
     return JSON.parse(plain.toString('utf8'))
   }
 
+  /** The first of these answers, at least one, whose contents are within the limit of a request. */
+  async #load(keys: readonly ContentKey[]): Promise<StoredAnswer[]> {
+    const ids = idsWithin(keys)
+    const found = await this.#db.select().from(this.#answers).where(inArray(this.#answers.id, ids))
+    const rows = found.toSorted((a, b) => ids.indexOf(a.id) - ids.indexOf(b.id))
+    const cipher = this.#cipher
+    const opened = await openWithin(rows, { cipher, contextOf: ({ id }) => contextOf(id) })
+    return opened.map(({ row, text }) => ({ row, ...(JSON.parse(text) as StoredContent) }))
+  }
+
   /** Stores a new answer; false where the organization stores nothing. */
   async add(answer: NewAnswer): Promise<boolean> {
     const content = await pack(answer, this.#cipher)
@@ -124,31 +135,36 @@ export class AnswerStore {
 
   /**
    * A response and all that it continues, the oldest first; undefined when one of them is not
-   * stored any more.
+   * stored any more. Throws `invalidRequest` when they are too large together.
    */
   async chain(organizationId: string, id: string): Promise<readonly StoredContent[] | undefined> {
-    const { rows } = await this.#db.execute<{
+    const { rows: keys } = await this.#db.execute<{
       id: string
       previous_id: string | null
-      content: Buffer
+      bytes: number
     }>(
       sql`
       with recursive chain as (
-        select a.id, a.previous_id, a.content, 1 as depth from ${this.#answers} a
+        select a.id, a.previous_id, octet_length(a.content) as bytes, 1 as depth
+        from ${this.#answers} a
         where a.organization_id = ${organizationId} and a.id = ${id}
           and a.object = 'response' and a.delete_at > now()
         union all
-        select a.id, a.previous_id, a.content, c.depth + 1 from chain c join ${this.#answers} a
+        select a.id, a.previous_id, octet_length(a.content), c.depth + 1
+        from chain c join ${this.#answers} a
           on a.id = c.previous_id and a.organization_id = ${organizationId}
           and a.delete_at > now()
         where c.depth < ${CHAIN_MAX}
       )
-      select id, previous_id, content from chain order by depth desc`,
+      select id, previous_id, bytes from chain order by depth desc`,
     )
-    if (rows[0] === undefined || rows[0].previous_id !== null) return undefined
-    return Promise.all(rows.map((row) => this.#open(row)))
+    if (keys[0] === undefined || keys[0].previous_id !== null) return undefined
+    const chain = await this.#load(keys)
+    if (chain.length < keys.length) throw tooLargeToContinue('previous_response_id')
+    return chain
   }
 
+  /** A page of answers, shorter than its limit where they are large. */
   async list(
     organizationId: string,
     filter: AnswerFilter,
@@ -156,8 +172,9 @@ export class AnswerStore {
     const { object, limit, after, model, metadata, isAscending } = filter
     const sign = sql.raw(isAscending ? '>' : '<')
     const way = sql.raw(isAscending ? 'asc' : 'desc')
-    const rows = await this.#db
-      .select()
+    const { id, content } = this.#answers
+    const keys: ContentKey[] = await this.#db
+      .select({ id, bytes: sql<number>`octet_length(${content})` })
       .from(this.#answers)
       .where(
         and(
@@ -177,10 +194,8 @@ export class AnswerStore {
       )
       .orderBy(sql`${this.#answers.createdAt} ${way}, ${this.#answers.id} ${way}`)
       .limit(limit + 1)
-    const page = await Promise.all(
-      rows.slice(0, limit).map(async (row) => ({ row, ...(await this.#open(row)) })),
-    )
-    return { answers: page, hasMore: rows.length > limit }
+    const page = await this.#load(keys.slice(0, limit))
+    return { answers: page, hasMore: keys.length > page.length }
   }
 
   async setMetadata(

@@ -6,6 +6,8 @@ import type { JobTables } from '#shared/db/schema/jobs.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
 
+import { type ContentKey, idsWithin, openWithin } from './bounded-contents.ts'
+
 /** One item of a conversation. */
 export type StoredItem = Readonly<Record<string, unknown>> & { readonly id: string }
 
@@ -103,15 +105,19 @@ export class ConversationStore {
     return rows.length > 0
   }
 
-  /** A page of the items of a conversation; the caller has found the conversation. */
+  /**
+   * A page of the items of a conversation, shorter than its limit where the items are large; the
+   * caller has found the conversation.
+   */
   async items(
     conversationId: string,
     { limit, isAscending, after }: ItemPage,
   ): Promise<{ items: StoredItem[]; hasMore: boolean }> {
     const sign = sql.raw(isAscending ? '>' : '<')
     const way = sql.raw(isAscending ? 'asc' : 'desc')
-    const rows = await this.#db
-      .select()
+    const { id, content, position } = this.#items
+    const keys: ContentKey[] = await this.#db
+      .select({ id, bytes: sql<number>`octet_length(${content})` })
       .from(this.#items)
       .where(
         and(
@@ -119,20 +125,29 @@ export class ConversationStore {
           ...(after === undefined
             ? []
             : [
-                sql`${this.#items.position} ${sign} (select position from ${this.#items}
+                sql`${position} ${sign} (select position from ${this.#items}
                   where conversation_id = ${conversationId} and id = ${after})`,
               ]),
         ),
       )
-      .orderBy(sql`${this.#items.position} ${way}`)
+      .orderBy(sql`${position} ${way}`)
       .limit(limit + 1)
-    const page = await Promise.all(
-      rows.slice(0, limit).map(async ({ id, content }) => {
-        const plain = await unpackContent(content, this.#cipher, contextOf(conversationId, id))
-        return JSON.parse(plain.toString('utf8')) as StoredItem
-      }),
-    )
-    return { items: page, hasMore: rows.length > limit }
+    const rows = await this.#db
+      .select()
+      .from(this.#items)
+      .where(
+        and(
+          eq(this.#items.conversationId, conversationId),
+          inArray(id, idsWithin(keys.slice(0, limit))),
+        ),
+      )
+      .orderBy(sql`${position} ${way}`)
+    const opened = await openWithin(rows, {
+      cipher: this.#cipher,
+      contextOf: (row) => contextOf(conversationId, row.id),
+    })
+    const items = opened.map(({ text }) => JSON.parse(text) as StoredItem)
+    return { items, hasMore: keys.length > items.length }
   }
 
   async findItem(conversationId: string, id: string): Promise<StoredItem | undefined> {

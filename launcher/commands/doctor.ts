@@ -8,7 +8,7 @@ import { readOutboxState } from '#api/auth/delivery/outbox.ts'
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import { openDatabase } from '#shared/db/client.ts'
 import { authTables } from '#shared/db/schema/auth.ts'
-import { loadCatalogue } from '#shared/load-catalogue.ts'
+import { findShipped, loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 import { verifyFolder } from '#workers/models/manifest.ts'
@@ -220,7 +220,7 @@ function isMissingTable(error: unknown): boolean {
 async function checkModels({ inference }: Config): Promise<string> {
   const { models } = await loadCatalogue(inference.catalogueFile)
   const folders = models.filter(({ source }) => !/^(hub|s3):/.test(source))
-  for (const { source } of folders) await verifyFolder(resolve(source))
+  for (const { source } of folders) await verifyFolder(findShipped(source))
   return `${folders.length} of ${models.length} are here and undamaged`
 }
 

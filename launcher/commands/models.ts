@@ -4,15 +4,16 @@ import { type Env, loadWorkerConfig } from '#shared/config/config.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
-import { ensureModel, type FetchOptions, modelCacheDir } from '#workers/models/fetcher.ts'
+import { ensureModel, modelCacheDir } from '#workers/models/fetcher.ts'
 import { parseHubSource } from '#workers/models/hub.ts'
 import type { PullProgress } from '#workers/models/hub-cache.ts'
+import type { StoredOptions } from '#workers/models/stored-cache.ts'
 
 type Action = (context: Context, args: Arguments) => Promise<void>
 
 interface Context {
   readonly catalogue: Catalogue
-  readonly fetchOptions: FetchOptions
+  readonly fetchOptions: StoredOptions
 }
 
 const ACTIONS: Readonly<Record<string, Action>> = {
@@ -62,7 +63,6 @@ export async function models(env: Env, args: Arguments): Promise<void> {
   try {
     const catalogue = await loadCatalogue(config.inference.catalogueFile)
     const fetchOptions = {
-      rootDir: process.cwd(),
       cacheDir: modelCacheDir(config),
       hub: config.inference.hub,
       storage,
@@ -100,7 +100,7 @@ function unlisted(repository: string, onnxFile: string | undefined): CatalogueMo
 }
 
 /** Verifies local files completely; fetches nothing. */
-function atHand(options: FetchOptions): FetchOptions {
+function atHand(options: StoredOptions): StoredOptions {
   return { ...options, isAtHand: true, isThorough: true }
 }
 

@@ -37,6 +37,11 @@ const ENCRYPTION_KEY_LENGTH_MIN = 32
 /** Reads the settings of Redis and object storage. */
 export function readInfraConfig(env: EnvReader): InfraConfig {
   env.section('Infrastructure')
+  // The command line reads it before everything else; it is named here to be known and documented.
+  env.string('MILLRACE_HOME', {
+    about:
+      'folder of .env, models.json and relative paths; the project if unset, for the npm package the current one',
+  })
   const dataDir = env.string('MILLRACE_DATA_DIR', {
     about: 'folder of everything that the embedded services and the model cache keep',
     fallback: '.data',

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 
 import { describe, expect, it } from 'vitest'
 
-import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
+import { decodeTokens } from '#workers/text/detokenizer.ts'
 import { createTokenizer } from '#workers/text/tokenizer.ts'
 
 // Recorded from the package tokenizers by make-tokenizer-parts.py (see `source` inside).

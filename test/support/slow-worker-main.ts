@@ -9,7 +9,7 @@ import { LOOP_FILE, loopFeeds } from '#test/unit/workers/runtime/decoder-feeds.t
 import { Residency } from '#workers/models/residency.ts'
 import { defineProcessor, type OpenModel } from '#workers/processors/index.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
-import { WorkerHost } from '#workers/worker-host.ts'
+import { WorkerHost } from '#workers/server/worker-host.ts'
 
 import { TOY, TOY_ENCRYPTION_KEY, toyText, toyToken } from './toy-worker.ts'
 

@@ -7,7 +7,7 @@ import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { Residency } from '#workers/models/residency.ts'
 import { defineProcessor, type OpenModel } from '#workers/processors/index.ts'
-import { WorkerHost } from '#workers/worker-host.ts'
+import { WorkerHost } from '#workers/server/worker-host.ts'
 
 /** Encrypts the content of the toy model's jobs, as in an installation. */
 export const TOY_ENCRYPTION_KEY = 'a key of the tests for content in Redis'

@@ -1,22 +1,45 @@
 import { findFreePort } from '#launcher/embedded/child.ts'
 
+const RESOLUTION_MS = 5
+
 /** Another process, looked at from inside. */
 export interface WatchedProcess {
   /** What the process has to be started with. */
   readonly env: Readonly<Record<string, string>>
   /** What it holds once everything that could be collected was. */
   collectedMib(): Promise<number>
-  /** The longest that its event loop was held up since this was asked last, or since the start. */
+  /**
+   * The longest that its event loop was held up since this was asked last, without the time in which
+   * other processes had its core.
+   */
   loopDelayMs(): Promise<number>
 }
 
-// The measure is left in the process that it measures.
+// The measure is left in the process that it measures. What other processes of the machine take is not
+// counted: Linux says how long the main thread was ready and did not run.
 const LOOP_DELAY = `(() => {
-  const { monitorEventLoopDelay } = process.getBuiltinModule('node:perf_hooks')
-  const delay = (globalThis.loopDelay ??= monitorEventLoopDelay({ resolution: 5 }))
-  const longest = delay.count > 0 ? delay.max / 1e6 : 0
-  delay.reset()
-  delay.enable()
+  const { readFileSync } = process.getBuiltinModule('node:fs')
+  const readyMs = () => {
+    try {
+      return Number(readFileSync('/proc/self/schedstat', 'latin1').split(' ')[1]) / 1e6
+    } catch {
+      return 0
+    }
+  }
+  const start = () => {
+    const watch = { longest: 0 }
+    let last = { at: performance.now(), ready: readyMs() }
+    setInterval(() => {
+      const next = { at: performance.now(), ready: readyMs() }
+      const delay = next.at - last.at - (next.ready - last.ready) - ${RESOLUTION_MS}
+      watch.longest = Math.max(watch.longest, delay)
+      last = next
+    }, ${RESOLUTION_MS}).unref()
+    return watch
+  }
+  const watch = (globalThis.loopDelay ??= start())
+  const { longest } = watch
+  watch.longest = 0
   return longest
 })()`
 

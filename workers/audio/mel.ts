@@ -1,4 +1,5 @@
-import { writeModel } from '#workers/runtime/onnx-writer.ts'
+import { ints, makeConstant, makeModel, makeNode, makeValue } from '#workers/graph/model.ts'
+import { writeModel } from '#workers/graph/write-model.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 
 /** The feature settings of `preprocessor_config.json`; counts are derived from them. */
@@ -108,40 +109,30 @@ function makeMelGraph({ sampleRate, windowSamples, hopSamples, melBins }: MelCon
     }
   }
   const filters = melFilters({ sampleRate, windowSamples, melBins })
-  const scalar = (name: string, value: number) => ({
-    name,
-    dims: [],
-    values: Float32Array.of(value),
-  })
-  return writeModel({
-    name: 'log-mel',
-    nodes: [
-      {
-        operator: 'Conv',
-        inputs: ['samples', 'waves'],
-        output: 'parts',
-        attributes: { strides: [hopSamples] },
-      },
-      { operator: 'Mul', inputs: ['parts', 'parts'], output: 'squares' },
-      { operator: 'MatMul', inputs: ['filters', 'squares'], output: 'powers' },
-      { operator: 'Max', inputs: ['powers', 'least'], output: 'audible' },
-      { operator: 'Log', inputs: ['audible'], output: 'natural' },
-      { operator: 'Mul', inputs: ['natural', 'perDecade'], output: 'logs' },
-    ],
-    constants: [
-      { name: 'waves', dims: [2 * bins, 1, windowSamples], values: waves },
-      // Each filter twice: for the squared cosine and sine products.
-      {
-        name: 'filters',
-        dims: [melBins, 2 * bins],
-        values: Float32Array.from(filters.flatMap((weights) => [...weights, ...weights])),
-      },
-      scalar('least', POWER_MIN),
-      scalar('perDecade', Math.LOG10E),
-    ],
-    inputs: [{ name: 'samples', type: 'float32', rank: 3 }],
-    outputs: [{ name: 'logs', type: 'float32', rank: 3 }],
-  })
+  // Each filter twice: for the squared cosine and sine products.
+  const twice = Float32Array.from(filters.flatMap((weights) => [...weights, ...weights]))
+  const stride = { attributes: { strides: ints(hopSamples) } }
+  return writeModel(
+    makeModel({
+      name: 'log-mel',
+      nodes: [
+        makeNode('Conv', ['samples', 'waves'], 'parts', stride),
+        makeNode('Mul', ['parts', 'parts'], 'squares'),
+        makeNode('MatMul', ['filters', 'squares'], 'powers'),
+        makeNode('Max', ['powers', 'least'], 'audible'),
+        makeNode('Log', ['audible'], 'natural'),
+        makeNode('Mul', ['natural', 'perDecade'], 'logs'),
+      ],
+      constants: [
+        makeConstant('waves', 'float32', [2 * bins, 1, windowSamples], waves),
+        makeConstant('filters', 'float32', [melBins, 2 * bins], twice),
+        makeConstant('least', 'float32', [], Float32Array.of(POWER_MIN)),
+        makeConstant('perDecade', 'float32', [], Float32Array.of(Math.LOG10E)),
+      ],
+      inputs: [makeValue('samples', 'float32', ['', '', ''])],
+      outputs: [makeValue('logs', 'float32', ['', '', ''])],
+    }),
+  )
 }
 
 /** Triangles of equal area, evenly spaced on Slaney's mel scale from 0 Hz to half the sample rate. */

@@ -1,12 +1,12 @@
 import type { AudioResult, AudioSegment } from '#shared/contracts/audio.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
-import { scanOperators } from '#workers/engine/decoder-graph.ts'
+import { readOperators } from '#workers/graph/operators.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 import { contentOnly } from '#workers/text/content-spans.ts'
-import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
+import { decodeTokens } from '#workers/text/detokenizer.ts'
 import { createTokenizer, type Tokenizer } from '#workers/text/tokenizer.ts'
 
 import { type AnswerDecoder, createAnswerDecoder } from './answer-decoder.ts'
@@ -122,7 +122,7 @@ export async function openWhisper(options: WhisperOptions): Promise<Whisper> {
  * Dynamic quantization uses one scale for a whole batch, so one clip would change another's text.
  */
 async function rowsOf(files: readonly string[]): Promise<{ readonly rowsMax?: number }> {
-  const marks = await Promise.all(files.map(scanOperators))
+  const marks = await Promise.all(files.map(readOperators))
   return marks.some(({ hasDynamicQuantization }) => hasDynamicQuantization) ? { rowsMax: 1 } : {}
 }
 

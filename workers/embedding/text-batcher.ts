@@ -1,4 +1,4 @@
-import { scanOperators } from '#workers/engine/decoder-graph.ts'
+import { readOperators } from '#workers/graph/operators.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { SessionPool } from '#workers/runtime/session-pool.ts'
 
@@ -22,7 +22,7 @@ export async function openTextBatcher<Result>(
   { maxBatchTokens, onBatch }: BatchOptions,
   run: (session: ModelSession, texts: readonly EncodedText[]) => Promise<readonly Result[]>,
 ): Promise<Batcher<EncodedText, Result>> {
-  const { hasDynamicQuantization } = await scanOperators(sessions.wide.file)
+  const { hasDynamicQuantization } = await readOperators(sessions.wide.file)
   const { poolSize, sharedBatchTokens } = sessions
   return new Batcher<EncodedText, Result>({
     maxBatchTokens: maxBatchTokens ?? BATCH_TOKENS_MAX,

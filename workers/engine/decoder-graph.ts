@@ -1,10 +1,7 @@
-import { type FileHandle, open } from 'node:fs/promises'
-
+import type { OperatorMarks } from '#workers/graph/operators.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { TensorSpec } from '#workers/runtime/specs.ts'
 import type { ElementType } from '#workers/tensor/element-type.ts'
-
-import { type ByteRange, findGraphText } from './graph-text.ts'
 
 /** A pair of cache input and output: a layer's keys or values. */
 export interface CachePair {
@@ -37,54 +34,6 @@ export interface DecoderGraph {
    * runs, changes the numbers of another. Such models run row by row in fixed pieces.
    */
   readonly isRowCoupled: boolean
-}
-
-/** Operators whose presence decides how a decoder may be run. */
-interface OperatorMarks {
-  readonly hasGroupQueryAttention: boolean
-  readonly hasDynamicQuantization: boolean
-}
-
-const IN_PLACE_MARK = 'GroupQueryAttention'
-const COUPLING_MARK = 'DynamicQuantize' // DynamicQuantizeLinear, …MatMul, …LSTM
-const SCAN_BYTES = 4 << 20
-
-/**
- * Searches the file for operator names, which it contains as plain text. The names of cache tensors
- * do not help, because both export styles use the same.
- */
-export async function scanOperators(file: string): Promise<OperatorMarks> {
-  const handle = await open(file)
-  try {
-    const { size } = await handle.stat()
-    const marks = { hasGroupQueryAttention: false, hasDynamicQuantization: false }
-    for (const range of (await findGraphText(handle, size)) ?? [{ start: 0, end: size }]) {
-      await scanRange(handle, range, marks)
-    }
-    return marks
-  } finally {
-    await handle.close()
-  }
-}
-
-async function scanRange(
-  handle: FileHandle,
-  { start, end }: ByteRange,
-  marks: { hasGroupQueryAttention: boolean; hasDynamicQuantization: boolean },
-): Promise<void> {
-  const overlap = Math.max(IN_PLACE_MARK.length, COUPLING_MARK.length)
-  const buffer = Buffer.alloc(Math.min(end - start, SCAN_BYTES))
-  for (let at = start; at < end; ) {
-    const wanted = Math.min(buffer.length, end - at)
-    const { bytesRead } = await handle.read(buffer, 0, wanted, at)
-    if (bytesRead === 0) return
-    const text = buffer.subarray(0, bytesRead)
-    marks.hasGroupQueryAttention ||= text.includes(IN_PLACE_MARK)
-    marks.hasDynamicQuantization ||= text.includes(COUPLING_MARK)
-    if (at + bytesRead >= end) return
-    // A name may lie across two pieces.
-    at += Math.max(bytesRead - overlap, 1)
-  }
 }
 
 /** Reads a decoder's inputs and outputs. Throws `ModelLoadError` when the engine cannot run it. */

@@ -2,7 +2,7 @@ import { CancelledError, failure } from '#shared/errors.ts'
 
 import type { ModelRunner, StepLogits } from './model-runner.ts'
 import { Scheduler, type SchedulerOptions, type Step } from './scheduler.ts'
-import { Sequence } from './sequence.ts'
+import { Sequence } from './slots.ts'
 import type { EngineStats, SampledToken, SequenceEnd, SequenceRequest } from './types.ts'
 
 /** Settings of an engine beyond its scheduler's. */

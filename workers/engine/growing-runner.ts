@@ -23,8 +23,7 @@ import {
   wantsAllLogits,
 } from './model-runner.ts'
 import type { Step } from './scheduler.ts'
-import type { Sequence } from './sequence.ts'
-import type { SlotTable } from './slots.ts'
+import type { Sequence, SlotTable } from './slots.ts'
 
 /** Slots whose sequences decode together; an undefined member has left and is computed unread. */
 interface Group {

@@ -18,9 +18,8 @@ import {
   wantsAllLogits,
 } from './model-runner.ts'
 import type { Step } from './scheduler.ts'
-import type { Sequence } from './sequence.ts'
 import type { SlotCache } from './slot-cache.ts'
-import type { SlotTable } from './slots.ts'
+import type { Sequence, SlotTable } from './slots.ts'
 
 type CacheData = Float32Array | Float16Array
 

@@ -5,8 +5,7 @@ import type { Tensor } from '#workers/runtime/tensor.ts'
 
 import type { DecoderGraph } from './decoder-graph.ts'
 import type { Step } from './scheduler.ts'
-import type { Sequence } from './sequence.ts'
-import type { SlotTable } from './slots.ts'
+import type { Sequence, SlotTable } from './slots.ts'
 
 /** Runs steps on a model and keeps the cache; the only room that knows a decoder's tensors. */
 export interface ModelRunner {

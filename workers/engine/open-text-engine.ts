@@ -1,9 +1,10 @@
+import { readOperators } from '#workers/graph/operators.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { ExecutionProvider } from '#workers/runtime/session-options.ts'
 
-import { type DecoderGraph, readDecoderGraph, scanOperators } from './decoder-graph.ts'
+import { type DecoderGraph, readDecoderGraph } from './decoder-graph.ts'
 import { DeviceCache } from './device/device-cache.ts'
 import { DeviceGrowingMemory } from './device/device-growing-memory.ts'
 import { DeviceSlotCache } from './device/device-slot-cache.ts'
@@ -54,7 +55,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
     ...(intraOpThreads !== undefined && { intraOpThreads }),
   })
   return closeOnFailure(session, async () => {
-    const graph = readDecoderGraph(session, await scanOperators(file))
+    const graph = readDecoderGraph(session, await readOperators(file))
     const contextLength = Math.min(
       config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
       options.maxContextTokens ?? CONTEXT_TOKENS_MAX,

@@ -1,4 +1,4 @@
-import type { Sequence } from './sequence.ts'
+import type { Sequence } from './slots.ts'
 import { type Placement, SlotTable } from './slots.ts'
 
 /** One run of the model. */

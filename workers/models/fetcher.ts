@@ -1,25 +1,20 @@
 import { stat } from 'node:fs/promises'
-import { isAbsolute, join, resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { failure } from '#shared/errors.ts'
+import { findShipped } from '#shared/load-catalogue.ts'
 
 import { ensureHubModel } from './hub-cache.ts'
 import { verifyFolder } from './manifest.ts'
 import { ensureStoredModel, type StoredOptions } from './stored-cache.ts'
-
-/** Where models come from, and where they are kept. */
-export interface FetchOptions extends StoredOptions {
-  /** The base of relative folders in the catalogue. */
-  readonly rootDir: string
-}
 
 /**
  * The folder that holds a model's files: one of this machine, or the cache, into which it is fetched
  * from the hub or from object storage when it is not there. Files are checked against the model's
  * manifest, if it has one.
  */
-export async function ensureModel(model: CatalogueModel, options: FetchOptions): Promise<string> {
+export async function ensureModel(model: CatalogueModel, options: StoredOptions): Promise<string> {
   const folder = await locate(model, options)
   await verifyFolder(folder)
   return folder
@@ -34,11 +29,10 @@ export function modelCacheDir(config: {
   return resolve(configured === '' ? join(config.infra.dataDir, 'models') : configured)
 }
 
-async function locate(model: CatalogueModel, options: FetchOptions): Promise<string> {
+async function locate(model: CatalogueModel, options: StoredOptions): Promise<string> {
   if (model.source.startsWith('hub:')) return ensureHubModel(model, options)
   if (model.source.startsWith('s3:')) return ensureStoredModel(model, options)
-  const { source } = model
-  const folder = isAbsolute(source) ? source : join(options.rootDir, source)
+  const folder = findShipped(model.source)
   const found = await stat(folder).catch(() => undefined)
   if (found?.isDirectory() === true) return folder
   throw failure.notFound(`the files of the model \`${model.id}\` are not there: ${folder}`, {

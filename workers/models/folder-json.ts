@@ -45,7 +45,10 @@ export async function findJsonValue(
 
 const TEXT_BYTES_MAX = 128 << 20 // the largest tokenizers take some 35 MB
 /** The largest tokenizers have some two million values. */
-const JSON_LIMITS = { depth: 200, members: 5_000_000, values: 5_000_000, textBytes: 16 << 20 }
+const JSON_LIMITS = {
+  ...{ depth: 200, members: 5_000_000, values: 5_000_000, textBytes: 16 << 20 },
+  requiresFinite: false,
+}
 
 /** A text file of a model's folder. Throws `ModelLoadError`; rejects with `ENOENT` if there is none. */
 export async function readModelText(folder: string, name: string): Promise<string> {

@@ -1,4 +1,5 @@
-import type { PromptSource, ReadOptions, ReadPrompt } from '../processors/read-prompt.ts'
+import type { PromptSource, ReadOptions, ReadPrompt } from '#workers/text/text-model.ts'
+
 import type { GrammarData } from '../sampling/constraint/grammar-data.ts'
 
 /** What a preparation thread does. */

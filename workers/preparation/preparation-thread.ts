@@ -2,10 +2,10 @@ import { parentPort } from 'node:worker_threads'
 
 import { systemClock } from '#shared/clock.ts'
 import { ServiceError } from '#shared/errors.ts'
+import { readPromptSource } from '#workers/text/text-model.ts'
 
 import type { ConstraintPlan } from '../processors/constraint-plan.ts'
 import { compileConstraint } from '../processors/constraint-plan.ts'
-import { readPromptSource } from '../processors/read-prompt.ts'
 import { toGrammarData } from '../sampling/constraint/grammar-data.ts'
 import { loadTextModel, type TextModel } from '../text/text-model.ts'
 import type { PreparationTask, ThreadReply } from './preparation-task.ts'

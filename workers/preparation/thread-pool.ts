@@ -13,6 +13,8 @@ interface PreparationLimits {
   /** From the moment that the thread takes the task. */
   readonly deadlineMs: number
   readonly memoryMibMax: number
+  /** How long an idle thread waits for the next task. */
+  readonly idleMs?: number
   readonly refusal: { readonly message: string; readonly code: string }
 }
 
@@ -151,7 +153,13 @@ export class PreparationPool {
   }
 
   #endWhenIdle(): void {
-    this.#idle = setTimeout(() => void this.#thread?.terminate(), IDLE_MS).unref()
+    const end = (): void => {
+      const thread = this.#thread
+      // A task that comes while the thread ends gets a new one.
+      this.#thread = undefined
+      void thread?.terminate()
+    }
+    this.#idle = setTimeout(end, this.#limits.idleMs ?? IDLE_MS).unref()
   }
 }
 

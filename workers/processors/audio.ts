@@ -13,7 +13,7 @@ import type { AudioDecoder } from '#workers/audio/decode.ts'
 import type { Whisper } from '#workers/audio/whisper.ts'
 import { timeWords } from '#workers/audio/words.ts'
 
-import type { JobTools } from './job-tools.ts'
+import type { JobTools } from './processor-row.ts'
 
 /** What an audio queue serves. */
 export interface AudioModel {

@@ -10,6 +10,7 @@ import type {
   TokenLogprob,
 } from '#shared/contracts/completion.ts'
 import { type EarlyBan, Sampler, type SequenceRule } from '#workers/sampling/sampler.ts'
+import type { TokenPieces } from '#workers/text/detokenizer.ts'
 import { findThinkingTags, thinkingTokensMax } from '#workers/text/text-model.ts'
 
 import type { SampledToken, SequenceEnd, SequenceRequest } from '../engine/types.ts'
@@ -18,11 +19,10 @@ import { scoreToken } from '../sampling/logprobs.ts'
 import { limitThinking } from '../sampling/thinking-budget.ts'
 import { allowOnly, banSequences } from '../sampling/token-rules.ts'
 import { EditFollower } from '../text/prompt-lookup.ts'
-import type { TokenPieces } from '../text/token-pieces.ts'
 import { CandidateText } from './candidate-text.ts'
 import type { CompletionModel } from './completion-model.ts'
 import type { PreparedPrompt } from './completion-prompt.ts'
-import type { JobReplies } from './job-tools.ts'
+import type { JobReplies } from './processor-row.ts'
 import { presentLogprob, presentPromptLogprobs, type TokenScore } from './token-logprobs.ts'
 
 const SPACE = 0x20
@@ -296,16 +296,17 @@ function spellingsOf({ tokenizer }: CompletionModel['text'], word: string): numb
 function answerPieces(model: CompletionModel, { prompts }: GenerateInput): TokenPieces {
   const chats = prompts.filter((prompt) => prompt.form === 'chat')
   if (chats.length === 0) return model.text.tokenizer.pieces
-  return model.answerPieces(
-    chats.some(({ tools = [], toolChoice }) => tools.length > 0 && toolChoice !== 'none'),
+  const hasTools = chats.some(
+    ({ tools = [], toolChoice }) => tools.length > 0 && toolChoice !== 'none',
   )
+  return hasTools ? model.answerPieces.withTools : model.answerPieces.withoutTools
 }
 
 /** A single call is enforced by ending at its closing text. */
 function stopsOf({ dialect }: CompletionModel, input: GenerateInput): readonly string[] {
+  if (input.endsAfterCall !== true) return input.stop
   const { closes } = callFormat(dialect.calls)
-  if (input.endsAfterCall !== true || closes === undefined) return input.stop
-  return [...input.stop, closes]
+  return closes === undefined ? input.stop : [...input.stop, closes]
 }
 
 function endTokensOf({ text }: CompletionModel, rules: EndingRules = {}): ReadonlySet<number> {

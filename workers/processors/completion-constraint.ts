@@ -141,7 +141,7 @@ async function callsInFreeText(
 ): Promise<ConstraintSource> {
   const { tools } = plan
   const { text: opening, isAtStart } = callTrigger(callFormat(plan.calls))
-  const options = { opening, isAtStart, pieces: model.answerPieces(true) }
+  const options = { opening, isAtStart, pieces: model.answerPieces.withTools }
   const mustFollow = tools.some(isStrict)
   if (!mustFollow && tools.length <= LATER_TOOLS_MAX && tools.every(isSmall)) {
     // Most texts call no tool, and each small schema is cheap when the model calls its tool.

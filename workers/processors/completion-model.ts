@@ -1,12 +1,12 @@
 import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
+import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
 import type { TextEngine } from '../engine/types.ts'
 import { GRAMMAR_LIMITS, PROMPT_LIMITS, PreparationPool } from '../preparation/thread-pool.ts'
 import { ConstraintCache } from '../sampling/constraint/constraint-cache.ts'
 import { SamplingWorkspace } from '../sampling/sampler.ts'
-import { showMarkers } from '../text/answer-dialect.ts'
+import { isSpecial, showMarkers } from '../text/answer-dialect.ts'
 import type { TextModel } from '../text/text-model.ts'
-import type { TokenPieces } from '../text/token-pieces.ts'
 
 /** A language model ready for jobs: its engine, its text rules and what its requests share. */
 export interface CompletionModel {
@@ -18,10 +18,12 @@ export interface CompletionModel {
   readonly callConstraints: ConstraintCache
   /** How answers to chats are written. */
   readonly dialect: AnswerDialect
-  /** Tokens of answers to chats, whose markers are text where tools are offered or where they are of reasoning. */
-  answerPieces(hasTools: boolean): TokenPieces
-  /** Requests of one scope may reuse cached prefixes and grammars of each other. */
-  cacheScopeOf(organizationId: string): string
+  /** Whether clients must know the dialect to read the answers. */
+  readonly isDialectSpecial: boolean
+  /** Tokens of answers to chats; the dialect's markers of reasoning and of calls are visible text. */
+  readonly answerPieces: { readonly withTools: TokenPieces; readonly withoutTools: TokenPieces }
+  /** Whether organizations reuse cached prefixes and grammars of each other. */
+  readonly sharesCaches: boolean
   /** Compiles grammars that are too much for the event loop. */
   readonly grammars: PreparationPool
   /** Reads prompts that are too much for the event loop. */
@@ -53,8 +55,9 @@ export function createCompletionModel(
     callConstraints:
       withCalls === pieces ? constraints : new ConstraintCache(withCalls, text.endTokenIds),
     dialect,
-    answerPieces: (hasTools) => (hasTools ? withCalls : withoutCalls),
-    cacheScopeOf: (organizationId) => (sharesCaches ? '' : organizationId),
+    isDialectSpecial: isSpecial(dialect),
+    answerPieces: { withTools: withCalls, withoutTools: withoutCalls },
+    sharesCaches,
     grammars: new PreparationPool(GRAMMAR_LIMITS),
     prompts: new PreparationPool(PROMPT_LIMITS),
   }

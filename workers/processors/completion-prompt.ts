@@ -1,17 +1,26 @@
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
-import { isTokenId, unknownTokenId } from '#workers/text/text-model.ts'
-
-import { WorkBudget } from '../preparation/work-budget.ts'
-import { contentOnly, cutText, type RenderedText } from '../text/content-spans.ts'
-import type { CompletionModel } from './completion-model.ts'
 import {
   isLarge,
+  isTokenId,
   type PromptSource,
   type ReadOptions,
   type ReadPrompt,
   readPromptSource,
-} from './read-prompt.ts'
+  unknownTokenId,
+} from '#workers/text/text-model.ts'
+
+import { WorkBudget } from '../preparation/work-budget.ts'
+import { contentOnly, cutText, type RenderedText } from '../text/content-spans.ts'
+import type { CompletionModel } from './completion-model.ts'
+
+/** Requests of one scope may reuse cached prefixes and grammars of each other. */
+export function cacheScopeOf(
+  { sharesCaches }: Pick<CompletionModel, 'sharesCaches'>,
+  organizationId: string,
+): string {
+  return sharesCaches ? '' : organizationId
+}
 
 /** A prompt as the model reads it. */
 export interface PreparedPrompt {

@@ -12,13 +12,13 @@ import { ignoredHints, isTokenId, unknownTokenId } from '#workers/text/text-mode
 
 import { WorkBudget } from '../preparation/work-budget.ts'
 import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
-import { beginsInReasoning, isSpecial } from '../text/answer-dialect.ts'
+import { beginsInReasoning } from '../text/answer-dialect.ts'
 import { CandidateRun, DeltaOutlet } from './candidate-run.ts'
 import { findConstraint } from './completion-constraint.ts'
 import type { CompletionModel } from './completion-model.ts'
-import { type PreparedPrompt, preparePrompt } from './completion-prompt.ts'
+import { cacheScopeOf, type PreparedPrompt, preparePrompt } from './completion-prompt.ts'
 import { formPathOf } from './constraint-plan.ts'
-import { allOrNone, type JobTools, yieldToEventLoop } from './job-tools.ts'
+import { allOrNone, type JobTools, yieldToEventLoop } from './processor-row.ts'
 import { processScore } from './score.ts'
 import { processTokens } from './tokens.ts'
 
@@ -60,7 +60,7 @@ async function processGenerate(
   assertTokenIds(input, model.engine.vocabSize)
   const share = yieldToEventLoop(clock)
   const salt = input.cacheSalt === undefined ? '' : ` ${input.cacheSalt}`
-  const cacheScope = `${model.cacheScopeOf(job.organizationId)}${salt}`
+  const cacheScope = `${cacheScopeOf(model, job.organizationId)}${salt}`
   const budget = new WorkBudget()
   const {
     source: constraint,
@@ -125,12 +125,12 @@ function withDefaults(input: GenerateInput, defaults: SamplingDefaults = {}): Ge
 
 /** How the answers of a chat are written; undefined where clients of any model can read them. */
 function dialectOf(
-  { dialect }: CompletionModel,
+  { dialect, isDialectSpecial }: CompletionModel,
   prompts: readonly PreparedPrompt[],
   { input, isFree }: { readonly input: GenerateInput; readonly isFree: boolean },
 ): AnswerDialect | undefined {
   const isChat = input.prompts.some(({ form }) => form === 'chat')
-  if (!isChat || !isSpecial(dialect)) return undefined
+  if (!isChat || !isDialectSpecial) return undefined
   // A required form leaves no room for the end of the reasoning.
   const isOpen = isFree && prompts.some(({ text }) => beginsInReasoning(dialect, text))
   return { ...dialect, ...(isOpen && { beginsInReasoning: true }) }

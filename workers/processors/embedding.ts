@@ -6,7 +6,7 @@ import type { Encoder } from '#workers/embedding/encoder.ts'
 import { normalize } from '#workers/embedding/pooling.ts'
 import type { Reranker } from '#workers/embedding/reranker.ts'
 
-import { type JobTools, yieldToEventLoop } from './job-tools.ts'
+import { type JobTools, yieldToEventLoop } from './processor-row.ts'
 
 /** What an embedding queue serves: vectors of texts, or relevance of pairs. */
 export type EmbeddingModel =

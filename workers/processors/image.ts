@@ -6,7 +6,7 @@ import { encodeImage, openImage, resizeImage, type SourceImage } from '#workers/
 import type { DiffusionPipeline, ImageRequest } from '#workers/image/pipeline.ts'
 import { blankOut, type Pixels, pasteBack, type RedrawMask } from '#workers/image/pixels.ts'
 
-import { allOrNone, type JobTools } from './job-tools.ts'
+import { allOrNone, type JobTools } from './processor-row.ts'
 
 /** What an image queue serves. */
 export interface ImageModel {

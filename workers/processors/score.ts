@@ -1,14 +1,14 @@
 import type { ScoreInput } from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { failure } from '#shared/errors.ts'
+import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
 import type { SequenceEnd } from '../engine/types.ts'
 import { logprobOf } from '../sampling/logprobs.ts'
 import { contentOnly } from '../text/content-spans.ts'
-import type { TokenPieces } from '../text/token-pieces.ts'
 import type { CompletionModel } from './completion-model.ts'
-import { readSource } from './completion-prompt.ts'
-import { allOrNone, type JobTools, yieldToEventLoop } from './job-tools.ts'
+import { cacheScopeOf, readSource } from './completion-prompt.ts'
+import { allOrNone, type JobTools, yieldToEventLoop } from './processor-row.ts'
 
 const BRIDGE = '\n\n---\n\nThe above passage is related to: '
 const SCALE = 100 // scores are hundredths of a nat per token of the query
@@ -35,7 +35,7 @@ export async function processScore(
   reply.started(promptTokens)
   const preparedAt = clock.monotonic()
   const { query } = input
-  const cacheScope = model.cacheScopeOf(job.organizationId)
+  const cacheScope = cacheScopeOf(model, job.organizationId)
   const values = await allOrNone(
     signal,
     texts.map(

@@ -1,7 +1,7 @@
 import type { TokenLogprob } from '#shared/contracts/completion.ts'
+import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
 import type { ScoredToken } from '../sampling/logprobs.ts'
-import type { TokenPieces } from '../text/token-pieces.ts'
 
 /** What the model thought of a token; the log-probability is null where nothing preceded it. */
 export interface TokenScore {

@@ -3,7 +3,7 @@ import type { JobEnvelope } from '#shared/contracts/job.ts'
 
 import type { CompletionModel } from './completion-model.ts'
 import { contextLengthExceeded, readPrompt, readTokenIds } from './completion-prompt.ts'
-import type { JobTools } from './job-tools.ts'
+import type { JobTools } from './processor-row.ts'
 
 // The model reads nothing: no token is charged.
 const NOTHING = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 }

@@ -1,6 +1,6 @@
 import { countElements, ELEMENT_TYPES, type ElementType } from '#workers/tensor/element-type.ts'
 
-import type { Pointer } from './library.ts'
+import type { Pointer } from './native.ts'
 import { callForPointer, type Native } from './native.ts'
 import { Tensor } from './tensor.ts'
 

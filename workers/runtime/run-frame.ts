@@ -1,7 +1,6 @@
 import { defined } from '#shared/records.ts'
 
-import { addressOf, type Library, type Pointer } from './library.ts'
-import { callForPointer } from './native.ts'
+import { addressOf, callForPointer, type Library, type Pointer } from './native.ts'
 import type { Tensor } from './tensor.ts'
 
 /**

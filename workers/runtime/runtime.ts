@@ -7,8 +7,7 @@ import {
 } from '#workers/tensor/element-type.ts'
 
 import { ModelLoadError } from './errors.ts'
-import { openLibrary, type Pointer } from './library.ts'
-import { callForPointer, check, type Native } from './native.ts'
+import { callForPointer, check, type Native, openLibrary, type Pointer } from './native.ts'
 import { ModelSession, RunQueue } from './session.ts'
 import { createSessionOptions, type SessionOptions } from './session-options.ts'
 import { readProviders } from './specs.ts'
@@ -28,6 +27,8 @@ interface ModelBytes {
   /** Its name in error messages. */
   readonly name: string
   readonly bytes: Uint8Array
+  /** Where files of its weights are. */
+  readonly folder?: string
 }
 
 const CONCURRENT_RUNS_MAX = 3 // of libuv's four default threads
@@ -109,7 +110,7 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
     version: library.version,
     providers,
     load,
-    tensor: (type, data, dims) => createTensor(native, type, data, dims),
+    tensor: createTensor.bind(undefined, native),
     zeros: (type, dims) =>
       createTensor(native, type, allocateElements(type, countElements(dims)), dims),
     close,
@@ -124,7 +125,8 @@ async function loadSession(
   options: SessionOptions,
 ): Promise<ModelSession> {
   const file = nameOf(model)
-  const nativeOptions = createSessionOptions(native, providers, file, options)
+  const dataFolder = typeof model === 'string' ? undefined : model.folder
+  const nativeOptions = createSessionOptions(native, providers, { file, dataFolder }, options)
   const cell = new BigUint64Array(new ArrayBuffer(8))
   await queue.enter()
   try {

@@ -1,5 +1,5 @@
 import { ModelLoadError } from './errors.ts'
-import type { Pointer } from './library.ts'
+import type { Pointer } from './native.ts'
 import { callForPointer, check, type Native } from './native.ts'
 
 /** The device that a model runs on. */
@@ -21,11 +21,13 @@ const CONFIG_ENTRIES = {
   'session.force_spinning_stop': '1',
 } as const
 
+const DATA_FOLDER_ENTRY = 'session.model_external_initializers_file_folder_path'
+
 /** Builds native session options; the caller releases them. */
 export function createSessionOptions(
   native: Native,
   providers: readonly string[],
-  file: string,
+  { file, dataFolder }: { readonly file: string; readonly dataFolder: string | undefined },
   options: SessionOptions,
 ): Pointer {
   const { library } = native
@@ -37,7 +39,8 @@ export function createSessionOptions(
     check(library, library.setGraphOptimizationLevel(handle, level))
     // Shapes change with every step; a cached memory plan for each would only grow.
     check(library, library.disableMemPattern(handle))
-    for (const [key, value] of Object.entries(CONFIG_ENTRIES)) {
+    const entries = { ...CONFIG_ENTRIES, ...(dataFolder && { [DATA_FOLDER_ENTRY]: dataFolder }) }
+    for (const [key, value] of Object.entries(entries)) {
       check(library, library.addSessionConfigEntry(handle, key, value))
     }
     if (options.executionProvider === 'cuda') appendCuda(native, handle, providers, file)

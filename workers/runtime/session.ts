@@ -3,12 +3,11 @@ import { defined } from '#shared/records.ts'
 
 import { DeviceMemory } from './device-memory.ts'
 import { ModelRunError } from './errors.ts'
-import type { Pointer } from './library.ts'
-import { NameTable } from './name-table.ts'
+import type { Pointer } from './native.ts'
 import { callForPointer, check, type Native } from './native.ts'
 import { RunFrame } from './run-frame.ts'
 import type { ExecutionProvider } from './session-options.ts'
-import { readSpecs, type TensorSpec } from './specs.ts'
+import { NameTable, readSpecs, type TensorSpec } from './specs.ts'
 import { adoptTensor, type Tensor } from './tensor.ts'
 
 /** Inputs of a run by name; all inputs of the model are required. */

@@ -6,8 +6,15 @@ import {
   type TensorData,
 } from '#workers/tensor/element-type.ts'
 
-import { addressOf, type Pointer, viewMemory } from './library.ts'
-import { callForNumber, callForPointer, check, type Native } from './native.ts'
+import {
+  addressOf,
+  callForNumber,
+  callForPointer,
+  check,
+  type Native,
+  type Pointer,
+  viewMemory,
+} from './native.ts'
 
 /**
  * A dense row-major tensor. Its memory belongs either to JavaScript (made by `createTensor`; views

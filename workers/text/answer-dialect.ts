@@ -8,7 +8,7 @@ import {
   reasoningFormat,
 } from '#shared/contracts/answer-formats.ts'
 
-import type { TokenPieces } from './token-pieces.ts'
+import type { TokenPieces } from './detokenizer.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
 /** What the catalogue says about the answers of a model. */

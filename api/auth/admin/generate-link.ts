@@ -8,6 +8,7 @@ import { chooseRedirect } from '#api/auth/redirects/redirect-url.ts'
 import type { GenerateLinkBody, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { clearOneTimeTokens, type PendingCredentials } from '#api/auth/sign-in/one-time-tokens.ts'
+import { findPendingCredentials } from '#api/auth/sign-up/pending-credentials.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
 import { createAccount, inviteAccount, isConfirmed } from '#api/auth/users/accounts.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
@@ -176,7 +177,7 @@ async function prepareNewUser(
 ): Promise<Omit<Prepared, 'type'>> {
   const { type, known, wanted } = making
   const { body, email } = wanted
-  const passwordHash = type === 'signup' ? await hashPassword(services, wanted) : undefined
+  const passwordHash = type === 'signup' ? await hashPassword(services, wanted, known) : undefined
   const candidate = { provider: 'email', email, userMetadata: body.data }
   const id = known === undefined ? await approveNewUser(services, request, candidate) : undefined
   const user = await inTransaction(services.store, async (store) => {
@@ -188,13 +189,18 @@ async function prepareNewUser(
     await record(services, store, {
       request,
       actor: { kind: 'admin', role: request.caller.role },
-      action: type === 'invite' ? 'user_invited' : 'user_signedup',
+      action: type === 'invite' ? 'user_invited' : 'user_confirmation_requested',
       traits: { user_id: made.id, user_email: email },
     })
     return made
   })
   if (type === 'invite') return { user }
-  return { user, credentials: { passwordHash, userMetadata: mergeMetadata({}, body.data) } }
+  const earlier = await findPendingCredentials(services.store, user.id, 'email')
+  const userMetadata = mergeMetadata(earlier?.userMetadata ?? {}, body.data)
+  return {
+    user,
+    credentials: { passwordHash: passwordHash ?? earlier?.passwordHash ?? undefined, userMetadata },
+  }
 }
 
 function makeSignup(
@@ -214,9 +220,11 @@ function makeSignup(
 async function hashPassword(
   services: AuthServices,
   { type, body }: Wanted,
+  known: UserRow | undefined,
 ): Promise<string | undefined> {
   if (!body.password) {
-    if (type === 'signup') throw invalid('Signup requires a valid password', 'password')
+    const isNeeded = type === 'signup' && known === undefined
+    if (isNeeded) throw invalid('Signup requires a valid password', 'password')
     return undefined
   }
   await checkPasswordRules(body.password, { config: services.config.password, log: services.log })

@@ -61,7 +61,12 @@ export async function adminDeleteUser(
       request,
       actor: { kind: 'admin', role: request.caller.role },
       action: 'user_deleted',
-      traits: { user_id: user.id, soft: body.should_soft_delete === true },
+      traits: {
+        user_id: user.id,
+        user_email: user.email ?? '',
+        user_phone: user.phone ?? '',
+        soft: body.should_soft_delete === true,
+      },
     })
     if (body.should_soft_delete === true) await softDeleteUser(store, locked)
     else await deleteUser(store, user.id)

@@ -241,9 +241,12 @@ export async function checkSendLimit(services: AuthServices, contact: Contact): 
 }
 
 /** Throws unless users may sign up or in by email. */
-export function requireEmailEnabled(services: AuthServices, message: string): void {
+export function requireEmailEnabled(
+  services: AuthServices,
+  kind: 'invalidRequest' | 'unprocessable',
+): void {
   if (services.config.signup.isEmailEnabled) return
-  throw authFailure('email_provider_disabled', { message, kind: 'unprocessable' })
+  throw authFailure('email_provider_disabled', { message: 'Email logins are disabled', kind })
 }
 
 /** Throws unless the channel of a body is one that gateways have. */

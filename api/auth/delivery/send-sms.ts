@@ -1,3 +1,4 @@
+import type { AuditAction } from '#api/auth/audit/audit-log.ts'
 import { record } from '#api/auth/audit/record.ts'
 import type { AuthRequest } from '#api/auth/context.ts'
 import { tooSoon } from '#api/auth/rate-limits.ts'
@@ -7,6 +8,7 @@ import {
   mintOneTimeToken,
   type PendingCredentials,
 } from '#api/auth/sign-in/one-time-tokens.ts'
+import { isConfirmed } from '#api/auth/users/accounts.ts'
 import type { Contact } from '#api/auth/users/contact.ts'
 import { claimSend, type SentColumn, type UserChanges } from '#api/auth/users/users.ts'
 import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
@@ -52,14 +54,17 @@ export function sendTokenSms(
     await record(tx, tx.store, {
       request,
       actor: { kind: 'user', user },
-      action:
-        kind === 'reauthentication'
-          ? 'user_reauthenticate_requested'
-          : 'user_confirmation_requested',
+      action: actionOf(kind, user),
       traits: { channel },
     })
     return { user, messageId }
   })
+}
+
+function actionOf(kind: SmsKind, user: UserRow): AuditAction {
+  if (kind === 'reauthentication') return 'user_reauthenticate_requested'
+  const isSignIn = kind === 'phone_confirmation' && isConfirmed(user, 'phone')
+  return isSignIn ? 'user_recovery_requested' : 'user_confirmation_requested'
 }
 
 async function claimSms(

@@ -52,11 +52,10 @@ async function begin(
   const pkce = parsePkce(query)
   const inviteLinkSha256 = await checkInvite(services, query.invite_token)
   const providerCodeVerifier = randomBytes(32).toString('base64url')
-  const isRedirect = query.skip_http_redirect !== 'true'
-  // An address that is handed to a program may be opened anywhere; PKCE is bound by its verifier.
-  const isLinking = linkingUserId !== undefined
-  const needsCookie = pkce === undefined && (isRedirect || isLinking)
-  const binding = needsCookie ? bindTo(services, request, provider) : undefined
+  // Only a signed-in client may ask for the address in place of the redirect.
+  const isRedirect = linkingUserId === undefined || query.skip_http_redirect !== 'true'
+  // PKCE is bound by its verifier.
+  const binding = pkce === undefined ? bindTo(services, request, provider) : undefined
   const { state } = await startFlow(services.store, {
     provider: provider.id,
     authenticationMethod: 'oauth',

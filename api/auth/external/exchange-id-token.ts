@@ -4,6 +4,7 @@ import type { Provider } from '#api/auth/ports.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { startSession, tokenResponse } from '#api/auth/sessions/start-session.ts'
 import { inTransaction } from '#api/auth/store.ts'
+import type { ProviderId } from '#shared/config/provider-ids.ts'
 
 import { decideAccount } from './external-account.ts'
 import { linkToUser } from './link-to-user.ts'
@@ -28,7 +29,7 @@ export async function exchangeIdToken(
     throw new OAuthError('invalid request', 'provider or client_id and issuer required')
   }
   const userId = body.link_identity ? requireLinkingUser(services, request) : undefined
-  const id = body.provider || providerOfIssuer(services, issuer as string)
+  const id = body.provider || providerOfIssuer(services, issuer as string, clientId as string)
   const provider = requireProvider(services, id)
   const profile = await provider.verify(body.id_token, {
     ...(nonce !== undefined && { nonce }),
@@ -73,7 +74,16 @@ const WELL_KNOWN_ISSUERS: Readonly<Record<string, string>> = {
   'https://accounts.google.com': 'google',
 }
 
-function providerOfIssuer(services: AuthServices, issuer: string): string {
+function providerOfIssuer(services: AuthServices, issuer: string, clientId: string): string {
+  const { providers } = services.config.external
+  const owner = services.providers
+    .enabledIds()
+    .find(
+      (id) =>
+        services.providers.idTokenIssuer(id) === issuer &&
+        providers[id as ProviderId].clientIds.includes(clientId),
+    )
+  if (owner !== undefined) return owner
   const isAllowed = services.config.external.allowedIdTokenIssuers.includes(issuer)
   const id = WELL_KNOWN_ISSUERS[issuer] ?? (isAllowed ? 'oidc' : undefined)
   if (!isAllowed || id === undefined) {

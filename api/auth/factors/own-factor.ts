@@ -37,8 +37,18 @@ export function parseUuid(text: string, name: string): string {
   })
 }
 
-/** A challenge id of a body. Throws 400 when it is no UUID. */
+/** A challenge id of a body. Throws 400 when it is no UUID, and 422 when it is missing. */
 export function parseChallengeId(text: string | undefined): string {
-  if (text !== undefined && UUID.test(text)) return text.toLowerCase()
+  if (!text) throw unknownChallenge()
+  if (UUID.test(text)) return text.toLowerCase()
   throw invalid('challenge_id must be an UUID', 'challenge_id')
+}
+
+/** 422 for a challenge that is not of the factor. */
+export function unknownChallenge(): Error {
+  return authFailure('mfa_factor_not_found', {
+    message: 'MFA factor with the provided challenge ID not found',
+    kind: 'unprocessable',
+    param: 'challenge_id',
+  })
 }

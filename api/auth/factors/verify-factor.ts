@@ -22,7 +22,7 @@ import {
   listFactors,
   markFactorVerified,
 } from './factors.ts'
-import { getOwnFactor, parseChallengeId, requireNamedUser } from './own-factor.ts'
+import { getOwnFactor, parseChallengeId, requireNamedUser, unknownChallenge } from './own-factor.ts'
 import { findTotpStep } from './totp.ts'
 
 /** Proves a second factor: the session rises to the second assurance level. */
@@ -111,12 +111,7 @@ async function getChallenge(
   }
   const id = parseChallengeId(wanted.id)
   const challenge = await findChallenge(services.store, factor.id, id)
-  if (challenge === undefined) {
-    throw authFailure('mfa_factor_not_found', {
-      message: 'MFA factor with the provided challenge ID not found',
-      kind: 'unprocessable',
-    })
-  }
+  if (challenge === undefined) throw unknownChallenge()
   if (challenge.verifiedAt !== null || challenge.ip !== request.ip) {
     throw authFailure('mfa_ip_address_mismatch')
   }

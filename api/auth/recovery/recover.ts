@@ -22,7 +22,7 @@ export async function recover(
   if (!body.email) throw invalid('Password recovery requires an email', 'email')
   const pkce = parsePkce(body)
   const email = parseEmail(body.email)
-  requireEmailEnabled(services, 'Email logins are disabled')
+  requireEmailEnabled(services, 'invalidRequest')
   // Before any row is written or locked, for known and unknown addresses alike.
   await checkSendLimit(services, { kind: 'email', email })
   await services.addresses.requireDeliverable({ kind: 'email', email })

@@ -47,6 +47,8 @@ function rotateStepByStep(
     if (result.kind === 'accepted') {
       const actor = { kind: 'user', user: result.user } as const
       await record(services, store, { request, actor, action: 'token_refreshed' })
+      if (result.isRotated)
+        await record(services, store, { request, actor, action: 'token_revoked' })
     }
     if (result.kind === 'refused' && result.reusedOf !== undefined) {
       const actor = { kind: 'user', user: result.reusedOf } as const

@@ -48,7 +48,8 @@ export async function rotateInOneStatement(
   const [row] = await prepared(store.db, 'rotate_refresh_token', (name) =>
     prepareRotation(store, name),
   ).execute({
-    ...{ seed, userAgent, ip, at: at.toISOString(), auditId: randomUUID() },
+    ...{ seed, userAgent, ip, at: at.toISOString() },
+    ...{ refreshedId: randomUUID(), revokedId: randomUUID() },
     presentedSha256: sha256(presented),
     childSha256: sha256(refreshToken),
   })
@@ -92,11 +93,13 @@ function prepareRotation({ db, tables }: Store, name: string) {
     from revoked where s.id = revoked.session_id`)
   const audited = db.$with('audited', {}).as(sql`
     insert into ${auditLog} (id, payload, ip_address, created_at)
-    select ${given('auditId')}::uuid, jsonb_strip_nulls(jsonb_build_object(
+    select entry.id, jsonb_strip_nulls(jsonb_build_object(
         'actor_id', u.id, 'actor_username', coalesce(u.phone, u.email, ''),
         'actor_name', u.user_metadata -> 'full_name', 'actor_via_sso', false,
-        'action', 'token_refreshed', 'log_type', 'token')), ${given('ip')}, ${now}
-    from revoked join ${users} u on u.id = revoked.user_id`)
+        'action', entry.action, 'log_type', 'token')), ${given('ip')}, ${now}
+    from revoked join ${users} u on u.id = revoked.user_id
+    cross join (values (${given('refreshedId')}::uuid, 'token_refreshed'),
+      (${given('revokedId')}::uuid, 'token_revoked')) entry (id, action)`)
   return db
     .with(locked, revoked, issued, touched, audited)
     .select({

@@ -17,9 +17,9 @@ import {
   contactClaims,
   createAccount,
   isConfirmed,
+  signupMetadata,
 } from '#api/auth/users/accounts.ts'
 import { type Contact, parseContact } from '#api/auth/users/contact.ts'
-import { mergeMetadata } from '#api/auth/users/present-user.ts'
 import { findUserByContact } from '#api/auth/users/users.ts'
 import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
@@ -46,6 +46,7 @@ export async function otp(
   const contact = parseContact(body, {
     both: 'Only an email address or phone number should be provided',
     none: 'One of email or phone must be set',
+    malformed: () => (body.create_user === false ? authFailure('otp_disabled') : undefined),
   })
   if (contact.kind === 'email' && body.channel) {
     throw invalid('Channel should only be specified with Phone OTP', 'channel')
@@ -76,11 +77,11 @@ export async function magicLink(
 }
 
 async function send(services: AuthServices, request: AuthRequest, parsed: Otp): Promise<Answer> {
+  const known = await findUserByContact(services.store, parsed.contact)
+  if (known === undefined && !parsed.createsUser) throw authFailure('otp_disabled')
   checkEnabled(services, parsed.contact)
   await services.addresses.requireDeliverable(parsed.contact)
   await checkSendLimit(services, parsed.contact)
-  const known = await findUserByContact(services.store, parsed.contact)
-  if (known === undefined && !parsed.createsUser) throw authFailure('otp_disabled')
   if (known === undefined && services.config.signup.isDisabled) throw authFailure('signup_disabled')
   const { contact, data } = parsed
   const candidate = { ...contact, provider: contact.kind, userMetadata: data }
@@ -99,7 +100,7 @@ function checkEnabled(services: AuthServices, contact: Contact): void {
     throw authFailure('phone_provider_disabled', { message: 'Unsupported phone provider' })
   }
   if (contact.kind === 'phone') return
-  requireEmailEnabled(services, 'Email logins are disabled')
+  requireEmailEnabled(services, 'unprocessable')
   if (signup.isMagicLinkEnabled) return
   throw authFailure('email_provider_disabled', {
     message: 'Login with magic link is disabled',
@@ -121,14 +122,14 @@ async function signUp(
     const claims = { id, contact, keepsIdentityClaims: true }
     const account = isAutoconfirm ? { ...claims, data: parsed.data } : { ...claims, isSignup: true }
     const user = await createAccount(services, store, { account, request })
-    if (user === undefined) return undefined
+    if (user === undefined || !isAutoconfirm) return user
     await record(services, store, {
       request,
       actor: { kind: 'user', user },
       action: 'user_signedup',
       traits: { provider: contact.kind },
     })
-    return isAutoconfirm ? confirmContact(store, user, contact.kind) : user
+    return confirmContact(store, user, contact.kind)
   })
   const user = created ?? (await findUserByContact(services.store, contact))
   if (user === undefined) throw authFailure('conflict', { message: 'Please try again.' })
@@ -143,8 +144,8 @@ interface Message {
 
 // No password, and the metadata of this request alone.
 function credentialsOf({ user, parsed }: Message): PendingCredentials {
-  const claims = contactClaims(user.id, parsed.contact, parsed.data)
-  return { userMetadata: mergeMetadata({}, claims) }
+  const { contact, data } = parsed
+  return { userMetadata: signupMetadata(contactClaims(user.id, contact, data), contact.kind) }
 }
 
 async function sendMail(

@@ -167,7 +167,7 @@ export async function applyEmailChange(store: Store, user: UserRow): Promise<Use
     emailConfirmedAt: store.now(),
     isAnonymous: false,
     appMetadata: await withProviders(store, user),
-    userMetadata: { ...user.userMetadata, email, email_verified: true },
+    userMetadata: { ...user.userMetadata, email_verified: true },
   })
 }
 

@@ -72,6 +72,8 @@ async function signInWithPassword(
   const contact = parseContact(body, {
     both: 'Only an email address or phone number should be provided on login.',
     none: 'missing email or phone',
+    // No account has such an address or number.
+    malformed: () => authFailure('invalid_credentials'),
   })
   checkEnabled(services, contact)
   const password = body.password ?? ''

@@ -12,6 +12,7 @@ import { tokenFragment, tokenResponse } from '#api/auth/sessions/start-session.t
 import { type Contact, nameOf, parseContact } from '#api/auth/users/contact.ts'
 import { findUserByContact, findUsersChangingTo } from '#api/auth/users/users.ts'
 import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
+import type { ServiceError } from '#shared/errors.ts'
 
 import { findByCode, findByLink, PKCE_PREFIX } from './one-time-tokens.ts'
 import { KINDS_BY_TYPE, redeem } from './redeem.ts'
@@ -119,8 +120,14 @@ function parseGuess(body: Parsed<typeof VerifyBody>): Guess {
   return {
     kind: 'code',
     code: token,
-    contact: parseContact(body, { both: message, none: message }),
+    contact: parseContact(body, { both: message, none: message, malformed: malformedEmail }),
   }
+}
+
+function malformedEmail(kind: Contact['kind']): ServiceError | undefined {
+  if (kind === 'phone') return undefined
+  const message = 'Invalid email format'
+  return authFailure('validation_failed', { message, kind: 'unprocessable', param: 'email' })
 }
 
 async function findTyped(

@@ -56,7 +56,7 @@ async function resetCredentials(
   await endSessions(store, { userId: user.id, scope: 'global' })
   await deleteFactors(store, user.id)
   await clearOtherFlows(store, user.id, token.flowStateId)
-  await saveClaims(store, user, token.userMetadata)
+  await saveClaims(store, user, { own, metadata: token.userMetadata })
   const base = isSuspectedLost ? contactClaims(user.id, own) : user.userMetadata
   return updateUser(store, user.id, {
     passwordHash: token.passwordHash ?? (isSuspectedLost ? null : user.passwordHash),
@@ -88,8 +88,14 @@ function withoutOtherContact(kind: Contact['kind']): UserChanges {
 }
 
 // A sign-up's metadata includes the claims of its contact, which its identity shows too.
-async function saveClaims(store: Store, user: UserRow, metadata: Metadata | null): Promise<void> {
+async function saveClaims(
+  store: Store,
+  user: UserRow,
+  claims: { readonly own: Contact; readonly metadata: Metadata | null },
+): Promise<void> {
+  const { own, metadata } = claims
   if (metadata === null || metadata.sub !== user.id) return
-  const provider = metadata.phone === undefined ? 'email' : 'phone'
-  await saveContactIdentity(store, { userId: user.id, provider, identityData: metadata })
+  const contact = own.kind === 'email' ? { email: own.email } : { phone: own.phone }
+  const identityData = { ...metadata, ...contact }
+  await saveContactIdentity(store, { userId: user.id, provider: own.kind, identityData })
 }

@@ -17,14 +17,9 @@ import { requestEmailChange } from '#api/auth/users/send-email-change.ts'
 import { findUserByContact, lockUser } from '#api/auth/users/users.ts'
 import type { UserRow } from '#shared/db/schema/auth.ts'
 
-const TYPES = {
-  signup: 'email',
-  email_change: 'email',
-  sms: 'phone',
-  phone_change: 'phone',
-} as const
+const TYPES = ['signup', 'email_change', 'sms', 'phone_change'] as const
 
-type ResendType = keyof typeof TYPES
+type ResendType = (typeof TYPES)[number]
 
 /** Sends what waits for confirmation once more; `{}` too where nothing waits. */
 export async function resend(
@@ -88,24 +83,24 @@ async function sendAgain(
 }
 
 function parseType(type: string | undefined): ResendType {
-  if (type !== undefined && Object.hasOwn(TYPES, type)) return type as ResendType
+  const known = TYPES.find((name) => name === type)
+  if (known !== undefined) return known
   throw invalid('Missing one of these types: signup, email_change, sms, phone_change', 'type')
 }
 
 function checkContact(type: ResendType, contact: Contact): void {
-  if (TYPES[type] === contact.kind) return
-  throw contact.kind === 'phone'
-    ? invalid('Type provided requires an email address', 'email')
-    : invalid('Type provided requires a phone number', 'phone')
+  if (type === 'signup' && contact.kind === 'phone') {
+    throw invalid('Type provided requires an email address', 'email')
+  }
+  if (type === 'sms' && contact.kind === 'email') {
+    throw invalid('Type provided requires a phone number', 'phone')
+  }
 }
 
 function checkEnabled(services: AuthServices, contact: Contact): void {
-  if (contact.kind === 'email') requireEmailEnabled(services, 'Email logins are disabled')
+  if (contact.kind === 'email') requireEmailEnabled(services, 'invalidRequest')
   else if (!services.config.signup.isPhoneEnabled) {
-    throw authFailure('phone_provider_disabled', {
-      message: 'Phone logins are disabled',
-      kind: 'unprocessable',
-    })
+    throw authFailure('phone_provider_disabled', { message: 'Phone logins are disabled' })
   }
 }
 

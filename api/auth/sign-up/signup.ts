@@ -23,6 +23,7 @@ import {
   createAccount,
   isConfirmed,
   type NewAccount,
+  signupMetadata,
 } from '#api/auth/users/accounts.ts'
 import { type Contact, parseContact } from '#api/auth/users/contact.ts'
 import { mergeMetadata, presentUser, type UserWithParts } from '#api/auth/users/present-user.ts'
@@ -112,7 +113,6 @@ async function signUpNewUser(
     const user = await createAccount(tx, tx.store, { account, request })
     // A concurrent request took the address.
     if (user === undefined) return json(madeUpUser(tx, request, parsed))
-    await recordSignup(tx, request, { store: tx.store, user, contact })
     return sendConfirmation(tx, request, { user, parsed })
   })
 }
@@ -159,13 +159,14 @@ async function sendConfirmation(
 ): Promise<Answer> {
   const { user, parsed } = confirmation
   const { contact, channel, pkce, passwordHash } = parsed
-  const userMetadata = mergeMetadata({}, contactClaims(user.id, contact, parsed.data))
+  const claims = contactClaims(user.id, contact, parsed.data)
+  const userMetadata = signupMetadata(claims, contact.kind)
   const credentials = { passwordHash, userMetadata }
   if (contact.kind === 'phone') {
     const to = contact.phone
     const sms = { user, kind: 'phone_confirmation', to, channel, credentials } as const
     const sent = await sendTokenSms(services, request, sms)
-    return json(presentSignup(await loadParts(services.store, sent.user), userMetadata))
+    return json(presentSignup(await loadParts(services.store, sent.user), claims, userMetadata))
   }
   const mail = { user, name: 'confirmation', to: contact.email, pkce, credentials } as const
   const sent = await sendTokenMail(services, request, mail)
@@ -180,13 +181,18 @@ async function sendConfirmation(
   if (sent.invitedAt !== null) {
     return json({ ...presentUser(parts), user_metadata: {}, identities: [] })
   }
-  return json(presentSignup(parts, userMetadata))
+  return json(presentSignup(parts, claims, userMetadata))
 }
 
 // The user as it will be once the contact is confirmed: clients expect the metadata they sent.
-function presentSignup(parts: UserWithParts, userMetadata: Metadata): Record<string, unknown> {
+function presentSignup(
+  parts: UserWithParts,
+  claims: Metadata,
+  userMetadata: Metadata,
+): Record<string, unknown> {
+  const identityData = mergeMetadata({}, claims)
   const identities = parts.identities.map((identity) =>
-    identity.providerId === parts.user.id ? { ...identity, identityData: userMetadata } : identity,
+    identity.providerId === parts.user.id ? { ...identity, identityData } : identity,
   )
   return presentUser({ ...parts, user: { ...parts.user, userMetadata }, identities })
 }
@@ -226,7 +232,7 @@ function madeUpUser(
     phone: contact.kind === 'phone' ? contact.phone : '',
     confirmation_sent_at: now,
     app_metadata: { provider: contact.kind, providers: [contact.kind] },
-    user_metadata: contactClaims(id, contact, parsed.data),
+    user_metadata: signupMetadata(contactClaims(id, contact, parsed.data), contact.kind),
     identities: [],
     created_at: now,
     updated_at: now,

@@ -52,9 +52,10 @@ export async function createAccount(
     provider: contact.kind,
     identityData: claims,
   })
-  // The number of a sign-up is a claim of its identity only.
-  const userMetadata = account.keepsIdentityClaims ? { ...claims, phone: null } : account.data
-  return updateUser(store, user.id, { userMetadata: mergeMetadata({}, userMetadata) })
+  const userMetadata = account.keepsIdentityClaims
+    ? signupMetadata(claims, contact.kind)
+    : mergeMetadata({}, account.data)
+  return updateUser(store, user.id, { userMetadata })
 }
 
 /**
@@ -97,6 +98,11 @@ export async function inviteAccount(
   })
 }
 
+/** The metadata of a user who signs up: the claims, without the number, which is the identity's. */
+export function signupMetadata(claims: Metadata, kind: Contact['kind']): Metadata {
+  return mergeMetadata({}, kind === 'phone' ? { ...claims, phone: null } : claims)
+}
+
 /** The claims of an identity about the user's own email address or phone number. */
 export function contactClaims(
   userId: string,
@@ -122,11 +128,15 @@ export async function confirmContact(
   const isEmail = kind === 'email'
   const verified = isEmail ? { email_verified: true } : { phone_verified: true }
   const contact = isEmail ? { email: user.email ?? '' } : { phone: user.phone ?? '' }
-  await saveContactIdentity(store, {
-    userId: user.id,
-    provider: kind,
-    identityData: { sub: user.id, ...contact, ...verified },
-  })
+  const identities = await listIdentities(store, user.id)
+  // The address of a provider's user gets no identity of its own.
+  if (identities.length === 0 || identities.some(({ provider }) => provider === kind)) {
+    await saveContactIdentity(store, {
+      userId: user.id,
+      provider: kind,
+      identityData: { sub: user.id, ...contact, ...verified },
+    })
+  }
   return updateUser(store, user.id, {
     ...(isEmail ? { emailConfirmedAt: now } : { phoneConfirmedAt: now }),
     userMetadata: { ...user.userMetadata, ...verified },

@@ -1,4 +1,5 @@
 import { invalid } from '#api/auth/errors.ts'
+import { ServiceError } from '#shared/errors.ts'
 
 /** An address or a number by which a user can be reached. */
 export type Contact =
@@ -31,17 +32,29 @@ export function parsePhone(text: string): string {
   return phone
 }
 
-/** The contact of a body that must name exactly one; the messages are the endpoint's own. */
+interface ContactFailures {
+  readonly both: string
+  readonly none: string
+  /** Replaces the failure of a malformed address or number. */
+  readonly malformed?: ((kind: Contact['kind']) => ServiceError | undefined) | undefined
+}
+
+/** The contact of a body that must name exactly one; the failures are the endpoint's own. */
 export function parseContact(
   body: { readonly email?: string | undefined; readonly phone?: string | undefined },
-  messages: { readonly both: string; readonly none: string },
+  failures: ContactFailures,
 ): Contact {
-  const hasEmail = body.email !== undefined && body.email !== ''
-  const hasPhone = body.phone !== undefined && body.phone !== ''
-  if (hasEmail && hasPhone) throw invalid(messages.both)
-  if (hasEmail) return { kind: 'email', email: parseEmail(body.email as string) }
-  if (hasPhone) return { kind: 'phone', phone: parsePhone(body.phone as string) }
-  throw invalid(messages.none)
+  const { email = '', phone = '' } = body
+  if (email !== '' && phone !== '') throw invalid(failures.both)
+  if (email === '' && phone === '') throw invalid(failures.none)
+  try {
+    return email === ''
+      ? { kind: 'phone', phone: parsePhone(phone) }
+      : { kind: 'email', email: parseEmail(email) }
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error
+    throw failures.malformed?.(email === '' ? 'phone' : 'email') ?? error
+  }
 }
 
 /** The address or number itself. */

@@ -2,7 +2,7 @@ import { record } from '#api/auth/audit/record.ts'
 import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { requireChannel } from '#api/auth/delivery/send-mail.ts'
 import { sendTokenSms } from '#api/auth/delivery/send-sms.ts'
-import { authFailure, invalid } from '#api/auth/errors.ts'
+import { authFailure } from '#api/auth/errors.ts'
 import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
 import { consumeNonce, preparePassword } from '#api/auth/passwords/change-password.ts'
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
@@ -112,14 +112,11 @@ async function checkTaken(
   services: AuthServices,
   wanted: { readonly newEmail: string | undefined; readonly newPhone: string | undefined },
 ): Promise<void> {
-  const { signup } = services.config
   const { newEmail: email, newPhone: phone } = wanted
   if (email !== undefined && (await findUserByContact(services.store, { kind: 'email', email }))) {
     throw authFailure('email_exists')
   }
-  if (phone === undefined) return
-  if (!signup.isPhoneEnabled) throw invalid('Phone logins are disabled', 'phone')
-  if (await findUserByContact(services.store, { kind: 'phone', phone })) {
+  if (phone !== undefined && (await findUserByContact(services.store, { kind: 'phone', phone }))) {
     throw authFailure('phone_exists')
   }
 }

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import type { Http } from '#api/inference/jobs/run-job.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { AnswerStore } from '#api/stored/answer-store.ts'
+import { tooLargeToContinue } from '#api/stored/bounded-contents.ts'
 import type { StoredItem } from '#api/stored/conversation-store.ts'
 import { type Caller, callerOf } from '#api/v1/caller.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -102,7 +103,9 @@ async function itemsOfConversation(
     })
   }
   const page = { limit: EARLIER_ITEMS_MAX, isAscending: true }
-  return (await stored.conversations.items(id, page)).items
+  const { items, hasMore } = await stored.conversations.items(id, page)
+  if (hasMore) throw tooLargeToContinue('conversation')
+  return items
 }
 
 async function save(

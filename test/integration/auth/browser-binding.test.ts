@@ -89,7 +89,6 @@ describe('no cookie is asked for', () => {
   it.each([
     ['when the provider leads to another host', 'provider=google'],
     ['when the verifier of PKCE binds the sign-in', `provider=github&${challenge}`],
-    ['when a program is handed the address', 'provider=github&skip_http_redirect=true'],
   ])('%s', async (_name, query) => {
     const { cookie, state } = await leave(query)
     expect(cookie).toBe('')

@@ -60,8 +60,10 @@ describe('docker-compose.yml', () => {
     const secrets = await makeSecrets(folder)
     const { services } = await readComposeFile(toVariables(secrets))
     for (const [name, service] of Object.entries(services)) {
-      if (service.image !== undefined) expect(service.image, name).toMatch(/:v?\d+[\w.-]*$/)
-      if (service.build === undefined) continue
+      if (service.build === undefined) {
+        expect(service.image, name).toMatch(/:v?\d+[\w.-]*$/)
+        continue
+      }
       expect(service, name).toMatchObject({ read_only: true, cap_drop: ['ALL'] })
       expect((await readComposedService(name, secrets)).user, name).toMatch(/^[1-9]\d*:[1-9]\d*$/)
     }

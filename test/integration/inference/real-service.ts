@@ -21,13 +21,13 @@ import { ReplyWriter } from '#shared/queue/reply-writer.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { openSurface } from '#test/unit/api/inference/surface.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
-import { type Execute, JobRunner } from '#workers/job-runner.ts'
 import { processCompletion } from '#workers/processors/completion.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
+import { type Execute, JobRunner } from '#workers/server/job-runner.ts'
+import { QueueServer } from '#workers/server/queue-server.ts'
 import type { ObservedRun } from '#workers/telemetry/run-observer.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
-import { QueueServer } from '#workers/worker.ts'
 
 const SLOTS = 4
 const CATALOGUE = parseCatalogue({

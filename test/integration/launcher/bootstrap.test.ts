@@ -62,7 +62,7 @@ describe('the first step of npm start and npm test', () => {
     const checkout = await makeCheckout(folder)
     expect(checkout.run(['target.mjs', '3']).status).toBe(3)
     expect(checkout.run(['target.mjs']).status).toBe(0)
-    expect(await checkout.calls()).toEqual(['ci --ignore-scripts'])
+    expect(await checkout.calls()).toEqual(['ci --ignore-scripts --loglevel=error --omit=dev'])
     await writeFile(join(checkout.root, 'package-lock.json'), '{ }')
     checkout.run(['target.mjs'])
     expect(await checkout.calls()).toHaveLength(2)

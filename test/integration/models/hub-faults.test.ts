@@ -6,7 +6,8 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect } from 'vitest'
 
 import { it } from '#test/support/services.ts'
-import { ensureModel, type FetchOptions } from '#workers/models/fetcher.ts'
+import { ensureModel } from '#workers/models/fetcher.ts'
+import type { StoredOptions } from '#workers/models/stored-cache.ts'
 
 import { COMMIT, REPOSITORY, startHub, type TestHub } from './hub-server.ts'
 import { fetchOptionsOf, modelOf } from './pulls.ts'
@@ -27,7 +28,7 @@ beforeEach(async () => {
 })
 afterEach(() => hub.close())
 
-const optionsFor = (folder: string, more?: Partial<FetchOptions>) =>
+const optionsFor = (folder: string, more?: Partial<StoredOptions>) =>
   fetchOptionsOf(hub, folder, more)
 
 type Instead = TestHub['instead']

@@ -7,8 +7,9 @@ import { afterEach, beforeEach, describe, expect } from 'vitest'
 
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { it } from '#test/support/services.ts'
-import { ensureModel, type FetchOptions } from '#workers/models/fetcher.ts'
+import { ensureModel } from '#workers/models/fetcher.ts'
 import { openHubFile } from '#workers/models/hub.ts'
+import type { StoredOptions } from '#workers/models/stored-cache.ts'
 
 import { COMMIT, REPOSITORY, startHub, type TestHub } from './hub-server.ts'
 import { fetchOptionsOf, modelOf } from './pulls.ts'
@@ -32,7 +33,7 @@ beforeEach(async () => {
 })
 afterEach(() => hub.close())
 
-const optionsFor = (folder: string, more?: Partial<FetchOptions>) =>
+const optionsFor = (folder: string, more?: Partial<StoredOptions>) =>
   fetchOptionsOf(hub, folder, more)
 
 const MODEL = modelOf(`hub:${REPOSITORY}`)
@@ -206,7 +207,7 @@ it('refuses a model whose files are not those of its manifest', async ({ folder 
     join(folder, 'mine/manifest.json'),
     JSON.stringify({ files: { 'config.json': digest } }),
   )
-  await expect(ensureModel(modelOf('mine'), optionsFor(folder))).rejects.toThrow(
+  await expect(ensureModel(modelOf(join(folder, 'mine')), optionsFor(folder))).rejects.toThrow(
     'config.json has another SHA-256',
   )
 })

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
-import type { FetchOptions } from '#workers/models/fetcher.ts'
+import type { StoredOptions } from '#workers/models/stored-cache.ts'
 
 import type { TestHub } from './hub-server.ts'
 
@@ -19,10 +19,9 @@ export function modelOf(source: string, options: CatalogueModel['options'] = {})
 export function fetchOptionsOf(
   hub: TestHub,
   folder: string,
-  more: Partial<FetchOptions> = {},
-): FetchOptions {
+  more: Partial<StoredOptions> = {},
+): StoredOptions {
   return {
-    rootDir: folder,
     cacheDir: join(folder, 'cache'),
     hub: { endpoint: hub.endpoint, accessToken: '', isOffline: false },
     storage: openDirectoryStore(join(folder, 'objects')),

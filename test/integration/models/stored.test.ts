@@ -9,7 +9,8 @@ import { createLogger } from '#shared/logger.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { it } from '#test/support/services.ts'
-import { ensureModel, type FetchOptions } from '#workers/models/fetcher.ts'
+import { ensureModel } from '#workers/models/fetcher.ts'
+import type { StoredOptions } from '#workers/models/stored-cache.ts'
 
 import { REPOSITORY, startHub } from './hub-server.ts'
 
@@ -21,7 +22,7 @@ const modelAt = (source: string): CatalogueModel => ({
 it('deletes files of a model that object storage no longer has', async ({ folder }) => {
   const storage = openDirectoryStore(join(folder, 'objects'))
   const options = {
-    ...{ rootDir: folder, cacheDir: join(folder, 'cache'), storage },
+    ...{ cacheDir: join(folder, 'cache'), storage },
     hub: { endpoint: 'http://127.0.0.1:1', accessToken: '', isOffline: true },
     log: createLogger({ level: 'silent' }),
   }
@@ -43,12 +44,12 @@ async function filledCache(folder: string) {
   await put('config.json', 100)
   await put('onnx/model.onnx', 100)
   const options = {
-    ...{ rootDir: folder, cacheDir: join(folder, 'cache'), storage: stored },
+    ...{ cacheDir: join(folder, 'cache'), storage: stored },
     hub: { endpoint: 'http://127.0.0.1:1', accessToken: '', isOffline: true },
     log: createLogger({ level: 'silent' }),
   }
   const place = await ensureModel(modelAt('s3:models/mine'), options)
-  const ensure = (more: Partial<FetchOptions>) =>
+  const ensure = (more: Partial<StoredOptions>) =>
     ensureModel(modelAt('s3:models/mine'), { ...options, ...more })
   return { stored, put, place, ensure }
 }
@@ -103,7 +104,7 @@ it('says which file a full disk could not take, after one attempt', async ({
   // Its content never fits.
   await symlink('/dev/full', join(place, 'blobs', `${digest}.part`))
   const pull = ensureModel(modelAt(`hub:${REPOSITORY}`), {
-    ...{ rootDir: folder, cacheDir: folder, storage: openDirectoryStore(folder) },
+    ...{ cacheDir: folder, storage: openDirectoryStore(folder) },
     hub: { endpoint: hub.endpoint, accessToken: '', isOffline: false },
     log: createLogger({ level: 'silent' }),
   })

@@ -6,7 +6,7 @@ import { expect, inject } from 'vitest'
 
 import { freshPrefix } from '#test/support/queue.ts'
 import { it } from '#test/support/services.ts'
-import { runWorker } from '#workers/main.ts'
+import { runWorker } from '#workers/server/main.ts'
 
 import { startHub } from './hub-server.ts'
 

@@ -14,7 +14,7 @@ import { openSurface } from '#test/unit/api/inference/surface.ts'
 import { Residency } from '#workers/models/residency.ts'
 import { type OpenModel, type OpenTools, PROCESSORS } from '#workers/processors/index.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
-import { WorkerHost } from '#workers/worker-host.ts'
+import { WorkerHost } from '#workers/server/worker-host.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { IsolationGate, type Passage } from '#workers/job-claims.ts'
+import { IsolationGate, type Passage } from '#workers/server/job-claims.ts'
 
 /** Enters and says whether the gate has opened yet. */
 function enter(gate: IsolationGate, isSuspect: boolean, signal = new AbortController().signal) {

@@ -1,4 +1,5 @@
-import type { TokenPieces } from '../../text/token-pieces.ts'
+import type { TokenPieces } from '#workers/text/detokenizer.ts'
+
 import type { Grammar } from './grammar.ts'
 import type { SurveyedGrammar } from './grammar-data.ts'
 import { ConstraintFactory } from './token-constraint.ts'

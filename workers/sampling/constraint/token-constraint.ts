@@ -1,4 +1,5 @@
-import type { TokenPieces } from '../../text/token-pieces.ts'
+import type { TokenPieces } from '#workers/text/detokenizer.ts'
+
 import type { AutomatonState } from './automaton.ts'
 import { Automaton, GrammarTooAmbiguousError } from './automaton.ts'
 import type { GrammarSurvey } from './dead-ends.ts'

@@ -1,4 +1,4 @@
-import type { TokenPieces } from '../../text/token-pieces.ts'
+import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
 /**
  * All tokens of a vocabulary as a tree of their bytes, laid out in depth-first order: the node

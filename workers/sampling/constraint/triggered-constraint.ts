@@ -1,4 +1,5 @@
-import type { TokenPieces } from '../../text/token-pieces.ts'
+import type { TokenPieces } from '#workers/text/detokenizer.ts'
+
 import { GrammarTooAmbiguousError } from './automaton.ts'
 import type { ConstraintFactory, ConstraintSource, TokenConstraint } from './token-constraint.ts'
 

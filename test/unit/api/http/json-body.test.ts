@@ -2,7 +2,7 @@ import { fastify } from 'fastify'
 import { describe, expect, it } from 'vitest'
 
 import { registerJsonBody } from '#api/http/validation.ts'
-import { JSON_LIMITS, judgeJson } from '#shared/judge-json.ts'
+import { JSON_LIMITS, JSON_TEXT_LIMITS, judgeJson } from '#shared/judge-json.ts'
 
 const judge = (text: string) => judgeJson(Buffer.from(text))
 
@@ -33,6 +33,26 @@ describe('the judgement of JSON bodies', () => {
     expect(judge(text)).toMatchObject({ param, code: 'json_too_complex', kind: 'invalidRequest' })
     expect(judge(text)?.message).toMatch(message)
   })
+
+  it.each([
+    ['1e999', 'top'],
+    ['-1E+309', 'top'],
+    ['9'.repeat(400), 'top'],
+    [' 1e999 ', 'top'],
+    ['[{"b":[1, 1e999]}]', 'top'],
+    ['{"minimum":1e999}', 'top'],
+  ])('refuses numbers that are read as Infinity, naming the parameter: %s', (value, param) => {
+    const code = 'number_above_max_value'
+    expect(judge(`{"a":1,"${param}":${value}}`)).toMatchObject({ param, code })
+    expect(judgeJson(Buffer.from(`{"a":${value}}`), JSON_TEXT_LIMITS)).toBeUndefined()
+  })
+
+  it.each(['1e308', '"1e999"', 'true', '1e-999', '0.1E5', `0.${'1'.repeat(400)}`, ' '.repeat(400)])(
+    'lets pass %s',
+    (value) => {
+      expect(judge(`{"a":${value},"b":"${'9'.repeat(400)}"}`)).toBeUndefined()
+    },
+  )
 
   it.each([
     ['quotes', `{"model":"a","prompt":"${'\\"'.repeat(2_097_153)}"}`],

@@ -7,7 +7,7 @@ import {
   openContentCipher,
   readContent,
 } from '#shared/queue/content-cipher.ts'
-import { parseEnvelope } from '#workers/job-claims.ts'
+import { parseEnvelope } from '#workers/server/job-claims.ts'
 
 const OLD = 'an old key of thirty-two characters'
 const NEW = 'a new key of thirty-two characters!'

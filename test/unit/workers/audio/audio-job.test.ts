@@ -13,7 +13,7 @@ import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { findAudioDecoder } from '#workers/audio/decode.ts'
 import { openWhisper } from '#workers/audio/whisper.ts'
 import { processAudio, sweepClips } from '#workers/processors/audio.ts'
-import type { JobReplies } from '#workers/processors/job-tools.ts'
+import type { JobReplies } from '#workers/processors/processor-row.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 // Random weights: the assertions concern where and how the clip is read, not the text.

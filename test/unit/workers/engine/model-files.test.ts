@@ -4,8 +4,9 @@ import { join } from 'node:path'
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import { readDecoderGraph, scanOperators } from '#workers/engine/decoder-graph.ts'
+import { readDecoderGraph } from '#workers/engine/decoder-graph.ts'
 import { findDecoderFile, readDecoderConfig } from '#workers/engine/model-files.ts'
+import { readOperators } from '#workers/graph/operators.ts'
 
 import { MODELS } from './generate.ts'
 
@@ -78,34 +79,8 @@ describe('operators', () => {
     ['llama/onnx/model.onnx', false, false],
     ['llama/onnx/model_quantized.onnx', false, true],
   ])('of %s are found', async (name, hasGroupQueryAttention, hasDynamicQuantization) => {
-    const marks = await scanOperators(join(MODELS, name))
+    const marks = await readOperators(join(MODELS, name))
     expect(marks).toEqual({ hasGroupQueryAttention, hasDynamicQuantization })
-  })
-
-  it('are found across the boundary of two reads', async () => {
-    const file = join(folder, 'large.onnx')
-    writeFileSync(file, `${'x'.repeat((4 << 20) - 7)}GroupQueryAttention`)
-    expect((await scanOperators(file)).hasGroupQueryAttention).toBe(true)
-  })
-})
-
-describe('the text of a graph', () => {
-  const field = (number: number, bytes: Buffer): Buffer => {
-    const length = [(bytes.length & 0x7f) | 0x80, (bytes.length >> 7) & 0x7f]
-    return Buffer.concat([Buffer.from([number * 8 + 2, ...length]), bytes])
-  }
-  const node = (name: string): Buffer => field(1, Buffer.from(name))
-  const weights = (text: string): Buffer => field(5, Buffer.alloc(9000, text))
-
-  it.each([
-    ['a node between weights', [weights('x'), node('GroupQueryAttention'), weights('y')], true],
-    ['weights alone', [node('MatMul'), weights('GroupQueryAttention'), node('Add')], false],
-    ['a file broken off', [weights('x').subarray(0, 50), node('GroupQueryAttention')], true],
-  ])('is looked for in %s', async (_case, parts, isFound) => {
-    const file = join(folder, 'model.onnx')
-    // Field 1 of a model is a number, field 7 its graph.
-    writeFileSync(file, Buffer.concat([Buffer.from([8, 9]), field(7, Buffer.concat(parts))]))
-    expect((await scanOperators(file)).hasGroupQueryAttention).toBe(isFound)
   })
 })
 

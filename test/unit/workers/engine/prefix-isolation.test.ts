@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import type { TextEngine } from '#workers/engine/types.ts'
+import { cacheScopeOf } from '#workers/processors/completion-prompt.ts'
 import { findConstraint } from '#workers/processors/completion-constraint.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
 
@@ -54,7 +55,7 @@ it('organizations share caches only where the operator says so', () => {
   const text = { tokenizer: { pieces: {}, findTokenId: () => undefined }, endTokenIds: new Set() }
   const scopes = (options: object) => {
     const model = createCompletionModel({} as never, text as never, options)
-    return ['org_1', 'org_2'].map((id) => model.cacheScopeOf(id))
+    return ['org_1', 'org_2'].map((id) => cacheScopeOf(model, id))
   }
   expect(scopes({})).toEqual(['org_1', 'org_2'])
   expect(scopes({ sharesCaches: true })).toEqual(['', ''])

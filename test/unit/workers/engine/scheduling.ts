@@ -1,6 +1,6 @@
 import { defined } from '#shared/records.ts'
 import type { Scheduler, SchedulerOptions, Step } from '#workers/engine/scheduler.ts'
-import { Sequence } from '#workers/engine/sequence.ts'
+import { Sequence } from '#workers/engine/slots.ts'
 
 import { makeRequest, type RequestChanges } from './generate.ts'
 

@@ -12,7 +12,7 @@ import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { readObject } from '#shared/storage/object-store.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
 import { processImage } from '#workers/processors/image.ts'
-import type { JobReplies } from '#workers/processors/job-tools.ts'
+import type { JobReplies } from '#workers/processors/processor-row.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 
 const FOLDER = join(import.meta.dirname, '../../../fixtures/models/stable-diffusion')

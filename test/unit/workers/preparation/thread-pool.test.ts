@@ -7,8 +7,8 @@ import { WorkBudget } from '#workers/preparation/work-budget.ts'
 const SCRIPT = new URL('./hostile-thread.ts', import.meta.url)
 const REFUSAL = { message: 'Too much to prepare.', code: 'invalid_json_schema' }
 
-function openPool({ deadlineMs = 60_000 } = {}) {
-  const limits = { deadlineMs, memoryMibMax: 32, refusal: REFUSAL }
+function openPool({ deadlineMs = 60_000, idleMs = 60_000 } = {}) {
+  const limits = { deadlineMs, idleMs, memoryMibMax: 32, refusal: REFUSAL }
   const pool = new PreparationPool(limits, SCRIPT)
   const budget = new WorkBudget()
   const run = (plan: string, signal?: AbortSignal) =>
@@ -64,6 +64,16 @@ describe('the preparation pool', () => {
     cancelling.abort()
     await expect(cancelled).rejects.toThrow(CancelledError)
     expect(await next).toEqual({ nodes: [], deadEnds: [] })
+  })
+
+  it('runs tasks that come while an idle thread ends', async () => {
+    const { run, budget } = openPool({ idleMs: 0 })
+    for (let count = 1; count <= 20; count += 1) {
+      // The timer of the idle thread fires in this turn, before the thread has ended.
+      expect(await run('fine')).toEqual({ nodes: [], deadEnds: [] })
+      await new Promise((resolve) => setTimeout(resolve, 1))
+      expect(budget.used).toBe(7 * count)
+    }
   })
 
   it('never starts a task that was cancelled while it waited', async () => {

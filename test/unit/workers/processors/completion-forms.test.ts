@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 import { defined } from '#shared/records.ts'
-import { decodeTokens } from '#workers/text/incremental-detokenizer.ts'
+import { decodeTokens } from '#workers/text/detokenizer.ts'
 
 import { CLOCK, encode, runJob, text, WEATHER } from './completion-job.ts'
 import { babble, scriptedEngine, VOCABULARY } from './scripted-engine.ts'

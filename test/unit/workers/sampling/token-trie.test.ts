@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 
 import { buildTokenTrie, type TokenTrie } from '#workers/sampling/constraint/token-trie.ts'
-import type { TokenPieces } from '#workers/text/token-pieces.ts'
+import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
 function piecesOf(texts: readonly string[], special: readonly number[] = []): TokenPieces {
   return {

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 
 import { SEED } from '#test/support/random.ts'
-import { StopStrings } from '#workers/text/incremental-detokenizer.ts'
+import { StopStrings } from '#workers/text/detokenizer.ts'
 
 function run(stops: readonly string[], parts: readonly string[]) {
   const watcher = new StopStrings(stops)

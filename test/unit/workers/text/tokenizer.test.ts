@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest'
 
 import { systemClock } from '#shared/clock.ts'
 import { SEED } from '#test/support/random.ts'
-import { decodeTokens, IncrementalDetokenizer } from '#workers/text/incremental-detokenizer.ts'
+import { decodeTokens, IncrementalDetokenizer } from '#workers/text/detokenizer.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 import { createTokenizer, encodeWithin } from '#workers/text/tokenizer.ts'
 

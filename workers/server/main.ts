@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
@@ -14,28 +13,26 @@ import { openObjectStore } from '#shared/storage/open-store.ts'
 import { observeStore } from '#shared/telemetry/observe-store.ts'
 import { openTelemetry } from '#shared/telemetry/telemetry.ts'
 import { readVersion } from '#shared/version.ts'
-
-import { openHealthServer } from './health-server.ts'
-import { ensureModel, modelCacheDir } from './models/fetcher.ts'
-import { Residency } from './models/residency.ts'
-import { type OpenModel, PROCESSORS, type ProcessorRow } from './processors/index.ts'
-import { leaveProcess } from './runtime/leave.ts'
-import { openRuntime } from './runtime/runtime.ts'
+import { ensureModel, modelCacheDir } from '#workers/models/fetcher.ts'
+import { Residency } from '#workers/models/residency.ts'
+import { type OpenModel, PROCESSORS, type ProcessorRow } from '#workers/processors/index.ts'
+import { leaveProcess } from '#workers/runtime/leave.ts'
+import { openRuntime } from '#workers/runtime/runtime.ts'
 import {
   createWorkerMetrics,
   registerWorkerGauges,
   type WorkerMetrics,
-} from './telemetry/metrics.ts'
-import { createRunObserver } from './telemetry/run-observer.ts'
-import { SpanSettler } from './telemetry/span-settler.ts'
+} from '#workers/telemetry/metrics.ts'
+import { createRunObserver } from '#workers/telemetry/run-observer.ts'
+import { SpanSettler } from '#workers/telemetry/span-settler.ts'
+
+import { openHealthServer } from './health-server.ts'
 import { type ServedModel, WorkerHost } from './worker-host.ts'
 
 // The heartbeat of an owner expires after 1.5 seconds.
 const OWNER_SETTLE_MS = 2000
 /** Native memory that is not released by then is left to the operating system. */
 const RELEASE_MS = 1000
-// Relative folders of the catalogue start at the repository root.
-const ROOT = join(import.meta.dirname, '..')
 
 /** A running worker. */
 interface RunningWorker {
@@ -160,7 +157,6 @@ function opener(
     if (row === undefined) throw new Error(`no processor for models of kind ${model.kind}`)
     return row.open(model, {
       folder: await ensureModel(model, {
-        rootDir: ROOT,
         cacheDir: modelCacheDir(config),
         hub: config.inference.hub,
         storage,
@@ -173,7 +169,7 @@ function opener(
       config: config.inference.worker,
       clock: systemClock,
       log,
-      onBatch: (size) => metrics.batchSize.observe(batchLabels, size),
+      onBatch: metrics.batchSize.labels(batchLabels).observe,
     })
   }
 }

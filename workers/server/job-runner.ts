@@ -10,10 +10,10 @@ import type { Logger } from '#shared/logger.ts'
 import { judgeFetched } from '#shared/queue/job-life.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import type { ReplySource, ReplyWriter } from '#shared/queue/reply-writer.ts'
+import type { JobReplies } from '#workers/processors/processor-row.ts'
+import type { ObservedRun, RunObserver } from '#workers/telemetry/run-observer.ts'
 
 import { IsolationGate, JobClaims, type Passage } from './job-claims.ts'
-import type { JobReplies } from './processors/job-tools.ts'
-import type { ObservedRun, RunObserver } from './telemetry/run-observer.ts'
 
 /** An owner sends a heartbeat every 300 ms; after a flush of Redis its key is back by then. */
 const OWNER_LOOKS = 4

@@ -9,21 +9,22 @@ import type { Logger } from '#shared/logger.ts'
 import { listenForCancels } from '#shared/queue/cancellation.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
-import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 import {
   CANNOT_BE_LOADED,
   removeHeartbeat,
+  type ServedQueue,
   WORKER_HEARTBEAT_MS,
+  type WorkerHeartbeat,
   writeHeartbeat,
 } from '#shared/queue/liveness.ts'
 import { RedisClock } from '#shared/queue/redis-clock.ts'
 import { ReplyWriter } from '#shared/queue/reply-writer.ts'
+import type { Residency } from '#workers/models/residency.ts'
+import type { OpenModel } from '#workers/processors/index.ts'
+import type { RunObserver } from '#workers/telemetry/run-observer.ts'
 
 import { JobRunner } from './job-runner.ts'
-import type { Residency } from './models/residency.ts'
-import type { OpenModel } from './processors/index.ts'
-import type { RunObserver } from './telemetry/run-observer.ts'
-import { QueueServer } from './worker.ts'
+import { QueueServer } from './queue-server.ts'
 
 const RELOAD_DELAY_MS = 5000
 /**

@@ -1,0 +1,115 @@
+import { spawnSync } from 'node:child_process'
+import { cp, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { type Arguments, UsageError } from '#launcher/command-line.ts'
+import { readVersion } from '#shared/version.ts'
+
+import { makeSecrets } from '../data-dir.ts'
+
+const PROJECT = join(import.meta.dirname, '../..')
+const SETTINGS_FILE = 'millrace.env'
+
+const TARGETS: Readonly<Record<string, (folder: string) => Promise<readonly string[]>>> = {
+  compose: writeCompose,
+  systemd: writeSystemd,
+}
+
+/** `millrace init compose|systemd`: writes what runs this version; existing files stay as they are. */
+export async function init({ positionals }: Arguments): Promise<void> {
+  const write = Object.entries(TARGETS).find(([name]) => name === positionals[0])?.[1]
+  if (write === undefined) throw new UsageError('init: compose or systemd')
+  for (const line of await write(process.cwd())) console.log(line)
+}
+
+async function writeCompose(folder: string): Promise<readonly string[]> {
+  const compose = await readFile(join(PROJECT, 'docker-compose.yml'), 'utf8')
+  const version = await readVersion()
+  // The images come from a registry; there is nothing here that could be built.
+  const text = compose
+    .replaceAll(/^ +build: .*\n/gm, '')
+    .replaceAll('{MILLRACE_VERSION:-dev}', `{MILLRACE_VERSION:-${version}}`)
+  await writeNew(join(folder, 'docker-compose.yml'), text)
+  await cp(join(PROJECT, 'deploy/monitoring'), join(folder, 'deploy/monitoring'), {
+    recursive: true,
+    force: false,
+  })
+  const script = join(PROJECT, 'deploy/compose-env.sh')
+  const { status, stdout, stderr } = spawnSync('sh', [script, folder], { encoding: 'utf8' })
+  if (status !== 0) throw new Error(`.env cannot be written: ${stderr.trim()}`)
+  return ['docker-compose.yml written', stdout.trim(), 'Start it with: docker compose up -d']
+}
+
+async function writeSystemd(folder: string): Promise<readonly string[]> {
+  const files = {
+    'millrace-api.service': unit('API tier', 'api', folder),
+    'millrace-worker.service': unit('worker', 'worker', folder),
+    [SETTINGS_FILE]: settings(),
+  }
+  for (const [name, text] of Object.entries(files)) await writeNew(join(folder, name), text)
+  return [
+    `${Object.keys(files).join(', ')} written`,
+    `Name your services in ${SETTINGS_FILE}, copy the units to /etc/systemd/system, then:`,
+    'systemctl daemon-reload && systemctl enable --now millrace-api millrace-worker',
+  ]
+}
+
+function unit(noun: string, command: string, folder: string): string {
+  const bootstrap = join(PROJECT, 'deploy/bootstrap.mjs')
+  return `[Unit]
+Description=Millrace ${noun}
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+ExecStart=${quote(process.execPath)} ${quote(bootstrap)} launcher/cli.ts ${command}
+EnvironmentFile=${join(folder, SETTINGS_FILE)}
+Environment=${quote(`MILLRACE_HOME=${folder}`)}
+DynamicUser=yes
+StateDirectory=millrace-${command}
+Environment=MILLRACE_DATA_DIR=/var/lib/millrace-${command}
+ProtectSystem=strict
+PrivateTmp=yes
+NoNewPrivileges=yes
+Restart=always
+RestartSec=2
+TimeoutStopSec=45
+
+[Install]
+WantedBy=multi-user.target
+`
+}
+
+function settings(): string {
+  const secrets = makeSecrets()
+  return `# Settings of both services; every other one is in .env.example of the project.
+REDIS_URL=redis://127.0.0.1:6379
+DATABASE_URL=postgres://millrace@127.0.0.1:5432/millrace
+AUTH_DB_DRIVER=postgres
+AUTH_SITE_URL=http://localhost:8081
+AUTH_API_EXTERNAL_URL=http://localhost:8081
+AUTH_JWT_SECRET=${secrets.jwtSecret}
+MILLRACE_URL_SIGNING_SECRET=${secrets.urlSigningSecret}
+MILLRACE_ADMIN_TOKEN=${secrets.adminToken}
+MILLRACE_ENCRYPTION_KEY=${secrets.encryptionKey}
+MILLRACE_BOOTSTRAP_API_KEY=${secrets.apiKey}
+# Object storage: both tiers must reach the same one.
+S3_ENDPOINT=
+S3_BUCKET=millrace
+S3_ACCESS_KEY_ID=
+S3_SECRET_ACCESS_KEY=
+`
+}
+
+/** Writes a file that only its owner may read; throws where one of that name exists. */
+async function writeNew(path: string, text: string): Promise<void> {
+  await writeFile(path, text, { mode: 0o600, flag: 'wx' }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'EEXIST') throw new Error(`${path} exists: move it away first`)
+    throw error
+  })
+}
+
+/** Quotes a value for a unit file (systemd.syntax). */
+function quote(value: string): string {
+  return /^[\w./:=@-]+$/.test(value) ? value : `"${value.replaceAll(/["\\]/g, '\\$&')}"`
+}

@@ -1,0 +1,62 @@
+import { describe, expect } from 'vitest'
+
+import { AnswerStore } from '#api/stored/answer-store.ts'
+import { ConversationStore } from '#api/stored/conversation-store.ts'
+import type { Database } from '#shared/db/client.ts'
+import { jobTables } from '#shared/db/schema/jobs.ts'
+import { openContentCipher } from '#shared/queue/content-cipher.ts'
+import { it } from '#test/support/services.ts'
+
+const ORGANIZATION = 'org-one'
+// Compressed it takes a few kilobytes: the rows say nothing of what they hold.
+const LARGE = 'a'.repeat(3 * 1024 * 1024)
+const NUMBER = 5
+const PAGE = { limit: 100, isAscending: true }
+
+async function openStores({ db, pool }: Database) {
+  await pool.query("insert into organizations (id, name) values ($1, 'x')", [ORGANIZATION])
+  const cipher = openContentCipher(['a key of the tests'])
+  const options = { db, tables: jobTables(''), cipher, retentionDays: 1 }
+  return { answers: new AnswerStore(options), conversations: new ConversationStore(options) }
+}
+
+describe('stored contents of more bytes than one request may read', () => {
+  it('are listed in shorter pages and not continued: items of a conversation', async ({
+    database,
+  }) => {
+    const { conversations } = await openStores(database)
+    const id = 'conv_large'
+    const items = Array.from({ length: NUMBER }, (_, at) => ({ id: `msg_${at}`, text: LARGE }))
+    const head = { id, organizationId: ORGANIZATION, userId: null, metadata: null }
+    await conversations.create({ ...head, createdAt: new Date() }, items)
+    const read: string[] = []
+    for (let hasMore = true; hasMore; ) {
+      const after = read.at(-1)
+      const page = await conversations.items(id, { ...PAGE, ...(after && { after }) })
+      expect(page.items.length).toBeLessThanOrEqual(2)
+      read.push(...page.items.map((item) => item.id))
+      hasMore = page.hasMore
+    }
+    expect(read).toEqual(items.map((item) => item.id))
+  })
+
+  it('are listed in shorter pages and not continued: answers', async ({ database }) => {
+    const { answers } = await openStores(database)
+    const ids = Array.from({ length: NUMBER }, (_, at) => `resp_${at}`)
+    for (const [at, id] of ids.entries()) {
+      await answers.add({
+        ...{ id, organizationId: ORGANIZATION, userId: null, object: 'response', model: 'x' },
+        ...{ previousId: ids[at - 1] ?? null, conversationId: null, jobId: null, metadata: null },
+        ...{ input: [{ id: `msg_${at}`, text: LARGE }], answer: { id }, createdAtMs: at },
+      })
+    }
+    const page = await answers.list(ORGANIZATION, { ...PAGE, object: 'response' })
+    expect([page.answers.map(({ row }) => row.id), page.hasMore]).toEqual([ids.slice(0, 2), true])
+    const rest = { ...PAGE, object: 'response', after: ids[2] ?? '' } as const
+    expect((await answers.list(ORGANIZATION, rest)).hasMore).toBe(false)
+    expect((await answers.chain(ORGANIZATION, ids[1] ?? ''))?.length).toBe(2)
+    await expect(answers.chain(ORGANIZATION, ids[4] ?? '')).rejects.toMatchObject({
+      ...{ status: 400, param: 'previous_response_id', code: 'context_length_exceeded' },
+    })
+  })
+})

@@ -1,0 +1,84 @@
+import { type GraphView, outerNames } from './graph-view.ts'
+import type { Graph, GraphNode } from './model.ts'
+
+/** The part of a graph that computes some tensors. */
+interface Ancestry {
+  /** In topological order. */
+  readonly nodes: readonly GraphNode[]
+  /** Constants of the graph that they read. */
+  readonly constants: Graph['constants']
+  /** Boundary tensors and inputs of the graph that they read. */
+  readonly inputs: readonly string[]
+}
+
+/**
+ * The part of a graph that computes the wanted tensors from others, the boundary. What lies behind
+ * the boundary is left out.
+ */
+export function ancestryOf(
+  view: GraphView,
+  wanted: readonly string[],
+  boundary: ReadonlySet<string> = new Set(),
+): Ancestry {
+  const seen = new Set<string>()
+  const nodes = new Set<GraphNode>()
+  const pending = [...wanted]
+  for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
+    if (name === '' || seen.has(name)) continue
+    seen.add(name)
+    const node = boundary.has(name) ? undefined : view.producer(name)
+    if (node === undefined) continue
+    nodes.add(node)
+    pending.push(...node.inputs, ...outerNames(node))
+  }
+  const { graph } = view
+  const constants = graph.constants.filter(({ name }) => seen.has(name) && !boundary.has(name))
+  const known = new Set(constants.map(({ name }) => name))
+  const inputs = [...seen].filter((name) => {
+    return boundary.has(name) || (view.producer(name) === undefined && !known.has(name))
+  })
+  return { nodes: graph.nodes.filter((node) => nodes.has(node)), constants, inputs }
+}
+
+/** A graph without the nodes, constants and inputs that none of its outputs depends on. */
+export function withoutUnused(view: GraphView): Graph {
+  const { graph } = view
+  const { nodes, constants, inputs } = ancestryOf(
+    view,
+    graph.outputs.map(({ name }) => name),
+  )
+  return {
+    ...graph,
+    nodes,
+    constants,
+    inputs: graph.inputs.filter(({ name }) => inputs.includes(name)),
+  }
+}
+
+/** Nodes in topological order. Nodes of a cycle are missing. */
+export function sorted(nodes: readonly GraphNode[]): GraphNode[] {
+  const producers = new Map(
+    nodes.flatMap((node) => node.outputs.map((name) => [name, node] as const)),
+  )
+  const done = new Set<GraphNode>()
+  const order: GraphNode[] = []
+  const sources = (node: GraphNode): GraphNode[] =>
+    [...node.inputs, ...outerNames(node)].flatMap((name) => producers.get(name) ?? [])
+  for (const root of nodes) {
+    const stack = [root]
+    for (let node = stack.at(-1); node !== undefined; node = stack.at(-1)) {
+      const next = done.has(node)
+        ? undefined
+        : sources(node).find((source) => !done.has(source) && !stack.includes(source))
+      if (next) {
+        stack.push(next)
+        continue
+      }
+      stack.pop()
+      if (done.has(node)) continue
+      done.add(node)
+      order.push(node)
+    }
+  }
+  return order
+}

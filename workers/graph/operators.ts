@@ -1,0 +1,32 @@
+import type { GraphNode, Model } from './model.ts'
+import { readModelFile } from './read-model.ts'
+
+/** Operators whose presence decides how a model may be run. */
+export interface OperatorMarks {
+  readonly hasGroupQueryAttention: boolean
+  readonly hasDynamicQuantization: boolean
+}
+
+/** Finds them in a file. Throws `ModelLoadError` when it is no ONNX model. */
+export async function readOperators(file: string): Promise<OperatorMarks> {
+  return findOperators(await readModelFile(file))
+}
+
+/** Finds them in a model, its functions and the branches of its nodes. */
+function findOperators(model: Model): OperatorMarks {
+  const nodes = [model.graph, ...model.functions].flatMap((graph) => allNodes(graph.nodes))
+  return {
+    hasGroupQueryAttention: nodes.some(({ operator }) => operator === 'GroupQueryAttention'),
+    // DynamicQuantizeLinear, …MatMul, …LSTM
+    hasDynamicQuantization: nodes.some(({ operator }) => operator.startsWith('DynamicQuantize')),
+  }
+}
+
+function allNodes(nodes: readonly GraphNode[]): GraphNode[] {
+  return nodes.flatMap((node) => [
+    node,
+    ...Object.values(node.attributes).flatMap((attribute) => {
+      return attribute.kind === 'graph' ? allNodes(attribute.value.nodes) : []
+    }),
+  ])
+}
