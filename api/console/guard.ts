@@ -119,7 +119,7 @@ export function tooManyAttempts(seconds: number): string {
 }
 
 /** The administrator of a browser with a valid session. */
-export async function signedInOf(
+async function signedInOf(
   guard: ConsoleGuard,
   request: FastifyRequest,
 ): Promise<Administrator | undefined> {

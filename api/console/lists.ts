@@ -17,7 +17,7 @@ export function listQuery(more: Readonly<Record<string, object>> = {}) {
 export const TEXT_FILTER = { type: 'string', maxLength: 200, pattern: '^[^\\u0000]*$' } as const
 
 /** One page of a list. */
-export interface ListPage<Row> {
+interface ListPage<Row> {
   readonly rows: readonly Row[]
   readonly page: number
   readonly hasMore: boolean

@@ -11,7 +11,7 @@ export const SERIES_RANGES = {
 
 export type SeriesRange = keyof typeof SERIES_RANGES
 
-/** What is counted, and added up over all processes. */
+/** The numbers that are added up over all processes. */
 type Counted = 'requests' | 'errors' | 'refusals' | 'prompt_tokens' | 'completion_tokens'
 
 /** What one process reads for all of them now and then. */
@@ -100,7 +100,7 @@ export class SeriesLog {
     this.#sums.set(field, (this.#sums.get(field) ?? 0) + 1)
   }
 
-  /** Reads queues and workers once per interval, whichever process comes first. */
+  /** Reads queues and workers, in the process that gets the lease of the interval. */
   async sample(read: () => Promise<SeriesSample>): Promise<void> {
     const lease = `${this.#prefix}:sampler`
     if ((await this.#redis.set(lease, '1', 'PX', SAMPLE_INTERVAL_MS - 500, 'NX')) === null) return

@@ -54,6 +54,8 @@ interface WorkerHostOptions {
   readonly keys: QueueKeys
   readonly served: readonly ServedModel[]
   readonly residency: Residency<OpenModel>
+  /** The download of a model's files, while one is in flight. */
+  readonly pullOf?: (modelId: string) => ServedQueue['pull']
   readonly version: string
   readonly clock: Clock
   readonly log: Logger
@@ -249,12 +251,14 @@ export class WorkerHost {
     const resident = this.#options.residency.find(model.id)
     const stats = resident?.stats()
     const loadError = this.#loadErrors.get(model.id)
+    const pull = this.#options.pullOf?.(model.id)
     return {
       kind: model.kind,
       modelId: model.id,
       isReady: server !== undefined,
       ...(this.#isFailing(model) && { isFailing: true }),
       ...(loadError !== undefined && { loadError }),
+      ...(pull !== undefined && { pull }),
       ...(resident !== undefined && { bytes: resident.bytes }),
       slots,
       active: server?.active ?? 0,

@@ -5,7 +5,7 @@ import { wholeList } from '#api/console/lists.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import { failure } from '#shared/errors.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
-import type { WorkerHeartbeat } from '#shared/queue/liveness.ts'
+import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 import { object } from './organizations.ts'
 
@@ -16,7 +16,7 @@ interface ModelServices {
   workers(): Promise<readonly WorkerHeartbeat[]>
 }
 
-/** Who disabled a model, when and why. */
+/** The record of a disabled model: its operator, time and reason. */
 interface Disabling {
   readonly by: string
   readonly at: string
@@ -62,9 +62,10 @@ async function listModels({ catalogue, redis, keys, workers }: ModelServices) {
     const places = heartbeats.flatMap(({ queues, hostname, pid }) =>
       queues
         .filter(({ modelId }) => modelId === model.id)
-        .map(({ isReady, slots, bytes, loadError, contextLength }) => ({
+        .map(({ isReady, slots, bytes, loadError, contextLength, pull }) => ({
           ...{ host: hostname, pid, is_ready: isReady, slots, bytes: bytes ?? null },
           ...{ load_error: loadError ?? null, context_length: contextLength ?? null },
+          pull: pull === undefined ? null : presentPull(pull),
         })),
     )
     const disabling = disabled[model.id]
@@ -75,6 +76,10 @@ async function listModels({ catalogue, redis, keys, workers }: ModelServices) {
     }
   })
   return wholeList(rows)
+}
+
+function presentPull({ file, doneBytes, totalBytes }: NonNullable<ServedQueue['pull']>) {
+  return { file, done_bytes: doneBytes, total_bytes: totalBytes }
 }
 
 function getModel({ catalogue }: ModelServices, { model }: OneModel): CatalogueModel {

@@ -16,7 +16,7 @@ interface QueueServices {
   readonly producer: JobProducer
   readonly redis: Redis
   readonly keys: QueueKeys
-  /** Tells the owner of a cancelled job, as its worker would. */
+  /** Sends the failure of a cancelled job to its owner, as a worker would. */
   readonly replies: Pick<ReplyWriter, 'push' | 'flushed'>
 }
 
@@ -118,7 +118,7 @@ async function listJobs(services: QueueServices, params: OneQueue) {
   ])
 }
 
-/** Only who, when and where: never the input. */
+/** Ids and times of a job, never its input. */
 function presentJob({ id, data, priority }: Job<JobEnvelope>, state: 'active' | 'waiting') {
   const { jobId, organizationId, epoch, enqueuedAtMs, deadlineAtMs } = data
   return {

@@ -135,7 +135,7 @@ function listTexts(prefix: string) {
     deliveries: `select d.id, e.type, d.state, d.attempts, d.last_status, d.last_error, d.created_at,
         d.next_attempt_at, d.delivered_at
       from ${prefix}webhook_deliveries d join ${prefix}webhook_events e on e.id = d.event_id
-      where d.endpoint_id = $1 order by d.created_at desc, d.id`,
+      where d.endpoint_id = $1 order by d.created_at desc, d.id desc`,
   }
 }
 

@@ -68,10 +68,17 @@ function stateOf({ disabled, places }) {
   }
   const error = places.find((/** @type {Row} */ each) => each.load_error !== null)
   if (places.some(isReady)) return { text: 'loaded', note: error?.load_error ?? '', tone: 'good' }
+  const pull = places.find((/** @type {Row} */ each) => each.pull !== null)?.pull
+  if (pull !== undefined) return { text: 'downloading', note: progressOf(pull), tone: 'warn' }
   if (error !== undefined) return { text: 'cannot be loaded', note: error.load_error, tone: 'bad' }
   return places.length > 0
     ? { text: 'loading', tone: 'warn' }
     : { text: 'no worker', note: 'no living worker serves this model', tone: 'bad' }
+}
+
+/** @param {Row} pull */
+function progressOf({ file, done_bytes: done, total_bytes: total }) {
+  return `${bytes(done)} of ${bytes(total)}, now ${file}`
 }
 
 /** @param {Row} worker */

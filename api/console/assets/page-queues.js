@@ -54,7 +54,7 @@ const QUEUES = {
 const DEAD_LETTERS = {
   ...{ title: 'Dead letters', path: 'dead-letters', empty: 'No job has killed its workers.' },
   about:
-    'Jobs that were given up because they kept killing their workers. Their inputs are not kept, so the client has to send the request again.',
+    'Jobs that were abandoned because they kept killing their workers. Their inputs are not kept, so the client has to send the request again.',
   rowName: (row) => row.id,
   columns: [
     { label: 'Job', show: (row) => row.id },
@@ -103,7 +103,7 @@ function jobsOf(queue) {
       },
       {
         ...{ ...common, label: 'Cancel job', path: (row) => pathOf(row, 'cancel') },
-        ...{ isDangerous: true, question: 'Its client is told that an operator cancelled it.' },
+        ...{ isDangerous: true, question: 'Its client receives the error `job_cancelled`.' },
         done: 'The job is cancelled.',
       },
     ],

@@ -55,7 +55,7 @@ describe('a queue', () => {
     expect((await answer).statusCode).toBe(200)
   })
 
-  it('moves waiting jobs, and cancels one so that its client is told', async () => {
+  it('moves waiting jobs, and cancels one so that its client gets an error', async () => {
     await operator.send('POST', `${QUEUE}/pause`)
     const answers = [complete('one'), complete('two'), complete('three')]
     await expect.poll(async () => (await jobs()).length, { timeout: 10_000 }).toBe(3)
