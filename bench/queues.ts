@@ -4,12 +4,15 @@ import { randomUUID } from 'node:crypto'
 import { Job, Worker } from 'bullmq'
 import { Redis } from 'ioredis'
 
-import { ENVELOPE_VERSION, queuedJobId } from '#shared/contracts/job.ts'
-import { queueName } from '#shared/contracts/queues.ts'
+import { ENVELOPE_VERSION, queuedJobId, queueName } from '#shared/contracts/job.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
-import { JobProducer } from '#shared/queue/producer.ts'
-import { assignTicket, type PriorityClass, priorityOf } from '#shared/queue/tickets.ts'
+import {
+  assignTicket,
+  JobProducer,
+  type PriorityClass,
+  priorityOf,
+} from '#shared/queue/producer.ts'
 import { log, startRedis, toyRequest } from '#test/support/queue.ts'
 
 import type { Figure } from './figure.ts'

@@ -12,7 +12,8 @@ const NODE_MAJOR_MIN = 24
 const LOCK_STALE_MS = 10 * 60_000
 const PID_WRITTEN_WITHIN_MS = 5000
 const STATUS_OF_NO_COMMAND = 127 // as shells report it
-// npm goes on when this process is killed: its number keeps the next start from installing beside it.
+// npm continues when this process is killed. Its process id keeps the next start from installing at
+// the same time.
 const RECORDED_INSTALLATION = 'echo $$ > "$1"; shift; exec npm "$@"'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
@@ -34,7 +35,7 @@ function installWhenChanged() {
   takeLock()
   let problem
   try {
-    // Another start may have done it while this one waited.
+    // Another start may have installed them while this one waited.
     if (!isInstalled()) problem = install(wanted)
   } finally {
     rmSync(lock, { recursive: true, force: true })
@@ -52,11 +53,11 @@ function install(wanted) {
   if (npm.error !== undefined) return `npm cannot be run: ${npm.error.message}`
   if (npm.status === STATUS_OF_NO_COMMAND) return 'npm cannot be run: it is not on the PATH'
   if (npm.status !== 0) return 'npm ci failed; see above'
-  // Written last, so that an installation that was broken off is done again.
+  // Written last, so that an interrupted installation is repeated.
   writeFileSync(stamp, wanted)
 }
 
-/** A directory is created by one process only; one whose process is gone was left behind. */
+/** Only one process can create the directory. A lock whose process has ended is stale. */
 function takeLock() {
   let isAnnounced = false
   for (;;) {
@@ -86,7 +87,9 @@ function isAbandoned() {
   return !states.includes('alive') && (states[0] === 'gone' || age > PID_WRITTEN_WITHIN_MS)
 }
 
-/** Of the process whose number stands in this file of the lock; `unknown` before it is written. */
+/**
+ * The state of the process whose id this file of the lock holds; `unknown` before it is written.
+ */
 function stateOf(name) {
   try {
     const pid = Number(readFileSync(join(lock, name), 'utf8'))
@@ -95,7 +98,7 @@ function stateOf(name) {
     return 'alive'
   } catch (error) {
     if (error.code === 'ENOENT') return 'unknown'
-    // A process of another user is alive, too.
+    // A process of another user is alive as well.
     return error.code === 'ESRCH' ? 'gone' : 'alive'
   }
 }
@@ -113,14 +116,15 @@ function run(args) {
     env: {
       ...process.env,
       PATH: `${join(root, 'node_modules', '.bin')}${delimiter}${process.env.PATH ?? ''}`,
-      // Model runs take threads of this pool; files, names and hashes need some besides.
+      // Model runs occupy threads of this pool; files, DNS and hashes need some as well.
       UV_THREADPOOL_SIZE: process.env.UV_THREADPOOL_SIZE ?? '16',
-      // The C library makes up to eight heaps per core, and threads leave what they freed in each of them.
+      // The C library creates up to eight heaps per core, and each keeps the memory that threads
+      // freed.
       MALLOC_ARENA_MAX: process.env.MALLOC_ARENA_MAX ?? '2',
-      // Two thousand files are compiled once, not at every start.
+      // Keeps compiled code, so that two thousand files are not compiled at every start.
       NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(root, 'node_modules', '.cache'),
-      // V8 would give young objects up to 128 MiB a process, and fill them before it collects. A
-      // given option wins.
+      // Without a limit V8 lets young objects fill up to 128 MiB before it collects. A given option
+      // wins.
       NODE_OPTIONS: `--max-semi-space-size=16 ${process.env.NODE_OPTIONS ?? ''}`.trim(),
       // Turns ONNX Runtime's telemetry off in every process that loads it.
       ORT_DISABLE_TELEMETRY: process.env.ORT_DISABLE_TELEMETRY ?? '1',
@@ -140,8 +144,8 @@ function run(args) {
 }
 
 /**
- * npm passes no signal on when it is killed itself, and its shell may outlive it. When either of
- * the two is gone, nothing is left to stop the child.
+ * npm forwards no signal when it is killed, and its shell may outlive it. Therefore the child is
+ * stopped as soon as either of the two has ended.
  */
 function stopWithNpm(child) {
   if (process.env.npm_lifecycle_event === undefined) return
@@ -152,7 +156,7 @@ function stopWithNpm(child) {
   }, 500).unref()
 }
 
-/** The parent of a process, where the system reports it; else nothing, which never changes. */
+/** The parent of a process; empty where the system does not report it. */
 function parentOf(pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
@@ -162,7 +166,7 @@ function parentOf(pid) {
   }
 }
 
-/** Paths of the project are relative to it, in any working directory. */
+/** Resolves paths of the project, whatever the working directory is. */
 function fromRoot(argument) {
   const path = join(root, argument)
   return /\.(ts|mjs)$/.test(argument) && existsSync(path) ? path : argument

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { describeConfig, type Env, loadConfig, renderEnvExample } from '#shared/config/config.ts'
 import { readVersion } from '#shared/version.ts'
 
+import { trustAuthorities } from './authorities.ts'
 import { type Arguments, isCommand, parseCommandLine, UsageError, usage } from './command-line.ts'
 import { serve } from './commands/serve.ts'
 import { importDirectly } from './direct-imports.ts'
@@ -62,7 +63,7 @@ async function main(argv: readonly string[]): Promise<void> {
   }
 }
 
-/** Ends the process once what it has printed was read, but does not wait for ever. */
+/** Ends the process once its output was read, after a bounded wait. */
 async function end(status: number): Promise<void> {
   setTimeout(() => process.exit(status), EXIT_DELAY_MS)
   for (const stream of [process.stdout, process.stderr]) {
@@ -84,10 +85,13 @@ async function runCommand([name = 'help', ...rest]: readonly string[]): Promise<
   if (run === undefined) throw new UsageError(`there is no command "${name}"\n\n${usage()}`)
   const args = parseCommandLine(name, rest)
   if (args === undefined) console.log(usage(name))
-  else await run(process.env, args)
+  else {
+    trustAuthorities(process.env.MILLRACE_CA_FILE)
+    await run(process.env, args)
+  }
 }
 
-/** The command that help is wanted about, if it is one. */
+/** The command whose help is requested, if it exists. */
 function commandIn([name]: readonly string[]): string | undefined {
   if (name === undefined || isCommand(name)) return name
   throw new UsageError(`there is no command "${name}"\n\n${usage()}`)
@@ -103,13 +107,13 @@ async function showConfig(env: Env, { options }: Arguments): Promise<void> {
   loadConfig(inForce)
 }
 
-/** One sentence for what people can mend; the whole of what they cannot. */
+/** One sentence for errors that an operator can fix; the stack for bugs. */
 function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const isBug = BUGS.some((kind) => error instanceof kind)
   if (isBug) return error.stack ?? error.message
   const cause = error.cause instanceof Error ? error.cause.message : ''
-  // The message of a query is the query, with what was to be stored.
+  // The message of a failed query contains the statement and its values.
   if (error.message.startsWith('Failed query') && cause !== '') return `the database: ${cause}`
   return cause === '' || error.message.includes(cause)
     ? error.message

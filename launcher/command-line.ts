@@ -9,7 +9,7 @@ interface Form {
 
 type OptionName = keyof typeof OPTIONS
 
-// The placeholder of the option's value; none for a switch.
+// The placeholder of the option's value; undefined for a switch.
 const OPTIONS = {
   name: 'text',
   scopes: 'scope,scope',
@@ -22,7 +22,7 @@ const OPTIONS = {
   example: undefined,
 } as const satisfies Readonly<Record<string, string | undefined>>
 
-/** Every command with the ways to call it. */
+/** Every command with its forms. */
 const FORMS: Readonly<Record<string, readonly Form[]>> = {
   up: [{ words: '', about: 'start everything on this machine' }],
   api: [{ words: '', about: 'start an API process' }],
@@ -71,7 +71,7 @@ export function isCommand(name: string): boolean {
   return Object.hasOwn(FORMS, name)
 }
 
-/** How a command is called, or all of them. */
+/** The usage of one command or of all. */
 export function usage(name?: string): string {
   const calls = Object.entries(FORMS)
     .filter(([command]) => name === undefined || command === name)
@@ -125,7 +125,7 @@ function parse(name: string, rest: readonly string[]) {
       options: { ...options, help: { type: 'boolean', short: 'h' } },
     })
   } catch (error) {
-    // The first sentence says what is wrong, the next ones how Node would have it written.
+    // Only the first sentence states the error; the others suggest Node's own syntax.
     const [what = ''] = (error as Error).message.split(/\. |\n/)
     throw misuse(name, what)
   }

@@ -12,7 +12,7 @@ import {
 } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 
-/** Random secrets of one installation, made once. */
+/** Random secrets of one installation, generated once. */
 export interface Secrets {
   readonly jwtSecret: string
   readonly apiKey: string
@@ -47,8 +47,8 @@ const LOCK_ATTEMPTS = 5
 const WITHOUT_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']
 
 /**
- * Makes this process the only one that uses a data directory. Throws one sentence while another
- * process does; a lock whose process is gone is taken over. Returns what gives it back.
+ * Locks a data directory for this process. Throws one sentence while another process holds it; a
+ * lock whose process has ended is replaced. Returns the function that releases it.
  */
 export async function lockDataDir(dataDir: string): Promise<() => Promise<void>> {
   await makeFolder(resolve(dataDir)).catch(unusable(dataDir))
@@ -74,7 +74,10 @@ export async function lockDataDir(dataDir: string): Promise<() => Promise<void>>
   throw new Error(`Another Millrace starts in ${resolve(dataDir)} at this moment.`)
 }
 
-/** A lock appears whole, with its owner's name: half of one would be taken for a crash's. */
+/**
+ * Creates the lock atomically with its content: a partial file would look like the lock of a
+ * crashed process.
+ */
 async function linkIfNew(mine: string, file: string): Promise<boolean> {
   try {
     await link(mine, file)
@@ -93,11 +96,11 @@ async function linkIfNew(mine: string, file: string): Promise<boolean> {
   )
 }
 
-/** Puts this lock in the place of one whose process is gone. One at a time may: a faster one is left alone. */
+/** Replaces the lock of a process that has ended. Only one process at a time may replace it. */
 async function takeOver(mine: string, file: string): Promise<boolean> {
   const claim = `${file}.claim`
   if (!(await linkIfNew(mine, claim))) {
-    // Its owner ended in the middle of this.
+    // The owner of the claim ended before it removed the claim.
     if ((await findOwner(claim)) === undefined) await rm(claim, { force: true })
     return false
   }
@@ -111,25 +114,28 @@ async function takeOver(mine: string, file: string): Promise<boolean> {
   }
 }
 
-/** The secrets of a data directory; missing ones are made. The file is for its owner alone. */
+/**
+ * The secrets of a data directory; missing ones are generated. Only the owner can read the file.
+ */
 export async function loadSecrets(dataDir: string): Promise<Secrets> {
   const file = join(dataDir, 'secrets.json')
   const stored = await readSecrets(file)
   const missing = Object.keys(SECRET_GENERATORS).filter((name) => typeof stored[name] !== 'string')
   if (missing.length === 0) return stored as unknown as Secrets
   for (const name of missing) stored[name] = SECRET_GENERATORS[name as keyof Secrets]()
-  // A crash must not leave half a file: the database cannot be opened without its password.
+  // Written atomically: without its password the database cannot be opened.
   await writeFile(`${file}.new`, `${JSON.stringify(stored, null, 2)}\n`, { mode: 0o600 })
   await rename(`${file}.new`, file)
   return stored as unknown as Secrets
 }
 
-/** The process that uses a data directory now, if there is one. */
+/** The process that holds a data directory, if any. */
 export async function findDataDirOwner(dataDir: string): Promise<number | undefined> {
   return findOwner(join(dataDir, 'launcher.lock'))
 }
 
-// Node's own recursion never ends where the system answers ENOENT in a folder that is there, as in /proc.
+// Node's recursive mkdir never ends where the system answers ENOENT for an existing folder, as in
+// /proc.
 async function makeFolder(path: string): Promise<void> {
   const make = () => mkdir(path, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => error)
   const refusal = await make()
@@ -164,7 +170,10 @@ async function findOwner(file: string): Promise<number | undefined> {
   return ownerIn(await readFile(file, 'utf8').catch(() => ''))
 }
 
-/** The process that holds the lock, if it still lives; a later one of the same number does not count. */
+/**
+ * The process that holds the lock, if it is alive. The start time tells it from a later process
+ * with the same id.
+ */
 async function ownerIn(text: string): Promise<number | undefined> {
   const { pid, startedAt } = readLock(text)
   try {
@@ -175,18 +184,18 @@ async function ownerIn(text: string): Promise<number | undefined> {
   return (await startOf(pid)) === startedAt ? pid : undefined
 }
 
-/** A lock file that a crash damaged names no owner. */
+/** Reads a lock file; a damaged one has no owner. */
 function readLock(text: string): { readonly pid: number; readonly startedAt: string } {
   try {
     const { pid, startedAt } = JSON.parse(text) as { pid?: unknown; startedAt?: unknown }
     if (typeof pid === 'number' && typeof startedAt === 'string') return { pid, startedAt }
   } catch {
-    // It was broken off while it was written.
+    // The file was not completely written.
   }
   return { pid: 0, startedAt: 'never' }
 }
 
-/** When a process started, in the kernel's ticks; empty where the system does not say. */
+/** The start time of a process in kernel ticks; empty where the system does not report it. */
 async function startOf(pid: number): Promise<string> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
   return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? ''

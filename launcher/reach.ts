@@ -1,11 +1,10 @@
-import { Redis } from 'ioredis'
-
 import { type Config, type Env, loadConfig } from '#shared/config/config.ts'
 import type { DatabaseConfig, InfraConfig, StorageConfig } from '#shared/config/infra.ts'
 import { type Database, openDatabase } from '#shared/db/client.ts'
 import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
+import { probeRedis } from '#shared/queue/redis-client.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
 
 import { waitUntil } from './embedded/child.ts'
@@ -35,26 +34,11 @@ export async function reachRedis({ redisUrl }: Pick<InfraConfig, 'redisUrl'>): P
   }
 }
 
-// A connection of the service tries again and again; this one says at once what is wrong.
+// The connections of the tiers retry; this one reports the error at once.
 async function greetRedis(url: string): Promise<void> {
-  const redis = new Redis(url, {
-    lazyConnect: true,
-    retryStrategy: () => null,
-    connectTimeout: 2000,
-    maxRetriesPerRequest: 0,
+  await probeRedis(url).catch((error: Error) => {
+    throw new Error(`Redis cannot be used: ${error.message}; check REDIS_URL`)
   })
-  let reason: string | undefined
-  redis.on('error', (error: Error) => {
-    reason ??= error.message
-  })
-  try {
-    await redis.connect()
-    await redis.ping()
-  } catch (error) {
-    throw new Error(`Redis cannot be used: ${reason ?? (error as Error).message}; check REDIS_URL`)
-  } finally {
-    redis.disconnect()
-  }
 }
 
 /** Fails unless the object storage answers and has the bucket. */
@@ -70,8 +54,8 @@ export async function reachStorage(storage: StorageConfig): Promise<void> {
 }
 
 /**
- * Asks the services that the user has named whether they can be used, and throws everything that is
- * wrong at once: a tier would find out one after the other.
+ * Checks all configured services and throws one error with every problem, where a tier would report
+ * them one after another.
  */
 export async function reachWhatIsGiven(env: Env, config: Config): Promise<void> {
   const { infra, database } = config
@@ -88,7 +72,7 @@ export async function reachWhatIsGiven(env: Env, config: Config): Promise<void> 
   if (faults.length > 0) throw new Error(faults.join('\n'))
 }
 
-/** Says which setting is to blame when a process cannot start because of its database. */
+/** Names the setting when a process cannot start because of its database. */
 export async function blameDatabase(env: Env, error: unknown): Promise<never> {
   const isOfNetwork = ['connect', 'getaddrinfo'].includes(
     (error as { syscall?: string }).syscall ?? '',
@@ -101,7 +85,7 @@ export async function blameDatabase(env: Env, error: unknown): Promise<never> {
   throw error
 }
 
-// Answers to HEAD have no body, so that the library knows no more than the status.
+// Answers to HEAD have no body, so the library knows only the status.
 function faultOf(error: unknown, storage: StorageConfig): string {
   const reason = error instanceof ServiceError ? error.cause : error
   const { message, $metadata } = reason as Error & { $metadata?: { httpStatusCode?: number } }

@@ -11,8 +11,8 @@ const REMEMBERED =
   /^(REDIS_URL|AUTH_DB_|DATABASE_URL|AUTH_SITE_URL|AUTH_API_|AUTH_JWT_SECRET|AUTH_SMTP_|MILLRACE_)/
 
 /**
- * Writes down, for its owner alone, where the parts of a running installation are, so that other
- * commands find its database. Returns what removes it.
+ * Stores the addresses of a running installation in a file that only its owner can read, so that
+ * other commands find the database. Returns the function that removes it.
  */
 export async function rememberEnvironment(dataDir: string, env: Env): Promise<() => Promise<void>> {
   const file = join(dataDir, FILE)
@@ -23,8 +23,8 @@ export async function rememberEnvironment(dataDir: string, env: Env): Promise<()
 }
 
 /**
- * The environment with the settings of the installation that runs in the data directory. Without a
- * database, neither given nor running, one sentence says how to get one.
+ * The environment with the settings of the installation that runs in the data directory. Throws one
+ * sentence when a database is neither configured nor running.
  */
 export async function withRunningInstallation(env: Env): Promise<Env> {
   const dataDir = resolve(env.MILLRACE_DATA_DIR || '.data')

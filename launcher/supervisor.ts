@@ -3,18 +3,18 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { type PrivateChild, startChild } from './embedded/child.ts'
 
-/** A tier that runs in a process of its own. */
+/** A tier in its own process. */
 interface SupervisedTier {
   /** Resolves with the path of its log when it ends before it is kept running. */
   readonly failedStart: Promise<string>
-  /** From now on it is started again whenever it ends. */
+  /** From now on it is restarted whenever it ends. */
   keepRunning(): void
   stop(graceMs: number): Promise<void>
 }
 
 const RESTART_DELAY_MS_MIN = 250
 const RESTART_DELAY_MS_MAX = 10_000
-// A process that ran this long had started well; the delay begins anew.
+// A process that ran this long had started correctly; the delay is reset.
 const STABLE_AFTER_MS = 60_000
 const NOTABLE_LEVELS = ['warn', 'error', 'fatal']
 
@@ -75,10 +75,10 @@ export async function superviseTier(options: {
   }
 }
 
-/** Warnings and worse of JSON log lines, shortened for people; anything that is no JSON as it is. */
+/** Warnings and errors of JSON log lines, shortened; lines that are not JSON as they are. */
 function notableLines(text: string): string[] {
   return text.split('\n').flatMap((line) => {
-    // The others are what the guard's shell says of a program that was ended.
+    // The other lines are the shell's own messages about ended programs.
     if (['', 'Terminated', 'Killed'].includes(line.trim())) return []
     try {
       const entry = JSON.parse(line) as {

@@ -80,11 +80,11 @@ export function composeEnv(
     if (env[other] !== undefined) delete defaults[name]
   }
   const given = { ...env }
-  // Any free port: it is chosen here, where the start looks whether the worker is ready.
+  // Any free port: chosen here, because the start polls the worker's readiness.
   if (given.MILLRACE_WORKER_METRICS_PORT === '0') delete given.MILLRACE_WORKER_METRICS_PORT
-  // Read under its other name from here on.
+  // The tiers read the port under its other name.
   delete given.PORT
-  // Credentials of another server, left behind in the settings, would be refused by the mailbox.
+  // The mailbox would refuse leftover credentials of another mail server.
   const credentials = mailbox !== undefined && {
     AUTH_SMTP_USER: mailbox.smtpUser,
     AUTH_SMTP_PASS: mailbox.smtpPassword,

@@ -1,10 +1,11 @@
+import type { QueueKind } from '#shared/contracts/job.ts'
+
 import {
   CALL_FORMATS,
   type CallFormatName,
   REASONING_FORMATS,
   type ReasoningFormatName,
 } from './contracts/answer-formats.ts'
-import type { QueueKind } from './contracts/queues.ts'
 
 /** Settings of one model; each is optional and read by its engine. */
 export interface ModelOptions {

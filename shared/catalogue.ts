@@ -1,5 +1,6 @@
+import type { QueueKind } from '#shared/contracts/job.ts'
+
 import { type ModelOptions, parseOptions } from './catalogue-options.ts'
-import type { QueueKind } from './contracts/queues.ts'
 
 /** One model that this installation offers, as `models.json` lists it. */
 export interface CatalogueModel {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { isRecord } from '#shared/records.ts'
+import { isRecord } from '#shared/json.ts'
 
 /** An activity in the vocabulary of Activity Streams 2.0, validated and completed. */
 export interface Activity {

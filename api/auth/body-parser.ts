@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-import { JSON_TEXT_LIMITS, judgeJson } from '#shared/judge-json.ts'
+import { JSON_TEXT_LIMITS, judgeJson } from '#shared/json.ts'
 
 import { authFailure } from './errors.ts'
 

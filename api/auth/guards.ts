@@ -6,7 +6,7 @@ import { chooseRedirect } from '#api/auth/redirects/redirect-url.ts'
 import type { AccessTokenClaims } from '#api/auth/sessions/access-token.ts'
 import { findSession } from '#api/auth/sessions/sessions.ts'
 import { findUserById, isBanned } from '#api/auth/users/users.ts'
-import { networkOf, plainAddress } from '#api/http/request-info.ts'
+import { networkOf, plainAddress } from '#api/http/request.ts'
 import { ServiceError } from '#shared/errors.ts'
 
 import type { AuthRequest, Caller } from './context.ts'

@@ -10,7 +10,7 @@ import { Compile } from 'typebox/compile'
 
 import { checkMetadataFields } from '#api/auth/users/metadata-limit.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
-import { clientOf, plainAddress } from '#api/http/request-info.ts'
+import { clientOf, plainAddress } from '#api/http/request.ts'
 import { withinTime } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 

@@ -1,6 +1,5 @@
 import { readLines } from '#api/http/lines.ts'
-import { judgeJson } from '#shared/judge-json.ts'
-import { isRecord, parseRecord } from '#shared/records.ts'
+import { isRecord, judgeJson, parseRecord } from '#shared/json.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import type { InputFault } from './batch.ts'

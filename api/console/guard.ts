@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
-import { clientOf } from '#api/http/request-info.ts'
+import { clientOf } from '#api/http/request.ts'
 import type { GuessLimiter } from '#api/limits/guess-limiter.ts'
 import { prefersHtml } from '#api/pages/html.ts'
 import { ServiceError } from '#shared/errors.ts'

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 import { normalizeError } from '#api/http/normalize-error.ts'
-import type { JobObserver } from '#api/inference/jobs/run-job.ts'
+import type { JobObserver } from '#api/jobs/observers.ts'
 import { ERROR_KINDS, type ErrorKind } from '#shared/errors.ts'
 
 import type { IncidentLog } from './incident-log.ts'

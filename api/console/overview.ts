@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis'
 
 import type { DependencyState } from '#api/health/dependencies.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
-import type { QueueKind } from '#shared/contracts/queues.ts'
+import type { QueueKind } from '#shared/contracts/job.ts'
 import { ERROR_KINDS } from '#shared/errors.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'

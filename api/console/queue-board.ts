@@ -8,7 +8,7 @@ import { normalizeError } from '#api/http/normalize-error.ts'
 import { wayToRoot } from '#api/pages/html.ts'
 import { sendSecurityHeaders } from '#api/server/app.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
-import type { QueueKind } from '#shared/contracts/queues.ts'
+import type { QueueKind } from '#shared/contracts/job.ts'
 
 export interface QueueBoardServices {
   readonly catalogue: Catalogue

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { isRecord, parseRecord } from '#shared/records.ts'
+import { isRecord, parseRecord } from '#shared/json.ts'
 
 /** The required fields of every line, by purpose; other purposes accept any bytes. */
 const LINE_RULES: Readonly<Record<string, LineRule>> = {

@@ -1,6 +1,6 @@
 import type { FastifyCorsOptions, FastifyCorsOptionsDelegateCallback } from '@fastify/cors'
 
-import { firstSegmentOf } from './request-info.ts'
+import { firstSegmentOf } from './request.ts'
 
 /** Request headers that clients of the user server send by themselves. */
 const USER_SERVER_HEADERS = [

@@ -5,10 +5,10 @@ import type { FastifyRequest } from 'fastify'
 
 import { CancelledError, failure, ServiceError } from '#shared/errors.ts'
 
-import { reportIgnored } from './ignored-fields.ts'
 import { nearestName } from './near-names.ts'
 import { passThrough } from './pass-through.ts'
 import { ChunkJoiner } from './sse.ts'
+import { reportIgnored } from './validation.ts'
 
 /** One file of a form, while it streams by. */
 export interface FormFile {

@@ -68,6 +68,7 @@ const CONNECTION_LOST = new RegExp(
     'timeout exceeded when trying to connect|Client was closed and is not queryable',
     "Query read timeout|Stream isn't writeable|Command timed out|Cannot use a pool after",
     'Reached the max retries per request|connect ETIMEDOUT',
+    "Too many Cluster redirections|Cluster isn't ready|Failed to refresh slots cache",
     '^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|OOM|BUSY|NOREPLICAS|UNBLOCKED) ',
   ].join('|'),
 )

@@ -3,7 +3,7 @@ import { pipeline, Transform, type TransformCallback } from 'node:stream'
 
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
-import { writeIgnoredHeader } from './ignored-fields.ts'
+import { writeIgnoredHeader } from './validation.ts'
 
 /** Server-sent events on a hijacked reply. */
 interface EventStream {

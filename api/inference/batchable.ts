@@ -1,9 +1,9 @@
 import { compileBodySchema, type UnknownFields } from '#api/http/validation.ts'
-import { collectResult, type JobOutcome } from '#api/inference/jobs/run-job.ts'
+import { collectResult, type JobOutcome } from '#api/jobs/run-inference.ts'
 import type { Caller } from '#api/v1/caller.ts'
 import { validationFailure } from '#api/v1/validation-message.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
-import type { QueueKind, QueueTable } from '#shared/contracts/queues.ts'
+import type { QueueKind, QueueTable } from '#shared/contracts/job.ts'
 
 import { chatGeneration } from './chat/chat-completions.ts'
 import { CHAT_BODY, type ChatBody } from './chat/chat-request.ts'

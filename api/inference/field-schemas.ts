@@ -1,6 +1,6 @@
 import { type TOptional, type TUnsafe, Type } from 'typebox'
 
-import { IGNORED_EXCEPT } from '#api/http/ignored-fields.ts'
+import { IGNORED_EXCEPT } from '#api/http/validation.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 // JSON Schema of request fields. `null` means the default everywhere, and is spelled as a list of

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest, FastifySchemaCompiler } from 'fastify'
 import type { Static, TSchema } from 'typebox'
 
-import { ignoredFieldsOf, reportIgnored } from '#api/http/ignored-fields.ts'
+import { ignoredFieldsOf, reportIgnored } from '#api/http/validation.ts'
 import { type SchemaComplaint, validationFailure } from '#api/v1/validation-message.ts'
 
 /** A file in the schema of a form. */

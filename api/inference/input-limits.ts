@@ -1,5 +1,5 @@
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { JSON_TEXT_LIMITS, judgeJson } from '#shared/judge-json.ts'
+import { JSON_TEXT_LIMITS, judgeJson } from '#shared/json.ts'
 
 import { relaxSchema } from './relaxed-schema.ts'
 

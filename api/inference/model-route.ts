@@ -2,13 +2,13 @@ import { createHash } from 'node:crypto'
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
+import type { Http } from '#api/jobs/run-inference.ts'
 import { type Caller, mayUseModel } from '#api/v1/caller.ts'
 import type { Scope } from '#api/v1/scopes.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
-import type { QueueKind } from '#shared/contracts/queues.ts'
+import type { QueueKind } from '#shared/contracts/job.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
-import type { Http } from './jobs/run-job.ts'
 import { JOB_ERRORS } from './response-schemas.ts'
 
 /** An endpoint whose body names the model. */

@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox'
 
 import type { ResponseFormat } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
-import { parseRecord } from '#shared/records.ts'
+import { parseRecord } from '#shared/json.ts'
 
 import { checkedSchema } from './chat/chat-tools.ts'
 import { invalidValue, missingParameter, optionalString } from './field-schemas.ts'

@@ -1,18 +1,17 @@
 import type { BackgroundJobs } from '#api/jobs/background-jobs.ts'
 import type { JobStore } from '#api/jobs/job-store.ts'
+import type { Submitter } from '#api/jobs/observers.ts'
 import type { AnswerStore } from '#api/stored/answer-store.ts'
 import type { ConversationStore } from '#api/stored/conversation-store.ts'
 import type { NoteEvent } from '#api/v1/events.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { SamplingDefaults } from '#shared/contracts/completion.ts'
-import type { QueueKind } from '#shared/contracts/queues.ts'
+import type { QueueKind } from '#shared/contracts/job.ts'
 import type { ApiKeyStore } from '#shared/db/api-keys.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { UrlSigner } from '#shared/storage/signed-url.ts'
-
-import type { Submitter } from './jobs/job-events.ts'
 
 /** One live worker process, as the registry knows it. */
 export interface WorkerInfo {

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
+import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import type { TokenizeInput } from '#shared/contracts/completion.ts'
 
@@ -15,7 +16,6 @@ import {
 import { TOOL_FIELDS, toolPlan } from './chat/chat-tools.ts'
 import { invalidValue, missingParameter, optionalBoolean, optionalString } from './field-schemas.ts'
 import { SchemaBudget } from './input-limits.ts'
-import { type Http, runJob } from './jobs/run-job.ts'
 import { getCapableModel } from './model-route.ts'
 import { JOB_ERRORS } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'

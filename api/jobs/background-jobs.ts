@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 
-import { pathOf } from '#api/http/request-info.ts'
+import { pathOf } from '#api/http/request.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
 import type { Clock } from '#shared/clock.ts'

@@ -1,8 +1,5 @@
-import { randomBytes } from 'node:crypto'
-
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
-import type { Caller } from '#api/v1/caller.ts'
 import { JOB_SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
 import type { Clock } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -122,44 +119,4 @@ function metadataOf(
 
 function invalid(param: string, reason: string): ServiceError {
   return failure.invalidRequest(`Invalid '${param}': ${reason}`, { param, code: 'invalid_value' })
-}
-
-/** A stored request that this process sends to itself on behalf of its caller. */
-export interface StoredRequest {
-  /** The id of the job. */
-  readonly id: string
-  readonly createdAtMs: number
-  readonly caller: Caller
-  /** Aborted when the job is cancelled. */
-  readonly signal: AbortSignal
-  /** Receives the tokens that the request used. */
-  noteTokens(tokens: number): void
-}
-
-/** The header by which a process recognizes its own requests. */
-export const STORED_REQUEST_HEADER = 'x-millrace-stored-request'
-
-const TOKEN_BYTES = 32
-
-/**
- * The stored requests that are on their way from this process to itself, by a secret that is valid
- * once: no other sender can name one.
- */
-export class StoredRequests {
-  readonly #byToken = new Map<string, StoredRequest>()
-
-  /** Answers the header value by which the process recognizes the request. */
-  add(request: StoredRequest): string {
-    const token = randomBytes(TOKEN_BYTES).toString('base64url')
-    this.#byToken.set(token, request)
-    return token
-  }
-
-  /** The request behind a header value; the value is invalid from now on. */
-  take(token: string | readonly string[] | undefined): StoredRequest | undefined {
-    if (typeof token !== 'string') return undefined
-    const request = this.#byToken.get(token)
-    this.#byToken.delete(token)
-    return request
-  }
 }

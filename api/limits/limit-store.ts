@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis'
 
+import { formatGoDuration } from '#shared/clock.ts'
 import type { LimitsConfig } from '#shared/config/limits.ts'
-import { formatGoDuration } from '#shared/duration.ts'
 import type { Logger } from '#shared/logger.ts'
 import { defineScript, runScript } from '#shared/queue/connection.ts'
 

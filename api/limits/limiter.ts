@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
-import { networkOf } from '#api/http/request-info.ts'
+import { networkOf } from '#api/http/request.ts'
 import { type Caller, callerOf } from '#api/v1/caller.ts'
 import { JOB_SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
 import type { Clock } from '#shared/clock.ts'

@@ -1,4 +1,4 @@
-import { pathOf } from '#api/http/request-info.ts'
+import { pathOf } from '#api/http/request.ts'
 
 /** Markup that is safe to send; all other values are escaped when they are inserted. */
 export class Html {

@@ -21,19 +21,20 @@ import {
 import { corsOptions } from '#api/http/cors.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { registerOpenApi } from '#api/http/openapi.ts'
-import { addRequestContext, requestIdFrom } from '#api/http/request-context.ts'
 import {
+  addRequestContext,
   firstSegmentOf,
   hasEmptyParameter,
   pathOf,
   registerRequestLog,
+  requestIdFrom,
   routedUrl,
-} from '#api/http/request-info.ts'
+} from '#api/http/request.ts'
 import { cutSlowReaders, PEER_LIMITS, type PeerLimits } from '#api/http/slow-peers.ts'
 import { joinSmallChunks } from '#api/http/sse.ts'
 import { leaveBodiesUnread } from '#api/http/stored-bytes.ts'
 import { registerJsonBody, registerValidation } from '#api/http/validation.ts'
-import type { HttpObserver } from '#api/telemetry/http-observer.ts'
+import type { HttpObserver } from '#api/telemetry/observe-requests.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
 import type { ServerConfig } from '#shared/config/server.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'

@@ -1,11 +1,10 @@
-import type { JobObserver } from '#api/inference/jobs/run-job.ts'
+import type { JobObserver } from '#api/jobs/observers.ts'
 import type { Config } from '#shared/config/config.ts'
 import type { Logger } from '#shared/logger.ts'
 import { openTelemetry, type Telemetry } from '#shared/telemetry/telemetry.ts'
 
-import { createHttpObserver, type HttpObserver } from './http-observer.ts'
 import { type ApiMetrics, createApiMetrics } from './metrics.ts'
-import { createJobObserver } from './observe-jobs.ts'
+import { createHttpObserver, createJobObserver, type HttpObserver } from './observe-requests.ts'
 
 /** The metrics and traces of an API process. */
 export interface ApiTelemetry extends Telemetry {

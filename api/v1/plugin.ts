@@ -1,10 +1,14 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 
-import { reportIgnored, writeIgnoredHeader } from '#api/http/ignored-fields.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
-import { networkOf, pathOf } from '#api/http/request-info.ts'
-import { type UnknownFields, validatorCompiler } from '#api/http/validation.ts'
-import { STORED_REQUEST_HEADER, type StoredRequests } from '#api/jobs/respond-async.ts'
+import { networkOf, pathOf } from '#api/http/request.ts'
+import {
+  reportIgnored,
+  type UnknownFields,
+  validatorCompiler,
+  writeIgnoredHeader,
+} from '#api/http/validation.ts'
+import { STORED_REQUEST_HEADER, type StoredRequests } from '#api/jobs/stored-requests.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
@@ -78,7 +82,8 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
   app.addHook('onRequest', async (request, reply) => {
     const { scope } = request.routeOptions.config
     if (scope === undefined || scope === 'none') return
-    const stored = services.storedRequests?.take(request.headers[STORED_REQUEST_HEADER])
+    const token = request.headers[STORED_REQUEST_HEADER]
+    const stored = token === undefined ? undefined : services.storedRequests?.take(token)
     if (stored !== undefined) {
       // Its caller was checked when it was stored.
       request.context.stored = stored
@@ -111,7 +116,9 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
   }
   const { respondAsync } = services
   if (respondAsync !== undefined) {
-    app.addHook('preHandler', (request, reply) => respondAsync(request, reply))
+    app.addHook('preHandler', async (request, reply) => {
+      return request.headers.prefer === undefined ? undefined : respondAsync(request, reply)
+    })
   }
   app.addHook('onSend', async (request, reply) => {
     if (request.routeOptions.config.scope === undefined) return

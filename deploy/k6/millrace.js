@@ -25,7 +25,7 @@ const imageSeconds = new Trend('image_seconds')
 const audioSeconds = new Trend('audio_seconds')
 const refused = new Rate('refused')
 
-// What each scenario's arrivals do over time, as shares of RATE and seconds.
+// The arrival rate of each scenario over time: shares of RATE, and seconds.
 const SHAPES = {
   smoke: [[0.1, 10]],
   load: [
@@ -54,7 +54,7 @@ const SHAPES = {
   ],
 }
 
-// What each kind of request weighs in the mix.
+// The weight of each kind of request in the mix.
 const MIX = [
   ['chat', 0.4],
   ['stream', 0.25],
@@ -70,8 +70,8 @@ const shape = SHAPES[scenario]
 if (shape === undefined)
   throw new Error(`SCENARIO must be one of ${Object.keys(SHAPES).join(', ')}`)
 
-// Service levels of a load that was planned for. Beyond it, requests wait up to their deadline or are
-// refused in words; still none may fail in another way.
+// Service levels under the planned load. Beyond it, requests wait up to their deadline or are
+// refused with 429 or 503; no other failure is accepted.
 const LEVELS = {
   chat_seconds: ['p(99)<5'],
   stream_seconds: ['p(99)<5'],
@@ -93,7 +93,7 @@ export const options = {
         exec: name,
         timeUnit: '1m',
         startRate: Math.max(1, Math.round(60 * RATE * share * shape[0][0])),
-        // k6 makes further ones too slowly for a spike.
+        // Allocated beforehand, because k6 creates further ones too slowly for a spike.
         preAllocatedVUs: Math.min(500, Math.max(20, Math.ceil((isPlanned ? 1 : 8) * PEAK * share))),
         maxVUs: 500,
         stages: shape.map(([factor, seconds]) => ({
@@ -114,7 +114,7 @@ export const options = {
 if (!__ENV.API_KEY) throw new Error('API_KEY is missing: give -e API_KEY=mr-…')
 const json = { 'content-type': 'application/json', authorization: `Bearer ${__ENV.API_KEY}` }
 const withKey = { authorization: json.authorization }
-// Being full is said in words: that is a refusal, not a fault.
+// A full queue answers with an error body: a refusal, not a failure.
 const ANSWERS = http.expectedStatuses(200, 429, 503)
 const CLIP = tone(1)
 
@@ -131,7 +131,7 @@ function answered(response, checks, trend) {
     check(response, { 'says when to come back': (r) => Number(r.headers['Retry-After']) > 0 })
     return
   }
-  // A failure has nothing that the other checks could read.
+  // A failed answer has no body that the other checks could read.
   const [first] = Object.keys(checks)
   check(response, response.status < 400 ? checks : { [first]: () => false })
   if (trend !== undefined) trend.add(response.timings.duration / 1000)
@@ -209,7 +209,7 @@ export async function files() {
   check(gone, { 'delete answers 200': (r) => r.status === 200 })
 }
 
-/** Signs in a user that does not exist: the whole cost of a sign-in, and no mail. */
+/** Signs in a user that does not exist: costs as much as a sign-in and sends no mail. */
 export async function signIn() {
   const body = {
     email: `nobody-${encoding.b64encode(String(__VU), 'rawurl')}@example.com`,

@@ -19,10 +19,10 @@ import { reachRedis, reachStorage } from '../reach.ts'
 import { withRunningInstallation } from '../running.ts'
 import { checkSettings, withoutEmpty } from '../tier-env.ts'
 
-/** One thing that users get wrong: the check says what it found or throws what is wrong. */
+/** One check: it returns its finding, or throws a sentence that states the problem. */
 interface Check {
   readonly name: string
-  /** Settings that name a service of the user's; without them `millrace up` starts its own. */
+  /** Settings that name external services; without them `millrace up` starts embedded ones. */
   readonly settings?: readonly string[]
   readonly remedy: string
   run(config: Config, log: Logger): Promise<string>
@@ -87,8 +87,8 @@ const CHECKS: readonly Check[] = [
 ]
 
 /**
- * `millrace doctor`: runs every check; ends with status 1 when one fails. Where nothing runs yet it
- * checks what starting will need.
+ * `millrace doctor`: runs every check and ends with status 1 when one fails. Before the first start
+ * it checks the requirements of a start.
  */
 export async function doctor(given: Env): Promise<void> {
   const running = await withRunningInstallation(given).catch(() => undefined)

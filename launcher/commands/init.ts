@@ -25,7 +25,7 @@ export async function init({ positionals }: Arguments): Promise<void> {
 async function writeCompose(folder: string): Promise<readonly string[]> {
   const compose = await readFile(join(PROJECT, 'docker-compose.yml'), 'utf8')
   const version = await readVersion()
-  // The images come from a registry; there is nothing here that could be built.
+  // The folder contains no sources to build from; the images come from a registry.
   const text = compose
     .replaceAll(/^ +build: .*\n/gm, '')
     .replaceAll('{MILLRACE_VERSION:-dev}', `{MILLRACE_VERSION:-${version}}`)

@@ -18,7 +18,7 @@ interface Services {
   readonly organizationId: string
 }
 
-// The width of the column.
+// Column width.
 const NAME_CHARACTERS_MAX = 200
 
 type Action = (services: Services, args: Arguments) => Promise<void>
@@ -51,7 +51,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
   },
 }
 
-/** `millrace keys create|list|revoke`: API keys of the default organization, or of the one that is named. */
+/** `millrace keys create|list|revoke`: API keys of the default organization or of the named one. */
 export async function keys(env: Env, args: Arguments): Promise<void> {
   const action = Object.entries(ACTIONS).find(([name]) => name === args.positionals[0])?.[1]
   if (action === undefined) throw new UsageError('keys: create, list or revoke')
@@ -70,7 +70,7 @@ export async function keys(env: Env, args: Arguments): Promise<void> {
       args,
     )
   } catch (error) {
-    // There is no such organization.
+    // Throws when the organization does not exist.
     if (error instanceof ServiceError && error.status < 500) throw new UsageError(error.message)
     throw error
   } finally {

@@ -4,7 +4,7 @@ import { createLogger } from '#shared/logger.ts'
 
 import { openReachableDatabase } from '../reach.ts'
 
-/** `millrace migrate`: applies what has not been applied yet; running it again changes nothing. */
+/** `millrace migrate`: applies the migrations that are not applied yet. */
 export async function runMigrations(env: Env): Promise<void> {
   const { config } = loadConfig(env)
   const logger = createLogger({ level: 'warn' })

@@ -104,7 +104,7 @@ function atHand(options: StoredOptions): StoredOptions {
   return { ...options, isAtHand: true, isThorough: true }
 }
 
-/** A bar that grows on a terminal; one line at the end elsewhere. */
+/** A progress bar on a terminal; elsewhere one line at the end. */
 function showProgress({ file, doneBytes, totalBytes }: PullProgress): void {
   const share = totalBytes === 0 ? 1 : doneBytes / totalBytes
   if (!process.stderr.isTTY) {

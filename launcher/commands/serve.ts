@@ -3,7 +3,7 @@ import { once } from 'node:events'
 /** A process that serves until it is stopped. */
 interface Serving {
   stop(): Promise<void>
-  /** Ends the process without waiting for its threads; without it they are waited for. */
+  /** Ends the process without waiting for its threads; when absent, they are awaited. */
   leave?(status: number): never
 }
 
@@ -18,14 +18,13 @@ export async function serve(starting: Promise<Serving>): Promise<void> {
   const stopped = Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT')]).then(() => {
     for (const name of ['SIGTERM', 'SIGINT']) process.once(name, () => leave(130))
     setTimeout(() => leave(1), STOP_TIMEOUT_MS).unref()
-    // A process that is not ready by then waits for an unavailable service and has nothing to
-    // finish.
+    // A process that is not ready waits for an unavailable service and has no work to finish.
     return setTimeout(() => leave(1), START_TIMEOUT_MS)
   })
   const serving = await starting
   leave = serving.leave ?? leave
   clearTimeout(await stopped)
   await serving.stop()
-  // Sockets and threads of libraries may linger; everything that matters is closed.
+  // Only sockets and threads of libraries can be left now.
   leave(0)
 }

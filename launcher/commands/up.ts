@@ -16,15 +16,15 @@ import { superviseTier } from '../supervisor.ts'
 import { checkSettings, composeEnv, withoutEmpty } from '../tier-env.ts'
 
 const READY_TIMEOUT_MS = 120_000
-/** After this long, models that are still fetched keep the others no longer. */
+/** After this time, models that are still being downloaded no longer delay the others. */
 const MODELS_TIMEOUT_MS = 30_000
-// Models are loaded meanwhile; a start that takes longer says what it waits for.
+// A start that takes longer reports what it waits for.
 const REPORT_AFTER_MS = 10_000
 const API_GRACE_MS = 35_000
 const WORKER_GRACE_MS = 10_000
 const GIVEN_SERVICES = ['REDIS_URL', 'AUTH_DB_DATABASE_URL', 'DATABASE_URL', 'S3_ENDPOINT']
 
-/** Something that was started and has to be stopped. */
+/** Stops a part that was started. */
 type Stop = () => Promise<unknown>
 
 /** `millrace up`: everything on this machine; services that are not configured run embedded. */
@@ -34,7 +34,7 @@ export async function up(environment: Env): Promise<void> {
   const config = checkSettings(env, dataDir)
   await loadCatalogue(config.inference.catalogueFile)
   const isGiven = GIVEN_SERVICES.some((name) => env[name] !== undefined)
-  // Loaded only then: drivers of everything take a while.
+  // Loaded on demand, because the drivers of all services take time to load.
   if (isGiven) await (await import('../reach.ts')).reachWhatIsGiven(env, config)
   const { server } = config
   const stops: Stop[] = [await lockDataDir(dataDir)]
@@ -74,7 +74,7 @@ async function startEverything(
   },
 ): Promise<Started> {
   const startedAt = performance.now()
-  // Asked first: nothing should be started only to find that it cannot be reached.
+  // Checked first, so that nothing is started that could not be reached.
   if (server.port !== 0) await assertPortIsFree(server.port)
   const secrets = await loadSecrets(dataDir)
   const [redisUrl, databaseUrl, mailbox] = await Promise.all([
@@ -159,7 +159,7 @@ async function whenReady(
   }: {
     readonly dataDir: string
     readonly signal: StopSignal
-    /** When what answers, but not for everything, is ready enough. */
+    /** The time after which a service that is partly ready counts as ready. */
     readonly goesOnAfterMs?: number
   },
 ): Promise<void> {
@@ -200,7 +200,7 @@ function faultsOf(body: string): { readonly faults: string; readonly areLasting:
   }
 }
 
-/** A port that no other `up` that starts in this moment chooses as well. */
+/** A free port that no other `up` chooses at the same time. */
 async function claimPort(preferred: number, stops: Stop[]): Promise<number> {
   const release = await claimPortNumber(preferred)
   if (release === undefined) return findFreePort()
@@ -208,7 +208,7 @@ async function claimPort(preferred: number, stops: Stop[]): Promise<number> {
   return findFreePort(preferred)
 }
 
-/** The address at which a listener of this host answers on this machine. */
+/** The host at which this listener is reachable from this machine. */
 function reachable(host: string): string {
   if (host === '0.0.0.0' || host === '::') return '127.0.0.1'
   return host.includes(':') ? `[${host}]` : host
@@ -229,11 +229,11 @@ async function assertPortIsFree(port: number): Promise<void> {
 interface StopSignal {
   readonly aborted: boolean
   readonly stopped: Promise<void>
-  /** Announces how to end the remaining work at once. */
+  /** Registers how to stop the remaining work at once. */
   onInsist(cut: () => Promise<unknown>): void
 }
 
-/** The first signal to stop asks, the second insists, the third leaves everything where it is. */
+/** The first signal drains, the second stops at once, the third ends this process only. */
 function onStopSignal(): StopSignal {
   let numSignals = 0
   let cutShort: (() => Promise<unknown>) | undefined
@@ -243,7 +243,7 @@ function onStopSignal(): StopSignal {
     stopped.resolve()
     if (numSignals === 1) return
     process.exitCode = 130
-    // The children's pipes close with this process, and they end.
+    // The children end because their pipes close with this process.
     if (numSignals > 2 || cutShort === undefined) process.exit()
     cutShort().catch((error: unknown) => note(`a part could not be stopped: ${String(error)}`))
   }

@@ -144,7 +144,7 @@ function requestOf({ config }: AuthServices): AdminRequest {
   }
 }
 
-// Nothing here sends, counts or asks anybody: a command needs the database and nothing else.
+// A command needs only the database: these parts are not used.
 function openUsers(config: Config, database: Database): Promise<AuthServices> {
   const absent = async (): Promise<never> => {
     throw new Error('the command line does without this service')

@@ -2,15 +2,15 @@ import { createWriteStream, type WriteStream } from 'node:fs'
 
 const REOPEN_DELAY_MS = 1000
 
-/** The log file of a child, for its owner alone. */
+/** The log file of a child process; only its owner can read it. */
 interface ChildLog {
   write(chunk: Buffer): void
   end(): void
 }
 
 /**
- * Opens a log for appending. Output that cannot be written, as on a full disk, is lost: neither the
- * child nor this process ends. Writing is retried a second later.
+ * Opens a log for appending. Output that cannot be written, as on a full disk, is dropped; writing
+ * is retried after a second.
  */
 export function openChildLog(file: string): ChildLog {
   let stream: WriteStream | undefined = open()

@@ -7,12 +7,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { openChildLog } from './child-log.ts'
 
-/** A process that belongs to this one. */
+/** A child process that ends with this process. */
 export interface PrivateChild {
   /** Resolves with the exit code when it has ended. */
   readonly ended: Promise<number | null>
   isRunning(): boolean
-  /** Asks it to end, and makes it end after the grace period. */
+  /** Sends the stop signal, and SIGKILL after the grace period. */
   stop(graceMs?: number): Promise<void>
 }
 
@@ -22,14 +22,14 @@ interface ChildOptions {
   readonly args: readonly string[]
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly logFile: string
-  /** The signal that makes this program end. */
+  /** The signal that stops this program. */
   readonly stopSignal: 'INT' | 'TERM'
-  /** Called with what it prints, besides the log file. */
+  /** Receives the output as well as the log file. */
   readonly onOutput?: (text: string) => void
 }
 
-// Runs "$@" and signals it as soon as the pipe on standard input closes: when the parent ends, however
-// it ends, its children do too, at the latest 45 seconds later. $1 is the signal.
+// Runs "$@" and sends it the signal $1 as soon as the pipe on standard input closes. Children
+// therefore end with their parent, however it ends, at the latest 45 seconds later.
 const GUARD = `
 signal=$1; shift
 exec 3<&0
@@ -46,7 +46,10 @@ exit $code`
 
 const GRACE_MS = 10_000
 
-/** Starts a program that ends with this process, in a session of its own: Ctrl-C is ours to handle. */
+/**
+ * Starts a program that ends with this process, in its own session, so that Ctrl-C reaches only
+ * this process.
+ */
 export async function startChild(options: ChildOptions): Promise<PrivateChild> {
   await mkdir(dirname(options.logFile), { recursive: true })
   const log = openChildLog(options.logFile)
@@ -65,7 +68,7 @@ export async function startChild(options: ChildOptions): Promise<PrivateChild> {
       options.onOutput?.(chunk.toString())
     })
   }
-  // The pipe breaks when the guard ends first; `ended` reports it.
+  // The pipe breaks when the guard ends first; `ended` reports that.
   child.stdin.on('error', () => {})
   const ended = once(child, 'exit').then(
     ([code]) => code as number | null,
@@ -121,7 +124,7 @@ export async function waitUntil(
   attempt: () => Promise<unknown>,
   options: { readonly timeoutMs: number; readonly child?: PrivateChild },
 ): Promise<void> {
-  // Not the time of day: machines set their clocks just when they have started.
+  // A monotonic clock: machines set the time of day shortly after their start.
   const deadline = performance.now() + options.timeoutMs
   for (;;) {
     try {

@@ -10,13 +10,15 @@ import { SMTPServer } from 'smtp-server'
 
 import { findFreePort } from './child.ts'
 
-/** Where mails land when no mail server is configured. */
+/** The embedded mail server for installations without one. */
 export interface Mailbox {
   readonly smtpPort: number
-  /** What the SMTP server asks for; other local users can reach its port. */
+  /** The SMTP credentials, because other local users can reach the port. */
   readonly smtpUser: string
   readonly smtpPassword: string
-  /** A page that shows the mails; its path is a secret, because other local users reach the port. */
+  /**
+   * A page that shows the mails. Its path is secret, because other local users can reach the port.
+   */
   readonly pageUrl: string
   /** The folder of their files. */
   readonly folder: string
@@ -63,13 +65,13 @@ export async function startMailbox(
   const smtpPort = await findFreePort()
   const smtpPassword = randomBytes(SECRET_BYTES).toString('hex')
   const smtp = createSmtp(folder, smtpPassword)
-  // The library's own limit starts again with every byte.
+  // The library's own limit restarts with every byte.
   smtp.server.on('connection', (socket: Socket) => endAfter(socket, limits.smtpMs))
   await new Promise<void>((resolve, reject) => {
     smtp.once('error', reject)
     smtp.listen(smtpPort, '127.0.0.1', resolve)
   })
-  // A client that breaks off is no reason to stop.
+  // A client that disconnects must not end the process.
   smtp.on('error', () => {})
   const path = `/${randomBytes(SECRET_BYTES).toString('hex')}/`
   const page = createPage(folder, path, limits)
@@ -142,7 +144,7 @@ async function store(folder: string, raw: Buffer): Promise<void> {
   }
 }
 
-/** The words of a mail that is HTML alone, each link with its address. */
+/** The text of a mail without a plain part; each link is followed by its URL. */
 function textOf(html: string): string {
   return html
     .replace(/<(style|script|head)\b.*?<\/\1>/gis, '')
@@ -185,7 +187,7 @@ function createPage(folder: string, path: string, { requestMs, answerMs }: Mailb
   }
   const server = createServer(options, (request, response) => {
     endAfter(response, answerMs)
-    // Another site's name that resolves to this address must not read the mails.
+    // Refuses foreign host names: DNS rebinding must not read the mails.
     const host = (request.headers.host ?? '').split(':')[0]
     if (host !== '127.0.0.1' && host !== 'localhost') {
       response.writeHead(403).end()
@@ -213,7 +215,7 @@ function endAfter(peer: Socket | ServerResponse, timeoutMs: number): void {
 async function renderPage(folder: string): Promise<string> {
   const names = await listMails(folder)
   const mails = await Promise.all(
-    // One that is being written or removed right now, or was cut off, does not hide the others.
+    // A file that is being written or removed, or is damaged, does not hide the others.
     names.map((name) => readMail(join(folder, `${name}.json`)).catch(() => undefined)),
   )
   const articles = mails
@@ -238,7 +240,7 @@ async function readMail(path: string): Promise<StoredMail> {
   return JSON.parse(await readFile(path, 'utf8'))
 }
 
-/** Addresses as links; quotes, brackets and full stops around them are none of theirs. */
+/** Turns URLs into links without the quotes, brackets and full stops around them. */
 function withLinks(text: string): string {
   return text
     .split(/(https?:\/\/[^\s<>"]*[^\s<>"'.,;:!?)\]}])/)

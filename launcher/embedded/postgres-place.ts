@@ -8,9 +8,9 @@ import { join } from 'node:path'
 export interface PostgresPlace {
   /** The data directory. */
   readonly folder: string
-  /** The command that runs one of its programs as a user that it accepts. */
+  /** The command that runs one of its programs as an allowed user. */
   run(program: string, args: readonly string[]): { command: string; args: readonly string[] }
-  /** Gives a file to that user. */
+  /** Changes the owner of a file to that user. */
   own(path: string): Promise<void>
 }
 
@@ -19,10 +19,10 @@ const UNPRIVILEGED_ID = 65_534
 const SHELTER = '/var/lib/millrace'
 
 /**
- * Postgres refuses to run as root. In a user namespace root is an ordinary user to it, while to the
- * file system it stays the owner: no system user is needed, and a home folder of mode 700 is no bar.
- * Where the system has no user namespaces (in most containers), it runs as uid 65534, with its data
- * and a copy of its programs in a folder that this user can reach.
+ * Postgres refuses to run as root. Inside a user namespace root appears as an ordinary user and
+ * still owns its files: no system user is needed, and a home folder of mode 700 stays accessible.
+ * Where the system has no user namespaces (in most containers), Postgres runs as uid 65534, with
+ * its data and a copy of its programs in a folder that this user can reach.
  */
 export async function findPlace(dataDir: string, home: string): Promise<PostgresPlace> {
   const folder = join(dataDir, 'postgres')
@@ -50,7 +50,7 @@ async function sheltered(dataDir: string, home: string): Promise<PostgresPlace> 
   await mkdir(shelter, { recursive: true, mode: 0o755 })
   if (!existsSync(programs)) {
     await cp(home, `${programs}.new`, { recursive: true, verbatimSymlinks: true, force: true })
-    // A copy that was broken off must not be taken for a whole one.
+    // An interrupted copy must not be used.
     await rename(`${programs}.new`, programs)
   }
   const data = join(shelter, 'data')

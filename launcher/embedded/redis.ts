@@ -2,38 +2,38 @@ import { spawnSync } from 'node:child_process'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 
-import { Redis } from 'ioredis'
+import { probeRedis } from '#shared/queue/redis-client.ts'
 
 import { findFreePort, type PrivateChild, startChild, waitUntil } from './child.ts'
 
-/** A service that runs as long as this process. */
+/** An embedded service that runs as long as this process. */
 export interface EmbeddedService {
   readonly url: string
-  /** How it was found, for people. */
+  /** The source of the program, for messages. */
   readonly how: string
-  /** Resolves when it has ended, however that came about. */
+  /** Resolves when it has ended for any reason. */
   readonly ended: Promise<unknown>
   stop(): Promise<void>
 }
 
 const START_TIMEOUT_MS = 20_000
 
-/** Where a Redis can come from, in the order of preference. */
+/** The sources of a Redis server, in order of preference. */
 type Source = (
   port: number,
   folder: string,
 ) => { command: string; args: readonly string[]; how: string } | undefined
 
 /**
- * Starts a private Redis that keeps its data below `dataDir`: one of the PATH, else one in Docker, else
- * one that the system's package manager installs when this is root. Throws one sentence otherwise.
+ * Starts a private Redis that keeps its data below `dataDir`: from the PATH, else in Docker, else,
+ * for root, installed by the system's package manager. Throws one sentence otherwise.
  */
 export async function startRedis(
   dataDir: string,
   options: {
     readonly password: string
     readonly onProgress: (text: string) => void
-    /** Where it was before; any free port if it is new. */
+    /** The previous port; any free one for a new installation. */
     readonly port?: number | undefined
   },
 ): Promise<EmbeddedService> {
@@ -120,24 +120,7 @@ function configFor(port: number, folder: string, password: string, how: string):
 }
 
 async function whenReady(url: string, child: PrivateChild): Promise<void> {
-  await waitUntil(
-    async () => {
-      const redis = new Redis(url, {
-        lazyConnect: true,
-        retryStrategy: () => null,
-        connectTimeout: 1000,
-      })
-      // The attempt's own rejection says the same.
-      redis.on('error', () => {})
-      try {
-        await redis.connect()
-        await redis.ping()
-      } finally {
-        redis.disconnect()
-      }
-    },
-    { timeoutMs: START_TIMEOUT_MS, child },
-  )
+  await waitUntil(() => probeRedis(url), { timeoutMs: START_TIMEOUT_MS, child })
 }
 
 function isOnPath(command: string): boolean {

@@ -6,8 +6,8 @@ const RESTART_DELAY_MS_MIN = 250
 const RESTART_DELAY_MS_MAX = 10_000
 
 /**
- * Starts an embedded service, and starts it again at the same address and on the same data whenever it
- * ends without having been asked to. `start` gets the port from the second time on.
+ * Starts an embedded service and restarts it on the same address and data whenever it ends
+ * unexpectedly. `start` receives the port from the second start on.
  */
 export async function keepService(
   name: string,

@@ -1,4 +1,5 @@
-import { parseDurationMs } from '../duration.ts'
+import { parseDurationMs } from '#shared/clock.ts'
+
 import type { EnvReader } from './env-reader.ts'
 
 /** The kinds of messages that users get by email. */

@@ -1,4 +1,5 @@
-import { parseDurationMs } from '../duration.ts'
+import { parseDurationMs } from '#shared/clock.ts'
+
 import type { EnvReader } from './env-reader.ts'
 
 /** `count` per window; a bucket refills evenly and holds `burst` at most. */

@@ -91,7 +91,9 @@ export function describeConfig(env: Env): readonly string[] {
     const set = setting.names.find((name) => (env[name] ?? '') !== '')
     const given = set === undefined ? setting.fallback : (env[set] ?? '')
     // Addresses may hold a password.
-    const shown = given.replace(/(:\/\/[^\s/?#:]*):[^\s/?#]+@/g, '$1:********@')
+    const shown = given
+      .replace(/(:\/\/[^\s/?#:]*):[^\s/?#]+@/g, '$1:********@')
+      .replace(/([?&][a-z_]*password=)[^\s&]+/g, '$1********')
     const value = set !== undefined && setting.isSecret ? '********' : shown
     return `${set ?? setting.names[0]}=${value}`
   })

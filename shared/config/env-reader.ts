@@ -1,4 +1,4 @@
-import { parseDurationMs } from '../duration.ts'
+import { parseDurationMs } from '#shared/clock.ts'
 
 const DAY_MS = 86_400_000
 // A hundred years: dates that far ahead still fit into a database column.

@@ -1,4 +1,5 @@
-import { QUEUE_KINDS } from '../contracts/queues.ts'
+import { QUEUE_KINDS } from '#shared/contracts/job.ts'
+
 import type { EnvReader } from './env-reader.ts'
 
 /** Dialects besides that of OpenAI, each of which can be switched off. */

@@ -1,4 +1,5 @@
 import type { EnvReader } from './env-reader.ts'
+import { isLocalRedis, parseRedisUrl, type RedisTarget } from './redis-url.ts'
 
 /** Where the pieces of infrastructure are that both tiers use. */
 export interface InfraConfig {
@@ -46,22 +47,41 @@ export function readInfraConfig(env: EnvReader): InfraConfig {
     about: 'folder of everything that the embedded services and the model cache keep',
     fallback: '.data',
   })
+  // The launcher reads the file before anything connects.
+  env.string('MILLRACE_CA_FILE', {
+    about:
+      'PEM file of certificate authorities that are trusted besides the usual ones, for Redis, Postgres, object storage, mail and the model hub',
+  })
   const redisUrl = env.string('REDIS_URL', {
-    about: 'Redis 6.2 or newer with maxmemory-policy noeviction; `millrace up` starts one if unset',
+    about:
+      'Redis 6.2 or newer with maxmemory-policy noeviction; redis+sentinel://host:26379,host:26379/master and redis+cluster://host,host for several servers, rediss… for TLS; `millrace up` starts one if unset',
     fallback: 'redis://127.0.0.1:6379',
   })
-  if (!/^rediss?:\/\/.|^\//.test(redisUrl)) {
-    env.problem('REDIS_URL must begin with redis:// or rediss://, or be the path of a socket')
+  const target = readRedisTarget(env, redisUrl)
+  const redisPrefix = readRedisPrefix(env, target?.kind === 'cluster')
+  const encryptionKeys = readEncryptionKeys(env, redisUrl)
+  return { dataDir, redisUrl, redisPrefix, encryptionKeys, storage: readStorage(env, dataDir) }
+}
+
+function readRedisTarget(env: EnvReader, url: string): RedisTarget | undefined {
+  try {
+    return parseRedisUrl(url)
+  } catch (error) {
+    env.problem(`REDIS_URL ${(error as Error).message}`)
+    return undefined
   }
-  const redisPrefix = env.string('MILLRACE_REDIS_PREFIX', {
+}
+
+/** In a cluster the prefix is a hash tag: what one command reads together is on one shard. */
+function readRedisPrefix(env: EnvReader, isCluster: boolean): string {
+  const prefix = env.string('MILLRACE_REDIS_PREFIX', {
     about: 'put before every Redis key, so that installations can share one server',
     fallback: 'millrace',
   })
-  if (!/^[\w.{}-]{1,64}$/.test(redisPrefix)) {
+  if (!/^[\w.{}-]{1,64}$/.test(prefix)) {
     env.problem('MILLRACE_REDIS_PREFIX must be 1 to 64 letters, digits, dots, dashes or braces')
   }
-  const encryptionKeys = readEncryptionKeys(env, redisUrl)
-  return { dataDir, redisUrl, redisPrefix, encryptionKeys, storage: readStorage(env, dataDir) }
+  return isCluster ? `{${prefix.replaceAll(/[{}]/g, '')}}` : prefix
 }
 
 function readEncryptionKeys(env: EnvReader, redisUrl: string): readonly string[] {
@@ -80,12 +100,6 @@ function readEncryptionKeys(env: EnvReader, redisUrl: string): readonly string[]
     )
   }
   return keys
-}
-
-function isLocalRedis(url: string): boolean {
-  if (url.startsWith('/') || !URL.canParse(url)) return true
-  const { hostname } = new URL(url)
-  return /^(localhost|127(\.\d+){3}|\[::1\]|)$/.test(hostname)
 }
 
 /** Reads the settings of Postgres. */

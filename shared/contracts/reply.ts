@@ -1,7 +1,7 @@
 import type { WireError } from '../errors.ts'
 import type { AnswerDialect } from './answer-formats.ts'
 import type { CandidateDelta } from './completion.ts'
-import type { QueueKind, QueueTable } from './queues.ts'
+import type { QueueKind, QueueTable } from './job.ts'
 
 /** Input and output tokens of a job. */
 export interface TokenUsage {

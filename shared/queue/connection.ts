@@ -1,9 +1,19 @@
 import { createHash } from 'node:crypto'
 import type { Writable } from 'node:stream'
 
-import { Redis, type RedisOptions } from 'ioredis'
+import type { Redis } from 'ioredis'
 
 import type { Logger } from '../logger.ts'
+import {
+  type ClientOptions,
+  createRedis,
+  describeRedis,
+  explain,
+  isCluster,
+  mastersOf,
+  onConnection,
+  reasonOf,
+} from './redis-client.ts'
 
 /** The purpose of a connection, which decides how it behaves while Redis is unavailable. */
 type ConnectionRole = 'producer' | 'reader' | 'worker' | 'replies'
@@ -14,9 +24,7 @@ const SILENCE_MS = 3000
 const RECONNECT_DELAY_MS_MAX = 250
 const LOG_INTERVAL_MS = 5000
 
-type Options = Omit<RedisOptions, 'replyMapping'>
-
-const ROLES: Record<ConnectionRole, Options> = {
+const ROLES: Record<ConnectionRole, ClientOptions> = {
   // An HTTP request must learn at once that Redis is away.
   producer: {
     enableOfflineQueue: false,
@@ -37,9 +45,8 @@ export async function openRedis(
   log: Logger,
   timeoutMs = 10_000,
 ): Promise<Redis> {
-  const options: Options = {
+  const redis = createRedis(url, {
     ...ROLES[role],
-    connectTimeout: 2000,
     // Subscribers do so themselves: see `listenForCancels`.
     autoResubscribe: false,
     // A peer that vanished without a word leaves a socket that looks well for a quarter of an hour.
@@ -47,24 +54,23 @@ export async function openRedis(
     retryStrategy: (attempt) => Math.min(attempt * 25, RECONNECT_DELAY_MS_MAX),
     // After a failover the old address answers READONLY until the connection is made anew.
     reconnectOnError: (error) => (/^(READONLY|UNBLOCKED|LOADING)/.test(error.message) ? 2 : false),
-  }
-  const redis = new Redis(url, options)
+  })
   // Replies are batched by their writer and are sent before other commands of the same turn.
-  if (role !== 'replies') redis.on('connect', () => joinWrites(redis.stream))
+  if (role !== 'replies') onConnection(redis, ({ stream }) => joinWrites(stream))
   let loggedAt = 0
   let reason = 'no connection'
   // Without a listener an error event would end the process; one line per outage is enough.
-  redis.on('error', (error: Error) => {
-    reason = error.message
+  const onError = (error: Error): void => {
+    reason = reasonOf(error)
     if (Date.now() - loggedAt < LOG_INTERVAL_MS) return
     loggedAt = Date.now()
-    log.warn({ operation: 'redis.connect', role, reason: error.message }, 'redis is unreachable')
-  })
-  await whenReady(redis, timeoutMs).catch(() => {
-    const { path, host, port } = redis.options
-    const address = path ?? `${host}:${port}`
+    log.warn({ operation: 'redis.connect', role, reason }, 'redis is unreachable')
+  }
+  redis.on('error', onError).on('node error', onError)
+  await whenReady(redis, timeoutMs).catch(async () => {
+    reason = await explain(url, reason)
     throw new Error(
-      `Redis at ${address} did not answer within ${timeoutMs} ms (${reason}): check REDIS_URL`,
+      `Redis at ${describeRedis(url)} did not answer within ${timeoutMs} ms (${reason}): check REDIS_URL`,
     )
   })
   return redis
@@ -107,18 +113,22 @@ function whenReady(redis: Redis, timeoutMs: number): Promise<void> {
   })
 }
 
-/** Refuses a Redis that is too old, may drop jobs, cannot be written or is part of a cluster. */
+/** Refuses a Redis that is too old, may drop jobs, or cannot be written. */
 export async function checkRedis(redis: Redis): Promise<void> {
+  await Promise.all(mastersOf(redis).map((server) => checkServer(server, isCluster(redis))))
+}
+
+async function checkServer(redis: Redis, isOfCluster: boolean): Promise<void> {
   const info = await redis.info()
   const version = /^redis_version:(\d+)\.(\d+)/m.exec(info)
   const [major, minor] = [Number(version?.[1] ?? 0), Number(version?.[2] ?? 0)]
   if (major < 6 || (major === 6 && minor < 2)) {
     throw new Error(`Redis ${major}.${minor} is too old: 6.2 or newer is needed`)
   }
-  if (/^cluster_enabled:1/m.test(info)) {
-    throw new Error('Redis runs in cluster mode, which is not supported: use one primary')
+  if (/^cluster_enabled:1/m.test(info) && !isOfCluster) {
+    throw new Error('Redis runs in cluster mode: name it as redis+cluster://host:port in REDIS_URL')
   }
-  if (/^role:slave/m.test(info)) {
+  if (/^role:slave/m.test(info) && !isOfCluster) {
     throw new Error('Redis is a read-only replica: name the primary in REDIS_URL')
   }
   const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1]

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis'
 
-import { type QueueKind, queueName } from '../contracts/queues.ts'
+import { type QueueKind, queueName } from '#shared/contracts/job.ts'
+
 import type { QueueKeys } from './keys.ts'
 
 /** A queue of one kind and model. */
@@ -36,27 +37,32 @@ export const QUEUE_STATES = [
 ] as const satisfies readonly (keyof typeof COUNTERS)[]
 
 /** The jobs of each queue by state, in the order asked, in one round trip. */
-export async function readDepths(
+export function readDepths(
   redis: Redis,
   keys: QueueKeys,
   queues: readonly QueueRef[],
 ): Promise<QueueStates[]> {
+  return Promise.all(queues.map((queue) => readDepth(redis, keys, queue)))
+}
+
+/** One pipeline per queue, because queues may be on different shards. */
+async function readDepth(
+  redis: Redis,
+  keys: QueueKeys,
+  { kind, modelId }: QueueRef,
+): Promise<QueueStates> {
   const pipeline = redis.pipeline()
-  for (const { kind, modelId } of queues) {
-    for (const state of QUEUE_STATES) {
-      const [command, part] = COUNTERS[state]
-      pipeline[command](keys.bull(kind, modelId, part))
-    }
+  for (const state of QUEUE_STATES) {
+    const [command, part] = COUNTERS[state]
+    pipeline[command](keys.bull(kind, modelId, part))
   }
   const answers = (await pipeline.exec()) ?? []
-  return queues.map((_queue, index) => {
-    const counts = QUEUE_STATES.map((state, offset) => {
-      const [error, count] = answers[index * QUEUE_STATES.length + offset] ?? []
-      if (error) throw error
-      return [state, Number(count ?? 0)]
-    })
-    return Object.fromEntries(counts) as QueueStates
+  const counts = QUEUE_STATES.map((state, index) => {
+    const [error, count] = answers[index] ?? []
+    if (error) throw error
+    return [state, Number(count ?? 0)]
   })
+  return Object.fromEntries(counts) as QueueStates
 }
 
 /**

@@ -1,8 +1,7 @@
-import { type QueueKind, queueName } from '../contracts/queues.ts'
+import { type QueueKind, queueName } from '#shared/contracts/job.ts'
 
 /** The names of all Redis keys, below one prefix. */
 export interface QueueKeys {
-  readonly prefix: string
   /** The stream on which a process receives replies; also its `replyTo`. */
   replyStream(instanceId: string): string
   /** Alive as long as the process that reads the stream. */
@@ -22,6 +21,8 @@ export interface QueueKeys {
   readonly deadJobs: string
   /** Hash of the models that operators have disabled, by id. */
   readonly disabledModels: string
+  /** The prefix of BullMQ's keys of a queue. */
+  bullPrefix(kind: QueueKind, modelId: string): string
   /** A key of BullMQ's own. */
   bull(kind: QueueKind, modelId: string, part: string): string
 }
@@ -45,10 +46,16 @@ export function isJobStream(replyTo: string): boolean {
   return replyTo.includes(JOB_REPLIES)
 }
 
-/** Builds the key names of one installation. */
+/**
+ * Builds the key names of one installation. A prefix in braces is a hash tag of a Redis Cluster: then
+ * every queue has a tag of its own, so that queues are on different shards, and all other keys share
+ * the slot of the prefix.
+ */
 export function queueKeys(prefix: string): QueueKeys {
+  const tag = /^\{(.+)\}$/.exec(prefix)?.[1]
+  const bullPrefix = (kind: QueueKind, modelId: string): string =>
+    tag === undefined ? prefix : `{${tag}:${queueName(kind, modelId)}}`
   return {
-    prefix,
     replyStream: (instanceId) => `${prefix}:replies:${instanceId}`,
     owner: (replyTo) => `${replyTo}:owner`,
     workers: `${prefix}:workers`,
@@ -57,9 +64,11 @@ export function queueKeys(prefix: string): QueueKeys {
     cancelChannel: `${prefix}:cancel`,
     cancelled: (queuedId) => `${prefix}:cancelled:${queuedId}`,
     claim: (queuedId) => `${prefix}:claim:${queuedId}`,
-    tickets: (kind, modelId) => `${prefix}:turns:${queueName(kind, modelId)}`,
+    tickets: (kind, modelId) => `${bullPrefix(kind, modelId)}:turns:${queueName(kind, modelId)}`,
     deadJobs: `${prefix}:dead-jobs`,
     disabledModels: `${prefix}:disabled-models`,
-    bull: (kind, modelId, part) => `${prefix}:${queueName(kind, modelId)}:${part}`,
+    bullPrefix,
+    bull: (kind, modelId, part) =>
+      `${bullPrefix(kind, modelId)}:${queueName(kind, modelId)}:${part}`,
   }
 }

@@ -1,8 +1,10 @@
 import type { Redis } from 'ioredis'
 
+import type { QueueKind } from '#shared/contracts/job.ts'
+
 import type { SamplingDefaults } from '../contracts/completion.ts'
-import type { QueueKind } from '../contracts/queues.ts'
 import type { QueueKeys } from './keys.ts'
+import { isCluster } from './redis-client.ts'
 
 /** A worker is held to be gone this long after its last heartbeat. */
 const WORKER_TTL_MS = 1200
@@ -51,7 +53,10 @@ export interface ServedQueue {
 /** What a worker says of itself with every heartbeat. */
 export interface WorkerHeartbeat {
   readonly workerId: string
-  /** Its connection as Redis counts them: a process that dies loses it at once. */
+  /**
+   * Its connection as Redis counts them: a process that dies loses it at once. Absent in a cluster,
+   * where the heartbeat alone shows that a process lives.
+   */
   readonly connectionId?: number
   readonly version: string
   readonly nodeVersion: string
@@ -96,6 +101,11 @@ export async function listWorkers(redis: Redis, keys: QueueKeys): Promise<Worker
   return heartbeats.flatMap((heartbeat) =>
     heartbeat === null ? [] : [JSON.parse(heartbeat) as WorkerHeartbeat],
   )
+}
+
+/** This process' connection as Redis counts them; undefined where there is one per shard. */
+export async function findConnectionId(redis: Redis): Promise<number | undefined> {
+  return isCluster(redis) ? undefined : redis.client('ID')
 }
 
 /** Those of the connections that Redis still holds; undefined where it does not say. */

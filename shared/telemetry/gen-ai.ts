@@ -1,6 +1,6 @@
 import { Histogram, type Registry } from 'prom-client'
 
-import type { QueueKind, QueueTable } from '../contracts/queues.ts'
+import type { QueueKind, QueueTable } from '#shared/contracts/job.ts'
 
 // Names, labels and buckets are those of OpenTelemetry's semantic conventions for generative AI,
 // in Prometheus spelling: dots become underscores, and the unit is appended.

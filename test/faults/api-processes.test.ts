@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { readCompletion } from '#test/support/fault-client.ts'
 import { quantile, report, scale } from '#test/support/fault-report.ts'
 import { it, timeUntil, toyBody } from '#test/support/fault-toy.ts'

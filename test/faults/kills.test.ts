@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { completionBody, readCompletion, type Seen } from '#test/support/fault-client.ts'
 import { isFull, quantile, report, scale } from '#test/support/fault-report.ts'
 import { type FaultTiers, openFaultTiers, type TierProcess } from '#test/support/fault-tiers.ts'

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { post, readCompletion } from '#test/support/fault-client.ts'
 import { quantile, report, scale } from '#test/support/fault-report.ts'
 import type { TierProcess } from '#test/support/fault-tiers.ts'

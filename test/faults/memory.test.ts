@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { post } from '#test/support/fault-client.ts'
 import { openFaultPlace } from '#test/support/fault-place.ts'
 import { report, scale } from '#test/support/fault-report.ts'

@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 
 import { ServiceError } from '#shared/errors.ts'
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { openFaultPlace } from '#test/support/fault-place.ts'
 import { isFull, report, scale } from '#test/support/fault-report.ts'
 import { openToyTiers, residentMib, type ToyTiers, timeUntil } from '#test/support/fault-toy.ts'

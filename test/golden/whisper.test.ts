@@ -3,7 +3,7 @@ import { join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { createAnswerDecoder } from '#workers/audio/answer-decoder.ts'
 import { openLogMel } from '#workers/audio/mel.ts'
 import { suppress, suppressAtBegin, timestampRules } from '#workers/audio/token-rules.ts'

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 
-import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
+import type { OpenSubmitter } from '#api/jobs/submit.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'
@@ -21,9 +21,8 @@ import {
 /** What a stream came to. */
 export type StreamSeen = Awaited<ReturnType<typeof readAll>>
 
-/** A Redis of its own, a submitter here and toy workers in processes. */
+/** A submitter here and toy workers in processes. */
 export interface FaultWorld {
-  readonly server: PrivateRedis
   readonly prefix: string
   readonly submitter: OpenSubmitter
   /** A connection for looking and meddling; commands wait while Redis is away. */
@@ -41,18 +40,35 @@ export interface FaultWorld {
   close(): Promise<void>
 }
 
-/** Opens a world; `redisUrl` is where its parties reach Redis, if not directly. */
+/** A world with a Redis of its own. */
+type FaultWorldWithRedis = FaultWorld & { readonly server: PrivateRedis }
+
+/** Opens a world on a Redis of its own; `redisUrl` is where its parties reach it, if not directly. */
 export async function openFaultWorld(
   options: { readonly redisUrl?: (server: PrivateRedis) => Promise<string> } = {},
-): Promise<FaultWorld> {
+): Promise<FaultWorldWithRedis> {
   const server = await startRedis()
-  const url = (await options.redisUrl?.(server)) ?? server.url
-  const prefix = freshPrefix()
+  const world = await openFaultWorldOn((await options.redisUrl?.(server)) ?? server.url)
+  return {
+    ...world,
+    server,
+    async close() {
+      await world.close()
+      await server.close()
+    },
+  }
+}
+
+/** Opens a world on a running Redis. */
+export async function openFaultWorldOn(
+  url: string,
+  prefix: string = freshPrefix(),
+): Promise<FaultWorld> {
   const submitter = await openTestSubmitter(url, prefix)
   const admin = await openRedis(url, 'worker', log)
   const workers: ToyProcess[] = []
   return {
-    ...{ server, prefix, submitter, admin },
+    ...{ prefix, submitter, admin },
     async spawnWorker(slots = 16, redisUrl = url) {
       const worker = await spawnToyWorker(redisUrl, prefix, slots)
       workers.push(worker)
@@ -80,7 +96,6 @@ export async function openFaultWorld(
       for (const worker of workers) worker.kill('SIGKILL')
       await Promise.all(workers.map(({ exited }) => exited))
       admin.disconnect()
-      await server.close()
     },
   }
 }

@@ -1,5 +1,5 @@
 import { CancelledError } from '#shared/errors.ts'
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { Batcher } from '#workers/embedding/batcher.ts'
 import { uniformAt } from '#workers/sampling/counter-random.ts'
 import { drawToken } from '#workers/sampling/draw.ts'

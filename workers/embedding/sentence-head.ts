@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 
-import { isRecord } from '#shared/records.ts'
+import { isRecord } from '#shared/json.ts'
 import { findJsonValue } from '#workers/models/folder-json.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 

@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import { isRecord } from '#shared/records.ts'
+import { isRecord } from '#shared/json.ts'
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
 import { findJson } from '#workers/models/folder-json.ts'
 import { graphInside } from '#workers/models/inside-folder.ts'

@@ -1,6 +1,5 @@
-import { judgeJson } from '#shared/judge-json.ts'
+import { isRecord, judgeJson } from '#shared/json.ts'
 import { readFileWithin } from '#shared/read-file.ts'
-import { isRecord } from '#shared/records.ts'
 import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 import { pathInside } from './inside-folder.ts'

@@ -1,4 +1,4 @@
-import { isRecord } from '#shared/records.ts'
+import { isRecord } from '#shared/json.ts'
 
 const TOKEN_IDS_MAX = 4_000_000 // the largest published vocabularies have some 500,000
 const PATTERN_LENGTH_MAX = 4096

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 
 import koffi from 'koffi'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 
 /** The library with the process-wide objects that its calls need. */
 export interface Native {

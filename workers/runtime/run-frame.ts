@@ -1,4 +1,4 @@
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 
 import { addressOf, callForPointer, type Library, type Pointer } from './native.ts'
 import type { Tensor } from './tensor.ts'

@@ -1,4 +1,4 @@
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import {
   allocateElements,
   countElements,

@@ -1,5 +1,5 @@
 import { CancelledError } from '#shared/errors.ts'
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 
 import { DeviceMemory } from './device-memory.ts'
 import { ModelRunError } from './errors.ts'

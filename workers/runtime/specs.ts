@@ -1,4 +1,4 @@
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { type ElementType, findElementType } from '#workers/tensor/element-type.ts'
 
 import { ModelRunError } from './errors.ts'

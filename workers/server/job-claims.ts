@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis'
 
+import type { QueueKind } from '#shared/contracts/job.ts'
 import { ENVELOPE_VERSION, type JobEnvelope } from '#shared/contracts/job.ts'
-import type { QueueKind } from '#shared/contracts/queues.ts'
 import {
   type ContentCipher,
   decryptInput,

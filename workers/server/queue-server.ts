@@ -4,7 +4,7 @@ import { Job, RedisQueueBackend, UnrecoverableError, Worker } from 'bullmq'
 import type { Redis } from 'ioredis'
 
 import type { Clock } from '#shared/clock.ts'
-import { type QueueKind, queueName } from '#shared/contracts/queues.ts'
+import { type QueueKind, queueName } from '#shared/contracts/job.ts'
 import type { Logger } from '#shared/logger.ts'
 import { defineScript, runScript } from '#shared/queue/connection.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
@@ -98,8 +98,8 @@ export class QueueServer {
 
   #open(): JobSource {
     const { kind, modelId, slots, redis, keys, log } = this.#options
-    const { prefix } = keys
     const name = queueName(kind, modelId)
+    const prefix = keys.bullPrefix(kind, modelId)
     return new JobSource({ name, prefix, redis, slots, log, run: (data) => this.#process(data) })
   }
 
@@ -382,5 +382,6 @@ function waiterOf({ backend, opts }: Worker, name: string): RedisQueueBackend {
 
 function isConnectionError(error: unknown): boolean {
   const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string }
-  return code === 'ECONNREFUSED' || /ECONNREFUSED|Connection is closed|ETIMEDOUT/.test(message)
+  const lost = /ECONNREFUSED|Connection is closed|ETIMEDOUT|Cluster|^CLUSTERDOWN|^TRYAGAIN/
+  return code === 'ECONNREFUSED' || lost.test(message)
 }

@@ -11,6 +11,7 @@ import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import {
   CANNOT_BE_LOADED,
+  findConnectionId,
   removeHeartbeat,
   type ServedQueue,
   WORKER_HEARTBEAT_MS,
@@ -231,9 +232,10 @@ export class WorkerHost {
   async #sendHeartbeat(): Promise<void> {
     const { redis, keys, version } = this.#options
     await this.#clock.sync(redis)
+    const connectionId = await findConnectionId(redis)
     const heartbeat: WorkerHeartbeat = {
       workerId: this.workerId,
-      connectionId: await redis.client('ID'),
+      ...(connectionId !== undefined && { connectionId }),
       version,
       nodeVersion: process.version,
       pid: process.pid,

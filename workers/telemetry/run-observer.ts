@@ -2,7 +2,7 @@ import { type Context, context, type Span, SpanKind, trace } from '@opentelemetr
 
 import type { Clock } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
-import { queueName } from '#shared/contracts/queues.ts'
+import { queueName } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import { type GenAiLabels, genAiLabels } from '#shared/telemetry/gen-ai.ts'
 import { contextFrom, DISCARD, failSpan, type Tracing } from '#shared/telemetry/tracing.ts'

@@ -8,7 +8,7 @@ import type {
   ToolDefinition,
 } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
-import { JSON_TEXT_LIMITS, judgeJson } from '#shared/judge-json.ts'
+import { JSON_TEXT_LIMITS, judgeJson } from '#shared/json.ts'
 import { BudgetExceededError, WorkBudget } from '#workers/preparation/work-budget.ts'
 
 import { renderTemplate } from './chat-interpreter.ts'

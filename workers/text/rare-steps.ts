@@ -1,4 +1,4 @@
-import { isRecord } from '#shared/records.ts'
+import { isRecord } from '#shared/json.ts'
 
 /** Steps of `tokenizer.json` that the library does not know, and a known one that is replaced. */
 const STAND_INS: Readonly<Record<string, object>> = {

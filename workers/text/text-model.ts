@@ -15,7 +15,7 @@ import type {
   ToolDefinition,
 } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { isRecord } from '#shared/records.ts'
+import { isRecord } from '#shared/json.ts'
 import { findJson, findModelText, readModelText } from '#workers/models/folder-json.ts'
 import type { WorkBudget } from '#workers/preparation/work-budget.ts'
 

@@ -1,6 +1,6 @@
 import { createContext, runInContext } from 'node:vm'
 
-import { isRecord } from '#shared/records.ts'
+import { isRecord } from '#shared/json.ts'
 
 import { forEachStep } from './tokenizer-steps.ts'
 

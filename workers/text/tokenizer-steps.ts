@@ -1,4 +1,4 @@
-import { isRecord } from '#shared/records.ts'
+import { isRecord } from '#shared/json.ts'
 
 import { createCharsmap } from './charsmap.ts'
 import { normalizeNmt, spellBytes, splitByScript } from './rare-steps.ts'

@@ -6,8 +6,8 @@ import type { AdminUserBody, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { parseEmail, parsePhone } from '#api/auth/users/contact.ts'
 import { findAnyUserById } from '#api/auth/users/users.ts'
+import { parseDurationMs } from '#shared/clock.ts'
 import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
-import { parseDurationMs } from '#shared/duration.ts'
 
 type Body = Parsed<typeof AdminUserBody>
 

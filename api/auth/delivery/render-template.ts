@@ -1,4 +1,4 @@
-import { field } from '#shared/records.ts'
+import { field } from '#shared/json.ts'
 
 /** A template that says something this renderer does not know. */
 export class TemplateError extends Error {

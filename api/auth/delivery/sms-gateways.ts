@@ -1,5 +1,5 @@
 import type { SmsConfig, SmsGatewayId } from '#shared/config/auth-sms.ts'
-import { field, textAt } from '#shared/records.ts'
+import { field, textAt } from '#shared/json.ts'
 
 /** A message on its way to a gateway; the number has no `+`. */
 interface Sms {

@@ -3,8 +3,8 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import { createLocalJWKSet, decodeJwt, errors, type JSONWebKeySet, jwtVerify } from 'jose'
 
 import type { Clock } from '#shared/clock.ts'
+import { textAt } from '#shared/json.ts'
 import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
-import { textAt } from '#shared/records.ts'
 
 import { ProviderReplyError } from './profile.ts'
 import { getJson } from './token-request.ts'

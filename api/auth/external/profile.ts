@@ -1,5 +1,5 @@
 import type { ExternalProfile } from '#api/auth/ports.ts'
-import { isTrueAt, textAt } from '#shared/records.ts'
+import { isTrueAt, textAt } from '#shared/json.ts'
 
 import type { IdTokenRule } from './row.ts'
 

@@ -1,6 +1,6 @@
 import type { ProviderConfig } from '#shared/config/auth-external.ts'
+import { field, textAt } from '#shared/json.ts'
 import type { GuardedFetch, OutgoingReply, OutgoingRequest } from '#shared/net/guarded-fetch.ts'
-import { field, textAt } from '#shared/records.ts'
 
 import { ProviderReplyError } from './profile.ts'
 import type { ProviderTokens } from './row.ts'

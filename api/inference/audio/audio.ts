@@ -5,17 +5,17 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { type Form, type FormFile, missingParameter, readForm } from '#api/http/form.ts'
 import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
 import { answerWithEvents } from '#api/inference/generate.ts'
+import { getCapableModel } from '#api/inference/model-route.ts'
+import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import type { InferenceServices } from '#api/inference/services.ts'
+import { TemporaryObjects } from '#api/inference/temporary-objects.ts'
 import {
   clientSignal,
   type Http,
   type RequestJob,
   runJob,
   submitJob,
-} from '#api/inference/jobs/run-job.ts'
-import { TemporaryObjects } from '#api/inference/jobs/temporary-objects.ts'
-import { getCapableModel } from '#api/inference/model-route.ts'
-import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
-import type { InferenceServices } from '#api/inference/services.ts'
+} from '#api/jobs/run-inference.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import type { AudioInput } from '#shared/contracts/audio.ts'
 import { CancelledError, failure } from '#shared/errors.ts'

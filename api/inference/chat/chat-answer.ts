@@ -5,8 +5,8 @@ import {
   presentUsage,
 } from '#api/inference/completions/completion-answer.ts'
 import { DONE, obfuscation, type StreamPresenter, StreamUsage } from '#api/inference/generate.ts'
-import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 import type { StreamChoice } from '#api/inference/sampling-fields.ts'
+import type { PriorityClass } from '#api/jobs/observers.ts'
 import { derivedId } from '#api/v1/durable.ts'
 import { type AnswerDialect, callFormat } from '#shared/contracts/answer-formats.ts'
 import type {

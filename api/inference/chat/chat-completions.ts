@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
-import type { Http } from '#api/inference/jobs/run-job.ts'
 import { getChatModel, registerModelRoute, systemFingerprint } from '#api/inference/model-route.ts'
 import { answerOrStream, CHAT_RESPONSE } from '#api/inference/response-schemas.ts'
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import type { Http } from '#api/jobs/run-inference.ts'
 import { freshHead } from '#api/v1/durable.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 

@@ -1,7 +1,6 @@
 import { type Static, Type } from 'typebox'
 
-import { addIgnoredFields } from '#api/http/ignored-fields.ts'
-import { endingRules, tokenRules } from '#api/inference/ending-fields.ts'
+import { addIgnoredFields } from '#api/http/validation.ts'
 import {
   answerLength,
   ineffective,
@@ -13,7 +12,6 @@ import {
   unsupported,
 } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
-import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
 import {
   type Guidance,
   REASONING_FIELDS,
@@ -21,13 +19,16 @@ import {
 } from '#api/inference/reasoning-fields.ts'
 import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
 import {
+  endingRules,
   maxTokensOf,
   SAMPLING_FIELDS,
   samplingParams,
   stopStrings,
   streamChoice,
+  tokenRules,
   unsetSampling,
 } from '#api/inference/sampling-fields.ts'
+import type { PriorityClass } from '#api/jobs/observers.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import type { ChatMessage, GenerateInput, TemplateOptions } from '#shared/contracts/completion.ts'
 

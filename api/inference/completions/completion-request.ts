@@ -1,16 +1,17 @@
 import { type Static, Type } from 'typebox'
 
-import { addIgnoredFields } from '#api/http/ignored-fields.ts'
-import { endingRules, tokenRules } from '#api/inference/ending-fields.ts'
+import { addIgnoredFields } from '#api/http/validation.ts'
 import { optionalBoolean, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
 import {
   CANDIDATES_MAX,
+  endingRules,
   SAMPLING_FIELDS,
   samplingParams,
   stopStrings,
   streamChoice,
+  tokenRules,
   unsetSampling,
 } from '#api/inference/sampling-fields.ts'
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'

@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
-import type { Http } from '#api/inference/jobs/run-job.ts'
 import {
   getCompletionModel,
   registerModelRoute,
@@ -10,6 +9,7 @@ import {
 import { answerOrStream, COMPLETION_RESPONSE } from '#api/inference/response-schemas.ts'
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import type { Http } from '#api/jobs/run-inference.ts'
 import { freshHead } from '#api/v1/durable.ts'
 
 import { type CompletionAnswer, presentCompletion } from './completion-answer.ts'

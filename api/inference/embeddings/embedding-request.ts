@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox'
 
-import { addIgnoredFields } from '#api/http/ignored-fields.ts'
+import { addIgnoredFields } from '#api/http/validation.ts'
 import {
   ineffective,
   invalidValue,

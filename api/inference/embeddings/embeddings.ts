@@ -2,10 +2,10 @@ import { setImmediate } from 'node:timers/promises'
 
 import type { FastifyInstance } from 'fastify'
 
-import type { JobEvent } from '#api/inference/jobs/job-events.ts'
-import { type Http, runJob } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel, modelNameOf, registerModelRoute } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import type { JobEvent } from '#api/jobs/observers.ts'
+import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { type Caller, callerOf } from '#api/v1/caller.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'

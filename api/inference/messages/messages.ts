@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
-import { type Http, runJob } from '#api/inference/jobs/run-job.ts'
 import { getCapableModel } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { callerOf } from '#api/v1/caller.ts'
 import { freshHead } from '#api/v1/durable.ts'
 import type { TokenizeInput } from '#shared/contracts/completion.ts'

@@ -7,10 +7,10 @@ import {
   optionalBoolean,
   optionalInteger,
 } from '#api/inference/field-schemas.ts'
-import type { Http } from '#api/inference/jobs/run-job.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import type { Http } from '#api/jobs/run-inference.ts'
 import { answerHeadOf } from '#api/v1/durable.ts'
 
 import { DOCUMENTS_MAX, ranked, scoreDocuments } from './rank.ts'

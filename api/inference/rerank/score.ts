@@ -2,9 +2,9 @@ import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
 import { optionalString } from '#api/inference/field-schemas.ts'
-import type { Http } from '#api/inference/jobs/run-job.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import type { Http } from '#api/jobs/run-inference.ts'
 import { answerHeadOf } from '#api/v1/durable.ts'
 
 import { DOCUMENTS_MAX, scoreDocuments } from './rank.ts'

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 
-import type { Http } from '#api/inference/jobs/run-job.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import type { Http } from '#api/jobs/run-inference.ts'
 import type { AnswerStore } from '#api/stored/answer-store.ts'
 import { tooLargeToContinue } from '#api/stored/bounded-contents.ts'
 import type { StoredItem } from '#api/stored/conversation-store.ts'

@@ -1,4 +1,4 @@
-import type { PriorityClass } from '#api/inference/jobs/job-events.ts'
+import type { PriorityClass } from '#api/jobs/observers.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 import type { ServiceError } from '#shared/errors.ts'

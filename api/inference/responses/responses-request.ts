@@ -1,4 +1,4 @@
-import { addIgnoredFields } from '#api/http/ignored-fields.ts'
+import { addIgnoredFields } from '#api/http/validation.ts'
 import { type ChatRequest, chatInput } from '#api/inference/chat/chat-request.ts'
 import {
   checkedSchema,

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 import { inject } from 'vitest'
 
-import { openSubmitter } from '#api/inference/jobs/submit.ts'
+import { openSubmitter } from '#api/jobs/submit.ts'
 import { type CatalogueModel, parseCatalogue } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'

@@ -48,5 +48,6 @@ it.each([0, 16])('a client of the page that reads %i bytes at a time is cut', as
   const request = `GET ${page.pathname} ${HEAD}\r\n`
   const client = await openSlowReader(Number(page.port), request, bytes)
   await client.cut
-  expect((await fetch(mailbox.pageUrl, { method: 'HEAD' })).status).toBe(200)
+  // The mailbox answers others: here on a path that costs it no rendering.
+  expect((await fetch(new URL('/', page))).status).toBe(404)
 })

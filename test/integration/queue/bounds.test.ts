@@ -2,7 +2,7 @@ import { Queue } from 'bullmq'
 import type { Redis } from 'ioredis'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
+import type { OpenSubmitter } from '#api/jobs/submit.ts'
 import { CancelledError } from '#shared/errors.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
 import { queueKeys } from '#shared/queue/keys.ts'

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, inject, it } from 'vitest'
 
-import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
+import type { OpenSubmitter } from '#api/jobs/submit.ts'
 import {
   eventually,
   freshPrefix,

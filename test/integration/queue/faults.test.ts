@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
+import type { OpenSubmitter } from '#api/jobs/submit.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import type { PrivateRedis, ToyProcess } from '#test/support/queue.ts'
 import {

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
+import type { OpenSubmitter } from '#api/jobs/submit.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import type { PrivateRedis } from '#test/support/queue.ts'
 import {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import type { OpenSubmitter } from '#api/inference/jobs/submit.ts'
+import type { OpenSubmitter } from '#api/jobs/submit.ts'
 import { ServiceError } from '#shared/errors.ts'
 import type { PrivateRedis } from '#test/support/queue.ts'
 import {

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect } from 'vitest'
 
 import { parseCatalogue } from '#shared/catalogue.ts'
-import { queueName } from '#shared/contracts/queues.ts'
+import { queueName } from '#shared/contracts/job.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { it } from '#test/support/services.ts'
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { formatGoDuration, parseDurationMs } from '#shared/duration.ts'
+import { formatGoDuration, parseDurationMs } from '#shared/clock.ts'
 
 it.each([
   ['900', 900_000],

@@ -1,4 +1,4 @@
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { DeviceMemory } from '#workers/runtime/device-memory.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'

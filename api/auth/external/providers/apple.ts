@@ -1,6 +1,6 @@
 import { ownIssuer, profileOfClaims } from '#api/auth/external/profile.ts'
 import type { IdTokenRule, ProfileSource, ProviderRow } from '#api/auth/external/row.ts'
-import { textAt } from '#shared/records.ts'
+import { textAt } from '#shared/json.ts'
 
 const idToken: IdTokenRule = {
   issuer: ownIssuer('https://appleid.apple.com'),

@@ -1,6 +1,6 @@
 import { oneEmail, toProfile } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
-import { isTrueAt, listAt, textAt } from '#shared/records.ts'
+import { isTrueAt, listAt, textAt } from '#shared/json.ts'
 
 /** Sign-in with Bitbucket. */
 export const bitbucket: ProviderRow = {

@@ -1,6 +1,6 @@
 import { oneEmail, toProfile } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
-import { isTrueAt, textAt } from '#shared/records.ts'
+import { isTrueAt, textAt } from '#shared/json.ts'
 
 /** Sign-in with Discord. */
 export const discord: ProviderRow = {

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 
 import { oneEmail, ownIssuer, profileOfClaims, toProfile } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
-import { textAt } from '#shared/records.ts'
+import { textAt } from '#shared/json.ts'
 
 /** Sign-in with Facebook. */
 export const facebook: ProviderRow = {

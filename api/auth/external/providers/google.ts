@@ -1,6 +1,6 @@
 import { oneEmail, standardIdToken, toProfile } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
-import { field, textAt } from '#shared/records.ts'
+import { field, textAt } from '#shared/json.ts'
 
 const idToken = standardIdToken('https://accounts.google.com', ['hd'])
 

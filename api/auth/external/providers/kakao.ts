@@ -1,6 +1,6 @@
 import { oneEmail, ownIssuer, profileOfClaims, toProfile } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
-import { field, isTrueAt, textAt } from '#shared/records.ts'
+import { field, isTrueAt, textAt } from '#shared/json.ts'
 
 /** Sign-in with Kakao. */
 export const kakao: ProviderRow = {

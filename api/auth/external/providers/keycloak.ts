@@ -1,6 +1,6 @@
 import { oneEmail, standardIdToken, toProfile } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
-import { isTrueAt, textAt } from '#shared/records.ts'
+import { isTrueAt, textAt } from '#shared/json.ts'
 
 const idToken = standardIdToken('')
 const STANDARD_CLAIMS = ['sub', 'name', 'email', 'email_verified']

@@ -1,6 +1,6 @@
 import { oneEmail, toProfile } from '#api/auth/external/profile.ts'
 import type { ProviderRow } from '#api/auth/external/row.ts'
-import { textAt } from '#shared/records.ts'
+import { textAt } from '#shared/json.ts'
 
 /** Sign-in with Slack, before OpenID Connect. */
 export const slack: ProviderRow = {

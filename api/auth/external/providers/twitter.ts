@@ -7,8 +7,8 @@ import { getJson } from '#api/auth/external/token-request.ts'
 import type { Provider } from '#api/auth/ports.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { ProviderConfig } from '#shared/config/auth-external.ts'
+import { textAt } from '#shared/json.ts'
 import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
-import { textAt } from '#shared/records.ts'
 
 interface Token {
   readonly token: string

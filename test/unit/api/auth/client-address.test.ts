@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { clientOf, plainAddress } from '#api/http/request-info.ts'
+import { clientOf, plainAddress } from '#api/http/request.ts'
 
 describe('an address', () => {
   const cases: readonly (readonly [string | undefined, string])[] = [

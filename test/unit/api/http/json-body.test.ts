@@ -2,7 +2,7 @@ import { fastify } from 'fastify'
 import { describe, expect, it } from 'vitest'
 
 import { registerJsonBody } from '#api/http/validation.ts'
-import { JSON_LIMITS, JSON_TEXT_LIMITS, judgeJson } from '#shared/judge-json.ts'
+import { JSON_LIMITS, JSON_TEXT_LIMITS, judgeJson } from '#shared/json.ts'
 
 const judge = (text: string) => judgeJson(Buffer.from(text))
 

@@ -1,8 +1,7 @@
 import { type FastifyInstance, fastify } from 'fastify'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-import { requestIdFrom } from '#api/http/request-context.ts'
-import { registerRequestLog } from '#api/http/request-info.ts'
+import { registerRequestLog, requestIdFrom } from '#api/http/request.ts'
 import type { Logger } from '#shared/logger.ts'
 
 describe('the log of requests', () => {

@@ -5,7 +5,7 @@ import { connect } from 'node:net'
 import { fastify } from 'fastify'
 import { afterEach, expect, it, vi } from 'vitest'
 
-import { addRequestContext } from '#api/http/request-context.ts'
+import { addRequestContext } from '#api/http/request.ts'
 import { openEventStream } from '#api/http/sse.ts'
 
 afterEach(() => vi.useRealTimers())

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { AdmissionWindow } from '#api/inference/jobs/submit.ts'
+import { AdmissionWindow } from '#api/jobs/admission.ts'
 
 describe('the window of a queue', () => {
   const ticket = (position: number) => ({ generation: 'g', position })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { capacityOf, projectedWaitMs, unavailableQueues } from '#api/inference/jobs/admission.ts'
+import { capacityOf, projectedWaitMs, unavailableQueues } from '#api/jobs/admission.ts'
 import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 import { TOY } from '#test/support/toy-worker.ts'
 

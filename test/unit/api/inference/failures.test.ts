@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net'
 
 import { afterEach, describe, expect, it } from 'vitest'
 
-import type { JobEvent } from '#api/inference/jobs/job-events.ts'
+import type { JobEvent } from '#api/jobs/observers.ts'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import { checkJsonText, SCHEMA_LIMITS, SchemaBudget } from '#api/inference/input-limits.ts'
-import { JSON_TEXT_LIMITS } from '#shared/judge-json.ts'
+import { JSON_TEXT_LIMITS } from '#shared/json.ts'
 
 const list = (length: number, of: (index: number) => unknown): unknown[] =>
   Array.from({ length }, (_, index) => of(index))

@@ -3,10 +3,10 @@ import { join } from 'node:path'
 
 import type { FastifyInstance } from 'fastify'
 
-import type { JobEvent, SubmitRequest, Submitter } from '#api/inference/jobs/job-events.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
 import { rootDialects } from '#api/inference/root-dialects.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
+import type { JobEvent, SubmitRequest, Submitter } from '#api/jobs/observers.ts'
 import { mediaPlugin } from '#api/media/routes.ts'
 import { buildApp } from '#api/server/app.ts'
 import { type V1Services, v1Plugin } from '#api/v1/plugin.ts'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 
-import type { JobEvent } from '#api/inference/jobs/job-events.ts'
+import type { JobEvent } from '#api/jobs/observers.ts'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 
 import { openSurface, readStream, speak } from './surface.ts'

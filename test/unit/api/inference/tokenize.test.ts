@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import type { JobEvent } from '#api/inference/jobs/job-events.ts'
+import type { JobEvent } from '#api/jobs/observers.ts'
 import type { CompletionResult } from '#shared/contracts/completion.ts'
 
 import { itRefuses, type Refusal, USER } from './refusals.ts'

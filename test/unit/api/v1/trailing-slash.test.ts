@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { routedUrl } from '#api/http/request-info.ts'
+import { routedUrl } from '#api/http/request.ts'
 
 it.each([
   ['/v1/models/', '/v1/models'],

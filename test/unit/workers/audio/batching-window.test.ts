@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { BatchingWindow } from '#workers/audio/window-encoder.ts'
 
 const settled = () => new Promise((resolve) => setImmediate(resolve))

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 
 import { afterAll, describe, expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { checkInputs } from '#workers/embedding/encoder-batch.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import type { TextEngineOptions } from '#workers/engine/open-text-engine.ts'
 
 import { generate, greedy } from './generate.ts'

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest'
 
 import { CancelledError } from '#shared/errors.ts'
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'

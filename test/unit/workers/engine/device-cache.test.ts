@@ -2,7 +2,7 @@ import { join } from 'node:path'
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { DeviceCache } from '#workers/engine/device/device-cache.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'

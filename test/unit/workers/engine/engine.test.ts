@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 import { describe, expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 
 import { generate, greedy, MODELS, makeRequest, type RequestChanges } from './generate.ts'
 import { makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import type { SequenceRequest, TextEngine, TokenSampler } from '#workers/engine/types.ts'
 
 /** Folder of the tiny models. */

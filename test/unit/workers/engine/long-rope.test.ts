@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 
 import { generate } from './generate.ts'

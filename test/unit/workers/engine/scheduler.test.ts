@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { Scheduler } from '#workers/engine/scheduler.ts'
 
 import { add, admitAll, describeStep, end, OPTIONS, take } from './scheduling.ts'

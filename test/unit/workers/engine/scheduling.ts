@@ -1,4 +1,4 @@
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import type { Scheduler, SchedulerOptions, Step } from '#workers/engine/scheduler.ts'
 import { Sequence } from '#workers/engine/slots.ts'
 

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { ancestryOf, sorted, withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { commutative, match } from '#workers/graph/match.ts'

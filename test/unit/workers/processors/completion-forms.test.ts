@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import type { GenerateInput } from '#shared/contracts/completion.ts'
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { decodeTokens } from '#workers/text/detokenizer.ts'
 
 import { CLOCK, encode, runJob, text, WEATHER } from './completion-job.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 
 import { encode, runJob, text } from './completion-job.ts'
 import { babble, scriptedEngine, VOCABULARY, writes } from './scripted-engine.ts'

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 
 import type { ChatMessage } from '#shared/contracts/completion.ts'
-import { defined } from '#shared/records.ts'
+import { defined } from '#shared/json.ts'
 import { loadTextModel, renderChat, type TextModel } from '#workers/text/text-model.ts'
 
 import { fixtureFolder } from './model-folders.ts'

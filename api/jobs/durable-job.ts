@@ -6,7 +6,7 @@ import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { parseFrame, type ReplyInbox } from '#shared/queue/reply-inbox.ts'
 
 import { unavailable } from './admission.ts'
-import type { OwnedJob } from './owned-job.ts'
+import type { OwnedJob } from './inference-job.ts'
 
 /** As long as the same request may be asked for again. */
 const DURABLE_TTL_MS = 86_400_000

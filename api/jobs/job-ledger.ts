@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 
-import { queueName } from '#shared/contracts/queues.ts'
+import { queueName } from '#shared/contracts/job.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import { findConnections, listWorkers, type WorkerHeartbeat } from '#shared/queue/liveness.ts'
@@ -8,7 +8,7 @@ import type { JobProducer } from '#shared/queue/producer.ts'
 import type { RedisClock } from '#shared/queue/redis-clock.ts'
 
 import { modelUnavailable, unavailableQueues } from './admission.ts'
-import type { OwnedJob } from './owned-job.ts'
+import type { OwnedJob } from './inference-job.ts'
 
 const LOOK_INTERVAL_MS = 150
 /** A worker whose heartbeat or connection is missing for this long is lost; a late one is not. */

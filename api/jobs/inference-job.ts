@@ -11,9 +11,9 @@ import {
   type LifeEvent,
   skipEpoch,
 } from '#shared/queue/job-life.ts'
-import type { Ticket } from '#shared/queue/tickets.ts'
+import type { Ticket } from '#shared/queue/producer.ts'
 
-import type { JobEvent } from './job-events.ts'
+import type { JobEvent } from './observers.ts'
 
 /** The unread characters of a slow client after which its run is paused. */
 const UNREAD_CHARS_MAX = 64 * 1024

@@ -1,0 +1,303 @@
+import { setImmediate } from 'node:timers/promises'
+
+import type { Redis } from 'ioredis'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { Clock } from '#shared/clock.ts'
+import { type QueueKind, queueName } from '#shared/contracts/job.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import type { QueueKeys } from '#shared/queue/keys.ts'
+import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
+import { assignTicket, type Ticket } from '#shared/queue/producer.ts'
+
+import type { SubmitRequest } from './observers.ts'
+
+const RETRY_AFTER_SECONDS_MAX = 60
+/** Workers try to load a model as often. */
+const LOAD_RETRY_SECONDS = 5
+/** Redis resets the tickets of a queue that is empty and assigned none for longer than this. */
+const PREDICTION_MS_MAX = 900
+const ORGANIZATIONS_MAX = 1000
+
+type Job = Pick<
+  SubmitRequest<QueueKind>,
+  'kind' | 'model' | 'organizationId' | 'deadlineAtMs' | 'durable'
+>
+
+/** A job on its way into its queue. Other jobs count it until it leaves. */
+export interface Entry {
+  /** Its position: predicted, or as Redis assigned it. */
+  readonly ticket: Ticket | Promise<Ticket>
+  /** Resolves when Redis has admitted the job; rejects with the refusal. */
+  readonly admitted: Promise<unknown>
+  /** Called once the job is in its queue or refused. */
+  leave(): void
+  /** Records that a job with this ticket was seen to start. */
+  noteStart(ticket: Ticket): void
+}
+
+interface AdmissionOptions {
+  readonly redis: Redis
+  readonly keys: QueueKeys
+  readonly clock: Pick<Clock, 'now'>
+  /** The depth of a queue whose model sets none. */
+  readonly queueDepthMax: number
+  /** What the heartbeats say about the workers. */
+  readonly ledger: {
+    readonly workers: readonly WorkerHeartbeat[]
+    /** Names of queues whose model cannot be loaded. */
+    readonly unavailable: ReadonlySet<string>
+    /** Ids of models that operators have disabled. */
+    readonly disabled: ReadonlySet<string>
+  }
+}
+
+/**
+ * Decides whether a job may enter its queue, and at which position.
+ *
+ * A queue admits a job while it is not full and the projected wait fits the deadline. Redis decides
+ * with one command, which assigns the fair-queue ticket too. While a queue is less than half full,
+ * the ticket is predicted from the last one assigned, and the job is enqueued while Redis is asked.
+ */
+export class Admission {
+  readonly #options: AdmissionOptions
+  /** One per queue; bounded by the catalogue. */
+  readonly #windows = new Map<string, AdmissionWindow>()
+
+  constructor(options: AdmissionOptions) {
+    this.#options = options
+  }
+
+  /** Begins the admission of a job; its owner ends it with `leave`. */
+  enter(job: Job): Entry {
+    const window = this.#windowOf(job)
+    const earlier = window.entering
+    window.entering += 1
+    // A durable job is recorded before it is enqueued, so a predicted ticket saves nothing.
+    const predicted =
+      job.durable === undefined
+        ? window.predictTicket(job.organizationId, this.#depthMaxOf(job), this.#options.clock.now())
+        : undefined
+    const admitted = this.#admit(job, window, { earlier, isPredicted: predicted !== undefined })
+    return {
+      ticket: predicted ?? admitted,
+      admitted,
+      leave: () => {
+        window.entering -= 1
+      },
+      noteStart: (ticket) => window.noteStart(ticket),
+    }
+  }
+
+  async #admit(
+    job: Job,
+    window: AdmissionWindow,
+    { earlier, isPredicted }: { readonly earlier: number; readonly isPredicted: boolean },
+  ): Promise<Ticket> {
+    if (!isPredicted && window.entering === 1) {
+      return this.#requestTicket(job, window, { others: 0, own: 0 })
+    }
+    // Jobs that enter together ask in their order, so that no ticket is assigned twice.
+    await setImmediate()
+    // Later jobs count this one; earlier ones may have been enqueued or refused by now.
+    const others = Math.min(earlier, window.entering - 1)
+    // In a separate write: in the job's own write it would delay the worker that the job wakes.
+    await setImmediate()
+    return this.#requestTicket(job, window, { others, own: isPredicted ? 1 : 0 })
+  }
+
+  /**
+   * Asks Redis for a ticket. Throws when the queue is too full or too slow for the deadline, or when
+   * the model cannot be loaded. `others` jobs are on their way into the queue before this one; `own`
+   * is 1 when the job itself is in the queue already.
+   */
+  async #requestTicket(
+    { kind, model, organizationId, deadlineAtMs }: Job,
+    window: AdmissionWindow,
+    { others, own }: { readonly others: number; readonly own: 0 | 1 },
+  ): Promise<Ticket> {
+    const { redis, keys, clock, ledger } = this.#options
+    if (ledger.disabled.has(model.id)) throw modelDisabled(model.id)
+    if (ledger.unavailable.has(queueName(kind, model.id))) throw modelUnavailable(model.id)
+    const admission = await assignTicket(redis, keys, {
+      kind,
+      modelId: model.id,
+      organizationId,
+      depthMax: this.#depthMaxOf({ model }) - others,
+      newestStart: window.newestStart,
+    }).catch((cause: unknown) => {
+      throw unavailable(cause)
+    })
+    const before = Math.max(admission.depth - own, 0) + others
+    const waitMs = projectedWaitMs(before, capacityOf(ledger.workers, model))
+    const nowMs = clock.now()
+    if (!admission.isAdmitted || (waitMs !== undefined && nowMs + waitMs > deadlineAtMs)) {
+      throw overloaded(model, waitMs)
+    }
+    window.recordAssigned(organizationId, admission.ticket, admission.depth, nowMs)
+    return admission.ticket
+  }
+
+  #depthMaxOf({ model }: Pick<Job, 'model'>): number {
+    return model.options.maxQueueDepth ?? this.#options.queueDepthMax
+  }
+
+  #windowOf({ kind, model }: Job): AdmissionWindow {
+    const name = queueName(kind, model.id)
+    let window = this.#windows.get(name)
+    if (window === undefined) {
+      window = new AdmissionWindow()
+      this.#windows.set(name, window)
+    }
+    return window
+  }
+}
+
+/** The admission window of one queue, as this process sees it. */
+export class AdmissionWindow {
+  /** Jobs that are admitted but not yet counted in the queue's depth. */
+  entering = 0
+  #newestStart: Ticket | undefined
+  #generation = ''
+  #assignedAtMs = Number.NEGATIVE_INFINITY
+  #depth = 0
+  readonly #lastPositions = new Map<string, number>()
+
+  /** The newest ticket that was seen to start. */
+  get newestStart(): Ticket | undefined {
+    return this.#newestStart
+  }
+
+  /**
+   * Predicts the ticket that the queue would assign now; undefined when that is not possible, or
+   * when the queue is so full that it must be asked first. Saves one round trip.
+   */
+  predictTicket(organizationId: string, depthMax: number, nowMs: number): Ticket | undefined {
+    const isStale = nowMs - this.#assignedAtMs > PREDICTION_MS_MAX
+    if (isStale || 2 * (this.#depth + this.entering) > depthMax) return undefined
+    const current =
+      this.#newestStart?.generation === this.#generation ? this.#newestStart.position : 0
+    const position = Math.max(current, this.#lastPositions.get(organizationId) ?? 0) + 1
+    this.#lastPositions.set(organizationId, position)
+    return { generation: this.#generation, position }
+  }
+
+  /** Records a ticket that the queue assigned. */
+  recordAssigned(
+    organizationId: string,
+    { generation, position }: Ticket,
+    depth: number,
+    nowMs: number,
+  ): void {
+    if (generation !== this.#generation || this.#lastPositions.size >= ORGANIZATIONS_MAX) {
+      this.#lastPositions.clear()
+    }
+    this.#generation = generation
+    this.#depth = depth
+    this.#assignedAtMs = nowMs
+    this.#lastPositions.set(
+      organizationId,
+      Math.max(position, this.#lastPositions.get(organizationId) ?? 0),
+    )
+  }
+
+  /** Records the ticket of a job that was seen to start. */
+  noteStart(start: Ticket): void {
+    const newest = this.#newestStart
+    const isOlder = newest?.generation === start.generation && newest.position >= start.position
+    if (!isOlder) this.#newestStart = start
+  }
+}
+
+/** Capacity of one queue as the living workers report it. */
+interface Capacity {
+  readonly freeSlots: number
+  /** With every slot taken; 0 while nothing is known. */
+  readonly jobsPerSecond: number
+}
+
+/** Sums up what the living workers offer for one model. */
+export function capacityOf(workers: readonly WorkerHeartbeat[], model: CatalogueModel): Capacity {
+  const served = workers
+    .filter(({ isDraining }) => !isDraining)
+    .flatMap(({ queues }) => queues)
+    .filter((queue) => queue.kind === model.kind && queue.modelId === model.id && queue.isReady)
+  const sum = (count: (queue: ServedQueue) => number): number =>
+    served.reduce((total, queue) => total + count(queue), 0)
+  return {
+    freeSlots: sum(({ slots, active }) => Math.max(slots - active, 0)),
+    // The capacity, not the recent rate, which is meaningless after a pause.
+    jobsPerSecond: sum(({ slots, jobMs }) =>
+      jobMs === undefined ? 0 : (slots * 1000) / Math.max(jobMs, 1),
+    ),
+  }
+}
+
+/** How long a job behind `depth` others waits; undefined while nothing is known of the pace. */
+export function projectedWaitMs(depth: number, capacity: Capacity): number | undefined {
+  if (depth < capacity.freeSlots) return 0
+  if (capacity.jobsPerSecond <= 0) return undefined
+  return Math.ceil(((depth - capacity.freeSlots + 1) / capacity.jobsPerSecond) * 1000)
+}
+
+/** The queues, by name, whose model none of the living workers that are meant to serve it can load. */
+export function unavailableQueues(workers: readonly WorkerHeartbeat[]): ReadonlySet<string> {
+  const queues = workers
+    .filter(({ isDraining }) => !isDraining)
+    .flatMap((heartbeat) => heartbeat.queues)
+  const isHopeful = (queue: ServedQueue): boolean => queue.isReady || queue.isFailing !== true
+  const hopeful = new Set(queues.filter(isHopeful).map(nameOf))
+  return new Set(queues.map(nameOf).filter((name) => !hopeful.has(name)))
+}
+
+function nameOf({ kind, modelId }: Pick<ServedQueue, 'kind' | 'modelId'>): string {
+  return queueName(kind, modelId)
+}
+
+/** The refusal of a job whose model cannot be loaded. */
+export function modelUnavailable(modelId: string): ServiceError {
+  return failure.overloaded(
+    `The model \`${modelId}\` could not be loaded and is not available at the moment. Please retry later.`,
+    { code: 'model_unavailable', retryAfterSeconds: LOAD_RETRY_SECONDS, shouldRetry: true },
+  )
+}
+
+/** The refusal of a job whose model an operator has disabled. */
+function modelDisabled(modelId: string): ServiceError {
+  return failure.overloaded(
+    `The model \`${modelId}\` is disabled by the operator of this service.`,
+    { code: 'model_disabled', shouldRetry: false },
+  )
+}
+
+/** The refusal of a job for which there is no room now. */
+export function overloaded(model: CatalogueModel, waitMs: number | undefined): ServiceError {
+  const seconds = Math.ceil((waitMs ?? 1000) / 1000)
+  return failure.overloaded(
+    `The model \`${model.id}\` is overloaded with other requests at the moment. Please retry later.`,
+    {
+      code: 'server_is_overloaded',
+      retryAfterSeconds: Math.min(Math.max(seconds, 1), RETRY_AFTER_SECONDS_MAX),
+      shouldRetry: true,
+    },
+  )
+}
+
+/** The refusal of a job while the queues cannot be reached. */
+export function unavailable(cause: unknown): ServiceError {
+  return failure.overloaded('The service is not able to take requests at the moment.', {
+    code: 'service_unavailable',
+    retryAfterSeconds: 1,
+    shouldRetry: true,
+    cause,
+  })
+}
+
+/** The end of a job that its process has no more time for. */
+export function restarting(): ServiceError {
+  return failure.overloaded('The service was restarted before the request was completed.', {
+    code: 'service_unavailable',
+    retryAfterSeconds: 1,
+    shouldRetry: true,
+  })
+}

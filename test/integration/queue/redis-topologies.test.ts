@@ -1,0 +1,95 @@
+import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+
+import type { Cluster } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+import { trustAuthorities } from '#launcher/authorities.ts'
+import { reachRedis } from '#launcher/reach.ts'
+import { openRedis } from '#shared/queue/connection.ts'
+import { readDepths } from '#shared/queue/depth.ts'
+import { queueKeys } from '#shared/queue/keys.ts'
+import { log } from '#test/support/queue.ts'
+import { type RedisTopology, startCluster, startSentinels } from '#test/support/redis-topologies.ts'
+
+describe('sentinels that ask for TLS and passwords', () => {
+  const trusted = getCACertificates('default')
+  let redis: RedisTopology
+
+  beforeAll(async () => {
+    redis = await startSentinels({ isTls: true })
+  })
+
+  afterAll(async () => {
+    setDefaultCACertificates(trusted)
+    await redis.close()
+  })
+
+  it('are refused until their authority is trusted', async () => {
+    const reaching = openRedis(redis.url, 'producer', log, 500)
+    await expect(reaching).rejects.toThrow(/master mymaster of 127\.0\.0\.1.*self-signed/)
+    trustAuthorities(redis.caFile)
+    const client = await openRedis(redis.url, 'producer', log)
+    await client.set('a', '1')
+    expect(await client.info('replication')).toContain('role:master')
+    client.disconnect()
+  })
+
+  it.each([
+    [
+      'an unknown master',
+      (url: string) => url.replace('mymaster', 'other'),
+      /know no master "other"/,
+    ],
+    [
+      'a wrong password of the sentinels',
+      (url: string) => url.replace('sentinel-secret', 'x'),
+      /WRONGPASS/,
+    ],
+    [
+      'a wrong password of the master',
+      (url: string) => url.replace('data-secret', 'x'),
+      /WRONGPASS/,
+    ],
+  ])('name %s', async (_what, change, reason) => {
+    trustAuthorities(redis.caFile)
+    const reaching = openRedis(change(redis.url), 'producer', log, 500)
+    await expect(reaching).rejects.toThrow(reason)
+  })
+})
+
+describe('a cluster', () => {
+  let redis: RedisTopology
+
+  beforeAll(async () => {
+    redis = await startCluster()
+  })
+
+  afterAll(() => redis.close())
+
+  it('is reached, and refused as a single server', async () => {
+    await reachRedis({ redisUrl: redis.url })
+    const one = redis.url.replace('redis+cluster', 'redis').replace(/,.*/, '')
+    await expect(reachRedis({ redisUrl: one })).rejects.toThrow('redis+cluster://')
+  })
+
+  it('spreads queues over its shards', async () => {
+    const client = await openRedis(redis.url, 'producer', log)
+    const keys = queueKeys('{spread}')
+    const queues = Array.from({ length: 12 }, (_, index) => ({
+      kind: 'completion' as const,
+      modelId: `model-${index}`,
+    }))
+    const { slots } = client as unknown as Cluster & { slots: string[][] }
+    const shards = new Set<string | undefined>()
+    for (const [index, { kind, modelId }] of queues.entries()) {
+      await client.zadd(keys.bull(kind, modelId, 'prioritized'), index, 'job')
+      const slot = await client.cluster('KEYSLOT', keys.bull(kind, modelId, 'wait'))
+      expect(await client.cluster('KEYSLOT', keys.tickets(kind, modelId))).toBe(slot)
+      shards.add(slots[slot]?.[0])
+    }
+    const depths = await readDepths(client, keys, queues)
+    client.disconnect()
+    expect(shards.size).toBe(3)
+    expect(depths.map(({ prioritized }) => prioritized)).toEqual(queues.map(() => 1))
+  })
+})

@@ -1,0 +1,216 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { Redis } from 'ioredis'
+
+import { findFreePort } from '#launcher/embedded/child.ts'
+
+import { eventually } from './queue.ts'
+
+/** Of the data nodes and of the sentinels: both ask for one. */
+const PASSWORD = 'data-secret'
+const SENTINEL_PASSWORD = 'sentinel-secret'
+/** How long a server must be silent before its replica takes over. */
+const DOWN_AFTER_MS = 700
+
+/** Redis servers that take over from each other. */
+export interface RedisTopology {
+  /** A `REDIS_URL` that survives the loss of a server. */
+  readonly url: string
+  /** Kills the server that takes the writes for a key; its replica takes over. */
+  killMaster(key: string): Promise<void>
+  /** The certificates that clients must trust. */
+  readonly caFile?: string
+  close(): Promise<void>
+}
+
+/** A process of redis-server. */
+interface Server {
+  readonly port: number
+  readonly child: ChildProcess
+  kill(): Promise<void>
+}
+
+/** Starts a master, a replica and three sentinels, all of which ask for a password. */
+export async function startSentinels(
+  options: { readonly isTls?: boolean } = {},
+): Promise<RedisTopology> {
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-sentinels-'))
+  const tls = options.isTls === true ? makeCertificates(folder) : undefined
+  const servers: Server[] = []
+  const start = async (lines: readonly string[], args: readonly string[] = []) => {
+    const server = await startServer(folder, [...lines, ...(tls?.lines ?? [])], {
+      args,
+      isTls: tls !== undefined,
+    })
+    servers.push(server)
+    return server
+  }
+  const data = [`requirepass ${PASSWORD}`, `masterauth ${PASSWORD}`]
+  const master = await start(data)
+  const replica = await start([...data, `replicaof 127.0.0.1 ${master.port}`])
+  const connect = (port: number, password: string) => connectTo(port, password, tls?.ca)
+  await waitFor(connect(replica.port, PASSWORD), async (redis) =>
+    /master_link_status:up/.test(await redis.info('replication')),
+  )
+  const sentinels: Server[] = []
+  for (let count = 0; count < 3; count += 1) {
+    const lines = [
+      `sentinel monitor mymaster 127.0.0.1 ${master.port} 2`,
+      `sentinel auth-pass mymaster ${PASSWORD}`,
+      `sentinel down-after-milliseconds mymaster ${DOWN_AFTER_MS}`,
+      'sentinel failover-timeout mymaster 3000',
+      `requirepass ${SENTINEL_PASSWORD}`,
+    ]
+    sentinels.push(await start(lines, ['--sentinel']))
+  }
+  for (const { port } of sentinels) {
+    await waitFor(connect(port, SENTINEL_PASSWORD), async (redis) => {
+      const [others, replicas] = await Promise.all([
+        redis.call('SENTINEL', 'SENTINELS', 'mymaster'),
+        redis.call('SENTINEL', 'REPLICAS', 'mymaster'),
+      ])
+      return (others as unknown[]).length === 2 && (replicas as unknown[]).length === 1
+    })
+  }
+  const hosts = sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')
+  const scheme = tls === undefined ? 'redis+sentinel' : 'rediss+sentinel'
+  return {
+    url: `${scheme}://:${PASSWORD}@${hosts}/mymaster?sentinel_password=${SENTINEL_PASSWORD}`,
+    ...(tls !== undefined && { caFile: tls.caFile }),
+    killMaster: () => master.kill(),
+    async close() {
+      await Promise.all(servers.map((server) => server.kill()))
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+/** Starts a cluster of three masters with a replica each. */
+export async function startCluster(): Promise<RedisTopology> {
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-cluster-'))
+  const lines = ['cluster-enabled yes', 'cluster-node-timeout 1000', `requirepass ${PASSWORD}`]
+  const connect = (port: number) => connectTo(port, PASSWORD)
+  const servers = await Promise.all(
+    Array.from({ length: 6 }, async () => {
+      const own = [`masterauth ${PASSWORD}`, `cluster-port ${await freshPort()}`]
+      const server = await startServer(folder, [...lines, ...own], { args: [], isTls: false })
+      await waitFor(connect(server.port), async (redis) => (await redis.ping()) === 'PONG')
+      return server
+    }),
+  )
+  const addresses = servers.map(({ port }) => `127.0.0.1:${port}`)
+  const auth = ['-a', PASSWORD, '--no-auth-warning']
+  const made = spawnSync(
+    'redis-cli',
+    [...auth, '--cluster', 'create', ...addresses, '--cluster-replicas', '1', '--cluster-yes'],
+    { encoding: 'utf8' },
+  )
+  if (made.status !== 0) throw new Error(`no cluster: ${made.stdout}${made.stderr}`)
+  for (const { port } of servers) {
+    await waitFor(connect(port), async (redis) => {
+      const [state, nodes] = [await redis.cluster('INFO'), await redis.cluster('SLOTS')]
+      const areReplicated = (nodes as unknown[][]).every((slots) => slots.length === 4)
+      return state.includes('cluster_state:ok') && areReplicated
+    })
+  }
+  return {
+    url: `redis+cluster://:${PASSWORD}@${addresses.slice(0, 2).join(',')}`,
+    async killMaster(key) {
+      const living = servers.find(({ child }) => child.signalCode === null)
+      const redis = connect(living?.port ?? 0)
+      const slot = await redis.cluster('KEYSLOT', key)
+      const shards = await redis.cluster('SLOTS')
+      redis.disconnect()
+      const shard = shards.find(([from, to]) => from <= slot && slot <= to)
+      const [, port] = shard?.[2] ?? []
+      await servers.find((server) => server.port === port)?.kill()
+    },
+    async close() {
+      await Promise.all(servers.map((server) => server.kill()))
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+const usedPorts = new Set<number>()
+
+/** A free port that no server of this file was given before: those may not listen yet. */
+async function freshPort(): Promise<number> {
+  const port = await findFreePort()
+  if (usedPorts.has(port)) return freshPort()
+  usedPorts.add(port)
+  return port
+}
+
+async function startServer(
+  folder: string,
+  lines: readonly string[],
+  { args, isTls }: { readonly args: readonly string[]; readonly isTls: boolean },
+): Promise<Server> {
+  const port = await freshPort()
+  const dir = join(folder, String(port))
+  await mkdir(dir)
+  const file = join(dir, 'redis.conf')
+  const listen = isTls ? ['port 0', `tls-port ${port}`] : [`port ${port}`]
+  const common = ['bind 127.0.0.1', `dir ${dir}`, 'save ""', 'loglevel warning']
+  await writeFile(file, [...common, ...listen, ...lines, ''].join('\n'))
+  const child = spawn('redis-server', [file, ...args], { stdio: 'ignore' })
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const killAtExit = (): void => void child.kill('SIGKILL')
+  process.once('exit', killAtExit)
+  return {
+    port,
+    child,
+    async kill() {
+      child.kill('SIGKILL')
+      await exited
+      process.off('exit', killAtExit)
+    },
+  }
+}
+
+function connectTo(port: number, password: string, ca?: string): Redis {
+  const tls = ca === undefined ? {} : { tls: { ca } }
+  return new Redis({ host: '127.0.0.1', port, password, lazyConnect: true, ...tls })
+}
+
+/** Waits until a server answers as wanted, and closes the connection. */
+async function waitFor(redis: Redis, holds: (redis: Redis) => Promise<boolean>): Promise<void> {
+  redis.on('error', () => {})
+  try {
+    await eventually(() => holds(redis).catch(() => false))
+  } finally {
+    redis.disconnect()
+  }
+}
+
+/** An authority and a certificate for 127.0.0.1. */
+function makeCertificates(folder: string) {
+  const path = (name: string): string => join(folder, name)
+  const openssl = (...args: string[]): void => {
+    const done = spawnSync('openssl', args, { encoding: 'utf8' })
+    if (done.status !== 0) throw new Error(done.stderr)
+  }
+  const key = ['-newkey', 'rsa:2048', '-nodes', '-days', '2']
+  openssl(
+    ...['req', '-x509', ...key, '-subj', '/CN=Test authority'],
+    ...['-keyout', path('ca.key'), '-out', path('ca.pem')],
+  )
+  openssl(
+    ...['req', '-x509', ...key, '-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'],
+    ...['-addext', 'basicConstraints=CA:FALSE', '-CA', path('ca.pem'), '-CAkey', path('ca.key')],
+    ...['-keyout', path('server.key'), '-out', path('server.pem')],
+  )
+  const lines = [
+    `tls-cert-file ${path('server.pem')}`,
+    `tls-key-file ${path('server.key')}`,
+    `tls-ca-cert-file ${path('ca.pem')}`,
+    'tls-auth-clients no',
+    'tls-replication yes',
+  ]
+  return { caFile: path('ca.pem'), ca: readFileSync(path('ca.pem'), 'utf8'), lines }
+}
