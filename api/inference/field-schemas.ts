@@ -76,6 +76,19 @@ export function ineffective(
   )
 }
 
+/** A condition on a body: it has `name`, which is of this type, unless it has one of `others`. */
+export function requiredUnless(
+  name: string,
+  type: string | readonly string[],
+  others: readonly string[],
+): object {
+  return {
+    if: { properties: Object.fromEntries(others.map((other) => [other, { type: 'null' }])) },
+    // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema.
+    then: { required: [name], properties: { [name]: { type } } },
+  }
+}
+
 /** 400: a field has a value that its type allows and its meaning does not. */
 export function invalidValue(param: string, reason: string): ServiceError {
   return failure.invalidRequest(`Invalid value for '${param}': ${reason}`, {

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-import { callerOf, mayUseModel } from '#api/v1/caller.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
+import { callerOf, mayUseModel } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { SamplingDefaults } from '#shared/contracts/completion.ts'
 import type { ServiceError } from '#shared/errors.ts'

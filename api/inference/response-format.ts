@@ -123,6 +123,8 @@ export const FORMAT_FIELDS = {
   guided_choice: Type.Optional(Type.Unsafe<readonly string[] | null>(CHOICE)),
   guided_grammar: optionalString(GRAMMAR),
   structural_tag: Type.Optional(Type.Unsafe<object | string | null>(STRUCTURAL_TAG)),
+  json_schema: Type.Optional(Type.Unsafe<object | string | null>(JSON_FORM)),
+  grammar: optionalString(GRAMMAR),
 }
 
 const FORMAT_BODY = Type.Object(FORMAT_FIELDS)
@@ -139,6 +141,11 @@ export function responseFormatOf(
   const found = [
     ...structuredForms(body.structured_outputs ?? {}, 'structured_outputs.', budget),
     ...structuredForms(guidedForms(body), 'guided_', budget),
+    // As llama.cpp has them.
+    ...structuredForms({ grammar: body.grammar ?? null }, '', budget),
+    ...(isGiven(body.json_schema)
+      ? [{ param: 'json_schema', format: jsonForm(body.json_schema, 'json_schema', budget) }]
+      : []),
   ]
   if (isGiven(body.structural_tag)) throw noStructuralTag('structural_tag')
   const format = openAiFormat(body.response_format ?? { type: 'text' }, { budget, messages })

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import type { TokenizeInput } from '#shared/contracts/completion.ts'
 
 import {
@@ -14,7 +14,13 @@ import {
   templateOptions,
 } from './chat/chat-messages.ts'
 import { TOOL_FIELDS, toolPlan } from './chat/chat-tools.ts'
-import { invalidValue, missingParameter, optionalBoolean, optionalString } from './field-schemas.ts'
+import {
+  invalidValue,
+  missingParameter,
+  optionalBoolean,
+  optionalString,
+  requiredUnless,
+} from './field-schemas.ts'
 import { SchemaBudget } from './input-limits.ts'
 import { getCapableModel } from './model-route.ts'
 import { JOB_ERRORS } from './response-schemas.ts'
@@ -47,7 +53,7 @@ const TOKENIZE_BODY = Type.Object(
       description: 'Return the text of every token too.',
     }),
   },
-  { additionalProperties: false },
+  { additionalProperties: false, ...requiredUnless('prompt', 'string', ['messages']) },
 )
 
 const DETOKENIZE_BODY = Type.Object(

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from 'typebox'
 
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import type { Clock } from '#shared/clock.ts'
 import { failure } from '#shared/errors.ts'
 
@@ -134,6 +134,7 @@ const LIST = {
       group_by: Type.Optional(
         Type.String({
           maxLength: 100,
+          pattern: '^(day|model|api_key_id)(,(day|model|api_key_id))*$',
           description: 'Any of day, model, api_key_id, separated by commas; all if absent.',
         }),
       ),

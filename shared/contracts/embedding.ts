@@ -17,6 +17,8 @@ export interface EmbedInput {
 export interface RerankInput {
   readonly task: 'rerank'
   readonly query: string
+  /** One for each document, instead of `query`. */
+  readonly queries?: readonly string[]
   readonly documents: readonly string[]
 }
 

@@ -77,9 +77,9 @@ async function rerank(
   const begunMs = clock.now()
   const pairs: ReturnType<Reranker['encodePair']>[] = []
   const share = yieldToEventLoop(clock)
-  for (const document of input.documents) {
+  for (const [index, document] of input.documents.entries()) {
     await share()
-    pairs.push(reranker.encodePair(input.query, document))
+    pairs.push(reranker.encodePair(input.queries?.[index] ?? input.query, document))
   }
   const promptTokens = pairs.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
   reply.started(promptTokens)

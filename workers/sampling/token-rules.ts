@@ -1,12 +1,21 @@
 import type { SequenceRule } from './sampler.ts'
 import { argmax } from './select.ts'
 
-/** Forbids all other tokens. Where a grammar allows none of them, the grammar is stronger. */
-export function allowOnly(tokenIds: ReadonlySet<number>): SequenceRule {
+/**
+ * Forbids all other tokens, besides those that end an answer which has begun. Where a grammar allows
+ * none of them, the grammar is stronger.
+ */
+export function allowOnly(
+  tokenIds: ReadonlySet<number>,
+  endTokenIds: ReadonlySet<number>,
+): SequenceRule {
+  let hasBegun = false
   return {
-    accept() {},
+    accept() {
+      hasBegun = true
+    },
     process(scores) {
-      const allowed = [...tokenIds]
+      const allowed = [...tokenIds, ...(hasBegun ? endTokenIds : [])]
         .filter((tokenId) => tokenId < scores.length)
         .map((tokenId) => [tokenId, scores[tokenId] as number] as const)
       if (allowed.every(([, score]) => score === Number.NEGATIVE_INFINITY)) return

@@ -71,7 +71,7 @@ function presentUsage({ promptTokens, completionTokens, cachedTokens }: TokenUsa
 function presentBlock(block: OutputBlock): object {
   switch (block.type) {
     case 'text':
-      return { type: 'text', text: block.text, citations: null }
+      return { type: 'text', text: block.text }
     case 'thinking':
       return { type: 'thinking', thinking: block.text, signature: '' }
     case 'tool_use':

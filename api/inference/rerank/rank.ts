@@ -1,7 +1,7 @@
 import { getCapableModel } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
@@ -13,6 +13,8 @@ interface Ranking {
   /** The first model that ranks, if absent. */
   readonly modelName: string | null | undefined
   readonly query: string
+  /** One for each document, instead of `query`. */
+  readonly queries?: readonly string[]
   readonly documents: readonly string[]
   /** As the client knows it, such as `v1/rerank`. */
   readonly endpoint: string
@@ -22,7 +24,7 @@ interface Ranking {
 export async function scoreDocuments(
   http: Http,
   services: InferenceServices,
-  { modelName, query, documents, endpoint }: Ranking,
+  { modelName, query, queries, documents, endpoint }: Ranking,
 ): Promise<{
   readonly model: CatalogueModel
   readonly scores: readonly number[]
@@ -34,7 +36,7 @@ export async function scoreDocuments(
     ...{ name: modelName ?? first?.id ?? 'rerank', kind: 'embedding', capability: 'rerank' },
     endpoint,
   })
-  const input = { task: 'rerank', query, documents } as const
+  const input = { task: 'rerank', query, documents, ...(queries && { queries }) } as const
   const { result, usage } = await runJob(http, services, { kind: 'embedding', model, input })
   if (result.task !== 'rerank') throw new Error('a ranking was answered with vectors')
   return { model, scores: result.scores, usage }

@@ -4,14 +4,17 @@ import { type Static, Type } from 'typebox'
 import {
   fixed,
   ineffective,
+  invalidValue,
   optionalBoolean,
   optionalInteger,
+  optionalString,
+  requiredUnless,
 } from '#api/inference/field-schemas.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
-import { answerHeadOf } from '#api/v1/durable.ts'
+import { answerHeadOf } from '#api/v1/request-context.ts'
 
 import { DOCUMENTS_MAX, ranked, scoreDocuments } from './rank.ts'
 
@@ -24,15 +27,34 @@ const DOCUMENT = {
 
 const RERANK_BODY = Type.Object(
   {
-    model: Type.String({ minLength: 1, description: 'The id of a model.' }),
-    query: Type.String({ minLength: 1, description: 'What the documents should be about.' }),
-    documents: Type.Unsafe<(string | { text: string })[]>({
-      type: 'array',
-      minItems: 1,
-      maxItems: DOCUMENTS_MAX,
-      items: DOCUMENT,
-      description: 'Texts, or objects with a `text`.',
+    model: optionalString({
+      minLength: 1,
+      description: 'The id of a model; the first that ranks if absent, beside `texts`.',
     }),
+    query: Type.String({ minLength: 1, description: 'What the documents should be about.' }),
+    documents: Type.Optional(
+      Type.Unsafe<(string | { text: string })[] | null>({
+        type: ['array', 'null'],
+        minItems: 1,
+        maxItems: DOCUMENTS_MAX,
+        items: DOCUMENT,
+        description: 'Texts, or objects with a `text`.',
+      }),
+    ),
+    texts: Type.Optional(
+      Type.Unsafe<string[] | null>({
+        type: ['array', 'null'],
+        minItems: 1,
+        maxItems: DOCUMENTS_MAX,
+        items: { type: 'string' },
+        description:
+          'Instead of `documents`, as Text Embeddings Inference has it: the answer is a list.',
+      }),
+    ),
+    return_text: optionalBoolean({ default: false, description: 'With `texts`: repeat them.' }),
+    raw_scores: ineffective({ type: ['boolean', 'null'] }, [false]),
+    truncate: fixed([true]),
+    truncation_direction: ineffective({ type: ['string', 'null'] }, ['Right', 'right']),
     top_n: optionalInteger({
       minimum: 1,
       description: 'How many results to answer; all if absent.',
@@ -46,11 +68,17 @@ const RERANK_BODY = Type.Object(
     user: SAMPLING_FIELDS.user,
     timeout: SAMPLING_FIELDS.timeout,
   },
-  { additionalProperties: false },
+  {
+    additionalProperties: false,
+    allOf: [
+      requiredUnless('model', 'string', ['texts']),
+      requiredUnless('documents', 'array', ['texts']),
+    ],
+  },
 )
 type RerankBody = Static<typeof RERANK_BODY>
 
-const RERANK_RESPONSE = {
+const RANKED_RESPONSE = {
   type: 'object',
   description: 'The documents, the most relevant first.',
   required: ['id', 'object', 'model', 'results', 'usage'],
@@ -77,6 +105,25 @@ const RERANK_RESPONSE = {
   },
 }
 
+const RERANK_RESPONSE = {
+  description: 'The documents, the most relevant first; a list where they are `texts`.',
+  anyOf: [
+    RANKED_RESPONSE,
+    {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['index', 'score'],
+        properties: {
+          index: { type: 'integer' },
+          score: { type: 'number', minimum: 0, maximum: 1 },
+          text: { type: 'string' },
+        },
+      },
+    },
+  ],
+}
+
 /** `POST /rerank`: documents by their relevance to a query. */
 export function registerRerank(
   app: FastifyInstance,
@@ -99,12 +146,21 @@ export function registerRerank(
 
 async function rerank(http: Http, services: InferenceServices): Promise<object> {
   const body = http.request.body as RerankBody
-  const documents = body.documents.map((document) =>
+  if (body.documents && body.texts) {
+    throw invalidValue('texts', "it cannot be given together with 'documents'.")
+  }
+  const documents = (body.texts ?? body.documents ?? []).map((document) =>
     typeof document === 'string' ? document : document.text,
   )
   const { model, scores, usage } = await scoreDocuments(http, services, {
     ...{ modelName: body.model, query: body.query, documents, endpoint: 'v1/rerank' },
   })
+  if (body.texts) {
+    return ranked(scores, body.top_n ?? body.top_k).map((result) => ({
+      ...result,
+      ...(body.return_text === true && { text: documents[result.index] }),
+    }))
+  }
   const results = ranked(scores, body.top_n ?? body.top_k).map(({ index, score }) => ({
     index,
     relevance_score: score,

@@ -1,26 +1,54 @@
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
-import { optionalString } from '#api/inference/field-schemas.ts'
+import {
+  fixed,
+  ineffective,
+  invalidValue,
+  optionalString,
+  requiredUnless,
+} from '#api/inference/field-schemas.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
+import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
-import { answerHeadOf } from '#api/v1/durable.ts'
+import { answerHeadOf } from '#api/v1/request-context.ts'
 
 import { DOCUMENTS_MAX, scoreDocuments } from './rank.ts'
 
-const TEXT = { type: 'string', minLength: 1 }
+const TEXT = { type: ['string', 'null'], minLength: 1 }
+const TEXTS = {
+  anyOf: [
+    TEXT,
+    { type: 'array', minItems: 1, maxItems: DOCUMENTS_MAX, items: { ...TEXT, type: 'string' } },
+  ],
+}
+const texts = (description: string) =>
+  Type.Optional(Type.Unsafe<string | string[] | null>({ ...TEXTS, description }))
+
 const SCORE_BODY = Type.Object(
   {
     model: optionalString({ minLength: 1, description: 'The id of a model.' }),
-    text_1: Type.String({ minLength: 1, description: 'The query.' }),
-    text_2: Type.Unsafe<string | string[]>({
-      anyOf: [TEXT, { type: 'array', minItems: 1, maxItems: DOCUMENTS_MAX, items: TEXT }],
-      description: 'A text, or several.',
-    }),
+    text_1: texts('The query, or as many queries as `text_2` has texts.'),
+    text_2: texts('A text, or several.'),
+    queries: texts('Another name of `text_1`.'),
+    documents: texts('Another name of `text_2`.'),
+    data_1: texts('Another name of `text_1`.'),
+    data_2: texts('Another name of `text_2`.'),
+    // Texts that are too long are cut in any case, which is what this asks for.
+    truncate_prompt_tokens: fixed([-1]),
+    priority: ineffective({ type: ['integer', 'null'] }),
+    user: SAMPLING_FIELDS.user,
   },
-  { additionalProperties: false },
+  {
+    additionalProperties: false,
+    allOf: [
+      requiredUnless('text_1', ['string', 'array'], ['queries', 'data_1']),
+      requiredUnless('text_2', ['string', 'array'], ['documents', 'data_2']),
+    ],
+  },
 )
+type ScoreBody = Static<typeof SCORE_BODY>
 
 const SCORE_RESPONSE = {
   type: 'object',
@@ -70,10 +98,20 @@ export function registerScore(
 }
 
 async function score(http: Http, services: InferenceServices): Promise<object> {
-  const body = http.request.body as Static<typeof SCORE_BODY>
+  const body = http.request.body as ScoreBody
+  // vLLM has renamed the two fields twice.
+  const queries = [body.text_1 ?? body.queries ?? body.data_1 ?? []].flat()
+  const documents = [body.text_2 ?? body.documents ?? body.data_2 ?? []].flat()
+  const [query = ''] = queries
+  if (queries.length > 1 && queries.length !== documents.length) {
+    throw invalidValue(
+      body.text_1 ? 'text_1' : body.queries ? 'queries' : 'data_1',
+      `expected one text, or ${documents.length} as the other field has, but got ${queries.length}.`,
+    )
+  }
   const { model, scores, usage } = await scoreDocuments(http, services, {
-    ...{ modelName: body.model, query: body.text_1, documents: [body.text_2].flat() },
-    endpoint: 'v1/score',
+    ...{ modelName: body.model, query, documents, endpoint: 'v1/score' },
+    ...(queries.length > 1 && { queries }),
   })
   const { created, newId } = answerHeadOf(http.request, services.clock)
   return {

@@ -60,6 +60,8 @@ describe("Anthropic's client", () => {
       ...{ stop_reason: 'end_turn', stop_sequence: null },
       usage: { input_tokens: 3, cache_read_input_tokens: 2, output_tokens: 4 },
     })
+    // The Vercel AI SDK refuses a block with "citations": null.
+    expect(plain.content).toEqual([{ type: 'text', text: TEXT }])
     expect(plain.id).toMatch(/^msg_/)
     expect(plain._request_id).toMatch(/^req_/)
     expect(surface.submitter.input).toMatchObject({

@@ -5,10 +5,10 @@ import { afterEach, beforeEach, describe, expect, inject } from 'vitest'
 
 import { addToMonth, monthOf } from '#api/limits/limit-store.ts'
 import { checkQuota, createLimiter } from '#api/limits/limiter.ts'
-import { accountOf } from '#api/v1/caller.ts'
 import { createIdempotencyGate } from '#api/v1/idempotency.ts'
 import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
 import type { Gate } from '#api/v1/plugin.ts'
+import { accountOf } from '#api/v1/request-context.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { LimitsConfig } from '#shared/config/limits.ts'
 import type { Database } from '#shared/db/client.ts'
@@ -31,8 +31,8 @@ const log = createLogger({ level: 'silent' })
 // Numbers are compared exactly, so no test may begin in one minute and end in the next.
 beforeEach(async () => {
   const leftMs = 60_000 - (Date.now() % 60_000)
-  if (leftMs < 5000) await sleep(leftMs + 10)
-}, 10_000)
+  if (leftMs < 10_000) await sleep(leftMs + 10)
+}, 20_000)
 
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close()

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,11 +17,21 @@ import { apiEnv, startTiers, type Tiers } from '#test/support/tiers.ts'
 
 const ID = '00000000-0000-4000-8000-000000000000'
 /** Routes of the user server look at the session, as the protocol defines: these tokens stay valid. */
-const VALID_FOR_USERS = ['a token of another audience', 'the token of a banned user']
-/** Routes that need no credential, each with the reason. */
+const VALID_FOR_USERS = [
+  'a token of another audience',
+  'the token of a banned user',
+  'the token of the administration',
+]
+/** Routes that need no credential of `/v1`, each with the reason. */
 const OPEN: readonly (readonly [RegExp, string])[] = [
   [/^GET \/v1\/media\//, 'the address is signed'],
+  [
+    /^GET \/(healthz|readyz|ping|version)$/,
+    'probes have no key, and it says nothing of an organization',
+  ],
 ]
+/** Left out of the description: names of models may hold slashes. */
+const UNDESCRIBED = ['/v1/models/a/b', '/v1/engines/a/b'].map((path) => ({ method: 'GET', path }))
 
 let tiers: Tiers
 let database: Database
@@ -28,7 +39,7 @@ let close: (() => unknown)[] = []
 let call: ReturnType<typeof jsonCallTo>
 let v1: readonly { readonly method: string; readonly path: string }[]
 let user: { readonly token: string; readonly id: string }
-let revoked: readonly (readonly [name: string, credential: string | undefined])[]
+let revoked: readonly (readonly [name: string, make: () => Promise<string | undefined>])[]
 
 const secretOf = (text: string) => new TextEncoder().encode(text)
 const sign = (claims: JWTPayload, secret: string) =>
@@ -73,11 +84,13 @@ beforeAll(async () => {
   const { paths } = (await call('GET', '/openapi.json')).body as {
     paths: Record<string, Record<string, unknown>>
   }
+  const ofUsers = new Set(ROUTES.map(({ path }) => path.replaceAll(/:(\w+)/g, '{$1}')))
   v1 = Object.entries(paths)
-    .filter(([path]) => path.startsWith('/v1/'))
+    .filter(([path]) => !ofUsers.has(path.replace('/auth/v1/', '/')))
     .flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => ({ method: method.toUpperCase(), path })),
     )
+    .concat(UNDESCRIBED)
     .filter(({ method, path }) => !OPEN.some(([open]) => open.test(`${method} ${path}`)))
   user = await newUser('user@example.test')
   revoked = await makeRefused()
@@ -93,9 +106,13 @@ async function makeRefused(): Promise<typeof revoked> {
   const claims = decodeJwt(user.token)
   const service = await sign({ role: 'service_role' }, secret)
   const keys = openApiKeys(database.db, organizationTables(''))
-  const gone = await newKey({})
-  await keys.revoke('org-own', gone.id)
-  const expired = await newKey({ expiresAt: new Date(Date.now() - 1000) })
+  // A key for each request: after ten failures one would be refused unread.
+  const gone = async () => {
+    const { id, secret: text } = await newKey({})
+    await keys.revoke('org-own', id)
+    return text
+  }
+  const expired = async () => (await newKey({ expiresAt: new Date(Date.now() - 1000) })).secret
   const [deleted, banned, out] = [
     await newUser('deleted@example.test'),
     await newUser('banned@example.test'),
@@ -105,18 +122,19 @@ async function makeRefused(): Promise<typeof revoked> {
   await call('PUT', `/admin/users/${banned.id}`, service, { ban_duration: '1h' })
   await call('POST', '/logout', out.token)
   return [
-    ['no credential', undefined],
-    ['an unknown key', `mr-${'x'.repeat(40)}`],
-    ['a revoked key', gone.secret],
-    ['an expired key', expired.secret],
+    ['no credential', async () => undefined],
+    ['an unknown key', async () => `mr-${randomBytes(30).toString('hex')}`],
+    ['a revoked key', gone],
+    ['an expired key', expired],
     [
       'an expired token',
-      await sign({ ...claims, exp: Math.floor(Date.now() / 1000) - 60 }, secret),
+      () => sign({ ...claims, exp: Math.floor(Date.now() / 1000) - 60 }, secret),
     ],
-    ['a token of another audience', await sign({ ...claims, aud: 'another' }, secret)],
-    ['a token signed with another secret', await sign(claims, `${secret} of somebody`)],
-    ['the token of a deleted user', deleted.token],
-    ['the token of a banned user', banned.token],
+    ['a token of another audience', () => sign({ ...claims, aud: 'another' }, secret)],
+    ['a token signed with another secret', () => sign(claims, `${secret} of somebody`)],
+    ['the token of a deleted user', async () => deleted.token],
+    ['the token of a banned user', async () => banned.token],
+    ['the token of the administration', async () => service],
   ]
 }
 
@@ -126,17 +144,17 @@ describe('every route below /v1', () => {
   it('is refused to every credential that is not valid', async () => {
     expect(v1.length).toBeGreaterThan(50)
     const opened: unknown[] = []
-    for (const [name, credential] of revoked) {
+    for (const [name, make] of revoked) {
       const answers = await Promise.all(
         v1.map(async ({ method, path }) => {
           const body = ['GET', 'HEAD', 'DELETE'].includes(method) ? undefined : {}
-          const { status } = await call(method, urlOf(path), credential, body)
+          const { status } = await call(method, urlOf(path), await make(), body)
           return { method, path, status }
         }),
       )
       opened.push(
         ...answers
-          .filter(({ status }) => ![401, 403, 429].includes(status))
+          .filter(({ status }) => ![401, 403].includes(status))
           .map((answer) => ({ name, ...answer })),
       )
     }
@@ -175,12 +193,12 @@ describe('every route of the user server that needs a user', () => {
   it('is refused to every credential that is not valid', async () => {
     expect(guarded.length).toBeGreaterThan(20)
     const opened: unknown[] = []
-    for (const [name, credential] of revoked) {
+    for (const [name, make] of revoked) {
       if (VALID_FOR_USERS.includes(name)) continue
       for (const { method, path } of guarded) {
         const body = ['GET', 'DELETE'].includes(method) ? undefined : {}
-        const { status } = await call(method, path.replaceAll(/:\w+/g, ID), credential, body)
-        if (![401, 403, 429].includes(status)) opened.push({ name, method, path, status })
+        const { status } = await call(method, path.replaceAll(/:\w+/g, ID), await make(), body)
+        if (![401, 403].includes(status)) opened.push({ name, method, path, status })
       }
     }
     expect(opened).toEqual([])
@@ -192,7 +210,7 @@ describe('every route of the user server that needs a user', () => {
       for (const { method, path } of guarded.filter(({ guard }) => guard === 'admin')) {
         const body = ['GET', 'DELETE'].includes(method) ? undefined : {}
         const { status } = await call(method, path.replaceAll(/:\w+/g, ID), credential, body)
-        if (![401, 403, 429].includes(status)) opened.push({ method, path, status })
+        if (![401, 403].includes(status)) opened.push({ method, path, status })
       }
     }
     expect(opened).toEqual([])

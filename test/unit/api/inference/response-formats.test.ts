@@ -29,6 +29,8 @@ it.each<[object, object]>([
   ],
   [{ guided_choice: ['yes', 'no', 'yes'] }, { type: 'choice', choices: ['yes', 'no'] }],
   [{ guided_grammar: GRAMMAR }, { type: 'grammar', grammar: GRAMMAR, path: 'guided_grammar' }],
+  [{ grammar: GRAMMAR }, { type: 'grammar', grammar: GRAMMAR, path: 'grammar' }],
+  [{ json_schema: SCHEMA }, asJson('json_schema')],
   [{ structured_outputs: { json: SCHEMA } }, asJson('structured_outputs.json')],
   [{ structured_outputs: { json_object: true } }, { type: 'jsonObject' }],
   [

@@ -41,6 +41,40 @@ it.each(['/score', '/v1/score'])('%s scores in the order of the texts', async (u
   })
 })
 
+it('ranks texts as Text Embeddings Inference does, without a model', async () => {
+  const request = { query: 'q', texts: ['a', 'b'], raw_scores: false, truncate: true }
+  const response = await surface.post('/rerank', { ...request, return_text: true })
+  expect(response.json()).toEqual([
+    { index: 1, score: 0.9, text: 'b' },
+    { index: 0, score: 0.2, text: 'a' },
+  ])
+  for (const param of ['documents', 'model']) {
+    const { [param]: _, ...rest } = QUERY as Record<string, unknown>
+    const refused = await surface.post('/rerank', rest)
+    expect(refused.json().error).toMatchObject({ param, code: 'missing_required_parameter' })
+  }
+})
+
+it.each([
+  [{ queries: 'q', documents: ['a', 'b'] }, {}],
+  [{ data_1: 'q', data_2: ['a', 'b'] }, {}],
+  [{ text_1: ['q', 'r'], text_2: ['a', 'b'] }, { queries: ['q', 'r'] }],
+])('scores %j as vLLM does', async (fields, more) => {
+  const response = await surface.post('/score', fields)
+  expect(response.statusCode, response.body).toBe(200)
+  expect(surface.submitter.input).toMatchObject({ query: 'q', documents: ['a', 'b'], ...more })
+})
+
+it('refuses to score other numbers of queries than of texts', async () => {
+  for (const [text_1, param] of [
+    [['q', 'r', 's'], 'text_1'],
+    [undefined, 'text_1'],
+  ]) {
+    const response = await surface.post('/score', { text_1, text_2: ['a', 'b'] })
+    expect([response.statusCode, response.json().error.param]).toEqual([400, param])
+  }
+})
+
 it('demands a key at the root, except for a ping', async () => {
   const ask = (method: 'GET' | 'POST', url: string) => surface.app.inject({ method, url })
   for (const url of ['/rerank', '/score', '/v2/rerank', '/tokenize', '/detokenize']) {
@@ -48,6 +82,8 @@ it('demands a key at the root, except for a ping', async () => {
   }
   expect((await ask('GET', '/version')).statusCode).toBe(401)
   expect((await surface.get('/version')).json()).toEqual({ version: '0.0.0' })
+  expect((await ask('GET', '/load')).statusCode).toBe(401)
+  expect((await surface.get('/load')).json()).toEqual({ server_load: 0 })
   expect((await ask('GET', '/ping')).statusCode).toBe(200)
 })
 

@@ -26,7 +26,7 @@ describe('the preparation pool', () => {
   })
 
   it('refuses a task after its deadline, and runs the next one in a new thread', async () => {
-    const { run } = openPool({ deadlineMs: 2000 })
+    const { run } = openPool({ deadlineMs: 3000 })
     const [late, next] = await Promise.allSettled([run('hang'), run('refuse')])
     expect(late).toMatchObject({ status: 'rejected', reason: REFUSED })
     expect(next).toMatchObject({ status: 'rejected', reason: { message: 'No.', param: 'tools' } })

@@ -20,6 +20,15 @@ describe('allowed token ids', () => {
     expect(tokenIds.filter((id) => !allowedTokenIds.includes(id))).toEqual([])
   })
 
+  it('answer at least one of them', async () => {
+    const [endToken = 0] = text.endTokenIds
+    const { result } = await runJob(
+      { prompts, tokenRules: { allowedTokenIds: [40] } },
+      { engine: scriptedEngine(writes([], PROMPT.length, endToken)) },
+    )
+    expect(result.candidates[0]).toMatchObject({ tokenIds: [40], finishReason: 'stop' })
+  })
+
   it('leave it its end', async () => {
     const [endToken = 0] = text.endTokenIds
     const answer = writes([40, 50], PROMPT.length, endToken)

@@ -1,0 +1,73 @@
+/** A client, the packages that it is installed from, and the script that uses its features. */
+export interface ClientUnderTest {
+  /** As it stands in docs/clients.md, and as it is chosen on the command line. */
+  readonly name: string
+  /** Names with exact versions; the first is the client. */
+  readonly packages: readonly string[]
+  /** Below `test/clients`; its ending says whether pip or npm installs the packages. */
+  readonly script: string
+}
+
+const python = (name: string, script: string, ...packages: string[]): ClientUnderTest => ({
+  ...{ name, packages },
+  script: `python/${script}.py`,
+})
+const javascript = (name: string, script: string, ...packages: string[]): ClientUnderTest => ({
+  ...{ name, packages },
+  script: `javascript/${script}.mjs`,
+})
+
+const OPENAI = 'openai==3.57.0'
+const LANGCHAIN = [
+  'langchain==1.5.2',
+  'langchain-openai==1.7.4',
+  'langchain-anthropic==1.7.10',
+  'langchain-cohere==0.6.0',
+]
+const LANGCHAIN_JS = [
+  'langchain@1.5.14',
+  '@langchain/core@1.4.0',
+  '@langchain/openai@1.5.8',
+  '@langchain/anthropic@1.5.11',
+  '@langchain/langgraph@1.7.3',
+]
+const AI_SDK = ['@ai-sdk/openai@3.0.141', '@ai-sdk/openai-compatible@2.0.92']
+const LLAMA_INDEX = [
+  'llama-index-llms-openai-like==0.8.1',
+  'llama-index-embeddings-openai-like==0.4.0',
+]
+const LITELLM = 'litellm[proxy]==1.108.7'
+const ZOD = 'zod@4.6.7'
+
+/** The rows of the table in docs/clients.md. */
+export const CLIENTS: readonly ClientUnderTest[] = [
+  python('openai-python', 'openai_client', OPENAI),
+  python('openai-python-1', 'openai_client', 'openai==1.109.1'),
+  python('openai-python-0', 'openai_0', 'openai==0.28.1', 'numpy==2.4.6'),
+  javascript('openai-js', 'openai_client', 'openai@7.55.0'),
+  javascript('openai-js-4', 'openai_client', 'openai@4.104.0'),
+  javascript('openai-js-3', 'openai_3', 'openai@3.3.0'),
+  python('anthropic-python', 'anthropic_client', 'anthropic==2.13.0'),
+  javascript('anthropic-js', 'anthropic_client', '@anthropic-ai/sdk@1.13.0'),
+  python('cohere-python', 'cohere_client', 'cohere==7.3.1'),
+  javascript('cohere-js', 'cohere_client', 'cohere-ai@8.1.0'),
+  python('langchain-python', 'langchain_client', ...LANGCHAIN),
+  javascript('langchain-js', 'langchain_client', ...LANGCHAIN_JS, ZOD),
+  python('langgraph', 'langgraph_client', 'langgraph==1.2.24', ...LANGCHAIN),
+  python('llama-index', 'llama_index_client', 'llama-index-core==0.14.25', ...LLAMA_INDEX),
+  python('pydantic-ai', 'pydantic_ai_client', 'pydantic-ai-slim[openai,anthropic]==2.68.0'),
+  python('instructor', 'instructor_client', 'instructor==1.17.0', 'openai==3.3.0'),
+  python('litellm', 'litellm_client', LITELLM),
+  python('litellm-proxy', 'litellm_proxy', LITELLM, 'anthropic==2.13.0'),
+  python('haystack', 'haystack_client', 'haystack-ai==3.4.1'),
+  python('openai-agents-python', 'openai_agents_client', 'openai-agents==0.24.0'),
+  javascript('openai-agents-js', 'openai_agents_client', '@openai/agents@0.20.0', ZOD),
+  python('semantic-kernel', 'semantic_kernel_client', 'semantic-kernel==1.45.0'),
+  python('autogen', 'autogen_client', 'autogen-agentchat==0.7.5', 'autogen-ext[openai]==0.7.5'),
+  python('dspy', 'dspy_client', 'dspy==3.4.1', 'numpy==2.4.6'),
+  python('outlines', 'outlines_client', 'outlines[openai]==1.3.3'),
+  python('guidance', 'guidance_client', 'guidance==0.3.1', OPENAI),
+  python('huggingface-hub', 'huggingface_client', 'huggingface_hub==2.4.0'),
+  python('llm', 'llm_client', 'llm==0.36'),
+  javascript('ai-sdk', 'ai_sdk_client', 'ai@6.0.326', ...AI_SDK, '@ai-sdk/anthropic@3.0.140', ZOD),
+]

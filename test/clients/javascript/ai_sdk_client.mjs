@@ -1,0 +1,89 @@
+import { createAnthropic } from '@ai-sdk/anthropic'
+import { createOpenAI } from '@ai-sdk/openai'
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
+import { embedMany, generateText, Output, stepCountIs, streamText, tool } from 'ai'
+import { z } from 'zod'
+
+import {
+  CAPITAL,
+  CHAT,
+  EMBED,
+  expect,
+  expectPerson,
+  FORECAST,
+  feature,
+  key,
+  PERSON,
+  statusOf,
+  TEXTS,
+  url,
+} from './features.mjs'
+
+// The Vercel AI SDK: its providers for OpenAI, compatible servers and Anthropic.
+
+const at = { baseURL: `${url}/v1`, apiKey: key }
+const openai = createOpenAI(at)
+const compatible = createOpenAICompatible({
+  name: 'millrace',
+  supportsStructuredOutputs: true,
+  ...at,
+})
+const asked = { temperature: 0, maxOutputTokens: 60, maxRetries: 0 }
+const models = [compatible(CHAT), openai.chat(CHAT)]
+const tools = {
+  get_weather: tool({
+    description: 'Get the weather of a city.',
+    inputSchema: z.object({ city: z.string() }),
+    execute: async () => 'sunny',
+  }),
+}
+
+await feature('chat', async () => {
+  for (const model of models) {
+    expect((await generateText({ model, prompt: CAPITAL, ...asked })).text, 'Paris')
+  }
+})
+
+await feature('stream', async () => {
+  for (const model of models) {
+    let text = ''
+    for await (const piece of streamText({ model, prompt: CAPITAL, ...asked }).textStream)
+      text += piece
+    expect(text, 'Paris')
+  }
+})
+
+await feature('tools', async () => {
+  for (const model of models) {
+    const options = { model, tools, stopWhen: stepCountIs(2), prompt: FORECAST, ...asked }
+    expect((await generateText(options)).steps[0].toolResults[0].output, 'sunny')
+  }
+})
+
+await feature('structured', async () => {
+  const schema = z.object({ name: z.string(), age: z.number().int(), city: z.string() })
+  for (const model of models) {
+    const options = { model, output: Output.object({ schema }), prompt: PERSON, ...asked }
+    expectPerson((await generateText(options)).output)
+  }
+})
+
+await feature('embeddings', async () => {
+  const options = { model: openai.embedding(EMBED), values: TEXTS }
+  expect((await embedMany(options)).embeddings.length, 2)
+})
+
+await feature('responses', async () => {
+  const options = { model: openai.responses(CHAT), prompt: CAPITAL, ...asked }
+  expect((await generateText(options)).text, 'Paris')
+})
+
+await feature('errors', async () => {
+  const options = { model: compatible('none'), prompt: 'a', maxRetries: 0 }
+  expect(await statusOf(generateText(options)), 404)
+})
+
+await feature('messages', async () => {
+  const options = { model: createAnthropic(at)(CHAT), prompt: CAPITAL, ...asked }
+  expect((await generateText(options)).text, 'Paris')
+})

@@ -1,0 +1,20 @@
+import { CohereClientV2 } from 'cohere-ai'
+
+import { expect, feature, key, RERANK, statusOf, TEXTS, url } from './features.mjs'
+
+// Cohere's official client; of its dialect only rerank is served.
+
+const client = new CohereClientV2({ token: key, environment: url })
+const asked = { query: 'capital of France', documents: TEXTS }
+
+await feature('rerank', async () => {
+  const { results } = await client.rerank({ model: RERANK, topN: 1, ...asked })
+  expect(
+    results.map(({ index }) => index),
+    [0],
+  )
+})
+
+await feature('errors', async () => {
+  expect(await statusOf(client.rerank({ model: 'none', ...asked })), 404)
+})
