@@ -1,15 +1,20 @@
+import { createRequire } from 'node:module'
 import { join } from 'node:path'
 
 import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyPluginAsync } from 'fastify'
 
-import { type AssetFiles, loadAssetFiles, registerAssets } from '#api/pages/asset-files.ts'
+import {
+  type AssetFiles,
+  loadAssetFiles,
+  type PackageFile,
+  registerAssets,
+} from '#api/pages/asset-files.ts'
 import { wayToRoot } from '#api/pages/html.ts'
 import { registerPageHeaders } from '#api/pages/page-headers.ts'
 
 import { type ConsoleArea, type RecordAction, registerConsoleApi } from './api.ts'
 import { viewOf } from './assets/admin-view.js'
-import { findComponentFiles } from './component-files.ts'
 import { type ConsoleGuard, createConsoleHook } from './guard.ts'
 import { createOverview, type OverviewServices, sampleOf } from './overview.ts'
 import { renderOverview } from './overview-page.ts'
@@ -75,4 +80,19 @@ function registerOverview(app: FastifyInstance, services: AdminServices, assets:
     })
     return reply.type('text/html; charset=utf-8').send(page)
   })
+}
+
+const { resolve } = createRequire(import.meta.url)
+
+/** The packages of the console's pages: components, templates and charts. */
+function findComponentFiles(): readonly PackageFile[] {
+  const uplot = resolve('uplot/package.json').replace(/package\.json$/, 'dist/')
+  const htm = resolve('htm').replace(/[^/]*$/, '')
+  return [
+    { specifier: 'preact', name: 'preact.js', path: resolve('preact') },
+    { specifier: 'preact/hooks', name: 'preact-hooks.js', path: resolve('preact/hooks') },
+    { specifier: 'htm', name: 'htm.js', path: `${htm}htm.module.js` },
+    { specifier: 'uplot', name: 'uplot.js', path: `${uplot}uPlot.esm.js` },
+    { specifier: 'uplot/css', name: 'uplot.css', path: `${uplot}uPlot.min.css` },
+  ]
 }
