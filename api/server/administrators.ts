@@ -17,7 +17,7 @@ import type { CheckPassword, PasswordVerdict } from '#api/console/sign-in.ts'
 import { normalizeError } from '#api/http/normalize-error.ts'
 import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
 
-/** The user server's administrators, as the administration pages ask for them. */
+/** The administrators of the user server, for the console. */
 export interface Administrators {
   readonly checkPassword: CheckPassword
   readonly roleNow: ConsoleGuard['roleNow']
@@ -25,7 +25,7 @@ export interface Administrators {
   readonly audit: RecordAction
 }
 
-/** Asks the user server by its own rules: confirmations, bans and the audit log are the same. */
+/** Signs in by the rules of the user server: confirmation, bans, limits and audit log. */
 export function administratorsOf(services: AuthServices): Administrators {
   const { adminRoles } = services.config.jwt
   const roleOf = (user: UserRow): ConsoleRole | undefined => {
@@ -82,7 +82,7 @@ async function auditAction(
   })
 }
 
-// Redis learns nothing by which a password could be tried.
+// Redis stores nothing that allows a password to be tested.
 function passwordDigestOf({ id, passwordHash }: UserRow): string {
   return digestOf(`${id}:${passwordHash ?? ''}`)
 }
@@ -114,8 +114,7 @@ async function signIn(
     await services.accessTokens.verify(accessToken)
   const user = await findUserById(services.store, userId)
   const session = await findSession(services.store, sessionId ?? '')
-  // A change of the password that came in between has ended the session: the user as they are now
-  // must not be taken for the one who has given the old password.
+  // Read before the check: a password change in between must end the session.
   if (user === undefined || session === undefined) return refused(401, CHANGED)
   // The console has its own sessions, so a session opened here would be neither used nor ended.
   await endSessions(services.store, { userId, scope: 'local', sessionId })
@@ -136,7 +135,7 @@ async function judgeFactor(
   proof: { readonly verified: FactorRow[]; readonly user: UserRow; readonly code: string },
 ): Promise<Refusal | 'proven'> {
   const { verified, user, code } = proof
-  // An empty code asks for the second field of the form; it is no guess.
+  // An empty code requests the second field of the form and does not count as a guess.
   if (code === '') return refused(401, SECOND_FACTOR)
   try {
     const passed = await services.guesses.judge(
@@ -150,14 +149,14 @@ async function judgeFactor(
   }
 }
 
-/** Whether a code is the present one of an authenticator; each code is worth something once. */
+/** Whether a code is the current one of an authenticator; each code is accepted once. */
 async function isProven(
   { store, clock }: AuthServices,
   factors: readonly FactorRow[],
   code: string,
 ): Promise<boolean> {
   for (const { id, secret } of factors) {
-    // Codes by telephone are nothing that this page could ask for.
+    // This page supports no codes by phone.
     const step = secret === null ? undefined : findTotpStep(secret, code, clock.now())
     if (step !== undefined && (await acceptTotpStep(store, id, step))) return true
   }

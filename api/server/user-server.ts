@@ -24,7 +24,7 @@ import { failure } from '#shared/errors.ts'
 import { noteSecurityEvents } from './recorded-events.ts'
 import type { Services } from './services.ts'
 
-/** The user server's collaborators, and the questions that other surfaces ask it. */
+/** The collaborators of the user server and its interface for other surfaces. */
 export interface UserServer {
   readonly services: AuthServices
   readonly organizations: Organizations

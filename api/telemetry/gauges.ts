@@ -42,7 +42,7 @@ function registerOutbox(registry: Registry, readings: ApiReadings): void {
     async collect() {
       this.reset()
       const state = await readings.outbox().catch(() => undefined)
-      // While the database is unavailable, no number is better than a wrong one.
+      // While the database is unavailable, the gauge has no value.
       if (state === undefined) return
       this.set({ state: 'waiting' }, state.waiting)
       this.set({ state: 'failing' }, state.failing)
@@ -83,7 +83,7 @@ function registerQueues(registry: Registry, { queues, readDepths }: ApiReadings)
     async collect() {
       this.reset()
       const depths = await reading
-      // While Redis is unavailable, no number is better than a wrong one.
+      // While Redis is unavailable, the gauge has no value.
       if (depths === undefined) return
       for (const [index, queue] of queues.entries()) {
         const { kind, modelId } = queue

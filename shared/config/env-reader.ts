@@ -26,6 +26,8 @@ export class ConfigError extends Error {
 /** One setting as `.env.example` lists it. */
 interface SettingDoc {
   readonly names: readonly string[]
+  /** Spellings of Supabase's server. */
+  readonly aliases: readonly string[]
   readonly fallback: string
   readonly about: string
   readonly isSecret: boolean
@@ -195,8 +197,8 @@ export class EnvReader {
 
   /** Spellings that are set but overruled by another spelling with another value. */
   overruledNames(): readonly { readonly name: string; readonly by: string }[] {
-    return this.settings.flatMap(({ names }) => {
-      const set = names.flatMap((name) => {
+    return this.settings.flatMap(({ names, aliases }) => {
+      const set = [...names, ...aliases].flatMap((name) => {
         const value = this.#env[name]?.trim() ?? ''
         return value === '' ? [] : [{ name, value }]
       })
@@ -209,7 +211,7 @@ export class EnvReader {
 
   /** Names in the environment that have one of the prefixes but are no setting. */
   unknownNames(prefixes: readonly string[]): readonly string[] {
-    const known = new Set(this.settings.flatMap((setting) => setting.names))
+    const known = new Set(this.settings.flatMap(({ names, aliases }) => [...names, ...aliases]))
     return Object.keys(this.#env).filter(
       (name) => !known.has(name) && prefixes.some((prefix) => name.startsWith(prefix)),
     )
@@ -250,9 +252,12 @@ export class EnvReader {
     options: Common,
     fallback: string,
   ): { name: string; value: string } | undefined {
-    const all = typeof names === 'string' ? [names] : names
+    const own = typeof names === 'string' ? [names] : names
+    const aliases = own.flatMap(aliasOf)
+    const all = [...own, ...aliases]
     this.settings.push({
-      names: all,
+      names: own,
+      aliases,
       fallback,
       about: options.about,
       isSecret: options.isSecret ?? false,
@@ -264,6 +269,11 @@ export class EnvReader {
     }
     return undefined
   }
+}
+
+// Supabase's server reads the same settings under its former name.
+function aliasOf(name: string): readonly string[] {
+  return name.startsWith('AUTH_') ? [`GOTRUE_${name.slice('AUTH_'.length)}`] : []
 }
 
 function first(names: Names): string {
