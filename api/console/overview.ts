@@ -10,6 +10,7 @@ import type { QueueKeys } from '#shared/queue/keys.ts'
 import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 import type { Incidents } from './incident-log.ts'
+import type { SeriesSample } from './series-log.ts'
 
 /** The state of one queue. */
 export interface QueueOverview {
@@ -79,6 +80,18 @@ export function createOverview(services: OverviewServices): () => Promise<Overvi
       })
     }
     return kept.overview
+  }
+}
+
+/** What the time series keep of an overview. */
+export function sampleOf({ queues }: Overview): SeriesSample {
+  const sum = (amount: (queue: QueueOverview) => number): number =>
+    Math.round(queues.reduce((total, queue) => total + amount(queue), 0))
+  return {
+    slots: sum(({ slots }) => slots),
+    slotsUsed: sum(({ slotsUsed }) => slotsUsed),
+    waiting: sum(({ waiting }) => waiting),
+    oldestWaitMs: Math.max(0, ...queues.map(({ oldestWaitMs = 0 }) => oldestWaitMs)),
   }
 }
 

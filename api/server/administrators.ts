@@ -1,11 +1,17 @@
+import type { FastifyRequest } from 'fastify'
+
+import { record } from '#api/auth/audit/record.ts'
 import type { Answer, AuthRequest } from '#api/auth/context.ts'
-import { acceptTotpStep, listFactors } from '#api/auth/factors/factors.ts'
+import { acceptTotpStep, hasVerifiedFactor, listFactors } from '#api/auth/factors/factors.ts'
 import { findTotpStep } from '#api/auth/factors/totp.ts'
 import { describeRequest } from '#api/auth/guards.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { endSessions, findSession } from '#api/auth/sessions/sessions.ts'
 import { token } from '#api/auth/sign-in/token.ts'
 import { findUserById, isBanned } from '#api/auth/users/users.ts'
+import { type Administrator, type ConsoleRole, findConsoleRole } from '#api/console/access.ts'
+import type { RecordAction } from '#api/console/api.ts'
+import type { ConsoleGuard } from '#api/console/guard.ts'
 import { digestOf } from '#api/console/sessions.ts'
 import type { CheckPassword, PasswordVerdict } from '#api/console/sign-in.ts'
 import { normalizeError } from '#api/http/normalize-error.ts'
@@ -14,31 +20,36 @@ import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
 /** The administrators of the user server, for the console. */
 export interface Administrators {
   readonly checkPassword: CheckPassword
-  /**
-   * Whether a user has an administrator's role, is not banned and has the same password as at
-   * sign-in.
-   */
-  isAdministratorNow(userId: string, passwordDigest: string | undefined): Promise<boolean>
+  readonly roleNow: ConsoleGuard['roleNow']
+  /** Writes an action of the console to the audit log, under the name of its administrator. */
+  readonly audit: RecordAction
 }
 
 /** Signs in by the rules of the user server: confirmation, bans, limits and audit log. */
 export function administratorsOf(services: AuthServices): Administrators {
   const { adminRoles } = services.config.jwt
-  const mayAdminister = (user: UserRow): boolean =>
-    !isBanned(user, services.store.now()) && adminRoles.includes(user.role)
+  const roleOf = (user: UserRow): ConsoleRole | undefined => {
+    if (isBanned(user, services.store.now())) return undefined
+    return adminRoles.includes(user.role)
+      ? 'administrator'
+      : findConsoleRole(user.appMetadata.console_role)
+  }
   return {
-    async isAdministratorNow(userId, passwordDigest) {
+    audit: (request, administrator, entry) => auditAction(services, request, administrator, entry),
+    async roleNow({ userId, passwordDigest, isProven }) {
       const user = await findUserById(services.store, userId)
-      if (user === undefined || !mayAdminister(user)) return false
-      return passwordDigestOf(user) === passwordDigest
+      if (user === undefined || passwordDigestOf(user) !== passwordDigest) return undefined
+      // A factor that was enrolled after the sign-in has to be proven by a new one.
+      if (isProven !== true && (await hasVerifiedFactor(services.store, userId))) return undefined
+      return roleOf(user)
     },
     async checkPassword(credentials, request) {
       const asked = describeRequest(services, request, undefined)
       const signedIn = await signIn(services, credentials, asked)
       if (signedIn.kind !== 'user') return signedIn
       const { user } = signedIn
-      if (!mayAdminister(user)) {
-        return refused(403, 'This account does not have the role of an administrator.')
+      if (roleOf(user) === undefined) {
+        return refused(403, 'This account has no role in the console.')
       }
       const factors = await listFactors(services.store, user.id)
       const verified = factors.filter(({ status }) => status === 'verified')
@@ -47,9 +58,28 @@ export function administratorsOf(services: AuthServices): Administrators {
         if (proof !== 'proven') return proof
       }
       const passwordDigest = passwordDigestOf(user)
-      return { kind: 'administrator', userId: user.id, name: credentials.email, passwordDigest }
+      return {
+        ...{ kind: 'administrator', userId: user.id, name: credentials.email, passwordDigest },
+        isProven: verified.length > 0,
+      }
     },
   }
+}
+
+async function auditAction(
+  services: AuthServices,
+  request: FastifyRequest,
+  administrator: Administrator,
+  entry: Parameters<RecordAction>[2],
+): Promise<void> {
+  const { userId, name } = administrator
+  const user = userId === undefined ? undefined : await findUserById(services.store, userId)
+  await record(services, services.store, {
+    request: describeRequest(services, request, undefined),
+    actor: user === undefined ? { kind: 'admin', role: name } : { kind: 'user', user },
+    action: 'console_action',
+    traits: { ...entry },
+  })
 }
 
 // Redis stores nothing that allows a password to be tested.

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import type { Context } from '@opentelemetry/api'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
+import type { Administrator } from '#api/console/access.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
@@ -16,6 +17,8 @@ import type { RequiredScope } from './scopes.ts'
 export interface RequestContext {
   /** Set by the credential check of `/v1`. */
   caller?: Caller
+  /** Set by the guard of the console. */
+  administrator?: Administrator
   /** Set for a request whose jobs outlive this process. */
   durable?: DurableRequest
   /** Set when this is the stored request of a background job. */
