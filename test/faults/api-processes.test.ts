@@ -92,7 +92,9 @@ describe('R6: a client leaves', () => {
 })
 
 describe('R22: a client stops reading', () => {
-  it('and its run stops, while the others have its slot', { timeout: TIMEOUT_MS }, async ({ open }) => {
+  it('and its run stops, while the others have its slot', { timeout: TIMEOUT_MS }, async ({
+    open,
+  }) => {
     const tiers = await open()
     await tiers.startToyWorker(16)
     const slow = await tiers.post(toyBody('flood', 200_000))
