@@ -75,9 +75,7 @@ async function takeFunctions({ pid, logFile }: TierProcess): Promise<Map<string,
   const traced = JSON.parse(text) as [url: string, places: number[]][]
   return new Map(
     traced
-      .filter(([url]) => url.startsWith('file:'))
       .map(([url, places]) => [relative(ROOT, fileURLToPath(url)), places] as const)
-      .filter(([file]) => /^(api|workers|shared)\//.test(file))
       .flatMap(([file, places]) => places.map((place) => [`${file}:${place}`, file] as const)),
   )
 }

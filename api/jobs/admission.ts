@@ -105,9 +105,9 @@ export class Admission {
   }
 
   /**
-   * Asks Redis for a ticket. Throws when the queue is too full or too slow for the deadline, or when
-   * the model cannot be loaded. `others` jobs are on their way into the queue before this one; `own`
-   * is 1 when the job itself is in the queue already.
+   * Asks Redis for a ticket. Throws when the queue is too full or too slow for the deadline, or
+   * when the model cannot be loaded. `others` jobs are on their way into the queue before this one;
+   * `own` is 1 when the job itself is in the queue already.
    */
   async #requestTicket(
     { kind, model, organizationId, deadlineAtMs }: Job,
@@ -230,14 +230,16 @@ export function capacityOf(workers: readonly WorkerHeartbeat[], model: Catalogue
   }
 }
 
-/** How long a job behind `depth` others waits; undefined while nothing is known of the pace. */
+/** The wait of a job behind `depth` others; undefined while the rate of the workers is unknown. */
 export function projectedWaitMs(depth: number, capacity: Capacity): number | undefined {
   if (depth < capacity.freeSlots) return 0
   if (capacity.jobsPerSecond <= 0) return undefined
   return Math.ceil(((depth - capacity.freeSlots + 1) / capacity.jobsPerSecond) * 1000)
 }
 
-/** The queues, by name, whose model none of the living workers that are meant to serve it can load. */
+/**
+ * The queues, by name, whose model none of the living workers that are meant to serve it can load.
+ */
 export function unavailableQueues(workers: readonly WorkerHeartbeat[]): ReadonlySet<string> {
   const queues = workers
     .filter(({ isDraining }) => !isDraining)
@@ -282,7 +284,7 @@ export function unavailable(cause: unknown): ServiceError {
   })
 }
 
-/** The end of a job that its process has no more time for. */
+/** The error of a job that is open when its process stops. */
 export function restarting(): ServiceError {
   return failure.overloaded('The service was restarted before the request was completed.', {
     code: 'service_unavailable',

@@ -49,7 +49,7 @@ export interface InvitationServices {
 
 type App = Parameters<FastifyPluginAsyncTypebox>[0]
 
-/** `/organizations/{id}/invitations` for who invites, `/invitations` for who is invited. */
+/** `/organizations/{id}/invitations` for inviters, `/invitations` for invited users. */
 export function registerInvitations(app: App, services: InvitationServices): void {
   registerSending(app, services)
   registerSent(app, services)

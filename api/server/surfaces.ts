@@ -80,6 +80,7 @@ function inference(services: Services, users: UserServer, version: string): read
     ...services,
     workers: () => listWorkers(redis, queueKeys),
     workersSeen: () => services.submitter.ledger.workers,
+    jobsInFlight: () => services.submitter.ledger.size,
     signer,
     note,
     stored: { ...services.background, isDefault: config.content.storesResponses },

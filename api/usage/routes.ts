@@ -134,6 +134,7 @@ const LIST = {
       group_by: Type.Optional(
         Type.String({
           maxLength: 100,
+          pattern: '^(day|model|api_key_id)(,(day|model|api_key_id))*$',
           description: 'Any of day, model, api_key_id, separated by commas; all if absent.',
         }),
       ),

@@ -13,7 +13,9 @@ interface CallerEvent {
   readonly organizationId?: string
 }
 
-/** A thing by its id, such as `key:key_…`, its type and what describes it: no secrets, no prompts. */
+/**
+ * A thing by its id, such as `key:key_…`, its type and what describes it: no secrets, no prompts.
+ */
 interface EventObject {
   readonly id: string
   readonly type: string

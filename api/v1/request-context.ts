@@ -12,7 +12,7 @@ import { randomId } from '#shared/ids.ts'
 
 import type { RequiredScope } from './scopes.ts'
 
-/** What the hooks of a request find out for its route. */
+/** The results of a request's hooks, for its route. */
 export interface RequestContext {
   /** Set by the credential check of `/v1`. */
   caller?: Caller
@@ -133,9 +133,9 @@ export interface StoredRequest {
   noteTokens(tokens: number): void
 }
 
-/** A job as another process can take it up. */
+/** A job in the form in which another process can adopt it. */
 export interface StoredJob {
-  /** Its present epoch. */
+  /** In its current epoch. */
   readonly envelope: JobEnvelope
   /**
    * The points at which former owners left the runs of earlier epochs: later replies of these runs
@@ -146,9 +146,9 @@ export interface StoredJob {
 
 /** A job that outlives the process which holds its client. */
 export interface DurableJob {
-  /** Left by a process that died; undefined when the job is to be made. */
+  /** The job of a dead process to adopt; undefined when the job is new. */
   readonly adopted: StoredJob | undefined
-  /** Resolves when another process would find it. */
+  /** Resolves when another process could adopt the job. */
   keep(job: StoredJob): Promise<void>
 }
 

@@ -33,6 +33,7 @@ export interface RateLimitsConfig {
   readonly otp: RateLimit
   readonly anonymousUsers: RateLimit
   readonly mfaChallengeAndVerify: RateLimit
+  readonly passkey: RateLimit
   /** Wrong guesses after which a one-time code is void. */
   readonly otpAttemptsMax: number
   readonly guesses: GuessesConfig
@@ -75,6 +76,11 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
       count: 30,
       windowSeconds: HOUR,
     }),
+    passkey: read(
+      'AUTH_RATE_LIMIT_PASSKEY',
+      'each step of a sign-in by passkey per 5 minutes',
+      perFiveMinutes(30),
+    ),
     mfaChallengeAndVerify: read(
       'AUTH_MFA_RATE_LIMIT_CHALLENGE_AND_VERIFY',
       'challenges and verifications of second factors per minute',

@@ -19,6 +19,13 @@ import {
 } from './auth-policies.ts'
 import { type RateLimitsConfig, readRateLimitsConfig } from './auth-rate-limits.ts'
 import { type CaptchaConfig, readCaptchaConfig, readSmsConfig, type SmsConfig } from './auth-sms.ts'
+import {
+  checkWebAuthnConfig,
+  type PasskeyConfig,
+  readPasskeyConfig,
+  readWebAuthnConfig,
+  type WebAuthnConfig,
+} from './auth-webauthn.ts'
 import type { EnvReader } from './env-reader.ts'
 
 /** The settings of the user server, nested by subject. */
@@ -35,6 +42,8 @@ export interface AuthConfig {
   readonly captcha: CaptchaConfig
   readonly hooks: HooksConfig
   readonly mfa: MfaConfig
+  readonly webauthn: WebAuthnConfig
+  readonly passkey: PasskeyConfig
   readonly rateLimits: RateLimitsConfig
   readonly external: ExternalConfig
   readonly inherited: InheritedConfig
@@ -117,6 +126,12 @@ export function readAuthConfig(env: EnvReader): AuthConfig {
     about: 'deprecated: switches TOTP on or off',
   })
   const mfa = readMfaConfig(env, mfaSwitch)
+  env.section('User server: passkeys and WebAuthn')
+  const webauthn = readWebAuthnConfig(env, site.url)
+  const passkey = readPasskeyConfig(env)
+  if (passkey.isEnabled || mfa.webauthn.canEnroll || mfa.webauthn.canVerify) {
+    checkWebAuthnConfig(env, webauthn)
+  }
   const rateLimits = readRateLimitsConfig(env)
   const external = readExternalConfig(env)
   const inherited = readInheritedConfig(env)
@@ -140,7 +155,7 @@ export function readAuthConfig(env: EnvReader): AuthConfig {
   )
   return {
     ...{ site, signup, jwt, password, security, sessions, mailer, smtp, sms, captcha, hooks, mfa },
-    ...{ rateLimits, external, inherited, cleanup, deprecations },
+    ...{ webauthn, passkey, rateLimits, external, inherited, cleanup, deprecations },
   }
 }
 
