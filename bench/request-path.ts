@@ -67,7 +67,7 @@ async function stream({ url }: TierProcess): Promise<void> {
 
 /** The product's functions that ran since the last call: `file:offset` → file. */
 async function takeFunctions({ pid, logFile }: TierProcess): Promise<Map<string, string>> {
-  const printed = (): string[] => readFileSync(logFile, 'utf8').match(/^modules .*$/gm) ?? []
+  const printed = (): string[] => readFileSync(logFile, 'utf8').match(/^modules .*(?=\n)/gm) ?? []
   const before = printed().length
   process.kill(pid, 'SIGUSR2')
   while (printed().length === before) await sleep(20)
