@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util'
 import { benchActivities } from './activities.ts'
 import { benchAudio } from './audio.ts'
 import { benchContinuous } from './continuous.ts'
+import { benchDecoderForms } from './decoder-forms.ts'
 import { benchDevice } from './device.ts'
 import { benchEdits } from './edits.ts'
 import { benchEmbeddings } from './embeddings.ts'
@@ -38,6 +39,7 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   'transformers-js': benchTransformersJs,
   'llama-cpp': benchLlamaCpp,
   continuous: benchContinuous,
+  'decoder-forms': benchDecoderForms,
   device: benchDevice,
   'first-token': benchFirstToken,
   edits: benchEdits,

@@ -2,6 +2,7 @@
 
     python bench/make-decoder.py .data/bench/smollm2-shape      (packages of models/training/requirements.txt)
     python bench/make-decoder.py .data/bench/smollm2-half --half    (in half precision, for a GPU)
+    python bench/make-decoder.py .data/bench/smollm2-growing --growing    (with a cache that grows by concatenation)
 
 Speed does not depend on the values. The tokenizer is that of models/tiny-chat.
 """
@@ -53,7 +54,7 @@ def main(folder: Path, *options: str) -> None:
         }
         weights |= {f"{at}{name}.weight": matrix(*size) for name, size in sizes.items()}
         weights |= {f"{at}{name}.weight": np.ones(WIDTH, np.float32) for name in ("input_layernorm", "post_attention_layernorm")}
-    model = llama_graph(LlamaShape(LAYERS, HEADS, KV_HEADS, HEAD, POSITIONS, 10000.0, 1e-5), weights, growing=False)
+    model = llama_graph(LlamaShape(LAYERS, HEADS, KV_HEADS, HEAD, POSITIONS, 10000.0, 1e-5), weights, growing="--growing" in options)
     (folder / "onnx").mkdir(parents=True, exist_ok=True)
     if "--half" in options:
         halve(model)
@@ -65,6 +66,7 @@ def main(folder: Path, *options: str) -> None:
         "vocab_size": VOCABULARY,
         "max_position_embeddings": POSITIONS,
         "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
         "num_key_value_heads": KV_HEADS,
         "head_dim": HEAD,
     }

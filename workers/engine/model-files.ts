@@ -9,7 +9,7 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 
 /** Files of a decoder in a folder of the Hugging Face layout, best first for processors. */
 const FILE_NAMES = ['model', 'decoder_model_merged'].flatMap((name) =>
-  WEIGHT_SUFFIXES.cpu.map((suffix) => `${name}${suffix}.onnx`),
+  WEIGHT_SUFFIXES.text.map((suffix) => `${name}${suffix}.onnx`),
 )
 
 /** On a GPU half precision is the natural one, and 8-bit kernels are slow. */

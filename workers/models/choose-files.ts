@@ -91,7 +91,8 @@ function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): r
   const roles = rolesOf([...new Set(stems.map((stem) => stem.replace(SUFFIX, '')))])
   const { executionProvider = 'cpu' } = model.options
   const isPrecise = layout === 'pipeline' || model.kind === 'embedding'
-  const suffixes = WEIGHT_SUFFIXES[isPrecise ? 'precise' : executionProvider]
+  const isText = executionProvider === 'cpu' && !roles.includes('encoder_model')
+  const suffixes = WEIGHT_SUFFIXES[isPrecise ? 'precise' : isText ? 'text' : executionProvider]
   return roles.flatMap((role) => {
     const suffix = suffixes.find((candidate) => stems.includes(`${role}${candidate}`))
     return suffix === undefined ? [] : [`${role}${suffix}`]
@@ -140,6 +141,9 @@ export const WEIGHT_SUFFIXES = {
   // For processors 8-bit weights are about three times as fast as 32-bit ones at hardly any loss;
   // 4-bit ones lose more; 16-bit ones are computed as 32-bit there.
   cpu: ['_quantized', '_int8', '_uint8', '', '_q4', '_q4f16', '_bnb4', '_fp16'],
+  // Decoders of text on a processor: weights in blocks first. Activations that are quantized as the
+  // graph runs come last: rows change each other's numbers, so that nothing is batched or reused.
+  text: ['_q4', '_q4f16', '', '_fp16', '_bnb4', '_quantized', '_int8', '_uint8'],
   // On a GPU half precision is the natural one, and 8-bit kernels are slow.
   cuda: ['_fp16', '_q4f16', '', '_quantized', '_int8', '_uint8', '_q4', '_bnb4'],
   // Images suffer visibly from 8-bit weights, and vectors are compared with those of others.

@@ -51,7 +51,7 @@ const CASES = [
   { past: 11, length: 1 },
 ] as const
 /** Memory of the keys of the longest case. */
-const PAST_ELEMENTS_MAX = 16 << 20
+const PAST_ELEMENTS_MAX = 8 << 20
 const SOFTCAP_MAX = 1e4
 
 /**

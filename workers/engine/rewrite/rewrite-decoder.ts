@@ -26,6 +26,9 @@ import { signatureOf } from './signature.ts'
 /** Since this version sums take their axes as an input, as those of row lengths do. */
 const OPSET_MIN = 13
 
+/** Wider layers than any model has are not run to be measured. */
+const WIDTH_MAX = 1 << 17
+
 /** Properties of a decoder that its graph does not state. */
 interface DecoderShape {
   readonly numHeads: number
@@ -94,7 +97,8 @@ function headShape({ inputs }: Graph, numHeads: number): HeadShape | undefined {
   const isUniform = shapes.every((other) => {
     return other.type === type && other.dims[1] === numCacheHeads && other.dims[3] === headDim
   })
-  return isUniform && numHeads % numCacheHeads === 0
+  const isBounded = numHeads * headDim <= WIDTH_MAX
+  return isUniform && isBounded && numHeads % numCacheHeads === 0
     ? { numHeads, numCacheHeads, headDim, type, pasts: pasts.map(({ name }) => name) }
     : undefined
 }

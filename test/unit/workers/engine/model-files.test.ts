@@ -20,7 +20,8 @@ afterEach(() => rmSync(folder, { recursive: true }))
 describe('the decoder file', () => {
   it.each([
     [['onnx/model.onnx'], {}, 'onnx/model.onnx'],
-    [['onnx/model.onnx', 'onnx/model_quantized.onnx'], {}, 'onnx/model_quantized.onnx'],
+    [['onnx/model.onnx', 'onnx/model_quantized.onnx'], {}, 'onnx/model.onnx'],
+    [['onnx/model_quantized.onnx', 'onnx/model_q4.onnx'], {}, 'onnx/model_q4.onnx'],
     [['onnx/model_q4.onnx', 'onnx/model_fp16.onnx'], {}, 'onnx/model_q4.onnx'],
     [['onnx/model.onnx', 'onnx/model_q4.onnx'], { onnxFile: 'model_q4' }, 'onnx/model_q4.onnx'],
     [['onnx/model.onnx', 'custom.onnx'], { onnxFile: 'custom.onnx' }, 'custom.onnx'],

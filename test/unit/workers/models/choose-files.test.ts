@@ -20,7 +20,19 @@ const DECODER = [
 
 describe('of a source', () => {
   it.each<[string, readonly string[], ModelOptions, readonly string[]]>([
-    ['the 32-bit weights before the 4-bit ones', DECODER, {}, DECODER.slice(0, 3)],
+    ['weights in blocks before others', DECODER, {}, DECODER.slice(5)],
+    [
+      '32-bit weights where they are asked for',
+      DECODER,
+      { onnxFile: 'model' },
+      DECODER.slice(0, 3),
+    ],
+    [
+      'weights before activations that are quantized as the graph runs',
+      ['onnx/model_int8.onnx', 'onnx/model_quantized.onnx', 'onnx/model.onnx'],
+      {},
+      ['onnx/model.onnx'],
+    ],
     ['half precision on a GPU', DECODER, { executionProvider: 'cuda' }, DECODER.slice(3, 5)],
     ['the weights that were asked for', DECODER, { onnxFile: 'model_q4' }, DECODER.slice(5)],
     [
