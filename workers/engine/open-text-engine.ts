@@ -1,4 +1,5 @@
-import { dirname } from 'node:path'
+import { realpath } from 'node:fs/promises'
+import { basename, dirname } from 'node:path'
 
 import type { Model } from '#workers/graph/model.ts'
 import { findOperators } from '#workers/graph/operators.ts'
@@ -58,7 +59,10 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   const { runtime, folder, executionProvider, intraOpThreads } = options
   const config = await readDecoderConfig(folder)
   const file = await findDecoderFile(folder, options)
-  const original = await readModelFile(file)
+  // Weights of a rewritten graph are read from the real file: ONNX Runtime refuses links out of its
+  // folder, and model caches consist of links.
+  const realFile = await realpath(file)
+  const original = await readModelFile(realFile)
   const contextLength = Math.min(
     config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
     options.maxContextTokens ?? CONTEXT_TOKENS_MAX,
@@ -66,12 +70,13 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
     findOperators(original).hasGroupQueryAttention ? Infinity : (config.shortTextMax ?? Infinity),
   )
   const model = await preferInPlace(options, original, {
-    file,
+    file: realFile,
+    isLink: realFile !== file,
     contextLength,
     numHeads: config.numHeads,
   })
   const source =
-    model === original ? file : { name: file, bytes: writeModel(model), folder: dirname(file) }
+    model === original ? file : { name: file, bytes: writeModel(model), folder: dirname(realFile) }
   const session = await runtime.load(source, {
     ...(executionProvider && { executionProvider }),
     ...(intraOpThreads !== undefined && { intraOpThreads }),
@@ -102,15 +107,23 @@ async function preferInPlace(
   model: Model,
   decoder: {
     readonly file: string
+    readonly isLink: boolean
     readonly contextLength: number
     readonly numHeads: number | undefined
   },
 ): Promise<Model> {
-  const { file, contextLength, numHeads } = decoder
+  const { file, isLink, contextLength, numHeads } = decoder
   const isInPlace = findOperators(model).hasGroupQueryAttention
   if (isInPlace || asExported || numHeads === undefined) return model
+  // The names of further files hold beside the link, not beside the real file.
+  if (isLink && hasFurtherFiles(model, basename(file))) return model
   const context = { runtime, file, folder: dirname(file), executionProvider }
   return (await rewriteDecoder(context, model, { numHeads, contextLength })) ?? model
+}
+
+/** Whether weights lie in other files than that of the graph. */
+function hasFurtherFiles({ graph }: Model, name: string): boolean {
+  return graph.constants.some(({ data }) => data.kind === 'file' && data.location !== name)
 }
 
 /** The parts that exist once the model is loaded. */
