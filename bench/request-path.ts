@@ -13,9 +13,10 @@ const WINDOW_MS = 1000
 const WINDOWS = 3
 
 /**
- * Prints the modules that run during one streamed chat completion, by process: V8's precise coverage
- * of the window in which the request is served, without those that timers run in idle windows of the
- * same length. `node deploy/bootstrap.mjs bench/request-path.ts`.
+ * Prints the modules of which a function runs because of one streamed chat completion, by process:
+ * V8's precise coverage of the window in which the request is served, without the functions that
+ * also run in idle windows of the same length (timers, heartbeats, the fetch loop).
+ * `node deploy/bootstrap.mjs bench/request-path.ts`.
  */
 const preload = pathToFileURL(join(import.meta.dirname, 'support/trace-modules.mjs')).href
 const { tiers, close } = await openBenchTiers(async () => ({ NODE_OPTIONS: `--import ${preload}` }))
@@ -25,23 +26,26 @@ try {
   for (let round = 0; round < WINDOWS; round += 1) await stream(api)
   await sleep(WINDOW_MS)
   const processes = { api, worker }
-  await Promise.all(Object.values(processes).map(takeModules))
+  await Promise.all(Object.values(processes).map(takeFunctions))
   const idle: Record<string, Set<string>> = { api: new Set(), worker: new Set() }
   for (let window = 0; window < WINDOWS; window += 1) {
     await sleep(WINDOW_MS)
     for (const [name, tier] of Object.entries(processes)) {
-      for (const file of await takeModules(tier)) idle[name]?.add(file)
+      for (const place of (await takeFunctions(tier)).keys()) idle[name]?.add(place)
     }
   }
   await stream(api)
   await sleep(WINDOW_MS)
-  let total = 0
+  const all = new Set<string>()
   for (const [name, tier] of Object.entries(processes)) {
-    const files = (await takeModules(tier)).filter((file) => idle[name]?.has(file) !== true).sort()
-    total += files.length
+    const own = [...(await takeFunctions(tier))].filter(
+      ([place]) => idle[name]?.has(place) !== true,
+    )
+    const files = [...new Set(own.map(([, file]) => file))].sort()
+    for (const file of files) all.add(file)
     console.log(`${name}: ${files.length}\n  ${files.join('\n  ')}`)
   }
-  console.log(`modules on the path of one streamed chat completion: ${total}`)
+  console.log(`modules on the path of one streamed chat completion: ${all.size}`)
 } finally {
   await close()
 }
@@ -61,15 +65,17 @@ async function stream({ url }: TierProcess): Promise<void> {
   await answer.text()
 }
 
-/** The files of the product that ran since the last call, relative to the repository. */
-async function takeModules({ pid, logFile }: TierProcess): Promise<string[]> {
-  const printed = (): string[] => readFileSync(logFile, 'utf8').match(/^modules .*$/gm) ?? []
+/** The product's functions that ran since the last call: `file:offset` → file. */
+async function takeFunctions({ pid, logFile }: TierProcess): Promise<Map<string, string>> {
+  const printed = (): string[] => readFileSync(logFile, 'utf8').match(/^modules .*(?=\n)/gm) ?? []
   const before = printed().length
   process.kill(pid, 'SIGUSR2')
   while (printed().length === before) await sleep(20)
-  const urls = JSON.parse((printed().at(-1) ?? '').slice('modules '.length)) as string[]
-  return urls
-    .filter((url) => url.startsWith('file:'))
-    .map((url) => relative(ROOT, fileURLToPath(url)))
-    .filter((file) => /^(api|workers|shared)\//.test(file))
+  const text = (printed().at(-1) ?? '').slice('modules '.length)
+  const traced = JSON.parse(text) as [url: string, places: number[]][]
+  return new Map(
+    traced
+      .map(([url, places]) => [relative(ROOT, fileURLToPath(url)), places] as const)
+      .flatMap(([file, places]) => places.map((place) => [`${file}:${place}`, file] as const)),
+  )
 }

@@ -166,7 +166,7 @@ function parentOf(pid) {
   }
 }
 
-/** Resolves paths of the project, whatever the working directory is. */
+/** Resolves paths of the project, independent of the working directory. */
 function fromRoot(argument) {
   const path = join(root, argument)
   return /\.(ts|mjs)$/.test(argument) && existsSync(path) ? path : argument

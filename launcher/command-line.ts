@@ -17,6 +17,8 @@ const OPTIONS = {
   file: 'ONNX file',
   role: 'role',
   password: 'password',
+  from: 'URL',
+  schema: 'name',
   filter: 'text',
   page: 'number',
   example: undefined,
@@ -46,6 +48,12 @@ const FORMS: Readonly<Record<string, readonly Form[]>> = {
     },
     { words: 'role <user> <role>', about: 'change the role of a user: an id or an address' },
     { words: 'delete <user>', about: 'delete a user' },
+    {
+      words: 'import',
+      about:
+        "copy the users of Supabase's server; --from - reads its database URL from standard input",
+      options: ['from', 'schema'],
+    },
   ],
   models: [
     { words: 'list', about: 'list the catalogue' },

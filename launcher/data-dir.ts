@@ -171,8 +171,8 @@ async function findOwner(file: string): Promise<number | undefined> {
 }
 
 /**
- * The process that holds the lock, if it is alive. The start time tells it from a later process
- * with the same id.
+ * The process that holds the lock, if it is alive. The start time distinguishes it from a later
+ * process with the same id.
  */
 async function ownerIn(text: string): Promise<number | undefined> {
   const { pid, startedAt } = readLock(text)

@@ -1,4 +1,4 @@
-import type { QueueKind } from '#shared/contracts/job.ts'
+import { QUEUE_KINDS, type QueueKind } from '#shared/contracts/job.ts'
 
 import { type ModelOptions, parseOptions } from './catalogue-options.ts'
 
@@ -47,7 +47,6 @@ export function parseCatalogue(content: unknown): Catalogue {
   return { models, find: (name) => byName.get(name) }
 }
 
-const KINDS: readonly string[] = ['completion', 'embedding', 'image', 'audio']
 // Editors read the schema from this field.
 const ROOT_KEYS = ['models', '$schema']
 const MODEL_KEYS = [
@@ -68,8 +67,8 @@ function parseModel(entry: unknown, path: string): CatalogueModel {
   const record = asRecord(entry, path)
   refuseUnknownKeys(record, MODEL_KEYS, path)
   const kind = text(record, 'kind', path) as QueueKind
-  if (!KINDS.includes(kind)) {
-    throw new Error(`models.json: ${path}.kind must be one of ${KINDS.join(', ')}`)
+  if (!QUEUE_KINDS.includes(kind)) {
+    throw new Error(`models.json: ${path}.kind must be one of ${QUEUE_KINDS.join(', ')}`)
   }
   const capabilities = texts(record.capabilities, `${path}.capabilities`)
   const unknown = capabilities.find((name) => !CAPABILITIES[kind].includes(name))

@@ -22,8 +22,10 @@ const TYPE_LENGTH_MAX = 100
 const SUMMARY_LENGTH_MAX = 2000
 const CONTENT_BYTES_MAX = 64 * 1024
 const DEPTH_MAX = 32
-const BATCH_MAX = 1000
-const REFERENCES = ['actor', 'object', 'target', 'origin', 'result', 'instrument'] as const
+/** Activities of one request. */
+export const BATCH_MAX = 1000
+/** Fields that name another object. */
+export const REFERENCES = ['actor', 'object', 'target', 'origin', 'result', 'instrument'] as const
 const RFC_3339 =
   /^(\d{4})-(\d\d)-(\d\d)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/i
 // The years 1 to 9999: the range of RFC 3339 timestamps.
@@ -209,10 +211,19 @@ function requireId(value: unknown, path: string): void {
 }
 
 function requireReference(value: unknown, path: string): void {
-  const isNamed = typeof value === 'string' ? value !== '' : referenceId(value) !== undefined
-  if (!isNamed)
-    throw invalid(path, `Invalid '${path}': expected a string, or an object with an id or a name.`)
-  requireText(referenceId(value), path, SUMMARY_LENGTH_MAX)
+  const id = referenceId(value)
+  // An object of the vocabulary may have its content alone, such as a note.
+  if (id === undefined && isRecord(value) && value.type !== undefined) {
+    requireText(value.type, `${path}.type`, TYPE_LENGTH_MAX)
+    return
+  }
+  if (id === undefined || value === '') {
+    throw invalid(
+      path,
+      `Invalid '${path}': expected a string, or an object with an id, a name or a type.`,
+    )
+  }
+  requireText(id, path, SUMMARY_LENGTH_MAX)
 }
 
 function requireBounded(content: object, path: string): void {

@@ -1,15 +1,22 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from 'typebox'
 
-import { registerJsonBody } from '#api/http/validation.ts'
-import { type Caller, callerOf } from '#api/v1/caller.ts'
+import { bodyUnchecked, registerJsonBody } from '#api/http/validation.ts'
+import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { ActivityRow } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
 import { timeOrderedId } from '#shared/ids.ts'
 
 import type { Activities, ActivityQuery } from './activities.ts'
-import { type Activity, digestOf, parseActivities, parseMoment } from './activity.ts'
+import {
+  type Activity,
+  BATCH_MAX,
+  digestOf,
+  parseActivities,
+  parseMoment,
+  REFERENCES,
+} from './activity.ts'
 import type { NewActivity } from './recording.ts'
 
 interface ActivityServices {
@@ -25,7 +32,8 @@ export function activitiesPlugin(services: ActivityServices): FastifyPluginAsync
   const { activities, clock } = services
   return async (app) => {
     registerJsonBody(app, MEDIA_TYPES)
-    app.post('/activities', { schema: RECORD, config: WRITE }, async (request, reply) => {
+    const record = { schema: RECORD, config: WRITE, validatorCompiler: bodyUnchecked(app) }
+    app.post('/activities', record, async (request, reply) => {
       const caller = callerOf(request)
       const nowMs = clock.now()
       const { batchName, activities: parsed } = parseActivities(request.body, {
@@ -114,12 +122,37 @@ const LIST_OF_ACTIVITIES = Type.Object({ object: Type.Literal('list'), data: Typ
 const RECORDED = Type.Union([ACTIVITY, LIST_OF_ACTIVITIES])
 const NAME = Type.String({ minLength: 1, maxLength: 2000 })
 const NULLABLE_ID = Type.Union([Type.String(), Type.Null()])
+const REFERENCE = {
+  anyOf: [{ type: ['string', 'null'], maxLength: 2000 }, { type: 'object' }],
+  description: 'An id, or an object with an `id`, a `name` or a `type`.',
+}
+const ACTIVITY_BODY = {
+  type: 'object',
+  required: ['type'],
+  properties: {
+    id: { type: ['string', 'null'], minLength: 1, maxLength: 200 },
+    type: { type: 'string', minLength: 1, maxLength: 100, examples: ['Create'] },
+    summary: { type: ['string', 'null'], maxLength: 2000 },
+    published: { type: ['string', 'null'], format: 'date-time' },
+    ...Object.fromEntries(REFERENCES.map((name) => [name, REFERENCE])),
+  },
+}
+const ITEMS = { type: 'array', minItems: 1, maxItems: BATCH_MAX, items: ACTIVITY_BODY }
+const BATCH_BODY = { type: 'object', required: ['activities'], properties: { activities: ITEMS } }
+const COLLECTION_BODIES = [
+  { names: ['Collection', 'CollectionPage'], field: 'items' },
+  { names: ['OrderedCollection', 'OrderedCollectionPage'], field: 'orderedItems' },
+].map(({ names, field }) => ({
+  type: 'object',
+  required: ['type', field],
+  properties: { type: { type: 'string', enum: names }, [field]: ITEMS },
+}))
 const RECORD = {
   tags: TAGS,
   summary: 'Record one activity, or a batch as a whole',
   description:
     'One activity in the vocabulary of Activity Streams 2.0, `{"activities": […]}` with up to 1,000, or a collection. The same id with the same content again answers 200 with the stored record.',
-  body: Type.Unknown(),
+  body: { anyOf: [ACTIVITY_BODY, BATCH_BODY, ...COLLECTION_BODIES] },
   response: { 200: RECORDED, 201: RECORDED },
 }
 const LIST = {
@@ -130,8 +163,12 @@ const LIST = {
       actor: Type.Optional(NAME),
       type: Type.Optional(NAME),
       object: Type.Optional(NAME),
-      since: Type.Optional(Type.String({ description: 'RFC 3339; published at or after' })),
-      until: Type.Optional(Type.String({ description: 'RFC 3339; published before' })),
+      since: Type.Optional(
+        Type.String({ format: 'date-time', description: 'RFC 3339; published at or after' }),
+      ),
+      until: Type.Optional(
+        Type.String({ format: 'date-time', description: 'RFC 3339; published before' }),
+      ),
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
       order: Type.Optional(Type.Unsafe<'asc' | 'desc'>({ type: 'string', enum: ['asc', 'desc'] })),
       after: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),

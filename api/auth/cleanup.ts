@@ -19,6 +19,7 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
   const { tables } = store
   const ago = (ms: number): Date => new Date(store.now().getTime() - ms)
   const { challenges, factors, flowStates, oneTimeTokens, refreshTokens, users } = tables
+  const { webauthnChallenges } = tables
   const result: Record<string, number> = {}
   const sweep = async (name: string, table: Swept, condition: SQL | undefined): Promise<void> => {
     result[name] = await deleteBatch(store, table, condition)
@@ -32,6 +33,11 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
   await sweep('oneTimeTokens', oneTimeTokens, endedTokens)
   await sweep('flowStates', flowStates, endedFlows(store, ago(DAY_MS)))
   await sweep('challenges', challenges, lt(challenges.expiresAt, ago(DAY_MS)))
+  await sweep(
+    'webauthnChallenges',
+    webauthnChallenges,
+    lt(webauthnChallenges.expiresAt, ago(DAY_MS)),
+  )
   await sweep(
     'factors',
     factors,

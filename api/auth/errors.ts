@@ -62,6 +62,7 @@ const AUTH_ERRORS = {
   ],
   mfa_verified_factor_exists: ['unprocessable', 'A verified phone factor already exists'],
   mfa_webauthn_enroll_not_enabled: ['unprocessable', 'MFA enroll is disabled for WebAuthn'],
+  mfa_webauthn_verify_not_enabled: ['unprocessable', 'MFA verification is disabled for WebAuthn'],
   no_authorization: ['unauthenticated', 'This endpoint requires a Bearer token'],
   not_admin: ['accessDenied', 'User not allowed'],
   otp_disabled: ['unprocessable', 'Signups not allowed for otp'],
@@ -69,6 +70,7 @@ const AUTH_ERRORS = {
   over_email_send_rate_limit: ['rateLimited', 'email rate limit exceeded'],
   over_request_rate_limit: ['rateLimited', 'Request rate limit reached'],
   over_sms_send_rate_limit: ['rateLimited', 'SMS rate limit exceeded'],
+  passkey_disabled: ['notFound', 'Passkeys are disabled'],
   phone_exists: ['unprocessable', 'A user with this phone number has already been registered'],
   phone_not_confirmed: ['invalidRequest', 'Phone not confirmed'],
   phone_provider_disabled: ['invalidRequest', 'Phone signups are disabled'],
@@ -93,6 +95,7 @@ const AUTH_ERRORS = {
     'unprocessable',
     'Maximum number of verified factors reached, unenroll to continue',
   ],
+  too_many_passkeys: ['unprocessable', 'Maximum number of passkeys reached'],
   unexpected_audience: ['invalidRequest', "Token audience doesn't match request audience"],
   // The status is the specification's; other servers answer 422.
   user_already_exists: ['invalidRequest', 'User already registered'],
@@ -100,6 +103,10 @@ const AUTH_ERRORS = {
   user_not_found: ['accessDenied', 'User from sub claim in JWT does not exist'],
   validation_failed: ['invalidRequest', 'The request is not valid'],
   web3_provider_disabled: ['unprocessable', 'Web3 provider is disabled'],
+  webauthn_challenge_expired: ['invalidRequest', 'Challenge has expired'],
+  webauthn_challenge_not_found: ['invalidRequest', 'Challenge not found or already used'],
+  webauthn_credential_exists: ['unprocessable', 'This credential is already registered'],
+  webauthn_verification_failed: ['invalidRequest', 'Credential verification failed'],
 } as const satisfies Record<string, readonly [ErrorKind, string]>
 
 /** The stable slug of a failure of the user server. */

@@ -255,7 +255,7 @@ function validatorOf(compiled: Compiled, httpPart: string | undefined): Validato
 }
 
 // Path prefixes of newer servers, which their clients may request.
-const NEWER = ['oauth', 'passkeys', 'saml']
+const NEWER = ['oauth', 'saml']
 
 /** The first segments of paths at the root under which only clients of the user server ask. */
 export const USER_SERVER_SEGMENTS: ReadonlySet<string> = new Set([

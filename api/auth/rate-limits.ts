@@ -20,6 +20,7 @@ const REQUEST_LIMITS = [
   'otp',
   'anonymousUsers',
   'mfaChallengeAndVerify',
+  'passkey',
 ] as const
 
 /** The name of a limit per client. */

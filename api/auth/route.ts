@@ -24,7 +24,7 @@ type Value<S> = S extends TSchema ? Static<S> : undefined
 
 /** One row of the routing table, as it is written. */
 interface RouteRow<G extends Guard, B, Q, P> {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   readonly path: string
   /** Dotted name of the operation, for logs and metrics. */
   readonly operation: string
@@ -47,7 +47,7 @@ interface RouteRow<G extends Guard, B, Q, P> {
 
 /** A row after type erasure. */
 export interface Route {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   readonly path: string
   readonly operation: string
   readonly guard: Guard

@@ -5,6 +5,7 @@ import { adminCreateUser } from '#api/auth/admin/create-user.ts'
 import { adminDeleteFactor, adminListFactors, adminUpdateFactor } from '#api/auth/admin/factors.ts'
 import { generateLink } from '#api/auth/admin/generate-link.ts'
 import { invite } from '#api/auth/admin/invite.ts'
+import { adminDeletePasskey, adminListPasskeys } from '#api/auth/admin/passkeys.ts'
 import { adminUpdateUser } from '#api/auth/admin/update-user.ts'
 import { adminDeleteUser, adminGetUser, adminListUsers } from '#api/auth/admin/users.ts'
 import { authorize, authorizeLinking, sso } from '#api/auth/external/authorize.ts'
@@ -13,6 +14,12 @@ import { challengeFactor } from '#api/auth/factors/challenge-factor.ts'
 import { enrollFactor } from '#api/auth/factors/enroll-factor.ts'
 import { unenrollFactor } from '#api/auth/factors/unenroll-factor.ts'
 import { verifyFactor } from '#api/auth/factors/verify-factor.ts'
+import { passkeys, removePasskey, updatePasskey } from '#api/auth/passkeys/manage-passkeys.ts'
+import {
+  beginPasskeyRegistration,
+  verifyPasskeyRegistration,
+} from '#api/auth/passkeys/register-passkey.ts'
+import { beginPasskeySignIn, verifyPasskeySignIn } from '#api/auth/passkeys/sign-in-with-passkey.ts'
 import { reauthenticate } from '#api/auth/recovery/reauthenticate.ts'
 import { recover } from '#api/auth/recovery/recover.ts'
 import { logout } from '#api/auth/sessions/logout.ts'
@@ -55,6 +62,8 @@ const PUBLIC: readonly Route[] = [
   route({ method: 'POST', path: '/verify', operation: 'auth.verify', guard: 'public', limit: 'verify', body: schema.VerifyBody, query: schema.RedirectQuery, flow: ({ services, request, body }) => verify(services, request, body) }),
   route({ method: 'GET', path: '/verify', operation: 'auth.verifyLink', guard: 'public', limit: 'verify', query: schema.VerifyQuery, flow: ({ services, request, query }) => verifyLink(services, request, query) }),
   route({ method: 'POST', path: '/token', operation: 'auth.token', guard: 'public', needsUser: linksIdentity, limit: 'tokenRefresh', captcha: (body, query) => grantTypeOf(body, query) === 'password', body: schema.TokenBody, query: schema.GrantQuery, flow: ({ services, request, body, query }) => token(services, request, body, query) }),
+  route({ method: 'POST', path: '/passkeys/authentication/options', operation: 'auth.beginPasskeySignIn', guard: 'public', limit: 'passkey', captcha: true, body: schema.PasskeyOptionsBody, isBodyOptional: true, flow: ({ services }) => beginPasskeySignIn(services) }),
+  route({ method: 'POST', path: '/passkeys/authentication/verify', operation: 'auth.verifyPasskeySignIn', guard: 'public', limit: 'passkey', body: schema.PasskeySignInBody, flow: ({ services, request, body }) => verifyPasskeySignIn(services, request, body) }),
   route({ method: 'POST', path: '/sso', operation: 'auth.sso', guard: 'public', limit: 'otp', captcha: true, body: schema.SsoBody, flow: () => sso() }),
   route({ method: 'GET', path: '/authorize', operation: 'auth.authorize', guard: 'public', query: schema.AuthorizeQuery, flow: ({ services, request, query }) => authorize(services, request, query) }),
   route({ method: 'GET', path: '/callback', operation: 'auth.callback', guard: 'public', query: ProviderFields, flow: ({ services, request, query }) => callback(services, request, query) }),
@@ -73,6 +82,11 @@ const USER: readonly Route[] = [
   route({ method: 'POST', path: '/factors', operation: 'auth.enrollFactor', guard: 'user', body: schema.FactorBody, flow: ({ services, request, body }) => enrollFactor(services, request, body) }),
   route({ method: 'POST', path: '/factors/:factor_id/challenge', operation: 'auth.challengeFactor', guard: 'user', limit: 'mfaChallengeAndVerify', body: schema.ChallengeBody, isBodyOptional: true, params: schema.FactorParams, flow: ({ services, request, body, params }) => challengeFactor(services, request, body, params) }),
   route({ method: 'POST', path: '/factors/:factor_id/verify', operation: 'auth.verifyFactor', guard: 'user', limit: 'mfaChallengeAndVerify', body: schema.FactorVerifyBody, params: schema.FactorParams, flow: ({ services, request, body, params }) => verifyFactor(services, request, body, params) }),
+  route({ method: 'POST', path: '/passkeys/registration/options', operation: 'auth.beginPasskeyRegistration', guard: 'user', limit: 'passkey', body: schema.EmptyBody, isBodyOptional: true, flow: ({ services, request }) => beginPasskeyRegistration(services, request) }),
+  route({ method: 'POST', path: '/passkeys/registration/verify', operation: 'auth.verifyPasskeyRegistration', guard: 'user', limit: 'passkey', body: schema.PasskeyRegistrationBody, flow: ({ services, request, body }) => verifyPasskeyRegistration(services, request, body) }),
+  route({ method: 'GET', path: '/passkeys', operation: 'auth.passkeys', guard: 'user', flow: ({ services, request }) => passkeys(services, request) }),
+  route({ method: 'PATCH', path: '/passkeys/:passkey_id', operation: 'auth.updatePasskey', guard: 'user', body: schema.PasskeyUpdateBody, params: schema.PasskeyParams, flow: ({ services, request, body, params }) => updatePasskey(services, request, body, params) }),
+  route({ method: 'DELETE', path: '/passkeys/:passkey_id', operation: 'auth.removePasskey', guard: 'user', params: schema.PasskeyParams, flow: ({ services, request, params }) => removePasskey(services, request, params) }),
   route({ method: 'DELETE', path: '/factors/:factor_id', operation: 'auth.unenrollFactor', guard: 'user', params: schema.FactorParams, flow: ({ services, request, params }) => unenrollFactor(services, request, params) }),
 ]
 
@@ -90,6 +104,8 @@ const ADMIN: readonly Route[] = [
   route({ method: 'GET', path: '/admin/users/:user_id/factors', operation: 'auth.admin.listFactors', guard: 'admin', params: schema.UserParams, flow: ({ services, request, params }) => adminListFactors(services, request, params) }),
   route({ method: 'PUT', path: '/admin/users/:user_id/factors/:factor_id', operation: 'auth.admin.updateFactor', guard: 'admin', body: schema.AdminFactorBody, params: schema.UserFactorParams, flow: ({ services, request, body, params }) => adminUpdateFactor(services, request, body, params) }),
   route({ method: 'DELETE', path: '/admin/users/:user_id/factors/:factor_id', operation: 'auth.admin.deleteFactor', guard: 'admin', params: schema.UserFactorParams, flow: ({ services, request, params }) => adminDeleteFactor(services, request, params) }),
+  route({ method: 'GET', path: '/admin/users/:user_id/passkeys', operation: 'auth.admin.listPasskeys', guard: 'admin', params: schema.UserParams, flow: ({ services, request, params }) => adminListPasskeys(services, request, params) }),
+  route({ method: 'DELETE', path: '/admin/users/:user_id/passkeys/:passkey_id', operation: 'auth.admin.deletePasskey', guard: 'admin', params: schema.UserPasskeyParams, flow: ({ services, request, params }) => adminDeletePasskey(services, request, params) }),
 ]
 
 /** Every route of the user server: method, path, guard, limit, CAPTCHA, schemas and flow. */

@@ -1,5 +1,7 @@
 import { type Static, type TSchema, Type } from 'typebox'
 
+import { AssertionResponse, AttestationResponse } from '#api/auth/webauthn/schemas.ts'
+
 // All fields are optional for the validator; the flow decides which ones a request needs and how it
 // reports a missing one. Unknown fields are ignored, as clients of all versions expect.
 const text = (description: string, max = 2048) =>
@@ -136,7 +138,7 @@ export const GenerateLinkBody = Type.Object({
 
 /** Body of POST /factors. */
 export const FactorBody = Type.Object({
-  factor_type: text('totp or phone'),
+  factor_type: text('totp, phone or webauthn'),
   friendly_name: text('name shown to the user', 255),
   issuer: text('name shown in the authenticator', 255),
   phone,
@@ -145,10 +147,50 @@ export const FactorBody = Type.Object({
 /** Body of a challenge. */
 export const ChallengeBody = Type.Object({ channel })
 
+const challengeId = text('from the challenge')
+
 /** Body of the answer to a challenge. */
 export const FactorVerifyBody = Type.Object({
-  challenge_id: text('from the challenge'),
+  challenge_id: challengeId,
   code: text('the code'),
+  webauthn: Type.Optional(
+    Type.Union(
+      [
+        Type.Object({
+          type: Type.Literal('create'),
+          credential_response: AttestationResponse,
+        }),
+        Type.Object({
+          type: Type.Literal('request'),
+          credential_response: AssertionResponse,
+        }),
+      ],
+      { description: 'what the authenticator of a WebAuthn factor answered' },
+    ),
+  ),
+})
+
+/** Body that begins the registration of a passkey. */
+export const EmptyBody = Type.Object({})
+
+/** Body that ends the registration of a passkey. */
+export const PasskeyRegistrationBody = Type.Object({
+  challenge_id: challengeId,
+  credential: AttestationResponse,
+})
+
+/** Body that begins a sign-in by passkey. */
+export const PasskeyOptionsBody = Type.Object({ ...captcha })
+
+/** Body that ends a sign-in by passkey. */
+export const PasskeySignInBody = Type.Object({
+  challenge_id: challengeId,
+  credential: AssertionResponse,
+})
+
+/** Body that renames a passkey. */
+export const PasskeyUpdateBody = Type.Object({
+  friendly_name: text('name shown to the user'),
 })
 
 /** Body that changes a second factor. */
@@ -206,6 +248,10 @@ export const UserParams = Type.Object({ user_id: id('user') })
 export const FactorParams = Type.Object({ factor_id: id('factor') })
 /** Path parameters of a user's factor. */
 export const UserFactorParams = Type.Object({ user_id: id('user'), factor_id: id('factor') })
+/** Path of an own passkey. */
+export const PasskeyParams = Type.Object({ passkey_id: id('passkey') })
+/** Path of a user's passkey. */
+export const UserPasskeyParams = Type.Object({ user_id: id('user'), passkey_id: id('passkey') })
 /** Path of an identity. */
 export const IdentityParams = Type.Object({ identity_id: id('identity') })
 

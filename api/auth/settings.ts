@@ -3,7 +3,7 @@ import type { AuthServices } from './services.ts'
 
 /** The settings that a sign-in page needs. */
 export async function settings(services: AuthServices): Promise<Answer> {
-  const { signup, mailer, sms, mfa } = services.config
+  const { signup, mailer, sms, mfa, passkey } = services.config
   const enabled = new Set(services.providers.enabledIds())
   const external = Object.fromEntries(services.providers.allIds.map((id) => [id, enabled.has(id)]))
   return json({
@@ -17,9 +17,12 @@ export async function settings(services: AuthServices): Promise<Answer> {
     autoconfirm: mailer.isAutoconfirm,
     mailer_autoconfirm: mailer.isAutoconfirm,
     phone_autoconfirm: sms.isAutoconfirm,
-    mfa_enabled: [mfa.totp, mfa.phone].some((kind) => kind.canEnroll && kind.canVerify),
+    mfa_enabled: [mfa.totp, mfa.phone, mfa.webauthn].some(
+      (kind) => kind.canEnroll && kind.canVerify,
+    ),
     sms_provider: sms.gateway === 'none' ? '' : sms.gateway,
     saml_enabled: false,
+    passkeys_enabled: passkey.isEnabled,
   })
 }
 

@@ -33,26 +33,31 @@ export interface NewLine {
   readonly body: string
 }
 
-/** The batches of a database and what moves them from state to state. */
+/** The batches of a database and their state transitions. */
 export interface Batches {
-  /** Undefined when the organization has `openMax` unfinished ones already. */
+  /** Undefined when the organization already has `openMax` unfinished batches. */
   create(batch: NewBatch, openMax: number): Promise<BatchRow | undefined>
   find(organizationId: string, id: string): Promise<BatchRow | undefined>
   list(organizationId: string, page: BatchPage): Promise<{ rows: BatchRow[]; hasMore: boolean }>
-  /** Begins to cancel; undefined when it is unknown, unchanged when it has ended. */
+  /** Starts the cancellation; undefined for an unknown batch, unchanged for an ended one. */
   cancel(organizationId: string, id: string): Promise<BatchRow | undefined>
-  /** Takes a batch that waits to be validated or finalized, unless another process has it. */
+  /** Leases a batch that waits for validation or finalization, unless another process holds it. */
   lease(leaseId: string, seconds: number): Promise<BatchRow | undefined>
   renew(leaseId: string, seconds: number): Promise<void>
-  /** Stores the lines all at once and begins, unless the lease was lost. */
+  /** Stores all lines in one transaction and starts the batch, unless the lease was lost. */
   begin(id: string, leaseId: string, lines: AsyncIterable<readonly NewLine[]>): Promise<void>
   /** Ends a batch whose input is faulty. */
   reject(id: string, leaseId: string, errors: readonly InputFault[]): Promise<void>
-  /** Moves batches on whose lines are all answered, whose time is over, or whose owner is gone or banned. */
+  /**
+   * Advances batches whose lines are all answered, whose time is over, or whose owner was deleted
+   * or banned.
+   */
   settle(): Promise<void>
 }
 
-/** The states of unfinished batches, as the index of these says it: the finished are very many. */
+/**
+ * The states of unfinished batches, as in their partial index, because finished batches are many.
+ */
 const OPEN = "('validating', 'in_progress', 'finalizing', 'cancelling')"
 
 /** Opens the batches of a database. */
@@ -123,7 +128,7 @@ interface Tables {
   readonly users: string
 }
 
-/** Holds the organization meanwhile, so that its batches are counted by one request at a time. */
+/** Locks the organization, so that concurrent requests count its batches one after another. */
 function create(
   pool: Pool,
   { batches, organizations }: Tables,
@@ -169,7 +174,7 @@ async function insert(
   return rows[0]
 }
 
-// The results of a deleted organization's batches are not needed any more.
+// A deleted organization needs no results.
 function abandonQuery({ batches, organizations }: Tables): string {
   return `
     update ${batches} b set status = 'cancelling', cancelling_at = now(),
@@ -259,7 +264,7 @@ async function begin(
   })
 }
 
-/** Keeps what `work` did if it answers something, and nothing of it otherwise. */
+/** Commits when `work` returns a value and rolls back when it returns undefined. */
 async function inTransaction<T>(
   pool: Pool,
   work: (client: PoolClient) => Promise<T | undefined>,

@@ -19,7 +19,7 @@ export interface DriverServices extends FinalizeServices {
   readonly log: Logger
 }
 
-/** Lines that one process runs at a time, and takes from one batch before it is another's turn. */
+/** Lines that one process runs at a time, and claims from one batch before the next one. */
 const LINES_AT_ONCE = 32
 const LINES_PER_TURN = 8
 /** The claims of a dead process expire after this time. */
@@ -46,7 +46,7 @@ export class BatchDriver {
     this.#loop = new PollLoop(() => this.#look())
   }
 
-  /** Gives everything back that it has not finished. */
+  /** Returns every claim that is not finished. */
   async stop(): Promise<void> {
     await this.#loop.stop()
     for (const { abort } of this.#running.values()) abort.abort()
@@ -64,7 +64,7 @@ export class BatchDriver {
     }
   }
 
-  /** Claims what is to be done; answers whether there was something. */
+  /** Claims work; returns whether it found any. */
   async #claim(): Promise<boolean> {
     const { batches, lines } = this.#services
     await batches.settle()
@@ -82,7 +82,7 @@ export class BatchDriver {
     return hasFound
   }
 
-  /** Lines of batches that were cancelled, or that another process has by now, are stopped. */
+  /** Stops lines of cancelled batches, and lines that another process has claimed since. */
   async #renewLines(): Promise<void> {
     const before = [...this.#running]
     const wanted = await this.#services.lines.renew(this.#leaseId, LEASE_SECONDS)
@@ -94,7 +94,7 @@ export class BatchDriver {
     const name = lineName(line)
     const end = this.#runLine(line, abort.signal)
       .catch((error: unknown) => {
-        // Its lease runs out, and it is run again.
+        // The lease expires, and the line runs again.
         this.#services.log.warn({ operation: 'batch.line', err: error }, 'line left to its lease')
       })
       .finally(() => {
@@ -111,7 +111,7 @@ export class BatchDriver {
     else await lines.release(line, this.#leaseId, outcome)
   }
 
-  /** An answer is worth a few tries: the work behind it is done. */
+  /** Writing an answer is retried, because the work is already done. */
   async #finish(line: ClaimedLine, answer: LineAnswer): Promise<void> {
     for (let tries = 1; ; tries += 1) {
       try {

@@ -7,7 +7,7 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { BatchRow } from './batch.ts'
 import type { BatchEnd, BatchLines, FinishedLine } from './line-store.ts'
 
-/** Where the files of batches come to lie. */
+/** The destination of the files of batches. */
 interface BatchFiles {
   publish(
     file: {
@@ -28,7 +28,7 @@ export interface FinalizeServices {
   readonly lines: BatchLines
   readonly files: BatchFiles
   readonly store: ObjectStore
-  /** Announces how a batch ends; it may be called again for the same end. */
+  /** Receives the end of a batch; may be called several times for the same end. */
   readonly announce?: (batch: BatchRow, end: BatchEnd['status'] | 'failed') => Promise<void>
 }
 
@@ -65,7 +65,7 @@ async function writeFile(
   const { organization_id: organizationId } = batch
   const id = `file-${batch.id.replace(/^batch_/, '')}${isGood ? 'out' : 'err'}`
   if ((await files.find(organizationId, id)) !== undefined) return id
-  // Not the id: a process that is late must not write over what is published already.
+  // Not the id: a delayed process must not overwrite a published file.
   const objectKey = `files/${randomId('file-')}`
   const hash = createHash('sha256')
   async function* rows(): AsyncGenerator<Buffer> {
@@ -82,7 +82,7 @@ async function writeFile(
   const filename = `${batch.id}_${isGood ? 'output' : 'error'}.jsonl`
   const file = { id, organizationId, objectKey, filename, purpose: 'batch_output', bytes }
   try {
-    // Answers that were computed are not thrown away because the organization's storage is full.
+    // Computed answers are stored even when the organization's quota is used up.
     await files.publish({ ...file, sha256: hash.digest() }, Number.MAX_SAFE_INTEGER)
   } catch (error) {
     await store.delete(objectKey)

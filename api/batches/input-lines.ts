@@ -5,7 +5,7 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { InputFault } from './batch.ts'
 import type { NewLine } from './batch-store.ts'
 
-/** Requests in one batch. */
+/** The maximum number of requests in a batch. */
 const LINES_MAX = 50_000
 const FAULTS_MAX = 50
 const CUSTOM_ID_LENGTH_MAX = 512
@@ -44,7 +44,7 @@ export async function* readInput(
     if (seen.size > LINES_MAX) faults.push(tooMany(number))
     if (faults.length >= FAULTS_MAX || seen.size > LINES_MAX) break
     chars += text.length
-    // Nothing of a faulty file is stored, so only its faults matter from now on.
+    // A faulty file is not stored; from here on only faults are collected.
     if (faults.length > 0) page = []
     if (page.length < PAGE_LINES && chars < PAGE_CHARS) continue
     yield page

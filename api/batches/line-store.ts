@@ -2,7 +2,7 @@ import type { Pool } from 'pg'
 
 import { tablePrefixOf } from '#shared/db/migrate.ts'
 
-/** A line that was handed out to be run. */
+/** A line that a process has claimed. */
 export interface ClaimedLine {
   readonly batch_id: string
   readonly line: number
@@ -39,22 +39,22 @@ interface LineCounts {
   readonly unrun: number
 }
 
-/** The lines of batches: handed out to one process at a time, answered once. */
+/** The lines of batches. One process at a time claims a line, and each is answered once. */
 export interface BatchLines {
   /** Claims up to `limit` lines of the next batch in rotation. */
   claim(leaseId: string, limit: number, seconds: number): Promise<readonly ClaimedLine[]>
-  /** Keeps what was claimed; answers which lines are still wanted. */
+  /** Renews claims; returns the lines that must still run. */
   renew(leaseId: string, seconds: number): Promise<ReadonlySet<string>>
-  /** Writes the answer and counts it, once; false when the line is another's by now. */
+  /** Writes and counts the answer once; false when another process holds the line. */
   finish(line: ClaimedLine, leaseId: string, answer: LineAnswer): Promise<boolean>
-  /** Gives a line back, to be tried again later. */
+  /** Returns a line for a later attempt. */
   release(
     line: ClaimedLine,
     leaseId: string,
     options: { readonly delaySeconds: number; readonly isCounted: boolean },
   ): Promise<void>
   countOutcomes(batchId: string): Promise<LineCounts>
-  /** The lines of one outcome, in their order. */
+  /** The lines with one outcome, in order. */
   read(batchId: string, isGood: boolean): AsyncIterable<FinishedLine>
   /** Ends a batch with its files, and deletes its lines. False when the lease was lost. */
   close(batchId: string, leaseId: string, end: BatchEnd): Promise<boolean>
@@ -67,10 +67,12 @@ export interface BatchEnd {
 }
 
 const PAGE_LINES = 200
-/** An answer of very many vectors has tens of megabytes: a page ends with the line that goes beyond. */
+/**
+ * An answer with many vectors has tens of megabytes: a page ends after the line that exceeds this.
+ */
 const PAGE_BYTES = 1024 * 1024
 
-/** The name of a line among all that a process has claimed. */
+/** The key of a line among the claims of a process. */
 export function lineName({ batch_id, line }: Pick<ClaimedLine, 'batch_id' | 'line'>): string {
   return `${batch_id}:${line}`
 }

@@ -1,8 +1,8 @@
 import type { FastifyPluginAsync } from 'fastify'
 import type { Static } from 'typebox'
 
-import { callerOf, requireScope } from '#api/v1/caller.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
+import { callerOf, requireScope } from '#api/v1/request-context.ts'
 import type { Scope } from '#api/v1/scopes.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
@@ -109,7 +109,7 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
   }
 }
 
-/** Outputs are stored in any case, so without this one input could be answered for ever. */
+/** Outputs exceed no quota; without this limit one input could produce outputs without end. */
 async function mustHaveRoom(
   { files, storageBytesMax }: BatchServices,
   organizationId: string,
@@ -121,7 +121,7 @@ async function mustHaveRoom(
   )
 }
 
-/** The key under which the input lies. Throws unless it is a file that was uploaded for this. */
+/** The key of the input. Throws unless the file was uploaded with the purpose `batch`. */
 async function inputOf(
   { files }: BatchServices,
   organizationId: string,

@@ -19,7 +19,7 @@ export type Execute = (request: {
   readonly signal: AbortSignal
 }) => Promise<object | string>
 
-/** The next step for a line that ran. */
+/** The next step for a line after a run. */
 type LineOutcome =
   | { readonly type: 'answered'; readonly answer: LineAnswer }
   | { readonly type: 'retry'; readonly delaySeconds: number; readonly isCounted: boolean }
@@ -30,7 +30,7 @@ const FAILED_DELAY_SECONDS = 2
 
 /** A temporary failure: retried until the batch expires. */
 const BUSY: readonly ErrorKind[] = ['overloaded', 'rateLimited']
-/** Tried again, but not for ever. */
+/** Retried a limited number of times. */
 const RETRIABLE: readonly ErrorKind[] = ['internal', 'upstream', 'deadline']
 
 /** Runs a line and separates final answers from failures that are worth a retry. */
@@ -39,7 +39,7 @@ export async function runLine(
   options: { readonly execute: Execute; readonly log: Logger; readonly signal: AbortSignal },
 ): Promise<LineOutcome> {
   const { execute, log, signal } = options
-  // The number of times that its process may die with it; the line may not be the cause.
+  // How many processes may die while they run the line; the line may not be the cause.
   if (line.attempts > ATTEMPTS_MAX) return failed(failure.internal(INTERNAL_MESSAGE))
   try {
     const body = await execute({

@@ -6,7 +6,8 @@ import type { FastifyBaseLogger, FastifyInstance, FastifyRequest, RawServerDefau
 import { Type } from 'typebox'
 
 import { sendStored } from '#api/http/stored-bytes.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { bodyUnchecked } from '#api/http/validation.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { FileRow } from '#shared/db/schema/files.ts'
 import { failure } from '#shared/errors.ts'
@@ -60,6 +61,7 @@ function registerUpload(app: App, services: FileServices): void {
   const options = {
     schema: UPLOAD,
     config: SCOPE,
+    validatorCompiler: bodyUnchecked(app),
     bodyLimit: storageBytesMax + FORM_OVERHEAD_BYTES_MAX,
   }
   app.post('/files', options, async (request, reply) => {
@@ -192,6 +194,16 @@ const UPLOAD = {
   description:
     'A form with `file` and `purpose`. JSON-lines purposes are checked line by line. With `expires_after[anchor]`, which is `created_at`, and `expires_after[seconds]`, from 3600 to 2592000, the file is found no longer once that time is over.',
   consumes: ['multipart/form-data'],
+  body: {
+    type: 'object',
+    required: ['file', 'purpose'],
+    properties: {
+      file: { type: 'string', format: 'binary' },
+      purpose: { type: 'string', enum: PURPOSES },
+      'expires_after[anchor]': { type: 'string', enum: ['created_at'] },
+      'expires_after[seconds]': { type: 'integer', minimum: 3600, maximum: 2_592_000 },
+    },
+  },
   response: { 200: FILE },
 }
 const LIST = {

@@ -113,9 +113,36 @@ function withDefault(operations: object, name: string): object {
   }
   const made = Object.entries(operations).map(([method, operation]) => [
     method,
-    { ...operation, responses: { ...operation.responses, default: refused } },
+    { ...formWithoutNull(operation), responses: { ...operation.responses, default: refused } },
   ])
   return Object.fromEntries(made)
+}
+
+interface Operation {
+  readonly requestBody?: { readonly content?: Readonly<Record<string, object>> }
+}
+
+/** A form has texts and files alone: its fields are left out rather than null. */
+function formWithoutNull(operation: Operation): object {
+  const form = operation.requestBody?.content?.['multipart/form-data']
+  if (form === undefined) return operation
+  const content = { ...operation.requestBody?.content, 'multipart/form-data': withoutNull(form) }
+  return { ...operation, requestBody: { ...operation.requestBody, content } }
+}
+
+function withoutNull(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.filter((value) => value !== null).map(withoutNull)
+  if (typeof schema !== 'object' || schema === null) return schema
+  const { type, ...rest } = schema as Record<string, unknown>
+  const isNull = (value: unknown): boolean => (value as { type?: unknown } | null)?.type === 'null'
+  const inner = Object.fromEntries(
+    Object.entries(rest)
+      .filter(([, value]) => !isNull(value))
+      .map(([key, value]) => [key, withoutNull(value)]),
+  )
+  if (type === undefined) return inner
+  const types = Array.isArray(type) ? type.filter((name) => name !== 'null') : [withoutNull(type)]
+  return { ...inner, type: types.length === 1 ? types[0] : types }
 }
 
 const isOfUsers = (path: string): boolean =>

@@ -1,46 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { isIP } from 'node:net'
 
-import { type Context, trace } from '@opentelemetry/api'
+import { trace } from '@opentelemetry/api'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-import type { StoredRequest } from '#api/jobs/stored-requests.ts'
 import type { HttpObserver } from '#api/telemetry/observe-requests.ts'
-import type { Caller } from '#api/v1/caller.ts'
-import type { DurableRequest } from '#api/v1/durable.ts'
 import { requestId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
-
-/** What the hooks of a request find out for its route. */
-export interface RequestContext {
-  /** Set by the credential check of `/v1`. */
-  caller?: Caller
-  /** Set for a request whose jobs outlive this process. */
-  durable?: DurableRequest
-  /** Set when this is the stored request of a background job. */
-  stored?: StoredRequest
-  /** Called with the tokens that each job of the request used. */
-  onTokens?: (tokens: number) => void
-  /** Set while the request is traced. */
-  trace?: Context
-  /** Fields that have no effect on the answer. */
-  readonly ignoredFields: Set<string>
-}
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    context: RequestContext
-  }
-}
-
-/** Gives every request its context; registered before all other hooks. */
-export function addRequestContext(app: FastifyInstance): void {
-  app.decorateRequest('context')
-  app.addHook('onRequest', (request, _reply, done) => {
-    request.context = { ignoredFields: new Set() }
-    done()
-  })
-}
 
 const SAFE = /^[A-Za-z0-9_.:-]{1,64}$/
 

@@ -15,7 +15,8 @@ interface EventStream {
 }
 
 const PING_AFTER_MS = 15_000
-// A client that leaves one write in the buffer this long does not read: its slot and memory are freed.
+// A client that leaves one write in the buffer this long does not read: its slot and memory are
+// freed.
 const WRITE_TIMEOUT_MS = 60_000
 
 /**

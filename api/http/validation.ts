@@ -66,6 +66,14 @@ export function compileBodySchema(
   return compileLater(createChecker(unknownFields), schema)
 }
 
+/** For routes that check their body themselves: its schema is for the document alone. */
+export function bodyUnchecked(app: FastifyInstance): FastifySchemaCompiler<unknown> {
+  return (part) => {
+    const validate = part.httpPart === 'body' ? undefined : app.validatorCompiler?.(part)
+    return validate ?? (() => true)
+  }
+}
+
 /** Compiles a schema when it is first needed: all of them would take a quarter of the start. */
 function compileLater({ ajv, fields, prepare }: Checker, schema: object): Validate {
   let compiled: ValidateFunction | undefined
@@ -109,7 +117,8 @@ function createAjv(): Ajv2020 {
     useDefaults: false,
     removeAdditional: false,
     allErrors: false,
-    // `verbose` hands the faulty value to the message; `strict` would refuse OpenAPI's own keywords.
+    // `verbose` hands the faulty value to the message; `strict` would refuse OpenAPI's own
+    // keywords.
     verbose: true,
     strict: false,
     // Numbers that overflow to Infinity are refused: the queue's JSON cannot carry them.
@@ -120,8 +129,8 @@ function createAjv(): Ajv2020 {
     validateSchema: false,
   })
   ajv.addFormat('uuid', UUID)
-  // These only describe: files come in other ways than as a value of the body.
-  for (const format of ['binary', 'uri']) ajv.addFormat(format, true)
+  // These only describe: files come in other ways than as a value of the body, and routes parse times.
+  for (const format of ['binary', 'date-time', 'uri']) ajv.addFormat(format, true)
   return ajv
 }
 
@@ -129,9 +138,9 @@ function createAjv(): Ajv2020 {
 const LITERALS = ['enum', 'const', 'default', 'examples', 'required']
 
 /**
- * The schema with the range of safe integers wherever an integer has no bounds of its own: beyond it
- * two numbers are one, and no column of the database holds them. Where unknown fields are ignored,
- * closed objects list their known fields instead.
+ * The schema with the range of safe integers wherever an integer has no bounds of its own: beyond
+ * it two numbers are one, and no column of the database holds them. Where unknown fields are
+ * ignored, closed objects list their known fields instead.
  */
 function prepareSchema(schema: object, unknownFields: UnknownFields): object {
   const prepare = (value: unknown): unknown =>
@@ -168,8 +177,9 @@ function boundInteger(schema: Record<string, unknown>): object {
 }
 
 /**
- * Reads JSON, by the name of `application/json` if there is no other. A body is judged before it is parsed: a million small objects take far
- * more memory, and time of the event loop, than the bytes that they are written in.
+ * Reads JSON, by the name of `application/json` if there is no other. A body is judged before it is
+ * parsed: a million small objects take far more memory, and time of the event loop, than the bytes
+ * that they are written in.
  */
 export function registerJsonBody(app: FastifyInstance, types = ['application/json']): void {
   const parse = app.getDefaultJsonParser('error', 'error')

@@ -1,6 +1,6 @@
 import { compileBodySchema, type UnknownFields } from '#api/http/validation.ts'
 import { collectResult, type JobOutcome } from '#api/jobs/run-inference.ts'
-import type { Caller } from '#api/v1/caller.ts'
+import type { Caller } from '#api/v1/request-context.ts'
 import { validationFailure } from '#api/v1/validation-message.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/job.ts'

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-import { callerOf, mayUseModel } from '#api/v1/caller.ts'
+import { callerOf, mayUseModel } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 
 import { ENGINE_PARAMS, getModel } from './model-route.ts'

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyRequest, FastifySchemaCompiler } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import type { Static, TSchema } from 'typebox'
 
 import { ignoredFieldsOf, reportIgnored } from '#api/http/validation.ts'
@@ -6,14 +6,6 @@ import { type SchemaComplaint, validationFailure } from '#api/v1/validation-mess
 
 /** A file in the schema of a form. */
 export const BINARY = { type: 'string', format: 'binary' }
-
-/** For routes that read a form: the schema of the body is for the document alone. */
-export function bodyUnchecked(app: FastifyInstance): FastifySchemaCompiler<unknown> {
-  return (part) => {
-    const validate = part.httpPart === 'body' ? undefined : app.validatorCompiler?.(part)
-    return validate ?? (() => true)
-  }
-}
 
 /**
  * The fields of a form as their schema wants them: numbers and truth values are read from text, the

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
-import { type Caller, callerOf } from '#api/v1/caller.ts'
+import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import type { ApiKeyRequest, StoredApiKey } from '#shared/db/api-keys.ts'

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 import type { Http } from '#api/jobs/run-inference.ts'
-import { type Caller, mayUseModel } from '#api/v1/caller.ts'
+import { type Caller, mayUseModel } from '#api/v1/request-context.ts'
 import type { Scope } from '#api/v1/scopes.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'

@@ -1,9 +1,10 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-import { callerOf, mayUseModel } from '#api/v1/caller.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
+import { callerOf, mayUseModel } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { SamplingDefaults } from '#shared/contracts/completion.ts'
+import { QUEUE_KINDS } from '#shared/contracts/job.ts'
 import type { ServiceError } from '#shared/errors.ts'
 
 import { presentMessagesError } from './messages/messages-errors.ts'
@@ -24,7 +25,7 @@ const MODEL_RESPONSE = {
     root: { type: 'string' },
     parent: { type: 'null' },
     permission: { type: 'array' },
-    kind: { type: 'string', enum: ['completion', 'embedding', 'image', 'audio'] },
+    kind: { type: 'string', enum: QUEUE_KINDS },
     capabilities: { type: 'array', items: { type: 'string' } },
     aliases: { type: 'array', items: { type: 'string' } },
     max_model_len: {

@@ -40,6 +40,25 @@ export function rootDialects(services: InferenceServices, version: string): Fast
       },
       handler: async () => ({ version }),
     })
+    app.get('/load', {
+      config: { scope: 'any' },
+      schema: {
+        operationId: 'showLoad',
+        summary: 'Count the jobs in flight of this process',
+        tags: ['Health'],
+        security: [{ apiKey: [] }],
+        response: {
+          200: {
+            type: 'object',
+            description: 'The load.',
+            required: ['server_load'],
+            properties: { server_load: { type: 'integer', minimum: 0 } },
+          },
+          ...errorResponses(401, 403),
+        },
+      },
+      handler: async () => ({ server_load: services.jobsInFlight() }),
+    })
     app.get('/ping', {
       config: { scope: 'none' },
       schema: {

@@ -50,6 +50,8 @@ export interface InferenceServices {
   readonly workers: () => Promise<readonly WorkerInfo[]>
   /** Those that this process last saw alive, without asking again. */
   readonly workersSeen: () => readonly WorkerInfo[]
+  /** Jobs that this process has submitted and whose results it awaits. */
+  readonly jobsInFlight: () => number
   readonly apiKeys: ApiKeyStore
   /** The uploaded files of organizations. */
   readonly files: {

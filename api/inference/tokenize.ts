@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import type { TokenizeInput } from '#shared/contracts/completion.ts'
 
 import {

@@ -15,24 +15,16 @@ import type { SubmitRequest } from './observers.ts'
 const RETRY_AFTER_SECONDS_MAX = 60
 /** Workers try to load a model as often. */
 const LOAD_RETRY_SECONDS = 5
-/** Redis resets the tickets of a queue that is empty and assigned none for longer than this. */
-const PREDICTION_MS_MAX = 900
-const ORGANIZATIONS_MAX = 1000
 
-type Job = Pick<
-  SubmitRequest<QueueKind>,
-  'kind' | 'model' | 'organizationId' | 'deadlineAtMs' | 'durable'
->
+type Job = Pick<SubmitRequest<QueueKind>, 'kind' | 'model' | 'organizationId' | 'deadlineAtMs'>
 
 /** A job on its way into its queue. Other jobs count it until it leaves. */
 export interface Entry {
-  /** Its position: predicted, or as Redis assigned it. */
-  readonly ticket: Ticket | Promise<Ticket>
-  /** Resolves when Redis has admitted the job; rejects with the refusal. */
-  readonly admitted: Promise<unknown>
+  /** Resolves with the job's position in the queue; rejects with the refusal. */
+  readonly admitted: Promise<Ticket>
   /** Called once the job is in its queue or refused. */
   leave(): void
-  /** Records that a job with this ticket was seen to start. */
+  /** Records that the job was seen to start. */
   noteStart(ticket: Ticket): void
 }
 
@@ -51,11 +43,9 @@ interface AdmissionOptions {
 }
 
 /**
- * Decides whether a job may enter its queue, and at which position.
- *
- * A queue admits a job while it is not full and the projected wait fits the deadline. Redis decides
- * with one command, which assigns the fair-queue ticket too. While a queue is less than half full,
- * the ticket is predicted from the last one assigned, and the job is enqueued while Redis is asked.
+ * Decides whether a job may enter its queue, and at which position: a queue admits a job while it is
+ * not full and the projected wait fits the deadline. Redis counts the queue and assigns the fair-queue
+ * ticket in one command.
  */
 export class Admission {
   readonly #options: AdmissionOptions
@@ -71,15 +61,8 @@ export class Admission {
     const window = this.#windowOf(job)
     const earlier = window.entering
     window.entering += 1
-    // A durable job is recorded before it is enqueued, so a predicted ticket saves nothing.
-    const predicted =
-      job.durable === undefined
-        ? window.predictTicket(job.organizationId, this.#depthMaxOf(job), this.#options.clock.now())
-        : undefined
-    const admitted = this.#admit(job, window, { earlier, isPredicted: predicted !== undefined })
     return {
-      ticket: predicted ?? admitted,
-      admitted,
+      admitted: this.#admit(job, window, earlier),
       leave: () => {
         window.entering -= 1
       },
@@ -87,51 +70,28 @@ export class Admission {
     }
   }
 
-  async #admit(
-    job: Job,
-    window: AdmissionWindow,
-    { earlier, isPredicted }: { readonly earlier: number; readonly isPredicted: boolean },
-  ): Promise<Ticket> {
-    if (!isPredicted && window.entering === 1) {
-      return this.#requestTicket(job, window, { others: 0, own: 0 })
-    }
-    // Jobs that enter together ask in their order, so that no ticket is assigned twice.
-    await setImmediate()
+  /** Throws when the queue is too full or too slow, or when the model cannot be loaded. */
+  async #admit(job: Job, window: AdmissionWindow, earlier: number): Promise<Ticket> {
+    // Jobs that enter together are counted once all of them have entered.
+    if (window.entering > 1) await setImmediate()
+    const { redis, keys, clock, ledger } = this.#options
+    const { kind, model, organizationId, deadlineAtMs } = job
+    if (ledger.unavailable.has(queueName(kind, model.id))) throw modelUnavailable(model.id)
     // Later jobs count this one; earlier ones may have been enqueued or refused by now.
     const others = Math.min(earlier, window.entering - 1)
-    // In a separate write: in the job's own write it would delay the worker that the job wakes.
-    await setImmediate()
-    return this.#requestTicket(job, window, { others, own: isPredicted ? 1 : 0 })
-  }
-
-  /**
-   * Asks Redis for a ticket. Throws when the queue is too full or too slow for the deadline, or when
-   * the model cannot be loaded. `others` jobs are on their way into the queue before this one; `own`
-   * is 1 when the job itself is in the queue already.
-   */
-  async #requestTicket(
-    { kind, model, organizationId, deadlineAtMs }: Job,
-    window: AdmissionWindow,
-    { others, own }: { readonly others: number; readonly own: 0 | 1 },
-  ): Promise<Ticket> {
-    const { redis, keys, clock, ledger } = this.#options
-    if (ledger.unavailable.has(queueName(kind, model.id))) throw modelUnavailable(model.id)
     const admission = await assignTicket(redis, keys, {
       kind,
       modelId: model.id,
       organizationId,
-      depthMax: this.#depthMaxOf({ model }) - others,
+      depthMax: this.#depthMaxOf(job) - others,
       newestStart: window.newestStart,
     }).catch((cause: unknown) => {
       throw unavailable(cause)
     })
-    const before = Math.max(admission.depth - own, 0) + others
-    const waitMs = projectedWaitMs(before, capacityOf(ledger.workers, model))
-    const nowMs = clock.now()
-    if (!admission.isAdmitted || (waitMs !== undefined && nowMs + waitMs > deadlineAtMs)) {
+    const waitMs = projectedWaitMs(admission.depth + others, capacityOf(ledger.workers, model))
+    if (!admission.isAdmitted || (waitMs !== undefined && clock.now() + waitMs > deadlineAtMs)) {
       throw overloaded(model, waitMs)
     }
-    window.recordAssigned(organizationId, admission.ticket, admission.depth, nowMs)
     return admission.ticket
   }
 
@@ -152,50 +112,13 @@ export class Admission {
 
 /** The admission window of one queue, as this process sees it. */
 export class AdmissionWindow {
-  /** Jobs that are admitted but not yet counted in the queue's depth. */
+  /** Jobs that entered and are not yet counted in the queue's depth. */
   entering = 0
   #newestStart: Ticket | undefined
-  #generation = ''
-  #assignedAtMs = Number.NEGATIVE_INFINITY
-  #depth = 0
-  readonly #lastPositions = new Map<string, number>()
 
   /** The newest ticket that was seen to start. */
   get newestStart(): Ticket | undefined {
     return this.#newestStart
-  }
-
-  /**
-   * Predicts the ticket that the queue would assign now; undefined when that is not possible, or
-   * when the queue is so full that it must be asked first. Saves one round trip.
-   */
-  predictTicket(organizationId: string, depthMax: number, nowMs: number): Ticket | undefined {
-    const isStale = nowMs - this.#assignedAtMs > PREDICTION_MS_MAX
-    if (isStale || 2 * (this.#depth + this.entering) > depthMax) return undefined
-    const current =
-      this.#newestStart?.generation === this.#generation ? this.#newestStart.position : 0
-    const position = Math.max(current, this.#lastPositions.get(organizationId) ?? 0) + 1
-    this.#lastPositions.set(organizationId, position)
-    return { generation: this.#generation, position }
-  }
-
-  /** Records a ticket that the queue assigned. */
-  recordAssigned(
-    organizationId: string,
-    { generation, position }: Ticket,
-    depth: number,
-    nowMs: number,
-  ): void {
-    if (generation !== this.#generation || this.#lastPositions.size >= ORGANIZATIONS_MAX) {
-      this.#lastPositions.clear()
-    }
-    this.#generation = generation
-    this.#depth = depth
-    this.#assignedAtMs = nowMs
-    this.#lastPositions.set(
-      organizationId,
-      Math.max(position, this.#lastPositions.get(organizationId) ?? 0),
-    )
   }
 
   /** Records the ticket of a job that was seen to start. */
@@ -230,14 +153,16 @@ export function capacityOf(workers: readonly WorkerHeartbeat[], model: Catalogue
   }
 }
 
-/** How long a job behind `depth` others waits; undefined while nothing is known of the pace. */
+/** The wait of a job behind `depth` others; undefined while the rate of the workers is unknown. */
 export function projectedWaitMs(depth: number, capacity: Capacity): number | undefined {
   if (depth < capacity.freeSlots) return 0
   if (capacity.jobsPerSecond <= 0) return undefined
   return Math.ceil(((depth - capacity.freeSlots + 1) / capacity.jobsPerSecond) * 1000)
 }
 
-/** The queues, by name, whose model none of the living workers that are meant to serve it can load. */
+/**
+ * The queues, by name, whose model none of the living workers that are meant to serve it can load.
+ */
 export function unavailableQueues(workers: readonly WorkerHeartbeat[]): ReadonlySet<string> {
   const queues = workers
     .filter(({ isDraining }) => !isDraining)
@@ -282,7 +207,7 @@ export function unavailable(cause: unknown): ServiceError {
   })
 }
 
-/** The end of a job that its process has no more time for. */
+/** The error of a job that is open when its process stops. */
 export function restarting(): ServiceError {
   return failure.overloaded('The service was restarted before the request was completed.', {
     code: 'service_unavailable',

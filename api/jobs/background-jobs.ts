@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 
 import { pathOf } from '#api/http/request.ts'
-import { callerOf } from '#api/v1/caller.ts'
 import { checkMetadata } from '#api/v1/metadata-field.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { JobRow } from '#shared/db/schema/jobs.ts'
 import { failure } from '#shared/errors.ts'

@@ -20,7 +20,9 @@ interface Context {
   readonly cipher?: ContentCipher | undefined
 }
 
-/** Lets a job outlive this process: its replies have a stream of their own, which others can read. */
+/**
+ * Lets a job outlive this process: its replies have a stream of their own, which others can read.
+ */
 export async function makeDurable({ redis, inbox }: Context, job: OwnedJob): Promise<void> {
   try {
     await keepDurable(redis, job)

@@ -1,4 +1,4 @@
-import type { DurableJob, StoredJob } from '#api/v1/durable.ts'
+import type { DurableJob, StoredJob } from '#api/v1/request-context.ts'
 import type { CandidateDelta, FinishReason, ResumePoint } from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { Reply } from '#shared/contracts/reply.ts'
@@ -37,7 +37,7 @@ export class OwnedJob {
   workerId: string | undefined
   /** The time of the last reply, on the monotonic clock. */
   lastReplyAtMs: number
-  /** Its standing looked lost at the last look. */
+  /** The last check did not find it in its queue. */
   isSuspectedLost = false
   #envelope: JobEnvelope
   #life: JobLife = beginLife()
@@ -93,7 +93,7 @@ export class OwnedJob {
     }
   }
 
-  /** Takes a reply of its worker. */
+  /** Receives a reply of its worker. */
   onReply(reply: Reply, nowMs: number): void {
     const before = this.#life
     const { epoch, runId, seq } = reply
@@ -122,7 +122,7 @@ export class OwnedJob {
     }
   }
 
-  /** Takes an event that is no reply. */
+  /** Applies an event that is no reply. */
   apply(event: Exclude<LifeEvent, { type: 'reply' }>): void {
     const before = this.#life
     const { life, action } = advance(before, event)
@@ -175,7 +175,7 @@ export class OwnedJob {
   #deliver(reply: Reply): void {
     if (reply.type === 'entered') return
     if (reply.type === 'started') {
-      // The client need not know that its job began a second time.
+      // A second start is not shown to the client.
       if (!this.#hasStarted) this.buffer.push(present(reply), 0)
       this.#hasStarted = true
       return
@@ -187,7 +187,7 @@ export class OwnedJob {
   }
 }
 
-/** The tokens of one frame are shown in one go. */
+/** Joins the deltas of one frame. */
 function joinDeltas(earlier: JobEvent, later: JobEvent): JobEvent | undefined {
   if (earlier.type !== 'delta' || later.type !== 'delta') return undefined
   return { type: 'delta', deltas: [...earlier.deltas, ...later.deltas] }
@@ -202,13 +202,13 @@ function charsOf(reply: Reply): number {
   )
 }
 
-/** The reply as its route sees it, without what concerns the wire. */
+/** The reply without the fields of the wire. */
 function present(reply: Reply): JobEvent {
   const { jobId: _jobId, epoch: _epoch, runId: _runId, seq: _seq, ...event } = reply
   return event as JobEvent
 }
 
-/** The answer to a job whose time is up. */
+/** The error of a job whose deadline has passed. */
 export function deadlineExceeded(): Error {
   return failure.deadline('The request timed out before it was completed.', {
     code: 'request_timeout',
@@ -263,7 +263,7 @@ class EventBuffer<Event extends object> {
   #ending: { readonly error: unknown } | 'done' | undefined
   #wake: (() => void) | undefined
 
-  /** `join` makes one of two events that are read together, where they can be one. */
+  /** `join` merges two unread events, or returns undefined. */
   constructor(
     charsMax: number,
     onCaughtUp: () => void,

@@ -1,7 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 
-import type { JobAccount } from '#api/v1/caller.ts'
-import type { DurableJob } from '#api/v1/durable.ts'
+import type { DurableJob, JobAccount } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { JobEnvelope, QueueKind, QueueTable } from '#shared/contracts/job.ts'
 import type { ReplyBody } from '#shared/contracts/reply.ts'

@@ -15,8 +15,8 @@ const DEADLINE_HEADER = 'x-millrace-deadline'
 const METADATA_HEADER = 'x-millrace-metadata'
 
 /**
- * `Prefer: respond-async` (RFC 7240) on every route that runs a job: answers 202 with the address of
- * a background job instead of running the request now.
+ * `Prefer: respond-async` (RFC 7240) on every route that runs a job: answers 202 with the address
+ * of a background job instead of running the request now.
  */
 export function respondAsync(services: {
   readonly background: BackgroundJobs

@@ -2,7 +2,7 @@ import type { FastifyPluginAsync, FastifyReply } from 'fastify'
 import type { Static } from 'typebox'
 
 import { openEventStream } from '#api/http/sse.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import type { BackgroundJobs } from './background-jobs.ts'

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import { reportIgnored } from '#api/http/validation.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
-import { accountOf, callerOf } from '#api/v1/caller.ts'
+import { accountOf, callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { JobEnvelope, QueueKind, QueueTable } from '#shared/contracts/job.ts'
 import type { JobTimings, TokenUsage } from '#shared/contracts/reply.ts'

@@ -1,18 +1,6 @@
 import { randomBytes } from 'node:crypto'
 
-import type { Caller } from '#api/v1/caller.ts'
-
-/** A stored request that this process sends to itself on behalf of its caller. */
-export interface StoredRequest {
-  /** The id of the job. */
-  readonly id: string
-  readonly createdAtMs: number
-  readonly caller: Caller
-  /** Aborted when the job is cancelled. */
-  readonly signal: AbortSignal
-  /** Receives the tokens that the request used. */
-  noteTokens(tokens: number): void
-}
+import type { StoredRequest } from '#api/v1/request-context.ts'
 
 /** The header by which a process recognizes its own requests. */
 export const STORED_REQUEST_HEADER = 'x-millrace-stored-request'

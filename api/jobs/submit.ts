@@ -115,7 +115,7 @@ async function* runJob(
   const entry = durable?.adopted === undefined ? admission.enter(request) : undefined
   try {
     try {
-      job = ownJob(context, request, (await entry?.ticket) ?? NO_TICKET)
+      job = ownJob(context, request, (await entry?.admitted) ?? NO_TICKET)
       await launch(context, request, { job, entry })
     } finally {
       entry?.leave()
@@ -149,8 +149,7 @@ async function launch(
   if (entry === undefined) await adopt(context, job)
   else if (durable !== undefined) await makeDurable(context, job)
   ledger.add(job)
-  // With a predicted ticket the job is enqueued before Redis answers; a refusal removes it again.
-  if (entry !== undefined) await Promise.all([entry.admitted, enqueueFirst(producer, job)])
+  if (entry !== undefined) await enqueueFirst(producer, job)
 }
 
 function ownJob(context: Context, request: SubmitRequest<QueueKind>, ticket: Ticket): OwnedJob {

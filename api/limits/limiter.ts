@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
 import { networkOf } from '#api/http/request.ts'
-import { type Caller, callerOf } from '#api/v1/caller.ts'
+import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import { JOB_SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { LimitsConfig } from '#shared/config/limits.ts'

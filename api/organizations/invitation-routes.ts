@@ -1,8 +1,8 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest } from 'fastify'
 
-import { callerOf } from '#api/v1/caller.ts'
 import { actorOf, type NoteEvent } from '#api/v1/events.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'
@@ -49,7 +49,7 @@ export interface InvitationServices {
 
 type App = Parameters<FastifyPluginAsyncTypebox>[0]
 
-/** `/organizations/{id}/invitations` for who invites, `/invitations` for who is invited. */
+/** `/organizations/{id}/invitations` for inviters, `/invitations` for invited users. */
 export function registerInvitations(app: App, services: InvitationServices): void {
   registerSending(app, services)
   registerSent(app, services)

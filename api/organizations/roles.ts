@@ -1,4 +1,4 @@
-import type { Caller } from '#api/v1/caller.ts'
+import type { Caller } from '#api/v1/request-context.ts'
 import { MEMBER_SCOPES, SCOPES } from '#api/v1/scopes.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'

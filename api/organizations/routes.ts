@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 
-import { callerOf } from '#api/v1/caller.ts'
 import type { NoteEvent } from '#api/v1/events.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
 import { failure } from '#shared/errors.ts'

@@ -22,7 +22,6 @@ import { corsOptions } from '#api/http/cors.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { registerOpenApi } from '#api/http/openapi.ts'
 import {
-  addRequestContext,
   firstSegmentOf,
   hasEmptyParameter,
   pathOf,
@@ -36,6 +35,7 @@ import { leaveBodiesUnread } from '#api/http/stored-bytes.ts'
 import { registerJsonBody, registerValidation } from '#api/http/validation.ts'
 import type { HttpObserver } from '#api/telemetry/observe-requests.ts'
 import { presentError } from '#api/v1/error-dialect.ts'
+import { addRequestContext } from '#api/v1/request-context.ts'
 import type { ServerConfig } from '#shared/config/server.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'

@@ -4,11 +4,11 @@ import { withQuery } from '#api/auth/redirects/redirect-url.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { parseEmail } from '#api/auth/users/contact.ts'
 import type { InvitationMailer } from '#api/organizations/invitation-routes.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 
 /**
- * Names an invitation in the redirect target of its link, so that the site can show it. Following the
- * link signs the user in and never joins: that takes `POST /v1/invitations/{id}/accept`.
+ * Names an invitation in the redirect target of its link, so that the site can show it. Following
+ * the link signs the user in and never joins: that takes `POST /v1/invitations/{id}/accept`.
  */
 const PARAMETER = 'organization_invitation'
 

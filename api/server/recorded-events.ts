@@ -4,8 +4,8 @@ import {
   securityActivity,
   subjectOf,
 } from '#api/activities/security-activity.ts'
-import { callerOf } from '#api/v1/caller.ts'
 import { actorOf, type NoteEvent } from '#api/v1/events.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { findMemberships, membershipsOf } from '#shared/db/organizations.ts'
 
 import type { Services } from './services.ts'

@@ -26,12 +26,11 @@ import { organizationsPlugin } from '#api/organizations/routes.ts'
 import { playgroundPlugin } from '#api/playground/plugin.ts'
 import { conversationsPlugin } from '#api/stored/conversation-routes.ts'
 import { usagePlugin } from '#api/usage/routes.ts'
-import { callerOf } from '#api/v1/caller.ts'
-import { derivedId } from '#api/v1/durable.ts'
 import type { NoteEvent } from '#api/v1/events.ts'
 import { createIdempotencyGate } from '#api/v1/idempotency.ts'
 import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
 import { type Gate, v1Plugin } from '#api/v1/plugin.ts'
+import { callerOf, derivedId } from '#api/v1/request-context.ts'
 import { webhooksPlugin } from '#api/webhooks/routes.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'
 import { createUrlSigner } from '#shared/storage/signed-url.ts'
@@ -81,6 +80,7 @@ function inference(services: Services, users: UserServer, version: string): read
     ...services,
     workers: () => listWorkers(redis, queueKeys),
     workersSeen: () => services.submitter.ledger.workers,
+    jobsInFlight: () => services.submitter.ledger.size,
     signer,
     note,
     stored: { ...services.background, isDefault: config.content.storesResponses },

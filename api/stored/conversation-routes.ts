@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
 import { type Static, Type } from 'typebox'
 
-import { callerOf } from '#api/v1/caller.ts'
 import { checkMetadata, METADATA_FIELD } from '#api/v1/metadata-field.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'

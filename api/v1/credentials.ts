@@ -4,19 +4,19 @@ import { type ApiKeyStore, hashSecret, type StoredApiKey } from '#shared/db/api-
 import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
-import type { Caller } from './caller.ts'
+import type { Caller } from './request-context.ts'
 import { MEMBER_SCOPES } from './scopes.ts'
 
 // A revoked key must stop within a second, so no result is cached for longer.
 const TRUST_MS = 900
 // While the database is unavailable, recently seen keys stay valid.
 const TRUST_WITHOUT_DATABASE_MS = 10 * 60_000
-// A database that says nothing for this long is as good as away.
+// A database that does not answer within this time counts as unavailable.
 const PATIENCE_MS = 1000
 const CACHED_KEYS_MAX = 10_000
 const TOUCH_INTERVAL_MS = 60_000
 const SECRET_LENGTH_MAX = 512
-// As much of a key as lists show of it.
+// The part of a key that lists show.
 const PREFIX_CHARACTERS = 10
 
 /** The identity that a user's access token proves. */
@@ -182,7 +182,7 @@ class KnownKeys {
     if (isFresh) return this.#inTime(hash, cached.key, nowMs)
     const lookUp = () => this.#lookUpOnce(hash, sha256)
     const { guesses } = this.#services
-    // A key that was good a moment ago is no guess: its requests wait for no counter.
+    // A key that was valid a moment ago is no guess, so its requests do not wait for the counter.
     const isGuess = cached === undefined && guesses !== undefined
     const key = isGuess
       ? await guesses.judge(
@@ -227,7 +227,7 @@ class KnownKeys {
   }
 
   async #lookUp(hash: string, sha256: Buffer): Promise<StoredApiKey | undefined> {
-    // The age counts from before the question: the answer may be as old as that.
+    // The age counts from before the lookup, because the answer may be that old.
     const loadedAtMs = this.#services.clock.monotonic()
     const before = this.#cache.get(hash)
     let key: StoredApiKey | undefined

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 
-import { callerOf } from './caller.ts'
+import { callerOf } from './request-context.ts'
 
 /** Something that a caller did to the platform, in words of Activity Streams. */
 interface CallerEvent {
@@ -13,7 +13,9 @@ interface CallerEvent {
   readonly organizationId?: string
 }
 
-/** A thing by its id, such as `key:key_…`, its type and what describes it: no secrets, no prompts. */
+/**
+ * A thing by its id, such as `key:key_…`, its type and what describes it: no secrets, no prompts.
+ */
 interface EventObject {
   readonly id: string
   readonly type: string

@@ -18,7 +18,7 @@ export class FormDigest {
     this.#boundary = Buffer.from(`--${boundary}`)
   }
 
-  /** The digest, once the whole body went by. */
+  /** The digest; set when the whole body has been read. */
   get value(): string | undefined {
     return this.#found
   }

@@ -5,19 +5,20 @@ import type { Redis } from 'ioredis'
 import { defineScript, runScript } from '#shared/queue/connection.ts'
 import { type ContentCipher, readContent } from '#shared/queue/content-cipher.ts'
 
-import type { StoredJob } from './durable.ts'
+import type { StoredJob } from './request-context.ts'
 
 const KEPT_MS = 86_400_000
-// A process that dies gives its keys free after this; a living one renews them.
+// The lease of a dead process ends after this time; a living process renews it.
 const LEASE_MS = 6000
 // Of one organization in a day, in Redis.
 const ORGANIZATION_BYTES_MAX = 256 * 1024 * 1024
 
 /**
- * Begins a request under a key. KEYS: record, lease, its jobs; ARGV: owner, time to keep, lease, and
- * the fingerprint under each secret of the installation, the one to store first. Returns `mine`, when it began and the jobs that a dead process left when the request
- * is to be run, `running` while another does, `other` when the key belongs to another request, or
- * `done` and the recorded answer; each with the digest of the form behind the state.
+ * Begins a request under a key. KEYS: record, lease, its jobs; ARGV: owner, time to keep, lease,
+ * and the fingerprint under each secret of the installation, the one to store first. Returns
+ * `mine`, when it began and the jobs that a dead process left when the request is to be run,
+ * `running` while another does, `other` when the key belongs to another request, or `done` and the
+ * recorded answer; each with the digest of the form behind the state.
  */
 const BEGIN = defineScript(`
 local found = redis.call('HMGET', KEYS[1], 'fingerprint', 'answer', 'form', 'startedAt')
@@ -37,7 +38,7 @@ return {'running', form}
 `)
 
 /**
- * Keeps a job, so that another process can take it up. KEYS: record, lease, its jobs; ARGV: owner,
+ * Stores a job, so that another process can adopt it. KEYS: record, lease, its jobs; ARGV: owner,
  * digest of the form, number of the job, the job, time to keep.
  */
 const KEEP = defineScript(`
@@ -107,7 +108,7 @@ export interface Claim {
   readonly organizationId: string
   readonly fingerprint: string
   readonly owner: string
-  /** Only who knows the key can read the answer, which may hold a secret. */
+  /** Encrypts the answer, which may hold a secret; only the key decrypts it. */
   readonly cipherKey: Buffer
 }
 
@@ -128,7 +129,7 @@ export interface IdempotencyStore {
   renew(claim: Claim): Promise<void>
   /** Whether the digest of a form is the stored one. */
   isForm(stored: string, form: string | undefined): boolean
-  /** Keeps a job for who takes the request up when this process dies. */
+  /** Stores a job for the process that adopts the request when this one dies. */
   keepJob(
     claim: Claim,
     number: number,
@@ -144,8 +145,9 @@ export interface IdempotencyStore {
 export const RENEW_INTERVAL_MS = LEASE_MS / 3
 
 /**
- * Opens the record of keys in Redis; `prefix` names the installation. What it keeps is encrypted with
- * the client's Idempotency-Key and, because that may be guessed, with the installation's key too.
+ * Opens the record of keys in Redis; `prefix` names the installation. What it keeps is encrypted
+ * with the client's Idempotency-Key and, because that may be guessed, with the installation's key
+ * too.
  */
 export function openIdempotencyStore(
   redis: Redis,

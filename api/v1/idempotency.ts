@@ -8,7 +8,6 @@ import { CancelledError, failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { isFinal, recordAnswer } from './answer-recorder.ts'
-import { callerOf } from './caller.ts'
 import { type FormDigest, formDigestOf, formEnd, readDigest, watchForm } from './form-digest.ts'
 import {
   type Beginning,
@@ -19,6 +18,7 @@ import {
   type RecordedAnswer,
 } from './idempotency-store.ts'
 import type { Gate } from './plugin.ts'
+import { callerOf } from './request-context.ts'
 
 const KEY_PATTERN = /^[\x21-\x7e]{1,255}$/
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
@@ -36,11 +36,11 @@ interface IdempotencyServices {
 }
 
 /**
- * Serves `Idempotency-Key` on every POST: the first request under a key runs, those that come
- * meanwhile wait for it, and for a day the same request gets the same answer. When the process dies
- * over a request, the next one under its key takes its jobs up where they are; when the client leaves,
- * the request runs on for the next one. Failures of ours, limits and answers over 8 MiB are not kept
- * (nor what exceeds the day's bound of an organization), so the next request under the key runs.
+ * Serves `Idempotency-Key` on every POST. The first request under a key runs; requests that come
+ * meanwhile wait for its answer, which is replayed for a day. When the process dies, the next
+ * request under the key adopts its jobs. When the client disconnects, the request continues, and
+ * the next one gets its answer. Server errors, refusals by limits, answers over 8 MiB and answers
+ * beyond the daily bound of an organization are not stored: the next request runs again.
  */
 export function createIdempotencyGate(services: IdempotencyServices): Gate {
   return async (request, reply) => {
@@ -123,7 +123,7 @@ function makeDurable(
   }
 }
 
-/** Tries until the request may run or has an answer; the lease of a dead process lapses. */
+/** Polls until the request may run or has an answer; the lease of a dead process expires. */
 async function beginOrWait(
   { idempotency, clock, deadlineSeconds }: IdempotencyServices,
   request: FastifyRequest,
@@ -148,7 +148,7 @@ async function beginOrWait(
   }
 }
 
-/** Keeps the key while the request runs, then records its answer or gives the key free. */
+/** Renews the lease while the request runs, then records its answer or releases the key. */
 function watch(
   { idempotency, log, deadlineSeconds }: IdempotencyServices,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },

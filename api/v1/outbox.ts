@@ -10,7 +10,9 @@ const WAITING_MAX = 100_000
 const RETRY_DELAY_MS = 500
 const CLOSE_ATTEMPTS = 3
 const SWEEP_INTERVAL_MS = 5000
-/** Rows that follow a write sooner than this share the next: a statement costs more than its rows. */
+/**
+ * Rows that follow a write sooner than this share the next: a statement costs more than its rows.
+ */
 const WRITE_INTERVAL_MS = 50
 /** A draft is journaled again after this time at the earliest, when it changes. */
 const DRAFT_CHANGE_MS = 500
@@ -20,7 +22,7 @@ const DRAFT_REFRESH_MS = 2000
 interface OutboxOptions<Row> {
   /** For the log. */
   readonly operation: string
-  /** Writes rows; a row that is there already stays as it is. */
+  /** Writes rows; a row that exists stays unchanged. */
   add(rows: readonly Row[]): Promise<void>
   readonly log: Logger
   /** Where rows outlive this process until they are written. */
@@ -197,7 +199,9 @@ export class Outbox<Row> {
     return this.#isUrgent || this.#isClosing || this.#waiting.length >= BATCH_MAX
   }
 
-  /** Writes rows and erases them from the journal. One that the database refuses holds up no other. */
+  /**
+   * Writes rows and erases them from the journal. One that the database refuses holds up no other.
+   */
   async #add(rows: readonly Row[]): Promise<void> {
     const { journal, add, operation, log } = this.#options
     try {
@@ -226,7 +230,7 @@ interface JournalEntry {
   readonly text: string
 }
 
-/** Rows on their way to the database, stored where they survive the death of this process. */
+/** Rows that are not in the database yet; the journal survives the death of this process. */
 interface Journal {
   /** Sent to Redis before this returns, so before anything that the caller writes afterwards. */
   note(id: string, text: string): void

@@ -13,9 +13,9 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { type AllowedMethods, watchMethods } from './allowed-methods.ts'
-import { requireCreator, requireScope } from './caller.ts'
 import { type CredentialServices, createAuthenticate } from './credentials.ts'
 import { type ErrorAnswer, presentError } from './error-dialect.ts'
+import { requireCreator, requireScope } from './request-context.ts'
 import type { RequiredScope } from './scopes.ts'
 import { type SchemaComplaint, validationFailure } from './validation-message.ts'
 
@@ -33,7 +33,7 @@ declare module 'fastify' {
 // The API version that OpenAI has reported since 2020.
 const API_VERSION = '2020-10-01'
 const REASON_LENGTH_MAX = 300
-// Keys, memberships and webhooks are good for longer than the credential with which they are made.
+// Keys, memberships and webhooks stay valid longer than the credential that creates them.
 const OUTLASTING: readonly RequiredScope[] = ['keys', 'organizations', 'webhooks']
 const READS: readonly string[] = ['GET', 'HEAD']
 
@@ -54,8 +54,8 @@ export interface V1Services extends CredentialServices {
 export type Gate = (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
 
 /**
- * `/v1` as one scope: the surfaces registered in it share its credentials, headers and error dialect.
- * Each of their routes states what it demands of its caller as `config: { scope }`.
+ * `/v1` as one scope: the surfaces registered in it share its credentials, headers and error
+ * dialect. Each of their routes states what it demands of its caller as `config: { scope }`.
  */
 export function v1Plugin(
   services: V1Services,
@@ -73,7 +73,7 @@ export function v1Plugin(
   }
 }
 
-/** Every route finds its caller before the body is read, and says so in the headers. */
+/** Authenticates every request before its body is read, and sets the headers about the caller. */
 function addCredentials(app: FastifyInstance, services: V1Services): void {
   const authenticate = createAuthenticate(services)
   app.addHook('onRoute', ({ url, config }) => {
@@ -148,8 +148,8 @@ function credentialOf({ headers }: FastifyRequest): string | undefined {
 }
 
 /**
- * Routes take bodies with fields that they do not know, and report these. Those that outlast their
- * request are the exception: an ignored restriction would grant more than was asked for.
+ * Routes ignore unknown fields of bodies and report them. Routes that create credentials refuse
+ * them: an ignored restriction would grant more than was requested.
  */
 function ignoreUnknownFields(app: FastifyInstance): void {
   const compiler = validatorCompiler('ignore')
@@ -171,7 +171,7 @@ function addErrorDialect(app: FastifyInstance, services: V1Services): AnswerErro
   const answer: AnswerError = (error, request, reply) => {
     if (isBug(error))
       services.log.error({ err: error.cause, requestId: request.id }, 'request failed')
-    // The client learns nothing of what is behind; the operator has to.
+    // The cause is for the operator; the client does not get it.
     else if (error.kind === 'overloaded' && error.cause !== undefined)
       services.log.warn(
         { requestId: request.id, reason: reasonOf(error) },

@@ -4,8 +4,8 @@ const INTERVAL_MS = 1000
 const INTERVAL_MS_MIN = 50
 
 /**
- * Looks for work again and again: at once after a look that found some or was woken meanwhile, else
- * after a second. Looks never overlap.
+ * Polls for work: at once when the last poll found some or was woken meanwhile, else after a
+ * second. Polls never overlap.
  */
 export class PollLoop {
   readonly #look: () => Promise<boolean>

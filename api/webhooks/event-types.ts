@@ -1,4 +1,4 @@
-/** The events that an endpoint can receive. */
+/** The event types that an endpoint can receive. */
 export const EVENT_TYPES = [
   'response.completed',
   'response.incomplete',
@@ -20,10 +20,10 @@ export const EVENT_TYPES = [
 
 export type EventType = (typeof EVENT_TYPES)[number]
 
-/** An event, before it is known who receives it. */
+/** An event before it is assigned to endpoints. */
 export interface NewEvent {
   readonly organizationId: string
-  /** The same for the same event, however often it is announced. */
+  /** Identical for repeated announcements of the same event. */
   readonly id: string
   readonly type: EventType
   readonly data: Readonly<Record<string, unknown>>

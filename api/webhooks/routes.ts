@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { DeliveryRow, EndpointRow } from '#shared/db/schema/webhooks.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -18,11 +18,11 @@ interface WebhookServices {
   readonly webhooks: WebhookStore
   readonly secrets: Secrets
   readonly clock: Clock
-  /** Says that there is something to deliver. */
+  /** Called when a delivery is due. */
   readonly wake: () => void
 }
 
-/** `/webhook_endpoints`: where events of the organization are sent, and their deliveries. */
+/** `/webhook_endpoints`: the receivers of an organization's events, and their deliveries. */
 export function webhooksPlugin(services: WebhookServices): FastifyPluginAsync {
   return async (app) => {
     registerEndpoints(app, services)

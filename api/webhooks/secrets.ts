@@ -3,12 +3,12 @@ import { createWebhookSecret, webhookKeyOf } from '#shared/net/standard-webhooks
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { packContent, unpackContent } from '#shared/stored-content.ts'
 
-/** How long receivers may still check with the secret before the last rotation. */
+/** How long the previous secret stays valid after a rotation. */
 const OVERLAP_MS = 86_400_000
 
 interface StoredSecret {
   readonly secret: string
-  /** The end of a secret that was replaced. */
+  /** When a replaced secret expires. */
   readonly untilMs?: number
 }
 

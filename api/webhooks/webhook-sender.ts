@@ -57,7 +57,7 @@ export class WebhookSender {
     this.#loop.wake()
   }
 
-  /** Waits for the attempts in flight. */
+  /** Stops new attempts and waits for those in flight. */
   async stop(): Promise<void> {
     await this.#loop.stop()
     await Promise.all(this.#attempts)

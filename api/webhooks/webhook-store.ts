@@ -10,7 +10,7 @@ import type {
 
 import type { NewEvent } from './event-types.ts'
 
-/** A delivery that is due, with what it sends and where. */
+/** A due delivery with its payload and URL. */
 export interface DueDelivery {
   readonly id: string
   readonly attempts: number
@@ -23,11 +23,11 @@ export interface Attempt {
   readonly isDelivered: boolean
   readonly status?: number
   readonly error?: string
-  /** When to try again; never when absent. */
+  /** The time of the next attempt; none when absent. */
   readonly retryAfterMs?: number
 }
 
-/** What to take. */
+/** Which deliveries to claim. */
 interface ClaimOptions {
   readonly limit: number
   readonly perEndpointMax: number
@@ -55,7 +55,7 @@ export class WebhookStore {
     return and(eq(endpoints.organizationId, organizationId), eq(endpoints.id, id))
   }
 
-  /** Undefined when the organization has as many endpoints as it may. */
+  /** Undefined when the organization has reached its limit of endpoints. */
   async createEndpoint(
     endpoint: Pick<EndpointRow, 'id' | 'organizationId' | 'url' | 'description' | 'secrets'> & {
       readonly events: readonly string[] | null
@@ -106,8 +106,8 @@ export class WebhookStore {
   }
 
   /**
-   * Stores events for the endpoints that receive them, in the transaction that makes them true.
-   * An event that is stored already stays as it is.
+   * Stores events for their endpoints, in the transaction that causes them. A stored event is not
+   * changed.
    */
   async announce(db: Db, announced: readonly NewEvent[]): Promise<void> {
     for (const { id, organizationId, type, data } of announced) {
@@ -115,7 +115,9 @@ export class WebhookStore {
     }
   }
 
-  /** Sends one event to one endpoint, also of a type that it does not receive; answers the delivery. */
+  /**
+   * Sends one event to one endpoint, even of a type that it does not receive; returns the delivery.
+   */
   async sendTo(endpoint: EndpointRow, event: NewEvent, deliveryId: string): Promise<DeliveryRow> {
     const { events, deliveries } = this.#tables
     return this.#db.transaction(async (tx) => {
@@ -164,8 +166,8 @@ export class WebhookStore {
   }
 
   /**
-   * Takes due deliveries of every endpoint in turn, without those of busy ones; a delivery that is
-   * not settled is due again.
+   * Claims due deliveries of every endpoint in rotation, without busy endpoints. A delivery whose
+   * result is never recorded becomes due again.
    */
   async claim(options: ClaimOptions): Promise<readonly DueDelivery[]> {
     const { endpoints, events, deliveries } = this.#tables
@@ -186,7 +188,7 @@ export class WebhookStore {
       .where(sql`${deliveries.id} in (${ids})`)
   }
 
-  /** Records an attempt, and disables an endpoint at which every one failed for a day. */
+  /** Records an attempt and disables an endpoint whose attempts all failed for a day. */
   async settle({ id, endpoint }: DueDelivery, attempt: Attempt): Promise<void> {
     const { endpoints, deliveries } = this.#tables
     const { isDelivered, status, error, retryAfterMs } = attempt
@@ -212,7 +214,7 @@ export class WebhookStore {
       .where(eq(endpoints.id, endpoint.id))
   }
 
-  /** Disables endpoints at which every delivery failed for a day; answers them. */
+  /** Disables endpoints whose deliveries all failed for a day; returns them. */
   async disableFailing(): Promise<readonly EndpointRow[]> {
     const { endpoints } = this.#tables
     return this.#db

@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { text } from 'node:stream/consumers'
 
+import { Client } from 'pg'
+
 import { adminCreateUser } from '#api/auth/admin/create-user.ts'
 import { adminUpdateUser } from '#api/auth/admin/update-user.ts'
 import { adminDeleteUser, adminListUsers } from '#api/auth/admin/users.ts'
@@ -19,6 +21,7 @@ import { ServiceError } from '#shared/errors.ts'
 import { createLogger } from '#shared/logger.ts'
 
 import { openReachableDatabase } from '../reach.ts'
+import { importUsers } from './users-import.ts'
 
 type Action = (services: AuthServices, args: Arguments) => Promise<void>
 
@@ -58,18 +61,56 @@ const ACTIONS: Readonly<Record<string, Action>> = {
   },
 }
 
+/** Copies the users of another server, or of another schema of this database. */
+async function runImport(config: Config, database: Database, args: Arguments): Promise<void> {
+  const { schema = 'auth' } = args.options
+  const from = args.options.from === undefined ? config.database.url : await givenUrl(args)
+  const source = new Client({ connectionString: from, connectionTimeoutMillis: 10_000 })
+  await source.connect().catch((error: Error) => {
+    throw new UsageError(`the database of --from cannot be reached: ${error.message}`)
+  })
+  const target = await database.pool.connect()
+  try {
+    const { tablePrefix } = config.database
+    const now = new Date(systemClock.now())
+    const report = await importUsers({ source, schema, target, tablePrefix, now })
+    for (const [table, count] of Object.entries(report.added))
+      console.log(`${table}: ${count} added`)
+    for (const line of report.skipped) console.log(`left out: ${line}`)
+    const more = report.skippedCount - report.skipped.length
+    if (more > 0) console.log(`left out: ${more} more`)
+  } finally {
+    target.release()
+    await source.end()
+  }
+}
+
+async function givenUrl({ options }: Arguments): Promise<string> {
+  const given = options.from ?? ''
+  const url = given === '-' ? (await text(process.stdin)).trim() : given
+  if (!/^postgres(ql)?:\/\//.test(url)) {
+    throw new UsageError('--from must be a URL that begins with postgres://')
+  }
+  return url
+}
+
 /**
- * `millrace users list|create|role|delete`: manages users by the rules of the user server,
+ * `millrace users list|create|role|delete|import`: manages users by the rules of the user server,
  * including its audit log. The first administrator is created here: database access already implies
  * these rights.
  */
 export async function users(env: Env, args: Arguments): Promise<void> {
-  const action = Object.entries(ACTIONS).find(([name]) => name === args.positionals[0])?.[1]
-  if (action === undefined) throw new UsageError('users: list, create, role or delete')
+  const [name] = args.positionals
+  const action = Object.entries(ACTIONS).find(([known]) => known === name)?.[1]
+  const isImport = name === 'import'
+  if (action === undefined && !isImport) {
+    throw new UsageError('users: list, create, role, delete or import')
+  }
   const { config } = loadConfig(env)
   const database = await openReachableDatabase(config.database)
   try {
-    await action(await openUsers(config, database), args)
+    if (isImport) await runImport(config, database, args)
+    else await action?.(await openUsers(config, database), args)
   } catch (error) {
     // Errors of the user server are printed for the operator.
     if (error instanceof ServiceError && error.status < 500) throw new UsageError(error.message)

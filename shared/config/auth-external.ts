@@ -29,7 +29,7 @@ export interface ProviderConfig {
 }
 
 const FLOW_STATE_SECONDS_MIN = 300
-// These have no public instance: without an address there is nothing to talk to.
+// Providers without a public instance need a URL.
 const WITHOUT_PUBLIC_HOST: readonly ProviderId[] = ['keycloak', 'oidc']
 
 /** Reads the settings of every provider; a provider is checked only when it is enabled. */

@@ -1,6 +1,6 @@
 import type { EnvReader } from './env-reader.ts'
 
-/** The hooks, with their names in the settings and what each is asked. */
+/** The hooks with their names in the settings and their purpose. */
 const HOOKS = {
   customAccessToken: ['CUSTOM_ACCESS_TOKEN', 'it changes the claims of access tokens'],
   sendEmail: ['SEND_EMAIL', 'it sends mails in place of the mail server'],

@@ -1,9 +1,9 @@
 import type { EnvReader } from './env-reader.ts'
 
-/** How access tokens are signed and what they say. */
+/** Signature and content of access tokens. */
 export interface JwtConfig {
   readonly secret: string
-  /** Why the secret is a poor one; undefined for a good one. Said in the log at start. */
+  /** The weakness of the secret, logged at start; undefined for a strong one. */
   readonly secretWeakness: string | undefined
   readonly ttlSeconds: number
   readonly audience: string
@@ -81,12 +81,14 @@ function readLifetime(env: EnvReader): number {
   return seconds
 }
 
-/** Whether a secret stands in public examples, so that anybody could sign access tokens with it. */
+/**
+ * Whether a secret appears in public examples, so that attackers can sign access tokens with it.
+ */
 export function isPublicSecret(secret: string): boolean {
   return PUBLIC_SECRETS.includes(secret)
 }
 
-// Not refused here: examples and local test set-ups are full of such secrets, and must start.
+// Not refused, because examples and local test set-ups use such secrets and must start.
 function findWeakness(secret: string): string | undefined {
   if (isPublicSecret(secret)) {
     return 'AUTH_JWT_SECRET is a published example: anybody can sign access tokens with it'

@@ -33,7 +33,7 @@ export interface MailerConfig {
   /** Whether templates may be fetched from private addresses. */
   readonly allowsPrivateTemplateHosts: boolean
   readonly templateCacheSeconds: number
-  /** Checks of addresses before mail is sent to them. */
+  /** Validation of email addresses before mail is sent to them. */
   readonly validation: {
     readonly isExtended: boolean
     /** Empty when there is none. */
@@ -165,8 +165,8 @@ export function readOtpLength(env: EnvReader, name: string): number {
   return length < 6 || length > 10 ? 6 : length
 }
 
-// One setting, two defaults: a confirmation may be asked for again after 15 minutes, a link for
-// signing in after one.
+// One setting with two defaults: a confirmation can be repeated after 15 minutes, a sign-in link
+// after one.
 function readGaps(env: EnvReader): { confirmationGapSeconds: number; linkGapSeconds: number } {
   const text = env.optional('AUTH_SMTP_MAX_FREQUENCY', {
     about:
@@ -244,7 +244,7 @@ function isHeaderMap(value: unknown): value is Record<string, readonly string[]>
   )
 }
 
-// Printable characters but the colon: anything else would not arrive as it was written.
+// Printable characters except the colon; other characters would be changed on the way.
 const HEADER_NAME = /^[!-9;-~]+$/
 
 function readUrlPaths(env: EnvReader): MailerConfig['urlPaths'] {

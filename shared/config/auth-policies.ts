@@ -18,7 +18,7 @@ export interface PasswordConfig {
   }
   /** Hashes computed at once; 0 means one per core. */
   readonly hashConcurrency: number
-  /** Waiting hashes beyond which sign-ins are refused for the moment. */
+  /** Waiting hashes beyond which sign-ins are refused with 503. */
   readonly hashQueueMax: number
 }
 
@@ -52,6 +52,7 @@ export interface MfaConfig {
     readonly gapSeconds: number
     readonly template: string
   }
+  readonly webauthn: { readonly canEnroll: boolean; readonly canVerify: boolean }
   readonly challengeTtlSeconds: number
   readonly factorTtlSeconds: number
   readonly enrolledFactorsMax: number
@@ -194,6 +195,10 @@ export function readMfaConfig(env: EnvReader, deprecatedSwitch: string | undefin
         about: 'text of the message of a phone factor',
         fallback: 'Your code is {{ .Code }}',
       }),
+    },
+    webauthn: {
+      canEnroll: bool('WEB_AUTHN_ENROLL_ENABLED', 'users may add WebAuthn factors', false),
+      canVerify: bool('WEB_AUTHN_VERIFY_ENABLED', 'users may verify WebAuthn factors', false),
     },
     challengeTtlSeconds: seconds('CHALLENGE_EXPIRY_DURATION', 'validity of a challenge', 300),
     factorTtlSeconds: seconds('FACTOR_EXPIRY_DURATION', 'time to verify a new factor', 300),

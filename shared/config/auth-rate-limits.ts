@@ -9,7 +9,7 @@ export interface RateLimit {
   readonly burst: number
 }
 
-/** How many failed credential checks pass without a delay. */
+/** Failed credential checks without a delay. */
 export interface GuessesConfig {
   /** Of one account from one network. */
   readonly perAccount: number
@@ -20,7 +20,7 @@ export interface GuessesConfig {
   readonly waitSecondsMax: number
 }
 
-/** How often things may be asked for. */
+/** Rate limits of the user server. */
 export interface RateLimitsConfig {
   /** The header that identifies clients, in lower case; empty for no limits per client. */
   readonly header: string
@@ -33,6 +33,7 @@ export interface RateLimitsConfig {
   readonly otp: RateLimit
   readonly anonymousUsers: RateLimit
   readonly mfaChallengeAndVerify: RateLimit
+  readonly passkey: RateLimit
   /** Wrong guesses after which a one-time code is void. */
   readonly otpAttemptsMax: number
   readonly guesses: GuessesConfig
@@ -75,6 +76,11 @@ export function readRateLimitsConfig(env: EnvReader): RateLimitsConfig {
       count: 30,
       windowSeconds: HOUR,
     }),
+    passkey: read(
+      'AUTH_RATE_LIMIT_PASSKEY',
+      'each step of a sign-in by passkey per 5 minutes',
+      perFiveMinutes(30),
+    ),
     mfaChallengeAndVerify: read(
       'AUTH_MFA_RATE_LIMIT_CHALLENGE_AND_VERIFY',
       'challenges and verifications of second factors per minute',

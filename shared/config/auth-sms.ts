@@ -23,7 +23,7 @@ export interface SmsConfig {
     readonly contentSid: string
     readonly apiUrl: string
   }
-  /** Makes and checks the codes itself. */
+  /** Creates and checks the codes itself. */
   readonly twilioVerify: {
     readonly accountSid: string
     readonly authToken: string

@@ -19,6 +19,13 @@ import {
 } from './auth-policies.ts'
 import { type RateLimitsConfig, readRateLimitsConfig } from './auth-rate-limits.ts'
 import { type CaptchaConfig, readCaptchaConfig, readSmsConfig, type SmsConfig } from './auth-sms.ts'
+import {
+  checkWebAuthnConfig,
+  type PasskeyConfig,
+  readPasskeyConfig,
+  readWebAuthnConfig,
+  type WebAuthnConfig,
+} from './auth-webauthn.ts'
 import type { EnvReader } from './env-reader.ts'
 
 /** The settings of the user server, nested by subject. */
@@ -35,15 +42,17 @@ export interface AuthConfig {
   readonly captcha: CaptchaConfig
   readonly hooks: HooksConfig
   readonly mfa: MfaConfig
+  readonly webauthn: WebAuthnConfig
+  readonly passkey: PasskeyConfig
   readonly rateLimits: RateLimitsConfig
   readonly external: ExternalConfig
   readonly inherited: InheritedConfig
   readonly cleanup: CleanupConfig
-  /** One line for each setting in use that will go away; logged at start. */
+  /** One line for each deprecated setting in use, logged at start. */
   readonly deprecations: readonly string[]
 }
 
-/** Where the site and this server are. */
+/** URLs of the site and of this server. */
 interface SiteConfig {
   /** Base URL of the site; redirects to its origin are permitted. */
   readonly url: string
@@ -75,7 +84,7 @@ interface CleanupConfig {
   readonly unconfirmedUserTtlSeconds: number
 }
 
-/** Features that remain for compatibility and may be removed without notice. */
+/** Features kept for compatibility; they may be removed without notice. */
 interface InheritedConfig {
   /** Shared secret with an operator; only of use to a multi-instance server. */
   readonly operatorToken: string
@@ -85,7 +94,7 @@ interface InheritedConfig {
   readonly adminGroupName: string
 }
 
-/** Settings that still work and will not for ever; a notice is logged when one is set. */
+/** Deprecated settings; a notice is logged when one is set. */
 const DEPRECATED_SETTINGS = [
   { name: 'AUTH_OPERATOR_TOKEN', notice: 'multi-instance mode is an inherited feature' },
   { name: 'AUTH_API_ENDPOINT', notice: 'multi-instance mode is an inherited feature' },
@@ -117,6 +126,12 @@ export function readAuthConfig(env: EnvReader): AuthConfig {
     about: 'deprecated: switches TOTP on or off',
   })
   const mfa = readMfaConfig(env, mfaSwitch)
+  env.section('User server: passkeys and WebAuthn')
+  const webauthn = readWebAuthnConfig(env, site.url)
+  const passkey = readPasskeyConfig(env)
+  if (passkey.isEnabled || mfa.webauthn.canEnroll || mfa.webauthn.canVerify) {
+    checkWebAuthnConfig(env, webauthn)
+  }
   const rateLimits = readRateLimitsConfig(env)
   const external = readExternalConfig(env)
   const inherited = readInheritedConfig(env)
@@ -140,7 +155,7 @@ export function readAuthConfig(env: EnvReader): AuthConfig {
   )
   return {
     ...{ site, signup, jwt, password, security, sessions, mailer, smtp, sms, captcha, hooks, mfa },
-    ...{ rateLimits, external, inherited, cleanup, deprecations },
+    ...{ webauthn, passkey, rateLimits, external, inherited, cleanup, deprecations },
   }
 }
 

@@ -37,7 +37,7 @@ export interface Config extends WorkerTierConfig {
 /** An environment as `process.env` holds it. */
 export type Env = Readonly<Record<string, string | undefined>>
 
-const OUR_PREFIXES = ['MILLRACE_', 'AUTH_', 'S3_']
+const OUR_PREFIXES = ['MILLRACE_', 'AUTH_', 'S3_', 'GOTRUE_']
 
 /**
  * Reads the whole configuration of the API tier. Throws one `ConfigError` that names every wrong setting. `warnings`
@@ -88,7 +88,8 @@ export function describeConfig(env: Env): readonly string[] {
   const reader = new EnvReader(env)
   readAll(reader)
   return reader.settings.map((setting) => {
-    const set = setting.names.find((name) => (env[name] ?? '') !== '')
+    const spellings = [...setting.names, ...setting.aliases]
+    const set = spellings.find((name) => (env[name] ?? '') !== '')
     const given = set === undefined ? setting.fallback : (env[set] ?? '')
     // Addresses may hold a password.
     const shown = given

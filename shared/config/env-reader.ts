@@ -1,18 +1,18 @@
 import { parseDurationMs } from '#shared/clock.ts'
 
 const DAY_MS = 86_400_000
-// A hundred years: dates that far ahead still fit into a database column.
+// A hundred years: later dates may not fit into a database column.
 const DAYS_MAX = 36_500
-// A timer of more than 2^31 ms fires at once.
+// Node fires a timer of more than 2^31 ms at once.
 const TIMER_DAYS_MAX = 20
 
-// The characters of a header's name, as HTTP has them.
+// The characters of a header name (RFC 9110, section 5.1).
 const HEADER_NAME = /^[\w!#$%&'*+.^`|~-]+$/
 // The characters of a header value.
 const HEADER_TEXT = /^[!-~]+$/
 const HOST_NAME = /^[\w.:%-]+$/
 
-/** Every wrong setting at once. */
+/** Names every wrong setting. */
 export class ConfigError extends Error {
   readonly problems: readonly string[]
 
@@ -26,6 +26,8 @@ export class ConfigError extends Error {
 /** One setting as `.env.example` lists it. */
 interface SettingDoc {
   readonly names: readonly string[]
+  /** Spellings of Supabase's server. */
+  readonly aliases: readonly string[]
   readonly fallback: string
   readonly about: string
   readonly isSecret: boolean
@@ -33,7 +35,7 @@ interface SettingDoc {
 }
 
 interface Common {
-  /** One line for `.env.example`. */
+  /** The description in `.env.example`. */
   readonly about: string
   readonly isSecret?: boolean
 }
@@ -47,9 +49,8 @@ interface NumberOptions {
 }
 
 /**
- * Reads settings from an environment, remembering every name it was asked for and every problem it
- * met. Give several names where a setting has several spellings; the first one set wins. An empty
- * value counts as unset.
+ * Reads settings from an environment and collects their names and all problems. Of several
+ * spellings of a setting the first one that is set wins. An empty value counts as unset.
  */
 export class EnvReader {
   readonly settings: SettingDoc[] = []
@@ -66,7 +67,7 @@ export class EnvReader {
     this.#section = title
   }
 
-  /** Notes a problem that spans several settings. */
+  /** Adds a problem that concerns several settings. */
   problem(text: string): void {
     this.problems.push(text)
   }
@@ -130,17 +131,17 @@ export class EnvReader {
     return options.fallback ?? ''
   }
 
-  /** The name of a header in lower case, or nothing. */
+  /** A header name in lower case; empty when unset. */
   headerName(names: Names, options: Common): string {
     return this.#matching(HEADER_NAME, 'must be the name of a header', names, options).toLowerCase()
   }
 
-  /** An address or a name of a machine. */
+  /** An IP address or host name. */
   host(names: Names, options: Common & { readonly fallback: string }): string {
     return this.#matching(HOST_NAME, 'must be an address or the name of a machine', names, options)
   }
 
-  /** A secret that is sent in a header. It is not shown. */
+  /** A secret that is sent in a header; masked in output. */
   token(names: Names, options: Common): string {
     const found = this.#raw(names, { ...options, isSecret: true }, '')
     if (found === undefined || HEADER_TEXT.test(found.value)) return found?.value ?? ''
@@ -163,7 +164,10 @@ export class EnvReader {
       .filter((entry) => entry !== '')
   }
 
-  /** A duration in whole or fractional seconds; accepts `900`, `900s`, `15m`. `isTimer`: it is waited for. */
+  /**
+   * A duration in whole or fractional seconds; accepts `900`, `900s`, `15m`. `isTimer` limits it to
+   * what a timer can wait for.
+   */
   seconds(
     names: Names,
     options: Common & { readonly fallback: number; readonly isTimer?: boolean },
@@ -191,10 +195,10 @@ export class EnvReader {
       .filter(Boolean)
   }
 
-  /** Spellings that are set but not read, since another one of the same setting has another value. */
+  /** Spellings that are set but overruled by another spelling with another value. */
   overruledNames(): readonly { readonly name: string; readonly by: string }[] {
-    return this.settings.flatMap(({ names }) => {
-      const set = names.flatMap((name) => {
+    return this.settings.flatMap(({ names, aliases }) => {
+      const set = [...names, ...aliases].flatMap((name) => {
         const value = this.#env[name]?.trim() ?? ''
         return value === '' ? [] : [{ name, value }]
       })
@@ -205,9 +209,9 @@ export class EnvReader {
     })
   }
 
-  /** Names in the environment that begin with one of the prefixes and that nothing asked for. */
+  /** Names in the environment that have one of the prefixes but are no setting. */
   unknownNames(prefixes: readonly string[]): readonly string[] {
-    const known = new Set(this.settings.flatMap((setting) => setting.names))
+    const known = new Set(this.settings.flatMap(({ names, aliases }) => [...names, ...aliases]))
     return Object.keys(this.#env).filter(
       (name) => !known.has(name) && prefixes.some((prefix) => name.startsWith(prefix)),
     )
@@ -248,9 +252,12 @@ export class EnvReader {
     options: Common,
     fallback: string,
   ): { name: string; value: string } | undefined {
-    const all = typeof names === 'string' ? [names] : names
+    const own = typeof names === 'string' ? [names] : names
+    const aliases = own.flatMap(aliasOf)
+    const all = [...own, ...aliases]
     this.settings.push({
-      names: all,
+      names: own,
+      aliases,
       fallback,
       about: options.about,
       isSecret: options.isSecret ?? false,
@@ -262,6 +269,11 @@ export class EnvReader {
     }
     return undefined
   }
+}
+
+// Supabase's server reads the same settings under its former name.
+function aliasOf(name: string): readonly string[] {
+  return name.startsWith('AUTH_') ? [`GOTRUE_${name.slice('AUTH_'.length)}`] : []
 }
 
 function first(names: Names): string {

@@ -1,7 +1,7 @@
 import type { EnvReader } from './env-reader.ts'
 import { isLocalRedis, parseRedisUrl, type RedisTarget } from './redis-url.ts'
 
-/** Where the pieces of infrastructure are that both tiers use. */
+/** The infrastructure that both tiers use. */
 export interface InfraConfig {
   readonly dataDir: string
   readonly redisUrl: string

@@ -67,13 +67,13 @@ export function readLimitsConfig(env: EnvReader): LimitsConfig {
   }
 }
 
-/** The retention and quota of files and activities. */
+/** Retention and quota of files and activities. */
 export interface ContentConfig {
   /** Bytes of uploaded files per organization. */
   readonly storageBytesMax: number
   /** Days after which activities are deleted; undefined keeps them. */
   readonly activitiesRetentionDays: number | undefined
-  /** Whether responses are stored that do not say. */
+  /** Whether responses are stored when the request does not say so. */
   readonly storesResponses: boolean
   /** Days for which responses, conversations and ended jobs are stored. */
   readonly retentionDays: number

@@ -61,7 +61,7 @@ export function readServerConfig(env: EnvReader): ServerConfig {
   }
 }
 
-// Shorter ones are words, and words are guessed.
+// Shorter tokens can be guessed.
 const ADMIN_TOKEN_CHARACTERS_MIN = 16
 
 function readAdminToken(env: EnvReader): string {

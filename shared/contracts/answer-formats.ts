@@ -43,7 +43,8 @@ const JSON_CALL = '{"name": "$NAME", "arguments": $ARGUMENTS}'
 
 /**
  * The families by the names that `options.toolParser` accepts. The first family
- * with all of its signs in a chat template is chosen; `hermes` is also the format for templates that know no tools.
+ * with all of its signs in a chat template is chosen; `hermes` is also the format for templates
+ * that know no tools.
  */
 export const CALL_FORMATS = {
   qwen3_coder: {

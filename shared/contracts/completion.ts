@@ -52,8 +52,8 @@ export interface TemplateOptions {
 }
 
 /**
- * A request field that guides a model only where its chat template reads one of the variables or, of
- * a field about reasoning, where the model reasons. The worker reports it otherwise.
+ * A request field that guides a model only where its chat template reads one of the variables or,
+ * of a field about reasoning, where the model reasons. The worker reports it otherwise.
  */
 export interface Hint {
   readonly field: string
@@ -119,8 +119,8 @@ export type ResponseFormat =
       /** Where the request has the schema, for messages. */
       readonly path?: string
       /**
-       * A schema that cannot be enforced is refused; otherwise the answer is any JSON, or any object
-       * where the schema is of one, which the worker reports.
+       * A schema that cannot be enforced is refused; otherwise the answer is any JSON, or any
+       * object where the schema is of one, which the worker reports.
        */
       readonly isStrict?: boolean
     }

@@ -21,7 +21,9 @@ export async function announceCancel(
   await pipeline.exec()
 }
 
-/** Calls back for every cancelled job. Messages lost in a reconnect are made up for by tombstones. */
+/**
+ * Calls back for every cancelled job. Messages lost in a reconnect are made up for by tombstones.
+ */
 export async function listenForCancels(
   subscriber: Redis,
   keys: QueueKeys,

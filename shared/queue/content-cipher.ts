@@ -110,7 +110,9 @@ export function openContentCipher(secrets: readonly string[]): ContentCipher | u
   return secrets.length === 0 ? undefined : new ContentCipher(secrets)
 }
 
-/** Whether bytes are a message of a cipher. Clear content is JSON and never begins with this byte. */
+/**
+ * Whether bytes are a message of a cipher. Clear content is JSON and never begins with this byte.
+ */
 function isEncrypted(bytes: Buffer): boolean {
   return bytes[0] === FORMAT && bytes.length >= BODY_AT + TAG_BYTES
 }
@@ -144,12 +146,14 @@ function nonceOf(counter: Buffer): Buffer {
 }
 
 /**
- * The version of an envelope with an encrypted input. Workers of releases that cannot decrypt refuse
- * it, and the owner submits the job again; upgrade workers first.
+ * The version of an envelope with an encrypted input. Workers of releases that cannot decrypt
+ * refuse it, and the owner submits the job again; upgrade workers first.
  */
 export const ENCRYPTED_ENVELOPE_VERSION = 2
 
-/** An envelope as it lies in the queue: `input` is base64 of the encrypted JSON, BullMQ stores text. */
+/**
+ * An envelope as it lies in the queue: `input` is base64 of the encrypted JSON, BullMQ stores text.
+ */
 type WireEnvelope =
   | JobEnvelope
   | (Omit<JobEnvelope, 'version' | 'input'> & {

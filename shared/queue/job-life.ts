@@ -24,7 +24,7 @@ export interface JobLife {
   readonly isProven: boolean
   /** Any run has delivered something. */
   readonly hasDelivered: boolean
-  /** Workers lost in a row with this job aboard and unproven: progress clears it of them. */
+  /** Workers lost in a row while this job ran unproven; progress resets it. */
   readonly charges: number
   readonly resubmissions: number
   readonly retries: number
@@ -60,7 +60,7 @@ export type LifeAction =
   | 'expire'
   | 'cancel'
 
-/** Losses that a job may cause before it is held to be what kills workers. */
+/** Lost workers after which a job is dead-lettered. */
 export const CHARGES_MAX = 2
 /** Bounds every loop of losses and hand-overs. */
 const RESUBMISSIONS_MAX = 100
@@ -113,14 +113,14 @@ export function advance(life: JobLife, event: LifeEvent): Transition {
 }
 
 /**
- * A suspect announces itself before it runs, so one that had not yet was only in line. Any other
- * job may have died before its first word was sent.
+ * A suspected job sends a reply before it runs, so one without a reply was still waiting. Any other
+ * job may have died before its first reply was sent.
  */
 function isChargeable({ isProven, charges, phase }: JobLife): boolean {
   return !isProven && (charges === 0 || phase === 'running')
 }
 
-/** Whether the next run must not share its first moments with other unproven jobs. */
+/** Whether the next run must start alone, without other unproven jobs. */
 export function isSuspect(life: JobLife): boolean {
   return life.charges > 0
 }

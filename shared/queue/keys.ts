@@ -29,7 +29,9 @@ const JOB_REPLIES = ':replies-of-job:'
 
 const ENCRYPTED = ':encrypted'
 
-/** The reply stream's name when its owner reads encrypted replies; owners of older releases do not. */
+/**
+ * The reply stream's name when its owner reads encrypted replies; owners of older releases do not.
+ */
 export function encryptedStream(replyTo: string): string {
   return `${replyTo}${ENCRYPTED}`
 }
@@ -45,9 +47,9 @@ export function isJobStream(replyTo: string): boolean {
 }
 
 /**
- * Builds the key names of one installation. A prefix in braces is a hash tag of a Redis Cluster: then
- * every queue has a tag of its own, so that queues are on different shards, and all other keys share
- * the slot of the prefix.
+ * Builds the key names of one installation. A prefix in braces is a hash tag of a Redis Cluster:
+ * then every queue has a tag of its own, so that queues are on different shards, and all other keys
+ * share the slot of the prefix.
  */
 export function queueKeys(prefix: string): QueueKeys {
   const tag = /^\{(.+)\}$/.exec(prefix)?.[1]

@@ -174,9 +174,9 @@ const TICKETS_TTL_MS = 3_600_000
 /**
  * Assigns tickets. A queue has a current position, that of the job started last; an organization's
  * next job gets the position after its own last one, or after the current one when it has nothing
- * waiting. So the tenth waiting job of one organization is placed behind the first of any other, and
- * jobs that arrive later never push it back further than one round. An empty queue begins anew. A
- * full queue still takes the first waiting job of each organization, up to a quarter beyond its
+ * waiting. So the tenth waiting job of one organization is placed behind the first of any other,
+ * and jobs that arrive later never push it back further than one round. An empty queue begins anew.
+ * A full queue still takes the first waiting job of each organization, up to a quarter beyond its
  * limit, so that no organization can exclude others by filling it.
  *
  * KEYS: tickets hash, BullMQ's `prioritized` set

@@ -250,7 +250,10 @@ function addReply(outlet: Outlet, replySource: ReplySource, body: ReplyBody): nu
   return text.length
 }
 
-/** Adds deltas to the run's last reply while that waits, else as a reply; returns the characters added. */
+/**
+ * Adds deltas to the run's last reply while that waits, else as a reply; returns the characters
+ * added.
+ */
 function addDeltas(outlet: Outlet, replySource: ReplySource, { deltas }: DeltaBody): number {
   const list = JSON.stringify(deltas).slice(1, -1)
   const open = outlet.open.get(replySource)

@@ -21,8 +21,7 @@ import { PartBuffers, type S3Target, S3Upload } from './s3-upload.ts'
 
 const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
 const CONNECT_TIMEOUT_MS = 3000
-// A server that neither receives nor sends a byte for this long is abandoned; a transfer may be of
-// any size.
+// The time limit without any byte in either direction; a transfer may have any size.
 const SILENCE_MS = 30_000
 
 interface S3Connection {

@@ -16,21 +16,31 @@ interface Golden {
   readonly greedy: readonly number[]
 }
 
-const FOLDERS = [
-  'llama',
-  'qwen2',
-  'qwen3',
-  'gemma',
-  'phi',
-  'gpt2',
-  'gpt-neox',
-  'smollm2',
-  'llama-external',
-  'llama-in-place',
-  'qwen2-in-place',
-  'qwen3-in-place',
-  'smollm2-in-place',
-]
+/** Folders and the path of their caches, as docs/models.md has it. */
+const FAMILIES = [
+  ['llama', 'rewritten'],
+  ['qwen2', 'rewritten'],
+  ['qwen3', 'rewritten'],
+  ['gemma', 'rewritten'],
+  ['gemma2', 'rewritten'],
+  ['gemma3', 'rewritten'],
+  ['granite', 'rewritten'],
+  ['mistral', 'rewritten'],
+  ['phi', 'rewritten'],
+  ['phi3', 'rewritten'],
+  ['stablelm', 'rewritten'],
+  ['olmo2', 'rewritten'],
+  ['opt', 'rewritten'],
+  ['gpt2', 'rewritten'],
+  ['gpt-neox', 'rewritten'],
+  ['bloom', 'growing'],
+  ['smollm2', 'rewritten'],
+  ['llama-external', 'rewritten'],
+  ['llama-in-place', 'in place'],
+  ['qwen2-in-place', 'in place'],
+  ['qwen3-in-place', 'in place'],
+  ['smollm2-in-place', 'in place'],
+] as const
 
 /** Files of one model in other number formats, whose golden numbers are those of the file itself. */
 const VARIANTS = ['model_fp16', 'model_quantized', 'model_uint8', 'model_int8', 'model_q4']
@@ -38,7 +48,7 @@ const VARIANTS = ['model_fp16', 'model_quantized', 'model_uint8', 'model_int8', 
 const runtime = openRuntime()
 afterAll(() => runtime.close())
 
-describe.each(FOLDERS)('%s', (name) => {
+describe.each(FAMILIES)('%s', (name, cachePath) => {
   const golden = readGolden(name)
 
   it('gives the logits and the greedy tokens of the reference', async () => {
@@ -47,6 +57,17 @@ describe.each(FOLDERS)('%s', (name) => {
 
   it('gives them in chunks of a prompt as well', async () => {
     await check({ name, onnxFile: 'model', golden, tolerance: 2e-4, prefillChunk: 7 })
+  })
+
+  it('gives the same tokens alone, beside others of any length and after a shared prefix', async () => {
+    await checkTogether(name, golden, cachePath)
+  })
+})
+
+describe.each(['llama', 'gpt2', 'gemma', 'qwen3'])('%s as it was exported', (name) => {
+  it('gives the same with a growing cache', async () => {
+    const form = { onnxFile: 'model', asExported: true, tolerance: 2e-4, prefillChunk: 7 }
+    await check({ name, golden: readGolden(name), ...form })
   })
 })
 
@@ -68,14 +89,16 @@ async function check(expected: {
   readonly golden: Golden
   readonly tolerance: number
   readonly prefillChunk: number
+  readonly asExported?: boolean
 }): Promise<void> {
-  const { name, onnxFile, golden, tolerance, prefillChunk } = expected
+  const { name, onnxFile, golden, tolerance, prefillChunk, asExported = false } = expected
   const engine = await openTextEngine({
     runtime,
     folder: join(MODELS, name),
     onnxFile,
     slots: 2,
     prefillChunk,
+    asExported,
     intraOpThreads: 1,
   })
   try {
@@ -100,6 +123,39 @@ async function check(expected: {
     expect(plain.tokenIds).toEqual(golden.greedy)
   } finally {
     await engine.close()
+  }
+}
+
+/** The golden prompt and pieces of it, beside each other and continued from each other's caches. */
+async function checkTogether(name: string, golden: Golden, cachePath: string): Promise<void> {
+  const options = { runtime, folder: join(MODELS, name), onnxFile: 'model', intraOpThreads: 1 }
+  const [alone, together] = await Promise.all(
+    [1, 6].map((slots) => openTextEngine({ ...options, slots, prefillChunk: 16 })),
+  )
+  try {
+    expect(defined(together).cachePath).toBe(cachePath)
+    const lengths = [golden.ids.length, 1, 5, 12, 3, golden.ids.length - 2]
+    const prompts = lengths.map((length, index) => golden.ids.slice(0, length - (index % 2)))
+    const requests = prompts
+      .filter(({ length }) => length > 0)
+      .map((promptTokenIds, index) => ({ promptTokenIds, maxNewTokens: 20 - index }))
+    const expected: number[][] = []
+    for (const request of requests) {
+      const own = { ...request, cacheScope: `alone ${request.maxNewTokens}` }
+      expected.push((await generate(defined(alone), own)).tokenIds)
+    }
+    expect(expected[0]?.slice(0, golden.greedy.length)).toEqual(golden.greedy)
+    const run = async (scope: string): Promise<number[][]> => {
+      const results = await Promise.all(
+        requests.map((request) => generate(defined(together), { ...request, cacheScope: scope })),
+      )
+      return results.map(({ tokenIds }) => tokenIds)
+    }
+    expect(await run('together')).toEqual(expected)
+    // Every prompt is a prefix of one that the caches hold.
+    expect(await run('together')).toEqual(expected)
+  } finally {
+    await Promise.all([alone?.close(), together?.close()])
   }
 }
 

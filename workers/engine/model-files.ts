@@ -50,6 +50,8 @@ interface DecoderConfig {
   readonly contextLength: number | undefined
   /** Positions that the first of two sets of rotary factors is for (LongRoPE). */
   readonly shortTextMax: number | undefined
+  /** Heads of queries in each layer; undefined where the file does not say. */
+  readonly numHeads: number | undefined
 }
 
 /** Names of the setting across model families, nested under `text_config` in some. */
@@ -62,6 +64,8 @@ const CONTEXT_KEYS = [
   'max_sequence_length',
 ]
 
+const HEAD_KEYS = ['num_attention_heads', 'n_head', 'num_heads', 'n_heads']
+
 /**
  * Reads config.json, or genai_config.json where an exporter wrote that alone. Throws `ModelLoadError`
  * when neither is there.
@@ -73,12 +77,13 @@ export async function readDecoderConfig(folder: string): Promise<DecoderConfig> 
     throw new ModelLoadError(folder, 'config.json is missing')
   }
   const places = [config, config.text_config].filter(isRecord)
-  const values = places.flatMap((place) => CONTEXT_KEYS.map((key) => place[key]))
-  const contextLength = [...values, isRecord(genai) ? genai.context_length : undefined].find(
-    (value): value is number => Number.isInteger(value) && (value as number) > 0,
-  )
+  const find = (keys: readonly string[], last?: unknown): number | undefined =>
+    [...places.flatMap((place) => keys.map((key) => place[key])), last].find(
+      (value): value is number => Number.isInteger(value) && (value as number) > 0,
+    )
   return {
-    contextLength,
+    contextLength: find(CONTEXT_KEYS, isRecord(genai) ? genai.context_length : undefined),
+    numHeads: find(HEAD_KEYS),
     shortTextMax: places.map(shortTextMaxOf).find((max) => max !== undefined),
   }
 }

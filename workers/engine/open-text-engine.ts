@@ -1,4 +1,9 @@
-import { readOperators } from '#workers/graph/operators.ts'
+import { dirname } from 'node:path'
+
+import type { Model } from '#workers/graph/model.ts'
+import { findOperators } from '#workers/graph/operators.ts'
+import { readModelFile } from '#workers/graph/read-model.ts'
+import { writeModel } from '#workers/graph/write-model.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
@@ -14,6 +19,7 @@ import { GrowingRunner } from './growing-runner.ts'
 import { InPlaceRunner } from './in-place-runner.ts'
 import { findDecoderFile, readDecoderConfig } from './model-files.ts'
 import type { ModelRunner, RunnerOptions } from './model-runner.ts'
+import { rewriteDecoder } from './rewrite/rewrite-decoder.ts'
 import type { SchedulerOptions } from './scheduler.ts'
 import { HostSlotCache } from './slot-cache.ts'
 import type { TextEngine } from './types.ts'
@@ -37,6 +43,8 @@ export interface TextEngineOptions {
   readonly executionProvider?: ExecutionProvider
   /** Where the cache lies; with the execution provider's device when it is not given. */
   readonly cacheMemory?: 'host' | 'device'
+  /** Runs the graph as it is in the file, also where its cache could be written in place. */
+  readonly asExported?: boolean
 }
 
 const PREFILL_CHUNK = 128 // tokens; about as long as a few decode steps of a full engine
@@ -50,24 +58,33 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   const { runtime, folder, executionProvider, intraOpThreads } = options
   const config = await readDecoderConfig(folder)
   const file = await findDecoderFile(folder, options)
-  const session = await runtime.load(file, {
+  const original = await readModelFile(file)
+  const contextLength = Math.min(
+    config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
+    options.maxContextTokens ?? CONTEXT_TOKENS_MAX,
+    // Graphs with a growing cache hold the factors of short texts alone.
+    findOperators(original).hasGroupQueryAttention ? Infinity : (config.shortTextMax ?? Infinity),
+  )
+  const model = await preferInPlace(options, original, {
+    file,
+    contextLength,
+    numHeads: config.numHeads,
+  })
+  const source =
+    model === original ? file : { name: file, bytes: writeModel(model), folder: dirname(file) }
+  const session = await runtime.load(source, {
     ...(executionProvider && { executionProvider }),
     ...(intraOpThreads !== undefined && { intraOpThreads }),
   })
   return closeOnFailure(session, async () => {
-    const graph = readDecoderGraph(session, await readOperators(file))
-    const contextLength = Math.min(
-      config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
-      options.maxContextTokens ?? CONTEXT_TOKENS_MAX,
-      // Graphs with a growing cache hold the factors of short texts alone.
-      graph.cacheStyle === 'growing' ? (config.shortTextMax ?? Infinity) : Infinity,
-    )
+    const graph = readDecoderGraph(session, findOperators(model))
     const isSplit = config.shortTextMax !== undefined && config.shortTextMax < contextLength
     const shortTextMax = isSplit ? config.shortTextMax : undefined
     const decoder = {
       session,
       graph,
       contextLength,
+      isRewritten: model !== original,
       ...(shortTextMax !== undefined && { shortTextMax }),
     }
     const { cacheMemory = executionProvider === 'cuda' ? 'device' : 'host' } = options
@@ -79,11 +96,29 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   })
 }
 
+/** The model with a cache that is written in place, where it can be rewritten so. */
+async function preferInPlace(
+  { runtime, executionProvider = 'cpu', asExported = false }: TextEngineOptions,
+  model: Model,
+  decoder: {
+    readonly file: string
+    readonly contextLength: number
+    readonly numHeads: number | undefined
+  },
+): Promise<Model> {
+  const { file, contextLength, numHeads } = decoder
+  const isInPlace = findOperators(model).hasGroupQueryAttention
+  if (isInPlace || asExported || numHeads === undefined) return model
+  const context = { runtime, file, folder: dirname(file), executionProvider }
+  return (await rewriteDecoder(context, model, { numHeads, contextLength })) ?? model
+}
+
 /** The parts that exist once the model is loaded. */
 interface LoadedDecoder {
   readonly session: ModelSession
   readonly graph: DecoderGraph
   readonly contextLength: number
+  readonly isRewritten: boolean
   readonly shortTextMax?: number
   readonly device?: DeviceCache
 }
@@ -113,6 +148,7 @@ function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngin
   return {
     contextLength,
     vocabSize: graph.vocabSize,
+    cachePath: decoder.isRewritten ? 'rewritten' : isInPlace ? 'in place' : 'growing',
     run: (request, runOptions) => engine.run(request, runOptions),
     onStep: (listener) => engine.onStep(listener),
     stats: () => engine.stats(),

@@ -65,6 +65,8 @@ export interface EngineStats {
 export interface TextEngine {
   readonly contextLength: number
   readonly vocabSize: number
+  /** How the model's cache is written; see docs/models.md. */
+  readonly cachePath: 'in place' | 'rewritten' | 'growing'
   /** Continues a text. Rejects with `CancelledError` at once when the signal aborts. */
   run(request: SequenceRequest, options: { readonly signal: AbortSignal }): Promise<SequenceEnd>
   /** Calls back after every step. */

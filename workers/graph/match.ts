@@ -5,7 +5,7 @@ import type { GraphNode } from './model.ts'
  * What a tensor must come from: any tensor, remembered under a name (twice the same name is the
  * same tensor); an operator over patterns; or one of several patterns.
  */
-type Pattern =
+export type Pattern =
   | string
   | {
       readonly operator: string

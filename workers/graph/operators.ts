@@ -13,7 +13,7 @@ export async function readOperators(file: string): Promise<OperatorMarks> {
 }
 
 /** Finds them in a model, its functions and the branches of its nodes. */
-function findOperators(model: Model): OperatorMarks {
+export function findOperators(model: Model): OperatorMarks {
   const nodes = [model.graph, ...model.functions].flatMap((graph) => allNodes(graph.nodes))
   return {
     hasGroupQueryAttention: nodes.some(({ operator }) => operator === 'GroupQueryAttention'),

@@ -30,7 +30,9 @@ export function wholeCall(
   return builder.sequence(builder.literal(opening), one, ...more, builder.literal(closing))
 }
 
-/** What follows the text that announces a call, to the end of the call; line breaks may be left out. */
+/**
+ * What follows the text that announces a call, to the end of the call; line breaks may be left out.
+ */
 export function callBehindTrigger(
   builder: GrammarBuilder,
   format: CallFormat,

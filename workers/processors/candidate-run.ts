@@ -326,8 +326,8 @@ function scoreOf({ top }: SampledToken, logprob: number): TokenScore {
 const CHECKPOINT_INTERVAL_MS = 500
 
 /**
- * Where the deltas of a job go: out at once when they are streamed; else gathered per candidate and
- * sent now and then, so that a lost worker costs half a second of work and no more.
+ * Sends the deltas of a job: at once when they are streamed, else joined per candidate every half
+ * second, so that a lost worker costs half a second of work at most.
  */
 export class DeltaOutlet {
   readonly #isStreamed: boolean

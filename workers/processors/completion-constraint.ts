@@ -15,10 +15,10 @@ import type { CompletionModel } from './completion-model.ts'
 import type { ConstraintPlan, OfferedTool } from './constraint-plan.ts'
 import { compileConstraint, formPathOf, isStrict, SCHEMA_PATH } from './constraint-plan.ts'
 
-/** Smaller plans are first tried on the event loop, for some 10 ms at most. */
+/** Smaller plans are compiled on the event loop first, for about 10 ms at most. */
 const INLINE_CHARACTERS_MAX = 16_384
 const INLINE_STEPS_MAX = 60_000
-/** Steps on the event loop for tools whose schema is first looked at while decoding. */
+/** Steps on the event loop for tools whose schema is compiled while decoding. */
 const LATER_STEPS_MAX = 400_000
 const LATER_TOOLS_MAX = 512
 
@@ -32,9 +32,9 @@ interface ConstraintOptions {
 }
 
 /**
- * What the answer must look like: a forced call; or the required form, beside which functions that are offered may still be called; or free text in which each call
- * that the model begins is one of an offered function. Grammars are cached per scope, so that the
- * time which one takes does not reveal that another organization uses it.
+ * Finds the constraint of an answer: a forced call; the required format, or a call of an offered
+ * function instead; or free text in which every call is one of an offered function. Grammars are
+ * cached per scope, so that timing does not reveal the grammars of other organizations.
  */
 export async function findConstraint(
   model: CompletionModel,
@@ -67,7 +67,7 @@ export async function findConstraint(
   }
 }
 
-/** What the answer must look like, and request fields that are not enforced. */
+/** The constraint of an answer, and the request fields that are not enforced. */
 interface Constraint {
   /** Absent when anything goes. */
   readonly source?: ConstraintSource
@@ -150,7 +150,7 @@ async function callsInFreeText(
     const inner = () => model.callConstraints.get(key, compile)
     return new TriggeredConstraint({ ...options, inner, isLenient: true })
   }
-  // What cannot be promised is refused before anything runs.
+  // A schema that cannot be enforced is refused before the model runs.
   const factory = await prepare(model, plan, request)
   return new TriggeredConstraint({ ...options, inner: () => factory, isLenient: !mustFollow })
 }

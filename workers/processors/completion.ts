@@ -114,7 +114,7 @@ async function processGenerate(
   })
 }
 
-/** A request with the defaults of the model where it is silent. */
+/** Fills parameters that the request leaves out with the defaults of the model. */
 function withDefaults(input: GenerateInput, defaults: SamplingDefaults = {}): GenerateInput {
   const { unsetSampling = [], sampling } = input
   const given = unsetSampling.filter((name) => defaults[name] !== undefined)
@@ -123,7 +123,7 @@ function withDefaults(input: GenerateInput, defaults: SamplingDefaults = {}): Ge
   return { ...input, sampling: { ...sampling, ...values } }
 }
 
-/** How the answers of a chat are written; undefined where clients of any model can read them. */
+/** The dialect of a chat's answers; undefined when every client can read them. */
 function dialectOf(
   { dialect, isDialectSpecial }: CompletionModel,
   prompts: readonly PreparedPrompt[],
@@ -151,7 +151,10 @@ function present(
   return { task: 'generate', candidates }
 }
 
-/** A prompt counts once, and what its own candidates left in the cache for each other does not. */
+/**
+ * Cached tokens of the prompts: each prompt counts once, and prefixes shared by its own candidates
+ * do not.
+ */
 function countCached(
   runs: readonly CandidateRun[],
   prompts: readonly PreparedPrompt[],

@@ -123,8 +123,8 @@ function textGrammar(param: string, compile: () => Grammar): Grammar {
 }
 
 /**
- * The arguments of a tool whose schema cannot be enforced are any object, unless it is strict. Where
- * the tool may not be called at all, its schema is compiled when it is.
+ * The arguments of a tool whose schema cannot be enforced are any object, unless it is strict.
+ * Where the tool may not be called at all, its schema is compiled when it is.
  */
 function compileTool(
   compiler: SchemaCompiler,

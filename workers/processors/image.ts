@@ -20,7 +20,9 @@ const SOURCE_BYTES_MAX = 64 * 1024 ** 2
 const VARIATION_STRENGTH = 0.5
 const EDIT_STRENGTH = 1
 
-/** Draws the images of one job, as many at a time as gain from it, and stores each once it is done. */
+/**
+ * Draws the images of one job, as many at a time as gain from it, and stores each once it is done.
+ */
 export async function processImage(
   job: JobEnvelope<'image'>,
   { model, reply, signal, clock }: JobTools<ImageModel, 'image'>,

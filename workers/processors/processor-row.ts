@@ -11,9 +11,9 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
-/** What a model is opened with. */
+/** The arguments of `open`. */
 export interface OpenTools {
-  /** Where its files lie. */
+  /** The folder of its files. */
   readonly folder: string
   readonly slots: number
   readonly runtime: Runtime
@@ -45,7 +45,7 @@ export interface OpenModel {
   close(): Promise<void>
 }
 
-/** How the jobs of one kind are done. */
+/** The processor of one kind of job. */
 export interface ProcessorRow {
   readonly kind: QueueKind
   /** Jobs at a time, unless the catalogue says otherwise. */
@@ -53,20 +53,20 @@ export interface ProcessorRow {
   open(model: CatalogueModel, tools: OpenTools): Promise<OpenModel>
 }
 
-/** A processor and the model that it asks. */
+/** A processor and the functions of its model. */
 interface ProcessorSpec<K extends QueueKind, Model> {
   readonly kind: K
   readonly slots: number
   open(model: CatalogueModel, tools: OpenTools): Promise<{ opened: Model; bytes: number }>
   process(job: JobEnvelope<K>, tools: JobTools<Model, K>): Promise<void>
   stats(opened: Model): ModelStats
-  /** In tokens; models that read none are without. */
+  /** In tokens; absent for models that read none. */
   contextLengthOf?(opened: Model): number
   samplingDefaultsOf?(opened: Model): SamplingDefaults | undefined
   close(opened: Model): Promise<void>
 }
 
-/** Makes a row of a processor and its model, whose type stays between the two. */
+/** Makes the row of a processor; the type of its model is not visible outside. */
 export function defineProcessor<K extends QueueKind, Model>(
   spec: ProcessorSpec<K, Model>,
 ): ProcessorRow {
@@ -104,18 +104,20 @@ export function sessionOptionsOf(
   }
 }
 
-/** How a processor answers a job; nothing waits, the worker sends what has gathered. */
+/** The replies of a processor. Calls return at once; the worker sends what has accumulated. */
 export interface JobReplies<K extends QueueKind = QueueKind> {
   started(promptTokens: number, report?: StartReport): void
   delta(deltas: readonly CandidateDelta[]): void
   /** Reports new tokens of a candidate for the metrics, whether or not they are sent. */
   noteTokens?(candidate: number, count: number): void
-  /** `text` is what a window of a recording says, where that is wanted at once. */
+  /** `text` is the transcript of a window of a recording, when the client streams it. */
   progress(step: number, steps: number, text?: string): void
   result(result: QueueTable[K]['result'], usage: TokenUsage, timings: JobTimings): void
 }
 
-/** What a processor gets beside its job. Failures are thrown; the worker turns them into replies. */
+/**
+ * The arguments of a processor besides its job. Errors are thrown; the worker makes them replies.
+ */
 export interface JobTools<Model, K extends QueueKind = QueueKind> {
   readonly model: Model
   readonly reply: JobReplies<K>
@@ -124,8 +126,8 @@ export interface JobTools<Model, K extends QueueKind = QueueKind> {
 }
 
 /**
- * Does all tasks at once. The first failure aborts the others' signal and is thrown once all of them
- * have ended, so that nothing of a job outlives it.
+ * Runs all tasks concurrently. The first failure aborts the signal of the others and is thrown
+ * after all of them have ended, so that no task outlives its job.
  */
 export async function allOrNone<Value>(
   signal: AbortSignal,
@@ -147,8 +149,7 @@ export async function allOrNone<Value>(
 const TURN_MS = 10
 
 /**
- * For loops that compute without waiting: lets everything else in the process have its turn once the
- * loop has run for a while.
+ * Long synchronous loops await the returned function: it yields to the event loop every 10 ms.
  */
 export function yieldToEventLoop(clock: Clock): () => Promise<void> {
   let startedAtMs = clock.monotonic()

@@ -14,8 +14,8 @@ const BRIDGE = '\n\n---\n\nThe above passage is related to: '
 const SCALE = 100 // scores are hundredths of a nat per token of the query
 
 /**
- * Scores documents by query likelihood: how much likelier, per token and in hundredths of a nat, the
- * query becomes when the document precedes it than when nothing does.
+ * Scores documents by query likelihood: how much likelier, per token and in hundredths of a nat,
+ * the query becomes when the document precedes it than when nothing does.
  */
 export async function processScore(
   job: JobEnvelope<'completion'>,

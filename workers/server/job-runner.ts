@@ -160,9 +160,8 @@ export class JobRunner {
     if (this.#isDraining) throw YIELD
     if (this.#options.clock.now() >= envelope.deadlineAtMs) return
     const checking = envelope.isSuspect === true ? this.#check(run) : this.#checkSoon(run)
-    // The run does not wait for the check: the replies of a cancelled job, a second delivery or a
-    // job without an owner are ignored, and the run is stopped a moment later. A suspected job
-    // waits, because it may do harm.
+    // The run starts before the check ends: replies of a cancelled job, a second delivery or a job
+    // without an owner are ignored, and the run is stopped. A suspected job waits for the check.
     if (envelope.isSuspect === true) await checking
     else void checking
     run.passage = await this.#gate.enter(envelope.isSuspect === true, abort.signal)
@@ -175,7 +174,7 @@ export class JobRunner {
     await execute(envelope, { reply: this.#repliesOf(run), signal: abort.signal })
   }
 
-  /** Most short jobs are over before it would be worth asking. */
+  /** Delayed, because most short jobs have ended by then. */
   async #checkSoon(run: Run): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, CHECK_DELAY_MS))
     if (!run.hasEnded) await this.#check(run)
@@ -238,7 +237,7 @@ export class JobRunner {
     }
   }
 
-  /** Once the owner can know of it: a suspect that enters next may kill the process at once. */
+  /** Waits until the reply is written: a suspected job that starts next may kill the process. */
   #prove(run: Run): void {
     if (run.isProven) return
     run.isProven = true

@@ -131,13 +131,13 @@ const LOCK_MS = 2000
 const LOCK_RENEW_MS = 500
 const STALLED_INTERVAL_MS = 5000
 const RETRY_DELAY_MS = 200
-/** A job that ends the wait is recorded as begun when the wait began, so it is short. */
+/** Short, because BullMQ dates the start of the fetched job to the start of the wait. */
 const WAIT_SECONDS = 1
 const FETCHES_MAX = 32
 
 /**
- * How many jobs wait. Where none does, the marker that wakes workers is taken away: it would only
- * let one of them look into an empty queue. The next job that is added brings it back.
+ * Counts waiting jobs. When there are none, removes the marker that wakes workers, which would make
+ * one of them fetch from an empty queue. BullMQ adds it again with the next job.
  *
  * KEYS: `prioritized` set, `wait` list, `marker` set
  */
@@ -166,14 +166,14 @@ interface Held {
 }
 
 /**
- * Fetches the jobs of one BullMQ queue and takes them out of it when they have run. BullMQ's own
- * loop fetches them one after another and lets none begin before it found the queue empty; this one
- * asks for as many at once as wait and fit.
+ * Fetches the jobs of one BullMQ queue and removes them when they have run. BullMQ's own loop
+ * fetches one after another and starts none before the queue was found empty; this loop fetches as
+ * many at once as there are waiting jobs and free slots.
  *
- * A job never runs twice here. With `maxStalledCount` 0 BullMQ's stalled check marks a job whose lock
- * expired as failed, and the next fetch removes it without a run: whether it runs again is decided
- * by its owner alone, who knows what was delivered and raises the epoch. The check thereby only
- * sweeps up after workers that died together with the owners of their jobs.
+ * A job never runs twice here. With `maxStalledCount` 0 BullMQ's stalled check marks a job whose
+ * lock expired as failed, and the next fetch removes it without a run: whether it runs again is
+ * decided by its owner alone, which knows the delivered replies and raises the epoch. The check
+ * only removes jobs whose worker and owner both died.
  */
 class JobSource {
   readonly #options: JobSourceOptions
@@ -208,7 +208,7 @@ class JobSource {
     await this.#worker.pause(true)
   }
 
-  /** Lets go of the connections; jobs still running lose their locks. */
+  /** Closes the connections; running jobs lose their locks. */
   async close(): Promise<void> {
     this.#isStopped = true
     this.#onFree?.()
@@ -242,9 +242,9 @@ class JobSource {
   }
 
   /**
-   * Waits until BullMQ's marker says that there is a job, or a while has passed. The fetch waits in
-   * Redis behind the wait, on the same connection, so that the job itself is what wakes this process.
-   * Answers how many more wait.
+   * Waits for BullMQ's marker or the time limit. The fetch is pipelined behind the blocking pop on
+   * the same connection, so the marker's arrival runs it in the same round trip. Returns the number
+   * of waiting jobs.
    */
   async #awaitJob(waiter: RedisQueueBackend): Promise<number> {
     const [marker, isFound] = await this.#awaitMarker(waiter)
@@ -266,8 +266,8 @@ class JobSource {
   }
 
   /**
-   * Fetches jobs side by side and begins each as it comes; answers how many more wait. That is asked
-   * afterwards: in one write with the fetches, Redis would answer none before it had counted.
+   * Fetches jobs concurrently and starts each on arrival; returns the number of waiting jobs. The
+   * count is a later write: in the write of the fetches it would delay their answers.
    */
   async #fetch(wanted: number): Promise<number> {
     const { backend } = this.#worker
@@ -319,7 +319,7 @@ class JobSource {
     this.#release()
   }
 
-  /** Takes a job out of the queue; answers the next one while there are too few slots for all. */
+  /** Removes a job from the queue; returns the next one while more wait than there are slots. */
   async #takeOut(job: Job, token: string): Promise<Job | undefined> {
     for (;;) {
       // While the loop waits for the marker there is none, and it has a slot of its own.

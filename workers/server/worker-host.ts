@@ -34,7 +34,7 @@ const RELOAD_DELAY_MS = 5000
  */
 const LOAD_FAILURES_MAX = 2
 const REBUILD_CHECK_MS = 1000
-/** What remains of two seconds after a drain of one: runs end within a step, replies fly. */
+/** After a drain of one second, the rest of two: runs end within a step and replies are sent. */
 const YIELD_GRACE_MS = 600
 const CLOSE_GRACE_MS = 200
 
@@ -44,7 +44,7 @@ export interface ServedModel {
   readonly slots: number
 }
 
-/** What a worker process is made of. */
+/** The dependencies of a worker process. */
 interface WorkerHostOptions {
   /** BullMQ's commands and ours; its commands wait while Redis is away. */
   readonly redis: Redis
@@ -71,9 +71,9 @@ export class WorkerHost {
   readonly #writer: ReplyWriter
   readonly #runner: JobRunner
   readonly #servers = new Map<string, QueueServer>()
-  /** Kept when the model has to make room for another. */
+  /** Stays when the model is evicted. */
   readonly #facts = new Map<string, Pick<ServedQueue, 'contextLength' | 'samplingDefaults'>>()
-  /** How often each model could not be loaded since it last could. */
+  /** Consecutive failures to load each model. */
   readonly #loadFailures = new Map<string, number>()
   readonly #tokenCounts = new Map<string, { tokens: number; atMs: number; perSecond: number }>()
   readonly #startedAtMs: number
@@ -130,8 +130,7 @@ export class WorkerHost {
   }
 
   /**
-   * Stops within the given time and a little more: nothing new is fetched, short jobs end, the
-   * others go back to their owners with everything that was delivered.
+   * Stops fetching, lets jobs end until the time limit, then hands the others back to their owners.
    */
   async drain(timeoutMs: number): Promise<void> {
     this.#stopping.abort()
@@ -154,7 +153,7 @@ export class WorkerHost {
     this.#writer.close()
   }
 
-  /** What lies on this machine first: a model that has to be fetched must not keep others waiting. */
+  /** Loads local models first, so that a download does not delay them. */
   async #loadAll(): Promise<void> {
     const isFetched = ({ model }: ServedModel): number => Number(/^(hub|s3):/.test(model.source))
     const order = this.#options.served.toSorted((a, b) => isFetched(a) - isFetched(b))
@@ -218,7 +217,9 @@ export class WorkerHost {
     this.#servers.set(model.id, server)
   }
 
-  /** A new connection is announced at once: owners look for the one they know. */
+  /**
+   * Sends the id of a new connection at once: owners check the connection of the last heartbeat.
+   */
   readonly #onReady = (): void => {
     void this.#sendHeartbeat().catch(() => {})
   }
@@ -264,7 +265,7 @@ export class WorkerHost {
     const nowMs = this.#options.clock.monotonic()
     const last = this.#tokenCounts.get(modelId) ?? { tokens, atMs: nowMs, perSecond: 0 }
     const elapsedMs = nowMs - last.atMs
-    // Over about a second, so that a heartbeat between two steps does not read as silence.
+    // Averaged over a second, because no token may fall between two heartbeats.
     const perSecond =
       elapsedMs < 1000 ? last.perSecond : Math.max(tokens - last.tokens, 0) / (elapsedMs / 1000)
     if (elapsedMs >= 1000 || !this.#tokenCounts.has(modelId)) {
@@ -277,7 +278,10 @@ export class WorkerHost {
     while (this.#runner.numRunning > 0) await new Promise((resolve) => setTimeout(resolve, 20))
   }
 
-  /** Repeats work that may fail while Redis is away; a turn is left out while the last still waits. */
+  /**
+   * Repeats work that may fail while Redis is unavailable; skips an interval while the last call
+   * runs.
+   */
   #every(intervalMs: number, work: () => Promise<void>): void {
     let isBusy = false
     const timer = setInterval(() => {
@@ -296,7 +300,7 @@ export class WorkerHost {
   }
 }
 
-/** Waits for work, but no longer than the time given. Failures are the work's own business. */
+/** Waits for work until the time limit. Errors of the work are ignored. */
 async function within(timeoutMs: number, work: Promise<unknown>): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const timeout = new Promise<void>((resolve) => {

@@ -40,8 +40,8 @@ interface TemplateVariables {
 }
 
 /**
- * Renders a compiled template with the given variables, as Python's Jinja does. Charges the budget for
- * every operation.
+ * Renders a compiled template with the given variables, as Python's Jinja does. Charges the budget
+ * for every operation.
  */
 export function renderTemplate(
   program: Program,

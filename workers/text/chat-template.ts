@@ -221,8 +221,8 @@ const TOOL_CALL_OPENING = '<tool_call>\n'
 const TOOL_CALL_CLOSING = '\n</tool_call>'
 
 /**
- * A message with the field names that chat templates read. Throws `invalidRequest` for the arguments of
- * a call that exceed the limits of JSON in a string.
+ * A message with the field names that chat templates read. Throws `invalidRequest` for the
+ * arguments of a call that exceed the limits of JSON in a string.
  */
 function toTemplateMessage(
   message: ChatMessage,

@@ -34,8 +34,9 @@ interface Section {
 }
 
 /**
- * Encodes texts of which parts are content: control tokens count only where the template wrote them.
- * `undefined` means that the content holds none, so that the library's own way gives the same.
+ * Encodes texts of which parts are content: control tokens count only where the template wrote
+ * them. `undefined` means that the content holds none, so that the library's own way gives the
+ * same.
  */
 interface ContentEncoder {
   findParts(text: string, content: readonly ContentSpan[]): readonly EncodedPart[] | undefined
@@ -102,8 +103,8 @@ function lateTokensOf(
 }
 
 /**
- * Some normalizers turn other characters into those of a token, such as full-width ones. Tokens that
- * are sought after the normalizer would then be found in content.
+ * Some normalizers turn other characters into those of a token, such as full-width ones. Tokens
+ * that are sought after the normalizer would then be found in content.
  */
 function isForgedNormalized(
   { normalizer }: Inside,
@@ -186,8 +187,8 @@ function splitNormalized(
 }
 
 /**
- * Some vocabularies hold the spelling of control tokens among their words: what the model makes of a
- * word must never be one. Such a word is taken apart character by character.
+ * Some vocabularies hold the spelling of control tokens among their words: what the model makes of
+ * a word must never be one. Such a word is taken apart character by character.
  */
 function protectModel(
   model: ModelStep,

@@ -56,11 +56,11 @@ interface Printed extends TextValue {
 }
 
 /**
- * Records who wrote each character of the string values of one rendering. A value without a record is
- * content, so an operation that is not known here never turns content into template text.
+ * Records who wrote each character of the string values of one rendering. A value without a record
+ * is content, so an operation that is not known here never turns content into template text.
  *
- * The library joins printed values to one string. A printed value that is not wholly of the template
- * is therefore printed as a mark that no client can guess, and put back by `resolve`.
+ * The library joins printed values to one string. A printed value that is not wholly of the
+ * template is therefore printed as a mark that no client can guess, and put back by `resolve`.
  */
 export class TemplateOrigins {
   readonly #runs = new WeakMap<object, readonly Run[]>()
@@ -186,7 +186,10 @@ export function markOwn(value: Value, origins: TemplateOrigins): void {
   if (value.type === 'StringValue') origins.set(value, 'template')
 }
 
-/** Roles are words of the API, not of clients; a turn of the assistant may hold the model's own tags. */
+/**
+ * Roles are words of the API, not of clients; a turn of the assistant may hold the model's own
+ * tags.
+ */
 export function markTurns(messages: Value, origins: TemplateOrigins): void {
   if (messages.type !== 'ArrayValue') return
   for (const message of messages.value) {

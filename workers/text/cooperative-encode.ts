@@ -27,8 +27,9 @@ interface Model {
 }
 
 /**
- * What the library's `encode` answers, with a turn for everything else in the process after every few
- * words: the tokens of a word depend on the word alone, and finding them takes nearly all of the time.
+ * What the library's `encode` answers, with a turn for everything else in the process after every
+ * few words: the tokens of a word depend on the word alone, and finding them takes nearly all of
+ * the time.
  */
 export async function encodeCooperatively(
   library: LibraryTokenizer,

@@ -79,7 +79,9 @@ const SCRIPT_PATTERNS = SCRIPTS.map((name) => new RegExp(`^\\p{Script=${name}}`,
 const SCRIPT_CACHE_MAX = 65_536
 const scripts = new Map<string, string>()
 
-/** Cuts a text where its script changes; spaces and unknown characters belong to what precedes them. */
+/**
+ * Cuts a text where its script changes; spaces and unknown characters belong to what precedes them.
+ */
 export function splitByScript(text: string): string[] {
   const pieces: string[] = []
   let last: string | undefined

@@ -67,7 +67,9 @@ export const Base = Interpreter as unknown as new (scope: Scope) => BaseInterpre
 // A name that no client can know.
 const FLOAT_KEY = randomUUID()
 
-/** A number of the client's JSON that Python shows with its fraction, such as `1.0`, for a template. */
+/**
+ * A number of the client's JSON that Python shows with its fraction, such as `1.0`, for a template.
+ */
 export function wholeFloat(value: number): object {
   return { [FLOAT_KEY]: Math.abs(value) < 1e16 ? value.toFixed(1) : value.toExponential() }
 }
@@ -123,7 +125,9 @@ class FloatNumber extends Number {
   }
 }
 
-/** Puts floats where the client's JSON had them: the library goes by the value, not by the point. */
+/**
+ * Puts floats where the client's JSON had them: the library looks at the value, not at the point.
+ */
 export function restoreFloats(value: Value): void {
   if (value.type === 'ArrayValue') {
     for (const [index, held] of value.value.entries()) value.value[index] = restored(held)
@@ -190,7 +194,10 @@ interface Open {
   readonly depth: number
 }
 
-/** Charges for each value within a JSON value. A stack of its own bounds the depth before anything recurses. */
+/**
+ * Charges for each value within a JSON value. A stack of its own bounds the depth before anything
+ * recurses.
+ */
 export function chargeValues(root: unknown, budget: WorkBudget): void {
   const open: Open[] = [{ value: root, depth: 0 }]
   for (let next = open.pop(); next !== undefined; next = open.pop()) {

@@ -92,8 +92,9 @@ interface NamedTemplate {
 }
 
 /**
- * The chat templates of a folder: `chat_template.jinja` with named ones in `additional_chat_templates/`,
- * or `chat_template.json` of older multimodal models, or what the tokenizer's configuration says.
+ * The chat templates of a folder: `chat_template.jinja` with named ones in
+ * `additional_chat_templates/`, or `chat_template.json` of older multimodal models, or what the
+ * tokenizer's configuration says.
  */
 async function findTemplate(
   folder: string,

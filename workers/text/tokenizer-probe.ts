@@ -24,8 +24,9 @@ const LITERALS_MAX = 24
 const COMMON = ['a', 'A', ' ', '\n', '1', '.', "'", 'é', 'a b ', ' .']
 
 /**
- * Tries a tokenizer on texts of repeated characters. Throws a sentence when a pattern takes more than
- * linear time, or the steps together take seconds or write gigabytes: requests would do so later.
+ * Tries a tokenizer on texts of repeated characters. Throws a sentence when a pattern takes more
+ * than linear time, or the steps together take seconds or write gigabytes: requests would do so
+ * later.
  */
 export function probeTokenizer(
   json: Readonly<Record<string, unknown>>,

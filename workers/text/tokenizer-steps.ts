@@ -8,9 +8,9 @@ type Step = Record<string, unknown>
 type Json = Readonly<Record<string, unknown>>
 
 /**
- * Makes steps of the library do what the format's own implementation does. What differs is what counts
- * as a space, a digit or a letter outside of ASCII, settings that it does not read, and the table of
- * SentencePiece, for which it has a fixed approximation.
+ * Makes steps of the library do what the format's own implementation does. What differs is what
+ * counts as a space, a digit or a letter outside of ASCII, settings that it does not read, and the
+ * table of SentencePiece, for which it has a fixed approximation.
  */
 export function correctSteps(
   { normalizer, pre_tokenizer: preTokenizer, model }: Json,
@@ -32,7 +32,10 @@ interface ModelStep {
   _call?: (words: readonly string[]) => string[]
 }
 
-/** Unknown characters of a word in a row are one token; the library takes quadratic time to join them. */
+/**
+ * Unknown characters of a word in a row are one token; the library takes quadratic time to join
+ * them.
+ */
 function correctModel(model: ModelStep | null): void {
   if (model?.fuse_unk !== true) return
   const { unk_token_id: unknownId, tokens_to_ids: ids } = model

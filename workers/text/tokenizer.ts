@@ -103,7 +103,10 @@ const SLICE_CHARS = 16_384 // about 20 ms of tokenizing on the event loop
 const USUAL_CHARS_PER_TOKEN = 6
 const LARGEST_CHARS_PER_TOKEN = 64
 
-/** Characters that so many tokens take as a rule, and at most; never less than are encoded in one go. */
+/**
+ * Characters that so many tokens take as a rule, and at most; never less than are encoded in one
+ * go.
+ */
 export function charsWithin(tokensMax: number): { readonly usual: number; readonly most: number } {
   return {
     usual: Math.max(SLICE_CHARS, tokensMax * USUAL_CHARS_PER_TOKEN),

@@ -19,7 +19,7 @@ import type { OneTimeTokenKind, UserRow } from '#shared/db/schema/auth.ts'
 const MAILS = {
   confirmation: mail('confirmation', 'confirmation', 'signup', 'confirmationSentAt'),
   invite: mail('invite', 'confirmation', 'invite', 'confirmationSentAt'),
-  // To who has an account: the link signs them in.
+  // For users with an account: the link signs them in.
   invitation: mail('invite', 'recovery', 'magiclink', 'recoverySentAt'),
   recovery: mail('recovery', 'recovery', 'recovery', 'recoverySentAt'),
   magicLink: mail('magicLink', 'recovery', 'magiclink', 'recoverySentAt'),
@@ -120,7 +120,9 @@ export function requireAuthorized(services: AuthServices, address: string): void
   })
 }
 
-/** Makes the token of a permitted mail, which counts towards the hour's limit, and writes the mail. */
+/**
+ * Makes the token of a permitted mail, which counts towards the hour's limit, and writes the mail.
+ */
 async function mintAndSend(
   services: AuthServices,
   request: AuthRequest,
@@ -154,7 +156,9 @@ async function mintAndSend(
   })
 }
 
-/** Writes the mails of a change of address; a send-email hook gets the tokens of both in one call. */
+/**
+ * Writes the mails of a change of address; a send-email hook gets the tokens of both in one call.
+ */
 export async function mintAndSendChange(
   services: AuthServices,
   request: AuthRequest,

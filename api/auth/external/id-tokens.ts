@@ -96,7 +96,7 @@ export function isAccessTokenBound(
   })
 }
 
-// Google's tokens may name it without the scheme; Apple goes by two names.
+// Google's tokens may name it without the scheme; Apple has two names.
 const ISSUERS_OF_TWO_NAMES = [
   ['https://accounts.google.com', 'accounts.google.com'],
   ['https://appleid.apple.com', 'https://account.apple.com'],

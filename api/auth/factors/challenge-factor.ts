@@ -4,15 +4,16 @@ import { record } from '#api/auth/audit/record.ts'
 import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { requireChannel } from '#api/auth/delivery/send-mail.ts'
 import { renderCode } from '#api/auth/delivery/send-sms.ts'
-import { authFailure } from '#api/auth/errors.ts'
 import { tooSoon } from '#api/auth/rate-limits.ts'
 import type { ChallengeBody, FactorParams, Parsed } from '#api/auth/schemas.ts'
 import { codeHmac, randomDigits } from '#api/auth/secrets.ts'
 import { type AuthServices, inOneTransaction } from '#api/auth/services.ts'
-import type { ChallengeRow, FactorRow } from '#shared/db/schema/auth.ts'
+import { beginAssertion, beginRegistration } from '#api/auth/webauthn/ceremonies.ts'
+import { listFactorCredentials } from '#api/auth/webauthn/credentials.ts'
+import type { ChallengeRow, FactorRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import { claimChallenge, insertChallenge } from './factors.ts'
-import { getOwnFactor, requireNamedUser } from './own-factor.ts'
+import { getOwnFactor, requireNamedUser, requireVerifiable } from './own-factor.ts'
 
 /** Asks for the proof of a second factor. */
 export async function challengeFactor(
@@ -24,21 +25,44 @@ export async function challengeFactor(
   const { user } = request.caller
   requireNamedUser(user)
   const factor = await getOwnFactor(services, user, params.factor_id)
-  checkEnabled(services, factor)
+  requireVerifiable(services, factor)
   const channel = requireChannel(services, body.channel)
   const isPhone = factor.factorType === 'phone'
   if (isPhone) services.sms.requireGateway(channel)
+  const ceremony = await beginCeremony(services, user, factor)
   const challenge = await inOneTransaction(services, (tx) =>
-    createChallenge(tx, request, { factor, channel }),
+    createChallenge(tx, request, { factor, channel, webauthnChallenge: ceremony?.challenge }),
   )
   const expiresAt = Math.floor(challenge.expiresAt.getTime() / 1000)
-  return json({ id: challenge.id, type: factor.factorType, expires_at: expiresAt })
+  return json({
+    ...{ id: challenge.id, type: factor.factorType, expires_at: expiresAt },
+    ...(ceremony && {
+      webauthn: { type: ceremony.type, credential_options: { publicKey: ceremony.options } },
+    }),
+  })
+}
+
+/** What the browser has to ask an authenticator for; undefined for factors with codes. */
+async function beginCeremony(services: AuthServices, user: UserRow, factor: FactorRow) {
+  if (factor.factorType !== 'webauthn') return undefined
+  const ttlSeconds = services.config.mfa.challengeTtlSeconds
+  const credentials = await listFactorCredentials(services.store, user.id)
+  if (factor.status === 'unverified') {
+    const registration = { user, existing: credentials, isDiscoverable: false, ttlSeconds }
+    return { type: 'create', ...(await beginRegistration(services, registration)) } as const
+  }
+  const allowed = credentials.filter(({ factorId }) => factorId === factor.id)
+  return { type: 'request', ...(await beginAssertion(services, { allowed, ttlSeconds })) } as const
 }
 
 async function createChallenge(
   services: AuthServices,
   request: UserRequest,
-  asked: { readonly factor: FactorRow; readonly channel: 'sms' | 'whatsapp' },
+  asked: {
+    readonly factor: FactorRow
+    readonly channel: 'sms' | 'whatsapp'
+    readonly webauthnChallenge: string | undefined
+  },
 ): Promise<ChallengeRow> {
   const { factor, channel } = asked
   const { mfa, jwt } = services.config
@@ -52,7 +76,10 @@ async function createChallenge(
   const hmac = code === undefined ? null : codeHmac(jwt.secret, ['challenge', id], code)
   const challenge = await insertChallenge(
     services.store,
-    { id, factorId: factor.id, codeHmac: hmac, ip: request.ip },
+    {
+      ...{ id, factorId: factor.id, codeHmac: hmac, ip: request.ip },
+      webauthnChallenge: asked.webauthnChallenge ?? null,
+    },
     mfa.challengeTtlSeconds,
   )
   if (code !== undefined) {
@@ -75,14 +102,4 @@ async function createChallenge(
     traits: { factor_id: factor.id, factor_status: factor.status },
   })
   return challenge
-}
-
-function checkEnabled(services: AuthServices, factor: FactorRow): void {
-  const { mfa } = services.config
-  if (factor.factorType === 'totp' && !mfa.totp.canVerify) {
-    throw authFailure('mfa_totp_verify_not_enabled')
-  }
-  if (factor.factorType === 'phone' && !mfa.phone.canVerify) {
-    throw authFailure('mfa_phone_verify_not_enabled')
-  }
 }

@@ -14,7 +14,7 @@ import { createTotp, type TotpEnrolment } from './totp.ts'
 
 type NewFactor = Pick<FactorRow, 'userId' | 'friendlyName' | 'factorType' | 'secret' | 'phone'>
 
-/** Begins a second factor: an authenticator to scan, or a phone to send codes to. */
+/** Begins a second factor: an authenticator to scan, a phone, or a credential of the browser. */
 export async function enrollFactor(
   services: AuthServices,
   request: UserRequest,
@@ -30,6 +30,10 @@ export async function enrollFactor(
     const factor = await add(services, request, { ...base, secret: null, phone })
     return json({ id: factor.id, type, friendly_name: friendlyName, phone })
   }
+  if (type === 'webauthn') {
+    const factor = await add(services, request, { ...base, secret: null, phone: null })
+    return json({ id: factor.id, type, friendly_name: friendlyName })
+  }
   const issuer = body.issuer || new URL(services.config.site.url).host
   const totp = await createTotp(issuer, user.email ?? user.phone ?? user.id)
   const factor = await add(services, request, { ...base, secret: totp.secret, phone: null })
@@ -40,14 +44,11 @@ function presentTotp(totp: TotpEnrolment): Record<string, string> {
   return { qr_code: totp.qrCodeSvg, secret: totp.secret, uri: totp.uri }
 }
 
-function parseType(services: AuthServices, type: string | undefined): 'totp' | 'phone' {
-  const { mfa } = services.config
-  if (type === 'webauthn') throw authFailure('mfa_webauthn_enroll_not_enabled')
-  if (type !== 'totp' && type !== 'phone') {
+function parseType(services: AuthServices, type: string | undefined): FactorRow['factorType'] {
+  if (type !== 'totp' && type !== 'phone' && type !== 'webauthn') {
     throw invalid('factor_type needs to be totp, phone, or webauthn', 'factor_type')
   }
-  if (type === 'totp' && !mfa.totp.canEnroll) throw authFailure('mfa_totp_enroll_not_enabled')
-  if (type === 'phone' && !mfa.phone.canEnroll) throw authFailure('mfa_phone_enroll_not_enabled')
+  if (!services.config.mfa[type].canEnroll) throw authFailure(`mfa_${type}_enroll_not_enabled`)
   return type
 }
 

@@ -75,10 +75,11 @@ export async function deleteFactor(store: Store, factorId: string): Promise<void
   await store.db.delete(factors).where(eq(factors.id, factorId))
 }
 
-/** Deletes every second factor of a user. */
-export async function deleteFactors(store: Store, userId: string): Promise<void> {
-  const { factors } = store.tables
+/** Deletes every second factor and every passkey of a user. */
+export async function deleteFactorsAndPasskeys(store: Store, userId: string): Promise<void> {
+  const { factors, webauthnCredentials } = store.tables
   await store.db.delete(factors).where(eq(factors.userId, userId))
+  await store.db.delete(webauthnCredentials).where(eq(webauthnCredentials.userId, userId))
 }
 
 /** Deletes factors that were never verified and are older than `ttlSeconds`. */
@@ -167,7 +168,7 @@ export async function claimChallenge(
 /** Adds a challenge that holds for `ttlSeconds`. */
 export async function insertChallenge(
   store: Store,
-  fields: Pick<ChallengeRow, 'id' | 'factorId' | 'codeHmac' | 'ip'>,
+  fields: Pick<ChallengeRow, 'id' | 'factorId' | 'codeHmac' | 'webauthnChallenge' | 'ip'>,
   ttlSeconds: number,
 ): Promise<ChallengeRow> {
   const now = store.now()

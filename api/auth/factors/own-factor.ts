@@ -27,6 +27,12 @@ export async function getOwnFactor(
   return factor
 }
 
+/** Throws unless factors of this type may be verified. */
+export function requireVerifiable(services: AuthServices, { factorType }: FactorRow): void {
+  if (services.config.mfa[factorType].canVerify) return
+  throw authFailure(`mfa_${factorType}_verify_not_enabled`)
+}
+
 /** A UUID of a path. Throws 404 when it is none: nothing can be found there. */
 export function parseUuid(text: string, name: string): string {
   if (UUID.test(text)) return text.toLowerCase()

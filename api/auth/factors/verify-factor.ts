@@ -1,11 +1,9 @@
 import { record } from '#api/auth/audit/record.ts'
 import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
-import { gatewayCheck } from '#api/auth/delivery/send-sms.ts'
-import { authFailure, invalid } from '#api/auth/errors.ts'
+import { authFailure } from '#api/auth/errors.ts'
 import { describeRaised } from '#api/auth/hooks/access-token-hook.ts'
 import { judgeFactorAttempt } from '#api/auth/hooks/attempt-hooks.ts'
 import type { FactorParams, FactorVerifyBody, Parsed } from '#api/auth/schemas.ts'
-import { codeHmac, isSameBytes } from '#api/auth/secrets.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { replaceRefreshToken } from '#api/auth/sessions/refresh-tokens.ts'
 import { endSessionsBelowAal2, findSession, raiseSession } from '#api/auth/sessions/sessions.ts'
@@ -14,16 +12,21 @@ import { inTransaction, type Store } from '#api/auth/store.ts'
 import { lockUser, maySignIn } from '#api/auth/users/users.ts'
 import type { ChallengeRow, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
 
+import { findProof, keepProof, parseGiven, wrongProof } from './factor-proof.ts'
 import {
-  acceptTotpStep,
   consumeChallenge,
   countAttempt,
   findChallenge,
   listFactors,
   markFactorVerified,
 } from './factors.ts'
-import { getOwnFactor, parseChallengeId, requireNamedUser, unknownChallenge } from './own-factor.ts'
-import { findTotpStep } from './totp.ts'
+import {
+  getOwnFactor,
+  parseChallengeId,
+  requireNamedUser,
+  requireVerifiable,
+  unknownChallenge,
+} from './own-factor.ts'
 
 /** Proves a second factor: the session rises to the second assurance level. */
 export async function verifyFactor(
@@ -35,7 +38,7 @@ export async function verifyFactor(
   const { user, session } = request.caller
   requireNamedUser(user)
   const factor = await getOwnFactor(services, user, params.factor_id)
-  if (!body.code) throw invalid('Code needs to be non-empty', 'code')
+  const given = parseGiven(factor, body)
   if (session === undefined) throw authFailure('session_not_found')
   const challenge = await getChallenge(services, request, { factor, id: body.challenge_id })
   // Every challenge has its own tries and anybody may ask for the next: this counts them together.
@@ -47,21 +50,21 @@ export async function verifyFactor(
     traits: { factor_id: factor.id, challenge_id: challenge.id },
   })
   const { otpAttemptsMax } = services.config.rateLimits
-  if (!(await countAttempt(services.store, challenge.id, otpAttemptsMax))) throw wrongCode(factor)
-  const proof = { factor, challenge, code: body.code }
-  const hasPassed = await services.guesses.judge(
+  if (!(await countAttempt(services.store, challenge.id, otpAttemptsMax))) throw wrongProof(factor)
+  const proof = await services.guesses.judge(
     { kind: 'factor', account: user.id, network: request.network },
-    () => isRight(services, proof),
-    (passed) => passed,
+    () => findProof(services, { factor, challenge, given }),
+    (found) => found !== undefined,
   )
-  await judgeFactorAttempt(services, request, { user, factor, isValid: hasPassed })
-  if (!hasPassed) throw wrongCode(factor)
+  await judgeFactorAttempt(services, request, { user, factor, isValid: proof !== undefined })
+  if (proof === undefined) throw wrongProof(factor)
   const claims = await describeRaised(services, { user, session, method: methodOf(factor) })
   const started = await inTransaction(services.store, async (store) => {
     const locked = await lockUser(store, user.id)
     if (!maySignIn(locked, store.now())) throw authFailure('user_banned')
     if (!(await consumeChallenge(store, challenge.id))) throw authFailure('mfa_ip_address_mismatch')
     const current = await requireWelcome(services, store, { factor, sessionId: session.id })
+    await keepProof(store, factor, proof)
     const raised = await raise(store, { factor, session: current })
     await record(services, store, {
       request,
@@ -103,12 +106,7 @@ async function getChallenge(
   wanted: { readonly factor: FactorRow; readonly id: string | undefined },
 ): Promise<ChallengeRow> {
   const { factor } = wanted
-  const { mfa } = services.config
-  const canVerify = factor.factorType === 'totp' ? mfa.totp.canVerify : mfa.phone.canVerify
-  if (!canVerify) {
-    const isTotp = factor.factorType === 'totp'
-    throw authFailure(isTotp ? 'mfa_totp_verify_not_enabled' : 'mfa_phone_verify_not_enabled')
-  }
+  requireVerifiable(services, factor)
   const id = parseChallengeId(wanted.id)
   const challenge = await findChallenge(services.store, factor.id, id)
   if (challenge === undefined) throw unknownChallenge()
@@ -121,31 +119,6 @@ async function getChallenge(
     })
   }
   return challenge
-}
-
-async function isRight(
-  services: AuthServices,
-  proof: { readonly factor: FactorRow; readonly challenge: ChallengeRow; readonly code: string },
-): Promise<boolean> {
-  const { factor, challenge, code } = proof
-  if (factor.factorType === 'phone') {
-    const phone = factor.phone as string
-    const ask = gatewayCheck(services, { kind: 'phone', phone }, code)
-    if (ask !== undefined) return ask()
-    const hmac = codeHmac(services.config.jwt.secret, ['challenge', challenge.id], code)
-    return challenge.codeHmac !== null && isSameBytes(challenge.codeHmac, hmac)
-  }
-  const step = findTotpStep(factor.secret as string, code, services.clock.now())
-  if (step === undefined) return false
-  // A code that was watched while it was typed is worth nothing a second time. Only the one that
-  // finishes the enrolment may be used once more: the sign-in after it comes within its 30 seconds.
-  return factor.status === 'unverified' || acceptTotpStep(services.store, factor.id, step)
-}
-
-function wrongCode(factor: FactorRow): Error {
-  const message =
-    factor.factorType === 'totp' ? 'Invalid TOTP code entered' : 'Invalid MFA Phone code entered'
-  return authFailure('mfa_verification_failed', { message, param: 'code' })
 }
 
 async function raise(
@@ -162,5 +135,5 @@ async function raise(
 }
 
 function methodOf({ factorType }: FactorRow): string {
-  return factorType === 'totp' ? 'totp' : 'mfa/phone'
+  return factorType === 'totp' ? 'totp' : `mfa/${factorType}`
 }

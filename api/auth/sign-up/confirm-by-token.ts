@@ -1,4 +1,4 @@
-import { deleteFactors } from '#api/auth/factors/factors.ts'
+import { deleteFactorsAndPasskeys } from '#api/auth/factors/factors.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { endSessions } from '#api/auth/sessions/sessions.ts'
 import { clearOtherFlows } from '#api/auth/sign-in/flow-states.ts'
@@ -54,7 +54,7 @@ async function resetCredentials(
   )
   for (const { id } of removed) await deleteIdentity(store, id)
   await endSessions(store, { userId: user.id, scope: 'global' })
-  await deleteFactors(store, user.id)
+  await deleteFactorsAndPasskeys(store, user.id)
   await clearOtherFlows(store, user.id, token.flowStateId)
   await saveClaims(store, user, { own, metadata: token.userMetadata })
   const base = isSuspectedLost ? contactClaims(user.id, own) : user.userMetadata

@@ -1,4 +1,4 @@
-import { deleteFactors } from '#api/auth/factors/factors.ts'
+import { deleteFactorsAndPasskeys } from '#api/auth/factors/factors.ts'
 import type { ExternalProfile } from '#api/auth/ports.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { endSessions } from '#api/auth/sessions/sessions.ts'
@@ -50,7 +50,7 @@ export async function settleConfirmation(
   await deleteOtherIdentities(store, user.id, identity.id)
   await endSessions(store, { userId: user.id, scope: 'global' })
   await clearOneTimeTokens(store, user.id)
-  await deleteFactors(store, user.id)
+  await deleteFactorsAndPasskeys(store, user.id)
   const confirmed = await updateUser(store, user.id, {
     passwordHash: null,
     email: match.email.toLowerCase(),

@@ -1,5 +1,5 @@
 import type { AuthRequest } from '#api/auth/context.ts'
-import { deleteFactors } from '#api/auth/factors/factors.ts'
+import { deleteFactorsAndPasskeys } from '#api/auth/factors/factors.ts'
 import { announceNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { endSessions } from '#api/auth/sessions/sessions.ts'
@@ -86,7 +86,7 @@ export async function inviteAccount(
     return updateUser(store, known.id, { invitedAt, userMetadata })
   }
   await endSessions(store, { userId: known.id, scope: 'global' })
-  await deleteFactors(store, known.id)
+  await deleteFactorsAndPasskeys(store, known.id)
   // Set in sessions of an unconfirmed account, not by an administrator.
   const isSuspectedLost = known.lastSignInAt !== null
   return updateUser(store, known.id, {

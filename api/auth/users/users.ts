@@ -3,6 +3,7 @@ import { createHash, randomUUID } from 'node:crypto'
 import { and, asc, desc, eq, inArray, isNull, lte, or, type SQL, sql } from 'drizzle-orm'
 
 import { authFailure } from '#api/auth/errors.ts'
+import { deleteFactorsAndPasskeys } from '#api/auth/factors/factors.ts'
 import type { Store } from '#api/auth/store.ts'
 import { prepared } from '#shared/db/client.ts'
 import type { Metadata, UserRow } from '#shared/db/schema/auth.ts'
@@ -240,7 +241,7 @@ export async function deleteUser(store: Store, id: string): Promise<boolean> {
 
 /** Keeps the row without any personal data. */
 export async function softDeleteUser(store: Store, user: UserRow): Promise<void> {
-  const { identities, sessions, factors, oneTimeTokens } = store.tables
+  const { identities, sessions, oneTimeTokens } = store.tables
   const veil = (value: string | null): string | null =>
     value === null
       ? null
@@ -265,7 +266,7 @@ export async function softDeleteUser(store: Store, user: UserRow): Promise<void>
     })
     .where(eq(identities.userId, user.id))
   await store.db.delete(sessions).where(eq(sessions.userId, user.id))
-  await store.db.delete(factors).where(eq(factors.userId, user.id))
+  await deleteFactorsAndPasskeys(store, user.id)
   await store.db.delete(oneTimeTokens).where(eq(oneTimeTokens.userId, user.id))
 }
 

@@ -3,7 +3,8 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
 import { type Form, type FormFile, missingParameter, readForm } from '#api/http/form.ts'
-import { bodyUnchecked, parseFields } from '#api/inference/form-fields.ts'
+import { bodyUnchecked } from '#api/http/validation.ts'
+import { parseFields } from '#api/inference/form-fields.ts'
 import { answerWithEvents } from '#api/inference/generate.ts'
 import { getCapableModel } from '#api/inference/model-route.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
@@ -16,7 +17,7 @@ import {
   runJob,
   submitJob,
 } from '#api/jobs/run-inference.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import type { AudioInput } from '#shared/contracts/audio.ts'
 import { CancelledError, failure } from '#shared/errors.ts'
 

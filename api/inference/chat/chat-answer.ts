@@ -7,7 +7,7 @@ import {
 import { DONE, obfuscation, type StreamPresenter, StreamUsage } from '#api/inference/generate.ts'
 import type { StreamChoice } from '#api/inference/sampling-fields.ts'
 import type { PriorityClass } from '#api/jobs/observers.ts'
-import { derivedId } from '#api/v1/durable.ts'
+import { derivedId } from '#api/v1/request-context.ts'
 import { type AnswerDialect, callFormat } from '#shared/contracts/answer-formats.ts'
 import type {
   Candidate,

@@ -6,7 +6,7 @@ import { answerOrStream, CHAT_RESPONSE } from '#api/inference/response-schemas.t
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
-import { freshHead } from '#api/v1/durable.ts'
+import { freshHead } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { chatPresenter, presentChat } from './chat-answer.ts'

@@ -116,6 +116,18 @@ export const MESSAGE_SCHEMA = {
     parsed: {},
   },
   additionalProperties: false,
+  allOf: [
+    {
+      if: { required: ['role'], properties: { role: { not: { const: 'assistant' } } } },
+      // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema.
+      then: { required: ['content'] },
+    },
+    {
+      if: { required: ['role'], properties: { role: { const: 'tool' } } },
+      // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema.
+      then: { required: ['tool_call_id'] },
+    },
+  ],
 }
 
 /** The messages as chat templates read them. Throws when they make no possible conversation. */

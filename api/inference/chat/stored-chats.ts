@@ -7,8 +7,8 @@ import type { InferenceServices, ResponseStorage } from '#api/inference/services
 import type { Http } from '#api/jobs/run-inference.ts'
 import type { AnswerStore, StoredAnswer } from '#api/stored/answer-store.ts'
 import { presentItems } from '#api/stored/conversation-routes.ts'
-import { callerOf } from '#api/v1/caller.ts'
 import { checkMetadata, METADATA_FIELD } from '#api/v1/metadata-field.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import type { ChatBody } from './chat-request.ts'

@@ -10,7 +10,7 @@ import { answerOrStream, COMPLETION_RESPONSE } from '#api/inference/response-sch
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
-import { freshHead } from '#api/v1/durable.ts'
+import { freshHead } from '#api/v1/request-context.ts'
 
 import { type CompletionAnswer, presentCompletion } from './completion-answer.ts'
 import {

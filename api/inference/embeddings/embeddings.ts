@@ -6,7 +6,7 @@ import { getCapableModel, modelNameOf, registerModelRoute } from '#api/inference
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { JobEvent } from '#api/jobs/observers.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
-import { type Caller, callerOf } from '#api/v1/caller.ts'
+import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 

@@ -7,7 +7,7 @@ import { JOB_ERRORS, listResponse } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { clientSignal, type Http, runJob } from '#api/jobs/run-inference.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 

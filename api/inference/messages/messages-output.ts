@@ -1,7 +1,7 @@
 import { type AnswerParser, answerParser } from '#api/inference/answers/answer-parser.ts'
 import type { AnswerPart } from '#api/inference/chat/chat-tool-calls.ts'
 import type { ToolPlan } from '#api/inference/chat/chat-tools.ts'
-import { derivedId } from '#api/v1/durable.ts'
+import { derivedId } from '#api/v1/request-context.ts'
 import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
 import type { FinishReason } from '#shared/contracts/completion.ts'
 

@@ -4,8 +4,7 @@ import { type Generation, generate, type Validated, validatedOf } from '#api/inf
 import { getCapableModel } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
-import { callerOf } from '#api/v1/caller.ts'
-import { freshHead } from '#api/v1/durable.ts'
+import { callerOf, freshHead } from '#api/v1/request-context.ts'
 import type { TokenizeInput } from '#shared/contracts/completion.ts'
 
 import { messagePresenter, presentMessage } from './messages-answer.ts'

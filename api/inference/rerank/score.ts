@@ -12,7 +12,7 @@ import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
-import { answerHeadOf } from '#api/v1/durable.ts'
+import { answerHeadOf } from '#api/v1/request-context.ts'
 
 import { DOCUMENTS_MAX, scoreDocuments } from './rank.ts'
 

@@ -5,7 +5,7 @@ import type { Http } from '#api/jobs/run-inference.ts'
 import type { AnswerStore } from '#api/stored/answer-store.ts'
 import { tooLargeToContinue } from '#api/stored/bounded-contents.ts'
 import type { StoredItem } from '#api/stored/conversation-store.ts'
-import { type Caller, callerOf } from '#api/v1/caller.ts'
+import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 

@@ -6,7 +6,7 @@ import type { JobSummary } from '#api/jobs/job-store.ts'
 import { streamEvents } from '#api/jobs/routes.ts'
 import type { StoredAnswer } from '#api/stored/answer-store.ts'
 import { presentItems } from '#api/stored/conversation-routes.ts'
-import { callerOf } from '#api/v1/caller.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { RESPONSE } from './responses-schemas.ts'

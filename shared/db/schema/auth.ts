@@ -36,6 +36,7 @@ export function authTables(namespace: string) {
     ...userTables(table),
     ...sessionTables(table),
     ...factorTables(table),
+    ...webauthnTables(table),
     ...outboxTables(table),
   }
 }
@@ -49,6 +50,8 @@ export type FlowStateRow = AuthTables['flowStates']['$inferSelect']
 export type OneTimeTokenRow = AuthTables['oneTimeTokens']['$inferSelect']
 export type FactorRow = AuthTables['factors']['$inferSelect']
 export type ChallengeRow = AuthTables['challenges']['$inferSelect']
+export type WebAuthnCredentialRow = AuthTables['webauthnCredentials']['$inferSelect']
+export type WebAuthnChallengeRow = AuthTables['webauthnChallenges']['$inferSelect']
 export type OutboxMessageRow = AuthTables['outboxMessages']['$inferSelect']
 export type AuditLogRow = AuthTables['auditLog']['$inferSelect']
 
@@ -171,7 +174,7 @@ function factorTables(table: TableCreator) {
     id: uuid('id').primaryKey(),
     userId: uuid('user_id').notNull(),
     friendlyName: text('friendly_name').notNull().default(''),
-    factorType: text('factor_type', { enum: ['totp', 'phone'] }).notNull(),
+    factorType: text('factor_type', { enum: ['totp', 'phone', 'webauthn'] }).notNull(),
     status: text('status', { enum: ['unverified', 'verified'] }).notNull(),
     secret: text('secret'),
     phone: text('phone'),
@@ -184,6 +187,7 @@ function factorTables(table: TableCreator) {
     id: uuid('id').primaryKey(),
     factorId: uuid('factor_id').notNull(),
     codeHmac: bytea('code_hmac'),
+    webauthnChallenge: text('webauthn_challenge'),
     wrongAttempts: integer('wrong_attempts').notNull().default(0),
     ip: text('ip'),
     createdAt: moment('created_at').notNull(),
@@ -191,6 +195,33 @@ function factorTables(table: TableCreator) {
     verifiedAt: moment('verified_at'),
   })
   return { oneTimeTokens, factors, challenges }
+}
+
+function webauthnTables(table: TableCreator) {
+  const webauthnCredentials = table('webauthn_credentials', {
+    id: uuid('id').primaryKey(),
+    userId: uuid('user_id').notNull(),
+    factorId: uuid('factor_id'),
+    credentialId: bytea('credential_id').notNull(),
+    publicKey: bytea('public_key').notNull(),
+    signCount: bigint('sign_count', { mode: 'number' }).notNull().default(0),
+    transports: text('transports').array().notNull().default([]),
+    aaguid: uuid('aaguid'),
+    isBackupEligible: boolean('is_backup_eligible').notNull().default(false),
+    isBackedUp: boolean('is_backed_up').notNull().default(false),
+    friendlyName: text('friendly_name').notNull().default(''),
+    createdAt: moment('created_at').notNull(),
+    updatedAt: moment('updated_at').notNull(),
+    lastUsedAt: moment('last_used_at'),
+  })
+  const webauthnChallenges = table('webauthn_challenges', {
+    id: uuid('id').primaryKey(),
+    userId: uuid('user_id'),
+    challenge: text('challenge').notNull(),
+    createdAt: moment('created_at').notNull(),
+    expiresAt: moment('expires_at').notNull(),
+  })
+  return { webauthnCredentials, webauthnChallenges }
 }
 
 function outboxTables(table: TableCreator) {

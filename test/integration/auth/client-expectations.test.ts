@@ -56,7 +56,7 @@ describe('a path of the table', () => {
   it('of newer servers is refused as JSON to clients that name their version', async () => {
     const headers = { 'x-supabase-api-version': '2024-01-01' }
     for (const [path, status, code] of [
-      ['/auth/v1/passkeys', 404, 'not_found'],
+      ['/auth/v1/passkeys/registration/other', 404, 'not_found'],
       ['/auth/v1/oauth/authorizations/1', 404, 'feature_disabled'],
       ['/auth/v1/factors/recovery-codes', 405, 'method_not_allowed'],
     ] as const) {

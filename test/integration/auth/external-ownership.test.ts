@@ -34,7 +34,7 @@ it.each([
   expect(new Set(answers.map(({ body }) => body.user.id)).size).toBe(1)
 })
 
-it('an identity is not linked to who was banned on the way', async () => {
+it('an identity is not linked to a user who was banned meanwhile', async () => {
   const { access_token: bearer, user } = await signedInUser(server)
   const path = `/user/identities/authorize?provider=github&skip_http_redirect=true&code_challenge=${'c'.repeat(43)}&code_challenge_method=plain`
   const { body } = await server.call({ path, bearer })
@@ -55,7 +55,7 @@ it('an identity is not linked to who was banned on the way', async () => {
   expect(exchanged.body.error_code).toBe('user_banned')
 })
 
-it('an account that was made in advance keeps nothing of who made it', async () => {
+it('an account that was made in advance keeps no data of its creator', async () => {
   const env = {
     AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS: 'true',
     AUTH_EXTERNAL_PHONE_ENABLED: 'true',

@@ -149,7 +149,7 @@ describe('a policy', () => {
   })
 })
 
-it('a number goes to who asked for it last and has the code, however many asked before', async () => {
+it('a number goes to the user that requested it last and has the code', async () => {
   server = await startServer({ env: { AUTH_EXTERNAL_PHONE_ENABLED: 'true' } })
   phones += 2
   const phone = `+${phones}`

@@ -29,7 +29,7 @@ describe('a faulty input', () => {
     await expect(suite.client.batches.cancel(id)).rejects.toMatchObject({ status: 409 })
   })
 
-  it('fails its batch when it is gone by the time it is read', async () => {
+  it('fails its batch when it was deleted before it is read', async () => {
     const batch = await createBatch(suite.client, [line('a')])
     await suite.client.files.delete(batch.input_file_id)
     suite.start()

@@ -64,7 +64,7 @@ it('makes, lists, promotes and deletes users', async ({ databaseUrl, database })
 })
 
 it.for([
-  [[], 'list, create, role or delete'],
+  [[], 'list, create, role, delete or import'],
   [['create'], 'needs an email address'],
   [['create', 'x'], 'invalid format'],
   [['role', 'nobody@example.com'], 'there is no user nobody@example.com'],

@@ -50,6 +50,6 @@ it('serves what is here while the hub keeps a model back, and stops without wait
   expect(await metrics()).not.toMatch(/millrace_worker_model_ready\{[^}]*"(slow|absent)"[^}]*\} 1/)
   await expect.poll(() => asked, { timeout: 60_000 }).toBe(1)
   await worker.stop()
-  // One that waited would have given the silence up, and asked again.
+  // One that waited would have timed out and requested it again.
   expect(asked).toBe(1)
 }, 120_000)

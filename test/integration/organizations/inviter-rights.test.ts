@@ -41,7 +41,7 @@ async function openScene(database: Database, role = 'admin') {
 
 type Scene = Awaited<ReturnType<typeof openScene>>
 
-/** What happens to who has made an invitation, and what that person was. */
+/** A change to the inviter, and the inviter's role before. */
 const FALLS: readonly [string, string, (scene: Scene, database: Database) => Promise<unknown>][] = [
   [
     'was demoted',

@@ -17,7 +17,10 @@ let store: ObjectStore
 /** The numbers of the parts that are refused on their way. */
 let refused: readonly number[] = []
 let seen: string[] = []
-/** Uploads of which a part was sent, by their ids, with their keys: the server itself lists none and ends none. */
+/**
+ * Uploads of which a part was sent, by their ids, with their keys: the server itself lists none and
+ * ends none.
+ */
 const unfinished = new Map<string, string>()
 
 beforeAll(async () => {
@@ -123,7 +126,7 @@ it('fails with the first part that does, reads no further and aborts the others'
   expect(await store.head('refused')).toBeUndefined()
 })
 
-it('finds an upload that a killed process has left, and gives it up', async () => {
+it('finds an upload that a killed process has left, and aborts it', async () => {
   // The server sees an abandoned upload.
   const source = new PassThrough()
   const upload = store.put('files/left', source)

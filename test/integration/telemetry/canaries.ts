@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 
-/** Secrets that a test plants, to look for them afterwards where they have no business. */
+/** Secrets that a test plants, to look for them in logs, metrics and traces. */
 export class Canaries {
   readonly #planted = new Map<string, string>()
 

@@ -110,7 +110,7 @@ describe('Idempotency-Key', () => {
     },
   )
 
-  it('gives the key free when what the left client asked for fails', async ({
+  it('releases the key when the request of a disconnected client fails', async ({
     database,
     redisUrl,
     keyPrefix,

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
+import { defined } from '#shared/json.ts'
 import { freshPrefix } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'
@@ -40,6 +41,58 @@ describe('the OpenAPI document', () => {
     }
   })
 })
+
+describe('the description of a body', () => {
+  const bodyOf = async (path: string, type = 'application/json') => {
+    const document = (await (await fetch(`${tiers.url}/openapi.json`)).json()) as BodyDocument
+    const { requestBody } = defined(document.paths[path]).post
+    const validate = new Ajv2020({ strict: false, logger: false, validateFormats: false })
+    return { requestBody, accepts: validate.compile(defined(requestBody.content[type]).schema) }
+  }
+
+  it.each<[string, object, object]>([
+    ['/v1/activities', { type: 'Like' }, {}],
+    ['/v1/activities', { activities: [{ type: 'Like' }] }, { activities: [{}] }],
+    ['/v1/tokenize', { model: 'm', prompt: 'x' }, { model: 'm' }],
+    ['/v1/tokenize', { model: 'm', messages: [{ role: 'user', content: 'x' }] }, { model: 'm' }],
+    ['/v1/rerank', { query: 'q', texts: ['a'] }, { query: 'q', model: 'm' }],
+    ['/v1/score', { text_1: 'q', text_2: 'a' }, { text_1: 'q' }],
+    ...['tool', 'user'].map((role): [string, object, object] => [
+      '/v1/chat/completions',
+      { model: 'm', messages: [{ role, content: 'x', tool_call_id: 'c' }] },
+      { model: 'm', messages: [{ role, tool_call_id: 'c' }] },
+    ]),
+  ])('of %s accepts %j and not %j', async (path, right, wrong) => {
+    const { accepts, requestBody } = await bodyOf(path)
+    expect(requestBody.required).toBe(true)
+    expect([accepts(right), accepts(wrong)]).toEqual([true, false])
+  })
+
+  it.each(['/v1/files', '/v1/images/edits', '/v1/audio/transcriptions'])(
+    'of %s is required and has no null in its form',
+    async (path) => {
+      const { requestBody } = await bodyOf(path, 'multipart/form-data')
+      expect(requestBody.required).toBe(true)
+      expect(JSON.stringify(requestBody)).not.toMatch(/null/)
+    },
+  )
+})
+
+interface BodyDocument {
+  readonly paths: Readonly<
+    Record<
+      string,
+      {
+        readonly post: {
+          readonly requestBody: {
+            readonly required?: boolean
+            readonly content: Readonly<Record<string, { readonly schema: object }>>
+          }
+        }
+      }
+    >
+  >
+}
 
 /** Every `schema` of parameters, bodies and answers. */
 function* schemasOf(node: unknown): Generator<object> {

@@ -7,7 +7,7 @@ import { startTiers } from '#test/support/tiers.ts'
 
 const SIGNUP = { email: 'two@example.com', password: 'correct horse' }
 
-it('keys, organizations and memberships change only by the second factor of who has one', {
+it('keys, organizations and memberships change only by the second factor of a user that has one', {
   timeout: 120_000,
 }, async ({ databaseUrl, redisUrl, keyPrefix, folder }) => {
   const env = { AUTH_MAILER_AUTOCONFIRM: 'true' }

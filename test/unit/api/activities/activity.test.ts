@@ -138,6 +138,21 @@ describe('an activity', () => {
     })
   })
 
+  it('may have any object of the vocabulary that has a type', () => {
+    const object = { type: 'Note', content: 'Hello' }
+    expect(parse({ type: 'Create', object }).activities[0]).toMatchObject({
+      ...{ objectId: undefined, content: { object } },
+    })
+    for (const [wrong, param] of [
+      [{ content: 'Hello' }, 'object'],
+      [{ type: 5 }, 'object.type'],
+    ] as const) {
+      expect(() => parse({ type: 'Create', object: wrong })).toThrow(
+        expect.objectContaining({ param }),
+      )
+    }
+  })
+
   it('may speak of an escaped zero byte', () => {
     expect(() => parse({ type: 'Like', summary: 'a \\u0000 in C' })).not.toThrow()
   })

@@ -5,8 +5,8 @@ import { connect } from 'node:net'
 import { fastify } from 'fastify'
 import { afterEach, expect, it, vi } from 'vitest'
 
-import { addRequestContext } from '#api/http/request.ts'
 import { openEventStream } from '#api/http/sse.ts'
+import { addRequestContext } from '#api/v1/request-context.ts'
 
 afterEach(() => vi.useRealTimers())
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 
 import { getCapableModel } from '#api/inference/model-route.ts'
-import type { Caller } from '#api/v1/caller.ts'
+import type { Caller } from '#api/v1/request-context.ts'
 import { parseCatalogue } from '#shared/catalogue.ts'
 
 const CALLER = { modelIds: null } as Caller

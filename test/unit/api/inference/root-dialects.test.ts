@@ -82,6 +82,8 @@ it('demands a key at the root, except for a ping', async () => {
   }
   expect((await ask('GET', '/version')).statusCode).toBe(401)
   expect((await surface.get('/version')).json()).toEqual({ version: '0.0.0' })
+  expect((await ask('GET', '/load')).statusCode).toBe(401)
+  expect((await surface.get('/load')).json()).toEqual({ server_load: 0 })
   expect((await ask('GET', '/ping')).statusCode).toBe(200)
 })
 

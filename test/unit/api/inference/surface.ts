@@ -171,6 +171,7 @@ export async function openSurface(
     catalogue: CATALOGUE,
     workers: async () => [],
     workersSeen: () => [],
+    jobsInFlight: () => 0,
     files: { find: async () => undefined },
     // Made when something is first put there.
     store: openDirectoryStore(join(tmpdir(), `millrace-surface-${process.pid}`)),

@@ -55,6 +55,14 @@ describe('the environment reader', () => {
     env.string('AUTH_SITE_URL', ABOUT)
     expect(env.unknownNames(['AUTH_'])).toEqual(['AUTH_SITE_ULR'])
   })
+
+  it('reads the names of Supabase’s server where its own are unset', () => {
+    const env = new EnvReader({ GOTRUE_A: 'a', GOTRUE_B: 'b', AUTH_B: 'own', GOTRUE_C: 'c' })
+    expect(env.string('AUTH_A', ABOUT)).toBe('a')
+    expect(env.string(['AUTH_B', 'B'], ABOUT)).toBe('own')
+    expect(env.unknownNames(['GOTRUE_'])).toEqual(['GOTRUE_C'])
+    expect(env.overruledNames()).toEqual([{ name: 'GOTRUE_B', by: 'AUTH_B' }])
+  })
 })
 
 describe('the configuration', () => {

@@ -4,7 +4,7 @@ import { defined } from '#shared/json.ts'
 import type { TextEngineOptions } from '#workers/engine/open-text-engine.ts'
 
 import { generate, greedy } from './generate.ts'
-import { makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
+import { AS_EXPORTED, makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
 
 const STYLES: readonly [string, Partial<TextEngineOptions>][] = [
   ...['llama-in-place', 'llama', 'gpt2', 'gemma', 'qwen3-in-place'].map(
@@ -12,7 +12,9 @@ const STYLES: readonly [string, Partial<TextEngineOptions>][] = [
   ),
   ['llama-in-place', ON_DEVICE],
   ['gpt2', ON_DEVICE],
-  ['llama', { ...ON_DEVICE, onnxFile: 'model_fp16' }],
+  ['llama', AS_EXPORTED],
+  ['gpt2', { ...ON_DEVICE, ...AS_EXPORTED }],
+  ['llama', { ...ON_DEVICE, ...AS_EXPORTED, onnxFile: 'model_fp16' }],
 ]
 
 describe.each(STYLES)('%s, %o', (name, options) => {

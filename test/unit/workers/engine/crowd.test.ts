@@ -8,6 +8,7 @@ import { openRuntime } from '#workers/runtime/runtime.ts'
 import { uniformAt } from '#workers/sampling/counter-random.ts'
 
 import { generate, MODELS } from './generate.ts'
+import { AS_EXPORTED } from './open-engine.ts'
 
 const REQUESTS = 64
 const CHUNK = 5
@@ -59,15 +60,18 @@ describe('a crowd of texts, some of which are aborted', () => {
   it.each([
     ['llama-in-place', 'model', 'host'],
     ['llama', 'model', 'host'],
+    ['llama', 'model', 'host', AS_EXPORTED],
     // What a GPU takes, on a processor.
     ['llama-in-place', 'model', 'device'],
-    ['llama', 'model', 'device'],
+    ['llama', 'model', 'device', AS_EXPORTED],
     // One row's scale must not reach another's numbers, with any cache.
     ['llama-in-place-dynamic', 'model_quantized', 'host'],
     ['llama', 'model_quantized', 'host'],
-  ] as const)('each reads as if it were alone: %s, %s, %s', async (name, onnxFile, cacheMemory) => {
+    ['llama', 'model_quantized', 'host', AS_EXPORTED],
+  ] as const)('each reads as if it were alone: %s, %s, %s, %o', async (...row) => {
+    const [name, onnxFile, cacheMemory, form = {}] = row
     const folder = `${MODELS}/${name}`
-    const shared = { runtime, folder, onnxFile, cacheMemory }
+    const shared = { runtime, folder, onnxFile, cacheMemory, ...form }
     const options = { ...shared, prefillChunk: CHUNK, intraOpThreads: 1 }
     const open = (slots: number): Promise<TextEngine> => openTextEngine({ ...options, slots })
     const [engine, alone] = await Promise.all([open(6), open(1)])

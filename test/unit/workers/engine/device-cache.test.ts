@@ -114,7 +114,12 @@ describe('a cache in the memory of a device', () => {
 
   it('gives the memory of a cache that has grown back at every step', async () => {
     const shared = { runtime, folder: join(MODELS, 'llama'), onnxFile: 'model' } as const
-    const engine = await openTextEngine({ ...shared, cacheMemory: 'device', slots: 8 })
+    const engine = await openTextEngine({
+      ...shared,
+      cacheMemory: 'device',
+      asExported: true,
+      slots: 8,
+    })
     // Of eight texts of 256 positions, 256 bytes each; half of that in the mean.
     const round = async (): Promise<number> => {
       const texts = Array.from({ length: 8 }, (_, index) => [index + 3, 7])

@@ -11,6 +11,9 @@ import { MODELS } from './generate.ts'
 /** What a GPU takes, on a processor: the cache in the memory of the device that the session computes on. */
 export const ON_DEVICE = { cacheMemory: 'device' } as const
 
+/** The cache grows as in the file. */
+export const AS_EXPORTED = { asExported: true } as const
+
 const runtime = openRuntime()
 const opened: TextEngine[] = []
 afterEach(async () => {

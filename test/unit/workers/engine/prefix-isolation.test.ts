@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 
 import type { TextEngine } from '#workers/engine/types.ts'
-import { cacheScopeOf } from '#workers/processors/completion-prompt.ts'
 import { findConstraint } from '#workers/processors/completion-constraint.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
+import { cacheScopeOf } from '#workers/processors/completion-prompt.ts'
 
 import { BASE, text as llama } from '../processors/completion-job.ts'
 import { generate } from './generate.ts'
-import { makePrompt, openEngine } from './open-engine.ts'
+import { AS_EXPORTED, makePrompt, openEngine } from './open-engine.ts'
 
 const TRIES = 1000
 const LENGTH = 24
@@ -25,9 +25,13 @@ async function workOf(engine: TextEngine, promptTokenIds: number[], cacheScope: 
   }
 }
 
-describe.each(['llama-in-place', 'llama'])('prefixes of %s', (name) => {
+describe.each([
+  ['llama-in-place', {}],
+  ['llama', {}],
+  ['llama', AS_EXPORTED],
+] as const)('prefixes of %s, %o', (name, form) => {
   it('cost another organization the same whether or not they are cached, in 1,000 tries', async () => {
-    const engine = await openEngine(name, { slots: 4 })
+    const engine = await openEngine(name, { slots: 4, ...form })
     const works = new Set<string>()
     for (let index = 0; index < TRIES; index += 1) {
       await generate(engine, {
@@ -45,7 +49,7 @@ describe.each(['llama-in-place', 'llama'])('prefixes of %s', (name) => {
   })
 
   it('are reused within an organization', async () => {
-    const engine = await openEngine(name, { slots: 4 })
+    const engine = await openEngine(name, { slots: 4, ...form })
     await workOf(engine, makePrompt(1, LENGTH), 'own')
     expect((await workOf(engine, makePrompt(1, LENGTH), 'own')).computed).toBeLessThan(LENGTH)
   })

@@ -16,6 +16,7 @@ export function scriptedEngine(
     requests,
     contextLength,
     vocabSize: VOCABULARY,
+    cachePath: 'in place',
     run: (request, { signal }) => {
       requests.push(request)
       return run(request, logitsOf, signal)

@@ -1,0 +1,209 @@
+import { createHash } from 'node:crypto'
+
+import type { Context } from '@opentelemetry/api'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import { type Clock, unixSeconds } from '#shared/clock.ts'
+import type { JobEnvelope } from '#shared/contracts/job.ts'
+import type { ApiKeyStore } from '#shared/db/api-keys.ts'
+import { failure } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+
+import type { RequiredScope } from './scopes.ts'
+
+/** The results of a request's hooks, for its route. */
+export interface RequestContext {
+  /** Set by the credential check of `/v1`. */
+  caller?: Caller
+  /** Set for a request whose jobs outlive this process. */
+  durable?: DurableRequest
+  /** Set when this is the stored request of a background job. */
+  stored?: StoredRequest
+  /** Called with the tokens that each job of the request used. */
+  onTokens?: (tokens: number) => void
+  /** Set while the request is traced. */
+  trace?: Context
+  /** Fields that have no effect on the answer. */
+  readonly ignoredFields: Set<string>
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    context: RequestContext
+  }
+}
+
+/** Gives every request its context; registered before all other hooks. */
+export function addRequestContext(app: FastifyInstance): void {
+  app.decorateRequest('context')
+  app.addHook('onRequest', (request, _reply, done) => {
+    request.context = { ignoredFields: new Set() }
+    done()
+  })
+}
+
+/** The authenticated caller of a request and its permissions. */
+export interface Caller {
+  readonly organizationId: string
+  /** Set when the request carried an API key. */
+  readonly apiKeyId?: string
+  /** The user who made the API key; of keys of the operator it is not set. */
+  readonly madeBy?: string
+  /** Set when the request carried a user's access token. */
+  readonly userId?: string
+  /** The user has no email address, phone number or provider. */
+  readonly isAnonymous?: boolean
+  /** The user's role in the organization. */
+  readonly role?: 'owner' | 'admin' | 'member'
+  /** Null means all. */
+  readonly scopes: readonly string[] | null
+  /** Null means all. */
+  readonly modelIds: readonly string[] | null
+  /** When the credential stops working; null means never. */
+  readonly expiresAtMs: number | null
+}
+
+/** The caller of a request. Only routes behind authentication may use it. */
+export function callerOf({ context: { caller } }: Pick<FastifyRequest, 'context'>): Caller {
+  if (caller === undefined) throw new Error('the route is not behind the credential check')
+  return caller
+}
+
+/** Throws `accessDenied` when the caller's key is not meant for this family of endpoints. */
+export function requireScope(caller: Caller, scope: RequiredScope): void {
+  if (scope === 'any' || caller.scopes === null || caller.scopes.includes(scope)) return
+  throw failure.accessDenied(
+    `You have insufficient permissions for this operation. Missing scopes: ${scope}.`,
+    { code: 'missing_scope' },
+  )
+}
+
+/** Whether the caller's key may use a model. */
+export function mayUseModel(caller: Caller, model: CatalogueModel): boolean {
+  return caller.modelIds === null || caller.modelIds.includes(model.id)
+}
+
+/**
+ * A key manages keys, organizations and members only while the user who created it may: a revoked
+ * creator must not leave a valid key behind. Other uses of the key continue.
+ */
+export async function requireCreator(
+  apiKeys: Pick<ApiKeyStore, 'mayManage'>,
+  { organizationId, madeBy }: Caller,
+): Promise<void> {
+  if (madeBy === undefined || (await apiKeys.mayManage(organizationId, madeBy))) return
+  throw failure.accessDenied(
+    'The user who made this API key may not manage this organization any more, so the key may not either. Ask an administrator of the organization for a new one.',
+    { code: 'insufficient_permissions' },
+  )
+}
+
+/** The account that the jobs of a request are charged to. */
+export interface JobAccount {
+  readonly requestId: string
+  readonly apiKeyId: string | undefined
+  readonly userId: string | undefined
+  /** Names the use where several jobs may run for one answer; the job does otherwise. */
+  readonly usageId?: string
+  /** Called once per job with the tokens that it used. */
+  noteTokens(tokens: number): void
+}
+
+/** The account of a request behind the credential check. */
+export function accountOf(request: FastifyRequest): JobAccount {
+  const { apiKeyId, userId } = callerOf(request)
+  return {
+    requestId: request.id,
+    apiKeyId,
+    userId,
+    noteTokens: (tokens) => request.context.onTokens?.(tokens),
+  }
+}
+
+/** A stored request that this process sends to itself on behalf of its caller. */
+export interface StoredRequest {
+  /** The id of the job. */
+  readonly id: string
+  readonly createdAtMs: number
+  readonly caller: Caller
+  /** Aborted when the job is cancelled. */
+  readonly signal: AbortSignal
+  /** Receives the tokens that the request used. */
+  noteTokens(tokens: number): void
+}
+
+/** A job in the form in which another process can adopt it. */
+export interface StoredJob {
+  /** In its current epoch. */
+  readonly envelope: JobEnvelope
+  /**
+   * The points at which former owners left the runs of earlier epochs: later replies of these runs
+   * are not part of the answer.
+   */
+  readonly cuts: readonly { readonly epoch: number; readonly lastSeq: number }[]
+}
+
+/** A job that outlives the process which holds its client. */
+export interface DurableJob {
+  /** The job of a dead process to adopt; undefined when the job is new. */
+  readonly adopted: StoredJob | undefined
+  /** Resolves when another process could adopt the job. */
+  keep(job: StoredJob): Promise<void>
+}
+
+/** A request whose jobs outlive its process, so that its answer is the same in another one. */
+interface DurableRequest {
+  /** When the first process began with it. */
+  readonly startedAtMs: number
+  /** Names the request; the ids in its answer are derived from it. */
+  readonly id: string
+  readonly isAdopted: boolean
+  /** Calls back when the request has ended: answered or abandoned, with or without its client. */
+  onOver(listener: () => void): void
+  /** Its next job, in the order in which the route asks for them. */
+  nextJob(): DurableJob
+}
+
+/** Where an answer begins: its id and its time. */
+export interface AnswerHead {
+  /** Unix seconds. */
+  readonly created: number
+  newId(prefix: string, length?: number): string
+}
+
+/** The head of an answer that cannot be requested again. */
+export function freshHead(clock: Pick<Clock, 'now'>): AnswerHead {
+  return { created: unixSeconds(clock.now()), newId: randomId }
+}
+
+/** The head of the answer to a request; the same in every process that answers it. */
+export function answerHeadOf(
+  { context: { durable } }: Pick<FastifyRequest, 'context'>,
+  clock: Pick<Clock, 'now'>,
+): AnswerHead {
+  return durable === undefined ? freshHead(clock) : durableHead(durable)
+}
+
+/** The head of the answer to a durable request. */
+export function durableHead({
+  id,
+  startedAtMs,
+}: Pick<DurableRequest, 'id' | 'startedAtMs'>): AnswerHead {
+  return {
+    created: unixSeconds(startedAtMs),
+    newId: (prefix, length) => derivedId(prefix, `${id} ${startedAtMs}`, length),
+  }
+}
+
+const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
+
+/** An id that is a function of its source, in the form of a random one. */
+export function derivedId(prefix: string, source: string, length = 24): string {
+  const bytes = createHash('sha512').update(`${prefix}\n${source}`).digest()
+  let id = prefix
+  for (let i = 0; i < Math.min(length, bytes.length); i += 1) {
+    id += ALPHABET[(bytes[i] as number) % ALPHABET.length]
+  }
+  return id
+}

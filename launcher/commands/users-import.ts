@@ -1,0 +1,181 @@
+import type { Client, PoolClient } from 'pg'
+
+import { tablePrefixOf } from '#shared/db/migrate.ts'
+
+import { UsageError } from '../command-line.ts'
+import {
+  type ImportedRow,
+  readFactor,
+  readFactorCredential,
+  readIdentity,
+  readPasskey,
+  readRefreshToken,
+  readSession,
+  readUser,
+  type SourceRow,
+} from './users-import-rows.ts'
+
+/** How many rows of each table were added, and why others were not. */
+interface ImportReport {
+  readonly added: Readonly<Record<string, number>>
+  /** One line for each row that was left out, the first hundred of them. */
+  readonly skipped: readonly string[]
+  readonly skippedCount: number
+}
+
+/** One table of the source, the table that it goes to, and how a row is read. */
+interface Step {
+  readonly from: string
+  /** Joins the rows of other tables into the source's row. */
+  readonly select: (schema: string) => string
+  readonly into: string
+  read(row: SourceRow, now: Date): ImportedRow | string | undefined
+}
+
+const PAGE_ROWS = 500
+const SKIPPED_LINES_MAX = 100
+const NIL_UUID = '00000000-0000-0000-0000-000000000000'
+
+const rows = (table: string, more = '') => ({
+  from: table,
+  select: (schema: string) => `to_jsonb(t)${more.replaceAll('{{schema}}', schema)}`,
+})
+
+// The proofs of a session, and the refresh token that is valid.
+const SESSION_PARTS = ` || jsonb_build_object(
+  'amr', (select jsonb_agg(jsonb_build_object('method', c.authentication_method,
+      'timestamp', floor(extract(epoch from c.updated_at))::bigint) order by c.updated_at)
+    from {{schema}}.mfa_amr_claims c where c.session_id = t.id),
+  'token', (select r.token from {{schema}}.refresh_tokens r
+    where r.session_id = t.id and not r.revoked order by r.id desc limit 1))`
+
+const STEPS: readonly Step[] = [
+  { ...rows('users'), into: 'users', read: readUser },
+  { ...rows('identities'), into: 'identities', read: readIdentity },
+  { ...rows('mfa_factors'), into: 'mfa_factors', read: readFactor },
+  { ...rows('mfa_factors'), into: 'webauthn_credentials', read: readFactorCredential },
+  { ...rows('webauthn_credentials'), into: 'webauthn_credentials', read: readPasskey },
+  { ...rows('sessions', SESSION_PARTS), into: 'sessions', read: readSession },
+  { ...rows('sessions', SESSION_PARTS), into: 'refresh_tokens', read: readRefreshToken },
+]
+
+/**
+ * Copies users, identities, second factors, passkeys, sessions and refresh tokens from a schema of
+ * Supabase's server, all or nothing. Rows that are here already stay as they are, so that a run may
+ * be repeated.
+ */
+export async function importUsers(options: {
+  readonly source: Client
+  readonly schema: string
+  readonly target: PoolClient
+  readonly tablePrefix: string
+  readonly now: Date
+}): Promise<ImportReport> {
+  const { source, schema, target, now } = options
+  if (!/^[a-z_][a-z0-9_]*$/.test(schema)) throw new UsageError(`"${schema}" is not a schema name`)
+  const prefix = tablePrefixOf(options.tablePrefix)
+  const added: Record<string, number> = {}
+  const skipped: string[] = []
+  await source.query('begin transaction isolation level repeatable read read only')
+  await target.query('begin')
+  try {
+    await requireSource(source, schema)
+    for (const step of STEPS) {
+      if (!(await hasTable(source, schema, step.from))) continue
+      for await (const page of pagesOf(source, schema, step)) {
+        const read = page.map((row) => readRow(step, row, { now, skipped }))
+        const kept = read.filter((row) => row !== undefined)
+        const count = await insert(target, { prefix, table: step.into, kept })
+        added[step.into] = (added[step.into] ?? 0) + count
+      }
+    }
+    await target.query('commit')
+  } catch (error) {
+    await target.query('rollback')
+    throw error
+  } finally {
+    await source.query('rollback')
+  }
+  const lines = skipped.slice(0, SKIPPED_LINES_MAX)
+  return { added, skipped: lines, skippedCount: skipped.length }
+}
+
+async function requireSource(source: Client, schema: string): Promise<void> {
+  const { rows: found } = await source.query(
+    `select 1 from information_schema.columns
+     where table_schema = $1 and table_name = 'identities' and column_name = 'provider_id'`,
+    [schema],
+  )
+  if (found.length > 0) return
+  throw new UsageError(
+    `the schema "${schema}" has no tables of Supabase's server 2.133 or newer; --schema names another one`,
+  )
+}
+
+async function hasTable(source: Client, schema: string, table: string): Promise<boolean> {
+  const { rows: found } = await source.query('select to_regclass($1) as id', [`${schema}.${table}`])
+  return found[0]?.id !== null
+}
+
+async function* pagesOf(
+  source: Client,
+  schema: string,
+  step: Step,
+): AsyncGenerator<readonly SourceRow[]> {
+  let after = NIL_UUID
+  for (;;) {
+    const { rows: page } = await source.query<{ id: string; row: SourceRow }>(
+      `select t.id, ${step.select(schema)} as row from ${schema}.${step.from} t
+       where t.id > $1 order by t.id limit ${PAGE_ROWS}`,
+      [after],
+    )
+    const last = page.at(-1)
+    if (last === undefined) return
+    after = last.id
+    yield page.map(({ row }) => row)
+  }
+}
+
+function readRow(
+  step: Step,
+  row: SourceRow,
+  run: { readonly now: Date; readonly skipped: string[] },
+): ImportedRow | undefined {
+  const read = step.read(row, run.now)
+  if (typeof read !== 'string') return read
+  run.skipped.push(`${step.from} ${row.id}: ${read}`)
+  return undefined
+}
+
+/** Adds rows whose owners are here, and answers how many. */
+async function insert(
+  target: PoolClient,
+  page: {
+    readonly prefix: string
+    readonly table: string
+    readonly kept: readonly ImportedRow[]
+  },
+): Promise<number> {
+  const { prefix, table, kept } = page
+  const [first] = kept
+  if (first === undefined) return 0
+  const names = Object.keys(first).join(', ')
+  const owner = OWNERS[table]
+  const result = await target.query(
+    `insert into ${prefix}${table} (${names})
+     select ${names} from json_populate_recordset(null::${prefix}${table}, $1::json) r
+     ${owner === undefined ? '' : `where r.${owner.column} in (select id from ${prefix}${owner.table})`}
+     on conflict do nothing`,
+    [JSON.stringify(kept)],
+  )
+  return result.rowCount ?? 0
+}
+
+// Rows of what was left out have no owner here.
+const OWNERS: Readonly<Record<string, { readonly column: string; readonly table: string }>> = {
+  identities: { column: 'user_id', table: 'users' },
+  mfa_factors: { column: 'user_id', table: 'users' },
+  webauthn_credentials: { column: 'user_id', table: 'users' },
+  sessions: { column: 'user_id', table: 'users' },
+  refresh_tokens: { column: 'session_id', table: 'sessions' },
+}

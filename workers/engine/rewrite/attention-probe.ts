@@ -1,0 +1,363 @@
+import { defined } from '#shared/json.ts'
+import {
+  type Constant,
+  type GraphValue,
+  type Model,
+  makeConstant,
+  makeModel,
+  makeValue,
+} from '#workers/graph/model.ts'
+import type { ElementType } from '#workers/tensor/element-type.ts'
+
+import type { AttentionLayer } from './attention-layers.ts'
+import {
+  openModel,
+  openProbe,
+  type Probe,
+  type ProbeContext,
+  type ProbeResult,
+  type ProbeTensor,
+} from './graph-probe.ts'
+import {
+  type AttentionSettings,
+  attentionNodes,
+  lengthNodes,
+  shapeConstants,
+} from './group-query.ts'
+
+/** Sizes of a layer's tensors. */
+export interface HeadShape {
+  readonly numHeads: number
+  readonly numCacheHeads: number
+  readonly headDim: number
+  readonly type: 'float32' | 'float16'
+  /** Inputs of the caches of all layers, by whose length some graphs count positions. */
+  readonly pasts: readonly string[]
+}
+
+/** Tables by which GroupQueryAttention rotates, one row for each position. */
+export interface RotationTables {
+  readonly cos: Float32Array
+  readonly sin: Float32Array
+  readonly width: number
+}
+
+/** An attention is the same when no element of its output differs by more, of values around 1. */
+const TOLERANCES = { float32: 1e-4, float16: 2e-2 } as const
+/** Positions before and beside the last: prompts, chunks, decode steps. */
+const CASES = [
+  { past: 0, length: 7 },
+  { past: 5, length: 3 },
+  { past: 11, length: 1 },
+] as const
+/** Memory of the keys of the longest case. */
+const PAST_ELEMENTS_MAX = 16 << 20
+const SOFTCAP_MAX = 1e4
+
+/**
+ * Finds the GroupQueryAttention that computes what a layer of the graph computes, by running the
+ * layer alone: its scale, its window and its softcap. Undefined when there is none, as for biases
+ * by distance. The result is compared for prompts, chunks and single tokens, also far into a text.
+ */
+export async function fitAttention(
+  context: ProbeContext,
+  model: Model,
+  layer: AttentionLayer,
+  shape: HeadShape & { readonly contextLength: number },
+): Promise<AttentionSettings | undefined> {
+  const { query, key, value, output } = layer
+  const { type, numHeads, headDim, contextLength } = shape
+  const boundary = boundaryOf(layer, { query, key, value }, type)
+  const probe = await openProbe(context, model, { wanted: [output], boundary })
+  if (probe === undefined) return undefined
+  try {
+    const longest = Math.floor(PAST_ELEMENTS_MAX / (numHeads * headDim))
+    const far = { past: Math.max(Math.min(contextLength - 2, longest), 1), length: 2 }
+    const { scale, softcap } = await measureScores(probe, layer, layer, shape)
+    const seen = await measureWindow(probe, layer, shape, far.past)
+    const { numCacheHeads } = shape
+    const settings = { numHeads, numCacheHeads, headDim, scale, window: seen, softcap }
+    const cases = [...CASES, far]
+    const names = { query, key, value }
+    const isSame = await agrees(context, { probe, layer, names, shape, settings, cases })
+    return isSame ? settings : undefined
+  } finally {
+    await probe.close()
+  }
+}
+
+/**
+ * The same from before the rotation, with the rotation by tables. Undefined where the two differ.
+ * The scale is another where the query is multiplied after its rotation.
+ */
+export async function fitRotation(
+  context: ProbeContext,
+  model: Model,
+  fitted: {
+    readonly layer: AttentionLayer
+    readonly shape: HeadShape
+    readonly settings: AttentionSettings
+    readonly tables: RotationTables
+  },
+): Promise<AttentionSettings | undefined> {
+  const { layer, shape, tables } = fitted
+  const { rotary, value, output } = layer
+  if (rotary === undefined) return undefined
+  const names = { query: rotary.query, key: rotary.key, value }
+  const boundary = boundaryOf(layer, names, shape.type)
+  const probe = await openProbe(context, model, { wanted: [output], boundary })
+  if (probe === undefined) return undefined
+  try {
+    // Tables may stretch what they rotate, twice in a score. The measured key is at position 1.
+    const at = tables.width
+    const stretch = defined(tables.cos[at]) ** 2 + defined(tables.sin[at]) ** 2
+    const { scale, softcap } = await measureScores(probe, layer, names, shape)
+    const settings = { ...fitted.settings, scale: nearUsual(scale / stretch, shape), softcap }
+    const isSame = await agrees(context, { ...fitted, settings, probe, names, cases: CASES })
+    return isSame ? settings : undefined
+  } finally {
+    await probe.close()
+  }
+}
+
+interface LayerNames {
+  readonly query: string
+  readonly key: string
+  readonly value: string
+}
+
+function boundaryOf(
+  { pastKey, pastValue }: AttentionLayer,
+  { query, key, value }: LayerNames,
+  type: ElementType,
+): Record<string, ElementType> {
+  return { [query]: type, [key]: type, [value]: type, [pastKey]: type, [pastValue]: type }
+}
+
+interface Values {
+  readonly query: ProbeTensor['values']
+  readonly key: ProbeTensor['values']
+  readonly value: ProbeTensor['values']
+  readonly pastKey: ProbeTensor['values']
+  readonly pastValue: ProbeTensor['values']
+}
+
+function feedsOf(
+  layer: AttentionLayer,
+  names: LayerNames,
+  shape: HeadShape,
+  { past, length, values }: { readonly past: number; readonly length: number; values: Values },
+): Record<string, ProbeTensor> {
+  const { type, numHeads, numCacheHeads, headDim } = shape
+  const cached = (size: number): number[] => [1, numCacheHeads, size, headDim]
+  return {
+    ...positionFeeds(past, length),
+    ...emptyCaches(shape, past),
+    [names.query]: { type, dims: [1, numHeads, length, headDim], values: values.query },
+    [names.key]: { type, dims: cached(length), values: values.key },
+    [names.value]: { type, dims: cached(length), values: values.value },
+    [layer.pastKey]: { type, dims: cached(past), values: values.pastKey },
+    [layer.pastValue]: { type, dims: cached(past), values: values.pastValue },
+  }
+}
+
+/** Caches of zeros of so many positions. */
+export function emptyCaches(
+  { pasts, type, numCacheHeads, headDim }: HeadShape,
+  length: number,
+): Record<string, ProbeTensor> {
+  const tensor = { type, dims: [1, numCacheHeads, length, headDim], values: 0 }
+  return Object.fromEntries(pasts.map((name) => [name, tensor]))
+}
+
+/** Integers of a run of `length` tokens after `past` others. */
+export function positionFeeds(past: number, length: number): Record<string, ProbeTensor> {
+  const positions = Array.from({ length }, (_, index) => past + index)
+  return {
+    input_ids: { type: 'int64', dims: [1, length], values: 0 },
+    attention_mask: { type: 'int64', dims: [1, past + length], values: 1 },
+    position_ids: { type: 'int64', dims: [1, length], values: positions },
+  }
+}
+
+/**
+ * With one cached key of zeros beside a key and a query of equal elements, the weight of the cached
+ * value is 1 ÷ (1 + e^score).
+ */
+async function measureScore(
+  probe: Probe,
+  layer: AttentionLayer,
+  names: LayerNames,
+  { shape, element }: { readonly shape: HeadShape; readonly element: number },
+): Promise<number> {
+  const values = { query: element, key: element, value: 0, pastKey: 0, pastValue: 1 }
+  const [result] = await probe.run(feedsOf(layer, names, shape, { past: 1, length: 1, values }))
+  return Math.log(1 / defined(result?.values[0]) - 1)
+}
+
+/** What scores are multiplied by, and the largest that they become. */
+async function measureScores(
+  probe: Probe,
+  layer: AttentionLayer,
+  names: LayerNames,
+  shape: HeadShape,
+): Promise<{ scale: number; softcap: number | undefined }> {
+  const { headDim, type } = shape
+  const measure = (element: number): Promise<number> =>
+    measureScore(probe, layer, names, { shape, element })
+  const elementFor = (score: number, scale: number): number => Math.sqrt(score / (scale * headDim))
+  // Small scores are hardly capped.
+  const first = (await measure(headDim ** -0.25)) / Math.sqrt(headDim)
+  const small = elementFor(0.05, Math.max(first, 1e-6))
+  const rough = (await measure(small)) / (small * small * headDim)
+  const wanted = type === 'float16' ? 8 : 25
+  const softcap = findSoftcap(wanted, await measure(elementFor(wanted, rough)))
+  const element = elementFor(1, rough)
+  const score = await measure(element)
+  const uncapped = softcap === undefined ? score : softcap * Math.atanh(score / softcap)
+  return { scale: nearUsual(uncapped / (element * element * headDim), shape), softcap }
+}
+
+/** Scales that are computed with rounding are meant to be one of a few. */
+function nearUsual(scale: number, { headDim, type }: HeadShape): number {
+  const precision = type === 'float16' ? 5e-3 : 1e-4
+  const usual = [headDim ** -0.5, headDim ** -0.25, 1, 1 / headDim]
+  return usual.find((value) => Math.abs(scale / value - 1) < precision) ?? scale
+}
+
+/** Large scores are smaller than the scale makes them when they are capped: cap · tanh(x ÷ cap). */
+function findSoftcap(wanted: number, score: number): number | undefined {
+  if (!(score < wanted * 0.999)) return undefined
+  let [low, high] = [1e-3, SOFTCAP_MAX]
+  for (let round = 0; round < 60; round += 1) {
+    const middle = (low + high) / 2
+    if (middle * Math.tanh(wanted / middle) < score) low = middle
+    else high = middle
+  }
+  return Math.round(low * 10) / 10
+}
+
+/** With equal scores every visible position has the same weight. */
+async function measureWindow(
+  probe: Probe,
+  layer: AttentionLayer,
+  shape: HeadShape,
+  past: number,
+): Promise<number | undefined> {
+  const values = { query: 0, key: 0, value: 1, pastKey: 0, pastValue: 0 }
+  const [result] = await probe.run(feedsOf(layer, layer, shape, { past, length: 1, values }))
+  const seen = Math.round(1 / defined(result?.values[0]))
+  // Half precision does not count thousands of positions exactly; the comparison decides.
+  return seen < past * 0.99 ? seen : undefined
+}
+
+async function agrees(
+  context: ProbeContext,
+  compared: {
+    readonly probe: Probe
+    readonly layer: AttentionLayer
+    readonly names: LayerNames
+    readonly shape: HeadShape
+    readonly settings: AttentionSettings
+    readonly tables?: RotationTables
+    readonly cases: readonly { readonly past: number; readonly length: number }[]
+  },
+): Promise<boolean> {
+  const { probe, layer, names, shape, settings, tables, cases } = compared
+  const other = await openModel(context, attentionModel(layer, names, settings, shape.type, tables))
+  try {
+    for (const { past, length } of cases) {
+      const feeds = feedsOf(layer, names, shape, {
+        past,
+        length,
+        values: randomValues(shape, past, length),
+      })
+      const [expected, found] = [await probe.run(feeds), await other.run(feeds)]
+      if (difference(defined(expected[0]), defined(found[0])) > TOLERANCES[shape.type]) return false
+    }
+    return true
+  } finally {
+    await other.close()
+  }
+}
+
+function difference(a: ProbeResult, b: ProbeResult): number {
+  if (a.values.length !== b.values.length) return Infinity
+  let most = 0
+  for (let index = 0; index < a.values.length; index += 1) {
+    const distance = Math.abs(defined(a.values[index]) - defined(b.values[index]))
+    if (!(distance <= most)) most = distance
+  }
+  return Number.isNaN(most) ? Infinity : most
+}
+
+/** A GroupQueryAttention alone, with the tensor names of the graph that it is compared with. */
+function attentionModel(
+  layer: AttentionLayer,
+  names: LayerNames,
+  settings: AttentionSettings,
+  type: ElementType,
+  tables: RotationTables | undefined,
+): Model {
+  const { nodes, constants } = lengthNodes()
+  const { pastKey, pastValue, output } = layer
+  const tableNames = tables && { cos: 'cos', sin: 'sin' }
+  const inputs: GraphValue[] = [
+    makeValue('attention_mask', 'int64', ['', '']),
+    ...[names.query, names.key, names.value, pastKey, pastValue].map((name) => {
+      return makeValue(name, type, ['', '', '', ''])
+    }),
+  ]
+  const attention = attentionNodes(
+    { ...names, ...{ pastKey, pastValue, output, tables: tableNames }, ...PRESENTS },
+    settings,
+    { untransposed: () => undefined, isTransposed: false },
+  )
+  return makeModel({
+    name: 'attention',
+    nodes: [...nodes, ...attention],
+    constants: [
+      ...constants,
+      ...shapeConstants(settings),
+      ...(tables ? tableConstants(tables, { cos: 'cos', sin: 'sin' }, type) : []),
+    ],
+    inputs,
+    outputs: [makeValue(output, type, ['', '', '', ''])],
+    opsets: [...STANDARD, { domain: 'com.microsoft', version: 1 }],
+  })
+}
+
+const PRESENTS = { presentKey: 'present_key', presentValue: 'present_value' }
+const STANDARD = [{ domain: '', version: 17 }]
+
+/** The tables as constants of a graph. */
+export function tableConstants(
+  { cos, sin, width }: RotationTables,
+  names: { readonly cos: string; readonly sin: string },
+  type: ElementType,
+): Constant[] {
+  const make = (name: string, values: Float32Array): Constant => {
+    const data = type === 'float16' ? Float16Array.from(values) : values
+    return makeConstant(name, type, [values.length / width, width], data)
+  }
+  return [make(names.cos, cos), make(names.sin, sin)]
+}
+
+function randomValues(shape: HeadShape, past: number, length: number): Values {
+  const { numHeads, numCacheHeads, headDim } = shape
+  let state = 12_345
+  const draw = (count: number): Float32Array => {
+    const values = new Float32Array(count)
+    for (let index = 0; index < count; index += 1) {
+      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+      values[index] = state / 2 ** 31 - 1
+    }
+    return values
+  }
+  const cached = (size: number): Float32Array => draw(numCacheHeads * size * headDim)
+  return {
+    query: draw(numHeads * length * headDim),
+    ...{ key: cached(length), value: cached(length) },
+    ...{ pastKey: cached(past), pastValue: cached(past) },
+  }
+}

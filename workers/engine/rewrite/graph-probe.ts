@@ -1,0 +1,124 @@
+import { ancestryOf } from '#workers/graph/extract.ts'
+import { GraphView } from '#workers/graph/graph-view.ts'
+import { type GraphNode, type GraphValue, type Model, makeValue } from '#workers/graph/model.ts'
+import { writeModel } from '#workers/graph/write-model.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { ModelSession } from '#workers/runtime/session.ts'
+import type { ExecutionProvider } from '#workers/runtime/session-options.ts'
+import type { Tensor } from '#workers/runtime/tensor.ts'
+import { allocateElements, countElements, type ElementType } from '#workers/tensor/element-type.ts'
+
+/** Where a model is loaded from and runs. */
+export interface ProbeContext {
+  readonly runtime: Runtime
+  readonly file: string
+  /** Where the files of its weights are. */
+  readonly folder: string
+  readonly executionProvider: ExecutionProvider
+}
+
+/** A tensor that a part of a graph is run on. */
+export interface ProbeTensor {
+  readonly type: ElementType
+  readonly dims: readonly number[]
+  readonly values: readonly number[] | Float32Array | number
+}
+
+/** A part of a model that is run alone, to see what it computes. */
+export interface Probe {
+  /** The wanted tensors, in order. Values for tensors that the part does not read are ignored. */
+  run(feeds: Readonly<Record<string, ProbeTensor>>): Promise<ProbeResult[]>
+  close(): Promise<void>
+}
+
+/** Output of a part of a graph. */
+export interface ProbeResult {
+  readonly type: ElementType | undefined
+  readonly dims: readonly number[]
+  readonly values: Float32Array
+}
+
+const FOUR_AXES = ['', '', '', '']
+const NODES_MAX = 4000
+/** Operators over weights; a part that has some is more than masks, rotations and attention. */
+const OF_WEIGHTS = /^(MatMulNBits|Gemm|Conv|QLinear|MatMulInteger|DynamicQuantize|QMoE|MoE)/
+
+/**
+ * Opens the part of a model that computes the wanted tensors from a boundary: names and element
+ * types of tensors of four axes. Undefined when that part contains layers of the model.
+ */
+export async function openProbe(
+  context: ProbeContext,
+  model: Model,
+  part: {
+    readonly wanted: readonly string[]
+    readonly boundary: Readonly<Record<string, ElementType>>
+  },
+): Promise<Probe | undefined> {
+  const { wanted, boundary } = part
+  const view = new GraphView(model.graph)
+  const { nodes, constants, inputs } = ancestryOf(view, wanted, new Set(Object.keys(boundary)))
+  if (nodes.length > NODES_MAX || nodes.some((node) => isOfWeights(node, view))) return undefined
+  const declared = new Map(model.graph.inputs.map((value) => [value.name, value]))
+  const values = inputs.map((name): GraphValue | undefined => {
+    const type = boundary[name]
+    return type === undefined ? declared.get(name) : makeValue(name, type, FOUR_AXES)
+  })
+  const known = values.filter((value) => value !== undefined)
+  if (known.length < values.length) return undefined
+  const outputs = wanted.map((name) => ({ name, onnxType: undefined, dims: undefined, rest: [] }))
+  const graph = { name: 'probe', nodes, constants, inputs: known, outputs, rest: [] }
+  return await openModel(context, { ...model, graph, rest: [] })
+}
+
+/** Opens a whole model to run it on chosen values. */
+export async function openModel(context: ProbeContext, model: Model): Promise<Probe> {
+  const { runtime, file, folder, executionProvider } = context
+  const bytes = writeModel(model)
+  const options = { executionProvider, intraOpThreads: 1 }
+  const session = await runtime.load({ name: `${file} (a part of it)`, bytes, folder }, options)
+  return {
+    run: (feeds) => runProbe(runtime, session, feeds),
+    close: () => session.close(),
+  }
+}
+
+function isOfWeights({ operator, inputs }: GraphNode, view: GraphView): boolean {
+  if (OF_WEIGHTS.test(operator)) return true
+  if (operator !== 'MatMul') return false
+  return inputs.some((name) => view.constant(name)?.data.kind === 'file')
+}
+
+async function runProbe(
+  runtime: Runtime,
+  session: ModelSession,
+  feeds: Readonly<Record<string, ProbeTensor>>,
+): Promise<ProbeResult[]> {
+  const used: Record<string, Tensor> = {}
+  for (const { name } of session.inputs) {
+    const feed = feeds[name]
+    if (feed) used[name] = makeTensor(runtime, feed)
+  }
+  const wanted = Object.fromEntries(session.outputs.map(({ name }) => [name, null]))
+  let results: Record<string, Tensor> = {}
+  try {
+    results = await session.run(used, wanted)
+    return session.outputs.map(({ name, type }) => {
+      const { dims, data } = results[name] as Tensor
+      return { type, dims, values: Float32Array.from(data as ArrayLike<number | bigint>, Number) }
+    })
+  } finally {
+    for (const tensor of [...Object.values(used), ...Object.values(results)]) tensor.dispose()
+  }
+}
+
+function makeTensor(runtime: Runtime, { type, dims, values }: ProbeTensor): Tensor {
+  const data = allocateElements(type, countElements(dims)) as Float32Array | BigInt64Array
+  const convert = (value: number): never => (type === 'int64' ? BigInt(value) : value) as never
+  if (typeof values === 'number') data.fill(convert(values))
+  else
+    for (let index = 0; index < values.length; index += 1) {
+      data[index] = convert(values[index] as number)
+    }
+  return runtime.tensor(type, data, dims)
+}

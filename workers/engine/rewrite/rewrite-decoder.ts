@@ -1,0 +1,209 @@
+import { sorted, withoutUnused } from '#workers/graph/extract.ts'
+import { GraphView } from '#workers/graph/graph-view.ts'
+import type { Constant, Graph, GraphNode, GraphValue, Model } from '#workers/graph/model.ts'
+import { ModelLoadError, ModelRunError } from '#workers/runtime/errors.ts'
+import { findElementType } from '#workers/tensor/element-type.ts'
+
+import { type AttentionLayer, findAttentionLayers } from './attention-layers.ts'
+import {
+  fitAttention,
+  fitRotation,
+  type HeadShape,
+  type RotationTables,
+  tableConstants,
+} from './attention-probe.ts'
+import type { ProbeContext } from './graph-probe.ts'
+import {
+  type AttentionSettings,
+  attentionNodes,
+  lengthNodes,
+  shapeConstants,
+} from './group-query.ts'
+import { takePositions } from './position-input.ts'
+import { keyOf, readRotationTables } from './rotation-tables.ts'
+import { signatureOf } from './signature.ts'
+
+/** Since this version sums take their axes as an input, as those of row lengths do. */
+const OPSET_MIN = 13
+
+/** Properties of a decoder that its graph does not state. */
+interface DecoderShape {
+  readonly numHeads: number
+  /** Positions that the engine will use. */
+  readonly contextLength: number
+}
+
+/** An attention with what replaces it. */
+interface FittedLayer {
+  readonly layer: AttentionLayer
+  readonly settings: AttentionSettings
+  readonly tables: RotationTables | undefined
+}
+
+/**
+ * Rewrites a decoder whose cache grows by concatenation, so that it attends by GroupQueryAttention
+ * over a cache that is written in place. Undefined when a layer is not recognized or what it
+ * computes is not exactly such an attention: each kind of layer is run alone beside its replacement.
+ */
+export async function rewriteDecoder(
+  context: ProbeContext,
+  model: Model,
+  { numHeads, contextLength }: DecoderShape,
+): Promise<Model | undefined> {
+  const view = new GraphView(model.graph)
+  if (!model.graph.inputs.some(({ name }) => name === 'attention_mask')) return undefined
+  if (!model.opsets.some(({ domain, version }) => domain === '' && version >= OPSET_MIN)) {
+    return undefined
+  }
+  const layers = findAttentionLayers(view)
+  const shape = layers && headShape(model.graph, numHeads)
+  if (layers === undefined || shape === undefined) return undefined
+  const fits = await ifRunnable(() =>
+    fitLayers(context, model, layers, { ...shape, contextLength }),
+  )
+  if (fits === undefined) return undefined
+  const replaced = replaceLayers(view, fits, shape)
+  const graph = isInPlace(replaced)
+    ? replaced
+    : await ifRunnable(() => takePositions(context, model, replaced, shape))
+  return graph && isInPlace(graph) ? { ...withMicrosoft(model), graph } : undefined
+}
+
+/** The result of running parts of a graph; undefined where the runtime refuses one. */
+async function ifRunnable<Result>(work: () => Promise<Result>): Promise<Result | undefined> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof ModelRunError || error instanceof ModelLoadError) return undefined
+    throw error
+  }
+}
+
+/** The sizes of the caches, which are those of keys and values alike. */
+function headShape({ inputs }: Graph, numHeads: number): HeadShape | undefined {
+  const pasts = inputs.filter(({ name }) => name.startsWith('past_key_values.'))
+  const shapes = pasts.map(({ onnxType = 0, dims = [] }) => ({
+    type: findElementType(onnxType),
+    dims,
+  }))
+  const [first] = shapes
+  const { type, dims = [] } = first ?? {}
+  const [, numCacheHeads, , headDim] = dims
+  if (typeof numCacheHeads !== 'number' || typeof headDim !== 'number') return undefined
+  if (type !== 'float32' && type !== 'float16') return undefined
+  const isUniform = shapes.every((other) => {
+    return other.type === type && other.dims[1] === numCacheHeads && other.dims[3] === headDim
+  })
+  return isUniform && numHeads % numCacheHeads === 0
+    ? { numHeads, numCacheHeads, headDim, type, pasts: pasts.map(({ name }) => name) }
+    : undefined
+}
+
+async function fitLayers(
+  context: ProbeContext,
+  model: Model,
+  layers: readonly AttentionLayer[],
+  shape: HeadShape & { readonly contextLength: number },
+): Promise<FittedLayer[] | undefined> {
+  const view = new GraphView(model.graph)
+  const { contextLength } = shape
+  const rotaries = layers.flatMap(({ rotary }) => (rotary ? [rotary] : []))
+  const tablesOf = await readRotationTables(context, model, { rotaries, contextLength, shape })
+  const known = new Map<string, Pick<FittedLayer, 'settings' | 'tables'>>()
+  const fits: FittedLayer[] = []
+  for (const layer of layers) {
+    const kind = signatureOf(view, layer)
+    let fit = known.get(kind)
+    if (fit === undefined) {
+      const settings = await fitAttention(context, model, layer, shape)
+      if (settings === undefined) return undefined
+      const tables = layer.rotary && tablesOf.get(keyOf(layer.rotary))
+      const fitted = { layer, shape, settings }
+      const rotated =
+        tables && (await ifRunnable(() => fitRotation(context, model, { ...fitted, tables })))
+      fit = { settings: rotated ?? settings, tables: rotated && tables }
+      known.set(kind, fit)
+    }
+    fits.push({ layer, ...fit })
+  }
+  return fits
+}
+
+/** The graph with its attentions replaced. */
+function replaceLayers(view: GraphView, fits: readonly FittedLayer[], { type }: HeadShape): Graph {
+  const { graph } = view
+  const { nodes, constants } = lengthNodes()
+  const added: GraphNode[] = [...nodes]
+  const shapes = new Map<string, Constant>()
+  const tables = new Map<RotationTables, { cos: string; sin: string }>()
+  const replaced = new Set<string>()
+  for (const { layer, settings, tables: rotation } of fits) {
+    const { rotary, value, output } = layer
+    for (const constant of shapeConstants(settings)) shapes.set(constant.name, constant)
+    const names = rotation && {
+      cos: `rewrite/cos_${tables.size}`,
+      sin: `rewrite/sin_${tables.size}`,
+    }
+    if (rotation && names && !tables.has(rotation)) tables.set(rotation, names)
+    const wanted = transposeOf(view, output)
+    const source = rotation && rotary ? rotary : layer
+    const tensors = {
+      ...{ query: source.query, key: source.key, value, output: wanted ?? output },
+      ...{ pastKey: layer.pastKey, pastValue: layer.pastValue },
+      ...{ presentKey: layer.presentKey, presentValue: layer.presentValue },
+      tables: rotation && tables.get(rotation),
+    }
+    const untransposed = (tensor: string): string | undefined => sourceOfTranspose(view, tensor)
+    const isTransposed = wanted !== undefined
+    added.push(...attentionNodes(tensors, settings, { untransposed, isTransposed }))
+    for (const name of [tensors.output, layer.presentKey, layer.presentValue]) replaced.add(name)
+  }
+  const kept = graph.nodes.filter(({ outputs }) => !outputs.some((name) => replaced.has(name)))
+  const rotations = [...tables].flatMap(([table, names]) => tableConstants(table, names, type))
+  const whole = {
+    ...graph,
+    nodes: sorted([...kept, ...added]),
+    constants: [...graph.constants, ...constants, ...shapes.values(), ...rotations],
+    outputs: graph.outputs.map(likeItsPast),
+  }
+  return withoutUnused(new GraphView(whole))
+}
+
+/** The tensor of which one is the transposition between [batch, heads, length, size] and [batch, length, heads, size]. */
+function sourceOfTranspose(view: GraphView, tensor: string): string | undefined {
+  const node = view.producer(view.source(tensor))
+  return node && isHeadTranspose(node) ? node.inputs[0] : undefined
+}
+
+/** The same in the other direction, where a tensor is used by that alone. */
+function transposeOf(view: GraphView, tensor: string): string | undefined {
+  const users = view.consumers(tensor)
+  const [node] = users
+  return users.length === 1 && node && isHeadTranspose(node) ? node.outputs[0] : undefined
+}
+
+function isHeadTranspose({ operator, attributes }: GraphNode): boolean {
+  const { perm } = attributes
+  return operator === 'Transpose' && perm?.kind === 'ints' && perm.value.join() === '0,2,1,3'
+}
+
+/** Past and present are one buffer, so that they have one length. */
+function likeItsPast(value: GraphValue): GraphValue {
+  if (!value.name.startsWith('present.') || value.dims === undefined) return value
+  return { ...value, dims: value.dims.map((dim, axis) => (axis === 2 ? 'cache_length' : dim)) }
+}
+
+/** Whether nothing but the attentions reads the caches and lengths of rows. */
+function isInPlace({ nodes }: Graph): boolean {
+  return nodes.every(({ operator, name, inputs }) => {
+    if (operator === 'GroupQueryAttention' || name.startsWith('rewrite/')) return true
+    return !inputs.some((input) => {
+      return input.startsWith('past_key_values.') || input === 'attention_mask'
+    })
+  })
+}
+
+function withMicrosoft(model: Model): Model {
+  const others = model.opsets.filter(({ domain }) => domain !== 'com.microsoft')
+  return { ...model, opsets: [...others, { domain: 'com.microsoft', version: 1 }] }
+}
