@@ -16,6 +16,14 @@ export interface CatalogueModel {
   /** What the model can do beyond its kind: `chat`, `completion`, `edit`, `rerank`, `search`, … */
   readonly capabilities: readonly string[]
   readonly options: ModelOptions
+  /** What the console computes costs with; absent when nothing is charged. */
+  readonly price?: ModelPrice
+}
+
+/** Prices of a million tokens, in the currency of the installation. */
+interface ModelPrice {
+  readonly input: number
+  readonly output: number
 }
 
 /** The models of an installation: lookup by id or alias. */
@@ -51,6 +59,7 @@ export function parseCatalogue(content: unknown): Catalogue {
 const ROOT_KEYS = ['models', '$schema']
 const MODEL_KEYS = [
   ...['id', 'kind', 'source', 'aliases', 'owned_by', 'created', 'capabilities', 'options'],
+  'price',
 ]
 const CAPABILITIES: Readonly<Record<QueueKind, readonly string[]>> = {
   completion: ['chat', 'completion', 'edit', 'search'],
@@ -96,7 +105,19 @@ function parseModel(entry: unknown, path: string): CatalogueModel {
         path: `${path}.options`,
       },
     ),
+    ...(record.price !== undefined && { price: parsePrice(record.price, `${path}.price`) }),
   }
+}
+
+function parsePrice(value: unknown, path: string): ModelPrice {
+  const record = asRecord(value, path)
+  refuseUnknownKeys(record, ['input', 'output'], path)
+  const amount = (name: 'input' | 'output'): number => {
+    const given = record[name] ?? 0
+    if (typeof given === 'number' && Number.isFinite(given) && given >= 0) return given
+    throw new Error(`models.json: ${path}.${name} must be a number, 0 or more`)
+  }
+  return { input: amount('input'), output: amount('output') }
 }
 
 function namesOf(model: CatalogueModel, path: string): readonly (readonly [string, string])[] {

@@ -31,6 +31,7 @@ export interface FailureDetails {
   readonly param?: string
   /** Overrides the kind's `type` slug in the OpenAI dialect. */
   readonly openaiType?: string
+  /** A failure by deadline has one second unless another wait is known. */
   readonly retryAfterSeconds?: number
   /** False means that a retry cannot help. */
   readonly shouldRetry?: boolean
@@ -53,7 +54,7 @@ export class ServiceError extends Error {
     this.code = details.code
     this.param = details.param
     this.openaiType = details.openaiType
-    this.retryAfterSeconds = details.retryAfterSeconds
+    this.retryAfterSeconds = details.retryAfterSeconds ?? (kind === 'deadline' ? 1 : undefined)
     this.shouldRetry = details.shouldRetry
   }
 

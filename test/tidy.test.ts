@@ -127,6 +127,15 @@ describe('the tree', () => {
     expect(long).toEqual([])
   })
 
+  it('registers hooks of tests in test files: a worker reads other modules once', () => {
+    const found = readSources('test')
+      .filter(({ path }) => !path.endsWith('.test.ts'))
+      // The set-up of every file runs again with it.
+      .filter(({ path }) => path !== 'test/support/closed-connections.ts')
+      .filter(({ text }) => /^(before|after)(All|Each)\(/m.test(text))
+    expect(found.map(({ path }) => path)).toEqual([])
+  })
+
   it(`has at most ${SMALL_FILES_MAX} files below ${SMALL_FILE_LINES} lines`, () => {
     const small = sources
       .filter(({ text }) => text.split('\n').length - 1 < SMALL_FILE_LINES)

@@ -240,8 +240,15 @@ export function decodeActivity(text: string): OwnActivity {
   return { ...activity, digest: digestOf(activity.content) }
 }
 
-/** The activity of an ended job; recorded once, however often it is reported. */
-export function jobActivity(row: UsageRow): OwnActivity {
+/** The activities of ended jobs; each is recorded once, however often it is reported. */
+export function jobActivities(rows: readonly UsageRow[]): readonly OwnActivity[] {
+  // A line of a batch is run again until it is answered: its earlier runs are no activities.
+  const isRunAgain = ({ jobId, requestId, outcome }: UsageRow): boolean =>
+    jobId === requestId && outcome !== 'finished'
+  return rows.filter((row) => !isRunAgain(row)).map(jobActivity)
+}
+
+function jobActivity(row: UsageRow): OwnActivity {
   return ownActivity({
     id: `act_${row.jobId}${row.outcome === 'finished' ? '' : `_${row.outcome}`}`,
     type: 'Create',

@@ -124,6 +124,7 @@ export async function recordOwn(
   { activities, activityIds }: ActivityTables,
   list: readonly OwnActivity[],
 ): Promise<void> {
+  if (list.length === 0) return
   const byId = new Map(list.map((own) => [`${own.organizationId} ${own.id}`, own]))
   // In id order, so that two overlapping lists cannot deadlock.
   const inOrder = [...byId.values()].sort((a, b) => (a.id < b.id ? -1 : 1))

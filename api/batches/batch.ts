@@ -19,6 +19,11 @@ export interface InputFault {
   readonly line: number | null
 }
 
+/** The id of one line of a batch, in its output files, its usage and its activity. */
+export function lineIdOf(batchId: string, line: number): string {
+  return `batch_req_${batchId.replace(/^batch_/, '')}_${line}`
+}
+
 /** A batch as its table holds it. */
 export interface BatchRow {
   readonly id: string

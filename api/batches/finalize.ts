@@ -4,7 +4,7 @@ import { Readable } from 'node:stream'
 import { randomId } from '#shared/ids.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
-import type { BatchRow } from './batch.ts'
+import { type BatchRow, lineIdOf } from './batch.ts'
 import type { BatchEnd, BatchLines, FinishedLine } from './line-store.ts'
 
 /** The destination of the files of batches. */
@@ -98,7 +98,7 @@ const UNRUN = {
 }
 
 function presentLine(batchId: string, line: FinishedLine, status: BatchEnd['status']): string {
-  const id = JSON.stringify(`batch_req_${batchId.replace(/^batch_/, '')}_${line.line}`)
+  const id = JSON.stringify(lineIdOf(batchId, line.line))
   const customId = JSON.stringify(line.custom_id)
   const head = `{"id":${id},"custom_id":${customId}`
   if (line.answer === null) {

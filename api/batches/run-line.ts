@@ -1,9 +1,9 @@
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { presentErrorBody } from '#api/v1/error-dialect.ts'
 import { type ErrorKind, failure, INTERNAL_MESSAGE, type ServiceError } from '#shared/errors.ts'
-import { requestId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 
+import { lineIdOf } from './batch.ts'
 import type { ClaimedLine, LineAnswer } from './line-store.ts'
 
 /** Answers one request as its endpoint would; a text is JSON already. Throws failures. */
@@ -39,20 +39,22 @@ export async function runLine(
   options: { readonly execute: Execute; readonly log: Logger; readonly signal: AbortSignal },
 ): Promise<LineOutcome> {
   const { execute, log, signal } = options
+  // Names the line in its output file, and its usage and activity.
+  const id = lineIdOf(line.batch_id, line.line)
   // How many processes may die while they run the line; the line may not be the cause.
-  if (line.attempts > ATTEMPTS_MAX) return failed(failure.internal(INTERNAL_MESSAGE))
+  if (line.attempts > ATTEMPTS_MAX) return failed(id, failure.internal(INTERNAL_MESSAGE))
   try {
     const body = await execute({
       endpoint: line.endpoint,
       body: JSON.parse(line.body),
       organizationId: line.organization_id,
       modelIds: line.model_ids,
-      requestId: `${line.batch_id}:${line.line}`,
+      requestId: id,
       apiKeyId: line.api_key_id ?? undefined,
       userId: line.user_id ?? undefined,
       signal,
     })
-    return answered(200, body)
+    return answered(id, 200, body)
   } catch (thrown) {
     if (signal.aborted) return { type: 'retry', delaySeconds: 0, isCounted: false }
     const error = normalizeError(thrown)
@@ -63,15 +65,15 @@ export async function runLine(
     if (RETRIABLE.includes(error.kind) && line.attempts < ATTEMPTS_MAX) {
       return { type: 'retry', delaySeconds: FAILED_DELAY_SECONDS, isCounted: true }
     }
-    return failed(error)
+    return failed(id, error)
   }
 }
 
-function failed(error: ServiceError): LineOutcome {
-  return answered(error.status, presentErrorBody(error))
+function failed(id: string, error: ServiceError): LineOutcome {
+  return answered(id, error.status, presentErrorBody(error))
 }
 
-function answered(statusCode: number, answer: object | string): LineOutcome {
+function answered(requestId: string, statusCode: number, answer: object | string): LineOutcome {
   const body = typeof answer === 'string' ? answer : JSON.stringify(answer)
-  return { type: 'answered', answer: { requestId: requestId(), statusCode, body } }
+  return { type: 'answered', answer: { requestId, statusCode, body } }
 }

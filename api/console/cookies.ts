@@ -33,13 +33,18 @@ export function formSecret(request: FastifyRequest, reply: FastifyReply): string
 
 /** Whether a form was sent by one of our pages instead of another site. */
 export function isOwnForm(request: FastifyRequest, given: string | undefined): boolean {
-  if (!isSameOrigin(request)) return false
+  return isSameOrigin(request) && holdsFormSecret(request, given)
+}
+
+/** Whether a browser repeats the CSRF token of its cookie. */
+export function holdsFormSecret(request: FastifyRequest, given: string | undefined): boolean {
   const known = request.cookies[FORM_COOKIE] ?? ''
   return FORM_SECRET.test(known) && equals(given ?? '', known)
 }
 
+/** Whether a request came from our pages or from a program. */
 // Browsers send Sec-Fetch-Site; older ones at least the Origin of a POST.
-function isSameOrigin({ headers, host }: FastifyRequest): boolean {
+export function isSameOrigin({ headers, host }: FastifyRequest): boolean {
   const { origin } = headers
   const site = headers['sec-fetch-site']
   if (site !== undefined) return site === 'same-origin'

@@ -11,6 +11,8 @@ export function adminDocument(page: {
   /** The right side of the top bar. */
   readonly bar?: Html
   readonly script?: string
+  /** The links to the other pages, beside the content. */
+  readonly navigation?: Html
 }): string {
   const base = `${page.root}admin/assets/${page.assets.version}`
   const script =
@@ -26,6 +28,7 @@ export function adminDocument(page: {
     <title>${page.title} – Millrace</title>
     <link rel="icon" href="${base}/icon.svg" type="image/svg+xml">
     <link rel="stylesheet" href="${base}/base.css">
+    <link rel="stylesheet" href="${base}/uplot.css">
     <link rel="stylesheet" href="${base}/admin.css">
     ${script}
   </head>
@@ -35,8 +38,11 @@ export function adminDocument(page: {
       <a class="brand" href="${page.root}admin"><img src="${base}/icon.svg" alt="">Millrace <small>Administration</small></a>
       <nav aria-label="Pages">${page.bar}</nav>
     </header>
+    <div class="${page.navigation === undefined ? '' : 'console'}">
+    ${page.navigation}
     <main id="main">${page.main}
     </main>
+    </div>
   </body>
 </html>
 `.toString()

@@ -5,17 +5,21 @@ import type { GuessLimiter } from '#api/limits/guess-limiter.ts'
 import { prefersHtml } from '#api/pages/html.ts'
 import { ServiceError } from '#shared/errors.ts'
 
+import type { Administrator, ConsoleRole } from './access.ts'
 import { SESSION_COOKIE } from './cookies.ts'
 import { type AdminSession, type AdminSessions, digestOf, equals } from './sessions.ts'
 
 /** The credentials that open the console. */
-export interface DashboardGuard {
+export interface ConsoleGuard {
   /** The admin token; empty disables it. */
   readonly adminToken: string
-  /** Whether an access token of the user server belongs to a current administrator. */
-  isAdministrator(accessToken: string): Promise<boolean>
-  /** Whether a user still has an administrator's role and the same password. */
-  isAdministratorNow(userId: string, passwordDigest: string | undefined): Promise<boolean>
+  /**
+   * The user id of an access token of a current administrator, empty for a token without a user;
+   * undefined for other tokens.
+   */
+  findAdministrator(accessToken: string): Promise<string | undefined>
+  /** The present role of the user of a session; undefined when the session is no longer valid. */
+  roleNow(session: AdminSession & { readonly userId: string }): Promise<ConsoleRole | undefined>
   readonly sessions: AdminSessions
   /** Delays clients that guess the admin token. */
   readonly guesses: GuessLimiter
@@ -23,6 +27,9 @@ export interface DashboardGuard {
 
 /** Renders the sign-in page instead of the requested one. */
 export type ShowSignIn = (request: FastifyRequest, reply: FastifyReply) => FastifyReply
+
+/** The name under which the holder of the admin token acts. */
+export const TOKEN_NAME = 'admin token'
 
 const BASIC = /^Basic ([A-Za-z0-9+/=]{1,2048})$/i
 const BEARER = /^Bearer (\S{1,8192})$/i
@@ -33,12 +40,16 @@ const BEARER = /^Bearer (\S{1,8192})$/i
  * Browsers get the sign-in page as the body of the 401. Refused credentials count as sign-in
  * attempts.
  */
-export function createDashboardHook(guard: DashboardGuard, showSignIn: ShowSignIn) {
+export function createConsoleHook(guard: ConsoleGuard, showSignIn: ShowSignIn) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
     reply.header('cache-control', 'no-store')
     const secret = secretOf(request.headers.authorization)
     if (secret === undefined) {
-      if ((await sessionOf(guard, request)) !== undefined) return undefined
+      const administrator = await signedInOf(guard, request)
+      if (administrator !== undefined) {
+        request.context.administrator = administrator
+        return undefined
+      }
       reply.header('www-authenticate', challengeOf(request))
       if (prefersHtml(request.headers.accept)) return showSignIn(request, reply.code(401))
       return reply
@@ -46,8 +57,12 @@ export function createDashboardHook(guard: DashboardGuard, showSignIn: ShowSignI
         .type('text/plain')
         .send('Sign in with the admin token as the password.')
     }
-    const seconds = await judge(guard, secret, request.ip)
-    if (seconds === undefined) return undefined
+    const verdict = await judge(guard, secret, request.ip)
+    if (typeof verdict !== 'number') {
+      request.context.administrator = verdict
+      return undefined
+    }
+    const seconds = verdict
     if (seconds > 0) {
       reply.code(429).header('retry-after', seconds).type('text/plain')
       return reply.send(tooManyAttempts(seconds))
@@ -56,22 +71,26 @@ export function createDashboardHook(guard: DashboardGuard, showSignIn: ShowSignI
   }
 }
 
-/** Undefined for an administrator; otherwise the seconds that the client must wait. */
+/** The administrator behind a secret; otherwise the seconds that the client must wait. */
 async function judge(
-  guard: DashboardGuard,
+  guard: ConsoleGuard,
   secret: string,
   address: string,
-): Promise<number | undefined> {
+): Promise<number | Administrator> {
+  const common = { role: 'administrator', credential: 'header' } as const
   // The signature of an access token cannot be guessed, so it is not counted.
-  if (await guard.isAdministrator(secret)) return undefined
+  const userId = await guard.findAdministrator(secret)
+  if (userId !== undefined) {
+    return { ...common, name: 'access token', ...(userId !== '' && { userId }) }
+  }
   const verdict = await judgeAdminToken(guard, secret, address)
   if (verdict.kind === 'limited') return verdict.seconds
-  return verdict.isRight ? undefined : 0
+  return verdict.isRight ? { ...common, name: TOKEN_NAME } : 0
 }
 
 /** Compares a secret with the admin token; failures count and delay the next ones. */
 export async function judgeAdminToken(
-  guard: DashboardGuard,
+  guard: ConsoleGuard,
   secret: string,
   address: string,
 ): Promise<
@@ -99,22 +118,23 @@ export function tooManyAttempts(seconds: number): string {
   return `Too many attempts. Try again in ${wait}.`
 }
 
-/** The valid session of a browser. */
-export async function sessionOf(
-  guard: DashboardGuard,
+/** The administrator of a browser with a valid session. */
+async function signedInOf(
+  guard: ConsoleGuard,
   request: FastifyRequest,
-): Promise<AdminSession | undefined> {
+): Promise<Administrator | undefined> {
   const session = await guard.sessions.find(request.cookies[SESSION_COOKIE] ?? '')
   if (session === undefined) return undefined
-  const { tokenDigest, userId, passwordDigest } = session
-  const isValid =
-    userId === undefined
-      ? guard.adminToken !== '' && tokenDigest === digestOf(guard.adminToken)
-      : await guard.isAdministratorNow(userId, passwordDigest)
-  return isValid ? session : undefined
+  const { tokenDigest, userId, name } = session
+  if (userId !== undefined) {
+    const role = await guard.roleNow({ ...session, userId })
+    return role === undefined ? undefined : { role, name, userId, credential: 'session' }
+  }
+  const isValid = guard.adminToken !== '' && tokenDigest === digestOf(guard.adminToken)
+  return isValid ? { role: 'administrator', name, credential: 'session' } : undefined
 }
 
-function isAdminToken({ adminToken }: DashboardGuard, secret: string): boolean {
+function isAdminToken({ adminToken }: ConsoleGuard, secret: string): boolean {
   return adminToken !== '' && equals(secret, adminToken)
 }
 

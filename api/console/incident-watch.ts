@@ -5,6 +5,7 @@ import type { JobObserver } from '#api/jobs/observers.ts'
 import { ERROR_KINDS, type ErrorKind } from '#shared/errors.ts'
 
 import type { IncidentLog } from './incident-log.ts'
+import type { SeriesLog } from './series-log.ts'
 
 /** The recorded state of a request in flight. */
 interface Watched {
@@ -20,14 +21,16 @@ interface Watched {
 const WATCHED_MAX = 10_000
 const TEXT_LENGTH_MAX = 200
 
-/** Observes requests and their jobs, and records those that fail or are slow. */
+/** Observes requests and their jobs: records those that fail or are slow, and counts all. */
 export class IncidentWatch {
   readonly #log: IncidentLog
+  readonly #series: SeriesLog
   readonly #slowMs: number
   readonly #watched = new Map<string, Watched>()
 
-  constructor(log: IncidentLog, options: { readonly slowMs: number }) {
+  constructor(log: IncidentLog, options: { readonly slowMs: number; readonly series: SeriesLog }) {
     this.#log = log
+    this.#series = options.series
     this.#slowMs = options.slowMs
   }
 
@@ -50,17 +53,22 @@ export class IncidentWatch {
   /** Records the job of a tracked request: its model, waiting times and failure. */
   readonly jobs: JobObserver = {
     begin: ({ account, model }) => {
-      const watched = this.#watched.get(account?.requestId ?? '')
-      if (watched === undefined) return undefined
+      const series = this.#series
+      // Jobs of batches and background requests are counted, but belong to no tracked request.
+      const watched: Watched = this.#watched.get(account?.requestId ?? '') ?? {}
       watched.modelId = model.id
       const beganAt = performance.now()
       const sinceBegin = (): number => Math.round(performance.now() - beganAt)
       return {
         onEvent(event) {
-          if (event.type === 'started') watched.queueMs ??= sinceBegin()
-          else if (event.type === 'delta') watched.firstTokenMs ??= sinceBegin()
+          if (event.type === 'started') {
+            series.time('queue', sinceBegin())
+            watched.queueMs ??= sinceBegin()
+          } else if (event.type === 'delta') watched.firstTokenMs ??= sinceBegin()
           else if (event.type === 'result') {
-            const { completionTokens } = event.usage
+            const { promptTokens, completionTokens } = event.usage
+            series.count('prompt_tokens', promptTokens)
+            series.count('completion_tokens', completionTokens)
             watched.completionTokens = (watched.completionTokens ?? 0) + completionTokens
           }
         },
@@ -69,6 +77,13 @@ export class IncidentWatch {
         },
       }
     },
+  }
+
+  #countRequest({ durationMs, status }: { durationMs: number; status: number }): void {
+    this.#series.count('requests')
+    if (status >= 500) this.#series.count('errors')
+    else if (status >= 400) this.#series.count('refusals')
+    this.#series.time('latency', durationMs)
   }
 
   #conclude(request: FastifyRequest, reply: FastifyReply): void {
@@ -90,8 +105,18 @@ export class IncidentWatch {
       this.#log.noteFailed({ ...common, kind, ...(modelId !== undefined && { modelId }) })
     }
     const durationMs = Math.round(reply.elapsedTime)
+    if (isServed(route))
+      this.#countRequest({
+        durationMs,
+        status: failure === undefined ? reply.statusCode : ERROR_KINDS[failure].status,
+      })
     if (durationMs >= this.#slowMs) this.#log.noteSlow({ ...common, durationMs, ...known })
   }
+}
+
+/** Probes and pages would hide what clients ask for. */
+function isServed(route: string): boolean {
+  return route !== '' && !isPage(route) && !/^\/(docs|health|healthz|readyz|assets)\b/.test(route)
 }
 
 /** Each kind of error has a status of its own. */

@@ -11,10 +11,10 @@ export function renderOverview(page: {
   readonly root: string
   readonly view: View
   readonly assets: AssetFiles
-  /** The signed-in user and the CSRF token of the sign-out form; absent without a session. */
-  readonly session: { readonly name: string; readonly formSecret: string } | undefined
+  readonly bar: Html
+  readonly navigation: Html
 }): string {
-  const { root, view, assets, session } = page
+  const { root, view, assets, bar, navigation } = page
   const [dependencies, queues, workers, errors, slow, failed] = view.tables.map(renderTable)
   const main = html`
     <div class="stack board">
@@ -36,17 +36,9 @@ export function renderOverview(page: {
   return adminDocument({
     title: 'Administration',
     ...{ root, assets, main },
-    bar: html`<a href="${root}admin/queues">Jobs</a> <a href="${root}">Playground</a> <a href="${root}docs">API</a> ${signOut(root, session)}`,
+    ...{ bar, navigation },
     script: 'admin.js',
   })
-}
-
-function signOut(root: string, session: Parameters<typeof renderOverview>[0]['session']): Html {
-  if (session === undefined) return html``
-  return html`<form method="post" action="${root}admin/sign-out">
-        <input type="hidden" name="form" value="${session.formSecret}">
-        <button class="compact" title="Signed in: ${session.name}">Sign out</button>
-      </form>`
 }
 
 function renderTile({ label, value, note, tone }: View['tiles'][number]): Html {

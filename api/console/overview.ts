@@ -5,10 +5,12 @@ import type { DependencyState } from '#api/health/dependencies.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'
 import { ERROR_KINDS } from '#shared/errors.ts'
+import { readOldestWaitMs } from '#shared/queue/depth.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
 
 import type { Incidents } from './incident-log.ts'
+import type { SeriesSample } from './series-log.ts'
 
 /** The state of one queue. */
 export interface QueueOverview {
@@ -64,8 +66,6 @@ export interface OverviewServices {
 
 /** Redis is read once per interval, however many pages are open. */
 const KEPT_MS = 900
-/** Jobs whose age is read; the queue is sorted by ticket, so the oldest jobs are in front. */
-const AGED_JOBS_MAX = 200
 
 /** Reads the overview; calls within a short interval share one answer. */
 export function createOverview(services: OverviewServices): () => Promise<Overview> {
@@ -80,6 +80,18 @@ export function createOverview(services: OverviewServices): () => Promise<Overvi
       })
     }
     return kept.overview
+  }
+}
+
+/** What the time series keep of an overview. */
+export function sampleOf({ queues }: Overview): SeriesSample {
+  const sum = (amount: (queue: QueueOverview) => number): number =>
+    Math.round(queues.reduce((total, queue) => total + amount(queue), 0))
+  return {
+    slots: sum(({ slots }) => slots),
+    slotsUsed: sum(({ slotsUsed }) => slotsUsed),
+    waiting: sum(({ waiting }) => waiting),
+    oldestWaitMs: Math.max(0, ...queues.map(({ oldestWaitMs = 0 }) => oldestWaitMs)),
   }
 }
 
@@ -108,7 +120,7 @@ async function readQueue(
   const { kind, id } = model
   const [counts, oldestWaitMs] = await Promise.all([
     services.queueOf(kind, id).getJobCounts('prioritized', 'waiting', 'delayed', 'active'),
-    oldestWait(services, model),
+    readOldestWaitMs(services.redis, services.keys, { kind, modelId: id }),
   ])
   const served = known.workers.flatMap(({ queues }) =>
     queues.filter(({ modelId }) => modelId === id),
@@ -129,22 +141,4 @@ async function readQueue(
     workersReady: served.filter(({ isReady }) => isReady).length,
     workers: served.length,
   }
-}
-
-/** The age of the oldest of the first jobs; only timestamps are read, never inputs. */
-async function oldestWait(
-  { redis, keys }: OverviewServices,
-  { kind, id }: CatalogueModel,
-): Promise<number | undefined> {
-  const [inTurn, plain] = await Promise.all([
-    redis.zrange(keys.bull(kind, id, 'prioritized'), '0', `${AGED_JOBS_MAX - 1}`),
-    redis.lrange(keys.bull(kind, id, 'wait'), -AGED_JOBS_MAX, -1),
-  ])
-  const ids = [...inTurn, ...plain]
-  if (ids.length === 0) return undefined
-  const times = await Promise.all(
-    ids.map((jobId) => redis.hget(keys.bull(kind, id, jobId), 'timestamp')),
-  )
-  const oldestMs = Math.min(...times.map((time) => Number(time ?? 0) || Number.POSITIVE_INFINITY))
-  return Number.isFinite(oldestMs) ? Math.max(0, Date.now() - oldestMs) : undefined
 }

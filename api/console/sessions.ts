@@ -8,6 +8,8 @@ export interface AdminSession {
   readonly name: string
   /** The user id; absent for the admin token. */
   readonly userId?: string
+  /** Whether a second factor was proven at the sign-in. */
+  readonly isProven?: boolean
   /** A digest of the password hash: a password change ends the session. */
   readonly passwordDigest?: string
   /** A digest of the admin token: a new token ends the session. */

@@ -6,7 +6,13 @@ import { setPageHeaders } from '#api/pages/page-headers.ts'
 
 import { formSecret, isOwnForm, SESSION_COOKIE, setSessionCookie } from './cookies.ts'
 import { adminDocument } from './document.ts'
-import { type DashboardGuard, judgeAdminToken, type ShowSignIn, tooManyAttempts } from './guard.ts'
+import {
+  type ConsoleGuard,
+  judgeAdminToken,
+  type ShowSignIn,
+  TOKEN_NAME,
+  tooManyAttempts,
+} from './guard.ts'
 import { type AdminSession, digestOf } from './sessions.ts'
 
 /** The outcome of an email address and a password. */
@@ -16,6 +22,8 @@ export type PasswordVerdict =
       readonly userId: string
       readonly name: string
       readonly passwordDigest: string
+      /** Whether a second factor was proven. */
+      readonly isProven: boolean
     }
   | { readonly kind: 'refused'; readonly status: 401 | 403; readonly reason: string }
   | { readonly kind: 'limited'; readonly seconds: number }
@@ -27,7 +35,7 @@ export type CheckPassword = (
 ) => Promise<PasswordVerdict>
 
 interface SignInServices {
-  readonly guard: DashboardGuard
+  readonly guard: ConsoleGuard
   readonly checkPassword: CheckPassword
   readonly assets: AssetFiles
 }
@@ -111,7 +119,7 @@ async function judge(
     const verdict = await judgeAdminToken(guard, token, request.ip)
     if (verdict.kind === 'limited') return verdict
     if (!verdict.isRight) return refused(401, 'This is not the admin token.')
-    const session = { name: 'admin token', tokenDigest: digestOf(token) }
+    const session = { name: TOKEN_NAME, tokenDigest: digestOf(token) }
     return { kind: 'session', session }
   }
   if (email === '' || password === '') {
@@ -119,8 +127,8 @@ async function judge(
   }
   const verdict = await checkPassword({ email, password, code: code.trim() }, request)
   if (verdict.kind !== 'administrator') return verdict
-  const { name, userId, passwordDigest } = verdict
-  return { kind: 'session', session: { name, userId, passwordDigest } }
+  const { kind: _kind, ...session } = verdict
+  return { kind: 'session', session }
 }
 
 function foreignForm(
@@ -181,6 +189,6 @@ function tokenForm(root: string, hidden: Html): Html {
 
 /** Where to go after signing in: never to another site, and never to what only a form may do. */
 function pathBelowAdmin(path: string | undefined): string {
-  const isOurs = path !== undefined && /^\/admin(\/queues(\/[\w./?=&%-]*)?)?$/.test(path)
+  const isOurs = path !== undefined && /^\/admin(\/(queues|console)(\/[\w./?=&%-]*)?)?$/.test(path)
   return isOurs ? path : '/admin'
 }

@@ -72,7 +72,7 @@ export async function readForm<File>(
     const { raw } = request
     const parts = partsOf(request)
     raw.on('data', reading.count)
-    // The first question connects the parser; from then on the body flows.
+    // The first call connects the parser; from then on the body flows.
     await Promise.race([reading.readAll(parts), reading.refusal])
     reportIgnored(request, reading.ignored)
     return reading.form
@@ -141,7 +141,7 @@ class FormReading<File> {
     await Promise.all(this.#receiving.values())
   }
 
-  /** Ends what is still being received, and waits until it has. */
+  /** Aborts files in transfer and waits for their end. */
   async abandon(cause: unknown): Promise<void> {
     const error = cause instanceof Error ? cause : new Error('the form was refused', { cause })
     this.#abort.abort(error)
@@ -208,7 +208,7 @@ class FormReading<File> {
   }
 
   #knownName(fieldname: string | undefined): string | undefined {
-    // Behind a file the parser lets parts through that have no name.
+    // After a file the parser accepts parts without a name.
     if (fieldname === undefined) throw asFormFault(new Error('a part has no name'))
     const { fields, lists = [], files } = this.#rules
     const bare = fieldname.replace(/\[\]$/, '')
@@ -231,7 +231,7 @@ function unknownParameter(fieldname: string, intended: string | undefined): Serv
   })
 }
 
-/** Everything that the parser throws is the client's: a form that is malformed or breaks off. */
+/** Every parser error is a client error: a malformed or incomplete form. */
 function asFormFault(error: unknown): unknown {
   if (error instanceof ServiceError) return error
   const code = (error as { code?: unknown }).code

@@ -1,7 +1,7 @@
 import type { Readable, TransformCallback } from 'node:stream'
 import { finished, Transform } from 'node:stream'
 
-// Lets one side pause for some milliseconds before the other must.
+// How much one side may be ahead of the other.
 const WAITING_BYTES_MAX = 256 * 1024
 
 /** A pass-through stream that shows every chunk to a function. */

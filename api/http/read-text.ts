@@ -1,4 +1,4 @@
-/** The part of a JSON Schema that says how text is read. */
+/** The part of a JSON Schema that decides how text is converted. */
 interface TextSchema {
   readonly type?: string | readonly string[]
   readonly anyOf?: readonly TextSchema[]

@@ -32,7 +32,7 @@ export function firstSegmentOf(url: string): string | undefined {
     .find((part) => part !== '')
 }
 
-// Clients join their paths to a base address that ends in a slash.
+// Clients append their paths to a base URL that ends in a slash.
 const BASE_PATH = /^\/+(?:(?:auth\/+)?v[12]\/+)?/
 
 /**

@@ -10,7 +10,7 @@ export interface PeerLimits {
   readonly headersMs: number
   /** From the first byte of a request to its last. */
   readonly requestMs: number
-  /** How often these two are checked. */
+  /** The interval at which both limits are checked. */
   readonly checkMs: number
   /** A connection whose answer waits this long without reading ends. */
   readonly stallMs: number
@@ -34,7 +34,7 @@ export const PEER_LIMITS: PeerLimits = {
  * answer of stored bytes a file. Event streams have a limit of their own.
  */
 export function cutSlowReaders(app: FastifyInstance, limits: PeerLimits): void {
-  /** Bytes sent at the last look; undefined before the first one. */
+  /** Bytes sent at the last check; undefined before the first one. */
   const answers = new Map<ServerResponse, number | undefined>()
   app.addHook('onSend', async ({ socket }, { raw }, payload) => {
     if (!(socket instanceof Socket)) return
@@ -51,7 +51,7 @@ export function cutSlowReaders(app: FastifyInstance, limits: PeerLimits): void {
       const waiting = answer.writableLength + socket.writableLength
       const sent = socket.bytesWritten - socket.writableLength
       const isSlow = before !== undefined && sent - before < limits.readBytesMin
-      // Where nothing waits, the source is slow and not the client.
+      // Nothing is buffered: the source is slow, not the client.
       if (isSlow && waiting > 0) answer.destroy()
       else answers.set(answer, sent)
     }

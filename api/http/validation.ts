@@ -58,7 +58,7 @@ interface Validate {
   errors?: ErrorObject[] | null
 }
 
-/** A check of bodies that come another way than through a route. */
+/** A validator for bodies that do not arrive through a route. */
 export function compileBodySchema(
   schema: object,
   unknownFields: UnknownFields = 'refuse',
@@ -74,7 +74,7 @@ export function bodyUnchecked(app: FastifyInstance): FastifySchemaCompiler<unkno
   }
 }
 
-/** Compiles a schema when it is first needed: all of them would take a quarter of the start. */
+/** Compiles a schema on first use: compiling all of them would take a quarter of the start. */
 function compileLater({ ajv, fields, prepare }: Checker, schema: object): Validate {
   let compiled: ValidateFunction | undefined
   const validate: Validate = (value) => {
@@ -123,13 +123,14 @@ function createAjv(): Ajv2020 {
     strict: false,
     // Numbers that overflow to Infinity are refused: the queue's JSON cannot carry them.
     strictNumbers: true,
-    // The first request of a route waits for its check: polishing that takes as long as writing it.
+    // The first request of a route waits for the compilation; optimized code would take twice as
+    // long to compile.
     code: { optimize: false },
-    // They are all ours, and the tests look at them.
+    // All schemas are our own and covered by tests.
     validateSchema: false,
   })
   ajv.addFormat('uuid', UUID)
-  // These only describe: files come in other ways than as a value of the body, and routes parse times.
+  // Annotations only: files are not values of the body, and routes parse times themselves.
   for (const format of ['binary', 'date-time', 'uri']) ajv.addFormat(format, true)
   return ajv
 }
@@ -185,12 +186,12 @@ export function registerJsonBody(app: FastifyInstance, types = ['application/jso
   const parse = app.getDefaultJsonParser('error', 'error')
   app.removeContentTypeParser(types)
   app.addContentTypeParser(types, { parseAs: 'buffer' }, (request, body, done) => {
-    // Older clients name the type also where a route has no body and they send none.
+    // Older clients send this header even on routes without a body.
     const hasBody = request.routeOptions.schema?.body !== undefined
     if (body.length === 0 && !hasBody) return done(null, undefined)
     const fault = judgeJson(body as Buffer)
     if (fault !== undefined) return done(fault)
-    // Decoding would put other characters where the client's bytes are none.
+    // Lossy decoding would replace invalid bytes.
     if (!isUtf8(body as Buffer)) return done(notUtf8())
     // The parser ends by calling back; it returns nothing of its own.
     void parse(request, (body as Buffer).toString('utf8'), done)
@@ -253,7 +254,7 @@ class IgnoredFields {
       keyword: KNOWN_FIELDS,
       type: 'object',
       schemaType: 'array',
-      // First of all keywords of an object: a misspelt field is named rather than the missing one.
+      // The first keyword of an object, so that a misspelt field is reported before a missing one.
       before: 'maxProperties',
       compile: (names: readonly string[]) => {
         const known = new Set(names)
@@ -280,7 +281,7 @@ class IgnoredFields {
     this.#ineffective.clear()
   }
 
-  /** The complaint about an unknown field that looks like a misspelt one, or about too many. */
+  /** The error for an unknown field that resembles a known one, or for too many unknown fields. */
   complaint(): ErrorObject | undefined {
     const seen = new Set<string>()
     for (const { path, known, unknown } of this.#visits.values()) {
@@ -325,7 +326,7 @@ class IgnoredFields {
   ): void {
     const unknown = Object.keys(object).filter((name) => !schema.known.has(name))
     const before = this.#visits.get(object)
-    // Of several schemas for one object, such as alternatives, one that knows the field suffices.
+    // A field is known when any schema of the object, such as one alternative, knows it.
     if (before === undefined) {
       this.#visits.set(object, { object, path: schema.path, known: schema.names, unknown })
     } else {

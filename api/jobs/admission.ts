@@ -39,6 +39,8 @@ interface AdmissionOptions {
     readonly workers: readonly WorkerHeartbeat[]
     /** Names of queues whose model cannot be loaded. */
     readonly unavailable: ReadonlySet<string>
+    /** Ids of models that operators have disabled. */
+    readonly disabled: ReadonlySet<string>
   }
 }
 
@@ -76,6 +78,7 @@ export class Admission {
     if (window.entering > 1) await setImmediate()
     const { redis, keys, clock, ledger } = this.#options
     const { kind, model, organizationId, deadlineAtMs } = job
+    if (ledger.disabled.has(model.id)) throw modelDisabled(model.id)
     if (ledger.unavailable.has(queueName(kind, model.id))) throw modelUnavailable(model.id)
     // Later jobs count this one; earlier ones may have been enqueued or refused by now.
     const others = Math.min(earlier, window.entering - 1)
@@ -181,6 +184,14 @@ export function modelUnavailable(modelId: string): ServiceError {
   return failure.overloaded(
     `The model \`${modelId}\` could not be loaded and is not available at the moment. Please retry later.`,
     { code: 'model_unavailable', retryAfterSeconds: LOAD_RETRY_SECONDS, shouldRetry: true },
+  )
+}
+
+/** The refusal of a job whose model an operator has disabled. */
+function modelDisabled(modelId: string): ServiceError {
+  return failure.overloaded(
+    `The model \`${modelId}\` is disabled by the operator of this service.`,
+    { code: 'model_disabled', shouldRetry: false },
   )
 }
 

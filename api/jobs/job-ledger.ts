@@ -37,6 +37,7 @@ export class JobLedger {
   readonly #missingSince = new Map<string, number>()
   #workers: readonly WorkerHeartbeat[] = []
   #unavailable: ReadonlySet<string> = new Set()
+  #disabled: ReadonlySet<string> = new Set()
   #reachableSince: number | undefined
   #timer: NodeJS.Timeout | undefined
   #isLooking = false
@@ -53,6 +54,11 @@ export class JobLedger {
   /** The queues, by name, whose model could not be loaded as of the last look. */
   get unavailable(): ReadonlySet<string> {
     return this.#unavailable
+  }
+
+  /** The ids of the models that operators had disabled at the last look. */
+  get disabled(): ReadonlySet<string> {
+    return this.#disabled
   }
 
   get size(): number {
@@ -88,6 +94,7 @@ export class JobLedger {
       await clock.sync(redis)
       this.#workers = await listWorkers(redis, keys)
       this.#unavailable = unavailableQueues(this.#workers)
+      this.#disabled = new Set(await redis.hkeys(keys.disabledModels))
       this.#refuseHopeless()
       const nowMs = clock.monotonic()
       this.#reachableSince ??= nowMs

@@ -53,7 +53,7 @@ export interface OpenSubmitter extends Submitter {
   failPending(): void
 }
 
-/** Opens the way into the queues: the reply stream is read before the first job goes in. */
+/** Opens a submitter; the reply stream is read before the first job is enqueued. */
 export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubmitter> {
   const { redis, reader, keys, log, cipher, observers = [] } = options
   const clock = new RedisClock(options.clock)

@@ -7,7 +7,7 @@ import type { Logger } from '#shared/logger.ts'
 
 import { createGuessMemory, type GuessAction, type GuessRule } from './guess-memory.ts'
 
-/** The kinds of guesses, each with its own counts. */
+/** The kinds of credential checks, each with its own counters. */
 type CredentialKind = 'password' | 'code' | 'factor' | 'admin_token' | 'api_key'
 
 /** One try of a credential. */
@@ -118,7 +118,7 @@ function rulesOf(config: GuessesConfig): readonly GuessRule[] {
 
 function keysOf(keyPrefix: string, { kind, account, network }: Guess): string[] {
   const [who, where] = [digestOf(account), digestOf(network)]
-  // A revoked API key in a loop must not keep the people of its network from signing in.
+  // A client that repeats a revoked API key must not block sign-ins of its network.
   const family = kind === 'api_key' ? 'keys' : 'people'
   return [
     `${keyPrefix}guesses:pair:${kind}:${who}:${where}`,
@@ -128,7 +128,7 @@ function keysOf(keyPrefix: string, { kind, account, network }: Guess): string[] 
   ]
 }
 
-// Redis must not hold the names of accounts.
+// Account names are hashed, so that Redis does not contain them.
 function digestOf(text: string): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, 22)
 }

@@ -95,7 +95,7 @@ export function monthOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 7)
 }
 
-/** The answer of the windows about a request. */
+/** The decision of the windows about a request. */
 export interface Charge {
   readonly verdict: 'admitted' | 'requests' | 'tokens' | 'jobs' | 'month'
   /** The minute that was charged, for its correction. */
@@ -138,7 +138,7 @@ export async function charge(
   }
 }
 
-/** Corrects a charge by what was really used, and gives its lease back. */
+/** Corrects a charge by the actual usage and releases its lease. */
 export async function settle(
   { redis, prefix }: Pick<LimitStore, 'redis' | 'prefix'>,
   subject: LimitSubject,
@@ -157,7 +157,7 @@ export async function settle(
 
 const MONTH_TTL_MS = 40 * 86_400_000
 
-/** Fills the counter of the month, unless another process has done so. */
+/** Initializes the counter of the month, unless another process has done so. */
 export async function fillMonth(
   { redis, prefix }: LimitStore,
   subject: LimitSubject,
@@ -175,7 +175,7 @@ export async function tokensOfMonth(
   return found === null ? undefined : Number(found)
 }
 
-/** Adds what batches took, which no request is charged for, to the tokens of the month. */
+/** Adds tokens of batch lines, which are not charged as requests, to the month. */
 export async function addToMonth(
   store: Pick<LimitStore, 'redis' | 'prefix'>,
   subject: LimitSubject,
@@ -185,7 +185,7 @@ export async function addToMonth(
   await settle(store, subject, bill)
 }
 
-/** Where the windows are kept and what their limits are. */
+/** The Redis client of the windows, and their limits. */
 export interface LimitStore {
   readonly redis: Redis
   readonly prefix: string
@@ -208,17 +208,17 @@ function keysOf(prefix: string, subject: LimitSubject): readonly string[] {
 }
 
 /**
- * A sliding window of a minute as two counters: the use of the running minute, and of the one before
- * it, which counts less the further the running minute has come.
+ * A sliding window of a minute as two counters: usage of the current minute and of the previous
+ * one, weighted by the share of it that the window still covers.
  */
 export interface Window {
-  /** 0 is no limit. */
+  /** 0 means no limit. */
   readonly limit: number
   readonly previous: number
   readonly current: number
 }
 
-/** How long a window is. */
+/** The length of a window. */
 export const WINDOW_MS = 60_000
 
 /** The usage of a window. */
@@ -231,13 +231,13 @@ export function remainingOf(window: Window, elapsedMs: number): number {
   return Math.max(0, window.limit - usedOf(window, elapsedMs))
 }
 
-/** Milliseconds until nothing of what was used counts any more. */
+/** Milliseconds until the whole usage has left the window. */
 export function resetMs({ previous, current }: Window, elapsedMs: number): number {
   if (current > 0) return 2 * WINDOW_MS - elapsedMs
   return previous > 0 ? WINDOW_MS - elapsedMs : 0
 }
 
-/** Milliseconds until `wanted` fits; undefined when it never will. */
+/** Milliseconds until `wanted` fits; undefined when it never fits. */
 export function waitMs(window: Window, wanted: number, elapsedMs: number): number | undefined {
   const { limit, previous, current } = window
   const room = limit - wanted

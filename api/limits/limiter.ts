@@ -31,7 +31,7 @@ import {
 export interface LimiterServices extends LimitStore {
   readonly clock: Clock
   readonly log: Logger
-  /** Tokens that an organization has used since a moment, as the usage record has it. */
+  /** Tokens of an organization since a point in time, from the usage record. */
   tokensSince(organizationId: string, sinceMs: number): Promise<number>
 }
 
@@ -52,7 +52,7 @@ export function createLimiter(services: LimiterServices): Limiter {
     .some((limit) => limit > 0)
   if (isOff) return async () => {}
   return async (request, reply) => {
-    // It was charged when it first came, in the process that died.
+    // It was charged when it first arrived, in the process that died.
     if (request.context.durable?.isAdopted === true) return
     // The request of a background job was charged when the job was made.
     if (request.context.stored !== undefined) return
@@ -76,7 +76,7 @@ export function createLimiter(services: LimiterServices): Limiter {
       )
       isAway = false
     } catch (error) {
-      // Limits protect the service from its users, not the users from an outage.
+      // While Redis is unavailable, limits are not enforced, so that requests still work.
       if (!isAway) log.warn({ operation: 'limits.charge', err: error }, 'limits are not enforced')
       isAway = true
       return
@@ -92,7 +92,7 @@ export function createLimiter(services: LimiterServices): Limiter {
   }
 }
 
-// Anonymous users cost nothing to create, so all of one network share one limit.
+// Anonymous users can be created without limit, so those of one network share a limit.
 function credentialOf({ apiKeyId, userId = '', isAnonymous }: Caller, request: FastifyRequest) {
   if (isAnonymous === true) return `anonymous:${networkOf(request)}`
   return apiKeyId ?? `user:${userId}`
@@ -109,7 +109,7 @@ function limitsOf(limits: LimitsConfig, { isAnonymous }: Caller): LimitsConfig {
   }
 }
 
-/** Throws `rateLimited` when an organization has nothing left of its month: for work that is no request. */
+/** Throws `rateLimited` when an organization has used up its month; for work without a request. */
 export async function checkQuota(services: LimiterServices, organizationId: string): Promise<void> {
   const { limits, clock, log } = services
   if (limits.monthlyTokens === 0) return
@@ -158,10 +158,10 @@ function settleAtTheEnd(
     leases.delete(key, lease)
     send({ tokensToAdd: used - tokens, lease, tokensOfMonth: used })
   }
-  // Under a key the job runs on when its client has left.
+  // Under an Idempotency-Key the job continues without its client.
   const durable = request.context.durable
   if (durable !== undefined) durable.onOver(end)
-  // A client may have left while Redis was asked.
+  // The client may have disconnected during the Redis call.
   else if (reply.raw.destroyed) end()
   else reply.raw.once('close', end)
 }
@@ -272,7 +272,7 @@ function estimateTokens(request: FastifyRequest): number {
   const isCompletion = routeOptions.config.scope === 'completions'
   const perCopy = typeof asked === 'number' ? asked : isCompletion ? COMPLETION_TOKENS_DEFAULT : 0
   const copies = Math.max(1, count(fields.n), count(fields.best_of))
-  // A body that came in pieces announces no length.
+  // A chunked body has no Content-Length.
   const bytes = headers['content-length'] ?? Buffer.byteLength(JSON.stringify(body))
   const prompt = Math.ceil(Number(bytes) / BYTES_PER_TOKEN)
   return Math.min(TOKENS_MAX, Math.ceil(prompt + perCopy * Math.min(COPIES_MAX, copies)))

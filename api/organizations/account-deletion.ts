@@ -19,7 +19,7 @@ export async function endMemberships(
     .select({ id: members.organizationId })
     .from(members)
     .where(inArray(members.userId, [...userIds]))
-  // In one order, so that of two deletions at once none waits for the other.
+  // Locked in one order, so that concurrent deletions cannot deadlock.
   const held = await tx
     .select({ id: organizations.id, personalUserId: organizations.personalUserId })
     .from(organizations)
@@ -34,7 +34,7 @@ export async function endMemberships(
   }
 }
 
-/** Ends an organization: its keys and memberships go, its usage and activities are kept. */
+/** Deletes an organization with its keys and memberships; usage and activities are kept. */
 export async function endOrganization(
   tx: Db,
   { organizations, members, apiKeys }: OrganizationTables,
@@ -76,7 +76,7 @@ async function removeMembers(
     .where(and(eq(members.organizationId, id), inArray(members.userId, [...userIds])))
     .returning({ role: members.role })
   const hasLostOwner = gone.some(({ role }) => role === 'owner')
-  // One without an owner, as the operator's first one, never had any to lose.
+  // The operator's first organization never had an owner.
   if (!hasLostOwner) return { isEmpty: false, heir: undefined }
   const [first] = await tx
     .select({ userId: members.userId, role: members.role })

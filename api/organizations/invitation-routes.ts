@@ -25,11 +25,11 @@ const LIMIT_DEFAULT = 20
 const READ = { scope: 'any' } as const
 const WRITE = { scope: 'organizations' } as const
 
-/** The user server, as far as it is needed to invite people. */
+/** The part of the user server that invitations use. */
 export interface InvitationMailer {
-  /** Throws when the text is no address. */
+  /** Throws for an invalid email address. */
   parseEmail(text: string): string
-  /** Sends the person a link; people who have no account are given one. */
+  /** Sends a sign-in link; creates an account where none exists. */
   send(mail: {
     readonly email: string
     readonly invitationId: string

@@ -30,7 +30,9 @@ export type InvitationRow = OrganizationTables['invitations']['$inferSelect']
 /** The state of an invitation. */
 export type InvitationStatus = 'pending' | 'accepted' | 'declined' | 'revoked' | 'expired'
 
-/** An invitation as its organization sees it; one that is not backed gives nothing any more. */
+/**
+ * An invitation as its organization sees it; it grants nothing once its inviter lost the rights.
+ */
 interface SentInvitation extends InvitationRow {
   readonly isBacked: boolean
 }
@@ -40,7 +42,7 @@ export interface ReceivedInvitation extends InvitationRow {
   readonly organizationName: string
 }
 
-/** A person to be invited. */
+/** The email address and role of an invitation. */
 interface NewInvitation {
   readonly organizationId: string
   readonly email: string
@@ -74,7 +76,7 @@ function openSent(context: Context) {
   const { invitations } = tables
   const sent = { ...getTableColumns(invitations), isBacked: isBacked(tables) }
   return {
-    /** Throws `conflict` when the person is a member already or has an open invitation. */
+    /** Throws `conflict` for a member, and where an open invitation exists. */
     async create(invitation: NewInvitation): Promise<InvitationRow> {
       const id = randomId('inv_')
       const [made] = await db.transaction(async (tx) => {
@@ -93,7 +95,7 @@ function openSent(context: Context) {
         ...{ param: 'email', code: 'already_invited' },
       })
     },
-    /** As if it had never been, because its mail could not be sent. */
+    /** Deletes an invitation whose mail could not be sent. */
     async delete(id: string): Promise<void> {
       await db.delete(invitations).where(eq(invitations.id, id))
     },
@@ -121,7 +123,7 @@ function openSent(context: Context) {
         .where(and(eq(invitations.organizationId, organizationId), eq(invitations.id, id)))
       return found
     },
-    /** Takes an open invitation back; undefined when it is not open any more. */
+    /** Revokes an open invitation; undefined when it is no longer open. */
     async revoke(organizationId: string, id: string): Promise<InvitationRow | undefined> {
       const [revoked] = await db
         .update(invitations)
@@ -138,7 +140,7 @@ function openSent(context: Context) {
   }
 }
 
-/** Whether an invitation comes after another one of the organization in its list. */
+/** Whether an invitation follows another one in the organization's list. */
 function isPast({ invitations }: OrganizationTables, organizationId: string, id: string) {
   return sql`(${invitations.createdAt}, ${invitations.id}) < (
     select created_at, id from ${invitations}
@@ -171,7 +173,7 @@ function openReceived(context: Context) {
   }
   return {
     received: (userId: string) => received(userId),
-    /** Makes the user a member; undefined when there is no such open invitation for them. */
+    /** Makes the user a member; undefined without such an open invitation for this user. */
     async accept(userId: string, id: string): Promise<ReceivedInvitation | undefined> {
       const [found] = await received(userId, id)
       if (found === undefined) return undefined
@@ -210,7 +212,7 @@ function openReceived(context: Context) {
   }
 }
 
-/** The state of an invitation at a moment. */
+/** The state of an invitation at a point in time. */
 export function statusOf(
   row: InvitationRow & { readonly isBacked?: boolean },
   nowMs: number,
@@ -221,7 +223,7 @@ export function statusOf(
   return row.isBacked === false ? 'revoked' : 'pending'
 }
 
-/** The same answer for invitations that are not there and those of others. */
+/** The same answer for unknown invitations and those of others. */
 export function noSuchInvitation(id: string): Error {
   return failure.notFound(`No such invitation: ${id.slice(0, 64)}`, { param: 'invitation_id' })
 }

@@ -52,7 +52,7 @@ function openOnes(context: Context) {
     },
     async create(name: string, ownerId: string): Promise<Organization> {
       return db.transaction(async (tx) => {
-        // Holds the user, so that their organizations are counted by one request at a time.
+        // Locks the user, so that concurrent requests count their organizations one after another.
         if (!(await holdUser(tx, context.users, ownerId))) throw noSuchUser(ownerId)
         if ((await countMembers(tx, tables, eq(members.userId, ownerId))) >= ORGANIZATIONS_MAX) {
           throw failure.invalidRequest(`A user has at most ${ORGANIZATIONS_MAX} organizations.`, {
@@ -80,7 +80,7 @@ function openOnes(context: Context) {
       if (found === undefined) throw noSuchOrganization(id)
       return found
     },
-    /** Its keys and memberships end with it; its usage and activities are kept. */
+    /** Deletes its keys and memberships; usage and activities are kept. */
     async remove(id: string): Promise<void> {
       await change(context, id, async (tx, { personalUserId }) => {
         if (personalUserId !== null) {
@@ -113,14 +113,14 @@ function openMembers(context: Context) {
         .where(eq(members.organizationId, id))
         .orderBy(asc(members.createdAt), asc(members.userId))
     },
-    /** `work` happens together with it, or neither does. */
+    /** Runs `work` in the same transaction. */
     addMember: (
       id: string,
       userId: string,
       role: OrganizationRole,
       work: (tx: Db) => Promise<void> = async () => {},
     ): Promise<Member> => addMember(context, { organizationId: id, userId, role }, work),
-    /** `check` sees the member as it is before the change. */
+    /** `check` receives the member before the change. */
     async setRole(
       id: string,
       userId: string,
@@ -152,7 +152,7 @@ function openMembers(context: Context) {
   }
 }
 
-/** The user is held first, as where one is deleted: no two wait for each other. */
+/** The user is locked first, as in a deletion, so that the two cannot deadlock. */
 function addMember(
   context: Context,
   membership: {
@@ -198,7 +198,7 @@ const memberOf = ({ members }: OrganizationTables) => ({
 const isMember = ({ members }: OrganizationTables, id: string, userId: string) =>
   and(eq(members.organizationId, id), eq(members.userId, userId))
 
-/** Holds the organization, so that its owners are counted by one change at a time. */
+/** Locks the organization, so that concurrent changes count its owners one after another. */
 async function change<T>(
   { db, tables }: Context,
   id: string,
@@ -225,7 +225,7 @@ async function countMembers(
   return rows[0]?.total ?? 0
 }
 
-/** Holds a user until the transaction ends; false where there is none, or none any more. */
+/** Locks a user until the transaction ends; false for an unknown or deleted user. */
 async function holdUser(tx: Db, users: AuthTables['users'], userId: string): Promise<boolean> {
   const found = await tx
     .select({ id: users.id })
@@ -247,7 +247,7 @@ async function mustFit(tx: Db, tables: OrganizationTables, id: string): Promise<
   }
 }
 
-/** Throws when the member is the last owner, or the one whose own organization it is. */
+/** Throws when the member is the last owner or the creator of the organization. */
 async function mustKeep(
   tx: Db,
   tables: OrganizationTables,
@@ -282,7 +282,7 @@ async function getMember(
 
 export type Organizations = ReturnType<typeof openOrganizations>
 
-/** The same answer for organizations that are not there and those of others. */
+/** The same answer for unknown organizations and those of others. */
 export function noSuchOrganization(id: string): Error {
   return failure.notFound(`No such organization: ${id.slice(0, 64)}`, { param: 'id' })
 }

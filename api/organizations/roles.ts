@@ -49,7 +49,7 @@ export function mayGive(
   if (caller.userId === undefined && !isLess) mustCover(caller, role)
 }
 
-/** Members are so for good and may use all models; administrators have every scope besides. */
+/** A membership does not expire and allows all models; administrators also have every scope. */
 function mustCover({ scopes, modelIds, expiresAtMs }: Caller, role: OrganizationRole): void {
   const wanted = role === 'member' ? MEMBER_SCOPES : SCOPES
   const missing = wanted.find((scope) => scopes !== null && !scopes.includes(scope))

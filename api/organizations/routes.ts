@@ -117,7 +117,7 @@ function registerMembers(
       const { id, user_id } = request.params
       const caller = callerOf(request)
       const userId = parseUserId(user_id)
-      // Everybody may leave.
+      // Every member may leave.
       const isSelf = caller.userId === userId
       const own = await roleIn(organizations, caller, id, isSelf ? 'member' : 'admin')
       const check = (member: Member) => {

@@ -142,7 +142,7 @@ export const REMOVE_MEMBER = {
   response: { 200: deleted('organization.member') },
 }
 
-/** A list that is given whole, in the wrapper of every list. */
+/** A complete list in the wrapper of every list. */
 export function listOf<T extends { readonly id: string }>(data: T[]) {
   return {
     object: 'list' as const,

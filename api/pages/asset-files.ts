@@ -27,21 +27,55 @@ const CONTENT_TYPES: Readonly<Record<string, string>> = {
 const SHARED_FOLDER = join(import.meta.dirname, 'assets')
 const YEAR_SECONDS = 31_536_000
 
-/** Reads the files of a page and the files that all pages share; other file types are ignored. */
-export async function loadAssetFiles(folder: string): Promise<AssetFiles> {
+/** A file of a package that is served beside the files of a page. */
+export interface PackageFile {
+  /** What imports say. */
+  readonly specifier: string
+  /** What it is served as. */
+  readonly name: string
+  readonly path: string
+}
+
+/**
+ * Reads the files of a page, the files that all pages share, and those of packages; other file types
+ * are ignored. Imports by package name become relative: browsers resolve them only with an import
+ * map, which would have to be inline.
+ */
+export async function loadAssetFiles(
+  folder: string,
+  packages: readonly PackageFile[] = [],
+): Promise<AssetFiles> {
   const files = new Map<string, AssetFile>()
   const whole = createHash('sha256')
-  for (const place of [SHARED_FOLDER, folder]) {
-    for (const name of (await readdir(place)).sort()) {
-      const contentType = CONTENT_TYPES[extname(name)]
-      if (contentType === undefined) continue
-      const body = await readFile(join(place, name))
-      const digest = createHash('sha256').update(body).digest('base64url')
-      whole.update(`${name} ${digest}\n`)
-      files.set(name, { body, contentType, etag: `"${digest.slice(0, 22)}"` })
-    }
+  const names = new Map(packages.map(({ specifier, name }) => [specifier, name]))
+  for (const { name, path } of [
+    ...(await filesIn(SHARED_FOLDER)),
+    ...(await filesIn(folder)),
+    ...packages,
+  ]) {
+    const contentType = CONTENT_TYPES[extname(name)]
+    if (contentType === undefined) continue
+    const stored = await readFile(path)
+    const body = names.size > 0 && name.endsWith('.js') ? withNames(stored, names) : stored
+    const digest = createHash('sha256').update(body).digest('base64url')
+    whole.update(`${name} ${digest}\n`)
+    files.set(name, { body, contentType, etag: `"${digest.slice(0, 22)}"` })
   }
   return { version: whole.digest('hex').slice(0, 16), files }
+}
+
+async function filesIn(folder: string): Promise<{ name: string; path: string }[]> {
+  return (await readdir(folder)).sort().map((name) => ({ name, path: join(folder, name) }))
+}
+
+const IMPORT = /(\bfrom\s*|\bimport\s*)(["'])([\w-]+(?:\/[\w-]+)?)\2/g
+
+function withNames(body: Buffer, names: ReadonlyMap<string, string>): Buffer {
+  const text = body.toString('utf8').replace(IMPORT, (whole, start, quote, specifier) => {
+    const name = names.get(specifier)
+    return name === undefined ? whole : `${start}${quote}./${name}${quote}`
+  })
+  return Buffer.from(text)
 }
 
 /** Serves the files below `<path>/<version>/`. */

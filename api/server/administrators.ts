@@ -1,41 +1,55 @@
+import type { FastifyRequest } from 'fastify'
+
+import { record } from '#api/auth/audit/record.ts'
 import type { Answer, AuthRequest } from '#api/auth/context.ts'
-import { acceptTotpStep, listFactors } from '#api/auth/factors/factors.ts'
+import { acceptTotpStep, hasVerifiedFactor, listFactors } from '#api/auth/factors/factors.ts'
 import { findTotpStep } from '#api/auth/factors/totp.ts'
 import { describeRequest } from '#api/auth/guards.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { endSessions, findSession } from '#api/auth/sessions/sessions.ts'
 import { token } from '#api/auth/sign-in/token.ts'
 import { findUserById, isBanned } from '#api/auth/users/users.ts'
+import { type Administrator, type ConsoleRole, findConsoleRole } from '#api/console/access.ts'
+import type { RecordAction } from '#api/console/api.ts'
+import type { ConsoleGuard } from '#api/console/guard.ts'
 import { digestOf } from '#api/console/sessions.ts'
 import type { CheckPassword, PasswordVerdict } from '#api/console/sign-in.ts'
 import { normalizeError } from '#api/http/normalize-error.ts'
 import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
 
-/** The user server's administrators, as the administration pages ask for them. */
+/** The administrators of the user server, for the console. */
 export interface Administrators {
   readonly checkPassword: CheckPassword
-  /** Whether a user has an administrator's role, is not banned and has still the same password. */
-  isAdministratorNow(userId: string, passwordDigest: string | undefined): Promise<boolean>
+  readonly roleNow: ConsoleGuard['roleNow']
+  /** Writes an action of the console to the audit log, under the name of its administrator. */
+  readonly audit: RecordAction
 }
 
-/** Asks the user server by its own rules: confirmations, bans and the audit log are the same. */
+/** Signs in by the rules of the user server: confirmation, bans, limits and audit log. */
 export function administratorsOf(services: AuthServices): Administrators {
   const { adminRoles } = services.config.jwt
-  const mayAdminister = (user: UserRow): boolean =>
-    !isBanned(user, services.store.now()) && adminRoles.includes(user.role)
+  const roleOf = (user: UserRow): ConsoleRole | undefined => {
+    if (isBanned(user, services.store.now())) return undefined
+    return adminRoles.includes(user.role)
+      ? 'administrator'
+      : findConsoleRole(user.appMetadata.console_role)
+  }
   return {
-    async isAdministratorNow(userId, passwordDigest) {
+    audit: (request, administrator, entry) => auditAction(services, request, administrator, entry),
+    async roleNow({ userId, passwordDigest, isProven }) {
       const user = await findUserById(services.store, userId)
-      if (user === undefined || !mayAdminister(user)) return false
-      return passwordDigestOf(user) === passwordDigest
+      if (user === undefined || passwordDigestOf(user) !== passwordDigest) return undefined
+      // A factor that was enrolled after the sign-in has to be proven by a new one.
+      if (isProven !== true && (await hasVerifiedFactor(services.store, userId))) return undefined
+      return roleOf(user)
     },
     async checkPassword(credentials, request) {
       const asked = describeRequest(services, request, undefined)
       const signedIn = await signIn(services, credentials, asked)
       if (signedIn.kind !== 'user') return signedIn
       const { user } = signedIn
-      if (!mayAdminister(user)) {
-        return refused(403, 'This account does not have the role of an administrator.')
+      if (roleOf(user) === undefined) {
+        return refused(403, 'This account has no role in the console.')
       }
       const factors = await listFactors(services.store, user.id)
       const verified = factors.filter(({ status }) => status === 'verified')
@@ -44,12 +58,31 @@ export function administratorsOf(services: AuthServices): Administrators {
         if (proof !== 'proven') return proof
       }
       const passwordDigest = passwordDigestOf(user)
-      return { kind: 'administrator', userId: user.id, name: credentials.email, passwordDigest }
+      return {
+        ...{ kind: 'administrator', userId: user.id, name: credentials.email, passwordDigest },
+        isProven: verified.length > 0,
+      }
     },
   }
 }
 
-// Redis learns nothing by which a password could be tried.
+async function auditAction(
+  services: AuthServices,
+  request: FastifyRequest,
+  administrator: Administrator,
+  entry: Parameters<RecordAction>[2],
+): Promise<void> {
+  const { userId, name } = administrator
+  const user = userId === undefined ? undefined : await findUserById(services.store, userId)
+  await record(services, services.store, {
+    request: describeRequest(services, request, undefined),
+    actor: user === undefined ? { kind: 'admin', role: name } : { kind: 'user', user },
+    action: 'console_action',
+    traits: { ...entry },
+  })
+}
+
+// Redis stores nothing that allows a password to be tested.
 function passwordDigestOf({ id, passwordHash }: UserRow): string {
   return digestOf(`${id}:${passwordHash ?? ''}`)
 }
@@ -81,8 +114,7 @@ async function signIn(
     await services.accessTokens.verify(accessToken)
   const user = await findUserById(services.store, userId)
   const session = await findSession(services.store, sessionId ?? '')
-  // A change of the password that came in between has ended the session: the user as they are now
-  // must not be taken for the one who has given the old password.
+  // Read before the check: a password change in between must end the session.
   if (user === undefined || session === undefined) return refused(401, CHANGED)
   // The console has its own sessions, so a session opened here would be neither used nor ended.
   await endSessions(services.store, { userId, scope: 'local', sessionId })
@@ -103,7 +135,7 @@ async function judgeFactor(
   proof: { readonly verified: FactorRow[]; readonly user: UserRow; readonly code: string },
 ): Promise<Refusal | 'proven'> {
   const { verified, user, code } = proof
-  // An empty code asks for the second field of the form; it is no guess.
+  // An empty code requests the second field of the form and does not count as a guess.
   if (code === '') return refused(401, SECOND_FACTOR)
   try {
     const passed = await services.guesses.judge(
@@ -117,14 +149,14 @@ async function judgeFactor(
   }
 }
 
-/** Whether a code is the present one of an authenticator; each code is worth something once. */
+/** Whether a code is the current one of an authenticator; each code is accepted once. */
 async function isProven(
   { store, clock }: AuthServices,
   factors: readonly FactorRow[],
   code: string,
 ): Promise<boolean> {
   for (const { id, secret } of factors) {
-    // Codes by telephone are nothing that this page could ask for.
+    // This page supports no codes by phone.
     const step = secret === null ? undefined : findTotpStep(secret, code, clock.now())
     if (step !== undefined && (await acceptTotpStep(store, id, step))) return true
   }

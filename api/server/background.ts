@@ -30,13 +30,13 @@ export interface Background {
   readonly storedRequests: StoredRequests
   readonly webhooks: WebhookStore
   readonly secrets: Secrets
-  /** Says that there is something to deliver. */
+  /** Called when a delivery is due. */
   wakeSender(): void
   /** Announces events to webhooks. */
   announce(events: readonly NewEvent[]): Promise<void>
-  /** Runs jobs through the routes of the application, from now on. */
+  /** Starts to run jobs through the routes of the application. */
   start(app: FastifyInstance, noteTokens: (organizationId: string, tokens: number) => void): void
-  /** Takes no more jobs, and leaves those that run to other processes. */
+  /** Stops claiming jobs and leaves running ones to other processes. */
   stop(): Promise<void>
 }
 

@@ -4,7 +4,7 @@ import {
   type Activities,
   decodeActivity,
   encodeActivity,
-  jobActivity,
+  jobActivities,
 } from '#api/activities/activities.ts'
 import type { OwnActivity } from '#api/activities/recording.ts'
 import type { UsageRecord } from '#api/usage/usage-record.ts'
@@ -36,7 +36,7 @@ export function openOutboxes(services: {
       ...{ operation: 'usage.write', log },
       async add(rows) {
         await usage.add(rows)
-        await activities.recordOwn(rows.map(jobActivity))
+        await activities.recordOwn(jobActivities(rows))
       },
       journal: {
         store: openJournal(redis, `${prefix}:usage:pending`, cipher),

@@ -3,6 +3,7 @@ import { type Batches, openBatches } from '#api/batches/batch-store.ts'
 import { type BatchLines, openBatchLines } from '#api/batches/line-store.ts'
 import { IncidentLog } from '#api/console/incident-log.ts'
 import { IncidentWatch } from '#api/console/incident-watch.ts'
+import { SeriesLog } from '#api/console/series-log.ts'
 import { type Files, openFiles } from '#api/files/files.ts'
 import { Dependencies } from '#api/health/dependencies.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/jobs/submit.ts'
@@ -55,6 +56,8 @@ export interface Services {
   /** Recent errors and slow requests, for administrators. */
   readonly incidents: IncidentLog
   readonly incidentWatch: IncidentWatch
+  /** The numbers of the last hour and day, for the console. */
+  readonly series: SeriesLog
   readonly store: ObjectStore
   readonly files: Files
   readonly activities: Activities
@@ -107,7 +110,10 @@ export async function openServices(
     const keys = queueKeys(config.infra.redisPrefix)
     const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
     closers.push(() => incidents.close())
+    const series = new SeriesLog({ redis, prefix: config.infra.redisPrefix, log })
+    closers.push(() => series.close())
     const incidentWatch = new IncidentWatch(incidents, {
+      series,
       slowMs: config.server.slowRequestSeconds * 1000,
     })
     const submitter = await openSubmitter({
@@ -119,7 +125,7 @@ export async function openServices(
     return {
       ...{ config, log, catalogue, database, redis, cipher, store, usage, close },
       ...{ activities, usageWriter, activityWriter, background },
-      ...{ submitter, incidents, incidentWatch },
+      ...{ submitter, incidents, incidentWatch, series },
       dependencies: openDependencies({ database, redis, store, config, log }),
       clock: systemClock,
       queueKeys: keys,

@@ -4,8 +4,6 @@ import { activitiesPlugin } from '#api/activities/routes.ts'
 import { answerUnknownPath, authPlugin, USER_SERVER_SEGMENTS } from '#api/auth/plugin.ts'
 import { BatchDriver } from '#api/batches/driver.ts'
 import { batchesPlugin } from '#api/batches/routes.ts'
-import { adminPlugin } from '#api/console/admin-plugin.ts'
-import { openAdminSessions } from '#api/console/sessions.ts'
 import { type FileChange, filesPlugin } from '#api/files/routes.ts'
 import { createBatchExecutor } from '#api/inference/batchable.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
@@ -35,8 +33,8 @@ import { webhooksPlugin } from '#api/webhooks/routes.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'
 import { createUrlSigner } from '#shared/storage/signed-url.ts'
 
-import { administratorsOf } from './administrators.ts'
 import type { Surface } from './app.ts'
+import { consoleSurface } from './console.ts'
 import { invitationMailerOf } from './invitations.ts'
 import { noteEvents } from './recorded-events.ts'
 import type { Services } from './services.ts'
@@ -55,7 +53,7 @@ export function surfacesOf(
       plugin: authPlugin(users.services),
       unknownBelow: { segments: USER_SERVER_SEGMENTS, answer: answerUnknownPath },
     },
-    { prefixes: ['/admin'], plugin: administration(services, users, version) },
+    consoleSurface(services, users, version),
     { prefixes: ['/'], plugin: playgroundPlugin({ version }) },
   ]
 }
@@ -187,28 +185,6 @@ function limiterServicesOf(services: Services): LimiterServices {
     limits: config.limits,
     tokensSince: (organizationId, sinceMs) => usage.tokensSince(organizationId, sinceMs),
   }
-}
-
-function administration(services: Services, users: UserServer, version: string): Surface['plugin'] {
-  const { catalogue, submitter, config, redis, queueKeys, incidents } = services
-  const { checkPassword, isAdministratorNow } = administratorsOf(users.services)
-  return adminPlugin({
-    ...{ catalogue, version, checkPassword, redis },
-    dependencies: services.dependencies,
-    keys: queueKeys,
-    slowAfterMs: config.server.slowRequestSeconds * 1000,
-    queueOf: (kind, modelId) => submitter.producer.queue(kind, modelId),
-    workers: () => listWorkers(redis, queueKeys),
-    incidents: () => incidents.read(),
-    outbox: () => users.services.outbox.state(),
-    guard: {
-      adminToken: config.server.adminToken,
-      isAdministrator: (token) => users.isAdministrator(token),
-      isAdministratorNow,
-      sessions: openAdminSessions(redis, config.infra.redisPrefix),
-      guesses: users.services.guesses,
-    },
-  })
 }
 
 /** Records stored and deleted files as activities of the organization, and announces them. */

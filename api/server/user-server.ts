@@ -24,7 +24,7 @@ import { failure } from '#shared/errors.ts'
 import { noteSecurityEvents } from './recorded-events.ts'
 import type { Services } from './services.ts'
 
-/** The user server's collaborators, and the questions that other surfaces ask it. */
+/** The collaborators of the user server and its interface for other surfaces. */
 export interface UserServer {
   readonly services: AuthServices
   readonly organizations: Organizations
@@ -35,8 +35,11 @@ export interface UserServer {
    * factor. Throws `user_banned`, `session_not_found` and `insufficient_aal`.
    */
   verifyAccess(accessToken: string, outlasts: boolean): Promise<UserAccess | undefined>
-  /** Whether an access token belongs to a current administrator. */
-  isAdministrator(accessToken: string): Promise<boolean>
+  /**
+   * The user id of an access token of a current administrator, empty for a token without a user;
+   * undefined for other tokens.
+   */
+  findAdministrator(accessToken: string): Promise<string | undefined>
   close(): Promise<void>
 }
 
@@ -101,9 +104,11 @@ export async function openUserServer(
       const memberships = await membershipsOf(database.db, organizationTables, userId, isSeen)
       return { userId, isAnonymous: user.isAnonymous, organizations: memberships }
     },
-    async isAdministrator(accessToken) {
+    async findAdministrator(accessToken) {
       const claims = await services.accessTokens.verify(accessToken).catch(() => undefined)
-      return isAdmin(services, claims)
+      if (!(await isAdmin(services, claims))) return undefined
+      const { sub = '' } = claims ?? {}
+      return UUID.test(sub) ? sub : ''
     },
     async close() {
       stopCleanUp()

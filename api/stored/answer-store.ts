@@ -11,7 +11,7 @@ import { appendItems, type StoredItem } from './conversation-store.ts'
 
 /** The content of a stored answer. */
 interface StoredContent {
-  /** What the request said: items with ids of their own. */
+  /** The input of the request: items with their own ids. */
   readonly input: readonly StoredItem[]
   /** The answer as its route presented it. */
   readonly answer: Readonly<Record<string, unknown>>
@@ -40,11 +40,11 @@ interface AnswerStoreOptions {
   readonly db: Db
   readonly tables: JobTables
   readonly cipher: ContentCipher | undefined
-  /** How long an answer is stored where its organization has no rule of its own. */
+  /** The retention of answers for organizations without their own. */
   readonly retentionDays: number
 }
 
-/** How many earlier responses one may continue. */
+/** The maximum number of earlier responses in a thread. */
 const CHAIN_MAX = 1000
 
 /** The stored answers of a database; contents are encrypted. */
@@ -134,8 +134,8 @@ export class AnswerStore {
   }
 
   /**
-   * A response and all that it continues, the oldest first; undefined when one of them is not
-   * stored any more. Throws `invalidRequest` when they are too large together.
+   * A response and all responses that it continues, oldest first; undefined when one is no longer
+   * stored. Throws `invalidRequest` when their total size exceeds the limit.
    */
   async chain(organizationId: string, id: string): Promise<readonly StoredContent[] | undefined> {
     const { rows: keys } = await this.#db.execute<{
@@ -225,14 +225,14 @@ export class AnswerStore {
     )[0]
   }
 
-  /** Deletes answers that were stored long enough, and those of deleted organizations and users. */
+  /** Deletes expired answers, and those of deleted organizations and users. */
   async sweep(): Promise<void> {
     await this.#db
       .delete(this.#answers)
       .where(or(lt(this.#answers.deleteAt, sql`now()`), isOrphan(this.#tables, 'answers')))
   }
 
-  /** A response in a conversation adds its input and output to it, once it has ended. */
+  /** A finished response adds its input and output to its conversation. */
   async #append(tx: Db, { conversationId, input, answer, createdAtMs }: NewAnswer) {
     const { output, status } = answer as { output?: readonly StoredItem[]; status?: string }
     if (conversationId === null || output === undefined) return

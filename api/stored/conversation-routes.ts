@@ -9,7 +9,7 @@ import { randomId } from '#shared/ids.ts'
 
 import type { Conversation, ConversationStore, StoredItem } from './conversation-store.ts'
 
-/** How the items of a dialect are checked, and get their ids. */
+/** Validates the items of a dialect and assigns their ids. */
 interface ItemForm {
   readonly schema: object
   withIds(items: unknown): readonly StoredItem[]
@@ -73,7 +73,7 @@ const LIST_QUERY = Type.Object(
 )
 const UPDATE_BODY = Type.Object({ metadata: METADATA_FIELD }, { additionalProperties: false })
 
-/** `/conversations` and their items: what responses continue and add to. */
+/** `/conversations` and their items, which responses continue and extend. */
 export function conversationsPlugin(services: ConversationServices): FastifyPluginAsync {
   return async (app) => {
     registerConversations(app, services)

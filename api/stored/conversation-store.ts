@@ -36,7 +36,7 @@ export class ConversationStore {
   readonly #cipher: ContentCipher | undefined
   readonly #retentionDays: number
 
-  /** `retentionDays` holds where the organization has no rule of its own. */
+  /** `retentionDays` applies to organizations without their own retention. */
   constructor({ db, tables, cipher, retentionDays }: Opened & { readonly retentionDays: number }) {
     this.#db = db
     this.#tables = tables
@@ -58,7 +58,7 @@ export class ConversationStore {
     )
   }
 
-  /** Undefined where the organization stores nothing. */
+  /** Undefined when the organization stores nothing. */
   create(
     conversation: Omit<Conversation, 'deleteAt'>,
     first: readonly StoredItem[],
@@ -171,7 +171,7 @@ export class ConversationStore {
     return rows.length > 0
   }
 
-  /** Deletes conversations that were stored long enough, or whose owners are deleted. */
+  /** Deletes expired conversations, and those of deleted owners. */
   async sweep(): Promise<void> {
     await this.#db
       .delete(this.#conversations)
@@ -187,7 +187,7 @@ interface AddedItems {
   readonly createdAtMs: number
 }
 
-/** Adds items to the end of a conversation, in their order; those that it has stay as they are. */
+/** Appends items to a conversation in order; existing items are not changed. */
 export async function appendItems(
   { db, tables, cipher }: Opened,
   { conversationId, items, createdAtMs }: AddedItems,

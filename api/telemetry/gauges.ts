@@ -9,6 +9,8 @@ import type { WorkerHeartbeat } from '#shared/queue/liveness.ts'
 interface ApiReadings {
   readonly queues: readonly QueueRef[]
   readDepths(): Promise<readonly QueueStates[]>
+  /** Milliseconds that the oldest waiting job of each queue has waited; undefined without one. */
+  readOldestWaits(): Promise<readonly (number | undefined)[]>
   workers(): readonly WorkerHeartbeat[]
   readonly pool: Pick<Pool, 'totalCount' | 'idleCount' | 'waitingCount'>
   /** Queue and running tasks of the password threads. */
@@ -22,6 +24,7 @@ interface ApiReadings {
 /** Registers the metrics that are read at scrape time. */
 export function registerGauges(registry: Registry, readings: ApiReadings): void {
   registerQueues(registry, readings)
+  registerQueueAges(registry, readings)
   registerWorkers(registry, readings)
   registerPools(registry, readings)
   registerDependencies(registry, readings)
@@ -42,7 +45,7 @@ function registerOutbox(registry: Registry, readings: ApiReadings): void {
     async collect() {
       this.reset()
       const state = await readings.outbox().catch(() => undefined)
-      // While the database is unavailable, no number is better than a wrong one.
+      // While the database is unavailable, the gauge has no value.
       if (state === undefined) return
       this.set({ state: 'waiting' }, state.waiting)
       this.set({ state: 'failing' }, state.failing)
@@ -83,7 +86,7 @@ function registerQueues(registry: Registry, { queues, readDepths }: ApiReadings)
     async collect() {
       this.reset()
       const depths = await reading
-      // While Redis is unavailable, no number is better than a wrong one.
+      // While Redis is unavailable, the gauge has no value.
       if (depths === undefined) return
       for (const [index, queue] of queues.entries()) {
         const { kind, modelId } = queue
@@ -91,6 +94,25 @@ function registerQueues(registry: Registry, { queues, readDepths }: ApiReadings)
         for (const state of QUEUE_STATES) {
           this.set({ ...labels, state }, depths[index]?.[state] ?? 0)
         }
+      }
+    },
+  })
+}
+
+function registerQueueAges(registry: Registry, { queues, readOldestWaits }: ApiReadings): void {
+  new Gauge({
+    name: 'millrace_queue_oldest_job_seconds',
+    help: 'How long the oldest waiting job of a queue has waited, 0 without one. Every API process reports the same number.',
+    labelNames: ['queue', 'kind', 'gen_ai_request_model'],
+    registers: [registry],
+    async collect() {
+      this.reset()
+      const waits = await readOldestWaits().catch(() => undefined)
+      if (waits === undefined) return
+      for (const [index, queue] of queues.entries()) {
+        const { kind, modelId } = queue
+        const labels = { queue: nameOf(queue), kind, gen_ai_request_model: modelId }
+        this.set(labels, (waits[index] ?? 0) / 1000)
       }
     },
   })

@@ -1,6 +1,6 @@
 import type { Services } from '#api/server/services.ts'
 import type { UserServer } from '#api/server/user-server.ts'
-import { readDepths } from '#shared/queue/depth.ts'
+import { readDepths, readOldestWaitMs } from '#shared/queue/depth.ts'
 import { BACKLOG_PATH, backlogHandler } from '#shared/telemetry/backlog-handler.ts'
 import { metricsHandler, openMetricsServer } from '#shared/telemetry/metrics-server.ts'
 import { vllmNames } from '#shared/telemetry/vllm-names.ts'
@@ -25,6 +25,7 @@ export async function serveMetrics(
   registerGauges(registry, {
     queues,
     readDepths: () => readDepths(redis, keys, queues),
+    readOldestWaits: () => Promise.all(queues.map((queue) => readOldestWaitMs(redis, keys, queue))),
     workers: () => submitter.ledger.workers,
     pool: database.pool,
     hashing: () => users.services.passwords.load(),

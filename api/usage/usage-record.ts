@@ -37,7 +37,7 @@ export interface UsageLine {
 
 /** The usage record of a database. */
 export interface UsageRecord {
-  /** Adds rows; among several with one id, the first finished one wins, else the first. */
+  /** Adds rows. Of several with one id the first finished one is kept, else the first. */
   add(rows: readonly UsageRow[]): Promise<void>
   list(organizationId: string, query: UsageQuery): Promise<{ lines: UsageLine[]; hasMore: boolean }>
   tokensSince(organizationId: string, sinceMs: number): Promise<number>
@@ -107,7 +107,7 @@ async function list(
   query: UsageQuery,
 ): Promise<{ lines: UsageLine[]; hasMore: boolean }> {
   const day = sql<string>`to_char(${usage.createdAt} at time zone 'utc', 'YYYY-MM-DD')`
-  // Users' rows have no key; the empty string sorts and pages like any other value.
+  // Rows of users have no key; they use the empty string, which sorts and pages like any value.
   const key = sql<string>`coalesce(${usage.apiKeyId}, '')`
   const columns: Record<UsageGroup, SQL<string>> = {
     day,

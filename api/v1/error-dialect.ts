@@ -1,6 +1,6 @@
 import { ERROR_KINDS, type ServiceError } from '#shared/errors.ts'
 
-/** The body of every error; all four keys are always there, `code` is a string or null. */
+/** The body of every error; all four keys are present, `code` is a string or null. */
 interface ErrorBody {
   readonly error: {
     readonly message: string
@@ -10,7 +10,7 @@ interface ErrorBody {
   }
 }
 
-/** An error as a client of `/v1` reads it. */
+/** An error in the form of `/v1`. */
 export interface ErrorAnswer {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
@@ -39,7 +39,7 @@ export function presentError(error: ServiceError): ErrorAnswer {
   }
 }
 
-/** The body alone, as it also stands in a stream that has already begun. */
+/** The body alone, which is also the error event of a started stream. */
 export function presentErrorBody(error: ServiceError): ErrorBody {
   return {
     error: {

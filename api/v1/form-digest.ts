@@ -39,14 +39,14 @@ export class FormDigest {
   }
 }
 
-/** The digest of a form that is yet to be read; undefined when the body is none. */
+/** The digest of a form that will be read later; undefined for other bodies. */
 export function formDigestOf({ headers }: IncomingMessage): FormDigest | undefined {
   const match = BOUNDARY.exec(headers['content-type'] ?? '')
   const boundary = match?.[1] ?? match?.[2]
   return boundary === undefined ? undefined : new FormDigest(boundary)
 }
 
-/** Lets a digest see the body when its reader begins; until then nothing flows. */
+/** Passes the body through the digest once its reader starts; until then nothing flows. */
 export function watchForm(raw: IncomingMessage, digest: FormDigest): void {
   const pipe = raw.pipe.bind(raw)
   raw.pipe = ((...args: Parameters<typeof pipe>) => {
@@ -72,7 +72,7 @@ export async function formEnd(raw: IncomingMessage): Promise<void> {
   })
 }
 
-/** Reads a form to its end for its digest alone; undefined when it breaks off. */
+/** Reads a form to its end only for its digest; undefined for an incomplete form. */
 export async function readDigest(
   raw: IncomingMessage,
   digest: FormDigest,

@@ -68,13 +68,13 @@ if kept == 0 then redis.call('PEXPIRE', KEYS[4], ARGV[4]) end
 return 1
 `)
 
-/** Keeps the lease. KEYS: lease; ARGV: owner, milliseconds. */
+/** Renews the lease. KEYS: lease; ARGV: owner, milliseconds. */
 const RENEW = defineScript(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])
 `)
 
-/** An answer as it is replayed. */
+/** A recorded answer. */
 export interface RecordedAnswer {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
@@ -87,7 +87,7 @@ export type Beginning = { readonly form: string | undefined } & (
   | {
       readonly state: 'mine'
       readonly startedAtMs: number
-      /** By their number in the request, when a process died over it. */
+      /** Jobs by their number in the request, when its process died. */
       readonly jobs: ReadonlyMap<number, StoredJob>
     }
   | { readonly state: 'done'; readonly answer: RecordedAnswer }
@@ -95,13 +95,13 @@ export type Beginning = { readonly form: string | undefined } & (
 
 /** The stored result of a request, with or without an answer. */
 interface Ending {
-  /** Digest of the form, if it was one and was read. */
+  /** Digest of the form, if the body was one and was read. */
   readonly form: string | undefined
   /** The reply streams of its jobs. */
   readonly streams: readonly string[]
 }
 
-/** One request's claim on a key. */
+/** The lease of one request on a key. */
 export interface Claim {
   /** Names the record; the key itself is not stored. */
   readonly id: string
@@ -112,7 +112,7 @@ export interface Claim {
   readonly cipherKey: Buffer
 }
 
-/** A claim on a key of an organization by one request. */
+/** A lease of one request on a key of an organization. */
 export function claimOf(organizationId: string, key: string, fingerprint: string): Claim {
   const hash = (purpose: string): Buffer =>
     createHash('sha256').update(`${purpose}\n${organizationId}\n${key}`).digest()
@@ -137,7 +137,7 @@ export interface IdempotencyStore {
   ): Promise<void>
   /** Records the answer for the rest of the day. */
   finish(claim: Claim, answer: RecordedAnswer, ending: Ending): Promise<void>
-  /** Lets the next request under the key run. */
+  /** Releases the key for the next request. */
   discard(claim: Claim, ending: Ending): Promise<void>
 }
 
@@ -164,7 +164,7 @@ export function openIdempotencyStore(
     const outer = Buffer.from(text.slice(OUTER.length), 'base64')
     return unseal(readContent(outer, cipher, contextOf(claim)), claim.cipherKey)
   }
-  // Without a cipher all content lies there in clear text; digests of earlier releases have no key.
+  // Without a cipher all content is stored in clear text; digests of earlier releases use no key.
   const keyed = (digest: string): readonly string[] => [
     ...(cipher?.keyedDigests(digest) ?? []),
     digest,
@@ -220,7 +220,9 @@ export function openIdempotencyStore(
 const CIPHER = 'aes-256-gcm'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
-/** Before what the installation's key encrypts as well; no base64 begins with it. */
+/**
+ * The prefix of content that the installation's key encrypts as well; base64 never begins with it.
+ */
 const OUTER = 'e:'
 
 function contextOf({ id }: Claim): string {

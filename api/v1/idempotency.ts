@@ -31,7 +31,7 @@ interface IdempotencyServices {
   readonly idempotency: IdempotencyStore
   readonly clock: Clock
   readonly log: Logger
-  /** How long a request waits for the answer of another under its key. */
+  /** How long a request waits for the answer to another request under its key. */
   readonly deadlineSeconds: number
 }
 
@@ -52,7 +52,7 @@ export function createIdempotencyGate(services: IdempotencyServices): Gate {
     const digest = formDigestOf(request.raw)
     if (beginning.state === 'done') {
       const { form, answer } = beginning
-      // Forms of equal length may differ: the replayed answer must be to this content.
+      // Forms of equal length may differ: the recorded answer must belong to this content.
       if (digest !== undefined && form !== undefined) {
         const value = await readDigest(request.raw, digest)
         if (!services.idempotency.isForm(form, value)) throw otherRequest()
@@ -70,7 +70,7 @@ export function createIdempotencyGate(services: IdempotencyServices): Gate {
 
 /** The key of the client, or that of the background job whose request this is. */
 function keyOf({ context, headers, method }: FastifyRequest): string | undefined {
-  // No client can send a key with a space.
+  // Clients cannot send a key with a space.
   if (context.stored !== undefined) return `job ${context.stored.id}`
   const header = headers['idempotency-key']
   if (header === undefined || method !== 'POST') return undefined

@@ -17,7 +17,7 @@ export const METADATA_FIELD = Type.Optional(
   }),
 )
 
-/** Refuses what Postgres does not store: zero characters and halves of surrogate pairs. */
+/** Refuses text that Postgres does not store: NUL characters and lone surrogates. */
 export function checkMetadata(metadata: Readonly<Record<string, string>> | null | undefined): void {
   for (const [name, value] of Object.entries(metadata ?? {})) {
     if (!`${name} ${value}`.includes('\0') && name.isWellFormed() && value.isWellFormed()) continue

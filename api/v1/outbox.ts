@@ -11,12 +11,15 @@ const RETRY_DELAY_MS = 500
 const CLOSE_ATTEMPTS = 3
 const SWEEP_INTERVAL_MS = 5000
 /**
- * Rows that follow a write sooner than this share the next: a statement costs more than its rows.
+ * Rows that follow a write within this time share the next statement, which costs more than its
+ * rows.
  */
 const WRITE_INTERVAL_MS = 50
-/** A draft is journaled again after this time at the earliest, when it changes. */
+/** The shortest time between two journal entries of a draft. */
 const DRAFT_CHANGE_MS = 500
-/** Journaled drafts of living processes are never older than this, so that no other writes them. */
+/**
+ * Drafts of living processes are renewed within this time, so that no other process writes them.
+ */
 const DRAFT_REFRESH_MS = 2000
 
 interface OutboxOptions<Row> {
@@ -25,7 +28,7 @@ interface OutboxOptions<Row> {
   /** Writes rows; a row that exists stays unchanged. */
   add(rows: readonly Row[]): Promise<void>
   readonly log: Logger
-  /** Where rows outlive this process until they are written. */
+  /** The journal in which rows outlive this process until they are written. */
   readonly journal?: {
     readonly store: Journal
     idOf(row: Row): string
@@ -50,7 +53,7 @@ export class Outbox<Row> {
   #sweeping: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #writtenAtMs = Number.NEGATIVE_INFINITY
-  /** A caller waits for the rows. */
+  /** A caller waits for the write. */
   #isUrgent = false
   #isClosing = false
   #lost = 0
@@ -93,7 +96,7 @@ export class Outbox<Row> {
     if (journal !== undefined) this.#drafts.delete(journal.idOf(row))
     journal?.store.note(journal.idOf(row), journal.encode(row))
     if (this.#waiting.length >= WAITING_MAX) {
-      // The journal still has it, unless Redis is away too.
+      // The journal still contains it, unless Redis is unavailable too.
       if (this.#lost === 0) log.error({ operation }, 'rows are dropped: the database is away')
       this.#lost += 1
       return
@@ -102,13 +105,13 @@ export class Outbox<Row> {
     this.#writeSoon()
   }
 
-  /** Resolves when nothing waits any more, or when the time is over. */
+  /** Resolves when nothing waits, or after the time limit. */
   async flush(timeoutMs: number): Promise<void> {
     this.#writeNow()
     if (this.#writing === undefined) return
     const timeout = new AbortController()
     const tooLate = sleep(timeoutMs, undefined, { signal: timeout.signal }).catch(() => {
-      // The rows were written in time.
+      // All rows were written within the time limit.
     })
     await Promise.race([this.#writing, tooLate])
     timeout.abort()
@@ -187,7 +190,8 @@ export class Outbox<Row> {
         }
       } while (this.#waiting.length > 0 && (failures > 0 || this.#isWanted()))
     } finally {
-      // In the event-loop turn of the last check, so that no caller waits for a finished write.
+      // In the same event-loop turn as the last check, so that no caller waits for a finished
+      // write.
       this.#writing = undefined
       this.#isUrgent = false
       if (this.#waiting.length > 0 && !this.#isClosing) this.#writeSoon()
@@ -199,9 +203,7 @@ export class Outbox<Row> {
     return this.#isUrgent || this.#isClosing || this.#waiting.length >= BATCH_MAX
   }
 
-  /**
-   * Writes rows and erases them from the journal. One that the database refuses holds up no other.
-   */
+  /** Writes rows and removes them from the journal. A refused row does not block others. */
   async #add(rows: readonly Row[]): Promise<void> {
     const { journal, add, operation, log } = this.#options
     try {
@@ -218,13 +220,13 @@ export class Outbox<Row> {
   }
 }
 
-/** Data that the database will never take, such as a row of what no longer exists. */
+/** Errors for rows that the database never accepts, such as rows of deleted owners. */
 function isRefusal(error: unknown): boolean {
   const { code } = ((error as Error).cause ?? error) as { readonly code?: unknown }
   return typeof code === 'string' && /^2[23]/.test(code)
 }
 
-/** A row that was recorded and not erased. */
+/** A journaled row that was not removed. */
 interface JournalEntry {
   readonly id: string
   readonly text: string
@@ -232,18 +234,20 @@ interface JournalEntry {
 
 /** Rows that are not in the database yet; the journal survives the death of this process. */
 interface Journal {
-  /** Sent to Redis before this returns, so before anything that the caller writes afterwards. */
+  /** Sent to Redis before this returns, and therefore before later writes of the caller. */
   note(id: string, text: string): void
   erase(ids: readonly string[]): void
   /** Rows that are overdue: their process died, or the database was unavailable. */
   leftBehind(): Promise<readonly JournalEntry[]>
 }
 
-/** A living process writes a recorded row within milliseconds. */
+/** A living process writes a journaled row within milliseconds. */
 const LEFT_BEHIND_MS = 5000
 const ENTRIES_PER_LOOK = 1000
 
-/** Opens a journal in Redis; while Redis is away, nothing is recorded and nothing is found. */
+/**
+ * Opens a journal in Redis; while Redis is unavailable, nothing is recorded and nothing is found.
+ */
 export function openJournal(redis: Redis, key: string, cipher?: ContentCipher): Journal {
   const contextOf = (id: string): string => `${key} ${id}`
   const encode = (id: string, text: string): string =>

@@ -40,9 +40,9 @@ const READS: readonly string[] = ['GET', 'HEAD']
 /** The dependencies that all surfaces below `/v1` share. */
 export interface V1Services extends CredentialServices {
   readonly log: Logger
-  /** Hooks that every authenticated request passes, in this order, after its body was read. */
+  /** Hooks of every authenticated request, in this order, after its body was read. */
   readonly gates?: readonly Gate[]
-  /** Looks at a valid request of a job before its route does: it may answer. */
+  /** Runs before the route of a valid job request and may answer it. */
   readonly respondAsync?: Gate
   /** The requests that background jobs send. */
   readonly storedRequests?: Pick<StoredRequests, 'take'>
@@ -50,12 +50,12 @@ export interface V1Services extends CredentialServices {
   readonly unknownFields?: UnknownFields
 }
 
-/** Looks at a request before its route does: it may set headers, refuse by throwing, or answer. */
+/** Runs before the route: may set headers, throw, or answer. */
 export type Gate = (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
 
 /**
- * `/v1` as one scope: the surfaces registered in it share its credentials, headers and error
- * dialect. Each of their routes states what it demands of its caller as `config: { scope }`.
+ * `/v1` as one scope: the surfaces registered in it share credentials, headers and error dialect.
+ * Each route states the scope that it requires as `config: { scope }`.
  */
 export function v1Plugin(
   services: V1Services,
@@ -85,7 +85,7 @@ function addCredentials(app: FastifyInstance, services: V1Services): void {
     const token = request.headers[STORED_REQUEST_HEADER]
     const stored = token === undefined ? undefined : services.storedRequests?.take(token)
     if (stored !== undefined) {
-      // Its caller was checked when it was stored.
+      // The caller was authenticated when the job was stored.
       request.context.stored = stored
       request.context.caller = stored.caller
       request.context.onTokens = (tokens) => stored.noteTokens(tokens)

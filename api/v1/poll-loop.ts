@@ -11,11 +11,11 @@ export class PollLoop {
   readonly #look: () => Promise<boolean>
   readonly #loop: Promise<void>
   #isStopping = false
-  /** Something happened since the last look began. */
+  /** Woken since the last poll began. */
   #isWoken = false
   #interrupt: () => void = () => {}
 
-  /** `look` answers whether there may be more to do at once; it does not throw. */
+  /** `look` returns whether more work may be ready; it does not throw. */
   constructor(look: () => Promise<boolean>) {
     this.#look = look
     this.#loop = this.#run()
@@ -25,13 +25,13 @@ export class PollLoop {
     return this.#isStopping
   }
 
-  /** Looks as soon as possible. */
+  /** Polls as soon as possible. */
   wake(): void {
     this.#isWoken = true
     this.#interrupt()
   }
 
-  /** Resolves when the last look has ended. */
+  /** Stops polling; resolves when the last poll has ended. */
   async stop(): Promise<void> {
     this.#isStopping = true
     this.#interrupt()
@@ -39,7 +39,7 @@ export class PollLoop {
   }
 
   async #run(): Promise<void> {
-    // The owner has stored the loop before the first look.
+    // Deferred, so that the owner has stored the loop before the first poll.
     await setImmediate()
     while (!this.#isStopping) {
       this.#isWoken = false
@@ -49,13 +49,13 @@ export class PollLoop {
     }
   }
 
-  /** Waits a while, or until something happens. */
+  /** Waits for the interval or until woken. */
   async #rest(): Promise<void> {
     if (this.#isStopping || this.#isWoken) return
     const woken = new AbortController()
     this.#interrupt = () => woken.abort()
     await setTimeout(INTERVAL_MS, undefined, { signal: woken.signal }).catch(() => {
-      // Being woken is what this waits for.
+      // An abort is the normal end of this wait.
     })
   }
 }

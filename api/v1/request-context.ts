@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import type { Context } from '@opentelemetry/api'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
+import type { Administrator } from '#api/console/access.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
@@ -16,6 +17,8 @@ import type { RequiredScope } from './scopes.ts'
 export interface RequestContext {
   /** Set by the credential check of `/v1`. */
   caller?: Caller
+  /** Set by the guard of the console. */
+  administrator?: Administrator
   /** Set for a request whose jobs outlive this process. */
   durable?: DurableRequest
   /** Set when this is the stored request of a background job. */
@@ -152,20 +155,20 @@ export interface DurableJob {
   keep(job: StoredJob): Promise<void>
 }
 
-/** A request whose jobs outlive its process, so that its answer is the same in another one. */
+/** A request whose jobs outlive its process, so that another process gives the same answer. */
 interface DurableRequest {
-  /** When the first process began with it. */
+  /** When the first process started it. */
   readonly startedAtMs: number
-  /** Names the request; the ids in its answer are derived from it. */
+  /** Identifies the request; the ids in its answer are derived from it. */
   readonly id: string
   readonly isAdopted: boolean
   /** Calls back when the request has ended: answered or abandoned, with or without its client. */
   onOver(listener: () => void): void
-  /** Its next job, in the order in which the route asks for them. */
+  /** Its next job, in the order of the route's calls. */
   nextJob(): DurableJob
 }
 
-/** Where an answer begins: its id and its time. */
+/** The id and time of an answer. */
 export interface AnswerHead {
   /** Unix seconds. */
   readonly created: number

@@ -1,4 +1,4 @@
-/** Endpoint families whose requests make workers run. */
+/** Endpoint families whose requests run jobs. */
 export const JOB_SCOPES = [
   'completions',
   'chat',
@@ -26,7 +26,7 @@ export const SCOPES = [
 
 export type Scope = (typeof SCOPES)[number]
 
-/** Members use what their organization has; keys and webhooks are for owners and administrators. */
+/** The scopes of members; keys and webhooks require owners or administrators. */
 export const MEMBER_SCOPES: readonly Scope[] = SCOPES.filter(
   (scope) => scope !== 'keys' && scope !== 'webhooks',
 )

@@ -1,7 +1,7 @@
 import { nearestName } from '#api/http/near-names.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
-/** One complaint of the schema validator. */
+/** One error of the schema validator. */
 export interface SchemaComplaint {
   readonly keyword: string
   /** JSON pointer to the value at fault. */
@@ -22,14 +22,14 @@ const MALFORMED_JSON =
   "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP library correctly. The API expects a JSON payload, but what was sent was not valid JSON.)"
 
 /**
- * Turns the complaints of the validator about a request into one failure that names the parameter
- * as the client wrote it and says what was expected and what was found.
+ * Converts the validator's errors about a request into one failure that names the parameter as the
+ * client wrote it, the expected value and the received one.
  */
 export function validationFailure(
   everything: readonly SchemaComplaint[],
   request: { readonly value: unknown; readonly schema: unknown },
 ): ServiceError {
-  // Of a condition that is not met, what its branch complains about is what matters.
+  // For an `if`, the error of its branch is the useful one.
   const complaints = everything.filter(({ keyword }) => keyword !== 'if')
   const last = complaints.at(-1)
   if (last === undefined) return failure.invalidRequest('The request is not valid.')
@@ -126,7 +126,7 @@ const RULES: Readonly<Record<string, (complaint: Complaint) => ServiceError>> = 
     ),
 }
 
-/** Of an unknown field also the known one that it resembles. */
+/** For an unknown field, also the known field that it resembles. */
 function withIntended({ keyword, params }: SchemaComplaint, schema: unknown): Complaint['params'] {
   if (keyword !== 'additionalProperties' || params.intended !== undefined) return params
   const known = Object.keys(Object(propertyOf(schema, 'properties')))
@@ -141,7 +141,7 @@ function invalid({ path }: Complaint): ServiceError {
 function wrongType(complaint: Complaint): ServiceError {
   const { path, value } = complaint
   const found = typeNameOf(value)
-  // Where alternatives were merged, what was found may be right for one of them elsewhere.
+  // After alternatives were merged, the received type may be valid for one of them elsewhere.
   const types = [...new Set(typesOf(complaint))].filter(
     (type) => type !== 'null' && TYPE_NAMES[type] !== found,
   )
@@ -183,14 +183,14 @@ function fail(code: string, param: string, message: string): ServiceError {
 }
 
 /**
- * Of the complaints of several alternatives, those about the value that is deepest in the request:
- * the alternative that came farthest is the one that was meant. Of these, one that is not about the
- * type says the most; complaints about the type are merged into one list of types.
+ * Of the errors of several alternatives, those about the deepest value: the client most likely
+ * meant the alternative that matched furthest. Of these, an error about something other than the
+ * type is preferred; type errors are merged into one list of types.
  */
 function mostSpecific(complaints: readonly SchemaComplaint[]): readonly SchemaComplaint[] {
   const branches = complaints.filter(({ keyword }) => keyword !== 'anyOf')
   const depths = branches.map(({ instancePath }) => instancePath.split('/').length)
-  // Long lists of alternatives bring more complaints than a call takes arguments.
+  // Long lists of alternatives produce more errors than a call takes arguments.
   const depth = depths.reduce((deepest, each) => Math.max(deepest, each), 0)
   const deepest = branches.filter((_, index) => depths[index] === depth)
   const decisive = deepest.find(({ keyword }) => keyword !== 'type')
@@ -218,7 +218,7 @@ function typeNameOf(value: unknown): string {
   return TYPE_NAMES[typeof value] ?? typeof value
 }
 
-// A hostile value must not come back at full length.
+// Truncated, so that a hostile value is not echoed at full length.
 const VALUE_SHOWN_MAX = 100
 const KEY_SHOWN_MAX = 50
 

@@ -17,12 +17,14 @@ const TIME_FACTOR = Number(__ENV.TIME_FACTOR || 1)
 const MODEL = __ENV.MODEL || 'tiny-chat'
 const EMBEDDING_MODEL = __ENV.EMBEDDING_MODEL || 'tiny-embed'
 const AUDIO_MODEL = __ENV.AUDIO_MODEL || 'whisper-1'
+const RERANK_MODEL = __ENV.RERANK_MODEL || 'tiny-rerank'
 
 const chatSeconds = new Trend('chat_seconds')
 const streamSeconds = new Trend('stream_seconds')
 const embeddingSeconds = new Trend('embedding_seconds')
 const imageSeconds = new Trend('image_seconds')
 const audioSeconds = new Trend('audio_seconds')
+const surfaceSeconds = new Trend('surface_seconds')
 const refused = new Rate('refused')
 
 // The arrival rate of each scenario over time: shares of RATE, and seconds.
@@ -59,7 +61,8 @@ const MIX = [
   ['chat', 0.4],
   ['stream', 0.25],
   ['embeddings', 0.2],
-  ['files', 0.05],
+  ['files', 0.04],
+  ['surfaces', 0.01],
   ['signIn', 0.05],
   ['audio', 0.03],
   ['images', 0.02],
@@ -78,13 +81,20 @@ const LEVELS = {
   embedding_seconds: ['p(99)<2'],
   image_seconds: ['p(99)<20'],
   audio_seconds: ['p(99)<10'],
+  surface_seconds: ['p(99)<5'],
   refused: ['rate<0.001'],
 }
 const isPlanned = scenario !== 'stress' && scenario !== 'spike'
 
+// A smoke is short: every kind of request comes at least twice, however small its share.
+const PER_MINUTE_MIN = scenario === 'smoke' ? Math.ceil(12 / TIME_FACTOR) : 0
+const perMinute = (factor, share) =>
+  Math.max(PER_MINUTE_MIN, Math.round(60 * RATE * share * factor))
 const PEAK = RATE * Math.max(...shape.map(([factor]) => factor))
 
 export const options = {
+  // The count distinguishes a level that was met from one of which nothing was seen.
+  summaryTrendStats: ['count', 'avg', 'min', 'med', 'max', 'p(90)', 'p(95)', 'p(99)'],
   scenarios: Object.fromEntries(
     MIX.map(([name, share]) => [
       name,
@@ -92,12 +102,12 @@ export const options = {
         executor: 'ramping-arrival-rate',
         exec: name,
         timeUnit: '1m',
-        startRate: Math.max(1, Math.round(60 * RATE * share * shape[0][0])),
+        startRate: Math.max(1, perMinute(shape[0][0], share)),
         // Allocated beforehand, because k6 creates further ones too slowly for a spike.
         preAllocatedVUs: Math.min(500, Math.max(20, Math.ceil((isPlanned ? 1 : 8) * PEAK * share))),
         maxVUs: 500,
         stages: shape.map(([factor, seconds]) => ({
-          target: Math.round(60 * RATE * share * factor),
+          target: perMinute(factor, share),
           duration: `${Math.max(1, Math.round(seconds * TIME_FACTOR))}s`,
         })),
       },
@@ -154,7 +164,8 @@ export async function chat() {
 export async function stream() {
   const response = await post('/v1/chat/completions', {
     model: MODEL,
-    max_tokens: 64,
+    max_tokens: 256,
+    min_tokens: 200,
     stream: true,
     messages: [{ role: 'user', content: 'Tell me a story.' }],
   })
@@ -209,6 +220,37 @@ export async function files() {
   check(gone, { 'delete answers 200': (r) => r.status === 200 })
 }
 
+const SURFACES = [
+  ...['/healthz', '/readyz', '/openapi.json', '/auth/v1/health', '/auth/v1/settings'].map(get),
+  ...['models', 'files', 'usage', 'activities', 'batches', 'jobs'].map((name) =>
+    get(`/v1/${name}`),
+  ),
+  ['/v1/completions', { model: MODEL, prompt: 'Once', max_tokens: 4 }],
+  ['/v1/responses', { model: MODEL, input: 'Hello', max_output_tokens: 16 }],
+  ['/v1/messages', { model: MODEL, max_tokens: 4, messages: [{ role: 'user', content: 'Hello' }] }],
+  ['/v1/rerank', { model: RERANK_MODEL, query: 'boats', documents: ['a blue boat', 'a tree'] }],
+  ['/v1/tokenize', { model: MODEL, prompt: 'Once' }],
+]
+
+function get(path) {
+  return [path, undefined]
+}
+
+/** Calls the surfaces that have no kind of their own: all of them in a smoke, else one after another. */
+export async function surfaces() {
+  const some = scenario === 'smoke' ? SURFACES : [SURFACES[__ITER % SURFACES.length]]
+  for (const [path, body] of some) {
+    const response =
+      body === undefined
+        ? await http.asyncRequest('GET', `${BASE_URL}${path}`, null, {
+            headers: withKey,
+            responseCallback: ANSWERS,
+          })
+        : await post(path, body)
+    answered(response, { [`${path} answers 200`]: (r) => r.status === 200 }, surfaceSeconds)
+  }
+}
+
 /** Signs in a user that does not exist: costs as much as a sign-in and sends no mail. */
 export async function signIn() {
   const body = {
@@ -261,13 +303,17 @@ function tone(seconds) {
   return view.buffer
 }
 
+/** A level of which nothing was seen is not met. */
+function verdictOf({ type, values, thresholds }) {
+  const seen = type === 'rate' ? values.passes + values.fails : (values.count ?? 0)
+  if (type !== 'counter' && seen === 0) return 'unseen'
+  return Object.values(thresholds).every(({ ok }) => ok) ? 'met   ' : 'SHORT '
+}
+
 export function handleSummary(data) {
   const file = __ENV.SUMMARY || 'k6-summary.json'
   const rows = Object.entries(data.metrics)
     .filter(([, metric]) => metric.thresholds !== undefined)
-    .map(
-      ([name, { thresholds }]) =>
-        `${Object.values(thresholds).every(({ ok }) => ok) ? 'met  ' : 'SHORT'} ${name}`,
-    )
+    .map(([name, metric]) => `${verdictOf(metric)} ${name}`)
   return { stdout: `${rows.join('\n')}\n`, [file]: JSON.stringify(data, null, 2) }
 }

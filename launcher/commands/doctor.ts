@@ -11,13 +11,12 @@ import { authTables } from '#shared/db/schema/auth.ts'
 import { findShipped, loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
-import { verifyFolder } from '#workers/models/manifest.ts'
-import { openRuntime } from '#workers/runtime/runtime.ts'
 
 import { findFreePort } from '../embedded/child.ts'
 import { reachRedis, reachStorage } from '../reach.ts'
 import { withRunningInstallation } from '../running.ts'
 import { checkSettings, withoutEmpty } from '../tier-env.ts'
+import { hasWorkerTier } from './models.ts'
 
 /** One check: it returns its finding, or throws a sentence that states the problem. */
 interface Check {
@@ -25,6 +24,8 @@ interface Check {
   /** Settings that name external services; without them `millrace up` starts embedded ones. */
   readonly settings?: readonly string[]
   readonly remedy: string
+  /** Looks at what the image of the API does not have. */
+  readonly isOfWorkers?: boolean
   run(config: Config, log: Logger): Promise<string>
 }
 
@@ -76,11 +77,13 @@ const CHECKS: readonly Check[] = [
   },
   {
     name: 'Models',
+    isOfWorkers: true,
     remedy: 'restore the files of the model, or run `millrace models pull`',
     run: checkModels,
   },
   {
     name: 'ONNX Runtime',
+    isOfWorkers: true,
     remedy: 'install the dependencies again; glibc and a supported platform are needed',
     run: checkRuntime,
   },
@@ -96,7 +99,11 @@ export async function doctor(given: Env): Promise<void> {
   const config = running === undefined ? settingsToStart(env) : checkedSettings(env)
   const log = createLogger({ level: 'silent' })
   let failures = 0
-  for (const { name, settings, remedy, run } of CHECKS) {
+  for (const { name, settings, remedy, isOfWorkers, run } of CHECKS) {
+    if (isOfWorkers === true && !hasWorkerTier()) {
+      console.log(`-  ${name}: checked in the image of a worker`)
+      continue
+    }
     if (running === undefined && settings?.every((setting) => env[setting] === undefined)) {
       console.log(`-  ${name}: none is set; \`npm start\` starts its own`)
       continue
@@ -176,7 +183,9 @@ async function checkPort({ server }: Config): Promise<string> {
   const signal = AbortSignal.timeout(5000)
   const answer = await fetch(`http://127.0.0.1:${port}/readyz`, { signal }).catch(() => undefined)
   const { status } = ((await answer?.json().catch(() => ({}))) ?? {}) as { status?: unknown }
-  if (status === 'ready') return `Millrace answers on ${port} and is ready`
+  if (status === 'ready' || status === 'degraded') {
+    return `Millrace answers on ${port} and is ${status}`
+  }
   throw new Error(`${port} is taken`)
 }
 
@@ -218,6 +227,7 @@ function isMissingTable(error: unknown): boolean {
 }
 
 async function checkModels({ inference }: Config): Promise<string> {
+  const { verifyFolder } = await import('#workers/models/manifest.ts')
   const { models } = await loadCatalogue(inference.catalogueFile)
   const folders = models.filter(({ source }) => !/^(hub|s3):/.test(source))
   for (const { source } of folders) await verifyFolder(findShipped(source))
@@ -225,6 +235,7 @@ async function checkModels({ inference }: Config): Promise<string> {
 }
 
 async function checkRuntime(): Promise<string> {
+  const { openRuntime } = await import('#workers/runtime/runtime.ts')
   const runtime = openRuntime()
   const { version, providers } = runtime
   await runtime.close()

@@ -1,118 +1,31 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
-import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import { type Env, loadWorkerConfig } from '#shared/config/config.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
-import { createLogger } from '#shared/logger.ts'
-import { openObjectStore } from '#shared/storage/open-store.ts'
-import { ensureModel, modelCacheDir } from '#workers/models/fetcher.ts'
-import { parseHubSource } from '#workers/models/hub.ts'
-import type { PullProgress } from '#workers/models/hub-cache.ts'
-import type { StoredOptions } from '#workers/models/stored-cache.ts'
 
-type Action = (context: Context, args: Arguments) => Promise<void>
-
-interface Context {
-  readonly catalogue: Catalogue
-  readonly fetchOptions: StoredOptions
-}
-
-const ACTIONS: Readonly<Record<string, Action>> = {
-  async list({ catalogue }) {
-    for (const { id, kind, source } of catalogue.models)
-      console.log(`${id.padEnd(20)} ${kind.padEnd(12)} ${source}`)
-  },
-  async verify({ catalogue, fetchOptions }) {
-    let faults = 0
-    for (const model of catalogue.models) {
-      const { id } = model
-      const problem = await ensureModel(model, atHand(fetchOptions)).then(
-        () => undefined,
-        (error: Error) => error.message,
-      )
-      console.log(`${id.padEnd(20)} ${problem ?? 'as it should be'}`)
-      if (problem !== undefined) faults += 1
-    }
-    if (faults > 0) throw new Error(`${faults} model(s) are damaged or missing`)
-  },
-  async pull({ catalogue, fetchOptions }, { positionals, options }) {
-    const name = positionals[1]
-    if (name === undefined)
-      throw new UsageError(
-        'models pull needs a repository such as owner/name, or a model of models.json',
-      )
-    const known = catalogue.find(name)
-    if (known !== undefined && options.file !== undefined) {
-      throw new UsageError(
-        `--file means nothing for ${name}: models.json lists it, and its options.onnxFile says the file`,
-      )
-    }
-    const model = known ?? unlisted(name, options.file)
-    if (known === undefined) requireRepository(name)
-    console.log(await ensureModel(model, { ...fetchOptions, isThorough: true }))
-    if (known !== undefined) return
-    console.log(`add it to models.json: { "id": "…", "kind": "…", "source": "${model.source}" }`)
-  },
+/** Whether this installation has the worker tier; the image of the API has not. */
+export function hasWorkerTier(): boolean {
+  return existsSync(join(import.meta.dirname, '../../workers'))
 }
 
 /** `millrace models list|verify|pull <repository>`. */
 export async function models(env: Env, args: Arguments): Promise<void> {
-  const action = Object.entries(ACTIONS).find(([name]) => name === args.positionals[0])?.[1]
-  if (action === undefined) throw new UsageError('models: list, verify or pull')
+  const [name = ''] = args.positionals
+  if (!['list', 'verify', 'pull'].includes(name)) {
+    throw new UsageError('models: list, verify or pull')
+  }
   const config = loadWorkerConfig(env)
-  const storage = openObjectStore(config.infra.storage)
-  try {
-    const catalogue = await loadCatalogue(config.inference.catalogueFile)
-    const fetchOptions = {
-      cacheDir: modelCacheDir(config),
-      hub: config.inference.hub,
-      storage,
-      log: createLogger({ level: 'warn' }),
-      onProgress: showProgress,
-    }
-    await action({ catalogue, fetchOptions }, args)
-  } finally {
-    storage.close()
-  }
-}
-
-function requireRepository(name: string): void {
-  try {
-    parseHubSource(name)
-  } catch {
-    throw new UsageError(
-      `"${name}" is neither a model of models.json nor a repository such as owner/name or owner/name@revision`,
-    )
-  }
-}
-
-/** A repository of the hub that is not in models.json yet. */
-function unlisted(repository: string, onnxFile: string | undefined): CatalogueModel {
-  return {
-    id: repository,
-    kind: 'completion',
-    source: `hub:${repository.replace(/^hub:/, '')}`,
-    aliases: [],
-    ownedBy: 'hub',
-    created: 0,
-    capabilities: [],
-    options: onnxFile === undefined ? {} : { onnxFile },
-  }
-}
-
-/** Verifies local files completely; fetches nothing. */
-function atHand(options: StoredOptions): StoredOptions {
-  return { ...options, isAtHand: true, isThorough: true }
-}
-
-/** A progress bar on a terminal; elsewhere one line at the end. */
-function showProgress({ file, doneBytes, totalBytes }: PullProgress): void {
-  const share = totalBytes === 0 ? 1 : doneBytes / totalBytes
-  if (!process.stderr.isTTY) {
-    if (share === 1) console.error(`${totalBytes} bytes are there`)
+  const catalogue = await loadCatalogue(config.inference.catalogueFile)
+  if (name === 'list') {
+    for (const { id, kind, source } of catalogue.models)
+      console.log(`${id.padEnd(20)} ${kind.padEnd(12)} ${source}`)
     return
   }
-  const bar = '█'.repeat(Math.round(share * 30)).padEnd(30, '░')
-  process.stderr.write(
-    `\r${bar} ${Math.floor(share * 100)} % ${file}\u001b[K${share === 1 ? '\n' : ''}`,
-  )
+  if (!hasWorkerTier()) {
+    throw new Error(`models ${name} needs the worker tier: run it in the image of a worker`)
+  }
+  const { runFileAction } = await import('./model-files.ts')
+  await runFileAction(name, { catalogue, config, args })
 }

@@ -1,3 +1,4 @@
+import { parseDatabaseUrl } from './database-url.ts'
 import type { EnvReader } from './env-reader.ts'
 import { isLocalRedis, parseRedisUrl, type RedisTarget } from './redis-url.ts'
 
@@ -30,6 +31,8 @@ export type StorageConfig =
       readonly region: string
       readonly accessKeyId: string
       readonly secretAccessKey: string
+      /** Names the bucket in the path of URLs instead of in their host. */
+      readonly isPathStyle: boolean
     }
   | { readonly driver: 'directory'; readonly path: string }
 
@@ -107,12 +110,18 @@ export function readDatabaseConfig(env: EnvReader): DatabaseConfig {
   env.section('Database')
   env.oneOf('AUTH_DB_DRIVER', ['postgres'], { about: 'must be postgres', fallback: 'postgres' })
   const url = env.required(['AUTH_DB_DATABASE_URL', 'DATABASE_URL'], {
-    about: 'Postgres connection string; `millrace up` starts one if unset',
+    about:
+      'Postgres connection string; postgres://user@a:5432,b:5432/db?target_session_attrs=read-write names several servers; `millrace up` starts one if unset',
     isSecret: true,
   })
   // Not shown: it holds a password.
   if (url !== '' && !/^(postgres|postgresql|socket):|^\//.test(url)) {
     env.problem('AUTH_DB_DATABASE_URL (or DATABASE_URL) must begin with postgres://')
+  }
+  try {
+    parseDatabaseUrl(url)
+  } catch (error) {
+    env.problem(`AUTH_DB_DATABASE_URL (or DATABASE_URL) ${(error as Error).message}`)
   }
   return {
     url,
@@ -146,6 +155,10 @@ function readStorage(env: EnvReader, dataDir: string): StorageConfig {
     secretAccessKey: env.string('S3_SECRET_ACCESS_KEY', {
       about: 'S3 secret access key',
       isSecret: true,
+    }),
+    isPathStyle: env.bool('S3_FORCE_PATH_STYLE', {
+      about: 'the bucket is in the path of addresses; false puts it before the host name',
+      fallback: true,
     }),
   }
   if (endpoint === '') return { driver: 'directory', path: `${dataDir}/objects` }

@@ -2,6 +2,7 @@ import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { Client, Pool, type PoolClient } from 'pg'
 
 import type { Logger } from '../logger.ts'
+import { clientOf, connectToChosen, DatabaseHosts } from './hosts.ts'
 
 /** A query runner: the database itself or an open transaction of it. */
 export type Db = Pick<
@@ -39,8 +40,9 @@ export function openDatabase(options: {
   readonly statementMs?: number
 }): Database {
   const { statementMs = STATEMENT_MS } = options
+  const hosts = new DatabaseHosts(options.url)
   const pool = new Pool({
-    connectionString: options.url,
+    Client: clientOf(hosts),
     max: options.maxPoolSize || DEFAULT_POOL_SIZE,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     idleTimeoutMillis: 30_000,
@@ -49,6 +51,7 @@ export function openDatabase(options: {
     // Not a connection parameter: poolers refuse parameters that they do not know.
     verify: (client, done) => client.query(limitsOf(statementMs), done),
   })
+  connectToChosen(pool, hosts)
   // An `error` event without a listener would end the process. The pool listens on idle connections
   // only, so connections in use need a listener between two queries.
   pool.on('error', (error) =>
@@ -56,7 +59,7 @@ export function openDatabase(options: {
   )
   pool.on('connect', (client) => {
     client.on('error', ignoreLoss)
-    leaveSilent(client)
+    leaveUseless(client, hosts)
   })
   return { db: drizzle(pool), pool, close: () => pool.end() }
 }
@@ -88,16 +91,31 @@ function limitsOf(statementMs: number): string {
 }
 
 /**
- * Closes a connection whose query timed out, so that no later query waits for the missing answer.
+ * Closes a connection whose query timed out, so that no later query waits for the missing answer, and
+ * one to a server that has become a standby.
  */
-function leaveSilent(client: PoolClient): void {
+function leaveUseless(client: PoolClient, hosts: DatabaseHosts): void {
   const query = client.query.bind(client) as (...given: unknown[]) => unknown
+  const noteReadOnly = (error: unknown): boolean => {
+    const isReadOnly = (error as { readonly code?: unknown } | null)?.code === READ_ONLY
+    if (isReadOnly) hosts.invalidate()
+    return isReadOnly
+  }
   const watched = (...given: unknown[]): unknown => {
+    const callback = given.at(-1)
+    if (typeof callback === 'function') {
+      // Queries of the pool itself, which closes the connection after a failure.
+      given[given.length - 1] = (error: unknown, ...more: unknown[]) => {
+        noteReadOnly(error)
+        callback(error, ...more)
+      }
+    }
     const answer = query(...given)
     if (answer instanceof Promise) {
       answer.catch((error: unknown) => {
         const isSilent = error instanceof Error && error.message === 'Query read timeout'
-        if (isSilent && client instanceof Client) client.end().catch(ignoreLoss)
+        const isUseless = noteReadOnly(error) || isSilent
+        if (isUseless && client instanceof Client) client.end().catch(ignoreLoss)
       })
     }
     return answer
@@ -111,6 +129,8 @@ const DEFAULT_POOL_SIZE = 20
 const PROCESSES = 5
 const POOL_SIZE_MIN = 4
 const CONNECT_TIMEOUT_MS = 5000
+/** SQLSTATE of a write that a standby refuses. */
+const READ_ONLY = '25006'
 const STATEMENT_MS = 25_000
 /** Longer than the server's own limit, so that the server reports the time-out first. */
 const SILENCE_FACTOR = 1.2

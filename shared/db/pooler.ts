@@ -2,6 +2,7 @@ import { Client, type ClientConfig } from 'pg'
 
 import type { Logger } from '../logger.ts'
 import { statementLimits } from './client.ts'
+import { chooseHost } from './hosts.ts'
 
 const PROBE = 'millrace_pooler_probe'
 /** Each look may meet a server connection that another client has just used. */
@@ -16,10 +17,8 @@ type Pooling = 'session' | 'transaction' | undefined
  * when the pooler does not keep prepared statements.
  */
 export async function preparePooler(url: string, log: Logger): Promise<void> {
-  const [first, second] = [
-    await connect({ connectionString: url }),
-    await connect({ connectionString: url }),
-  ]
+  const connectionString = await chooseHost(url)
+  const [first, second] = [await connect({ connectionString }), await connect({ connectionString })]
   try {
     if ((await poolingOf(first, second)) !== 'transaction') return
     if (!(await keepsStatements(first))) {

@@ -65,6 +65,28 @@ async function readDepth(
   return Object.fromEntries(counts) as QueueStates
 }
 
+/** Jobs whose age is read; the queue is sorted by ticket, so the oldest jobs are in front. */
+const AGED_JOBS_MAX = 200
+
+/** The age of the oldest of the first waiting jobs; only timestamps are read, never inputs. */
+export async function readOldestWaitMs(
+  redis: Redis,
+  keys: QueueKeys,
+  { kind, modelId }: QueueRef,
+): Promise<number | undefined> {
+  const [prioritized, plain] = await Promise.all([
+    redis.zrange(keys.bull(kind, modelId, 'prioritized'), '0', `${AGED_JOBS_MAX - 1}`),
+    redis.lrange(keys.bull(kind, modelId, 'wait'), -AGED_JOBS_MAX, -1),
+  ])
+  const ids = [...prioritized, ...plain]
+  if (ids.length === 0) return undefined
+  const times = await Promise.all(
+    ids.map((jobId) => redis.hget(keys.bull(kind, modelId, jobId), 'timestamp')),
+  )
+  const oldestMs = Math.min(...times.map((time) => Number(time ?? 0) || Number.POSITIVE_INFINITY))
+  return Number.isFinite(oldestMs) ? Math.max(0, Date.now() - oldestMs) : undefined
+}
+
 /**
  * The backlog of a queue: waiting jobs, in either form, and active ones. Active jobs count, so that
  * a worker that is busy with the last one is not scaled down.

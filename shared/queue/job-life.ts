@@ -60,8 +60,12 @@ export type LifeAction =
   | 'expire'
   | 'cancel'
 
-/** Lost workers after which a job is dead-lettered. */
-export const CHARGES_MAX = 2
+/**
+ * Lost workers after which a job is dead-lettered. The first makes it a suspect, which runs
+ * alone: a death in company may be that of another job. One death alone may have an outside cause,
+ * such as a machine that is lost; a second one in a row is the fault of the job.
+ */
+export const CHARGES_MAX = 3
 /** Bounds every loop of losses and hand-overs. */
 const RESUBMISSIONS_MAX = 100
 const RETRIES_MAX = 1

@@ -19,6 +19,8 @@ export interface QueueKeys {
   tickets(kind: QueueKind, modelId: string): string
   /** Jobs that kept killing their workers, without their inputs. */
   readonly deadJobs: string
+  /** Hash of the models that operators have disabled, by id. */
+  readonly disabledModels: string
   /** The prefix of BullMQ's keys of a queue. */
   bullPrefix(kind: QueueKind, modelId: string): string
   /** A key of BullMQ's own. */
@@ -66,6 +68,7 @@ export function queueKeys(prefix: string): QueueKeys {
     claim: (queuedId) => `${prefix}:claim:${queuedId}`,
     tickets: (kind, modelId) => `${bullPrefix(kind, modelId)}:turns:${queueName(kind, modelId)}`,
     deadJobs: `${prefix}:dead-jobs`,
+    disabledModels: `${prefix}:disabled-models`,
     bullPrefix,
     bull: (kind, modelId, part) =>
       `${bullPrefix(kind, modelId)}:${queueName(kind, modelId)}:${part}`,

@@ -14,6 +14,13 @@ export const WORKER_HEARTBEAT_MS = 300
 /** What a worker's readiness says of a model that could not be loaded, time and again. */
 export const CANNOT_BE_LOADED = 'cannot be loaded'
 
+/** A download of a model's files. */
+interface ModelPull {
+  readonly file: string
+  readonly doneBytes: number
+  readonly totalBytes: number
+}
+
 /** One queue as a worker serves it. */
 export interface ServedQueue {
   readonly kind: QueueKind
@@ -21,6 +28,12 @@ export interface ServedQueue {
   readonly isReady: boolean
   /** The model could not be loaded, time and again; absent otherwise. */
   readonly isFailing?: boolean
+  /** Why the last attempt to load the model failed; absent otherwise. */
+  readonly loadError?: string
+  /** How far the download of the model's files has come; absent when none is in flight. */
+  readonly pull?: ModelPull
+  /** The memory of the loaded model. */
+  readonly bytes?: number
   readonly slots: number
   readonly active: number
   /** Accepted by the engine, without a slot. */
@@ -51,6 +64,8 @@ export interface WorkerHeartbeat {
   readonly hostname: string
   readonly startedAtMs: number
   readonly isDraining: boolean
+  /** The resident memory of the process. */
+  readonly memoryBytes?: number
   readonly queues: readonly ServedQueue[]
 }
 

@@ -2,9 +2,9 @@ import type { Redis } from 'ioredis'
 
 import type { Clock } from '../clock.ts'
 
-/** A slower answer says too little of the moment at which it was given. */
+/** A slower answer is too imprecise. */
 const ROUND_TRIP_MS_MAX = 200
-/** A slow answer is better than one that is older than this. */
+/** Beyond this age even a slow answer is better. */
 const AGE_MS_MAX = 10_000
 
 /**
@@ -30,7 +30,7 @@ export class RedisClock implements Clock {
     return this.#local.monotonic()
   }
 
-  /** Asks Redis; to be repeated, since clocks drift. */
+  /** Reads the time of Redis; repeated, because clocks drift. */
   async sync(redis: Redis): Promise<void> {
     const askedAtMs = this.#local.monotonic()
     const [seconds, microseconds] = await redis.time()

@@ -11,7 +11,7 @@ const OWNER_TTL_MS = 1500
 const OWNER_HEARTBEAT_MS = 300
 const STREAM_TTL_MS = 60_000
 
-/** The connections of an inbox, and whose it is. */
+/** The connections and the owner of an inbox. */
 interface ReplyInboxOptions {
   /** Used by the blocking read alone. */
   readonly reader: Redis
@@ -32,7 +32,7 @@ export class ReplyInbox {
   readonly replyTo: string
   readonly #options: ReplyInboxOptions
   readonly #listeners = new Map<string, (reply: Reply) => void>()
-  /** Streams of single jobs that are read besides, and where each was left. */
+  /** Streams of single jobs that are also read, with the last id of each. */
   readonly #followed = new Map<string, string>()
   #lastId = '0-0'
   #isClosed = false
@@ -66,7 +66,7 @@ export class ReplyInbox {
     this.#followed.set(stream, lastId)
     // The read that waits now does not know of it: an empty frame ends the wait.
     this.#options.redis.xadd(this.replyTo, '*', 'f', '[]').catch(() => {
-      // It ends by itself within a second.
+      // The blocked read ends by itself within a second.
     })
   }
 

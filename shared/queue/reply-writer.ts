@@ -45,10 +45,10 @@ type DeltaBody = Extract<ReplyBody, { readonly type: 'delta' }>
 
 interface Outlet {
   pending: Pending[]
-  /** The last pending reply of each run whose last word was deltas. */
+  /** The last pending reply of each run, where that reply holds deltas. */
   readonly open: Map<ReplySource, Pending>
   pendingChars: number
-  /** Something pending must not wait for the interval between frames. */
+  /** A pending reply must not wait for the interval between frames. */
   isUrgent: boolean
   isFlushScheduled: boolean
   timer: NodeJS.Timeout | undefined
@@ -84,7 +84,7 @@ export class ReplyWriter {
     this.#onOverflow = onOverflow
   }
 
-  /** Says something for a run, which is numbered; deltas join those of the run that still wait. */
+  /** Adds a numbered reply of a run; deltas join pending deltas of the same run. */
   push(replyTo: string, replySource: ReplySource, body: ReplyBody): void {
     const outlet = this.#outlet(replyTo)
     outlet.pendingChars +=
@@ -105,7 +105,7 @@ export class ReplyWriter {
     await outlet.writing
   }
 
-  /** Drops what waits for an owner that is gone. */
+  /** Drops the pending replies of an owner that has ended. */
   discard(replyTo: string): void {
     // Later replies go to a stream that expires.
     this.#touchedAtMs.delete(replyTo)
@@ -125,7 +125,7 @@ export class ReplyWriter {
     this.#outlets.clear()
   }
 
-  /** After the synchronous work of this moment, such as handing out the tokens of a step. */
+  /** After the synchronous work of this event-loop turn, such as the tokens of a step. */
   #scheduleFlush(replyTo: string, outlet: Outlet): void {
     if (outlet.writing !== undefined || outlet.isFlushScheduled) return
     if (outlet.timer !== undefined && !outlet.isUrgent) return
@@ -225,7 +225,7 @@ export class ReplyWriter {
     }
   }
 
-  /** Whether the stream's time to live was not set by us in this while. */
+  /** Whether this process has not set the stream's time to live recently. */
   #isFirst(replyTo: string): boolean {
     const nowMs = performance.now()
     if (nowMs - (this.#touchedAtMs.get(replyTo) ?? -STREAM_TTL_MS) < TOUCH_INTERVAL_MS) return false

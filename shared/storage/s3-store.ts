@@ -38,7 +38,7 @@ export function openS3Store(
     endpoint: config.endpoint,
     region: config.region,
     credentials: { accessKeyId: config.accessKeyId, secretAccessKey: config.secretAccessKey },
-    forcePathStyle: true,
+    forcePathStyle: config.isPathStyle,
     // Servers other than Amazon's store trailing checksums as part of the object.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',

@@ -12,6 +12,8 @@ Redis.prototype.connect = function keepOpened(this: Redis, ...args) {
 // The first hook of a file runs after all others. A connection that is left open reconnects to
 // servers that are gone, and what it still waits for is rejected where nothing catches it.
 afterAll(async () => {
+  // The worker goes on with other files, each of which looks for its own connections alone.
+  Redis.prototype.connect = connect
   await vi.waitFor(
     () => {
       const open = [...opened].filter((redis) => !isClosed(redis))

@@ -20,14 +20,21 @@ export class CountReporter implements Reporter {
     let passed = 0
     // An error outside of any test, and a file that could not be read, are failures too.
     let failed = errors.length
+    const skipped: string[] = []
     for (const module of modules) {
       const before = passed + failed
       for (const test of module.children.allTests()) {
         if (test.result().state === 'passed') passed += 1
         if (test.result().state === 'failed') failed += 1
+        const { note } = test.result() as { readonly note?: string }
+        // Without a note it was left out by a name on the command line.
+        if (note !== undefined) skipped.push(`skipped: ${test.fullName} (${note})`)
       }
       if (!module.ok() && passed + failed === before) failed += 1
     }
+    // What this machine lacks is said at the end, where it is read.
+    for (const line of skipped) process.stdout.write(`\n${line}`)
+    if (skipped.length > 0) process.stdout.write(`\n${skipped.length} skipped\n`)
     process.stdout.write(`\n${passed} passed, ${failed} failed\n`)
     if (failed > 0) this.#printCommands(modules.filter((module) => !module.ok()))
   }

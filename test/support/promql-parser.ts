@@ -32,7 +32,7 @@ export interface Matcher {
 const TOKEN =
   /\s*(?:(\d+(?:\.\d+)?(?![\w.]))|("(?:[^"\\]|\\.)*")|(\d+(?:ms|[smhd]))|([a-zA-Z_:][\w:]*)|(=~|!~|!=|==|>=|<=|[-+*/()[\]{},<>=]))/y
 const AGGREGATES = ['sum', 'max', 'min', 'avg', 'count']
-const FUNCTIONS = ['rate', 'increase', 'histogram_quantile']
+const FUNCTIONS = ['rate', 'increase', 'histogram_quantile', 'absent']
 const UNITS_MS: Readonly<Record<string, number>> = {
   ms: 1,
   s: 1000,

@@ -107,6 +107,10 @@ function call(
     if (first?.kind !== 'number' || second === undefined) throw new Error(`${name}: arguments`)
     return histogramQuantile(first.value, vectorOf(second, snapshots))
   }
+  if (name === 'absent') {
+    if (first === undefined) throw new Error(`${name}: arguments`)
+    return vectorOf(first, snapshots).length === 0 ? [{ labels: {}, value: 1 }] : []
+  }
   if (first?.kind !== 'selector' || first.rangeMs === undefined) {
     throw new Error(`${name} takes a range of a series`)
   }

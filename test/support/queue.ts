@@ -1,12 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import type { JobEvent, JobObserver, SubmitRequest } from '#api/jobs/observers.ts'
 import { type OpenSubmitter, openSubmitter } from '#api/jobs/submit.ts'
+import { findFreePort } from '#launcher/embedded/child.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { GenerateInput } from '#shared/contracts/completion.ts'
 import type { Reply } from '#shared/contracts/reply.ts'
@@ -35,7 +35,7 @@ export interface PrivateRedis {
 /** Starts a private Redis with an append-only file. */
 export async function startRedis(): Promise<PrivateRedis> {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-redis-'))
-  const port = await freePort()
+  const port = await findFreePort()
   let child: ChildProcess | undefined
   const start = async (): Promise<void> => {
     const args = ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', folder, '--save', '']
@@ -197,18 +197,6 @@ function outputOf(child: ChildProcess, pattern: RegExp): Promise<string> {
     child.stdout?.on('data', (chunk: Buffer) => {
       output += chunk.toString()
       if (pattern.test(output)) resolve(output)
-    })
-  })
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.once('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      const port = typeof address === 'object' && address !== null ? address.port : 0
-      server.close(() => resolve(port))
     })
   })
 }

@@ -44,5 +44,6 @@ function configOf(url: URL): StorageConfig & { driver: 's3' } {
     region: 'us-east-1',
     accessKeyId: url.searchParams.get('key') ?? '',
     secretAccessKey: url.searchParams.get('secret') ?? '',
+    isPathStyle: true,
   }
 }

@@ -63,7 +63,10 @@ export const it = base.extend<TestServices>({
 /** A fresh copy of the migrated template, for a test or, from `beforeAll`, for a whole file. */
 export async function createDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
   const name = `test_${randomUUID().replaceAll('-', '')}`
-  await onServer(`create database "${name}" template "${inject('templateDatabase')}"`)
+  // Copying the files costs half as much as logging their content, as is usual.
+  await onServer(
+    `create database "${name}" template "${inject('templateDatabase')}" strategy file_copy`,
+  )
   const url = new URL(inject('postgresUrl'))
   url.pathname = `/${name}`
   return {

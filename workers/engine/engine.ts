@@ -12,8 +12,8 @@ interface EngineOptions extends SchedulerOptions {
 }
 
 /**
- * Turns the wheel: `scheduler.next()` → `runner.run(step)` → sample → `scheduler.settle…`. One step
- * is in flight at a time; sequences join and leave between steps.
+ * Runs steps in a loop: `scheduler.next()` → `runner.run(step)` → sample → `scheduler.settle…`. One
+ * step is in flight at a time; sequences join and leave between steps.
  */
 export class Engine {
   readonly #scheduler: Scheduler
@@ -99,7 +99,7 @@ export class Engine {
   }
 
   async #turn(): Promise<void> {
-    // The caller's own code goes first: several sequences started together begin together.
+    // Lets the caller's code run first, so that sequences started together begin together.
     await Promise.resolve()
     try {
       let hasMore = true
@@ -107,7 +107,7 @@ export class Engine {
     } catch (error) {
       this.#failAll(this.#scheduler.sequences, error)
     } finally {
-      // A sequence may have come after the last look: it must not wait for the one after it.
+      // A sequence may have arrived after the last check; it must not wait for the next one.
       this.#turning = this.#scheduler.hasWork ? this.#turn() : undefined
     }
   }
@@ -122,7 +122,7 @@ export class Engine {
       if (!this.#scheduler.hasWork) return false
       throw new Error('sequences wait, but none can run')
     }
-    // One that fails ends every text: which of them have a whole cache is not known.
+    // A failed copy ends every sequence, because it is unknown which caches are complete.
     for (const { source, target, length } of this.#copies.splice(0)) {
       await this.#runner.copyPrefix(source, target, length)
     }

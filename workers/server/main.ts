@@ -14,6 +14,7 @@ import { observeStore } from '#shared/telemetry/observe-store.ts'
 import { openTelemetry } from '#shared/telemetry/telemetry.ts'
 import { readVersion } from '#shared/version.ts'
 import { ensureModel, modelCacheDir } from '#workers/models/fetcher.ts'
+import type { PullProgress } from '#workers/models/hub-cache.ts'
 import { Residency } from '#workers/models/residency.ts'
 import { type OpenModel, PROCESSORS, type ProcessorRow } from '#workers/processors/index.ts'
 import { leaveProcess } from '#workers/runtime/leave.ts'
@@ -61,9 +62,10 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   const replies = await openRedis(config.infra.redisUrl, 'replies', log)
   const runtime = openRuntime()
   const stopping = new AbortController()
+  const pulls = new Map<string, PullProgress>()
   const residency = new Residency<OpenModel>({
     bytesMax: config.inference.worker.memoryBytesMax,
-    open: opener(config, { runtime, storage, metrics, log, signal: stopping.signal }),
+    open: opener(config, { runtime, storage, metrics, log, pulls, signal: stopping.signal }),
     log,
   })
   const keys = queueKeys(config.infra.redisPrefix)
@@ -73,6 +75,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   })
   const host = new WorkerHost({
     ...{ redis, subscriber, replies, keys, served, residency, version, log },
+    pullOf: (modelId) => pulls.get(modelId),
     clock: systemClock,
     cipher: openContentCipher(config.infra.encryptionKeys),
     observer: createRunObserver({ metrics, tracing, settler, clock: systemClock }),
@@ -143,26 +146,26 @@ interface OpenerTools {
   readonly storage: ObjectStore
   readonly metrics: WorkerMetrics
   readonly log: Logger
+  /** The downloads in flight, by model. */
+  readonly pulls: Map<string, PullProgress>
   /** Aborts running downloads. */
   readonly signal: AbortSignal
 }
 
 function opener(
   config: WorkerTierConfig,
-  { runtime, storage, metrics, log, signal }: OpenerTools,
+  { runtime, storage, metrics, log, pulls, signal }: OpenerTools,
 ): (model: CatalogueModel) => Promise<OpenModel> {
   return async (model) => {
     const batchLabels = { kind: model.kind, gen_ai_request_model: model.id }
     const row = findProcessor(model)
     if (row === undefined) throw new Error(`no processor for models of kind ${model.kind}`)
+    const folder = await ensureModel(model, {
+      ...{ cacheDir: modelCacheDir(config), hub: config.inference.hub, storage, log, signal },
+      onProgress: (progress) => pulls.set(model.id, progress),
+    }).finally(() => pulls.delete(model.id))
     return row.open(model, {
-      folder: await ensureModel(model, {
-        cacheDir: modelCacheDir(config),
-        hub: config.inference.hub,
-        storage,
-        log,
-        signal,
-      }),
+      folder,
       slots: slotsOf(model, row),
       runtime,
       storage,

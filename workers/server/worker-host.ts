@@ -34,6 +34,7 @@ const RELOAD_DELAY_MS = 5000
  */
 const LOAD_FAILURES_MAX = 2
 const REBUILD_CHECK_MS = 1000
+const LOAD_ERROR_LENGTH_MAX = 300
 /** After a drain of one second, the rest of two: runs end within a step and replies are sent. */
 const YIELD_GRACE_MS = 600
 const CLOSE_GRACE_MS = 200
@@ -54,6 +55,8 @@ interface WorkerHostOptions {
   readonly keys: QueueKeys
   readonly served: readonly ServedModel[]
   readonly residency: Residency<OpenModel>
+  /** The download of a model's files, while one is in flight. */
+  readonly pullOf?: (modelId: string) => ServedQueue['pull']
   readonly version: string
   readonly clock: Clock
   readonly log: Logger
@@ -75,6 +78,7 @@ export class WorkerHost {
   readonly #facts = new Map<string, Pick<ServedQueue, 'contextLength' | 'samplingDefaults'>>()
   /** Consecutive failures to load each model. */
   readonly #loadFailures = new Map<string, number>()
+  readonly #loadErrors = new Map<string, string>()
   readonly #tokenCounts = new Map<string, { tokens: number; atMs: number; perSecond: number }>()
   readonly #startedAtMs: number
   readonly #timers: NodeJS.Timeout[] = []
@@ -167,6 +171,7 @@ export class WorkerHost {
       const lease = await residency.lease(served.model)
       lease.release()
       this.#loadFailures.delete(served.model.id)
+      this.#loadErrors.delete(served.model.id)
       const { contextLength, samplingDefaults } = lease.model
       this.#facts.set(served.model.id, {
         ...(contextLength !== undefined && { contextLength }),
@@ -176,6 +181,7 @@ export class WorkerHost {
     } catch (error) {
       if (this.#stopping.signal.aborted) return
       this.#loadFailures.set(served.model.id, this.#failuresOf(served.model) + 1)
+      this.#loadErrors.set(served.model.id, reasonOf(error))
       log.error(
         { operation: 'model.load', modelId: served.model.id, err: error },
         'model could not be loaded and is tried again',
@@ -237,6 +243,7 @@ export class WorkerHost {
       hostname: hostname(),
       startedAtMs: this.#startedAtMs,
       isDraining: this.#stopping.signal.aborted,
+      memoryBytes: process.memoryUsage.rss(),
       queues: this.queues,
     }
     await writeHeartbeat(redis, keys, heartbeat)
@@ -244,12 +251,18 @@ export class WorkerHost {
 
   #present({ model, slots }: ServedModel): ServedQueue {
     const server = this.#servers.get(model.id)
-    const stats = this.#options.residency.find(model.id)?.stats()
+    const resident = this.#options.residency.find(model.id)
+    const stats = resident?.stats()
+    const loadError = this.#loadErrors.get(model.id)
+    const pull = this.#options.pullOf?.(model.id)
     return {
       kind: model.kind,
       modelId: model.id,
       isReady: server !== undefined,
       ...(this.#isFailing(model) && { isFailing: true }),
+      ...(loadError !== undefined && { loadError }),
+      ...(pull !== undefined && { pull }),
+      ...(resident !== undefined && { bytes: resident.bytes }),
       slots,
       active: server?.active ?? 0,
       waiting: stats?.waiting ?? 0,
@@ -298,6 +311,12 @@ export class WorkerHost {
     }, intervalMs)
     this.#timers.push(timer)
   }
+}
+
+/** A load error in one line, short enough for every heartbeat. */
+function reasonOf(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error)
+  return text.split('\n', 1).join('').slice(0, LOAD_ERROR_LENGTH_MAX)
 }
 
 /** Waits for work until the time limit. Errors of the work are ignored. */

@@ -36,6 +36,7 @@ const ACTIONS = {
   factor_deleted: 'factor',
   factor_updated: 'factor',
   mfa_code_login: 'factor',
+  console_action: 'console',
 } as const
 
 /** The name of an action in the audit log. */

@@ -26,7 +26,7 @@ export function presentMessagesError(error: ServiceError, request: FastifyReques
   }
 }
 
-/** The body alone, as it also stands in a stream that has already begun. */
+/** The body alone, which is also the error event of a started stream. */
 export function messagesErrorBody(error: ServiceError, requestId: string | null): object {
   const status = statusOf(error.status)
   const type = TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error')

@@ -28,10 +28,11 @@ export class Metric {
   }
 
   #trend(sum: number): Readonly<Record<string, number>> {
-    if (this.#values.length === 0) return {}
+    const count = this.#values.length
+    if (count === 0) return { count }
     const at = (share: number): number => quantile(this.#values, share)
     return {
-      ...{ avg: sum / this.#values.length, min: at(0), med: at(0.5), max: at(1) },
+      ...{ count, avg: sum / count, min: at(0), med: at(0.5), max: at(1) },
       ...{ 'p(90)': at(0.9), 'p(95)': at(0.95), 'p(99)': at(0.99) },
     }
   }

@@ -98,14 +98,13 @@ describe('an administrator of the pages', () => {
   const seek = async (email: string, password = PASSWORD) => {
     // Only the address and the browser's name are read of it.
     const request = { headers: {}, ip: '192.0.2.1', id: 'r', query: {}, body: {} }
-    const { checkPassword, isAdministratorNow } = administratorsOf(server.services)
+    const { checkPassword, roleNow } = administratorsOf(server.services)
     const credentials = { email, password, code: '' }
     const verdict = await checkPassword(credentials, request as never)
     return {
       verdict,
       isStill: async () =>
-        verdict.kind === 'administrator' &&
-        (await isAdministratorNow(verdict.userId, verdict.passwordDigest)),
+        verdict.kind === 'administrator' && (await roleNow(verdict)) === 'administrator',
     }
   }
 
@@ -129,7 +128,7 @@ describe('an administrator of the pages', () => {
 
   it('excludes a session whose password was never recorded', async () => {
     const { id } = await createUser(server, { role: 'service_role' })
-    const { isAdministratorNow } = administratorsOf(server.services)
-    expect(await isAdministratorNow(id, undefined)).toBe(false)
+    const { roleNow } = administratorsOf(server.services)
+    expect(await roleNow({ userId: id, name: 'x' })).toBe(undefined)
   })
 })

@@ -28,6 +28,7 @@ function open(
   mail: Pick<MailCatcher, 'host' | 'port'>,
   env: Record<string, string> = {},
   deliveryTimeoutMs = 5_000,
+  log = createLogger({ level: 'silent' }),
 ) {
   const config = readConfig({
     AUTH_SITE_URL: 'https://app.test',
@@ -43,7 +44,7 @@ function open(
     siteUrl: config.site.url,
     deliveryTimeoutMs,
     clock: systemClock,
-    log: createLogger({ level: 'silent' }),
+    log,
   })
 }
 
@@ -123,10 +124,18 @@ describe('a mail', () => {
     })
   })
 
-  it('is dropped without a mail server', async () => {
-    await closing(open({ host: '', port: 1 }), async (mailer) => {
+  it('is dropped with a warning where no mail server is set', async ({ log }) => {
+    const warnings: unknown[] = []
+    const warn = (fields: object, message: string) => warnings.push({ ...fields, message })
+    await closing(open({ host: '', port: 1 }, {}, 5_000, { ...log, warn }), async (mailer) => {
       await mailer.send({ kind: 'invite', to: 'ann@example.com', variables: VARIABLES })
     })
+    expect(warnings).toEqual([
+      {
+        ...{ operation: 'mail.send', kind: 'invite' },
+        message: 'no mail server is set; the mail was dropped',
+      },
+    ])
   })
 })
 

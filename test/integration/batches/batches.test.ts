@@ -43,7 +43,7 @@ describe('a batch', () => {
       custom_id: 'r0',
       response: {
         status_code: 200,
-        request_id: expect.stringMatching(/^req_/),
+        request_id: output[0]?.id,
         body: { echo: 'r0', organizationId: expect.any(String), endpoint: ENDPOINT },
       },
       error: null,

@@ -62,9 +62,15 @@ it('a batch of two API processes, one killed in the middle, has every line once'
     await expect.poll(async () => (await rows()).length, { timeout: 60_000 }).toBe(LINES)
     const used = await rows()
     expect(used.every(({ outcome }) => outcome === 'finished')).toBe(true)
-    expect(new Set(used.map(({ request_id }) => request_id)).size).toBe(LINES)
+    expect(new Set(used.map(({ request_id }) => request_id))).toEqual(
+      new Set(lines.map(({ id: name }) => name)),
+    )
     const all = await database.pool.query('select from usage')
     expect(all.rowCount).toBe(LINES)
+    const activities = await database.pool.query(
+      `select from activities where object_id like 'job:%'`,
+    )
+    expect(activities.rowCount).toBe(LINES)
   } finally {
     await tiers.stop()
   }

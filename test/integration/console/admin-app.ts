@@ -5,6 +5,7 @@ import { Redis } from 'ioredis'
 import { adminPlugin } from '#api/console/admin-plugin.ts'
 import { IncidentLog } from '#api/console/incident-log.ts'
 import { IncidentWatch } from '#api/console/incident-watch.ts'
+import { SeriesLog } from '#api/console/series-log.ts'
 import { openAdminSessions } from '#api/console/sessions.ts'
 import type { CheckPassword } from '#api/console/sign-in.ts'
 import { createGuessLimiter } from '#api/limits/guess-limiter.ts'
@@ -53,13 +54,14 @@ export async function openAdminApp(options: {
     prefix: keyPrefix,
   })
   const incidents = new IncidentLog({ redis, prefix: keyPrefix, log })
+  const series = new SeriesLog({ redis, prefix: keyPrefix, log })
   const app = await buildApp({
     server: serverConfig(),
     version: '0.0.0',
     publicUrl: 'http://localhost',
     log,
     health: { dependencies: { states: async () => [] }, isDraining: () => false },
-    watchers: [new IncidentWatch(incidents, { slowMs })],
+    watchers: [new IncidentWatch(incidents, { slowMs, series })],
     surfaces: [
       {
         prefixes: ['/admin'],
@@ -72,14 +74,16 @@ export async function openAdminApp(options: {
           queueOf: () => queue,
           workers: () => listWorkers(redis, keys),
           incidents: () => incidents.read(),
+          ...{ areas: [], audit: async () => {}, series },
           outbox: async () => ({ waiting: 0, failing: 0 }),
           checkPassword:
             options.checkPassword ??
             (async () => ({ kind: 'refused', status: 401, reason: 'Invalid login credentials' })),
           guard: {
             adminToken: options.adminToken ?? TOKEN,
-            isAdministrator: async (token) => token === 'of-an-administrator',
-            isAdministratorNow: async (userId, digest) => administrators.get(userId) === digest,
+            findAdministrator: async (token) => (token === 'of-an-administrator' ? '' : undefined),
+            roleNow: async ({ userId, passwordDigest }) =>
+              administrators.get(userId) === passwordDigest ? 'administrator' : undefined,
             sessions: openAdminSessions(redis, keyPrefix),
             guesses: createGuessLimiter({
               ...{ redis, log, clock: systemClock, keyPrefix: `${keyPrefix}:admin:` },
@@ -100,6 +104,7 @@ export async function openAdminApp(options: {
     async close() {
       await app.close()
       await incidents.close()
+      await series.close()
       await queue.close()
       redis.disconnect()
     },

@@ -7,6 +7,7 @@ import { expect, vi } from 'vitest'
 
 import { IncidentLog } from '#api/console/incident-log.ts'
 import { IncidentWatch } from '#api/console/incident-watch.ts'
+import { SeriesLog } from '#api/console/series-log.ts'
 import { it } from '#test/support/services.ts'
 
 it('a request whose client left is no longer watched, so that there is room for the next', async ({
@@ -16,7 +17,8 @@ it('a request whose client left is no longer watched, so that there is room for 
 }) => {
   const redis = new Redis(redisUrl)
   const incidents = new IncidentLog({ redis, prefix: keyPrefix, log })
-  const watch = new IncidentWatch(incidents, { slowMs: 60_000 })
+  const series = new SeriesLog({ redis, prefix: keyPrefix, log })
+  const watch = new IncidentWatch(incidents, { slowMs: 60_000, series })
   const app = fastify()
   watch.register(app)
   app.get('/waits', async (_request, reply) => {
@@ -35,5 +37,6 @@ it('a request whose client left is no longer watched, so that there is room for 
   await vi.waitFor(() => expect(watch.size).toBe(0), { timeout: 10_000 })
   await app.close()
   await incidents.close()
+  await series.close()
   redis.disconnect()
 })

@@ -52,6 +52,7 @@ describe('signing in to the administration pages', () => {
           ? {
               ...{ kind: 'administrator', userId: 'user-1', name: email },
               passwordDigest: 'of the password',
+              isProven: false,
             }
           : { kind: 'refused', status: 403, reason: 'This account is no administrator.' },
     })

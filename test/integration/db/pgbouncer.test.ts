@@ -69,6 +69,8 @@ async function versionOf(): Promise<string> {
   return text
 }
 
+it.runIf(pgbouncer === undefined)('needs PgBouncer', ({ skip }) => skip('none on this machine'))
+
 describe.skipIf(pgbouncer === undefined)('behind PgBouncer', () => {
   it('migrates in transaction mode, from several processes, and leaves no setting behind', async ({
     databaseUrl,

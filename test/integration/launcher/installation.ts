@@ -22,8 +22,8 @@ export interface Installation {
 
 /** Environment of a command on a data directory, free of what the test run itself has set. */
 export function envOf(dataDir: string, more: Record<string, string> = {}): NodeJS.ProcessEnv {
-  const { PATH, HOME } = process.env
-  return { PATH, HOME, MILLRACE_DATA_DIR: dataDir, ...more }
+  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
+  return { PATH, HOME, NODE_COMPILE_CACHE, MILLRACE_DATA_DIR: dataDir, ...more }
 }
 
 /** Starts everything and waits until the address is printed. */

@@ -33,7 +33,7 @@ describe('a pull that is killed', () => {
     const pull = () =>
       spawn(process.execPath, ['launcher/cli.ts', 'models', 'pull', REPOSITORY], {
         cwd: ROOT,
-        env: { PATH: process.env.PATH, HF_ENDPOINT: hub.endpoint, MILLRACE_MODEL_CACHE: folder },
+        env: { ...process.env, HF_ENDPOINT: hub.endpoint, MILLRACE_MODEL_CACHE: folder },
       })
     const place = join(folder, 'hub/models--someone--some-model')
     const blobs = () => readdir(join(place, 'blobs')).catch(() => [])

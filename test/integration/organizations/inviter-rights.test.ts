@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 
 import { eq } from 'drizzle-orm'
-import { describe, expect } from 'vitest'
+import { afterEach, describe, expect } from 'vitest'
 
 import { openApiKeys } from '#shared/db/api-keys.ts'
 import type { Database } from '#shared/db/client.ts'
@@ -9,7 +9,9 @@ import { authTables } from '#shared/db/schema/auth.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { it } from '#test/support/services.ts'
 
-import { openSurface } from './organizations-surface.ts'
+import { closeSurfaces, openSurface } from './organizations-surface.ts'
+
+afterEach(closeSurfaces)
 
 const { users } = authTables('')
 

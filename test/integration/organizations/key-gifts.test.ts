@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-import { describe, expect } from 'vitest'
+import { afterEach, describe, expect } from 'vitest'
 
 import { MEMBER_SCOPES, SCOPES } from '#api/v1/scopes.ts'
 import { type ApiKeyRequest, openApiKeys } from '#shared/db/api-keys.ts'
@@ -8,7 +8,9 @@ import type { Database } from '#shared/db/client.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { it } from '#test/support/services.ts'
 
-import { openSurface } from './organizations-surface.ts'
+import { closeSurfaces, openSurface } from './organizations-surface.ts'
+
+afterEach(closeSurfaces)
 
 const UNLIMITED = { scopes: null, modelIds: null, expiresAt: null }
 const soon = () => new Date(Date.now() + 600_000)

@@ -1,7 +1,5 @@
 import { randomUUID } from 'node:crypto'
 
-import { afterEach } from 'vitest'
-
 import { openInvitations } from '#api/organizations/invitations.ts'
 import { openOrganizations } from '#api/organizations/organizations.ts'
 import { organizationsPlugin } from '#api/organizations/routes.ts'
@@ -14,9 +12,10 @@ import { openV1App } from '#test/support/v1-app.ts'
 
 const closers: (() => unknown)[] = []
 
-afterEach(async () => {
+/** Closes the surfaces that a test opened; for `afterEach`. */
+export async function closeSurfaces(): Promise<void> {
   for (const close of closers.splice(0)) await close()
-})
+}
 
 /** How a call is answered. */
 export interface Answer {

@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto'
 
-import { describe, expect } from 'vitest'
+import { afterEach, describe, expect } from 'vitest'
 
 import { it } from '#test/support/services.ts'
 
-import { openSurface } from './organizations-surface.ts'
+import { closeSurfaces, openSurface } from './organizations-surface.ts'
+
+afterEach(closeSurfaces)
 
 describe('organizations', () => {
   it('are made by users, listed beside their own one, renamed and deleted', async ({

@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto'
 
-import { describe, expect } from 'vitest'
+import { afterEach, describe, expect } from 'vitest'
 
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { it } from '#test/support/services.ts'
 
-import { openSurface } from './organizations-surface.ts'
+import { closeSurfaces, openSurface } from './organizations-surface.ts'
+
+afterEach(closeSurfaces)
 
 /** The caller; a key counts as an administrator of its organization. */
 const CALLERS = ['owner', 'admin', 'member', 'key', 'stranger', 'foreignKey'] as const

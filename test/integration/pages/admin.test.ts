@@ -120,7 +120,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
       await page.getByRole('button', { name: 'Sign in', exact: true }).click()
     }
     await enter('user@example.test')
-    await page.getByText('does not have the role of an administrator').waitFor()
+    await page.getByText('has no role in the console').waitFor()
     await enter('admin@example.test')
     await page.getByText('completion.tiny-chat').first().waitFor()
     await page.goto(`${url}/admin`)

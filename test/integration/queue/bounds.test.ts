@@ -118,6 +118,10 @@ describe('the queues', () => {
     abort.abort()
     await expect(reading).rejects.toThrow(CancelledError)
     await eventually(async () => (await queue.getPrioritizedCount()) === 0)
+    // In no state, so that no worker can take it.
+    const counts = await queue.getJobCounts()
+    expect(Object.entries(counts).filter(([, count]) => count > 0)).toEqual([])
+    expect(await queue.getJobs()).toEqual([])
   })
 
   it.each(['hang', 'stepMs=5', 'slowStart'])(

@@ -120,10 +120,13 @@ describe('the queues, where BullMQ is known to trip', () => {
     await redis.replicaof('127.0.0.1', port)
     await readAll(submitter.submit(toyRequest('during', 2))).catch(() => 'unavailable')
     await redis.replicaof('NO', 'ONE')
+    const after: string[] = []
     await eventually(async () => {
       const seen = await readAll(submitter.submit(toyRequest('after', 2))).catch(() => undefined)
-      return seen !== undefined
+      if (seen !== undefined) after.push(`${seen.starts} ${seen.results} ${seen.text}`)
+      return after.length === 2
     })
+    expect(new Set(after)).toEqual(new Set([`1 1 ${toyText(2)}`]))
     await worker.stop()
     await other.close()
   })

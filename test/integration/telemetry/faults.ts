@@ -28,6 +28,16 @@ const EMBEDDING = { model: 'tiny-embed', input: 'a text for which there is no wo
 /** The fault of each alert. */
 export const FAULTS: Readonly<Record<string, () => Fault>> = {
   MillraceServerErrors: () => brokenStorage,
+  MillraceErrorBudgetBurn: () => brokenStorage,
+  MillraceApiMissing: () => ({
+    async begin(stack) {
+      stack.isApiScraped = false
+    },
+    async end(stack) {
+      stack.isApiScraped = true
+    },
+  }),
+  MillraceQueueOld: () => strandedJob(),
   MillraceMailFails: () => brokenMail,
   MillraceNoWorker: () => crowd(2),
   MillraceJobsRefused: () => crowd(QUEUE_DEPTH_MAX + 16),
@@ -142,6 +152,25 @@ async function runOldJob({ redis, keyPrefix, worker }: WatchedStack): Promise<vo
   await eventually(async () => (await ended()) > before)
   await queue.close()
   connection.disconnect()
+}
+
+/** A job that has waited for ten minutes in a queue without a worker. */
+function strandedJob(): Fault {
+  const withQueue = async ({ redis, keyPrefix }: WatchedStack, use: (queue: Queue) => unknown) => {
+    const connection = new Redis(redis.url, { maxRetriesPerRequest: null })
+    const queue = new Queue('embedding.tiny-embed', { connection, prefix: keyPrefix })
+    await use(queue)
+    await queue.close()
+    connection.disconnect()
+  }
+  const jobId = 'stranded-1'
+  return {
+    begin: (stack) =>
+      withQueue(stack, (queue) =>
+        queue.add('embedding', {}, { jobId, priority: 1, timestamp: Date.now() - 600_000 }),
+      ),
+    end: (stack) => withQueue(stack, (queue) => queue.remove(jobId)),
+  }
 }
 
 /** A transaction of another connection keeps every query of the users waiting. */

@@ -21,6 +21,8 @@ export interface WatchedStack {
   readonly folder: string
   /** The worker of now; a fault may put another in its place. */
   worker: Awaited<ReturnType<Tiers['startWorker']>>
+  /** Whether the API is among the targets. */
+  isApiScraped: boolean
   scrape(): Promise<Snapshot>
   ask(path: string, init?: RequestInit): Promise<Response>
   post(path: string, body: object, init?: RequestInit): Promise<Response>
@@ -60,6 +62,7 @@ export async function startWatchedStack(): Promise<WatchedStack> {
   const stack: WatchedStack = {
     ...{ tiers, redis, keyPrefix, databaseUrl: database.url, mail, folder, ask },
     worker: await tiers.startWorker(),
+    isApiScraped: true,
     scrape: () => takeSnapshot(targetsOf(stack)),
     post: (path, body, init = {}) =>
       ask(path, {
@@ -111,9 +114,9 @@ export async function clip(name: string): Promise<File> {
   return new File([bytes], name)
 }
 
-function targetsOf({ tiers, worker }: WatchedStack): readonly Target[] {
+function targetsOf({ tiers, worker, isApiScraped }: WatchedStack): readonly Target[] {
   return [
-    { job: 'api', url: tiers.metricsUrl },
+    ...(isApiScraped ? [{ job: 'api', url: tiers.metricsUrl }] : []),
     { job: 'worker', url: worker.metricsUrl },
   ]
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 
 import multipart from '@fastify/multipart'
-import { afterEach, expect } from 'vitest'
+import { expect } from 'vitest'
 
 import { openEventStream } from '#api/http/sse.ts'
 import { createIdempotencyGate } from '#api/v1/idempotency.ts'
@@ -16,9 +16,10 @@ import { openV1App } from '#test/support/v1-app.ts'
 const log = createLogger({ level: 'silent' })
 const closers: (() => unknown)[] = []
 
-afterEach(async () => {
+/** Closes what a test opened; for `afterEach`. */
+export async function closeGated(): Promise<void> {
   for (const close of closers.splice(0).reverse()) await close()
-})
+}
 
 /** What the route does with a request. */
 export interface Sent {

@@ -1,10 +1,12 @@
 import { connect } from 'node:net'
 
-import { describe, expect } from 'vitest'
+import { afterEach, describe, expect } from 'vitest'
 
 import { it } from '#test/support/services.ts'
 
-import { formOf, leave, openGated, sendForm } from './gated-routes.ts'
+import { closeGated, formOf, leave, openGated, sendForm } from './gated-routes.ts'
+
+afterEach(closeGated)
 
 describe('Idempotency-Key', () => {
   it('replays status, headers and body of the first answer', async ({

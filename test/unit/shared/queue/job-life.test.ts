@@ -47,9 +47,21 @@ describe('the life of a job', () => {
       ['resubmit', 'deliver', 'deliver', 'resubmit', 'deliver', 'resubmit'],
     ],
     [
-      'is convicted at the second death without progress',
-      [reply('started', 1), lost(1), reply('entered', 1, 2), lost(2)],
-      ['deliver', 'resubmit', 'deliver', 'deadLetter'],
+      'is dead-lettered at the second death alone',
+      [
+        reply('started', 1),
+        lost(1),
+        reply('entered', 1, 2),
+        lost(2),
+        reply('entered', 1, 3),
+        lost(3),
+      ],
+      ['deliver', 'resubmit', 'deliver', 'resubmit', 'deliver', 'deadLetter'],
+    ],
+    [
+      'is answered after two deaths of an outside cause',
+      [reply('started', 1), lost(1), reply('entered', 1, 2), lost(2), reply('result', 1, 3)],
+      ['deliver', 'resubmit', 'deliver', 'resubmit', 'answer'],
     ],
     [
       'is not charged while it only waits in line as a suspect',
@@ -96,6 +108,6 @@ describe('the life of a job', () => {
   it('is a suspect after a charged death and ends at the limit', () => {
     expect(isSuspect(run([lost(1)]).life)).toBe(true)
     expect(isSuspect(run([reply('delta', 1), lost(1)]).life)).toBe(false)
-    expect(CHARGES_MAX).toBe(2)
+    expect(CHARGES_MAX).toBe(3)
   })
 })

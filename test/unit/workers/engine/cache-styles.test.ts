@@ -1,10 +1,12 @@
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
 import type { TextEngineOptions } from '#workers/engine/open-text-engine.ts'
 
 import { generate, greedy } from './generate.ts'
-import { AS_EXPORTED, makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
+import { AS_EXPORTED, closeEngines, makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
+
+afterEach(closeEngines)
 
 const STYLES: readonly [string, Partial<TextEngineOptions>][] = [
   ...['llama-in-place', 'llama', 'gpt2', 'gemma', 'qwen3-in-place'].map(

@@ -2,12 +2,14 @@ import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
 
 import { generate, greedy, MODELS, makeRequest, type RequestChanges } from './generate.ts'
-import { makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
+import { closeEngines, makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
+
+afterEach(closeEngines)
 
 describe('an engine', () => {
   it.each(['model_quantized', 'model_uint8'])(

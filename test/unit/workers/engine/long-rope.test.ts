@@ -1,10 +1,12 @@
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
 
 import { generate } from './generate.ts'
-import { makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
+import { closeEngines, makePrompt, ON_DEVICE, openEngine } from './open-engine.ts'
+
+afterEach(closeEngines)
 
 // llama-long-rope has other rotary factors from 49 positions on, chosen by the width of the mask.
 const SHORT_MAX = 48

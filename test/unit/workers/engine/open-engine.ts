@@ -1,10 +1,8 @@
 import { join } from 'node:path'
 
-import { afterAll, afterEach } from 'vitest'
-
 import { openTextEngine, type TextEngineOptions } from '#workers/engine/open-text-engine.ts'
 import type { TextEngine } from '#workers/engine/types.ts'
-import { openRuntime } from '#workers/runtime/runtime.ts'
+import { openRuntime, type Runtime } from '#workers/runtime/runtime.ts'
 
 import { MODELS } from './generate.ts'
 
@@ -14,22 +12,26 @@ export const ON_DEVICE = { cacheMemory: 'device' } as const
 /** The cache grows as in the file. */
 export const AS_EXPORTED = { asExported: true } as const
 
-const runtime = openRuntime()
-const opened: TextEngine[] = []
-afterEach(async () => {
-  await Promise.all(opened.splice(0).map((engine) => engine.close()))
-})
-afterAll(() => runtime.close())
+const opened: { readonly engine: TextEngine; readonly runtime: Runtime }[] = []
 
-/** An engine on one of the tiny models, closed after the test. */
+/** Closes the engines that a test opened; for `afterEach`. */
+export async function closeEngines(): Promise<void> {
+  for (const { engine, runtime } of opened.splice(0)) {
+    await engine.close()
+    await runtime.close()
+  }
+}
+
+/** An engine on one of the tiny models; see `closeEngines`. */
 export async function openEngine(
   name: string,
   changes: Partial<TextEngineOptions> = {},
 ): Promise<TextEngine> {
   const folder = join(MODELS, name)
+  const runtime = openRuntime()
   const options = { runtime, folder, onnxFile: 'model', slots: 16, intraOpThreads: 1, ...changes }
   const engine = await openTextEngine(options)
-  opened.push(engine)
+  opened.push({ engine, runtime })
   return engine
 }
 

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 
 import type { TextEngine } from '#workers/engine/types.ts'
 import { findConstraint } from '#workers/processors/completion-constraint.ts'
@@ -7,7 +7,9 @@ import { cacheScopeOf } from '#workers/processors/completion-prompt.ts'
 
 import { BASE, text as llama } from '../processors/completion-job.ts'
 import { generate } from './generate.ts'
-import { AS_EXPORTED, makePrompt, openEngine } from './open-engine.ts'
+import { AS_EXPORTED, closeEngines, makePrompt, openEngine } from './open-engine.ts'
+
+afterEach(closeEngines)
 
 const TRIES = 1000
 const LENGTH = 24

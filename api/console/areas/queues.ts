@@ -1,0 +1,181 @@
+import type { Job, Queue } from 'bullmq'
+import type { Redis } from 'ioredis'
+
+import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
+import { wholeList } from '#api/console/lists.ts'
+import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import { type JobEnvelope, queueName } from '#shared/contracts/job.ts'
+import { failure, toWireError } from '#shared/errors.ts'
+import type { QueueKeys } from '#shared/queue/keys.ts'
+import type { JobProducer } from '#shared/queue/producer.ts'
+import type { ReplyWriter } from '#shared/queue/reply-writer.ts'
+
+interface QueueServices {
+  readonly catalogue: Catalogue
+  readonly producer: JobProducer
+  readonly redis: Redis
+  readonly keys: QueueKeys
+  /** Sends the failure of a cancelled job to its owner, as a worker would. */
+  readonly replies: Pick<ReplyWriter, 'push' | 'flushed'>
+}
+
+interface OneQueue {
+  readonly queue: string
+}
+
+interface OneJob extends OneQueue {
+  readonly job: string
+}
+
+const JOBS_SHOWN_MAX = 100
+const DEAD_JOBS_SHOWN_MAX = 200
+const WAITING = ['prioritized', 'waiting', 'delayed'] as const
+/** BullMQ's lowest number is served first; 0 would leave the queue of priorities. */
+const FIRST = 1
+const LAST = 2 ** 21 - 1
+
+/** Queues, their jobs without what they contain, and the jobs that killed their workers. */
+export function queueArea(services: QueueServices): ConsoleArea {
+  const operator = { method: 'POST', role: 'operator' } as const
+  const move =
+    (priority: number) =>
+    async ({ params }: ConsoleCall<OneJob>): Promise<void> => {
+      const { job } = await findWaiting(services, params)
+      await job.changePriority({ priority })
+    }
+  return {
+    reads: [
+      { path: '/queues', handle: () => listQueues(services) },
+      {
+        path: '/queues/:queue/jobs',
+        handle: ({ params }: ConsoleCall<OneQueue>) => listJobs(services, params),
+      },
+      { path: '/dead-letters', handle: () => listDeadLetters(services) },
+    ],
+    actions: [
+      {
+        ...operator,
+        ...{ path: '/queues/:queue/pause', operation: 'queue.pause' },
+        handle: ({ params }: ConsoleCall<OneQueue>) => findQueue(services, params).queue.pause(),
+      },
+      {
+        ...operator,
+        ...{ path: '/queues/:queue/resume', operation: 'queue.resume' },
+        handle: ({ params }: ConsoleCall<OneQueue>) => findQueue(services, params).queue.resume(),
+      },
+      {
+        ...operator,
+        ...{ path: '/queues/:queue/jobs/:job/first', operation: 'queue.job_first' },
+        handle: move(FIRST),
+      },
+      {
+        ...operator,
+        ...{ path: '/queues/:queue/jobs/:job/last', operation: 'queue.job_last' },
+        handle: move(LAST),
+      },
+      {
+        ...operator,
+        ...{ path: '/queues/:queue/jobs/:job/cancel', operation: 'queue.job_cancel' },
+        handle: ({ params }: ConsoleCall<OneJob>) => cancelWaiting(services, params),
+      },
+      {
+        ...{ method: 'DELETE', role: 'operator', path: '/dead-letters' },
+        operation: 'dead_letters.clear',
+        handle: async () => void (await services.redis.del(services.keys.deadJobs)),
+      },
+    ],
+  }
+}
+
+async function listQueues({ catalogue, producer }: QueueServices) {
+  const rows = await Promise.all(
+    catalogue.models.map(async ({ kind, id }) => {
+      const queue = producer.queue(kind, id)
+      const [counts, isPaused] = await Promise.all([
+        queue.getJobCounts(...WAITING, 'active'),
+        queue.isPaused(),
+      ])
+      const waiting = WAITING.reduce((sum, state) => sum + (counts[state] ?? 0), 0)
+      return {
+        ...{ name: queueName(kind, id), kind, model: id },
+        ...{ waiting, active: counts.active ?? 0, is_paused: isPaused },
+      }
+    }),
+  )
+  return wholeList(rows)
+}
+
+async function listJobs(services: QueueServices, params: OneQueue) {
+  const { queue } = findQueue(services, params)
+  const [active, waiting] = await Promise.all([
+    queue.getJobs(['active'], 0, JOBS_SHOWN_MAX - 1),
+    queue.getJobs([...WAITING], 0, JOBS_SHOWN_MAX - 1, true),
+  ])
+  return wholeList([
+    ...active.map((job) => presentJob(job, 'active')),
+    ...waiting.map((job) => presentJob(job, 'waiting')),
+  ])
+}
+
+/** Ids and times of a job, never its input. */
+function presentJob({ id, data, priority }: Job<JobEnvelope>, state: 'active' | 'waiting') {
+  const { jobId, organizationId, epoch, enqueuedAtMs, deadlineAtMs } = data
+  return {
+    ...{ id, state, priority, job_id: jobId, organization_id: organizationId, epoch },
+    enqueued_at: new Date(enqueuedAtMs),
+    deadline_at: new Date(deadlineAtMs),
+  }
+}
+
+async function listDeadLetters({ redis, keys }: QueueServices) {
+  const records = await redis.lrange(keys.deadJobs, 0, DEAD_JOBS_SHOWN_MAX - 1)
+  const rows = records.map((record) => {
+    const { jobId, kind, modelId, organizationId, enqueuedAtMs, inputBytes, reason } = JSON.parse(
+      record,
+    ) as JobEnvelope & { readonly inputBytes: number; readonly reason: string }
+    return {
+      ...{ id: jobId, kind, model: modelId, organization_id: organizationId, reason },
+      ...{ input_bytes: inputBytes, enqueued_at: new Date(enqueuedAtMs) },
+    }
+  })
+  return wholeList(rows)
+}
+
+/** The owner answers its client, so that the job is not taken for lost and submitted again. */
+async function cancelWaiting(services: QueueServices, params: OneJob): Promise<void> {
+  const { producer, replies } = services
+  const { job, model } = await findWaiting(services, params)
+  const { jobId, epoch, replyTo } = job.data
+  const error = failure.accessDenied('An operator of this service cancelled the request.', {
+    code: 'job_cancelled',
+  })
+  const source = { jobId, epoch, runId: `console-${jobId}`, seq: 0 }
+  replies.push(replyTo, source, { type: 'failed', error: toWireError(error) })
+  await replies.flushed(replyTo)
+  await producer.cancel({ kind: model.kind, modelId: model.id, jobId, epoch })
+}
+
+async function findWaiting(
+  services: QueueServices,
+  params: OneJob,
+): Promise<{ readonly job: Job<JobEnvelope>; readonly model: CatalogueModel }> {
+  const { queue, model } = findQueue(services, params)
+  const job: Job<JobEnvelope> | undefined = await queue.getJob(params.job)
+  if (job === undefined) {
+    throw failure.notFound(`No such job: ${params.job.slice(0, 64)}`, { param: 'job' })
+  }
+  const state = await job.getState()
+  if (WAITING.some((each) => each === state)) return { job, model }
+  throw failure.conflict('The job runs already or has ended: only waiting jobs are changed.', {
+    ...{ param: 'job', code: 'job_not_waiting' },
+  })
+}
+
+function findQueue(
+  { catalogue, producer }: QueueServices,
+  params: OneQueue,
+): { readonly queue: Queue; readonly model: CatalogueModel } {
+  const model = catalogue.models.find(({ kind, id }) => queueName(kind, id) === params.queue)
+  if (model !== undefined) return { model, queue: producer.queue(model.kind, model.id) }
+  throw failure.notFound(`No such queue: ${params.queue.slice(0, 64)}`, { param: 'queue' })
+}

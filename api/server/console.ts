@@ -1,0 +1,66 @@
+import { adminPlugin } from '#api/console/admin-plugin.ts'
+import type { ConsoleArea } from '#api/console/api.ts'
+import { journalArea } from '#api/console/areas/journals.ts'
+import { keyArea } from '#api/console/areas/keys.ts'
+import { modelArea } from '#api/console/areas/models.ts'
+import { organizationArea } from '#api/console/areas/organizations.ts'
+import { queueArea } from '#api/console/areas/queues.ts'
+import { seriesArea } from '#api/console/areas/series.ts'
+import { usageArea } from '#api/console/areas/usage.ts'
+import { userArea } from '#api/console/areas/users.ts'
+import { workArea } from '#api/console/areas/work.ts'
+import { openAdminSessions } from '#api/console/sessions.ts'
+import { tablePrefixOf } from '#shared/db/migrate.ts'
+import { listWorkers } from '#shared/queue/liveness.ts'
+import { ReplyWriter } from '#shared/queue/reply-writer.ts'
+
+import { administratorsOf } from './administrators.ts'
+import type { Surface } from './app.ts'
+import type { Services } from './services.ts'
+import type { UserServer } from './user-server.ts'
+
+/** The console at `/admin`. */
+export function consoleSurface(services: Services, users: UserServer, version: string): Surface {
+  const { catalogue, submitter, config, redis, queueKeys, incidents, series } = services
+  const { checkPassword, roleNow, audit } = administratorsOf(users.services)
+  const plugin = adminPlugin({
+    ...{ catalogue, version, checkPassword, redis, audit, series },
+    areas: areasOf(services, users),
+    dependencies: services.dependencies,
+    keys: queueKeys,
+    slowAfterMs: config.server.slowRequestSeconds * 1000,
+    queueOf: (kind, modelId) => submitter.producer.queue(kind, modelId),
+    workers: () => listWorkers(redis, queueKeys),
+    incidents: () => incidents.read(),
+    outbox: () => users.services.outbox.state(),
+    guard: {
+      adminToken: config.server.adminToken,
+      findAdministrator: (token) => users.findAdministrator(token),
+      roleNow,
+      sessions: openAdminSessions(redis, config.infra.redisPrefix),
+      guesses: users.services.guesses,
+    },
+  })
+  return { prefixes: ['/admin'], plugin }
+}
+
+function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] {
+  const { database, config, catalogue, clock, redis, queueKeys, log, cipher } = services
+  const { submitter, apiKeys, batches, background, series } = services
+  const tables = { pool: database.pool, prefix: tablePrefixOf(config.database.tablePrefix) }
+  const replies = new ReplyWriter(redis, log, () => {}, cipher)
+  return [
+    seriesArea({ series }),
+    organizationArea({ ...tables, organizations: users.organizations }),
+    userArea({ ...tables, auth: users.services }),
+    keyArea({ ...tables, apiKeys, catalogue, clock, limits: config.limits }),
+    usageArea({ ...tables, catalogue, clock }),
+    queueArea({ catalogue, producer: submitter.producer, redis, keys: queueKeys, replies }),
+    workArea({
+      ...{ ...tables, batches, jobs: background.jobs, webhooks: background.webhooks },
+      wakeSender: () => background.wakeSender(),
+    }),
+    journalArea(tables),
+    modelArea({ catalogue, redis, keys: queueKeys, workers: () => listWorkers(redis, queueKeys) }),
+  ]
+}

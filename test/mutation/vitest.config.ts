@@ -1,0 +1,30 @@
+import { defineConfig, type ViteUserConfig } from 'vitest/config'
+
+import base from '../../vitest.config.ts'
+import { readMutation } from './mutation.ts'
+
+const mutation = readMutation(process.env)
+// Each project is a server of its own and needs the plugin itself.
+const projects = (base.test?.projects ?? []) as ViteUserConfig[]
+
+/** The suite with one file changed while it is loaded; nothing is written to the disk. */
+export default defineConfig({
+  root: `${import.meta.dirname}/../..`,
+  test: {
+    projects: projects.map((project) => ({
+      ...project,
+      plugins: [
+        {
+          name: 'mutation',
+          enforce: 'pre' as const,
+          transform(code: string, id: string) {
+            return id === mutation.file
+              ? code.slice(0, mutation.start) + mutation.replacement + code.slice(mutation.end)
+              : undefined
+          },
+        },
+      ],
+      test: { ...project.test, fsModuleCache: false, bail: 1 },
+    })),
+  },
+})
