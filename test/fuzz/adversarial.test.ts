@@ -9,10 +9,12 @@ const SETUP_TIMEOUT_MS = 400_000
 /** The largest sizes exceed the limits; 900,000 numbers are within the bytes of a body. */
 const SIZES = [3000, 50_000, 900_000]
 const BODY_CHARACTERS_MAX = 6_000_000
-// Bounds of an idle machine. Tests share theirs, so what a calm minute shows is added, and the worst
-// of all fields may take a multiple: what these bounds are against took 10 to 100 s.
+// Nine of ten fields keep these bounds. Other processes slow the core that they share, so the worst of
+// all may take a multiple: what these bounds are against took 10 to 100 s. Waits include the time of
+// other processes, so what a calm minute shows is added.
 const LOOP_DELAY_MS_MAX = { api: 100, worker: 250 }
-const WORST_FACTOR = 6
+const WORST_LOOP_FACTOR = 3
+const WORST_WAIT_FACTOR = 6
 const WAIT_MS_MAX = 250
 const GROWTH_MIB_MAX = 64
 
@@ -38,9 +40,9 @@ beforeAll(async () => {
 afterAll(async () => {
   report('adversarial sizes', {
     requests: seen.waits.length,
-    'loop of the API p50 ms': quantile(seen.api, 0.5),
+    'loop of the API p90 ms': quantile(seen.api, 0.9),
     'loop of the API at most ms': Math.max(...seen.api),
-    'loop of the worker p50 ms': quantile(seen.worker, 0.5),
+    'loop of the worker p90 ms': quantile(seen.worker, 0.9),
     'loop of the worker at most ms': Math.max(...seen.worker),
     'small request beside p50 ms': quantile(seen.waits, 0.5),
     'small request beside at most ms': Math.max(...seen.waits),
@@ -104,16 +106,16 @@ describe('requests of every size', () => {
       seen.api.push(delays.api)
       seen.worker.push(delays.worker)
       expect([target.api.isRunning(), target.worker.isRunning()]).toEqual([true, true])
-      expect(delays.api).toBeLessThan(WORST_FACTOR * (LOOP_DELAY_MS_MAX.api + calm.api))
-      expect(delays.worker).toBeLessThan(WORST_FACTOR * (LOOP_DELAY_MS_MAX.worker + calm.worker))
+      expect(delays.api).toBeLessThan(WORST_LOOP_FACTOR * LOOP_DELAY_MS_MAX.api)
+      expect(delays.worker).toBeLessThan(WORST_LOOP_FACTOR * LOOP_DELAY_MS_MAX.worker)
     },
   )
 
   it('leave both event loops and other requests their time', () => {
-    expect(quantile(seen.api, 0.5)).toBeLessThan(LOOP_DELAY_MS_MAX.api + calm.api)
-    expect(quantile(seen.worker, 0.5)).toBeLessThan(LOOP_DELAY_MS_MAX.worker + calm.worker)
+    expect(quantile(seen.api, 0.9)).toBeLessThan(LOOP_DELAY_MS_MAX.api)
+    expect(quantile(seen.worker, 0.9)).toBeLessThan(LOOP_DELAY_MS_MAX.worker)
     expect(quantile(seen.waits, 0.5)).toBeLessThan(WAIT_MS_MAX + calm.wait)
-    expect(Math.max(...seen.waits)).toBeLessThan(WORST_FACTOR * (WAIT_MS_MAX + calm.wait))
+    expect(Math.max(...seen.waits)).toBeLessThan(WORST_WAIT_FACTOR * (WAIT_MS_MAX + calm.wait))
   })
 
   it('leave the memory of both processes as it was', async () => {

@@ -1,3 +1,7 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
 import {
@@ -163,6 +167,33 @@ describe('a user of another organization', () => {
       const kept = await call(other.secret, get, encodeURIComponent(id), part)
       expect([route, kept.status]).toEqual([route, 200])
     }
+  })
+})
+
+describe('a webhook endpoint', () => {
+  it('reaches nothing of the private network, however its address is written', async () => {
+    let calls = 0
+    const receiver = createServer((_request, response) => {
+      calls += 1
+      response.end()
+    })
+    receiver.listen(0, '127.0.0.1')
+    await once(receiver, 'listening')
+    const { port } = receiver.address() as AddressInfo
+    const hosts = ['127.0.0.1', 'localhost', '2130706433', '[::ffff:127.0.0.1]', '169.254.169.254']
+    for (const host of hosts) {
+      const endpoint = await request(own.secret, 'POST', '/v1/webhook_endpoints', {
+        url: `http://${host}:${port}/`,
+      })
+      const path = `/v1/webhook_endpoints/${endpoint.id}`
+      await request(own.secret, 'POST', `${path}/test`)
+      const deliveries = async () =>
+        JSON.parse((await request(own.secret, 'GET', `${path}/deliveries`)).text).data
+      const last_error = expect.stringContaining('is not on the public internet')
+      await expect.poll(deliveries).toMatchObject([{ last_error, last_status: null }])
+    }
+    expect(calls).toBe(0)
+    receiver.close()
   })
 })
 
