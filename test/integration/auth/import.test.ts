@@ -124,7 +124,7 @@ async function runImport(options: Record<string, string> = {}): Promise<string> 
   const lines: string[] = []
   const print = vi.spyOn(console, 'log').mockImplementation((line) => void lines.push(line))
   const env = {
-    DATABASE_URL: String(server.database.pool.options.connectionString),
+    DATABASE_URL: server.databaseUrl,
     AUTH_SITE_URL: 'http://localhost',
     AUTH_API_EXTERNAL_URL: 'http://localhost',
     AUTH_JWT_SECRET: 'long-enough-for-the-tests',

@@ -40,6 +40,7 @@ describe('a setting', () => {
       mailer_autoconfirm: false,
       phone_autoconfirm: false,
       mfa_enabled: true,
+      passkeys_enabled: false,
       sms_provider: '',
       saml_enabled: false,
     })

@@ -45,6 +45,7 @@ export interface TestServer {
   readonly app: FastifyInstance
   readonly services: AuthServices
   readonly database: Database
+  readonly databaseUrl: string
   readonly redis: Redis
   readonly clock: TestClock
   readonly mails: SentMail[]
@@ -113,7 +114,8 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
   const log = options.log ?? createLogger({ level: 'silent' })
   const tablePrefix = options.tablePrefix ?? ''
   const { url, drop } = await createDatabase()
-  const database = openDatabase({ url: options.databaseUrl ?? url, maxPoolSize: 10, logger: log })
+  const databaseUrl = options.databaseUrl ?? url
+  const database = openDatabase({ url: databaseUrl, maxPoolSize: 10, logger: log })
   if (tablePrefix !== '') {
     await migrate({ pool: database.pool, folder: MIGRATIONS_FOLDER, tablePrefix, logger: log })
   }
@@ -141,7 +143,7 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
   await app.register(authPlugin(services), { prefix: '/auth/v1' })
   await app.ready()
   return {
-    ...{ app, services, database, redis, clock, mails, messages, events },
+    ...{ app, services, database, databaseUrl, redis, clock, mails, messages, events },
     lastMail(to) {
       const mail = mails.findLast((sent) => sent.to === to)
       if (mail === undefined) throw new Error(`no mail was sent to ${to}`)
