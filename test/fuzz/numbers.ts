@@ -88,12 +88,14 @@ function inBodies(operation: Operation, known: Known): OddRequest[] {
   return fields.flatMap(([name, schema]) => {
     if (body === undefined || !isNumeric(schema)) return []
     // An accepted request would run a model.
-    const refused = NUMBERS.filter((text) => !accepts(schema, text))
-    const written = body.type === 'form' ? refused : refused.filter(isJson)
+    const isForm = body.type === 'form'
+    // An empty text of a form counts as absent.
+    const refused = NUMBERS.filter((text) => !accepts(schema, text) && !(isForm && text === ''))
+    const written = isForm ? refused : refused.filter(isJson)
     return written.map((text) => {
-      const content = body.type === 'form' ? formWith(name, text) : jsonWith(name, text)
+      const content = isForm ? formWith(name, text) : jsonWith(name, text)
       return {
-        ...{ operation, name, isRefused: body.type === 'form' },
+        ...{ operation, name, isRefused: isForm },
         request: {
           ...{ claim: 'own' as const, method, target: pathOf(operation, known) },
           ...{ headers: [['content-type', content.type]] as const, body: content.text },
@@ -116,9 +118,12 @@ function inBodies(operation: Operation, known: Known): OddRequest[] {
       const bytes = known.files[key]?.at(-1)
       return bytes === undefined ? [] : [partOf(`name="${key}"; filename="a"`, bytes)]
     })
-    const texts = ['model', 'prompt'].filter((key) => others.includes(key))
+    const needed = ['model', 'prompt', 'purpose', 'expires_after[anchor]']
+    const texts = needed.filter((key) => others.includes(key))
+    const valueOf = (key: string) =>
+      String(body?.schema.properties?.[key]?.enum?.at(-1) ?? 'speech')
     const parts = [
-      ...texts.map((key) => partOf(`name="${key}"`, 'speech')),
+      ...texts.map((key) => partOf(`name="${key}"`, valueOf(key))),
       partOf(`name="${name}"`, Buffer.from(text).toString('latin1')),
       ...files,
     ]

@@ -25,6 +25,7 @@ it('deletes what has been over for a day, and nothing that is in use', async () 
     sessions: 0,
     anonymousUsers: 0,
     unconfirmedUsers: 0,
+    webauthnChallenges: 0,
   }
   const session = await signedInUser(server)
   await refresh(server, session.refresh_token)
