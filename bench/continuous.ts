@@ -16,8 +16,8 @@ const LONGEST_PER_MEAN = 4
 const FIRST_WORD = 3 // the tokens before it end a text
 
 /**
- * Texts whose lengths follow a log-normal distribution, through the engine as they come, against the
- * same engine fed with batches of 16 in which every row runs until the longest has ended.
+ * Texts whose lengths follow a log-normal distribution, through the engine as they come, against
+ * the same engine fed with batches of 16 in which every row runs until the longest has ended.
  */
 export async function benchContinuous(): Promise<readonly Figure[]> {
   const runtime = openRuntime()

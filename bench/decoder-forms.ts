@@ -10,7 +10,10 @@ import type { Figure } from './figure.ts'
 import { runGreedy } from './greedy.ts'
 import { alternate } from './rounds.ts'
 
-/** The same weights with GroupQueryAttention and with a growing cache; bench/make-decoder.py makes the large ones. */
+/**
+ * The same weights with GroupQueryAttention and with a growing cache; bench/make-decoder.py makes
+ * the large ones.
+ */
 const PAIRS = [
   { inPlace: 'models/tiny-chat', plain: 'models/tiny-chat/growing', contexts: [64, 384] },
   {

@@ -25,9 +25,9 @@ const COPIED_MEBIBYTES = 256
 const PASSES_OF_COPY = 4 // a slice and a padding, each of which reads and writes
 
 /**
- * 16 texts in the engine with the cache in the device's memory, against the same with the cache in the
- * machine's. On a GPU that is what passes the bus at every step; on a processor both are the same
- * memory, and the figure says what the way over the device's allocator costs.
+ * 16 texts in the engine with the cache in the device's memory, against the same with the cache in
+ * the machine's. On a GPU that is what passes the bus at every step; on a processor both are the
+ * same memory, and the figure says what the way over the device's allocator costs.
  */
 export async function benchDevice(): Promise<readonly Figure[]> {
   const runtime = openRuntime()

@@ -136,8 +136,9 @@ async function besideLongPrompts({ subject, prompt, ask }: Asker): Promise<Figur
 }
 
 /**
- * Requests that arrive at random, at 70 % of the rate at which 16 at a time are answered. The rate is
- * measured anew in each round, right before it is used: the pace of a machine changes within a minute.
+ * Requests that arrive at random, at 70 % of the rate at which 16 at a time are answered. The rate
+ * is measured anew in each round, right before it is used: the pace of a machine changes within a
+ * minute.
  */
 async function underLoad({ subject, prompt, ask }: Asker): Promise<Figure> {
   const request = () => ask(prompt(16), ANSWER_TOKENS)

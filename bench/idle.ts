@@ -28,7 +28,8 @@ export async function benchIdle(): Promise<readonly Figure[]> {
   const open: ClientRequest[] = []
   try {
     const preload = pathToFileURL(join(import.meta.dirname, 'support/collect-on-signal.mjs'))
-    // Beside what the service is started with: how V8 keeps young objects is part of what is measured.
+    // Beside what the service is started with: how V8 keeps young objects is part of what is
+    // measured.
     const options = `${process.env.NODE_OPTIONS ?? ''} --import=${preload.href}`
     const api = await tiers.startApi({ NODE_OPTIONS: options })
     await tiers.startToyWorker(CONNECTIONS + WARM_UP)

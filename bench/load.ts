@@ -8,7 +8,8 @@ import { checkCounts } from './support/k6/k6.ts'
 import { allMetrics, metric } from './support/k6/metrics.ts'
 import { thresholdsOf } from './support/k6/thresholds.ts'
 
-// Runs a scenario file of k6 where k6 is not at hand, by the same settings, thresholds and exit status:
+// Runs a scenario file of k6 where k6 is not at hand, by the same settings, thresholds and exit
+// status:
 //
 //   SCENARIO=smoke BASE_URL=http://localhost:8081 API_KEY=mr-… node bench/load.ts [deploy/k6/millrace.js]
 //

@@ -36,8 +36,8 @@ const COUNTED_JOBS_EACH = 5
 
 /**
  * A job that does nothing: through HTTP, queue, worker and reply stream, against BullMQ's own `add`
- * → `waitUntilFinished`. Rounds alternate, so that both see the same machine. One at a time, then 64
- * at once; and the commands that reach Redis for each of the latter.
+ * → `waitUntilFinished`. Rounds alternate, so that both see the same machine. One at a time, then
+ * 64 at once; and the commands that reach Redis for each of the latter.
  */
 export async function benchNoop(): Promise<readonly Figure[]> {
   const redis = await startRedis()

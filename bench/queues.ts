@@ -52,7 +52,10 @@ interface Queue {
   close(): Promise<void>
 }
 
-/** What it takes to put a job into a queue and to fetch one, with a million waiting against a hundred. */
+/**
+ * What it takes to put a job into a queue and to fetch one, with a million waiting against a
+ * hundred.
+ */
 export async function benchQueues(): Promise<readonly Figure[]> {
   const figures: Figure[] = []
   for (const crowd of CROWDS) {

@@ -13,7 +13,10 @@ const WAYS = [
   { temperature: 0.7, topP: 0.9 },
 ]
 
-/** Tokens drawn from rows of a large vocabulary, against the definition over typed arrays: same tokens. */
+/**
+ * Tokens drawn from rows of a large vocabulary, against the definition over typed arrays: same
+ * tokens.
+ */
 export async function benchSampling(): Promise<readonly Figure[]> {
   const rows = Array.from({ length: ROWS }, (_, seed) => row(seed))
   const figures: Figure[] = []

@@ -12,7 +12,9 @@ const HALF_OPEN = 2000
 const CONCURRENCY = 8
 const REQUESTS_EACH = 400
 
-/** What good clients keep of their rate beside thousands of connections that never end a request. */
+/**
+ * What good clients keep of their rate beside thousands of connections that never end a request.
+ */
 export async function benchSlowClients(): Promise<readonly Figure[]> {
   const service = await openService([])
   const agent = new Agent({ keepAlive: true, maxSockets: CONCURRENCY })

@@ -25,7 +25,10 @@ const READY_WITHIN_MS = 60_000
 const REALISTIC = '.data/bench/smollm2-shape'
 const SHIPPED = 'models/tiny-chat'
 
-/** From the start of an API process until it is ready, and of a worker's model against its bare session. */
+/**
+ * From the start of an API process until it is ready, and of a worker's model against its bare
+ * session.
+ */
 export async function benchStartUp(): Promise<readonly Figure[]> {
   return [...(await benchApi()), await benchModel()]
 }

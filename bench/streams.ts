@@ -107,7 +107,10 @@ async function benchSubject(subject: Subject): Promise<readonly Figure[]> {
   }
 }
 
-/** Each of 16 streams has the text of the engine alone. Halves of characters may be shown in two ways. */
+/**
+ * Each of 16 streams has the text of the engine alone. Halves of characters may be shown in two
+ * ways.
+ */
 async function checkTexts(
   { url, apiKey }: Tiers,
   engine: TextEngine,

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
-// Installs the dependencies when the lockfile changed, then runs the target under the project's own Node.
-// Plain JavaScript without dependencies: it must run on the Node that the machine happens to have.
+// Installs the dependencies when the lockfile changed, then runs the target under the project's own
+// Node. Plain JavaScript without dependencies: it must run on the Node that the machine happens to
+// have.
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'

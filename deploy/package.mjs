@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 // Writes the npm package: `npm run package [-- <folder>]` makes millrace-<version>.tgz in dist/.
 //
-// The package has no dependencies of its own. It carries the project with its lock file, and the command
-// `millrace` installs from that lock, without install scripts, as a clone does (see millrace.mjs).
+// The package has no dependencies of its own. It carries the project with its lock file, and the
+// command `millrace` installs from that lock, without install scripts, as a clone does (see
+// millrace.mjs).
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -45,7 +45,8 @@ const BUGS = [TypeError, ReferenceError, RangeError, AssertionError] as const
 await main(process.argv.slice(2))
 
 async function main(argv: readonly string[]): Promise<void> {
-  // Settings, data and relative paths belong to this folder: the project, unless it came as a package.
+  // Settings, data and relative paths belong to this folder: the project, unless it came as a
+  // package.
   process.chdir(process.env.MILLRACE_HOME || join(import.meta.dirname, '..'))
   importDirectly()
   // A reader such as `head` that closes the pipe is not an error.

@@ -11,7 +11,10 @@ import { waitUntil } from './embedded/child.ts'
 
 const REDIS_TIMEOUT_MS = 5000
 
-/** Opens the database for a command. Throws one sentence that names the setting if it does not answer. */
+/**
+ * Opens the database for a command. Throws one sentence that names the setting if it does not
+ * answer.
+ */
 export async function openReachableDatabase(config: DatabaseConfig): Promise<Database> {
   const database = openDatabase({ ...config, logger: createLogger({ level: 'error' }) })
   try {

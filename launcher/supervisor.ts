@@ -18,7 +18,9 @@ const RESTART_DELAY_MS_MAX = 10_000
 const STABLE_AFTER_MS = 60_000
 const NOTABLE_LEVELS = ['warn', 'error', 'fatal']
 
-/** Runs `millrace <name>` until it is stopped. Its warnings are shown, its whole log goes to a file. */
+/**
+ * Runs `millrace <name>` until it is stopped. Its warnings are shown, its whole log goes to a file.
+ */
 export async function superviseTier(options: {
   readonly name: 'api' | 'worker'
   readonly env: Readonly<Record<string, string | undefined>>

@@ -20,7 +20,9 @@ export function detectAudioFormat(head: Uint8Array): AudioFormat | undefined {
   return (second & 0x06) === 0 ? 'aac' : 'mp3'
 }
 
-/** The bytes of an ID3v2 tag at the start of a file (id3.org/id3v2.4.0-structure), 0 without one. */
+/**
+ * The bytes of an ID3v2 tag at the start of a file (id3.org/id3v2.4.0-structure), 0 without one.
+ */
 export function id3Length(head: Uint8Array): number {
   const isTag = Buffer.from(head.subarray(0, 3)).toString('latin1') === 'ID3'
   if (!isTag || head.length < ID3_HEADER_BYTES) return 0

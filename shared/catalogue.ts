@@ -6,7 +6,10 @@ import { type ModelOptions, parseOptions } from './catalogue-options.ts'
 export interface CatalogueModel {
   readonly id: string
   readonly kind: QueueKind
-  /** Folder (relative to the repository or absolute) or `hub:<owner>/<repo>[@revision]` or `s3:<prefix>`. */
+  /**
+   * Folder (relative to the repository or absolute) or `hub:<owner>/<repo>[@revision]` or
+   * `s3:<prefix>`.
+   */
   readonly source: string
   /** Well-known names that clients may use instead of `id`. */
   readonly aliases: readonly string[]

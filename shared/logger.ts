@@ -3,7 +3,9 @@ import { dirname } from 'node:path'
 
 import { destination as openDestination, pino, stdSerializers } from 'pino'
 
-/** The part of the logger that the code uses: structured fields first, a constant message second. */
+/**
+ * The part of the logger that the code uses: structured fields first, a constant message second.
+ */
 export interface Logger {
   fatal(fields: object, message: string): void
   error(fields: object, message: string): void

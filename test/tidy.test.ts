@@ -13,6 +13,7 @@ const FILE_LINES_MAX = 400
 const SMALL_FILE_LINES = 25
 const SMALL_FILES_MAX = 15
 const FUNCTION_LINES_MAX = 70
+const COMMENT_COLUMNS_MAX = 100
 
 interface Source {
   readonly path: string
@@ -124,6 +125,18 @@ describe('the tree', () => {
     const long = [...sources, ...readSources('test'), ...readSources('bench')]
       .map(({ path, text }) => ({ path, lines: text.split('\n').length - 1 }))
       .filter(({ lines }) => lines > FILE_LINES_MAX)
+    expect(long).toEqual([])
+  })
+
+  it(`has no comment beyond ${COMMENT_COLUMNS_MAX} columns`, () => {
+    const long = [...sources, ...readSources('test'), ...readSources('bench')].flatMap(
+      ({ path, text }) =>
+        text.split('\n').flatMap((line, index) => {
+          // Tables, drawings, type annotations and URLs stay on one line.
+          const isProse = /^\s*(\/\/|\*|\/\*\*) [^\s|@]/.test(line) && !line.includes('://')
+          return isProse && line.length > COMMENT_COLUMNS_MAX ? [`${path}:${index + 1}`] : []
+        }),
+    )
     expect(long).toEqual([])
   })
 

@@ -44,8 +44,8 @@ interface ParsedActivities {
 }
 
 /**
- * The activities of a request body: a single one, `{"activities": […]}`, or a collection of Activity
- * Streams. Throws `invalidRequest` naming the field, with its index in a batch.
+ * The activities of a request body: a single one, `{"activities": […]}`, or a collection of
+ * Activity Streams. Throws `invalidRequest` naming the field, with its index in a batch.
  */
 export function parseActivities(
   body: unknown,

@@ -61,7 +61,9 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
   return result
 }
 
-/** Deletes batch after batch until there is no full one any more, or the turn has taken long enough. */
+/**
+ * Deletes batch after batch until there is no full one any more, or the turn has taken long enough.
+ */
 export async function cleanUpAll(services: AuthServices): Promise<CleanupResult> {
   const total: Record<string, number> = {}
   for (let turn = 0; turn < BATCHES_MAX; turn += 1) {

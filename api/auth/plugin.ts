@@ -49,8 +49,8 @@ export function authPlugin(services: AuthServices): FastifyPluginAsync {
   }
 }
 
-// Clients that name a version read every refusal as JSON, also where they ask for what newer servers
-// have and this one has not; all others get what they know.
+// Clients that name a version read every refusal as JSON, also where they ask for what newer
+// servers have and this one has not; all others get what they know.
 const VERSION_HEADER = 'x-supabase-api-version'
 /** Says that a path is not there. */
 const UNKNOWN = failure.notFound('This path is not served')
@@ -201,8 +201,8 @@ function sendError(
   return refuse(request, reply, error)
 }
 
-// Errors of the query builder quote the values of the query, and those of the database some of them:
-// addresses and hashes that have no place in a log.
+// Errors of the query builder quote the values of the query, and those of the database some of
+// them: addresses and hashes that have no place in a log.
 function loggable(cause: unknown): object {
   if (!(cause instanceof Error)) return { message: 'something that is no error was thrown' }
   const inner = 'query' in cause && cause.cause instanceof Error ? cause.cause : cause

@@ -5,7 +5,9 @@ import { authFailure } from './errors.ts'
 import type { Guard } from './guards.ts'
 import { type Route, route } from './route.ts'
 
-/** Features that this server does not have, as a server refuses them where they are switched off. */
+/**
+ * Features that this server does not have, as a server refuses them where they are switched off.
+ */
 const REFUSALS = {
   saml: () => authFailure('saml_provider_disabled'),
   ssoProvider: () => authFailure('sso_provider_not_found'),

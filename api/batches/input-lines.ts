@@ -24,7 +24,9 @@ export class FaultyInputError extends Error {
   }
 }
 
-/** The requests of an input file, in pages. Throws `FaultyInputError` at its end if any is faulty. */
+/**
+ * The requests of an input file, in pages. Throws `FaultyInputError` at its end if any is faulty.
+ */
 export async function* readInput(
   store: ObjectStore,
   { objectKey, endpoint }: { readonly objectKey: string; readonly endpoint: string },

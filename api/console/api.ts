@@ -56,7 +56,8 @@ const TOKEN_HEADER = 'x-console-token'
 
 /**
  * Registers the areas of the console's API. Every change needs a role, comes from the same origin,
- * carries the CSRF token where a cookie authenticates it, and is in the audit log before it happens.
+ * carries the CSRF token where a cookie authenticates it, and is in the audit log before it
+ * happens.
  */
 export function registerConsoleApi(
   app: FastifyInstance,

@@ -24,8 +24,8 @@ interface ListPage<Row> {
 }
 
 /**
- * Reads a page of `text`, which must order its rows; empty filters are passed as null. The page size
- * and offset are added as the last parameters.
+ * Reads a page of `text`, which must order its rows; empty filters are passed as null. The page
+ * size and offset are added as the last parameters.
  */
 export async function readPage<Row extends object>(
   pool: Pool,

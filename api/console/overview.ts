@@ -39,7 +39,9 @@ export interface Overview {
   readonly queues: readonly QueueOverview[]
   readonly workers: readonly WorkerHeartbeat[]
   readonly incidents: Incidents
-  /** Mails and text messages that wait for delivery; undefined while the database is unavailable. */
+  /**
+   * Mails and text messages that wait for delivery; undefined while the database is unavailable.
+   */
   readonly outbox: Outbox | undefined
 }
 

@@ -47,7 +47,9 @@ const SAMPLE_INTERVAL_MS = 10_000
 const STEP = 1.2
 const STEPS_MAX = 90
 
-/** Adds sums and keeps maxima. KEYS: bucket; ARGV: time to live, then kind (`+`, `^`), field, value. */
+/**
+ * Adds sums and keeps maxima. KEYS: bucket; ARGV: time to live, then kind (`+`, `^`), field, value.
+ */
 const MERGE = defineScript(`
 for i = 2, #ARGV, 3 do
   local value = tonumber(ARGV[i + 2])
@@ -213,7 +215,9 @@ function percentile(histogram: Histogram, share: number): number | null {
   return null
 }
 
-/** The step whose bound, `1.2 ** step` milliseconds, is the first that a duration does not exceed. */
+/**
+ * The step whose bound, `1.2 ** step` milliseconds, is the first that a duration does not exceed.
+ */
 function stepOf(ms: number): number {
   return Math.min(STEPS_MAX, Math.max(0, Math.ceil(Math.log(Math.max(ms, 1)) / Math.log(STEP))))
 }

@@ -60,8 +60,8 @@ export function fixed<const Value extends string | number | boolean>(
 }
 
 /**
- * A parameter that changes nothing here. It is accepted, and reported as ignored unless its value is
- * one of `usual`: those ask for what is done anyway.
+ * A parameter that changes nothing here. It is accepted, and reported as ignored unless its value
+ * is one of `usual`: those ask for what is done anyway.
  */
 export function ineffective(
   schema: object,

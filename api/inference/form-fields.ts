@@ -9,7 +9,8 @@ export const BINARY = { type: 'string', format: 'binary' }
 
 /**
  * The fields of a form as their schema wants them: numbers and truth values are read from text, the
- * latter also as Python writes them. Says the same of a wrong value as the endpoints that take JSON.
+ * latter also as Python writes them. Says the same of a wrong value as the endpoints that take
+ * JSON.
  */
 export function parseFields<Schema extends TSchema>(
   request: FastifyRequest,

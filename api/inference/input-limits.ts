@@ -4,8 +4,9 @@ import { JSON_TEXT_LIMITS, judgeJson } from '#shared/json.ts'
 import { relaxSchema } from './relaxed-schema.ts'
 
 /**
- * Limits of the JSON Schemas of one request, all together, checked before a job is queued: 128 tools
- * of 3 KB each and enums of some thousand values fit, and building a grammar stays within a second.
+ * Limits of the JSON Schemas of one request, all together, checked before a job is queued: 128
+ * tools of 3 KB each and enums of some thousand values fit, and building a grammar stays within a
+ * second.
  */
 export const SCHEMA_LIMITS = {
   /** Characters of all names and strings. */

@@ -65,7 +65,10 @@ const NEW_KEY_RESPONSE = {
   properties: { ...KEY_FIELDS, secret: { type: 'string' } },
 }
 
-/** `POST` and `GET /api_keys`, `DELETE /api_keys/{id}` and its rotation, within the caller's organization. */
+/**
+ * `POST` and `GET /api_keys`, `DELETE /api_keys/{id}` and its rotation, within the caller's
+ * organization.
+ */
 export function registerKeys(app: FastifyInstance, services: InferenceServices): void {
   const { apiKeys } = services
   const common = { tags: ['API keys'], security: [{ apiKey: [] }] }

@@ -1,4 +1,5 @@
-// Keywords that the grammar of the workers cannot enforce. Without them a schema accepts more values.
+// Keywords that the grammar of the workers cannot enforce. Without them a schema accepts more
+// values.
 const DROPPED = new Set([
   ...['not', 'if', 'then', 'else', 'dependentSchemas', 'dependentRequired', 'dependencies'],
   ...['patternProperties', 'unevaluatedProperties', 'unevaluatedItems'],

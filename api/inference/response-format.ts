@@ -305,8 +305,8 @@ function isGiven<Value>(value: Value | null | undefined): value is Value {
 }
 
 /**
- * Whether any text within a value contains the word "json". Stops at the first one, and writes no copy
- * of a large request.
+ * Whether any text within a value contains the word "json". Stops at the first one, and writes no
+ * copy of a large request.
  */
 export function mentionsJson(value: unknown): boolean {
   if (typeof value === 'string') return /json/i.test(value)

@@ -61,7 +61,9 @@ const BAD_WORDS_MAX = 128
 const WORD_LENGTH_MAX = 256
 const SALT_LENGTH_MAX = 256
 
-/** Request fields of other servers of this API that restrict or return tokens, and restrict caches. */
+/**
+ * Request fields of other servers of this API that restrict or return tokens, and restrict caches.
+ */
 const TOKEN_RULE_FIELDS = {
   allowed_token_ids: Type.Optional(
     Type.Unsafe<readonly number[] | null>({
@@ -280,8 +282,8 @@ export function streamChoice(body: SamplingBody): StreamChoice {
 const ENDING_BODY = Type.Object(ENDING_FIELDS)
 
 /**
- * When the answer ends, beyond the usual; empty without any such field. Throws where a field cannot be
- * kept: an answer of a required form ends when its form is complete.
+ * When the answer ends, beyond the usual; empty without any such field. Throws where a field cannot
+ * be kept: an answer of a required form ends when its form is complete.
  */
 export function endingRules(
   body: Static<typeof ENDING_BODY>,
@@ -317,7 +319,10 @@ function refuseWithForm(fields: Readonly<Record<string, unknown>>): void {
 
 const TOKEN_RULE_BODY = Type.Object(TOKEN_RULE_FIELDS)
 
-/** Restrictions of tokens and of caches, and whether token ids are returned; empty without any such field. */
+/**
+ * Restrictions of tokens and of caches, and whether token ids are returned; empty without any such
+ * field.
+ */
 export function tokenRules(
   body: Static<typeof TOKEN_RULE_BODY>,
 ): Pick<GenerateInput, 'tokenRules' | 'cacheSalt' | 'returnsPromptTokens'> {

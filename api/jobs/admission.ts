@@ -45,9 +45,9 @@ interface AdmissionOptions {
 }
 
 /**
- * Decides whether a job may enter its queue, and at which position: a queue admits a job while it is
- * not full and the projected wait fits the deadline. Redis counts the queue and assigns the fair-queue
- * ticket in one command.
+ * Decides whether a job may enter its queue, and at which position: a queue admits a job while it
+ * is not full and the projected wait fits the deadline. Redis counts the queue and assigns the
+ * fair-queue ticket in one command.
  */
 export class Admission {
   readonly #options: AdmissionOptions

@@ -102,8 +102,8 @@ export class BackgroundJobs {
   }
 
   /**
-   * The events of a job from a place on, as they come, in whole texts; ends with the job, or when the
-   * signal is aborted.
+   * The events of a job from a place on, as they come, in whole texts; ends with the job, or when
+   * the signal is aborted.
    */
   async *eventsOf(
     job: JobSummary,

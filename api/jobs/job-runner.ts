@@ -157,7 +157,8 @@ export class JobRunner {
   /** Puts the events of a streamed answer into the log as they come. */
   async #record(job: JobRow, { status, headers, body }: OwnAnswer): Promise<JobEnding> {
     const { events: log } = this.#services
-    // A process that died has logged the first ones; a second run of the same request sends the same.
+    // A process that died has logged the first ones; a second run of the same request sends the
+    // same.
     const logged = await log.size(job.id)
     const all: string[] = []
     let next = logged

@@ -13,7 +13,9 @@ type CredentialKind = 'password' | 'code' | 'factor' | 'admin_token' | 'api_key'
 /** One try of a credential. */
 export interface Guess {
   readonly kind: CredentialKind
-  /** The account as the client names it, whether or not it exists: both answers must be the same. */
+  /**
+   * The account as the client names it, whether or not it exists: both answers must be the same.
+   */
   readonly account: string
   /** An IPv4 address or an IPv6 /64, from `clientOf`. */
   readonly network: string
@@ -23,8 +25,8 @@ export interface Guess {
 export interface GuessLimiter {
   /**
    * Runs a credential check and counts its outcome. Throws 429 while the client has to wait; then a
-   * right credential is refused like a wrong one. The wait is read again after the check, so that of
-   * many simultaneous guesses only the free ones are answered.
+   * right credential is refused like a wrong one. The wait is read again after the check, so that
+   * of many simultaneous guesses only the free ones are answered.
    */
   judge<T>(guess: Guess, check: () => Promise<T>, isRight: (result: T) => boolean): Promise<T>
 }
@@ -48,12 +50,12 @@ const ACCOUNT_WAIT_MS_MAX = MINUTE_MS
  * Counts failures per account and network, per account, and per network. Beyond a number of free
  * failures each one doubles the wait, up to a limit; counts decrease evenly over time.
  *
- * An attacker must not be able to lock the owner out. Therefore only the count of one account in one
- * network is strict. The count of one account in all networks starts to delay far later and for a
- * minute at most. Neither that count nor the network's applies where the account signed in within the
- * last 30 days: neighbours in the network and attackers elsewhere do not delay the owner there. Links
- * in mails are too long to guess and are never delayed. A success resets the counts of the account,
- * not that of the network: else an attacker's own account would reset it.
+ * An attacker must not be able to lock the owner out. Therefore only the count of one account in
+ * one network is strict. The count of one account in all networks starts to delay far later and for
+ * a minute at most. Neither that count nor the network's applies where the account signed in within
+ * the last 30 days: neighbours in the network and attackers elsewhere do not delay the owner there.
+ * Links in mails are too long to guess and are never delayed. A success resets the counts of the
+ * account, not that of the network: else an attacker's own account would reset it.
  *
  * The counts are in Redis, shared by all API processes. While Redis is away each process counts in
  * its own memory, and starts from zero.

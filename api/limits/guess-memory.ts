@@ -26,7 +26,9 @@ export function createGuessMemory(rules: readonly GuessRule[]) {
   const counts = new Map<string, Count>()
   const known = new Map<string, number>()
   return {
-    /** The milliseconds to wait, 0 for none. Keys: one for each rule, then that of the known pair. */
+    /**
+     * The milliseconds to wait, 0 for none. Keys: one for each rule, then that of the known pair.
+     */
     apply(keys: readonly string[], action: GuessAction, nowMs: number): number {
       const knownKey = keys[rules.length] ?? ''
       const isKnown = (known.get(knownKey) ?? 0) > nowMs

@@ -294,7 +294,9 @@ redis.call('PEXPIRE', KEYS[1], ARGV[1])
 /** Arguments of one command. */
 const RENEWED_AT_ONCE = 1000
 
-/** The leases of this process, renewed while they are open; they expire soon after the process ends. */
+/**
+ * The leases of this process, renewed while they are open; they expire soon after the process ends.
+ */
 export class Leases {
   readonly #redis: Redis
   readonly #log: Logger

@@ -199,7 +199,10 @@ function refusal(charged: Charge, subject: LimitSubject, tokens: number): Servic
   }
 }
 
-/** A live job may end at any moment; the lease of a process that ended frees its place when it expires. */
+/**
+ * A live job may end at any moment; the lease of a process that ended frees its place when it
+ * expires.
+ */
 function tooManyJobs({ leaseLeftMs }: Charge, { organizationId }: LimitSubject): ServiceError {
   const seconds = leaseLeftMs < LIVE_LEASE_MS_MIN ? Math.max(1, Math.ceil(leaseLeftMs / 1000)) : 1
   return failure.rateLimited(

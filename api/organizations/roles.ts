@@ -15,7 +15,10 @@ export async function rolesOf(
   return userId === undefined ? new Map([[organizationId, 'admin']]) : organizations.rolesOf(userId)
 }
 
-/** The caller's role in an organization. Throws `notFound` to strangers, `accessDenied` below `least`. */
+/**
+ * The caller's role in an organization. Throws `notFound` to strangers, `accessDenied` below
+ * `least`.
+ */
 export async function roleIn(
   organizations: Organizations,
   caller: Caller,

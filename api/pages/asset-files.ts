@@ -37,9 +37,9 @@ export interface PackageFile {
 }
 
 /**
- * Reads the files of a page, the files that all pages share, and those of packages; other file types
- * are ignored. Imports by package name become relative: browsers resolve them only with an import
- * map, which would have to be inline.
+ * Reads the files of a page, the files that all pages share, and those of packages; other file
+ * types are ignored. Imports by package name become relative: browsers resolve them only with an
+ * import map, which would have to be inline.
  */
 export async function loadAssetFiles(
   folder: string,

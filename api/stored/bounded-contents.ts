@@ -3,8 +3,8 @@ import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { unpackContent } from '#shared/stored-content.ts'
 
 /**
- * Bytes of stored contents that one request reads, once opened: as many as a body may have. Contents
- * are compressed, so rows of a few kilobytes may exceed it.
+ * Bytes of stored contents that one request reads, once opened: as many as a body may have.
+ * Contents are compressed, so rows of a few kilobytes may exceed it.
  */
 const CONTENTS_BYTES_MAX = 8 * 1024 * 1024
 

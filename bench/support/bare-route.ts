@@ -1,7 +1,8 @@
 import fastify from 'fastify'
 import { Pool } from 'pg'
 
-// A bare Fastify with one route that runs one transaction, in a process of its own. Argument: the database's address.
+// A bare Fastify with one route that runs one transaction, in a process of its own. Argument: the
+// database's address.
 const [url = ''] = process.argv.slice(2)
 const pool = new Pool({ connectionString: url, max: 20 })
 await pool.query(

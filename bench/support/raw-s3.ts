@@ -30,7 +30,9 @@ export interface RawS3 {
   close(): void
 }
 
-/** Opens the vendor's client. It signs bodies, that is counts their SHA-256, as it does by default. */
+/**
+ * Opens the vendor's client. It signs bodies, that is counts their SHA-256, as it does by default.
+ */
 export function openRawS3(settings: S3Settings): RawS3 {
   const client = new S3Client({
     endpoint: settings.S3_ENDPOINT,

@@ -15,7 +15,9 @@ const TARGETS: Readonly<Record<string, (folder: string) => Promise<readonly stri
   systemd: writeSystemd,
 }
 
-/** `millrace init compose|systemd`: writes what runs this version; existing files stay as they are. */
+/**
+ * `millrace init compose|systemd`: writes what runs this version; existing files stay as they are.
+ */
 export async function init({ positionals }: Arguments): Promise<void> {
   const write = Object.entries(TARGETS).find(([name]) => name === positionals[0])?.[1]
   if (write === undefined) throw new UsageError('init: compose or systemd')

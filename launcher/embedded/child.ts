@@ -119,7 +119,10 @@ async function isPortFree(port: number): Promise<boolean> {
   }
 }
 
-/** Repeats an attempt until it succeeds. Throws its last error after the time, or when the child ends. */
+/**
+ * Repeats an attempt until it succeeds. Throws its last error after the time, or when the child
+ * ends.
+ */
 export async function waitUntil(
   attempt: () => Promise<unknown>,
   options: { readonly timeoutMs: number; readonly child?: PrivateChild },

@@ -56,7 +56,9 @@ interface MailboxLimits {
 
 const LIMITS: MailboxLimits = { smtpMs: 60_000, requestMs: 5000, answerMs: 30_000 }
 
-/** Starts a mail server that delivers into files, and the page that shows them; both on loopback. */
+/**
+ * Starts a mail server that delivers into files, and the page that shows them; both on loopback.
+ */
 export async function startMailbox(
   folder: string,
   limits: MailboxLimits = LIMITS,

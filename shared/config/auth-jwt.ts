@@ -10,7 +10,9 @@ export interface JwtConfig {
   readonly issuer: string
   /** `kid` of the shared secret; empty for none. */
   readonly keyId: string
-  /** Private JWKs; the one with `sign` among its key_ops signs, all verify. Empty: the secret signs. */
+  /**
+   * Private JWKs; the one with `sign` among its key_ops signs, all verify. Empty: the secret signs.
+   */
   readonly keys: readonly PrivateJwk[]
   /** Role of new users. */
   readonly defaultGroupName: string

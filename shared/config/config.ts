@@ -40,9 +40,9 @@ export type Env = Readonly<Record<string, string | undefined>>
 const OUR_PREFIXES = ['MILLRACE_', 'AUTH_', 'S3_', 'GOTRUE_']
 
 /**
- * Reads the whole configuration of the API tier. Throws one `ConfigError` that names every wrong setting. `warnings`
- * holds a line for each variable that carries one of our prefixes and means nothing, and for each that is overruled by
- * another spelling of it.
+ * Reads the whole configuration of the API tier. Throws one `ConfigError` that names every wrong
+ * setting. `warnings` holds a line for each variable that carries one of our prefixes and means
+ * nothing, and for each that is overruled by another spelling of it.
  */
 export function loadConfig(env: Env): { config: Config; warnings: readonly string[] } {
   const reader = new EnvReader(env)

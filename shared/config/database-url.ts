@@ -12,9 +12,9 @@ const HOST = /^(?:\[[\da-f:.]+\]|[\w.-]+)(?::\d{1,5})?$/i
 const ATTRIBUTES = ['any', 'read-write', 'primary']
 
 /**
- * Parses a connection string as libpq does: `postgres://user@a:5432,b:5432/db` names several servers,
- * `target_session_attrs` which of them to use. With several servers `read-write` is the default here,
- * because everything but lists writes. Throws a sentence that repeats no password.
+ * Parses a connection string as libpq does: `postgres://user@a:5432,b:5432/db` names several
+ * servers, `target_session_attrs` which of them to use. With several servers `read-write` is the
+ * default here, because everything but lists writes. Throws a sentence that repeats no password.
  */
 export function parseDatabaseUrl(url: string): DatabaseTarget {
   const groups = PARTS.exec(url)?.groups

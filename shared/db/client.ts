@@ -64,7 +64,9 @@ export function openDatabase(options: {
   return { db: drizzle(pool), pool, close: () => pool.end() }
 }
 
-/** Sizes a pool without a configured size so that five processes fit into the server's connections. */
+/**
+ * Sizes a pool without a configured size so that five processes fit into the server's connections.
+ */
 export async function fitPool(pool: Pool): Promise<void> {
   const { rows } = await pool.query<{ usable: number }>(
     `select current_setting('max_connections')::int -
@@ -91,8 +93,8 @@ function limitsOf(statementMs: number): string {
 }
 
 /**
- * Closes a connection whose query timed out, so that no later query waits for the missing answer, and
- * one to a server that has become a standby.
+ * Closes a connection whose query timed out, so that no later query waits for the missing answer,
+ * and one to a server that has become a standby.
  */
 function leaveUseless(client: PoolClient, hosts: DatabaseHosts): void {
   const query = client.query.bind(client) as (...given: unknown[]) => unknown

@@ -11,8 +11,8 @@ import { logFileOf, runClient } from './run-client.ts'
 import { writeRows } from './write-table.ts'
 
 // Runs the scripts of clients against one API process and one worker with the models that ship, and
-// writes the results into the table of docs/clients.md. Packages are installed below `.data/clients`
-// and kept there.
+// writes the results into the table of docs/clients.md. Packages are installed below
+// `.data/clients` and kept there.
 //
 //   npm run test:clients -- [name…; all if absent]
 

@@ -56,7 +56,8 @@ describe('R13: an API process is stopped', () => {
         .flatMap((of = []) => of)
         .every(({ port }) => taken.has(port)),
     ).toBe(true)
-    // Only a connection that the process has never seen may be reset, by the kernel, as its port closes.
+    // Only a connection that the process has never seen may be reset, by the kernel, as its port
+    // closes.
     expect(reset.filter(({ port }) => taken.has(port))).toEqual([])
   })
 })

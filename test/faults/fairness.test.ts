@@ -132,7 +132,8 @@ describe('R16: one organization floods the queue', () => {
         'quiet in the crowd p50 ms': quantile(crowded, 0.5),
         'quiet in the crowd p99 ms': quantile(crowded, 0.99),
       })
-      // Alternating, not behind: what occupied the four slots, and what was fetched for them meanwhile.
+      // Alternating, not behind: what occupied the four slots, and what was fetched for them
+      // meanwhile.
       expect(quantile(overtaken, 0.5)).toBeLessThanOrEqual(3 * SLOTS)
     } finally {
       await world.close()
@@ -220,7 +221,9 @@ describe('R17: jobs and replies arrive twice', () => {
   })
 })
 
-/** Writes every reply frame a second time, as a write that was repeated after a failover would be. */
+/**
+ * Writes every reply frame a second time, as a write that was repeated after a failover would be.
+ */
 function repeatReplies(admin: Awaited<ReturnType<typeof openFaultWorld>>['admin'], prefix: string) {
   const tap = admin.duplicate()
   tap.on('error', () => {})

@@ -13,7 +13,9 @@ const KILLS = Number(process.env.FAULT_KILLS ?? scale(100, 3))
 const WORKERS = 3
 const STREAMS = 4
 const TOKENS = 250
-/** A silence around a kill that is longer than this means that the stream was on the dead worker. */
+/**
+ * A silence around a kill that is longer than this means that the stream was on the dead worker.
+ */
 const HIT_MS = 300
 const TIMEOUT_MS = 600_000
 

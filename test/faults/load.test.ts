@@ -186,7 +186,8 @@ function startLoad(fronts: readonly TierProcess[], perSecond: number) {
         numDone += 1
         return
       } catch (error) {
-        // Nothing was accepted: a balancer goes on to the next process. A broken answer says otherwise.
+        // Nothing was accepted: a balancer goes on to the next process. A broken answer says
+        // otherwise.
         if ((error as Error).message !== 'fetch failed') {
           failures.push(error)
           return

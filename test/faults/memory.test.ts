@@ -13,7 +13,9 @@ const REQUESTS_PER_ROUND = scale(500, 45)
 const IN_FLIGHT = 16
 /** One in so many is left in the middle. */
 const LEFT_EVERY = 10
-/** What the last four rounds may add to the objects of a process: words that tokenizers remember. */
+/**
+ * What the last four rounds may add to the objects of a process: words that tokenizers remember.
+ */
 const HEAP_MIB_MAX = 8
 /** What they may add to its memory in all; 3 to 11 MiB as a rule. */
 const RESIDENT_MIB_MAX = 64

@@ -9,9 +9,9 @@ const SETUP_TIMEOUT_MS = 400_000
 /** The largest sizes exceed the limits; 900,000 numbers are within the bytes of a body. */
 const SIZES = [3000, 50_000, 900_000]
 const BODY_CHARACTERS_MAX = 6_000_000
-// Nine of ten fields keep these bounds. Other processes slow the core that they share, so the worst of
-// all may take a multiple: what these bounds are against took 10 to 100 s. Waits include the time of
-// other processes, so what a calm minute shows is added.
+// Nine of ten fields keep these bounds. Other processes slow the core that they share, so the worst
+// of all may take a multiple: what these bounds are against took 10 to 100 s. Waits include the
+// time of other processes, so what a calm minute shows is added.
 const LOOP_DELAY_MS_MAX = { api: 100, worker: 250 }
 const WORST_LOOP_FACTOR = 3
 const WORST_WAIT_FACTOR = 6

@@ -120,10 +120,9 @@ function inBodies(operation: Operation, known: Known): OddRequest[] {
     })
     const needed = ['model', 'prompt', 'purpose', 'expires_after[anchor]']
     const texts = needed.filter((key) => others.includes(key))
-    const valueOf = (key: string) =>
-      String(body?.schema.properties?.[key]?.enum?.at(-1) ?? 'speech')
+    const textOf = (key: string) => String(body?.schema.properties?.[key]?.enum?.at(-1) ?? 'speech')
     const parts = [
-      ...texts.map((key) => partOf(`name="${key}"`, valueOf(key))),
+      ...texts.map((key) => partOf(`name="${key}"`, textOf(key))),
       partOf(`name="${name}"`, Buffer.from(text).toString('latin1')),
       ...files,
     ]

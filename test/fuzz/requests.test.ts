@@ -12,7 +12,8 @@ import { type FuzzTarget, openFuzzTarget } from './target.ts'
 import { createJudge, type Judge } from './verdict.ts'
 import { isFramed, NoAnswerError, send, type WireAnswer } from './wire.ts'
 
-// FUZZ_REQUESTS says how many; FUZZ_SEED repeats a run; FUZZ_ONLY is a part of the operations' names.
+// FUZZ_REQUESTS says how many; FUZZ_SEED repeats a run; FUZZ_ONLY is a part of the operations'
+// names.
 const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 3000)
 const ONLY = process.env.FUZZ_ONLY ?? ''
 const AT_ONCE = 6
@@ -136,7 +137,10 @@ function complaintOf({ name, isRefused }: OddRequest, { status, body }: WireAnsw
   return isRefused && !isNamed ? `${status}: ${body.slice(0, 200)}` : undefined
 }
 
-/** Sends requests to one operation; each new complaint is traced to the smallest request that earns it. */
+/**
+ * Sends requests to one operation; each new complaint is traced to the smallest request that earns
+ * it.
+ */
 async function fuzz(
   operation: Operation,
   { judge, runs, count }: { judge: Judge; runs: number; count: Count },

@@ -62,7 +62,10 @@ export function createJudge(hosts: readonly string[]): Judge {
   }
 }
 
-/** Another method, or an empty name at the end of the path, which means the list, asks for something else. */
+/**
+ * Another method, or an empty name at the end of the path, which means the list, asks for something
+ * else.
+ */
 function isAskedFor(operation: Operation, { method, target }: FuzzRequest): boolean {
   const [path = ''] = target.split('?', 1)
   return method === operation.method && (!path.endsWith('/') || operation.path.endsWith('/'))

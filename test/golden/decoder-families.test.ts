@@ -42,7 +42,9 @@ const FAMILIES = [
   ['smollm2-in-place', 'in place'],
 ] as const
 
-/** Files of one model in other number formats, whose golden numbers are those of the file itself. */
+/**
+ * Files of one model in other number formats, whose golden numbers are those of the file itself.
+ */
 const VARIANTS = ['model_fp16', 'model_quantized', 'model_uint8', 'model_int8', 'model_q4']
 
 const runtime = openRuntime()

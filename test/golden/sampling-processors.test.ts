@@ -8,7 +8,8 @@ import { leastDrawn } from '#workers/sampling/draw.ts'
 import { logprobOf } from '#workers/sampling/logprobs.ts'
 import { buildLogitsProcessors } from '#workers/sampling/sampler.ts'
 
-// Recorded by make-sampling-processors.py beside this file, from transformers' own LogitsProcessor classes.
+// Recorded by make-sampling-processors.py beside this file, from transformers' own LogitsProcessor
+// classes.
 interface Golden {
   readonly logits: number[]
   readonly prompt: number[]

@@ -4,8 +4,8 @@ import { dirname, join } from 'node:path'
 const IMPORTED = /(?:from|import)\s*\(?\s*'([#.][^']+)'/g
 
 /**
- * Unit tests that import a file, the nearest first: those of the folder that mirrors it, then by the
- * number of imports between. Paths are relative to the root.
+ * Unit tests that import a file, the nearest first: those of the folder that mirrors it, then by
+ * the number of imports between. Paths are relative to the root.
  */
 export function relatedTests(root: string, file: string, max: number): string[] {
   const tests = globSync('test/{unit,golden}/**/*.test.ts', { cwd: root })

@@ -16,8 +16,8 @@ export function pendingMsOf({ for: text = '0s' }: TimedRule): number {
 }
 
 /**
- * Evaluates a rule at each snapshot, as Prometheus does at each interval: at which of them it fires.
- * One series' time begins anew when the expression stops to hold for it.
+ * Evaluates a rule at each snapshot, as Prometheus does at each interval: at which of them it
+ * fires. One series' time begins anew when the expression stops to hold for it.
  */
 export function firingTimes(rule: TimedRule, snapshots: readonly Snapshot[]): number[] {
   const pendingMs = pendingMsOf(rule)
@@ -37,8 +37,8 @@ export function firingTimes(rule: TimedRule, snapshots: readonly Snapshot[]): nu
 const COUNTER = /_(total|count|sum|bucket)$/
 
 /**
- * What would be scraped if things went on as in these snapshots: counters grow by as much as from the
- * first to the last of them at each step, everything else stays as it was at the last.
+ * What would be scraped if things went on as in these snapshots: counters grow by as much as from
+ * the first to the last of them at each step, everything else stays as it was at the last.
  */
 export function goOn(
   snapshots: readonly Snapshot[],

@@ -7,7 +7,9 @@ import { parse } from 'yaml'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-/** A service of `docker-compose.yml` with what its Dockerfile adds: all that a container runs by. */
+/**
+ * A service of `docker-compose.yml` with what its Dockerfile adds: all that a container runs by.
+ */
 export interface ComposedService {
   readonly env: Readonly<Record<string, string>>
   readonly command: readonly string[]
@@ -108,8 +110,9 @@ async function writeImage(folder: string, stages: readonly string[][]): Promise<
 }
 
 /**
- * What an instruction `RUN npm ci … && rm …` leaves: files of their own (hard links where the system
- * allows), because from a symbolic link a package would find in the tree what the image lacks.
+ * What an instruction `RUN npm ci … && rm …` leaves: files of their own (hard links where the
+ * system allows), because from a symbolic link a package would find in the tree what the image
+ * lacks.
  */
 async function installDependencies(folder: string, run: string): Promise<void> {
   const [install = '', ...cleaning] = run.slice('RUN '.length).split('&&')

@@ -43,7 +43,9 @@ export interface FaultWorld {
 /** A world with a Redis of its own. */
 type FaultWorldWithRedis = FaultWorld & { readonly server: PrivateRedis }
 
-/** Opens a world on a Redis of its own; `redisUrl` is where its parties reach it, if not directly. */
+/**
+ * Opens a world on a Redis of its own; `redisUrl` is where its parties reach it, if not directly.
+ */
 export async function openFaultWorld(
   options: { readonly redisUrl?: (server: PrivateRedis) => Promise<string> } = {},
 ): Promise<FaultWorldWithRedis> {

@@ -45,7 +45,9 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   }
 }
 
-/** Files in memory where that has room: every test database is hundreds of files, made and removed. */
+/**
+ * Files in memory where that has room: every test database is hundreds of files, made and removed.
+ */
 async function findFolder(): Promise<string> {
   const free = await statfs(MEMORY_FOLDER).then(
     ({ bavail, bsize }) => bavail * bsize,
@@ -66,7 +68,7 @@ async function findPostgres(folder: string) {
 async function findRedis(folder: string) {
   const url = process.env.TEST_REDIS_URL ?? ''
   if (url !== '') return { url, stop: async () => {} }
-  // biome-ignore lint/suspicious/noConsole: an installation takes seconds, and a person waits for it.
+  // biome-ignore lint/suspicious/noConsole: the progress of an installation.
   return startRedis(folder, { password: 'test', onProgress: (text) => console.error(text) })
 }
 

@@ -74,7 +74,10 @@ function measure(isInside: (x: number, y: number) => boolean) {
   return { area: count * step * step, x: sumX / count, y: sumY / count }
 }
 
-/** Background and things of an image, by nearest palette colour, connection and overlap with templates. */
+/**
+ * Background and things of an image, by nearest palette colour, connection and overlap with
+ * templates.
+ */
 export function readImage(image: Rgb): {
   background: string
   things: readonly ImageThing[]

@@ -11,7 +11,10 @@ type JsonCall = (
   body?: object,
 ) => Promise<JsonAnswer>
 
-/** Calls a server with JSON, and with a token or key where one is given; no answer is an empty object. */
+/**
+ * Calls a server with JSON, and with a token or key where one is given; no answer is an empty
+ * object.
+ */
 export function jsonCallTo(url: string): JsonCall {
   return async (method, path, bearer, body) => {
     const answer = await fetch(`${url}${path}`, {

@@ -31,9 +31,9 @@ interface PatchStep {
 const KNOWN = ['apiVersion', 'kind', 'namespace', 'resources', 'labels', 'images', 'patches']
 
 /**
- * The objects that `kubectl kustomize` renders for a folder, by the features that our own folders use:
- * resources, namespace, labels with selectors, images, and JSON patches that add or replace. Anything
- * else in a kustomization is an error, so that nothing is left out unseen.
+ * The objects that `kubectl kustomize` renders for a folder, by the features that our own folders
+ * use: resources, namespace, labels with selectors, images, and JSON patches that add or replace.
+ * Anything else in a kustomization is an error, so that nothing is left out unseen.
  */
 export function renderKustomization(folder: string): Manifest[] {
   const settings = parse(readFileSync(join(folder, 'kustomization.yaml'), 'utf8')) as Kustomization

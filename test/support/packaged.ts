@@ -20,7 +20,7 @@ export async function findPackaged(
   const present = await fromPath(commands)
   if (present !== undefined || process.getuid?.() !== 0) return present
   if ((await fromPath(['apt-get'])) === undefined) return undefined
-  // biome-ignore lint/suspicious/noConsole: an installation takes a minute, and a person waits for it.
+  // biome-ignore lint/suspicious/noConsole: the progress of an installation.
   console.error(`installing ${packages.join(' ')} with apt-get …`)
   const install = `command -v ${command} || {
     apt-get update -qq

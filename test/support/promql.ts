@@ -39,9 +39,9 @@ export async function takeSnapshot(targets: readonly Target[]): Promise<Snapshot
 }
 
 /**
- * The answer to a query after these snapshots, of which the last is now. Like Prometheus, `rate` and
- * `increase` need a series in two snapshots at least and take a fall for a restart; unlike it, they
- * do not extrapolate beyond what was seen, which only makes them smaller.
+ * The answer to a query after these snapshots, of which the last is now. Like Prometheus, `rate`
+ * and `increase` need a series in two snapshots at least and take a fall for a restart; unlike it,
+ * they do not extrapolate beyond what was seen, which only makes them smaller.
  */
 export function evaluate(query: string, snapshots: readonly Snapshot[]): Element[] {
   const value = resolve(parsePromql(query), snapshots)

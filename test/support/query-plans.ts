@@ -17,8 +17,8 @@ export interface StatementPlan {
 }
 
 /**
- * The plans of the statements that `work` sends by the pool itself, as they would be among very many
- * rows: a table is read from end to end only where no index serves.
+ * The plans of the statements that `work` sends by the pool itself, as they would be among very
+ * many rows: a table is read from end to end only where no index serves.
  */
 export async function plansOf(pool: Pool, work: () => Promise<unknown>): Promise<StatementPlan[]> {
   const sent: Sent[] = []

@@ -29,7 +29,7 @@ export interface TestServices {
 
 /** `it` with the services of a run as fixtures. */
 export const it = base.extend<TestServices>({
-  // biome-ignore lint/correctness/noEmptyPattern: the first argument of a fixture must be a pattern.
+  // biome-ignore lint/correctness/noEmptyPattern: a fixture takes a pattern.
   log: async ({}, use) => use(createLogger({ level: 'silent' })),
   // biome-ignore lint/correctness/noEmptyPattern: see above.
   redisUrl: async ({}, use) => use(inject('redisUrl')),

@@ -9,14 +9,14 @@ export interface WatchedProcess {
   /** What it holds once everything that could be collected was. */
   collectedMib(): Promise<number>
   /**
-   * The longest that its event loop was held up since this was asked last, without the time in which
-   * other processes had its core.
+   * The longest that its event loop was held up since this was asked last, without the time in
+   * which other processes had its core.
    */
   loopDelayMs(): Promise<number>
 }
 
-// The measure is left in the process that it measures. What other processes of the machine take is not
-// counted: Linux says how long the main thread was ready and did not run.
+// The measure is left in the process that it measures. What other processes of the machine take is
+// not counted: Linux says how long the main thread was ready and did not run.
 const LOOP_DELAY = `(() => {
   const { readFileSync } = process.getBuiltinModule('node:fs')
   const readyMs = () => {

@@ -94,7 +94,10 @@ async function upgrade(fleet: Fleet, before: Release, after: Release): Promise<n
   return traffic.faults.length === 0 ? 0 : 1
 }
 
-/** Puts a new process in the place of the oldest: first it is ready, then the other gets no more, then that ends. */
+/**
+ * Puts a new process in the place of the oldest: first it is ready, then the other gets no more,
+ * then that ends.
+ */
 async function replace(processes: TierProcess[], start: () => Promise<TierProcess>): Promise<void> {
   processes.push(await start())
   const oldest = processes.shift()

@@ -7,7 +7,8 @@ import { createResampler, type Resampler } from './resample.ts'
 
 // Uploads end at 25 MiB. The whole file is held while it is decoded.
 const FILE_BYTES_MAX = 64 * 1024 ** 2
-// Speech needs more; samples that last seconds each would grow beyond all bounds at the rate of the models.
+// Speech needs more; samples that last seconds each would grow beyond all bounds at the rate of the
+// models.
 const RATE_MIN = 1000
 const RATE_MAX = 768_000
 

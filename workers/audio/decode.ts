@@ -17,11 +17,11 @@ const BYTES_PER_SAMPLE = 4
 const NOTES_LENGTH_MAX = 16 * 1024
 // Some seconds to some minutes of speech: not worth a process of its own.
 const UNCOUNTED_BYTES_MAX = 64 * 1024
-// Of one piece of FFmpeg's memory, more than a whole upload takes: samples that last seconds each would grow
-// to hundreds of megabytes at the rate of the models.
+// Of one piece of FFmpeg's memory, more than a whole upload takes: samples that last seconds each
+// would grow to hundreds of megabytes at the rate of the models.
 const PIECE_BYTES_MAX = 32 * 1024 ** 2
-// Containers that hold their sound themselves. FFmpeg also knows playlists and manifests, which name other
-// files of this machine.
+// Containers that hold their sound themselves. FFmpeg also knows playlists and manifests, which
+// name other files of this machine.
 const CONTAINERS =
   'aac,ac3,aiff,amr,asf,au,avi,caf,eac3,flac,flv,loas,matroska,mov,mp3,mpeg,mpegts,ogg,w64,wav'
 
@@ -39,9 +39,9 @@ interface DecodeOptions {
 export type AudioDecoder = (path: string, options: DecodeOptions) => AsyncGenerator<Float32Array>
 
 /**
- * The decoder of this machine: FFmpeg in a process of its own where it is on the PATH, else the decoders of
- * `decoders/` in a thread of their own, which read fewer formats. Plain WAV files need neither. All are
- * stopped when they deliver nothing for 20 s.
+ * The decoder of this machine: FFmpeg in a process of its own where it is on the PATH, else the
+ * decoders of `decoders/` in a thread of their own, which read fewer formats. Plain WAV files need
+ * neither. All are stopped when they deliver nothing for 20 s.
  */
 export async function findAudioDecoder(): Promise<{ decode: AudioDecoder; name: string }> {
   const hasFfmpeg = await runs('ffmpeg', ['-version'])
@@ -100,7 +100,8 @@ async function* ffmpegSamples(
     killSignal: 'SIGKILL',
   })
   const exit = once(child, 'close')
-  // A failed start and an abort are reported by the stream below; this only keeps them from being lost.
+  // A failed start and an abort are reported by the stream below; this only keeps them from being
+  // lost.
   exit.catch(() => {})
   let rest: Buffer = Buffer.alloc(0)
   let notes = ''
@@ -133,8 +134,9 @@ function readingSound(path: string): string[] {
 }
 
 /**
- * Recordings that were written as they were made state no length. Their packets are counted first, without
- * decoding them: hours of silence take few bytes, and would be listened to before they turn out too long.
+ * Recordings that were written as they were made state no length. Their packets are counted first,
+ * without decoding them: hours of silence take few bytes, and would be listened to before they turn
+ * out too long.
  */
 async function refuseLong(path: string, { secondsMax, signal }: DecodeOptions): Promise<void> {
   const { size } = await stat(path)
@@ -157,7 +159,9 @@ async function refuseLong(path: string, { secondsMax, signal }: DecodeOptions): 
   }
 }
 
-/** The length that FFmpeg read from the header of a file; 0 where it has none or only guesses it. */
+/**
+ * The length that FFmpeg read from the header of a file; 0 where it has none or only guesses it.
+ */
 function statedSeconds(notes: string): number {
   const [, hours, minutes, seconds] = /Duration: (\d+):(\d\d):(\d\d)/.exec(notes) ?? []
   if (hours === undefined || notes.includes('Estimating duration from bitrate')) return 0
@@ -201,8 +205,9 @@ function toSamples(bytes: Buffer): Float32Array {
 }
 
 /**
- * Seconds of an Ogg file by the granule position of its last page (RFC 3533, section 6), 0 for anything
- * else: hours of silence take few bytes there, and this refuses them before they are decoded.
+ * Seconds of an Ogg file by the granule position of its last page (RFC 3533, section 6), 0 for
+ * anything else: hours of silence take few bytes there, and this refuses them before they are
+ * decoded.
  */
 async function oggSeconds(path: string): Promise<number> {
   const file = await open(path, 'r')

@@ -28,9 +28,9 @@ const POWER_MIN = 1e-10
 const DYNAMIC_RANGE = 8
 
 /**
- * Opens Whisper's log-mel features (Radford et al. 2022, section 2.2): Hann windows, power spectrum,
- * Slaney-style mel filters, log10, clamped to 8 below the maximum, then (x + 4) / 4. Shorter input is
- * padded with silence to a whole window.
+ * Opens Whisper's log-mel features (Radford et al. 2022, section 2.2): Hann windows, power
+ * spectrum, Slaney-style mel filters, log10, clamped to 8 below the maximum, then (x + 4) / 4.
+ * Shorter input is padded with silence to a whole window.
  */
 export async function openLogMel(runtime: Runtime, config: MelConfig): Promise<LogMel> {
   const { windowSamples, hopSamples, melBins, chunkSamples } = config
@@ -135,7 +135,9 @@ function makeMelGraph({ sampleRate, windowSamples, hopSamples, melBins }: MelCon
   )
 }
 
-/** Triangles of equal area, evenly spaced on Slaney's mel scale from 0 Hz to half the sample rate. */
+/**
+ * Triangles of equal area, evenly spaced on Slaney's mel scale from 0 Hz to half the sample rate.
+ */
 function melFilters({
   sampleRate,
   windowSamples,

@@ -19,7 +19,8 @@ interface WavLayout {
 const HEAD_BYTES = 1024 ** 2
 const PIECE_BYTES = 64 * 1024
 const CHANNELS_MAX = 8
-// Speech needs more; samples that last seconds each would grow beyond all bounds at the rate of the models.
+// Speech needs more; samples that last seconds each would grow beyond all bounds at the rate of the
+// models.
 const RATE_MIN = 1000
 const RATE_MAX = 768_000
 const EXTENSIBLE = 0xff_fe
@@ -40,7 +41,8 @@ const READERS: Readonly<Record<string, WavLayout['read']>> = {
 
 /**
  * The samples of a plain WAV file (RIFF, PCM or floats), mixed down to one channel; undefined for
- * anything else, which takes a real decoder. Starting one costs more than such a file has to decode.
+ * anything else, which takes a real decoder. Starting one costs more than such a file has to
+ * decode.
  */
 export async function openWav(
   path: string,
@@ -150,7 +152,10 @@ function mixDown(bytes: Buffer, frames: number, layout: WavLayout): Float32Array
   return mono
 }
 
-/** ITU-T G.711, table 1: a sign, three bits of exponent and four of mantissa, every other bit inverted. */
+/**
+ * ITU-T G.711, table 1: a sign, three bits of exponent and four of mantissa, every other bit
+ * inverted.
+ */
 function expandALaw(code: number): number {
   const bits = code ^ 0x55
   const exponent = (bits >> 4) & 7

@@ -52,7 +52,9 @@ export class Batcher<Item, Result> {
     return this.#waiting.length
   }
 
-  /** The result of one item. Rejects with `CancelledError` when the signal aborts before it runs. */
+  /**
+   * The result of one item. Rejects with `CancelledError` when the signal aborts before it runs.
+   */
   submit(item: Item, signal: AbortSignal): Promise<Result> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ item, length: this.#options.lengthOf(item), resolve, reject, signal })

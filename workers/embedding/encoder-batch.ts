@@ -28,7 +28,10 @@ interface BatchLayout {
 const KNOWN_INPUTS = ['input_ids', 'attention_mask', 'token_type_ids', 'position_ids']
 const PAST = 'past_key_values.' // of decoders that are used as encoders: nothing came before
 
-/** Throws `ModelLoadError` naming an input that cannot be filled with texts of any number and length. */
+/**
+ * Throws `ModelLoadError` naming an input that cannot be filled with texts of any number and
+ * length.
+ */
 export function checkInputs({ file, inputs }: Pick<ModelSession, 'file' | 'inputs'>): void {
   for (const { name, type, dims } of inputs) {
     if (name.startsWith(PAST)) {

@@ -24,7 +24,8 @@ export interface Reranker {
   close(): Promise<void>
 }
 
-// A query may fill no more than this share of the context, or nothing of the document would be read.
+// A query may fill no more than this share of the context, or nothing of the document would be
+// read.
 const QUERY_SHARE = 0.5
 // Longer texts cannot fit: no token of these vocabularies is longer than this.
 const CHARS_PER_TOKEN_MAX = 32

@@ -28,8 +28,8 @@ export interface GrowingMemory {
    */
   allocate(rows: number, length: number): readonly (Tensor | null)[]
   /**
-   * Copies the first `lengths[i]` positions of each source into one cache, left-padded so that every
-   * row's newest position sits in the same column.
+   * Copies the first `lengths[i]` positions of each source into one cache, left-padded so that
+   * every row's newest position sits in the same column.
    */
   pack(
     sources: readonly CachedRow[],

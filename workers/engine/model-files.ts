@@ -67,8 +67,8 @@ const CONTEXT_KEYS = [
 const HEAD_KEYS = ['num_attention_heads', 'n_head', 'num_heads', 'n_heads']
 
 /**
- * Reads config.json, or genai_config.json where an exporter wrote that alone. Throws `ModelLoadError`
- * when neither is there.
+ * Reads config.json, or genai_config.json where an exporter wrote that alone. Throws
+ * `ModelLoadError` when neither is there.
  */
 export async function readDecoderConfig(folder: string): Promise<DecoderConfig> {
   const config = (await findJson(folder, 'config.json')) ?? {}

@@ -66,7 +66,9 @@ export function chunkTokens(step: ChunkStep): readonly number[] {
   return tokenIds.slice(numComputed, numComputed + step.count)
 }
 
-/** The token that a decode step computes for a sequence: its last, unless it replays earlier ones. */
+/**
+ * The token that a decode step computes for a sequence: its last, unless it replays earlier ones.
+ */
 export function nextInput(sequence: Sequence): number {
   return defined(sequence.tokenIds[sequence.numComputed])
 }

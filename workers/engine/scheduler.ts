@@ -5,7 +5,9 @@ import { type Placement, SlotTable } from './slots.ts'
 export type Step =
   /** The next `count` tokens of one sequence; logits of all of them if wanted, else of the last. */
   | { readonly kind: 'prefill'; readonly sequence: Sequence; readonly count: number }
-  /** Whole prompts of several sequences, the longest of `length` tokens; logits of their last ones. */
+  /**
+   * Whole prompts of several sequences, the longest of `length` tokens; logits of their last ones.
+   */
   | {
       readonly kind: 'batchPrefill'
       readonly sequences: readonly Sequence[]
@@ -43,7 +45,10 @@ const SPECULATION_PAUSE_MAX = 64
 const SHARED_CHUNK_MIN = 16
 /** Longest ÷ shortest of the prompts of a run: padding is computed as well. */
 const LENGTHS_APART_MAX = 2
-/** While more texts wait than there are slots: prompts that share a run, and decode steps that they wait. */
+/**
+ * While more texts wait than there are slots: prompts that share a run, and decode steps that they
+ * wait.
+ */
 const GATHERED_MIN = 4
 const BATCHING_STEPS_MAX = 4
 /** A client waits for the replay, so that a slow model takes the shorter way beyond this. */
@@ -246,7 +251,9 @@ export class Scheduler {
     return decoding.filter(({ isLong }) => isLong === this.#decodesLongNext)
   }
 
-  /** Whether a prompt waits for others: a queue will soon have filled the slots that become free. */
+  /**
+   * Whether a prompt waits for others: a queue will soon have filled the slots that become free.
+   */
   #gathers(first: Sequence, numPrompts: number, numDecoding: number): boolean {
     const isWorthIt =
       this.#options.batchesPrompts !== 'none' &&

@@ -11,16 +11,21 @@ export interface HeldSlot {
   readonly length: number
 }
 
-/** Keys and values of all slots, one buffer [slots, heads, length, size] for each pair of the graph. */
+/**
+ * Keys and values of all slots, one buffer [slots, heads, length, size] for each pair of the graph.
+ */
 export interface SlotCache {
-  /** `rows` slots from `first` on as tensors over the buffers, one per pair; the caller disposes of them. */
+  /**
+   * `rows` slots from `first` on as tensors over the buffers, one per pair; the caller disposes of
+   * them.
+   */
   view(first: number, rows: number): Tensor[]
   /** Makes the source's positions the beginning of another slot. */
   copy(source: HeldSlot, target: number): void | Promise<void>
   swap(a: HeldSlot, b: HeldSlot): void | Promise<void>
   /**
-   * A cache of its own for a batch of prompts, [rows, heads, length, size] for each pair; the caller
-   * disposes of it before it asks for the next.
+   * A cache of its own for a batch of prompts, [rows, heads, length, size] for each pair; the
+   * caller disposes of it before it asks for the next.
    */
   makeBatch(rows: number, length: number): Tensor[]
   /** Makes a row of a batch the beginning of a slot. */
@@ -38,7 +43,9 @@ export interface SlotCacheOptions {
 
 type CacheData = Float32Array | Float16Array
 
-/** A cache in the memory of this process; the system commits a position when it is first written. */
+/**
+ * A cache in the memory of this process; the system commits a position when it is first written.
+ */
 export class HostSlotCache implements SlotCache {
   readonly #runtime: Runtime
   readonly #options: SlotCacheOptions

@@ -146,7 +146,9 @@ export class SlotTable {
     return best.length >= PREFIX_LENGTH_MIN ? best : { source: -1, length: 0 }
   }
 
-  /** Whether a running sequence is just computing more of the same prefix than the cache has yet. */
+  /**
+   * Whether a running sequence is just computing more of the same prefix than the cache has yet.
+   */
   isPrefixUnderway(sequence: Sequence): boolean {
     if (!this.#reusesPrefixes) return false
     const { length } = this.findPrefix(sequence)

@@ -53,8 +53,8 @@ export async function readClipTokenizer(folder: string): Promise<ClipTokenizer> 
 }
 
 /**
- * `tokenizer_config.json`. Where it does not list its markers, as older ones do not, a file beside it has
- * the last word on them: the second Stable Diffusions say only there what they pad with.
+ * `tokenizer_config.json`. Where it does not list its markers, as older ones do not, a file beside
+ * it has the last word on them: the second Stable Diffusions say only there what they pad with.
  */
 async function readConfig(folder: string): Promise<Record<string, unknown>> {
   const config = await readJson(folder, 'tokenizer_config.json')

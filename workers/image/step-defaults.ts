@@ -8,7 +8,8 @@ interface DefaultsRow extends StepDefaults {
   fits(scheduler: Record<string, unknown>): boolean
 }
 
-// Distilled models need few steps and were trained without guidance (Luo et al. 2023; Sauer et al. 2023).
+// Distilled models need few steps and were trained without guidance (Luo et al. 2023; Sauer et al.
+// 2023).
 const ROWS: readonly DefaultsRow[] = [
   { fits: ({ _class_name: name }) => name === 'LCMScheduler', steps: 4, guidance: 1 },
   {

@@ -68,7 +68,9 @@ function chooseGraphs(paths: readonly string[], layout: Layout, model: Wanted): 
   })
 }
 
-/** The encoder of a decoder of speech in the same kind of weights, and the second of two decoders. */
+/**
+ * The encoder of a decoder of speech in the same kind of weights, and the second of two decoders.
+ */
 function companionsOf(graph: string, paths: readonly string[]): readonly string[] {
   const suffix = /^decoder_model(_merged)?(.*)\.onnx$/.exec(basename(graph))?.[2]
   if (suffix === undefined) return []

@@ -149,7 +149,10 @@ async function attempt(options: DownloadOptions, offset: number): Promise<void> 
   }
 }
 
-/** Where the body of an answer begins: servers may ignore that a part was asked for. Undefined where it is of no use. */
+/**
+ * Where the body of an answer begins: servers may ignore that a part was asked for. Undefined where
+ * it is of no use.
+ */
 function continuationOf(response: Response, offset: number): number | undefined {
   if (response.status !== 206) return 0
   const begins = /^bytes (\d+)-/.exec(response.headers.get('content-range') ?? '')?.[1]

@@ -10,9 +10,9 @@ import { verifyFolder } from './manifest.ts'
 import { ensureStoredModel, type StoredOptions } from './stored-cache.ts'
 
 /**
- * The folder that holds a model's files: one of this machine, or the cache, into which it is fetched
- * from the hub or from object storage when it is not there. Files are checked against the model's
- * manifest, if it has one.
+ * The folder that holds a model's files: one of this machine, or the cache, into which it is
+ * fetched from the hub or from object storage when it is not there. Files are checked against the
+ * model's manifest, if it has one.
  */
 export async function ensureModel(model: CatalogueModel, options: StoredOptions): Promise<string> {
   const folder = await locate(model, options)

@@ -108,7 +108,9 @@ async function findOwner(path: string): Promise<Owner | undefined> {
   }
 }
 
-/** Numbers of processes are those of one boot and one namespace: containers count from one again. */
+/**
+ * Numbers of processes are those of one boot and one namespace: containers count from one again.
+ */
 async function realmOfPids(): Promise<string> {
   try {
     const boot = await readFile('/proc/sys/kernel/random/boot_id', 'utf8')

@@ -9,7 +9,9 @@ type Json = Record<string, unknown>
 /** Makes JSON of a text that is not quite JSON. */
 type Prepare = (text: string) => string
 
-/** A JSON object of a model's folder. Throws `ModelLoadError` naming a file that is missing or none. */
+/**
+ * A JSON object of a model's folder. Throws `ModelLoadError` naming a file that is missing or none.
+ */
 export async function readJson(folder: string, name: string, prepare?: Prepare): Promise<Json> {
   const found = await findJson(folder, name, prepare)
   if (found === undefined) throw new ModelLoadError(folder, `${name} is missing`)
@@ -49,7 +51,9 @@ const JSON_LIMITS = {
   requiresFinite: false,
 }
 
-/** A text file of a model's folder. Throws `ModelLoadError`; rejects with `ENOENT` if there is none. */
+/**
+ * A text file of a model's folder. Throws `ModelLoadError`; rejects with `ENOENT` if there is none.
+ */
 export async function readModelText(folder: string, name: string): Promise<string> {
   const text = await findModelText(folder, name)
   if (text === undefined) {

@@ -130,7 +130,10 @@ async function pull(
   return snapshot
 }
 
-/** Removes what pulls that were killed have left, but for parts of files that may still be asked for. */
+/**
+ * Removes what pulls that were killed have left, but for parts of files that may still be asked
+ * for.
+ */
 async function sweep(folder: string, listed: readonly HubFile[]): Promise<void> {
   const wanted = new Set(listed.map(({ checksum }) => `${checksum.hex}.part`))
   for (const room of ['blobs', 'listings', 'refs']) {

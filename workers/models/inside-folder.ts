@@ -7,9 +7,9 @@ import { ModelLoadError } from '#workers/runtime/errors.ts'
 const SNAPSHOT = /^(.+)[/\\]snapshots[/\\][^/\\]+(?=[/\\]|$)/
 
 /**
- * The path of a file in a model's folder. Throws `ModelLoadError` when the file lies outside: a link
- * or a path in a configuration must not show other files of the machine. Rejects with `ENOENT` when
- * there is none.
+ * The path of a file in a model's folder. Throws `ModelLoadError` when the file lies outside: a
+ * link or a path in a configuration must not show other files of the machine. Rejects with `ENOENT`
+ * when there is none.
  */
 export async function pathInside(folder: string, name: string): Promise<string> {
   const path = join(folder, name)
@@ -20,7 +20,9 @@ export async function pathInside(folder: string, name: string): Promise<string> 
   throw new ModelLoadError(folder, `${name} lies outside of the model's folder`)
 }
 
-/** The path of a graph in a model's folder. All entries beside it must be regular files or folders. */
+/**
+ * The path of a graph in a model's folder. All entries beside it must be regular files or folders.
+ */
 export async function graphInside(folder: string, name: string): Promise<string> {
   const path = await pathInside(folder, name).catch((error: Error) => {
     if (error instanceof ModelLoadError) throw error

@@ -38,7 +38,9 @@ export async function findManifest(folder: string): Promise<Manifest | undefined
   )
 }
 
-/** One sentence for each file that is not what the manifest says; none where there is no manifest. */
+/**
+ * One sentence for each file that is not what the manifest says; none where there is no manifest.
+ */
 async function findManifestProblems(folder: string): Promise<readonly string[]> {
   const manifest = await findManifest(folder)
   if (manifest === undefined) return []
@@ -50,7 +52,10 @@ async function findManifestProblems(folder: string): Promise<readonly string[]> 
   return problems
 }
 
-/** Throws one sentence unless the folder is there and its files are those of its manifest, if it has one. */
+/**
+ * Throws one sentence unless the folder is there and its files are those of its manifest, if it has
+ * one.
+ */
 export async function verifyFolder(folder: string): Promise<void> {
   const found = await stat(folder).catch(() => undefined)
   if (found?.isDirectory() !== true) {

@@ -152,7 +152,9 @@ async function listObjects(
   return files
 }
 
-/** With a manifest beside them, all files of the manifest's list would be checked, so all are taken. */
+/**
+ * With a manifest beside them, all files of the manifest's list would be checked, so all are taken.
+ */
 function chooseStored(model: CatalogueModel, files: readonly StoredFile[]): readonly StoredFile[] {
   if (files.some(({ path }) => path === 'manifest.json')) return files
   try {

@@ -8,8 +8,8 @@ const TOKEN_LENGTH_MAX = 1024 // the longest published ones are runs of some 500
 const WORD_LENGTH_MAX = 256 // of WordPiece, whose time grows with its cube; published ones have 100
 
 /**
- * Checks a `tokenizer.json` before anything is built of it. Throws a sentence when its vocabulary or
- * its steps would take memory or time without bound.
+ * Checks a `tokenizer.json` before anything is built of it. Throws a sentence when its vocabulary
+ * or its steps would take memory or time without bound.
  */
 export function checkTokenizerJson(json: Readonly<Record<string, unknown>>): void {
   const model = isRecord(json.model) ? json.model : {}

@@ -1,4 +1,7 @@
-/** Steps for everything that one request has prepared; a step takes some 0.2 µs, so a second at most. */
+/**
+ * Steps for everything that one request has prepared; a step takes some 0.2 µs, so a second at
+ * most.
+ */
 export const PREPARATION_STEPS_MAX = 5_000_000
 
 /** Thrown by the construction step that a budget does not cover. */

@@ -20,7 +20,9 @@ export interface CompletionModel {
   readonly dialect: AnswerDialect
   /** Whether clients must know the dialect to read the answers. */
   readonly isDialectSpecial: boolean
-  /** Tokens of answers to chats; the dialect's markers of reasoning and of calls are visible text. */
+  /**
+   * Tokens of answers to chats; the dialect's markers of reasoning and of calls are visible text.
+   */
   readonly answerPieces: { readonly withTools: TokenPieces; readonly withoutTools: TokenPieces }
   /** Whether organizations reuse cached prefixes and grammars of each other. */
   readonly sharesCaches: boolean

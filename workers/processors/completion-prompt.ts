@@ -31,7 +31,9 @@ export interface PreparedPrompt {
   readonly maxNewTokens: number
   /** Whether the answer goes on in the middle of a text, so that its first space counts. */
   readonly continuesText: boolean
-  /** Where in the tokens the text begins that the answer repeats with changes; undefined without. */
+  /**
+   * Where in the tokens the text begins that the answer repeats with changes; undefined without.
+   */
   readonly originalStart: number | undefined
 }
 

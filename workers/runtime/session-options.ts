@@ -17,7 +17,8 @@ const OPTIMIZATION_LEVELS = { none: 0, basic: 1, extended: 2, all: 99 } as const
 
 /** ONNX Runtime settings of every session, each with its reason. */
 const CONFIG_ENTRIES = {
-  // Threads spin between the operators of a run, but not between runs: an idle worker costs nothing.
+  // Threads spin between the operators of a run, but not between runs: an idle worker costs
+  // nothing.
   'session.force_spinning_stop': '1',
 } as const
 

@@ -94,7 +94,9 @@ export class ModelSession {
     return binding
   }
 
-  /** Memory of the device that the session computes on; the caller releases it before the session. */
+  /**
+   * Memory of the device that the session computes on; the caller releases it before the session.
+   */
   openMemory(): DeviceMemory {
     return new DeviceMemory(this.#native, this.#handle, this.executionProvider)
   }

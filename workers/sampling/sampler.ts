@@ -149,7 +149,10 @@ function biasLogits(logitBias: Readonly<Record<string, number>>): LogitsProcesso
 // distinguishable: the quotient stays below 3.4e38.
 const SCORE_MAX = 1e8
 
-/** Keskar et al. 2019 (CTRL): a seen token's score is divided by the penalty, or multiplied if negative. */
+/**
+ * Keskar et al. 2019 (CTRL): a seen token's score is divided by the penalty, or multiplied if
+ * negative.
+ */
 function penalizeRepetition(penalty: number, promptTokenIds: readonly number[]): LogitsProcessor {
   const promptSet = new Set(promptTokenIds)
   const penalize = (scores: Float32Array, tokenId: number) => {

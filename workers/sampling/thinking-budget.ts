@@ -3,8 +3,8 @@ import type { SequenceRule } from './sampler.ts'
 const PROMPT_TAIL = 8 // tokens; templates open the reasoning at the very end of the prompt
 
 /**
- * Ends the reasoning of an answer after some tokens: then only the closing tag is allowed. A grammar
- * that forbids the tag is stronger.
+ * Ends the reasoning of an answer after some tokens: then only the closing tag is allowed. A
+ * grammar that forbids the tag is stronger.
  */
 export function limitThinking(options: {
   /** `after` is the token that precedes the opening one, where that is a word by itself. */

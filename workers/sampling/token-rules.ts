@@ -2,8 +2,8 @@ import type { SequenceRule } from './sampler.ts'
 import { argmax } from './select.ts'
 
 /**
- * Forbids all other tokens, besides those that end an answer which has begun. Where a grammar allows
- * none of them, the grammar is stronger.
+ * Forbids all other tokens, besides those that end an answer which has begun. Where a grammar
+ * allows none of them, the grammar is stronger.
  */
 export function allowOnly(
   tokenIds: ReadonlySet<number>,
@@ -26,8 +26,8 @@ export function allowOnly(
 }
 
 /**
- * Forbids the last token of each sequence where the tokens before it have just been generated. Where
- * nothing else is left, one of them is allowed.
+ * Forbids the last token of each sequence where the tokens before it have just been generated.
+ * Where nothing else is left, one of them is allowed.
  */
 export function banSequences(sequences: readonly (readonly number[])[]): SequenceRule {
   const lengthMax = Math.max(...sequences.map(({ length }) => length))

@@ -63,8 +63,8 @@ export async function adminUpdateUser(
     if (passwordHash !== undefined) {
       await endSessions(store, { userId: locked.id, scope: 'global' })
     }
-    // Links sent to the old address must not sign in any more, and neither may a confirmation that an
-    // administrator has replaced.
+    // Links sent to the old address must not sign in any more, and neither may a confirmation that
+    // an administrator has replaced.
     const isConfirmedNow = body.email_confirm === true || body.phone_confirm === true
     if (passwordHash !== undefined || isConfirmedNow || isMoved(locked, contacts)) {
       await clearOneTimeTokens(store, locked.id)

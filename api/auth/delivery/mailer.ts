@@ -53,7 +53,9 @@ const MESSAGE_TYPES: Readonly<Record<MailKind, string>> = {
   reauthentication: 'reauthenticate',
 }
 
-/** Sends mails over SMTP. Without a mail server in the settings, mails are dropped with a warning. */
+/**
+ * Sends mails over SMTP. Without a mail server in the settings, mails are dropped with a warning.
+ */
 export function createMailer(options: SmtpMailerOptions): SmtpMailer {
   const { smtp, mailer, siteUrl, clock, log } = options
   const timeoutMs = options.deliveryTimeoutMs ?? DELIVERY_TIMEOUT_MS
@@ -183,6 +185,6 @@ function headersOf(smtp: SmtpConfig, kind: MailKind) {
 
 // Line breaks would begin another header.
 function oneLine(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it removes.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: it removes them.
   return text.replace(/[\u0000-\u001f\u007f\u2028\u2029]+/g, ' ').trim()
 }

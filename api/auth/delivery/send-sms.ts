@@ -32,8 +32,8 @@ interface TokenSms {
 }
 
 /**
- * Writes a code to the outbox, with changes that are stored together with it, or not at all. Answers
- * the message's id.
+ * Writes a code to the outbox, with changes that are stored together with it, or not at all.
+ * Answers the message's id.
  */
 export function sendTokenSms(
   services: AuthServices,

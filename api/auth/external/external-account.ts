@@ -66,7 +66,8 @@ export async function decideAccount(
 
 // Thrown when the same visitor is faster elsewhere: all is undone, and decided anew.
 class LostRace extends Error {}
-// Thrown where a new user needs the approval of a hook, which is asked for outside of the transaction.
+// Thrown where a new user needs the approval of a hook, which is asked for outside of the
+// transaction.
 class ApprovalNeeded extends Error {
   readonly candidate: Candidate
 

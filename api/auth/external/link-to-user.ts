@@ -22,7 +22,9 @@ export async function requireLinkable(store: Store, { userId, visitor }: Linking
   throw authFailure('identity_already_exists', known.userId === userId ? {} : { message })
 }
 
-/** Gives a signed-in user the visitor's identity. Throws `identity_already_exists` when it is taken. */
+/**
+ * Gives a signed-in user the visitor's identity. Throws `identity_already_exists` when it is taken.
+ */
 export async function linkToUser(
   services: AuthServices,
   request: AuthRequest,

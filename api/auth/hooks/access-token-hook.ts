@@ -29,8 +29,8 @@ export async function describeAccessToken(
 }
 
 /**
- * The claims that follow a refresh token, asked for before it is exchanged: a hook that fails leaves
- * the refresh token valid. Undefined without a hook, and for tokens that are refused or were
+ * The claims that follow a refresh token, asked for before it is exchanged: a hook that fails
+ * leaves the refresh token valid. Undefined without a hook, and for tokens that are refused or were
  * exchanged before.
  */
 export async function describeRefresh(

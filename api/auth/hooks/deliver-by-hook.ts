@@ -16,7 +16,8 @@ const HOOK_BY_CHANNEL = {
 } as const satisfies Partial<Record<OutboxMessage['channel'], HookName>>
 
 /**
- * Delivers a message of the outbox through its hook; false when the mailer or gateway is to send it.
+ * Delivers a message of the outbox through its hook; false when the mailer or gateway is to send
+ * it.
  */
 export async function deliverByHook(
   { hooks, store }: { readonly hooks: AuthHooks; readonly store: Store },
@@ -72,8 +73,8 @@ const LINK_TYPES: Readonly<Record<MailKind, string>> = {
 
 /**
  * The tokens of a mail. With a change of address that both sides confirm, receivers expect the
- * hashes crosswise: `token_hash` belongs to the new address and `token_new`, `token_hash_new` to the
- * current one and `token`.
+ * hashes crosswise: `token_hash` belongs to the new address and `token_new`, `token_hash_new` to
+ * the current one and `token`.
  */
 function emailData({ kind, variables, forHook }: Mail): Readonly<Record<string, string>> {
   const { token, tokenHash, redirectTo: redirect_to, siteUrl } = variables

@@ -57,7 +57,9 @@ function beginningOf({ memoryKib, iterations, parallelism }: Parameters): string
   return `$argon2id$v=${VERSION}$m=${memoryKib},t=${iterations},p=${parallelism}$`
 }
 
-/** Whether it is the password of an argon2 hash of any kind and costs; false for text that is none. */
+/**
+ * Whether it is the password of an argon2 hash of any kind and costs; false for text that is none.
+ */
 export function verifyArgon2(password: string, hash: string): boolean {
   const stored = readArgon2(hash)
   if (stored === undefined) return false

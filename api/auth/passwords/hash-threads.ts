@@ -23,8 +23,8 @@ interface HashThread {
 }
 
 /**
- * Threads that start at the first need, keep the process alive only while they compute, and are replaced when one
- * dies. The caller bounds how many computations there are at once.
+ * Threads that start at the first need, keep the process alive only while they compute, and are
+ * replaced when one dies. The caller bounds how many computations there are at once.
  */
 export function createHashThreads(count: number): HashThreads {
   const threads: (HashThread | undefined)[] = Array.from({ length: count })

@@ -30,7 +30,9 @@ interface Patience {
   readonly waitMsMax: number
 }
 
-/** argon2id with the configured parameters; older kinds are verified and reported for an upgrade. */
+/**
+ * argon2id with the configured parameters; older kinds are verified and reported for an upgrade.
+ */
 export function createPasswordHasher(config: PasswordConfig, patience: Patience): PasswordHasher {
   const concurrency = config.hashConcurrency || availableParallelism()
   const { inPool, load } = createPool({

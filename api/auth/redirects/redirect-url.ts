@@ -1,6 +1,8 @@
 import { expandBraces, matchesGlob } from './glob.ts'
 
-/** Which redirect targets are permitted: the origin of the site, and the globs of the allow list. */
+/**
+ * Which redirect targets are permitted: the origin of the site, and the globs of the allow list.
+ */
 interface RedirectRules {
   readonly siteUrl: string
   readonly uriAllowList: readonly string[]
@@ -35,7 +37,7 @@ export function isRedirectAllowed(target: string, rules: RedirectRules): boolean
 }
 
 const URL_CHARACTERS_MAX = 2048
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it looks for.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: it finds them.
 const HOSTILE = /[\u0000-\u0020\u007f\\<>"`{}^|]/
 const ABSOLUTE = /^[a-z][a-z0-9+.-]*:\/\//i
 const SCRIPT_SCHEMES = new Set(['javascript:', 'data:', 'vbscript:', 'file:', 'blob:', 'about:'])
@@ -48,7 +50,8 @@ function isOnSite(url: URL, siteUrl: string): boolean {
   if (site.hostname === '' || url.hostname.toLowerCase() !== site.hostname.toLowerCase()) {
     return false
   }
-  // Another scheme sends the tokens in clear or to another app; another port may be another program.
+  // Another scheme sends the tokens in clear or to another app; another port may be another
+  // program.
   if (url.protocol !== site.protocol) return false
   // Development servers and native apps listen on any free loopback port (RFC 8252, 7.3).
   return url.port === site.port || (isHttp(url) && LOOPBACK.test(url.hostname))
@@ -71,7 +74,8 @@ function isListed(target: string, globs: readonly string[]): boolean {
     })
 }
 
-// Apps list their schemes with wildcards (`com.example.app.*://**`); http and https are named in full.
+// Apps list their schemes with wildcards (`com.example.app.*://**`); http and https are named in
+// full.
 function matchesScheme(scheme: string, url: URL): boolean {
   const named = url.protocol.slice(0, -1)
   return isHttp(url) ? scheme.toLowerCase() === named : matchesGlob(scheme, named)

@@ -48,13 +48,15 @@ async function issueRefreshToken(store: Store, sessionId: string): Promise<strin
 /**
  * Exchanges a refresh token for its child, inside a transaction of the caller.
  *
- * | state   | presented                                         | next    | answer                     |
+ * | state   | presented                                         | next    | answer
+ * |
  * |---------|---------------------------------------------------|---------|----------------------------|
- * | valid   |                                                   | revoked | a new child                |
- * | revoked | parent of the valid one, within the interval      | revoked | the same child again       |
- * | revoked | otherwise, rotation enabled                       | revoked | refused; the family falls  |
- * | revoked | parent of the valid one, rotation disabled        | revoked | the same child again       |
- * | revoked | otherwise, rotation disabled                      | revoked | refused; the family stays  |
+ * | valid   |                                                   | revoked | a new child
+ * | | revoked | parent of the valid one, within the interval      | revoked | the same child again
+ * | | revoked | otherwise, rotation enabled                       | revoked | refused; the family
+ * falls  | | revoked | parent of the valid one, rotation disabled        | revoked | the same child
+ * again       | | revoked | otherwise, rotation disabled                      | revoked | refused;
+ * the family stays  |
  *
  * The family of a refresh token is its session. The row of the session is locked first, so that of
  * many that race one rotates and the others see what it did. The child is a function of its parent

@@ -30,9 +30,9 @@ interface RotatedAtOnce {
 }
 
 /**
- * The first row of the state table of `rotateRefreshToken`, in one round trip: a valid refresh token
- * of a user in good standing is exchanged, and written to the audit log. Undefined when anything is
- * unusual; nothing has happened then, and the step-by-step way finds out what.
+ * The first row of the state table of `rotateRefreshToken`, in one round trip: a valid refresh
+ * token of a user in good standing is exchanged, and written to the audit log. Undefined when
+ * anything is unusual; nothing has happened then, and the step-by-step way finds out what.
  */
 export async function rotateInOneStatement(
   store: Store,

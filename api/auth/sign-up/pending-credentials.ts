@@ -12,8 +12,8 @@ interface SignInCandidate {
 }
 
 /**
- * The user of an email address or phone number in an audience. The password of an unconfirmed sign-up is read in the same
- * statement, so that unconfirmed users take as long as others.
+ * The user of an email address or phone number in an audience. The password of an unconfirmed
+ * sign-up is read in the same statement, so that unconfirmed users take as long as others.
  */
 export async function findSignInCandidate(
   store: Store,

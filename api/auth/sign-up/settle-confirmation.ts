@@ -20,8 +20,9 @@ export type Settlement =
     }
 
 /**
- * Confirms the address of a user by what the provider has verified. Until then anybody may have made
- * the account: password, number, second factors, sessions and other identities do not stay in it.
+ * Confirms the address of a user by what the provider has verified. Until then anybody may have
+ * made the account: password, number, second factors, sessions and other identities do not stay in
+ * it.
  */
 export async function settleConfirmation(
   services: AuthServices,

@@ -12,7 +12,9 @@ export interface Parts {
 /** A row as Postgres writes it in JSON. */
 export type JsonRow = Readonly<Record<string, unknown>>
 
-/** Selects the parts of the user of the statement's own `users`, so that they cost no query more. */
+/**
+ * Selects the parts of the user of the statement's own `users`, so that they cost no query more.
+ */
 export function selectParts({ users, identities, factors }: AuthTables) {
   return { identities: listOf(users, identities), factors: listOf(users, factors) }
 }

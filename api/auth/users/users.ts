@@ -65,7 +65,9 @@ export async function findUserByContact(
   return user
 }
 
-/** Users who asked to change to this address or number, the latest first; several may have asked. */
+/**
+ * Users who asked to change to this address or number, the latest first; several may have asked.
+ */
 export async function findUsersChangingTo(store: Store, contact: Contact): Promise<UserRow[]> {
   const { users } = store.tables
   const [column, value, sentAt] =

@@ -65,7 +65,9 @@ export async function beginRegistration(
   return { challenge: options.challenge, options }
 }
 
-/** The options for `navigator.credentials.get()`; without credentials for any passkey of the site. */
+/**
+ * The options for `navigator.credentials.get()`; without credentials for any passkey of the site.
+ */
 export async function beginAssertion(
   services: AuthServices,
   assertion: {
@@ -161,8 +163,8 @@ function describe({ credentialId, transports }: WebAuthnCredentialRow) {
   return { id: credentialId.toString('base64url'), transports: [...transports] }
 }
 
-// No attestation is asked for, so a statement is ignored, as the standard permits: the library would
-// load the revocation lists that certificates of a client name.
+// No attestation is asked for, so a statement is ignored, as the standard permits: the library
+// would load the revocation lists that certificates of a client name.
 async function withoutStatement(given: AttestationResponse): Promise<RegistrationResponseJSON> {
   const { decodeAttestationObject, isoBase64URL, isoCBOR } = await import(
     '@simplewebauthn/server/helpers'
@@ -188,8 +190,8 @@ async function withoutStatement(given: AttestationResponse): Promise<Registratio
 
 const TRANSPORTS_MAX = 10
 
-// The library throws for every reason to refuse, and its parsers throw errors of their own for bytes
-// of another format.
+// The library throws for every reason to refuse, and its parsers throw errors of their own for
+// bytes of another format.
 async function orUndefined<T>(
   services: AuthServices,
   verify: () => Promise<T | undefined>,

@@ -6,7 +6,8 @@ import { html, send } from './ui.js'
 
 /**
  * @typedef {import('./ui.js').Row} Row
- * @typedef {{ name: string, label: string, kind?: 'text' | 'email' | 'number' | 'select' | 'checks',
+ * @typedef {{ name: string, label: string, kind?: 'text' | 'email' | 'number' | 'select' |
+ * 'checks',
  *   options?: readonly string[], hint?: string, isOptional?: boolean,
  *   value?: (row: Row) => string }} Field
  * @typedef {{ label: string, role: string, question: string, method: string,

@@ -8,7 +8,9 @@ export function words(kind) {
   return kind.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
 }
 
-/** The sum over a list. @template T @param {readonly T[]} list @param {(entry: T) => number} amount */
+/**
+ * The sum over a list. @template T @param {readonly T[]} list @param {(entry: T) => number} amount
+ */
 export function sum(list, amount) {
   return list.reduce((total, entry) => total + amount(entry), 0)
 }

@@ -14,16 +14,18 @@ import {
 /**
  * @typedef {{ text: string, note?: string, share?: number, tone?: 'bad' | 'warn' | 'good' }} Cell
  * @typedef {{ label: string, isNumber?: boolean }} Column
- * @typedef {{ id: string, title: string, about: string, columns: Column[], rows: Cell[][], empty: string }} Table
- * @typedef {{ label: string, value: string, note: string, tone?: 'bad' | 'warn' | 'good' }} Tile
- * @typedef {{ tiles: Tile[], tables: Table[] }} View
+ * @typedef {{ id: string, title: string, about: string, columns: Column[], rows: Cell[][], empty:
+ * string }} Table @typedef {{ label: string, value: string, note: string, tone?: 'bad' | 'warn' |
+ * 'good' }} Tile @typedef {{ tiles: Tile[], tables: Table[] }} View
  *
- * @typedef {{ kind: string, modelId: string, waiting: number, running: number, oldestWaitMs?: number,
+ * @typedef {{ kind: string, modelId: string, waiting: number, running: number, oldestWaitMs?:
+ * number,
  *   failedLastHour: number, jobsPerSecond: number, tokensPerSecond: number, slotsUsed: number,
  *   slots: number, workersReady: number, workers: number }} QueueOverview
  * @typedef {{ kind: string, modelId: string, isReady: boolean, slots: number, active: number,
  *   waiting: number, jobsPerSecond: number, tokensPerSecond: number, cacheUse: number }} ServedQueue
- * @typedef {{ workerId: string, version: string, pid: number, hostname: string, startedAtMs: number,
+ * @typedef {{ workerId: string, version: string, pid: number, hostname: string, startedAtMs:
+ * number,
  *   isDraining: boolean, queues: readonly ServedQueue[] }} WorkerHeartbeat
  * @typedef {{ atMs: number, requestId: string, method: string, route: string, status: number,
  *   modelId?: string }} SeenRequest
@@ -31,8 +33,8 @@ import {
  * @typedef {SeenRequest & { durationMs: number, queueMs?: number, firstTokenMs?: number,
  *   completionTokens?: number }} SlowRequest
  * @typedef {{ kind: string, modelId?: string, count: number }} ErrorCount
- * @typedef {{ name: string, isOk: boolean, isRequired: boolean, sinceMs: number, remedy: string }} DependencyState
- * @typedef {{ version: string, atMs: number, slowAfterMs: number,
+ * @typedef {{ name: string, isOk: boolean, isRequired: boolean, sinceMs: number, remedy: string }}
+ * DependencyState @typedef {{ version: string, atMs: number, slowAfterMs: number,
  *   dependencies: readonly DependencyState[], queues: readonly QueueOverview[],
  *   workers: readonly WorkerHeartbeat[], incidents: { errors: readonly ErrorCount[],
  *   failed: readonly FailedRequest[], slow: readonly SlowRequest[] },

@@ -102,7 +102,10 @@ function showRows({ id, columns, rows, empty }) {
   )
 }
 
-/** @param {View['tables'][number]['rows'][number][number]} cell @param {View['tables'][number]['columns'][number]} column */
+/**
+ * @param {View['tables'][number]['rows'][number][number]} cell @param
+ * {View['tables'][number]['columns'][number]} column
+ */
 function showCell({ text, note, share, tone }, { label, isNumber }) {
   const content = [element('span', {}, [text])]
   if (share !== undefined) {

@@ -69,7 +69,10 @@ function plain(rows) {
   }))
 }
 
-/** Counts of a bucket; `minutes` is set with each answer. @param {readonly (readonly [string, string])[]} rows @returns {Line[]} */
+/**
+ * Counts of a bucket; `minutes` is set with each answer. @param {readonly (readonly [string,
+ * string])[]} rows @returns {Line[]}
+ */
 function perMinute(rows) {
   return rows.map(([label, name], index) => ({
     ...{ label, colour: COLOURS[index] ?? '--ink' },
@@ -111,7 +114,10 @@ function Charts({ start }) {
     </div>`
 }
 
-/** A chart with its newest values as text, and all of them as a table. @param {{ chart: Chart, points: readonly Row[] }} props */
+/**
+ * A chart with its newest values as text, and all of them as a table. @param {{ chart: Chart,
+ * points: readonly Row[] }} props
+ */
 function ChartCard({ chart, points }) {
   const id = useId()
   const { title, lines, format } = chart

@@ -6,7 +6,9 @@ export function partialTagLength(text: string, tag: string): number {
   return 0
 }
 
-/** The first of some tags in a text, or how much of the text's end could be the beginning of one. */
+/**
+ * The first of some tags in a text, or how much of the text's end could be the beginning of one.
+ */
 export function findTag(
   text: string,
   tags: readonly string[],

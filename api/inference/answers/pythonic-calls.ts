@@ -98,7 +98,9 @@ export class PythonicCalls implements CallBody {
     return true
   }
 
-  /** An argument without a name, or whose value is no literal, is passed on as a text or left out. */
+  /**
+   * An argument without a name, or whose value is no literal, is passed on as a text or left out.
+   */
   #emit(events: CallEvent[]): void {
     const [, key, text] = /^\s*([A-Za-z_]\w*)\s*=([\s\S]*)$/.exec(this.#argument) ?? []
     this.#argument = ''

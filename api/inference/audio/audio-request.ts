@@ -128,7 +128,9 @@ export function isStreamed(
   )
 }
 
-/** Whether the name of a file says what it is. Throws when it says something that is no recording. */
+/**
+ * Whether the name of a file says what it is. Throws when it says something that is no recording.
+ */
 export function hasAudioExtension(filename: string): boolean {
   const extension = extname(filename).slice(1).toLowerCase()
   if (extension === '') return false

@@ -192,8 +192,8 @@ function legacyPlan(
 }
 
 /**
- * A function definition as the workers read it. Throws when its parameters are not an object schema,
- * exceed the budget, or break the rules of `strict`.
+ * A function definition as the workers read it. Throws when its parameters are not an object
+ * schema, exceed the budget, or break the rules of `strict`.
  */
 export function definitionOf(
   field: FunctionField,

@@ -119,7 +119,8 @@ function promptsOf(prompt: CompletionBody['prompt']): readonly Prompt[] {
   )
 }
 
-// As the model reads it: half of a character that a client cut would make an echo that few can parse.
+// As the model reads it: half of a character that a client cut would make an echo that few can
+// parse.
 function textPrompt(text: string): Prompt {
   return { form: 'text', text: text.toWellFormed() }
 }

@@ -89,8 +89,8 @@ export const ENGINE_EMBEDDING_BODY = Type.Object(
 export type EmbeddingBody = Static<typeof ENGINE_EMBEDDING_BODY>
 
 /**
- * Refuses too many inputs before the validator reads them all. A list of numbers is one input, whose
- * length the schema bounds.
+ * Refuses too many inputs before the validator reads them all. A list of numbers is one input; the
+ * schema bounds its length.
  */
 export function checkInputCount(body: unknown): void {
   const { input } = (body ?? {}) as { readonly input?: unknown }

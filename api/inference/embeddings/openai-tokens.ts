@@ -36,8 +36,8 @@ export async function decodeOpenAiTokens(
   })
 }
 
-// The package's own decoder keeps bytes of one call for the next: only its tables are used. They take
-// some 100 ms to load, so that only processes that need them do.
+// The package's own decoder keeps bytes of one call for the next: only its tables are used. They
+// take some 100 ms to load, so that only processes that need them do.
 async function loadRanks(encoding: Encoding): Promise<Ranks> {
   const { default: ranks } =
     encoding === 'cl100k_base'

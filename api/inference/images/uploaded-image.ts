@@ -48,7 +48,8 @@ export async function inspectImage(bytes: Buffer, param: string): Promise<Upload
 
 /**
  * The mask of an edit, whose transparent areas are redrawn; undefined where those of the image are.
- * Without a mask and transparency the whole image is redrawn. Throws unless the mask fits the image.
+ * Without a mask and transparency the whole image is redrawn. Throws unless the mask fits the
+ * image.
  */
 export async function maskOf(
   image: UploadedImage,

@@ -71,7 +71,9 @@ const DELETED = {
   },
 }
 
-/** `/responses/{response_id}`: fetch, follow, list the input, cancel and delete stored responses. */
+/**
+ * `/responses/{response_id}`: fetch, follow, list the input, cancel and delete stored responses.
+ */
 export function registerStoredResponses(app: FastifyInstance, stored: ResponseStorage): void {
   const { answers, jobs, background } = stored
   const find = async (request: FastifyRequest): Promise<StoredAnswer & { job?: JobSummary }> => {

@@ -4,7 +4,8 @@ import { bearer } from './session.js'
 
 /**
  * A request to the API, as it is sent and as it is shown.
- * @typedef {{ path: string, json?: Record<string, unknown>, form?: readonly (readonly [string, string | File])[] }} ApiRequest
+ * @typedef {{ path: string, json?: Record<string, unknown>, form?: readonly (readonly [string,
+ * string | File])[] }} ApiRequest
  */
 
 /**

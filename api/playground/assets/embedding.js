@@ -63,7 +63,10 @@ function showScore({ text, score }) {
   )
 }
 
-/** The cosine of the angle between two vectors. @param {readonly number[]} a @param {readonly number[]} b */
+/**
+ * The cosine of the angle between two vectors. @param {readonly number[]} a @param {readonly
+ * number[]} b
+ */
 export function cosine(a, b) {
   let dot = 0
   let aa = 0

@@ -1,6 +1,8 @@
 import { send } from './api.js'
 
-/** @typedef {{ id: string, kind: string, capabilities: readonly string[], isReady: boolean }} Model */
+/**
+ * @typedef {{ id: string, kind: string, capabilities: readonly string[], isReady: boolean }} Model
+ */
 
 /** The models of the caller, and whether a worker has loaded each. @returns {Promise<Model[]>} */
 export async function loadModels() {

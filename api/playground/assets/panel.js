@@ -14,7 +14,8 @@ import { inWords, Problem } from './problem.js'
  *   run: (request: ApiRequest, signal: AbortSignal) => Promise<string>,
  * }} PanelSpec
  *
- * @typedef {{ id: string, setModels: (models: readonly Model[]) => void, isUsable: () => boolean, describe: () => ApiRequest,
+ * @typedef {{ id: string, setModels: (models: readonly Model[]) => void, isUsable: () => boolean,
+ * describe: () => ApiRequest,
  *   stop: () => void }} Panel
  */
 

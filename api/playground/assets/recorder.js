@@ -60,7 +60,10 @@ export function createRecorder({ onTime }) {
   }
 }
 
-/** @param {MediaRecorder} recorder @param {(seconds: number) => void} onTime @returns {Promise<Blob[]>} */
+/**
+ * @param {MediaRecorder} recorder @param {(seconds: number) => void} onTime @returns
+ * {Promise<Blob[]>}
+ */
 function piecesOf(recorder, onTime) {
   /** @type {Blob[]} */
   const pieces = []

@@ -3,9 +3,10 @@ import { Problem, problemOf } from './problem.js'
 
 /**
  * @typedef {{ kind: 'key', key: string }} KeyCredential
- * @typedef {{ kind: 'user', accessToken: string, refreshToken: string, expiresAtMs: number, name: string }} UserCredential
- * @typedef {KeyCredential | UserCredential} Credential
- * @typedef {{ access_token: string, refresh_token: string, expires_in: number | string, user?: { email?: string } }} Tokens
+ * @typedef {{ kind: 'user', accessToken: string, refreshToken: string, expiresAtMs: number, name:
+ * string }} UserCredential @typedef {KeyCredential | UserCredential} Credential @typedef {{
+ * access_token: string, refresh_token: string, expires_in: number | string, user?: { email?: string
+ * } }} Tokens
  */
 
 const STORAGE_KEY = 'millrace.playground'
@@ -68,7 +69,9 @@ export async function bearer() {
   return /** @type {UserCredential} */ (credential).accessToken
 }
 
-/** The credential in an answer of the user server. @param {Tokens} tokens @returns {UserCredential} */
+/**
+ * The credential in an answer of the user server. @param {Tokens} tokens @returns {UserCredential}
+ */
 export function userOf(tokens) {
   return {
     kind: 'user',

@@ -4,7 +4,9 @@ import { createPanel } from './panel.js'
 import { inWords, Problem } from './problem.js'
 import { createRecorder } from './recorder.js'
 
-/** Speech to text, from a file or the microphone. @param {Parameters<typeof createPanel>[1]} page */
+/**
+ * Speech to text, from a file or the microphone. @param {Parameters<typeof createPanel>[1]} page
+ */
 export function createSpeech(page) {
   const fileInput = byId('speech-file', HTMLInputElement)
   const player = byId('speech-player', HTMLAudioElement)

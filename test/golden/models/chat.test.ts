@@ -19,7 +19,8 @@ interface Problem {
 
 type Comparison = 'exact' | 'json' | 'number' | 'tool'
 
-// Held-out problems and scores of onnxruntime, both by `python -m models.training.tiny_chat evaluate`.
+// Held-out problems and scores of onnxruntime, both by `python -m models.training.tiny_chat
+// evaluate`.
 const { gates } = readEvals<{
   gates: Record<string, { compare: Comparison; problems: readonly Problem[] }>
 }>('tiny-chat')

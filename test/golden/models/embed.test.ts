@@ -13,7 +13,8 @@ interface Trial {
   readonly top: number
 }
 
-// Held-out texts and scores of onnxruntime, both by `python -m models.training.tiny_embed evaluate`.
+// Held-out texts and scores of onnxruntime, both by `python -m models.training.tiny_embed
+// evaluate`.
 const { trials } = readEvals<{ trials: Record<string, Trial> }>('tiny-embed')
 const measured = measuredScores('tiny-embed')
 const runtime = openRuntime()

@@ -12,7 +12,8 @@ interface Group {
   readonly right: number
 }
 
-// Held-out texts and scores of onnxruntime, both by `python -m models.training.tiny_rerank evaluate`.
+// Held-out texts and scores of onnxruntime, both by `python -m models.training.tiny_rerank
+// evaluate`.
 const { groups } = readEvals<{ groups: Record<string, Group[]> }>('tiny-rerank')
 const { gates } = readJson<{ gates: Record<string, { after: number }> }>(
   `${modelFolder('tiny-rerank')}/eval.json`,

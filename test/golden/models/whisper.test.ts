@@ -13,7 +13,10 @@ interface Clip {
   readonly language: string | null
   readonly seconds: number
   readonly text: string
-  /** What onnxruntime recognized in the samples before they were compressed; only in clips of one window. */
+  /**
+   * What onnxruntime recognized in the samples before they were compressed; only in clips of one
+   * window.
+   */
   readonly recognized?: string
   readonly recognizedEnglish?: string
   readonly recognizedLanguage?: string

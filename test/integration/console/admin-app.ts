@@ -33,7 +33,9 @@ export interface AdminApp {
   close(): Promise<void>
 }
 
-/** Opens the pages; `administrators` are the users who may see them, with their present passwords. */
+/**
+ * Opens the pages; `administrators` are the users who may see them, with their present passwords.
+ */
 export async function openAdminApp(options: {
   readonly redisUrl: string
   readonly keyPrefix: string

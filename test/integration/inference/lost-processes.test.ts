@@ -10,8 +10,8 @@ const REQUEST = {
   model: 'tiny-chat',
   prompt: 'Once upon a time',
   max_tokens: 900,
-  // Sampling at temperature 1 would meet, once in some 10⁵ tokens, two candidates that are nearer to
-  // each other than the rounding of a batched and an unbatched run.
+  // Sampling at temperature 1 would meet, once in some 10⁵ tokens, two candidates that are nearer
+  // to each other than the rounding of a batched and an unbatched run.
   temperature: 0,
   frequency_penalty: 0.7,
   logit_bias: ENDLESS,

@@ -21,7 +21,8 @@ describe('the embedded Postgres', () => {
     const pidFile = join(data, 'postmaster.pid')
     const lines = (await readFile(pidFile, 'utf8')).split('\n')
     await before.stop()
-    // What a container or a machine leaves that is switched off, once this test's process has that number.
+    // What a container or a machine leaves that is switched off, once this test's process has that
+    // number.
     await writeFile(pidFile, [process.pid, ...lines.slice(1)].join('\n'), { mode: 0o600 })
     await (await findPlace(folder, '')).own(pidFile)
     const after = await startPostgres(folder, { password: 'kept' })

@@ -104,7 +104,10 @@ export async function leftoversOf(dataDir: string): Promise<readonly string[]> {
   }
 }
 
-/** Command lines of the processes that have the data directory in arguments or environment, or work in it. */
+/**
+ * Command lines of the processes that have the data directory in arguments or environment, or work
+ * in it.
+ */
 export function processesOf(dataDir: string): string[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)

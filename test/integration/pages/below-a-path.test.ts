@@ -14,7 +14,10 @@ let stack: PagesStack
 let proxy: Server
 let address: string
 
-/** Serves the tiers below a path, as `proxy_pass` and `proxy_cookie_path` of nginx do; the rest is others'. */
+/**
+ * Serves the tiers below a path, as `proxy_pass` and `proxy_cookie_path` of nginx do; the rest is
+ * others'.
+ */
 function startProxy(target: URL): Server {
   return createServer((incoming, answer) => {
     const { method, url = '', headers } = incoming

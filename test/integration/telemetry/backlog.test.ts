@@ -105,7 +105,9 @@ describe('the scaling of the workers', () => {
   })
 })
 
-/** Jobs in every state that BullMQ knows: 1 completed, 1 failed, 2 active, 3, 4 and 5 not yet begun. */
+/**
+ * Jobs in every state that BullMQ knows: 1 completed, 1 failed, 2 active, 3, 4 and 5 not yet begun.
+ */
 async function fill(queue: Queue, prefix: string, connection: Redis): Promise<void> {
   const worker = new Worker(queue.name, null, { connection, prefix, autorun: false })
   const take = () => worker.getNextJob('token', { block: false })

@@ -36,7 +36,8 @@ it('writes one row of usage for every answered request, also when a process is k
     const worker = await tiers.startWorker()
     const expected: [string | null, string, number][] = []
 
-    // The API process is killed as soon as the answer is there: nothing else may still have to happen.
+    // The API process is killed as soon as the answer is there: nothing else may still have to
+    // happen.
     for (let kill = 0; kill < KILLS; kill += 1) {
       const doomed = await tiers.startApi()
       const answer = await send(doomed.url, { max_tokens: 5 })

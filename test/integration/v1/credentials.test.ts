@@ -16,7 +16,9 @@ import { createDatabase } from '#test/support/services.ts'
 import { apiEnv, startTiers, type Tiers } from '#test/support/tiers.ts'
 
 const ID = '00000000-0000-4000-8000-000000000000'
-/** Routes of the user server look at the session, as the protocol defines: these tokens stay valid. */
+/**
+ * Routes of the user server look at the session, as the protocol defines: these tokens stay valid.
+ */
 const VALID_FOR_USERS = [
   'a token of another audience',
   'the token of a banned user',

@@ -27,7 +27,9 @@ export interface Sent {
   ms?: number
 }
 
-/** A route that counts its runs, behind the gate, served by two processes' worth of applications. */
+/**
+ * A route that counts its runs, behind the gate, served by two processes' worth of applications.
+ */
 export async function openGated(database: Database, redisUrl: string, keyPrefix: string) {
   const redis = await openRedis(redisUrl, 'producer', log)
   closers.push(() => redis.disconnect())

@@ -23,7 +23,10 @@ export function decodeFile(bytes: Uint8Array): AsyncIterable<Pcm> | Iterable<Pcm
   throw new UnsupportedAudioError(format)
 }
 
-/** Whether a WAV file that `openWav` left to other decoders holds compressed sound, and is not damaged. */
+/**
+ * Whether a WAV file that `openWav` left to other decoders holds compressed sound, and is not
+ * damaged.
+ */
 function isCompressedWav(bytes: Uint8Array): boolean {
   const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, 256))
   const form = head.indexOf('fmt ')

@@ -1,7 +1,8 @@
 import { HighBitReader } from './bits.ts'
 import { CHANNELS_MAX, type PacketDecoder, type Pcm, UnsupportedAudioError } from './pcm.ts'
 
-// RFC 9639, tables 14 and 15: block sizes and sample rates by their codes; 0 where the code means something else.
+// RFC 9639, tables 14 and 15: block sizes and sample rates by their codes; 0 where the code means
+// something else.
 const BLOCK_SIZES = [0, 192, 576, 1152, 2304, 4608, 0, 0]
 const RATES = [
   0, 88_200, 176_400, 192_000, 8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000,

@@ -4,7 +4,8 @@ type InverseMdct = (coefficients: Float32Array) => Float32Array
 /**
  * The inverse MDCT of Vorbis I without a scale:
  *   y[n] = Σ X[k] cos(π/M (n + ½ + M/2)(k + ½)),  M = size / 2.
- * It is a DCT-IV whose output is unfolded; the DCT-IV is a complex FFT of M / 2 points between two rotations.
+ * It is a DCT-IV whose output is unfolded; the DCT-IV is a complex FFT of M / 2 points between two
+ * rotations.
  */
 export function createInverseMdct(size: number): InverseMdct {
   const half = size / 2

@@ -4,8 +4,8 @@ import { createOpusDecoder } from './opus.ts'
 import { type PacketDecoder, type Pcm, sliceOf, UnsupportedAudioError } from './pcm.ts'
 import { createVorbisDecoder } from './vorbis.ts'
 
-// Streams one after the other (RFC 3533, section 4). Each sets up a decoder, which takes far longer than the
-// bytes of its headers suggest.
+// Streams one after the other (RFC 3533, section 4). Each sets up a decoder, which takes far longer
+// than the bytes of its headers suggest.
 const CHAINED_STREAMS_MAX = 32
 const VORBIS_HEADERS = 3
 
@@ -67,7 +67,8 @@ function openStream(serial: number, first: Uint8Array): OggStream | undefined {
     }
   }
   if (name.startsWith('\u007fFLAC')) {
-    // Mapping version, number of header packets, then the signature and STREAMINFO with its block header.
+    // Mapping version, number of header packets, then the signature and STREAMINFO with its block
+    // header.
     const numHeaders = (first[7] ?? 0) * 256 + (first[8] ?? 0)
     const decoder = createFlacDecoder(readStreamInfo(first.subarray(17)))
     return {

@@ -9,8 +9,8 @@ interface OggPacket {
 }
 
 const HEADER_BYTES = 27
-// A continued packet is copied once for each of its pages: without a limit a file of such pages takes
-// time and memory that grow with the square of its length.
+// A continued packet is copied once for each of its pages: without a limit a file of such pages
+// takes time and memory that grow with the square of its length.
 const PACKET_BYTES_MAX = 1024 ** 2
 const NO_GRANULE = 2n ** 64n - 1n
 

@@ -6,7 +6,10 @@ const RANGES = [256, 128, 86, 64]
 // The table of section 10.1 spans 140 dB in 256 steps and ends at 1.
 const LEVELS = Float32Array.from({ length: 256 }, (_, at) => 10 ** (((at - 255) * 140) / 256 / 20))
 
-/** The curve that a channel's residue is multiplied by; undefined for a silent channel (section 7.2). */
+/**
+ * The curve that a channel's residue is multiplied by; undefined for a silent channel (section
+ * 7.2).
+ */
 export function readFloorCurve(
   bits: LowBitReader,
   setup: VorbisSetup,
@@ -41,7 +44,9 @@ function readValues(bits: LowBitReader, { codebooks }: VorbisSetup, floor: Floor
   return values
 }
 
-/** Each point is coded as its distance from the line between its neighbours among those before it. */
+/**
+ * Each point is coded as its distance from the line between its neighbours among those before it.
+ */
 function renderCurve(floor: Floor, values: readonly number[], length: number): Float32Array {
   const { xs, multiplier, order } = floor
   const range = RANGES[multiplier - 1] ?? 1

@@ -1,4 +1,7 @@
-/** The part of the WebAssembly interface that the decoders use; `lib` of tsconfig.json is that of the language. */
+/**
+ * The part of the WebAssembly interface that the decoders use; `lib` of tsconfig.json is that of
+ * the language.
+ */
 declare namespace WebAssembly {
   function instantiate(
     bytes: Uint8Array,

@@ -46,7 +46,8 @@ interface FittedLayer {
 /**
  * Rewrites a decoder whose cache grows by concatenation, so that it attends by GroupQueryAttention
  * over a cache that is written in place. Undefined when a layer is not recognized or what it
- * computes is not exactly such an attention: each kind of layer is run alone beside its replacement.
+ * computes is not exactly such an attention: each kind of layer is run alone beside its
+ * replacement.
  */
 export async function rewriteDecoder(
   context: ProbeContext,
@@ -173,7 +174,10 @@ function replaceLayers(view: GraphView, fits: readonly FittedLayer[], { type }: 
   return withoutUnused(new GraphView(whole))
 }
 
-/** The tensor of which one is the transposition between [batch, heads, length, size] and [batch, length, heads, size]. */
+/**
+ * The tensor of which one is the transposition between [batch, heads, length, size] and [batch,
+ * length, heads, size].
+ */
 function sourceOfTranspose(view: GraphView, tensor: string): string | undefined {
   const node = view.producer(view.source(tensor))
   return node && isHeadTranspose(node) ? node.inputs[0] : undefined

@@ -53,7 +53,9 @@ export function keyOf({ cos, sin }: Rotary): string {
   return `${cos}\n${sin}`
 }
 
-/** The first half of each row, when the second is the same and three later rows are as in a chunk. */
+/**
+ * The first half of each row, when the second is the same and three later rows are as in a chunk.
+ */
 function halfOf(
   { values }: ProbeResult,
   rows: number,

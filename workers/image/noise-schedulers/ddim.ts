@@ -4,8 +4,8 @@ import type { NoiseScheduler, NoiseSchedulerConfig } from './types.ts'
 /**
  * Denoising diffusion implicit models, Song et al. 2020, with η = 0.
  *
- * `alpha` is ᾱ_t, `clean` the predicted x₀, `noise` the predicted ε; step = eq. 12 without its random
- * part.
+ * `alpha` is ᾱ_t, `clean` the predicted x₀, `noise` the predicted ε; step = eq. 12 without its
+ * random part.
  */
 export function createDdim(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
   const alphaAt = alphasByTimestep(config)

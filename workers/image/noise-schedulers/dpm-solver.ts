@@ -14,8 +14,8 @@ interface Level {
 }
 
 /**
- * DPM-Solver++ (2M), Lu et al. 2022, algorithm 2: predictions of the clean latents, extrapolated over λ
- * from the last two; the first step and the last one are of the first order.
+ * DPM-Solver++ (2M), Lu et al. 2022, algorithm 2: predictions of the clean latents, extrapolated
+ * over λ from the last two; the first step and the last one are of the first order.
  */
 export function createDpmSolver(config: NoiseSchedulerConfig, steps: number): NoiseScheduler {
   const sigmas = Array.from(noiseLevels(config))

@@ -35,9 +35,9 @@ const BYTES_PER_FRAME = 200 // with its key
 const BYTES_PER_PART = 300 // of the grammar itself
 
 /**
- * Reads bytes against a grammar. A way to go on is a stack of frames; stacks are shared and numbered,
- * so that a set of them is a state of a lazily built deterministic automaton: the first visit of a
- * (state, byte) pair expands the grammar, every later one is an array lookup.
+ * Reads bytes against a grammar. A way to go on is a stack of frames; stacks are shared and
+ * numbered, so that a set of them is a state of a lazily built deterministic automaton: the first
+ * visit of a (state, byte) pair expands the grammar, every later one is an array lookup.
  */
 export class Automaton {
   readonly start: AutomatonState

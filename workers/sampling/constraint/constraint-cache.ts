@@ -13,8 +13,8 @@ const GRAMMARS_BYTES_MAX = 128 * 1024 ** 2
 const BYTES_PER_KEY_CHARACTER = 3
 
 /**
- * The grammars that a model's requests used last, with what was worked out for them. They grow while
- * answers follow them, so the room that they take is looked at with each request.
+ * The grammars that a model's requests used last, with what was worked out for them. They grow
+ * while answers follow them, so the room that they take is looked at with each request.
  */
 export class ConstraintCache {
   readonly #pieces: TokenPieces

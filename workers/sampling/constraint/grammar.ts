@@ -56,7 +56,9 @@ export class GrammarBuilder {
     })
   }
 
-  /** A grammar that takes a while to make, and is made the first time that its name is asked for. */
+  /**
+   * A grammar that takes a while to make, and is made the first time that its name is asked for.
+   */
   named(name: string, make: () => Grammar): Grammar {
     return once(this.#named, name, make)
   }

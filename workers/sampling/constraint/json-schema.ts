@@ -39,8 +39,8 @@ const DEPTH_MAX = 64
 const SCHEMAS_MAX = 10_000 // combinations included, which can grow with every reference
 
 /**
- * Turns a JSON Schema into a grammar whose texts all satisfy it; the properties of an object come in
- * the order in which the schema lists them. Throws `invalidRequest` naming the path of a keyword
+ * Turns a JSON Schema into a grammar whose texts all satisfy it; the properties of an object come
+ * in the order in which the schema lists them. Throws `invalidRequest` naming the path of a keyword
  * that cannot be enforced: a constraint is kept or refused, never ignored.
  */
 export class SchemaCompiler implements SchemaContext {

@@ -18,9 +18,9 @@ interface Branch {
 }
 
 /**
- * A value must match exactly one branch of `oneOf`. That is certain when each two branches differ in
- * type, in their listed values, or in a required property whose listed values differ. Branches are
- * looked up by such values: only those that share one, and those without any, are compared.
+ * A value must match exactly one branch of `oneOf`. That is certain when each two branches differ
+ * in type, in their listed values, or in a required property whose listed values differ. Branches
+ * are looked up by such values: only those that share one, and those without any, are compared.
  */
 export function assertDistinguishable(
   schemas: readonly Schema[],

@@ -81,7 +81,9 @@ export function compileNumber(
   )
 }
 
-/** The whole number of which all numbers are to be multiples; undefined when the schema has none. */
+/**
+ * The whole number of which all numbers are to be multiples; undefined when the schema has none.
+ */
 export function stepOf(
   compiler: SchemaContext,
   schema: Schema,

@@ -22,7 +22,10 @@ export interface ConstraintSource {
 }
 
 const MASKS_MAX = 64
-/** Some 50 ms of the event loop; the schema of three thousand optional members takes a seventh of it. */
+/**
+ * Some 50 ms of the event loop; the schema of three thousand optional members takes a seventh of
+ * it.
+ */
 const FRAMES_PER_MASK_MAX = 200_000
 
 /** A grammar over the tokens of one model; its masks are kept for all answers that follow it. */
@@ -124,8 +127,9 @@ export class ConstraintFactory implements ConstraintSource {
   }
 
   /**
-   * Reads all tokens at once: tokens that begin alike share the way, a dead end drops them all. Throws
-   * where the grammar offers so many readings that all other answers would wait for this one.
+   * Reads all tokens at once: tokens that begin alike share the way, a dead end drops them all.
+   * Throws where the grammar offers so many readings that all other answers would wait for this
+   * one.
    */
   #walk(start: AutomatonState, allowed: Uint8Array): void {
     const framesMax = this.#automaton.framesExpanded + FRAMES_PER_MASK_MAX

@@ -8,8 +8,8 @@ interface TriggeredOptions {
   /** What the text must say before the grammar applies. */
   readonly opening: string
   /**
-   * Followed from the end of the opening to its own end; then the text is free again. Asked for at the
-   * first opening: most texts have none, and a grammar takes a while to prepare.
+   * Followed from the end of the opening to its own end; then the text is free again. Asked for at
+   * the first opening: most texts have none, and a grammar takes a while to prepare.
    */
   readonly inner: () => ConstraintFactory
   readonly pieces: TokenPieces

@@ -51,7 +51,9 @@ export async function startHookReceiver(): Promise<HookReceiver> {
   }
 }
 
-/** Whether one of the signatures of a call is made with the secret, as Standard Webhooks has them. */
+/**
+ * Whether one of the signatures of a call is made with the secret, as Standard Webhooks has them.
+ */
 export function isSignedWith(secret: Buffer, { headers, text }: PeerRequest): boolean {
   const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${text}`
   const mac = createHmac('sha256', secret).update(signed).digest('base64')

@@ -42,8 +42,8 @@ describe('the password hasher', () => {
     expect(Buffer.from(tag, 'base64')).toEqual(expected)
   })
 
-  // The first three from test.c of github.com/P-H-C/phc-winner-argon2, the next two computed with OpenSSL 3;
-  // bcrypt's from the tests of crypt_blowfish, scrypt's from RFC 7914, section 12.
+  // The first three from test.c of github.com/P-H-C/phc-winner-argon2, the next two computed with
+  // OpenSSL 3; bcrypt's from the tests of crypt_blowfish, scrypt's from RFC 7914, section 12.
   const ELSEWHERE: Readonly<Record<string, readonly [password: string, hash: string]>> = {
     'argon2i of the first version': [
       'password',

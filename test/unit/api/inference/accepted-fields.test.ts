@@ -92,7 +92,8 @@ it.each<[string, object, object, readonly object[]]>([
   expect(found).toMatchObject(hints)
 })
 
-// The settings that an agent of openai-agents has when its user sets none, for each generation of models.
+// The settings that an agent of openai-agents has when its user sets none, for each generation of
+// models.
 it.each(['none', 'minimal', 'low', 'medium'])(
   'takes the defaults of agents: %s',
   async (effort) => {

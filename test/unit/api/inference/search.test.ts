@@ -172,7 +172,8 @@ describe('the keyword score', () => {
     expect(termsOf(text)).toEqual(terms)
   })
 
-  // By hand from the formula, k1 = 1.2 and b = 0.75: idf ln(1 + 1.5 / 1.5), lengths 1 and 3, mean 2.
+  // By hand from the formula, k1 = 1.2 and b = 0.75: idf ln(1 + 1.5 / 1.5), lengths 1 and 3, mean
+  // 2.
   it('is BM25', () => {
     const ranking = new KeywordRanking('cat')
     ranking.add('cat')

@@ -23,7 +23,9 @@ interface Request {
   readonly leavesAt: number | undefined
 }
 
-/** Prompts that share beginnings, of lengths around the cuts of a run and the end of the context. */
+/**
+ * Prompts that share beginnings, of lengths around the cuts of a run and the end of the context.
+ */
 function makeCrowd(contextLength: number): Request[] {
   const lengths = [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 1, 40, contextLength - 1]
   return Array.from({ length: REQUESTS }, (_, index) => {

@@ -38,7 +38,9 @@ afterAll(async () => {
 
 const WHOLE = { row: 0, from: 0, to: LENGTH, before: 0, after: 0 }
 
-/** Tensors of this process, of one row or more, one for each pair; their elements count up from one. */
+/**
+ * Tensors of this process, of one row or more, one for each pair; their elements count up from one.
+ */
 function onHost(rows: number, length: number): Tensor[] {
   return PAIRS.map(({ type }) => {
     const count = rows * HEADS * length * SIZE

@@ -13,7 +13,9 @@ const SHORT_MAX = 48
 const NEW_TOKENS = 14
 const LENGTHS = [6, 30, 40, 44, 47, 48, 49, 70, 90]
 
-/** Greedy tokens of which each is read from one run over the whole text, as the definition has it. */
+/**
+ * Greedy tokens of which each is read from one run over the whole text, as the definition has it.
+ */
 async function reference(engine: TextEngine, prompt: readonly number[]): Promise<number[]> {
   const tokenIds: number[] = []
   for (let index = 0; index < NEW_TOKENS; index += 1) {

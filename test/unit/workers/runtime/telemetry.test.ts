@@ -8,7 +8,8 @@ import { expect, it } from 'vitest'
 
 const run = promisify(execFile)
 
-// What it would send is kept in the user's folder until it is sent, beside a number for the machine.
+// What it would send is kept in the user's folder until it is sent, beside a number for the
+// machine.
 it('the runtime keeps nothing to report to its vendor', async () => {
   const home = await mkdtemp(join(tmpdir(), 'millrace-home-'))
   const program = `

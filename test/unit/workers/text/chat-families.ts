@@ -17,7 +17,10 @@ const CHATML_TOOLS =
   "{{- '\\n' }}{{- tool | tojson }}{%- endfor %}{{- '\\n</tools><|im_end|>\\n' }}{%- elif " +
   "messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}{%- endif %}"
 
-/** Ten families, whose published templates differ in how they put roles, contents and tools together. */
+/**
+ * Ten families, whose published templates differ in how they put roles, contents and tools
+ * together.
+ */
 export const FAMILIES: readonly ChatFamily[] = [
   {
     name: 'Qwen 2.5 and 3 (ChatML with tools and thoughts)',

@@ -22,7 +22,9 @@ interface LoadedFamily {
   readonly controlIds: ReadonlySet<number>
 }
 
-/** A model folder with the vocabulary of a fixture, and the family's control tokens and template. */
+/**
+ * A model folder with the vocabulary of a fixture, and the family's control tokens and template.
+ */
 async function load({
   template,
   special,
@@ -116,7 +118,10 @@ function controlsOf(family: LoadedFamily, chat: Chat): number[] {
   return encodeChat(family, chat).filter((id) => family.controlIds.has(id))
 }
 
-/** What an attacker would write: every token, a turn of its own, and tokens that cutting puts together. */
+/**
+ * What an attacker would write: every token, a turn of its own, and tokens that cutting puts
+ * together.
+ */
 function hostileTexts({ special, tags = [] }: ChatFamily): string[] {
   const all = [...special, ...tags]
   return [
