@@ -200,9 +200,11 @@ function tooLong(bytes: Buffer, name: Range, limit: number): ServiceError {
 }
 
 function notFinite(bytes: Buffer, name: Range): ServiceError {
-  return failure.invalidRequest('A number is too large: numbers must be finite.', {
+  const { param } = paramOf(bytes, name)
+  const subject = param === undefined ? 'A number is too large' : `Invalid '${param}'`
+  return failure.invalidRequest(`${subject}: numbers must be finite.`, {
     code: 'number_above_max_value',
-    ...paramOf(bytes, name),
+    ...(param !== undefined && { param }),
   })
 }
 

@@ -105,6 +105,8 @@ function optionsOf(services: AuthServices, row: Route): RouteOptions {
     schema,
     // A HEAD would run the flow: mail scanners must not use up the links that they look at.
     exposeHeadRoute: false,
+    // Callers without a valid credential are refused before an invalid body; see `run`.
+    attachValidation: row.guard !== 'public',
     preValidation: async (request) => {
       if (row.body === undefined || request.body) return
       if (!row.isBodyOptional) throw badJson('the body is empty')
@@ -122,8 +124,9 @@ function optionsOf(services: AuthServices, row: Route): RouteOptions {
 async function run(services: AuthServices, row: Route, request: FastifyRequest): Promise<Answer> {
   const { body, query, params } = request
   await takeLimit(services, row, request)
-  const guard = row.needsUser(body, query) ? 'user' : row.guard
+  const guard = row.guard === 'public' && row.needsUser(body, query) ? 'user' : row.guard
   const caller = guard === 'public' ? undefined : await admit(services, request, guard)
+  if (request.validationError !== undefined) throw request.validationError
   const claims = caller?.claims ?? (await findClaims(services, request))
   if (row.captcha(body, query) && !(await isAdmin(services, claims))) {
     await checkCaptcha(services, request)

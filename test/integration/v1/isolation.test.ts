@@ -224,6 +224,7 @@ const NO_REFERENCES: readonly (readonly [RegExp, string])[] = [
   [/ starting_after$/, 'a number'],
   [/ output_expires_after$/, 'a time'],
   [/audio\/\w+ file$/, 'the recording itself'],
+  [/^POST \/v1\/files file$/, 'the file itself'],
   [/^GET \/v1\/usage after$/, 'the cursor of a page, which holds no id'],
   [/members user_id$/, 'users belong to no organization'],
 ]
