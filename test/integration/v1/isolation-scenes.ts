@@ -173,7 +173,7 @@ const CREATE_BY_FAMILY: Readonly<Record<string, (scene: Scene) => Promise<string
     return id
   },
   webhook_endpoints: async ({ secret }) =>
-    (await request(secret, 'POST', '/v1/webhook_endpoints', { url: 'https://example.test/' })).id,
+    (await request(secret, 'POST', '/v1/webhook_endpoints', { url: 'https://localhost/' })).id,
   batches: async (scene) =>
     (
       await request(scene.secret, 'POST', '/v1/batches', {

@@ -37,10 +37,10 @@ describe('a body that cannot be read', () => {
       const field = key === undefined ? `"${name}":1e999` : `"${name}":{"${key}":1e999}`
       const response = await surface.post(TEXT, `{"model":"tiny-chat","prompt":"a",${field}}`)
       expect(response.statusCode).toBe(400)
-      const message = `Invalid '${param}': numbers must be finite.`
+      const message = `Invalid '${name}': numbers must be finite.`
       expect(response.json().error).toMatchObject({
         message,
-        param,
+        param: name,
         code: 'number_above_max_value',
       })
     },
