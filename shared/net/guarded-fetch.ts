@@ -65,7 +65,8 @@ const BODY_BYTES_MAX = 1_048_576 // 1 MiB: profiles and key sets take kilobytes
  * connecting, and the connection uses the checked address, so DNS rebinding between check and use
  * has no effect.
  */
-export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
+export function createGuardedFetch(settings: GuardedFetchOptions): GuardedFetch {
+  const options = { ...settings, resolve: shareLookups(settings.resolve ?? resolveAll) }
   return async (request) => {
     const deadline = AbortSignal.timeout(options.timeoutMs)
     const signal = request.signal ? AbortSignal.any([deadline, request.signal]) : deadline
@@ -83,6 +84,21 @@ export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
       if (next.origin !== url.origin) headers = undefined
       url = next
     }
+  }
+}
+
+/**
+ * Concurrent lookups of one name share one call: each occupies a thread of Node's pool, and a name
+ * whose servers are silent must not occupy them all.
+ */
+function shareLookups(resolve: typeof resolveAll): typeof resolveAll {
+  const open = new Map<string, ReturnType<typeof resolveAll>>()
+  return (hostname) => {
+    const known = open.get(hostname)
+    if (known !== undefined) return known
+    const lookup = resolve(hostname).finally(() => open.delete(hostname))
+    open.set(hostname, lookup)
+    return lookup
   }
 }
 

@@ -1,3 +1,5 @@
+import type { LookupAddress } from 'node:dns'
+
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
 import {
@@ -54,6 +56,23 @@ describe('a call outside', () => {
     const [request] = peer.requests
     expect(request?.form).toEqual({ one: 'ä&b' })
     expect(request?.headers).toMatchObject({ authorization: 'Bearer x' })
+  })
+
+  it('shares the lookup of a name with calls that are waiting for it', async () => {
+    const answer = Promise.withResolvers<LookupAddress[]>()
+    const names: string[] = []
+    const fetch = open({
+      resolve: (name) => {
+        names.push(name)
+        return answer.promise
+      },
+    })
+    const calls = [1, 2, 3].map(() => fetch({ url: `http://slow.test:${port()}/` }))
+    await expect.poll(() => names).toEqual(['slow.test'])
+    answer.resolve([{ address: '127.0.0.1', family: 4 }])
+    expect((await Promise.all(calls)).map(({ status }) => status)).toEqual([200, 200, 200])
+    await fetch({ url: `http://slow.test:${port()}/` })
+    expect(names).toHaveLength(2)
   })
 
   it('goes to the public internet only, however the address is written', async () => {
