@@ -13,7 +13,7 @@ import { COMMIT, REPOSITORY, startHub, type TestHub } from './hub-server.ts'
 import { fetchOptionsOf, modelOf } from './pulls.ts'
 
 const WEIGHTS = randomBytes(200_000)
-const WEIGHTS_PATH = 'onnx/model_quantized.onnx'
+const WEIGHTS_PATH = 'onnx/model_q4.onnx'
 const FILES = {
   'config.json': '{"model_type":"llama"}',
   'tokenizer.json': '{}',

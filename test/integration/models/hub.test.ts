@@ -23,9 +23,9 @@ const FILES = {
   'pytorch_model.bin': randomBytes(2000),
   'onnx/model.onnx': randomBytes(3000),
   'onnx/model.onnx_data': randomBytes(4000),
-  'onnx/model_quantized.onnx': WEIGHTS,
+  'onnx/model_q4.onnx': WEIGHTS,
 }
-const WEIGHTS_PATH = 'onnx/model_quantized.onnx'
+const WEIGHTS_PATH = 'onnx/model_q4.onnx'
 
 let hub: TestHub
 beforeEach(async () => {
@@ -107,7 +107,7 @@ describe('a model of the hub', () => {
     expect(hub.seen.filter(({ host }) => host === 'cdn')).toHaveLength(1)
   })
 
-  it.for(['onnx/model_quantized.onnx', 'tokenizer.json'])(
+  it.for(['onnx/model_q4.onnx', 'tokenizer.json'])(
     'is refused when %s is not what the hub states',
     async (path, { folder }) => {
       const real = hub.files.get(path) as Buffer
