@@ -52,7 +52,8 @@ function documentPage(serverUrl: string): FastifyPluginAsync {
     })
     await app.register(swaggerUi, {
       routePrefix: '/docs',
-      uiConfig: { tryItOutEnabled: true },
+      // Two hundred drawn operations would take a slow machine a minute.
+      uiConfig: { tryItOutEnabled: true, docExpansion: 'none' },
       staticCSP: contentSecurityPolicy(serverUrl),
       uiHooks: {
         // The page's script treats a query string as part of the path and then finds no document.

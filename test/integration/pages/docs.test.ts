@@ -15,16 +15,11 @@ beforeAll(async () => {
 }, BROWSER_TIMEOUT_MS)
 afterAll(() => stack?.stop())
 
-/** Operations are drawn when they are scrolled to. */
-async function scrollTo(page: Page): Promise<Locator> {
+/** Operations are drawn when their group is opened. */
+async function openOperation(page: Page): Promise<Locator> {
   const operation = page.locator(OPERATION).first()
-  await page.locator('.opblock').first().waitFor()
-  await expect
-    .poll(async () => {
-      if (!(await operation.isVisible())) await page.mouse.wheel(0, 100)
-      return operation.isVisible()
-    })
-    .toBe(true)
+  await page.locator('[data-tag="Engines"]').first().click()
+  await operation.waitFor()
   return operation
 }
 
@@ -40,7 +35,7 @@ describe('the page of the API', { timeout: PATIENCE_MS }, () => {
     await page.locator('.auth-container input').first().fill(stack.tiers.apiKey)
     await page.locator('.auth-container button.authorize').first().click()
     await page.locator('.auth-container button.btn-done').first().click()
-    const operation = await scrollTo(page)
+    const operation = await openOperation(page)
     await operation.locator('.opblock-summary-control').click()
     await operation.getByRole('button', { name: 'Execute' }).click()
     await operation.locator('.live-responses-table').getByText('tiny-chat').first().waitFor()
@@ -53,7 +48,7 @@ describe('the page of the API', { timeout: PATIENCE_MS }, () => {
     async (query) => {
       const { page, problems, close } = await openPage(stack.browser)
       await page.goto(`${stack.tiers.url}/docs${query}`)
-      await scrollTo(page)
+      await openOperation(page)
       expect(problems).toEqual([])
       await close()
     },
