@@ -13,8 +13,8 @@ const BODY_CHARACTERS_MAX = 6_000_000
 // of all may take a multiple: what these bounds are against took 10 to 100 s. Waits include the
 // time of other processes, so what a calm minute shows is added.
 const LOOP_DELAY_MS_MAX = { api: 100, worker: 250 }
-const WORST_LOOP_FACTOR = 3
-const WORST_WAIT_FACTOR = 6
+const WORST_LOOP_FACTOR = 10
+const WORST_WAIT_FACTOR = 20
 const WAIT_MS_MAX = 250
 const GROWTH_MIB_MAX = 64
 
