@@ -6,7 +6,7 @@ import { failure } from '#shared/errors.ts'
 import { type Administrator, administratorOf, type ConsoleRole, requireRole } from './access.ts'
 import { holdsFormSecret, isSameOrigin } from './cookies.ts'
 
-/** What the audit log keeps of an action: its name, its object and, after a failure, the reason. */
+/** The audit entry of an action: its name, its object and, after a failure, the reason. */
 type AuditedAction = Readonly<Record<string, unknown>> & { readonly operation: string }
 
 /** Writes an action to the audit log. */
@@ -40,7 +40,7 @@ interface ConsoleAction extends ConsoleRoute {
   /** The name of the action in the audit log. */
   readonly operation: string
   readonly body?: object
-  /** What the audit log keeps besides the parameters of the path; never a secret. */
+  /** Fields of the audit entry besides the path parameters; never a secret. */
   readonly detail?: (body: never) => object
 }
 

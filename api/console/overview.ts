@@ -85,7 +85,7 @@ export function createOverview(services: OverviewServices): () => Promise<Overvi
   }
 }
 
-/** What the time series keep of an overview. */
+/** The values of an overview that the time series store. */
 export function sampleOf({ queues }: Overview): SeriesSample {
   const sum = (amount: (queue: QueueOverview) => number): number =>
     Math.round(queues.reduce((total, queue) => total + amount(queue), 0))

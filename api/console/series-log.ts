@@ -118,7 +118,7 @@ export class SeriesLog {
     this.#maxima.set('oldest_wait_ms', oldest)
   }
 
-  /** Writes what was recorded since the last time. */
+  /** Writes the values recorded since the last write. */
   async flush(): Promise<void> {
     const sums = [...this.#sums].flatMap(([field, value]) => ['+', field, String(value)])
     const maxima = [...this.#maxima].flatMap(([field, value]) => ['^', field, String(value)])

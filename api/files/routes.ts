@@ -249,12 +249,12 @@ const DELETE = {
   },
 }
 
-/** They show an ending in another place than it has: `exe.gpj` reads as `jpg.exe`. */
+/** Characters that reverse the display of a name: `exe.gpj` looks like `jpg.exe`. */
 const BIDI_CONTROLS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g
 
 /**
- * The `Content-Disposition` of a download (RFC 6266): `curl -OJ` and older clients read only the
- * plain name, which has an underscore for what is not safe in it.
+ * The `Content-Disposition` of a download (RFC 6266). `curl -OJ` and older clients read only the
+ * plain name, in which an underscore replaces every unsafe character.
  */
 export function asAttachment(filename: string): string {
   const plain = filename.replaceAll(/[^\x20-\x7e]|["%\\]/g, '_')

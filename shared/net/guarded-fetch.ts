@@ -88,8 +88,8 @@ export function createGuardedFetch(settings: GuardedFetchOptions): GuardedFetch 
 }
 
 /**
- * Concurrent lookups of one name share one call: each occupies a thread of Node's pool, and a name
- * whose servers are silent must not occupy them all.
+ * Shares one call between concurrent lookups of a name. Each call occupies a thread of Node's pool,
+ * so silent name servers could otherwise block all lookups.
  */
 function shareLookups(resolve: typeof resolveAll): typeof resolveAll {
   const open = new Map<string, ReturnType<typeof resolveAll>>()

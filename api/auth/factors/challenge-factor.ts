@@ -42,7 +42,7 @@ export async function challengeFactor(
   })
 }
 
-/** What the browser has to ask an authenticator for; undefined for factors with codes. */
+/** The request options for the authenticator; undefined for factors with codes. */
 async function beginCeremony(services: AuthServices, user: UserRow, factor: FactorRow) {
   if (factor.factorType !== 'webauthn') return undefined
   const ttlSeconds = services.config.mfa.challengeTtlSeconds

@@ -27,13 +27,13 @@ type Given =
   | { readonly kind: 'code'; readonly code: string }
   | { readonly kind: 'webauthn'; readonly webauthn: NonNullable<Body['webauthn']> }
 
-/** A proof that has been found right, with what is to be kept of it. */
+/** A verified proof and the values to store. */
 type Proof =
   | { readonly kind: 'code' }
   | { readonly kind: 'registration'; readonly made: NewCredential }
   | { readonly kind: 'assertion'; readonly id: string; readonly use: CredentialUse }
 
-/** What the body presents for a factor of its type. */
+/** The proof in a request body, by the type of the factor. */
 export function parseGiven(factor: FactorRow, body: Body): Given {
   if (factor.factorType !== 'webauthn') {
     if (!body.code) throw invalid('Code needs to be non-empty', 'code')
@@ -57,7 +57,7 @@ interface Attempt {
   readonly given: Given
 }
 
-/** The proof of what is given; undefined when it is wrong. */
+/** The verified proof; undefined when the body does not prove the factor. */
 export async function findProof(
   services: AuthServices,
   { factor, challenge, given }: Attempt,

@@ -20,9 +20,9 @@ export type Settlement =
     }
 
 /**
- * Confirms the address of a user by what the provider has verified. Until then anybody may have
- * made the account: password, number, second factors, sessions and other identities do not stay in
- * it.
+ * Confirms the email address that the provider has verified. Before that, another person may have
+ * created the account: its password, phone number, second factors, sessions and other identities
+ * are removed.
  */
 export async function settleConfirmation(
   services: AuthServices,

@@ -128,9 +128,7 @@ export function isStreamed(
   )
 }
 
-/**
- * Whether the name of a file says what it is. Throws when it says something that is no recording.
- */
+/** Whether a file name has an audio extension. Throws for an extension of another kind. */
 export function hasAudioExtension(filename: string): boolean {
   const extension = extname(filename).slice(1).toLowerCase()
   if (extension === '') return false

@@ -127,7 +127,7 @@ function readRecording(
   })
 }
 
-/** The name of a file says what it is; where it says nothing, its first bytes do. */
+/** The format follows from the file name or, without an extension, from the first bytes. */
 async function storeRecording(
   { filename, stream }: FormFile,
   temporary: TemporaryObjects,
