@@ -93,13 +93,12 @@ export class SeriesLog {
   }
 
   count(name: Counted, amount = 1): void {
-    if (amount > 0) this.#sums.set(name, (this.#sums.get(name) ?? 0) + Math.round(amount))
+    if (amount > 0) this.#add(name, Math.round(amount))
   }
 
   /** Records a duration of an answer, or of a wait in the queue. */
   time(name: 'latency' | 'queue', ms: number): void {
-    const field = `${name} ${stepOf(ms)}`
-    this.#sums.set(field, (this.#sums.get(field) ?? 0) + 1)
+    this.#add(`${name} ${stepOf(ms)}`, 1)
   }
 
   /** Reads queues and workers, in the process that gets the lease of the interval. */
@@ -107,15 +106,16 @@ export class SeriesLog {
     const lease = `${this.#prefix}:sampler`
     if ((await this.#redis.set(lease, '1', 'PX', SAMPLE_INTERVAL_MS - 500, 'NX')) === null) return
     const { slots, slotsUsed, waiting, oldestWaitMs } = await read()
-    const add = (name: string, value: number): void => {
-      this.#sums.set(name, (this.#sums.get(name) ?? 0) + value)
-    }
-    add('samples', 1)
-    add('slots', slots)
-    add('slots_used', slotsUsed)
-    add('waiting', waiting)
+    this.#add('samples', 1)
+    this.#add('slots', slots)
+    this.#add('slots_used', slotsUsed)
+    this.#add('waiting', waiting)
     const oldest = Math.max(this.#maxima.get('oldest_wait_ms') ?? 0, Math.round(oldestWaitMs))
     this.#maxima.set('oldest_wait_ms', oldest)
+  }
+
+  #add(field: string, value: number): void {
+    this.#sums.set(field, (this.#sums.get(field) ?? 0) + value)
   }
 
   /** Writes the values recorded since the last write. */

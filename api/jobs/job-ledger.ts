@@ -92,9 +92,13 @@ export class JobLedger {
     const { redis, keys, clock, log } = this.#options
     try {
       await clock.sync(redis)
-      this.#workers = await listWorkers(redis, keys)
-      this.#unavailable = unavailableQueues(this.#workers)
-      this.#disabled = new Set(await redis.hkeys(keys.disabledModels))
+      const [workers, disabled] = await Promise.all([
+        listWorkers(redis, keys),
+        redis.hkeys(keys.disabledModels),
+      ])
+      this.#workers = workers
+      this.#unavailable = unavailableQueues(workers)
+      this.#disabled = new Set(disabled)
       this.#refuseHopeless()
       const nowMs = clock.monotonic()
       this.#reachableSince ??= nowMs

@@ -63,18 +63,21 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
   // folder, and model caches consist of links.
   const realFile = await realpath(file)
   const original = await readModelFile(realFile)
+  const operators = findOperators(original)
   const contextLength = Math.min(
     config.contextLength ?? CONTEXT_TOKENS_UNKNOWN,
     options.maxContextTokens ?? CONTEXT_TOKENS_MAX,
     // Graphs with a growing cache hold the factors of short texts alone.
-    findOperators(original).hasGroupQueryAttention ? Infinity : (config.shortTextMax ?? Infinity),
+    operators.hasGroupQueryAttention ? Infinity : (config.shortTextMax ?? Infinity),
   )
-  const model = await preferInPlace(options, original, {
-    file: realFile,
-    isLink: realFile !== file,
-    contextLength,
-    numHeads: config.numHeads,
-  })
+  const model = operators.hasGroupQueryAttention
+    ? original
+    : await preferInPlace(options, original, {
+        file: realFile,
+        isLink: realFile !== file,
+        contextLength,
+        numHeads: config.numHeads,
+      })
   const source =
     model === original ? file : { name: file, bytes: writeModel(model), folder: dirname(realFile) }
   const session = await runtime.load(source, {
@@ -82,7 +85,7 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
     ...(intraOpThreads !== undefined && { intraOpThreads }),
   })
   return closeOnFailure(session, async () => {
-    const graph = readDecoderGraph(session, findOperators(model))
+    const graph = readDecoderGraph(session, model === original ? operators : findOperators(model))
     const isSplit = config.shortTextMax !== undefined && config.shortTextMax < contextLength
     const shortTextMax = isSplit ? config.shortTextMax : undefined
     const decoder = {
@@ -113,8 +116,7 @@ async function preferInPlace(
   },
 ): Promise<Model> {
   const { file, isLink, contextLength, numHeads } = decoder
-  const isInPlace = findOperators(model).hasGroupQueryAttention
-  if (isInPlace || asExported || numHeads === undefined) return model
+  if (asExported || numHeads === undefined) return model
   // The names of further files hold beside the link, not beside the real file.
   if (isLink && hasFurtherFiles(model, basename(file))) return model
   const context = { runtime, file, folder: dirname(file), executionProvider }
