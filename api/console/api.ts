@@ -50,6 +50,14 @@ export interface ConsoleArea {
   readonly actions: readonly ConsoleAction[]
 }
 
+/** The schema of a name or another short text. */
+export const SHORT_TEXT = {
+  type: 'string',
+  minLength: 1,
+  maxLength: 200,
+  pattern: '^[^\\u0000]+$',
+} as const
+
 const ID_LENGTH_MAX = 512
 /** The header that repeats the CSRF token. */
 const TOKEN_HEADER = 'x-console-token'
@@ -121,9 +129,14 @@ function callOf(request: FastifyRequest, reply: FastifyReply, administrator: Adm
   >
 }
 
+/** The schema of a body. */
+export function bodyOf(properties: object, required: readonly string[] = []) {
+  return { type: 'object', additionalProperties: false, required, properties }
+}
+
 function schemaOf({ path, query, body }: Pick<ConsoleAction, 'path' | 'query' | 'body'>) {
   const names = [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => name)
-  const id = { type: 'string', minLength: 1, maxLength: ID_LENGTH_MAX, pattern: '^[^\\u0000]+$' }
+  const id = { ...SHORT_TEXT, maxLength: ID_LENGTH_MAX }
   return {
     hide: true,
     ...(names.length > 0 && {

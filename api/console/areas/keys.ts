@@ -1,6 +1,6 @@
 import type { Pool } from 'pg'
 
-import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
+import { bodyOf, type ConsoleArea, type ConsoleCall, SHORT_TEXT } from '#api/console/api.ts'
 import { listQuery, readPage, TEXT_FILTER } from '#api/console/lists.ts'
 import { SCOPES } from '#api/v1/scopes.ts'
 import type { Catalogue } from '#shared/catalogue.ts'
@@ -8,8 +8,6 @@ import type { Clock } from '#shared/clock.ts'
 import type { LimitsConfig } from '#shared/config/limits.ts'
 import type { ApiKeyStore } from '#shared/db/api-keys.ts'
 import { failure } from '#shared/errors.ts'
-
-import { object } from './organizations.ts'
 
 interface KeyServices {
   readonly pool: Pool
@@ -33,12 +31,11 @@ interface OneKey {
 }
 
 const DAY_MS = 86_400_000
-const TEXT = { type: 'string', minLength: 1, maxLength: 200, pattern: '^[^\\u0000]+$' }
-const NEW_KEY = object(
+const NEW_KEY = bodyOf(
   {
-    ...{ organization_id: TEXT, name: TEXT },
+    ...{ organization_id: SHORT_TEXT, name: SHORT_TEXT },
     scopes: { type: ['array', 'null'], items: { enum: SCOPES }, maxItems: SCOPES.length },
-    models: { type: ['array', 'null'], items: TEXT, maxItems: 1000 },
+    models: { type: ['array', 'null'], items: SHORT_TEXT, maxItems: 1000 },
     expires_in_days: { type: ['integer', 'null'], minimum: 1, maximum: 3650 },
   },
   ['organization_id', 'name'],

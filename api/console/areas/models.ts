@@ -1,13 +1,11 @@
 import type { Redis } from 'ioredis'
 
-import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
+import { bodyOf, type ConsoleArea, type ConsoleCall } from '#api/console/api.ts'
 import { wholeList } from '#api/console/lists.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import { failure } from '#shared/errors.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
 import type { ServedQueue, WorkerHeartbeat } from '#shared/queue/liveness.ts'
-
-import { object } from './organizations.ts'
 
 interface ModelServices {
   readonly catalogue: Catalogue
@@ -36,7 +34,7 @@ export function modelArea(services: ModelServices): ConsoleArea {
       {
         ...{ method: 'POST', path: '/models/:model/disable', role: 'operator' },
         operation: 'model.disable',
-        body: object({ reason: { type: 'string', maxLength: 200 } }, ['reason']),
+        body: bodyOf({ reason: { type: 'string', maxLength: 200 } }, ['reason']),
         detail: (body: { readonly reason: string }) => body,
         async handle({ params, body, administrator }: ConsoleCall<OneModel, { reason: string }>) {
           const { id } = getModel(services, params)

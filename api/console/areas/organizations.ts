@@ -1,6 +1,6 @@
 import type { Pool } from 'pg'
 
-import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
+import { bodyOf, type ConsoleArea, type ConsoleCall, SHORT_TEXT } from '#api/console/api.ts'
 import { listQuery, readPage, TEXT_FILTER } from '#api/console/lists.ts'
 import type { Organizations } from '#api/organizations/organizations.ts'
 import type { OrganizationRole } from '#shared/db/organizations.ts'
@@ -13,7 +13,6 @@ interface OrganizationServices {
   readonly organizations: Organizations
 }
 
-const NAME = { type: 'string', minLength: 1, maxLength: 200, pattern: '^[^\\u0000]+$' }
 const RETENTION = { type: ['integer', 'null'], minimum: 0, maximum: 3650 }
 const ROLE = { type: 'string', enum: ['owner', 'admin', 'member'] }
 
@@ -42,7 +41,7 @@ export function organizationArea(services: OrganizationServices): ConsoleArea {
       {
         ...{ method: 'POST', path: '/organizations', role: 'administrator' },
         operation: 'organization.create',
-        body: object({ name: NAME, owner_email: NAME }, ['name', 'owner_email']),
+        body: bodyOf({ name: SHORT_TEXT, owner_email: SHORT_TEXT }, ['name', 'owner_email']),
         detail: ({ name }: NewOrganization) => ({ name }),
         async handle({ body }: ConsoleCall<object, NewOrganization>) {
           const ownerId = await findUserId(services, body.owner_email)
@@ -53,7 +52,7 @@ export function organizationArea(services: OrganizationServices): ConsoleArea {
       {
         ...{ method: 'PATCH', path: '/organizations/:organization', role: 'administrator' },
         operation: 'organization.update',
-        body: object({ name: NAME, retention_days: RETENTION }),
+        body: bodyOf({ name: SHORT_TEXT, retention_days: RETENTION }),
         detail: (body: OrganizationChange) => body,
         async handle({ params, body }: ConsoleCall<OneOrganization, OrganizationChange>) {
           const { name, retention_days: retentionDays } = body
@@ -95,7 +94,7 @@ function memberActions(organizations: Organizations): ConsoleArea['actions'] {
   return [
     {
       ...{ method: 'PATCH', path, role: 'administrator', operation: 'member.update' },
-      body: object({ role: ROLE }, ['role']),
+      body: bodyOf({ role: ROLE }, ['role']),
       detail: (body: { readonly role: OrganizationRole }) => body,
       async handle({ params, body }: ConsoleCall<OneMember, { role: OrganizationRole }>) {
         await organizations.setRole(params.organization, userIdOf(params.user), {
@@ -153,9 +152,4 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 export function userIdOf(text: string): string {
   if (UUID.test(text)) return text
   throw failure.notFound(`No such user: ${text.slice(0, 64)}`, { param: 'user' })
-}
-
-/** The schema of a body. */
-export function object(properties: object, required: readonly string[] = []) {
-  return { type: 'object', additionalProperties: false, required, properties }
 }

@@ -11,11 +11,11 @@ import { describeRequest } from '#api/auth/guards.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { endSessions } from '#api/auth/sessions/sessions.ts'
 import { type Administrator, CONSOLE_ROLES, type ConsoleRole } from '#api/console/access.ts'
-import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
+import { bodyOf, type ConsoleArea, type ConsoleCall } from '#api/console/api.ts'
 import { listQuery, readPage, TEXT_FILTER } from '#api/console/lists.ts'
 import { failure } from '#shared/errors.ts'
 
-import { object, userIdOf } from './organizations.ts'
+import { userIdOf } from './organizations.ts'
 
 interface UserAreaServices {
   readonly pool: Pool
@@ -57,7 +57,7 @@ export function userArea(services: UserAreaServices): ConsoleArea {
       {
         ...{ method: 'POST', path: '/users/invite', role: 'administrator' },
         operation: 'user.invite',
-        body: object({ email: { type: 'string', minLength: 3, maxLength: 320 } }, ['email']),
+        body: bodyOf({ email: { type: 'string', minLength: 3, maxLength: 320 } }, ['email']),
         detail: (body: { readonly email: string }) => body,
         async handle(call: ConsoleCall<object, { email: string }>) {
           await invite(auth, adminRequest(auth, call), { email: call.body.email })
@@ -105,7 +105,7 @@ function banActions(auth: AuthServices): ConsoleArea['actions'] {
     {
       ...{ method: 'POST', path: '/users/:user/ban', role: 'administrator' },
       operation: 'user.ban',
-      body: object({ hours: { type: 'integer', minimum: 1, maximum: BAN_HOURS_MAX } }, ['hours']),
+      body: bodyOf({ hours: { type: 'integer', minimum: 1, maximum: BAN_HOURS_MAX } }, ['hours']),
       detail: (body: { readonly hours: number }) => body,
       handle: (call: ConsoleCall<OneUser, { hours: number }>) => ban(call, `${call.body.hours}h`),
     },
@@ -121,7 +121,7 @@ function consoleRoleAction(auth: AuthServices): ConsoleArea['actions'][number] {
   return {
     ...{ method: 'POST', path: '/users/:user/console-role', role: 'administrator' },
     operation: 'user.set_console_role',
-    body: object({ role: { enum: [...CONSOLE_ROLES, 'none'] } }, ['role']),
+    body: bodyOf({ role: { enum: [...CONSOLE_ROLES, 'none'] } }, ['role']),
     detail: (body: { readonly role: string }) => body,
     async handle(call: ConsoleCall<OneUser, { role: ConsoleRole | 'none' }>) {
       const { id } = await getUser(auth, userIdOf(call.params.user))

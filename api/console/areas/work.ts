@@ -1,13 +1,11 @@
 import type { Pool } from 'pg'
 
 import type { Batches } from '#api/batches/batch-store.ts'
-import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
+import { bodyOf, type ConsoleArea, type ConsoleCall } from '#api/console/api.ts'
 import { listQuery, readPage, TEXT_FILTER } from '#api/console/lists.ts'
 import type { JobStore } from '#api/jobs/job-store.ts'
 import type { WebhookStore } from '#api/webhooks/webhook-store.ts'
 import { failure } from '#shared/errors.ts'
-
-import { object } from './organizations.ts'
 
 interface WorkServices {
   readonly pool: Pool
@@ -15,7 +13,7 @@ interface WorkServices {
   readonly jobs: JobStore
   readonly batches: Batches
   readonly webhooks: WebhookStore
-  /** Says that there is something to deliver. */
+  /** Called when a delivery is due. */
   wakeSender(): void
 }
 
@@ -91,7 +89,7 @@ function webhookActions({ webhooks, wakeSender }: WorkServices): ConsoleArea['ac
     {
       ...{ method: 'PATCH', role: 'operator', operation: 'webhook.update' },
       path: '/webhooks/:organization/:id',
-      body: object({ disabled: { type: 'boolean' } }, ['disabled']),
+      body: bodyOf({ disabled: { type: 'boolean' } }, ['disabled']),
       detail: (body: { readonly disabled: boolean }) => body,
       async handle({ params, body }: ConsoleCall<OneOf, { disabled: boolean }>) {
         const changed = await webhooks.updateEndpoint(params.organization, params.id, {
