@@ -53,11 +53,13 @@ export class GraphView {
   /** A tensor without the nodes that only rename it. */
   source(name: string): string {
     let at = name
-    for (;;) {
+    // Bounded, because the nodes of an invalid file may form a cycle.
+    for (let renamed = 0; renamed < this.graph.nodes.length; renamed += 1) {
       const node = this.producer(at)
-      if (node?.operator !== 'Identity') return at
+      if (node?.operator !== 'Identity') break
       at = node.inputs[0] as string
     }
+    return at
   }
 }
 

@@ -129,6 +129,12 @@ describe('a graph', () => {
     expect(match(view, 'y', either)?.tensors.get('any')).toBe('y')
   })
 
+  it('is matched in bounded time when renamed tensors form a cycle', () => {
+    const nodes = [makeNode('Identity', ['b'], 'a'), makeNode('Identity', ['a'], 'b')]
+    const cyclic = new GraphView({ ...SMALL.graph, nodes })
+    expect(match(cyclic, 'a', { operator: 'Add', inputs: ['x'] })).toBeUndefined()
+  })
+
   it('gives the part that computes a tensor from a boundary', () => {
     const part = ancestryOf(view, ['y'], new Set(['double']))
     expect(part.nodes.map(({ operator }) => operator)).toEqual(['Identity', 'Add'])
