@@ -75,7 +75,7 @@ export async function importUsers(options: {
   if (!/^[a-z_][a-z0-9_]*$/.test(schema)) throw new UsageError(`"${schema}" is not a schema name`)
   const prefix = tablePrefixOf(options.tablePrefix)
   const added: Record<string, number> = {}
-  const skipped: string[] = []
+  const skipped = { count: 0, lines: [] as string[] }
   await source.query('begin transaction isolation level repeatable read read only')
   await target.query('begin')
   try {
@@ -96,8 +96,7 @@ export async function importUsers(options: {
   } finally {
     await source.query('rollback')
   }
-  const lines = skipped.slice(0, SKIPPED_LINES_MAX)
-  return { added, skipped: lines, skippedCount: skipped.length }
+  return { added, skipped: skipped.lines, skippedCount: skipped.count }
 }
 
 async function requireSource(source: Client, schema: string): Promise<void> {
@@ -139,15 +138,18 @@ async function* pagesOf(
 function readRow(
   step: Step,
   row: SourceRow,
-  run: { readonly now: Date; readonly skipped: string[] },
+  { now, skipped }: { readonly now: Date; readonly skipped: { count: number; lines: string[] } },
 ): ImportedRow | undefined {
-  const read = step.read(row, run.now)
+  const read = step.read(row, now)
   if (typeof read !== 'string') return read
-  run.skipped.push(`${step.from} ${row.id}: ${read}`)
+  skipped.count += 1
+  if (skipped.lines.length < SKIPPED_LINES_MAX) {
+    skipped.lines.push(`${step.from} ${row.id}: ${read}`)
+  }
   return undefined
 }
 
-/** Adds rows whose owners are here, and answers how many. */
+/** Adds rows whose owners exist here; returns their number. */
 async function insert(
   target: PoolClient,
   page: {
