@@ -1,4 +1,4 @@
-import type { QueueKind } from '#shared/contracts/job.ts'
+import type { ModelKind } from '#shared/contracts/job.ts'
 
 import {
   CALL_FORMATS,
@@ -39,7 +39,7 @@ export interface ModelOptions {
 }
 
 /** The engine that reads an option. Rerankers have the kind `embedding` but read fewer options. */
-type OptionReader = QueueKind | 'rerank'
+type OptionReader = ModelKind | 'rerank'
 
 interface Rule {
   /** The kinds of models that read the option; all kinds when absent. */

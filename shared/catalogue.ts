@@ -1,4 +1,4 @@
-import { QUEUE_KINDS, type QueueKind } from '#shared/contracts/job.ts'
+import { MODEL_KINDS, type ModelKind, type QueueKind } from '#shared/contracts/job.ts'
 
 import { type ModelOptions, parseOptions } from './catalogue-options.ts'
 
@@ -21,6 +21,16 @@ export interface CatalogueModel {
   readonly options: ModelOptions
   /** What the console computes costs with; absent when nothing is charged. */
   readonly price?: ModelPrice
+  /** Set when the model is another one with a low-rank adapter: jobs run on the other one. */
+  readonly adapter?: ModelAdapter
+}
+
+/** What makes one model of another. */
+interface ModelAdapter {
+  /** The id of the base model. */
+  readonly baseId: string
+  /** A folder, `s3:<prefix>` or `hub:<owner>/<repo>`. */
+  readonly source: string
 }
 
 /** Prices of a million tokens, in the currency of the installation. */
@@ -31,6 +41,7 @@ interface ModelPrice {
 
 /** The models of an installation: lookup by id or alias. */
 export interface Catalogue {
+  /** Those with an adapter follow their base model. */
   readonly models: readonly CatalogueModel[]
   /** The model behind an id or alias, or undefined. */
   find(idOrAlias: string): CatalogueModel | undefined
@@ -42,11 +53,11 @@ export function parseCatalogue(content: unknown): Catalogue {
   refuseUnknownKeys(root, ROOT_KEYS, 'models.json')
   const list = root.models
   if (!Array.isArray(list)) throw new Error('models.json: "models" must be an array')
-  const models = list.map((entry, index) => parseModel(entry, `models[${index}]`))
+  const placed = list.flatMap((entry, index) => parseEntry(entry, `models[${index}]`))
   const byName = new Map<string, CatalogueModel>()
   const places = new Map<string, string>()
-  for (const [index, model] of models.entries()) {
-    for (const [name, place] of namesOf(model, `models[${index}]`)) {
+  for (const { model, path } of placed) {
+    for (const [name, place] of namesOf(model, path)) {
       const earlier = places.get(name)
       if (earlier !== undefined) {
         throw new Error(`models.json: "${name}" names two models: ${earlier} and ${place}`)
@@ -55,17 +66,33 @@ export function parseCatalogue(content: unknown): Catalogue {
       byName.set(name, model)
     }
   }
-  return { models, find: (name) => byName.get(name) }
+  return { models: placed.map(({ model }) => model), find: (name) => byName.get(name) }
+}
+
+/**
+ * A row for each queue of the installation: that of every model, and one of kind `training` for
+ * each model with the capability `fine-tune`.
+ */
+export function queuesOf({ models }: Pick<Catalogue, 'models'>): readonly CatalogueModel[] {
+  const served = models.filter(({ adapter }) => adapter === undefined)
+  const tunable = served.filter(({ capabilities }) => capabilities.includes('fine-tune'))
+  const trainings = tunable.map((model): CatalogueModel => {
+    // These limits are of requests to the model itself.
+    const { slots: _slots, maxQueueDepth: _depth, ...options } = model.options
+    return { ...model, kind: 'training', options }
+  })
+  return [...served, ...trainings]
 }
 
 // Editors read the schema from this field.
 const ROOT_KEYS = ['models', '$schema']
 const MODEL_KEYS = [
   ...['id', 'kind', 'source', 'aliases', 'owned_by', 'created', 'capabilities', 'options'],
-  'price',
+  ...['price', 'adapters'],
 ]
-const CAPABILITIES: Readonly<Record<QueueKind, readonly string[]>> = {
-  completion: ['chat', 'completion', 'edit', 'search'],
+const ADAPTER_KEYS = ['id', 'source', 'aliases']
+const CAPABILITIES: Readonly<Record<ModelKind, readonly string[]>> = {
+  completion: ['chat', 'completion', 'edit', 'search', 'vision', 'fine-tune'],
   embedding: ['embedding', 'rerank'],
   image: ['generate', 'edit', 'variation'],
   audio: ['transcribe', 'translate'],
@@ -75,12 +102,57 @@ const NAME = /^[^\p{Cc}\p{Cs}]{1,200}$/u
 const HUB_SOURCE = /^hub:[\w.-]+\/[\w.-]+(@[\w./-]+)?$/
 const STORED_SOURCE = /^s3:\/*[^/]/
 
-function parseModel(entry: unknown, path: string): CatalogueModel {
+interface PlacedModel {
+  readonly model: CatalogueModel
+  readonly path: string
+}
+
+/** A model of the list, and one for each of its adapters. */
+function parseEntry(entry: unknown, path: string): PlacedModel[] {
   const record = asRecord(entry, path)
+  const model = parseModel(record, path)
+  const { adapters = [] } = record
+  if (!Array.isArray(adapters)) throw new Error(`models.json: ${path}.adapters must be an array`)
+  if (adapters.length > 0 && model.kind !== 'completion') {
+    throw new Error(
+      `models.json: ${path}.adapters changes nothing for a model of kind ${model.kind}`,
+    )
+  }
+  const adapted = adapters.map((adapter: unknown, index): PlacedModel => {
+    const at = `${path}.adapters[${index}]`
+    return { model: parseAdapter(asRecord(adapter, at), { path: at, base: model }), path: at }
+  })
+  return [{ model, path }, ...adapted]
+}
+
+function parseAdapter(
+  record: Record<string, unknown>,
+  { path, base }: { readonly path: string; readonly base: CatalogueModel },
+): CatalogueModel {
+  refuseUnknownKeys(record, ADAPTER_KEYS, path)
+  return {
+    ...base,
+    id: checkName(text(record, 'id', path), `${path}.id`),
+    aliases: parseAliases(record, path),
+    capabilities: base.capabilities.filter((name) => name !== 'fine-tune'),
+    adapter: {
+      baseId: base.id,
+      source: checkSource(text(record, 'source', path), `${path}.source`),
+    },
+  }
+}
+
+function parseAliases(record: Record<string, unknown>, path: string): readonly string[] {
+  return texts(record.aliases, `${path}.aliases`).map((alias, index) =>
+    checkName(alias, `${path}.aliases[${index}]`),
+  )
+}
+
+function parseModel(record: Record<string, unknown>, path: string): CatalogueModel {
   refuseUnknownKeys(record, MODEL_KEYS, path)
-  const kind = text(record, 'kind', path) as QueueKind
-  if (!QUEUE_KINDS.includes(kind)) {
-    throw new Error(`models.json: ${path}.kind must be one of ${QUEUE_KINDS.join(', ')}`)
+  const kind = MODEL_KINDS.find((known) => known === text(record, 'kind', path))
+  if (kind === undefined) {
+    throw new Error(`models.json: ${path}.kind must be one of ${MODEL_KINDS.join(', ')}`)
   }
   const capabilities = texts(record.capabilities, `${path}.capabilities`)
   const unknown = capabilities.find((name) => !CAPABILITIES[kind].includes(name))
@@ -95,9 +167,7 @@ function parseModel(entry: unknown, path: string): CatalogueModel {
     id: checkName(text(record, 'id', path), `${path}.id`),
     kind,
     source: checkSource(text(record, 'source', path), `${path}.source`),
-    aliases: texts(record.aliases, `${path}.aliases`).map((alias, index) =>
-      checkName(alias, `${path}.aliases[${index}]`),
-    ),
+    aliases: parseAliases(record, path),
     ownedBy: record.owned_by === undefined ? 'millrace' : text(record, 'owned_by', path),
     created: parseCreated(record.created, `${path}.created`),
     capabilities,

@@ -46,3 +46,21 @@ export async function unpackContent(
     throw error
   }
 }
+
+// How base64 of the format byte of an encrypted message begins, and no JSON text does.
+const SEALED = /^A/
+
+/** JSON text for a text column, encrypted as base64 where the installation has a key. */
+export function sealText(json: string, cipher: ContentCipher | undefined, context: string): string {
+  return cipher?.encrypt(json, context).toString('base64') ?? json
+}
+
+/** The text behind `sealText`, or clear text of an earlier release. */
+export function openText(
+  stored: string,
+  cipher: ContentCipher | undefined,
+  context: string,
+): string {
+  if (!SEALED.test(stored)) return stored
+  return readContent(Buffer.from(stored, 'base64'), cipher, context).toString('utf8')
+}

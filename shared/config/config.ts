@@ -13,6 +13,8 @@ import {
   type LimitsConfig,
   readContentConfig,
   readLimitsConfig,
+  readTuningConfig,
+  type TuningConfig,
 } from './limits.ts'
 import { readLogConfig, readServerConfig, type ServerConfig } from './server.ts'
 import { readTelemetryConfig, type TelemetryConfig } from './telemetry.ts'
@@ -32,6 +34,7 @@ export interface Config extends WorkerTierConfig {
   readonly auth: AuthConfig
   readonly content: ContentConfig
   readonly limits: LimitsConfig
+  readonly tuning: TuningConfig
 }
 
 /** An environment as `process.env` holds it. */
@@ -107,6 +110,7 @@ function readAll(reader: EnvReader): Config {
     auth: readAuthConfig(reader),
     content: readContentConfig(reader),
     limits: readLimitsConfig(reader),
+    tuning: readTuningConfig(reader),
     ...readShared(reader),
   }
 }

@@ -24,8 +24,19 @@ export interface InferenceConfig {
   /** Whether request fields that no route knows are refused, or ignored and reported. */
   readonly unknownParameters: 'refuse' | 'ignore'
   readonly dialectsOff: readonly string[]
+  /** Images in messages. */
+  readonly images: ImageLimits
   readonly worker: WorkerConfig
 }
+
+/** Limits of the images of one request, and which URLs of images are fetched. */
+export interface ImageLimits {
+  readonly countMax: number
+  readonly bytesMax: number
+  readonly urls: (typeof IMAGE_URLS)[number]
+}
+
+const IMAGE_URLS = ['none', 'public', 'all'] as const
 
 /** The queues and models of a worker, and its resources. */
 export interface WorkerConfig {
@@ -36,6 +47,10 @@ export interface WorkerConfig {
   readonly intraOpThreads: number
   /** Bytes of models and caches that may be resident at once. */
   readonly memoryBytesMax: number
+  /** Bytes of adapters that may be in memory at once for each model. */
+  readonly adapterBytesMax: number
+  /** Adapters of a larger rank are refused. */
+  readonly adapterRankMax: number
   readonly drainTimeoutSeconds: number
   readonly metricsPort: number
 }
@@ -80,7 +95,29 @@ export function readInferenceConfig(env: EnvReader): InferenceConfig {
       fallback: 'ignore',
     }),
     dialectsOff: readDialectsOff(env),
+    images: readImageLimits(env),
     worker: readWorkerConfig(env),
+  }
+}
+
+function readImageLimits(env: EnvReader): ImageLimits {
+  return {
+    countMax: env.int('MILLRACE_IMAGES_MAX', {
+      about: 'images in the messages of one request',
+      fallback: 16,
+      min: 1,
+      max: 1000,
+    }),
+    bytesMax: env.int('MILLRACE_IMAGE_BYTES_MAX', {
+      about: 'largest image in a message, in bytes',
+      fallback: 20 * 1024 * 1024,
+      min: 1024,
+      max: 64 * 1024 * 1024,
+    }),
+    urls: env.oneOf('MILLRACE_IMAGE_URLS', IMAGE_URLS, {
+      about: 'URLs of images that are fetched: public ones by https, all, or none',
+      fallback: 'public',
+    }),
   }
 }
 
@@ -99,7 +136,7 @@ function readWorkerConfig(env: EnvReader): WorkerConfig {
   env.section('Workers')
   const kinds = env.list('MILLRACE_WORKER_KINDS', {
     about:
-      'kinds of queues that a worker serves (completion, embedding, image, audio); all if unset',
+      'kinds of queues that a worker serves (completion, embedding, image, audio, training); all if unset',
   })
   const unknown = kinds.find((kind) => !QUEUE_KINDS.some((known) => known === kind))
   if (unknown !== undefined) {
@@ -118,6 +155,16 @@ function readWorkerConfig(env: EnvReader): WorkerConfig {
     memoryBytesMax: env.int('MILLRACE_WORKER_MEMORY_BYTES_MAX', {
       about: 'bytes of models and caches that may be resident at once; 0 means no limit',
       fallback: 0,
+    }),
+    adapterBytesMax: env.int('MILLRACE_ADAPTER_MEMORY_BYTES_MAX', {
+      about: 'bytes of adapters in memory for each model; 0 means no limit',
+      fallback: 1 << 30,
+    }),
+    adapterRankMax: env.int('MILLRACE_ADAPTER_RANK_MAX', {
+      about: 'adapters of a larger rank are refused, because all others are padded to it',
+      fallback: 128,
+      min: 1,
+      max: 4096,
     }),
     drainTimeoutSeconds: env.seconds('MILLRACE_WORKER_DRAIN_TIMEOUT', {
       about: 'how long a stopping worker goes on before it hands its jobs back',

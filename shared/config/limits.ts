@@ -120,3 +120,45 @@ export function readContentConfig(env: EnvReader): ContentConfig {
     },
   }
 }
+
+/** Limits of fine-tuning. */
+export interface TuningConfig {
+  /** Unfinished jobs per organization. */
+  readonly jobsMax: number
+  /** Examples of one file. */
+  readonly examplesMax: number
+  readonly epochsMax: number
+  /** How long one run may wait and train. */
+  readonly hoursMax: number
+}
+
+// The record by which another process adopts a training is kept for a day.
+const HOURS_MAX = 23
+
+/** Reads the limits of fine-tuning. */
+export function readTuningConfig(env: EnvReader): TuningConfig {
+  env.section('Fine-tuning')
+  return {
+    jobsMax: env.int('MILLRACE_FINE_TUNING_JOBS_MAX', {
+      about: 'unfinished fine-tuning jobs per organization',
+      fallback: 3,
+      min: 1,
+    }),
+    examplesMax: env.int('MILLRACE_FINE_TUNING_EXAMPLES_MAX', {
+      about: 'examples in one file',
+      fallback: 100_000,
+      min: 1,
+    }),
+    epochsMax: env.int('MILLRACE_FINE_TUNING_EPOCHS_MAX', {
+      about: 'passes over the examples that a job may ask for',
+      fallback: 50,
+      min: 1,
+    }),
+    hoursMax: env.int('MILLRACE_FINE_TUNING_HOURS_MAX', {
+      about: 'hours that one run of a job may wait and train; a paused job can be resumed',
+      fallback: HOURS_MAX,
+      min: 1,
+      max: HOURS_MAX,
+    }),
+  }
+}

@@ -4,9 +4,23 @@ import type { AnswerDialect } from './answer-formats.ts'
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'
   readonly content: string
+  /** Images of the content, in order. */
+  readonly images?: readonly MessageImage[]
   readonly name?: string
   readonly toolCalls?: readonly ChatToolCall[]
   readonly toolCallId?: string
+}
+
+/** An image within the content of a message. */
+export interface MessageImage {
+  /** The number of characters of the content before it. */
+  readonly at: number
+  /** Its file in object storage, which is there until the request ends. */
+  readonly key: string
+  /** Where the request has it, for messages. */
+  readonly path: string
+  /** Few tokens, or as many as the model has for an image of its size; the latter if absent. */
+  readonly detail?: 'low' | 'high'
 }
 
 /** A tool call of an assistant message; `arguments` is JSON text. */
@@ -38,6 +52,8 @@ export type Prompt =
       readonly tools?: readonly ToolDefinition[]
       readonly toolChoice?: ToolChoice
       readonly template?: TemplateOptions
+      /** The oldest messages are dropped where the chat is too long for the model. */
+      readonly isTruncated?: boolean
     }
   | { readonly form: 'edit'; readonly input: string; readonly instruction: string }
 
@@ -131,10 +147,19 @@ export type ResponseFormat =
   /** A text of a context-free grammar in GBNF; `path` is where the request has it. */
   | { readonly type: 'grammar'; readonly grammar: string; readonly path: string }
 
+/** A low-rank adapter of the model, which the worker loads when a job names it. */
+export interface AdapterReference {
+  /** Identifies its weights: other weights have another id. */
+  readonly id: string
+  /** A folder, `s3:<prefix>` or `hub:<owner>/<repo>[@revision]`, in PEFT's form. */
+  readonly source: string
+}
+
 /** Generation of one or more candidates for one or more prompts. */
 export interface GenerateInput {
   readonly task: 'generate'
   readonly prompts: readonly Prompt[]
+  readonly adapter?: AdapterReference
   /** Candidates returned per prompt; candidate `k` of prompt `p` has index `p * n + k`. */
   readonly n: number
   /**
@@ -181,6 +206,7 @@ export interface ResumePoint {
 /** Scores documents by query likelihood, for the deprecated search endpoint. */
 export interface ScoreInput {
   readonly task: 'score'
+  readonly adapter?: AdapterReference
   readonly query: string
   readonly documents: readonly string[]
 }

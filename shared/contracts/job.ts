@@ -2,6 +2,7 @@ import type { AudioInput, AudioResult } from './audio.ts'
 import type { CompletionInput, CompletionResult } from './completion.ts'
 import type { EmbeddingInput, EmbeddingResult } from './embedding.ts'
 import type { ImageInput, ImageResult } from './image.ts'
+import type { TrainingInput, TrainingResult } from './training.ts'
 
 /** The version of the envelope; a worker refuses others. */
 export const ENVELOPE_VERSION = 1
@@ -41,18 +42,25 @@ export interface QueueTable {
   embedding: { input: EmbeddingInput; result: EmbeddingResult }
   image: { input: ImageInput; result: ImageResult }
   audio: { input: AudioInput; result: AudioResult }
+  training: { input: TrainingInput; result: TrainingResult }
 }
 
 /** The kinds of queues. */
 export type QueueKind = keyof QueueTable
 
-/** The kinds, in the order in which a worker starts them. */
-export const QUEUE_KINDS = [
+/** The kinds of models in `models.json`. */
+export const MODEL_KINDS = [
   'completion',
   'embedding',
   'image',
   'audio',
 ] as const satisfies readonly QueueKind[]
+
+/** The kind of a model in `models.json`. */
+export type ModelKind = (typeof MODEL_KINDS)[number]
+
+/** The kinds of queues. Models of kind `completion` may have one of kind `training` besides. */
+export const QUEUE_KINDS = [...MODEL_KINDS, 'training'] as const satisfies readonly QueueKind[]
 
 /**
  * The name of the queue of one kind and model: `completion.tiny-chat`. BullMQ forbids colons, and

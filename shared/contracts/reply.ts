@@ -2,6 +2,7 @@ import type { WireError } from '../errors.ts'
 import type { AnswerDialect } from './answer-formats.ts'
 import type { CandidateDelta } from './completion.ts'
 import type { QueueKind, QueueTable } from './job.ts'
+import type { TrainingProgress } from './training.ts'
 
 /** Input and output tokens of a job. */
 export interface TokenUsage {
@@ -32,6 +33,8 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly promptTokens: number
       /** Request fields without effect on this model. */
       readonly ignored?: readonly string[]
+      /** Messages that were dropped from the beginning of a chat that was too long. */
+      readonly droppedMessages?: number
       /** The tokens of each prompt of a stream that asks for them. */
       readonly promptTokenIds?: readonly (readonly number[])[]
       /** How the answers of the model are written, where it answers a chat. */
@@ -44,6 +47,8 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
       readonly steps: number
       /** The text of one window of a recording, when streaming. */
       readonly text?: string
+      /** The losses of a training. */
+      readonly training?: TrainingProgress
     }
   | {
       readonly type: 'result'
@@ -58,7 +63,7 @@ export type ReplyBody<K extends QueueKind = QueueKind> =
 /** What a worker reports of a request before its tokens. */
 export type StartReport = Pick<
   Extract<ReplyBody, { readonly type: 'started' }>,
-  'ignored' | 'promptTokenIds' | 'dialect'
+  'ignored' | 'droppedMessages' | 'promptTokenIds' | 'dialect'
 >
 
 /** A reply on the owner's stream. */

@@ -1,9 +1,10 @@
-import { type LookupAddress, lookup as resolveHost } from 'node:dns'
+import type { LookupAddress } from 'node:dns'
 import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 
 import { isPublicAddress } from './private-addresses.ts'
+import { createHostResolver, type ResolveHost, resolveBySystem } from './resolve-host.ts'
 
 /** The reason for which a call to an external server failed. */
 export type OutgoingFailure = 'address' | 'protocol' | 'timeout' | 'size' | 'redirects' | 'network'
@@ -31,13 +32,14 @@ export interface OutgoingRequest {
   readonly signal?: AbortSignal
 }
 
-/** The answer; its body is text within the size limit. */
+/** The answer; its body is within the size limit. */
 export interface OutgoingReply {
   readonly status: number
   readonly contentType: string
   /** Empty when the server names no time. */
   readonly retryAfter: string
   readonly text: string
+  readonly bytes: Buffer
 }
 
 /** Calls an external server. */
@@ -54,8 +56,11 @@ export interface GuardedFetchOptions {
   readonly allowsPrivateAddresses: boolean
   /** Rewrites hosts, for instance to a local server that replaces a provider in tests. */
   readonly rewrite?: (url: URL) => URL
-  /** The DNS lookup. */
-  readonly resolve?: (hostname: string) => Promise<readonly LookupAddress[]>
+  /**
+   * The DNS lookup. If absent, clients that reach private addresses ask the system, because the
+   * operator names their hosts, and others ask the name servers.
+   */
+  readonly resolve?: ResolveHost
 }
 
 const BODY_BYTES_MAX = 1_048_576 // 1 MiB: profiles and key sets take kilobytes
@@ -66,7 +71,7 @@ const BODY_BYTES_MAX = 1_048_576 // 1 MiB: profiles and key sets take kilobytes
  * has no effect.
  */
 export function createGuardedFetch(settings: GuardedFetchOptions): GuardedFetch {
-  const options = { ...settings, resolve: shareLookups(settings.resolve ?? resolveAll) }
+  const options = { ...settings, resolve: shareLookups(settings.resolve ?? lookupOf(settings)) }
   return async (request) => {
     const deadline = AbortSignal.timeout(options.timeoutMs)
     const signal = request.signal ? AbortSignal.any([deadline, request.signal]) : deadline
@@ -87,12 +92,16 @@ export function createGuardedFetch(settings: GuardedFetchOptions): GuardedFetch 
   }
 }
 
+function lookupOf({ allowsPrivateAddresses }: GuardedFetchOptions): ResolveHost {
+  return allowsPrivateAddresses ? resolveBySystem : createHostResolver()
+}
+
 /**
- * Shares one call between concurrent lookups of a name. Each call occupies a thread of Node's pool,
- * so silent name servers could otherwise block all lookups.
+ * Shares one call between concurrent lookups of a name. A call of the system occupies a thread of
+ * Node's pool, so silent name servers could otherwise block all lookups.
  */
-function shareLookups(resolve: typeof resolveAll): typeof resolveAll {
-  const open = new Map<string, ReturnType<typeof resolveAll>>()
+function shareLookups(resolve: ResolveHost): ResolveHost {
+  const open = new Map<string, ReturnType<ResolveHost>>()
   return (hostname) => {
     const known = open.get(hostname)
     if (known !== undefined) return known
@@ -104,15 +113,18 @@ function shareLookups(resolve: typeof resolveAll): typeof resolveAll {
 
 interface RawReply {
   readonly message: IncomingMessage
-  readonly text: string
+  readonly bytes: Buffer
 }
 
-function presentReply({ message, text }: RawReply): OutgoingReply {
+function presentReply({ message, bytes }: RawReply): OutgoingReply {
   return {
     status: message.statusCode ?? 0,
     contentType: message.headers['content-type'] ?? '',
     retryAfter: message.headers['retry-after'] ?? '',
-    text,
+    bytes,
+    get text() {
+      return bytes.toString('utf8')
+    },
   }
 }
 
@@ -144,7 +156,7 @@ async function sendOnce(
     headers: { accept: 'application/json', ...request.headers },
   })
   try {
-    return { message, text: await readText(message, options.bodyBytesMax ?? BODY_BYTES_MAX) }
+    return { message, bytes: await readBytes(message, options.bodyBytesMax ?? BODY_BYTES_MAX) }
   } catch (error) {
     throw toOutgoingError(error, url, request.signal)
   }
@@ -176,8 +188,7 @@ export function openOutgoing(
   { method = 'GET', headers, body, signal }: OpenRequest,
 ): Promise<IncomingMessage> {
   // Literal IP addresses skip the DNS lookup, so they are checked here.
-  const literal = literalOf(url)
-  if (!options.allowsPrivateAddresses && isIP(literal) !== 0 && !isPublicAddress(literal)) {
+  if (!options.allowsPrivateAddresses && isPrivateLiteral(url)) {
     return Promise.reject(refusedAddress(url.hostname))
   }
   return new Promise((resolve, reject) => {
@@ -207,7 +218,7 @@ export function openOutgoing(
 /** Whether all IP addresses of a host are on the public internet. */
 export async function isPublicHost(
   url: URL,
-  resolve: GuardedFetchOptions['resolve'] = resolveAll,
+  resolve: ResolveHost = resolveBySystem,
 ): Promise<boolean> {
   const literal = literalOf(url)
   if (isIP(literal) !== 0) return isPublicAddress(literal)
@@ -215,9 +226,15 @@ export async function isPublicHost(
   return found.every(({ address }) => isPublicAddress(address))
 }
 
+/** Whether the host of a URL is an IP address outside the public internet. */
+export function isPrivateLiteral(url: URL): boolean {
+  const literal = literalOf(url)
+  return isIP(literal) !== 0 && !isPublicAddress(literal)
+}
+
 const literalOf = ({ hostname }: URL): string => hostname.replace(/^\[|\]$/g, '')
 
-async function readText(message: IncomingMessage, bytesMax: number): Promise<string> {
+async function readBytes(message: IncomingMessage, bytesMax: number): Promise<Buffer> {
   const chunks: Buffer[] = []
   let bytes = 0
   for await (const chunk of message as AsyncIterable<Buffer>) {
@@ -226,13 +243,13 @@ async function readText(message: IncomingMessage, bytesMax: number): Promise<str
     if (bytes > bytesMax) throw new OutgoingError('size', `the reply is over ${bytesMax} bytes`)
     chunks.push(chunk)
   }
-  return Buffer.concat(chunks).toString('utf8')
+  return Buffer.concat(chunks)
 }
 
 function guardedLookup(
   options: Pick<GuardedFetchOptions, 'allowsPrivateAddresses' | 'resolve'>,
 ): LookupFunction {
-  const resolve = options.resolve ?? resolveAll
+  const resolve = options.resolve ?? resolveBySystem
   return (hostname, lookupOptions, done) => {
     resolve(hostname).then(
       (found) => {
@@ -247,12 +264,6 @@ function guardedLookup(
       (error: NodeJS.ErrnoException) => done(error, '', 4),
     )
   }
-}
-
-function resolveAll(hostname: string): Promise<readonly LookupAddress[]> {
-  return new Promise((resolve, reject) => {
-    resolveHost(hostname, { all: true }, (error, found) => (error ? reject(error) : resolve(found)))
-  })
 }
 
 function refusedAddress(hostname: string): OutgoingError {

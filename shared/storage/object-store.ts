@@ -32,7 +32,7 @@ export const STAGED = '.staging/'
  * All objects of this service lie under these prefixes; other objects of a shared bucket are never
  * touched.
  */
-export const OWN_PREFIXES = ['files/', 'media/', 'temporary/'] as const
+export const OWN_PREFIXES = ['files/', 'fine-tuning/', 'media/', 'temporary/'] as const
 
 /** Metadata stored with an object. */
 export interface PutOptions {

@@ -49,6 +49,8 @@ function operationName(job: {
       return IMAGE_OPERATIONS[input.task] ?? 'image_generation'
     case 'audio':
       return input.task === 'translate' ? 'translation' : 'transcription'
+    case 'training':
+      return 'fine_tuning'
   }
 }
 
@@ -58,12 +60,13 @@ const IMAGE_OPERATIONS: Readonly<Record<string, string>> = {
   variation: 'image_variation',
 }
 
-/** The usual operation of each model kind. */
+/** The usual operations of each kind. */
 export const USUAL_OPERATIONS: Readonly<Record<QueueKind, readonly string[]>> = {
   completion: ['chat', 'text_completion'],
   embedding: ['embeddings'],
   image: ['image_generation'],
   audio: ['transcription'],
+  training: ['fine_tuning'],
 }
 
 const FIRST_TOKEN_BUCKETS = [
@@ -126,6 +129,28 @@ export function queueWait(registry: Registry) {
     help: 'Time from the submission of a job to the moment at which a worker takes it.',
     labelNames: [...GEN_AI_LABELS],
     buckets: WAIT_BUCKETS,
+    registers: [registry],
+  })
+}
+
+/** The parts of a run that wrote tokens: `prefill` and `decode`, which add up to `inference`. */
+export function runPhases(registry: Registry) {
+  return new Histogram({
+    name: 'millrace_run_phase_seconds',
+    help: 'Time of a finished run from its start to its first token (prefill), from there to its end (decode), and both (inference).',
+    labelNames: [...GEN_AI_LABELS, 'phase'],
+    buckets: WAIT_BUCKETS,
+    registers: [registry],
+  })
+}
+
+/** The numbers that text requests ask for: candidates (`n`) and tokens (`max_tokens`). */
+export function requestedAmounts(registry: Registry) {
+  return new Histogram({
+    name: 'millrace_request_parameter',
+    help: 'Candidates (n) and tokens (max_tokens) that a text request asks for; those without max_tokens count in n alone.',
+    labelNames: [...GEN_AI_LABELS, 'parameter'],
+    buckets: TOKENS_BUCKETS,
     registers: [registry],
   })
 }

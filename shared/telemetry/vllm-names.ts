@@ -22,6 +22,8 @@ interface Twin {
 const INPUT = { gen_ai_token_type: 'input' }
 const OUTPUT = { gen_ai_token_type: 'output' }
 const USAGE = 'gen_ai_client_token_usage'
+const PHASES = 'millrace_run_phase_seconds'
+const PARAMETERS = 'millrace_request_parameter'
 const PER_TOKEN = 'gen_ai_server_time_per_output_token_seconds'
 
 // Names as documented by vLLM 0.11; renamed metrics appear under both names.
@@ -33,6 +35,18 @@ const TWINS: readonly Twin[] = [
   histogram('request_queue_time_seconds', 'millrace_queue_wait_seconds'),
   histogram('request_prompt_tokens', USAGE, INPUT),
   histogram('request_generation_tokens', USAGE, OUTPUT),
+  histogram('request_prefill_time_seconds', PHASES, { phase: 'prefill' }),
+  histogram('request_decode_time_seconds', PHASES, { phase: 'decode' }),
+  histogram('request_inference_time_seconds', PHASES, { phase: 'inference' }),
+  histogram('request_params_n', PARAMETERS, { parameter: 'n' }),
+  histogram('request_params_max_tokens', PARAMETERS, { parameter: 'max_tokens' }),
+  // A run that is handed to another worker or put off goes on later, as a preempted one does.
+  {
+    name: 'num_preemptions_total',
+    from: 'millrace_job_runs_total',
+    type: 'counter',
+    where: { outcome: 'yielded' },
+  },
   { name: 'prompt_tokens_total', from: USAGE, type: 'counter', part: '_sum', where: INPUT },
   { name: 'generation_tokens_total', from: USAGE, type: 'counter', part: '_sum', where: OUTPUT },
   {

@@ -1,6 +1,5 @@
 import { pathInside } from '#workers/models/inside-folder.ts'
-
-import { readSafetensors } from './safetensors.ts'
+import { readSafetensors } from '#workers/tensor/safetensors.ts'
 
 /** A layer that a pooled vector passes through: activation(weights × vector + bias). */
 export interface DenseLayer {
@@ -35,8 +34,8 @@ export async function readDenseLayer(
   }
   const file = await pathInside(folder, `${module}/model.safetensors`).catch(needed(folder))
   const tensors = await readSafetensors(file).catch(needed(folder))
-  const weights = tensors.get('linear.weight')
-  const bias = config.bias === false ? undefined : tensors.get('linear.bias')
+  const weights = tensors.get('linear.weight')?.values
+  const bias = config.bias === false ? undefined : tensors.get('linear.bias')?.values
   if (typeof inputs !== 'number' || typeof outputs !== 'number') {
     throw new Error(`${folder}: in_features and out_features are missing`)
   }

@@ -12,6 +12,12 @@ export interface CachePair {
   readonly headDim: number
 }
 
+/** The embeddings of tokens that a decoder reads. */
+export interface EmbeddingShape {
+  readonly size: number
+  readonly type: 'float32' | 'float16'
+}
+
 /** The properties of an exported decoder that the runners need. */
 export interface DecoderGraph {
   /**
@@ -22,7 +28,11 @@ export interface DecoderGraph {
   readonly cache: readonly CachePair[]
   readonly logitsType: 'float32' | 'float16'
   readonly vocabSize: number
+  /** Where tokens enter as embeddings, their size and type; undefined where they enter as ids. */
+  readonly embedding: EmbeddingShape | undefined
   readonly hasPositionIds: boolean
+  /** Three where each position is a time, a row and a column, as in Qwen2-VL. */
+  readonly positionAxes: 1 | 3
   readonly hasAttentionMask: boolean
   /** Old merged exports choose between their two branches by this input. */
   readonly hasCacheBranch: boolean
@@ -49,8 +59,12 @@ export function readDecoderGraph(
   const names = new Map(inputs.map((spec) => [spec.name, spec]))
   const logits = outputs.find((spec) => spec.name === 'logits')
   const vocabSize = logits?.dims.at(-1)
-  if (!names.has('input_ids') || logits === undefined || typeof vocabSize !== 'number') {
-    throw new ModelLoadError(file, 'not a decoder: it needs input_ids and logits of fixed width')
+  const tokens = names.get('input_ids') ?? names.get('inputs_embeds')
+  if (tokens === undefined || logits === undefined || typeof vocabSize !== 'number') {
+    throw new ModelLoadError(
+      file,
+      'not a decoder: it needs input_ids or inputs_embeds, and logits of fixed width',
+    )
   }
   const logitsToKeep = names.get('num_logits_to_keep') ?? names.get('logits_to_keep')
   const cache = readCache(file, inputs, outputs)
@@ -61,13 +75,22 @@ export function readDecoderGraph(
     cache,
     logitsType: floatType(file, logits),
     vocabSize,
+    embedding: names.has('input_ids') ? undefined : readEmbedding(file, tokens),
     hasPositionIds: names.has('position_ids'),
+    positionAxes: names.get('position_ids')?.dims.length === 3 ? 3 : 1,
     hasAttentionMask: names.has('attention_mask'),
     hasCacheBranch: names.has('use_cache_branch'),
     logitsToKeep,
     givesAllLogits: logits.dims[1] !== 1,
     isRowCoupled: marks.hasDynamicQuantization,
   }
+}
+
+function readEmbedding(file: string, spec: TensorSpec): EmbeddingShape {
+  const size = spec.dims.at(-1)
+  if (spec.dims.length === 3 && typeof size === 'number')
+    return { size, type: floatType(file, spec) }
+  throw new ModelLoadError(file, `${spec.name} must be [batch, length, size] of one size`)
 }
 
 function readCache(
@@ -104,6 +127,7 @@ function refuseUnknownInputs(
 ): void {
   const known = new Set([
     'input_ids',
+    'inputs_embeds',
     'attention_mask',
     'position_ids',
     'use_cache_branch',
@@ -114,18 +138,34 @@ function refuseUnknownInputs(
   if (unknown) throw new ModelLoadError(file, `the decoder wants an unknown input ${unknown.name}`)
 }
 
-/** Runs have any number of rows and tokens, passed as 64-bit integers. */
+/** Inputs of any number of rows and tokens: the axes of both, and the shape that is accepted. */
+const FREE_SHAPES = {
+  integers: { axes: [0, 1], rank: 2, wanted: '[batch, length]' },
+  positions: { axes: [1, 2], rank: 3, wanted: '[3, batch, length]' },
+  embeddings: { axes: [0, 1], rank: 3, wanted: '[batch, length, size]' },
+  cache: { axes: [0, 2], rank: 4, wanted: '[batch, heads, length, size]' },
+} as const
+
+function freeShapeOf({ name, dims }: TensorSpec): keyof typeof FREE_SHAPES | undefined {
+  if (name.startsWith('past_key_values.')) return 'cache'
+  if (name === 'inputs_embeds') return 'embeddings'
+  if (name === 'position_ids' && dims.length === 3) return 'positions'
+  return ['input_ids', 'attention_mask', 'position_ids'].includes(name) ? 'integers' : undefined
+}
+
+/** Runs have any number of rows and tokens; integers are passed with 64 bits. */
 function refuseFixedShapes(file: string, inputs: readonly TensorSpec[]): void {
-  for (const { name, type, dims } of inputs) {
-    const isCache = name.startsWith('past_key_values.')
-    if (!isCache && !['input_ids', 'attention_mask', 'position_ids'].includes(name)) continue
-    if (!isCache && type !== 'int64') {
+  for (const spec of inputs) {
+    const kind = freeShapeOf(spec)
+    if (kind === undefined) continue
+    const { name, type, dims } = spec
+    const isInteger = kind === 'integers' || kind === 'positions'
+    if (isInteger && type !== 'int64') {
       throw new ModelLoadError(file, `${name} must be int64, not ${type ?? 'other'}`)
     }
-    const isFree = typeof dims[0] === 'string' && typeof dims[isCache ? 2 : 1] === 'string'
-    if (isFree && dims.length === (isCache ? 4 : 2)) continue
+    const { axes, rank, wanted } = FREE_SHAPES[kind]
+    if (dims.length === rank && axes.every((axis) => typeof dims[axis] === 'string')) continue
     const shape = dims.map((dim) => (dim === '' ? '?' : dim)).join(', ')
-    const wanted = isCache ? '[batch, heads, length, size]' : '[batch, length]'
     throw new ModelLoadError(
       file,
       `${name} must be ${wanted} of any batch and length, not [${shape}]`,

@@ -9,10 +9,10 @@ import {
   type GrowingMemory,
 } from './growing-cache.ts'
 import {
+  arrangeAdapters,
   type BatchStep,
   type ChunkStep,
   chunkTokens,
-  int64Tensor,
   layPrompts,
   logitsToKeepTensor,
   type ModelRunner,
@@ -24,6 +24,7 @@ import {
 } from './model-runner.ts'
 import type { Step } from './scheduler.ts'
 import type { Sequence, SlotTable } from './slots.ts'
+import { StepInputs, type StepTokens } from './step-inputs.ts'
 
 /** Slots whose sequences decode together; an undefined member has left and is computed unread. */
 interface Group {
@@ -40,6 +41,7 @@ interface Group {
  */
 export class GrowingRunner implements ModelRunner {
   readonly #options: RunnerOptions
+  readonly #inputs: StepInputs
   readonly #memory: GrowingMemory
   /** Caches of slots that are in no group. */
   readonly #single = new Map<number, GrowingCache>()
@@ -50,6 +52,7 @@ export class GrowingRunner implements ModelRunner {
   constructor(options: RunnerOptions, memory: GrowingMemory) {
     const { graph } = options
     this.#options = options
+    this.#inputs = new StepInputs(options.runtime, graph, options.embedder)
     this.#memory = memory
     this.#canGroup = graph.hasPositionIds && graph.hasAttentionMask && !graph.isRowCoupled
   }
@@ -85,22 +88,19 @@ export class GrowingRunner implements ModelRunner {
   }
 
   async #runChunk(step: ChunkStep): Promise<StepLogits> {
-    const { runtime, graph } = this.#options
-    const { slot, numComputed } = step.sequence
+    const { graph } = this.#options
+    const { sequence } = step
+    const { slot, numComputed } = sequence
     const tokens = chunkTokens(step)
     const cache = await this.#take(slot, numComputed)
     const isTrimmed = !wantsAllLogits(step) && graph.logitsToKeep !== undefined
     const numRows = isTrimmed || !graph.givesAllLogits ? 1 : tokens.length
-    const integers: Record<string, Tensor> = {
-      ...this.#integers(1, {
-        ids: BigInt64Array.from(tokens, BigInt),
-        positions: BigInt64Array.from(tokens, (_, index) => BigInt(numComputed + index)),
-        mask: new BigInt64Array(numComputed + tokens.length).fill(1n),
-        hasPast: numComputed > 0,
-      }),
-      ...logitsToKeepTensor(runtime, graph, numRows),
+    const laid = {
+      rows: [{ first: numComputed, sequence }],
+      ids: BigInt64Array.from(tokens, BigInt),
+      mask: new BigInt64Array(numComputed + tokens.length).fill(1n),
     }
-    this.#single.set(slot, await this.#run(integers, cache))
+    this.#single.set(slot, await this.#run(laid, cache, numRows))
     return this.#readLogits(numRows)
   }
 
@@ -109,11 +109,7 @@ export class GrowingRunner implements ModelRunner {
     const { runtime, graph } = this.#options
     const { sequences, length } = step
     const rows = sequences.length
-    const integers = {
-      ...this.#integers(rows, { ...layPrompts(step), hasPast: false }),
-      ...logitsToKeepTensor(runtime, graph, 1),
-    }
-    const cache = await this.#run(integers, emptyCache(runtime, graph.cache, rows))
+    const cache = await this.#run(layPrompts(step), emptyCache(runtime, graph.cache, rows), 1)
     const members = sequences.map(({ slot }) => slot)
     for (const slot of members) this.#drop(slot)
     if (this.#group === undefined) {
@@ -139,59 +135,43 @@ export class GrowingRunner implements ModelRunner {
     const rows = group.members.length
     const ids = new BigInt64Array(rows)
     const mask = new BigInt64Array(rows * (length + 1)).fill(1n)
-    const positions = BigInt64Array.from(group.offsets, (offset, row) => {
+    const stepRows = group.offsets.map((offset, row) => {
       mask.fill(0n, row * (length + 1), row * (length + 1) + offset)
-      return BigInt(Math.min(length - offset, contextLength - 1))
+      const slot = group.members[row]
+      const first = Math.min(length - offset, contextLength - 1)
+      return { first, sequence: slot === undefined ? undefined : slots.at(slot).owner }
     })
     const rowOf = sequences.map((sequence) => group.members.indexOf(sequence.slot))
     for (const [index, sequence] of sequences.entries()) {
       ids[defined(rowOf[index])] = BigInt(nextInput(sequence))
     }
-    const integers = {
-      ...this.#integers(rows, { ids, positions, mask, hasPast: true }),
-      ...logitsToKeepTensor(this.#options.runtime, this.#options.graph, 1),
-    }
     this.#group = undefined // the run uses the cache up, also when it fails
-    group.cache = await this.#run(integers, group.cache)
+    group.cache = await this.#run({ rows: stepRows, ids, mask }, group.cache, 1)
     this.#group = group
     const logits = this.#readLogits(rows)
     return { numRows: sequences.length, row: (index) => logits.row(defined(rowOf[index])) }
   }
 
-  #integers(
-    rows: number,
-    values: {
-      readonly ids: BigInt64Array
-      readonly positions: BigInt64Array
-      readonly mask: BigInt64Array
-      readonly hasPast: boolean
-    },
-  ): Record<string, Tensor> {
-    const { runtime, graph } = this.#options
-    const branch = Uint8Array.of(values.hasPast ? 1 : 0)
-    const tensor = (data: BigInt64Array): Tensor =>
-      int64Tensor(runtime, data, rows, data.length / rows)
-    return {
-      input_ids: tensor(values.ids),
-      ...(graph.hasAttentionMask && { attention_mask: tensor(values.mask) }),
-      ...(graph.hasPositionIds && { position_ids: tensor(values.positions) }),
-      ...(graph.hasCacheBranch && { use_cache_branch: runtime.tensor('bool', branch, [1]) }),
-    }
-  }
-
   /** Runs the model on a cache, which is used up, and returns the grown one. */
-  async #run(integers: Record<string, Tensor>, cache: GrowingCache): Promise<GrowingCache> {
-    const { session, graph } = this.#options
-    const feeds = { ...integers }
+  async #run(tokens: StepTokens, cache: GrowingCache, numLogits: number): Promise<GrowingCache> {
+    const { runtime, graph } = this.#options
     const fetches: Record<string, Tensor | null> = { logits: null }
     this.#logits?.dispose()
     this.#logits = undefined
+    let inputs: Record<string, Tensor> = {}
     let grown: readonly (Tensor | null)[] = []
     try {
-      grown = this.#memory.allocate(
-        cache.rows,
-        cache.length + defined(defined(integers.input_ids).dims[1]),
-      )
+      const adapted = arrangeAdapters(this.#options, tokens)
+      const { session } = adapted ?? this.#options
+      inputs = {
+        ...(await this.#inputs.lay(tokens)),
+        ...adapted?.indices,
+        ...this.#branchTensor(cache.length > 0),
+        ...logitsToKeepTensor(runtime, graph, numLogits),
+      }
+      const feeds = { ...inputs, ...adapted?.weights }
+      const columns = tokens.ids.length / tokens.rows.length
+      grown = this.#memory.allocate(cache.rows, cache.length + columns)
       for (const [index, { past, present }] of graph.cache.entries()) {
         feeds[past] = defined(cache.tensors[index])
         fetches[present] = grown[index] ?? null
@@ -210,8 +190,15 @@ export class GrowingRunner implements ModelRunner {
       throw error
     } finally {
       disposeCache(cache)
-      for (const tensor of Object.values(integers)) tensor.dispose()
+      for (const tensor of Object.values(inputs)) tensor.dispose()
     }
+  }
+
+  /** Which branch of an old merged export runs. */
+  #branchTensor(hasPast: boolean): Record<string, Tensor> {
+    const { runtime, graph } = this.#options
+    if (!graph.hasCacheBranch) return {}
+    return { use_cache_branch: runtime.tensor('bool', Uint8Array.of(hasPast ? 1 : 0), [1]) }
   }
 
   #readLogits(numRows: number): StepLogits {

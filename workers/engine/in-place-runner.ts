@@ -1,13 +1,14 @@
 import { defined } from '#shared/json.ts'
-import type { Binding } from '#workers/runtime/session.ts'
+import type { AdaptedRun } from '#workers/adapters/adapter-runs.ts'
+import type { Binding, ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
 import { allocateElements } from '#workers/tensor/element-type.ts'
 
 import {
+  arrangeAdapters,
   type BatchStep,
   type ChunkStep,
   chunkTokens,
-  int64Tensor,
   layPrompts,
   logitsToKeepTensor,
   type ModelRunner,
@@ -20,6 +21,7 @@ import {
 import type { Step } from './scheduler.ts'
 import type { SlotCache } from './slot-cache.ts'
 import type { Sequence, SlotTable } from './slots.ts'
+import { StepInputs, type StepTokens } from './step-inputs.ts'
 
 type CacheData = Float32Array | Float16Array
 
@@ -33,6 +35,8 @@ const RANGES_MAX = 64
 interface SlotRange {
   readonly binding: Binding
   readonly tensors: readonly Tensor[]
+  /** The low-rank matrices that are bound. */
+  weights?: AdaptedRun['weights']
 }
 
 /**
@@ -43,8 +47,9 @@ interface SlotRange {
  */
 export class InPlaceRunner implements ModelRunner {
   readonly #options: RunnerOptions
+  readonly #inputs: StepInputs
   readonly #cache: SlotCache
-  readonly #ranges = new Map<string, SlotRange>()
+  readonly #ranges = new Map<ModelSession, Map<string, SlotRange>>()
   readonly #logits: CacheData
   readonly #mask: BigInt64Array
   #maskLayout = ''
@@ -53,6 +58,7 @@ export class InPlaceRunner implements ModelRunner {
   constructor(options: RunnerOptions, cache: SlotCache) {
     const { graph, slots, contextLength, chunkMax } = options
     this.#options = options
+    this.#inputs = new StepInputs(options.runtime, graph, options.embedder)
     this.#cache = cache
     const rows = Math.max(slots, chunkMax)
     this.#logits = allocateElements(graph.logitsType, rows * graph.vocabSize) as CacheData
@@ -72,38 +78,44 @@ export class InPlaceRunner implements ModelRunner {
   }
 
   close(): void {
-    for (const range of this.#ranges.values()) releaseRange(range)
+    for (const ranges of this.#ranges.values()) {
+      for (const range of ranges.values()) releaseRange(range)
+    }
     this.#ranges.clear()
     this.#cache.close()
   }
 
   async #runChunk(step: ChunkStep): Promise<StepLogits> {
     const { graph } = this.#options
-    const { numComputed, slot } = step.sequence
-    const tokens = chunkTokens(step)
-    const ids = BigInt64Array.from(tokens, BigInt)
-    const positions = BigInt64Array.from(tokens, (_, index) => BigInt(numComputed + index))
-    const length = numComputed + tokens.length
-    const mask = new BigInt64Array(Math.max(length, this.#widthMin(step.sequence)))
+    const { sequence } = step
+    const { numComputed, slot } = sequence
+    const ids = BigInt64Array.from(chunkTokens(step), BigInt)
+    const length = numComputed + ids.length
+    const mask = new BigInt64Array(Math.max(length, this.#widthMin(sequence)))
     mask.fill(1n, 0, length)
     const isTrimmed = !wantsAllLogits(step) && graph.logitsToKeep !== undefined
-    const numRows = isTrimmed || !graph.givesAllLogits ? 1 : tokens.length
-    await this.#run(this.#range(slot, 1), { rows: 1, ids, positions, mask, numRows })
+    const numRows = isTrimmed || !graph.givesAllLogits ? 1 : ids.length
+    const tokens = { rows: [{ first: numComputed, sequence }], ids, mask }
+    const adapted = arrangeAdapters(this.#options, tokens)
+    await this.#run(this.#range(slot, 1, adapted), tokens, { numRows, adapted })
     return readLogits(this.#logits, graph.vocabSize, numRows)
   }
 
   /** Prompts beside each other in a cache of their own, from which their slots take them. */
   async #runBatch(step: BatchStep): Promise<StepLogits> {
-    const { session, graph } = this.#options
+    const { graph } = this.#options
     const { sequences, length } = step
     const rows = sequences.length
     const shortest = Math.min(...sequences.map(({ numPrompt }) => numPrompt))
     const numLast = graph.logitsToKeep === undefined ? length : length - shortest + 1
     const kept = graph.givesAllLogits ? numLast : 1
+    const tokens = layPrompts(step)
+    const adapted = arrangeAdapters(this.#options, tokens)
+    const { session } = adapted ?? this.#options
     const range = { binding: session.bind(), tensors: this.#cache.makeBatch(rows, length) }
     try {
       this.#bindCache(range)
-      await this.#run(range, { rows, ...layPrompts(step), numRows: rows * kept })
+      await this.#run(range, tokens, { numRows: rows * kept, adapted })
       for (const [row, { slot, numPrompt }] of sequences.entries()) {
         await this.#cache.takeRow(range.tensors, row, { slot, length: numPrompt })
       }
@@ -142,44 +154,40 @@ export class InPlaceRunner implements ModelRunner {
       return held + 1
     })
     for (const sequence of sequences) ids[sequence.slot - first] = BigInt(nextInput(sequence))
-    const positions = BigInt64Array.from(lengths, (length) => BigInt(length - 1))
     const mask = this.#layMask(lengths, defined(sequences[0]))
-    await this.#run(this.#range(first, rows), { rows, ids, positions, mask, numRows: rows })
+    const stepRows = lengths.map((length, row) => {
+      return { first: length - 1, sequence: slots.at(first + row).owner }
+    })
+    const tokens = { rows: stepRows, ids, mask }
+    const adapted = arrangeAdapters(this.#options, tokens)
+    await this.#run(this.#range(first, rows, adapted), tokens, { numRows: rows, adapted })
     const logits = readLogits(this.#logits, graph.vocabSize, rows)
     return { numRows: sequences.length, row: (index) => logits.row(defined(owned[index]) - first) }
   }
 
   async #run(
-    { binding }: SlotRange,
-    inputs: {
-      readonly rows: number
-      readonly ids: BigInt64Array
-      readonly positions: BigInt64Array
-      readonly mask: BigInt64Array
-      readonly numRows: number
-    },
+    range: SlotRange,
+    tokens: StepTokens,
+    { numRows, adapted }: { readonly numRows: number; readonly adapted: AdaptedRun | undefined },
   ): Promise<void> {
     const { runtime, graph } = this.#options
-    const { rows, ids, positions, mask, numRows } = inputs
-    const integers: Record<string, Tensor> = {
-      input_ids: int64Tensor(runtime, ids, rows, ids.length / rows),
-      ...(graph.hasAttentionMask && {
-        attention_mask: int64Tensor(runtime, mask, rows, mask.length / rows),
-      }),
-      ...(graph.hasPositionIds && {
-        position_ids: int64Tensor(runtime, positions, rows, positions.length / rows),
-      }),
+    const { binding } = range
+    const rows = tokens.rows.length
+    const inputs: Record<string, Tensor> = {
+      ...(await this.#inputs.lay(tokens)),
       ...logitsToKeepTensor(runtime, graph, numRows / rows),
+      ...adapted?.indices,
     }
     const used = this.#logits.subarray(0, numRows * graph.vocabSize)
     const logits = runtime.tensor(graph.logitsType, used, [rows, numRows / rows, graph.vocabSize])
     try {
-      for (const name in integers) binding.setInput(name, defined(integers[name]))
+      bindWeights(range, adapted)
+      for (const name in inputs) binding.setInput(name, defined(inputs[name]))
       binding.setOutput('logits', logits)
       await binding.run()
     } finally {
       logits.dispose()
-      for (const tensor of Object.values(integers)) tensor.dispose()
+      for (const tensor of Object.values(inputs)) tensor.dispose()
     }
   }
 
@@ -234,19 +242,21 @@ export class InPlaceRunner implements ModelRunner {
     )
   }
 
-  #range(first: number, rows: number): SlotRange {
+  #range(first: number, rows: number, adapted: AdaptedRun | undefined): SlotRange {
+    const { session } = adapted ?? this.#options
+    const ranges = this.#ranges.get(session) ?? new Map<string, SlotRange>()
+    this.#ranges.set(session, ranges)
     const key = `${first}+${rows}`
-    const known = this.#ranges.get(key)
+    const known = ranges.get(key)
     if (known) return known
-    const { session } = this.#options
     const range = { binding: session.bind(), tensors: this.#cache.view(first, rows) }
     this.#bindCache(range)
-    const [oldest] = this.#ranges
-    if (this.#ranges.size >= RANGES_MAX && oldest) {
+    const [oldest] = ranges
+    if (ranges.size >= RANGES_MAX && oldest) {
       releaseRange(oldest[1])
-      this.#ranges.delete(oldest[0])
+      ranges.delete(oldest[0])
     }
-    this.#ranges.set(key, range)
+    ranges.set(key, range)
     return range
   }
 
@@ -256,6 +266,13 @@ export class InPlaceRunner implements ModelRunner {
       binding.setOutput(present, defined(tensors[index]))
     }
   }
+}
+
+/** Binds the matrices of the adapters, unless they are still those of the range's last run. */
+function bindWeights(range: SlotRange, adapted: AdaptedRun | undefined): void {
+  if (adapted === undefined || range.weights === adapted.weights) return
+  for (const [name, tensor] of Object.entries(adapted.weights)) range.binding.setInput(name, tensor)
+  range.weights = adapted.weights
 }
 
 function releaseRange({ binding, tensors }: SlotRange): void {

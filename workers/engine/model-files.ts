@@ -1,5 +1,5 @@
 import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 
 import { isRecord } from '#shared/json.ts'
 import { WEIGHT_SUFFIXES } from '#workers/models/choose-files.ts'
@@ -42,6 +42,27 @@ export async function findDecoderFile(
   const found = graphs.length === 0 ? 'no graph at all' : `only ${graphs.toSorted().join(', ')}`
   const wanted = onnxFile ?? 'model.onnx or decoder_model_merged.onnx'
   throw new ModelLoadError(folder, `there is no ${wanted} in onnx/ or beside it, ${found}`)
+}
+
+/**
+ * A graph beside the decoder, such as `embed_tokens`: in the same kind of weights, or the best that
+ * is there. Throws `ModelLoadError` when there is none.
+ */
+export async function findCompanion(decoderFile: string, stem: string): Promise<string> {
+  const folder = dirname(decoderFile)
+  const own = /^[a-z_]*?((_(?:quantized|int8|uint8|q4|q4f16|bnb4|fp16))?\.onnx)$/.exec(
+    basename(decoderFile),
+  )?.[1]
+  const present = await listFiles(folder)
+  const names = [own, ...WEIGHT_SUFFIXES.precise.map((suffix) => `${suffix}.onnx`)]
+    .filter((ending) => ending !== undefined)
+    .map((ending) => `${stem}${ending}`)
+  const name = names.find((candidate) => present.includes(candidate))
+  if (name !== undefined) return graphInside(folder, name)
+  throw new ModelLoadError(
+    decoderFile,
+    `it reads embeddings, and there is no ${stem}.onnx beside it`,
+  )
 }
 
 /** The settings of config.json that the graph does not contain. */

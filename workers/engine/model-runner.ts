@@ -1,4 +1,5 @@
 import { defined } from '#shared/json.ts'
+import type { AdaptedRun, AdapterRuns } from '#workers/adapters/adapter-runs.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { Tensor } from '#workers/runtime/tensor.ts'
@@ -6,6 +7,8 @@ import type { Tensor } from '#workers/runtime/tensor.ts'
 import type { DecoderGraph } from './decoder-graph.ts'
 import type { Step } from './scheduler.ts'
 import type { Sequence, SlotTable } from './slots.ts'
+import type { StepTokens } from './step-inputs.ts'
+import type { TokenEmbedder } from './token-embedder.ts'
 
 /** Runs steps on a model and keeps the cache; the only room that knows a decoder's tensors. */
 export interface ModelRunner {
@@ -35,7 +38,10 @@ export interface StepLogits {
 export interface RunnerOptions {
   readonly runtime: Runtime
   readonly session: ModelSession
+  readonly adapters: Pick<AdapterRuns, 'arrange'>
   readonly graph: DecoderGraph
+  /** For graphs that read embeddings. */
+  readonly embedder?: TokenEmbedder
   readonly slots: number
   readonly contextLength: number
   /** See `SchedulerOptions`: the width of the mask says which set of factors a run uses. */
@@ -73,19 +79,17 @@ export function nextInput(sequence: Sequence): number {
   return defined(sequence.tokenIds[sequence.numComputed])
 }
 
+/** What a run takes instead of the base model, where one of its rows has an adapter. */
+export function arrangeAdapters(
+  { adapters }: Pick<RunnerOptions, 'adapters'>,
+  { rows }: StepTokens,
+): AdaptedRun | undefined {
+  return adapters.arrange(rows.map(({ sequence }) => sequence?.request.adapter))
+}
+
 /** Whether logits of every position of a step are wanted. */
 export function wantsAllLogits(step: ChunkStep): boolean {
   return step.kind === 'verify' || step.sequence.wantsPromptLogits
-}
-
-/** A [rows, columns] tensor of integers. */
-export function int64Tensor(
-  runtime: Runtime,
-  values: BigInt64Array,
-  rows: number,
-  columns: number,
-): Tensor {
-  return runtime.tensor('int64', values, [rows, columns])
 }
 
 /** The input that limits the logits, when the graph has one. */
@@ -101,19 +105,14 @@ export function logitsToKeepTensor(
 }
 
 /** Whole prompts as rows of one length, padded on the right. */
-export function layPrompts({ sequences, length }: BatchStep): {
-  readonly ids: BigInt64Array
-  readonly positions: BigInt64Array
-  readonly mask: BigInt64Array
-} {
+export function layPrompts({ sequences, length }: BatchStep): StepTokens {
   const size = sequences.length * length
   const ids = new BigInt64Array(size)
-  const positions = BigInt64Array.from({ length: size }, (_, at) => BigInt(at % length))
   const mask = new BigInt64Array(size)
   for (const [row, { request }] of sequences.entries()) {
     for (const [index, id] of request.promptTokenIds.entries())
       ids[row * length + index] = BigInt(id)
     mask.fill(1n, row * length, row * length + request.promptTokenIds.length)
   }
-  return { ids, positions, mask }
+  return { rows: sequences.map((sequence) => ({ first: 0, sequence })), ids, mask }
 }

@@ -1,11 +1,14 @@
 import { realpath } from 'node:fs/promises'
 import { basename, dirname } from 'node:path'
 
+import { addAdapters } from '#workers/adapters/adapter-graph.ts'
+import { AdapterRuns } from '#workers/adapters/adapter-runs.ts'
 import type { Model } from '#workers/graph/model.ts'
 import { findOperators } from '#workers/graph/operators.ts'
 import { readModelFile } from '#workers/graph/read-model.ts'
 import { writeModel } from '#workers/graph/write-model.ts'
 import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { ModelSession } from '#workers/runtime/session.ts'
 import type { ExecutionProvider } from '#workers/runtime/session-options.ts'
@@ -18,11 +21,12 @@ import { Engine } from './engine.ts'
 import { hostGrowingMemory } from './growing-cache.ts'
 import { GrowingRunner } from './growing-runner.ts'
 import { InPlaceRunner } from './in-place-runner.ts'
-import { findDecoderFile, readDecoderConfig } from './model-files.ts'
+import { findCompanion, findDecoderFile, readDecoderConfig } from './model-files.ts'
 import type { ModelRunner, RunnerOptions } from './model-runner.ts'
 import { rewriteDecoder } from './rewrite/rewrite-decoder.ts'
 import type { SchedulerOptions } from './scheduler.ts'
 import { HostSlotCache } from './slot-cache.ts'
+import { TokenEmbedder } from './token-embedder.ts'
 import type { TextEngine } from './types.ts'
 
 /** Options of a text engine. */
@@ -80,28 +84,61 @@ export async function openTextEngine(options: TextEngineOptions): Promise<TextEn
       })
   const source =
     model === original ? file : { name: file, bytes: writeModel(model), folder: dirname(realFile) }
-  const session = await runtime.load(source, {
+  const sessionOptions = {
     ...(executionProvider && { executionProvider }),
     ...(intraOpThreads !== undefined && { intraOpThreads }),
-  })
+  }
+  const session = await runtime.load(source, sessionOptions)
   return closeOnFailure(session, async () => {
     const graph = readDecoderGraph(session, model === original ? operators : findOperators(model))
     const isSplit = config.shortTextMax !== undefined && config.shortTextMax < contextLength
     const shortTextMax = isSplit ? config.shortTextMax : undefined
+    const adapters = new AdapterRuns(runtime, async () => {
+      const adapted = addAdapters(model)
+      if (adapted === undefined) {
+        throw new ModelLoadError(file, 'the graph has no linear layers that adapters could change')
+      }
+      const bytes = writeModel(adapted.model)
+      const withInputs = { name: `${file} (with adapters)`, bytes, folder: dirname(realFile) }
+      const { targets } = adapted
+      return { session: await runtime.load(withInputs, sessionOptions), targets }
+    })
     const decoder = {
       session,
+      adapters,
       graph,
       contextLength,
       isRewritten: model !== original,
       ...(shortTextMax !== undefined && { shortTextMax }),
     }
-    const { cacheMemory = executionProvider === 'cuda' ? 'device' : 'host' } = options
-    if (cacheMemory === 'host') return assemble(options, decoder)
-    const device = await DeviceCache.open(runtime, session, graph.cache)
-    return closeOnFailure(device, () => {
-      return assemble(options, { ...decoder, device })
-    })
+    const embedder = await openEmbedder(options, file, graph)
+    if (embedder === undefined) return openCache(options, decoder)
+    return closeOnFailure(embedder, () => openCache(options, { ...decoder, embedder }))
   })
+}
+
+async function openCache(options: TextEngineOptions, decoder: LoadedDecoder): Promise<TextEngine> {
+  const { runtime, executionProvider } = options
+  const { cacheMemory = executionProvider === 'cuda' ? 'device' : 'host' } = options
+  if (cacheMemory === 'host') return assemble(options, decoder)
+  const device = await DeviceCache.open(runtime, decoder.session, decoder.graph.cache)
+  return closeOnFailure(device, () => {
+    return assemble(options, { ...decoder, device })
+  })
+}
+
+/** The graph beside the decoder that embeds tokens, for a decoder that reads embeddings. */
+async function openEmbedder(
+  { runtime, executionProvider, intraOpThreads }: TextEngineOptions,
+  file: string,
+  { embedding }: DecoderGraph,
+): Promise<TokenEmbedder | undefined> {
+  if (embedding === undefined) return undefined
+  const session = await runtime.load(await findCompanion(file, 'embed_tokens'), {
+    ...(executionProvider && { executionProvider }),
+    ...(intraOpThreads !== undefined && { intraOpThreads }),
+  })
+  return closeOnFailure(session, () => new TokenEmbedder(runtime, session, embedding))
 }
 
 /** The model with a cache that is written in place, where it can be rewritten so. */
@@ -131,16 +168,18 @@ function hasFurtherFiles({ graph }: Model, name: string): boolean {
 /** The parts that exist once the model is loaded. */
 interface LoadedDecoder {
   readonly session: ModelSession
+  readonly adapters: AdapterRuns
   readonly graph: DecoderGraph
   readonly contextLength: number
   readonly isRewritten: boolean
   readonly shortTextMax?: number
+  readonly embedder?: TokenEmbedder
   readonly device?: DeviceCache
 }
 
 function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngine {
   const { slots } = options
-  const { session, graph, contextLength, shortTextMax, device } = decoder
+  const { session, adapters, graph, contextLength, shortTextMax, embedder, device } = decoder
   const isInPlace = graph.cacheStyle === 'inPlace'
   // The two branches of a merged export take a whole prompt or one token, nothing between.
   const isCuttable = !graph.hasCacheBranch
@@ -163,13 +202,17 @@ function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngin
   return {
     contextLength,
     vocabSize: graph.vocabSize,
+    ...(graph.embedding !== undefined && { embeddingSize: graph.embedding.size }),
     cachePath: decoder.isRewritten ? 'rewritten' : isInPlace ? 'in place' : 'growing',
     run: (request, runOptions) => engine.run(request, runOptions),
+    fitAdapter: (adapter) => adapters.fit(adapter),
     onStep: (listener) => engine.onStep(listener),
     stats: () => engine.stats(),
     async close() {
       await engine.close()
+      await adapters.close()
       await device?.close()
+      await embedder?.close()
       await session.close()
     },
   }
@@ -177,11 +220,12 @@ function assemble(options: TextEngineOptions, decoder: LoadedDecoder): TextEngin
 
 function makeRunner(
   { runtime, slots }: TextEngineOptions,
-  { session, graph, contextLength, shortTextMax, device }: LoadedDecoder,
+  { session, adapters, graph, contextLength, shortTextMax, embedder, device }: LoadedDecoder,
   chunkMax: number,
 ): ModelRunner {
   const options: RunnerOptions = {
-    ...{ runtime, session, graph, slots, contextLength, chunkMax },
+    ...{ runtime, session, adapters, graph, slots, contextLength, chunkMax },
+    ...(embedder !== undefined && { embedder }),
     ...(shortTextMax !== undefined && { shortTextMax }),
   }
   const pairs = graph.cache

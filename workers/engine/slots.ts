@@ -247,7 +247,9 @@ export class Sequence {
 
   /** Sequences of one scope may share cached positions. */
   get scope(): string {
-    return this.isLong ? `${this.request.cacheScope}\0long` : this.request.cacheScope
+    const { cacheScope, adapter } = this.request
+    const scope = adapter ? `${cacheScope}\0adapter ${adapter.key}` : cacheScope
+    return this.isLong ? `${scope}\0long` : scope
   }
 
   /** Whether logits of prompt positions are wanted. */

@@ -1,3 +1,6 @@
+import type { FittedAdapter } from '#workers/adapters/fit-adapter.ts'
+import type { PeftAdapter } from '#workers/adapters/peft-files.ts'
+
 /** A chosen token; the log-probabilities are there when the sampler was asked for them. */
 export interface SampledToken {
   readonly tokenId: number
@@ -14,9 +17,30 @@ export interface TokenSampler {
   next(logits: Float32Array, position: number): SampledToken
 }
 
+/** Embeddings that take the places of prompt tokens from `start` on, one after another. */
+export interface EmbeddedSpan {
+  readonly start: number
+  readonly embeddings: Float32Array
+}
+
+/** Positions of a prompt that differ by axis: a time, a row and a column for each of its tokens. */
+export interface PromptPositions {
+  readonly axes: readonly (readonly number[])[]
+  /** The position of the first token after the prompt, in all axes. */
+  readonly next: number
+}
+
 /** One text to continue. */
 export interface SequenceRequest {
+  /**
+   * A negative id fills the place of an embedding and identifies its content: prefixes are equal
+   * where their ids are.
+   */
   readonly promptTokenIds: readonly number[]
+  /** Embeddings of images in the prompt; only for models that read embeddings. */
+  readonly embedded?: readonly EmbeddedSpan[]
+  /** Read by models whose positions have three axes; each token's place in the text if absent. */
+  readonly positions?: PromptPositions
   /** Tokens generated before the sequence moved here; the sampler continues after them. */
   readonly generatedTokenIds: readonly number[]
   /** In total, counting `generatedTokenIds`. */
@@ -25,6 +49,8 @@ export interface SequenceRequest {
   readonly endTokenIds: ReadonlySet<number>
   /** Prefixes are shared only between sequences of one scope. */
   readonly cacheScope: string
+  /** Of the same engine; the base model where it is absent. */
+  readonly adapter?: FittedAdapter
   /**
    * Receives each new token, in step order; an end token is not delivered. False ends the sequence:
    * no further step is spent on it.
@@ -65,10 +91,17 @@ export interface EngineStats {
 export interface TextEngine {
   readonly contextLength: number
   readonly vocabSize: number
+  /** Elements of an embedding, where the model reads embeddings. */
+  readonly embeddingSize?: number
   /** How the model's cache is written; see docs/models.md. */
   readonly cachePath: 'in place' | 'rewritten' | 'growing'
   /** Continues a text. Rejects with `CancelledError` at once when the signal aborts. */
   run(request: SequenceRequest, options: { readonly signal: AbortSignal }): Promise<SequenceEnd>
+  /**
+   * Makes an adapter usable for sequences, which share steps with those of other adapters and of
+   * the base model. Throws a sentence that names the tensor when it does not fit the model.
+   */
+  fitAdapter(adapter: PeftAdapter): Promise<FittedAdapter>
   /** Calls back after every step. */
   onStep(listener: () => void): void
   stats(): EngineStats

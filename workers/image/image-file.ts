@@ -20,21 +20,33 @@ export interface SourceImage extends ImageSize {
    * Its colours on a white background; Lanczos, cropped to the new aspect ratio around the centre.
    */
   coloursAt(size: ImageSize): Promise<Pixels>
+  /** The same in its own size. */
+  colours(): Promise<Pixels>
   /** The area that is at least half transparent, with hard edges. */
   transparencyAt(size: ImageSize): Promise<RedrawMask>
 }
 
 const PIXELS_MAX = 4096 ** 2
-const FORMATS: readonly (string | undefined)[] = ['png', 'jpeg', 'webp']
+const FORMATS = ['png', 'jpeg', 'webp']
+/** Formats of images in prompts. */
+export const PROMPT_IMAGE_FORMATS = [...FORMATS, 'gif']
 const OPAQUE_MIN = 128
+const FORMAT_NAMES: Readonly<Record<string, string>> = {
+  ...{ png: 'PNG', jpeg: 'JPEG', webp: 'WebP', gif: 'GIF' },
+}
 
 /**
- * Opens a PNG, JPEG or WebP file. Its header is checked first, so that a small file with a huge
- * declared size costs nothing. Throws `invalidRequest` naming the field, now or while decoding.
+ * Opens a PNG, JPEG or WebP file, or one of other `formats`; of an animation the first image. Its
+ * header is checked first, so that a small file with a huge declared size costs nothing. Throws
+ * `invalidRequest` naming the field, now or while decoding.
  */
-export async function openImage(bytes: Buffer, param: string): Promise<SourceImage> {
+export async function openImage(
+  bytes: Buffer,
+  param: string,
+  formats: readonly string[] = FORMATS,
+): Promise<SourceImage> {
   // Rotated upright by the orientation in its header.
-  const { width, height } = (await readHeader(bytes, param)).autoOrient
+  const { width, height } = (await readHeader(bytes, param, formats)).autoOrient
   if (width * height > PIXELS_MAX) {
     throw failure.invalidRequest(
       `The ${param} has ${width}×${height} pixels, more than the ${PIXELS_MAX} that are allowed.`,
@@ -45,25 +57,22 @@ export async function openImage(bytes: Buffer, param: string): Promise<SourceIma
     sharp(bytes, { limitInputPixels: PIXELS_MAX, sequentialRead: true })
       .autoOrient()
       .toColourspace('srgb')
+  // Scaling first would blend colours of transparent areas into the edges.
+  const flatten = () => decode().flatten({ background: '#fff' })
   const read = async (image: Sharp): Promise<Pixels> => {
     const { data, info } = await image
       .raw({ depth: 'uchar' })
       .toBuffer({ resolveWithObject: true })
       .catch((error: unknown) => {
-        throw unreadable(param, error)
+        throw unreadable(param, error, formats)
       })
     return { data: new Uint8Array(data), width: info.width, height: info.height }
   }
   return {
     width,
     height,
-    coloursAt: (size) =>
-      read(
-        decode()
-          // Scaling first would blend colours of transparent areas into the edges.
-          .flatten({ background: '#fff' })
-          .resize({ ...size, fit: 'cover', kernel: 'lanczos3' }),
-      ),
+    coloursAt: (size) => read(flatten().resize({ ...size, fit: 'cover', kernel: 'lanczos3' })),
+    colours: () => read(flatten()),
     async transparencyAt(size) {
       const alpha = await read(
         decode()
@@ -81,11 +90,13 @@ export function disableImageCache(): void {
   sharp.cache(false)
 }
 
-async function readHeader(bytes: Buffer, param: string) {
+async function readHeader(bytes: Buffer, param: string, formats: readonly string[]) {
   const header = await readMetadata(bytes).catch((error: unknown) => {
-    throw unreadable(param, error)
+    throw unreadable(param, error, formats)
   })
-  if (!FORMATS.includes(header.format)) throw unreadable(param)
+  if (header.format === undefined || !formats.includes(header.format)) {
+    throw unreadable(param, undefined, formats)
+  }
   return header
 }
 
@@ -118,9 +129,10 @@ export function encodeImage(
     .toBuffer()
 }
 
-function unreadable(param: string, cause?: unknown): ServiceError {
+function unreadable(param: string, cause: unknown, formats: readonly string[]): ServiceError {
+  const names = formats.map((format) => FORMAT_NAMES[format] ?? format)
   return failure.invalidRequest(
-    `The ${param} could not be read. It must be a valid PNG, JPEG or WebP file.`,
+    `The ${param} could not be read. It must be a valid ${names.slice(0, -1).join(', ')} or ${names.at(-1)} file.`,
     { param, code: 'invalid_image', cause },
   )
 }

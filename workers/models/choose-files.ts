@@ -8,7 +8,15 @@ export interface ListedFile {
   readonly bytes: number
 }
 
-type Wanted = Pick<CatalogueModel, 'options'> & Partial<Pick<CatalogueModel, 'kind'>>
+/** A source that is fetched: that of a model, of which the files are chosen, or files by name. */
+export interface WantedSource
+  extends Pick<CatalogueModel, 'id' | 'source' | 'options'>,
+    Partial<Pick<CatalogueModel, 'kind'>> {
+  /** Chosen by the layout of the source where they are absent. */
+  readonly files?: readonly string[]
+}
+
+type Wanted = Pick<WantedSource, 'options' | 'kind' | 'files'>
 
 /** The kind of a source, derived from its files. */
 type Layout = 'pipeline' | 'single'
@@ -32,6 +40,11 @@ export function chooseFiles<File extends ListedFile>(
   model: Wanted,
 ): readonly File[] {
   const paths = files.map(({ path }) => path)
+  if (model.files !== undefined) {
+    const missing = model.files.find((name) => !paths.includes(name))
+    if (missing !== undefined) throw new Error(`there is no ${missing} among its files`)
+    return files.filter(({ path }) => model.files?.includes(path))
+  }
   const layout = paths.includes('model_index.json') ? 'pipeline' : 'single'
   const graphs = chooseGraphs(
     paths.filter((path) => path.endsWith('.onnx')),
@@ -68,6 +81,9 @@ function chooseGraphs(paths: readonly string[], layout: Layout, model: Wanted): 
   })
 }
 
+/** Graphs beside a decoder that reads embeddings: those of tokens, and those of images. */
+const VISION_ROLES = ['embed_tokens', 'vision_encoder']
+
 /**
  * The encoder of a decoder of speech in the same kind of weights, and the second of two decoders.
  */
@@ -79,7 +95,8 @@ function companionsOf(graph: string, paths: readonly string[]): readonly string[
   const encoder = find(`encoder_model${suffix}`, 'encoder_model')
   const isPair = basename(graph) === `decoder_model${suffix}.onnx`
   const second = isPair ? find(`decoder_with_past_model${suffix}`) : undefined
-  return [encoder, second].filter((path) => path !== undefined)
+  const ofVision = VISION_ROLES.map((role) => find(`${role}${suffix}`, role))
+  return [encoder, second, ...ofVision].filter((path) => path !== undefined)
 }
 
 /** A pipeline has a folder for each of its graphs; everything else keeps its graphs in one. */
@@ -101,13 +118,17 @@ function chooseStems(stems: readonly string[], layout: Layout, model: Wanted): r
   })
 }
 
-/** Which graphs of a folder are run: one for text; an encoder and its decoder for speech. */
+/**
+ * Which graphs of a folder are run: one for text, with its embeddings where they have graphs of
+ * their own; an encoder and its decoder for speech.
+ */
 function rolesOf(roles: readonly string[]): readonly string[] {
   const has = (role: string) => roles.includes(role)
   const isSpeech = has('encoder_model')
   if (!isSpeech && has('model')) return ['model']
   if (!has('decoder_model_merged')) return roles
-  return isSpeech ? ['encoder_model', 'decoder_model_merged'] : ['decoder_model_merged']
+  if (isSpeech) return ['encoder_model', 'decoder_model_merged']
+  return ['decoder_model_merged', ...VISION_ROLES.filter(has)]
 }
 
 /** Exports over 2 GB keep their weights beside the graph, under one of a few names. */

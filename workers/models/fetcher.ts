@@ -1,10 +1,10 @@
 import { stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
 import { failure } from '#shared/errors.ts'
 import { findShipped } from '#shared/load-catalogue.ts'
 
+import type { WantedSource } from './choose-files.ts'
 import { ensureHubModel } from './hub-cache.ts'
 import { verifyFolder } from './manifest.ts'
 import { ensureStoredModel, type StoredOptions } from './stored-cache.ts'
@@ -14,7 +14,7 @@ import { ensureStoredModel, type StoredOptions } from './stored-cache.ts'
  * fetched from the hub or from object storage when it is not there. Files are checked against the
  * model's manifest, if it has one.
  */
-export async function ensureModel(model: CatalogueModel, options: StoredOptions): Promise<string> {
+export async function ensureModel(model: WantedSource, options: StoredOptions): Promise<string> {
   const folder = await locate(model, options)
   await verifyFolder(folder)
   return folder
@@ -29,7 +29,7 @@ export function modelCacheDir(config: {
   return resolve(configured === '' ? join(config.infra.dataDir, 'models') : configured)
 }
 
-async function locate(model: CatalogueModel, options: StoredOptions): Promise<string> {
+async function locate(model: WantedSource, options: StoredOptions): Promise<string> {
   if (model.source.startsWith('hub:')) return ensureHubModel(model, options)
   if (model.source.startsWith('s3:')) return ensureStoredModel(model, options)
   const folder = findShipped(model.source)

@@ -1,12 +1,11 @@
 import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 import { readFileWithin } from '#shared/read-file.ts'
 
-import { chooseFiles, type ListedFile } from './choose-files.ts'
+import { chooseFiles, type ListedFile, type WantedSource } from './choose-files.ts'
 import { checksumOf, download } from './download.ts'
 import { withFileLock } from './file-lock.ts'
 import {
@@ -39,8 +38,6 @@ export interface PullOptions {
   readonly isAtHand?: boolean
 }
 
-type Wanted = Pick<CatalogueModel, 'id' | 'options' | 'source'>
-
 /** Why only the cache is looked at, and what may be done where it does not hold the model. */
 interface Excuse {
   readonly reason: string
@@ -52,7 +49,7 @@ interface Excuse {
  * as Hugging Face's own tools do it (`models--owner--name/refs` and `/snapshots/<commit>`), so that
  * both find each other's files. Of several processes one fetches and the others wait for it.
  */
-export async function ensureHubModel(model: Wanted, options: PullOptions): Promise<string> {
+export async function ensureHubModel(model: WantedSource, options: PullOptions): Promise<string> {
   const source = parseHubSource(model.source)
   const folder = join(options.cacheDir, 'hub', `models--${source.repository.replace('/', '--')}`)
   const excuse = excuseOf(model, options)
@@ -81,7 +78,7 @@ export async function ensureHubModel(model: Wanted, options: PullOptions): Promi
   )
 }
 
-function excuseOf({ id }: Wanted, { hub, isAtHand }: PullOptions): Excuse | undefined {
+function excuseOf({ id }: WantedSource, { hub, isAtHand }: PullOptions): Excuse | undefined {
   if (isAtHand === true) {
     return { reason: '', remedy: `\`millrace models pull ${id}\` fetches it` }
   }
@@ -98,7 +95,7 @@ async function currentCommit(hub: HubOptions, source: HubSource): Promise<string
 async function pull(
   folder: string,
   source: HubSource & { readonly commit: string },
-  model: Wanted,
+  model: WantedSource,
   options: PullOptions,
 ): Promise<string> {
   const snapshot = join(folder, 'snapshots', source.commit)
@@ -163,7 +160,7 @@ async function listFiles(
 async function findOffline(
   folder: string,
   source: HubSource,
-  model: Wanted,
+  model: WantedSource,
   { reason, remedy, isThorough }: Pick<PullOptions, 'isThorough'> & Excuse,
 ): Promise<string> {
   const ref = await readFileWithin(join(folder, 'refs', source.revision), REF_BYTES_MAX).catch(
@@ -196,7 +193,7 @@ async function findOffline(
   )
 }
 
-async function verify({ id, source }: Wanted, file: HubFile, path: string): Promise<void> {
+async function verify({ id, source }: WantedSource, file: HubFile, path: string): Promise<void> {
   if ((await checksumOf(path, file)) === file.checksum.hex) return
   throw failure.internal(
     `${source}: ${file.path} is damaged, its checksum is wrong: \`millrace models pull ${id}\` fetches it again`,
@@ -207,7 +204,7 @@ async function verify({ id, source }: Wanted, file: HubFile, path: string): Prom
 function chooseOf<File extends ListedFile>(
   source: HubSource,
   files: readonly File[],
-  model: Wanted,
+  model: WantedSource,
 ): readonly File[] {
   try {
     return chooseFiles(files, model)

@@ -1,4 +1,5 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
+import { queueName } from '#shared/contracts/job.ts'
 import { failure } from '#shared/errors.ts'
 import type { Logger } from '#shared/logger.ts'
 
@@ -22,27 +23,39 @@ interface Resident<Model> {
 }
 
 /** How models are opened, and how much of them may be in memory. */
-interface ResidencyOptions<Model> {
+interface ResidencyOptions<Model, Source> {
   /** 0 means no limit. */
   readonly bytesMax: number
-  readonly open: (model: CatalogueModel) => Promise<Model>
+  readonly open: (source: Source) => Promise<Model>
+  readonly keyOf: (source: Source) => string
+  /** The word of messages and log entries. */
+  readonly noun: 'model' | 'adapter'
   readonly log: Logger
 }
 
+/** A model of the catalogue is opened once for each of its queues. */
+export const MODEL_RESIDENCY = {
+  keyOf: ({ kind, id }: Pick<CatalogueModel, 'kind' | 'id'>) => queueName(kind, id),
+  noun: 'model',
+} as const
+
 /** Loaded models: opened once for all callers, the least recently used closed first. */
-export class Residency<Model extends ResidentModel> {
-  readonly #options: ResidencyOptions<Model>
+export class Residency<
+  Model extends ResidentModel,
+  Source extends { readonly id: string } = CatalogueModel,
+> {
+  readonly #options: ResidencyOptions<Model, Source>
   readonly #residents = new Map<string, Resident<Model>>()
   #useCounter = 0
   #isClosed = false
 
-  constructor(options: ResidencyOptions<Model>) {
+  constructor(options: ResidencyOptions<Model, Source>) {
     this.#options = options
   }
 
   /** Loads the model if it is not there, and holds it. */
-  async lease(model: CatalogueModel): Promise<Lease<Model>> {
-    const resident = this.#residents.get(model.id) ?? this.#load(model)
+  async lease(model: Source): Promise<Lease<Model>> {
+    const resident = this.#residents.get(this.#options.keyOf(model)) ?? this.#load(model)
     resident.leases += 1
     resident.usedAt = ++this.#useCounter
     let isHeld = true
@@ -59,8 +72,8 @@ export class Residency<Model extends ResidentModel> {
   }
 
   /** The model if it is in memory. */
-  find(modelId: string): Model | undefined {
-    return this.#residents.get(modelId)?.model
+  find(model: Source): Model | undefined {
+    return this.#residents.get(this.#options.keyOf(model))?.model
   }
 
   /** Closes every model. Those that are still leased are cut off: stop their users before. */
@@ -71,7 +84,7 @@ export class Residency<Model extends ResidentModel> {
     await Promise.allSettled(residents.map(async ({ loading }) => (await loading).close()))
   }
 
-  #load(model: CatalogueModel): Resident<Model> {
+  #load(model: Source): Resident<Model> {
     if (this.#isClosed) throw failure.overloaded('the worker is stopping')
     const resident: Resident<Model> = {
       loading: this.#open(model),
@@ -79,38 +92,40 @@ export class Residency<Model extends ResidentModel> {
       leases: 0,
       usedAt: 0,
     }
-    this.#residents.set(model.id, resident)
+    this.#residents.set(this.#options.keyOf(model), resident)
     resident.loading.then(
       (opened) => {
         resident.model = opened
       },
       () => {
         // Not remembered: the next lease tries again.
-        if (this.#residents.get(model.id) === resident) this.#residents.delete(model.id)
+        if (this.#residents.get(this.#options.keyOf(model)) === resident)
+          this.#residents.delete(this.#options.keyOf(model))
       },
     )
     return resident
   }
 
-  async #open(model: CatalogueModel): Promise<Model> {
+  async #open(model: Source): Promise<Model> {
     const startedAt = performance.now()
-    const opened = await this.#options.open(model)
+    const { noun, open } = this.#options
+    const opened = await open(model)
     await this.#makeRoom(model, opened)
     this.#options.log.info(
       {
-        operation: 'model.load',
-        modelId: model.id,
+        operation: `${noun}.load`,
+        [`${noun}Id`]: model.id,
         bytes: opened.bytes,
         loadMs: Math.round(performance.now() - startedAt),
       },
-      'model loaded',
+      `${noun} loaded`,
     )
     return opened
   }
 
   /** Evicts idle models until the new one fits, or refuses it. */
-  async #makeRoom(model: CatalogueModel, opened: Model): Promise<void> {
-    const { bytesMax, log } = this.#options
+  async #makeRoom(model: Source, opened: Model): Promise<void> {
+    const { bytesMax, noun, log } = this.#options
     if (bytesMax === 0) return
     while (this.#bytes() + opened.bytes > bytesMax) {
       const idle = [...this.#residents]
@@ -118,11 +133,11 @@ export class Residency<Model extends ResidentModel> {
         .toSorted(([, a], [, b]) => a.usedAt - b.usedAt)[0]
       if (idle === undefined) {
         await opened.close()
-        throw failure.overloaded(`there is no memory left for the model \`${model.id}\``)
+        throw failure.overloaded(`there is no memory left for the ${noun} \`${model.id}\``)
       }
-      const [modelId, resident] = idle
-      this.#residents.delete(modelId)
-      log.info({ operation: 'model.evict', modelId }, 'model evicted')
+      const [key, resident] = idle
+      this.#residents.delete(key)
+      log.info({ operation: `${noun}.evict`, key }, `${noun} evicted`)
       await resident.model?.close()
     }
   }

@@ -3,12 +3,11 @@ import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 
-import type { CatalogueModel } from '#shared/catalogue.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
 import { readFileWithin } from '#shared/read-file.ts'
 import type { ObjectInfo, ObjectStore } from '#shared/storage/object-store.ts'
 
-import { chooseFiles, type ListedFile } from './choose-files.ts'
+import { chooseFiles, type ListedFile, type WantedSource } from './choose-files.ts'
 import { withFileLock } from './file-lock.ts'
 import type { PullOptions } from './hub-cache.ts'
 import { isPlainPath } from './manifest.ts'
@@ -37,7 +36,7 @@ const LISTING_BYTES_MAX = 16 << 20
  * storage that is in trouble keeps no model away that lies there as a whole.
  */
 export async function ensureStoredModel(
-  model: CatalogueModel,
+  model: WantedSource,
   options: StoredOptions,
 ): Promise<string> {
   const prefix = model.source.slice('s3:'.length).replace(/^\/+|\/+$/g, '')
@@ -59,7 +58,7 @@ export async function ensureStoredModel(
   )
 }
 
-async function update(place: Place, model: CatalogueModel, options: StoredOptions): Promise<void> {
+async function update(place: Place, model: WantedSource, options: StoredOptions): Promise<void> {
   try {
     const listed = await listObjects(place.prefix, options.storage)
     await fetchAll(place, chooseStored(model, listed), options)
@@ -155,7 +154,7 @@ async function listObjects(
 /**
  * With a manifest beside them, all files of the manifest's list would be checked, so all are taken.
  */
-function chooseStored(model: CatalogueModel, files: readonly StoredFile[]): readonly StoredFile[] {
+function chooseStored(model: WantedSource, files: readonly StoredFile[]): readonly StoredFile[] {
   if (files.some(({ path }) => path === 'manifest.json')) return files
   try {
     return chooseFiles(files, model)

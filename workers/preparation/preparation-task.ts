@@ -1,4 +1,6 @@
 import type { PromptSource, ReadOptions, ReadPrompt } from '#workers/text/text-model.ts'
+import type { ImageLayout, PixelSettings } from '#workers/vision/families.ts'
+import type { PixelValues } from '#workers/vision/pixel-values.ts'
 
 import type { GrammarData } from '../sampling/constraint/grammar-data.ts'
 
@@ -14,11 +16,20 @@ export type PreparationTask =
       /** Steps that are left in the budget of the request. */
       readonly stepsMax: number
     }
+  | {
+      readonly kind: 'image'
+      /** The file of an image. */
+      readonly bytes: Uint8Array
+      readonly param: string
+      readonly layout: ImageLayout
+      readonly settings: PixelSettings
+    }
 
 /** What a task of each kind makes. */
 export interface PreparationResults {
   readonly grammar: GrammarData
   readonly prompt: ReadPrompt
+  readonly image: PixelValues
 }
 
 /** What a thread answers. */

@@ -2,7 +2,9 @@ import { parentPort } from 'node:worker_threads'
 
 import { systemClock } from '#shared/clock.ts'
 import { ServiceError } from '#shared/errors.ts'
+import { openImage, PROMPT_IMAGE_FORMATS } from '#workers/image/image-file.ts'
 import { readPromptSource } from '#workers/text/text-model.ts'
+import { type PixelValues, pixelValues } from '#workers/vision/pixel-values.ts'
 
 import type { ConstraintPlan } from '../processors/constraint-plan.ts'
 import { compileConstraint } from '../processors/constraint-plan.ts'
@@ -23,6 +25,7 @@ async function prepare(task: PreparationTask): Promise<ThreadReply> {
       const grammar = compileConstraint(JSON.parse(task.plan) as ConstraintPlan, budget)
       return { result: toGrammarData(grammar), steps: budget.used }
     }
+    if (task.kind === 'image') return { result: await readPixels(task), steps: 0 }
     const budget = new WorkBudget(task.stepsMax)
     const model = await textModelOf(task.folder)
     const result = await readPromptSource(model, task.source, { ...task.options, budget })
@@ -32,6 +35,16 @@ async function prepare(task: PreparationTask): Promise<ThreadReply> {
     const { message, param, code } = error
     return { refusal: { message, param: param ?? null, code: code ?? null } }
   }
+}
+
+async function readPixels({
+  bytes,
+  param,
+  layout,
+  settings,
+}: Extract<PreparationTask, { readonly kind: 'image' }>): Promise<PixelValues> {
+  const image = await openImage(Buffer.from(bytes), param, PROMPT_IMAGE_FORMATS)
+  return pixelValues(await image.colours(), layout, settings)
 }
 
 let loaded: { readonly folder: string; readonly model: Promise<TextModel> } | undefined

@@ -38,6 +38,16 @@ export const PROMPT_LIMITS: PreparationLimits = {
   },
 }
 
+/** Limits of images: a large one takes a second or two. */
+export const IMAGE_LIMITS: PreparationLimits = {
+  deadlineMs: 30_000,
+  memoryMibMax: 1024,
+  refusal: {
+    message: 'The image takes too much time or memory to prepare.',
+    code: 'invalid_image',
+  },
+}
+
 type TaskResult = PreparationResults[PreparationTask['kind']]
 
 interface RunOptions {

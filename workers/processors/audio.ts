@@ -54,7 +54,7 @@ export async function processAudio(
       onWindow(doneSamples, knownSamples, text) {
         windows += 1
         const rest = Math.ceil((knownSamples - doneSamples) / model.whisper.windowSamples)
-        reply.progress(windows, windows + rest, input.stream === true ? text : undefined)
+        reply.progress(windows, windows + rest, input.stream === true ? { text } : {})
       },
     })
     const completionTokens = spoken.segments.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)

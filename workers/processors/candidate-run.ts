@@ -9,6 +9,7 @@ import type {
   ResumePoint,
   TokenLogprob,
 } from '#shared/contracts/completion.ts'
+import type { FittedAdapter } from '#workers/adapters/fit-adapter.ts'
 import { type EarlyBan, Sampler, type SequenceRule } from '#workers/sampling/sampler.ts'
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
 import { findThinkingTags, thinkingTokensMax } from '#workers/text/text-model.ts'
@@ -34,6 +35,13 @@ interface CandidateOptions {
   readonly index: number
   readonly constraint: ConstraintSource | undefined
   readonly outlet: DeltaOutlet
+}
+
+/** What the candidates of a job share while they run. */
+interface RunScope {
+  readonly signal: AbortSignal
+  readonly cacheScope: string
+  readonly adapter?: FittedAdapter
 }
 
 /** One candidate from its prompt, or from where another worker left it, to its end. */
@@ -95,7 +103,7 @@ export class CandidateRun {
     return this.#text.meanLogprob(this.#endToken?.logprob)
   }
 
-  async run(scope: { readonly signal: AbortSignal; readonly cacheScope: string }): Promise<void> {
+  async run(scope: RunScope): Promise<void> {
     const { input, prompt, outlet } = this.#options
     const earlierReason = this.#resume?.finishReason
     const isFull = this.tokenIds.length >= prompt.maxNewTokens
@@ -132,18 +140,20 @@ export class CandidateRun {
     }
   }
 
-  async #runEngine(options: {
-    readonly signal: AbortSignal
-    readonly cacheScope: string
-    readonly maxNewTokens: number
-    readonly wantsPromptLogits: boolean
-  }): Promise<SequenceEnd> {
+  async #runEngine(
+    options: RunScope & {
+      readonly maxNewTokens: number
+      readonly wantsPromptLogits: boolean
+    },
+  ): Promise<SequenceEnd> {
     const { model, prompt } = this.#options
     const delivered = [...this.tokenIds]
     // Tokens whose scores were lost with the other worker are read as a part of the prompt.
     const rescored = options.wantsPromptLogits ? delivered.length : 0
+    const { promptTokenIds, ...embedded } = prompt.embedded ?? { promptTokenIds: prompt.tokenIds }
     const request: SequenceRequest = {
-      promptTokenIds: rescored > 0 ? [...prompt.tokenIds, ...delivered] : prompt.tokenIds,
+      ...embedded,
+      promptTokenIds: rescored > 0 ? [...promptTokenIds, ...delivered] : promptTokenIds,
       generatedTokenIds: rescored > 0 ? [] : delivered,
       maxNewTokens: options.maxNewTokens - rescored,
       sampler: {
@@ -151,6 +161,7 @@ export class CandidateRun {
       },
       endTokenIds: this.#endTokenIds,
       cacheScope: options.cacheScope,
+      ...(options.adapter && { adapter: options.adapter }),
       onToken: (token) => this.#take(token),
       ...(options.wantsPromptLogits && {
         onPromptLogits: (position: number, logits: Float32Array) =>

@@ -1,5 +1,9 @@
 import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
+import type { ObjectStore } from '#shared/storage/object-store.ts'
+import type { AdapterLibrary } from '#workers/adapters/adapter-library.ts'
+import type { FittedAdapter } from '#workers/adapters/fit-adapter.ts'
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
+import type { VisionModel } from '#workers/vision/vision-model.ts'
 
 import type { TextEngine } from '../engine/types.ts'
 import { GRAMMAR_LIMITS, PROMPT_LIMITS, PreparationPool } from '../preparation/thread-pool.ts'
@@ -7,11 +11,14 @@ import { ConstraintCache } from '../sampling/constraint/constraint-cache.ts'
 import { SamplingWorkspace } from '../sampling/sampler.ts'
 import { isSpecial, showMarkers } from '../text/answer-dialect.ts'
 import type { TextModel } from '../text/text-model.ts'
+import type { JobTools } from './processor-row.ts'
 
 /** A language model ready for jobs: its engine, its text rules and what its requests share. */
 export interface CompletionModel {
   readonly engine: TextEngine
   readonly text: TextModel
+  /** Absent where adapters are never asked for. */
+  readonly adapters?: AdapterLibrary
   readonly workspace: SamplingWorkspace
   readonly constraints: ConstraintCache
   /** Grammars with calls, in which markers of calls are text. */
@@ -24,6 +31,8 @@ export interface CompletionModel {
    * Tokens of answers to chats; the dialect's markers of reasoning and of calls are visible text.
    */
   readonly answerPieces: { readonly withTools: TokenPieces; readonly withoutTools: TokenPieces }
+  /** Reads images in chats; absent for models of text alone. */
+  readonly vision?: ImageReader
   /** Whether organizations reuse cached prefixes and grammars of each other. */
   readonly sharesCaches: boolean
   /** Compiles grammars that are too much for the event loop. */
@@ -32,17 +41,30 @@ export interface CompletionModel {
   readonly prompts: PreparationPool
 }
 
+/** The image encoder of a model, and where the images of requests are. */
+interface ImageReader {
+  readonly encoder: VisionModel
+  readonly storage: ObjectStore
+}
+
+/** The tools of a job whose texts have an adapter or none. */
+export type AdaptedTools = JobTools<CompletionModel, 'completion'> & {
+  readonly adapter?: FittedAdapter
+}
+
 /** Settings of a language model beyond its files. */
 interface CompletionModelOptions {
+  readonly vision?: ImageReader
   /** Whether organizations share caches; each can then measure what the others have cached. */
   readonly sharesCaches?: boolean
+  readonly adapters?: AdapterLibrary
 }
 
 /** Puts an engine and the text rules of the same model folder together. */
 export function createCompletionModel(
   engine: TextEngine,
   text: TextModel,
-  { sharesCaches = false }: CompletionModelOptions = {},
+  { sharesCaches = false, adapters, vision }: CompletionModelOptions = {},
 ): CompletionModel {
   const dialect = text.dialect ?? { calls: 'hermes' }
   const { pieces } = text.tokenizer
@@ -52,6 +74,7 @@ export function createCompletionModel(
   return {
     engine,
     text,
+    ...(adapters !== undefined && { adapters }),
     workspace: new SamplingWorkspace(),
     constraints,
     callConstraints:
@@ -59,6 +82,7 @@ export function createCompletionModel(
     dialect,
     isDialectSpecial: isSpecial(dialect),
     answerPieces: { withTools: withCalls, withoutTools: withoutCalls },
+    ...(vision !== undefined && { vision }),
     sharesCaches,
     grammars: new PreparationPool(GRAMMAR_LIMITS),
     prompts: new PreparationPool(PROMPT_LIMITS),

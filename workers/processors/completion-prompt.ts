@@ -13,6 +13,14 @@ import {
 import { WorkBudget } from '../preparation/work-budget.ts'
 import { contentOnly, cutText, type RenderedText } from '../text/content-spans.ts'
 import type { CompletionModel } from './completion-model.ts'
+import {
+  type EmbeddedPrompt,
+  embedImages,
+  type PlacedImages,
+  placeImages,
+  readImages,
+} from './prompt-images.ts'
+import { truncateChat } from './prompt-truncation.ts'
 
 /** Requests of one scope may reuse cached prefixes and grammars of each other. */
 export function cacheScopeOf(
@@ -25,6 +33,10 @@ export function cacheScopeOf(
 /** A prompt as the model reads it. */
 export interface PreparedPrompt {
   readonly tokenIds: readonly number[]
+  /** Present where it has images. */
+  readonly embedded?: EmbeddedPrompt
+  /** Messages that were dropped from the beginning of the chat. */
+  readonly droppedCount: number
   /** What `echo` repeats. */
   readonly text: string
   /** Tokens that may be generated in total. */
@@ -45,19 +57,19 @@ export async function preparePrompt(
   model: CompletionModel,
   prompt: Prompt,
   maxTokens: GenerateInput['maxTokens'],
-  request: PromptRequest = {},
+  request: PromptRequest & { readonly cacheScope?: string } = {},
 ): Promise<PreparedPrompt> {
   const { contextLength } = model.engine
-  const { tokenIds: encoded, rendered, count } = await readPrompt(model, prompt, request)
-  // Without an answer, as for an echoed prompt, the prompt may fill the context.
-  const isTooLong = maxTokens === 0 ? count > contextLength : count >= contextLength
-  if (isTooLong || encoded === undefined) {
-    throw contextLengthExceeded(prompt, { contextLength, count, maxTokens })
-  }
+  const { read, droppedCount } = await readFitting(model, prompt, { maxTokens, request })
+  const { tokenIds: encoded, rendered, placed } = read
   const tokenIds = encoded.length > 0 ? encoded : [freshDocument(model)]
   const room = contextLength - tokenIds.length
+  const { signal = new AbortController().signal, cacheScope = '' } = request
   return {
-    tokenIds,
+    ...{ tokenIds, droppedCount },
+    ...(placed !== undefined && {
+      embedded: await embedImages(placed, { scope: cacheScope, signal }),
+    }),
     text: rendered.text,
     maxNewTokens: Math.min(maxTokens ?? room, room),
     continuesText: encoded.length > 0 && continuesText(prompt),
@@ -68,10 +80,47 @@ export async function preparePrompt(
   }
 }
 
+/** The prompt as tokens. Throws when it leaves no room for an answer. */
+async function readFitting(
+  model: CompletionModel,
+  prompt: Prompt,
+  asked: { readonly maxTokens: GenerateInput['maxTokens']; readonly request: PromptRequest },
+): Promise<{
+  readonly read: ReadWithImages & { readonly tokenIds: readonly number[] }
+  readonly droppedCount: number
+}> {
+  const { maxTokens, request } = asked
+  const { contextLength } = model.engine
+  const { tokenIds, count, ...read } = await readPrompt(model, prompt, request)
+  // Without an answer, as for an echoed prompt, the prompt may fill the context.
+  const isTooLong = maxTokens === 0 ? count > contextLength : count >= contextLength
+  if (!isTooLong && tokenIds !== undefined) {
+    return { read: { ...read, tokenIds, count }, droppedCount: 0 }
+  }
+  if (prompt.form === 'chat' && prompt.isTruncated === true) {
+    const room = contextLength - answerRoomOf(contextLength, maxTokens)
+    const truncated = await truncateChat(prompt, async (rest) => {
+      const { tokenIds: fitting, ...found } = await readPrompt(model, rest, request)
+      if (fitting === undefined || found.count > room) return undefined
+      return { ...found, tokenIds: fitting }
+    })
+    if (truncated !== undefined) return truncated
+  }
+  throw contextLengthExceeded(prompt, { contextLength, count, maxTokens })
+}
+
+/** The tokens of the context that a truncated chat leaves for its answer. */
+function answerRoomOf(contextLength: number, maxTokens: GenerateInput['maxTokens']): number {
+  return Math.min(maxTokens ?? Math.ceil(contextLength / 4), Math.ceil(contextLength / 2))
+}
+
 function continuesText(prompt: Prompt): boolean {
   if (prompt.form === 'chat') return prompt.template?.continuesLast === true
   return prompt.form === 'text' || prompt.form === 'tokenIds'
 }
+
+/** A prompt as tokens, and its images. */
+type ReadWithImages = ReadPrompt & { readonly placed?: PlacedImages }
 
 /** What the prompts of one request share. */
 interface PromptRequest {
@@ -85,11 +134,18 @@ export async function readPrompt(
   prompt: Prompt,
   // A chat has the markers of its template.
   options: PromptRequest & { readonly addSpecialTokens?: boolean } = {},
-): Promise<ReadPrompt> {
+): Promise<ReadWithImages> {
   if (prompt.form === 'tokenIds') return readTokenIds(model, prompt.tokenIds)
   const { addSpecialTokens = prompt.form !== 'chat', ...request } = options
   const tokensMax = model.engine.contextLength
-  return readSource(model, prompt, { ...request, addSpecialTokens, tokensMax })
+  const images = await readImages(model, prompt)
+  const read = await readSource(model, prompt, { ...request, addSpecialTokens, tokensMax })
+  if (model.vision === undefined || read.tokenIds === undefined || images.length === 0) return read
+  const placed = placeImages(read.tokenIds, images, {
+    imageTokenId: model.vision.encoder.imageTokenId,
+    encode: (text) => model.text.tokenizer.encode(text, { addSpecialTokens: false }),
+  })
+  return { ...read, tokenIds: placed.tokenIds, count: placed.tokenIds.length, placed }
 }
 
 /** Reads a small prompt on the event loop, and a large one in a thread. */

@@ -1,9 +1,11 @@
 import type { AnswerDialect } from '#shared/contracts/answer-formats.ts'
 import type {
+  AdapterReference,
   Candidate,
   CompletionResult,
   GenerateInput,
   SamplingDefaults,
+  ScoreInput,
 } from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
@@ -15,7 +17,7 @@ import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
 import { beginsInReasoning } from '../text/answer-dialect.ts'
 import { CandidateRun, DeltaOutlet } from './candidate-run.ts'
 import { findConstraint } from './completion-constraint.ts'
-import type { CompletionModel } from './completion-model.ts'
+import type { AdaptedTools, CompletionModel } from './completion-model.ts'
 import { cacheScopeOf, type PreparedPrompt, preparePrompt } from './completion-prompt.ts'
 import { formPathOf } from './constraint-plan.ts'
 import { allOrNone, type JobTools, yieldToEventLoop } from './processor-row.ts'
@@ -34,9 +36,9 @@ export async function processCompletion(
 ): Promise<void> {
   const { input } = job
   try {
-    if (input.task === 'score') await processScore(job, input, tools)
-    else if (input.task === 'generate') await processGenerate(job, input, tools)
-    else await processTokens(job, input, tools)
+    if (input.task === 'tokenize' || input.task === 'detokenize') {
+      await processTokens(job, input, tools)
+    } else await withAdapter(input.adapter, tools, (adapted) => processTexts(job, input, adapted))
   } catch (error) {
     if (!(error instanceof GrammarTooAmbiguousError)) throw error
     const format = input.task === 'generate' ? input.responseFormat : { type: 'text' as const }
@@ -49,10 +51,37 @@ export async function processCompletion(
   }
 }
 
+function processTexts(
+  job: JobEnvelope<'completion'>,
+  input: GenerateInput | ScoreInput,
+  tools: AdaptedTools,
+): Promise<void> {
+  return input.task === 'score'
+    ? processScore(job, input, tools)
+    : processGenerate(job, input, tools)
+}
+
+/** Holds the adapter of a job until the work ends. */
+async function withAdapter(
+  reference: AdapterReference | undefined,
+  tools: CompletionTools,
+  work: (tools: AdaptedTools) => Promise<void>,
+): Promise<void> {
+  if (reference === undefined) return work(tools)
+  const lease = await tools.model.adapters?.lease(reference)
+  if (lease === undefined) throw new Error('the model was opened without adapters')
+  try {
+    tools.signal.throwIfAborted()
+    await work({ ...tools, adapter: lease.adapter })
+  } finally {
+    lease.release()
+  }
+}
+
 async function processGenerate(
   job: JobEnvelope<'completion'>,
   asked: GenerateInput,
-  { model, reply, signal, clock }: CompletionTools,
+  { model, reply, signal, clock, adapter }: AdaptedTools,
 ): Promise<void> {
   const input = withDefaults(asked, model.text.samplingDefaults)
   const startedAt = clock.monotonic()
@@ -72,7 +101,8 @@ async function processGenerate(
   const prompts: PreparedPrompt[] = []
   for (const prompt of input.prompts) {
     await share()
-    prompts.push(await preparePrompt(model, prompt, input.maxTokens, { budget, signal }))
+    const request = { budget, signal, cacheScope }
+    prompts.push(await preparePrompt(model, prompt, input.maxTokens, request))
   }
   const promptTokens = prompts.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
   const outlet = new DeltaOutlet({ isStreamed: input.stream, reply, clock })
@@ -87,7 +117,9 @@ async function processGenerate(
   const promptTokenIds = input.returnsPromptTokens === true && {
     promptTokenIds: prompts.map(({ tokenIds }) => tokenIds),
   }
+  const droppedMessages = prompts.reduce((sum, { droppedCount }) => sum + droppedCount, 0)
   reply.started(promptTokens, {
+    ...(droppedMessages > 0 && { droppedMessages }),
     ...(unread.length > 0 && { ignored: unread }),
     ...(input.stream && promptTokenIds),
     ...(dialect !== undefined && { dialect }),
@@ -95,7 +127,9 @@ async function processGenerate(
   const preparedAt = clock.monotonic()
   await allOrNone(
     signal,
-    runs.map((run) => (either) => run.run({ signal: either, cacheScope })),
+    runs.map((run) => (either) => {
+      return run.run({ signal: either, cacheScope, ...(adapter && { adapter }) })
+    }),
   )
   const usage: TokenUsage = {
     promptTokens,

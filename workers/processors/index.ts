@@ -1,7 +1,9 @@
 import type { CatalogueModel } from '#shared/catalogue.ts'
+import { openAdapterLibrary } from '#workers/adapters/adapter-library.ts'
 import { findDecoderFile } from '#workers/engine/model-files.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import type { EngineStats } from '#workers/engine/types.ts'
+import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
 import { modelFileBytes } from '#workers/runtime/session-pool.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 
@@ -10,7 +12,7 @@ import { processCompletion } from './completion.ts'
 import { type CompletionModel, createCompletionModel } from './completion-model.ts'
 import { type EmbeddingModel, processEmbedding } from './embedding.ts'
 import { type ImageModel, processImage } from './image.ts'
-import { openAudioModel, openEmbeddingModel, openImageModel } from './open-models.ts'
+import { openAudioModel, openEmbeddingModel, openImageModel, openVision } from './open-models.ts'
 import {
   defineProcessor,
   type ModelStats,
@@ -18,6 +20,7 @@ import {
   type ProcessorRow,
   sessionOptionsOf,
 } from './processor-row.ts'
+import { openTrainableModel, processTraining, type TrainableModel } from './training.ts'
 
 export type { ModelStats, OpenModel, OpenTools, ProcessorRow } from './processor-row.ts'
 export { defineProcessor } from './processor-row.ts'
@@ -34,7 +37,10 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     stats: ({ engine }) => presentStats(engine.stats()),
     contextLengthOf: ({ engine }) => engine.contextLength,
     samplingDefaultsOf: ({ text }) => text.samplingDefaults,
-    close: ({ engine }) => engine.close(),
+    async close({ engine, vision }) {
+      await engine.close()
+      await vision?.encoder.close()
+    },
   }),
   defineProcessor<'embedding', EmbeddingModel>({
     kind: 'embedding',
@@ -63,6 +69,14 @@ export const PROCESSORS: readonly ProcessorRow[] = [
     stats: () => IDLE,
     close: ({ pipeline }) => pipeline.close(),
   }),
+  defineProcessor<'training', TrainableModel>({
+    kind: 'training',
+    slots: 1,
+    open: async (model, tools) => ({ opened: openTrainableModel(model, tools), bytes: 0 }),
+    process: processTraining,
+    stats: () => IDLE,
+    close: async () => {},
+  }),
 ]
 
 function encoderOf(model: EmbeddingModel) {
@@ -71,7 +85,7 @@ function encoderOf(model: EmbeddingModel) {
 
 async function openCompletionModel(
   model: CatalogueModel,
-  { folder, slots, runtime, config, clock, onBatch }: OpenTools,
+  { folder, slots, runtime, config, clock, fetchOptions, storage, log, onBatch }: OpenTools,
 ): Promise<{ opened: CompletionModel; bytes: number }> {
   const { options } = model
   const { onnxFile, maxContextTokens, executionProvider, toolParser, reasoningParser } = options
@@ -97,12 +111,22 @@ async function openCompletionModel(
   if (opening.status === 'rejected') throw opening.reason
   const [engine, text] = [opening.value, reading.value]
   if (onBatch !== undefined) engine.onStep(() => onBatch(Math.max(engine.stats().active, 1)))
-  const file = await findDecoderFile(folder, { onnxFile, executionProvider })
-  const sharesCaches = options.sharedPrefixCache === true
-  return {
-    opened: createCompletionModel(engine, text, { sharesCaches }),
-    bytes: await modelFileBytes([file]),
-  }
+  return closeOnFailure(engine, async () => {
+    const file = await findDecoderFile(folder, { onnxFile, executionProvider })
+    const vision = await openVision(model, { folder, runtime, config }, { engine, file })
+    const sharesCaches = options.sharedPrefixCache === true
+    const adapters = openAdapterLibrary({
+      ...{ bytesMax: config.adapterBytesMax, rankMax: config.adapterRankMax, fetchOptions, log },
+      fit: (adapter) => engine.fitAdapter(adapter),
+    })
+    return {
+      opened: createCompletionModel(engine, text, {
+        ...{ sharesCaches, adapters },
+        ...(vision !== undefined && { vision: { encoder: vision.encoder, storage } }),
+      }),
+      bytes: await modelFileBytes([file, ...(vision?.files ?? [])]),
+    }
+  })
 }
 
 function presentStats({ slots, active, waiting, tokens }: EngineStats): ModelStats {

@@ -5,9 +5,13 @@ import { openWhisper } from '#workers/audio/whisper.ts'
 import { openEncoder } from '#workers/embedding/encoder.ts'
 import { readEncoderFiles } from '#workers/embedding/encoder-files.ts'
 import { openReranker } from '#workers/embedding/reranker.ts'
+import { findCompanion } from '#workers/engine/model-files.ts'
+import type { TextEngine } from '#workers/engine/types.ts'
 import { disableImageCache } from '#workers/image/image-file.ts'
 import { openPipeline } from '#workers/image/pipeline.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
 import { bytesOfPool, modelFileBytes } from '#workers/runtime/session-pool.ts'
+import { openVisionModel, type VisionModel } from '#workers/vision/vision-model.ts'
 
 import { type AudioModel, sweepClips } from './audio.ts'
 import type { EmbeddingModel } from './embedding.ts'
@@ -77,6 +81,30 @@ export async function openImageModel(
   disableImageCache()
   const pipeline = await openPipeline({ runtime, folder, session, defaults })
   return { opened: { pipeline, storage }, bytes: await bytesOfParts(pipeline.modelFiles) }
+}
+
+/**
+ * Opens the image encoder of a language model that the catalogue says reads images; its files
+ * include those of the embeddings of tokens.
+ */
+export async function openVision(
+  model: CatalogueModel,
+  { folder, runtime, config }: Pick<OpenTools, 'folder' | 'runtime' | 'config'>,
+  decoder: { readonly engine: TextEngine; readonly file: string },
+): Promise<{ readonly encoder: VisionModel; readonly files: readonly string[] } | undefined> {
+  if (!model.capabilities.includes('vision')) return undefined
+  const { embeddingSize } = decoder.engine
+  if (embeddingSize === undefined) {
+    throw new ModelLoadError(
+      decoder.file,
+      'the decoder reads no embeddings, so that images have no place',
+    )
+  }
+  const encoderFile = await findCompanion(decoder.file, 'vision_encoder')
+  const session = sessionOptionsOf(model, config)
+  disableImageCache()
+  const encoder = await openVisionModel({ runtime, folder, encoderFile, session, embeddingSize })
+  return { encoder, files: [encoderFile, await findCompanion(decoder.file, 'embed_tokens')] }
 }
 
 /** What models of these files take, each once its sessions are loaded. */

@@ -6,8 +6,10 @@ import type { WorkerConfig } from '#shared/config/inference.ts'
 import type { CandidateDelta, SamplingDefaults } from '#shared/contracts/completion.ts'
 import type { JobEnvelope, QueueKind, QueueTable } from '#shared/contracts/job.ts'
 import type { JobTimings, StartReport, TokenUsage } from '#shared/contracts/reply.ts'
+import type { TrainingProgress } from '#shared/contracts/training.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
+import type { StoredOptions } from '#workers/models/stored-cache.ts'
 import type { Runtime } from '#workers/runtime/runtime.ts'
 import type { SessionOptions } from '#workers/runtime/session-options.ts'
 
@@ -18,6 +20,8 @@ export interface OpenTools {
   readonly slots: number
   readonly runtime: Runtime
   readonly storage: ObjectStore
+  /** How further files of the model are fetched. */
+  readonly fetchOptions: StoredOptions
   readonly config: WorkerConfig
   readonly clock: Clock
   readonly log: Logger
@@ -110,8 +114,15 @@ export interface JobReplies<K extends QueueKind = QueueKind> {
   delta(deltas: readonly CandidateDelta[]): void
   /** Reports new tokens of a candidate for the metrics, whether or not they are sent. */
   noteTokens?(candidate: number, count: number): void
-  /** `text` is the transcript of a window of a recording, when the client streams it. */
-  progress(step: number, steps: number, text?: string): void
+  /**
+   * `text` is the transcript of a window of a recording, when the client streams it; `training` has
+   * the losses of a training.
+   */
+  progress(
+    step: number,
+    steps: number,
+    report?: { readonly text?: string; readonly training?: TrainingProgress },
+  ): void
   result(result: QueueTable[K]['result'], usage: TokenUsage, timings: JobTimings): void
 }
 

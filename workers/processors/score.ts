@@ -1,14 +1,15 @@
 import type { ScoreInput } from '#shared/contracts/completion.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import { failure } from '#shared/errors.ts'
+import type { FittedAdapter } from '#workers/adapters/fit-adapter.ts'
 import type { TokenPieces } from '#workers/text/detokenizer.ts'
 
 import type { SequenceEnd } from '../engine/types.ts'
 import { logprobOf } from '../sampling/logprobs.ts'
 import { contentOnly } from '../text/content-spans.ts'
-import type { CompletionModel } from './completion-model.ts'
+import type { AdaptedTools, CompletionModel } from './completion-model.ts'
 import { cacheScopeOf, readSource } from './completion-prompt.ts'
-import { allOrNone, type JobTools, yieldToEventLoop } from './processor-row.ts'
+import { allOrNone, yieldToEventLoop } from './processor-row.ts'
 
 const BRIDGE = '\n\n---\n\nThe above passage is related to: '
 const SCALE = 100 // scores are hundredths of a nat per token of the query
@@ -20,7 +21,7 @@ const SCALE = 100 // scores are hundredths of a nat per token of the query
 export async function processScore(
   job: JobEnvelope<'completion'>,
   input: ScoreInput,
-  { model, reply, signal, clock }: JobTools<CompletionModel, 'completion'>,
+  { model, reply, signal, clock, adapter }: AdaptedTools,
 ): Promise<void> {
   const startedAt = clock.monotonic()
   const texts = [] as (readonly number[])[]
@@ -39,7 +40,8 @@ export async function processScore(
   const values = await allOrNone(
     signal,
     texts.map(
-      (tokenIds) => (either) => scoreQuery(model, { tokenIds, query, signal: either, cacheScope }),
+      (tokenIds) => (either) =>
+        scoreQuery(model, { tokenIds, query, signal: either, cacheScope, adapter }),
     ),
   )
   const [empty, ...scored] = values as [QueryScore, ...QueryScore[]]
@@ -94,9 +96,10 @@ async function scoreQuery(
     readonly query: string
     readonly signal: AbortSignal
     readonly cacheScope: string
+    readonly adapter: FittedAdapter | undefined
   },
 ): Promise<QueryScore> {
-  const { tokenIds, query, signal, cacheScope } = options
+  const { tokenIds, query, signal, cacheScope, adapter } = options
   const first = Math.max(queryStart(model.text.tokenizer.pieces, tokenIds, query), 1)
   let sum = 0
   const end = await model.engine.run(
@@ -107,6 +110,7 @@ async function scoreQuery(
       sampler: { next: refuseToSample },
       endTokenIds: model.text.endTokenIds,
       cacheScope,
+      ...(adapter && { adapter }),
       onToken: () => false,
       onPromptLogits: (position, logits) => {
         const next = tokenIds[position + 1]

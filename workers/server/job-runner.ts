@@ -225,8 +225,8 @@ export class JobRunner {
         this.#say(run, { type: 'delta', deltas })
         this.#prove(run)
       },
-      progress: (step, steps, text) => {
-        this.#say(run, { type: 'progress', step, steps, ...(text !== undefined && { text }) })
+      progress: (step, steps, report = {}) => {
+        this.#say(run, { type: 'progress', step, steps, ...report })
         this.#prove(run)
       },
       result: (result, usage, timings) => {

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
 import { type Env, loadWorkerConfig, type WorkerTierConfig } from '#shared/config/config.ts'
+import { queueName } from '#shared/contracts/job.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { createLogger, type Logger } from '#shared/logger.ts'
 import { checkRedis, openRedis } from '#shared/queue/connection.ts'
@@ -15,7 +16,7 @@ import { openTelemetry } from '#shared/telemetry/telemetry.ts'
 import { readVersion } from '#shared/version.ts'
 import { ensureModel, modelCacheDir } from '#workers/models/fetcher.ts'
 import type { PullProgress } from '#workers/models/hub-cache.ts'
-import { Residency } from '#workers/models/residency.ts'
+import { MODEL_RESIDENCY, Residency } from '#workers/models/residency.ts'
 import { type OpenModel, PROCESSORS, type ProcessorRow } from '#workers/processors/index.ts'
 import { leaveProcess } from '#workers/runtime/leave.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
@@ -64,6 +65,7 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
   const stopping = new AbortController()
   const pulls = new Map<string, PullProgress>()
   const residency = new Residency<OpenModel>({
+    ...MODEL_RESIDENCY,
     bytesMax: config.inference.worker.memoryBytesMax,
     open: opener(config, { runtime, storage, metrics, log, pulls, signal: stopping.signal }),
     log,
@@ -88,10 +90,8 @@ export async function runWorker(env: Env): Promise<RunningWorker> {
     ...{ registry, log },
   })
   await host.start()
-  log.info(
-    { operation: 'worker.start', workerId: host.workerId, models: served.map((s) => s.model.id) },
-    'worker started',
-  )
+  const queues = served.map(({ model }) => queueName(model.kind, model.id))
+  log.info({ operation: 'worker.start', workerId: host.workerId, queues }, 'worker started')
   let stopped: Promise<void> | undefined
   const stop = async (): Promise<void> => {
     await host.drain(config.inference.worker.drainTimeoutSeconds * 1000)
@@ -128,8 +128,13 @@ function chooseModels(
       throw new Error(`MILLRACE_WORKER_MODELS names "${modelId}", which the catalogue has not`)
     }
   }
-  const wanted = new Set(modelIds.map((modelId) => catalogue.find(modelId)?.id))
-  return catalogue.models.flatMap((model) => {
+  const wanted = new Set(
+    modelIds.map((modelId) => {
+      const found = catalogue.find(modelId)
+      return found?.adapter?.baseId ?? found?.id
+    }),
+  )
+  return queuesOf(catalogue).flatMap((model) => {
     if (kinds.length > 0 && !kinds.includes(model.kind)) return []
     if (wanted.size > 0 && !wanted.has(model.id)) return []
     const row = findProcessor(model)
@@ -160,8 +165,10 @@ function opener(
     const batchLabels = { kind: model.kind, gen_ai_request_model: model.id }
     const row = findProcessor(model)
     if (row === undefined) throw new Error(`no processor for models of kind ${model.kind}`)
+    const { hub } = config.inference
+    const fetchOptions = { cacheDir: modelCacheDir(config), hub, storage, log, signal }
     const folder = await ensureModel(model, {
-      ...{ cacheDir: modelCacheDir(config), hub: config.inference.hub, storage, log, signal },
+      ...fetchOptions,
       onProgress: (progress) => pulls.set(model.id, progress),
     }).finally(() => pulls.delete(model.id))
     return row.open(model, {
@@ -169,6 +176,7 @@ function opener(
       slots: slotsOf(model, row),
       runtime,
       storage,
+      fetchOptions,
       config: config.inference.worker,
       clock: systemClock,
       log,

@@ -5,6 +5,7 @@ import type { Redis } from 'ioredis'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
+import { queueName } from '#shared/contracts/job.ts'
 import type { Logger } from '#shared/logger.ts'
 import { listenForCancels } from '#shared/queue/cancellation.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
@@ -73,6 +74,7 @@ export class WorkerHost {
   readonly #clock: RedisClock
   readonly #writer: ReplyWriter
   readonly #runner: JobRunner
+  /** By the name of the queue, as the maps below. */
   readonly #servers = new Map<string, QueueServer>()
   /** Stays when the model is evicted. */
   readonly #facts = new Map<string, Pick<ServedQueue, 'contextLength' | 'samplingDefaults'>>()
@@ -105,7 +107,7 @@ export class WorkerHost {
 
   /** Why models are not served, by id; without any, the worker is ready. */
   get unserved(): Readonly<Record<string, string>> {
-    const waiting = this.#options.served.filter(({ model }) => !this.#servers.has(model.id))
+    const waiting = this.#options.served.filter(({ model }) => !this.#servers.has(nameOf(model)))
     return Object.fromEntries(
       waiting.map(({ model }) => [
         model.id,
@@ -167,21 +169,22 @@ export class WorkerHost {
   async #load(served: ServedModel): Promise<void> {
     const { residency, log } = this.#options
     if (this.#stopping.signal.aborted) return
+    const queue = nameOf(served.model)
     try {
       const lease = await residency.lease(served.model)
       lease.release()
-      this.#loadFailures.delete(served.model.id)
-      this.#loadErrors.delete(served.model.id)
+      this.#loadFailures.delete(queue)
+      this.#loadErrors.delete(queue)
       const { contextLength, samplingDefaults } = lease.model
-      this.#facts.set(served.model.id, {
+      this.#facts.set(queue, {
         ...(contextLength !== undefined && { contextLength }),
         ...(samplingDefaults !== undefined && { samplingDefaults }),
       })
       if (!this.#stopping.signal.aborted) this.#serve(served)
     } catch (error) {
       if (this.#stopping.signal.aborted) return
-      this.#loadFailures.set(served.model.id, this.#failuresOf(served.model) + 1)
-      this.#loadErrors.set(served.model.id, reasonOf(error))
+      this.#loadFailures.set(queue, this.#failuresOf(served.model) + 1)
+      this.#loadErrors.set(queue, reasonOf(error))
       log.error(
         { operation: 'model.load', modelId: served.model.id, err: error },
         'model could not be loaded and is tried again',
@@ -192,7 +195,7 @@ export class WorkerHost {
   }
 
   #failuresOf(model: CatalogueModel): number {
-    return this.#loadFailures.get(model.id) ?? 0
+    return this.#loadFailures.get(nameOf(model)) ?? 0
   }
 
   #isFailing(model: CatalogueModel): boolean {
@@ -220,7 +223,7 @@ export class WorkerHost {
       log,
       cipher,
     })
-    this.#servers.set(model.id, server)
+    this.#servers.set(nameOf(model), server)
   }
 
   /**
@@ -250,10 +253,11 @@ export class WorkerHost {
   }
 
   #present({ model, slots }: ServedModel): ServedQueue {
-    const server = this.#servers.get(model.id)
-    const resident = this.#options.residency.find(model.id)
+    const queue = nameOf(model)
+    const server = this.#servers.get(queue)
+    const resident = this.#options.residency.find(model)
     const stats = resident?.stats()
-    const loadError = this.#loadErrors.get(model.id)
+    const loadError = this.#loadErrors.get(queue)
     const pull = this.#options.pullOf?.(model.id)
     return {
       kind: model.kind,
@@ -268,21 +272,21 @@ export class WorkerHost {
       waiting: stats?.waiting ?? 0,
       jobsPerSecond: server?.jobsPerSecond ?? 0,
       ...(server?.jobMs !== undefined && { jobMs: server.jobMs }),
-      tokensPerSecond: this.#tokensPerSecond(model.id, stats?.tokens ?? 0),
+      tokensPerSecond: this.#tokensPerSecond(queue, stats?.tokens ?? 0),
       cacheUse: stats?.cacheUse ?? 0,
-      ...this.#facts.get(model.id),
+      ...this.#facts.get(queue),
     }
   }
 
-  #tokensPerSecond(modelId: string, tokens: number): number {
+  #tokensPerSecond(queue: string, tokens: number): number {
     const nowMs = this.#options.clock.monotonic()
-    const last = this.#tokenCounts.get(modelId) ?? { tokens, atMs: nowMs, perSecond: 0 }
+    const last = this.#tokenCounts.get(queue) ?? { tokens, atMs: nowMs, perSecond: 0 }
     const elapsedMs = nowMs - last.atMs
     // Averaged over a second, because no token may fall between two heartbeats.
     const perSecond =
       elapsedMs < 1000 ? last.perSecond : Math.max(tokens - last.tokens, 0) / (elapsedMs / 1000)
-    if (elapsedMs >= 1000 || !this.#tokenCounts.has(modelId)) {
-      this.#tokenCounts.set(modelId, { tokens, atMs: nowMs, perSecond })
+    if (elapsedMs >= 1000 || !this.#tokenCounts.has(queue)) {
+      this.#tokenCounts.set(queue, { tokens, atMs: nowMs, perSecond })
     }
     return Math.round(perSecond * 10) / 10
   }
@@ -311,6 +315,10 @@ export class WorkerHost {
     }, intervalMs)
     this.#timers.push(timer)
   }
+}
+
+function nameOf({ kind, id }: CatalogueModel): string {
+  return queueName(kind, id)
 }
 
 /** A load error in one line, short enough for every heartbeat. */

@@ -4,6 +4,8 @@ import type { ServedQueue } from '#shared/queue/liveness.ts'
 import {
   batchSize,
   queueWait,
+  requestedAmounts,
+  runPhases,
   timePerOutputToken,
   timeToFirstToken,
   tokenUsage,
@@ -16,6 +18,8 @@ export interface WorkerMetrics {
   readonly timePerOutputToken: ReturnType<typeof timePerOutputToken>
   readonly tokenUsage: ReturnType<typeof tokenUsage>
   readonly batchSize: ReturnType<typeof batchSize>
+  readonly runPhases: ReturnType<typeof runPhases>
+  readonly requestedAmounts: ReturnType<typeof requestedAmounts>
   readonly runs: Counter<'kind' | 'gen_ai_request_model' | 'outcome'>
   readonly prefixQueries: Counter<'kind' | 'gen_ai_request_model'>
   readonly prefixHits: Counter<'kind' | 'gen_ai_request_model'>
@@ -31,6 +35,8 @@ export function createWorkerMetrics(registry: Registry): WorkerMetrics {
     timePerOutputToken: timePerOutputToken(registry),
     tokenUsage: tokenUsage(registry),
     batchSize: batchSize(registry),
+    runPhases: runPhases(registry),
+    requestedAmounts: requestedAmounts(registry),
     runs: new Counter({
       name: 'millrace_job_runs_total',
       help: 'Runs of jobs by how they ended here; one job may need several.',

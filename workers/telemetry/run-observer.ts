@@ -54,6 +54,8 @@ class Run implements ObservedRun {
   readonly #span: Span | undefined
   /** The model's share, from the moment at which the input is known to be valid. */
   #modelSpan: Span | undefined
+  readonly #startedAtMs: number
+  #firstTokenAtMs: number | undefined
   readonly #lastTokenAtMs = new Map<number, number>()
   #promptTokens: number | undefined
   #outputTokens = 0
@@ -65,9 +67,13 @@ class Run implements ObservedRun {
     this.#labels = genAiLabels(envelope)
     this.#perToken = tools.metrics.timePerOutputToken.labels({ ...this.#labels })
     this.#model = { kind: envelope.kind, gen_ai_request_model: envelope.modelId }
+    this.#startedAtMs = tools.clock.monotonic()
     const waitMs = Math.max(tools.clock.now() - envelope.enqueuedAtMs, 0)
     // A resubmitted job waited once already, in its first epoch.
-    if (envelope.epoch === 1) tools.metrics.queueWait.observe({ ...this.#labels }, waitMs / 1000)
+    if (envelope.epoch === 1) {
+      tools.metrics.queueWait.observe({ ...this.#labels }, waitMs / 1000)
+      this.#observeAmounts()
+    }
     const parent = contextFrom(envelope.trace)
     this.#span = tools.tracing.isEnabled ? this.#startSpan(parent, waitMs) : undefined
     this.#context = this.#span === undefined ? parent : trace.setSpan(parent, this.#span)
@@ -101,6 +107,7 @@ class Run implements ObservedRun {
     const nowMs = clock.monotonic()
     const lastMs = this.#lastTokenAtMs.get(candidate)
     const isFirst = this.#lastTokenAtMs.size === 0
+    this.#firstTokenAtMs ??= nowMs
     this.#lastTokenAtMs.set(candidate, nowMs)
     this.#outputTokens += count
     if (lastMs !== undefined) {
@@ -137,7 +144,31 @@ class Run implements ObservedRun {
         metrics.tokenUsage.observe({ ...this.#labels, gen_ai_token_type: type }, count)
       }
     }
+    if (outcome === 'finished') this.#observePhases()
     this.#endSpans(outcome, error)
+  }
+
+  #observeAmounts(): void {
+    const { input } = this.#envelope
+    if (!('maxTokens' in input)) return
+    const { requestedAmounts } = this.#tools.metrics
+    const { n, maxTokens } = input
+    requestedAmounts.observe({ ...this.#labels, parameter: 'n' }, n)
+    if (maxTokens === null) return
+    requestedAmounts.observe({ ...this.#labels, parameter: 'max_tokens' }, maxTokens)
+  }
+
+  #observePhases(): void {
+    if (this.#firstTokenAtMs === undefined) return
+    const endedAtMs = this.#tools.clock.monotonic()
+    const phases = {
+      prefill: this.#firstTokenAtMs - this.#startedAtMs,
+      decode: endedAtMs - this.#firstTokenAtMs,
+      inference: endedAtMs - this.#startedAtMs,
+    }
+    for (const [phase, ms] of Object.entries(phases)) {
+      this.#tools.metrics.runPhases.observe({ ...this.#labels, phase }, ms / 1000)
+    }
   }
 
   #endSpans(outcome: RunOutcome, error: unknown): void {

@@ -14,6 +14,7 @@ import { BudgetExceededError, WorkBudget } from '#workers/preparation/work-budge
 import { renderTemplate } from './chat-interpreter.ts'
 import { compileTemplate } from './compile-template.ts'
 import { cutText, type RenderedText } from './content-spans.ts'
+import { createTurnReader, type Turn } from './message-parts.ts'
 import { strftime } from './strftime.ts'
 import { chargeValues, wholeFloat } from './template-values.ts'
 
@@ -44,16 +45,16 @@ interface ChatTemplateSource {
 
 /** Compiles a model's chat template. Throws when the template itself is broken. */
 export function createChatTemplate(source: ChatTemplateSource, clock: Clock): ChatTemplate {
-  const named =
-    typeof source.template === 'string'
-      ? new Map([['default', source.template]])
-      : new Map(source.template.map(({ name, template }) => [name, template]))
+  const named = templatesByName(source)
   const plainText = named.get('default') ?? [...named.values()][0]
   if (plainText === undefined) throw new Error('the list of chat templates is empty')
   const plain = compile(plainText)
   const toolText = named.get('tool_use') ?? (mentionsTools(plainText) ? plainText : undefined)
   const withTools = toolText === undefined ? undefined : compile(toolText)
   const names = namesIn([...named.values()].join('\n'))
+  const toTemplateTurn = createTurnReader((message) => {
+    return run(plain, { messages: [message], tools: null }, { budget: new WorkBudget() }).text
+  })
 
   return {
     reads: (variable) => names.has(variable),
@@ -72,12 +73,12 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
     chargeValues(tools, options.budget)
     const needsTools = tools.length > 0 || messages.some(isAboutTools)
     if (needsTools && withTools === undefined) {
-      const folded = foldToolsIntoText(messages, tools)
+      const folded = foldToolsIntoText(messages, tools).map(toTemplateTurn)
       return finish(run(plain, { messages: folded, tools: null }, options), messages, options)
     }
     const variables = {
       messages: acceptedIds(messages, toolText).map((message, index) =>
-        toTemplateMessage(message, index, options.budget),
+        toTemplateMessage(message, toTemplateTurn(message), { index, budget: options.budget }),
       ),
       tools: tools.length > 0 ? tools.map(toTemplateTool) : null,
     }
@@ -111,6 +112,11 @@ export function createChatTemplate(source: ChatTemplateSource, clock: Clock): Ch
       )
     }
   }
+}
+
+function templatesByName({ template }: ChatTemplateSource): ReadonlyMap<string, string> {
+  if (typeof template === 'string') return new Map([['default', template]])
+  return new Map(template.map(({ name, template: text }) => [name, text]))
 }
 
 /** Templates of Mistral refuse other ids of calls than those of nine letters and digits. */
@@ -226,16 +232,15 @@ const TOOL_CALL_CLOSING = '\n</tool_call>'
  */
 function toTemplateMessage(
   message: ChatMessage,
-  index: number,
-  budget: WorkBudget,
+  turn: object,
+  { index, budget }: { readonly index: number; readonly budget: WorkBudget },
 ): Record<string, unknown> {
   const { toolCalls = [] } = message
   const calls = toolCalls.map((call, place) =>
     toTemplateCall(call, `messages[${index}].tool_calls[${place}].function.arguments`, budget),
   )
   return {
-    role: message.role,
-    content: message.content,
+    ...turn,
     ...(message.name !== undefined && { name: message.name }),
     ...(message.toolCallId !== undefined && { tool_call_id: message.toolCallId }),
     ...(calls.length > 0 && { tool_calls: calls }),
@@ -279,7 +284,7 @@ function toTemplateTool(tool: ToolDefinition): Record<string, unknown> {
 function foldToolsIntoText(
   messages: readonly ChatMessage[],
   tools: readonly ToolDefinition[],
-): readonly Record<string, unknown>[] {
+): readonly Turn[] {
   const folded = messages.map(foldMessage)
   if (tools.length === 0) return folded
   const listed = tools.map((tool) => JSON.stringify(toTemplateTool(tool))).join('\n')
@@ -294,12 +299,16 @@ function foldToolsIntoText(
     : [{ role: 'system', content: about }, ...folded]
 }
 
-function foldMessage(message: ChatMessage): { role: string; content: string } {
-  if (message.role === 'tool') {
-    return { role: 'user', content: `<tool_response>\n${message.content}\n</tool_response>` }
+function foldMessage({ role, content, images, toolCalls = [] }: ChatMessage): Turn {
+  if (role === 'tool') {
+    const opening = '<tool_response>\n'
+    const moved = images?.map((image) => ({ ...image, at: image.at + opening.length }))
+    const folded = `${opening}${content}\n</tool_response>`
+    return { role: 'user', content: folded, ...(moved && { images: moved }) }
   }
-  const calls = (message.toolCalls ?? []).map(presentCall)
-  return { role: message.role, content: [message.content, ...calls].filter(Boolean).join('\n') }
+  const calls = toolCalls.map(presentCall)
+  const folded = [content, ...calls].filter(Boolean).join('\n')
+  return { role, content: folded, ...(images && { images }) }
 }
 
 function presentCall(call: ChatToolCall): string {

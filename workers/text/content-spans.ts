@@ -197,7 +197,11 @@ export function markTurns(messages: Value, origins: TemplateOrigins): void {
     const role = message.value.get('role')
     const content = message.value.get('content')
     if (role?.type === 'StringValue') origins.set(role, 'template')
-    const isAnswer = role?.value === 'assistant'
-    if (isAnswer && content?.type === 'StringValue') origins.set(content, 'answer')
+    if (role?.value !== 'assistant') continue
+    const parts = content?.type === 'ArrayValue' ? content.value : []
+    const texts = parts.map((part) => (part.type === 'ObjectValue' ? part.value.get('text') : part))
+    for (const text of [content, ...texts]) {
+      if (text?.type === 'StringValue') origins.set(text, 'answer')
+    }
   }
 }

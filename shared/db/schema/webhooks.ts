@@ -1,6 +1,7 @@
 import { customType, integer, jsonb, pgTableCreator, text, timestamp } from 'drizzle-orm/pg-core'
 
 import { tablePrefixOf } from '../migrate.ts'
+import { organizationTables } from './organizations.ts'
 
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
@@ -43,7 +44,8 @@ export function webhookTables(namespace: string) {
     createdAt: moment('created_at').notNull().defaultNow(),
     deliveredAt: moment('delivered_at'),
   })
-  return { endpoints, events, deliveries }
+  const { organizations } = organizationTables(namespace)
+  return { endpoints, events, deliveries, organizations }
 }
 
 export type WebhookTables = ReturnType<typeof webhookTables>

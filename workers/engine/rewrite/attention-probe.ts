@@ -33,6 +33,10 @@ export interface HeadShape {
   readonly type: 'float32' | 'float16'
   /** Inputs of the caches of all layers, by whose length some graphs count positions. */
   readonly pasts: readonly string[]
+  /** Three where each position is a time, a row and a column. */
+  readonly positionAxes: 1 | 3
+  /** The embeddings that enter in place of token ids. */
+  readonly embedding?: { readonly size: number; readonly type: ElementType }
 }
 
 /** Tables by which GroupQueryAttention rotates, one row for each position. */
@@ -151,8 +155,7 @@ function feedsOf(
   const { type, numHeads, numCacheHeads, headDim } = shape
   const cached = (size: number): number[] => [1, numCacheHeads, size, headDim]
   return {
-    ...positionFeeds(past, length),
-    ...emptyCaches(shape, past),
+    ...emptyFeeds(shape, past, length),
     [names.query]: { type, dims: [1, numHeads, length, headDim], values: values.query },
     [names.key]: { type, dims: cached(length), values: values.key },
     [names.value]: { type, dims: cached(length), values: values.value },
@@ -161,22 +164,27 @@ function feedsOf(
   }
 }
 
-/** Caches of zeros of so many positions. */
-export function emptyCaches(
-  { pasts, type, numCacheHeads, headDim }: HeadShape,
+/** The inputs of a run of `length` tokens after `past` others, whose caches are zeros. */
+export function emptyFeeds(
+  shape: HeadShape,
+  past: number,
   length: number,
 ): Record<string, ProbeTensor> {
-  const tensor = { type, dims: [1, numCacheHeads, length, headDim], values: 0 }
-  return Object.fromEntries(pasts.map((name) => [name, tensor]))
-}
-
-/** Integers of a run of `length` tokens after `past` others. */
-export function positionFeeds(past: number, length: number): Record<string, ProbeTensor> {
-  const positions = Array.from({ length }, (_, index) => past + index)
+  const { pasts, type, numCacheHeads, headDim, positionAxes, embedding } = shape
+  const positions = Array.from({ length: positionAxes * length }, (_, at) => past + (at % length))
+  const cache = { type, dims: [1, numCacheHeads, past, headDim], values: 0 }
   return {
     input_ids: { type: 'int64', dims: [1, length], values: 0 },
+    ...(embedding && {
+      inputs_embeds: { type: embedding.type, dims: [1, length, embedding.size], values: 0 },
+    }),
     attention_mask: { type: 'int64', dims: [1, past + length], values: 1 },
-    position_ids: { type: 'int64', dims: [1, length], values: positions },
+    position_ids: {
+      type: 'int64',
+      dims: positionAxes === 1 ? [1, length] : [positionAxes, 1, length],
+      values: positions,
+    },
+    ...Object.fromEntries(pasts.map((name) => [name, cache])),
   }
 }
 

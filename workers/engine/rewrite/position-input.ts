@@ -3,7 +3,7 @@ import { ancestryOf, withoutUnused } from '#workers/graph/extract.ts'
 import { GraphView } from '#workers/graph/graph-view.ts'
 import { type Graph, int64Constant, type Model, makeNode, makeValue } from '#workers/graph/model.ts'
 
-import { emptyCaches, type HeadShape, positionFeeds } from './attention-probe.ts'
+import { emptyFeeds, type HeadShape } from './attention-probe.ts'
 import { openProbe, type ProbeContext, type ProbeResult } from './graph-probe.ts'
 
 /** Runs that distinguish positions from other numbers. */
@@ -83,8 +83,7 @@ async function firstPosition(
   try {
     const firsts: (number | undefined)[] = []
     for (const { past, length } of CASES) {
-      const feeds = { ...positionFeeds(past, length), ...emptyCaches(shape, past) }
-      const [result] = await probe.run(feeds)
+      const [result] = await probe.run(emptyFeeds(shape, past, length))
       firsts.push(firstOf(defined(result), past, length))
     }
     const [first] = firsts

@@ -67,6 +67,7 @@ export async function rewriteDecoder(
   )
   if (fits === undefined) return undefined
   const replaced = replaceLayers(view, fits, shape)
+  if (shape.positionAxes > 1 && !isInPlace(replaced)) return undefined
   const graph = isInPlace(replaced)
     ? replaced
     : await ifRunnable(() => takePositions(context, model, replaced, shape))
@@ -100,8 +101,23 @@ function headShape({ inputs }: Graph, numHeads: number): HeadShape | undefined {
   })
   const isBounded = numHeads * headDim <= WIDTH_MAX
   return isUniform && isBounded && numHeads % numCacheHeads === 0
-    ? { numHeads, numCacheHeads, headDim, type, pasts: pasts.map(({ name }) => name) }
+    ? {
+        ...{ numHeads, numCacheHeads, headDim, type, pasts: pasts.map(({ name }) => name) },
+        ...tokenShape(inputs),
+      }
     : undefined
+}
+
+/** How tokens and their positions enter. */
+function tokenShape(inputs: Graph['inputs']): Pick<HeadShape, 'positionAxes' | 'embedding'> {
+  const positions = inputs.find(({ name }) => name === 'position_ids')
+  const { dims, onnxType = 0 } = inputs.find(({ name }) => name === 'inputs_embeds') ?? {}
+  const size = dims?.at(-1)
+  const type = findElementType(onnxType)
+  return {
+    positionAxes: positions?.dims?.length === 3 ? 3 : 1,
+    ...(typeof size === 'number' && type !== undefined && { embedding: { size, type } }),
+  }
 }
 
 async function fitLayers(

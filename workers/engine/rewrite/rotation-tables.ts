@@ -2,12 +2,7 @@ import { defined } from '#shared/json.ts'
 import type { Model } from '#workers/graph/model.ts'
 
 import type { Rotary } from './attention-layers.ts'
-import {
-  emptyCaches,
-  type HeadShape,
-  positionFeeds,
-  type RotationTables,
-} from './attention-probe.ts'
+import { emptyFeeds, type HeadShape, type RotationTables } from './attention-probe.ts'
 import { openProbe, type ProbeContext, type ProbeResult } from './graph-probe.ts'
 
 /**
@@ -26,15 +21,14 @@ export async function readRotationTables(
   const { rotaries, contextLength, shape } = options
   const pairs = new Map(rotaries.map((rotary) => [keyOf(rotary), rotary]))
   const found = new Map<string, RotationTables>()
+  // Positions of images differ by axis, so that their number alone says nothing.
+  if (shape.positionAxes > 1) return found
   for (const [key, { cos, sin }] of pairs) {
     const probe = await openProbe(context, model, { wanted: [cos, sin], boundary: {} })
     if (probe === undefined) continue
     try {
-      const whole = await probe.run({
-        ...positionFeeds(0, contextLength),
-        ...emptyCaches(shape, 0),
-      })
-      const later = await probe.run({ ...positionFeeds(5, 3), ...emptyCaches(shape, 5) })
+      const whole = await probe.run(emptyFeeds(shape, 0, contextLength))
+      const later = await probe.run(emptyFeeds(shape, 5, 3))
       const [cosTable, sinTable] = whole.map((result, index) => {
         return halfOf(result, contextLength, defined(later[index]))
       })

@@ -49,7 +49,7 @@ async function listen(change: Partial<AudioInput> = {}, abortAtWindow = Infinity
   let starts = 0
   const reply = {
     started: () => (starts += 1),
-    progress(step: number, _steps: number, text?: string) {
+    progress(step: number, _steps: number, { text }: { text?: string } = {}) {
       progress.push(step)
       texts.push(text)
       if (step >= abortAtWindow) abort.abort()

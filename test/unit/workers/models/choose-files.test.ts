@@ -59,6 +59,24 @@ describe('of a source', () => {
       ],
     ],
     [
+      'the embeddings of tokens and images beside a decoder of both',
+      [
+        'onnx/decoder_model_merged.onnx',
+        'onnx/decoder_model_merged_q4.onnx',
+        'onnx/embed_tokens.onnx',
+        'onnx/vision_encoder.onnx',
+        'onnx/vision_encoder_q4.onnx',
+        'preprocessor_config.json',
+      ],
+      {},
+      [
+        'onnx/decoder_model_merged_q4.onnx',
+        'onnx/embed_tokens.onnx',
+        'onnx/vision_encoder_q4.onnx',
+        'preprocessor_config.json',
+      ],
+    ],
+    [
       'both decoders of a speech model where they are not merged',
       ['onnx/encoder_model.onnx', 'onnx/decoder_model.onnx', 'onnx/decoder_with_past_model.onnx'],
       {},

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { createLogger } from '#shared/logger.ts'
-import { Residency, type ResidentModel } from '#workers/models/residency.ts'
+import { MODEL_RESIDENCY, Residency, type ResidentModel } from '#workers/models/residency.ts'
 
 const log = createLogger({ level: 'silent' })
 const named = (id: string): CatalogueModel => ({
@@ -20,6 +20,7 @@ function openResidency(bytesMax: number, failures = 0) {
   const events: string[] = []
   let failuresLeft = failures
   const residency = new Residency<ResidentModel>({
+    ...MODEL_RESIDENCY,
     bytesMax,
     log,
     async open({ id }) {
@@ -49,7 +50,7 @@ describe('residency', () => {
     const { residency } = openResidency(15)
     await residency.lease(named('a'))
     await expect(residency.lease(named('b'))).rejects.toMatchObject({ kind: 'overloaded' })
-    expect(residency.find('a')).toBeDefined()
+    expect(residency.find(named('a'))).toBeDefined()
   })
 
   it('tries again after a failed load', async () => {

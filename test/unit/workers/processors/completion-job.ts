@@ -44,6 +44,7 @@ export const BASE: GenerateInput = {
 /** What a job answered. */
 export interface Answer {
   readonly promptTokens: number
+  readonly droppedMessages: number
   readonly deltas: readonly CandidateDelta[]
   readonly result: Extract<CompletionResult, { task: 'generate' }>
   readonly usage: TokenUsage
@@ -70,6 +71,7 @@ export async function runJob(
   const clock = { now: () => now, monotonic: () => (now += options.tickMs ?? 0) }
   const seen = {
     promptTokens: -1,
+    droppedMessages: 0,
     deltas: [] as CandidateDelta[],
     ignored: [] as string[],
     promptTokenIds: undefined as Answer['promptTokenIds'],
@@ -93,8 +95,9 @@ export async function runJob(
     signal: options.signal ?? new AbortController().signal,
     clock,
     reply: {
-      started: (promptTokens, { ignored = [], promptTokenIds } = {}) => {
+      started: (promptTokens, { ignored = [], promptTokenIds, droppedMessages = 0 } = {}) => {
         seen.promptTokens = promptTokens
+        seen.droppedMessages = droppedMessages
         seen.ignored.push(...ignored)
         seen.promptTokenIds = promptTokenIds
       },

@@ -21,6 +21,9 @@ export function scriptedEngine(
       requests.push(request)
       return run(request, logitsOf, signal)
     },
+    fitAdapter: () => {
+      throw new Error('the scripted engine has no layers')
+    },
     onStep: () => undefined,
     stats: () => {
       throw new Error('the scripted engine counts nothing')

@@ -1,0 +1,272 @@
+import { isRecord } from '#shared/json.ts'
+
+import type { KernelName } from './resample.ts'
+
+/** Width and height in pixels. */
+export interface ImageSize {
+  readonly width: number
+  readonly height: number
+}
+
+/** How many tokens an image may take, as the request says. */
+type Detail = 'low' | 'high'
+
+/** The tokens of an image in a prompt: text, and places of its embeddings. */
+export type Mark = string | { readonly embeddings: number }
+
+/** The steps and tokens of an image of one size. */
+export interface ImageLayout {
+  /** Sizes to which it is resized, one after another. */
+  readonly sizes: readonly ImageSize[]
+  /** Parts of the last one that the encoder reads, all of one size; each is cut out around `at`. */
+  readonly tiles: readonly { readonly x: number; readonly y: number }[]
+  readonly tile: ImageSize
+  /** The whole image in the size of a tile comes last. */
+  readonly hasOverview: boolean
+  readonly marks: readonly Mark[]
+  /** Rows and columns of its embeddings, where the positions of a text follow them. */
+  readonly grid?: { readonly rows: number; readonly columns: number }
+}
+
+/** How images become the input of an encoder; plain data, so that it can cross to a thread. */
+export interface PixelSettings {
+  readonly kernel: KernelName
+  readonly scale: number
+  readonly mean: readonly number[]
+  readonly std: readonly number[]
+  /** For encoders that read patches: the side of one, and how many sides make an embedding. */
+  readonly patch?: {
+    readonly side: number
+    readonly merge: number
+    readonly frames: number
+  }
+}
+
+/** A family's rules with the numbers of one model. */
+export interface VisionRules {
+  readonly pixels: PixelSettings
+  readonly imageTokenId: number
+  layout(size: ImageSize, detail: Detail): ImageLayout
+}
+
+type Json = Readonly<Record<string, unknown>>
+
+/** Reads the rules of a model from config.json and preprocessor_config.json. */
+type ReadRules = (config: Json, processor: Json) => VisionRules
+
+/** Families by `model_type` of config.json. */
+const FAMILIES: Readonly<Record<string, ReadRules>> = {
+  llava: readLlava,
+  idefics3: readTiled,
+  smolvlm: readTiled,
+  qwen2_vl: readQwen,
+}
+
+/** The rules of a model. Throws an `Error` that names what its files lack. */
+export function readVisionRules(config: Json, processor: Json): VisionRules {
+  const type = String(config.model_type)
+  const read = Object.hasOwn(FAMILIES, type) ? FAMILIES[type] : undefined
+  if (read !== undefined) return read(config, processor)
+  const known = Object.keys(FAMILIES).join(', ')
+  throw new Error(`config.json: images are not read for model_type "${type}", only for ${known}`)
+}
+
+const KERNEL_CODES: Readonly<Record<number, KernelName>> = {
+  1: 'lanczos',
+  2: 'bilinear',
+  3: 'bicubic',
+}
+
+function pixelSettings(processor: Json): PixelSettings {
+  const kernel = KERNEL_CODES[numberOf(processor, 'resample', 3)]
+  if (kernel === undefined) throw new Error('preprocessor_config.json: unknown "resample"')
+  return {
+    kernel,
+    scale: processor.do_rescale === false ? 1 : numberOf(processor, 'rescale_factor', 1 / 255),
+    mean: processor.do_normalize === false ? [0, 0, 0] : channelsOf(processor, 'image_mean'),
+    std: processor.do_normalize === false ? [1, 1, 1] : channelsOf(processor, 'image_std'),
+  }
+}
+
+/** LLaVA 1.5: the centre of the image, as CLIP reads it. */
+function readLlava(config: Json, processor: Json): VisionRules {
+  const size = recordOf(processor, 'size')
+  const crop = recordOf(processor, 'crop_size')
+  const tile = { width: numberOf(crop, 'width'), height: numberOf(crop, 'height') }
+  const shortest = numberOf(size, 'shortest_edge', Math.max(tile.width, tile.height))
+  if (shortest < Math.max(tile.width, tile.height)) {
+    throw new Error('preprocessor_config.json: "crop_size" is larger than "size"')
+  }
+  const vision = recordOf(config, 'vision_config')
+  const patches = (numberOf(vision, 'image_size') / numberOf(vision, 'patch_size')) ** 2
+  const isWhole = config.vision_feature_select_strategy === 'full'
+  const embeddings = numberOf(config, 'image_seq_length', isWhole ? patches + 1 : patches)
+  return {
+    pixels: pixelSettings(processor),
+    imageTokenId: imageTokenOf(config),
+    layout({ width, height }) {
+      const long = Math.trunc((shortest * Math.max(width, height)) / Math.min(width, height))
+      const resized =
+        width <= height ? { width: shortest, height: long } : { width: long, height: shortest }
+      assertBounded({ width, height })
+      const x = Math.floor((resized.width - tile.width) / 2)
+      const y = Math.floor((resized.height - tile.height) / 2)
+      return {
+        sizes: [resized],
+        tiles: [{ x, y }],
+        tile,
+        hasOverview: false,
+        marks: [{ embeddings }],
+      }
+    },
+  }
+}
+
+const LONGEST_EDGE_MAX = 4096 // pixels, as the processors of these families have it
+const FAKE = '<fake_token_around_image>'
+
+/** Idefics3 and SmolVLM: tiles of a large image, and all of it in the size of a tile. */
+function readTiled(config: Json, processor: Json): VisionRules {
+  const longest = numberOf(recordOf(processor, 'size'), 'longest_edge')
+  const side = numberOf(recordOf(processor, 'max_image_size'), 'longest_edge')
+  const vision = recordOf(config, 'vision_config')
+  const patches = (numberOf(vision, 'image_size') / numberOf(vision, 'patch_size')) ** 2
+  const embeddings = patches / numberOf(config, 'scale_factor') ** 2
+  const splits = processor.do_image_splitting !== false
+  const tile = { width: side, height: side }
+  const upTo = (length: number): number => Math.ceil(length / side) * side
+  const overview: readonly Mark[] = [`${FAKE}<global-img>`, { embeddings }, FAKE]
+  return {
+    pixels: pixelSettings(processor),
+    imageTokenId: imageTokenOf(config),
+    layout(size, detail) {
+      const first = withLongest(size, longest)
+      if (!splits || detail === 'low') {
+        const sizes = [first, tile]
+        return { sizes, tiles: [{ x: 0, y: 0 }], tile, hasOverview: false, marks: overview }
+      }
+      const ratio = first.width / first.height
+      const isWide = first.width >= first.height
+      const width = isWide ? upTo(first.width) : upTo(Math.trunc(upTo(first.height) * ratio))
+      const height = isWide ? upTo(Math.trunc(width / ratio)) : upTo(first.height)
+      const sizes = [first, { width, height }]
+      const [rows, columns] = [height / side, width / side]
+      const places = Array.from({ length: rows * columns }, (_, at) => {
+        return { x: (at % columns) * side, y: Math.floor(at / columns) * side }
+      })
+      if (places.length === 1) {
+        return { sizes, tiles: places, tile, hasOverview: false, marks: overview }
+      }
+      const lines = Array.from({ length: rows }, (_, row) => [
+        ...Array.from({ length: columns }, (__, column): Mark[] => {
+          return [`${FAKE}<row_${row + 1}_col_${column + 1}>`, { embeddings }]
+        }).flat(),
+        row === rows - 1 ? '\n\n' : '\n',
+      ])
+      const marks = [...lines.flat(), ...overview]
+      return { sizes, tiles: places, tile, hasOverview: true, marks }
+    },
+  }
+}
+
+/** The size whose longer side is given; an even number of pixels on the shorter one. */
+function withLongest({ width, height }: ImageSize, longest: number): ImageSize {
+  const ratio = width / height
+  const even = (length: number): number => Math.max(length + (length % 2), 1)
+  const resized =
+    width >= height
+      ? { width: longest, height: even(Math.trunc(longest / ratio)) }
+      : { width: even(Math.trunc(longest * ratio)), height: longest }
+  if (Math.max(resized.width, resized.height) <= LONGEST_EDGE_MAX) return resized
+  throw new Error(`preprocessor_config.json: "longest_edge" is more than ${LONGEST_EDGE_MAX}`)
+}
+
+const LOW_DETAIL_EMBEDDINGS = 256
+const RATIO_MAX = 200
+
+/** Qwen2-VL: the image in about its own size, whose patches the encoder reads. */
+function readQwen(config: Json, processor: Json): VisionRules {
+  const side = numberOf(processor, 'patch_size')
+  const merge = numberOf(processor, 'merge_size')
+  const size = isRecord(processor.size) ? processor.size : {}
+  const least = numberOf(size, 'shortest_edge', numberOf(processor, 'min_pixels', 56 * 56))
+  const most = numberOf(size, 'longest_edge', numberOf(processor, 'max_pixels', 28 * 28 * 1280))
+  const frames = numberOf(processor, 'temporal_patch_size', 2)
+  const factor = side * merge
+  return {
+    pixels: { ...pixelSettings(processor), patch: { side, merge, frames } },
+    imageTokenId: imageTokenOf(config),
+    layout(image, detail) {
+      const low = Math.max(Math.min(most, LOW_DETAIL_EMBEDDINGS * factor ** 2), least)
+      const tile = smartResize(image, factor, least, detail === 'low' ? low : most)
+      const grid = { rows: tile.height / factor, columns: tile.width / factor }
+      const marks = [{ embeddings: grid.rows * grid.columns }]
+      return { sizes: [tile], tiles: [{ x: 0, y: 0 }], tile, hasOverview: false, marks, grid }
+    },
+  }
+}
+
+/** The nearest size of whole patches whose area is within bounds. */
+function smartResize(
+  { width, height }: ImageSize,
+  factor: number,
+  least: number,
+  most: number,
+): ImageSize {
+  assertBounded({ width, height })
+  const whole = (length: number, round: (x: number) => number): number => {
+    return Math.max(round(length / factor), 1) * factor
+  }
+  const near = {
+    width: roundHalfEven(width / factor) * factor,
+    height: roundHalfEven(height / factor) * factor,
+  }
+  if (near.width * near.height > most) {
+    const shrink = Math.sqrt((height * width) / most)
+    return {
+      width: whole(width / shrink, Math.floor),
+      height: whole(height / shrink, Math.floor),
+    }
+  }
+  if (near.width * near.height >= least) return near
+  const grow = Math.sqrt(least / (height * width))
+  return { width: whole(width * grow, Math.ceil), height: whole(height * grow, Math.ceil) }
+}
+
+/** As Python rounds. */
+function roundHalfEven(value: number): number {
+  const floor = Math.floor(value)
+  if (value - floor !== 0.5) return Math.round(value)
+  return floor % 2 === 0 ? floor : floor + 1
+}
+
+/** An image that is much longer than wide. */
+export class ImageShapeError extends Error {}
+
+/** Throws for shapes that no encoder reads; a line of pixels would become a huge image. */
+function assertBounded({ width, height }: ImageSize): void {
+  if (Math.max(width, height) <= RATIO_MAX * Math.min(width, height)) return
+  throw new ImageShapeError(`one side is more than ${RATIO_MAX} times as long as the other`)
+}
+
+function imageTokenOf(config: Json): number {
+  return numberOf(config, 'image_token_id', numberOf(config, 'image_token_index', -1))
+}
+
+function recordOf(record: Json, name: string): Json {
+  const value = record[name]
+  if (isRecord(value)) return value
+  throw new Error(`the model's configuration has no "${name}"`)
+}
+
+function numberOf(record: Json, name: string, fallback?: number): number {
+  const value = record[name] ?? fallback
+  if (typeof value === 'number' && Number.isFinite(value)) return value
+  throw new Error(`the model's configuration has no number "${name}"`)
+}
+
+function channelsOf(record: Json, name: string): readonly number[] {
+  const value = record[name]
+  if (Array.isArray(value) && value.length === 3 && value.every(Number.isFinite)) return value
+  throw new Error(`preprocessor_config.json: "${name}" must be three numbers`)
+}

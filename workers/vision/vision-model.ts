@@ -1,0 +1,167 @@
+import { createHash } from 'node:crypto'
+
+import type { MessageImage } from '#shared/contracts/completion.ts'
+import { CancelledError, failure } from '#shared/errors.ts'
+import { openImage, PROMPT_IMAGE_FORMATS } from '#workers/image/image-file.ts'
+import { findJson } from '#workers/models/folder-json.ts'
+import { IMAGE_LIMITS, PreparationPool } from '#workers/preparation/thread-pool.ts'
+import { WorkBudget } from '#workers/preparation/work-budget.ts'
+import { closeOnFailure } from '#workers/runtime/close-on-failure.ts'
+import { ModelLoadError } from '#workers/runtime/errors.ts'
+import type { Runtime } from '#workers/runtime/runtime.ts'
+import type { SessionOptions } from '#workers/runtime/session-options.ts'
+
+import {
+  type ImageLayout,
+  ImageShapeError,
+  type Mark,
+  readVisionRules,
+  type VisionRules,
+} from './families.ts'
+import { FeatureCache } from './feature-cache.ts'
+import { ImageEncoder } from './image-encoder.ts'
+
+const CACHE_BYTES_MAX = 256 * 1024 ** 2
+/** One image is prepared while another is encoded. */
+const IMAGES_AT_ONCE = 2
+
+/** An image of a prompt: how it is written, and its embeddings. */
+export interface PromptImage {
+  readonly marks: readonly Mark[]
+  readonly grid: ImageLayout['grid']
+  /** A negative number of its content, which differs from that of every other image. */
+  readonly id: number
+  /** Computed once for an image, or taken from the cache of a scope. */
+  encode(options: { readonly scope: string; readonly signal: AbortSignal }): Promise<Float32Array>
+}
+
+/** What a language model needs to read images. */
+export interface VisionModel {
+  /** The token of which a prompt has one at the place of each image. */
+  readonly imageTokenId: number
+  /** Checks and lays out the file of an image. Throws `invalidRequest` naming its field. */
+  read(bytes: Buffer, image: Pick<MessageImage, 'path' | 'detail'>): Promise<PromptImage>
+  close(): Promise<void>
+}
+
+/** Loads the image encoder of a model folder. Throws `ModelLoadError`. */
+export async function openVisionModel(options: {
+  readonly runtime: Runtime
+  readonly folder: string
+  readonly encoderFile: string
+  readonly session: SessionOptions
+  /** Elements of an embedding of the decoder. */
+  readonly embeddingSize: number
+}): Promise<VisionModel> {
+  const { runtime, folder, encoderFile, embeddingSize } = options
+  const rules = await readRules(folder)
+  const session = await runtime.load(encoderFile, options.session)
+  return closeOnFailure(session, () => {
+    return new LoadedVision(rules, new ImageEncoder(runtime, session, embeddingSize), embeddingSize)
+  })
+}
+
+async function readRules(folder: string): Promise<VisionRules> {
+  const config = (await findJson(folder, 'config.json')) ?? {}
+  const processor = await findJson(folder, 'preprocessor_config.json')
+  if (processor === undefined) {
+    throw new ModelLoadError(
+      folder,
+      'preprocessor_config.json is missing: it says how images are read',
+    )
+  }
+  try {
+    return readVisionRules(config, processor)
+  } catch (error) {
+    throw new ModelLoadError(folder, (error as Error).message)
+  }
+}
+
+class LoadedVision implements VisionModel {
+  readonly #rules: VisionRules
+  readonly #encoder: ImageEncoder
+  readonly #embeddingSize: number
+  readonly #cache = new FeatureCache(CACHE_BYTES_MAX)
+  readonly #pool = new PreparationPool(IMAGE_LIMITS)
+  readonly #waiting: (() => void)[] = []
+  #numRunning = 0
+
+  constructor(rules: VisionRules, encoder: ImageEncoder, embeddingSize: number) {
+    this.#rules = rules
+    this.#encoder = encoder
+    this.#embeddingSize = embeddingSize
+  }
+
+  get imageTokenId(): number {
+    return this.#rules.imageTokenId
+  }
+
+  async read(
+    bytes: Buffer,
+    { path, detail = 'high' }: Pick<MessageImage, 'path' | 'detail'>,
+  ): Promise<PromptImage> {
+    const size = await openImage(bytes, path, PROMPT_IMAGE_FORMATS)
+    const layout = this.#layout(size, detail, path)
+    const digest = createHash('sha256').update(bytes).update(JSON.stringify(layout.sizes)).digest()
+    const key = digest.toString('base64')
+    return {
+      marks: layout.marks,
+      grid: layout.grid,
+      // 52 bits: numbers hold them exactly, and two images of one text will not share them.
+      id: -1 - Number(digest.readBigUInt64BE() >> 12n),
+      encode: async ({ scope, signal }) => {
+        if (signal.aborted) throw new CancelledError()
+        // Others may wait for the same image, so that its computation does not end with a request.
+        const embeddings = await this.#cache.get(`${scope}\0${key}`, () => {
+          return this.#inTurn(() => this.#compute(bytes, layout, path))
+        })
+        if (signal.aborted) throw new CancelledError()
+        return embeddings
+      },
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#encoder.close()
+  }
+
+  #layout(size: { width: number; height: number }, detail: 'low' | 'high', param: string) {
+    try {
+      return this.#rules.layout(size, detail)
+    } catch (cause) {
+      if (!(cause instanceof ImageShapeError)) throw cause
+      throw failure.invalidRequest(`The image cannot be read: ${cause.message}.`, {
+        ...{ param, code: 'invalid_image', cause },
+      })
+    }
+  }
+
+  async #compute(bytes: Buffer, layout: ImageLayout, param: string): Promise<Float32Array> {
+    const { pixels: settings } = this.#rules
+    const task = { kind: 'image', bytes, param, layout, settings } as const
+    const pixels = await this.#pool.run(task, { param, budget: new WorkBudget() })
+    const embeddings = await this.#encoder.encode(pixels)
+    const count = embeddings.length / this.#embeddingSize
+    const expected = countEmbeddings(layout.marks)
+    if (count === expected) return embeddings
+    throw new Error(`the image encoder makes ${count} embeddings of an image, not ${expected}`)
+  }
+
+  async #inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
+    if (this.#numRunning >= IMAGES_AT_ONCE) {
+      await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    } else this.#numRunning += 1
+    try {
+      return await work()
+    } finally {
+      const next = this.#waiting.shift()
+      if (next === undefined) this.#numRunning -= 1
+      else next()
+    }
+  }
+}
+
+/** The embeddings of which marks have places. */
+function countEmbeddings(marks: readonly Mark[]): number {
+  return marks.reduce((sum, mark) => sum + (typeof mark === 'string' ? 0 : mark.embeddings), 0)
+}
