@@ -5,6 +5,8 @@ import type { AuthServices } from './services.ts'
 import { inTransaction, type Store } from './store.ts'
 
 const DAY_MS = 86_400_000
+/** Rows of visitors without a user stay this long, so that an answer can name an expired one. */
+const VISITORS_KEPT_MS = 600_000
 // Rows per table and turn: a clean-up never holds many locks at once.
 const BATCH_ROWS_MAX = 1000
 // Of one turn: busy servers leave more behind than one batch takes away.
@@ -32,11 +34,13 @@ export async function cleanUp(services: AuthServices): Promise<CleanupResult> {
   )
   await sweep('oneTimeTokens', oneTimeTokens, endedTokens)
   await sweep('flowStates', flowStates, endedFlows(store, ago(DAY_MS)))
+  await sweep('abandonedFlows', flowStates, abandonedFlows(store, ago(VISITORS_KEPT_MS)))
   await sweep('challenges', challenges, lt(challenges.expiresAt, ago(DAY_MS)))
+  // Any visitor may ask for one: they are not kept for a day.
   await sweep(
     'webauthnChallenges',
     webauthnChallenges,
-    lt(webauthnChallenges.expiresAt, ago(DAY_MS)),
+    lt(webauthnChallenges.expiresAt, ago(VISITORS_KEPT_MS)),
   )
   await sweep(
     'factors',
@@ -137,6 +141,15 @@ function endedFlows({ db, tables }: Store, latest: Date): SQL | undefined {
     lt(flowStates.createdAt, latest),
     or(isNull(flowStates.authCodeIssuedAt), lt(flowStates.authCodeIssuedAt, latest)),
     notExists(link),
+  )
+}
+
+/** Flows to a provider that never came back; their states are valid for five minutes. */
+function abandonedFlows({ tables: { flowStates } }: Store, latest: Date): SQL | undefined {
+  return and(
+    lt(flowStates.createdAt, latest),
+    eq(flowStates.authenticationMethod, 'oauth'),
+    isNotNull(flowStates.stateSha256),
   )
 }
 

@@ -41,6 +41,11 @@ const rows = (table: string, more = '') => ({
   select: (schema: string) => `to_jsonb(t)${more.replaceAll('{{schema}}', schema)}`,
 })
 
+// Whether anyone may have written the claims: the user signed up and confirmed nothing.
+const IDENTITY_PARTS = ` || jsonb_build_object('is_signup', (
+    select u.email_confirmed_at is null and u.phone_confirmed_at is null and u.invited_at is null
+    from {{schema}}.users u where u.id = t.user_id) and t.provider in ('email', 'phone'))`
+
 // The proofs of a session, and the refresh token that is valid.
 const SESSION_PARTS = ` || jsonb_build_object(
   'amr', (select jsonb_agg(jsonb_build_object('method', c.authentication_method,
@@ -51,7 +56,7 @@ const SESSION_PARTS = ` || jsonb_build_object(
 
 const STEPS: readonly Step[] = [
   { ...rows('users'), into: 'users', read: readUser },
-  { ...rows('identities'), into: 'identities', read: readIdentity },
+  { ...rows('identities', IDENTITY_PARTS), into: 'identities', read: readIdentity },
   { ...rows('mfa_factors'), into: 'mfa_factors', read: readFactor },
   { ...rows('mfa_factors'), into: 'webauthn_credentials', read: readFactorCredential },
   { ...rows('webauthn_credentials'), into: 'webauthn_credentials', read: readPasskey },
@@ -61,8 +66,8 @@ const STEPS: readonly Step[] = [
 
 /**
  * Copies users, identities, second factors, passkeys, sessions and refresh tokens from a schema of
- * Supabase's server, all or nothing. Rows that are here already stay as they are, so that a run may
- * be repeated.
+ * Supabase's server, all or nothing. A later run adds the users that are new there. Users that are
+ * here already get nothing: what they have removed here, such as a session, must not come back.
  */
 export async function importUsers(options: {
   readonly source: Client
@@ -79,6 +84,7 @@ export async function importUsers(options: {
   await source.query('begin transaction isolation level repeatable read read only')
   await target.query('begin')
   try {
+    await target.query(`create temporary table ${ADDED} (id uuid primary key) on commit drop`)
     await requireSource(source, schema)
     for (const step of STEPS) {
       if (!(await hasTable(source, schema, step.from))) continue
@@ -149,7 +155,10 @@ function readRow(
   return undefined
 }
 
-/** Adds rows whose owners exist here; returns their number. */
+/** The ids of the users and sessions of this run. */
+const ADDED = 'millrace_added'
+
+/** Adds rows whose owners this run has added; returns their number. */
 async function insert(
   target: PoolClient,
   page: {
@@ -163,21 +172,23 @@ async function insert(
   if (first === undefined) return 0
   const names = Object.keys(first).join(', ')
   const owner = OWNERS[table]
-  const result = await target.query(
-    `insert into ${prefix}${table} (${names})
+  const insertion = `insert into ${prefix}${table} (${names})
      select ${names} from json_populate_recordset(null::${prefix}${table}, $1::json) r
-     ${owner === undefined ? '' : `where r.${owner.column} in (select id from ${prefix}${owner.table})`}
-     on conflict do nothing`,
-    [JSON.stringify(kept)],
-  )
+     ${owner === undefined ? '' : `where r.${owner} in (select id from ${ADDED})`}
+     on conflict do nothing`
+  const isOwner = table === 'users' || table === 'sessions'
+  const text = isOwner
+    ? `with added as (${insertion} returning id) insert into ${ADDED} select id from added`
+    : insertion
+  const result = await target.query(text, [JSON.stringify(kept)])
   return result.rowCount ?? 0
 }
 
-// Rows of what was left out have no owner here.
-const OWNERS: Readonly<Record<string, { readonly column: string; readonly table: string }>> = {
-  identities: { column: 'user_id', table: 'users' },
-  mfa_factors: { column: 'user_id', table: 'users' },
-  webauthn_credentials: { column: 'user_id', table: 'users' },
-  sessions: { column: 'user_id', table: 'users' },
-  refresh_tokens: { column: 'session_id', table: 'sessions' },
+/** The columns that name the owner of a row. */
+const OWNERS: Readonly<Record<string, string>> = {
+  identities: 'user_id',
+  mfa_factors: 'user_id',
+  webauthn_credentials: 'user_id',
+  sessions: 'user_id',
+  refresh_tokens: 'session_id',
 }

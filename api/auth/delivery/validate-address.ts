@@ -1,10 +1,11 @@
-import { promises as dns } from 'node:dns'
+import { Resolver } from 'node:dns/promises'
 
 import { authFailure } from '#api/auth/errors.ts'
 import type { Contact } from '#api/auth/users/contact.ts'
 import { withinTime } from '#shared/clock.ts'
 import type { MailerConfig } from '#shared/config/auth-mail.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
+import { createHostResolver } from '#shared/net/resolve-host.ts'
 
 /** Decides whether mail to an address can arrive. */
 export interface AddressValidator {
@@ -27,7 +28,7 @@ const ANSWER_BYTES_MAX = 4096
  */
 export function createAddressValidator(
   config: MailerConfig['validation'],
-  resolver: MailResolver = { resolveMx: dns.resolveMx, lookup: (host) => dns.lookup(host) },
+  resolver: MailResolver = openResolver(),
 ): AddressValidator {
   const { isExtended, serviceUrl } = config
   const asksService = createService(config)
@@ -44,6 +45,12 @@ export function createAddressValidator(
       if (results.includes(false)) throw invalidAddress(email)
     },
   }
+}
+
+// Lookups at a silent name server end when the answer no longer waits for them.
+function openResolver(): MailResolver {
+  const resolver = new Resolver({ timeout: TIMEOUT_MS / 2, tries: 2 })
+  return { resolveMx: (host) => resolver.resolveMx(host), lookup: createHostResolver() }
 }
 
 function orDeliverable(verdict: Promise<boolean>): Promise<boolean> {

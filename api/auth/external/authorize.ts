@@ -12,8 +12,11 @@ import type { Provider } from '#api/auth/ports.ts'
 import type { AuthorizeQuery, Parsed } from '#api/auth/schemas.ts'
 import { sha256 } from '#api/auth/secrets.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { requireLiveSession } from '#api/auth/sessions/sessions.ts'
 import { parsePkce, startFlow } from '#api/auth/sign-in/flow-states.ts'
 import { findByLink } from '#api/auth/sign-in/one-time-tokens.ts'
+import { inTransaction } from '#api/auth/store.ts'
+import { lockUser } from '#api/auth/users/users.ts'
 import type { ProviderId } from '#shared/config/provider-ids.ts'
 
 import { type Binding, bindBrowser } from './browser-binding.ts'
@@ -36,15 +39,15 @@ export async function authorizeLinking(
   query: Query,
 ): Promise<Answer> {
   if (!services.config.security.isManualLinkingEnabled) throw authFailure('manual_linking_disabled')
-  return begin(services, request, { query, linkingUserId: request.caller.user.id })
+  return begin(services, request, { query, linking: request.caller })
 }
 
 async function begin(
   services: AuthServices,
   request: AuthRequest,
-  start: { readonly query: Query; readonly linkingUserId?: string },
+  start: { readonly query: Query; readonly linking?: UserRequest['caller'] },
 ): Promise<Answer> {
-  const { query, linkingUserId } = start
+  const { query, linking } = start
   if (!query.provider) {
     throw invalid('Unsupported provider: Provider could not be found', 'provider')
   }
@@ -53,18 +56,25 @@ async function begin(
   const inviteLinkSha256 = await checkInvite(services, query.invite_token)
   const providerCodeVerifier = randomBytes(32).toString('base64url')
   // Only a signed-in client may ask for the address in place of the redirect.
-  const isRedirect = linkingUserId === undefined || query.skip_http_redirect !== 'true'
+  const isRedirect = linking === undefined || query.skip_http_redirect !== 'true'
   // PKCE is bound by its verifier.
   const binding = pkce === undefined ? bindTo(services, request, provider) : undefined
-  const { state } = await startFlow(services.store, {
-    provider: provider.id,
-    authenticationMethod: 'oauth',
-    pkce,
-    referrer: request.redirectTo,
-    providerCodeVerifier,
-    linkingUserId,
-    inviteLinkSha256,
-    browserSecret: binding?.secret,
+  const { state } = await inTransaction(services.store, async (store) => {
+    if (linking !== undefined) {
+      // Ending the sessions of a user ends their flows: none may begin afterwards.
+      await lockUser(store, linking.user.id)
+      await requireLiveSession(store, linking.session)
+    }
+    return startFlow(store, {
+      provider: provider.id,
+      authenticationMethod: 'oauth',
+      pkce,
+      referrer: request.redirectTo,
+      providerCodeVerifier,
+      linkingUserId: linking?.user.id,
+      inviteLinkSha256,
+      browserSecret: binding?.secret,
+    })
   })
   const url = await provider.authorizationUrl({
     state,

@@ -28,7 +28,7 @@ export async function exchangeIdToken(
   if (!body.provider && !(clientId && issuer)) {
     throw new OAuthError('invalid request', 'provider or client_id and issuer required')
   }
-  const userId = body.link_identity ? requireLinkingUser(services, request) : undefined
+  const linking = body.link_identity ? requireLinkingUser(services, request) : undefined
   const id = body.provider || providerOfIssuer(services, issuer as string, clientId as string)
   const provider = requireProvider(services, id)
   const profile = await provider.verify(body.id_token, {
@@ -39,18 +39,18 @@ export async function exchangeIdToken(
   })
   const visitor = { providerId: id, profile }
   const user =
-    userId === undefined
+    linking === undefined
       ? (await decideAccount(services, request, visitor)).user
-      : await linkToUser(services, request, { userId, visitor })
+      : await linkToUser(services, request, { ...linking, visitor })
   const started = await inTransaction(services.store, (store) =>
     startSession(store, { user, proof: { method: 'oauth', provider: id }, request }),
   )
   return json(await tokenResponse(services, started))
 }
 
-function requireLinkingUser(services: AuthServices, { caller }: AuthRequest): string {
+function requireLinkingUser(services: AuthServices, { caller }: AuthRequest) {
   if (!services.config.security.isManualLinkingEnabled) throw authFailure('manual_linking_disabled')
-  if (caller?.kind === 'user') return caller.user.id
+  if (caller?.kind === 'user') return { userId: caller.user.id, session: caller.session }
   throw new OAuthError('invalid request', 'Linking requires a valid user authentication')
 }
 

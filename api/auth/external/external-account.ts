@@ -143,8 +143,8 @@ async function findOrCreate(
     return { user: updated, identity: { ...known, identityData } }
   }
   if (visitor.invitedUser !== undefined) return acceptInvite(services, request, arrival)
-  const isAutoconfirm = services.config.mailer.isAutoconfirm
-  const trusted = profile.emails.filter((entry) => entry.isVerified || isAutoconfirm)
+  // Where new addresses need no confirmation, an unverified one still opens no account of another.
+  const trusted = profile.emails.filter((entry) => entry.isVerified)
   const emails = trusted.map((entry) => entry.email.toLowerCase())
   const owners = await findOwnersOfEmails(store, emails)
   if (owners.length > 1) {
@@ -202,9 +202,9 @@ async function createUser(
   const email = chosen?.email.toLowerCase()
   // An unverified address that belongs to another user stays with that user.
   const isTaken = email !== undefined && (await findOwnersOfEmails(store, [email])).length > 0
-  const { isAutoconfirm, allowsUnverifiedSignIns } = services.config.mailer
+  const { allowsUnverifiedSignIns } = services.config.mailer
   // The owner of a verified address was looked for before: a concurrent request has created it.
-  if (isTaken && (chosen?.isVerified || isAutoconfirm)) throw new LostRace()
+  if (isTaken && chosen?.isVerified) throw new LostRace()
   if (isTaken && !allowsUnverifiedSignIns) {
     const message = `Unverified email with ${providerId}. Verify the email with ${providerId} in order to sign in`
     return { error: authFailure('provider_email_needs_verification', { message }) }

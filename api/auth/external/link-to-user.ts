@@ -2,15 +2,18 @@ import { record } from '#api/auth/audit/record.ts'
 import type { AuthRequest } from '#api/auth/context.ts'
 import { authFailure } from '#api/auth/errors.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { requireLiveSession } from '#api/auth/sessions/sessions.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
 import { findIdentity } from '#api/auth/users/identities.ts'
 import { lockUser, maySignIn, updateUser } from '#api/auth/users/users.ts'
-import type { UserRow } from '#shared/db/schema/auth.ts'
+import type { SessionRow, UserRow } from '#shared/db/schema/auth.ts'
 
 import { linkIdentity, type Visitor } from './external-account.ts'
 
 interface Linking {
   readonly userId: string
+  /** The session that asks for it, where the request has one. */
+  readonly session?: SessionRow | undefined
   readonly visitor: Visitor
 }
 
@@ -35,6 +38,7 @@ export async function linkToUser(
   await requireLinkable(services.store, linking)
   return inTransaction(services.store, async (store) => {
     const user = await lockUser(store, userId)
+    await requireLiveSession(store, linking.session)
     if (!maySignIn(user, store.now())) throw authFailure('user_banned')
     const linked = await linkIdentity(store, user, visitor, { keepsMetadata: true })
     if (linked === undefined) throw authFailure('identity_already_exists')

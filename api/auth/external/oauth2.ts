@@ -160,14 +160,14 @@ async function verifyForClient(
     throw new OAuthError('invalid request', 'Bad ID token')
   }
   return {
-    ...profileOf(rule, claims),
+    ...profileOf(rule, claims, options.config),
     ...(accessToken !== undefined && { providerAccessToken: accessToken }),
   }
 }
 
-function profileOf(rule: IdTokenRule, claims: Claims): ExternalProfile {
+function profileOf(rule: IdTokenRule, claims: Claims, config: ProviderConfig): ExternalProfile {
   try {
-    return rule.profile(claims)
+    return rule.profile(claims, config)
   } catch (error) {
     if (!(error instanceof ProviderReplyError)) throw error
     throw new OAuthError('invalid request', 'Bad ID token', error)

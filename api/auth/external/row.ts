@@ -35,7 +35,7 @@ export interface IdTokenRule {
   audiences?(external: ExternalConfig): readonly string[]
   /** Its own library hands nonces back as it got them, and makes one up when it got none. */
   readonly hasPlainNonce?: true
-  profile(claims: Readonly<Record<string, unknown>>): ExternalProfile
+  profile(claims: Readonly<Record<string, unknown>>, config: ProviderConfig): ExternalProfile
 }
 
 /** One provider: everything in which it differs from the others. */

@@ -3,6 +3,7 @@ import { type Answer, json, type UserRequest } from '#api/auth/context.ts'
 import { authFailure, invalid } from '#api/auth/errors.ts'
 import type { FactorBody, Parsed } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { requireLiveSession } from '#api/auth/sessions/sessions.ts'
 import { inTransaction } from '#api/auth/store.ts'
 import { parsePhone } from '#api/auth/users/contact.ts'
 import { lockUser } from '#api/auth/users/users.ts'
@@ -62,6 +63,7 @@ async function add(
   return inTransaction(services.store, async (store) => {
     // The lock makes the limits hold when many enrol at once.
     await lockUser(store, user.id)
+    await requireLiveSession(store, session)
     await deleteStaleFactors(store, user.id, mfa.factorTtlSeconds)
     const factors = await listFactors(store, user.id)
     const verified = factors.filter((factor) => factor.status === 'verified')

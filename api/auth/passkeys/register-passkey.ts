@@ -4,6 +4,7 @@ import { authFailure } from '#api/auth/errors.ts'
 import { requireNamedUser } from '#api/auth/factors/own-factor.ts'
 import type { Parsed, PasskeyRegistrationBody } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
+import { requireLiveSession } from '#api/auth/sessions/sessions.ts'
 import { inTransaction, type Store } from '#api/auth/store.ts'
 import { lockUser } from '#api/auth/users/users.ts'
 import { beginRegistration, verifyRegistration } from '#api/auth/webauthn/ceremonies.ts'
@@ -49,6 +50,7 @@ export async function verifyPasskeyRegistration(
   if (made === undefined) throw authFailure('webauthn_verification_failed')
   const passkey = await inTransaction(services.store, async (store) => {
     await lockUser(store, user.id)
+    await requireLiveSession(store, request.caller.session)
     await requireRoom(services, store, user.id)
     const fields = { userId: user.id, factorId: null, friendlyName: passkeyNameOf(made.aaguid) }
     const stored = await insertCredential(store, { ...made, ...fields })

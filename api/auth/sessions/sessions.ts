@@ -1,7 +1,9 @@
 import { and, eq, gte, isNull, ne, notInArray, or, type SQL, sql } from 'drizzle-orm'
 import type { PgColumn } from 'drizzle-orm/pg-core'
 
+import { authFailure } from '#api/auth/errors.ts'
 import { hasVerifiedFactor } from '#api/auth/factors/factors.ts'
+import { clearOtherFlows } from '#api/auth/sign-in/flow-states.ts'
 import type { Store } from '#api/auth/store.ts'
 import type { SessionsConfig } from '#shared/config/auth-policies.ts'
 import type { AmrEntry, FactorRow, SessionRow } from '#shared/db/schema/auth.ts'
@@ -32,6 +34,18 @@ export async function findSession(store: Store, id: string): Promise<SessionRow 
   const { sessions } = store.tables
   const [session] = await store.db.select().from(sessions).where(eq(sessions.id, id))
   return session
+}
+
+/**
+ * Throws unless the session of a request has not ended since it was authenticated. The caller holds
+ * the lock on the user.
+ */
+export async function requireLiveSession(
+  store: Store,
+  session: SessionRow | undefined,
+): Promise<void> {
+  if (session === undefined || (await findSession(store, session.id)) !== undefined) return
+  throw authFailure('session_not_found')
 }
 
 /** Adds a second factor's proof to a session. */
@@ -74,13 +88,18 @@ export async function lowerSessionsOfFactor(
 /** Which sessions of a user to end. */
 export type LogoutScope = 'global' | 'local' | 'others'
 
-/** Ends sessions; their refresh tokens go with them. */
+/**
+ * Ends sessions; their refresh tokens go with them. Unless a single session ends, so do the flows
+ * that one of the others may have begun: such a flow would start a session or link an identity.
+ */
 export async function endSessions(
   store: Store,
   which: {
     readonly userId: string
     readonly scope: LogoutScope
     readonly sessionId?: string | undefined
+    /** The flow that goes on, of the token that is redeemed. */
+    readonly keptFlowId?: string | null
   },
 ): Promise<void> {
   const { sessions } = store.tables
@@ -93,6 +112,8 @@ export async function endSessions(
         ? eq(sessions.id, sessionId)
         : ne(sessions.id, sessionId)
   await store.db.delete(sessions).where(and(eq(sessions.userId, which.userId), restriction))
+  const isSingle = scope === 'local' && sessionId !== undefined
+  if (!isSingle) await clearOtherFlows(store, which.userId, which.keptFlowId ?? null)
 }
 
 /** Ends the sessions of a user that no second factor vouches for. */

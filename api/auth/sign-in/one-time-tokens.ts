@@ -138,6 +138,28 @@ export async function findByCode(
   )
 }
 
+/** How many of these users have a live one-time token of these kinds. */
+export async function countLive(
+  store: Store,
+  {
+    userIds,
+    kinds,
+  }: { readonly userIds: readonly string[]; readonly kinds: readonly OneTimeTokenKind[] },
+): Promise<number> {
+  const { oneTimeTokens } = store.tables
+  const [row] = await store.db
+    .select({ total: sql<number>`count(distinct ${oneTimeTokens.userId})::int` })
+    .from(oneTimeTokens)
+    .where(
+      and(
+        inArray(oneTimeTokens.userId, [...userIds]),
+        inArray(oneTimeTokens.kind, [...kinds]),
+        gt(oneTimeTokens.expiresAt, store.now()),
+      ),
+    )
+  return row?.total ?? 0
+}
+
 /** Consumes a one-time token; false when a concurrent request was faster. */
 export async function consumeOneTimeToken(store: Store, id: string): Promise<boolean> {
   const { oneTimeTokens } = store.tables

@@ -14,7 +14,7 @@ import { findUserByContact, findUsersChangingTo } from '#api/auth/users/users.ts
 import type { OneTimeTokenRow, UserRow } from '#shared/db/schema/auth.ts'
 import type { ServiceError } from '#shared/errors.ts'
 
-import { findByCode, findByLink, PKCE_PREFIX } from './one-time-tokens.ts'
+import { countLive, findByCode, findByLink, PKCE_PREFIX } from './one-time-tokens.ts'
 import { KINDS_BY_TYPE, redeem } from './redeem.ts'
 
 const BAD_CODE = 'Token has expired or is invalid'
@@ -144,6 +144,11 @@ async function findTyped(
   const candidates = await findCandidates(services, guess.type, contact)
   // Without anybody to ask, the database is asked all the same: the answer takes as long.
   const userIds = candidates.length > 0 ? candidates.map((user) => user.id) : [randomUUID()]
+  const isRight = gatewayCheck(services, contact, code)
+  // A gateway's code names the number, not the user: it proves no one of several claims.
+  if (isRight !== undefined && (await countLive(services.store, { userIds, kinds })) > 1) {
+    return undefined
+  }
   for (const userId of userIds) {
     const found = await findByCode(services.store, {
       userId,
@@ -152,7 +157,7 @@ async function findTyped(
       code,
       pepper: jwt.secret,
       attemptsMax: rateLimits.otpAttemptsMax,
-      isRight: gatewayCheck(services, contact, code),
+      isRight,
     })
     if (found !== undefined) return found
   }

@@ -1,7 +1,6 @@
 import { deleteFactorsAndPasskeys } from '#api/auth/factors/factors.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { endSessions } from '#api/auth/sessions/sessions.ts'
-import { clearOtherFlows } from '#api/auth/sign-in/flow-states.ts'
 import type { Store } from '#api/auth/store.ts'
 import { confirmContact, contactClaims, isConfirmed } from '#api/auth/users/accounts.ts'
 import type { Contact } from '#api/auth/users/contact.ts'
@@ -53,9 +52,9 @@ async function resetCredentials(
       (isSuspectedLost ? provider !== kind : !CONTACT_PROVIDERS.includes(provider)),
   )
   for (const { id } of removed) await deleteIdentity(store, id)
-  await endSessions(store, { userId: user.id, scope: 'global' })
+  const keptFlowId = token.flowStateId
+  await endSessions(store, { userId: user.id, scope: 'global', keptFlowId })
   await deleteFactorsAndPasskeys(store, user.id)
-  await clearOtherFlows(store, user.id, token.flowStateId)
   await saveClaims(store, user, { own, metadata: token.userMetadata })
   const base = isSuspectedLost ? contactClaims(user.id, own) : user.userMetadata
   return updateUser(store, user.id, {

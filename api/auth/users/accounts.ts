@@ -3,6 +3,7 @@ import { deleteFactorsAndPasskeys } from '#api/auth/factors/factors.ts'
 import { announceNewUser } from '#api/auth/hooks/new-user-hooks.ts'
 import type { AuthServices } from '#api/auth/services.ts'
 import { endSessions } from '#api/auth/sessions/sessions.ts'
+import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
 import type { Store } from '#api/auth/store.ts'
 import type { IdentityRow, Metadata, UserRow } from '#shared/db/schema/auth.ts'
 
@@ -10,7 +11,7 @@ import type { Contact } from './contact.ts'
 import { listIdentities, saveContactIdentity } from './identities.ts'
 import { mergeWithinLimit } from './metadata-limit.ts'
 import { mergeMetadata } from './present-user.ts'
-import { insertUser, updateUser } from './users.ts'
+import { insertUser, lockUser, updateUser } from './users.ts'
 
 /** A user who signs up by address or number. */
 export interface NewAccount {
@@ -60,7 +61,8 @@ export async function createAccount(
 
 /**
  * The account of an invited address; undefined when a concurrent sign-up took it. An earlier
- * unconfirmed sign-up may not be by the invited person: its password and sessions are removed.
+ * unconfirmed sign-up may not be by the invited person: its password, sessions, codes and changes
+ * of contact are removed.
  */
 export async function inviteAccount(
   services: AuthServices,
@@ -85,13 +87,18 @@ export async function inviteAccount(
     const userMetadata = mergeWithinLimit(known.userMetadata, data, 'data')
     return updateUser(store, known.id, { invitedAt, userMetadata })
   }
+  // Else two invitations at once wait for each other's rows.
+  await lockUser(store, known.id)
   await endSessions(store, { userId: known.id, scope: 'global' })
+  await clearOneTimeTokens(store, known.id)
   await deleteFactorsAndPasskeys(store, known.id)
   // Set in sessions of an unconfirmed account, not by an administrator.
   const isSuspectedLost = known.lastSignInAt !== null
   return updateUser(store, known.id, {
     invitedAt,
     passwordHash: null,
+    emailChange: null,
+    phoneChange: null,
     signedUpAt: null,
     lastSignInAt: null,
     userMetadata: mergeWithinLimit(isSuspectedLost ? {} : known.userMetadata, data, 'data'),

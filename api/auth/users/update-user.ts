@@ -8,7 +8,7 @@ import { consumeNonce, preparePassword } from '#api/auth/passwords/change-passwo
 import { checkPasswordRules } from '#api/auth/passwords/password-rules.ts'
 import type { Parsed, UserUpdateBody } from '#api/auth/schemas.ts'
 import type { AuthServices } from '#api/auth/services.ts'
-import { endSessions, findSession } from '#api/auth/sessions/sessions.ts'
+import { endSessions, requireLiveSession } from '#api/auth/sessions/sessions.ts'
 import { type PkceChallenge, parsePkce } from '#api/auth/sign-in/flow-states.ts'
 import { clearOneTimeTokens } from '#api/auth/sign-in/one-time-tokens.ts'
 import { applyEmailChange, applyPhoneChange } from '#api/auth/sign-in/redeem.ts'
@@ -134,9 +134,7 @@ async function store(
     // Metadata is merged under the lock, so that of two changes at once none is lost.
     const user = await lockUser(tx, before.id)
     // Of two changes of password at once, the later one comes from a session that has ended.
-    if (session !== undefined && (await findSession(tx, session.id)) === undefined) {
-      throw authFailure('session_not_found')
-    }
+    await requireLiveSession(tx, session)
     if (change.nonce !== undefined) await consumeNonce(tx, user, change.nonce)
     const changes: UserChanges = {
       ...(body.data && { userMetadata: mergeWithinLimit(user.userMetadata, body.data, 'data') }),

@@ -1,3 +1,4 @@
+import { eq } from 'drizzle-orm'
 import { TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
@@ -124,6 +125,36 @@ describe('an administrator of the pages', () => {
     expect(await second.isStill()).toBe(true)
     await asService('PUT', id, { password: 'a password given by another' })
     expect(await second.isStill()).toBe(false)
+  })
+
+  it('signs in again when the sessions of the account end', async () => {
+    const { email } = await createUser(server, { role: 'service_role' })
+    const { access_token: bearer } = await signIn(server, email)
+    const ended = await seek(email)
+    const logout = (scope: string) =>
+      server.call({ method: 'POST', path: `/logout?scope=${scope}`, bearer })
+    expect((await logout('local')).status).toBe(204)
+    expect(await ended.isStill()).toBe(true)
+    const other = await signIn(server, email)
+    await server.call({ method: 'POST', path: '/logout', bearer: other.access_token })
+    expect(await ended.isStill()).toBe(false)
+  })
+
+  it('leaves no session behind that was refused, and none that was signed out', async () => {
+    const numSessions = async (userId: string) => {
+      const { db, tables } = server.services.store
+      const { sessions } = tables
+      return (await db.select().from(sessions).where(eq(sessions.userId, userId))).length
+    }
+    const person = await createUser(server)
+    expect((await seek(person.email)).verdict).toMatchObject({ kind: 'refused', status: 403 })
+    expect(await numSessions(person.id)).toBe(0)
+    const { id, email } = await createUser(server, { role: 'service_role' })
+    const { verdict } = await seek(email)
+    if (verdict.kind !== 'administrator') throw new Error('the administrator is not signed in')
+    expect(await numSessions(id)).toBe(1)
+    await administratorsOf(server.services).endSession(verdict)
+    expect(await numSessions(id)).toBe(0)
   })
 
   it('excludes a session whose password was never recorded', async () => {

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest'
 
 import { cleanUp, cleanUpAll } from '#api/auth/cleanup.ts'
 
+import { fakeProviders } from './support/fake-provider.ts'
 import { createUser, refresh, signedInUser } from './support/people.ts'
 import { startServer } from './support/server.ts'
 
@@ -26,6 +27,7 @@ it('deletes what has been over for a day, and nothing that is in use', async () 
     anonymousUsers: 0,
     unconfirmedUsers: 0,
     webauthnChallenges: 0,
+    abandonedFlows: 0,
   }
   const session = await signedInUser(server)
   await refresh(server, session.refresh_token)
@@ -81,6 +83,24 @@ it('keeps the flow of a link as long as the link is good, and its code a while l
   await server.call({ method: 'POST', path: '/otp', body: { email, ...challenge } })
   server.clock.advance(8 * DAY_SECONDS + 60)
   expect(await cleanUp(server.services)).toMatchObject({ oneTimeTokens: 1, flowStates: 1 })
+  await server.close()
+})
+
+it('keeps what visitors leave behind for minutes', async () => {
+  const server = await startServer({
+    ...{ isFrozen: true, providers: fakeProviders() },
+    env: { AUTH_PASSKEY_ENABLED: 'true' },
+  })
+  await server.call({ path: '/authorize?provider=github' })
+  await server.call({ method: 'POST', path: '/passkeys/authentication/options', body: {} })
+  server.clock.advance(9 * 60)
+  const left = { abandonedFlows: 0, webauthnChallenges: 0 }
+  expect(await cleanUp(server.services)).toMatchObject(left)
+  server.clock.advance(10 * 60)
+  expect(await cleanUp(server.services)).toMatchObject({
+    abandonedFlows: 1,
+    webauthnChallenges: 1,
+  })
   await server.close()
 })
 

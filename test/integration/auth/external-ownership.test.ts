@@ -93,6 +93,48 @@ it('an account that was made in advance keeps no data of its creator', async () 
   await lax.close()
 })
 
+it('an invitation voids the change of address that another person has begun', async () => {
+  const lax = await startServer({
+    providers,
+    env: {
+      ...{ AUTH_MAILER_ALLOW_UNVERIFIED_EMAIL_SIGN_INS: 'true', AUTH_SMTP_MAX_FREQUENCY: '0' },
+      AUTH_MAILER_SECURE_EMAIL_CHANGE_ENABLED: 'false',
+    },
+  })
+  const [email, own] = [newEmail('victim'), newEmail('attacker')]
+  providers.visitors.set('early', visitor('g-early', email, { isVerified: false }))
+  const visit = { provider: 'google', id_token: 'early' }
+  const post = (path: string, body: object, bearer?: string) =>
+    lax.call({ method: 'POST', path, body, ...(bearer !== undefined && { bearer }) })
+  const attacker = await post('/token?grant_type=id_token', visit)
+  const bearer = attacker.body.access_token
+  await lax.call({ method: 'PUT', path: '/user', bearer, body: { email: own } })
+  const { variables } = lax.lastMail(own)
+  const invited = await post('/invite', { email }, await lax.serviceToken())
+  expect(invited.body.id).toBe(attacker.body.user.id)
+  const taken = await post('/verify', { type: 'email_change', token_hash: variables.tokenHash })
+  expect(taken.body.error_code).toBe('otp_expired')
+  await lax.close()
+})
+
+it('an unverified address opens no account of another, where new ones need no confirmation', async () => {
+  const lax = await startServer({ providers, env: { AUTH_MAILER_AUTOCONFIRM: 'true' } })
+  const { email } = await createUser(lax)
+  const visit = async (isVerified: boolean) => {
+    providers.visitors.set('claim', visitor(`g-claim-${isVerified}`, email, { isVerified }))
+    const body = { provider: 'google', id_token: 'claim' }
+    return lax.call({ method: 'POST', path: '/token?grant_type=id_token', body })
+  }
+  expect((await visit(false)).body.error_code).toBe('provider_email_needs_verification')
+  expect((await visit(true)).body.user).toMatchObject({ email })
+  providers.visitors.set('new', visitor('g-new', newEmail(), { isVerified: false }))
+  const body = { provider: 'google', id_token: 'new' }
+  expect(
+    (await lax.call({ method: 'POST', path: '/token?grant_type=id_token', body })).status,
+  ).toBe(200)
+  await lax.close()
+})
+
 describe('an unconfirmed address', () => {
   const unverified = { isVerified: false }
 

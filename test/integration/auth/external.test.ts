@@ -233,6 +233,30 @@ describe('linking by hand', () => {
     expect(body.identities.map((one: { provider: string }) => one.provider)).toEqual(['email'])
   })
 
+  it('ends with the sessions of the user: a flow that was begun before links nothing', async () => {
+    const { access_token: bearer, user } = await signedInUser(server)
+    const profile = visitor('g-late', newEmail())
+    const begun = await returnFromLinking(bearer, profile)
+    const { email } = user as { email: string }
+    const own = await server.call({
+      ...{
+        method: 'POST',
+        path: '/token?grant_type=password',
+        body: { email, password: PASSWORD },
+      },
+    })
+    await server.call({ method: 'POST', path: '/logout', bearer: own.body.access_token })
+    const code = new URL(begun.location).searchParams.get('code') ?? ''
+    expect((await exchange(code, VERIFIER)).body.error_code).toBe('flow_state_not_found')
+    const late = await server.call({
+      ...{ path: `/user/identities/authorize?provider=google&code_challenge=${CHALLENGE}`, bearer },
+    })
+    expect(late.body.error_code).toBe('session_not_found')
+    expect(
+      (await link((await signedInUser(server)).access_token, profile)).has('access_token'),
+    ).toBe(true)
+  })
+
   it('makes no user the owner of an address that the provider has not verified', async () => {
     const { access_token: bearer, user: other } = await signedInUser(server)
     const email = newEmail('victim')

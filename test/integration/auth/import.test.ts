@@ -68,14 +68,17 @@ beforeAll(async () => {
     )
   }
   await addUser(ada.id, 'Ada@Example.com', {
+    raw_app_meta_data: { plan: 'pro', console_role: 'administrator' },
     phone: '+4915100000009',
     phone_confirmed_at: new Date(),
   })
-  await addUser(randomUUID(), 'planted@example.com', { email_confirmed_at: null })
+  const planted = randomUUID()
+  await addUser(planted, 'planted@example.com', { email_confirmed_at: null })
   await addUser(randomUUID(), 'saml@example.com', { is_sso_user: true })
   await query(
-    `insert into auth.identities values (gen_random_uuid(), $1, $2::uuid, '{"sub":"x"}', 'email')`,
-    [ada.id, ada.id],
+    `insert into auth.identities values (gen_random_uuid(), $1, $2::uuid, '{"sub":"x"}', 'email'),
+     (gen_random_uuid(), $3, $4::uuid, '{"email":"planted@example.com","note":"x"}', 'email')`,
+    [ada.id, ada.id, planted, planted],
   )
   await query(
     `insert into auth.sessions (id, user_id, aal, created_at, refreshed_at, ip) values
@@ -150,6 +153,9 @@ it('takes over the users of Supabase’s server, who stay signed in', async () =
   expect(continued.body).toMatchObject({
     user: { id: ada.id, email: 'ada@example.com', phone: '4915100000009' },
   })
+  // A console role is granted here alone.
+  const { app_metadata: metadata } = continued.body.user
+  expect([metadata.plan, metadata.console_role]).toEqual(['pro', undefined])
   const [, payload] = continued.body.access_token.split('.')
   const claims = JSON.parse(Buffer.from(payload, 'base64url').toString())
   expect(claims).toMatchObject({
@@ -158,6 +164,8 @@ it('takes over the users of Supabase’s server, who stay signed in', async () =
     amr: [{ method: 'password' }],
   })
   expect((await refresh(server, 'an-old-token')).status).toBe(400)
+  // Of a session whose refresh tokens are signed, not stored.
+  expect((await refresh(server, SIGNED)).body).toMatchObject({ user: { id: ada.id } })
   const email = 'ada@example.com'
   const session = await post('/token?grant_type=password', { email, password: PASSWORD })
   expect(session.body.user).toMatchObject({ id: ada.id, identities: [{ provider: 'email' }] })
@@ -169,11 +177,6 @@ it('takes over the users of Supabase’s server, who stay signed in', async () =
   expect(await runImport()).toContain('users: 0 added')
 })
 
-it('takes over sessions whose refresh tokens are signed, not stored', async () => {
-  await runImport()
-  expect((await refresh(server, SIGNED)).body).toMatchObject({ user: { id: ada.id } })
-})
-
 it('takes over passkeys', async () => {
   const begun = await post('/passkeys/authentication/options', {})
   const { challenge_id, options } = begun.body
@@ -182,11 +185,22 @@ it('takes over passkeys', async () => {
   expect(session.body.user).toMatchObject({ id: ada.id })
 })
 
-it('keeps no password of an address that was never confirmed', async () => {
+it('brings nothing back that a user has removed here', async () => {
+  // The session ended when a factor was verified in another one.
+  await server.database.pool.query('delete from webauthn_credentials')
+  const report = await runImport()
+  expect(report).toContain('sessions: 0 added')
+  expect(report).toContain('webauthn_credentials: 0 added')
+  expect((await refresh(server, SIGNED)).status).toBe(400)
+})
+
+it('keeps neither password nor metadata of an address that was never confirmed', async () => {
   const { rows } = await server.database.pool.query(
-    `select password_hash, signed_up_at is not null as expires from users where email = 'planted@example.com'`,
+    `select password_hash, user_metadata, i.identity_data, signed_up_at is not null as expires
+     from users u join identities i on i.user_id = u.id where u.email = 'planted@example.com'`,
   )
-  expect(rows).toEqual([{ password_hash: null, expires: true }])
+  const identity_data = { email: 'planted@example.com' }
+  expect(rows).toEqual([{ password_hash: null, user_metadata: {}, identity_data, expires: true }])
 })
 
 it('refuses a schema that is not there', async () => {

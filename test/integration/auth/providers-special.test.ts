@@ -6,6 +6,7 @@ import { signOauth1 } from '#api/auth/external/oauth1.ts'
 import { azure } from '#api/auth/external/providers/azure.ts'
 import { createProviders } from '#api/auth/external/providers.ts'
 import { systemClock } from '#shared/clock.ts'
+import type { ProviderConfig } from '#shared/config/auth-external.ts'
 import { readExternalConfig } from '#shared/config/auth-external.ts'
 import { EnvReader } from '#shared/config/env-reader.ts'
 import { createGuardedFetch } from '#shared/net/guarded-fetch.ts'
@@ -84,4 +85,18 @@ it('fills the tenant into the issuer of Azure', () => {
   expect(issuerOf?.(pattern, { tid: 't1' })).toBe('https://login.microsoftonline.com/t1/v2.0')
   const fixed = 'https://login.microsoftonline.com/t2/v2.0'
   expect(issuerOf?.(fixed, { tid: 't1' })).toBe(fixed)
+})
+
+// An administrator of any tenant writes any address: https://learn.microsoft.com/entra/identity-platform/migrate-off-email-claim-authorization
+it.each([
+  ['', { tid: 'foreign' }, false],
+  ['https://login.microsoftonline.com/organizations', { tid: 'foreign' }, false],
+  ['', { tid: 'foreign', xms_edov: true }, true],
+  ['', { tid: '9188040d-6c67-4c5b-b112-36a304b66dad' }, true],
+  ['https://login.microsoftonline.com/own-tenant', { tid: 'own' }, true],
+  ['https://login.microsoftonline.com/own-tenant', { tid: 'own', xms_edov: false }, false],
+])('trusts an address of Azure at "%s" with %o: %s', (url, claims, isVerified) => {
+  const config = { url } as ProviderConfig
+  const person = { sub: 'a', email: 'a@example.test', ...claims }
+  expect(azure.idToken?.profile(person, config).emails).toMatchObject([{ isVerified }])
 })

@@ -93,6 +93,24 @@ it('does not ask about numbers without a pending code, nor about test numbers', 
   expect(peer.requests).toHaveLength(before)
 })
 
+it('takes a code for no user while two of them claim the number', async () => {
+  const number = newPhone()
+  const claims = await Promise.all(
+    ['a', 'b'].map(async (name) => {
+      const phone = `${newPhone()}${name === 'a' ? 1 : 2}`
+      await post('/otp', { phone })
+      const bearer = (await verify(phone, GATEWAY_CODE)).body.access_token as string
+      return () => server.call({ method: 'PUT', path: '/user', bearer, body: { phone: number } })
+    }),
+  )
+  const prove = () => post('/verify', { type: 'phone_change', phone: number, token: GATEWAY_CODE })
+  for (const claim of claims) expect((await claim()).status).toBe(200)
+  expect((await prove()).body.error_code).toBe('otp_expired')
+  server.clock.advance(601)
+  await claims[1]?.()
+  expect((await prove()).body.user).toMatchObject({ phone: number })
+})
+
 it('asks about second factors and nonces too', async () => {
   const phone = newPhone()
   await post('/otp', { phone })

@@ -25,7 +25,7 @@ export const apple: ProviderRow = {
 
 // Apple sends the name once, beside the code of the first sign-in, and unsigned.
 async function appleProfile(source: ProfileSource) {
-  const profile = idToken.profile(await source.claims())
+  const profile = idToken.profile(await source.claims(), source.config)
   const name = appleName(source.query.user)
   if (name === '') return profile
   return { ...profile, metadata: { ...profile.metadata, name, full_name: name } }

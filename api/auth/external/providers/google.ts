@@ -15,7 +15,7 @@ export const google: ProviderRow = {
   usesPkce: true,
   idToken,
   profile: async (source) => {
-    if (source.tokens.idToken !== '') return idToken.profile(await source.claims())
+    if (source.tokens.idToken !== '') return idToken.profile(await source.claims(), source.config)
     const user = await source.load(source.at('https://www.googleapis.com/userinfo/v2/me'))
     return toProfile({
       issuer: 'https://accounts.google.com',

@@ -10,5 +10,5 @@ export const linkedinOidc: ProviderRow = {
   scopes: ['openid', 'email', 'profile'],
   clientAuth: 'body',
   idToken,
-  profile: async (source) => idToken.profile(await source.claims()),
+  profile: async (source) => idToken.profile(await source.claims(), source.config),
 }

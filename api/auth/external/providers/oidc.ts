@@ -12,5 +12,5 @@ export const oidc: ProviderRow = {
   clientAuth: 'body',
   usesPkce: true,
   idToken,
-  profile: async (source) => idToken.profile(await source.claims()),
+  profile: async (source) => idToken.profile(await source.claims(), source.config),
 }

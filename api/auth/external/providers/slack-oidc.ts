@@ -13,5 +13,5 @@ export const slackOidc: ProviderRow = {
   scopes: ['openid', 'email', 'profile'],
   clientAuth: 'body',
   idToken,
-  profile: async (source) => idToken.profile(await source.claims()),
+  profile: async (source) => idToken.profile(await source.claims(), source.config),
 }
