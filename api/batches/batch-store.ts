@@ -1,8 +1,10 @@
 import type { Pool, PoolClient } from 'pg'
 
 import { tablePrefixOf } from '#shared/db/migrate.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { sealText } from '#shared/stored-content.ts'
 
-import type { BatchRow, InputFault } from './batch.ts'
+import { type BatchRow, type InputFault, lineContextOf } from './batch.ts'
 
 /** The fields of a new batch. */
 interface NewBatch {
@@ -18,6 +20,7 @@ interface NewBatch {
   readonly completionWindow: string
   readonly windowSeconds: number
   readonly metadata: Readonly<Record<string, string>> | null
+  readonly outputRetentionSeconds: number | null
 }
 
 interface BatchPage {
@@ -61,7 +64,7 @@ export interface Batches {
 const OPEN = "('validating', 'in_progress', 'finalizing', 'cancelling')"
 
 /** Opens the batches of a database. */
-export function openBatches(pool: Pool, namespace: string): Batches {
+export function openBatches(pool: Pool, namespace: string, cipher?: ContentCipher): Batches {
   const prefix = tablePrefixOf(namespace)
   const tables = {
     batches: `${prefix}batches`,
@@ -104,7 +107,7 @@ export function openBatches(pool: Pool, namespace: string): Batches {
         [leaseId, seconds],
       )
     },
-    begin: (id, leaseId, lines) => begin(pool, tables, { id, leaseId, lines }),
+    begin: (id, leaseId, lines) => begin(pool, tables, { id, leaseId, lines, cipher }),
     async reject(id, leaseId, errors) {
       await pool.query(
         `update ${batches} set status = 'failed', failed_at = now(), errors = $3,
@@ -151,8 +154,9 @@ async function insert(
 ): Promise<BatchRow | undefined> {
   const { rows } = await client.query<BatchRow>(
     `insert into ${batches} (id, organization_id, model_ids, endpoint, input_file_id,
-       input_object_key, completion_window, metadata, expires_at, api_key_id, user_id)
-     select $1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9), $11, $12::uuid
+       input_object_key, completion_window, metadata, expires_at, api_key_id, user_id,
+       output_retention_seconds)
+     select $1, $2, $3, $4, $5, $6, $7, $8, now() + make_interval(secs => $9), $11, $12::uuid, $13
      where (select count(*) from ${batches} where organization_id = $2
        and status in ${OPEN}) < $10
      returning *`,
@@ -169,6 +173,7 @@ async function insert(
       openMax,
       batch.apiKeyId ?? null,
       batch.userId ?? null,
+      batch.outputRetentionSeconds,
     ],
   )
   return rows[0]
@@ -236,6 +241,7 @@ async function begin(
     readonly id: string
     readonly leaseId: string
     readonly lines: AsyncIterable<readonly NewLine[]>
+    readonly cipher: ContentCipher | undefined
   },
 ): Promise<void> {
   await inTransaction(pool, async (client) => {
@@ -248,7 +254,7 @@ async function begin(
           batch.id,
           page.map(({ line }) => line),
           page.map(({ customId }) => customId),
-          page.map(({ body }) => body),
+          page.map(({ line, body }) => sealText(body, batch.cipher, lineContextOf(batch.id, line))),
         ],
       )
       total += page.length

@@ -1,4 +1,19 @@
+import type { Scope } from '#api/v1/scopes.ts'
 import { unixSeconds } from '#shared/clock.ts'
+
+/**
+ * The endpoints of lines, and the scope that each needs: a key that may not use an endpoint
+ * directly may not use it in a batch either.
+ */
+export const BATCH_ENDPOINTS: Readonly<Record<string, Scope>> = {
+  '/v1/chat/completions': 'chat',
+  '/v1/responses': 'responses',
+  '/v1/completions': 'completions',
+  '/v1/embeddings': 'embeddings',
+  '/v1/rerank': 'search',
+  '/v1/images/generations': 'images',
+  '/v1/messages': 'chat',
+}
 
 /** The state of a batch. */
 type BatchStatus =
@@ -24,6 +39,11 @@ export function lineIdOf(batchId: string, line: number): string {
   return `batch_req_${batchId.replace(/^batch_/, '')}_${line}`
 }
 
+/** The context under which the request and the answer of a line are encrypted. */
+export function lineContextOf(batchId: string, line: number): string {
+  return `batch line ${batchId} ${line}`
+}
+
 /** A batch as its table holds it. */
 export interface BatchRow {
   readonly id: string
@@ -34,6 +54,8 @@ export interface BatchRow {
   readonly input_object_key: string
   readonly completion_window: string
   readonly metadata: Readonly<Record<string, string>> | null
+  /** How long its files are kept; without end where null. */
+  readonly output_retention_seconds: number | null
   readonly status: BatchStatus
   readonly errors: readonly InputFault[] | null
   readonly output_file_id: string | null
@@ -75,6 +97,10 @@ export function presentBatch(row: BatchRow): object {
     cancelled_at: seconds(row.cancelled_at),
     request_counts: { total: row.total, completed: row.completed, failed: row.failed },
     metadata: row.metadata,
+    output_expires_after:
+      row.output_retention_seconds === null
+        ? null
+        : { anchor: 'created_at', seconds: row.output_retention_seconds },
   }
 }
 

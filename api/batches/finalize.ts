@@ -18,6 +18,8 @@ interface BatchFiles {
       readonly purpose: string
       readonly bytes: number
       readonly sha256: Buffer
+      /** Seconds until the file expires; never when absent. */
+      readonly retentionSeconds?: number
     },
     bytesMax: number,
   ): Promise<object | undefined>
@@ -80,7 +82,11 @@ async function writeFile(
   }
   const { bytes } = await store.put(objectKey, Readable.from(rows(), { objectMode: false }))
   const filename = `${batch.id}_${isGood ? 'output' : 'error'}.jsonl`
-  const file = { id, organizationId, objectKey, filename, purpose: 'batch_output', bytes }
+  const { output_retention_seconds: retentionSeconds } = batch
+  const file = {
+    ...{ id, organizationId, objectKey, filename, purpose: 'batch_output', bytes },
+    ...(retentionSeconds !== null && { retentionSeconds }),
+  }
   try {
     // Computed answers are stored even when the organization's quota is used up.
     await files.publish({ ...file, sha256: hash.digest() }, Number.MAX_SAFE_INTEGER)

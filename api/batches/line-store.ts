@@ -1,6 +1,10 @@
 import type { Pool } from 'pg'
 
 import { tablePrefixOf } from '#shared/db/migrate.ts'
+import type { ContentCipher } from '#shared/queue/content-cipher.ts'
+import { openText, sealText } from '#shared/stored-content.ts'
+
+import { lineContextOf } from './batch.ts'
 
 /** A line that a process has claimed. */
 export interface ClaimedLine {
@@ -78,7 +82,7 @@ export function lineName({ batch_id, line }: Pick<ClaimedLine, 'batch_id' | 'lin
 }
 
 /** Opens the lines of a database's batches. */
-export function openBatchLines(pool: Pool, namespace: string): BatchLines {
+export function openBatchLines(pool: Pool, namespace: string, cipher?: ContentCipher): BatchLines {
   const prefix = tablePrefixOf(namespace)
   const batches = `${prefix}batches`
   const lines = `${prefix}batch_lines`
@@ -90,7 +94,10 @@ export function openBatchLines(pool: Pool, namespace: string): BatchLines {
         limit,
         seconds,
       ])
-      return rows
+      return rows.map((row) => {
+        const context = lineContextOf(row.batch_id, row.line)
+        return { ...row, body: openText(row.body, cipher, context) }
+      })
     },
     async renew(leaseId, seconds) {
       const { rows } = await pool.query<ClaimedLine>(
@@ -103,7 +110,11 @@ export function openBatchLines(pool: Pool, namespace: string): BatchLines {
       )
       return new Set(rows.map(lineName))
     },
-    finish: (line, leaseId, answer) => finish(pool, { batches, lines }, { line, leaseId, answer }),
+    finish(line, leaseId, answer) {
+      const context = lineContextOf(line.batch_id, line.line)
+      const sealed = { ...answer, body: sealText(answer.body, cipher, context) }
+      return finish(pool, { batches, lines }, { line, leaseId, answer: sealed })
+    },
     release: (line, leaseId, options) => release(pool, lines, { line, leaseId, ...options }),
     async countOutcomes(batchId) {
       const { rows } = await pool.query<LineCounts>(
@@ -115,19 +126,8 @@ export function openBatchLines(pool: Pool, namespace: string): BatchLines {
       )
       return rows[0] ?? { good: 0, bad: 0, unrun: 0 }
     },
-    async *read(batchId, isGood) {
-      let after = -1
-      for (;;) {
-        const { rows } = await pool.query<FinishedLine>(
-          pageQuery(lines, `${isGood ? '' : 'not '}${outcome}`),
-          [batchId, after],
-        )
-        yield* rows
-        const last = rows.at(-1)
-        if (last === undefined) return
-        after = last.line
-      }
-    },
+    read: (batchId, isGood) =>
+      read(pool, { lines, cipher }, { batchId, condition: `${isGood ? '' : 'not '}${outcome}` }),
     async close(batchId, leaseId, { status, outputFileId, errorFileId }) {
       const { rowCount } = await pool.query(
         `with ended as (
@@ -141,6 +141,25 @@ export function openBatchLines(pool: Pool, namespace: string): BatchLines {
       )
       return rowCount === 1
     },
+  }
+}
+
+async function* read(
+  pool: Pool,
+  { lines, cipher }: { readonly lines: string; readonly cipher: ContentCipher | undefined },
+  { batchId, condition }: { readonly batchId: string; readonly condition: string },
+): AsyncGenerator<FinishedLine> {
+  let after = -1
+  for (;;) {
+    const text = pageQuery(lines, condition)
+    const { rows } = await pool.query<FinishedLine>(text, [batchId, after])
+    for (const { answer, ...row } of rows) {
+      const context = lineContextOf(batchId, row.line)
+      yield { ...row, answer: answer === null ? null : openText(answer, cipher, context) }
+    }
+    const last = rows.at(-1)
+    if (last === undefined) return
+    after = last.line
   }
 }
 

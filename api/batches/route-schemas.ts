@@ -2,6 +2,8 @@ import { Type } from 'typebox'
 
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 
+import { BATCH_ENDPOINTS } from './batch.ts'
+
 const LIST_LIMIT_MAX = 100
 const TAGS = ['Batches']
 const SECURITY = [{ apiKey: [] }]
@@ -15,13 +17,25 @@ export const CREATE_BODY = Type.Object(
     }),
     endpoint: Type.Unsafe<string>({
       type: 'string',
-      enum: ['/v1/chat/completions', '/v1/responses', '/v1/completions', '/v1/embeddings'],
+      enum: Object.keys(BATCH_ENDPOINTS),
       description: 'Where every line of the file would have been sent.',
     }),
     completion_window: Type.Unsafe<string>({ type: 'string', enum: ['24h'] }),
     metadata: METADATA_FIELD,
     output_expires_after: Type.Optional(
-      Type.Unsafe<null>({ type: 'null', description: 'Not supported.' }),
+      Type.Union(
+        [
+          Type.Object(
+            {
+              anchor: Type.Literal('created_at'),
+              seconds: Type.Integer({ minimum: 3600, maximum: 2_592_000 }),
+            },
+            { additionalProperties: false },
+          ),
+          Type.Null(),
+        ],
+        { description: 'When the output and error files expire after they are written.' },
+      ),
     ),
   },
   { additionalProperties: false },
@@ -80,6 +94,10 @@ const BATCH = {
       },
     },
     metadata: { type: ['object', 'null'] },
+    output_expires_after: {
+      type: ['object', 'null'],
+      properties: { anchor: { const: 'created_at' }, seconds: { type: 'integer' } },
+    },
   },
 }
 

@@ -3,11 +3,10 @@ import type { Static } from 'typebox'
 
 import { checkMetadata } from '#api/v1/metadata-field.ts'
 import { callerOf, requireScope } from '#api/v1/request-context.ts'
-import type { Scope } from '#api/v1/scopes.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
-import { presentBatch } from './batch.ts'
+import { BATCH_ENDPOINTS, presentBatch } from './batch.ts'
 import type { Batches } from './batch-store.ts'
 import { type BATCH_ID, CANCEL, CREATE, type CREATE_BODY, LIST, RETRIEVE } from './route-schemas.ts'
 
@@ -32,14 +31,6 @@ const WINDOW_SECONDS = 24 * 3600
 const LIST_LIMIT = 20
 const SCOPE = { scope: 'batches' } as const
 
-/** A key that may not use an endpoint directly may not use it in a batch either. */
-const ENDPOINT_SCOPES: Readonly<Record<string, Scope>> = {
-  '/v1/chat/completions': 'chat',
-  '/v1/responses': 'responses',
-  '/v1/completions': 'completions',
-  '/v1/embeddings': 'embeddings',
-}
-
 /** `/batches`: create, list, retrieve, cancel. */
 export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
   const { batches } = services
@@ -47,7 +38,7 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
     app.post('/batches', { schema: CREATE, config: SCOPE }, async (request) => {
       const caller = callerOf(request)
       const body = request.body as Static<typeof CREATE_BODY>
-      requireScope(caller, ENDPOINT_SCOPES[body.endpoint] ?? 'batches')
+      requireScope(caller, BATCH_ENDPOINTS[body.endpoint] ?? 'batches')
       checkMetadata(body.metadata)
       await mustHaveRoom(services, caller.organizationId)
       const inputObjectKey = await inputOf(services, caller.organizationId, body.input_file_id)
@@ -64,6 +55,7 @@ export function batchesPlugin(services: BatchServices): FastifyPluginAsync {
           completionWindow: body.completion_window,
           windowSeconds: WINDOW_SECONDS,
           metadata: body.metadata ?? null,
+          outputRetentionSeconds: body.output_expires_after?.seconds ?? null,
         },
         OPEN_BATCHES_MAX,
       )

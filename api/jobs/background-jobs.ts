@@ -28,6 +28,8 @@ interface JobOptions {
   readonly createdAtMs: number
   readonly body: Buffer
   readonly contentType: string
+  /** The path that the body is sent to; that of the request if absent. */
+  readonly endpoint?: string
   readonly model: string | undefined
   readonly responseId?: string
   readonly metadata?: Readonly<Record<string, string>> | null
@@ -69,7 +71,7 @@ export class BackgroundJobs {
         ...{ id, organizationId, contentType: options.contentType, metadata: metadata ?? null },
         ...{ apiKeyId: apiKeyId ?? null, userId: userId ?? null },
         modelIds: modelIds === null ? null : [...modelIds],
-        endpoint: pathOf(request.url),
+        endpoint: options.endpoint ?? pathOf(request.url),
         request: await packContent(options.body, cipher, contextOf(id)),
         model: model ?? null,
         responseId: options.responseId ?? null,

@@ -43,25 +43,37 @@ export class EventLog {
   }
 
   /**
-   * Adds events from a place on. A place has one event: what another process added there first
-   * stays, and the call fails.
+   * Adds the last of the events of a job, from a place on. A place has one event: what another
+   * process added there first stays, and the call fails. All are added again where Redis lost the
+   * earlier ones.
    */
-  async append(jobId: string, from: number, events: readonly string[]): Promise<void> {
-    if (events.length === 0) return
+  async append(jobId: string, from: number, all: readonly string[]): Promise<void> {
+    if (from === all.length) return
+    const size = await this.#add(jobId, from, all)
+    if (size >= all.length) return
+    await this.#redis.del(this.#keyOf(jobId))
+    await this.#add(jobId, 0, all)
+  }
+
+  /** Answers how many events there are afterwards. */
+  async #add(jobId: string, from: number, all: readonly string[]): Promise<number> {
     const key = this.#keyOf(jobId)
     const commands = this.#redis.multi()
-    for (const [index, event] of events.entries()) {
+    for (const [index, event] of all.slice(from).entries()) {
       const text = this.#cipher?.encrypt(event, contextOf(jobId)) ?? event
       commands.xadd(key, `0-${from + index + 1}`, 'e', text)
     }
-    const results = await commands.pexpire(key, LOG_TTL_MS).exec()
-    for (const [error] of results ?? []) if (error !== null) throw error
+    const results = (await commands.pexpire(key, LOG_TTL_MS).xlen(key).exec()) ?? []
+    for (const [error] of results) if (error !== null) throw error
+    return Number(results.at(-1)?.[1] ?? 0)
   }
 
-  /** Says to readers that no event follows. */
+  /** Says to readers that no event follows those that the log has. */
   async end(jobId: string): Promise<void> {
     const key = this.#keyOf(jobId)
-    await this.#redis.pipeline().xadd(key, '1-0', 'end', '').pexpire(key, ENDED_TTL_MS).exec()
+    const size = await this.#redis.xlen(key)
+    const commands = this.#redis.pipeline().xadd(key, '1-0', 'end', String(size))
+    await commands.pexpire(key, ENDED_TTL_MS).exec()
   }
 
   /** The events from a place on, as many as one answer of Redis should hold. */
@@ -71,12 +83,12 @@ export class EventLog {
     const entries = await this.#redis.xrangeBuffer(key, start, '+', 'COUNT', EVENTS_PER_READ)
     const events: string[] = []
     let isEnded = false
-    for (const [id, fields] of entries) {
-      if (id.toString() === '1-0') isEnded = true
-      else {
-        const [, text = Buffer.alloc(0)] = fields
-        events.push(readContent(text, this.#cipher, contextOf(jobId)).toString('utf8'))
-      }
+    for (const [id, [, text = Buffer.alloc(0)]] of entries) {
+      const place = from + events.length
+      // Where Redis lost events, a reader waits until they are added again, or for the row.
+      if (id.toString() === '1-0') isEnded = text.toString() === String(place)
+      else if (id.toString() !== `0-${place + 1}`) break
+      else events.push(readContent(text, this.#cipher, contextOf(jobId)).toString('utf8'))
     }
     return { events, isEnded }
   }

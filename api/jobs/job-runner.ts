@@ -41,7 +41,10 @@ const RETRY_MS_MIN = 1000
 const RETRY_MS_MAX = 60_000
 const FINISH_TRIES = 5
 const FINISH_PAUSE_MS = 1000
-const HEADERS_KEPT = ['content-type', 'x-queue-time-ms', 'x-inference-time-ms', 'location']
+const HEADERS_KEPT = [
+  ...['content-type', 'x-queue-time-ms', 'x-inference-time-ms', 'location'],
+  'x-millrace-dropped-messages',
+]
 
 interface Running {
   readonly abort: AbortController
@@ -168,9 +171,9 @@ export class JobRunner {
       const { events, rest: open } = splitEvents(rest + String(chunk))
       rest = open
       all.push(...events)
-      const fresh = all.slice(next)
-      await log.append(job.id, next, fresh)
-      next += fresh.length
+      if (next >= all.length) continue
+      await log.append(job.id, next, all)
+      next = all.length
     }
     const text = all.join('')
     const error = failureOf(all)

@@ -125,6 +125,14 @@ export class JobStore {
     })
   }
 
+  /** Whether the policy of the organization is to store nothing. */
+  async storesNothing(organizationId: string): Promise<boolean> {
+    const { id, retentionDays } = this.#tables.organizations
+    const found = this.#db.select({ days: retentionDays }).from(this.#tables.organizations)
+    const [row] = await found.where(eq(id, organizationId))
+    return (row?.days ?? this.#retentionDays) === 0
+  }
+
   async find(organizationId: string, id: string): Promise<JobSummary | undefined> {
     const { request: _request, result: _result, ...columns } = getTableColumns(this.#jobs)
     const found = this.#db.select(columns).from(this.#jobs)

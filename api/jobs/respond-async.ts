@@ -1,11 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
+import { callerOf } from '#api/v1/request-context.ts'
 import { JOB_SCOPES, type RequiredScope } from '#api/v1/scopes.ts'
 import type { Clock } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import type { BackgroundJobs } from './background-jobs.ts'
 import { presentJob } from './job.ts'
+import type { JobStore } from './job-store.ts'
 
 const FORM_BYTES_MAX = 64 * 1024 * 1024
 const RESPOND_ASYNC = /(^|,)\s*respond-async\s*(;|,|$)/i
@@ -20,11 +22,14 @@ const METADATA_HEADER = 'x-millrace-metadata'
  */
 export function respondAsync(services: {
   readonly background: BackgroundJobs
+  readonly jobs: Pick<JobStore, 'storesNothing'>
   readonly clock: Clock
 }): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply | undefined> {
   return async (request, reply) => {
     if (!wantsJob(request)) return undefined
-    const { background, clock } = services
+    const { background, jobs, clock } = services
+    // Nothing may be stored: the request runs now, as if it had no preference.
+    if (await jobs.storesNothing(callerOf(request).organizationId)) return undefined
     const isForm = request.body === undefined
     const job = await background.create(request, {
       id: background.newId(),

@@ -2,8 +2,10 @@ import type { FastifyPluginAsync, FastifyReply } from 'fastify'
 import type { Static } from 'typebox'
 
 import { openEventStream } from '#api/http/sse.ts'
+import { checkMetadata } from '#api/v1/metadata-field.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { isRecord } from '#shared/json.ts'
 
 import type { BackgroundJobs } from './background-jobs.ts'
 import { hasEnded, presentJob } from './job.ts'
@@ -144,12 +146,12 @@ function pairsOf(text: string): Readonly<Record<string, string>> {
   } catch {
     throw fault
   }
-  const isPairs =
-    typeof parsed === 'object' &&
-    parsed !== null &&
-    Object.values(parsed).every((value) => typeof value === 'string')
-  if (!isPairs || text.includes('\\u0000')) throw fault
-  return parsed as Readonly<Record<string, string>>
+  if (!isRecord(parsed)) throw fault
+  const pairs = Object.entries(parsed)
+  if (!pairs.every((pair): pair is [string, string] => typeof pair[1] === 'string')) throw fault
+  const metadata = Object.fromEntries(pairs)
+  checkMetadata(metadata)
+  return metadata
 }
 
 function noSuchJob(id: string, param = 'job_id'): ServiceError {

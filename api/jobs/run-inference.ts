@@ -48,7 +48,7 @@ export function submitJob<K extends QueueKind>(
     ...(trace !== undefined && { trace }),
     ...(durable !== undefined && { durable }),
   })
-  return { events: watched(events, (event) => reportFields(request, event)), timeLeftMs }
+  return { events: watched(events, (event) => report(http, event)), timeLeftMs }
 }
 
 /** Runs one job for a request whose answer is no stream, and notes its timings in the headers. */
@@ -67,9 +67,13 @@ export async function runJob<K extends QueueKind>(
   return outcome
 }
 
-/** Only the worker knows which fields its model does not read. */
-function reportFields(request: FastifyRequest, event: JobEvent): void {
-  if (event.type === 'started') reportIgnored(request, event.ignored ?? [])
+const DROPPED_HEADER = 'x-millrace-dropped-messages'
+
+/** Only the worker knows which fields its model does not read, and what its context cannot hold. */
+function report({ request, reply }: Http, event: JobEvent): void {
+  if (event.type !== 'started') return
+  reportIgnored(request, event.ignored ?? [])
+  if (event.droppedMessages !== undefined) reply.header(DROPPED_HEADER, event.droppedMessages)
 }
 
 async function* watched<K extends QueueKind>(

@@ -73,7 +73,7 @@ export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubm
       // From this machine's time to that of the queues.
       const deadlineAtMs = clock.now() + request.deadlineAtMs - options.clock.now()
       const events = observeJob(observers, { ...request, deadlineAtMs }, (job) =>
-        runJob(context, job),
+        runJob(context, onBase(job)),
       )
       return events as AsyncGenerator<JobEvent<K>>
     },
@@ -87,6 +87,20 @@ export async function openSubmitter(options: SubmitterOptions): Promise<OpenSubm
       await inbox.close()
       await producer.close()
     },
+  }
+}
+
+/** The job of a model with an adapter as one of its base model, which loads the adapter. */
+function onBase(request: SubmitRequest<QueueKind>): SubmitRequest<QueueKind> {
+  const { model, input } = request
+  if (model.adapter === undefined) return request
+  const { baseId: id, source } = model.adapter
+  const reads = input.task === 'generate' || input.task === 'score'
+  const adapter = { id: model.id, source }
+  return {
+    ...request,
+    model: { ...model, id },
+    input: reads ? ({ ...input, adapter } as typeof input) : input,
   }
 }
 

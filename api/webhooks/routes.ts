@@ -5,7 +5,8 @@ import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { DeliveryRow, EndpointRow } from '#shared/db/schema/webhooks.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
-import { randomId } from '#shared/ids.ts'
+import { randomId, timeOrderedId } from '#shared/ids.ts'
+import { isPrivateLiteral } from '#shared/net/guarded-fetch.ts'
 
 import * as schemas from './schemas.ts'
 import type { Secrets } from './secrets.ts'
@@ -18,6 +19,8 @@ interface WebhookServices {
   readonly webhooks: WebhookStore
   readonly secrets: Secrets
   readonly clock: Clock
+  /** Whether endpoints may have addresses outside the public internet. */
+  readonly allowsPrivateAddresses: boolean
   /** Called when a delivery is due. */
   readonly wake: () => void
 }
@@ -41,7 +44,7 @@ function registerEndpoints(app: FastifyInstance, services: WebhookServices): voi
     const { organizationId } = callerOf(request)
     const id = randomId('whe_')
     const made = await secrets.renew({ id }, clock.now())
-    checkUrl(url)
+    checkUrl(url, services)
     const endpoint = await webhooks.createEndpoint({
       ...{ id, organizationId, url, events, description, secrets: made.secrets },
     })
@@ -67,7 +70,7 @@ function registerEndpoints(app: FastifyInstance, services: WebhookServices): voi
 
   app.patch(`${PATH}/:endpoint_id`, schemas.UPDATE, async (request) => {
     const { disabled, ...fields } = request.body as Static<typeof schemas.UPDATE_BODY>
-    if (fields.url !== undefined) checkUrl(fields.url)
+    if (fields.url !== undefined) checkUrl(fields.url, services)
     const { id, organizationId } = await find(webhooks, request)
     const changed = await webhooks.updateEndpoint(organizationId, id, {
       ...fields,
@@ -98,11 +101,11 @@ function registerEndpoints(app: FastifyInstance, services: WebhookServices): voi
 }
 
 function registerDeliveries(app: FastifyInstance, services: WebhookServices): void {
-  const { webhooks, wake } = services
+  const { webhooks, clock, wake } = services
   app.post(`${PATH}/:endpoint_id/test`, schemas.TEST, async (request) => {
     const endpoint = await find(webhooks, request)
     const event = {
-      ...{ id: randomId('evt_'), organizationId: endpoint.organizationId },
+      ...{ id: timeOrderedId('evt_', clock.now()), organizationId: endpoint.organizationId },
       ...{ type: 'webhook.test' as const, data: { id: endpoint.id } },
     }
     const row = await webhooks.sendTo(endpoint, event, randomId('whd_'))
@@ -140,10 +143,20 @@ async function find(webhooks: WebhookStore, request: FastifyRequest): Promise<En
   return found
 }
 
-function checkUrl(url: string): void {
+function checkUrl(
+  url: string,
+  { allowsPrivateAddresses }: Pick<WebhookServices, 'allowsPrivateAddresses'>,
+): void {
   const parsed = URL.parse(url)
   const isUsable = parsed !== null && parsed.username === '' && parsed.password === ''
-  if (isUsable && url.isWellFormed() && !url.includes('\0')) return
+  if (isUsable && url.isWellFormed() && !url.includes('\0')) {
+    // Names are resolved, and their addresses checked, at each delivery.
+    if (allowsPrivateAddresses || !isPrivateLiteral(parsed)) return
+    throw failure.invalidRequest("Invalid 'url': expected an address of the public internet.", {
+      param: 'url',
+      code: 'invalid_value',
+    })
+  }
   throw failure.invalidRequest("Invalid 'url': expected an http or https address.", {
     param: 'url',
     code: 'invalid_value',

@@ -3,6 +3,7 @@ import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { EndpointRow } from '#shared/db/schema/webhooks.ts'
 import type { Logger } from '#shared/logger.ts'
 import { createGuardedFetch, OutgoingError } from '#shared/net/guarded-fetch.ts'
+import { createHostResolver } from '#shared/net/resolve-host.ts'
 import { signWebhook } from '#shared/net/standard-webhooks.ts'
 
 import type { Secrets } from './secrets.ts'
@@ -15,6 +16,8 @@ interface SenderServices {
   readonly log: Logger
   /** Whether endpoints may have addresses outside the public internet. */
   readonly allowsPrivateAddresses: boolean
+  /** Called for each endpoint that is disabled because its deliveries fail. */
+  readonly onDisabled: (endpoint: EndpointRow) => void
 }
 
 /** Attempts that one process has in flight. */
@@ -23,6 +26,10 @@ const CLAIM_MAX = 64
 /** A receiver that hangs has less than twice this many sockets, and delays no other receiver. */
 const PER_ENDPOINT_MAX = 8
 const PER_ENDPOINT_AT_ONCE = 8
+/** An organization whose receivers all hang has less than twice this many. */
+const PER_ORGANIZATION_MAX = 32
+/** From here on only endpoints that answered last time are tried: the others may hang. */
+const FAILING_MAX = 32
 const TIMEOUT_MS = 15_000
 const LEASE_SECONDS = 30
 const ANSWER_BYTES_MAX = 64 * 1024
@@ -32,13 +39,14 @@ const RETRIED_FOR_MS = 3 * 86_400_000
 
 /**
  * Delivers webhooks, together with all other processes: at least once, with exponential backoff for
- * three days. An endpoint has a few attempts in flight, so that a receiver that hangs delays no
- * other; one at which every delivery failed for a day is disabled.
+ * three days. Each endpoint and each organization has a few attempts in flight, and the endpoints
+ * that fail have a part of all together, so that receivers that hang delay no other; one at which
+ * every delivery failed for a day is disabled.
  */
 export class WebhookSender {
   readonly #services: SenderServices
   readonly #loop: PollLoop
-  readonly #inFlight = new Map<string, number>()
+  readonly #inFlight = new Set<EndpointRow>()
   readonly #fetch: ReturnType<typeof createGuardedFetch>
   readonly #attempts = new Set<Promise<void>>()
 
@@ -48,6 +56,8 @@ export class WebhookSender {
       timeoutMs: TIMEOUT_MS,
       bodyBytesMax: ANSWER_BYTES_MAX,
       allowsPrivateAddresses: services.allowsPrivateAddresses,
+      // Organizations choose these names, wherever they lead.
+      resolve: createHostResolver({ asksSystem: services.allowsPrivateAddresses }),
     })
     this.#loop = new PollLoop(() => this.#look())
   }
@@ -64,16 +74,21 @@ export class WebhookSender {
   }
 
   async #look(): Promise<boolean> {
-    const { webhooks, log } = this.#services
+    const { webhooks, log, onDisabled } = this.#services
     try {
-      for (const { id } of await webhooks.disableFailing()) {
-        log.warn({ operation: 'webhook.disable', endpointId: id }, 'webhook endpoint disabled')
+      for (const endpoint of await webhooks.disableFailing()) {
+        const fields = { operation: 'webhook.disable', endpointId: endpoint.id }
+        log.warn(fields, 'webhook endpoint disabled')
+        onDisabled(endpoint)
       }
       const limit = Math.min(CLAIM_MAX, IN_FLIGHT_MAX - this.#attempts.size)
       if (limit === 0) return false
       const due = await webhooks.claim({
         ...{ limit, leaseSeconds: LEASE_SECONDS, perEndpointMax: PER_ENDPOINT_AT_ONCE },
-        busy: [...this.#inFlight].filter(([, n]) => n >= PER_ENDPOINT_MAX).map(([id]) => id),
+        busy: this.#busy(({ id }) => id, PER_ENDPOINT_MAX),
+        perOrganizationMax: PER_ORGANIZATION_MAX,
+        busyOrganizations: this.#busy(({ organizationId }) => organizationId, PER_ORGANIZATION_MAX),
+        triesFailing: this.#failing < FAILING_MAX,
       })
       for (const delivery of due) this.#start(delivery)
       return due.length > 0
@@ -83,9 +98,24 @@ export class WebhookSender {
     }
   }
 
+  get #failing(): number {
+    return [...this.#inFlight].filter(({ failingSince }) => failingSince !== null).length
+  }
+
+  /** The endpoints or organizations with as many attempts in flight as they may have. */
+  #busy(nameOf: (endpoint: EndpointRow) => string, most: number): string[] {
+    const counts = new Map<string, number>()
+    for (const endpoint of this.#inFlight) {
+      const name = nameOf(endpoint)
+      counts.set(name, (counts.get(name) ?? 0) + 1)
+    }
+    return [...counts].filter(([, count]) => count >= most).map(([name]) => name)
+  }
+
   #start(delivery: DueDelivery): void {
-    const { endpoint } = delivery
-    this.#inFlight.set(endpoint.id, (this.#inFlight.get(endpoint.id) ?? 0) + 1)
+    // A row of its own for each delivery.
+    const endpoint = { ...delivery.endpoint }
+    this.#inFlight.add(endpoint)
     const attempt = this.#deliver(delivery)
       .catch((error: unknown) => {
         const fields = { operation: 'webhook.deliver', deliveryId: delivery.id, err: error }
@@ -93,9 +123,7 @@ export class WebhookSender {
       })
       .finally(() => {
         this.#attempts.delete(attempt)
-        const left = (this.#inFlight.get(endpoint.id) ?? 1) - 1
-        if (left === 0) this.#inFlight.delete(endpoint.id)
-        else this.#inFlight.set(endpoint.id, left)
+        this.#inFlight.delete(endpoint)
         this.#loop.wake()
       })
     this.#attempts.add(attempt)

@@ -1,4 +1,4 @@
-import { and, count, desc, eq, lt, type SQL, sql } from 'drizzle-orm'
+import { and, count, desc, eq, lt, or, type SQL, sql } from 'drizzle-orm'
 
 import type { Db } from '#shared/db/client.ts'
 import type {
@@ -34,6 +34,11 @@ interface ClaimOptions {
   readonly leaseSeconds: number
   /** Endpoints that have as many attempts in flight as they may. */
   readonly busy: readonly string[]
+  readonly perOrganizationMax: number
+  /** Organizations that have as many attempts in flight as they may. */
+  readonly busyOrganizations: readonly string[]
+  /** Whether endpoints whose last attempt failed may be tried. */
+  readonly triesFailing: boolean
 }
 
 const ENDPOINTS_MAX = 50
@@ -62,18 +67,23 @@ export class WebhookStore {
     },
   ): Promise<EndpointRow | undefined> {
     const { endpoints } = this.#tables
-    const [has] = await this.#db
-      .select({ total: count() })
-      .from(endpoints)
-      .where(eq(endpoints.organizationId, endpoint.organizationId))
-    if ((has?.total ?? 0) >= ENDPOINTS_MAX) return undefined
+    const { organizationId } = endpoint
     const events = endpoint.events === null ? null : [...endpoint.events]
-    return (
-      await this.#db
+    return this.#db.transaction(async (tx) => {
+      // The limit holds for endpoints that are made at once, too.
+      const lock = `webhook endpoints of ${organizationId}`
+      await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`)
+      const [has] = await tx
+        .select({ total: count() })
+        .from(endpoints)
+        .where(eq(endpoints.organizationId, organizationId))
+      if ((has?.total ?? 0) >= ENDPOINTS_MAX) return undefined
+      const [made] = await tx
         .insert(endpoints)
         .values({ ...endpoint, events })
         .returning()
-    )[0]
+      return made
+    })
   }
 
   async listEndpoints(organizationId: string): Promise<readonly EndpointRow[]> {
@@ -232,12 +242,13 @@ export class WebhookStore {
       .returning()
   }
 
-  /** Deletes old events with their deliveries. */
+  /** Deletes old events, and everything of deleted organizations, with the deliveries. */
   async sweep(): Promise<void> {
-    const { events } = this.#tables
-    await this.#db
-      .delete(events)
-      .where(lt(events.createdAt, sql`now() - make_interval(days => ${EVENT_DAYS})`))
+    const { events, endpoints, organizations } = this.#tables
+    const isOld = lt(events.createdAt, sql`now() - make_interval(days => ${EVENT_DAYS})`)
+    const deleted = sql`(select id from ${organizations} where deleted_at is not null)`
+    await this.#db.delete(events).where(or(isOld, sql`${events.organizationId} in ${deleted}`))
+    await this.#db.delete(endpoints).where(sql`${endpoints.organizationId} in ${deleted}`)
   }
 }
 
@@ -261,23 +272,29 @@ function announceQuery(
     on conflict (id) do nothing`
 }
 
-function claimQuery(
-  { endpoints, deliveries }: WebhookTables,
-  { limit, perEndpointMax, leaseSeconds, busy }: ClaimOptions,
-): SQL {
+function claimQuery({ endpoints, deliveries }: WebhookTables, options: ClaimOptions): SQL {
+  const { limit, perEndpointMax, leaseSeconds, busy } = options
+  const { perOrganizationMax, busyOrganizations, triesFailing } = options
   return sql`
     update ${deliveries} set attempts = attempts + 1,
       next_attempt_at = now() + make_interval(secs => ${leaseSeconds})
     where id in (
       select d.id from ${deliveries} d where d.id in (
-        select due.id from ${endpoints} e cross join lateral (
-          select d.id, row_number() over (order by d.next_attempt_at) as turn
-          from ${deliveries} d
-          where d.endpoint_id = e.id and d.state = 'pending' and d.next_attempt_at <= now()
-          order by d.next_attempt_at limit ${perEndpointMax}
-        ) due
-        where e.disabled_at is null and e.id <> all (${sql.param([...busy])}::text[])
-        order by due.turn, random() limit ${limit}
+        select ready.id from (
+          select due.id, due.turn, e.failing_since is not null as is_failing,
+            row_number() over (partition by e.organization_id order by due.turn, random()) as nth
+          from ${endpoints} e cross join lateral (
+            select d.id, row_number() over (order by d.next_attempt_at) as turn
+            from ${deliveries} d
+            where d.endpoint_id = e.id and d.state = 'pending' and d.next_attempt_at <= now()
+            order by d.next_attempt_at limit ${perEndpointMax}
+          ) due
+          where e.disabled_at is null and e.id <> all (${sql.param([...busy])}::text[])
+            and e.organization_id <> all (${sql.param([...busyOrganizations])}::text[])
+            and (${triesFailing} or e.failing_since is null)
+        ) ready
+        where ready.nth <= ${perOrganizationMax}
+        order by ready.is_failing, ready.turn, random() limit ${limit}
       ) and d.state = 'pending' and d.next_attempt_at <= now()
       for update skip locked
     )

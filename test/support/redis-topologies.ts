@@ -89,8 +89,14 @@ export async function startSentinels(
   }
 }
 
+/** Three shards of one master and one replica, each of which can lose its master once. */
+interface RedisCluster extends RedisTopology {
+  /** Whether each of the keys has a shard of its own. */
+  areApart(keys: readonly string[]): Promise<boolean>
+}
+
 /** Starts a cluster of three masters with a replica each. */
-export async function startCluster(): Promise<RedisTopology> {
+export async function startCluster(): Promise<RedisCluster> {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-cluster-'))
   const lines = ['cluster-enabled yes', 'cluster-node-timeout 1000', `requirepass ${PASSWORD}`]
   const connect = (port: number) => connectTo(port, PASSWORD)
@@ -117,17 +123,23 @@ export async function startCluster(): Promise<RedisTopology> {
       return state.includes('cluster_state:ok') && areReplicated
     })
   }
+  const masterOf = async (key: string): Promise<Server | undefined> => {
+    const living = servers.find(({ child }) => child.signalCode === null)
+    const redis = connect(living?.port ?? 0)
+    const slot = await redis.cluster('KEYSLOT', key)
+    const shards = await redis.cluster('SLOTS')
+    redis.disconnect()
+    const shard = shards.find(([from, to]) => from <= slot && slot <= to)
+    const [, port] = shard?.[2] ?? []
+    return servers.find((server) => server.port === port)
+  }
   return {
     url: `redis+cluster://:${PASSWORD}@${addresses.slice(0, 2).join(',')}`,
+    async areApart(keys) {
+      return new Set(await Promise.all(keys.map(masterOf))).size === keys.length
+    },
     async killMaster(key) {
-      const living = servers.find(({ child }) => child.signalCode === null)
-      const redis = connect(living?.port ?? 0)
-      const slot = await redis.cluster('KEYSLOT', key)
-      const shards = await redis.cluster('SLOTS')
-      redis.disconnect()
-      const shard = shards.find(([from, to]) => from <= slot && slot <= to)
-      const [, port] = shard?.[2] ?? []
-      await servers.find((server) => server.port === port)?.kill()
+      await (await masterOf(key))?.kill()
     },
     async close() {
       await Promise.all(servers.map((server) => server.kill()))

@@ -6,7 +6,7 @@ import { openRedis } from '#shared/queue/connection.ts'
 import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
 import { LOOP_FILE, loopFeeds } from '#test/unit/workers/runtime/decoder-feeds.ts'
-import { Residency } from '#workers/models/residency.ts'
+import { MODEL_RESIDENCY, Residency } from '#workers/models/residency.ts'
 import { defineProcessor, type OpenModel } from '#workers/processors/index.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { WorkerHost } from '#workers/server/worker-host.ts'
@@ -77,6 +77,7 @@ const host = new WorkerHost({
   keys: queueKeys(prefix),
   served: [{ model: TOY, slots: 4 }],
   residency: new Residency<OpenModel>({
+    ...MODEL_RESIDENCY,
     bytesMax: 0,
     open: () => row.open(TOY, undefined as never),
     log,

@@ -24,22 +24,19 @@ export const TIERS_ENCRYPTION_KEY = 'a key of the tests for content in Redis'
 /** Settings of workers that load no model but the one for text, and start the sooner. */
 export const ONE_MODEL = { MILLRACE_WORKER_MODELS: 'tiny-chat' }
 
-/** Starts one API process; workers are started by the test. `env` adds settings. */
-export async function startTiers(options: {
+/** The services and the folder of a tier of tests. `env` adds settings. */
+export interface TierPlace {
   readonly databaseUrl: string
   readonly redisUrl: string
   readonly keyPrefix: string
   readonly folder: string
   readonly env?: Readonly<Record<string, string>>
-}): Promise<Tiers> {
+}
+
+/** Starts one API process; workers are started by the test. */
+export async function startTiers(options: TierPlace): Promise<Tiers> {
   const running: PrivateChild[] = []
-  const common = {
-    MILLRACE_DATA_DIR: options.folder,
-    MILLRACE_REDIS_PREFIX: options.keyPrefix,
-    REDIS_URL: options.redisUrl,
-    MILLRACE_ENCRYPTION_KEY: TIERS_ENCRYPTION_KEY,
-    LOG_LEVEL: 'warn',
-  }
+  const common = commonEnv(options)
   const start = async (name: 'api' | 'worker', env: Record<string, string>, port: number) => {
     const child = await startChild({
       command: process.execPath,
@@ -77,6 +74,17 @@ export async function startTiers(options: {
     async stop() {
       await Promise.all(running.map((child) => child.stop()))
     },
+  }
+}
+
+/** The settings that API processes and workers of tests share. */
+export function commonEnv(place: TierPlace): Record<string, string> {
+  return {
+    MILLRACE_DATA_DIR: place.folder,
+    MILLRACE_REDIS_PREFIX: place.keyPrefix,
+    REDIS_URL: place.redisUrl,
+    MILLRACE_ENCRYPTION_KEY: TIERS_ENCRYPTION_KEY,
+    LOG_LEVEL: 'warn',
   }
 }
 

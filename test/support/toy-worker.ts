@@ -5,7 +5,7 @@ import { createLogger } from '#shared/logger.ts'
 import { openRedis } from '#shared/queue/connection.ts'
 import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { queueKeys } from '#shared/queue/keys.ts'
-import { Residency } from '#workers/models/residency.ts'
+import { MODEL_RESIDENCY, Residency } from '#workers/models/residency.ts'
 import { defineProcessor, type OpenModel } from '#workers/processors/index.ts'
 import { WorkerHost } from '#workers/server/worker-host.ts'
 
@@ -110,7 +110,7 @@ export async function startToyWorker(
     replies,
     keys: queueKeys(prefix),
     served: [{ model: TOY, slots }],
-    residency: new Residency<OpenModel>({ bytesMax: 0, open, log }),
+    residency: new Residency<OpenModel>({ ...MODEL_RESIDENCY, bytesMax: 0, open, log }),
     version: 'test',
     clock: systemClock,
     cipher: openContentCipher([TOY_ENCRYPTION_KEY]),

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { freshPrefix } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'
+import { wavOf } from '#test/support/wav.ts'
 
 const MODEL = 'tiny-chat'
 const QUESTION = { model: MODEL, input: 'What is the plural of box?', temperature: 0 }
@@ -21,7 +22,7 @@ beforeAll(async () => {
   const folder = await mkdtemp(join(tmpdir(), 'millrace-background-'))
   tiers = await startTiers({
     ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
-    env: { MILLRACE_WORKER_MODELS: 'tiny-chat,tiny-embed' },
+    env: { MILLRACE_WORKER_MODELS: 'tiny-chat,tiny-embed,tiny-whisper' },
   })
   close = [() => tiers.stop(), made.drop, () => rm(folder, { recursive: true, force: true })]
   await tiers.startWorker()
@@ -37,7 +38,7 @@ const call = (path: string, init: RequestInit = {}) =>
     ...init,
     headers: {
       authorization: `Bearer ${tiers.apiKey}`,
-      ...(init.body !== undefined && { 'content-type': 'application/json' }),
+      ...(typeof init.body === 'string' && { 'content-type': 'application/json' }),
       ...init.headers,
     },
   })
@@ -133,6 +134,11 @@ describe('an organization that stores nothing', () => {
       await expect(
         client.responses.create({ ...QUESTION, background: true }),
       ).rejects.toMatchObject({ status: 400, param: 'background' })
+      const now = await call('/embeddings', {
+        ...{ method: 'POST', headers: { prefer: 'respond-async' } },
+        body: JSON.stringify({ model: 'tiny-embed', input: 'a' }),
+      })
+      expect([now.status, now.headers.get('preference-applied')]).toEqual([200, null])
     } finally {
       await setDays(null)
     }
@@ -200,7 +206,7 @@ describe('a response in the background whose API process is killed', () => {
     const there = new OpenAI({ baseURL: `${other.url}/v1`, apiKey: tiers.apiKey, maxRetries: 0 })
     // Both processes take jobs; those of the killed one are adopted by the other.
     const made = await Promise.all(
-      Array.from({ length: 24 }, (_, index) =>
+      Array.from({ length: 8 }, (_, index) =>
         there.responses.create({
           ...{ ...QUESTION, background: true, input: `Write a story about ${index} boxes.` },
         }),
@@ -243,6 +249,21 @@ describe('Prefer: respond-async', () => {
     const result = await call(`/jobs/${job.id}/result`)
     const direct = await call('/embeddings', { method: 'POST', body: JSON.stringify(body) })
     expect(await result.json()).toEqual(await direct.json())
+  })
+
+  it('takes forms, such as that of a recording', async () => {
+    const transcribe = (headers: Record<string, string>) => {
+      const form = new FormData()
+      form.set('model', 'tiny-whisper')
+      form.set('file', new Blob([wavOf(new Float32Array(16_000))]), 'silence.wav')
+      return call('/audio/transcriptions', { method: 'POST', body: form, headers })
+    }
+    const answer = await transcribe({ prefer: 'respond-async' })
+    const job = (await answer.json()) as { id: string }
+    expect(answer.status).toBe(202)
+    await expect.poll(() => status(job.id), { timeout: 10_000 }).toBe('completed')
+    const result = await call(`/jobs/${job.id}/result`)
+    expect(await result.json()).toEqual(await (await transcribe({})).json())
   })
 
   it('keeps the events of a stream', async () => {

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import OpenAI from 'openai'
+import { Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
 import { freshPrefix } from '#test/support/queue.ts'
@@ -22,6 +23,7 @@ let tiers: Tiers
 let client: OpenAI
 let receiver: Server
 let base: string
+let pool: Pool
 const received: Received[] = []
 /** The status that a path answers; a path without one hangs. */
 const answers = new Map<string, number>()
@@ -40,15 +42,20 @@ beforeAll(async () => {
   await once(receiver, 'listening')
   base = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`
   const made = await createDatabase()
+  pool = new Pool({ connectionString: made.url, max: 1 })
   const folder = await mkdtemp(join(tmpdir(), 'millrace-webhooks-'))
   tiers = await startTiers({
     ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
-    env: { MILLRACE_WORKER_MODELS: 'tiny-chat', MILLRACE_WEBHOOKS_ALLOW_PRIVATE: 'true' },
+    env: {
+      ...{ MILLRACE_WORKER_MODELS: 'tiny-chat', MILLRACE_WEBHOOKS_ALLOW_PRIVATE: 'true' },
+      AUTH_MAILER_AUTOCONFIRM: 'true',
+    },
   })
   close = [
     () => receiver.closeAllConnections(),
     () => receiver.close(),
     () => tiers.stop(),
+    () => pool.end(),
     made.drop,
     () => rm(folder, { recursive: true, force: true }),
   ]
@@ -65,11 +72,16 @@ interface Endpoint {
   readonly secret: string
 }
 
-async function call<T>(method: string, path: string, body?: object): Promise<T> {
+async function call<T>(
+  method: string,
+  path: string,
+  body?: object,
+  token = tiers.apiKey,
+): Promise<T> {
   const answer = await fetch(`${tiers.url}/v1/webhook_endpoints${path}`, {
     method,
     headers: {
-      authorization: `Bearer ${tiers.apiKey}`,
+      authorization: `Bearer ${token}`,
       ...(body !== undefined && { 'content-type': 'application/json' }),
     },
     ...(body !== undefined && { body: JSON.stringify(body) }),
@@ -159,6 +171,51 @@ describe('a webhook', () => {
     await call('DELETE', `/${made.id}`)
     const { error } = await call<{ error: { param: string } }>('GET', `/${made.id}`)
     expect(error.param).toBe('endpoint_id')
+  })
+
+  it('reports the sign-ins and sign-outs of the user to their own organization', async () => {
+    const post = async (path: string, body: object, token = '') => {
+      const answer = await fetch(`${tiers.url}${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+        body: JSON.stringify(body),
+      })
+      return (await answer.json().catch(() => ({}))) as {
+        readonly access_token: string
+        readonly user: { readonly id: string }
+      }
+    }
+    const credentials = { email: 'ada@example.test', password: 'a long password of a test' }
+    const { access_token: token, user } = await post('/signup', credentials)
+    answers.set('/users', 200)
+    const body = { url: `${base}/users`, events: ['user.signed_in', 'user.signed_out'] }
+    await call('POST', '', body, token)
+    await post('/token?grant_type=password', credentials)
+    await expect.poll(() => at('/users').length).toBe(1)
+    await post('/logout', {}, token)
+    await expect.poll(() => at('/users').length).toBe(2)
+    const events = at('/users').map((one) => JSON.parse(one.body))
+    expect(events.map(({ type, data }) => [type, data.id])).toEqual([
+      ['user.signed_in', user.id],
+      ['user.signed_out', user.id],
+    ])
+    expect(events.map(({ id }) => id)).toEqual(events.map(({ id }) => id).toSorted())
+  })
+
+  it('is disabled at an endpoint that failed for a day, and the others receive a notice', async () => {
+    const failing = await endpoint('/failing', 500, ['webhook.test'])
+    await endpoint('/notices', 200, ['webhook.disabled'])
+    await pool.query(
+      "update webhook_endpoints set failing_since = now() - interval '25 hours' where id = $1",
+      [failing.id],
+    )
+    await expect.poll(() => at('/notices').length, { timeout: 10_000 }).toBe(1)
+    expect(JSON.parse(at('/notices')[0]?.body ?? '')).toMatchObject({
+      ...{ type: 'webhook.disabled', data: { id: failing.id } },
+    })
+    expect(await call('GET', `/${failing.id}`)).toMatchObject({
+      disabled_reason: 'every delivery failed for 24 hours',
+    })
   })
 
   it.each(['ftp://example.test/', 'https://user:pass@example.test/', 'x', ''])(

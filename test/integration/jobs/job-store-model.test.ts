@@ -1,0 +1,103 @@
+import { expect } from 'vitest'
+
+import { JobStore } from '#api/jobs/job-store.ts'
+import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
+import { jobTables } from '#shared/db/schema/jobs.ts'
+import {
+  type ModelRow,
+  NEW_ROW,
+  type RowEvent,
+  type Runner,
+  stepRow,
+} from '#test/support/job-model.ts'
+import { createRandom } from '#test/support/random.ts'
+import { it } from '#test/support/services.ts'
+
+const SEQUENCES = 30
+const STEPS = 12
+const LEASES: Readonly<Record<Runner, string>> = {
+  a: '00000000-0000-4000-8000-00000000000a',
+  b: '00000000-0000-4000-8000-00000000000b',
+}
+const RUNNERS = ['a', 'b'] as const
+const EVENTS: readonly RowEvent[] = [
+  ...RUNNERS.flatMap((by) => [
+    ...(['claim', 'claim', 'renew', 'release'] as const).map((type) => ({ type, by })),
+    ...(['completed', 'failed', 'cancelled'] as const).map((as) => ({
+      type: 'finish' as const,
+      by,
+      as,
+    })),
+  ]),
+  ...(['cancel', 'settle', 'settle', 'leaseExpires', 'deadline'] as const).map((type) => ({
+    type,
+  })),
+]
+
+it('makes every transition of the model, and no other', async ({ database }) => {
+  const tables = jobTables('')
+  const organizationId = await ensureDefaultOrganization(database.db, tables as never)
+  let announced = 0
+  const store = new JobStore({
+    ...{ db: database.db, tables, retentionDays: 30 },
+    announce: async (_tx, jobs) => {
+      announced += jobs.length
+    },
+  })
+  const set = (assignment: string) => database.pool.query(`update jobs set ${assignment}`)
+  const apply = (id: string, event: RowEvent): Promise<unknown> => {
+    switch (event.type) {
+      case 'claim':
+        return store.claim(LEASES[event.by], 1, 60)
+      case 'renew':
+        return store.renew(LEASES[event.by], 60)
+      case 'release':
+        return store.release(id, LEASES[event.by], 0)
+      case 'finish':
+        return store.finish(id, LEASES[event.by], { state: event.as })
+      case 'cancel':
+        return store.cancel(organizationId, id)
+      case 'settle':
+        return store.settle()
+      case 'leaseExpires':
+        return set("lease_until = now() - interval '1 s' where lease_until is not null")
+      case 'deadline':
+        return set("expires_at = now() - interval '1 s'")
+    }
+  }
+  const random = createRandom()
+  for (let sequence = 0; sequence < SEQUENCES; sequence += 1) {
+    const id = `job_${sequence}`
+    const createdAt = new Date(Date.now() - 1000)
+    await store.create(
+      {
+        ...{ id, organizationId, endpoint: '/v1/completions', contentType: 'application/json' },
+        ...{ request: Buffer.from(''), priority: 1, createdAt, notBefore: createdAt },
+        expiresAt: new Date(Date.now() + 3_600_000),
+      },
+      10,
+    )
+    announced = 0
+    let expected: ModelRow = NEW_ROW
+    const path: RowEvent[] = []
+    for (let step = 0; step < STEPS; step += 1) {
+      const event = EVENTS[Math.floor(random() * EVENTS.length)] as RowEvent
+      path.push(event)
+      expected = stepRow(expected, event)
+      await apply(id, event)
+      const found = await store.find(organizationId, id)
+      const lease = RUNNERS.find((by) => LEASES[by] === found?.leaseId) ?? null
+      const { state, isCancelled } = expected
+      // An end by its runner does not say that a client asked for it.
+      const seen = {
+        state: found?.state,
+        lease,
+        announced,
+        isCancelled: found?.cancelledAt !== null,
+      }
+      const named = { state, lease: expected.lease, announced: expected.announced, isCancelled }
+      expect(seen, JSON.stringify(path)).toEqual(named)
+    }
+    await database.pool.query('delete from jobs')
+  }
+}, 60_000)
