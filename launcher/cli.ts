@@ -29,6 +29,11 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   users: async (env, args) =>
     (await import('./commands/users.ts')).users(await withRunningInstallation(env), args),
   models: async (env, args) => (await import('./commands/models.ts')).models(env, args),
+  'fine-tune': async (env, args) => {
+    // Another installation needs no database here.
+    const own = args.options.url === undefined ? await withRunningInstallation(env) : env
+    await (await import('./commands/fine-tune.ts')).fineTune(own, args)
+  },
   init: async (_env, args) => (await import('./commands/init.ts')).init(args),
   config: showConfig,
   doctor: async (env) => (await import('./commands/doctor.ts')).doctor(env),

@@ -21,7 +21,13 @@ const OPTIONS = {
   schema: 'name',
   filter: 'text',
   page: 'number',
+  model: 'name',
+  suffix: 'text',
+  validation: 'JSON lines',
+  epochs: 'number',
+  url: 'URL',
   example: undefined,
+  merged: undefined,
 } as const satisfies Readonly<Record<string, string | undefined>>
 
 /** Every command with its forms. */
@@ -62,6 +68,18 @@ const FORMS: Readonly<Record<string, readonly Form[]>> = {
       words: 'pull <repository>',
       about: 'fetch a model of the hub, or one of the catalogue',
       options: ['file'],
+    },
+    {
+      words: 'export <model> <folder>',
+      about: 'write the adapter of a tuned model, or with --merged the whole model',
+      options: ['merged'],
+    },
+  ],
+  'fine-tune': [
+    {
+      words: '<file>',
+      about: 'train a model on a file of examples, and follow the job',
+      options: ['model', 'suffix', 'validation', 'epochs', 'url'],
     },
   ],
   init: [
@@ -112,7 +130,7 @@ export function parseCommandLine(name: string, rest: readonly string[]): Argumen
   const options: Record<string, string> = {}
   for (const [option, value] of Object.entries(values)) {
     const isTaken = form.options?.some((known) => known === option) ?? false
-    const first = form.words.split(' ')[0]
+    const first = form.words.startsWith('<') ? '' : form.words.split(' ')[0]
     if (!isTaken) throw misuse(name, `--${option} means nothing for ${`${name} ${first}`.trim()}`)
     options[option] = String(value)
   }
@@ -141,7 +159,9 @@ function parse(name: string, rest: readonly string[]) {
 
 function findForm(name: string, [word = '']: readonly string[]): Form {
   const forms = FORMS[name] ?? []
-  const found = forms.find(({ words }) => words === '' || words.split(' ')[0] === word)
+  const found = forms.find(
+    ({ words }) => words === '' || words.startsWith('<') || words.split(' ')[0] === word,
+  )
   if (found !== undefined) return found
   const wanted = forms.map(({ words }) => words.split(' ')[0])
   throw misuse(name, `${name}: ${wanted.slice(0, -1).join(', ')} or ${wanted.at(-1)}`)

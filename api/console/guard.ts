@@ -20,6 +20,8 @@ export interface ConsoleGuard {
   findAdministrator(accessToken: string): Promise<string | undefined>
   /** The present role of the user of a session; undefined when the session is no longer valid. */
   roleNow(session: AdminSession & { readonly userId: string }): Promise<ConsoleRole | undefined>
+  /** Ends the session of the user server behind a session of the console. */
+  endSession(session: AdminSession & { readonly userId: string }): Promise<void>
   readonly sessions: AdminSessions
   /** Delays clients that guess the admin token. */
   readonly guesses: GuessLimiter

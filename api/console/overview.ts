@@ -2,7 +2,7 @@ import type { Queue } from 'bullmq'
 import type { Redis } from 'ioredis'
 
 import type { DependencyState } from '#api/health/dependencies.ts'
-import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'
 import { ERROR_KINDS } from '#shared/errors.ts'
 import { readOldestWaitMs } from '#shared/queue/depth.ts'
@@ -109,7 +109,7 @@ async function readOverview(services: OverviewServices): Promise<Overview> {
   }
   const [workers, incidents] = await Promise.all([services.workers(), services.incidents()])
   const queues = await Promise.all(
-    catalogue.models.map((model) => readQueue(services, model, { workers, incidents })),
+    queuesOf(catalogue).map((model) => readQueue(services, model, { workers, incidents })),
   )
   return { ...base, queues, workers, incidents }
 }
@@ -125,7 +125,7 @@ async function readQueue(
     readOldestWaitMs(services.redis, services.keys, { kind, modelId: id }),
   ])
   const served = known.workers.flatMap(({ queues }) =>
-    queues.filter(({ modelId }) => modelId === id),
+    queues.filter((queue) => queue.kind === kind && queue.modelId === id),
   )
   const sum = (amount: (queue: ServedQueue) => number): number =>
     Math.round(served.reduce((total, one) => total + amount(one), 0) * 10) / 10

@@ -25,6 +25,7 @@ const PAGES: readonly ConsolePage[] = [
   { name: 'usage', title: 'Usage' },
   { name: 'jobs', title: 'Jobs' },
   { name: 'batches', title: 'Batches' },
+  { name: 'fine-tuning', title: 'Fine-tuning' },
   { name: 'files', title: 'Files' },
   { name: 'webhooks', title: 'Webhooks' },
   { name: 'activities', title: 'Activities' },

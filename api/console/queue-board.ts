@@ -7,7 +7,7 @@ import type { FastifyInstance } from 'fastify'
 import { normalizeError } from '#api/http/normalize-error.ts'
 import { wayToRoot } from '#api/pages/html.ts'
 import { sendSecurityHeaders } from '#api/server/app.ts'
-import type { Catalogue } from '#shared/catalogue.ts'
+import { type Catalogue, queuesOf } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'
 
 export interface QueueBoardServices {
@@ -40,7 +40,7 @@ export async function registerQueueBoard(
   sendSecurityHeaders(app, { contentSecurityPolicy: CONTENT_SECURITY_POLICY })
   const board = new FastifyAdapter()
   board.setBasePath(app.prefix)
-  const queues = services.catalogue.models.map(({ kind, id }) =>
+  const queues = queuesOf(services.catalogue).map(({ kind, id }) =>
     readOnly(services.queueOf(kind, id)),
   )
   createBullBoard({

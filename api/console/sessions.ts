@@ -8,6 +8,8 @@ export interface AdminSession {
   readonly name: string
   /** The user id; absent for the admin token. */
   readonly userId?: string
+  /** The session of the user server that this one ends with. */
+  readonly sessionId?: string
   /** Whether a second factor was proven at the sign-in. */
   readonly isProven?: boolean
   /** A digest of the password hash: a password change ends the session. */

@@ -21,6 +21,7 @@ export type PasswordVerdict =
       readonly kind: 'administrator'
       readonly userId: string
       readonly name: string
+      readonly sessionId: string
       readonly passwordDigest: string
       /** Whether a second factor was proven. */
       readonly isProven: boolean
@@ -62,11 +63,19 @@ export function registerSignIn(app: FastifyInstance, services: SignInServices): 
     { schema: { hide: true } },
     async (request, reply) => {
       if (!isOwnForm(request, request.body?.form)) return foreignForm(services, request, reply)
-      await services.guard.sessions.close(request.cookies[SESSION_COOKIE] ?? '')
+      await signOut(services.guard, request.cookies[SESSION_COOKIE] ?? '')
       setSessionCookie(request, reply, undefined)
       return reply.redirect(`${wayToRoot(request.url)}admin/sign-in`, 303)
     },
   )
+}
+
+async function signOut({ sessions, endSession }: ConsoleGuard, secret: string): Promise<void> {
+  const session = await sessions.find(secret)
+  if (session === undefined) return
+  await sessions.close(secret)
+  const { userId } = session
+  if (userId !== undefined) await endSession({ ...session, userId })
 }
 
 /** Shows the sign-in page, which leads back to what was asked for. */

@@ -12,6 +12,12 @@ export function publicPathOf(request: FastifyRequest, publicUrl: string): string
   return host === plainHost(request) ? withoutUserServer(pathname) : ''
 }
 
+/** The public URL without the user server's prefix, for requests that no client sends. */
+export function publicBaseOf(publicUrl: string): string {
+  const { origin, pathname } = new URL(publicUrl)
+  return origin + withoutUserServer(pathname)
+}
+
 const PLAIN_PATH = /^(\/[\w.~%-]+)*\/?$/
 
 // A prefix that is not a plain path is ignored: it would redirect clients elsewhere.

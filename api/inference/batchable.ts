@@ -1,8 +1,10 @@
 import { compileBodySchema, type UnknownFields } from '#api/http/validation.ts'
 import { collectResult, type JobOutcome } from '#api/jobs/run-inference.ts'
 import type { Caller } from '#api/v1/request-context.ts'
+import { freshHead } from '#api/v1/request-context.ts'
 import { validationFailure } from '#api/v1/validation-message.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
+import { unixSeconds } from '#shared/clock.ts'
 import type { QueueKind, QueueTable } from '#shared/contracts/job.ts'
 
 import { chatGeneration } from './chat/chat-completions.ts'
@@ -16,7 +18,15 @@ import {
   embedInput,
 } from './embeddings/embedding-request.ts'
 import { getEmbeddingModel, writeEmbeddings } from './embeddings/embeddings.ts'
+import { invalidValue } from './field-schemas.ts'
 import type { Generation, Validated } from './generate.ts'
+import { getImageModel, inlineImages } from './images/image-answer.ts'
+import { commonInput, GENERATION_BODY, type GenerationBody } from './images/image-request.ts'
+import { messageGeneration } from './messages/messages.ts'
+import { MESSAGES_BODY, type MessagesBody } from './messages/messages-body.ts'
+import { type RequestImages, withImages } from './request-images.ts'
+import { rankingJob } from './rerank/rank.ts'
+import { presentRanking, RERANK_BODY, type RerankBody, rerankRanking } from './rerank/rerank.ts'
 import { batchedResponse } from './responses/responses.ts'
 import { RESPONSES_BODY, type ResponsesBody } from './responses/responses-body.ts'
 import type { InferenceServices } from './services.ts'
@@ -41,7 +51,18 @@ interface BatchableRequest {
  */
 type ExecuteBatchable = (request: BatchableRequest) => Promise<object | string>
 
-type Needs = Pick<InferenceServices, 'catalogue' | 'clock' | 'submitter' | 'config'> & {
+type Needs = Pick<
+  InferenceServices,
+  | 'catalogue'
+  | 'tunedModels'
+  | 'clock'
+  | 'submitter'
+  | 'config'
+  | 'store'
+  | 'files'
+  | 'images'
+  | 'log'
+> & {
   /** As the routes treat them. */
   readonly unknownFields?: UnknownFields
   /** Receives the tokens that the requests of an organization used. */
@@ -55,36 +76,52 @@ interface Plan<K extends QueueKind = QueueKind> {
   readonly kind: K
   readonly model: CatalogueModel
   readonly input: QueueTable[K]['input']
-  present(outcome: JobOutcome<K>): object | Promise<string>
+  /** Those of its messages. */
+  readonly images?: RequestImages
+  present(outcome: JobOutcome<K>): object | Promise<object | string>
 }
+
+/** The validated body of a line. */
+type Line = Validated<unknown> & { readonly requestId: string }
 
 interface Endpoint {
   readonly schema: object
   precheck?(body: unknown): void
-  plan(services: Needs, asked: Validated<unknown>): Plan | Promise<Plan>
+  plan(services: Needs, asked: Line): Plan | Promise<Plan>
 }
 
 /** The endpoints whose requests can be batched, each one row. */
 const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   '/v1/chat/completions': {
     schema: CHAT_BODY,
-    plan: (services, { body, ...asked }) =>
-      generationPlan(chatGeneration(services, { ...asked, body: body as ChatBody })),
+    plan: async (services, { body, ...asked }) =>
+      generationPlan(await chatGeneration(services, { ...asked, body: body as ChatBody })),
   },
   '/v1/responses': {
     schema: RESPONSES_BODY,
-    plan: (services, { body, ...asked }) =>
-      generationPlan(batchedResponse(services, { ...asked, body: body as ResponsesBody })),
+    plan: async (services, { body, ...asked }) =>
+      generationPlan(await batchedResponse(services, { ...asked, body: body as ResponsesBody })),
   },
   '/v1/completions': {
     schema: COMPLETION_BODY,
-    plan: (services, { body, ...asked }) =>
-      generationPlan(completionGeneration(services, { ...asked, body: body as CompletionBody })),
+    plan: async (services, { body, ...asked }) =>
+      generationPlan(
+        await completionGeneration(services, { ...asked, body: body as CompletionBody }),
+      ),
   },
   '/v1/embeddings': {
     schema: EMBEDDING_BODY,
     precheck: checkInputCount,
     plan: (services, asked) => embeddingPlan(services, asked),
+  },
+  '/v1/rerank': { schema: RERANK_BODY, plan: rankingPlan },
+  '/v1/images/generations': { schema: GENERATION_BODY, plan: imagePlan },
+  '/v1/messages': {
+    schema: MESSAGES_BODY,
+    plan: async (services, { body, requestId, ...asked }) =>
+      generationPlan(
+        await messageGeneration(services, { ...asked, body: body as MessagesBody }, requestId),
+      ),
   },
 }
 
@@ -106,33 +143,47 @@ export function createBatchExecutor(services: Needs): ExecuteBatchable {
       throw validationFailure(validate.errors ?? [], { value: body, schema: row.schema })
     }
     const caller: Caller = { organizationId, modelIds, scopes: null, expiresAtMs: null }
-    const modelName = (body as { readonly model: string }).model
-    const plan = await row.plan(services, { caller, modelName, body })
+    const { model } = body as { readonly model?: string | null }
+    const { requestId } = account
+    const plan = await row.plan(services, { caller, modelName: model ?? '', body, requestId })
     await services.checkQuota?.(organizationId)
-    const events = services.submitter.submit({
-      kind: plan.kind,
-      model: plan.model,
-      input: plan.input,
-      organizationId,
-      account: {
-        ...account,
-        usageId: account.requestId,
-        noteTokens: (tokens) => services.noteTokens?.(organizationId, tokens),
-      },
-      deadlineAtMs: services.clock.now() + services.config.deadlineSeconds * 1000,
-      priorityClass: 'batch',
-      signal,
-    })
-    return plan.present(await collectResult(events))
+    const run = () => runPlan(services, plan, { organizationId, signal, ...account })
+    const { images } = plan
+    if (images === undefined) return run()
+    return withImages(services, { images, organizationId }, run)
   }
 }
 
+/** Runs a job with batch priority, and presents its result. */
+async function runPlan(
+  services: Needs,
+  plan: Plan,
+  { organizationId, signal, ...account }: Omit<BatchableRequest, 'endpoint' | 'body' | 'modelIds'>,
+): Promise<object | string> {
+  const events = services.submitter.submit({
+    kind: plan.kind,
+    model: plan.model,
+    input: plan.input,
+    organizationId,
+    account: {
+      ...account,
+      usageId: account.requestId,
+      noteTokens: (tokens) => services.noteTokens?.(organizationId, tokens),
+    },
+    deadlineAtMs: services.clock.now() + services.config.deadlineSeconds * 1000,
+    priorityClass: 'batch',
+    signal,
+  })
+  return plan.present(await collectResult(events))
+}
+
 function generationPlan(generation: Generation<object>): Plan {
-  const { model, input } = generation
+  const { model, input, images } = generation
   return {
     kind: 'completion',
     model,
     input: { ...input, stream: false },
+    ...(images !== undefined && { images }),
     present: ({ result, usage }) => {
       if (!('candidates' in result)) throw new Error('a generation was answered with scores')
       return generation.present({ ...result, usage })
@@ -145,7 +196,7 @@ async function embeddingPlan(
   { caller, modelName, body: anyBody }: Validated<unknown>,
 ): Promise<Plan> {
   const body = anyBody as EmbeddingBody
-  const model = getEmbeddingModel(services, caller, modelName)
+  const model = await getEmbeddingModel(services, caller, modelName)
   return {
     kind: 'embedding',
     model,
@@ -153,6 +204,39 @@ async function embeddingPlan(
     present: ({ result, usage }) => {
       if (!('vectors' in result)) throw new Error('an embedding was answered with scores')
       return writeEmbeddings(model, body, { vectors: result.vectors, usage })
+    },
+  }
+}
+
+async function rankingPlan(services: Needs, { caller, body: anyBody }: Line): Promise<Plan> {
+  const body = anyBody as RerankBody
+  const ranking = rerankRanking(body)
+  const { model, input } = await rankingJob(services, caller, ranking)
+  return {
+    ...({ kind: 'embedding', model, input } as const),
+    present({ result, usage }) {
+      if (!('scores' in result)) throw new Error('a ranking was answered with something else')
+      const { documents } = ranking
+      const id = freshHead(services.clock).newId('rerank-')
+      return presentRanking(body, { id, documents, model, scores: result.scores, usage })
+    },
+  }
+}
+
+/** Images of a batch are in its output file, because addresses are valid for an hour only. */
+async function imagePlan(services: Needs, { caller, body: anyBody }: Line): Promise<Plan> {
+  const body = anyBody as GenerationBody
+  if (body.response_format === 'url') {
+    throw invalidValue('response_format', 'images of a batch are answered as b64_json.')
+  }
+  return {
+    kind: 'image',
+    model: await getImageModel(services, caller, body, 'v1/images/generations'),
+    input: { ...commonInput(body), task: 'generate', prompt: body.prompt },
+    async present({ result }) {
+      if (!('imageKeys' in result)) throw new Error('images were answered with something else')
+      const created = unixSeconds(services.clock.now())
+      return { created, data: await inlineImages(services, result.imageKeys) }
     },
   }
 }

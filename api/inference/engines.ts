@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-import { callerOf, mayUseModel } from '#api/v1/request-context.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 
-import { ENGINE_PARAMS, getModel } from './model-route.ts'
+import { ENGINE_PARAMS, getModel, visibleModels } from './model-route.ts'
 import { errorResponses, listResponse } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 
@@ -23,7 +23,6 @@ const ENGINE_RESPONSE = {
 
 /** `GET /engines` and `GET /engines/{engine_id}`: the models and whether they are ready. */
 export function registerEngines(app: FastifyInstance, services: InferenceServices): void {
-  const { catalogue } = services
   app.get('/engines', {
     config: { scope: 'any' },
     schema: {
@@ -36,13 +35,13 @@ export function registerEngines(app: FastifyInstance, services: InferenceService
     },
     handler: async (request) => {
       const caller = callerOf(request)
-      const models = catalogue.models.filter((model) => mayUseModel(caller, model))
+      const models = await visibleModels(services, caller)
       const ready = await readyModels(services)
       return { object: 'list', data: models.map((model) => presentEngine(model, ready)) }
     },
   })
   const retrieve = async (request: FastifyRequest, id: string): Promise<object> =>
-    presentEngine(getModel(catalogue, callerOf(request), id), await readyModels(services))
+    presentEngine(await getModel(services, callerOf(request), id), await readyModels(services))
   app.get<{ Params: { engine_id: string } }>('/engines/:engine_id', {
     config: { scope: 'any' },
     schema: {
@@ -68,7 +67,9 @@ async function readyModels(services: InferenceServices): Promise<ReadonlySet<str
   const workers = await services.workers()
   return new Set(
     workers.flatMap(({ queues }) =>
-      queues.filter(({ isReady }) => isReady).map(({ modelId }) => modelId),
+      queues
+        .filter(({ kind, isReady }) => isReady && kind !== 'training')
+        .map(({ modelId }) => modelId),
     ),
   )
 }
@@ -78,7 +79,7 @@ function presentEngine(model: CatalogueModel, ready: ReadonlySet<string>): objec
     id: model.id,
     object: 'engine',
     owner: model.ownedBy,
-    ready: ready.has(model.id),
+    ready: ready.has(model.adapter?.baseId ?? model.id),
     created: null,
     permissions: null,
   }

@@ -17,6 +17,7 @@ import { randomId } from '#shared/ids.ts'
 import type { Logger } from '#shared/logger.ts'
 
 import { modelNameOf } from './model-route.ts'
+import { type RequestImages, withImages } from './request-images.ts'
 import type { StreamChoice } from './sampling-fields.ts'
 import type { InferenceServices } from './services.ts'
 
@@ -47,6 +48,8 @@ export type StreamedCandidates = Map<number, Candidate>
 export interface Generation<Answer> {
   readonly model: CatalogueModel
   readonly input: GenerateInput
+  /** Those of its messages; its model reads images where there are some. */
+  readonly images?: RequestImages
   readonly priorityClass?: PriorityClass
   present(outcome: {
     readonly candidates: readonly Candidate[]
@@ -59,7 +62,20 @@ export interface Generation<Answer> {
 }
 
 /** Runs a generation and answers it, whole or as a stream. */
-export async function generate<Answer>(
+export function generate<Answer>(
+  http: Http,
+  services: InferenceServices,
+  generation: Generation<Answer>,
+): Promise<Answer | FastifyReply> {
+  const { images } = generation
+  if (images === undefined) return runGeneration(http, services, generation)
+  const { organizationId } = callerOf(http.request)
+  return withImages(services, { images, organizationId }, () => {
+    return runGeneration(http, services, generation)
+  })
+}
+
+async function runGeneration<Answer>(
   http: Http,
   services: InferenceServices,
   generation: Generation<Answer>,

@@ -84,7 +84,7 @@ export function registerKeys(app: FastifyInstance, services: InferenceServices):
     handler: async (request) => {
       mustMakeKeys(callerOf(request), services)
       const { key, secret } = await apiKeys.create(
-        newKey(request.body, callerOf(request), services),
+        await newKey(request.body, callerOf(request), services),
       )
       services.note(request, keyEvent('Create', 'key.created', key))
       return { ...presentKey(key), secret }
@@ -199,11 +199,11 @@ function creatorOf({ userId, madeBy }: Caller): string | null {
 }
 
 /** A new key with the rights that were asked for, which its creator must have. */
-function newKey(
+async function newKey(
   body: Static<typeof KEY_BODY>,
   caller: Caller,
   services: InferenceServices,
-): ApiKeyRequest {
+): Promise<ApiKeyRequest> {
   const expiresAtMs =
     typeof body.expires_at === 'number' ? body.expires_at * 1000 : caller.expiresAtMs
   if (
@@ -218,15 +218,13 @@ function newKey(
   if (caller.expiresAtMs !== null && (expiresAtMs ?? Infinity) > caller.expiresAtMs) {
     throw tooManyRights('expires_at', 'a later expiry')
   }
+  const models = body.models?.map((name) => getModel(services, caller, name, 'models'))
+  const modelIds = models && (await Promise.all(models)).map(({ id }) => id)
   return {
     organizationId: caller.organizationId,
     name: body.name,
     scopes: subset(body.scopes ?? null, caller.scopes, 'scopes'),
-    modelIds: subset(
-      body.models?.map((name) => getModel(services.catalogue, caller, name, 'models').id) ?? null,
-      caller.modelIds,
-      'models',
-    ),
+    modelIds: subset(modelIds ?? null, caller.modelIds, 'models'),
     expiresAt: expiresAtMs === null ? null : new Date(expiresAtMs),
     createdBy: creatorOf(caller),
   }

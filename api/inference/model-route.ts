@@ -3,13 +3,14 @@ import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 import type { Http } from '#api/jobs/run-inference.ts'
-import { type Caller, mayUseModel } from '#api/v1/request-context.ts'
+import { type Caller, mayUseModel, noSuchModel } from '#api/v1/request-context.ts'
 import type { Scope } from '#api/v1/scopes.ts'
-import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 import { JOB_ERRORS } from './response-schemas.ts'
+import type { InferenceServices } from './services.ts'
 
 /** An endpoint whose body names the model. */
 interface ModelRoute {
@@ -83,30 +84,40 @@ export function modelNameOf(request: FastifyRequest): string {
   return engineId ?? (request.body as { model: string }).model
 }
 
-/** The model behind an id or alias. Throws `model_not_found` when absent or not the caller's. */
-export function getModel(
-  catalogue: Catalogue,
+/** Where models are looked up. */
+export type ModelDirectory = Pick<InferenceServices, 'catalogue' | 'tunedModels'>
+
+/**
+ * The model behind an id or alias, or one that the caller's organization has made. Throws
+ * `model_not_found` when absent or not the caller's.
+ */
+export async function getModel(
+  { catalogue, tunedModels }: ModelDirectory,
   caller: Caller,
   name: string,
   param: string | undefined = undefined,
-): CatalogueModel {
-  const model = catalogue.find(name)
+): Promise<CatalogueModel> {
+  const model = catalogue.find(name) ?? (await tunedModels?.find(caller.organizationId, name))
   if (model !== undefined && mayUseModel(caller, model)) return model
-  throw failure.notFound(
-    `The model \`${name.slice(0, NAME_SHOWN_MAX)}\` does not exist or you do not have access to it.`,
-    { code: 'model_not_found', ...(param !== undefined && { param }) },
-  )
+  throw noSuchModel(name, param)
 }
 
-const NAME_SHOWN_MAX = 200
+/** The models that a caller may use: those of the installation, then its organization's own. */
+export async function visibleModels(
+  { catalogue, tunedModels }: ModelDirectory,
+  caller: Caller,
+): Promise<CatalogueModel[]> {
+  const own = (await tunedModels?.list(caller.organizationId)) ?? []
+  return [...catalogue.models, ...own].filter((model) => mayUseModel(caller, model))
+}
 
 /** Like `getModel`, for a text model that can complete a prompt. */
-export function getCompletionModel(
-  catalogue: Catalogue,
+export async function getCompletionModel(
+  models: ModelDirectory,
   caller: Caller,
   name: string,
-): CatalogueModel {
-  const model = getModel(catalogue, caller, name)
+): Promise<CatalogueModel> {
+  const model = await getModel(models, caller, name)
   if (model.kind !== 'completion') throw unsuitable(model, 'v1/completions')
   if (model.capabilities.includes('completion')) return model
   if (model.capabilities.includes('chat')) {
@@ -119,8 +130,12 @@ export function getCompletionModel(
 }
 
 /** Like `getModel`, for a text model that can answer a chat. */
-export function getChatModel(catalogue: Catalogue, caller: Caller, name: string): CatalogueModel {
-  const model = getModel(catalogue, caller, name)
+export async function getChatModel(
+  models: ModelDirectory,
+  caller: Caller,
+  name: string,
+): Promise<CatalogueModel> {
+  const model = await getModel(models, caller, name)
   if (model.kind === 'completion' && model.capabilities.includes('chat')) return model
   if (model.kind === 'completion' && model.capabilities.includes('completion')) {
     throw failure.notFound(
@@ -156,12 +171,12 @@ const LISTED_FOR: Readonly<Record<string, string>> = {
 }
 
 /** Like `getModel`, for a model of one kind that can do what the endpoint asks for. */
-export function getCapableModel(
-  catalogue: Catalogue,
+export async function getCapableModel(
+  models: ModelDirectory,
   caller: Caller,
   need: ModelNeed,
-): CatalogueModel {
-  const model = getModel(catalogue, caller, need.name)
+): Promise<CatalogueModel> {
+  const model = await getModel(models, caller, need.name)
   const { kind, capability, without, endpoint } = need
   if (model.kind !== kind) throw unsuitable(model, endpoint)
   const can = (name: string): boolean => model.capabilities.includes(name)
@@ -186,7 +201,7 @@ function unsuitable(model: CatalogueModel, endpoint: string): ServiceError {
 export function systemFingerprint(model: CatalogueModel): string {
   const known = FINGERPRINTS.get(model)
   if (known !== undefined) return known
-  const identity = JSON.stringify([model.id, model.source, model.options])
+  const identity = JSON.stringify([model.id, model.source, model.options, model.adapter?.source])
   const fingerprint = `fp_${createHash('sha256').update(identity).digest('hex').slice(0, 10)}`
   FINGERPRINTS.set(model, fingerprint)
   return fingerprint

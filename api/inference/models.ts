@@ -1,15 +1,15 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
 import { presentError } from '#api/v1/error-dialect.ts'
-import { callerOf, mayUseModel } from '#api/v1/request-context.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { SamplingDefaults } from '#shared/contracts/completion.ts'
-import { QUEUE_KINDS } from '#shared/contracts/job.ts'
+import { MODEL_KINDS } from '#shared/contracts/job.ts'
 import type { ServiceError } from '#shared/errors.ts'
 
 import { presentMessagesError } from './messages/messages-errors.ts'
 import { presentModelInfo, presentModelInfos } from './messages/model-infos.ts'
-import { getModel } from './model-route.ts'
+import { getModel, visibleModels } from './model-route.ts'
 import { errorResponses, listResponse } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 
@@ -23,9 +23,9 @@ const MODEL_RESPONSE = {
     created: { type: 'integer' },
     owned_by: { type: 'string' },
     root: { type: 'string' },
-    parent: { type: 'null' },
+    parent: { type: ['string', 'null'], description: 'The base of a tuned model.' },
     permission: { type: 'array' },
-    kind: { type: 'string', enum: QUEUE_KINDS },
+    kind: { type: 'string', enum: MODEL_KINDS },
     capabilities: { type: 'array', items: { type: 'string' } },
     aliases: { type: 'array', items: { type: 'string' } },
     max_model_len: {
@@ -57,7 +57,6 @@ const MODELS = {
 
 /** `GET /models` and `GET /models/{model}`; ids may hold slashes and colons. */
 export function registerModels(app: FastifyInstance, services: InferenceServices): void {
-  const { catalogue } = services
   app.get('/models', {
     config: MODELS,
     schema: {
@@ -69,14 +68,14 @@ export function registerModels(app: FastifyInstance, services: InferenceServices
     },
     handler: async (request) => {
       const caller = callerOf(request)
-      const models = catalogue.models.filter((model) => mayUseModel(caller, model))
+      const models = await visibleModels(services, caller)
       const lengths = contextLengths(services)
       if (isAnthropic(request)) return presentModelInfos(models, lengths, request.query)
       return { object: 'list', data: models.map((model) => presentModel(model, lengths, services)) }
     },
   })
   const retrieve = async (request: FastifyRequest, id: string): Promise<object> => {
-    const model = getModel(catalogue, callerOf(request), id, 'model')
+    const model = await getModel(services, callerOf(request), id, 'model')
     const lengths = contextLengths(services)
     if (isAnthropic(request)) return presentModelInfo(model, lengths)
     return presentModel(model, lengths, services)
@@ -120,19 +119,20 @@ function presentModel(
   lengths: ReadonlyMap<string, number>,
   { workersSeen }: InferenceServices,
 ): object {
+  const servedId = model.adapter?.baseId ?? model.id
   const defaults = workersSeen()
     .flatMap(({ queues }) => queues)
     .find(
-      ({ modelId, samplingDefaults }) => modelId === model.id && samplingDefaults !== undefined,
+      ({ modelId, samplingDefaults }) => modelId === servedId && samplingDefaults !== undefined,
     )?.samplingDefaults
-  const contextLength = lengths.get(model.id)
+  const contextLength = lengths.get(servedId)
   return {
     id: model.id,
     object: 'model',
     created: model.created,
     owned_by: model.ownedBy,
-    root: model.id,
-    parent: null,
+    root: model.adapter?.baseId ?? model.id,
+    parent: model.adapter?.baseId ?? null,
     permission: [],
     kind: model.kind,
     capabilities: model.capabilities,

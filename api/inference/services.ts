@@ -4,14 +4,25 @@ import type { Submitter } from '#api/jobs/observers.ts'
 import type { AnswerStore } from '#api/stored/answer-store.ts'
 import type { ConversationStore } from '#api/stored/conversation-store.ts'
 import type { NoteEvent } from '#api/v1/events.ts'
-import type { Catalogue } from '#shared/catalogue.ts'
+import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
 import type { Clock } from '#shared/clock.ts'
 import type { SamplingDefaults } from '#shared/contracts/completion.ts'
 import type { QueueKind } from '#shared/contracts/job.ts'
 import type { ApiKeyStore } from '#shared/db/api-keys.ts'
 import type { Logger } from '#shared/logger.ts'
+import type { GuardedFetch } from '#shared/net/guarded-fetch.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import type { UrlSigner } from '#shared/storage/signed-url.ts'
+
+/** Limits of the images of one request, and the client that fetches those behind URLs. */
+export interface ImageIntake {
+  readonly countMax: number
+  readonly bytesMax: number
+  /** Undefined where no URLs are fetched. */
+  readonly fetch: GuardedFetch | undefined
+  /** Protocols of the URLs that are fetched. */
+  readonly protocols: readonly string[]
+}
 
 /** One live worker process, as the registry knows it. */
 export interface WorkerInfo {
@@ -43,10 +54,18 @@ export interface ResponseStorage {
   readonly isDefault: boolean
 }
 
+/** The models that organizations have made; each is visible to its organization alone. */
+interface OrganizationModels {
+  find(organizationId: string, name: string): Promise<CatalogueModel | undefined>
+  list(organizationId: string): Promise<readonly CatalogueModel[]>
+}
+
 /** Everything that the inference surface needs. */
 export interface InferenceServices {
   readonly submitter: Submitter
   readonly catalogue: Catalogue
+  /** Absent where no model is made. */
+  readonly tunedModels?: OrganizationModels
   readonly workers: () => Promise<readonly WorkerInfo[]>
   /** Those that this process last saw alive, without asking again. */
   readonly workersSeen: () => readonly WorkerInfo[]
@@ -59,6 +78,8 @@ export interface InferenceServices {
   }
   /** The store of files, images and recordings. */
   readonly store: ObjectStore
+  /** How images in messages are read. */
+  readonly images: ImageIntake
   /** Signs the URLs of images. */
   readonly signer: UrlSigner
   /** Without it nothing is stored. */

@@ -7,6 +7,11 @@ import type { ObjectStore } from '#shared/storage/object-store.ts'
 /** Below this prefix lies what only the job of one request reads; it is swept after an hour. */
 const PREFIX = 'temporary'
 
+/** A key of its own for a temporary object. */
+export function newTemporaryKey(): string {
+  return `${PREFIX}/${randomId('')}`
+}
+
 /** Objects that a request stores for its job and deletes at its end. */
 export class TemporaryObjects {
   readonly #store: ObjectStore
@@ -22,8 +27,8 @@ export class TemporaryObjects {
   async put(
     body: Readable | Buffer,
     signal?: AbortSignal,
+    key = newTemporaryKey(),
   ): Promise<{ readonly key: string; readonly bytes: number }> {
-    const key = `${PREFIX}/${randomId('')}`
     const { bytes } = await this.#store.put(key, body, signal === undefined ? {} : { signal })
     this.#keys.push(key)
     return { key, bytes }

@@ -23,6 +23,7 @@ import {
 } from './field-schemas.ts'
 import { SchemaBudget } from './input-limits.ts'
 import { getCapableModel } from './model-route.ts'
+import { RequestImages, requireVision, withImages } from './request-images.ts'
 import { JOB_ERRORS } from './response-schemas.ts'
 import type { InferenceServices } from './services.ts'
 
@@ -122,15 +123,20 @@ type TokenizeBody = Static<typeof TOKENIZE_BODY>
 
 async function tokenize(http: Http, services: InferenceServices): Promise<object> {
   const body = http.request.body as TokenizeBody
-  const model = modelOf(http, services, { name: body.model, endpoint: 'v1/tokenize' })
+  const model = await modelOf(http, services, { name: body.model, endpoint: 'v1/tokenize' })
+  const images = new RequestImages()
   const input: TokenizeInput = {
     task: 'tokenize',
-    prompt: promptOf(body),
+    prompt: promptOf(body, images),
     // A chat template puts its own markers.
     addSpecialTokens: body.add_special_tokens ?? typeof body.prompt === 'string',
     withTexts: body.return_token_strs ?? false,
   }
-  const { result } = await runJob(http, services, { kind: 'completion', model, input })
+  requireVision(model, images)
+  const { organizationId } = callerOf(http.request)
+  const { result } = await withImages(services, { images, organizationId }, () => {
+    return runJob(http, services, { kind: 'completion', model, input })
+  })
   if (result.task !== 'tokenize') throw new Error('a text was answered with something else')
   return {
     count: result.tokenIds.length,
@@ -140,7 +146,7 @@ async function tokenize(http: Http, services: InferenceServices): Promise<object
   }
 }
 
-function promptOf(body: TokenizeBody): TokenizeInput['prompt'] {
+function promptOf(body: TokenizeBody, images: RequestImages): TokenizeInput['prompt'] {
   const { prompt, messages: fields } = body
   const isText = typeof prompt === 'string'
   if (fields === null || fields === undefined) {
@@ -148,7 +154,7 @@ function promptOf(body: TokenizeBody): TokenizeInput['prompt'] {
     throw missingParameter('prompt')
   }
   if (isText) throw invalidValue('messages', "it cannot be given together with 'prompt'.")
-  const messages = chatMessages(fields)
+  const messages = chatMessages(fields, images)
   const { template } = templateOptions(body, messages)
   const tools = toolPlan({ tools: body.tools ?? null }, new SchemaBudget())
   return {
@@ -170,7 +176,7 @@ function textPrompt(body: TokenizeBody, text: string): TokenizeInput['prompt'] {
 
 async function detokenize(http: Http, services: InferenceServices): Promise<object> {
   const body = http.request.body as Static<typeof DETOKENIZE_BODY>
-  const model = modelOf(http, services, { name: body.model, endpoint: 'v1/detokenize' })
+  const model = await modelOf(http, services, { name: body.model, endpoint: 'v1/detokenize' })
   const input = { task: 'detokenize', tokenIds: body.tokens } as const
   const { result } = await runJob(http, services, { kind: 'completion', model, input })
   if (result.task !== 'detokenize') throw new Error('tokens were answered with something else')
@@ -179,8 +185,8 @@ async function detokenize(http: Http, services: InferenceServices): Promise<obje
 
 function modelOf(
   http: Http,
-  { catalogue }: InferenceServices,
+  services: InferenceServices,
   need: { readonly name: string; readonly endpoint: string },
 ) {
-  return getCapableModel(catalogue, callerOf(http.request), { ...need, kind: 'completion' })
+  return getCapableModel(services, callerOf(http.request), { ...need, kind: 'completion' })
 }

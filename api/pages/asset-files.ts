@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { extname, join } from 'node:path'
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -34,6 +35,16 @@ export interface PackageFile {
   /** What it is served as. */
   readonly name: string
   readonly path: string
+}
+
+/** The package that draws charts. */
+export function findChartFiles(): readonly PackageFile[] {
+  const { resolve } = createRequire(import.meta.url)
+  const folder = resolve('uplot/package.json').replace(/package\.json$/, 'dist/')
+  return [
+    { specifier: 'uplot', name: 'uplot.js', path: `${folder}uPlot.esm.js` },
+    { specifier: 'uplot/css', name: 'uplot.css', path: `${folder}uPlot.min.css` },
+  ]
 }
 
 /**

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 
 import type { FastifyPluginAsync } from 'fastify'
 
-import { loadAssetFiles, registerAssets, sendPage } from '#api/pages/asset-files.ts'
+import { findChartFiles, loadAssetFiles, registerAssets, sendPage } from '#api/pages/asset-files.ts'
 import { prefersHtml, wayToRoot } from '#api/pages/html.ts'
 import { registerPageHeaders } from '#api/pages/page-headers.ts'
 
@@ -15,7 +15,7 @@ const FOLDER = join(import.meta.dirname, 'assets')
  */
 export function playgroundPlugin({ version }: { readonly version: string }): FastifyPluginAsync {
   return async (app) => {
-    const assets = await loadAssetFiles(FOLDER)
+    const assets = await loadAssetFiles(FOLDER, findChartFiles())
     const template = await readFile(join(FOLDER, 'index.html'), 'utf8')
     const page = template.replaceAll('{{assets}}', `playground/${assets.version}`)
     registerPageHeaders(app, { usesMicrophone: true })

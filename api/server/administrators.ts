@@ -21,6 +21,7 @@ import type { FactorRow, UserRow } from '#shared/db/schema/auth.ts'
 export interface Administrators {
   readonly checkPassword: CheckPassword
   readonly roleNow: ConsoleGuard['roleNow']
+  readonly endSession: ConsoleGuard['endSession']
   /** Writes an action of the console to the audit log, under the name of its administrator. */
   readonly audit: RecordAction
 }
@@ -36,9 +37,12 @@ export function administratorsOf(services: AuthServices): Administrators {
   }
   return {
     audit: (request, administrator, entry) => auditAction(services, request, administrator, entry),
-    async roleNow({ userId, passwordDigest, isProven }) {
+    async roleNow({ userId, sessionId, passwordDigest, isProven }) {
       const user = await findUserById(services.store, userId)
       if (user === undefined || passwordDigestOf(user) !== passwordDigest) return undefined
+      // A session of the console ends with its session of the user server.
+      if (sessionId === undefined) return undefined
+      if ((await findSession(services.store, sessionId)) === undefined) return undefined
       // A factor that was enrolled after the sign-in has to be proven by a new one.
       if (isProven !== true && (await hasVerifiedFactor(services.store, userId))) return undefined
       return roleOf(user)
@@ -47,22 +51,22 @@ export function administratorsOf(services: AuthServices): Administrators {
       const asked = describeRequest(services, request, undefined)
       const signedIn = await signIn(services, credentials, asked)
       if (signedIn.kind !== 'user') return signedIn
-      const { user } = signedIn
-      if (roleOf(user) === undefined) {
-        return refused(403, 'This account has no role in the console.')
-      }
-      const factors = await listFactors(services.store, user.id)
-      const verified = factors.filter(({ status }) => status === 'verified')
-      if (verified.length > 0) {
-        const proof = await judgeFactor(services, asked, { verified, user, code: credentials.code })
-        if (proof !== 'proven') return proof
+      const { user, sessionId } = signedIn
+      const proof =
+        roleOf(user) === undefined
+          ? refused(403, 'This account has no role in the console.')
+          : await judgeFactors(services, asked, { user, code: credentials.code })
+      if ('kind' in proof) {
+        await endSession(services, { userId: user.id, sessionId })
+        return proof
       }
       const passwordDigest = passwordDigestOf(user)
       return {
-        ...{ kind: 'administrator', userId: user.id, name: credentials.email, passwordDigest },
-        isProven: verified.length > 0,
+        ...{ kind: 'administrator', userId: user.id, sessionId, passwordDigest },
+        ...{ ...proof, name: credentials.email },
       }
     },
+    endSession: (session) => endSession(services, session),
   }
 }
 
@@ -102,7 +106,9 @@ async function signIn(
   services: AuthServices,
   credentials: { readonly email: string; readonly password: string },
   request: AuthRequest,
-): Promise<Refusal | { readonly kind: 'user'; readonly user: UserRow }> {
+): Promise<
+  Refusal | { readonly kind: 'user'; readonly user: UserRow; readonly sessionId: string }
+> {
   let answer: Answer
   try {
     answer = await token(services, request, credentials, { grant_type: 'password' })
@@ -110,15 +116,13 @@ async function signIn(
     return refusalOf(thrown)
   }
   const accessToken = accessTokenOf(answer)
-  const { sub: userId = '', session_id: sessionId } =
+  const { sub: userId = '', session_id: sessionId = '' } =
     await services.accessTokens.verify(accessToken)
   const user = await findUserById(services.store, userId)
-  const session = await findSession(services.store, sessionId ?? '')
+  const session = await findSession(services.store, sessionId)
   // Read before the check: a password change in between must end the session.
   if (user === undefined || session === undefined) return refused(401, CHANGED)
-  // The console has its own sessions, so a session opened here would be neither used nor ended.
-  await endSessions(services.store, { userId, scope: 'local', sessionId })
-  return { kind: 'user', user }
+  return { kind: 'user', user, sessionId }
 }
 
 function refusalOf(thrown: unknown): Refusal {
@@ -126,6 +130,26 @@ function refusalOf(thrown: unknown): Refusal {
   if (error.status >= 500) throw thrown
   if (error.status !== 429) return refused(401, error.message)
   return { kind: 'limited', seconds: error.retryAfterSeconds ?? 1 }
+}
+
+async function endSession(
+  { store }: AuthServices,
+  { userId, sessionId }: { readonly userId: string; readonly sessionId?: string },
+): Promise<void> {
+  if (sessionId !== undefined) await endSessions(store, { userId, scope: 'local', sessionId })
+}
+
+/** Asks for a second factor where the user has one. */
+async function judgeFactors(
+  services: AuthServices,
+  request: AuthRequest,
+  { user, code }: { readonly user: UserRow; readonly code: string },
+): Promise<Refusal | { readonly isProven: boolean }> {
+  const factors = await listFactors(services.store, user.id)
+  const verified = factors.filter(({ status }) => status === 'verified')
+  if (verified.length === 0) return { isProven: false }
+  const proof = await judgeFactor(services, request, { verified, user, code })
+  return proof === 'proven' ? { isProven: true } : proof
 }
 
 /** Checks the code of a second factor; failures count and delay, like those of the user server. */

@@ -1,6 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import type { Redis } from 'ioredis'
 
+import { runIdOf, tuningJobOf } from '#api/fine-tuning/create-job.ts'
+import { TunedModels } from '#api/fine-tuning/tuned-models.ts'
+import { TuningStore } from '#api/fine-tuning/tuning-store.ts'
 import { BackgroundJobs } from '#api/jobs/background-jobs.ts'
 import { EventLog } from '#api/jobs/event-log.ts'
 import { JobRunner, type SendStored } from '#api/jobs/job-runner.ts'
@@ -8,16 +11,17 @@ import { JobStore, type JobSummary } from '#api/jobs/job-store.ts'
 import { STORED_REQUEST_HEADER, StoredRequests } from '#api/jobs/stored-requests.ts'
 import { AnswerStore } from '#api/stored/answer-store.ts'
 import { ConversationStore } from '#api/stored/conversation-store.ts'
-import { derivedId } from '#api/v1/request-context.ts'
-import type { EventType, NewEvent } from '#api/webhooks/event-types.ts'
+import { type EventType, eventIdOf, type NewEvent } from '#api/webhooks/event-types.ts'
 import { Secrets } from '#api/webhooks/secrets.ts'
 import { WebhookSender } from '#api/webhooks/webhook-sender.ts'
 import { WebhookStore } from '#api/webhooks/webhook-store.ts'
+import type { Catalogue } from '#shared/catalogue.ts'
 import { systemClock } from '#shared/clock.ts'
 import type { Config } from '#shared/config/config.ts'
-import type { Database } from '#shared/db/client.ts'
+import type { Database, Db } from '#shared/db/client.ts'
+import { type TuningJobRow, tuningTables } from '#shared/db/schema/fine-tuning.ts'
 import { jobTables } from '#shared/db/schema/jobs.ts'
-import { webhookTables } from '#shared/db/schema/webhooks.ts'
+import { type EndpointRow, webhookTables } from '#shared/db/schema/webhooks.ts'
 import type { Logger } from '#shared/logger.ts'
 import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 
@@ -25,6 +29,8 @@ import type { ContentCipher } from '#shared/queue/content-cipher.ts'
 export interface Background {
   readonly jobs: JobStore
   readonly background: BackgroundJobs
+  readonly tuning: TuningStore
+  readonly tunedModels: TunedModels
   readonly answers: AnswerStore
   readonly conversations: ConversationStore
   readonly storedRequests: StoredRequests
@@ -34,11 +40,20 @@ export interface Background {
   wakeSender(): void
   /** Announces events to webhooks. */
   announce(events: readonly NewEvent[]): Promise<void>
-  /** Starts to run jobs through the routes of the application. */
-  start(app: FastifyInstance, noteTokens: (organizationId: string, tokens: number) => void): void
+  /** Starts to run jobs through the routes of the application, and to deliver events. */
+  start(
+    app: FastifyInstance,
+    hooks: {
+      readonly noteTokens: NoteTokens
+      /** Called for each endpoint that is disabled because its deliveries fail. */
+      readonly onDisabled: (endpoint: EndpointRow) => void
+    },
+  ): void
   /** Stops claiming jobs and leaves running ones to other processes. */
   stop(): Promise<void>
 }
+
+type NoteTokens = (organizationId: string, tokens: number) => void
 
 const STOP_GRACE_MS = 2000
 
@@ -49,8 +64,9 @@ export function openBackground(options: {
   readonly cipher: ContentCipher | undefined
   readonly log: Logger
   readonly config: Pick<Config, 'database' | 'infra' | 'content'>
+  readonly catalogue: Pick<Catalogue, 'find'>
 }): Background {
-  const { database, redis, cipher, log, config } = options
+  const { database, redis, cipher, log, config, catalogue } = options
   const { db } = database
   const clock = systemClock
   const { retentionDays, openJobsMax } = config.content
@@ -61,7 +77,16 @@ export function openBackground(options: {
   const jobs = new JobStore({
     ...{ db, tables, retentionDays },
     async announce(tx, ended) {
+      for (const job of ended) await endTuning(tuning, job, tx)
       await webhooks.announce(tx, ended.flatMap(eventsOf))
+      sender?.wake()
+    },
+  })
+  const tuned = tuningTables(tablePrefix)
+  const tuning = new TuningStore({
+    ...{ db, tables: tuned },
+    async announce(tx, job) {
+      await webhooks.announce(tx, [tuningEventOf(job)])
       sender?.wake()
     },
   })
@@ -71,20 +96,26 @@ export function openBackground(options: {
   let sender: WebhookSender | undefined
   const wake = (): void => runner?.wake()
   return {
-    ...{ jobs, storedRequests, webhooks, secrets },
+    ...{ jobs, tuning, storedRequests, webhooks, secrets },
     wakeSender: () => sender?.wake(),
     async announce(announced) {
       await webhooks.announce(db, announced)
       sender?.wake()
     },
+    tunedModels: new TunedModels({
+      ...{ db, tables: tuned, clock },
+      findBase: (id) => catalogue.find(id),
+    }),
     background: new BackgroundJobs({ jobs, events, clock, cipher, openJobsMax, wake }),
     answers: new AnswerStore({ db, tables, cipher, retentionDays }),
     conversations: new ConversationStore({ db, tables, cipher, retentionDays }),
-    start(app, noteTokens) {
+    start(app, { noteTokens, onDisabled }) {
       const send = sendThrough(app, storedRequests, noteTokens)
       runner = new JobRunner({ jobs, events, cipher, log, send })
       const { allowsPrivateAddresses } = config.content.webhooks
-      sender = new WebhookSender({ webhooks, secrets, clock, log, allowsPrivateAddresses })
+      sender = new WebhookSender({
+        ...{ webhooks, secrets, clock, log, allowsPrivateAddresses, onDisabled },
+      })
     },
     async stop() {
       await runner?.stop(STOP_GRACE_MS)
@@ -93,12 +124,33 @@ export function openBackground(options: {
   }
 }
 
+/** Ends the fine-tuning job whose run has ended, unless the run did so itself. */
+async function endTuning(
+  tuning: TuningStore,
+  { id, endpoint, state, error }: JobSummary,
+  tx: Db,
+): Promise<void> {
+  const jobId = tuningJobOf(endpoint)
+  if (jobId === undefined || state === 'completed') return
+  const reason = error === null ? null : { ...error, param: null }
+  await tuning.settleRun({ id, state, error: reason }, { id: jobId, runIdOf }, tx)
+}
+
+function tuningEventOf(job: TuningJobRow): NewEvent {
+  const { id, organizationId, status } = job
+  const type = `fine_tuning.job.${status}` as EventType
+  const endedAtMs = (job.finishedAt ?? job.createdAt).getTime()
+  return { organizationId, type, id: eventIdOf(endedAtMs, `${id} ${type}`), data: { id } }
+}
+
 /** The events of a job that has ended. */
-function eventsOf({ id, organizationId, state, responseId, endpoint }: JobSummary): NewEvent[] {
+function eventsOf(job: JobSummary): NewEvent[] {
+  const { id, organizationId, state, responseId, endpoint } = job
   if (state === 'queued' || state === 'in_progress') return []
   const announced: NewEvent[] = []
   const add = (type: EventType, data: NewEvent['data']): void => {
-    announced.push({ organizationId, id: derivedId('evt_', `${id} ${type}`), type, data })
+    const eventId = eventIdOf((job.endedAt ?? job.createdAt).getTime(), `${id} ${type}`)
+    announced.push({ organizationId, id: eventId, type, data })
   }
   add(`job.${state}`, { id, endpoint })
   if (responseId !== null) {
@@ -111,7 +163,7 @@ function eventsOf({ id, organizationId, state, responseId, endpoint }: JobSummar
 function sendThrough(
   app: FastifyInstance,
   storedRequests: StoredRequests,
-  noteTokens: (organizationId: string, tokens: number) => void,
+  noteTokens: NoteTokens,
 ): SendStored {
   return async (job, body, signal) => {
     const { organizationId, apiKeyId, userId, modelIds } = job

@@ -22,7 +22,7 @@ import type { UserServer } from './user-server.ts'
 /** The console at `/admin`. */
 export function consoleSurface(services: Services, users: UserServer, version: string): Surface {
   const { catalogue, submitter, config, redis, queueKeys, incidents, series } = services
-  const { checkPassword, roleNow, audit } = administratorsOf(users.services)
+  const { checkPassword, roleNow, endSession, audit } = administratorsOf(users.services)
   const plugin = adminPlugin({
     ...{ catalogue, version, checkPassword, redis, audit, series },
     areas: areasOf(services, users),
@@ -37,6 +37,7 @@ export function consoleSurface(services: Services, users: UserServer, version: s
       adminToken: config.server.adminToken,
       findAdministrator: (token) => users.findAdministrator(token),
       roleNow,
+      endSession,
       sessions: openAdminSessions(redis, config.infra.redisPrefix),
       guesses: users.services.guesses,
     },
@@ -57,7 +58,8 @@ function areasOf(services: Services, users: UserServer): readonly ConsoleArea[] 
     usageArea({ ...tables, catalogue, clock }),
     queueArea({ catalogue, producer: submitter.producer, redis, keys: queueKeys, replies }),
     workArea({
-      ...{ ...tables, batches, jobs: background.jobs, webhooks: background.webhooks },
+      ...{ ...tables, batches, jobs: background.jobs, tuning: background.tuning },
+      webhooks: background.webhooks,
       wakeSender: () => background.wakeSender(),
     }),
     journalArea(tables),

@@ -1,4 +1,5 @@
 import { sweepOrphans } from '#api/files/sweep.ts'
+import { sweepTuningObjects } from '#api/fine-tuning/delete-model.ts'
 import { sweepMedia } from '#api/media/sweep.ts'
 
 import type { Services } from './services.ts'
@@ -32,6 +33,10 @@ const TASKS: Readonly<Record<string, (services: Services) => Promise<unknown>>> 
   files: (services) => sweepOrphans(services),
   media: (services) => sweepMedia(services),
   jobs: ({ background }) => background.jobs.sweep(),
+  fineTuning: async ({ background, store }) => {
+    await background.tuning.sweep()
+    await sweepTuningObjects({ store, tuning: background.tuning })
+  },
   answers: ({ background }) => background.answers.sweep(),
   conversations: ({ background }) => background.conversations.sweep(),
   webhooks: ({ background }) => background.webhooks.sweep(),

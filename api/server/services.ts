@@ -106,7 +106,7 @@ export async function openServices(
     closers.push(() => reader.disconnect())
     const store = observeStore(openObjectStore(config.infra.storage), registry, tracing)
     closers.push(() => store.close())
-    const background = openBackground({ database, redis, cipher, log, config })
+    const background = openBackground({ database, redis, cipher, log, config, catalogue })
     const keys = queueKeys(config.infra.redisPrefix)
     const incidents = new IncidentLog({ redis, prefix: config.infra.redisPrefix, log })
     closers.push(() => incidents.close())
@@ -132,8 +132,8 @@ export async function openServices(
       organizationTables: tables,
       apiKeys: openApiKeys(database.db, tables, config.limits.anonymous),
       files: openFiles(database.db, fileTables(tablePrefix)),
-      batches: openBatches(database.pool, tablePrefix),
-      batchLines: openBatchLines(database.pool, tablePrefix),
+      batches: openBatches(database.pool, tablePrefix, cipher),
+      batchLines: openBatchLines(database.pool, tablePrefix, cipher),
     }
   } catch (error) {
     await close()

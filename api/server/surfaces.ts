@@ -5,8 +5,11 @@ import { answerUnknownPath, authPlugin, USER_SERVER_SEGMENTS } from '#api/auth/p
 import { BatchDriver } from '#api/batches/driver.ts'
 import { batchesPlugin } from '#api/batches/routes.ts'
 import { type FileChange, filesPlugin } from '#api/files/routes.ts'
+import { fineTuningPlugin } from '#api/fine-tuning/routes.ts'
 import { createBatchExecutor } from '#api/inference/batchable.ts'
+import { createExampleReader } from '#api/inference/chat/training-example.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
+import { createImageIntake } from '#api/inference/request-images.ts'
 import { itemsWithIds } from '#api/inference/responses/response-thread.ts'
 import { ITEM_SCHEMA } from '#api/inference/responses/responses-input.ts'
 import { rootDialects } from '#api/inference/root-dialects.ts'
@@ -28,7 +31,8 @@ import type { NoteEvent } from '#api/v1/events.ts'
 import { createIdempotencyGate } from '#api/v1/idempotency.ts'
 import { openIdempotencyStore } from '#api/v1/idempotency-store.ts'
 import { type Gate, v1Plugin } from '#api/v1/plugin.ts'
-import { callerOf, derivedId } from '#api/v1/request-context.ts'
+import { callerOf } from '#api/v1/request-context.ts'
+import { eventIdOf } from '#api/webhooks/event-types.ts'
 import { webhooksPlugin } from '#api/webhooks/routes.ts'
 import { listWorkers } from '#shared/queue/liveness.ts'
 import { createUrlSigner } from '#shared/storage/signed-url.ts'
@@ -36,7 +40,7 @@ import { createUrlSigner } from '#shared/storage/signed-url.ts'
 import type { Surface } from './app.ts'
 import { consoleSurface } from './console.ts'
 import { invitationMailerOf } from './invitations.ts'
-import { noteEvents } from './recorded-events.ts'
+import { announce, noteDisabledEndpoint, noteEvents } from './recorded-events.ts'
 import type { Services } from './services.ts'
 import type { UserServer } from './user-server.ts'
 
@@ -76,11 +80,12 @@ function inference(services: Services, users: UserServer, version: string): read
   }
   const inferenceServices = {
     ...services,
+    images: createImageIntake(config.inference.images),
     workers: () => listWorkers(redis, queueKeys),
     workersSeen: () => services.submitter.ledger.workers,
     jobsInFlight: () => services.submitter.ledger.size,
-    signer,
-    note,
+    ...{ signer, note },
+    tunedModels: services.background.tunedModels,
     stored: { ...services.background, isDefault: config.content.storesResponses },
     config: {
       deadlineSeconds: config.inference.deadlineSeconds,
@@ -106,11 +111,17 @@ function inference(services: Services, users: UserServer, version: string): read
     jobsPlugin(services.background),
     webhooksPlugin({
       ...{ ...services.background, clock: services.clock },
+      ...config.content.webhooks,
       wake: () => services.background.wakeSender(),
     }),
     conversationsPlugin({
       ...{ ...services.background, clock: services.clock },
       form: { schema: ITEM_SCHEMA, withIds: itemsWithIds },
+    }),
+    fineTuningPlugin({
+      ...{ ...services, ...services.background, limits: config.tuning },
+      models: services.background.tunedModels,
+      readExample: createExampleReader(),
     }),
     batchesPlugin({ ...services, storageBytesMax: config.content.storageBytesMax }),
   ])
@@ -132,13 +143,18 @@ export function startBatches(services: Services): BatchDriver {
       services.background.announce([
         {
           ...{ organizationId: batch.organization_id, type: `batch.${end}` },
-          id: derivedId('evt_', `${batch.id} ${end}`),
+          id: eventIdOf(
+            (batch.finalizing_at ?? batch.cancelling_at ?? batch.created_at).getTime(),
+            `${batch.id} ${end}`,
+          ),
           data: { id: batch.id },
         },
       ]),
     lines: services.batchLines,
     execute: createBatchExecutor({
       ...services,
+      tunedModels: services.background.tunedModels,
+      images: createImageIntake(services.config.inference.images),
       config: { deadlineSeconds },
       unknownFields: services.config.inference.unknownParameters,
       noteTokens: (organizationId, tokens) => noteBatchTokens(services, organizationId, tokens),
@@ -149,9 +165,10 @@ export function startBatches(services: Services): BatchDriver {
 
 /** Starts to run background jobs through the routes of the application. */
 export function startBackground(services: Services, app: FastifyInstance): void {
-  services.background.start(app, (organizationId, tokens) =>
-    noteBatchTokens(services, organizationId, tokens),
-  )
+  services.background.start(app, {
+    noteTokens: (organizationId, tokens) => noteBatchTokens(services, organizationId, tokens),
+    onDisabled: (endpoint) => noteDisabledEndpoint(services, endpoint),
+  })
 }
 
 function noteBatchTokens(services: Services, organizationId: string, tokens: number): void {
@@ -189,16 +206,16 @@ function limiterServicesOf(services: Services): LimiterServices {
 
 /** Records stored and deleted files as activities of the organization, and announces them. */
 function recordFileChange(
-  { background, log }: Services,
+  services: Services,
   note: NoteEvent,
   { type, file, request }: FileChange,
 ): void {
   const { id, purpose, bytes } = file
   const { organizationId } = callerOf(request)
-  const eventId = derivedId('evt_', `${id} ${type}`)
-  background
-    .announce([{ organizationId, id: eventId, type: `file.${type}`, data: { id, purpose } }])
-    .catch((error: unknown) => log.warn({ operation: 'webhook.announce', err: error }, 'not sent'))
+  const eventId = eventIdOf(services.clock.now(), `${id} ${type}`)
+  announce(services, {
+    ...{ organizationId, id: eventId, type: `file.${type}`, data: { id, purpose } },
+  })
   note(request, {
     type: type === 'stored' ? 'Create' : 'Delete',
     event: `file.${type}`,

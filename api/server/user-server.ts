@@ -45,7 +45,14 @@ export interface UserServer {
 
 type Foundation = Pick<
   Services,
-  'config' | 'clock' | 'log' | 'database' | 'redis' | 'organizationTables' | 'activityWriter'
+  | 'config'
+  | 'clock'
+  | 'log'
+  | 'database'
+  | 'redis'
+  | 'organizationTables'
+  | 'activityWriter'
+  | 'background'
 >
 
 /** Builds the user server; fails when a signing key cannot be used. */

@@ -1,5 +1,6 @@
 import type { Services } from '#api/server/services.ts'
 import type { UserServer } from '#api/server/user-server.ts'
+import { queuesOf } from '#shared/catalogue.ts'
 import { readDepths, readOldestWaitMs } from '#shared/queue/depth.ts'
 import { BACKLOG_PATH, backlogHandler } from '#shared/telemetry/backlog-handler.ts'
 import { metricsHandler, openMetricsServer } from '#shared/telemetry/metrics-server.ts'
@@ -19,9 +20,9 @@ export async function serveMetrics(
   users: UserServer,
 ): Promise<() => Promise<void>> {
   const { config, redis, queueKeys: keys, catalogue, submitter, database, log } = services
-  const queues = catalogue.models.map(({ kind, id }) => ({ kind, modelId: id }))
+  const queues = queuesOf(catalogue).map(({ kind, id }) => ({ kind, modelId: id }))
   const { registry } = telemetry
-  beginSeries(telemetry.metrics, catalogue.models)
+  beginSeries(telemetry.metrics, queuesOf(catalogue))
   registerGauges(registry, {
     queues,
     readDepths: () => readDepths(redis, keys, queues),

@@ -202,6 +202,9 @@ export function createUsageMeter({ writer, clock }: Meter): JobObserver {
           if (event.type === 'started') {
             hasStarted = true
             used.promptTokens = event.promptTokens
+          } else if (event.type === 'progress' && event.training !== undefined) {
+            used.promptTokens = event.training.trainedTokens
+            writer.draft(row('abandoned'))
           } else if (event.type === 'delta') {
             for (const { tokenIds } of event.deltas) used.completionTokens += tokenIds.length
             writer.draft(row('abandoned'))

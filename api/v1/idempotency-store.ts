@@ -5,7 +5,7 @@ import type { Redis } from 'ioredis'
 import { defineScript, runScript } from '#shared/queue/connection.ts'
 import { type ContentCipher, readContent } from '#shared/queue/content-cipher.ts'
 
-import type { StoredJob } from './request-context.ts'
+import type { Caller, StoredJob } from './request-context.ts'
 
 const KEPT_MS = 86_400_000
 // The lease of a dead process ends after this time; a living process renews it.
@@ -112,15 +112,28 @@ export interface Claim {
   readonly cipherKey: Buffer
 }
 
-/** A lease of one request on a key of an organization. */
-export function claimOf(organizationId: string, key: string, fingerprint: string): Claim {
+/** A lease of one request on a key of an organization, for callers of equal rights. */
+export function claimOf(
+  caller: Pick<Caller, 'organizationId' | 'role' | 'scopes' | 'modelIds'>,
+  key: string,
+  fingerprint: string,
+): Claim {
+  const { organizationId } = caller
+  const owner = `${organizationId}${rightsOf(caller)}`
   const hash = (purpose: string): Buffer =>
-    createHash('sha256').update(`${purpose}\n${organizationId}\n${key}`).digest()
+    createHash('sha256').update(`${purpose}\n${owner}\n${key}`).digest()
   return {
     ...{ organizationId, fingerprint, owner: randomUUID() },
     id: hash('id').toString('hex'),
     cipherKey: hash('answer'),
   }
+}
+
+// An answer may hold a secret, so it is replayed only to callers with the rights of its first one.
+// Empty for keys without restrictions, as in records of older versions.
+function rightsOf({ role, scopes, modelIds }: Parameters<typeof claimOf>[0]): string {
+  const rights = [role ?? null, scopes?.toSorted() ?? null, modelIds?.toSorted() ?? null]
+  return rights.every((right) => right === null) ? '' : `\n${JSON.stringify(rights)}`
 }
 
 /** The requests of each idempotency key, for a day. */

@@ -46,8 +46,7 @@ export function createIdempotencyGate(services: IdempotencyServices): Gate {
   return async (request, reply) => {
     const key = keyOf(request)
     if (key === undefined) return undefined
-    const { organizationId } = callerOf(request)
-    const claim = claimOf(organizationId, key, fingerprintOf(request))
+    const claim = claimOf(ownerOf(request), key, fingerprintOf(request))
     const beginning = await beginOrWait(services, request, claim)
     const digest = formDigestOf(request.raw)
     if (beginning.state === 'done') {
@@ -66,6 +65,14 @@ export function createIdempotencyGate(services: IdempotencyServices): Gate {
     watch(services, { request, reply }, run)
     return undefined
   }
+}
+
+/** The owner of the key; the key of a background job belongs to its organization. */
+function ownerOf(request: FastifyRequest): Parameters<typeof claimOf>[0] {
+  const caller = callerOf(request)
+  const { organizationId } = caller
+  if (request.context.stored === undefined) return caller
+  return { organizationId, scopes: null, modelIds: null }
 }
 
 /** The key of the client, or that of the background job whose request this is. */

@@ -8,7 +8,7 @@ import type { CatalogueModel } from '#shared/catalogue.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { JobEnvelope } from '#shared/contracts/job.ts'
 import type { ApiKeyStore } from '#shared/db/api-keys.ts'
-import { failure } from '#shared/errors.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
 
 import type { RequiredScope } from './scopes.ts'
@@ -83,8 +83,18 @@ export function requireScope(caller: Caller, scope: RequiredScope): void {
 }
 
 /** Whether the caller's key may use a model. */
-export function mayUseModel(caller: Caller, model: CatalogueModel): boolean {
+export function mayUseModel(caller: Caller, model: Pick<CatalogueModel, 'id'>): boolean {
   return caller.modelIds === null || caller.modelIds.includes(model.id)
+}
+
+const NAME_SHOWN_MAX = 200
+
+/** The refusal of a model that is absent or not the caller's. */
+export function noSuchModel(name: string, param?: string): ServiceError {
+  return failure.notFound(
+    `The model \`${name.slice(0, NAME_SHOWN_MAX)}\` does not exist or you do not have access to it.`,
+    { code: 'model_not_found', ...(param !== undefined && { param }) },
+  )
 }
 
 /**

@@ -14,6 +14,7 @@ export const JOB_SCOPES = [
 export const SCOPES = [
   ...JOB_SCOPES,
   'batches',
+  'fine_tuning',
   'jobs',
   'files',
   'activities:read',

@@ -1,8 +1,9 @@
 import { type Arguments, UsageError } from '#launcher/command-line.ts'
 import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
-import type { WorkerTierConfig } from '#shared/config/config.ts'
+import type { Env, WorkerTierConfig } from '#shared/config/config.ts'
 import { createLogger } from '#shared/logger.ts'
 import { openObjectStore } from '#shared/storage/open-store.ts'
+import { ADAPTER_FILES } from '#workers/adapters/peft-files.ts'
 import { ensureModel, modelCacheDir } from '#workers/models/fetcher.ts'
 import { parseHubSource } from '#workers/models/hub.ts'
 import type { PullProgress } from '#workers/models/hub-cache.ts'
@@ -11,6 +12,7 @@ import type { StoredOptions } from '#workers/models/stored-cache.ts'
 interface Context {
   readonly catalogue: Catalogue
   readonly fetchOptions: StoredOptions
+  readonly env: Env
 }
 
 type Action = (context: Context, args: Arguments) => Promise<void>
@@ -20,7 +22,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
     let faults = 0
     for (const model of catalogue.models) {
       const { id } = model
-      const problem = await ensureModel(model, atHand(fetchOptions)).then(
+      const problem = await ensureModel(filesOf(model), atHand(fetchOptions)).then(
         () => undefined,
         (error: Error) => error.message,
       )
@@ -43,22 +45,30 @@ const ACTIONS: Readonly<Record<string, Action>> = {
     }
     const model = known ?? unlisted(name, options.file)
     if (known === undefined) requireRepository(name)
-    console.log(await ensureModel(model, { ...fetchOptions, isThorough: true }))
+    console.log(await ensureModel(filesOf(model), { ...fetchOptions, isThorough: true }))
     if (known !== undefined) return
     console.log(`add it to models.json: { "id": "…", "kind": "…", "source": "${model.source}" }`)
   },
+  async export({ catalogue, fetchOptions, env }, { positionals, options }) {
+    // It alone needs a database driver.
+    const { exportModel } = await import('./model-export.ts')
+    const [, name, folder] = positionals
+    const isMerged = options.merged !== undefined
+    await exportModel(env, { name, folder, isMerged, catalogue, fetchOptions })
+  },
 }
 
-/** Runs `models verify` or `models pull`. */
+/** Runs `models verify`, `models pull` or `models export`. */
 export async function runFileAction(
   name: string,
   options: {
     readonly catalogue: Catalogue
     readonly config: WorkerTierConfig
     readonly args: Arguments
+    readonly env: Env
   },
 ): Promise<void> {
-  const { catalogue, config, args } = options
+  const { catalogue, config, args, env } = options
   const storage = openObjectStore(config.infra.storage)
   try {
     const fetchOptions = {
@@ -68,7 +78,7 @@ export async function runFileAction(
       log: createLogger({ level: 'warn' }),
       onProgress: showProgress,
     }
-    await ACTIONS[name]?.({ catalogue, fetchOptions }, args)
+    await ACTIONS[name]?.({ catalogue, fetchOptions, env }, args)
   } finally {
     storage.close()
   }
@@ -96,6 +106,12 @@ function unlisted(repository: string, onnxFile: string | undefined): CatalogueMo
     capabilities: [],
     options: onnxFile === undefined ? {} : { onnxFile },
   }
+}
+
+/** What a model has beyond its base: the files of its adapter. */
+function filesOf(model: CatalogueModel): CatalogueModel & { readonly files?: readonly string[] } {
+  const { adapter } = model
+  return adapter === undefined ? model : { ...model, source: adapter.source, files: ADAPTER_FILES }
 }
 
 /** Verifies local files completely; fetches nothing. */

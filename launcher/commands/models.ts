@@ -10,22 +10,24 @@ export function hasWorkerTier(): boolean {
   return existsSync(join(import.meta.dirname, '../../workers'))
 }
 
-/** `millrace models list|verify|pull <repository>`. */
+/** `millrace models list|verify|pull <repository>|export <model> <folder>`. */
 export async function models(env: Env, args: Arguments): Promise<void> {
   const [name = ''] = args.positionals
-  if (!['list', 'verify', 'pull'].includes(name)) {
-    throw new UsageError('models: list, verify or pull')
+  if (!['list', 'verify', 'pull', 'export'].includes(name)) {
+    throw new UsageError('models: list, verify, pull or export')
   }
   const config = loadWorkerConfig(env)
   const catalogue = await loadCatalogue(config.inference.catalogueFile)
   if (name === 'list') {
-    for (const { id, kind, source } of catalogue.models)
-      console.log(`${id.padEnd(20)} ${kind.padEnd(12)} ${source}`)
+    for (const { id, kind, source, adapter } of catalogue.models) {
+      const place = adapter === undefined ? source : `${adapter.source} on ${adapter.baseId}`
+      console.log(`${id.padEnd(20)} ${kind.padEnd(12)} ${place}`)
+    }
     return
   }
   if (!hasWorkerTier()) {
     throw new Error(`models ${name} needs the worker tier: run it in the image of a worker`)
   }
   const { runFileAction } = await import('./model-files.ts')
-  await runFileAction(name, { catalogue, config, args })
+  await runFileAction(name, { catalogue, config, args, env })
 }

@@ -41,8 +41,9 @@ export function readUser(row: SourceRow, now: Date): ImportedRow | string {
     phone_confirmed_at: row.phone_confirmed_at ?? null,
     invited_at: row.invited_at ?? null,
     last_sign_in_at: row.last_sign_in_at ?? null,
-    app_metadata: objectOf(row.raw_app_meta_data),
-    user_metadata: objectOf(row.raw_user_meta_data),
+    app_metadata: appMetadataOf(row),
+    // So may the metadata have been.
+    user_metadata: isSignup ? {} : objectOf(row.raw_user_meta_data),
     is_anonymous: row.is_anonymous === true,
     banned_until: row.banned_until ?? null,
     signed_up_at: isSignup ? (row.created_at ?? now.toISOString()) : null,
@@ -60,10 +61,22 @@ export function readIdentity(row: SourceRow, now: Date): ImportedRow | string {
     user_id: row.user_id,
     provider,
     provider_id: text(row.provider_id),
-    identity_data: objectOf(row.identity_data),
+    identity_data: row.is_signup === true ? claimsOf(row) : objectOf(row.identity_data),
     last_sign_in_at: row.last_sign_in_at ?? null,
     ...times(row, now),
   }
+}
+
+// A console role is granted here alone; the name may mean something else there.
+function appMetadataOf(row: SourceRow): object {
+  const { console_role: _role, ...metadata } = objectOf(row.raw_app_meta_data) as SourceRow
+  return metadata
+}
+
+// The data of a sign-up are in its identity, too.
+function claimsOf({ identity_data: data }: SourceRow): object {
+  const { sub, email, phone } = objectOf(data) as SourceRow
+  return { sub, email, phone }
 }
 
 const BASE32 = /^[A-Z2-7]+=*$/i

@@ -228,7 +228,7 @@ async function renderPage(folder: string): Promise<string> {
     )
   return `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Mailbox</title>
 <meta name="viewport" content="width=device-width"><style>
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
+:root { color-scheme: light dark; color: canvastext; background: canvas; font: 16px/1.5 system-ui, sans-serif }
 body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
 article { border-top: 1px solid #8886; padding: .5rem 0 }
 h2 { font-size: 1.1rem; margin: .5rem 0 0 } .meta { margin: 0; opacity: .7 }

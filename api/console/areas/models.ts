@@ -56,10 +56,11 @@ export function modelArea(services: ModelServices): ConsoleArea {
 
 async function listModels({ catalogue, redis, keys, workers }: ModelServices) {
   const [heartbeats, disabled] = await Promise.all([workers(), redis.hgetall(keys.disabledModels)])
-  const rows = catalogue.models.map((model) => {
+  const bases = catalogue.models.filter(({ adapter }) => adapter === undefined)
+  const rows = bases.map((model) => {
     const places = heartbeats.flatMap(({ queues, hostname, pid }) =>
       queues
-        .filter(({ modelId }) => modelId === model.id)
+        .filter(({ kind, modelId }) => kind === model.kind && modelId === model.id)
         .map(({ isReady, slots, bytes, loadError, contextLength, pull }) => ({
           ...{ host: hostname, pid, is_ready: isReady, slots, bytes: bytes ?? null },
           ...{ load_error: loadError ?? null, context_length: contextLength ?? null },
@@ -81,7 +82,7 @@ function presentPull({ file, doneBytes, totalBytes }: NonNullable<ServedQueue['p
 }
 
 function getModel({ catalogue }: ModelServices, { model }: OneModel): CatalogueModel {
-  const found = catalogue.models.find(({ id }) => id === model)
+  const found = catalogue.models.find(({ id, adapter }) => id === model && !adapter)
   if (found !== undefined) return found
   throw failure.notFound(`No such model: ${model.slice(0, 64)}`, { param: 'model' })
 }

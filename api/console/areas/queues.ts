@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis'
 
 import type { ConsoleArea, ConsoleCall } from '#api/console/api.ts'
 import { wholeList } from '#api/console/lists.ts'
-import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import { type Catalogue, type CatalogueModel, queuesOf } from '#shared/catalogue.ts'
 import { type JobEnvelope, queueName } from '#shared/contracts/job.ts'
 import { failure, toWireError } from '#shared/errors.ts'
 import type { QueueKeys } from '#shared/queue/keys.ts'
@@ -89,7 +89,7 @@ export function queueArea(services: QueueServices): ConsoleArea {
 
 async function listQueues({ catalogue, producer }: QueueServices) {
   const rows = await Promise.all(
-    catalogue.models.map(async ({ kind, id }) => {
+    queuesOf(catalogue).map(async ({ kind, id }) => {
       const queue = producer.queue(kind, id)
       const [counts, isPaused] = await Promise.all([
         queue.getJobCounts(...WAITING, 'active'),
@@ -175,7 +175,7 @@ function findQueue(
   { catalogue, producer }: QueueServices,
   params: OneQueue,
 ): { readonly queue: Queue; readonly model: CatalogueModel } {
-  const model = catalogue.models.find(({ kind, id }) => queueName(kind, id) === params.queue)
+  const model = queuesOf(catalogue).find(({ kind, id }) => queueName(kind, id) === params.queue)
   if (model !== undefined) return { model, queue: producer.queue(model.kind, model.id) }
   throw failure.notFound(`No such queue: ${params.queue.slice(0, 64)}`, { param: 'queue' })
 }

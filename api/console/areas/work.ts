@@ -3,6 +3,8 @@ import type { Pool } from 'pg'
 import type { Batches } from '#api/batches/batch-store.ts'
 import { bodyOf, type ConsoleArea, type ConsoleCall } from '#api/console/api.ts'
 import { listQuery, readPage, TEXT_FILTER } from '#api/console/lists.ts'
+import { cancelTuningJob } from '#api/fine-tuning/changes.ts'
+import type { TuningStore } from '#api/fine-tuning/tuning-store.ts'
 import type { JobStore } from '#api/jobs/job-store.ts'
 import type { WebhookStore } from '#api/webhooks/webhook-store.ts'
 import { failure } from '#shared/errors.ts'
@@ -11,6 +13,7 @@ interface WorkServices {
   readonly pool: Pool
   readonly prefix: string
   readonly jobs: JobStore
+  readonly tuning: TuningStore
   readonly batches: Batches
   readonly webhooks: WebhookStore
   /** Called when a delivery is due. */
@@ -28,9 +31,9 @@ interface OneOf {
   readonly id: string
 }
 
-/** Background jobs, batches, files and webhooks of all organizations, without their content. */
+/** Background jobs, batches, fine-tuning, files and webhooks of all, without their content. */
 export function workArea(services: WorkServices): ConsoleArea {
-  const { jobs, batches } = services
+  const { jobs, batches, tuning } = services
   const query = listQuery({ organization: TEXT_FILTER, state: TEXT_FILTER })
   const read =
     (text: string) =>
@@ -42,6 +45,7 @@ export function workArea(services: WorkServices): ConsoleArea {
     reads: [
       { path: '/jobs', query, handle: read(texts.jobs) },
       { path: '/batches', query, handle: read(texts.batches) },
+      { path: '/fine-tuning', query, handle: read(texts.tuning) },
       { path: '/files', query, handle: read(texts.files) },
       { path: '/webhooks', query, handle: read(texts.webhooks) },
       {
@@ -67,6 +71,15 @@ export function workArea(services: WorkServices): ConsoleArea {
         ...{ path: '/batches/:organization/:id/cancel', operation: 'batch.cancel' },
         async handle({ params: { organization, id } }: ConsoleCall<OneOf>) {
           if ((await batches.cancel(organization, id)) === undefined) throw notFound('batch', id)
+        },
+      },
+      {
+        ...operator,
+        ...{ path: '/fine-tuning/:organization/:id/cancel', operation: 'fine_tuning.cancel' },
+        async handle({ params: { organization, id } }: ConsoleCall<OneOf>) {
+          const job = await tuning.find(organization, id)
+          if (job === undefined) throw notFound('fine-tuning job', id)
+          await cancelTuningJob({ tuning, jobs }, job)
         },
       },
       ...webhookActions(services),
@@ -118,6 +131,15 @@ function listTexts(prefix: string) {
     batches: `select x.id, x.organization_id, o.name as organization, x.endpoint, x.status as state,
         x.total, x.completed, x.failed, x.created_at, x.expires_at, x.input_file_id
       from ${prefix}batches x ${organization} where ${isMeant('x.status')}
+      order by x.created_at desc, x.id`,
+    tuning: `select x.id, x.organization_id, o.name as organization, x.model, x.status as state,
+        x.fine_tuned_model, x.trained_tokens::float8 as trained_tokens, x.created_at, x.finished_at,
+        x.error ->> 'code' as error, (s.data ->> 'step')::int as step,
+        (s.data ->> 'total_steps')::int as steps, (s.data ->> 'train_loss')::float8 as loss
+      from ${prefix}fine_tuning_jobs x ${organization}
+      left join lateral (select e.data from ${prefix}fine_tuning_events e
+        where e.job_id = x.id and e.type = 'metrics' order by e.position desc limit 1) s on true
+      where ${isMeant('x.status')}
       order by x.created_at desc, x.id`,
     files: `select x.id, x.organization_id, o.name as organization, x.purpose, x.filename,
         x.bytes::float8 as bytes, x.created_at, x.expires_at

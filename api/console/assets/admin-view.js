@@ -132,8 +132,8 @@ function workersNote(queues, workers) {
   if (workers.length === 0) return 'nothing can be answered'
   const missing = queues.filter(({ workersReady }) => workersReady === 0).length
   if (missing > 0)
-    return `${figure(missing)} ${missing === 1 ? 'model is' : 'models are'} not served`
-  return 'every model is served'
+    return `${figure(missing)} ${missing === 1 ? 'queue is' : 'queues are'} not served`
+  return 'every queue is served'
 }
 
 const DEPENDENCY_NAMES = new Map([
@@ -167,7 +167,7 @@ function queuesTable({ queues }) {
   return {
     id: 'queues',
     title: 'Queues',
-    about: 'One queue for each model.',
+    about: 'One queue for each model, and one for its fine-tuning.',
     columns: [
       { label: 'Model' },
       { label: 'Waiting', isNumber: true },

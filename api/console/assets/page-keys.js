@@ -7,7 +7,7 @@ const administrator = 'administrator'
 const SCOPES = [
   ...['completions', 'chat', 'edits', 'embeddings', 'images', 'audio', 'search', 'responses'],
   ...['batches', 'jobs', 'files', 'activities:read', 'activities:write', 'usage', 'keys'],
-  ...['organizations', 'webhooks'],
+  ...['organizations', 'webhooks', 'fine_tuning'],
 ]
 
 /** All API keys. */

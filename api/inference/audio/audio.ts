@@ -90,7 +90,7 @@ async function listen(
     const granularities = granularitiesOf(fields)
     const wordTimestamps = granularities.includes('word')
     const stream = isStreamed(fields)
-    const job = jobOf(http, services, { task, form, fields, wordTimestamps, stream })
+    const job = await jobOf(http, services, { task, form, fields, wordTimestamps, stream })
     if (stream) {
       const { events, timeLeftMs } = submitJob(http, services, { ...job, isStream: true })
       const limits = { timeLeftMs, log: services.log }
@@ -174,7 +174,7 @@ function fieldsOf(
 }
 
 /** The job input of a recording. */
-function jobOf(
+async function jobOf(
   http: Http,
   services: InferenceServices,
   asked: {
@@ -184,9 +184,9 @@ function jobOf(
     readonly wordTimestamps: boolean
     readonly stream: boolean
   },
-): RequestJob<'audio'> {
+): Promise<RequestJob<'audio'>> {
   const { task, form, fields, wordTimestamps, stream } = asked
-  const model = getCapableModel(services.catalogue, callerOf(http.request), {
+  const model = await getCapableModel(services, callerOf(http.request), {
     name: fields.model,
     kind: 'audio',
     endpoint: TASKS[task].endpoint,

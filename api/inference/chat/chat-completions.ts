@@ -1,7 +1,13 @@
 import type { FastifyInstance } from 'fastify'
 
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
-import { getChatModel, registerModelRoute, systemFingerprint } from '#api/inference/model-route.ts'
+import {
+  getChatModel,
+  type ModelDirectory,
+  registerModelRoute,
+  systemFingerprint,
+} from '#api/inference/model-route.ts'
+import { requireVision } from '#api/inference/request-images.ts'
 import { answerOrStream, CHAT_RESPONSE } from '#api/inference/response-schemas.ts'
 import { streamChoice } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
@@ -39,7 +45,7 @@ export function registerChatCompletions(app: FastifyInstance, services: Inferenc
 
 async function chat(http: Http, services: InferenceServices): Promise<unknown> {
   const validated = validatedOf<ChatBody>(http, services.clock)
-  const generation = chatGeneration(services, validated)
+  const generation = await chatGeneration(services, validated)
   if (validated.body.store !== true) return generate(http, services, generation)
   if (services.stored === undefined) throw notStored()
   const save = (answer: object): Promise<void> => storeChat(http, services, answer)
@@ -56,14 +62,15 @@ function notStored(): ServiceError {
 }
 
 /** The job of a chat request, and the presentation of its result. */
-export function chatGeneration(
-  { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
+export async function chatGeneration(
+  services: ModelDirectory & Pick<InferenceServices, 'clock'>,
   validated: Validated<ChatBody>,
-): Generation<object> {
+): Promise<Generation<object>> {
   const { body } = validated
-  const model = getChatModel(catalogue, validated.caller, validated.modelName)
-  const { input, tools } = chatRequest(body)
-  const { newId, created } = validated.head ?? freshHead(clock)
+  const model = await getChatModel(services, validated.caller, validated.modelName)
+  const { input, tools, images } = chatRequest(body)
+  requireVision(model, images)
+  const { newId, created } = validated.head ?? freshHead(services.clock)
   const head = {
     id: newId('chatcmpl-', CHAT_ID_LENGTH),
     created,
@@ -75,6 +82,7 @@ export function chatGeneration(
   return {
     model,
     input,
+    images,
     priorityClass: head.serviceTier,
     present: (outcome) => presentChat(head, tools, outcome),
     presenter: () => chatPresenter(head, { input, tools }, streamChoice(body)),

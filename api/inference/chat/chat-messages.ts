@@ -3,6 +3,7 @@ import { type Static, Type } from 'typebox'
 import { invalidValue, missingParameter, optionalBoolean } from '#api/inference/field-schemas.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
 import type { Guidance } from '#api/inference/reasoning-fields.ts'
+import { DETAIL, MessageContent, type RequestImages } from '#api/inference/request-images.ts'
 import type { ChatMessage, Hint, TemplateOptions } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
@@ -17,9 +18,10 @@ interface MessageCall {
 }
 
 interface ContentPart {
-  readonly type: 'text' | 'refusal'
+  readonly type: 'text' | 'refusal' | 'image_url'
   readonly text?: string
   readonly refusal?: string
+  readonly image_url?: { readonly url: string; readonly detail?: string | null }
 }
 
 /** One message as clients write it. */
@@ -73,9 +75,20 @@ export const MESSAGE_SCHEMA = {
             type: 'object',
             required: ['type'],
             properties: {
-              type: { type: 'string', enum: ['text', 'refusal'] },
+              type: { type: 'string', enum: ['text', 'refusal', 'image_url'] },
               text: { type: 'string' },
               refusal: { type: 'string' },
+              image_url: {
+                type: 'object',
+                required: ['url'],
+                properties: {
+                  url: {
+                    type: 'string',
+                    description: 'A data URL, or an https URL that is fetched.',
+                  },
+                  detail: DETAIL,
+                },
+              },
             },
           },
         },
@@ -130,20 +143,26 @@ export const MESSAGE_SCHEMA = {
   ],
 }
 
-/** The messages as chat templates read them. Throws when they make no possible conversation. */
-export function chatMessages(fields: readonly MessageField[]): readonly ChatMessage[] {
-  const messages = fields.map((field, index) => presentable(field, `messages[${index}]`))
+/**
+ * The messages as chat templates read them; their images are added to `images`. Throws when they
+ * make no possible conversation.
+ */
+export function chatMessages(
+  fields: readonly MessageField[],
+  images: RequestImages,
+): readonly ChatMessage[] {
+  const messages = fields.map((field, index) => presentable(field, `messages[${index}]`, images))
   checkToolHistory(messages, fields)
   return messages
 }
 
-function presentable(field: MessageField, path: string): ChatMessage {
+function presentable(field: MessageField, path: string, images: RequestImages): ChatMessage {
   const calls = callsOf(field, path)
   const hasName = typeof field.name === 'string' && field.name !== ''
   const name = hasName ? { name: field.name as string } : {}
-  const content = textOf(field.content, `${path}.content`) ?? refusalOf(field)
+  const content = contentOf(field, `${path}.content`, images) ?? refusalOf(field)
   if (content === undefined && calls.length === 0) throw noContent(field, path)
-  const message = { content: content ?? '', ...name }
+  const message = { ...(content ?? { content: '' }), ...name }
   switch (field.role) {
     case 'developer':
     case 'system':
@@ -181,21 +200,30 @@ function callsOf(field: MessageField, path: string): NonNullable<ChatMessage['to
   })
 }
 
-function textOf(content: MessageField['content'], path: string): string | undefined {
+function contentOf(
+  { role, content }: MessageField,
+  path: string,
+  images: RequestImages,
+): MessageContent['fields'] | undefined {
   if (content === null || content === undefined) return undefined
-  if (typeof content === 'string') return content
-  return content
-    .map((part, index) => {
-      const text = part[part.type]
-      if (text === undefined) throw missingParameter(`${path}[${index}].${part.type}`)
-      return text
-    })
-    .join('')
+  if (typeof content === 'string') return { content }
+  const read = new MessageContent()
+  for (const [index, part] of content.entries()) {
+    const place = `${path}[${index}]`
+    const value = part[part.type]
+    if (value === undefined) throw missingParameter(`${place}.${part.type}`)
+    if (typeof value === 'string') read.addText(value)
+    else if (role === 'user') {
+      const { url, detail } = value
+      read.addImage(images.add({ kind: 'url', url }, { path: `${place}.image_url`, detail }))
+    } else throw invalidValue(`${place}.type`, "images are only allowed with role 'user'.")
+  }
+  return read.fields
 }
 
 /** The refusal of an assistant message, which replaces its content. */
-function refusalOf({ role, refusal }: MessageField): string | undefined {
-  return role === 'assistant' ? (refusal ?? undefined) : undefined
+function refusalOf({ role, refusal }: MessageField): MessageContent['fields'] | undefined {
+  return role === 'assistant' && typeof refusal === 'string' ? { content: refusal } : undefined
 }
 
 /** Every call is answered right after it was made, and nothing else is. */

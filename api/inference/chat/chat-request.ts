@@ -17,6 +17,7 @@ import {
   REASONING_FIELDS,
   reasoningGuidance,
 } from '#api/inference/reasoning-fields.ts'
+import { RequestImages } from '#api/inference/request-images.ts'
 import { FORMAT_FIELDS, responseFormatOf } from '#api/inference/response-format.ts'
 import {
   endingRules,
@@ -123,13 +124,15 @@ export type ChatBody = Static<typeof ENGINE_CHAT_BODY>
 /** A chat request as the workers read it, and what is needed to present its answer. */
 export interface ChatRequest {
   readonly input: GenerateInput
+  readonly images: RequestImages
   readonly tools: ToolPlan | undefined
 }
 
 /** Reads a chat request. Throws what the schema cannot say. */
 export function chatRequest(body: ChatBody): ChatRequest {
   streamChoice(body)
-  const messages = chatMessages(body.messages)
+  const images = new RequestImages()
+  const messages = chatMessages(body.messages, images)
   const budget = new SchemaBudget()
   const tools = toolPlan(body, budget)
   const maxTokens =
@@ -154,7 +157,7 @@ export function chatRequest(body: ChatBody): ChatRequest {
     stream: body.stream ?? false,
   })
   addIgnoredFields(body, budget.ignored)
-  return { tools, input }
+  return { tools, input, images }
 }
 
 /** A chat in the dialect of its endpoint. */
@@ -178,10 +181,12 @@ interface Chat
   readonly messages: readonly ChatMessage[]
   readonly tools: ToolPlan | undefined
   readonly template?: TemplateOptions
+  readonly isTruncated?: boolean
 }
 
 /** The job input of a chat. */
-export function chatInput({ messages, tools, template, ...chat }: Chat): GenerateInput {
+export function chatInput(options: Chat): GenerateInput {
+  const { messages, tools, template, isTruncated, ...chat } = options
   const endsAfterCall = tools !== undefined && tools.callsMax === 1 && tools.choice !== 'none'
   return {
     ...chat,
@@ -192,6 +197,7 @@ export function chatInput({ messages, tools, template, ...chat }: Chat): Generat
         messages,
         ...(tools !== undefined && { tools: tools.tools, toolChoice: tools.choice }),
         ...(template !== undefined && { template }),
+        ...(isTruncated === true && { isTruncated }),
       },
     ],
     bestOf: chat.n,
@@ -212,7 +218,7 @@ function guidanceOf(body: ChatBody): Guidance {
 /** What `echo` puts before the answer: the text of a last message that is the assistant's. */
 export function echoedOf(body: Pick<ChatBody, 'echo' | 'messages'>): string {
   if (body.echo !== true) return ''
-  const last = chatMessages(body.messages).at(-1)
+  const last = chatMessages(body.messages, new RequestImages()).at(-1)
   return last?.role === 'assistant' ? last.content : ''
 }
 

@@ -188,13 +188,14 @@ export function registerStoredChats(app: FastifyInstance, { answers }: ResponseS
 
 /** The metadata of a query: `metadata[name]=value`. */
 function pairsOf(query: Readonly<Record<string, unknown>>): Readonly<Record<string, string>> {
-  return Object.fromEntries(
+  const pairs = Object.fromEntries(
     Object.entries(query).flatMap(([name, value]) => {
       const match = /^metadata\[(.{1,64})\]$/.exec(name)
-      if (match === null || typeof value !== 'string' || value.includes('\0')) return []
-      return [[match[1] as string, value]]
+      return match === null || typeof value !== 'string' ? [] : [[match[1] as string, value]]
     }),
   )
+  checkMetadata(pairs)
+  return pairs
 }
 
 async function find(answers: AnswerStore, request: FastifyRequest): Promise<StoredAnswer> {

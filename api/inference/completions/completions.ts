@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
 import {
   getCompletionModel,
+  type ModelDirectory,
   registerModelRoute,
   systemFingerprint,
 } from '#api/inference/model-route.ts'
@@ -36,19 +37,19 @@ export function registerCompletions(app: FastifyInstance, services: InferenceSer
   })
 }
 
-function complete(http: Http, services: InferenceServices): Promise<unknown> {
+async function complete(http: Http, services: InferenceServices): Promise<unknown> {
   const validated = validatedOf<CompletionBody>(http, services.clock)
-  return generate(http, services, completionGeneration(services, validated))
+  return generate(http, services, await completionGeneration(services, validated))
 }
 
 /** The job of a completion request, and the presentation of its result. */
-export function completionGeneration(
-  { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
+export async function completionGeneration(
+  services: ModelDirectory & Pick<InferenceServices, 'clock'>,
   validated: Validated<CompletionBody>,
-): Generation<CompletionAnswer> {
-  const model = getCompletionModel(catalogue, validated.caller, validated.modelName)
+): Promise<Generation<CompletionAnswer>> {
+  const model = await getCompletionModel(services, validated.caller, validated.modelName)
   const input = completionInput(validated.body)
-  const { newId, created } = validated.head ?? freshHead(clock)
+  const { newId, created } = validated.head ?? freshHead(services.clock)
   const head = {
     id: newId('cmpl-'),
     created,

@@ -59,7 +59,7 @@ export function registerEdits(app: FastifyInstance, services: InferenceServices)
 
 async function edit(http: Http, services: InferenceServices): Promise<object> {
   const { request } = http
-  const model = getCapableModel(services.catalogue, callerOf(request), {
+  const model = await getCapableModel(services, callerOf(request), {
     name: modelNameOf(request),
     kind: 'completion',
     capability: 'edit',

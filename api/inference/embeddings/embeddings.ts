@@ -2,7 +2,12 @@ import { setImmediate } from 'node:timers/promises'
 
 import type { FastifyInstance } from 'fastify'
 
-import { getCapableModel, modelNameOf, registerModelRoute } from '#api/inference/model-route.ts'
+import {
+  getCapableModel,
+  type ModelDirectory,
+  modelNameOf,
+  registerModelRoute,
+} from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { JobEvent } from '#api/jobs/observers.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
@@ -72,7 +77,7 @@ async function embed(http: Http, services: InferenceServices): Promise<string> {
   const { request } = http
   const body = request.body as EmbeddingBody
   const modelName = modelNameOf(request)
-  const model = getEmbeddingModel(services, callerOf(request), modelName)
+  const model = await getEmbeddingModel(services, callerOf(request), modelName)
   const input = await embedInput(body, { model, modelName })
   const job = { kind: 'embedding', model, input, watch: refuseTooManyTokens } as const
   const { result, usage } = await runJob(http, services, job)
@@ -83,11 +88,11 @@ async function embed(http: Http, services: InferenceServices): Promise<string> {
 
 /** The model behind a name. Throws unless it makes vectors. */
 export function getEmbeddingModel(
-  { catalogue }: Pick<InferenceServices, 'catalogue'>,
+  models: ModelDirectory,
   caller: Caller,
   name: string,
-): CatalogueModel {
-  return getCapableModel(catalogue, caller, {
+): Promise<CatalogueModel> {
+  return getCapableModel(models, caller, {
     name,
     kind: 'embedding',
     without: 'rerank',

@@ -84,7 +84,7 @@ export function registerSearch(app: FastifyInstance, services: InferenceServices
 async function search(http: Http, services: InferenceServices): Promise<object> {
   const { request } = http
   const body = request.body as SearchBody
-  const model = getCapableModel(services.catalogue, callerOf(request), {
+  const model = await getCapableModel(services, callerOf(request), {
     name: modelNameOf(request),
     kind: 'completion',
     capability: 'search',

@@ -1,11 +1,11 @@
 import type { FastifyRequest } from 'fastify'
 
-import { publicPathOf } from '#api/http/public-path.ts'
+import { publicBaseOf, publicPathOf } from '#api/http/public-path.ts'
 import type { SseSerializer } from '#api/inference/generate.ts'
-import { getCapableModel } from '#api/inference/model-route.ts'
+import { getCapableModel, type ModelDirectory } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
-import { callerOf, mayUseModel } from '#api/v1/request-context.ts'
+import { type Caller, mayUseModel } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import { readObject } from '#shared/storage/object-store.ts'
@@ -44,17 +44,17 @@ export const IMAGES_RESPONSE = {
 
 /** The requested model, else the default one. Throws unless it generates images. */
 export function getImageModel(
-  { catalogue }: InferenceServices,
-  request: FastifyRequest,
+  models: ModelDirectory,
+  caller: Caller,
   { model }: ImageFields,
   endpoint: string,
-): CatalogueModel {
-  const caller = callerOf(request)
+): Promise<CatalogueModel> {
+  const { catalogue } = models
   const first = catalogue.models.find(
     (candidate) => candidate.kind === 'image' && mayUseModel(caller, candidate),
   )
   const fallback = catalogue.find(DEFAULT_MODEL)?.id ?? first?.id ?? DEFAULT_MODEL
-  return getCapableModel(catalogue, caller, { name: model ?? fallback, kind: 'image', endpoint })
+  return getCapableModel(models, caller, { name: model ?? fallback, kind: 'image', endpoint })
 }
 
 /** Writes one event for each image of a streamed answer; the stored objects are then deleted. */
@@ -99,8 +99,9 @@ export async function answerImages(
   return { created: unixSeconds(nowMs), data }
 }
 
-async function inlineImages(
-  { store }: InferenceServices,
+/** The bytes of images in base64; the stored objects are then deleted. */
+export async function inlineImages(
+  { store }: Pick<InferenceServices, 'store'>,
   imageKeys: readonly string[],
 ): Promise<readonly object[]> {
   const data: object[] = []
@@ -120,5 +121,7 @@ function addressOf(
 ): string {
   const { protocol, host } = request
   const path = signer.sign(`/v1/${key}`, nowMs + URL_LIFETIME_MS)
+  // The request of a background job comes from this process, not from its client.
+  if (request.context.stored !== undefined) return publicBaseOf(publicUrl) + path
   return `${protocol}://${host}${publicPathOf(request, publicUrl)}${path}`
 }

@@ -113,6 +113,7 @@ const FILE = Type.Unsafe<never>(BINARY)
 
 /** The body of `POST /v1/images/generations`. */
 export const GENERATION_BODY = Type.Object({ prompt: PROMPT, ...COMMON }, STRICT)
+export type GenerationBody = Static<typeof GENERATION_BODY>
 
 /** The texts of the form of `POST /v1/images/edits`. */
 export const EDIT_FIELDS = Type.Object({ prompt: PROMPT, strength: STRENGTH, ...COMMON }, STRICT)

@@ -1,5 +1,4 @@
 import type { FastifyInstance } from 'fastify'
-import type { Static } from 'typebox'
 
 import { type Form, missingParameter, readForm } from '#api/http/form.ts'
 import { bodyUnchecked, reportIgnored } from '#api/http/validation.ts'
@@ -9,6 +8,7 @@ import { answerOrStream, JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { TemporaryObjects } from '#api/inference/temporary-objects.ts'
 import { type Http, runJob, submitJob } from '#api/jobs/run-inference.ts'
+import { callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { ImageInput } from '#shared/contracts/image.ts'
 import { failure } from '#shared/errors.ts'
@@ -19,6 +19,7 @@ import {
   EDIT_FIELDS,
   EDIT_FORM,
   GENERATION_BODY,
+  type GenerationBody,
   type ImageFields,
   ineffectiveFields,
   VARIATION_FIELDS,
@@ -78,8 +79,13 @@ export function registerImageForms(app: FastifyInstance, services: InferenceServ
 }
 
 async function generateImages(http: Http, services: InferenceServices): Promise<object> {
-  const fields = http.request.body as Static<typeof GENERATION_BODY>
-  const model = getImageModel(services, http.request, fields, 'v1/images/generations')
+  const fields = http.request.body as GenerationBody
+  const model = await getImageModel(
+    services,
+    callerOf(http.request),
+    fields,
+    'v1/images/generations',
+  )
   const input = { ...commonInput(fields), task: 'generate', prompt: fields.prompt } as const
   return draw(http, services, { model, input, fields })
 }
@@ -111,7 +117,7 @@ async function draw(
 async function editImage(http: Http, services: InferenceServices): Promise<object> {
   const form = await readImages(http, EDIT_FIELDS, ['image', 'mask'])
   const fields = parseFields(http.request, EDIT_FIELDS, form.fields)
-  const model = getImageModel(services, http.request, fields, 'v1/images/edits')
+  const model = await getImageModel(services, callerOf(http.request), fields, 'v1/images/edits')
   const image = await inspectImage(imageOf(form), 'image')
   const given =
     form.files.mask === undefined ? undefined : await inspectImage(form.files.mask, 'mask')
@@ -134,7 +140,12 @@ async function editImage(http: Http, services: InferenceServices): Promise<objec
 async function varyImage(http: Http, services: InferenceServices): Promise<object> {
   const form = await readImages(http, VARIATION_FIELDS, ['image'])
   const fields = parseFields(http.request, VARIATION_FIELDS, form.fields)
-  const model = getImageModel(services, http.request, fields, 'v1/images/variations')
+  const model = await getImageModel(
+    services,
+    callerOf(http.request),
+    fields,
+    'v1/images/variations',
+  )
   const image = await inspectImage(imageOf(form), 'image')
   return withTemporary(services, async (temporary) => {
     const { key: imageKey } = await temporary.put(image.bytes)

@@ -32,8 +32,9 @@ export async function receiveImage(stream: Readable, param: string): Promise<Buf
 /** Checks the header of an image. Throws `invalidRequest` naming the parameter. */
 export async function inspectImage(bytes: Buffer, param: string): Promise<UploadedImage> {
   const format = formatOf(bytes)
-  if (format === undefined) throw notAnImage(param)
-  const { width, height, hasAlpha, pages, channels = 3 } = await readHeader(bytes, param)
+  if (format === undefined || format === 'gif') throw notAnImage(param)
+  const header = await readHeader(bytes, (cause) => notAnImage(param, cause))
+  const { width, height, hasAlpha, pages, channels = 3 } = header
   if (width === undefined || height === undefined) throw notAnImage(param)
   if ((pages ?? 1) > 1) throw invalidFormat('Uploaded image must not be animated.', param)
   if (width !== height) throw invalidFormat('Uploaded image must be square.', param)
@@ -82,20 +83,26 @@ function checkMask(image: UploadedImage, mask: UploadedImage): void {
 
 // By the signature alone: neither names nor content types of uploads can be relied on, and the
 // decoder knows formats that are not meant to be read here.
-function formatOf(bytes: Buffer): UploadedImage['format'] | undefined {
+/** The format of an image by its first bytes. */
+export function formatOf(bytes: Buffer): UploadedImage['format'] | 'gif' | undefined {
   const head = bytes.subarray(0, 12).toString('latin1')
   if (head.startsWith('\x89PNG\r\n\x1a\n')) return 'png'
   if (head.startsWith('\xff\xd8\xff')) return 'jpeg'
+  if (head.startsWith('GIF8')) return 'gif'
   if (head.startsWith('RIFF') && head.endsWith('WEBP')) return 'webp'
   return undefined
 }
 
-async function readHeader(bytes: Buffer, param: string): Promise<Metadata> {
+/** Reads the header of an image; `refuse` makes the error for one that cannot be read. */
+export async function readHeader(
+  bytes: Buffer,
+  refuse: (cause: unknown) => ServiceError,
+): Promise<Metadata> {
   try {
     // Without a limit here, so that an image that is too large gets its own error.
     return await sharp(bytes, { limitInputPixels: false }).metadata()
   } catch (cause) {
-    throw notAnImage(param, cause)
+    throw refuse(cause)
   }
 }
 

@@ -1,5 +1,11 @@
 import { MESSAGES_MAX } from '#api/inference/chat/chat-messages.ts'
 import { CACHE_CONTROL } from '#api/inference/chat/chat-tools.ts'
+import { checkJsonText } from '#api/inference/input-limits.ts'
+import {
+  type ImageSource,
+  MessageContent,
+  type RequestImages,
+} from '#api/inference/request-images.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
@@ -10,6 +16,13 @@ interface TextBlock {
   readonly type: 'text'
   readonly text: string
 }
+interface ImageBlock {
+  readonly type: 'image'
+  readonly source:
+    | { readonly type: 'base64'; readonly data: string }
+    | { readonly type: 'url'; readonly url: string }
+    | { readonly type: 'file'; readonly file_id: string }
+}
 interface ToolUseBlock {
   readonly type: 'tool_use'
   readonly id: string
@@ -19,14 +32,14 @@ interface ToolUseBlock {
 interface ToolResultBlock {
   readonly type: 'tool_result'
   readonly tool_use_id: string
-  readonly content?: string | readonly TextBlock[]
+  readonly content?: string | readonly (TextBlock | ImageBlock)[]
   readonly is_error?: boolean
 }
 /** The reasoning of an earlier answer, which the model is not shown again. */
 interface ThinkingBlock {
   readonly type: 'thinking' | 'redacted_thinking'
 }
-type Block = TextBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock
+type Block = TextBlock | ImageBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock
 
 /** One message as clients write it. */
 export interface MessageField {
@@ -51,8 +64,33 @@ const TEXT_BLOCKS = {
   maxItems: BLOCKS_MAX,
   items: variantSchema({ text: TEXT_SHAPE }),
 }
+const IMAGE_SHAPE = {
+  required: ['source'],
+  properties: {
+    source: variantSchema({
+      base64: {
+        required: ['media_type', 'data'],
+        properties: {
+          media_type: {
+            type: 'string',
+            enum: ['image/jpeg', 'image/png', 'image/gif', 'image/webp'],
+          },
+          data: TEXT,
+        },
+      },
+      url: { required: ['url'], properties: { url: TEXT } },
+      file: { required: ['file_id'], properties: { file_id: TEXT } },
+    }),
+    cache_control: CACHE_CONTROL,
+  },
+}
+const RESULT_BLOCKS = {
+  ...TEXT_BLOCKS,
+  items: variantSchema({ text: TEXT_SHAPE, image: IMAGE_SHAPE }),
+}
 const BLOCK = variantSchema({
   text: TEXT_SHAPE,
+  image: IMAGE_SHAPE,
   tool_use: {
     required: ['id', 'name', 'input'],
     properties: {
@@ -67,7 +105,7 @@ const BLOCK = variantSchema({
     required: ['tool_use_id'],
     properties: {
       tool_use_id: { type: 'string', minLength: 1, maxLength: 256 },
-      content: { anyOf: [TEXT, TEXT_BLOCKS] },
+      content: { anyOf: [TEXT, RESULT_BLOCKS] },
       is_error: { type: ['boolean', 'null'] },
       cache_control: CACHE_CONTROL,
     },
@@ -106,17 +144,20 @@ export const MESSAGES_SCHEMA = {
 
 /**
  * The conversation as chat templates read it: consecutive messages of one role are one message, and
- * each tool result is a message of its own. Throws when calls and results do not match.
+ * each tool result is a message of its own. Images are added to `images`. Throws when calls and
+ * results do not match.
  */
 export function conversationOf(
   fields: readonly MessageField[],
   system: SystemField | undefined,
+  images: RequestImages,
 ): readonly ChatMessage[] {
   checkToolResults(fields)
-  const opening = system === undefined ? '' : textOf(system)
+  const { content: opening } = contentOf(system ?? '', 'system', images)
   const messages: ChatMessage[] = opening === '' ? [] : [{ role: 'system', content: opening }]
-  for (const field of fields) {
-    for (const message of messagesOf(field)) append(messages, message)
+  for (const [index, field] of fields.entries()) {
+    const path = `messages.${index}.content`
+    for (const message of messagesOf(field, path, images)) append(messages, message)
   }
   if (messages.every(({ role }) => role === 'system')) {
     throw fault('messages: at least one message is required', 'messages')
@@ -124,18 +165,28 @@ export function conversationOf(
   return messages
 }
 
-function messagesOf({ role, content }: MessageField): ChatMessage[] {
+function messagesOf(
+  { role, content }: MessageField,
+  path: string,
+  images: RequestImages,
+): ChatMessage[] {
   if (typeof content === 'string') return content === '' ? [] : [{ role, content }]
-  const text = textOf(content)
-  if (role === 'assistant') {
-    const toolCalls = content.flatMap((block) => (block.type === 'tool_use' ? [callOf(block)] : []))
-    if (text === '' && toolCalls.length === 0) return []
-    return [{ role, content: text, ...(toolCalls.length > 0 && { toolCalls }) }]
+  const read = contentOf(content, path, images)
+  const isEmpty = read.content === '' && read.images === undefined
+  if (role !== 'user' && read.images !== undefined) {
+    throw fault(`${path}: images can only be in \`user\` messages.`, path)
   }
-  const results = content.flatMap((block) =>
-    block.type === 'tool_result' ? [resultOf(block)] : [],
+  if (role === 'assistant') {
+    const toolCalls = content.flatMap((block) =>
+      block.type === 'tool_use' ? [callOf(block, path)] : [],
+    )
+    if (isEmpty && toolCalls.length === 0) return []
+    return [{ role, ...read, ...(toolCalls.length > 0 && { toolCalls }) }]
+  }
+  const results = content.flatMap((block, index) =>
+    block.type === 'tool_result' ? [resultOf(block, `${path}.${index}.content`, images)] : [],
   )
-  return text === '' ? results : [...results, { role, content: text }]
+  return isEmpty ? results : [...results, { role, ...read }]
 }
 
 function append(messages: ChatMessage[], message: ChatMessage): void {
@@ -145,24 +196,70 @@ function append(messages: ChatMessage[], message: ChatMessage): void {
     messages.push(message)
     return
   }
-  const content = `${last.content}\n\n${message.content}`
-  messages[messages.length - 1] = { ...last, ...message, content }
+  const before = `${last.content}\n\n`
+  const content = before + message.content
+  const moved = message.images?.map((image) => ({ ...image, at: image.at + before.length })) ?? []
+  const images = [...(last.images ?? []), ...moved]
+  messages[messages.length - 1] = {
+    ...{ ...last, ...message, content },
+    ...(images.length > 0 && { images }),
+  }
 }
 
-function callOf({ id, name, input }: ToolUseBlock): ChatToolCall {
-  return { id, name, arguments: JSON.stringify(input) }
+// Templates parse the arguments, so they keep the limits of JSON inside a string.
+function callOf({ id, name, input }: ToolUseBlock, param: string): ChatToolCall {
+  const text = JSON.stringify(input)
+  checkJsonText(text, param)
+  return { id, name, arguments: text }
 }
 
-function resultOf({ tool_use_id: toolCallId, content = '', is_error: isError }: ToolResultBlock) {
-  const text = textOf(content)
-  return { role: 'tool', toolCallId, content: isError === true ? `Error: ${text}` : text } as const
+function resultOf(block: ToolResultBlock, path: string, images: RequestImages): ChatMessage {
+  const { tool_use_id: toolCallId, content = '', is_error: isError } = block
+  const read = new MessageContent(isError === true ? 'Error: ' : '')
+  readBlocks(content, { path, images, read })
+  return { role: 'tool', toolCallId, ...read.fields }
 }
 
-function textOf(content: string | readonly Block[]): string {
-  if (typeof content === 'string') return content
-  return content
-    .flatMap((block) => (block.type === 'text' && block.text !== '' ? [block.text] : []))
-    .join('\n')
+function contentOf(
+  content: string | readonly Block[],
+  path: string,
+  images: RequestImages,
+): MessageContent['fields'] {
+  const read = new MessageContent()
+  readBlocks(content, { path, images, read })
+  return read.fields
+}
+
+/** Adds texts, with a line break between them, and images. */
+function readBlocks(
+  content: string | readonly Block[],
+  target: {
+    readonly path: string
+    readonly images: RequestImages
+    readonly read: MessageContent
+  },
+): void {
+  const { path, images, read } = target
+  if (typeof content === 'string') {
+    read.addText(content)
+    return
+  }
+  for (const [index, block] of content.entries()) {
+    if (block.type === 'text' && block.text !== '') read.addText(block.text, '\n')
+    if (block.type !== 'image') continue
+    read.addImage(images.add(sourceOf(block), { path: `${path}.${index}.source` }))
+  }
+}
+
+function sourceOf({ source }: ImageBlock): ImageSource {
+  switch (source.type) {
+    case 'base64':
+      return { kind: 'base64', data: source.data }
+    case 'url':
+      return { kind: 'url', url: source.url }
+    case 'file':
+      return { kind: 'file', fileId: source.file_id }
+  }
 }
 
 /** Every call is answered in the message after it, and nothing else is. */

@@ -3,6 +3,7 @@ import { type ChatRequest, chatInput } from '#api/inference/chat/chat-request.ts
 import { definitionOf, planOf, type ToolPlan } from '#api/inference/chat/chat-tools.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
+import { RequestImages } from '#api/inference/request-images.ts'
 import { samplingParams, unsetSampling } from '#api/inference/sampling-fields.ts'
 import type { GenerateInput, ResponseFormat, TokenizeInput } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
@@ -15,7 +16,8 @@ const TOOL_SCHEMA_PATH = 'tools[#].input_schema'
 /** Reads a request for a message. Throws what the schema cannot say. */
 export function messagesRequest(body: MessagesBody): ChatRequest {
   const budget = new SchemaBudget()
-  const messages = conversationOf(body.messages, body.system)
+  const images = new RequestImages()
+  const messages = conversationOf(body.messages, body.system, images)
   const tools = toolsOf(body, budget)
   const stop = body.stop_sequences ?? []
   const asked = {
@@ -39,7 +41,7 @@ export function messagesRequest(body: MessagesBody): ChatRequest {
     stream: body.stream ?? false,
   })
   addIgnoredFields(body, budget.ignored)
-  return { input: { ...input, toolSchemaPath: TOOL_SCHEMA_PATH }, tools }
+  return { input: { ...input, toolSchemaPath: TOOL_SCHEMA_PATH }, tools, images }
 }
 
 function guidanceOf(
@@ -65,9 +67,9 @@ function guidanceOf(
   }
 }
 
-/** The prompt whose tokens are counted. */
-export function countedPrompt(body: CountBody): TokenizeInput['prompt'] {
-  const messages = conversationOf(body.messages, body.system)
+/** The prompt whose tokens are counted; its images are added to `images`. */
+export function countedPrompt(body: CountBody, images: RequestImages): TokenizeInput['prompt'] {
+  const messages = conversationOf(body.messages, body.system, images)
   const tools = toolsOf(body, new SchemaBudget())
   return {
     form: 'chat',

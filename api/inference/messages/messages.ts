@@ -1,7 +1,8 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
-import { getCapableModel } from '#api/inference/model-route.ts'
+import { getCapableModel, type ModelDirectory } from '#api/inference/model-route.ts'
+import { RequestImages, requireVision, withImages } from '#api/inference/request-images.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { callerOf, freshHead } from '#api/v1/request-context.ts'
@@ -44,19 +45,20 @@ export function registerMessages(app: FastifyInstance, services: InferenceServic
   })
 }
 
-function answerMessage(http: Http, services: InferenceServices): Promise<unknown> {
+async function answerMessage(http: Http, services: InferenceServices): Promise<unknown> {
   nameRequest(http.reply)
   const validated = validatedOf<MessagesBody>(http, services.clock)
-  return generate(http, services, messageGeneration(services, validated, http.request.id))
+  return generate(http, services, await messageGeneration(services, validated, http.request.id))
 }
 
-function messageGeneration(
-  { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
+/** The job of a message request, and the presentation of its result. */
+export async function messageGeneration(
+  services: ModelDirectory & Pick<InferenceServices, 'clock'>,
   validated: Validated<MessagesBody>,
   requestId: string,
-): Generation<object> {
+): Promise<Generation<object>> {
   const { body } = validated
-  const model = getCapableModel(catalogue, validated.caller, {
+  const model = await getCapableModel(services, validated.caller, {
     ...{
       name: validated.modelName,
       kind: 'completion',
@@ -64,8 +66,9 @@ function messageGeneration(
       endpoint: 'v1/messages',
     },
   })
-  const { input, tools } = messagesRequest(body)
-  const { newId } = validated.head ?? freshHead(clock)
+  const { input, tools, images } = messagesRequest(body)
+  requireVision(model, images)
+  const { newId } = validated.head ?? freshHead(services.clock)
   const head = { id: newId('msg_', MESSAGE_ID_LENGTH), model: model.id, requestId }
   const openOutput = () =>
     new MessageOutput({
@@ -77,6 +80,7 @@ function messageGeneration(
   return {
     model,
     input,
+    images,
     present({ candidates, usage, dialect }) {
       const output = openOutput()
       if (dialect !== undefined) output.reads(dialect)
@@ -95,17 +99,23 @@ function thinkingOf({ thinking }: MessagesBody): 'asked' | 'refused' | 'unsaid' 
 async function countTokens(http: Http, services: InferenceServices): Promise<object> {
   nameRequest(http.reply)
   const body = http.request.body as CountBody
-  const model = getCapableModel(services.catalogue, callerOf(http.request), {
+  const caller = callerOf(http.request)
+  const model = await getCapableModel(services, caller, {
     ...{ name: body.model, kind: 'completion', capability: 'chat' },
     endpoint: 'v1/messages/count_tokens',
   })
+  const images = new RequestImages()
   const input: TokenizeInput = {
     task: 'tokenize',
-    prompt: countedPrompt(body),
+    prompt: countedPrompt(body, images),
     addSpecialTokens: false,
     withTexts: false,
   }
-  const { result } = await runJob(http, services, { kind: 'completion', model, input })
+  requireVision(model, images)
+  const { organizationId } = caller
+  const { result } = await withImages(services, { images, organizationId }, () => {
+    return runJob(http, services, { kind: 'completion', model, input })
+  })
   if (result.task !== 'tokenize') throw new Error('a count was answered with something else')
   return { input_tokens: result.tokenIds.length }
 }

@@ -9,7 +9,7 @@ export function presentModelInfo(
   model: CatalogueModel,
   contextLengths: ReadonlyMap<string, number>,
 ): object {
-  const contextLength = contextLengths.get(model.id) ?? null
+  const contextLength = contextLengths.get(model.adapter?.baseId ?? model.id) ?? null
   return {
     type: 'model',
     id: model.id,

@@ -1,15 +1,16 @@
-import { getCapableModel } from '#api/inference/model-route.ts'
+import { getCapableModel, type ModelDirectory } from '#api/inference/model-route.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
-import { callerOf } from '#api/v1/request-context.ts'
+import { type Caller, callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { RerankInput } from '#shared/contracts/embedding.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
 
 /** Documents of one request. */
 export const DOCUMENTS_MAX = 1000
 
 /** A query and its documents, in any dialect. */
-interface Ranking {
+export interface Ranking {
   /** The first model that ranks, if absent. */
   readonly modelName: string | null | undefined
   readonly query: string
@@ -24,22 +25,30 @@ interface Ranking {
 export async function scoreDocuments(
   http: Http,
   services: InferenceServices,
-  { modelName, query, queries, documents, endpoint }: Ranking,
+  ranking: Ranking,
 ): Promise<{
   readonly model: CatalogueModel
   readonly scores: readonly number[]
   readonly usage: TokenUsage
 }> {
-  const { catalogue } = services
-  const first = catalogue.models.find(({ capabilities }) => capabilities.includes('rerank'))
-  const model = getCapableModel(catalogue, callerOf(http.request), {
-    ...{ name: modelName ?? first?.id ?? 'rerank', kind: 'embedding', capability: 'rerank' },
-    endpoint,
-  })
-  const input = { task: 'rerank', query, documents, ...(queries && { queries }) } as const
+  const { model, input } = await rankingJob(services, callerOf(http.request), ranking)
   const { result, usage } = await runJob(http, services, { kind: 'embedding', model, input })
   if (result.task !== 'rerank') throw new Error('a ranking was answered with vectors')
   return { model, scores: result.scores, usage }
+}
+
+/** The job that scores the documents. Throws unless its model ranks. */
+export async function rankingJob(
+  models: ModelDirectory,
+  caller: Caller,
+  { modelName, query, queries, documents, endpoint }: Ranking,
+): Promise<{ readonly model: CatalogueModel; readonly input: RerankInput }> {
+  const first = models.catalogue.models.find(({ capabilities }) => capabilities.includes('rerank'))
+  const model = await getCapableModel(models, caller, {
+    ...{ name: modelName ?? first?.id ?? 'rerank', kind: 'embedding', capability: 'rerank' },
+    endpoint,
+  })
+  return { model, input: { task: 'rerank', query, documents, ...(queries && { queries }) } }
 }
 
 /** The positions of the documents, the most relevant first. */

@@ -15,8 +15,10 @@ import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
 import { answerHeadOf } from '#api/v1/request-context.ts'
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { TokenUsage } from '#shared/contracts/reply.ts'
 
-import { DOCUMENTS_MAX, ranked, scoreDocuments } from './rank.ts'
+import { DOCUMENTS_MAX, type Ranking, ranked, scoreDocuments } from './rank.ts'
 
 const DOCUMENT = {
   anyOf: [
@@ -25,7 +27,8 @@ const DOCUMENT = {
   ],
 }
 
-const RERANK_BODY = Type.Object(
+/** The body of `POST /v1/rerank`. */
+export const RERANK_BODY = Type.Object(
   {
     model: optionalString({
       minLength: 1,
@@ -76,7 +79,7 @@ const RERANK_BODY = Type.Object(
     ],
   },
 )
-type RerankBody = Static<typeof RERANK_BODY>
+export type RerankBody = Static<typeof RERANK_BODY>
 
 const RANKED_RESPONSE = {
   type: 'object',
@@ -146,29 +149,49 @@ export function registerRerank(
 
 async function rerank(http: Http, services: InferenceServices): Promise<object> {
   const body = http.request.body as RerankBody
+  const ranking = rerankRanking(body)
+  const outcome = await scoreDocuments(http, services, ranking)
+  const id = answerHeadOf(http.request, services.clock).newId('rerank-')
+  return presentRanking(body, { ...outcome, id, documents: ranking.documents })
+}
+
+/** What a request ranks. Throws when it has two lists of documents. */
+export function rerankRanking(body: RerankBody): Ranking {
   if (body.documents && body.texts) {
     throw invalidValue('texts', "it cannot be given together with 'documents'.")
   }
   const documents = (body.texts ?? body.documents ?? []).map((document) =>
     typeof document === 'string' ? document : document.text,
   )
-  const { model, scores, usage } = await scoreDocuments(http, services, {
-    ...{ modelName: body.model, query: body.query, documents, endpoint: 'v1/rerank' },
-  })
+  return { modelName: body.model, query: body.query, documents, endpoint: 'v1/rerank' }
+}
+
+/** The answer in the dialect that the request chose by its list of documents. */
+export function presentRanking(
+  body: RerankBody,
+  outcome: {
+    readonly id: string
+    readonly documents: readonly string[]
+    readonly model: CatalogueModel
+    readonly scores: readonly number[]
+    readonly usage: TokenUsage
+  },
+): object {
+  const { id, documents, model, scores, usage } = outcome
+  const best = ranked(scores, body.top_n ?? body.top_k)
   if (body.texts) {
-    return ranked(scores, body.top_n ?? body.top_k).map((result) => ({
+    return best.map((result) => ({
       ...result,
       ...(body.return_text === true && { text: documents[result.index] }),
     }))
   }
-  const results = ranked(scores, body.top_n ?? body.top_k).map(({ index, score }) => ({
+  const results = best.map(({ index, score }) => ({
     index,
     relevance_score: score,
     ...(body.return_documents === true && { document: { text: documents[index] } }),
   }))
   return {
-    id: answerHeadOf(http.request, services.clock).newId('rerank-'),
-    ...{ object: 'list', model: model.id, results },
+    ...{ id, object: 'list', model: model.id, results },
     usage: { prompt_tokens: usage.promptTokens, total_tokens: usage.promptTokens },
   }
 }

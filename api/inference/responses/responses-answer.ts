@@ -78,7 +78,7 @@ export function presentResponse(head: ResponseHead, state: ResponseState): objec
     })),
     top_logprobs: body.top_logprobs ?? 0,
     top_p: body.top_p ?? 1,
-    truncation: 'disabled',
+    truncation: body.truncation ?? 'disabled',
     usage: status === 'completed' || status === 'incomplete' ? presentUsage(state.usage) : null,
     user: body.user ?? null,
     metadata: body.metadata ?? {},

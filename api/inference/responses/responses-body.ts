@@ -7,6 +7,7 @@ import {
   fixed,
   ineffective,
   optionalBoolean,
+  optionalEnum,
   optionalInteger,
   optionalString,
   unsupported,
@@ -192,9 +193,11 @@ export const RESPONSES_BODY = Type.Object(
     ...REQUEST_FIELDS,
     user: SAMPLING_FIELDS.user,
     timeout: SAMPLING_FIELDS.timeout,
-    truncation: ineffective({ type: ['string', 'null'], enum: ['auto', 'disabled', null] }, [
-      'disabled',
-    ]),
+    truncation: optionalEnum(['auto', 'disabled'], {
+      default: 'disabled',
+      description:
+        'With `auto`, the oldest items of a conversation that is too long for the model are dropped; `x-millrace-dropped-messages` says how many.',
+    }),
     store: optionalBoolean({
       description:
         'Whether the response can be fetched and continued later; the default is a setting of the installation.',

@@ -1,15 +1,26 @@
+import { invalidValue, missingParameter } from '#api/inference/field-schemas.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
+import { DETAIL, MessageContent, type RequestImages } from '#api/inference/request-images.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 
 const ITEMS_MAX = 2048
 
-interface ContentPart {
+interface TextPart {
   readonly type: 'input_text' | 'output_text' | 'refusal'
   readonly text?: string
   readonly refusal?: string
 }
+
+interface ImagePart {
+  readonly type: 'input_image'
+  readonly image_url?: string | null
+  readonly file_id?: string | null
+  readonly detail?: string | null
+}
+
+type ContentPart = TextPart | ImagePart
 
 interface MessageItem {
   readonly type?: 'message'
@@ -59,6 +70,16 @@ const PARTS = {
           },
         },
         refusal: { required: ['refusal'], properties: { refusal: TEXT } },
+        input_image: {
+          properties: {
+            image_url: {
+              type: ['string', 'null'],
+              description: 'A data URL, or an https URL that is fetched.',
+            },
+            file_id: { type: ['string', 'null'], description: 'An uploaded image instead.' },
+            detail: DETAIL,
+          },
+        },
       }),
     },
   ],
@@ -128,23 +149,25 @@ export const INPUT_SCHEMA = {
 
 /**
  * The conversation as chat templates read it: the instructions first, the calls of one turn in one
- * message, and their outputs right behind it. Throws where a call or its output is missing.
+ * message, and their outputs right behind it. Images are added to `images`. Throws where a call or
+ * its output is missing.
  */
 export function responsesMessages(
   input: InputField,
   instructions: string | null | undefined,
+  images: RequestImages,
 ): readonly ChatMessage[] {
   const conversation = new Conversation()
-  if (typeof instructions === 'string') conversation.say('system', instructions)
-  if (typeof input === 'string') conversation.say('user', input)
-  else for (const [index, item] of input.entries()) take(conversation, item, index)
+  if (typeof instructions === 'string') conversation.say('system', { content: instructions })
+  if (typeof input === 'string') conversation.say('user', { content: input })
+  else for (const [index, item] of input.entries()) take(conversation, item, { index, images })
   return conversation.finish()
 }
 
 function take(
   conversation: Conversation,
   item: Exclude<InputField, string>[number],
-  index: number,
+  { index, images }: { readonly index: number; readonly images: RequestImages },
 ): void {
   switch (item.type) {
     case 'function_call':
@@ -152,23 +175,53 @@ function take(
       conversation.call({ id: item.call_id, name: item.name, arguments: item.arguments })
       break
     case 'function_call_output':
-      conversation.answer(item.call_id, textOf(item.output), `input[${index}].call_id`)
+      conversation.answer(
+        item.call_id,
+        contentOf(item.output, `input[${index}].output`, images),
+        `input[${index}].call_id`,
+      )
       break
     case 'reasoning':
       break
-    default:
-      conversation.say(item.role === 'developer' ? 'system' : item.role, textOf(item.content))
+    default: {
+      const read = contentOf(item.content, `input[${index}].content`, images)
+      const [image] = read.images ?? []
+      if (image !== undefined && item.role !== 'user') {
+        throw invalidValue(image.path, "images are only allowed with role 'user'.")
+      }
+      conversation.say(item.role === 'developer' ? 'system' : item.role, read)
+    }
   }
 }
 
-function textOf(content: string | readonly ContentPart[]): string {
-  if (typeof content === 'string') return content
-  return content.map((part) => part.text ?? part.refusal ?? '').join('')
+function contentOf(
+  content: string | readonly ContentPart[],
+  path: string,
+  images: RequestImages,
+): Content {
+  if (typeof content === 'string') return { content }
+  const read = new MessageContent()
+  for (const [index, part] of content.entries()) {
+    if (part.type === 'input_image') read.addImage(imageOf(part, `${path}[${index}]`, images))
+    else read.addText(part.text ?? part.refusal ?? '')
+  }
+  return read.fields
 }
+
+function imageOf(part: ImagePart, path: string, images: RequestImages) {
+  const { image_url: url, file_id: fileId, detail } = part
+  if (typeof url === 'string') {
+    return images.add({ kind: 'url', url }, { path: `${path}.image_url`, detail })
+  }
+  if (typeof fileId !== 'string') throw missingParameter(`${path}.image_url`)
+  return images.add({ kind: 'file', fileId }, { path: `${path}.file_id`, detail })
+}
+
+type Content = MessageContent['fields']
 
 interface Turn {
   readonly role: ChatMessage['role']
-  content: string
+  content: Content
   readonly calls: ChatToolCall[]
 }
 
@@ -176,16 +229,17 @@ interface Turn {
 class Conversation {
   readonly #messages: ChatMessage[] = []
   /** Outputs of the calls of the last turn. */
-  readonly #outputs = new Map<string, string>()
+  readonly #outputs = new Map<string, Content>()
   readonly #open = new Set<string>()
   /** The last turn, which later calls may belong to. */
   #turn: Turn | undefined
 
-  say(role: ChatMessage['role'], content: string): void {
+  say(role: ChatMessage['role'], content: Content): void {
     const turn = this.#turn
     // Text after a call belongs to the same assistant message.
     if (role === 'assistant' && turn !== undefined && turn.calls.length > 0 && this.#mayGrow) {
-      turn.content += content
+      // Only users send images.
+      turn.content = { content: turn.content.content + content.content }
       return
     }
     this.#endTurn()
@@ -195,13 +249,13 @@ class Conversation {
   call(call: ChatToolCall): void {
     if (this.#turn?.role !== 'assistant' || !this.#mayGrow) {
       this.#endTurn()
-      this.#turn = { role: 'assistant', content: '', calls: [] }
+      this.#turn = { role: 'assistant', content: { content: '' }, calls: [] }
     }
     this.#turn?.calls.push(call)
     this.#open.add(call.id)
   }
 
-  answer(callId: string, output: string, param: string): void {
+  answer(callId: string, output: Content, param: string): void {
     if (!this.#open.delete(callId)) {
       throw failure.invalidRequest(
         `No tool call found for function call output with call_id ${shown(callId)}.`,
@@ -233,10 +287,10 @@ class Conversation {
     const { role, content, calls } = turn
     const [unanswered] = this.#open
     if (unanswered !== undefined) throw noOutput(unanswered)
-    this.#messages.push({ role, content, ...(calls.length > 0 && { toolCalls: calls }) })
+    this.#messages.push({ role, ...content, ...(calls.length > 0 && { toolCalls: calls }) })
     for (const { id } of calls) {
-      const output = this.#outputs.get(id) ?? ''
-      this.#messages.push({ role: 'tool', content: output, toolCallId: id })
+      const output = this.#outputs.get(id) ?? { content: '' }
+      this.#messages.push({ role: 'tool', ...output, toolCallId: id })
     }
     this.#outputs.clear()
     this.#turn = undefined

@@ -9,6 +9,7 @@ import {
 import { invalidValue } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { reasoningGuidance } from '#api/inference/reasoning-fields.ts'
+import { RequestImages } from '#api/inference/request-images.ts'
 import { mentionsJson } from '#api/inference/response-format.ts'
 import {
   maxTokensOf,
@@ -16,6 +17,7 @@ import {
   stopStrings,
   unsetSampling,
 } from '#api/inference/sampling-fields.ts'
+import { checkMetadata } from '#api/v1/metadata-field.ts'
 import type { ResponseFormat } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 
@@ -35,8 +37,10 @@ const TOOL_SCHEMA_PATH = 'tools[#].parameters'
  */
 export function responsesRequest(body: ResponsesBody, earlier: Items = []): ChatRequest {
   checkStreamOptions(body)
+  checkMetadata(body.metadata)
   const input = earlier.length === 0 ? body.input : [...earlier, ...itemsOf(body.input)]
-  const messages = responsesMessages(input, body.instructions)
+  const images = new RequestImages()
+  const messages = responsesMessages(input, body.instructions, images)
   const budget = new SchemaBudget()
   const tools = toolsOf(body, budget)
   const asked = {
@@ -57,9 +61,10 @@ export function responsesRequest(body: ResponsesBody, earlier: Items = []): Chat
     logprobs: logprobsOf(body),
     responseFormat: responseFormatOf(body, budget),
     stream: body.stream ?? false,
+    isTruncated: body.truncation === 'auto',
   })
   addIgnoredFields(body, budget.ignored)
-  return { input: { ...chat, toolSchemaPath: TOOL_SCHEMA_PATH }, tools }
+  return { input: { ...chat, toolSchemaPath: TOOL_SCHEMA_PATH }, tools, images }
 }
 
 function guidanceOf({ reasoning, text }: ResponsesBody): Pick<ChatOptions, 'template' | 'hints'> {

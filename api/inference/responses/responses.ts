@@ -2,7 +2,8 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 
 import { serviceTierOf } from '#api/inference/chat/chat-request.ts'
 import { type Generation, generate, type Validated, validatedOf } from '#api/inference/generate.ts'
-import { getCapableModel } from '#api/inference/model-route.ts'
+import { getCapableModel, type ModelDirectory } from '#api/inference/model-route.ts'
+import { requireVision } from '#api/inference/request-images.ts'
 import { JOB_ERRORS } from '#api/inference/response-schemas.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import { streamEvents } from '#api/jobs/routes.ts'
@@ -44,7 +45,7 @@ async function respond(http: Http, services: InferenceServices): Promise<unknown
     if (body.background === true && !isStoredRequest) {
       return await runInBackground(http, services, { validated, thread })
     }
-    const head = responseHead(services, validated, thread)
+    const head = await responseHead(services, validated, thread)
     const answer = await generate(http, services, responseGeneration(services, head, thread))
     return http.reply.sent ? answer : await thread.save(head, answer)
   } catch (error) {
@@ -65,13 +66,13 @@ async function runInBackground(
   const { answers, background } = stored
   const id = background.newId()
   const createdAtMs = clock.now()
-  const head = responseHead(
+  const head = await responseHead(
     services,
     { ...validated, head: durableHead({ id, startedAtMs: createdAtMs }) },
     thread,
   )
   // Faults of the request are answered now.
-  responsesRequest(body, thread.earlier)
+  requireVision(head.catalogueModel, responsesRequest(body, thread.earlier).images)
   const { organizationId, userId = null } = callerOf(http.request)
   const queued = presentResponse(head, { status: 'queued' })
   const isStored = await answers.add({
@@ -115,15 +116,15 @@ function renamed(error: unknown): unknown {
 }
 
 /** The constant fields of the response to a request. */
-function responseHead(
-  { catalogue, clock }: Pick<InferenceServices, 'catalogue' | 'clock'>,
+async function responseHead(
+  services: ModelDirectory & Pick<InferenceServices, 'clock'>,
   { body, caller, modelName, head }: Validated<ResponsesBody>,
   { isStored, conversationId }: ResponseThread,
-): ResponseHead {
-  const model = getCapableModel(catalogue, caller, {
+): Promise<ResponseHead> {
+  const model = await getCapableModel(services, caller, {
     ...{ name: modelName, kind: 'completion', capability: 'chat', endpoint: 'v1/responses' },
   })
-  const { newId, created } = head ?? freshHead(clock)
+  const { newId, created } = head ?? freshHead(services.clock)
   return {
     ...{ id: hexId('resp_', newId('resp_')), createdAt: created, model: model.id, body },
     ...{ serviceTier: serviceTierOf(body), isStored, conversationId, catalogueModel: model },
@@ -131,12 +132,12 @@ function responseHead(
 }
 
 /** The job of a line of a batch, and the presentation of its result. */
-export function batchedResponse(
-  services: Pick<InferenceServices, 'catalogue' | 'clock'>,
+export async function batchedResponse(
+  services: ModelDirectory & Pick<InferenceServices, 'clock'>,
   validated: Validated<ResponsesBody>,
-): Generation<object> {
+): Promise<Generation<object>> {
   checkUnstored(validated.body)
-  return responseGeneration(services, responseHead(services, validated, NO_THREAD), NO_THREAD)
+  return responseGeneration(services, await responseHead(services, validated, NO_THREAD), NO_THREAD)
 }
 
 /** The job of a response request, and the presentation of its result. */
@@ -146,11 +147,13 @@ function responseGeneration(
   thread: ResponseThread,
 ): Generation<object> {
   const { id } = head
-  const { input, tools } = responsesRequest(head.body, thread.earlier)
+  const { input, tools, images } = responsesRequest(head.body, thread.earlier)
+  requireVision(head.catalogueModel, images)
   const now = (): number => unixSeconds(clock.now())
   return {
     model: head.catalogueModel,
     input,
+    images,
     priorityClass: head.serviceTier,
     present({ candidates, usage, dialect }) {
       const output = new ResponseOutput(id, tools)

@@ -8,8 +8,11 @@ export function createChat(page) {
   const text = byId('chat-text', HTMLTextAreaElement)
   const system = byId('chat-system', HTMLTextAreaElement)
   const empty = /** @type {Element} */ (log.firstElementChild)
-  /** @type {{ role: 'user' | 'assistant', content: string }[]} */
+  const imageInput = byId('chat-images', HTMLInputElement)
+  /** @type {{ role: 'user' | 'assistant', content: string | object[] }[]} */
   let turns = []
+  /** Data URLs of the images of the next message. @type {readonly string[]} */
+  let images = []
 
   const panel = createPanel(
     {
@@ -23,7 +26,7 @@ export function createChat(page) {
           messages: [
             ...(system.value.trim() === '' ? [] : [{ role: 'system', content: system.value }]),
             ...turns,
-            { role: 'user', content: text.value },
+            { role: 'user', content: contentOf(text.value, images) },
           ],
           temperature: byId('chat-temperature', HTMLInputElement).valueAsNumber,
           ...optionalNumber('max_tokens', byId('chat-max', HTMLInputElement)),
@@ -37,6 +40,10 @@ export function createChat(page) {
     page,
   )
 
+  imageInput.addEventListener('change', async () => {
+    images = await Promise.all(Array.from(imageInput.files ?? [], readAsDataUrl))
+    page.onChange()
+  })
   text.addEventListener('keydown', (event) => {
     // While an input method composes, Enter selects a word.
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return
@@ -56,10 +63,16 @@ export function createChat(page) {
   async function answer(request, signal) {
     const question = text.value
     const startedAt = performance.now()
-    const asked = addTurn('user', question)
+    const shown = images
+    const asked = addTurn(
+      'user',
+      shown.length === 0 ? question : `${question} [${shown.length} images]`,
+    )
     const { turn, words } = addTurn('assistant', '')
     turn.setAttribute('aria-busy', 'true')
     text.value = ''
+    images = []
+    imageInput.value = ''
     /** @type {number | undefined} */
     let firstAt
     let usage
@@ -80,9 +93,11 @@ export function createChat(page) {
         asked.turn.remove()
         turn.remove()
         if (text.value === '') text.value = question
+        images = shown
         if (log.childElementCount === 0) log.append(empty)
       } else if (turn.isConnected) {
-        turns.push({ role: 'user', content: question }, { role: 'assistant', content: said })
+        const content = contentOf(question, shown)
+        turns.push({ role: 'user', content }, { role: 'assistant', content: said })
       }
     }
   }
@@ -111,4 +126,24 @@ export function createChat(page) {
     words.textContent = said
     if (isAtEnd) log.scrollTop = log.scrollHeight
   }
+}
+
+/**
+ * A message's content: its text, after its images where it has some. @param {string} text @param
+ * {readonly string[]} images
+ */
+function contentOf(text, images) {
+  if (images.length === 0) return text
+  const parts = images.map((url) => ({ type: 'image_url', image_url: { url } }))
+  return [...parts, { type: 'text', text }]
+}
+
+/** @param {Blob} file @returns {Promise<string>} */
+function readAsDataUrl(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader()
+    reader.onload = () => resolve(String(reader.result))
+    reader.onerror = () => reject(reader.error)
+    reader.readAsDataURL(file)
+  })
 }

@@ -11,6 +11,7 @@ import { inWords, Problem } from './problem.js'
 import { current, onSignedOutElsewhere, signInAs, signOut, userOf } from './session.js'
 import { createSignIn, takeLanding } from './sign-in.js'
 import { createSpeech } from './speech.js'
+import { createTuning } from './tuning.js'
 
 /** Doubles with each attempt, because requests count against the limit of the key. */
 const LOOK_AGAIN_MS = 5000
@@ -19,10 +20,10 @@ const studio = byId('studio', HTMLElement)
 const account = byId('account', HTMLElement)
 const message = byId('message', HTMLElement)
 
-const page = { onChange: showCurl, onSignedOut: leave }
-const panels = [createChat, createCompletion, createEmbedding, createSpeech, createImages].map(
-  (create) => create(page),
-)
+const page = { onChange: showCurl, onSignedOut: leave, onModel: showNewModels }
+const panels = [
+  ...[createChat, createCompletion, createEmbedding, createSpeech, createImages, createTuning],
+].map((create) => create(page))
 const signIn = createSignIn({ onSignedIn: enter })
 const tabs = [
   .../** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll('[role="tab"]')),
@@ -90,6 +91,11 @@ function showModels(models, delayMs = LOOK_AGAIN_MS) {
     const found = await loadModels().catch(() => models)
     if (!studio.hidden) showModels(found, delayMs * 2)
   }, delayMs)
+}
+
+/** Shows a model that was made in this page. */
+async function showNewModels() {
+  showModels(await loadModels())
 }
 
 /** Reloads the page, which removes all texts, recordings and images. */

@@ -246,7 +246,7 @@ describe("Anthropic's client", () => {
   it('lists and shows models, page by page', async () => {
     const ids: string[] = []
     for await (const model of client.models.list({ limit: 3 })) ids.push(model.id)
-    expect(ids).toHaveLength(8)
+    expect(ids).toHaveLength(9)
     expect(await client.models.retrieve('tiny-chat')).toMatchObject({
       ...{ type: 'model', id: 'tiny-chat', created_at: '2023-11-14T22:13:20.000Z' },
     })

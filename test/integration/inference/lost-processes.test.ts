@@ -1,8 +1,8 @@
 import OpenAI from 'openai'
-import { describe, expect } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
-import { it } from '#test/support/services.ts'
-import { ONE_MODEL, startTiers, type Tiers } from '#test/support/tiers.ts'
+import { startOwnTiers } from '#test/support/own-tiers.ts'
+import { ONE_MODEL, type Tiers } from '#test/support/tiers.ts'
 
 // Ids 0, 1 and 2 end the text of the shipped model; without them it goes on to the limit.
 const ENDLESS = { '0': -100, '1': -100, '2': -100 }
@@ -30,82 +30,51 @@ async function read(client: OpenAI, onChunk: (count: number) => void = () => {})
   return text
 }
 
-function clientOf(tiers: Tiers): OpenAI {
-  return new OpenAI({ baseURL: `${tiers.url}/v1`, apiKey: tiers.apiKey, maxRetries: 0 })
+function clientOf(url: string): OpenAI {
+  return new OpenAI({ baseURL: `${url}/v1`, apiKey: tiers.apiKey, maxRetries: 0 })
 }
 
-describe('real processes', () => {
-  it('give the client the same bytes when the worker is killed in the middle of a stream', async ({
-    databaseUrl,
-    redisUrl,
-    keyPrefix,
-    folder,
-  }) => {
-    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })
-    try {
-      const client = clientOf(tiers)
-      const first = await tiers.startWorker()
-      const undisturbed = await read(client)
-      expect(undisturbed.length).toBeGreaterThan(500)
-      let killing: Promise<unknown> = Promise.resolve()
-      const disturbed = await read(client, (count) => {
-        if (count === 5) killing = first.kill().then(() => tiers.startWorker())
+let tiers: Tiers
+let worker: Awaited<ReturnType<Tiers['startWorker']>>
+let undisturbed: string
+beforeAll(async () => {
+  tiers = await startOwnTiers(ONE_MODEL)
+  worker = await tiers.startWorker()
+  undisturbed = await read(clientOf(tiers.url))
+})
+afterAll(() => tiers.stop())
+
+describe('a client of real processes receives the same bytes', () => {
+  it('when the worker is killed in the middle of a stream', async () => {
+    expect(undisturbed.length).toBeGreaterThan(500)
+    let killing: Promise<unknown> = Promise.resolve()
+    const disturbed = await read(clientOf(tiers.url), (count) => {
+      if (count !== 5) return
+      killing = worker.kill().then(async () => {
+        worker = await tiers.startWorker()
       })
-      await killing
-      expect(disturbed).toBe(undisturbed)
-    } finally {
-      await tiers.stop()
-    }
+    })
+    await killing
+    expect(disturbed).toBe(undisturbed)
   })
 
-  it('give the client the same bytes when the worker is stopped in the middle of a stream', async ({
-    databaseUrl,
-    redisUrl,
-    keyPrefix,
-    folder,
-  }) => {
-    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })
-    try {
-      const client = clientOf(tiers)
-      const first = await tiers.startWorker()
-      await tiers.startWorker()
-      const undisturbed = await read(client)
-      let stopping: Promise<unknown> = Promise.resolve()
-      const disturbed = await read(client, (count) => {
-        if (count === 5) stopping = first.process.stop()
-      })
-      await stopping
-      expect(disturbed).toBe(undisturbed)
-    } finally {
-      await tiers.stop()
-    }
+  it('when the worker is stopped in the middle of a stream', async () => {
+    let stopping: Promise<unknown> = Promise.resolve()
+    const disturbed = await read(clientOf(tiers.url), (count) => {
+      if (count === 5) stopping = Promise.all([worker.process.stop(), tiers.startWorker()])
+    })
+    await stopping
+    expect(disturbed).toBe(undisturbed)
   })
 
-  it('finish an open stream when the API is stopped, and refuse new requests', async ({
-    databaseUrl,
-    redisUrl,
-    keyPrefix,
-    folder,
-  }) => {
-    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })
-    try {
-      await tiers.startWorker()
-      const undisturbed = await read(clientOf(tiers))
-      const second = await tiers.startApi()
-      const client = new OpenAI({
-        baseURL: `${second.url}/v1`,
-        apiKey: tiers.apiKey,
-        maxRetries: 0,
-      })
-      let stopping: Promise<unknown> = Promise.resolve()
-      const disturbed = await read(client, (count) => {
-        if (count === 5) stopping = second.process.stop(20_000)
-      })
-      await stopping
-      expect(disturbed).toBe(undisturbed)
-      await expect(fetch(`${second.url}/healthz`)).rejects.toThrow()
-    } finally {
-      await tiers.stop()
-    }
+  it('when the API is stopped, which refuses new requests', async () => {
+    const second = await tiers.startApi()
+    let stopping: Promise<unknown> = Promise.resolve()
+    const disturbed = await read(clientOf(second.url), (count) => {
+      if (count === 5) stopping = second.process.stop(20_000)
+    })
+    await stopping
+    expect(disturbed).toBe(undisturbed)
+    await expect(fetch(`${second.url}/healthz`)).rejects.toThrow()
   })
 })

@@ -97,7 +97,7 @@ describe('the official client, version 3', () => {
 
   it('receives clear errors for endpoints that do not exist here', LONG, async () => {
     for (const call of [
-      () => open().listFineTunes(),
+      () => open().createClassification({ model: 'ada', query: 'x' }),
       () =>
         open().createAnswer({ model: 'ada', question: 'x', examples: [], examples_context: '' }),
     ]) {

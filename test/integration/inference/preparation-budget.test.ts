@@ -43,7 +43,7 @@ describe('a job that exceeds its preparation budget', () => {
       const runs = service.runs.slice(before)
       expect(runs.length).toBe(2)
       expect(new Set(runs).size).toBe(2)
-      expect(service.numBusy()).toBe(0)
+      await expect.poll(() => service.numBusy()).toBe(0)
     },
     60_000,
   )

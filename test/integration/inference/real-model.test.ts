@@ -33,6 +33,28 @@ describe('the way from a socket to the model that ships, and back', () => {
     expect(said).toBe(completion.choices[0]?.text)
   })
 
+  it('answers with an adapter of the catalogue under its own name, beside the base', async () => {
+    const { data } = await client.models.list()
+    expect(data).toMatchObject([
+      { id: MODEL, parent: null },
+      { id: 'tiny-chat-tuned', parent: MODEL, aliases: ['tuned'] },
+    ])
+    const names = [MODEL, 'tiny-chat-tuned', MODEL, 'tuned']
+    const chat = { messages: MESSAGES, temperature: 0, max_tokens: 24 }
+    const answers = await Promise.all(
+      names.map((model) => client.chat.completions.create({ ...chat, model })),
+    )
+    expect(answers.map(({ model }) => model)).toEqual(
+      names.map((name) => (name === MODEL ? MODEL : 'tiny-chat-tuned')),
+    )
+    const [base, tuned, again, alias] = answers.map(({ choices, system_fingerprint }) => {
+      return { text: choices[0]?.message.content, system_fingerprint }
+    })
+    expect(tuned?.text).not.toBe(base?.text)
+    expect(tuned?.system_fingerprint).not.toBe(base?.system_fingerprint)
+    expect([again, alias]).toEqual([base, tuned])
+  })
+
   it('keeps the offsets and sums of an echoed and scored prompt', async () => {
     const { choices, usage } = await client.completions.create({
       model: MODEL,

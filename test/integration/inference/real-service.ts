@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import { inject } from 'vitest'
@@ -20,6 +22,8 @@ import { listWorkers, WORKER_HEARTBEAT_MS, writeHeartbeat } from '#shared/queue/
 import { ReplyWriter } from '#shared/queue/reply-writer.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { openSurface } from '#test/unit/api/inference/surface.ts'
+import { openAdapterLibrary } from '#workers/adapters/adapter-library.ts'
+import { writePeftAdapter } from '#workers/adapters/peft-files.ts'
 import { openTextEngine } from '#workers/engine/open-text-engine.ts'
 import { processCompletion } from '#workers/processors/completion.ts'
 import { createCompletionModel } from '#workers/processors/completion-model.ts'
@@ -30,6 +34,7 @@ import type { ObservedRun } from '#workers/telemetry/run-observer.ts'
 import { loadTextModel } from '#workers/text/text-model.ts'
 
 const SLOTS = 4
+const ADAPTER = join(mkdtempSync(join(tmpdir(), 'millrace-real-')), 'adapter')
 const CATALOGUE = parseCatalogue({
   models: [
     {
@@ -37,6 +42,7 @@ const CATALOGUE = parseCatalogue({
       kind: 'completion',
       source: 'models/tiny-chat',
       capabilities: ['chat', 'completion', 'edit', 'search'],
+      adapters: [{ id: 'tiny-chat-tuned', source: ADAPTER, aliases: ['tuned'] }],
     },
   ],
 })
@@ -107,7 +113,13 @@ async function startWorker(redisUrl: string, keys: ReturnType<typeof queueKeys>)
   const runtime = openRuntime()
   const folder = join(import.meta.dirname, '../../../models/tiny-chat')
   const engine = await openTextEngine({ runtime, folder, slots: SLOTS, intraOpThreads: 1 })
-  const model = createCompletionModel(engine, await loadTextModel(folder, systemClock))
+  writeAdapter()
+  const adapters = openAdapterLibrary({
+    ...{ bytesMax: 0, rankMax: 8, log, fetchOptions: {} as never },
+    fit: (adapter) => engine.fitAdapter(adapter),
+  })
+  const text = await loadTextModel(folder, systemClock)
+  const model = createCompletionModel(engine, text, { adapters })
   const clock = systemClock
   const workerId = randomUUID()
   const writer = new ReplyWriter(redis, log, (replyTo) => runner.cancelOwner(replyTo))
@@ -150,6 +162,18 @@ async function startWorker(redisUrl: string, keys: ReturnType<typeof queueKeys>)
       subscriber.disconnect()
       await engine.close()
       await runtime.close()
+      rmSync(ADAPTER, { recursive: true })
     },
+  }
+}
+
+/** An adapter that changes every answer. */
+function writeAdapter(): void {
+  const a = Float32Array.from({ length: 2 * 192 }, (_, at) => Math.sin(at))
+  const layer = { inSize: 192, outSize: 192, a, b: a.toReversed() }
+  const modules = new Map([['model.layers.2.self_attn.o_proj', layer]])
+  mkdirSync(ADAPTER, { recursive: true })
+  for (const [name, bytes] of Object.entries(writePeftAdapter({ rank: 2, alpha: 2, modules }))) {
+    writeFileSync(join(ADAPTER, name), bytes)
   }
 }

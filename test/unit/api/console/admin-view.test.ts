@@ -57,7 +57,7 @@ describe('the administration page', () => {
     expect(tile(view({}), 'Cache in use')?.value).toBe('25 %')
     expect(tile(view({}), 'Workers alive')).toMatchObject({
       value: '1',
-      note: 'every model is served',
+      note: 'every queue is served',
     })
   })
 
@@ -66,7 +66,7 @@ describe('the administration page', () => {
     expect(tile(none, 'Workers alive')).toMatchObject({ value: '0', tone: 'bad' })
     expect(tile(none, 'Cache in use')?.note).toBe('no text model is loaded')
     const partly = view({ queues: [QUEUE, { ...QUEUE, modelId: 'other', workersReady: 0 }] })
-    expect(tile(partly, 'Workers alive')?.note).toBe('1 model is not served')
+    expect(tile(partly, 'Workers alive')?.note).toBe('1 queue is not served')
   })
 
   it('marks mails that could not be delivered', () => {

@@ -1,28 +1,42 @@
-import { describe, expect, it } from 'vitest'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { describe, expect, it, onTestFinished } from 'vitest'
 
 import { createBatchExecutor } from '#api/inference/batchable.ts'
+import { createImageIntake } from '#api/inference/request-images.ts'
+import type { SubmitRequest } from '#api/jobs/observers.ts'
 import { systemClock } from '#shared/clock.ts'
+import type { GenerateInput } from '#shared/contracts/completion.ts'
 import type { EmbedInput } from '#shared/contracts/embedding.ts'
+import type { QueueKind } from '#shared/contracts/job.ts'
+import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { countTurns } from '#test/support/turns.ts'
 
-import { answering, CATALOGUE, type Script, ScriptedSubmitter, speak } from './surface.ts'
+import { answering, CATALOGUE, type Script, ScriptedSubmitter, SILENT, speak } from './surface.ts'
 
 const ONE = 'AACAPw=='
 
 const play =
   (vector: string): Script =>
-  (request) =>
-    request.input.task === 'generate'
-      ? speak(request.input, ['Hello'])
+  (request) => {
+    const { kind, input } = request as unknown as SubmitRequest<QueueKind>
+    if (kind === 'image') return answering({ imageKeys: ['media/one.png'] })(request)
+    if (input.task === 'generate') return speak(request.input as GenerateInput, ['Hello'])
+    return input.task === 'rerank'
+      ? answering({ task: 'rerank', scores: [0.25, 0.75] })(request)
       : answering(({ items }: EmbedInput) => ({
           task: 'embed',
           vectors: items.map(() => vector),
           dimensions: 1,
         }))(request)
+  }
 
 function open(
   checkQuota: (organizationId: string) => Promise<void> = async () => {},
   vector = ONE,
+  store = openDirectoryStore(tmpdir()),
 ) {
   const submitter = new ScriptedSubmitter(play(vector))
   const config = { deadlineSeconds: 600 }
@@ -31,6 +45,10 @@ function open(
     catalogue: CATALOGUE,
     clock: systemClock,
     config,
+    store,
+    files: { find: async () => undefined },
+    images: createImageIntake({ countMax: 1, bytesMax: 1024, urls: 'none' }),
+    log: SILENT,
     checkQuota,
   })
   const run = async (
@@ -59,6 +77,7 @@ describe('a request of a batch', () => {
     ['/v1/responses', { model: 'tiny-chat', input: 'Hi' }, 'response'],
     ['/v1/completions', { model: 'gpt-3.5-turbo', prompt: 'Hi' }, 'text_completion'],
     ['/v1/embeddings', { model: 'tiny-embed', input: ['a'] }, 'list'],
+    ['/v1/rerank', { model: 'tiny-rerank', query: 'a', documents: ['b', 'c'] }, 'list'],
   ])('%s is answered as by its endpoint, behind all others', async (endpoint, body, object) => {
     const { submitter, run } = open()
     expect(await run(endpoint, body)).toMatchObject({ object, usage: expect.anything() })
@@ -75,6 +94,36 @@ describe('a request of a batch', () => {
     const asked = run('/v1/completions', { model: 'gpt-3.5-turbo', prompt: 'Hi' })
     await expect(asked).rejects.toThrow('nothing is left of org-a')
     expect(submitter.requests).toEqual([])
+  })
+
+  it('answers messages in their own dialect', async () => {
+    const { run } = open()
+    const body = { model: 'tiny-chat', max_tokens: 5, messages: MESSAGES }
+    expect(await run('/v1/messages', body)).toMatchObject({
+      ...{ type: 'message', role: 'assistant', content: [{ type: 'text', text: 'Hello' }] },
+    })
+  })
+
+  it('orders documents by their relevance', async () => {
+    const body = { model: 'tiny-rerank', query: 'a', documents: ['b', 'c'], top_n: 1 }
+    const results = [{ index: 1, relevance_score: 0.75 }]
+    expect(await open().run('/v1/rerank', body)).toMatchObject({ results })
+  })
+
+  it('answers the bytes of images, and no addresses, which expire', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'millrace-batchable-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    const store = openDirectoryStore(folder)
+    await store.put('media/one.png', Buffer.from('a circle'))
+    const { run } = open(undefined, ONE, store)
+    const body = { prompt: 'A circle' }
+    await expect(
+      run('/v1/images/generations', { ...body, response_format: 'url' }),
+    ).rejects.toMatchObject({ param: 'response_format' })
+    expect(await run('/v1/images/generations', body)).toMatchObject({
+      data: [{ b64_json: Buffer.from('a circle').toString('base64') }],
+    })
+    expect(await Array.fromAsync(store.list('media'))).toEqual([])
   })
 
   it('answers vectors in the format asked for', async () => {

@@ -17,10 +17,16 @@ describe('what the catalogue says that a model is made for', () => {
     ['image', ['generate', 'edit'], 'v1/images/variations', false],
     ['image', ['variation'], 'v1/images/generations', false],
     ['image', [], 'v1/images/edits', true],
-  ] as const)('a model of kind %s with %j at %s: %s', (kind, capabilities, endpoint, isTaken) => {
-    const catalogue = parseCatalogue({ models: [{ id: 'm', kind, source: 'x', capabilities }] })
-    const look = () => getCapableModel(catalogue, CALLER, { name: 'm', kind, endpoint })
-    if (isTaken) expect(look().id).toBe('m')
-    else expect(look).toThrow(`The model \`m\` is not supported in the ${endpoint} endpoint.`)
-  })
+  ] as const)(
+    'a model of kind %s with %j at %s: %s',
+    async (kind, capabilities, endpoint, isTaken) => {
+      const catalogue = parseCatalogue({ models: [{ id: 'm', kind, source: 'x', capabilities }] })
+      const found = getCapableModel({ catalogue }, CALLER, { name: 'm', kind, endpoint })
+      if (isTaken) expect((await found).id).toBe('m')
+      else
+        await expect(found).rejects.toThrow(
+          `The model \`m\` is not supported in the ${endpoint} endpoint.`,
+        )
+    },
+  )
 })

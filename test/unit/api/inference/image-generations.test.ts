@@ -1,6 +1,7 @@
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import { STORED_REQUEST_HEADER, StoredRequests } from '#api/jobs/stored-requests.ts'
 import { sweepMedia } from '#api/media/sweep.ts'
 
 import { type ImageSurface, openImageSurface } from './image-surface.ts'
@@ -45,6 +46,22 @@ describe('POST /v1/images/generations', () => {
     }
     expect(await originOf('example.test')).toBe('http://example.test/millrace')
     expect(await originOf('127.0.0.1:8081')).toBe('http://127.0.0.1:8081')
+    await below.app.close()
+  })
+
+  it('answers public addresses to a background job, whose client asks elsewhere', async () => {
+    const storedRequests = new StoredRequests()
+    const below = await openSurface(images.draw, {
+      ...{ store: images.store, publicUrl: 'https://example.test/millrace/', storedRequests },
+    })
+    const token = storedRequests.add({
+      ...{ id: 'job_1', createdAtMs: 0, signal: new AbortController().signal },
+      caller: { organizationId: 'org-a', modelIds: null, scopes: null, expiresAtMs: null },
+      noteTokens: () => {},
+    })
+    const headers = { [STORED_REQUEST_HEADER]: token }
+    const answer = await below.post('/v1/images/generations', { prompt: 'a circle' }, headers)
+    expect(answer.json().data[0].url).toMatch(/^https:\/\/example\.test\/millrace\/v1\/media\//)
     await below.app.close()
   })
 

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 
 import { checkJsonText, SCHEMA_LIMITS, SchemaBudget } from '#api/inference/input-limits.ts'
+import { conversationOf } from '#api/inference/messages/messages-input.ts'
+import { RequestImages } from '#api/inference/request-images.ts'
 import { JSON_TEXT_LIMITS } from '#shared/json.ts'
 
 const list = (length: number, of: (index: number) => unknown): unknown[] =>
@@ -64,6 +66,27 @@ describe('JSON text inside a string', () => {
       checkJsonText(text, 'messages[1].tool_calls[0].function.arguments'),
     )
     expect(refused?.param).toBe('messages[1].tool_calls[0].function.arguments')
+  })
+
+  it.each<[string, object]>([
+    ['members', named(20_000)],
+    ['values', { list: list(30_000, () => 1) }],
+    ['nesting', { deep: nested(JSON_TEXT_LIMITS.depth) as object }],
+  ])('is refused where the Messages dialect writes it as an object: %s', (_title, input) => {
+    const call = { type: 'tool_use', id: 'call_1', name: 'add', input } as const
+    const result = { type: 'tool_result', tool_use_id: 'call_1' } as const
+    const refused = refusalOf(() =>
+      conversationOf(
+        [
+          { role: 'user', content: 'Hi' },
+          { role: 'assistant', content: [call] },
+          { role: 'user', content: [result] },
+        ],
+        undefined,
+        new RequestImages(),
+      ),
+    )
+    expect(refused?.param).toBe('messages.1.content')
   })
 
   it('passes as ordinary arguments', () => {

@@ -57,9 +57,34 @@ const REFUSALS: readonly Refusal[] = [
   ],
   [
     { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] },
+    'messages[0].content[0].image_url',
+    'unsupported_value',
+    /Images are only supported by certain models/,
+  ],
+  ...['input_audio', 'file'].map(
+    (type): Refusal => [
+      { messages: [{ role: 'user', content: [{ type }] }] },
+      'messages[0].content[0].type',
+      'invalid_value',
+      new RegExp(`'${type}'`),
+    ],
+  ),
+  [
+    { messages: [{ role: 'user', content: [{ type: 'image_url' }] }] },
+    'messages[0].content[0].image_url',
+    'missing_required_parameter',
+    /./,
+  ],
+  [
+    {
+      messages: [
+        { role: 'system', content: [{ type: 'image_url', image_url: { url: 'x' } }] },
+        { role: 'user', content: 'Hi' },
+      ],
+    },
     'messages[0].content[0].type',
     'invalid_value',
-    /'image_url'/,
+    /only allowed with role 'user'/,
   ],
   [
     { messages: [{ role: 'user', content: [{ type: 'text' }] }] },

@@ -29,12 +29,12 @@ const INPUT: readonly Refusal[] = [
   [{ input: [{ role: 'tool', content: 'x' }] }, 'input[0].role', 'invalid_value', /'developer'/],
   [{ input: [{ ...USER, name: 'x' }] }, 'input[0].name', 'unknown_parameter', /./],
   [{ input: [{ role: 'user', content: 7 }] }, 'input[0].content', 'invalid_type', /./],
-  ...(['input_image', 'input_file', 'input_audio', 'text'] as const).map(
+  ...(['input_file', 'input_audio', 'text'] as const).map(
     (type): Refusal => [
       { input: [{ role: 'user', content: [{ type, image_url: 'x' }] }] },
       'input[0].content[0].type',
       'invalid_value',
-      new RegExp(`'${type}'.*'input_text', 'output_text', and 'refusal'`),
+      new RegExp(`'${type}'.*'input_text', 'output_text', 'refusal', and 'input_image'`),
     ],
   ),
   [
@@ -50,9 +50,9 @@ const INPUT: readonly Refusal[] = [
     /./,
   ],
   [
-    { input: [{ ...OUTPUT, output: [{ type: 'input_image' }] }, CALL] },
-    'input[0].output[0].type',
-    'invalid_value',
+    { input: [CALL, { ...OUTPUT, output: [{ type: 'input_image' }] }] },
+    'input[1].output[0].image_url',
+    'missing_required_parameter',
     /./,
   ],
   [{ input: [USER, CALL] }, 'input', null, 'No tool output found for function call call_1.'],

@@ -24,6 +24,7 @@ const INPUT_ROWS: readonly Row[] = [
   ['instructions', { instructions: 'Be brief.' }, chat({ role: 'system' }, user)],
   ['null as the default', { tools: null, text: null, include: null, store: null }, chat(user)],
   ['store: false', { store: false, background: false, truncation: 'disabled' }, chat(user)],
+  ['truncation', { truncation: 'auto' }, { prompts: [{ form: 'chat', isTruncated: true }] }],
   ['max_output_tokens', { max_output_tokens: 7 }, { maxTokens: 7 }],
   ['temperature', { temperature: 0 }, { sampling: { temperature: 0, topP: 1 } }],
   ['top_p', { top_p: 0.5 }, { sampling: { topP: 0.5 } }],

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 
 import { inferencePlugin } from '#api/inference/plugin.ts'
+import { createImageIntake } from '#api/inference/request-images.ts'
 import { rootDialects } from '#api/inference/root-dialects.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { JobEvent, SubmitRequest, Submitter } from '#api/jobs/observers.ts'
@@ -35,6 +36,7 @@ export const CATALOGUE = parseCatalogue({
     },
     { id: 'org/base:v1', kind: 'completion', source: 'x', capabilities: ['completion'] },
     { id: 'only-chat', kind: 'completion', source: 'x', capabilities: ['chat'] },
+    { id: 'tiny-vision', kind: 'completion', source: 'x', capabilities: ['chat', 'vision'] },
     { id: 'tiny-embed', kind: 'embedding', source: 'x', capabilities: [] },
     {
       id: 'with-prefixes',
@@ -175,6 +177,7 @@ export async function openSurface(
     files: { find: async () => undefined },
     // Made when something is first put there.
     store: openDirectoryStore(join(tmpdir(), `millrace-surface-${process.pid}`)),
+    images: createImageIntake({ countMax: 4, bytesMax: 1024 * 1024, urls: 'public' }),
     signer: createUrlSigner('secret of the tests'),
     apiKeys: keys,
     note: () => {},
@@ -261,7 +264,8 @@ export interface Chunk {
   [field: string]: unknown
 }
 
-const SILENT: Logger = {
+/** Writes nothing. */
+export const SILENT: Logger = {
   fatal: () => {},
   error: () => {},
   warn: () => {},

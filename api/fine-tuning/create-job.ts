@@ -1,0 +1,258 @@
+import type { FastifyRequest } from 'fastify'
+import type { Static } from 'typebox'
+
+import type { BackgroundJobs } from '#api/jobs/background-jobs.ts'
+import { checkMetadata } from '#api/v1/metadata-field.ts'
+import { callerOf, mayUseModel, noSuchModel } from '#api/v1/request-context.ts'
+import type { Catalogue, CatalogueModel } from '#shared/catalogue.ts'
+import type { Clock } from '#shared/clock.ts'
+import type { TuningConfig } from '#shared/config/limits.ts'
+import type { RequestedHyperparameters, TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import { randomId } from '#shared/ids.ts'
+
+import type { CREATE_BODY, FINE_TUNE_BODY } from './schemas.ts'
+import type { TuningStore } from './tuning-store.ts'
+
+const FILE_BYTES_MAX = 1024 ** 3
+const SEED_MAX = 2 ** 31 - 1
+const HOUR_MS = 3_600_000
+
+/** What creating a job needs. */
+export interface CreateServices {
+  readonly catalogue: Catalogue
+  readonly tuning: TuningStore
+  readonly background: BackgroundJobs
+  readonly clock: Clock
+  readonly limits: TuningConfig
+  readonly files: {
+    find(
+      organizationId: string,
+      id: string,
+    ): Promise<
+      | {
+          readonly objectKey: string
+          readonly purpose: string
+          readonly bytes: number
+          readonly filename: string
+          readonly createdAt: Date
+        }
+      | undefined
+    >
+  }
+}
+
+/** The content of a request of either generation asks for. */
+interface TuningRequest {
+  readonly model: string
+  readonly trainingFile: string
+  readonly validationFile: string | null
+  readonly suffix: string
+  readonly seed: number
+  readonly metadata: Readonly<Record<string, string>> | null
+  readonly hyperparameters: RequestedHyperparameters
+}
+
+/** Reads the body of `POST /fine_tuning/jobs`; refuses valid fields that no job here follows. */
+export function requestedByJob(body: Static<typeof CREATE_BODY>): TuningRequest {
+  const { method, metadata = null } = body
+  checkMetadata(metadata)
+  if (method && method.type !== 'supervised') {
+    throw unsupported('method.type', `the method '${method.type}' is not served, only 'supervised'`)
+  }
+  for (const name of ['dpo', 'reinforcement'] as const) {
+    if (method?.[name])
+      throw unsupported(`method.${name}`, "only the method 'supervised' is served")
+  }
+  if ((body.integrations ?? []).length > 0) {
+    throw unsupported('integrations', 'no integration is served; use webhooks or the events')
+  }
+  const own = method?.supervised?.hyperparameters
+  if (own && body.hyperparameters) {
+    throw unsupported('hyperparameters', "give them in 'method' or here, not both")
+  }
+  return {
+    model: body.model,
+    trainingFile: body.training_file,
+    validationFile: body.validation_file ?? null,
+    suffix: body.suffix ?? '',
+    seed: body.seed ?? Math.floor(Math.random() * SEED_MAX),
+    metadata,
+    hyperparameters: requestedOf(own ?? body.hyperparameters ?? {}),
+  }
+}
+
+/** The model of requests of 2021 that name none. */
+const OLDER_DEFAULT_MODEL = 'curie'
+
+/** Reads the body of `POST /fine-tunes`, with the same refusals. */
+export function requestedByFineTune(body: Static<typeof FINE_TUNE_BODY>): TuningRequest {
+  if ((body.prompt_loss_weight ?? 0) !== 0) {
+    throw unsupported('prompt_loss_weight', 'only 0 is served: prompts are not learned')
+  }
+  for (const name of [
+    'compute_classification_metrics',
+    'classification_n_classes',
+    'classification_positive_class',
+    'classification_betas',
+  ] as const) {
+    if (![undefined, null, false].includes(body[name] as null)) {
+      throw unsupported(name, 'metrics of classification are not served')
+    }
+  }
+  return {
+    model: body.model ?? OLDER_DEFAULT_MODEL,
+    trainingFile: body.training_file,
+    validationFile: body.validation_file ?? null,
+    suffix: body.suffix ?? '',
+    seed: Math.floor(Math.random() * SEED_MAX),
+    metadata: null,
+    hyperparameters: requestedOf(body),
+  }
+}
+
+function requestedOf(fields: {
+  readonly n_epochs?: number | 'auto' | null
+  readonly batch_size?: number | 'auto' | null
+  readonly learning_rate_multiplier?: number | 'auto' | null
+}): RequestedHyperparameters {
+  return {
+    nEpochs: fields.n_epochs ?? 'auto',
+    batchSize: fields.batch_size ?? 'auto',
+    learningRateMultiplier: fields.learning_rate_multiplier ?? 'auto',
+  }
+}
+
+/** Stores a job and starts its first run, which checks the files. */
+export async function createTuningJob(
+  request: FastifyRequest,
+  services: CreateServices,
+  wanted: TuningRequest,
+): Promise<TuningJobRow> {
+  const { tuning, limits } = services
+  const { organizationId, apiKeyId, userId, modelIds } = callerOf(request)
+  const base = tunableModel(request, services.catalogue, wanted.model)
+  const { nEpochs } = wanted.hyperparameters
+  if (nEpochs !== 'auto' && nEpochs > limits.epochsMax) {
+    throw failure.invalidRequest(
+      `Invalid 'n_epochs': at most ${limits.epochsMax} epochs are allowed.`,
+      { param: 'n_epochs', code: 'integer_above_max_value' },
+    )
+  }
+  const objectKey = async (param: 'training_file' | 'validation_file', id: string) =>
+    inputOf(await services.files.find(organizationId, id), param, id)
+  const { trainingFile, validationFile } = wanted
+  const job = await tuning.create(
+    {
+      ...{ id: randomId('ftjob-'), organizationId, model: base.id, trainingFile, validationFile },
+      ...{ apiKeyId: apiKeyId ?? null, userId: userId ?? null },
+      modelIds: modelIds === null ? null : [...modelIds],
+      trainingObjectKey: await objectKey('training_file', trainingFile),
+      validationObjectKey:
+        validationFile === null ? null : await objectKey('validation_file', validationFile),
+      ...{ suffix: wanted.suffix, seed: wanted.seed, metadata: wanted.metadata },
+      hyperparameters: wanted.hyperparameters,
+    },
+    limits.jobsMax,
+  )
+  if (job === undefined) throw tooManyJobs(limits.jobsMax)
+  try {
+    await startRun(request, services, job)
+  } catch (error) {
+    await tuning.cancel(job.id)
+    throw error
+  }
+  return job
+}
+
+/** Starts the background job that runs a job, from its beginning or its last checkpoint. */
+export async function startRun(
+  request: FastifyRequest,
+  { background, clock, limits }: Pick<CreateServices, 'background' | 'clock' | 'limits'>,
+  job: TuningJobRow,
+): Promise<void> {
+  const createdAtMs = clock.now()
+  await background.create(request, {
+    id: runIdOf(job),
+    endpoint: runPathOf(job.id),
+    createdAtMs,
+    body: Buffer.from(JSON.stringify({ run: job.run })),
+    contentType: 'application/json',
+    model: job.model,
+    metadata: job.metadata,
+    expiresAtMs: createdAtMs + limits.hoursMax * HOUR_MS,
+  })
+}
+
+/** The id of the background job of a job's present run. */
+export function runIdOf({ id, run }: Pick<TuningJobRow, 'id' | 'run'>): string {
+  return `${id}-${run}`
+}
+
+const RUN_PATH = /^\/v1\/fine_tuning\/jobs\/([^/]+)\/run$/
+
+/** The path of the request that runs a job. */
+function runPathOf(id: string): string {
+  return `/v1/fine_tuning/jobs/${id}/run`
+}
+
+/** The job that a background job runs, if it runs one. */
+export function tuningJobOf(endpoint: string): string | undefined {
+  return RUN_PATH.exec(endpoint)?.[1]
+}
+
+function tunableModel(request: FastifyRequest, catalogue: Catalogue, name: string): CatalogueModel {
+  const model = catalogue.find(name)
+  if (model === undefined || !mayUseModel(callerOf(request), model)) {
+    throw noSuchModel(name, 'model')
+  }
+  if (model.capabilities.includes('fine-tune')) return model
+  const able = catalogue.models.filter(({ capabilities }) => capabilities.includes('fine-tune'))
+  const names = able.map(({ id }) => id).join(', ')
+  throw failure.invalidRequest(
+    `Model ${model.id} is not available for fine-tuning. Models that are: ${names === '' ? 'none' : names}.`,
+    { param: 'model', code: 'model_not_available' },
+  )
+}
+
+/** Where the store has an uploaded file. Throws unless its purpose is `fine-tune`. */
+function inputOf(
+  file:
+    | { readonly objectKey: string; readonly purpose: string; readonly bytes: number }
+    | undefined,
+  param: string,
+  id: string,
+): string {
+  if (file === undefined) {
+    throw failure.invalidRequest(`invalid ${param}: ${id.slice(0, 100)} does not exist`, {
+      ...{ param, code: 'file_not_found' },
+    })
+  }
+  if (file.purpose !== 'fine-tune') {
+    throw failure.invalidRequest(
+      `Invalid '${param}': expected a file with the purpose 'fine-tune', but it was uploaded for '${file.purpose}'.`,
+      { param, code: 'invalid_value' },
+    )
+  }
+  if (file.bytes > FILE_BYTES_MAX) {
+    throw failure.invalidRequest(
+      `Invalid '${param}': the file has ${file.bytes} bytes, but at most ${FILE_BYTES_MAX} are allowed.`,
+      { param, code: 'file_too_large' },
+    )
+  }
+  return file.objectKey
+}
+
+function tooManyJobs(jobsMax: number): ServiceError {
+  return failure.rateLimited(
+    `Your organization has ${jobsMax} unfinished fine-tuning jobs, the most that are allowed. Wait for one to end, or cancel one.`,
+    { code: 'fine_tuning_job_limit_exceeded', retryAfterSeconds: 60, shouldRetry: false },
+  )
+}
+
+function unsupported(param: string, reason: string): ServiceError {
+  return failure.invalidRequest(`Unsupported value: '${param}': ${reason}.`, {
+    param,
+    code: 'unsupported_value',
+  })
+}

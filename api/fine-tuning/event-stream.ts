@@ -1,0 +1,46 @@
+import { setTimeout } from 'node:timers/promises'
+
+import type { FastifyReply } from 'fastify'
+
+import { openEventStream } from '#api/http/sse.ts'
+import type { TuningEventRow, TuningJobRow } from '#shared/db/schema/fine-tuning.ts'
+
+import { OPEN_STATES, type TuningStore } from './tuning-store.ts'
+
+const POLL_MS = 300
+const EVENTS_PER_READ = 500
+
+/** Streams the events of a job, the oldest first, until it has ended or the client leaves. */
+export async function streamTuningEvents(
+  reply: FastifyReply,
+  options: {
+    readonly tuning: TuningStore
+    readonly job: TuningJobRow
+    readonly present: (event: TuningEventRow) => object
+  },
+): Promise<FastifyReply> {
+  const { tuning, job, present } = options
+  const stream = openEventStream(reply)
+  try {
+    let position = 0
+    while (!stream.signal.aborted) {
+      // Asked first: the last event is recorded with the end.
+      const now = await tuning.find(job.organizationId, job.id)
+      const events = await tuning.eventsBehind(job.id, position, EVENTS_PER_READ)
+      position = events.at(-1)?.position ?? position
+      const text = events.map((event) => `data: ${JSON.stringify(present(event))}\n\n`).join('')
+      if (text !== '') await stream.write(text)
+      if (events.length === EVENTS_PER_READ) continue
+      if (!OPEN_STATES.some((open) => open === now?.status)) {
+        await stream.write('data: [DONE]\n\n')
+        break
+      }
+      await setTimeout(POLL_MS, undefined, { signal: stream.signal }).catch(() => {
+        // The client has left.
+      })
+    }
+  } finally {
+    stream.end()
+  }
+  return reply
+}

@@ -1,0 +1,399 @@
+import { and, asc, count, desc, eq, gt, inArray, isNull, or, type SQL, sql } from 'drizzle-orm'
+import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
+
+import type { Db } from '#shared/db/client.ts'
+import type {
+  CheckpointRow,
+  TuningError,
+  TuningEventRow,
+  TuningJobRow,
+  TuningTables,
+} from '#shared/db/schema/fine-tuning.ts'
+import { randomId } from '#shared/ids.ts'
+
+/** A new job. */
+type NewTuningJob = Pick<
+  TuningJobRow,
+  | 'id'
+  | 'organizationId'
+  | 'apiKeyId'
+  | 'userId'
+  | 'modelIds'
+  | 'model'
+  | 'trainingFile'
+  | 'trainingObjectKey'
+  | 'validationFile'
+  | 'validationObjectKey'
+  | 'suffix'
+  | 'seed'
+  | 'metadata'
+  | 'hyperparameters'
+>
+
+/** Something that happened to a job; `name` is unique within it, however often it is recorded. */
+export type NewTuningEvent = Pick<TuningEventRow, 'name' | 'message'> &
+  Partial<Pick<TuningEventRow, 'level' | 'type' | 'data'>>
+
+type Status = TuningJobRow['status']
+
+/** A change of a job's status, with the event that records it. */
+export interface Transition {
+  readonly from: readonly Status[]
+  readonly to: Status
+  readonly event: NewTuningEvent
+  readonly changes?: PgUpdateSetSource<TuningTables['jobs']>
+}
+
+interface TuningPage {
+  readonly limit: number
+  readonly after?: string
+}
+
+/** The states of jobs that have not ended. */
+export const OPEN_STATES = ['validating_files', 'queued', 'running', 'paused'] as const
+const ENDED_STATES: readonly Status[] = ['succeeded', 'failed', 'cancelled']
+
+interface TuningStoreOptions {
+  readonly db: Db
+  readonly tables: TuningTables
+  /** Receives jobs that ended, in the transaction that ends them. */
+  readonly announce: (db: Db, job: TuningJobRow) => Promise<void>
+}
+
+/** The fine-tuning jobs of a database. */
+export class TuningStore {
+  readonly #db: Db
+  readonly #tables: TuningTables
+  readonly #announce: TuningStoreOptions['announce']
+
+  constructor({ db, tables, announce }: TuningStoreOptions) {
+    this.#db = db
+    this.#tables = tables
+    this.#announce = announce
+  }
+
+  /**
+   * Undefined when the organization has `openMax` unfinished jobs already. The organization is
+   * held meanwhile, so that its jobs are counted by one request at a time.
+   */
+  create(job: NewTuningJob, openMax: number): Promise<TuningJobRow | undefined> {
+    const { jobs, organizations } = this.#tables
+    return this.#db.transaction(async (tx) => {
+      await tx
+        .select({ id: organizations.id })
+        .from(organizations)
+        .where(eq(organizations.id, job.organizationId))
+        .for('no key update')
+      const [open] = await tx
+        .select({ total: count() })
+        .from(jobs)
+        .where(and(eq(jobs.organizationId, job.organizationId), isOpen(this.#tables)))
+      if ((open?.total ?? 0) >= openMax) return undefined
+      const rows = await tx
+        .insert(jobs)
+        .values({ ...job, status: 'validating_files' })
+        .returning()
+      await this.#record(tx, job.id, [
+        { name: 'created', message: `Created fine-tuning job: ${job.id}` },
+        { name: 'validating', message: 'Validating training file: every line is checked.' },
+      ])
+      return rows[0]
+    })
+  }
+
+  async find(organizationId: string, id: string): Promise<TuningJobRow | undefined> {
+    const { jobs } = this.#tables
+    const isMeant = and(eq(jobs.organizationId, organizationId), eq(jobs.id, id))
+    return (await this.#db.select().from(jobs).where(isMeant))[0]
+  }
+
+  /** A page of jobs, the newest first. */
+  async list(
+    organizationId: string,
+    filter: TuningPage & { readonly metadata?: Readonly<Record<string, string>> | null },
+  ): Promise<{ rows: TuningJobRow[]; hasMore: boolean }> {
+    const { limit, after, metadata } = filter
+    const { jobs } = this.#tables
+    const before = sql`(${jobs.createdAt}, ${jobs.id}) < (select created_at, id from ${jobs}
+      where organization_id = ${organizationId} and id = ${after})`
+    const rows = await this.#db
+      .select()
+      .from(jobs)
+      .where(
+        and(
+          eq(jobs.organizationId, organizationId),
+          after === undefined ? undefined : before,
+          metadata === null ? isNull(jobs.metadata) : undefined,
+          metadata === null || metadata === undefined
+            ? undefined
+            : sql`${jobs.metadata} @> ${JSON.stringify(metadata)}::jsonb`,
+        ),
+      )
+      .orderBy(desc(jobs.createdAt), desc(jobs.id))
+      .limit(limit + 1)
+    return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
+  }
+
+  /** Changes the status, if it is one of `from`; undefined where it is another. */
+  move(
+    id: string,
+    { from, to, event, changes = {} }: Transition,
+    within: Db = this.#db,
+  ): Promise<TuningJobRow | undefined> {
+    const { jobs } = this.#tables
+    return within.transaction(async (tx) => {
+      const isEnd = ENDED_STATES.includes(to)
+      const [row] = await tx
+        .update(jobs)
+        .set({
+          ...{ status: to, updatedAt: sql`now()`, ...changes },
+          ...(isEnd && { finishedAt: sql`now()`, estimatedFinishAt: null }),
+        })
+        .where(and(eq(jobs.id, id), inArray(jobs.status, [...from])))
+        .returning()
+      if (row === undefined) return undefined
+      await this.#record(tx, id, [event])
+      if (isEnd) await this.#announce(tx, row)
+      return row
+    })
+  }
+
+  /** Ends a job that has not ended. */
+  fail(id: string, error: TuningError, within: Db = this.#db): Promise<TuningJobRow | undefined> {
+    const event = { name: 'ended', level: 'error', message: `The job failed: ${error.message}` }
+    return this.move(
+      id,
+      { from: OPEN_STATES, to: 'failed', event: event as NewTuningEvent, changes: { error } },
+      within,
+    )
+  }
+
+  /** The examples that its training file was found to have. */
+  async countedExamples(jobId: string): Promise<number> {
+    const { events } = this.#tables
+    const [row] = await this.#db
+      .select({ data: events.data })
+      .from(events)
+      .where(and(eq(events.jobId, jobId), eq(events.name, 'validated')))
+    return Number(row?.data?.examples ?? 0)
+  }
+
+  /** Records events; those that are recorded already stay as they are. */
+  record(id: string, events: readonly NewTuningEvent[]): Promise<void> {
+    return this.#record(this.#db, id, events)
+  }
+
+  async #record(db: Db, jobId: string, events: readonly NewTuningEvent[]): Promise<void> {
+    if (events.length === 0) return
+    await db
+      .insert(this.#tables.events)
+      .values(
+        events.map(({ name, message, level = 'info', type = 'message', data = null }) => ({
+          ...{ jobId, name, level, type, message, data },
+          id: randomId('ftevent-'),
+        })),
+      )
+      .onConflictDoNothing()
+  }
+
+  /**
+   * Records a step of a running job: its event, the tokens so far, when it may end. False for
+   * a job that does not run any more: no step is recorded after its end or its pause.
+   */
+  progress(
+    id: string,
+    step: {
+      readonly events: readonly NewTuningEvent[]
+      readonly trainedTokens: number
+      readonly estimatedFinishAt: Date | null
+      /** Once they are settled. */
+      readonly hyperparameters?: TuningJobRow['hyperparameters'] | undefined
+    },
+  ): Promise<boolean> {
+    const { jobs } = this.#tables
+    const { trainedTokens, estimatedFinishAt, hyperparameters } = step
+    return this.#db.transaction(async (tx) => {
+      const running = await tx
+        .update(jobs)
+        .set({ trainedTokens, estimatedFinishAt, ...(hyperparameters && { hyperparameters }) })
+        .where(and(eq(jobs.id, id), eq(jobs.status, 'running')))
+        .returning({ id: jobs.id })
+      if (running.length === 0) return false
+      await this.#record(tx, id, step.events)
+      return true
+    })
+  }
+
+  /** A page of events, the newest first. */
+  async events(
+    jobId: string,
+    { limit, after }: TuningPage,
+  ): Promise<{ rows: TuningEventRow[]; hasMore: boolean }> {
+    const { events } = this.#tables
+    const before = sql`${events.position} < (select position from ${events}
+      where job_id = ${jobId} and id = ${after})`
+    const rows = await this.#db
+      .select()
+      .from(events)
+      .where(and(eq(events.jobId, jobId), after === undefined ? undefined : before))
+      .orderBy(desc(events.position))
+      .limit(limit + 1)
+    return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
+  }
+
+  /** Events behind a position, the oldest first. */
+  eventsBehind(jobId: string, position: number, limit: number): Promise<TuningEventRow[]> {
+    const { events } = this.#tables
+    return this.#db
+      .select()
+      .from(events)
+      .where(and(eq(events.jobId, jobId), gt(events.position, position)))
+      .orderBy(asc(events.position))
+      .limit(limit)
+  }
+
+  /** Records a checkpoint and the model that it is. */
+  async addCheckpoint(
+    job: TuningJobRow,
+    checkpoint: Pick<CheckpointRow, 'step' | 'metrics'> & {
+      readonly model: string
+      readonly prefix: string
+    },
+  ): Promise<void> {
+    const { checkpoints, models } = this.#tables
+    const { step, metrics, model: id, prefix } = checkpoint
+    await this.#db.transaction(async (tx) => {
+      await tx
+        .insert(checkpoints)
+        .values({ jobId: job.id, step, id: randomId('ftckpt_'), metrics })
+        .onConflictDoUpdate({ target: [checkpoints.jobId, checkpoints.step], set: { metrics } })
+      await tx
+        .insert(models)
+        .values({ ...modelOf(job), id, prefix, step })
+        .onConflictDoNothing()
+    })
+  }
+
+  /** A page of checkpoints, the newest first. */
+  async checkpoints(
+    jobId: string,
+    { limit, after }: TuningPage,
+  ): Promise<{ rows: CheckpointRow[]; hasMore: boolean }> {
+    const { checkpoints } = this.#tables
+    const before = sql`${checkpoints.step} < (select step from ${checkpoints}
+      where job_id = ${jobId} and id = ${after})`
+    const rows = await this.#db
+      .select()
+      .from(checkpoints)
+      .where(and(eq(checkpoints.jobId, jobId), after === undefined ? undefined : before))
+      .orderBy(desc(checkpoints.step))
+      .limit(limit + 1)
+    return { rows: rows.slice(0, limit), hasMore: rows.length > limit }
+  }
+
+  /** Ends a job with its model, which can be called from now on. */
+  async succeed(
+    job: TuningJobRow,
+    result: {
+      readonly model: string
+      readonly prefix: string
+      readonly trainedTokens: number
+    },
+  ): Promise<void> {
+    const { model: id, prefix, trainedTokens } = result
+    await this.#db.transaction(async (tx) => {
+      const ended = await this.move(
+        job.id,
+        {
+          from: ['queued', 'running'],
+          to: 'succeeded',
+          event: { name: 'ended', message: 'The job has successfully completed' },
+          changes: { trainedTokens, fineTunedModel: id },
+        },
+        tx,
+      )
+      if (ended === undefined) return
+      await this.#record(tx, job.id, [
+        { name: 'model', message: `New fine-tuned model created: ${id}` },
+      ])
+      await tx
+        .insert(this.#tables.models)
+        .values({ ...modelOf(job), id, prefix, step: null })
+        .onConflictDoNothing()
+    })
+  }
+
+  /** Ends a job whose run ended without ending it, unless another run has begun. */
+  async settleRun(
+    ended: { readonly id: string; readonly state: string; readonly error: TuningError | null },
+    job: { readonly id: string; readonly runIdOf: (job: TuningJobRow) => string },
+    within: Db,
+  ): Promise<void> {
+    const { jobs } = this.#tables
+    const [row] = await within.select().from(jobs).where(eq(jobs.id, job.id))
+    if (row === undefined || row.status === 'paused' || job.runIdOf(row) !== ended.id) return
+    if (ended.state === 'cancelled') await this.cancel(row.id, within)
+    else await this.fail(row.id, ended.error ?? LOST, within)
+  }
+
+  /**
+   * Cancels jobs whose background job has ended without them, such as those of banned users, and
+   * deletes the jobs of deleted organizations.
+   */
+  async sweep(): Promise<void> {
+    const { jobs, models, organizations, runs } = this.#tables
+    const idle = sql`${jobs.status} in ('validating_files', 'queued', 'running')
+      and ${jobs.updatedAt} < now() - interval '1 minute'
+      and not exists (select 1 from ${runs} r
+        where r.id = ${jobs.id} || '-' || ${jobs.run} and r.state in ('queued', 'in_progress'))`
+    const lost = await this.#db.select({ id: jobs.id }).from(jobs).where(idle).limit(SWEPT_AT_ONCE)
+    for (const { id } of lost) await this.cancel(id)
+    const deleted = sql`select id from ${organizations} where deleted_at is not null`
+    await this.#db.delete(models).where(sql`${models.organizationId} in (${deleted})`)
+    await this.#db.delete(jobs).where(sql`${jobs.organizationId} in (${deleted})`)
+  }
+
+  /** Cancels a job that has not ended. */
+  cancel(id: string, within: Db = this.#db): Promise<TuningJobRow | undefined> {
+    return this.move(
+      id,
+      {
+        ...{ from: OPEN_STATES, to: 'cancelled' },
+        event: { name: 'ended', message: 'Fine-tuning job cancelled' },
+      },
+      within,
+    )
+  }
+
+  /** Which parts of these jobs are still needed: all until they end, then those of their models. */
+  async needed(ids: readonly string[]): Promise<ReadonlyMap<string, 'all' | 'models'>> {
+    const { jobs, models } = this.#tables
+    if (ids.length === 0) return new Map()
+    const open = await this.#db
+      .select({ id: jobs.id })
+      .from(jobs)
+      .where(and(inArray(jobs.id, [...ids]), isOpen(this.#tables)))
+    const tuned = await this.#db
+      .selectDistinct({ id: models.jobId })
+      .from(models)
+      .where(inArray(models.jobId, [...ids]))
+    return new Map([
+      ...tuned.map(({ id }) => [id, 'models'] as const),
+      ...open.map(({ id }) => [id, 'all'] as const),
+    ])
+  }
+}
+
+const LOST: TuningError = {
+  ...{ code: 'server_error', param: null },
+  message: 'The training could not be completed because of an internal error.',
+}
+const SWEPT_AT_ONCE = 1000
+
+function isOpen({ jobs }: TuningTables): SQL | undefined {
+  return or(inArray(jobs.status, [...OPEN_STATES]))
+}
+
+function modelOf({ organizationId, id, model }: TuningJobRow) {
+  return { organizationId, jobId: id, model }
+}

@@ -1,0 +1,234 @@
+import { Buffer } from 'node:buffer'
+
+import type { CatalogueModel } from '#shared/catalogue.ts'
+import type { ImageLimits } from '#shared/config/inference.ts'
+import type { MessageImage } from '#shared/contracts/completion.ts'
+import { failure, type ServiceError } from '#shared/errors.ts'
+import { createGuardedFetch, OutgoingError } from '#shared/net/guarded-fetch.ts'
+import { readObject } from '#shared/storage/object-store.ts'
+
+import { formatOf, readHeader } from './images/uploaded-image.ts'
+import type { ImageIntake, InferenceServices } from './services.ts'
+import { newTemporaryKey, TemporaryObjects } from './temporary-objects.ts'
+
+/** Where the bytes of an image are. */
+export type ImageSource =
+  | { readonly kind: 'url'; readonly url: string }
+  | { readonly kind: 'base64'; readonly data: string }
+  | { readonly kind: 'file'; readonly fileId: string }
+
+const FETCH_TIMEOUT_MS = 10_000
+/** For all images of a request together. */
+const FETCHES_TIMEOUT_MS = 20_000
+const REDIRECTS_MAX = 3
+
+/** Opens the way for images by the settings of the server. */
+export function createImageIntake({ countMax, bytesMax, urls }: ImageLimits): ImageIntake {
+  const isOpen = urls === 'all'
+  const fetch = createGuardedFetch({
+    ...{ timeoutMs: FETCH_TIMEOUT_MS, redirectsMax: REDIRECTS_MAX, bodyBytesMax: bytesMax },
+    allowsPrivateAddresses: isOpen,
+  })
+  return {
+    ...{ countMax, bytesMax, protocols: isOpen ? ['https:', 'http:'] : ['https:'] },
+    fetch: urls === 'none' ? undefined : fetch,
+  }
+}
+
+const PIXELS_MAX = 4096 ** 2
+const FORMATS: readonly (string | undefined)[] = ['png', 'jpeg', 'gif', 'webp']
+
+/** The schema of how closely an image is looked at. */
+export const DETAIL = {
+  type: ['string', 'null'],
+  enum: ['auto', 'low', 'high', null],
+  description: '`low` takes fewer tokens with models that read images in parts.',
+}
+
+interface PendingImage {
+  readonly key: string
+  readonly source: ImageSource
+  readonly path: string
+}
+
+/** The images of the messages of one request, in order. */
+export class RequestImages {
+  readonly #images: PendingImage[] = []
+
+  get all(): readonly PendingImage[] {
+    return this.#images
+  }
+
+  /** Adds an image, whose file will be at the returned key once the request is stored. */
+  add(
+    source: ImageSource,
+    { path, detail }: { readonly path: string; readonly detail?: string | null | undefined },
+  ): Omit<MessageImage, 'at'> {
+    const key = newTemporaryKey()
+    this.#images.push({ key, source, path })
+    return { key, path, ...(detail === 'low' && { detail }) }
+  }
+}
+
+/** The content of a message as it is read: text with images between its characters. */
+export class MessageContent {
+  #text: string
+  readonly #images: MessageImage[] = []
+  #endsWithText = false
+
+  /** Begins with a text of the server. */
+  constructor(opening = '') {
+    this.#text = opening
+  }
+
+  /** Adds a text; `separator` comes between two texts without an image between them. */
+  addText(text: string, separator = ''): void {
+    this.#text += this.#endsWithText ? separator + text : text
+    this.#endsWithText = true
+  }
+
+  addImage(image: Omit<MessageImage, 'at'>): void {
+    this.#images.push({ ...image, at: this.#text.length })
+    this.#endsWithText = false
+  }
+
+  get fields(): { readonly content: string; readonly images?: readonly MessageImage[] } {
+    return { content: this.#text, ...(this.#images.length > 0 && { images: this.#images }) }
+  }
+}
+
+/** Throws where a request shows images to a model that reads none. */
+export function requireVision(model: CatalogueModel, { all: [first] }: RequestImages): void {
+  if (first === undefined || model.capabilities.includes('vision')) return
+  throw failure.invalidRequest(
+    `Invalid content type. Images are only supported by certain models, and \`${model.id}\` is none of them.`,
+    { param: first.path, code: 'unsupported_value' },
+  )
+}
+
+type Services = Pick<InferenceServices, 'store' | 'log' | 'files' | 'images'>
+
+/**
+ * Stores the images of a request for its job, and deletes them once it has ended. Throws
+ * `invalidRequest` naming the field of an image that cannot be had or read.
+ */
+export async function withImages<Answer>(
+  services: Services,
+  { images, organizationId }: { readonly images: RequestImages; readonly organizationId: string },
+  use: () => Promise<Answer>,
+): Promise<Answer> {
+  const { countMax } = services.images
+  const beyond = images.all[countMax]
+  if (beyond !== undefined) {
+    throw refusal(beyond.path, `A request may have ${countMax} images.`, 'too_many_images')
+  }
+  if (images.all.length === 0) return use()
+  const temporary = new TemporaryObjects(services)
+  const signal = AbortSignal.timeout(FETCHES_TIMEOUT_MS)
+  try {
+    for (const image of images.all) {
+      const bytes = await load(services, image, { organizationId, signal })
+      await check(bytes, image.path)
+      await temporary.put(bytes, undefined, image.key)
+    }
+    return await use()
+  } finally {
+    await temporary.discard()
+  }
+}
+
+function load(
+  services: Services,
+  { source, path }: PendingImage,
+  { organizationId, signal }: { readonly organizationId: string; readonly signal: AbortSignal },
+): Promise<Buffer> {
+  switch (source.kind) {
+    case 'base64':
+      return Promise.resolve(decode(services.images, source.data, path))
+    case 'file':
+      return readFile(services, organizationId, { fileId: source.fileId, path })
+    case 'url':
+      return source.url.startsWith('data:')
+        ? Promise.resolve(readDataUrl(services.images, source.url, path))
+        : download(services.images, source.url, { path, signal })
+  }
+}
+
+function decode({ bytesMax }: ImageIntake, data: string, path: string): Buffer {
+  if (Buffer.byteLength(data, 'base64') > bytesMax) throw tooLarge(path, bytesMax)
+  return Buffer.from(data, 'base64')
+}
+
+function readDataUrl(intake: ImageIntake, url: string, path: string): Buffer {
+  const comma = url.indexOf(',')
+  const isBase64 = comma >= 0 && url.slice(0, Math.min(comma, 200)).endsWith(';base64')
+  if (isBase64) return decode(intake, url.slice(comma + 1), path)
+  throw refusal(path, 'Expected a base64-encoded data URL with an image.', 'invalid_image_url')
+}
+
+async function readFile(
+  { files, store, images }: Services,
+  organizationId: string,
+  { fileId, path }: { readonly fileId: string; readonly path: string },
+): Promise<Buffer> {
+  const file = await files.find(organizationId, fileId)
+  if (file === undefined) {
+    throw failure.notFound(`No such File object: ${fileId.slice(0, 100)}`, { param: path })
+  }
+  if (file.bytes > images.bytesMax) throw tooLarge(path, images.bytesMax)
+  return readObject(store, file.objectKey, images.bytesMax)
+}
+
+async function download(
+  { fetch, bytesMax, protocols }: ImageIntake,
+  url: string,
+  { path, signal }: { readonly path: string; readonly signal: AbortSignal },
+): Promise<Buffer> {
+  if (!protocols.includes(URL.parse(url)?.protocol ?? '')) {
+    throw refusal(path, 'Expected an https URL or a data URL with an image.', 'invalid_image_url')
+  }
+  if (fetch === undefined) {
+    throw refusal(
+      path,
+      'URLs of images are not fetched here. Send a data URL.',
+      'invalid_image_url',
+    )
+  }
+  try {
+    const { status, bytes } = await fetch({ url, headers: { accept: 'image/*' }, signal })
+    if (status >= 200 && status < 300) return bytes
+    throw refusal(path, `The image could not be fetched: status ${status}.`, 'invalid_image_url')
+  } catch (error) {
+    if (!(error instanceof OutgoingError)) throw error
+    if (error.reason === 'size') throw tooLarge(path, bytesMax)
+    throw refusal(path, `The image could not be fetched: ${error.message}.`, 'invalid_image_url')
+  }
+}
+
+/** The header alone is read here; the pixels are decoded by the worker. */
+async function check(bytes: Buffer, path: string): Promise<void> {
+  if (!FORMATS.includes(formatOf(bytes))) {
+    throw refusal(
+      path,
+      "You uploaded an unsupported image. Please make sure your image has one of the following formats: ['png', 'jpeg', 'gif', 'webp'].",
+      'invalid_image_format',
+    )
+  }
+  const { width = 0, height = 0 } = await readHeader(bytes, () => {
+    return refusal(path, 'The image could not be read.', 'invalid_image')
+  })
+  if (width * height > 0 && width * height <= PIXELS_MAX) return
+  throw refusal(
+    path,
+    `The image has ${width}×${height} pixels; at most ${PIXELS_MAX} are allowed.`,
+    'image_too_large',
+  )
+}
+
+function tooLarge(path: string, bytesMax: number): ServiceError {
+  return refusal(path, `The image is larger than ${bytesMax} bytes.`, 'image_too_large')
+}
+
+function refusal(path: string, reason: string, code: string): ServiceError {
+  return failure.invalidRequest(`Invalid '${path}'. ${reason}`, { param: path, code })
+}

@@ -1,0 +1,155 @@
+import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import { afterAll, beforeAll, expect, inject, it } from 'vitest'
+
+import { openFaultTiers } from '#test/support/fault-tiers.ts'
+import { createDatabase } from '#test/support/services.ts'
+import { API_KEY } from '#test/support/tiers.ts'
+
+const MODELS = join(import.meta.dirname, '../../fixtures/models')
+const MODEL = 'pictured'
+const read = (path: string) => JSON.parse(readFileSync(join(MODELS, path), 'utf8'))
+const FILES = read('vision-images.json') as readonly string[]
+/** Prompts of transformers; the first is of one image, the second of two. */
+const { cases } = read('smolvlm/golden.json') as { cases: { text: string; ids: number[] }[] }
+
+let url = ''
+let close: () => Promise<void>
+
+beforeAll(async () => {
+  const database = await createDatabase()
+  const folder = await mkdtemp(join(tmpdir(), 'millrace-vision-'))
+  const catalogue = join(folder, 'models.json')
+  const model = { kind: 'completion', source: join(MODELS, 'smolvlm') }
+  const models = [
+    { ...model, id: MODEL, capabilities: ['chat', 'vision'] },
+    { ...model, id: 'of-text', capabilities: ['chat'] },
+  ]
+  await writeFile(catalogue, JSON.stringify({ models }))
+  const tiers = openFaultTiers({
+    ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder },
+    keyPrefix: `vision-${randomUUID().slice(0, 8)}`,
+    env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: MODEL },
+  })
+  close = async () => {
+    await tiers.stop()
+    await database.drop()
+    await rm(folder, { recursive: true, force: true })
+  }
+  const [api] = await Promise.all([tiers.startApi(), tiers.startWorker()])
+  url = api.url
+}, 300_000)
+afterAll(() => close())
+
+const dataUrl = (file: number) => `data:image/png;base64,${FILES[file]}`
+const ASKED = { model: MODEL, temperature: 0 }
+
+/** The fields of all dialects that are looked at. */
+interface Answer {
+  readonly choices: readonly [{ readonly message: { readonly content: string } }]
+  readonly output: readonly [{ readonly content: readonly [{ readonly text: string }] }]
+  readonly content: readonly [{ readonly text: string }]
+  readonly usage: {
+    readonly prompt_tokens: number
+    readonly prompt_tokens_details: { readonly cached_tokens: number }
+  }
+  readonly error?: { readonly param: string; readonly code: string }
+}
+
+async function post(path: string, body: object) {
+  const answer = await fetch(`${url}/v1/${path}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+  return { status: answer.status, body: (await answer.json()) as Answer }
+}
+
+async function chat(files: readonly number[], text: string, more: object = {}) {
+  const images = files.map((file) => ({ type: 'image_url', image_url: { url: dataUrl(file) } }))
+  const content = [...images, { type: 'text', text }]
+  const messages = [{ role: 'user', content }]
+  const { status, body } = await post('chat/completions', {
+    ...{ ...ASKED, max_tokens: 12, messages, ...more },
+  })
+  expect([status, body.error]).toEqual([200, undefined])
+  return { text: body.choices[0].message.content, usage: body.usage }
+}
+
+it('answers about the same image alike in every dialect, and counts its tokens', async () => {
+  const [{ text, ids }] = cases as [(typeof cases)[number]]
+  const first = await chat([0], text)
+  expect(first.usage.prompt_tokens).toBe(ids.length)
+  const response = await post('responses', {
+    ...{ ...ASKED, max_output_tokens: 12, store: false },
+    input: [
+      {
+        role: 'user',
+        content: [
+          { type: 'input_image', image_url: dataUrl(0) },
+          { type: 'input_text', text },
+        ],
+      },
+    ],
+  })
+  expect(response.body.output[0].content[0].text).toBe(first.text)
+  const source = { type: 'base64', media_type: 'image/png', data: FILES[0] }
+  const messages = [
+    {
+      role: 'user',
+      content: [
+        { type: 'image', source },
+        { type: 'text', text },
+      ],
+    },
+  ]
+  const message = await post('messages', { ...ASKED, max_tokens: 12, messages })
+  expect(message.body.content[0].text).toBe(first.text)
+  const counted = await post('messages/count_tokens', { model: MODEL, messages })
+  expect(counted.body).toEqual({ input_tokens: ids.length })
+})
+
+it('gives the same beside other requests, and reuses what it has read', async () => {
+  const [one, two] = cases as [(typeof cases)[number], (typeof cases)[number]]
+  const asked = [
+    { files: [0], text: one.text },
+    { files: [1, 2], text: two.text },
+    { files: [2], text: one.text },
+    { files: [], text: 'Say something.' },
+  ]
+  const alone: string[] = []
+  for (const { files, text } of asked) alone.push((await chat(files, text)).text)
+  const together = await Promise.all(asked.map(({ files, text }) => chat(files, text)))
+  expect(together.map(({ text }) => text)).toEqual(alone)
+  const { usage } = await chat([0], one.text)
+  expect(usage.prompt_tokens_details.cached_tokens).toBeGreaterThan(one.ids.length / 2)
+})
+
+it('takes fewer tokens for little detail', async () => {
+  const image_url = { url: dataUrl(0), detail: 'low' }
+  const messages = [{ role: 'user', content: [{ type: 'image_url', image_url }] }]
+  const { body } = await post('chat/completions', { ...ASKED, max_tokens: 1, messages })
+  expect(body.usage.prompt_tokens).toBeLessThan(cases[0]?.ids.length ?? 0)
+})
+
+it('refuses damaged images and models of text alone, and names the field', async () => {
+  const truncated = Buffer.from(FILES[0] ?? '', 'base64')
+    .subarray(0, 120)
+    .toString('base64')
+  const content = [
+    { type: 'text', text: 'Hi' },
+    { type: 'image_url', image_url: { url: `data:image/png;base64,${truncated}` } },
+  ]
+  const messages = [{ role: 'user', content }]
+  const damaged = await post('chat/completions', { ...ASKED, max_tokens: 4, messages })
+  expect([damaged.status, damaged.body.error]).toMatchObject([
+    400,
+    { param: 'messages[0].content[1].image_url', code: 'invalid_image' },
+  ])
+  const blind = await post('chat/completions', { model: 'of-text', messages })
+  expect([blind.status, blind.body.error?.param]).toEqual([400, 'messages[0].content[1].image_url'])
+})
