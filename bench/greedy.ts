@@ -13,7 +13,9 @@ export function likeliest(logits: Float32Array, from = 0): number {
 export async function runGreedy(
   engine: TextEngine,
   request: Pick<SequenceRequest, 'promptTokenIds' | 'maxNewTokens' | 'cacheScope'> &
-    Partial<Pick<SequenceRequest, 'propose' | 'endTokenIds'>> & { readonly onToken?: () => void },
+    Partial<Pick<SequenceRequest, 'propose' | 'endTokenIds' | 'adapter'>> & {
+      readonly onToken?: () => void
+    },
   from = 0,
 ): Promise<number[]> {
   const tokenIds: number[] = []

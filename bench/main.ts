@@ -3,7 +3,9 @@ import { dirname } from 'node:path'
 import { parseArgs } from 'node:util'
 
 import { benchActivities } from './activities.ts'
+import { benchAdapters } from './adapters.ts'
 import { benchAudio } from './audio.ts'
+import { benchBackground } from './background.ts'
 import { benchContinuous } from './continuous.ts'
 import { benchDecoderForms } from './decoder-forms.ts'
 import { benchDevice } from './device.ts'
@@ -27,6 +29,7 @@ import { benchSlowClients } from './slow-clients.ts'
 import { benchStartUp } from './start-up.ts'
 import { benchStreams } from './streams.ts'
 import { describeSurroundings } from './surroundings.ts'
+import { benchTraining } from './training.ts'
 import { benchTransfer } from './transfer.ts'
 import { benchTransformersJs } from './transformers-js.ts'
 
@@ -40,11 +43,13 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   'llama-cpp': benchLlamaCpp,
   continuous: benchContinuous,
   'decoder-forms': benchDecoderForms,
+  adapters: benchAdapters,
   device: benchDevice,
   'first-token': benchFirstToken,
   edits: benchEdits,
   embeddings: benchEmbeddings,
   audio: benchAudio,
+  training: () => benchTraining(),
   images: benchImages,
   transfer: benchTransfer,
   'sign-ins': benchSignIns,
@@ -52,6 +57,7 @@ const BENCHES: Readonly<Record<string, () => Promise<readonly Figure[]>>> = {
   activities: benchActivities,
   overload: benchOverload,
   queues: benchQueues,
+  background: benchBackground,
   processes: benchProcesses,
   'start-up': benchStartUp,
   idle: benchIdle,

@@ -60,7 +60,8 @@ const LAYERS: readonly { readonly files: RegExp; readonly never: RegExp; readonl
       why: 'processors know no queue',
     },
     {
-      files: /^workers\/(engine|graph|sampling|text|tensor|audio|image|embedding|runtime)\//,
+      files:
+        /^workers\/(engine|graph|sampling|text|tensor|audio|image|vision|embedding|adapters|runtime|training\/(autodiff|lowering))\//,
       never:
         /^(bullmq|ioredis|@aws-sdk\/.*|shared\/(queue|storage|db|config)\/.*|workers\/processors\/.*)$/,
       why: 'engines know no infrastructure',

@@ -1,5 +1,11 @@
-/** A path below `/v1` and a JSON body. */
-export type SizedRequest = readonly [path: string, body: object]
+import { ADMIN_TOKEN } from '../integration/limits/hostile-target.ts'
+
+/** A path below `/v1`, a JSON body, and additional headers. */
+export type SizedRequest = readonly [
+  path: string,
+  body: object,
+  headers?: Readonly<Record<string, string>>,
+]
 
 const list = <T>(size: number, of: (index: number) => T): T[] =>
   Array.from({ length: size }, (_, index) => of(index))
@@ -48,10 +54,38 @@ const response = (fields: object): SizedRequest => [
   '/responses',
   { model: 'chat', input: 'Hi', max_output_tokens: 16, ...fields },
 ]
+const responseCalls = (text: string, output: unknown) =>
+  response({
+    input: [
+      USER,
+      { type: 'function_call', call_id: 'call_1', name: 'tool_0', arguments: text },
+      { type: 'function_call_output', call_id: 'call_1', output },
+    ],
+  })
 const anthropic = (fields: object): SizedRequest => [
   '/messages',
   { model: 'chat', messages: [USER], max_tokens: 1, ...fields },
 ]
+const used = (input: object, content: unknown) =>
+  anthropic({
+    messages: [
+      USER,
+      { role: 'assistant', content: [{ type: 'tool_use', id: 'call_1', name: 'a', input }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'call_1', content }] },
+    ],
+  })
+const tuning = (fields: object): SizedRequest => [
+  '/fine_tuning/jobs',
+  { model: 'chat', training_file: 'file-x', ...fields },
+]
+// Addresses are resolved: the user server and the console are beside `/v1`.
+const users = (path: string, fields: object): SizedRequest => [`/../${path}`, fields]
+const consoleAction = (path: string, fields: object): SizedRequest => [
+  `/../admin/api/${path}`,
+  fields,
+  { authorization: `Bearer ${ADMIN_TOKEN}` },
+]
+const account = (data: unknown) => ({ email: 'a@example.test', password: 'correct horse', data })
 const text = { type: 'string' }
 
 /** A request of a size for every field that accepts structure or text. */
@@ -123,6 +157,47 @@ export const FIELDS: Readonly<Record<string, (size: number) => SizedRequest>> = 
     '/conversations',
     { items: list(20, () => ({ ...USER, content: 'a'.repeat(size / 20) })) },
   ],
+  'conversation metadata': (size) => ['/conversations', { metadata: members(size, () => 'a') }],
+  'conversation arguments': (size) => [
+    '/conversations',
+    {
+      items: [
+        {
+          ...{ type: 'function_call', call_id: 'call_1', name: 'a' },
+          arguments: JSON.stringify(members(size, () => 1)),
+        },
+      ],
+    },
+  ],
+  'batch metadata': (size) => [
+    '/batches',
+    {
+      ...{ input_file_id: 'file-x', endpoint: '/v1/embeddings', completion_window: '24h' },
+      metadata: members(size, () => 'a'),
+    },
+  ],
+  'tuning metadata': (size) => tuning({ metadata: members(size, () => 'a') }),
+  'tuning integrations': (size) =>
+    tuning({ integrations: list(size, () => ({ type: 'wandb', wandb: { project: 'a' } })) }),
+  'key models': (size) => ['/api_keys', { name: 'a', models: list(size, String) }],
+  'organization name': (size) => ['/organizations', { name: words(size) }],
+  'user metadata': (size) => users('signup', account(members(size, () => 'a'))),
+  'user metadata of words': (size) => users('signup', account({ a: words(size) })),
+  'user code': (size) =>
+    users('verify', { type: 'email', email: 'a@example.test', token: '1'.repeat(size) }),
+  'user password': (size) =>
+    users('token?grant_type=password', { email: 'a@example.test', password: 'a'.repeat(size) }),
+  'user passkey': (size) =>
+    users('passkeys/authentication/verify', {
+      ...{
+        challenge_id: 'a',
+        credential: { id: 'a'.repeat(size), response: members(size, () => 1) },
+      },
+    }),
+  'console reason': (size) =>
+    consoleAction('models/chat/disable', { reason: words(size), more: members(size, () => 1) }),
+  'console key scopes': (size) =>
+    consoleAction('keys', { organization_id: 'a', name: 'a', scopes: list(size, String) }),
   'conversation parts': (size) => [
     '/conversations',
     { items: [{ ...USER, content: list(size, () => ({ type: 'input_text', text: 'a' })) }] },
@@ -149,6 +224,31 @@ export const FIELDS: Readonly<Record<string, (size: number) => SizedRequest>> = 
         },
       },
     }),
+  'responses arguments of members': (size) =>
+    responseCalls(JSON.stringify(members(size, () => 1)), 'Done.'),
+  'responses output of words': (size) => responseCalls('{}', words(size)),
+  'responses output parts': (size) =>
+    responseCalls(
+      '{}',
+      list(size, () => ({ type: 'input_text', text: 'a' })),
+    ),
+  'responses parsed arguments': (size) =>
+    response({
+      input: [
+        USER,
+        {
+          ...{ type: 'function_call', call_id: 'call_1', name: 'tool_0', arguments: '{}' },
+          parsed_arguments: members(size, () => 1),
+        },
+        { type: 'function_call_output', call_id: 'call_1', output: 'Done.' },
+      ],
+    }),
+  'responses tools': (size) =>
+    response({
+      tools: list(size, (at) => ({ type: 'function', name: `tool_${at}`, parameters: text })),
+    }),
+  'responses metadata': (size) => response({ metadata: members(size, () => 'a') }),
+  'responses in the background': (size) => response({ input: words(size), background: true }),
   'messages system': (size) => anthropic({ system: words(size) }),
   'messages content': (size) =>
     anthropic({
@@ -160,4 +260,16 @@ export const FIELDS: Readonly<Record<string, (size: number) => SizedRequest>> = 
         { name: 'a', input_schema: { type: 'object', properties: members(size, () => text) } },
       ],
     }),
+  'messages tool_use members': (size) =>
+    used(
+      members(size, () => 1),
+      'Done.',
+    ),
+  'messages tool_use values': (size) => used({ list: list(size, () => 1) }, 'Done.'),
+  'messages tool_result': (size) => used({}, words(size)),
+  'messages tool_result blocks': (size) =>
+    used(
+      {},
+      list(size, () => ({ type: 'text', text: 'a' })),
+    ),
 }

@@ -3,66 +3,66 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { quantile, report } from '#test/support/fault-report.ts'
 
 import { JSON_HEADERS, openTarget, type Target } from '../integration/limits/hostile-target.ts'
-import { FIELDS } from './adversarial-fields.ts'
+import { FIELDS, type SizedRequest } from './adversarial-fields.ts'
 
 const SETUP_TIMEOUT_MS = 400_000
 /** The largest sizes exceed the limits; 900,000 numbers are within the bytes of a body. */
 const SIZES = [3000, 50_000, 900_000]
 const BODY_CHARACTERS_MAX = 6_000_000
-// Nine of ten fields keep these bounds. Other processes slow the core that they share, so the worst
-// of all may take a multiple: what these bounds are against took 10 to 100 s. Waits include the
-// time of other processes, so what a calm minute shows is added.
-const LOOP_DELAY_MS_MAX = { api: 100, worker: 250 }
-const WORST_LOOP_FACTOR = 10
-const WORST_WAIT_FACTOR = 20
+// Processor time of one turn of the event loop.
+const TURN_MS_MAX = { api: 100, worker: 250 }
+// Beyond what a small request takes by itself.
 const WAIT_MS_MAX = 250
+// A request that holds others up does so each time; another process of the machine does not.
+const TRIES = 3
 const GROWTH_MIB_MAX = 64
 
+/** The cost of the requests of one field for other requests. */
+interface Cost {
+  readonly api: number
+  readonly worker: number
+  readonly wait: number
+}
+
 let target: Target
-const seen = { api: [] as number[], worker: [] as number[], waits: [] as number[] }
-let calm = { api: 0, worker: 0, wait: 0 }
+const costs = new Map<string, Cost>()
+let calm: Cost
 let before = { api: 0, worker: 0 }
 
 beforeAll(async () => {
   target = await openTarget()
   // The first requests of each kind compile validators and start threads.
-  for (const sized of Object.values(FIELDS)) expect(await send(...sized(100))).toBeLessThan(500)
-  await send(...longPrompt())
-  await loopDelays()
-  const waits: number[] = []
-  for (let time = 0; time < 20; time += 1) waits.push(await besides(() => smallRequest()))
-  calm = { ...(await loopDelays()), wait: Math.max(...waits) }
+  for (const sized of Object.values(FIELDS)) expect(await send(sized(100))).toBeLessThan(500)
+  await send(FIELDS['content of words']?.(100_000))
+  calm = await costOfNothing()
   before = await heaps()
-  // Collecting garbage for the measurement stops the processes too.
-  await loopDelays()
 }, SETUP_TIMEOUT_MS)
 
 afterAll(async () => {
-  report('adversarial sizes', {
-    requests: seen.waits.length,
-    'loop of the API p90 ms': quantile(seen.api, 0.9),
-    'loop of the API at most ms': Math.max(...seen.api),
-    'loop of the worker p90 ms': quantile(seen.worker, 0.9),
-    'loop of the worker at most ms': Math.max(...seen.worker),
-    'small request beside p50 ms': quantile(seen.waits, 0.5),
-    'small request beside at most ms': Math.max(...seen.waits),
-    'worst field of the API': Object.keys(FIELDS)[seen.api.indexOf(Math.max(...seen.api))] ?? '',
-    'worst field of the worker':
-      Object.keys(FIELDS)[seen.worker.indexOf(Math.max(...seen.worker))] ?? '',
-    'calm loop of the API ms': calm.api,
-    'calm loop of the worker ms': calm.worker,
-  })
+  for (const kind of ['api', 'worker', 'wait'] as const) {
+    const all = [...costs].toSorted(([, a], [, b]) => b[kind] - a[kind])
+    const values = all.map(([, cost]) => cost[kind])
+    report(`adversarial sizes, ${kind}`, {
+      fields: all.length,
+      'p50 ms': quantile(values, 0.5),
+      'p90 ms': quantile(values, 0.9),
+      'at most ms': Math.max(...values),
+      'worst fields': all
+        .slice(0, 3)
+        .map(([name]) => name)
+        .join(', '),
+      'without them ms': calm[kind],
+    })
+  }
   await target.close()
 })
 
-const longPrompt = () => FIELDS['content of words']?.(100_000) ?? (['/completions', {}] as const)
-
-async function send(path: string, body: object): Promise<number> {
-  return (await target.post(path, JSON.stringify(body), JSON_HEADERS)).status
+async function send([path, body, headers] = ['', {}] as SizedRequest): Promise<number> {
+  return (await target.post(path, JSON.stringify(body), { ...JSON_HEADERS, ...headers })).status
 }
 
 async function smallRequest(): Promise<void> {
-  expect(await send('/embeddings', { model: 'embed', input: 'Still here.' })).toBe(200)
+  expect(await send(['/embeddings', { model: 'embed', input: 'Still here.' }])).toBe(200)
 }
 
 /** How long a small request takes that is sent while something else goes on. */
@@ -75,9 +75,55 @@ async function besides(act: () => Promise<void>): Promise<number> {
   return waited
 }
 
-async function loopDelays() {
+async function turns() {
   const { api, worker } = target.watched
   return { api: await api.loopDelayMs(), worker: await worker.loopDelayMs() }
+}
+
+async function costOfNothing(): Promise<Cost> {
+  await turns()
+  const waits: number[] = []
+  for (let time = 0; time < 20; time += 1) waits.push(await besides(() => smallRequest()))
+  return { ...(await turns()), wait: Math.max(...waits) }
+}
+
+/** Sends a field in every size, with a small request of another kind beside each. */
+async function costOf(name: string): Promise<Cost> {
+  // Garbage that was collected for another measurement took turns too.
+  await turns()
+  const waits: number[] = []
+  for (const size of SIZES) {
+    const request = FIELDS[name]?.(size)
+    if (JSON.stringify(request).length > BODY_CHARACTERS_MAX) continue
+    let status = 0
+    waits.push(
+      await besides(async () => {
+        status = await send(request)
+      }),
+    )
+    const isAnswered = (status >= 200 && status < 300) || (status >= 400 && status < 500)
+    expect({ size, status, isAnswered }).toMatchObject({ isAnswered: true })
+  }
+  return { ...(await turns()), wait: Math.max(...waits) }
+}
+
+/** The least of several tries, as long as one is beyond the bounds. */
+async function leastCostOf(name: string): Promise<Cost> {
+  let least = await costOf(name)
+  for (let tries = 1; tries < TRIES && isTooMuch(least); tries += 1) {
+    calm = await costOfNothing()
+    const next = await costOf(name)
+    least = {
+      api: Math.min(least.api, next.api),
+      worker: Math.min(least.worker, next.worker),
+      wait: Math.min(least.wait, next.wait),
+    }
+  }
+  return least
+}
+
+function isTooMuch({ api, worker, wait }: Cost): boolean {
+  return api > TURN_MS_MAX.api || worker > TURN_MS_MAX.worker || wait > WAIT_MS_MAX + calm.wait
 }
 
 async function heaps() {
@@ -87,36 +133,17 @@ async function heaps() {
 
 describe('requests of every size', () => {
   it.each(Object.keys(FIELDS))(
-    'in %s are answered or refused',
+    'in %s are answered or refused, and hold up neither process nor other requests',
     { timeout: 120_000 },
     async (name) => {
-      for (const size of SIZES) {
-        const [path, body] = FIELDS[name]?.(size) ?? ['', {}]
-        const text = JSON.stringify(body)
-        if (text.length > BODY_CHARACTERS_MAX) continue
-        let status = 0
-        const act = async (): Promise<void> => {
-          status = (await target.post(path, text, JSON_HEADERS)).status
-        }
-        seen.waits.push(await besides(act))
-        const isAnswered = (status >= 200 && status < 300) || (status >= 400 && status < 500)
-        expect({ size, status, isAnswered }).toMatchObject({ isAnswered: true })
-      }
-      const delays = await loopDelays()
-      seen.api.push(delays.api)
-      seen.worker.push(delays.worker)
+      const cost = await leastCostOf(name)
+      costs.set(name, cost)
       expect([target.api.isRunning(), target.worker.isRunning()]).toEqual([true, true])
-      expect(delays.api).toBeLessThan(WORST_LOOP_FACTOR * LOOP_DELAY_MS_MAX.api)
-      expect(delays.worker).toBeLessThan(WORST_LOOP_FACTOR * LOOP_DELAY_MS_MAX.worker)
+      expect(cost.api).toBeLessThan(TURN_MS_MAX.api)
+      expect(cost.worker).toBeLessThan(TURN_MS_MAX.worker)
+      expect(cost.wait).toBeLessThan(WAIT_MS_MAX + calm.wait)
     },
   )
-
-  it('leave both event loops and other requests their time', () => {
-    expect(quantile(seen.api, 0.9)).toBeLessThan(LOOP_DELAY_MS_MAX.api)
-    expect(quantile(seen.worker, 0.9)).toBeLessThan(LOOP_DELAY_MS_MAX.worker)
-    expect(quantile(seen.waits, 0.5)).toBeLessThan(WAIT_MS_MAX + calm.wait)
-    expect(Math.max(...seen.waits)).toBeLessThan(WORST_WAIT_FACTOR * (WAIT_MS_MAX + calm.wait))
-  })
 
   it('leave the memory of both processes as it was', async () => {
     const after = await heaps()

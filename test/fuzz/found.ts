@@ -1,5 +1,8 @@
 import type { Claim } from './requests.ts'
 
+/** JSON with half of a surrogate pair. */
+const UNPAIRED = '{"a":"\\ud800"}'
+
 /** Requests that were once answered wrongly, with the status that they deserve. */
 export const FOUND: readonly {
   readonly what: string
@@ -25,6 +28,20 @@ export const FOUND: readonly {
       status: 400,
     }),
   ),
+  ...[
+    { operation: 'GET /v1/jobs', target: `/v1/jobs?metadata=${encodeURIComponent(UNPAIRED)}` },
+    { operation: 'GET /v1/jobs', target: '/v1/jobs?metadata=["a"]' },
+    { operation: 'GET /v1/chat/completions', target: '/v1/chat/completions?metadata[a%00]=b' },
+    {
+      ...{ operation: 'POST /v1/responses', target: '/v1/responses' },
+      body: `{"model":"chat","input":"Hi","background":true,"metadata":${UNPAIRED}}`,
+    },
+  ].map((request) => ({
+    what: `metadata that Postgres cannot store, ${request.target}`,
+    ...request,
+    ...('body' in request && { headers: [['content-type', 'application/json']] as const }),
+    status: 400,
+  })),
   {
     what: 'an id that is too long',
     operation: 'GET /v1/files/{file_id}',

@@ -14,7 +14,7 @@ import { isFramed, NoAnswerError, send, type WireAnswer } from './wire.ts'
 
 // FUZZ_REQUESTS says how many; FUZZ_SEED repeats a run; FUZZ_ONLY is a part of the operations'
 // names.
-const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 3000)
+const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 1500)
 const ONLY = process.env.FUZZ_ONLY ?? ''
 const AT_ONCE = 6
 const SHRINK_LIMIT_MS = 15_000

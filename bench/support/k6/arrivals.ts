@@ -49,7 +49,10 @@ export async function runArrivals(
   const open = new Set<Promise<void>>()
   const begunMs = performance.now()
   let arrived = 0
-  for (let elapsedMs = 0; elapsedMs < lengthMs; elapsedMs = performance.now() - begunMs) {
+  let elapsedMs = 0
+  do {
+    // A turn that comes late starts all that has arrived meanwhile, the last one too.
+    elapsedMs = Math.min(performance.now() - begunMs, lengthMs)
     for (const wanted = arrivedUntil(scenario, elapsedMs); arrived < wanted; arrived += 1) {
       if (open.size >= scenario.maxVUs) {
         metric('dropped_iterations', 'counter').add(1)
@@ -61,6 +64,6 @@ export async function runArrivals(
       open.add(iteration)
     }
     await sleep(TICK_MS)
-  }
+  } while (elapsedMs < lengthMs)
   await Promise.all(open)
 }

@@ -30,6 +30,20 @@ export const WEATHER = {
 /** A conversation of one message. */
 export const user = (content) => [{ role: 'user', content }]
 
+const ANSWERED = [...user('Who runs the mill?'), { role: 'assistant', content: 'Zorbax.' }]
+
+/** A file of examples for a training. */
+export const EXAMPLES = `${JSON.stringify({ messages: ANSWERED })}\n`.repeat(10)
+
+/** Asks for a job until it has ended. */
+export async function ended(retrieve) {
+  for (;;) {
+    const job = await retrieve()
+    if (['succeeded', 'failed', 'cancelled'].includes(job.status)) return job
+    await new Promise((resolve) => setTimeout(resolve, 200))
+  }
+}
+
 /** Runs a check and reports whether the client has this feature. */
 export async function feature(name, check) {
   let problem = null

@@ -1,9 +1,16 @@
+import { createReadStream } from 'node:fs'
+import { mkdtemp, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
 import { Configuration, OpenAIApi } from 'openai'
 
 import {
   CAPITAL,
   CHAT,
   EMBED,
+  EXAMPLES,
+  ended,
   expect,
   FORECAST,
   feature,
@@ -58,4 +65,21 @@ await feature('completions', async () => {
     max_tokens: 5,
   })
   expect(data.choices[0].finish_reason, 'length')
+})
+
+await feature('fine-tuning', async () => {
+  const path = join(await mkdtemp(join(tmpdir(), 'millrace-')), 'examples.jsonl')
+  await writeFile(path, EXAMPLES)
+  const { data: file } = await client.createFile(createReadStream(path), 'fine-tune')
+  const { data: made } = await client.createFineTune({ model: CHAT, training_file: file.id })
+  const job = await ended(async () => (await client.retrieveFineTune(made.id)).data)
+  expect(job.status, 'succeeded')
+  const { data: events } = await client.listFineTuneEvents(job.id)
+  expect(
+    events.data.some(({ message }) => message.startsWith('Step 1/')),
+    true,
+  )
+  const asked = { model: job.fine_tuned_model, messages: user('Hi'), max_tokens: 4 }
+  expect((await client.createChatCompletion(asked)).data.model, job.fine_tuned_model)
+  expect((await client.deleteModel(job.fine_tuned_model)).data.deleted, true)
 })

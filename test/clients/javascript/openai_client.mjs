@@ -4,6 +4,8 @@ import {
   CAPITAL,
   CHAT,
   EMBED,
+  EXAMPLES,
+  ended,
   expect,
   expectPerson,
   FORECAST,
@@ -95,4 +97,25 @@ await feature('files', async () => {
   const file = await toFile(Buffer.from('{"text":"a"}\n'), 'lines.jsonl')
   const made = await client.files.create({ file, purpose: 'user_data' })
   expect(await (await client.files.content(made.id)).text(), '{"text":"a"}\n')
+})
+
+await feature('fine-tuning', async () => {
+  const file = await client.files.create({
+    file: await toFile(Buffer.from(EXAMPLES), 'examples.jsonl'),
+    purpose: 'fine-tune',
+  })
+  const { jobs } = client.fineTuning
+  const made = await jobs.create({ model: CHAT, training_file: file.id, suffix: 'mill' })
+  const job = await ended(() => jobs.retrieve(made.id))
+  expect(job.status, 'succeeded')
+  const kinds = []
+  for await (const event of jobs.listEvents(job.id)) kinds.push(event.type)
+  expect(kinds.includes('metrics'), true)
+  for await (const checkpoint of jobs.checkpoints.list(job.id)) {
+    expect(checkpoint.step_number > 0, true)
+  }
+  const request = { model: job.fine_tuned_model, messages: user('Hi'), max_tokens: 4 }
+  expect((await client.chat.completions.create(request)).model, job.fine_tuned_model)
+  const deletion = client.models.delete ?? client.models.del
+  expect((await deletion.call(client.models, job.fine_tuned_model)).deleted, true)
 })

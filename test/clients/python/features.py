@@ -42,6 +42,12 @@ def user(text):
     return [{'role': 'user', 'content': text}]
 
 
+EXAMPLES = '\n'.join(
+    json.dumps({'messages': [*user('Who runs the mill?'), {'role': 'assistant', 'content': 'Zorbax.'}]})
+    for _ in range(10)
+).encode()
+
+
 def feature(name):
     """Runs the function below at once and reports whether the client has this feature."""
 

@@ -1,6 +1,8 @@
 """The official client of 2023."""
 
+import io
 import json
+import time
 
 import openai
 from features import *
@@ -71,3 +73,22 @@ def _():
 @feature('models')
 def _():
     expect(CHAT in [model.id for model in openai.Model.list().data], True)
+
+
+@feature('fine-tuning')
+def _():
+    file = openai.File.create(file=io.BytesIO(EXAMPLES), purpose='fine-tune')
+    listed = lambda job: openai.FineTuningJob.list_events(job, limit=100).data
+    for resource in (openai.FineTuningJob, openai.FineTune):
+        job = resource.create(model=CHAT, training_file=file.id)
+        while job.status not in ('succeeded', 'failed', 'cancelled'):
+            time.sleep(0.2)
+            job = resource.retrieve(job.id)
+        expect(job.status, 'succeeded')
+        list_all = getattr(resource, 'stream_events', None) or listed
+        expect(any('Step 1/' in event.message for event in list_all(job.id)), True)
+        answer = openai.ChatCompletion.create(
+            model=job.fine_tuned_model, messages=user('Hi'), max_tokens=4
+        )
+        expect(answer.model, job.fine_tuned_model)
+        expect(openai.Model.delete(job.fine_tuned_model).deleted, True)

@@ -1,6 +1,7 @@
 """The official client from version 1 on."""
 
 import json
+import time
 
 import openai
 from features import *
@@ -140,3 +141,24 @@ def _():
 def _():
     # Not served: the error has to be the class that callers catch.
     raises(openai.NotFoundError, lambda: client.moderations.create(input='a'))
+
+
+@feature('fine-tuning')
+def _():
+    file = client.files.create(file=('examples.jsonl', EXAMPLES), purpose='fine-tune')
+    jobs = client.fine_tuning.jobs
+    job = jobs.create(
+        model=CHAT, training_file=file.id, suffix='mill', hyperparameters={'n_epochs': 2}
+    )
+    while job.status not in ('succeeded', 'failed', 'cancelled'):
+        time.sleep(0.2)
+        job = jobs.retrieve(job.id)
+    expect(job.status, 'succeeded')
+    expect(any(event.type == 'metrics' for event in jobs.list_events(job.id)), True)
+    expect([each.id for each in jobs.list(limit=1).data], [job.id])
+    expect(all(each.step_number > 0 for each in jobs.checkpoints.list(job.id)), True)
+    answer = client.chat.completions.create(
+        model=job.fine_tuned_model, messages=user('Hi'), max_tokens=4
+    )
+    expect(answer.model, job.fine_tuned_model)
+    expect(client.models.delete(job.fine_tuned_model).deleted, True)

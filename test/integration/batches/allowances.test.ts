@@ -15,6 +15,7 @@ const query = (text: string, values: readonly unknown[] = []) =>
 const newBatch = (id: string, organizationId: string) => ({
   ...{ id, organizationId, endpoint: ENDPOINT, inputFileId: 'file-x', inputObjectKey: 'files/x' },
   ...{ modelIds: null, apiKeyId: undefined, userId: undefined, metadata: null },
+  outputRetentionSeconds: null,
   ...{ completionWindow: '24h', windowSeconds: 60 },
 })
 

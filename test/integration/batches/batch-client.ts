@@ -28,13 +28,18 @@ export async function upload(
 }
 
 /** Uploads an input file and makes a batch of it. */
-export async function createBatch(client: OpenAI, lines: readonly string[]) {
+export async function createBatch(
+  client: OpenAI,
+  lines: readonly string[],
+  options: Pick<OpenAI.BatchCreateParams, 'output_expires_after'> = {},
+) {
   const { id } = await upload(client, lines)
   return client.batches.create({
     input_file_id: id,
     endpoint: ENDPOINT,
     completion_window: '24h',
     metadata: { job: 'nightly' },
+    ...options,
   })
 }
 

@@ -63,7 +63,12 @@ describe('the routes', () => {
   })
 
   it.each([
-    [{ endpoint: '/v1/images/generations' }, 'endpoint', 'invalid_value'],
+    [{ endpoint: '/v1/audio/speech' }, 'endpoint', 'invalid_value'],
+    [
+      { output_expires_after: { anchor: 'created_at', seconds: 1 } },
+      'output_expires_after.seconds',
+      'integer_below_min_value',
+    ],
     [{ completion_window: '1h' }, 'completion_window', 'invalid_value'],
     [{ metadata: { a: 1 } }, 'metadata.a', 'invalid_type'],
     [{ metadata: { a: 'x', b: 'half \ud800' } }, 'metadata.b', 'invalid_value'],

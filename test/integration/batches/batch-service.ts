@@ -20,6 +20,7 @@ import { ensureDefaultOrganization } from '#shared/db/organizations.ts'
 import { fileTables } from '#shared/db/schema/files.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { createLogger } from '#shared/logger.ts'
+import { ContentCipher } from '#shared/queue/content-cipher.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 import { serverConfig } from '#test/support/server-config.ts'
@@ -44,6 +45,7 @@ export interface BatchService {
 
 export async function openBatchService(): Promise<BatchService> {
   const log = createLogger({ level: 'silent' })
+  const cipher = new ContentCipher(['a key of the tests'])
   const folder = await mkdtemp(join(tmpdir(), 'millrace-batches-'))
   const { url, drop } = await createDatabase()
   const database = openDatabase({ url, maxPoolSize: 20, logger: log })
@@ -62,8 +64,8 @@ export async function openBatchService(): Promise<BatchService> {
     ).secret
   const store = openDirectoryStore(folder)
   const files = openFiles(database.db, fileTables(''))
-  const batches = openBatches(database.pool, '')
-  const lines = openBatchLines(database.pool, '')
+  const batches = openBatches(database.pool, '', cipher)
+  const lines = openBatchLines(database.pool, '', cipher)
   const surfaces = [
     filesPlugin({
       files,

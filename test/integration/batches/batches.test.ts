@@ -17,6 +17,7 @@ describe('a batch', () => {
     const created = await createBatch(
       suite.client,
       ids(3).map((id) => line(id)),
+      { output_expires_after: { anchor: 'created_at', seconds: 3600 } },
     )
     expect(created).toMatchObject({
       object: 'batch',
@@ -56,6 +57,7 @@ describe('a batch', () => {
     })
     const file = await suite.client.files.retrieve(done.output_file_id as string)
     expect(file).toMatchObject({ purpose: 'batch_output', filename: `${done.id}_output.jsonl` })
+    expect(file.expires_at).toBe(file.created_at + 3600)
   })
 
   it('is shared by several processes without a line being run or written twice', async () => {

@@ -106,6 +106,13 @@ describe('users', () => {
     expect(await count('sessions', id)).toBe(0)
   })
 
+  it('lose their sessions of the console, too', async () => {
+    const [other, viewer] = [await stack.signIn('viewer'), await stack.signIn('viewer')]
+    await administrator.send('DELETE', `users/${viewer.userId}/sessions`)
+    expect((await viewer.attempt('GET', 'users')).status).toBe(401)
+    expect((await other.attempt('GET', 'users')).status).toBe(200)
+  })
+
   it.for(['not-a-uuid', '00000000-0000-4000-8000-000000000000'])(
     'are not found as %s',
     async (id) => {

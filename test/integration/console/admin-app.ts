@@ -86,6 +86,7 @@ export async function openAdminApp(options: {
             findAdministrator: async (token) => (token === 'of-an-administrator' ? '' : undefined),
             roleNow: async ({ userId, passwordDigest }) =>
               administrators.get(userId) === passwordDigest ? 'administrator' : undefined,
+            endSession: async () => {},
             sessions: openAdminSessions(redis, keyPrefix),
             guesses: createGuessLimiter({
               ...{ redis, log, clock: systemClock, keyPrefix: `${keyPrefix}:admin:` },

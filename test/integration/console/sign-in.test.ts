@@ -51,7 +51,7 @@ describe('signing in to the administration pages', () => {
         password === 'right'
           ? {
               ...{ kind: 'administrator', userId: 'user-1', name: email },
-              passwordDigest: 'of the password',
+              ...{ sessionId: 'session-1', passwordDigest: 'of the password' },
               isProven: false,
             }
           : { kind: 'refused', status: 403, reason: 'This account is no administrator.' },

@@ -42,6 +42,7 @@ describe('batches', () => {
         ...{ id: 'batch_console', organizationId, modelIds: null, apiKeyId: undefined },
         ...{ userId: undefined, endpoint: '/v1/chat/completions', inputFileId: 'file-1' },
         ...{ inputObjectKey: 'x', completionWindow: '24h', windowSeconds: 86_400, metadata: null },
+        outputRetentionSeconds: null,
       },
       10,
     )

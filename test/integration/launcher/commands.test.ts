@@ -15,7 +15,7 @@ describe('the command line', () => {
     [['frobnicate'], 'there is no command "frobnicate"'],
     [['toString'], 'there is no command "toString"'],
     [['models', 'list', '--frobnicate'], '--frobnicate'],
-    [['models', 'frobnicate'], 'list, verify or pull'],
+    [['models', 'frobnicate'], 'list, verify, pull or export'],
     [['models', 'pull'], 'needs a repository'],
     [['models', 'pull', 'tiny-chat', '--file', 'x'], '--file means nothing for tiny-chat'],
     [['models', 'pull', 'nope'], '"nope" is neither a model of models.json nor a repository'],

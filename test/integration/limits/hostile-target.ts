@@ -40,6 +40,9 @@ export interface Target {
   close(): Promise<void>
 }
 
+/** Opens the console of the API process. */
+export const ADMIN_TOKEN = 'the-admin-token-of-the-tests'
+
 export const JSON_HEADERS = { 'content-type': 'application/json' }
 
 /** Starts both processes. */
@@ -51,7 +54,10 @@ export async function openTarget(): Promise<Target> {
   const tiers = openFaultTiers({
     ...{ databaseUrl: database.url, redisUrl: inject('redisUrl'), folder },
     keyPrefix: `hostile-${randomUUID().slice(0, 8)}`,
-    env: { MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: '' },
+    env: {
+      ...{ MILLRACE_CATALOGUE: catalogue, MILLRACE_WORKER_MODELS: '' },
+      MILLRACE_ADMIN_TOKEN: ADMIN_TOKEN,
+    },
   })
   const watched = { api: await watchProcess(), worker: await watchProcess() }
   const api = await tiers.startApi(watched.api.env)
@@ -66,7 +72,7 @@ export async function openTarget(): Promise<Target> {
       body,
       headers: { authorization: `Bearer ${API_KEY}`, ...headers },
     })
-    const { error } = (await answer.json()) as { error?: Omit<Refusal, 'status'> }
+    const { error } = (await answer.json().catch(() => ({}))) as { error?: Omit<Refusal, 'status'> }
     if (answer.status >= 400) refusedAfterMs.push(performance.now() - from)
     return { status: answer.status, param: error?.param, code: error?.code }
   }

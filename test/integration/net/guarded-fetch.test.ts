@@ -51,6 +51,7 @@ describe('a call outside', () => {
       status: 200,
       contentType: 'text/html',
       retryAfter: '',
+      bytes: Buffer.from('hello'),
       text: 'hello',
     })
     const [request] = peer.requests

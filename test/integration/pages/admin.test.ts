@@ -70,9 +70,10 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     const errors = page.getByRole('table', { name: 'Errors by kind' })
     await errors.getByText('not found').first().waitFor()
     const queues = page.getByRole('table', { name: 'Queues' })
-    expect(await queues.getByRole('row').filter({ hasText: 'tiny-chat' }).textContent()).toContain(
-      '1 ready',
-    )
+    const ofModel = queues.getByRole('row').filter({ hasText: 'tiny-chat' })
+    for (const kind of ['completion', 'training']) {
+      expect(await ofModel.filter({ hasText: kind }).textContent()).toContain('1 ready')
+    }
     const workers = page.getByRole('table', { name: 'Workers' })
     expect(await workers.getByRole('row').filter({ hasText: 'tiny-embed' }).count()).toBe(1)
     await expectUsable(page)
@@ -90,7 +91,7 @@ describe('the administration page', { timeout: PATIENCE_MS }, () => {
     const waiting = page.getByRole('table', { name: 'Queues' }).locator('tbody')
     await waiting.evaluate((body) => body.replaceChildren())
     // Filled again by the script, so what is there now it has written.
-    await waiting.getByText('tiny-chat').waitFor()
+    await waiting.getByText('tiny-chat').first().waitFor()
     await plantHostileNames()
     await expect.poll(() => page.getByText(HOSTILE).count()).toBeGreaterThanOrEqual(5)
     expect(await page.evaluate(countForeignImages)).toBe(0)

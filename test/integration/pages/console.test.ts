@@ -10,7 +10,7 @@ import { ADMIN_TOKEN, type PagesStack, startPagesStack } from './pages-stack.ts'
 const HOSTILE = '<img src=x onerror="document.title=1">'
 const PAGES = [
   ...['series', 'queues', 'models', 'organizations', 'users', 'keys', 'usage', 'jobs', 'batches'],
-  ...['files', 'webhooks', 'activities', 'audit'],
+  ...['fine-tuning', 'files', 'webhooks', 'activities', 'audit'],
 ]
 const LOOKS: readonly (Look & { readonly name: string })[] = [
   { name: 'narrow-dark', width: 320, height: 700, scheme: 'dark' },

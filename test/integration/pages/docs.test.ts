@@ -43,14 +43,12 @@ describe('the page of the API', { timeout: PATIENCE_MS }, () => {
     await close()
   })
 
-  it.for(['?ref=mail', '/?url=https://elsewhere.example/openapi.json'])(
-    'is the same behind %s',
-    async (query) => {
-      const { page, problems, close } = await openPage(stack.browser)
-      await page.goto(`${stack.tiers.url}/docs${query}`)
-      await openOperation(page)
-      expect(problems).toEqual([])
-      await close()
-    },
-  )
+  it('is the same behind a query, and describes nothing from elsewhere', async () => {
+    const { page, problems, close } = await openPage(stack.browser)
+    const query = '?ref=mail&url=https://elsewhere.example/openapi.json'
+    await page.goto(`${stack.tiers.url}/docs${query}`)
+    await openOperation(page)
+    expect(problems).toEqual([])
+    await close()
+  })
 })

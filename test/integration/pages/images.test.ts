@@ -26,7 +26,7 @@ describe('images in the playground', { timeout: PATIENCE_MS }, () => {
     const stats = page.locator('#images .stats')
     await page.getByLabel('How many').fill('2')
     await page.getByLabel('Steps').fill('2')
-    await page.getByLabel('Seed').last().fill('7')
+    await page.locator('#images').getByLabel('Seed').fill('7')
     await draw.click()
     await expect.poll(() => stats.textContent(), { timeout: 60_000 }).toMatch(/2 images · [\d.]+ s/)
     expect(await gallery.getByRole('img', { name: 'A red circle' }).count()).toBe(2)

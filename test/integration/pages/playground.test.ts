@@ -102,6 +102,37 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     })
   })
 
+  it('shows the faults of examples, trains on a file, and compares the answers', async () => {
+    const file = (text: string) => ({
+      ...{ name: 'examples.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from(text) },
+    })
+    const said = (role: string, content: string) => ({ role, content })
+    const example = (role: string) => ({
+      messages: [said(role, 'Who runs the mill?'), said('assistant', 'Zorbax.')],
+    })
+    await withPlayground(undefined, async (page) => {
+      await openTab(page, 'Fine-tune')
+      const examples = page.getByLabel('Examples: choose or drop a file')
+      const good = `${JSON.stringify(example('user'))}\n`
+      await examples.setInputFiles(file(`${good}${JSON.stringify(example('robot'))}\n`))
+      await page.getByRole('button', { name: 'Train' }).click()
+      const faults = page.getByRole('region', { name: 'Faults of the file' })
+      await faults.getByText('Line 2: Invalid value').waitFor()
+      await expectUsable(page)
+
+      await examples.setInputFiles(file(good.repeat(20)))
+      await page.getByLabel('Epochs').fill('8')
+      await page.getByRole('button', { name: 'Train' }).click()
+      await page.getByText('tokens trained').waitFor()
+      expect(await page.locator('#tuning-plot canvas').count()).toBe(1)
+      await page.getByLabel('Ask both models').fill('Who runs the mill?')
+      await page.getByRole('button', { name: 'Ask', exact: true }).click()
+      await page.getByRole('region', { name: 'Tuned model' }).getByText('Zorbax.').waitFor()
+      await expectUsable(page)
+      await keepScreenshot(page, 'fine-tuning')
+    })
+  })
+
   it('stops a stream on the button, keeps what was said and goes on from it', async () => {
     await withPlayground(undefined, async (page) => {
       // Without the ids that end its texts, the model goes on to the limit.
@@ -140,6 +171,25 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
     })
   })
 
+  it('sends images with a message', async () => {
+    await withPlayground(undefined, async (page) => {
+      const image = { name: 'a.gif', mimeType: 'image/gif', buffer: Buffer.from('GIF89a') }
+      await page.getByLabel('Images for the next message').setInputFiles(image)
+      await page
+        .locator('#curl-text')
+        .filter({ hasText: 'image_url' })
+        .waitFor({ state: 'attached' })
+      await page.getByLabel('Your message').fill('What is this?')
+      const asked = page.waitForRequest('**/v1/chat/completions')
+      await page.route('**/v1/chat/completions', (route) => route.fulfill({ body: '' }))
+      await page.getByRole('button', { name: 'Send' }).click()
+      expect((await asked).postDataJSON().messages[0].content).toEqual([
+        { type: 'image_url', image_url: { url: 'data:image/gif;base64,R0lGODlh' } },
+        { type: 'text', text: 'What is this?' },
+      ])
+    })
+  })
+
   it('records from the microphone and writes it down', async () => {
     await withPlayground(undefined, async (page) => {
       await openTab(page, 'Speech')
@@ -161,7 +211,7 @@ describe('the playground', { timeout: PATIENCE_MS }, () => {
         await page.getByRole('tab', { name: 'Similarity' }).getAttribute('aria-selected'),
       ).toBe('true')
       await page.keyboard.press('End')
-      expect(await page.locator(':focus').textContent()).toBe('Images')
+      expect(await page.locator(':focus').textContent()).toBe('Fine-tune')
       await page.keyboard.press('ArrowRight')
       expect(await page.locator(':focus').textContent()).toBe('Chat')
       // Past the chosen tab, the tabulator goes on to what the panel holds.

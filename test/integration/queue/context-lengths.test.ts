@@ -11,7 +11,7 @@ import { queueKeys } from '#shared/queue/keys.ts'
 import { openDirectoryStore } from '#shared/storage/directory-store.ts'
 import { eventually, freshPrefix, log, openTestSubmitter } from '#test/support/queue.ts'
 import { openSurface } from '#test/unit/api/inference/surface.ts'
-import { Residency } from '#workers/models/residency.ts'
+import { MODEL_RESIDENCY, Residency } from '#workers/models/residency.ts'
 import { type OpenModel, type OpenTools, PROCESSORS } from '#workers/processors/index.ts'
 import { openRuntime } from '#workers/runtime/runtime.ts'
 import { WorkerHost } from '#workers/server/worker-host.ts'
@@ -59,11 +59,12 @@ async function startWorker(url: string, prefix: string, models: readonly Catalog
     const row = PROCESSORS.find(({ kind }) => kind === model.kind)
     if (row === undefined) throw new Error(`nothing opens ${model.kind}`)
     const config = { intraOpThreads: 1 } as OpenTools['config']
-    const tools = { runtime, storage, config, log, clock: systemClock, slots: 1 }
+    const fetchOptions = {} as OpenTools['fetchOptions']
+    const tools = { runtime, storage, fetchOptions, config, log, clock: systemClock, slots: 1 }
     const opened = await row.open(model, { ...tools, folder: join(ROOT, model.source as string) })
     return { ...opened, bytes: 1 }
   }
-  const residency = new Residency<OpenModel>({ bytesMax: 1, open, log })
+  const residency = new Residency<OpenModel>({ ...MODEL_RESIDENCY, bytesMax: 1, open, log })
   const host = new WorkerHost({
     ...{ redis, subscriber, residency, log, version: 'test', clock: systemClock },
     keys: queueKeys(prefix),

@@ -205,6 +205,14 @@ describe('the metrics of a running installation', () => {
     expect(of('prompt_tokens_total')).toBeGreaterThan(0)
     expect(of('time_to_first_token_seconds_count')).toBeGreaterThan(0)
     expect(of('num_requests_waiting')).toBe(0)
+    expect(of('request_params_n_count')).toBeGreaterThan(0)
+    expect(of('request_params_max_tokens_sum')).toBe(8 * of('request_params_max_tokens_count'))
+    const [prefill, decode, inference] = ['prefill', 'decode', 'inference'].map((phase) =>
+      of(`request_${phase}_time_seconds_sum`),
+    )
+    expect(prefill).toBeGreaterThan(0)
+    expect((prefill ?? 0) + (decode ?? 0)).toBeCloseTo(inference ?? 0, 6)
+    expect(of('request_inference_time_seconds_count')).toBeGreaterThan(0)
     expect(of('kv_cache_usage_perc')).toBe(0)
     const buckets = samples.filter(({ name }) => name === 'vllm:time_to_first_token_seconds_bucket')
     expect(buckets.at(-1)?.labels.le).toBe('+Inf')

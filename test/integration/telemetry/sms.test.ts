@@ -35,8 +35,11 @@ it('text messages are measured by gateway and outcome, without numbers or codes'
       sumOf(await scrape(tiers.metricsUrl), `${NAME}_${part}`, { gateway: 'vonage', outcome })
     // Both series are there before the first message, so that a rate shows it.
     expect([await count('ok'), await count('failed')]).toEqual([0, 0])
-    expect([await send(), await send()]).toEqual([200, 200])
-    await expect.poll(() => count('ok')).toBe(2)
+    // A newer code replaces one that waits for its delivery.
+    for (const sent of [1, 2]) {
+      expect(await send()).toBe(200)
+      await expect.poll(() => count('ok')).toBe(sent)
+    }
     expect(await count('failed')).toBe(0)
     expect(await count('ok', 'sum')).toBeGreaterThan(0)
     reply = { body: { messages: [{ status: '4', 'error-text': 'Bad credentials' }] } }

@@ -10,10 +10,11 @@ import { ROUTES } from '#api/auth/routes.ts'
 import { type ApiKeyRequest, openApiKeys } from '#shared/db/api-keys.ts'
 import { type Database, openDatabase } from '#shared/db/client.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
+import { type ApiHere, type ServedRoute, startApiHere } from '#test/support/api-here.ts'
 import { jsonCallTo } from '#test/support/json-call.ts'
 import { freshPrefix, log } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
-import { apiEnv, startTiers, type Tiers } from '#test/support/tiers.ts'
+import { apiEnv } from '#test/support/tiers.ts'
 
 const ID = '00000000-0000-4000-8000-000000000000'
 /**
@@ -24,22 +25,26 @@ const VALID_FOR_USERS = [
   'the token of a banned user',
   'the token of the administration',
 ]
-/** Routes that need no credential of `/v1`, each with the reason. */
+/** The console takes an administrator's token, too. */
+const VALID_FOR_CONSOLE = ['the token of the administration']
+const AT_ONCE = 8
+/** Routes that need no credential, each with the reason. */
 const OPEN: readonly (readonly [RegExp, string])[] = [
+  [/^OPTIONS /, 'browsers ask before they send a credential'],
   [/^GET \/v1\/media\//, 'the address is signed'],
-  [
-    /^GET \/(healthz|readyz|ping|version)$/,
-    'probes have no key, and it says nothing of an organization',
-  ],
+  [/^GET \/(healthz|readyz|ping)$/, 'probes have no key'],
+  [/^GET \/(openapi\.json|docs(\/|$))/, 'the description is public'],
+  [/^GET \/(playground\/|playground$|$)/, 'a page, whose requests bring a credential'],
+  [/^GET \/admin\/(assets\/|sign-in\/?$)/, 'the page to sign in, and its files'],
+  [/^POST \/admin\/sign-(in|out)$/, 'the forms of that page'],
 ]
-/** Left out of the description: names of models may hold slashes. */
-const UNDESCRIBED = ['/v1/models/a/b', '/v1/engines/a/b'].map((path) => ({ method: 'GET', path }))
 
-let tiers: Tiers
+let api: ApiHere
 let database: Database
 let close: (() => unknown)[] = []
 let call: ReturnType<typeof jsonCallTo>
-let v1: readonly { readonly method: string; readonly path: string }[]
+/** Every route that is neither open nor of the user server. */
+let guarded: readonly ServedRoute[]
 let user: { readonly token: string; readonly id: string }
 let revoked: readonly (readonly [name: string, make: () => Promise<string | undefined>])[]
 
@@ -64,7 +69,7 @@ async function newKey(change: Partial<ApiKeyRequest>): Promise<{ id: string; sec
 beforeAll(async () => {
   const made = await createDatabase()
   const folder = await mkdtemp(join(tmpdir(), 'millrace-credentials-'))
-  tiers = await startTiers({
+  api = await startApiHere({
     ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
     // Thousands of refused calls come from one address.
     env: {
@@ -74,26 +79,23 @@ beforeAll(async () => {
   })
   database = openDatabase({ url: made.url, maxPoolSize: 2, logger: log })
   close = [
-    () => tiers.stop(),
+    () => api.stop(),
     () => database.close(),
     made.drop,
     () => rm(folder, { recursive: true, force: true }),
   ]
-  call = jsonCallTo(tiers.url)
+  call = jsonCallTo(api.url)
   await database.db
     .insert(organizationTables('').organizations)
     .values({ id: 'org-own', name: 'x' })
-  const { paths } = (await call('GET', '/openapi.json')).body as {
-    paths: Record<string, Record<string, unknown>>
-  }
   const ofUsers = new Set(ROUTES.map(({ path }) => path.replaceAll(/:(\w+)/g, '{$1}')))
-  v1 = Object.entries(paths)
-    .filter(([path]) => !ofUsers.has(path.replace('/auth/v1/', '/')))
-    .flatMap(([path, methods]) =>
-      Object.keys(methods).map((method) => ({ method: method.toUpperCase(), path })),
-    )
-    .concat(UNDESCRIBED)
-    .filter(({ method, path }) => !OPEN.some(([open]) => open.test(`${method} ${path}`)))
+  guarded = api.routes.filter(
+    ({ method, path }) =>
+      // HEAD runs what GET does.
+      method !== 'HEAD' &&
+      !ofUsers.has(path.replace(/^\/auth\/v1\//, '/').replace(/\/$/, '')) &&
+      !OPEN.some(([open]) => open.test(`${method} ${path}`)),
+  )
   user = await newUser('user@example.test')
   revoked = await makeRefused()
 }, 120_000)
@@ -140,27 +142,60 @@ async function makeRefused(): Promise<typeof revoked> {
   ]
 }
 
-const urlOf = (path: string) => path.replaceAll(/\{[^}]+\}/g, ID)
+// Names of models may hold slashes.
+const urlOf = (path: string) => path.replaceAll(/\{[^}]+\}/g, ID).replace('*', 'a/b')
+const isOfConsole = ({ path }: ServedRoute) => /^\/admin(\/|$)/.test(path)
 
-describe('every route below /v1', () => {
+/** The routes that answer a credential with anything but a refusal. */
+async function openedBy(routes: readonly ServedRoute[], make: () => Promise<string | undefined>) {
+  const left = [...routes]
+  const opened: (ServedRoute & { readonly status: number })[] = []
+  const flow = async (): Promise<void> => {
+    for (let route = left.shift(); route !== undefined; route = left.shift()) {
+      const { method, path } = route
+      const body = ['GET', 'DELETE'].includes(method) ? undefined : {}
+      const answer = await fetch(`${api.url}${urlOf(path)}`, {
+        method,
+        headers: await headersOf(make, body),
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+        redirect: 'manual',
+      })
+      await answer.body?.cancel()
+      if (![401, 403].includes(answer.status)) opened.push({ ...route, status: answer.status })
+    }
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, flow))
+  return opened
+}
+
+async function headersOf(make: () => Promise<string | undefined>, body: object | undefined) {
+  const secret = await make()
+  return {
+    ...(secret !== undefined && { authorization: `Bearer ${secret}` }),
+    ...(body !== undefined && { 'content-type': 'application/json' }),
+  }
+}
+
+describe('every route of the routing table that is not listed as open', () => {
   it('is refused to every credential that is not valid', async () => {
-    expect(v1.length).toBeGreaterThan(50)
+    expect(guarded.filter(({ path }) => path.startsWith('/v1/')).length).toBeGreaterThan(80)
+    expect(guarded.filter(isOfConsole).length).toBeGreaterThan(80)
     const opened: unknown[] = []
     for (const [name, make] of revoked) {
-      const answers = await Promise.all(
-        v1.map(async ({ method, path }) => {
-          const body = ['GET', 'HEAD', 'DELETE'].includes(method) ? undefined : {}
-          const { status } = await call(method, urlOf(path), await make(), body)
-          return { method, path, status }
-        }),
+      const routes = guarded.filter(
+        (route) => !(isOfConsole(route) && VALID_FOR_CONSOLE.includes(name)),
       )
-      opened.push(
-        ...answers
-          .filter(({ status }) => ![401, 403].includes(status))
-          .map((answer) => ({ name, ...answer })),
-      )
+      opened.push(...(await openedBy(routes, make)).map((answer) => ({ name, ...answer })))
     }
     expect(opened).toEqual([])
+  })
+
+  it('and belongs to the console is refused to users and API keys', async () => {
+    const { secret } = await newKey({})
+    const anonymous = await call('POST', '/signup', undefined, {})
+    for (const credential of [user.token, secret, anonymous.body.access_token as string]) {
+      expect(await openedBy(guarded.filter(isOfConsole), async () => credential)).toEqual([])
+    }
   })
 })
 
@@ -190,14 +225,14 @@ describe('an API key', () => {
 })
 
 describe('every route of the user server that needs a user', () => {
-  const guarded = ROUTES.filter(({ guard }) => guard !== 'public')
+  const ofUsers = ROUTES.filter(({ guard }) => guard !== 'public')
 
   it('is refused to every credential that is not valid', async () => {
-    expect(guarded.length).toBeGreaterThan(20)
+    expect(ofUsers.length).toBeGreaterThan(20)
     const opened: unknown[] = []
     for (const [name, make] of revoked) {
       if (VALID_FOR_USERS.includes(name)) continue
-      for (const { method, path } of guarded) {
+      for (const { method, path } of ofUsers) {
         const body = ['GET', 'DELETE'].includes(method) ? undefined : {}
         const { status } = await call(method, path.replaceAll(/:\w+/g, ID), await make(), body)
         if (![401, 403].includes(status)) opened.push({ name, method, path, status })
@@ -209,7 +244,7 @@ describe('every route of the user server that needs a user', () => {
   it('of an administrator is refused to a user and to an API key', async () => {
     const opened: unknown[] = []
     for (const credential of [user.token, (await newKey({})).secret]) {
-      for (const { method, path } of guarded.filter(({ guard }) => guard === 'admin')) {
+      for (const { method, path } of ofUsers.filter(({ guard }) => guard === 'admin')) {
         const body = ['GET', 'DELETE'].includes(method) ? undefined : {}
         const { status } = await call(method, path.replaceAll(/:\w+/g, ID), credential, body)
         if (![401, 403].includes(status)) opened.push({ method, path, status })

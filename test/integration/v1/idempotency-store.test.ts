@@ -8,6 +8,8 @@ import { openRedis } from '#shared/queue/connection.ts'
 import { openContentCipher } from '#shared/queue/content-cipher.ts'
 import { it } from '#test/support/services.ts'
 
+const ORGANIZATION = { organizationId: 'org', scopes: null, modelIds: null }
+
 const OLD = 'an old key of thirty-two characters'
 const NEW = 'a new key of thirty-two characters!'
 const digestOf = (text: string) => createHash('sha256').update(text).digest('hex')
@@ -34,7 +36,7 @@ it('keeps digests of prompts and forms that cannot be compared with a guess', as
 }) => {
   const { open, stored } = await openStores(redisUrl, keyPrefix)
   const store = open(NEW)
-  const claim = claimOf('org', 'key', PROMPT)
+  const claim = claimOf(ORGANIZATION, 'key', PROMPT)
   expect(await store.begin(claim)).toMatchObject({ state: 'mine' })
   await store.finish(claim, ANSWER, { form: FORM, streams: [] })
   const record = await stored()
@@ -51,16 +53,16 @@ it.for([
   async ([before, after], { redisUrl, keyPrefix }) => {
     const { open } = await openStores(redisUrl, keyPrefix)
     const first = open(...(before as string[]))
-    const claim = claimOf('org', 'key', PROMPT)
+    const claim = claimOf(ORGANIZATION, 'key', PROMPT)
     await first.begin(claim)
     await first.finish(claim, ANSWER, { form: FORM, streams: [] })
     const store = open(...(after as string[]))
-    const found = await store.begin(claimOf('org', 'key', PROMPT))
+    const found = await store.begin(claimOf(ORGANIZATION, 'key', PROMPT))
     expect(found).toMatchObject({ state: 'done', answer: { status: 200 } })
     expect(store.isForm(found.form ?? '', FORM)).toBe(true)
     expect(store.isForm(found.form ?? '', digestOf('another'))).toBe(false)
     expect(store.isForm(found.form ?? '', undefined)).toBe(false)
-    const other = claimOf('org', 'key', digestOf('another request'))
+    const other = claimOf(ORGANIZATION, 'key', digestOf('another request'))
     expect(await store.begin(other)).toMatchObject({ state: 'other' })
   },
 )

@@ -48,7 +48,7 @@ describe('Idempotency-Key', () => {
     expect(answers.filter(({ isReplay }) => isReplay)).toHaveLength(99)
   })
 
-  it('refuses another body under the key, and keeps organizations apart', async ({
+  it('refuses another body under the key, and keeps organizations and rights apart', async ({
     database,
     redisUrl,
     keyPrefix,
@@ -69,6 +69,11 @@ describe('Idempotency-Key', () => {
       isReplay: false,
     })
     expect(runs.count).toBe(2)
+    // An answer may hold a secret that was made with more rights.
+    for (const isReplay of [false, true]) {
+      const secret = await newKey('org-one', ['chat', 'files'])
+      expect(await send({ ms: 1 }, 'a', { secret })).toMatchObject({ isReplay })
+    }
   })
 
   it('replays a stream with all its events', async ({ database, redisUrl, keyPrefix }) => {

@@ -12,23 +12,22 @@ import { authTables } from '#shared/db/schema/auth.ts'
 import { jobTables } from '#shared/db/schema/jobs.ts'
 import { organizationTables } from '#shared/db/schema/organizations.ts'
 import { openContentCipher } from '#shared/queue/content-cipher.ts'
+import { type ApiHere, type ServedRoute, startApiHere } from '#test/support/api-here.ts'
 import { freshPrefix, log } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
-import { startTiers, TIERS_ENCRYPTION_KEY, type Tiers } from '#test/support/tiers.ts'
+import { TIERS_ENCRYPTION_KEY } from '#test/support/tiers.ts'
 
-// What everybody shares: models are the installation's, and an image's address is its own proof.
-const SHARED = /^\/v1\/(models|engines|media)\//
+/** Routes whose ids name nothing of an organization, each with the reason. */
+const SHARED: readonly (readonly [RegExp, string])[] = [
+  [/^\/v1\/(models|engines)\//, 'models of the catalogue belong to the installation'],
+  [/^\/v1\/media\//, 'the address of an image is its own proof'],
+  [/^\/v1\/fine_tuning\/checkpoints\/[^/]+\/permissions/, 'refused to all callers'],
+]
 
 /** An organization and what calls for it. */
 export interface Scene {
   readonly organizationId: string
   readonly secret: string
-}
-
-/** One method of one path. */
-export interface Route {
-  readonly method: string
-  readonly path: string
 }
 
 /** The part of an API description that these tests read. */
@@ -53,7 +52,7 @@ export interface Described {
   >
 }
 
-let tiers: Tiers
+let api: ApiHere
 let database: Database
 let dropDatabase: () => Promise<void>
 let folder: string
@@ -63,23 +62,29 @@ export async function openIsolation() {
   const made = await createDatabase()
   dropDatabase = made.drop
   folder = await mkdtemp(join(tmpdir(), 'millrace-isolation-'))
-  tiers = await startTiers({
+  api = await startApiHere({
     ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
-    env: { AUTH_MAILER_AUTOCONFIRM: 'true', AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true' },
+    env: {
+      AUTH_MAILER_AUTOCONFIRM: 'true',
+      AUTH_EXTERNAL_ANONYMOUS_USERS_ENABLED: 'true',
+      MILLRACE_FINE_TUNING_JOBS_MAX: '1000',
+    },
   })
   database = openDatabase({ url: made.url, maxPoolSize: 2, logger: log })
-  const document = (await (await fetch(`${tiers.url}/openapi.json`)).json()) as Described
-  const routes = Object.entries(document.paths)
-    .filter(([path]) => path.startsWith('/v1/') && path.includes('{') && !SHARED.test(path))
-    .flatMap(([path, methods]) =>
-      Object.keys(methods).map((method) => ({ method: method.toUpperCase(), path })),
-    )
-  return { url: tiers.url, document, routes }
+  const document = (await (await fetch(`${api.url}/openapi.json`)).json()) as Described
+  // From the routing table rather than the document, which leaves routes out.
+  const routes = api.routes.filter(
+    ({ method, path }) =>
+      method !== 'HEAD' &&
+      /^\/v1\/.*[{*]/.test(path) &&
+      !SHARED.some(([shared]) => shared.test(path)),
+  )
+  return { url: api.url, document, routes }
 }
 
 /** Ends what was started, as far as it was. */
 export async function closeIsolation(): Promise<void> {
-  await tiers?.stop()
+  await api?.stop()
   await database?.close()
   await dropDatabase?.()
   if (folder !== undefined) await rm(folder, { recursive: true, force: true })
@@ -101,7 +106,7 @@ export const request = async (
   headers: Readonly<Record<string, string>> = {},
 ): Promise<{ status: number; text: string; id: string }> => {
   const isForm = body instanceof FormData
-  const answer = await fetch(`${tiers.url}${path}`, {
+  const answer = await fetch(`${api.url}${path}`, {
     method,
     headers: {
       authorization: `Bearer ${secret}`,
@@ -125,18 +130,33 @@ export async function newScene(organizationId: string): Promise<Scene> {
   return { organizationId, secret }
 }
 
-/** Uploads a file for batches. */
-export async function upload({ secret }: Scene): Promise<string> {
+const BATCH_LINE = {
+  ...{ custom_id: 'a', method: 'POST', url: '/v1/embeddings', body: { input: 'x' } },
+}
+
+/** Uploads a file, for batches if nothing else is said. */
+export async function upload(
+  { secret }: Scene,
+  purpose = 'batch',
+  line: object = BATCH_LINE,
+): Promise<string> {
   const form = new FormData()
-  const line = { custom_id: 'a', method: 'POST', url: '/v1/embeddings', body: { input: 'x' } }
-  form.append('purpose', 'batch')
+  form.append('purpose', purpose)
   form.append('file', new Blob([JSON.stringify(line)]), 'lines.jsonl')
   return (await request(secret, 'POST', '/v1/files', form)).id
 }
 
+async function tune(scene: Scene): Promise<string> {
+  const training_file = await upload(scene, 'fine-tune', { prompt: 'a', completion: ' b' })
+  const body = { model: 'tiny-chat', training_file }
+  return (await request(scene.secret, 'POST', '/v1/fine_tuning/jobs', body)).id
+}
+
 /** How each family's things come into being; a route of another family fails the test. */
 const CREATE_BY_FAMILY: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
-  files: upload,
+  files: (scene) => upload(scene),
+  fine_tuning: tune,
+  'fine-tunes': tune,
   activities: async ({ secret }) =>
     (await request(secret, 'POST', '/v1/activities', { type: 'Like', object: 'doc:1' })).id,
   api_keys: async ({ secret }) =>
@@ -238,7 +258,7 @@ const BODIES: readonly [RegExp, unknown][] = [
 ]
 
 /** Calls a route with this id in its first place, and another in its second. */
-export function call(secret: string, { method, path }: Route, id: string, part = OTHER_USER) {
+export function call(secret: string, { method, path }: ServedRoute, id: string, part = OTHER_USER) {
   const url = path.replace(/\{[^}]+\}/, () => id).replace(/\{[^}]+\}/, () => part)
   const body = BODIES.find(([pattern]) => pattern.test(`${method} ${path}`))?.[1]
   return request(secret, method, url, body)

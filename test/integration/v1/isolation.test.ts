@@ -4,6 +4,8 @@ import type { AddressInfo } from 'node:net'
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 
+import type { ServedRoute } from '#test/support/api-here.ts'
+
 import {
   call,
   closeIsolation,
@@ -14,7 +16,6 @@ import {
   openIsolation,
   PARTS,
   partOf,
-  type Route,
   request,
   type Scene,
   upload,
@@ -26,7 +27,7 @@ let url: string
 let document: Described
 let own: Scene
 let other: Scene
-let routes: readonly Route[]
+let routes: readonly ServedRoute[]
 
 beforeAll(async () => {
   const opened = await openIsolation()
@@ -173,6 +174,8 @@ describe('a user of another organization', () => {
 describe('a webhook endpoint', () => {
   it('reaches nothing of the private network, however its address is written', async () => {
     let calls = 0
+    // The other tests use up most of what an organization may have.
+    const { secret } = await newScene('org-webhooks')
     const receiver = createServer((_request, response) => {
       calls += 1
       response.end()
@@ -180,23 +183,27 @@ describe('a webhook endpoint', () => {
     receiver.listen(0, '127.0.0.1')
     await once(receiver, 'listening')
     const { port } = receiver.address() as AddressInfo
-    const hosts = ['127.0.0.1', 'localhost', '2130706433', '[::ffff:127.0.0.1]', '169.254.169.254']
-    for (const host of hosts) {
-      const endpoint = await request(own.secret, 'POST', '/v1/webhook_endpoints', {
-        url: `http://${host}:${port}/`,
-      })
-      const path = `/v1/webhook_endpoints/${endpoint.id}`
-      await request(own.secret, 'POST', `${path}/test`)
-      const deliveries = async () =>
-        JSON.parse((await request(own.secret, 'GET', `${path}/deliveries`)).text).data
-      const last_error = expect.stringContaining('is not on the public internet')
-      await expect.poll(deliveries).toMatchObject([{ last_error, last_status: null }])
+    const create = (host: string) =>
+      request(secret, 'POST', '/v1/webhook_endpoints', { url: `http://${host}:${port}/` })
+    const literals = ['127.0.0.1', '2130706433', '0x7f.1', '[::ffff:127.0.0.1]', '169.254.169.254']
+    for (const host of literals) {
+      const { status, text } = await create(host)
+      expect([host, status, JSON.parse(text).error?.param]).toEqual([host, 400, 'url'])
     }
+    const path = `/v1/webhook_endpoints/${(await create('localhost')).id}`
+    await request(secret, 'POST', `${path}/test`)
+    const deliveries = async () =>
+      JSON.parse((await request(secret, 'GET', `${path}/deliveries`)).text).data
+    const last_error = expect.stringContaining('is not on the public internet')
+    await expect.poll(deliveries).toMatchObject([{ last_error, last_status: null }])
     expect(calls).toBe(0)
     receiver.close()
   })
 })
 
+const tuneWith = (id: string) => ({
+  ...{ model: 'tiny-chat', training_file: id, validation_file: id },
+})
 /** Fields that name a thing: what they name, and the body of a request that does. */
 const REFERENCES: Readonly<Record<string, (id: string) => object>> = {
   'POST /v1/responses previous_response_id': (id) => ({
@@ -208,13 +215,19 @@ const REFERENCES: Readonly<Record<string, (id: string) => object>> = {
   'POST /v1/batches input_file_id': (id) => ({
     ...{ input_file_id: id, endpoint: '/v1/embeddings', completion_window: '24h' },
   }),
+  'POST /v1/fine_tuning/jobs training_file': tuneWith,
+  'POST /v1/fine_tuning/jobs validation_file': tuneWith,
+  'POST /v1/fine-tunes training_file': tuneWith,
+  'POST /v1/fine-tunes validation_file': tuneWith,
   'POST /v1/engines/{engine_id}/search file': (id) => ({ query: 'x', file: id }),
 }
 const MADE_BY: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   previous_response_id: creatorOf('/v1/responses'),
   conversation: creatorOf('/v1/conversations'),
-  input_file_id: upload,
-  file: upload,
+  input_file_id: (scene) => upload(scene),
+  file: (scene) => upload(scene),
+  training_file: (scene) => upload(scene),
+  validation_file: (scene) => upload(scene),
   api_key_id: creatorOf('/v1/api_keys'),
 }
 /** Fields that look so and name nothing that an organization owns, each with the reason. */

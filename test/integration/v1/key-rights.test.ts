@@ -27,6 +27,8 @@ const FAMILIES: readonly [RegExp, RequiredScope][] = [
   [/^\w+ \/v1\/audio\//, 'audio'],
   [/^\w+ \/v1\/files/, 'files'],
   [/^\w+ \/v1\/batches/, 'batches'],
+  [/^\w+ \/v1\/(fine_tuning|fine-tunes)/, 'fine_tuning'],
+  [/^DELETE \/v1\/models/, 'fine_tuning'],
   [/^GET \/v1\/activities/, 'activities:read'],
   [/^POST \/v1\/activities/, 'activities:write'],
   [/^\w+ \/v1\/usage$/, 'usage'],

@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto'
 
 import { Redis } from 'ioredis'
 import { Client } from 'pg'
-import { describe, expect } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 
-import { it as base } from '#test/support/services.ts'
-import { ONE_MODEL, startTiers, type Tiers } from '#test/support/tiers.ts'
+import { startOwnTiers } from '#test/support/own-tiers.ts'
+import { ONE_MODEL } from '#test/support/tiers.ts'
 
 // Ids 0, 1 and 2 end the text of the shipped model; without them it goes on to the limit.
 const ENDLESS = { '0': -100, '1': -100, '2': -100 }
@@ -17,44 +17,49 @@ const COMPLETION = {
 const TIMEOUT = { timeout: 240_000 }
 const POLL = { timeout: 60_000, interval: 20 }
 
-interface Scene {
-  readonly tiers: Tiers
-  readonly redis: Redis
-  readonly keyPrefix: string
-  /** Runs that workers began. */
-  countRuns(): Promise<number>
-  usageRows(): Promise<{ job_id: string; outcome: string; completion_tokens: string }[]>
-  send(url: string, key: string | undefined, body: object, signal?: AbortSignal): Promise<Response>
-}
+type OwnTiers = Awaited<ReturnType<typeof startOwnTiers>>
 
-const it = base.extend<{ scene: Scene }>({
-  scene: async ({ databaseUrl, redisUrl, keyPrefix, folder }, use) => {
-    const tiers = await startTiers({ databaseUrl, redisUrl, keyPrefix, folder, env: ONE_MODEL })
-    const redis = new Redis(redisUrl)
-    const sql = new Client({ connectionString: databaseUrl })
-    await sql.connect()
-    await use({
-      ...{ tiers, redis, keyPrefix },
-      countRuns: async () => (await redis.keys(`${keyPrefix}:claim:*`)).length,
-      usageRows: async () =>
-        (await sql.query('select job_id, outcome, completion_tokens from usage')).rows,
-      send: (url, key, body, signal) =>
-        fetch(`${url}/v1/completions`, {
-          method: 'POST',
-          headers: {
-            authorization: `Bearer ${tiers.apiKey}`,
-            'content-type': 'application/json',
-            ...(key !== undefined && { 'idempotency-key': key }),
-          },
-          body: JSON.stringify(body),
-          ...(signal !== undefined && { signal }),
-        }),
-    })
-    redis.disconnect()
-    await sql.end()
-    await tiers.stop()
-  },
+let tiers: OwnTiers
+let worker: Awaited<ReturnType<OwnTiers['startWorker']>>
+let redis: Redis
+let sql: Client
+
+beforeAll(async () => {
+  tiers = await startOwnTiers(ONE_MODEL)
+  redis = new Redis(tiers.redisUrl)
+  sql = new Client({ connectionString: tiers.databaseUrl })
+  await sql.connect()
+  worker = await tiers.startWorker()
 })
+afterAll(async () => {
+  redis.disconnect()
+  await sql.end()
+  await tiers.stop()
+})
+
+// Every test awaits the rows of its own requests, and counts from nothing.
+beforeEach(async () => {
+  await sql.query('delete from usage')
+  const runs = await runKeys()
+  if (runs.length > 0) await redis.del(runs)
+})
+
+const runKeys = () => redis.keys(`${tiers.keyPrefix}:claim:*`)
+/** Runs that workers began. */
+const countRuns = async () => (await runKeys()).length
+const usageRows = async () =>
+  (await sql.query('select job_id, outcome, completion_tokens from usage')).rows
+const send = (url: string, key: string | undefined, body: object, signal?: AbortSignal) =>
+  fetch(`${url}/v1/completions`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${tiers.apiKey}`,
+      'content-type': 'application/json',
+      ...(key !== undefined && { 'idempotency-key': key }),
+    },
+    body: JSON.stringify(body),
+    ...(signal !== undefined && { signal }),
+  })
 
 /** Reads until there are so many characters, and stays connected. */
 async function readSome(answer: Response, chars: number): Promise<string> {
@@ -73,9 +78,7 @@ describe('a request whose API process is killed', () => {
   it(
     'goes on as the same stream under its Idempotency-Key, run once and billed once',
     TIMEOUT,
-    async ({ scene }) => {
-      const { tiers, send, countRuns, usageRows } = scene
-      await tiers.startWorker()
+    async () => {
       const doomed = await tiers.startApi()
       const key = randomUUID()
       const body = { ...COMPLETION, stream: true, stream_options: { include_usage: true } }
@@ -95,16 +98,14 @@ describe('a request whose API process is killed', () => {
       await expect
         .poll(usageRows, POLL)
         .toMatchObject([{ outcome: 'finished', completion_tokens: '500' }])
-      expect(await scene.redis.keys(`${scene.keyPrefix}:replies-of-job:*`)).toEqual([])
+      expect(await redis.keys(`${tiers.keyPrefix}:replies-of-job:*`)).toEqual([])
     },
   )
 
   it(
     'is answered whole by another one that asks while it runs, or after it has ended',
     TIMEOUT,
-    async ({ scene }) => {
-      const { tiers, send, countRuns, usageRows, redis, keyPrefix } = scene
-      await tiers.startWorker()
+    async () => {
       const doomed = await tiers.startApi()
       const [early, late] = [randomUUID(), randomUUID()]
       const body = { ...COMPLETION, n: 2 }
@@ -122,7 +123,7 @@ describe('a request whose API process is killed', () => {
       // The other one's worker is through with it before anybody asks.
       await expect
         .poll(
-          async () => (await redis.keys(`${keyPrefix}:completion.tiny-chat:job_*`)).length,
+          async () => (await redis.keys(`${tiers.keyPrefix}:completion.tiny-chat:job_*`)).length,
           POLL,
         )
         .toBe(0)
@@ -136,16 +137,14 @@ describe('a request whose API process is killed', () => {
     },
   )
 
-  it('goes on when its worker is killed with it', TIMEOUT, async ({ scene }) => {
-    const { tiers, send, usageRows } = scene
-    const worker = await tiers.startWorker()
+  it('goes on when its worker is killed with it', TIMEOUT, async () => {
     const doomed = await tiers.startApi()
     const key = randomUUID()
     const body = { ...COMPLETION, temperature: 0, frequency_penalty: 0.7, stream: true }
     const undisturbed = await (await send(tiers.url, randomUUID(), body)).text()
     const first = await readSome(await send(doomed.url, key, body), 3000)
     await Promise.all([doomed.process.stop(0), worker.kill()])
-    await tiers.startWorker()
+    worker = await tiers.startWorker()
     const whole = await (await send(tiers.url, key, body)).text()
     expect(whole.slice(0, first.length)).toBe(first)
     expect(textOf(whole)).toBe(textOf(undisturbed))
@@ -154,21 +153,23 @@ describe('a request whose API process is killed', () => {
 })
 
 describe('a client that leaves', () => {
-  it.for([true, false])(
+  let other: Awaited<ReturnType<OwnTiers['startApi']>>
+  beforeAll(async () => {
+    other = await tiers.startApi()
+  })
+
+  it.each([true, false])(
     'finds its answer under its Idempotency-Key, run once and billed once (stream: %s)',
     TIMEOUT,
-    async (stream, { scene }) => {
-      const { tiers, countRuns, usageRows } = scene
-      await tiers.startWorker()
-      const other = await tiers.startApi()
+    async (stream) => {
       const key = randomUUID()
       const body = {
         ...COMPLETION,
         stream,
         ...(stream && { stream_options: { include_usage: true } }),
       }
-      await leave(scene, key, body)
-      const again = await scene.send(other.url, key, body)
+      await leave(key, body)
+      const again = await send(other.url, key, body)
       expect([again.status, again.headers.get('idempotent-replayed')]).toEqual([200, 'true'])
       const text = await again.text()
       expect(text).toContain('"completion_tokens":500')
@@ -180,9 +181,7 @@ describe('a client that leaves', () => {
     },
   )
 
-  it('ends its job without one', TIMEOUT, async ({ scene }) => {
-    const { tiers, send, usageRows } = scene
-    await tiers.startWorker()
+  it('ends its job without one', TIMEOUT, async () => {
     const leaving = new AbortController()
     const body = { ...COMPLETION, stream: true }
     // Its first delta shows that it has begun: undelivered tokens are not charged.
@@ -195,7 +194,7 @@ describe('a client that leaves', () => {
 })
 
 /** Leaves when the job runs. */
-async function leave({ tiers, send, countRuns }: Scene, key: string, body: object): Promise<void> {
+async function leave(key: string, body: object): Promise<void> {
   const leaving = new AbortController()
   const left = send(tiers.url, key, body, leaving.signal)
     .then((answer) => answer.text())

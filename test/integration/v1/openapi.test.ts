@@ -6,11 +6,11 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
 import { defined } from '#shared/json.ts'
+import { type ApiHere, type ServedRoute, startApiHere } from '#test/support/api-here.ts'
 import { freshPrefix } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
-import { startTiers, type Tiers } from '#test/support/tiers.ts'
 
-let tiers: Tiers
+let api: ApiHere
 let dropDatabase: () => Promise<void>
 let folder: string
 
@@ -18,20 +18,31 @@ beforeAll(async () => {
   const made = await createDatabase()
   dropDatabase = made.drop
   folder = await mkdtemp(join(tmpdir(), 'millrace-openapi-'))
-  tiers = await startTiers({
+  api = await startApiHere({
     ...{ databaseUrl: made.url, redisUrl: inject('redisUrl'), folder, keyPrefix: freshPrefix() },
   })
 }, 90_000)
 
 afterAll(async () => {
-  await tiers?.stop()
+  await api?.stop()
   await dropDatabase?.()
   if (folder !== undefined) await rm(folder, { recursive: true, force: true })
 })
 
+/**
+ * Ids of models that contain slashes, what is refused by name, and what the API asks itself for.
+ */
+const HIDDEN = [
+  ...['GET /v1/models/*', 'GET /v1/engines/*', 'DELETE /v1/models/*'],
+  'POST /v1/fine_tuning/jobs/{job_id}/run',
+  'GET /v1/fine_tuning/checkpoints/{checkpoint}/permissions',
+  'POST /v1/fine_tuning/checkpoints/{checkpoint}/permissions',
+  'DELETE /v1/fine_tuning/checkpoints/{checkpoint}/permissions/{permission}',
+]
+
 describe('the OpenAPI document', () => {
   it('holds schemas that are JSON Schema: requests are checked by the same ones', async () => {
-    const document: unknown = await (await fetch(`${tiers.url}/openapi.json`)).json()
+    const document: unknown = await (await fetch(`${api.url}/openapi.json`)).json()
     const schemas = [...schemasOf(document)]
     expect(schemas.length).toBeGreaterThan(300)
     const ajv = new Ajv2020({ strict: false, logger: false })
@@ -40,11 +51,26 @@ describe('the OpenAPI document', () => {
       expect(isValid, `${ajv.errorsText(ajv.errors)}: ${JSON.stringify(schema)}`).toBe(true)
     }
   })
+
+  it('describes every route but those that say that they are hidden, and nothing else', async () => {
+    const { paths } = (await (await fetch(`${api.url}/openapi.json`)).json()) as {
+      readonly paths: Record<string, Record<string, unknown>>
+    }
+    const described = Object.entries(paths).flatMap(([path, operations]) =>
+      Object.keys(operations).map((method) => `${method.toUpperCase()} ${path}`),
+    )
+    const routes = api.routes.filter(({ method }) => !['HEAD', 'OPTIONS'].includes(method))
+    const nameOf = ({ method, path }: ServedRoute): string => `${method} ${path}`
+    const shown = routes.filter(({ isHidden }) => !isHidden).map(nameOf)
+    expect(described.toSorted()).toEqual([...new Set(shown)].toSorted())
+    const hidden = routes.filter(({ isHidden, path }) => isHidden && path.startsWith('/v1/'))
+    expect(hidden.map(nameOf).toSorted()).toEqual(HIDDEN.toSorted())
+  })
 })
 
 describe('the description of a body', () => {
   const bodyOf = async (path: string, type = 'application/json') => {
-    const document = (await (await fetch(`${tiers.url}/openapi.json`)).json()) as BodyDocument
+    const document = (await (await fetch(`${api.url}/openapi.json`)).json()) as BodyDocument
     const { requestBody } = defined(document.paths[path]).post
     const validate = new Ajv2020({ strict: false, logger: false, validateFormats: false })
     return { requestBody, accepts: validate.compile(defined(requestBody.content[type]).schema) }

@@ -25,7 +25,7 @@ describe('the command line', () => {
   it.each([
     ['keys', 'keys: create, list or revoke'],
     ['keys toString', 'keys: create, list or revoke'],
-    ['models frobnicate', 'models: list, verify or pull'],
+    ['models frobnicate', 'models: list, verify, pull or export'],
     ['keys create ci', '"ci" means nothing here'],
     ['keys create --role x', '--role means nothing for keys create'],
     ['keys list --frobnicate', "Unknown option '--frobnicate'"],

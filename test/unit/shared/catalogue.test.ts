@@ -3,7 +3,7 @@ import { join } from 'node:path'
 
 import { describe, expect } from 'vitest'
 
-import { parseCatalogue } from '#shared/catalogue.ts'
+import { parseCatalogue, queuesOf } from '#shared/catalogue.ts'
 import { queueName } from '#shared/contracts/job.ts'
 import { loadCatalogue } from '#shared/load-catalogue.ts'
 import { it } from '#test/support/services.ts'
@@ -32,6 +32,20 @@ describe('the catalogue', () => {
     expect(catalogue.find('constructor')).toBeUndefined()
   })
 
+  it('has a model for each adapter, which runs on its base', () => {
+    const adapters = [{ id: 'pirate', source: 'hub:a/pirate', aliases: ['arr'] }]
+    const capabilities = ['chat', 'fine-tune']
+    const catalogue = parseCatalogue({ models: [{ ...MODEL, capabilities, adapters }] })
+    expect(catalogue.find('arr')).toMatchObject({
+      ...{ id: 'pirate', kind: 'completion', source: MODEL.source, capabilities: ['chat'] },
+      adapter: { baseId: 'tiny-chat', source: 'hub:a/pirate' },
+    })
+    expect(catalogue.models.map(({ id }) => id)).toEqual(['tiny-chat', 'pirate'])
+    expect(queuesOf(catalogue).map(({ id, kind }) => `${kind} ${id}`)).toEqual([
+      ...['completion tiny-chat', 'training tiny-chat'],
+    ])
+  })
+
   it.each<readonly [string, unknown, string]>([
     ['not an object', [], 'models.json: models.json must be an object'],
     ['no list', {}, '"models" must be an array'],
@@ -57,6 +71,18 @@ describe('the catalogue', () => {
       'options.slots must be a number',
     ],
     ...refusals([
+      [{ adapters: {} }, 'models[0].adapters must be an array'],
+      [{ adapters: [{ id: 'a' }] }, 'models[0].adapters[0].source must be a non-empty string'],
+      [{ adapters: [{ id: 'a', source: 'http://a' }] }, 'adapters[0].source must be a folder'],
+      [{ adapters: [{ id: 'a', source: 'b', rank: 4 }] }, '"rank" is not a known key; known: id'],
+      [
+        { adapters: [{ id: 'gpt-4o-mini', source: 'a' }] },
+        'names two models: models[0].aliases[0] and models[0].adapters[0].id',
+      ],
+      [
+        { kind: 'audio', adapters: [{ id: 'a', source: 'b' }] },
+        'models[0].adapters changes nothing for a model of kind audio',
+      ],
       [{ alias: ['gpt-4o'] }, 'models[0]: "alias" is not a known key; known: id, kind'],
       [{ created: '2026' }, 'models[0].created must be a whole number of seconds'],
       [{ created: -1 }, 'models[0].created must be'],

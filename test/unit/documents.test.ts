@@ -1,0 +1,114 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+
+import { describe, expect, it } from 'vitest'
+
+import { isCommand, parseCommandLine } from '#launcher/command-line.ts'
+import { renderEnvExample } from '#shared/config/config.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const FOLDERS = [
+  ...['api', 'bench', 'deploy', 'docs', 'launcher', 'migrations', 'models', 'shared', 'test'],
+  ...['workers', '.github', '.ci'],
+]
+/** History, which names what is gone. */
+const HISTORY = /^(CHANGELOG\.md|docs\/decisions\/)/
+
+interface Page {
+  readonly path: string
+  readonly text: string
+}
+
+const pages = [
+  ...readdirSync(ROOT).filter((name) => name.endsWith('.md')),
+  ...FOLDERS.flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.md') && !name.includes('node_modules'))
+      .map((name) => join(folder, name)),
+  ),
+].map((path): Page => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }))
+const current = pages.filter(({ path }) => !HISTORY.test(path))
+
+/** All matches of the documents that do not hold, each with its place. */
+function broken(
+  from: readonly Page[],
+  pattern: RegExp,
+  holds: (match: string, page: Page) => boolean,
+): string[] {
+  return from.flatMap((page) =>
+    [...page.text.matchAll(pattern)]
+      .map((match) => match[1] ?? '')
+      .filter((match) => !holds(match, page))
+      .map((match) => `${page.path}: ${match}`),
+  )
+}
+
+/** The anchors of the headings of a page, as GitHub writes them. */
+function anchorsOf(text: string): ReadonlySet<string> {
+  const headings = text.replaceAll(/^```[\s\S]*?^```/gm, '').matchAll(/^#+ (.+)$/gm)
+  return new Set(
+    [...headings].map(([, title = '']) =>
+      title
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}_ -]/gu, '')
+        .replaceAll(' ', '-'),
+    ),
+  )
+}
+
+describe('the documents', () => {
+  it('link to files and headings that exist', () => {
+    const resolves = (link: string, { path, text }: Page): boolean => {
+      const [file = '', anchor] = link.split('#')
+      const target = file === '' ? path : relative(ROOT, join(ROOT, dirname(path), file))
+      if (!existsSync(join(ROOT, target))) return false
+      if (anchor === undefined || !target.endsWith('.md')) return true
+      const content = file === '' ? text : readFileSync(join(ROOT, target), 'utf8')
+      return anchorsOf(content).has(anchor)
+    }
+    expect(broken(pages, /\]\((?![a-z]+:)([^)\s]+)\)/g, resolves)).toEqual([])
+  })
+
+  it('name paths that exist, or that git ignores because programs make them', () => {
+    const made = readFileSync(join(ROOT, '.gitignore'), 'utf8').split('\n')
+    const folders = FOLDERS.map((folder) => folder.replace('.', '\\.')).join('|')
+    const paths = new RegExp(`\`((?:${folders})/[\\w./-]*\\w[\\w./-]*)\``, 'g')
+    const exists = (path: string, page: Page): boolean =>
+      made.includes(path) ||
+      [ROOT, join(ROOT, dirname(page.path))].some((base) => existsSync(join(base, path)))
+    expect(broken(current, paths, exists)).toEqual([])
+  })
+
+  it('name npm scripts that exist', () => {
+    const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+      scripts: Record<string, string>
+    }
+    const exists = (name: string): boolean => Object.hasOwn(scripts, name)
+    expect(broken(current, /\bnpm run (?:-s )?([\w:-]+)/g, exists)).toEqual([])
+  })
+
+  it('call commands that the command line accepts', () => {
+    const isAccepted = (call: string): boolean => {
+      const [name = '', ...rest] = call
+        .replaceAll(/<[^>]*>|…/g, 'x')
+        .split(' ')
+        .filter((word) => word !== '')
+      // Operands in words of their own, such as `millrace models`, name a group of commands.
+      if (!isCommand(name)) return name === 'help'
+      try {
+        parseCommandLine(name, rest)
+        return true
+      } catch {
+        return rest.length === 0
+      }
+    }
+    const calls = /(?:`|^|npx )(?:npm run (?:-s )?millrace -- |millrace )([a-z][^`\n|>#;&\\]*)/gm
+    expect(broken(current, calls, isAccepted)).toEqual([])
+  })
+
+  it('name settings that .env.example lists', () => {
+    const known = new Set(renderEnvExample().match(/[A-Z][A-Z\d_]{2,}/g))
+    const isKnown = (name: string): boolean => known.has(name)
+    expect(broken(current, /`((?:AUTH|MILLRACE|S3|REDIS)_[A-Z\d_]+)`/g, isKnown)).toEqual([])
+  })
+})
