@@ -141,6 +141,19 @@ describe('the tree', () => {
     expect(long).toEqual([])
   })
 
+  it('derives the types of requests from their schemas', () => {
+    const builders = [
+      'shared/schemas.ts',
+      'api/inference/field-schemas.ts',
+      'api/inference/variant-schema.ts',
+    ]
+    const stated = sources.filter(
+      ({ path, text }) => text.includes('Type.Unsafe(') && !builders.includes(path),
+    )
+    expect(stated.map(({ path }) => path)).toEqual([])
+    expect(sources.filter(({ text }) => text.includes('Type.Unsafe<'))).toEqual([])
+  })
+
   it('registers hooks of tests in test files: a worker reads other modules once', () => {
     const found = readSources('test')
       .filter(({ path }) => !path.endsWith('.test.ts'))

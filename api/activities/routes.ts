@@ -7,6 +7,7 @@ import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { ActivityRow } from '#shared/db/schema/activities.ts'
 import { failure } from '#shared/errors.ts'
 import { timeOrderedId } from '#shared/ids.ts'
+import { choice } from '#shared/schemas.ts'
 
 import type { Activities, ActivityQuery } from './activities.ts'
 import {
@@ -170,7 +171,7 @@ const LIST = {
         Type.String({ format: 'date-time', description: 'RFC 3339; published before' }),
       ),
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
-      order: Type.Optional(Type.Unsafe<'asc' | 'desc'>({ type: 'string', enum: ['asc', 'desc'] })),
+      order: Type.Optional(choice(['asc', 'desc'])),
       after: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
     },
     { additionalProperties: false },

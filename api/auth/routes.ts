@@ -30,6 +30,7 @@ import { resend } from '#api/auth/sign-up/resend.ts'
 import { signup } from '#api/auth/sign-up/signup.ts'
 import { identities, unlinkIdentity } from '#api/auth/users/unlink-identity.ts'
 import { updateOwnUser, user } from '#api/auth/users/update-user.ts'
+import { mapOf } from '#shared/schemas.ts'
 
 import { type Route, route } from './route.ts'
 import * as schema from './schemas.ts'
@@ -38,15 +39,13 @@ import { SWITCHED_OFF } from './switched-off.ts'
 
 const ProviderField = Type.String({ maxLength: 65_536 })
 // Providers add what they like; those that all of them know are named for the description.
-const ProviderFields = Type.Unsafe<Readonly<Record<string, string>>>({
-  type: 'object',
+const ProviderFields = mapOf(ProviderField, {
   properties: {
     state: ProviderField,
     code: ProviderField,
     error: ProviderField,
     error_description: ProviderField,
   },
-  additionalProperties: ProviderField,
 })
 
 // biome-ignore format: one row, one line: this table is what a security review reads.

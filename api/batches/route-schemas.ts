@@ -1,6 +1,7 @@
 import { Type } from 'typebox'
 
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
+import { choice } from '#shared/schemas.ts'
 
 import { BATCH_ENDPOINTS } from './batch.ts'
 
@@ -15,12 +16,10 @@ export const CREATE_BODY = Type.Object(
       minLength: 1,
       description: 'A file of JSON lines with the purpose batch.',
     }),
-    endpoint: Type.Unsafe<string>({
-      type: 'string',
-      enum: Object.keys(BATCH_ENDPOINTS),
+    endpoint: choice(Object.keys(BATCH_ENDPOINTS), {
       description: 'Where every line of the file would have been sent.',
     }),
-    completion_window: Type.Unsafe<string>({ type: 'string', enum: ['24h'] }),
+    completion_window: choice(['24h']),
     metadata: METADATA_FIELD,
     output_expires_after: Type.Optional(
       Type.Union(

@@ -11,6 +11,7 @@ import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import type { FileRow } from '#shared/db/schema/files.ts'
 import { failure } from '#shared/errors.ts'
+import { choice } from '#shared/schemas.ts'
 import type { ObjectStore } from '#shared/storage/object-store.ts'
 
 import type { FilePage, Files } from './files.ts'
@@ -213,7 +214,7 @@ const LIST = {
     {
       purpose: Type.Optional(Type.String({ enum: [...PURPOSES, 'batch_output'] })),
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT_MAX })),
-      order: Type.Optional(Type.Unsafe<'asc' | 'desc'>({ type: 'string', enum: ['asc', 'desc'] })),
+      order: Type.Optional(choice(['asc', 'desc'])),
       after: Type.Optional(Type.String({ maxLength: 200 })),
     },
     { additionalProperties: false },

@@ -2,6 +2,7 @@ import { type TSchema, Type } from 'typebox'
 
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { TUNING_STATES } from '#shared/db/schema/fine-tuning.ts'
+import { choice, ofType } from '#shared/schemas.ts'
 
 const TAGS = ['Fine-tuning']
 const SECURITY = [{ apiKey: [] }]
@@ -10,12 +11,11 @@ const LIST_LIMIT_MAX = 100
 const SUFFIX = { maxLength: 64, pattern: '^[A-Za-z0-9._-]*$' }
 const FILE_ID = { minLength: 1, maxLength: 200 }
 
+const REFUSED = Type.Optional(Type.Unknown({ description: 'Refused.' }))
+
 const autoOr = (type: 'integer' | 'number', limits: object, description: string) =>
   Type.Optional(
-    Type.Unsafe<number | 'auto' | null>({
-      anyOf: [{ type: 'string', enum: ['auto'] }, { type, ...limits }, { type: 'null' }],
-      description,
-    }),
+    Type.Union([choice(['auto']), ofType([type], limits), Type.Null()], { description }),
   )
 
 /** The settings that both generations of the API have. */
@@ -53,9 +53,7 @@ export const CREATE_BODY = Type.Object(
     method: optional(
       Type.Object(
         {
-          type: Type.Unsafe<string>({
-            type: 'string',
-            enum: ['supervised', 'dpo', 'reinforcement'],
+          type: choice(['supervised', 'dpo', 'reinforcement'], {
             description: 'Only supervised is served.',
           }),
           supervised: optional(
@@ -64,18 +62,15 @@ export const CREATE_BODY = Type.Object(
               { additionalProperties: false },
             ),
           ),
-          dpo: Type.Optional(Type.Unsafe<unknown>({ description: 'Refused.' })),
-          reinforcement: Type.Optional(Type.Unsafe<unknown>({ description: 'Refused.' })),
+          dpo: REFUSED,
+          reinforcement: REFUSED,
         },
         { additionalProperties: false },
       ),
     ),
     metadata: METADATA_FIELD,
     integrations: Type.Optional(
-      Type.Unsafe<readonly unknown[] | null>({
-        type: ['array', 'null'],
-        description: 'Refused unless empty.',
-      }),
+      ofType(['array', 'null'], { description: 'Refused unless empty.' }),
     ),
   },
   { additionalProperties: false },
@@ -92,9 +87,9 @@ export const FINE_TUNE_BODY = Type.Object(
     learning_rate_multiplier: HYPERPARAMETERS.learning_rate_multiplier,
     prompt_loss_weight: optional(Type.Number({ description: 'Only 0: prompts are not learned.' })),
     compute_classification_metrics: optional(Type.Boolean({ description: 'Only false.' })),
-    classification_n_classes: Type.Optional(Type.Unsafe<unknown>({ description: 'Refused.' })),
-    classification_positive_class: Type.Optional(Type.Unsafe<unknown>({ description: 'Refused.' })),
-    classification_betas: Type.Optional(Type.Unsafe<unknown>({ description: 'Refused.' })),
+    classification_n_classes: REFUSED,
+    classification_positive_class: REFUSED,
+    classification_betas: REFUSED,
     suffix: optional(Type.String({ ...SUFFIX, maxLength: 40 })),
   },
   { additionalProperties: false },

@@ -1,19 +1,19 @@
-import { type TOptional, type TUnsafe, Type } from 'typebox'
+import { type TOptional, type TUnknown, type TUnsafe, Type } from 'typebox'
 
 import { IGNORED_EXCEPT } from '#api/http/validation.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { choice, nullable, ofType } from '#shared/schemas.ts'
 
-// JSON Schema of request fields. `null` means the default everywhere, and is spelled as a list of
-// types rather than a union, so that the validator has one clear thing to complain about.
+// JSON Schema of request fields that may be left out. `null` means the default everywhere.
 
 /** A number that may be left out. */
 export function optionalNumber(options: object): TOptional<TUnsafe<number | null>> {
-  return Type.Optional(Type.Unsafe<number | null>({ type: ['number', 'null'], ...options }))
+  return Type.Optional(ofType(['number', 'null'], options))
 }
 
 /** A whole number that may be left out. */
 export function optionalInteger(options: object): TOptional<TUnsafe<number | null>> {
-  return Type.Optional(Type.Unsafe<number | null>({ type: ['integer', 'null'], ...options }))
+  return Type.Optional(ofType(['integer', 'null'], options))
 }
 
 /** The longest answer in tokens; -1 means no limit, as in other servers of this API. */
@@ -22,36 +22,44 @@ export function answerLength(description: string): TOptional<TUnsafe<number | nu
 }
 
 /** A truth value that may be left out. */
-export function optionalBoolean(options: object): TOptional<TUnsafe<boolean | null>> {
-  return Type.Optional(Type.Unsafe<boolean | null>({ type: ['boolean', 'null'], ...options }))
+export function optionalBoolean(options: object = {}): TOptional<TUnsafe<boolean | null>> {
+  return Type.Optional(ofType(['boolean', 'null'], options))
 }
 
 /** A text that may be left out. */
-export function optionalString(options: object): TOptional<TUnsafe<string | null>> {
-  return Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], ...options }))
+export function optionalString(options: object = {}): TOptional<TUnsafe<string | null>> {
+  return Type.Optional(ofType(['string', 'null'], options))
+}
+
+/** An object of any shape that may be left out. */
+export function optionalObject(options: object = {}): TOptional<TUnsafe<object | null>> {
+  return Type.Optional(ofType(['object', 'null'], options))
+}
+
+/** A list of any items that may be left out. */
+export function optionalList(options: object = {}): TOptional<TUnsafe<unknown[] | null>> {
+  return Type.Optional(ofType(['array', 'null'], options))
 }
 
 /** One of some words, which may be left out. */
-export function optionalEnum<const Value extends string>(
-  values: readonly Value[],
-  options: object,
-): TOptional<TUnsafe<Value | null>> {
-  return Type.Optional(
-    Type.Unsafe<Value | null>({ type: ['string', 'null'], enum: [...values, null], ...options }),
-  )
+export function optionalEnum<const Values extends string[]>(
+  values: readonly [...Values],
+  options: object = {},
+): TOptional<TUnsafe<Values[number] | null>> {
+  return Type.Optional(nullable(choice(values, options)))
 }
 
 /** A parameter of the API that no model here supports: only its default, null, is accepted. */
 export function unsupported(): TOptional<TUnsafe<null>> {
-  return Type.Optional(Type.Unsafe<null>({ type: 'null', description: 'Not supported.' }))
+  return Type.Optional(ofType(['null'], { description: 'Not supported.' }))
 }
 
 /** A parameter of which only these values are supported: they ask for what is done without it. */
-export function fixed<const Value extends string | number | boolean>(
-  values: readonly Value[],
-): TOptional<TUnsafe<Value | null>> {
+export function fixed<const Values extends (string | number | boolean)[]>(
+  values: readonly [...Values],
+): TOptional<TUnsafe<Values[number] | null>> {
   return Type.Optional(
-    Type.Unsafe<Value | null>({
+    Type.Unsafe({
       type: [typeof values[0], 'null'],
       enum: [...values, null],
       description: 'Nothing else is supported.',
@@ -63,12 +71,9 @@ export function fixed<const Value extends string | number | boolean>(
  * A parameter that changes nothing here. It is accepted, and reported as ignored unless its value
  * is one of `usual`: those ask for what is done anyway.
  */
-export function ineffective(
-  schema: object,
-  usual: readonly unknown[] = [],
-): TOptional<TUnsafe<unknown>> {
+export function ineffective(schema: object, usual: readonly unknown[] = []): TOptional<TUnknown> {
   return Type.Optional(
-    Type.Unsafe<unknown>({
+    Type.Unknown({
       description: 'Accepted and ignored, which the answer reports.',
       ...schema,
       [IGNORED_EXCEPT]: usual,

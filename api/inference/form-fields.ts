@@ -1,11 +1,11 @@
 import type { FastifyRequest } from 'fastify'
-import type { Static, TSchema } from 'typebox'
+import { type Static, type TSchema, Type } from 'typebox'
 
 import { ignoredFieldsOf, reportIgnored } from '#api/http/validation.ts'
 import { type SchemaComplaint, validationFailure } from '#api/v1/validation-message.ts'
 
 /** A file in the schema of a form. */
-export const BINARY = { type: 'string', format: 'binary' }
+export const BINARY = Type.String({ format: 'binary' })
 
 /**
  * The fields of a form as their schema wants them: numbers and truth values are read from text, the

@@ -6,6 +6,7 @@ import { SCOPES } from '#api/v1/scopes.ts'
 import { unixSeconds } from '#shared/clock.ts'
 import type { ApiKeyRequest, StoredApiKey } from '#shared/db/api-keys.ts'
 import { failure } from '#shared/errors.ts'
+import { choice, nullable } from '#shared/schemas.ts'
 
 import { optionalInteger } from './field-schemas.ts'
 import { getModel } from './model-route.ts'
@@ -18,20 +19,20 @@ const KEY_BODY = Type.Object(
   {
     name: Type.String({ minLength: 1, maxLength: 200, description: 'What the key is for.' }),
     scopes: Type.Optional(
-      Type.Unsafe<string[] | null>({
-        type: ['array', 'null'],
-        maxItems: SCOPES.length,
-        items: { type: 'string', enum: SCOPES },
-        description: "Endpoint families that the key may use; the creator's if absent.",
-      }),
+      nullable(
+        Type.Array(choice(SCOPES), {
+          maxItems: SCOPES.length,
+          description: "Endpoint families that the key may use; the creator's if absent.",
+        }),
+      ),
     ),
     models: Type.Optional(
-      Type.Unsafe<string[] | null>({
-        type: ['array', 'null'],
-        maxItems: MODELS_MAX,
-        items: { type: 'string' },
-        description: "Models that the key may use; the creator's if absent.",
-      }),
+      nullable(
+        Type.Array(Type.String(), {
+          maxItems: MODELS_MAX,
+          description: "Models that the key may use; the creator's if absent.",
+        }),
+      ),
     ),
     expires_at: optionalInteger({
       description: 'Unix seconds after which the key is dead; with its creator if absent.',

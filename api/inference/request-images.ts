@@ -7,6 +7,7 @@ import { failure, type ServiceError } from '#shared/errors.ts'
 import { createGuardedFetch, OutgoingError } from '#shared/net/guarded-fetch.ts'
 import { readObject } from '#shared/storage/object-store.ts'
 
+import { optionalEnum } from './field-schemas.ts'
 import { formatOf, readHeader } from './images/uploaded-image.ts'
 import type { ImageIntake, InferenceServices } from './services.ts'
 import { newTemporaryKey, TemporaryObjects } from './temporary-objects.ts'
@@ -39,11 +40,9 @@ const PIXELS_MAX = 4096 ** 2
 const FORMATS: readonly (string | undefined)[] = ['png', 'jpeg', 'gif', 'webp']
 
 /** The schema of how closely an image is looked at. */
-export const DETAIL = {
-  type: ['string', 'null'],
-  enum: ['auto', 'low', 'high', null],
+export const DETAIL = optionalEnum(['auto', 'low', 'high'], {
   description: '`low` takes fewer tokens with models that read images in parts.',
-}
+})
 
 interface PendingImage {
   readonly key: string

@@ -3,128 +3,116 @@ import { type Static, Type } from 'typebox'
 import type { ResponseFormat } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
 import { parseRecord } from '#shared/json.ts'
+import { choice, nullable, ofType } from '#shared/schemas.ts'
 
 import { checkedSchema } from './chat/chat-tools.ts'
-import { invalidValue, missingParameter, optionalString } from './field-schemas.ts'
+import {
+  invalidValue,
+  missingParameter,
+  optionalBoolean,
+  optionalObject,
+  optionalString,
+} from './field-schemas.ts'
 import { checkJsonText, SCHEMA_LIMITS, type SchemaBudget } from './input-limits.ts'
 
 const GRAMMAR_LENGTH_MAX = 65_536
 
-interface JsonSchemaField {
-  readonly name?: string
-  readonly description?: string | null
-  readonly schema?: object
-  readonly strict?: boolean | null
-}
+const CLOSED = { additionalProperties: false }
+const OBJECT = ofType(['object'])
+const LIST = ofType(['array'])
 
-interface ResponseFormatField {
-  readonly type: 'text' | 'json_object' | 'json_schema' | 'json' | 'regex' | 'structural_tag'
-  readonly json_schema?: JsonSchemaField
-  readonly schema?: object | null
-  readonly value?: object | string | null
-}
+const JSON_SCHEMA = Type.Object(
+  {
+    name: Type.String({ pattern: '^[a-zA-Z0-9_-]{1,64}$' }),
+    description: optionalString(),
+    schema: Type.Optional(OBJECT),
+    strict: optionalBoolean(),
+  },
+  CLOSED,
+)
 
-interface StructuredOutputs {
-  readonly json?: object | string | null
-  readonly json_object?: boolean | null
-  readonly regex?: string | null
-  readonly choice?: readonly string[] | null
-  readonly grammar?: string | null
-  readonly structural_tag?: object | string | null
-}
-
-const RESPONSE_FORMAT = {
-  type: ['object', 'null'],
-  required: ['type'],
-  properties: {
-    type: {
-      type: 'string',
-      enum: ['text', 'json_object', 'json_schema', 'json', 'regex', 'structural_tag'],
+const RESPONSE_FORMAT = Type.Object(
+  {
+    type: choice(['text', 'json_object', 'json_schema', 'json', 'regex', 'structural_tag'], {
       description:
         '`json` and `regex` are those of Text Generation Inference; `structural_tag` is refused.',
-    },
-    json_schema: {
-      type: 'object',
-      required: ['name'],
-      properties: {
-        name: { type: 'string', pattern: '^[a-zA-Z0-9_-]{1,64}$' },
-        description: { type: ['string', 'null'] },
-        schema: { type: 'object' },
-        strict: { type: ['boolean', 'null'] },
-      },
-      additionalProperties: false,
-    },
-    schema: {
-      type: ['object', 'null'],
+    }),
+    json_schema: Type.Optional(JSON_SCHEMA),
+    schema: optionalObject({
       description:
         'With `json_object` or `json_schema`: the schema that the answer fits, as llama.cpp and others have it.',
-    },
-    value: {
-      type: ['object', 'string', 'null'],
-      description: 'With `json`, `json_object` or `json_schema`: the schema; with `regex`: it.',
-    },
-    structures: { type: 'array' },
-    triggers: { type: 'array' },
-    format: { type: 'object' },
+    }),
+    value: Type.Optional(
+      ofType(['object', 'string', 'null'], {
+        description: 'With `json`, `json_object` or `json_schema`: the schema; with `regex`: it.',
+      }),
+    ),
+    structures: Type.Optional(LIST),
+    triggers: Type.Optional(LIST),
+    format: Type.Optional(OBJECT),
   },
-  additionalProperties: false,
-  description:
-    'What the answer must be: free text, any JSON object, JSON that fits a schema, or a text that matches a pattern.',
-}
+  {
+    ...CLOSED,
+    description:
+      'What the answer must be: free text, any JSON object, JSON that fits a schema, or a text that matches a pattern.',
+  },
+)
+type ResponseFormatField = Static<typeof RESPONSE_FORMAT>
 
-const JSON_FORM = {
-  type: ['object', 'string', 'null'],
-  description: 'The JSON Schema that the answer fits, also as JSON text.',
-}
-const REGEX = {
-  type: ['string', 'null'],
+const JSON_FORM = Type.Optional(
+  ofType(['object', 'string', 'null'], {
+    description: 'The JSON Schema that the answer fits, also as JSON text.',
+  }),
+)
+const REGEX = optionalString({
   minLength: 1,
   maxLength: SCHEMA_LIMITS.patternCharacters,
   description: 'The regular expression (ECMAScript) that the whole answer matches.',
-}
-const CHOICE = {
-  type: ['array', 'null'],
-  minItems: 1,
-  maxItems: SCHEMA_LIMITS.enumValues,
-  items: { type: 'string', minLength: 1 },
-  description: 'The texts of which the answer is one.',
-}
-const GRAMMAR = {
-  type: ['string', 'null'],
+})
+const CHOICE = Type.Optional(
+  nullable(
+    Type.Array(Type.String({ minLength: 1 }), {
+      minItems: 1,
+      maxItems: SCHEMA_LIMITS.enumValues,
+      description: 'The texts of which the answer is one.',
+    }),
+  ),
+)
+const GRAMMAR = optionalString({
   minLength: 1,
   maxLength: GRAMMAR_LENGTH_MAX,
   description: 'The grammar of the answer in GBNF, with the rule `root`.',
-}
-const STRUCTURAL_TAG = {
-  type: ['object', 'string', 'null'],
-  description: 'Refused: offer `tools`, or write a `grammar`.',
-}
+})
+const STRUCTURAL_TAG = Type.Optional(
+  ofType(['object', 'string', 'null'], {
+    description: 'Refused: offer `tools`, or write a `grammar`.',
+  }),
+)
+
+const STRUCTURED_OUTPUTS = Type.Object(
+  {
+    json: JSON_FORM,
+    json_object: optionalBoolean({ description: 'True asks for any JSON object.' }),
+    regex: REGEX,
+    choice: CHOICE,
+    grammar: GRAMMAR,
+    structural_tag: STRUCTURAL_TAG,
+  },
+  { ...CLOSED, description: 'One of these forms of the answer, as vLLM has them.' },
+)
+type StructuredOutputs = Static<typeof STRUCTURED_OUTPUTS>
 
 /** The request fields that say what the text of an answer must be. */
 export const FORMAT_FIELDS = {
-  response_format: Type.Optional(Type.Unsafe<ResponseFormatField | null>(RESPONSE_FORMAT)),
-  structured_outputs: Type.Optional(
-    Type.Unsafe<StructuredOutputs | null>({
-      type: ['object', 'null'],
-      properties: {
-        json: JSON_FORM,
-        json_object: { type: ['boolean', 'null'], description: 'True asks for any JSON object.' },
-        regex: REGEX,
-        choice: CHOICE,
-        grammar: GRAMMAR,
-        structural_tag: STRUCTURAL_TAG,
-      },
-      additionalProperties: false,
-      description: 'One of these forms of the answer, as vLLM has them.',
-    }),
-  ),
-  guided_json: Type.Optional(Type.Unsafe<object | string | null>(JSON_FORM)),
-  guided_regex: optionalString(REGEX),
-  guided_choice: Type.Optional(Type.Unsafe<readonly string[] | null>(CHOICE)),
-  guided_grammar: optionalString(GRAMMAR),
-  structural_tag: Type.Optional(Type.Unsafe<object | string | null>(STRUCTURAL_TAG)),
-  json_schema: Type.Optional(Type.Unsafe<object | string | null>(JSON_FORM)),
-  grammar: optionalString(GRAMMAR),
+  response_format: Type.Optional(nullable(RESPONSE_FORMAT)),
+  structured_outputs: Type.Optional(nullable(STRUCTURED_OUTPUTS)),
+  guided_json: JSON_FORM,
+  guided_regex: REGEX,
+  guided_choice: CHOICE,
+  guided_grammar: GRAMMAR,
+  structural_tag: STRUCTURAL_TAG,
+  json_schema: JSON_FORM,
+  grammar: GRAMMAR,
 }
 
 const FORMAT_BODY = Type.Object(FORMAT_FIELDS)

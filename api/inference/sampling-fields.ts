@@ -9,6 +9,7 @@ import type {
   TokenRules,
 } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { mapOf, nullable } from '#shared/schemas.ts'
 
 import {
   fixed,
@@ -29,6 +30,9 @@ const INT64_MAX = 2 ** 63
 
 const STOP_TOKENS_MAX = 128
 
+const STOP_STRING = Type.String({ minLength: 1, maxLength: STOP_LENGTH_MAX })
+const TOKEN_ID = Type.Integer({ minimum: 0 })
+
 /** Request fields of other servers of this API that say when an answer ends. */
 const ENDING_FIELDS = {
   ignore_eos: optionalBoolean({
@@ -41,12 +45,12 @@ const ENDING_FIELDS = {
     description: 'Shortest answer in tokens; stop strings before that are not looked for.',
   }),
   stop_token_ids: Type.Optional(
-    Type.Unsafe<readonly number[] | null>({
-      type: ['array', 'null'],
-      maxItems: STOP_TOKENS_MAX,
-      items: { type: 'integer', minimum: 0 },
-      description: 'Token ids at which generation ends; they are not part of the answer.',
-    }),
+    nullable(
+      Type.Array(TOKEN_ID, {
+        maxItems: STOP_TOKENS_MAX,
+        description: 'Token ids at which generation ends; they are not part of the answer.',
+      }),
+    ),
   ),
   include_stop_str_in_output: optionalBoolean({
     default: false,
@@ -66,21 +70,21 @@ const SALT_LENGTH_MAX = 256
  */
 const TOKEN_RULE_FIELDS = {
   allowed_token_ids: Type.Optional(
-    Type.Unsafe<readonly number[] | null>({
-      type: ['array', 'null'],
-      minItems: 1,
-      maxItems: ALLOWED_MAX,
-      items: { type: 'integer', minimum: 0 },
-      description: 'Token ids of which the answer consists; it may end at any place.',
-    }),
+    nullable(
+      Type.Array(TOKEN_ID, {
+        minItems: 1,
+        maxItems: ALLOWED_MAX,
+        description: 'Token ids of which the answer consists; it may end at any place.',
+      }),
+    ),
   ),
   bad_words: Type.Optional(
-    Type.Unsafe<readonly string[] | null>({
-      type: ['array', 'null'],
-      maxItems: BAD_WORDS_MAX,
-      items: { type: 'string', minLength: 1, maxLength: WORD_LENGTH_MAX },
-      description: 'Words that the answer does not contain, as their usual tokens.',
-    }),
+    nullable(
+      Type.Array(Type.String({ minLength: 1, maxLength: WORD_LENGTH_MAX }), {
+        maxItems: BAD_WORDS_MAX,
+        description: 'Words that the answer does not contain, as their usual tokens.',
+      }),
+    ),
   ),
   return_token_ids: optionalBoolean({
     default: false,
@@ -116,36 +120,23 @@ export const SAMPLING_FIELDS = {
   }),
   stream: optionalBoolean({ default: false, description: 'Answer with server-sent events.' }),
   stream_options: Type.Optional(
-    Type.Unsafe<StreamOptions | null>({
-      type: ['object', 'null'],
-      properties: {
-        include_usage: {
-          type: ['boolean', 'null'],
-          description: 'Send token counts in a last chunk.',
+    nullable(
+      Type.Object(
+        {
+          include_usage: optionalBoolean({ description: 'Send token counts in a last chunk.' }),
+          include_obfuscation: optionalBoolean({
+            description: 'Pad chunks with random characters, so that their sizes reveal nothing.',
+          }),
+          continuous_usage_stats: optionalBoolean({
+            description: 'With `include_usage`: every chunk has the token counts so far.',
+          }),
         },
-        include_obfuscation: {
-          type: ['boolean', 'null'],
-          description: 'Pad chunks with random characters, so that their sizes reveal nothing.',
-        },
-        continuous_usage_stats: {
-          type: ['boolean', 'null'],
-          description: 'With `include_usage`: every chunk has the token counts so far.',
-        },
-      },
-      additionalProperties: false,
-      description: 'Only with `stream`.',
-    }),
+        { additionalProperties: false, description: 'Only with `stream`.' },
+      ),
+    ),
   ),
   stop: Type.Optional(
-    Type.Unsafe<string | string[] | null>({
-      anyOf: [
-        { type: ['string', 'null'], minLength: 1, maxLength: STOP_LENGTH_MAX },
-        {
-          type: 'array',
-          maxItems: STOP_STRINGS_MAX,
-          items: { type: 'string', minLength: 1, maxLength: STOP_LENGTH_MAX },
-        },
-      ],
+    Type.Union([nullable(STOP_STRING), Type.Array(STOP_STRING, { maxItems: STOP_STRINGS_MAX })], {
       description: `Up to ${STOP_STRINGS_MAX} strings at which generation ends; they are not part of the answer.`,
     }),
   ),
@@ -162,13 +153,13 @@ export const SAMPLING_FIELDS = {
     description: 'Taken from the logits of tokens as often as they occur in the answer so far.',
   }),
   logit_bias: Type.Optional(
-    Type.Unsafe<Record<string, number> | null>({
-      type: ['object', 'null'],
-      maxProperties: LOGIT_BIAS_MAX,
-      propertyNames: { pattern: '^[0-9]{1,7}$' },
-      additionalProperties: { type: 'number', minimum: -100, maximum: 100 },
-      description: 'Token ids and what is added to their logits, from -100 (never) to 100.',
-    }),
+    nullable(
+      mapOf(Type.Number({ minimum: -100, maximum: 100 }), {
+        maxProperties: LOGIT_BIAS_MAX,
+        propertyNames: { pattern: '^[0-9]{1,7}$' },
+        description: 'Token ids and what is added to their logits, from -100 (never) to 100.',
+      }),
+    ),
   ),
   seed: optionalInteger({
     minimum: -INT64_MAX,
@@ -199,12 +190,6 @@ export const SAMPLING_FIELDS = {
   ...ENDING_FIELDS,
   ...TOKEN_RULE_FIELDS,
   timeout: optionalNumber({ description: 'Sent by old clients for themselves; ignored.' }),
-}
-
-interface StreamOptions {
-  readonly include_usage?: boolean | null
-  readonly include_obfuscation?: boolean | null
-  readonly continuous_usage_stats?: boolean | null
 }
 
 const SAMPLING_BODY = Type.Object(SAMPLING_FIELDS)

@@ -4,12 +4,12 @@ import { type Static, Type } from 'typebox'
 import { type Http, runJob } from '#api/jobs/run-inference.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import type { TokenizeInput } from '#shared/contracts/completion.ts'
+import { nullable } from '#shared/schemas.ts'
 
 import {
   chatMessages,
-  MESSAGE_SCHEMA,
+  MESSAGE,
   MESSAGES_MAX,
-  type MessageField,
   TEMPLATE_FIELDS,
   templateOptions,
 } from './chat/chat-messages.ts'
@@ -36,13 +36,13 @@ const TOKENIZE_BODY = Type.Object(
     model: MODEL,
     prompt: optionalString({ description: 'A text; or else `messages`.' }),
     messages: Type.Optional(
-      Type.Unsafe<readonly MessageField[] | null>({
-        type: ['array', 'null'],
-        minItems: 1,
-        maxItems: MESSAGES_MAX,
-        items: MESSAGE_SCHEMA,
-        description: 'A conversation, written as the model reads it.',
-      }),
+      nullable(
+        Type.Array(MESSAGE, {
+          minItems: 1,
+          maxItems: MESSAGES_MAX,
+          description: 'A conversation, written as the model reads it.',
+        }),
+      ),
     ),
     tools: TOOL_FIELDS.tools,
     ...TEMPLATE_FIELDS,
@@ -60,10 +60,8 @@ const TOKENIZE_BODY = Type.Object(
 const DETOKENIZE_BODY = Type.Object(
   {
     model: MODEL,
-    tokens: Type.Unsafe<readonly number[]>({
-      type: 'array',
+    tokens: Type.Array(Type.Integer({ minimum: 0 }), {
       maxItems: TOKENS_MAX,
-      items: { type: 'integer', minimum: 0 },
       description: 'Token ids.',
     }),
   },

@@ -1,33 +1,45 @@
-/** The schema of one variant, without its `type`. */
-interface VariantShape {
-  readonly required?: readonly string[]
-  readonly properties: Readonly<Record<string, object>>
-}
+import { type Static, type TObject, type TProperties, type TUnsafe, Type } from 'typebox'
+
+type Shapes = Readonly<Record<string, TProperties>>
+
+/** The value of each variant; the fallback may lack its `type`. */
+type Variant<Variants extends Shapes, Fallback extends keyof Variants> = {
+  [Name in keyof Variants]: (Name extends Fallback ? { type?: Name } : { type: Name }) &
+    Static<TObject<Variants[Name]>>
+}[keyof Variants]
 
 /**
- * The schema of an object with several variants, selected by its `type`; `fallback` is the variant
- * without one. An unknown `type` is reported first; all other errors concern the selected variant.
+ * The schema of an object with several variants, selected by its `type`; `shapes` has the other
+ * properties of each, and `fallback` is the variant without a type. An unknown `type` is reported
+ * first; all other errors concern the selected variant.
  */
-export function variantSchema(
-  shapes: Readonly<Record<string, VariantShape>>,
-  fallback?: string,
-): object {
+export function variantSchema<
+  const Variants extends Shapes,
+  const Fallback extends keyof Variants & string = never,
+>(
+  shapes: Variants,
+  { fallback, ...options }: { readonly fallback?: Fallback; readonly description?: string } = {},
+): TUnsafe<Variant<Variants, Fallback>> {
   const types = Object.keys(shapes)
-  const conditions = Object.entries(shapes).map(([type, { required, properties }]) => ({
-    if: {
-      properties: { type: { const: type } },
-      ...(type !== fallback && { required: ['type'] }),
-    },
-    // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema.
-    then: {
-      properties: { type: {}, ...properties },
-      ...(required !== undefined && { required }),
-      additionalProperties: false,
-    },
-  }))
-  return {
+  const conditions = Object.entries(shapes).map(([type, shape]) => {
+    const { required } = Type.Object(shape) as { readonly required?: readonly string[] }
+    return {
+      if: {
+        properties: { type: { const: type } },
+        ...(type !== fallback && { required: ['type'] }),
+      },
+      // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema.
+      then: {
+        properties: { type: {}, ...shape },
+        ...(required !== undefined && { required }),
+        additionalProperties: false,
+      },
+    }
+  })
+  return Type.Unsafe({
     type: 'object',
     ...(fallback === undefined && { required: ['type'] }),
     allOf: [{ properties: { type: { type: 'string', enum: types } } }, ...conditions],
-  }
+    ...options,
+  })
 }

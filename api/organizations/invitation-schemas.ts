@@ -1,6 +1,8 @@
 import { Type } from 'typebox'
 
-import type { InvitationStatus } from './invitations.ts'
+import { choice } from '#shared/schemas.ts'
+
+import { INVITATION_STATES } from './invitations.ts'
 import { deleted, ID, listSchema, OF_ORGANIZATION, ROLE } from './schemas.ts'
 
 const common = { tags: ['Organizations'], security: [{ apiKey: [] }] }
@@ -12,10 +14,7 @@ const FIELDS = {
   organization_id: Type.String(),
   email: Type.String(),
   role: ROLE,
-  status: Type.Unsafe<InvitationStatus>({
-    type: 'string',
-    enum: ['pending', 'accepted', 'declined', 'revoked', 'expired'],
-  }),
+  status: choice(INVITATION_STATES),
   invited_by: Type.String({ description: '`user:<id>` or `key:<id>`.' }),
   created_at: Type.Integer(),
   expires_at: Type.Integer(),

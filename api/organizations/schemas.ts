@@ -1,13 +1,11 @@
 import { type TSchema, Type } from 'typebox'
 
 import type { OrganizationRole } from '#shared/db/organizations.ts'
+import { choice } from '#shared/schemas.ts'
 
 const common = { tags: ['Organizations'], security: [{ apiKey: [] }] }
 /** A member of an organization. */
-export const ROLE = Type.Unsafe<OrganizationRole>({
-  type: 'string',
-  enum: ['owner', 'admin', 'member'],
-})
+export const ROLE = choice(['owner', 'admin', 'member'] satisfies OrganizationRole[])
 const NAME = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]*\\S[^\\u0000]*$' })
 /** An id in a path. */
 export const ID = Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000]+$' })

@@ -11,7 +11,7 @@ import { createExampleReader } from '#api/inference/chat/training-example.ts'
 import { inferencePlugin } from '#api/inference/plugin.ts'
 import { createImageIntake } from '#api/inference/request-images.ts'
 import { itemsWithIds } from '#api/inference/responses/response-thread.ts'
-import { ITEM_SCHEMA } from '#api/inference/responses/responses-input.ts'
+import { ITEM } from '#api/inference/responses/responses-input.ts'
 import { rootDialects } from '#api/inference/root-dialects.ts'
 import { respondAsync } from '#api/jobs/respond-async.ts'
 import { jobsPlugin } from '#api/jobs/routes.ts'
@@ -116,7 +116,7 @@ function inference(services: Services, users: UserServer, version: string): read
     }),
     conversationsPlugin({
       ...{ ...services.background, clock: services.clock },
-      form: { schema: ITEM_SCHEMA, withIds: itemsWithIds },
+      form: { schema: ITEM, withIds: itemsWithIds },
     }),
     fineTuningPlugin({
       ...{ ...services, ...services.background, limits: config.tuning },

@@ -1,17 +1,18 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
-import { type Static, Type } from 'typebox'
+import { type Static, type TSchema, Type } from 'typebox'
 
 import { checkMetadata, METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import { type Clock, unixSeconds } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { randomId } from '#shared/ids.ts'
+import { nullable } from '#shared/schemas.ts'
 
 import type { Conversation, ConversationStore, StoredItem } from './conversation-store.ts'
 
 /** Validates the items of a dialect and assigns their ids. */
 interface ItemForm {
-  readonly schema: object
+  readonly schema: TSchema
   withIds(items: unknown): readonly StoredItem[]
 }
 
@@ -91,9 +92,7 @@ const described = (operationId: string, summary: string, answer: object, parts: 
 
 function registerConversations(app: FastifyInstance, services: ConversationServices): void {
   const { conversations, clock, form } = services
-  const itemsField = Type.Optional(
-    Type.Unsafe<unknown>({ type: ['array', 'null'], maxItems: ITEMS_MAX, items: form.schema }),
-  )
+  const itemsField = Type.Optional(nullable(Type.Array(form.schema, { maxItems: ITEMS_MAX })))
   const body = Type.Object(
     { items: itemsField, metadata: METADATA_FIELD },
     { additionalProperties: false },
@@ -166,9 +165,7 @@ function registerItems(app: FastifyInstance, services: ConversationServices): vo
 
   const body = Type.Object(
     {
-      items: Type.Unsafe<unknown>({
-        ...{ type: 'array', minItems: 1, maxItems: ITEMS_MAX, items: form.schema },
-      }),
+      items: Type.Array(form.schema, { minItems: 1, maxItems: ITEMS_MAX }),
     },
     { additionalProperties: false },
   )

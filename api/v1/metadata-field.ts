@@ -1,6 +1,7 @@
 import { Type } from 'typebox'
 
 import { failure } from '#shared/errors.ts'
+import { mapOf, nullable } from '#shared/schemas.ts'
 
 const PAIRS_MAX = 16
 const NAME_LENGTH_MAX = 64
@@ -8,13 +9,13 @@ const VALUE_LENGTH_MAX = 512
 
 /** The free-form metadata field of a request. */
 export const METADATA_FIELD = Type.Optional(
-  Type.Unsafe<Readonly<Record<string, string>> | null>({
-    type: ['object', 'null'],
-    maxProperties: PAIRS_MAX,
-    propertyNames: { maxLength: NAME_LENGTH_MAX },
-    additionalProperties: { type: 'string', maxLength: VALUE_LENGTH_MAX },
-    description: `Your own notes: up to ${PAIRS_MAX} pairs.`,
-  }),
+  nullable(
+    mapOf(Type.String({ maxLength: VALUE_LENGTH_MAX }), {
+      maxProperties: PAIRS_MAX,
+      propertyNames: { maxLength: NAME_LENGTH_MAX },
+      description: `Your own notes: up to ${PAIRS_MAX} pairs.`,
+    }),
+  ),
 )
 
 /** Refuses text that Postgres does not store: NUL characters and lone surrogates. */

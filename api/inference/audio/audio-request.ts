@@ -9,9 +9,9 @@ import {
   optionalString,
   unsupported,
 } from '#api/inference/field-schemas.ts'
-import { BINARY } from '#api/inference/form-fields.ts'
 import { type AudioFormat, detectAudioFormat } from '#shared/audio-format.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { choice } from '#shared/schemas.ts'
 
 import { AUDIO_FORMATS, type Granularity } from './audio-answer.ts'
 import { languageCode } from './languages.ts'
@@ -59,7 +59,7 @@ const COMMON = {
   chunking_strategy: unsupported(),
 }
 const STRICT = { additionalProperties: false }
-const FILE = Type.Unsafe<never>({ ...BINARY, description: 'A recording of up to 25 MB.' })
+const FILE = Type.String({ format: 'binary', description: 'A recording of up to 25 MB.' })
 
 /** The texts of the form of `POST /v1/audio/transcriptions`. */
 export const TRANSCRIPTION_FIELDS = Type.Object(
@@ -67,11 +67,9 @@ export const TRANSCRIPTION_FIELDS = Type.Object(
     ...COMMON,
     language: optionalString({ description: 'ISO 639-1 code; detected if absent.' }),
     timestamp_granularities: Type.Optional(
-      Type.Unsafe<Granularity[]>({
-        type: 'array',
+      Type.Array(choice(['word', 'segment']), {
         minItems: 1,
         maxItems: 8,
-        items: { type: 'string', enum: ['word', 'segment'] },
         description: 'What is timed. Only with `verbose_json`.',
       }),
     ),

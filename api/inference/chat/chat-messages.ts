@@ -1,51 +1,23 @@
 import { type Static, Type } from 'typebox'
 
-import { invalidValue, missingParameter, optionalBoolean } from '#api/inference/field-schemas.ts'
+import {
+  invalidValue,
+  missingParameter,
+  optionalBoolean,
+  optionalList,
+  optionalObject,
+  optionalString,
+} from '#api/inference/field-schemas.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
 import type { Guidance } from '#api/inference/reasoning-fields.ts'
 import { DETAIL, MessageContent, type RequestImages } from '#api/inference/request-images.ts'
 import type { ChatMessage, Hint, TemplateOptions } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { choice, mapOf, nullable, ofType } from '#shared/schemas.ts'
 
 import { CACHE_CONTROL } from './chat-tools.ts'
 
 const NAME_LENGTH_MAX = 64
-
-interface MessageCall {
-  readonly id: string
-  readonly type: 'function'
-  readonly function: { readonly name: string; readonly arguments: string }
-}
-
-interface ContentPart {
-  readonly type: 'text' | 'refusal' | 'image_url'
-  readonly text?: string
-  readonly refusal?: string
-  readonly image_url?: { readonly url: string; readonly detail?: string | null }
-}
-
-/** One message as clients write it. */
-export interface MessageField {
-  readonly role: 'developer' | 'system' | 'user' | 'assistant' | 'tool' | 'function'
-  readonly content?: string | readonly ContentPart[] | null
-  readonly name?: string | null
-  readonly tool_calls?: readonly MessageCall[] | null
-  readonly tool_call_id?: string | null
-  readonly function_call?: { readonly name: string; readonly arguments: string } | null
-  readonly refusal?: string | null
-}
-
-const CALLED_FUNCTION = {
-  type: 'object',
-  required: ['name', 'arguments'],
-  properties: {
-    name: { type: 'string', minLength: 1 },
-    arguments: { type: 'string' },
-    // The client library's parsed form of the arguments; ignored.
-    parsed_arguments: {},
-  },
-  additionalProperties: false,
-}
 
 /** Messages of one chat; a template takes some 40 µs of the event loop for each. */
 export const MESSAGES_MAX = 2048
@@ -54,80 +26,71 @@ export const MESSAGES_MAX = 2048
 const CALLS_MAX = 128
 const PARTS_MAX = 2048
 
-/** The schema of one message; which fields belong to which role is checked afterwards. */
-export const MESSAGE_SCHEMA = {
-  type: 'object',
-  required: ['role'],
-  properties: {
-    role: {
-      type: 'string',
-      enum: ['developer', 'system', 'user', 'assistant', 'tool', 'function'],
-      description: '`developer` is another word for `system`, `function` an older one for `tool`.',
-    },
-    content: {
-      anyOf: [
-        { type: ['string', 'null'] },
-        {
-          type: 'array',
-          minItems: 1,
-          maxItems: PARTS_MAX,
-          items: {
-            type: 'object',
-            required: ['type'],
-            properties: {
-              type: { type: 'string', enum: ['text', 'refusal', 'image_url'] },
-              text: { type: 'string' },
-              refusal: { type: 'string' },
-              image_url: {
-                type: 'object',
-                required: ['url'],
-                properties: {
-                  url: {
-                    type: 'string',
-                    description: 'A data URL, or an https URL that is fetched.',
-                  },
-                  detail: DETAIL,
-                },
-              },
-            },
-          },
-        },
-      ],
-    },
-    // Load generators write an absent name as an empty one.
-    name: { type: ['string', 'null'], maxLength: NAME_LENGTH_MAX, pattern: '^[^\\s<|\\\\/>]*$' },
-    tool_calls: {
-      type: ['array', 'null'],
-      maxItems: CALLS_MAX,
-      items: {
-        type: 'object',
-        required: ['id', 'type', 'function'],
-        properties: {
-          id: { type: 'string', minLength: 1 },
-          index: { type: 'integer' },
-          type: { type: 'string', enum: ['function'] },
-          function: CALLED_FUNCTION,
-        },
-        additionalProperties: false,
-      },
-    },
-    tool_call_id: { type: ['string', 'null'] },
-    function_call: { ...CALLED_FUNCTION, type: ['object', 'null'] },
-    refusal: {
-      type: ['string', 'null'],
-      description: 'Of an assistant: what it said if it has no content.',
-    },
-    // Clients send whole answers back; these parts of them are not for the model's eyes.
-    annotations: { type: ['array', 'null'] },
-    reasoning: { type: ['string', 'null'] },
-    reasoning_content: { type: ['string', 'null'] },
-    reasoning_details: { type: ['array', 'null'] },
-    thinking_blocks: { type: ['array', 'null'] },
-    provider_specific_fields: { type: ['object', 'null'] },
-    cache_control: CACHE_CONTROL,
-    audio: { type: 'null' },
-    parsed: {},
+const CLOSED = { additionalProperties: false }
+
+const CALLED_FUNCTION = Type.Object(
+  {
+    name: Type.String({ minLength: 1 }),
+    arguments: Type.String(),
+    // The client library's parsed form of the arguments; ignored.
+    parsed_arguments: Type.Optional(Type.Unknown()),
   },
+  CLOSED,
+)
+
+const CALL = Type.Object(
+  {
+    id: Type.String({ minLength: 1 }),
+    index: Type.Optional(Type.Integer()),
+    type: choice(['function']),
+    function: CALLED_FUNCTION,
+  },
+  CLOSED,
+)
+
+const CONTENT_PART = Type.Object({
+  type: choice(['text', 'refusal', 'image_url']),
+  text: Type.Optional(Type.String()),
+  refusal: Type.Optional(Type.String()),
+  image_url: Type.Optional(
+    Type.Object({
+      url: Type.String({ description: 'A data URL, or an https URL that is fetched.' }),
+      detail: DETAIL,
+    }),
+  ),
+})
+
+/** The fields of one message. */
+export const MESSAGE_FIELDS = {
+  role: choice(['developer', 'system', 'user', 'assistant', 'tool', 'function'], {
+    description: '`developer` is another word for `system`, `function` an older one for `tool`.',
+  }),
+  content: Type.Optional(
+    Type.Union([
+      ofType(['string', 'null']),
+      Type.Array(CONTENT_PART, { minItems: 1, maxItems: PARTS_MAX }),
+    ]),
+  ),
+  // Load generators write an absent name as an empty one.
+  name: optionalString({ maxLength: NAME_LENGTH_MAX, pattern: '^[^\\s<|\\\\/>]*$' }),
+  tool_calls: Type.Optional(nullable(Type.Array(CALL, { maxItems: CALLS_MAX }))),
+  tool_call_id: optionalString(),
+  function_call: Type.Optional(nullable(CALLED_FUNCTION)),
+  refusal: optionalString({ description: 'Of an assistant: what it said if it has no content.' }),
+  // Clients send whole answers back; the model does not read these parts.
+  annotations: optionalList(),
+  reasoning: optionalString(),
+  reasoning_content: optionalString(),
+  reasoning_details: optionalList(),
+  thinking_blocks: optionalList(),
+  provider_specific_fields: optionalObject(),
+  cache_control: CACHE_CONTROL,
+  audio: Type.Optional(Type.Null()),
+  parsed: Type.Optional(Type.Unknown()),
+}
+
+/** What else the schema of one message says; other rules of its role are checked afterwards. */
+export const MESSAGE_RULES = {
   additionalProperties: false,
   allOf: [
     {
@@ -142,6 +105,10 @@ export const MESSAGE_SCHEMA = {
     },
   ],
 }
+
+/** One message as clients write it. */
+export const MESSAGE = Type.Object(MESSAGE_FIELDS, MESSAGE_RULES)
+export type MessageField = Static<typeof MESSAGE>
 
 /**
  * The messages as chat templates read them; their images are added to `images`. Throws when they
@@ -280,16 +247,13 @@ export const TEMPLATE_FIELDS = {
     description: 'Go on with the last message, which is the beginning of the answer.',
   }),
   chat_template_kwargs: Type.Optional(
-    Type.Unsafe<Record<string, string | number | boolean> | null>({
-      type: ['object', 'null'],
-      maxProperties: VARIABLES_MAX,
-      propertyNames: { pattern: '^[A-Za-z_][A-Za-z0-9_]{0,63}$' },
-      additionalProperties: {
-        type: ['string', 'number', 'boolean'],
-        maxLength: VARIABLE_LENGTH_MAX,
-      },
-      description: "Switches of the model's own chat template, such as `enable_thinking`.",
-    }),
+    nullable(
+      mapOf(ofType(['string', 'number', 'boolean'], { maxLength: VARIABLE_LENGTH_MAX }), {
+        maxProperties: VARIABLES_MAX,
+        propertyNames: { pattern: '^[A-Za-z_][A-Za-z0-9_]{0,63}$' },
+        description: "Switches of the model's own chat template, such as `enable_thinking`.",
+      }),
+    ),
   ),
 }
 

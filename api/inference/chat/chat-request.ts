@@ -32,12 +32,12 @@ import {
 import type { PriorityClass } from '#api/jobs/observers.ts'
 import { METADATA_FIELD } from '#api/v1/metadata-field.ts'
 import type { ChatMessage, GenerateInput, TemplateOptions } from '#shared/contracts/completion.ts'
+import { choice, nullable } from '#shared/schemas.ts'
 
 import {
   chatMessages,
-  MESSAGE_SCHEMA,
+  MESSAGE,
   MESSAGES_MAX,
-  type MessageField,
   TEMPLATE_FIELDS,
   templateOptions,
 } from './chat-messages.ts'
@@ -60,11 +60,9 @@ export const REQUEST_FIELDS = {
 }
 
 const FIELDS = {
-  messages: Type.Unsafe<readonly MessageField[]>({
-    type: 'array',
+  messages: Type.Array(MESSAGE, {
     minItems: 1,
     maxItems: MESSAGES_MAX,
-    items: MESSAGE_SCHEMA,
     description: 'The conversation so far.',
   }),
   max_tokens: answerLength('Older name of the next one.'),
@@ -91,12 +89,7 @@ const FIELDS = {
   store: optionalBoolean({
     description: 'Whether the answer can be fetched later; false if absent.',
   }),
-  modalities: Type.Optional(
-    Type.Unsafe<readonly 'text'[] | null>({
-      type: ['array', 'null'],
-      items: { type: 'string', enum: ['text'] },
-    }),
-  ),
+  modalities: Type.Optional(nullable(Type.Array(choice(['text'])))),
   prediction: ineffective({ type: ['object', 'null'] }),
   moderation: unsupported(),
   prompt_cache_options: ineffective({ type: ['object', 'null'] }),

@@ -1,117 +1,75 @@
 import { type Static, Type } from 'typebox'
 
-import { invalidValue, missingParameter, optionalBoolean } from '#api/inference/field-schemas.ts'
+import {
+  invalidValue,
+  missingParameter,
+  optionalBoolean,
+  optionalObject,
+  optionalString,
+} from '#api/inference/field-schemas.ts'
 import type { SchemaBudget } from '#api/inference/input-limits.ts'
 import { checkStrictSchema } from '#api/inference/strict-schema.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ToolChoice, ToolDefinition } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { choice, nullable } from '#shared/schemas.ts'
 
 /** Functions that one request may offer. */
 export const TOOLS_MAX = 128
 /** The permitted names of functions. */
-export const FUNCTION_NAME = { type: 'string', pattern: '^[a-zA-Z0-9_-]{1,64}$' }
-
-interface FunctionField {
-  readonly name: string
-  readonly description?: string | null
-  readonly parameters?: object | null
-  readonly strict?: boolean | null
-}
-interface ToolField {
-  readonly type: 'function'
-  readonly function: FunctionField
-}
-interface NamedTool {
-  readonly type: 'function'
-  readonly function: { readonly name: string }
-}
-type ToolChoiceField =
-  | 'none'
-  | 'auto'
-  | 'required'
-  | NamedTool
-  | {
-      readonly type: 'allowed_tools'
-      readonly allowed_tools: {
-        readonly mode: 'auto' | 'required'
-        readonly tools: readonly NamedTool[]
-      }
-    }
+export const FUNCTION_NAME = Type.String({ pattern: '^[a-zA-Z0-9_-]{1,64}$' })
 
 /** Marks of clients of other dialects; shared beginnings of prompts are found without them. */
-export const CACHE_CONTROL = { type: ['object', 'null'] }
+export const CACHE_CONTROL = optionalObject()
 
-const FUNCTION = {
-  type: 'object',
-  required: ['name'],
-  properties: {
+const CLOSED = { additionalProperties: false }
+
+const FUNCTION = Type.Object(
+  {
     name: FUNCTION_NAME,
-    description: { type: ['string', 'null'] },
-    parameters: { type: ['object', 'null'], description: 'A JSON Schema.' },
-    strict: {
-      type: ['boolean', 'null'],
+    description: optionalString(),
+    parameters: optionalObject({ description: 'A JSON Schema.' }),
+    strict: optionalBoolean({
       description: 'Calls follow the schema; one that cannot be enforced is refused.',
-    },
+    }),
   },
-  additionalProperties: false,
-}
-const NAMED_FUNCTION = {
-  type: 'object',
-  required: ['name'],
-  properties: { name: { type: 'string' } },
-  additionalProperties: false,
-}
+  CLOSED,
+)
+type FunctionField = Static<typeof FUNCTION>
+
+const NAMED_FUNCTION = Type.Object({ name: Type.String() }, CLOSED)
+
+const TOOL_CHOICE = Type.Object(
+  {
+    type: choice(['function', 'allowed_tools']),
+    function: Type.Optional(NAMED_FUNCTION),
+    allowed_tools: Type.Optional(
+      Type.Object(
+        {
+          mode: choice(['auto', 'required']),
+          tools: Type.Array(Type.Object({ type: choice(['function']), function: NAMED_FUNCTION }), {
+            maxItems: TOOLS_MAX,
+          }),
+        },
+        CLOSED,
+      ),
+    ),
+  },
+  CLOSED,
+)
 
 /** The fields of chat completions about functions. */
 export const TOOL_FIELDS = {
   tools: Type.Optional(
-    Type.Unsafe<readonly ToolField[] | null>({
-      type: ['array', 'null'],
-      maxItems: TOOLS_MAX,
-      items: variantSchema({
-        function: {
-          required: ['function'],
-          properties: { function: FUNCTION, cache_control: CACHE_CONTROL },
-        },
-      }),
-      description: 'Functions that the model may call.',
-    }),
+    nullable(
+      Type.Array(
+        variantSchema({ function: { function: FUNCTION, cache_control: CACHE_CONTROL } }),
+        { maxItems: TOOLS_MAX, description: 'Functions that the model may call.' },
+      ),
+    ),
   ),
   tool_choice: Type.Optional(
-    Type.Unsafe<ToolChoiceField | null>({
-      anyOf: [
-        { type: ['string', 'null'], enum: ['none', 'auto', 'required', null] },
-        {
-          type: 'object',
-          required: ['type'],
-          properties: {
-            type: { type: 'string', enum: ['function', 'allowed_tools'] },
-            function: NAMED_FUNCTION,
-            allowed_tools: {
-              type: 'object',
-              required: ['mode', 'tools'],
-              properties: {
-                mode: { type: 'string', enum: ['auto', 'required'] },
-                tools: {
-                  type: 'array',
-                  maxItems: TOOLS_MAX,
-                  items: {
-                    type: 'object',
-                    required: ['type', 'function'],
-                    properties: {
-                      type: { type: 'string', enum: ['function'] },
-                      function: NAMED_FUNCTION,
-                    },
-                  },
-                },
-              },
-              additionalProperties: false,
-            },
-          },
-          additionalProperties: false,
-        },
-      ],
+    Type.Union([nullable(choice(['none', 'auto', 'required'])), TOOL_CHOICE], {
       description: 'Whether and which function is called: none, auto, required, or a name.',
     }),
   ),
@@ -119,17 +77,16 @@ export const TOOL_FIELDS = {
     description: 'False allows one call at most.',
   }),
   functions: Type.Optional(
-    Type.Unsafe<readonly FunctionField[] | null>({
-      type: ['array', 'null'],
-      minItems: 1,
-      maxItems: TOOLS_MAX,
-      items: FUNCTION,
-      description: 'Deprecated: use `tools`.',
-    }),
+    nullable(
+      Type.Array(FUNCTION, {
+        minItems: 1,
+        maxItems: TOOLS_MAX,
+        description: 'Deprecated: use `tools`.',
+      }),
+    ),
   ),
   function_call: Type.Optional(
-    Type.Unsafe<'none' | 'auto' | { readonly name: string } | null>({
-      anyOf: [{ type: ['string', 'null'], enum: ['none', 'auto', null] }, NAMED_FUNCTION],
+    Type.Union([nullable(choice(['none', 'auto'])), NAMED_FUNCTION], {
       description: 'Deprecated: use `tool_choice`.',
     }),
   ),

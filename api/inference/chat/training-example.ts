@@ -1,3 +1,5 @@
+import { type Static, Type } from 'typebox'
+
 import { compileBodySchema } from '#api/http/validation.ts'
 import { invalidValue } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
@@ -5,45 +7,31 @@ import { RequestImages } from '#api/inference/request-images.ts'
 import { validationFailure } from '#api/v1/validation-message.ts'
 import type { ToolDefinition } from '#shared/contracts/completion.ts'
 import type { TrainingExample } from '#shared/contracts/training.ts'
+import { nullable } from '#shared/schemas.ts'
 
-import { chatMessages, MESSAGE_SCHEMA, MESSAGES_MAX, type MessageField } from './chat-messages.ts'
+import { chatMessages, MESSAGE_FIELDS, MESSAGE_RULES, MESSAGES_MAX } from './chat-messages.ts'
 import { TOOL_FIELDS, toolPlan } from './chat-tools.ts'
 
-type WeightedMessage = MessageField & { readonly weight?: 0 | 1 | null }
-type ToolBody = Parameters<typeof toolPlan>[0]
+const WEIGHTED_MESSAGE = Type.Object(
+  { ...MESSAGE_FIELDS, weight: Type.Optional(nullable(Type.Enum([0, 1], { type: 'integer' }))) },
+  MESSAGE_RULES,
+)
 
-const CHAT_LINE = {
-  type: 'object',
-  required: ['messages'],
-  properties: {
-    messages: {
-      type: 'array',
-      minItems: 2,
-      maxItems: MESSAGES_MAX,
-      items: {
-        ...MESSAGE_SCHEMA,
-        properties: {
-          ...MESSAGE_SCHEMA.properties,
-          weight: { type: ['integer', 'null'], enum: [0, 1, null] },
-        },
-      },
-    },
+const CHAT_LINE = Type.Object(
+  {
+    messages: Type.Array(WEIGHTED_MESSAGE, { minItems: 2, maxItems: MESSAGES_MAX }),
     tools: TOOL_FIELDS.tools,
     functions: TOOL_FIELDS.functions,
     parallel_tool_calls: TOOL_FIELDS.parallel_tool_calls,
   },
-  additionalProperties: false,
-}
+  { additionalProperties: false },
+)
+type ChatLine = Static<typeof CHAT_LINE>
 
-const PAIR_LINE = {
-  type: 'object',
-  required: ['prompt', 'completion'],
-  properties: {
-    prompt: { type: 'string' },
-    completion: { type: 'string', minLength: 1 },
-  },
-  additionalProperties: false,
-}
+const PAIR_LINE = Type.Object(
+  { prompt: Type.String(), completion: Type.String({ minLength: 1 }) },
+  { additionalProperties: false },
+)
 
 /**
  * Reads one line of a file of training examples: a chat that ends with an answer, or a prompt and
@@ -62,13 +50,11 @@ export function createExampleReader(): (line: Record<string, unknown>) => Traini
     if (!isChat(line)) {
       throw validationFailure(isChat.errors ?? [], { value: line, schema: CHAT_LINE })
     }
-    return chatExample(line as ToolBody & { readonly messages: readonly WeightedMessage[] })
+    return chatExample(line as ChatLine)
   }
 }
 
-function chatExample(
-  line: ToolBody & { readonly messages: readonly WeightedMessage[] },
-): TrainingExample {
+function chatExample(line: ChatLine): TrainingExample {
   const fields = line.messages
   const images = new RequestImages()
   const messages = chatMessages(fields, images)

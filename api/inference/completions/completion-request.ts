@@ -16,25 +16,28 @@ import {
 } from '#api/inference/sampling-fields.ts'
 import type { GenerateInput, Prompt } from '#shared/contracts/completion.ts'
 import { failure } from '#shared/errors.ts'
+import { ofType } from '#shared/schemas.ts'
 
 const BEST_OF_MAX = 20
 const LOGPROBS_MAX = 20
 const DEFAULT_MAX_TOKENS = 16
 
-const TOKEN_IDS = { type: 'array', minItems: 1, items: { type: 'integer', minimum: 0 } }
+const TOKEN_IDS = Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1 })
 
 const FIELDS = {
   prompt: Type.Optional(
-    Type.Unsafe<string | string[] | number[] | number[][] | null>({
-      anyOf: [
-        { type: ['string', 'null'] },
-        { type: 'array', minItems: 1, items: { type: 'string' } },
+    Type.Union(
+      [
+        ofType(['string', 'null']),
+        Type.Array(Type.String(), { minItems: 1 }),
         TOKEN_IDS,
-        { type: 'array', minItems: 1, items: TOKEN_IDS },
+        Type.Array(TOKEN_IDS, { minItems: 1 }),
       ],
-      description:
-        'A text, several texts, token ids or several lists of token ids; a fresh document if absent.',
-    }),
+      {
+        description:
+          'A text, several texts, token ids or several lists of token ids; a fresh document if absent.',
+      },
+    ),
   ),
   suffix: optionalString({
     description: 'Text after the inserted one, for models that can fill in.',

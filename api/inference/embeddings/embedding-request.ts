@@ -25,24 +25,17 @@ const TASK_ROLES: ReadonlyMap<string, 'query' | 'passage'> = new Map([
   ['retrieval.passage', 'passage'],
 ])
 
-const TEXT = { type: 'string', minLength: 1 }
-const TOKEN_IDS = {
-  type: 'array',
+const TEXT = Type.String({ minLength: 1 })
+const TOKEN_IDS = Type.Array(Type.Integer({ minimum: 0 }), {
   minItems: 1,
   maxItems: EMBEDDING_TOKENS_MAX,
-  items: { type: 'integer', minimum: 0 },
-}
+})
 
 const FIELDS = {
-  input: Type.Unsafe<string | string[] | number[] | number[][]>({
-    anyOf: [
-      TEXT,
-      { type: 'array', minItems: 1, items: TEXT },
-      TOKEN_IDS,
-      { type: 'array', minItems: 1, items: TOKEN_IDS },
-    ],
-    description: 'A text, several texts, the token ids of a text or of several texts.',
-  }),
+  input: Type.Union(
+    [TEXT, Type.Array(TEXT, { minItems: 1 }), TOKEN_IDS, Type.Array(TOKEN_IDS, { minItems: 1 })],
+    { description: 'A text, several texts, the token ids of a text or of several texts.' },
+  ),
   encoding_format: optionalEnum(['float', 'base64'], {
     default: 'float',
     description: 'Numbers, or base64 of little-endian 32-bit floats.',

@@ -10,6 +10,7 @@ import { clientSignal, type Http, runJob } from '#api/jobs/run-inference.ts'
 import { callerOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import { failure, ServiceError } from '#shared/errors.ts'
+import { nullable } from '#shared/schemas.ts'
 
 import { type FileDocument, narrowFile } from './search-file.ts'
 
@@ -21,13 +22,13 @@ const SEARCH_BODY = Type.Object(
   {
     query: Type.String({ minLength: 1, description: 'What the documents should be about.' }),
     documents: Type.Optional(
-      Type.Unsafe<string[] | null>({
-        type: ['array', 'null'],
-        minItems: 1,
-        maxItems: DOCUMENTS_MAX,
-        items: { type: 'string' },
-        description: 'Texts to search, if no file is given.',
-      }),
+      nullable(
+        Type.Array(Type.String(), {
+          minItems: 1,
+          maxItems: DOCUMENTS_MAX,
+          description: 'Texts to search, if no file is given.',
+        }),
+      ),
     ),
     file: optionalString({
       minLength: 1,

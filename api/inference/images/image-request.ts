@@ -109,7 +109,6 @@ const STRENGTH = optionalNumber({
   description: 'How far to leave the original; 1 keeps nothing of it.',
 })
 const STRICT = { additionalProperties: false }
-const FILE = Type.Unsafe<never>(BINARY)
 
 /** The body of `POST /v1/images/generations`. */
 export const GENERATION_BODY = Type.Object({ prompt: PROMPT, ...COMMON }, STRICT)
@@ -119,14 +118,14 @@ export type GenerationBody = Static<typeof GENERATION_BODY>
 export const EDIT_FIELDS = Type.Object({ prompt: PROMPT, strength: STRENGTH, ...COMMON }, STRICT)
 /** The whole form. */
 export const EDIT_FORM = Type.Object(
-  { image: FILE, mask: Type.Optional(FILE), ...EDIT_FIELDS.properties },
+  { image: BINARY, mask: Type.Optional(BINARY), ...EDIT_FIELDS.properties },
   STRICT,
 )
 
 /** The texts of the form of `POST /v1/images/variations`. */
 export const VARIATION_FIELDS = Type.Object({ strength: STRENGTH, ...COMMON }, STRICT)
 /** The whole form. */
-export const VARIATION_FORM = Type.Object({ image: FILE, ...VARIATION_FIELDS.properties }, STRICT)
+export const VARIATION_FORM = Type.Object({ image: BINARY, ...VARIATION_FIELDS.properties }, STRICT)
 
 const COMMON_FIELDS = Type.Object(COMMON)
 export type ImageFields = Static<typeof COMMON_FIELDS>

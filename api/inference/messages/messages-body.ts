@@ -1,124 +1,97 @@
 import { type Static, Type } from 'typebox'
 
 import { CACHE_CONTROL, FUNCTION_NAME, TOOLS_MAX } from '#api/inference/chat/chat-tools.ts'
-import { ineffective, optionalInteger, optionalString } from '#api/inference/field-schemas.ts'
+import {
+  ineffective,
+  optionalBoolean,
+  optionalEnum,
+  optionalInteger,
+  optionalString,
+} from '#api/inference/field-schemas.ts'
 import { EFFORT } from '#api/inference/reasoning-fields.ts'
 import { SAMPLING_FIELDS, STOP_STRINGS_MAX } from '#api/inference/sampling-fields.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
+import { choice, nullable, ofType } from '#shared/schemas.ts'
 
-import {
-  MESSAGES_SCHEMA,
-  type MessageField,
-  SYSTEM_SCHEMA,
-  type SystemField,
-} from './messages-input.ts'
+import { MESSAGES, SYSTEM } from './messages-input.ts'
 
-/** A function that the model may call. */
-export interface ToolField {
-  readonly type?: 'custom' | null
-  readonly name: string
-  readonly description?: string
-  readonly input_schema: object
-  readonly strict?: boolean | null
-}
+const PARALLEL = { disable_parallel_tool_use: Type.Optional(Type.Boolean()) }
 
-/** Whether and which tool is called. */
-export interface ToolChoiceField {
-  readonly type: 'auto' | 'any' | 'tool' | 'none'
-  readonly name?: string
-  readonly disable_parallel_tool_use?: boolean
-}
-
-interface ThinkingField {
-  readonly type: 'enabled' | 'disabled' | 'adaptive'
-  readonly budget_tokens?: number | null
-}
-
-interface OutputConfig {
-  readonly effort?: Static<typeof EFFORT>
-  readonly format?: { readonly type: 'json_schema'; readonly schema: object } | null
-}
-
-const PARALLEL = { disable_parallel_tool_use: { type: 'boolean' } }
-
-const TOOL = {
-  type: 'object',
-  required: ['name', 'input_schema'],
-  properties: {
-    type: {
-      type: ['string', 'null'],
-      enum: ['custom', null],
-      description: 'Tools that run on the server are not offered.',
-    },
+const TOOL = Type.Object(
+  {
+    type: Type.Optional(
+      nullable(choice(['custom']), {
+        description: 'Tools that run on the server are not offered.',
+      }),
+    ),
     name: FUNCTION_NAME,
-    description: { type: 'string' },
-    input_schema: { type: 'object', description: 'A JSON Schema.' },
-    strict: { type: ['boolean', 'null'] },
+    description: Type.Optional(Type.String()),
+    input_schema: ofType(['object'], { description: 'A JSON Schema.' }),
+    strict: optionalBoolean(),
     cache_control: CACHE_CONTROL,
-    input_examples: { type: 'array' },
-    eager_input_streaming: { type: ['boolean', 'null'] },
-    defer_loading: { type: 'boolean' },
-    allowed_callers: { type: 'array' },
+    input_examples: Type.Optional(ofType(['array'])),
+    eager_input_streaming: optionalBoolean(),
+    defer_loading: Type.Optional(Type.Boolean()),
+    allowed_callers: Type.Optional(ofType(['array'])),
   },
-  additionalProperties: false,
-}
+  { additionalProperties: false },
+)
+/** A function that the model may call. */
+export type ToolField = Static<typeof TOOL>
+
+const TOOL_CHOICE = variantSchema(
+  {
+    auto: PARALLEL,
+    any: PARALLEL,
+    tool: { name: Type.String(), ...PARALLEL },
+    none: {},
+  },
+  { description: 'Whether and which tool is called.' },
+)
+/** Whether and which tool is called. */
+export type ToolChoiceField = Static<typeof TOOL_CHOICE>
+
+const THINKING = Type.Object(
+  {
+    type: choice(['enabled', 'disabled', 'adaptive']),
+    budget_tokens: optionalInteger({ minimum: 0, description: 'Tokens of reasoning at most.' }),
+    display: optionalString(),
+  },
+  {
+    additionalProperties: false,
+    description:
+      'When enabled, what the model writes between `<think>` and `</think>` becomes a thinking block.',
+  },
+)
+
+const OUTPUT_FORMAT = Type.Object(
+  { type: choice(['json_schema']), schema: ofType(['object']) },
+  { additionalProperties: false },
+)
 
 const PROMPT_FIELDS = {
   model: Type.String({ minLength: 1, description: 'The id of a model.' }),
-  messages: Type.Unsafe<readonly MessageField[]>(MESSAGES_SCHEMA),
-  system: Type.Optional(Type.Unsafe<SystemField>(SYSTEM_SCHEMA)),
+  messages: MESSAGES,
+  system: Type.Optional(SYSTEM),
   tools: Type.Optional(
-    Type.Unsafe<readonly ToolField[]>({
-      type: 'array',
+    Type.Array(TOOL, {
       maxItems: TOOLS_MAX,
-      items: TOOL,
       description: 'Functions that the model may call.',
     }),
   ),
-  tool_choice: Type.Optional(
-    Type.Unsafe<ToolChoiceField>({
-      ...variantSchema({
-        auto: { properties: PARALLEL },
-        any: { properties: PARALLEL },
-        tool: { required: ['name'], properties: { name: { type: 'string' }, ...PARALLEL } },
-        none: { properties: {} },
-      }),
-      description: 'Whether and which tool is called.',
-    }),
-  ),
-  thinking: Type.Optional(
-    Type.Unsafe<ThinkingField>({
-      type: 'object',
-      required: ['type'],
-      properties: {
-        type: { type: 'string', enum: ['enabled', 'disabled', 'adaptive'] },
-        budget_tokens: optionalInteger({ minimum: 0, description: 'Tokens of reasoning at most.' }),
-        display: { type: ['string', 'null'] },
-      },
-      additionalProperties: false,
-      description:
-        'When enabled, what the model writes between `<think>` and `</think>` becomes a thinking block.',
-    }),
-  ),
-  cache_control: Type.Optional(Type.Unsafe<object | null>(CACHE_CONTROL)),
+  tool_choice: Type.Optional(TOOL_CHOICE),
+  thinking: Type.Optional(THINKING),
+  cache_control: CACHE_CONTROL,
   output_config: Type.Optional(
-    Type.Unsafe<OutputConfig | null>({
-      type: ['object', 'null'],
-      properties: {
-        effort: EFFORT,
-        format: {
-          type: ['object', 'null'],
-          required: ['type', 'schema'],
-          properties: {
-            type: { type: 'string', enum: ['json_schema'] },
-            schema: { type: 'object' },
-          },
+    nullable(
+      Type.Object(
+        { effort: EFFORT, format: Type.Optional(nullable(OUTPUT_FORMAT)) },
+        {
           additionalProperties: false,
+          description: 'With `format`: the JSON Schema that the answer fits.',
         },
-      },
-      additionalProperties: false,
-      description: 'With `format`: the JSON Schema that the answer fits.',
-    }),
+      ),
+    ),
   ),
 }
 
@@ -134,22 +107,16 @@ export const MESSAGES_BODY = Type.Object(
     top_p: SAMPLING_FIELDS.top_p,
     top_k: SAMPLING_FIELDS.top_k,
     stop_sequences: Type.Optional(
-      Type.Unsafe<readonly string[]>({
-        type: 'array',
+      Type.Array(Type.String({ minLength: 1, maxLength: 1024 }), {
         maxItems: STOP_STRINGS_MAX,
-        items: { type: 'string', minLength: 1, maxLength: 1024 },
         description: 'Strings at which generation ends; they are not part of the answer.',
       }),
     ),
     stream: SAMPLING_FIELDS.stream,
     metadata: Type.Optional(
-      Type.Unsafe<{ readonly user_id?: string | null }>({
-        type: 'object',
-        properties: { user_id: { type: ['string', 'null'], maxLength: 512 } },
-        additionalProperties: false,
-      }),
+      Type.Object({ user_id: optionalString({ maxLength: 512 }) }, { additionalProperties: false }),
     ),
-    service_tier: optionalString({ enum: ['auto', 'standard_only', null] }),
+    service_tier: optionalEnum(['auto', 'standard_only']),
     inference_geo: ineffective({ type: ['string', 'null'] }),
     speed: ineffective({ type: ['string', 'null'] }, ['standard']),
     container: ineffective({ type: ['string', 'object', 'null'] }),

@@ -1,5 +1,8 @@
+import { type Static, Type } from 'typebox'
+
 import { MESSAGES_MAX } from '#api/inference/chat/chat-messages.ts'
 import { CACHE_CONTROL } from '#api/inference/chat/chat-tools.ts'
+import { optionalBoolean, optionalList, optionalObject } from '#api/inference/field-schemas.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
 import {
   type ImageSource,
@@ -9,138 +12,79 @@ import {
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { choice, ofType } from '#shared/schemas.ts'
 
 const BLOCKS_MAX = 2048
 
-interface TextBlock {
-  readonly type: 'text'
-  readonly text: string
-}
-interface ImageBlock {
-  readonly type: 'image'
-  readonly source:
-    | { readonly type: 'base64'; readonly data: string }
-    | { readonly type: 'url'; readonly url: string }
-    | { readonly type: 'file'; readonly file_id: string }
-}
-interface ToolUseBlock {
-  readonly type: 'tool_use'
-  readonly id: string
-  readonly name: string
-  readonly input: object
-}
-interface ToolResultBlock {
-  readonly type: 'tool_result'
-  readonly tool_use_id: string
-  readonly content?: string | readonly (TextBlock | ImageBlock)[]
-  readonly is_error?: boolean
-}
-/** The reasoning of an earlier answer, which the model is not shown again. */
-interface ThinkingBlock {
-  readonly type: 'thinking' | 'redacted_thinking'
-}
-type Block = TextBlock | ImageBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock
-
-/** One message as clients write it. */
-export interface MessageField {
-  readonly role: 'user' | 'assistant' | 'system'
-  readonly content: string | readonly Block[]
-}
-/** The system message. */
-export type SystemField = string | readonly TextBlock[]
-
-const TEXT = { type: 'string' }
+const TEXT = Type.String()
 const TEXT_SHAPE = {
-  required: ['text'],
-  properties: {
-    text: TEXT,
-    cache_control: CACHE_CONTROL,
-    citations: { type: ['array', 'null'] },
-    parsed_output: {},
-  },
+  text: TEXT,
+  cache_control: CACHE_CONTROL,
+  citations: optionalList(),
+  parsed_output: Type.Optional(Type.Unknown()),
 }
-const TEXT_BLOCKS = {
-  type: 'array',
-  maxItems: BLOCKS_MAX,
-  items: variantSchema({ text: TEXT_SHAPE }),
-}
+const TEXT_BLOCKS = Type.Array(variantSchema({ text: TEXT_SHAPE }), { maxItems: BLOCKS_MAX })
 const IMAGE_SHAPE = {
-  required: ['source'],
-  properties: {
-    source: variantSchema({
-      base64: {
-        required: ['media_type', 'data'],
-        properties: {
-          media_type: {
-            type: 'string',
-            enum: ['image/jpeg', 'image/png', 'image/gif', 'image/webp'],
-          },
-          data: TEXT,
-        },
-      },
-      url: { required: ['url'], properties: { url: TEXT } },
-      file: { required: ['file_id'], properties: { file_id: TEXT } },
-    }),
-    cache_control: CACHE_CONTROL,
-  },
+  source: variantSchema({
+    base64: {
+      media_type: choice(['image/jpeg', 'image/png', 'image/gif', 'image/webp']),
+      data: TEXT,
+    },
+    url: { url: TEXT },
+    file: { file_id: TEXT },
+  }),
+  cache_control: CACHE_CONTROL,
 }
-const RESULT_BLOCKS = {
-  ...TEXT_BLOCKS,
-  items: variantSchema({ text: TEXT_SHAPE, image: IMAGE_SHAPE }),
-}
+const RESULT_BLOCKS = Type.Array(variantSchema({ text: TEXT_SHAPE, image: IMAGE_SHAPE }), {
+  maxItems: BLOCKS_MAX,
+})
+const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
 const BLOCK = variantSchema({
   text: TEXT_SHAPE,
   image: IMAGE_SHAPE,
   tool_use: {
-    required: ['id', 'name', 'input'],
-    properties: {
-      id: { type: 'string', minLength: 1, maxLength: 256 },
-      name: { type: 'string', minLength: 1, maxLength: 200 },
-      input: { type: 'object' },
-      cache_control: CACHE_CONTROL,
-      caller: { type: ['object', 'null'] },
-    },
+    id: CALL_ID,
+    name: Type.String({ minLength: 1, maxLength: 200 }),
+    input: ofType(['object']),
+    cache_control: CACHE_CONTROL,
+    caller: optionalObject(),
   },
   tool_result: {
-    required: ['tool_use_id'],
-    properties: {
-      tool_use_id: { type: 'string', minLength: 1, maxLength: 256 },
-      content: { anyOf: [TEXT, RESULT_BLOCKS] },
-      is_error: { type: ['boolean', 'null'] },
-      cache_control: CACHE_CONTROL,
-    },
+    tool_use_id: CALL_ID,
+    content: Type.Optional(Type.Union([TEXT, RESULT_BLOCKS])),
+    is_error: optionalBoolean(),
+    cache_control: CACHE_CONTROL,
   },
-  thinking: {
-    required: ['thinking'],
-    properties: { thinking: TEXT, signature: TEXT },
-  },
-  redacted_thinking: { required: ['data'], properties: { data: TEXT } },
+  // The reasoning of an earlier answer, which the model is not shown again.
+  thinking: { thinking: TEXT, signature: Type.Optional(TEXT) },
+  redacted_thinking: { data: TEXT },
 })
+type Block = Static<typeof BLOCK>
+type ImageBlock = Extract<Block, { type: 'image' }>
+type ToolUseBlock = Extract<Block, { type: 'tool_use' }>
+type ToolResultBlock = Extract<Block, { type: 'tool_result' }>
 
 /** The schema of `system`. */
-export const SYSTEM_SCHEMA = {
-  anyOf: [TEXT, TEXT_BLOCKS],
+export const SYSTEM = Type.Union([TEXT, TEXT_BLOCKS], {
   description: 'The system message, as text or as blocks of text.',
-}
+})
+type SystemField = Static<typeof SYSTEM>
+
+const MESSAGE = Type.Object(
+  {
+    role: choice(['user', 'assistant', 'system']),
+    content: Type.Union([TEXT, Type.Array(BLOCK, { maxItems: BLOCKS_MAX })]),
+  },
+  { additionalProperties: false },
+)
+type MessageField = Static<typeof MESSAGE>
 
 /** The schema of `messages`. */
-export const MESSAGES_SCHEMA = {
-  type: 'array',
+export const MESSAGES = Type.Array(MESSAGE, {
   minItems: 1,
   maxItems: MESSAGES_MAX,
-  items: {
-    type: 'object',
-    required: ['role', 'content'],
-    properties: {
-      role: { type: 'string', enum: ['user', 'assistant', 'system'] },
-      content: {
-        anyOf: [TEXT, { type: 'array', maxItems: BLOCKS_MAX, items: BLOCK }],
-      },
-    },
-    additionalProperties: false,
-  },
   description: 'The conversation so far; an answer continues a last message of the assistant.',
-}
+})
 
 /**
  * The conversation as chat templates read it: consecutive messages of one role are one message, and

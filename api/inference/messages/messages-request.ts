@@ -90,7 +90,7 @@ function toolsOf(
     })
   }
   const definitions = tools.map((tool, index) => definitionFrom(tool, index, budget))
-  const isSingle = choice?.disable_parallel_tool_use === true
+  const isSingle = choice?.type !== 'none' && choice?.disable_parallel_tool_use === true
   return planOf(definitions, {
     tool_choice: chatChoice(choice),
     ...(isSingle && { parallel_tool_calls: false }),
@@ -110,7 +110,7 @@ function chatChoice(choice: ToolChoiceField | undefined) {
     case 'none':
       return 'none'
     case 'tool':
-      return { type: 'function', function: { name: choice.name as string } } as const
+      return { type: 'function', function: { name: choice.name } } as const
     default:
       return 'auto'
   }

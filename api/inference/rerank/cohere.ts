@@ -14,12 +14,7 @@ const BODY = Type.Object(
   {
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
     query: Type.String({ minLength: 1, description: 'What the documents should be about.' }),
-    documents: Type.Unsafe<string[]>({
-      type: 'array',
-      minItems: 1,
-      maxItems: DOCUMENTS_MAX,
-      items: { type: 'string' },
-    }),
+    documents: Type.Array(Type.String(), { minItems: 1, maxItems: DOCUMENTS_MAX }),
     top_n: optionalInteger({ minimum: 1, description: 'How many results to answer.' }),
     max_tokens_per_doc: ineffective({ type: ['integer', 'null'] }),
     priority: ineffective({ type: ['integer', 'null'] }),

@@ -17,15 +17,11 @@ import type { Http } from '#api/jobs/run-inference.ts'
 import { answerHeadOf } from '#api/v1/request-context.ts'
 import type { CatalogueModel } from '#shared/catalogue.ts'
 import type { TokenUsage } from '#shared/contracts/reply.ts'
+import { nullable } from '#shared/schemas.ts'
 
 import { DOCUMENTS_MAX, type Ranking, ranked, scoreDocuments } from './rank.ts'
 
-const DOCUMENT = {
-  anyOf: [
-    { type: 'string' },
-    { type: 'object', required: ['text'], properties: { text: { type: 'string' } } },
-  ],
-}
+const DOCUMENT = Type.Union([Type.String(), Type.Object({ text: Type.String() })])
 
 /** The body of `POST /v1/rerank`. */
 export const RERANK_BODY = Type.Object(
@@ -36,23 +32,23 @@ export const RERANK_BODY = Type.Object(
     }),
     query: Type.String({ minLength: 1, description: 'What the documents should be about.' }),
     documents: Type.Optional(
-      Type.Unsafe<(string | { text: string })[] | null>({
-        type: ['array', 'null'],
-        minItems: 1,
-        maxItems: DOCUMENTS_MAX,
-        items: DOCUMENT,
-        description: 'Texts, or objects with a `text`.',
-      }),
+      nullable(
+        Type.Array(DOCUMENT, {
+          minItems: 1,
+          maxItems: DOCUMENTS_MAX,
+          description: 'Texts, or objects with a `text`.',
+        }),
+      ),
     ),
     texts: Type.Optional(
-      Type.Unsafe<string[] | null>({
-        type: ['array', 'null'],
-        minItems: 1,
-        maxItems: DOCUMENTS_MAX,
-        items: { type: 'string' },
-        description:
-          'Instead of `documents`, as Text Embeddings Inference has it: the answer is a list.',
-      }),
+      nullable(
+        Type.Array(Type.String(), {
+          minItems: 1,
+          maxItems: DOCUMENTS_MAX,
+          description:
+            'Instead of `documents`, as Text Embeddings Inference has it: the answer is a list.',
+        }),
+      ),
     ),
     return_text: optionalBoolean({ default: false, description: 'With `texts`: repeat them.' }),
     raw_scores: ineffective({ type: ['boolean', 'null'] }, [false]),

@@ -13,18 +13,14 @@ import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import type { InferenceServices } from '#api/inference/services.ts'
 import type { Http } from '#api/jobs/run-inference.ts'
 import { answerHeadOf } from '#api/v1/request-context.ts'
+import { nullable } from '#shared/schemas.ts'
 
 import { DOCUMENTS_MAX, scoreDocuments } from './rank.ts'
 
-const TEXT = { type: ['string', 'null'], minLength: 1 }
-const TEXTS = {
-  anyOf: [
-    TEXT,
-    { type: 'array', minItems: 1, maxItems: DOCUMENTS_MAX, items: { ...TEXT, type: 'string' } },
-  ],
-}
+const TEXT = Type.String({ minLength: 1 })
+const TEXTS = Type.Array(TEXT, { minItems: 1, maxItems: DOCUMENTS_MAX })
 const texts = (description: string) =>
-  Type.Optional(Type.Unsafe<string | string[] | null>({ ...TEXTS, description }))
+  Type.Optional(Type.Union([nullable(TEXT), TEXTS], { description }))
 
 const SCORE_BODY = Type.Object(
   {

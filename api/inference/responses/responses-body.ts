@@ -9,134 +9,104 @@ import {
   optionalBoolean,
   optionalEnum,
   optionalInteger,
+  optionalObject,
   optionalString,
   unsupported,
 } from '#api/inference/field-schemas.ts'
 import { EFFORT, VERBOSITY } from '#api/inference/reasoning-fields.ts'
 import { SAMPLING_FIELDS } from '#api/inference/sampling-fields.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
+import { choice, nullable, ofType } from '#shared/schemas.ts'
 
-import { INPUT_SCHEMA, type InputField } from './responses-input.ts'
+import { INPUT } from './responses-input.ts'
 
-interface FunctionTool {
-  readonly type: 'function'
-  readonly name: string
-  readonly description?: string | null
-  readonly parameters?: object | null
-  readonly strict?: boolean | null
-}
-/** A function that a choice names. */
-export interface NamedTool {
-  readonly type: 'function'
-  readonly name: string
-}
-/** Whether and which function is to be called. */
-export type ToolChoiceField =
-  | 'none'
-  | 'auto'
-  | 'required'
-  | NamedTool
-  | {
-      readonly type: 'allowed_tools'
-      readonly mode: 'auto' | 'required'
-      readonly tools: readonly NamedTool[]
-    }
-type TextFormat =
-  | { readonly type: 'text' | 'json_object' }
-  | {
-      readonly type: 'json_schema'
-      readonly name: string
-      readonly schema: object
-      readonly description?: string | null
-      readonly strict?: boolean | null
-    }
-
-interface TextField {
-  readonly format?: TextFormat
-  readonly verbosity?: Static<typeof VERBOSITY>
-}
+const CLOSED = { additionalProperties: false }
+const CONVERSATION_ID = Type.String({ maxLength: 200 })
 
 /** The value of `include` that requests log-probabilities. */
 export const LOGPROBS = 'message.output_text.logprobs'
 // Agents send it with every request; reasoning is never encrypted here, so there is none.
 const REASONING = 'reasoning.encrypted_content'
 
-interface ReasoningField {
-  readonly effort?: Static<typeof EFFORT>
-  readonly summary?: string | null
-}
 const SUMMARY = ineffective({
   type: ['string', 'null'],
   enum: ['auto', 'concise', 'detailed', null],
 })
-const REASONING_OPTIONS = {
-  type: ['object', 'null'],
-  properties: { effort: EFFORT, summary: SUMMARY, generate_summary: SUMMARY },
-  additionalProperties: false,
-  description: 'How much the model reasons; a summary is never written.',
-}
+const REASONING_OPTIONS = Type.Object(
+  { effort: EFFORT, summary: SUMMARY, generate_summary: SUMMARY },
+  { ...CLOSED, description: 'How much the model reasons; a summary is never written.' },
+)
 
-const NAMED_TOOL = { required: ['name'], properties: { name: { type: 'string' } } }
+const NAMED_FUNCTION = { name: Type.String() }
+const NAMED_TOOL = variantSchema({ function: NAMED_FUNCTION })
+/** A function that a choice names. */
+export type NamedTool = Static<typeof NAMED_TOOL>
+
 const TOOL = variantSchema({
   function: {
-    required: ['name'],
-    properties: {
-      name: FUNCTION_NAME,
-      description: { type: ['string', 'null'] },
-      parameters: { type: ['object', 'null'], description: 'A JSON Schema.' },
-      strict: { type: ['boolean', 'null'] },
-    },
+    name: FUNCTION_NAME,
+    description: optionalString(),
+    parameters: optionalObject({ description: 'A JSON Schema.' }),
+    strict: optionalBoolean(),
   },
 })
-const TOOL_CHOICE = {
-  anyOf: [
-    { type: ['string', 'null'], enum: ['none', 'auto', 'required', null] },
+const TOOL_CHOICE = Type.Union(
+  [
+    nullable(choice(['none', 'auto', 'required'])),
     variantSchema({
-      function: NAMED_TOOL,
+      function: NAMED_FUNCTION,
       allowed_tools: {
-        required: ['mode', 'tools'],
-        properties: {
-          mode: { type: 'string', enum: ['auto', 'required'] },
-          tools: {
-            type: 'array',
-            maxItems: TOOLS_MAX,
-            items: variantSchema({ function: NAMED_TOOL }),
-          },
-        },
+        mode: choice(['auto', 'required']),
+        tools: Type.Array(NAMED_TOOL, { maxItems: TOOLS_MAX }),
       },
     }),
   ],
-  description: 'Whether and which function is called: none, auto, required, or a name.',
-}
-const TEXT = {
-  type: ['object', 'null'],
-  properties: {
-    format: {
-      ...variantSchema({
-        text: { properties: {} },
-        json_object: { properties: {} },
-        json_schema: {
-          required: ['name', 'schema'],
-          properties: {
+  { description: 'Whether and which function is called: none, auto, required, or a name.' },
+)
+/** Whether and which function is to be called. */
+export type ToolChoiceField = NonNullable<Static<typeof TOOL_CHOICE>>
+
+const TEXT = Type.Object(
+  {
+    format: Type.Optional(
+      variantSchema(
+        {
+          text: {},
+          json_object: {},
+          json_schema: {
             name: FUNCTION_NAME,
-            schema: { type: 'object' },
-            description: { type: ['string', 'null'] },
-            strict: { type: ['boolean', 'null'] },
+            schema: ofType(['object']),
+            description: optionalString(),
+            strict: optionalBoolean(),
           },
         },
-      }),
-      description: 'What the answer must be: text, any JSON object, or JSON that fits a schema.',
-    },
+        {
+          description:
+            'What the answer must be: text, any JSON object, or JSON that fits a schema.',
+        },
+      ),
+    ),
     verbosity: VERBOSITY,
   },
-  additionalProperties: false,
-}
+  CLOSED,
+)
+
+const STREAM_OPTIONS = Type.Object(
+  {
+    include_obfuscation: optionalBoolean({
+      description: 'Pad deltas with random characters, so that their sizes reveal nothing.',
+    }),
+    // The last event always has it.
+    include_usage: fixed([true]),
+  },
+  { ...CLOSED, description: 'Only with `stream`.' },
+)
 
 /** The body of `POST /v1/responses`. */
 export const RESPONSES_BODY = Type.Object(
   {
     model: Type.String({ minLength: 1, description: 'The id of a model.' }),
-    input: Type.Unsafe<InputField>(INPUT_SCHEMA),
+    input: INPUT,
     instructions: optionalString({ description: 'The system message of the response.' }),
     max_output_tokens: answerLength(
       'Longest answer in tokens; the rest of the context window if absent.',
@@ -147,43 +117,29 @@ export const RESPONSES_BODY = Type.Object(
     seed: SAMPLING_FIELDS.seed,
     stop: SAMPLING_FIELDS.stop,
     stream: SAMPLING_FIELDS.stream,
-    stream_options: Type.Optional(
-      Type.Unsafe<{ readonly include_obfuscation?: boolean | null } | null>({
-        type: ['object', 'null'],
-        properties: {
-          include_obfuscation: {
-            type: ['boolean', 'null'],
-            description: 'Pad deltas with random characters, so that their sizes reveal nothing.',
-          },
-          // The last event always has it.
-          include_usage: fixed([true]),
-        },
-        additionalProperties: false,
-        description: 'Only with `stream`.',
-      }),
-    ),
+    stream_options: Type.Optional(nullable(STREAM_OPTIONS)),
     tools: Type.Optional(
-      Type.Unsafe<readonly FunctionTool[] | null>({
-        type: ['array', 'null'],
-        maxItems: TOOLS_MAX,
-        items: TOOL,
-        description: 'Functions that the model may call.',
-      }),
+      nullable(
+        Type.Array(TOOL, {
+          maxItems: TOOLS_MAX,
+          description: 'Functions that the model may call.',
+        }),
+      ),
     ),
-    tool_choice: Type.Optional(Type.Unsafe<ToolChoiceField | null>(TOOL_CHOICE)),
+    tool_choice: Type.Optional(TOOL_CHOICE),
     parallel_tool_calls: optionalBoolean({
       default: true,
       description: 'False allows one call at most.',
     }),
-    text: Type.Optional(Type.Unsafe<TextField | null>(TEXT)),
+    text: Type.Optional(nullable(TEXT)),
     include: Type.Optional(
-      Type.Unsafe<readonly (typeof LOGPROBS | typeof REASONING)[] | null>({
-        type: ['array', 'null'],
-        maxItems: 16,
-        items: { type: 'string', enum: [LOGPROBS, REASONING] },
-        description:
-          'What the answer has besides: the log-probabilities of its tokens; of reasoning there is none.',
-      }),
+      nullable(
+        Type.Array(choice([LOGPROBS, REASONING]), {
+          maxItems: 16,
+          description:
+            'What the answer has besides: the log-probabilities of its tokens; of reasoning there is none.',
+        }),
+      ),
     ),
     top_logprobs: optionalInteger({
       minimum: 0,
@@ -210,21 +166,12 @@ export const RESPONSES_BODY = Type.Object(
       description: 'The stored response that this one continues.',
     }),
     conversation: Type.Optional(
-      Type.Unsafe<string | { readonly id: string } | null>({
-        anyOf: [
-          { type: ['string', 'null'], maxLength: 200 },
-          {
-            type: 'object',
-            required: ['id'],
-            properties: { id: { type: 'string', maxLength: 200 } },
-            additionalProperties: false,
-          },
-        ],
+      Type.Union([nullable(CONVERSATION_ID), Type.Object({ id: CONVERSATION_ID }, CLOSED)], {
         description: 'The conversation that the response continues and is added to.',
       }),
     ),
     prompt: unsupported(),
-    reasoning: Type.Optional(Type.Unsafe<ReasoningField | null>(REASONING_OPTIONS)),
+    reasoning: Type.Optional(nullable(REASONING_OPTIONS)),
     max_tool_calls: optionalInteger({
       minimum: 1,
       description: 'Most calls of built-in tools, of which there are none.',

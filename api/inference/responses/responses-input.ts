@@ -1,151 +1,88 @@
-import { invalidValue, missingParameter } from '#api/inference/field-schemas.ts'
+import { type Static, Type } from 'typebox'
+
+import {
+  invalidValue,
+  missingParameter,
+  optionalEnum,
+  optionalList,
+  optionalString,
+} from '#api/inference/field-schemas.ts'
 import { checkJsonText } from '#api/inference/input-limits.ts'
 import { DETAIL, MessageContent, type RequestImages } from '#api/inference/request-images.ts'
 import { variantSchema } from '#api/inference/variant-schema.ts'
 import type { ChatMessage, ChatToolCall } from '#shared/contracts/completion.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { choice } from '#shared/schemas.ts'
 
 const ITEMS_MAX = 2048
 
-interface TextPart {
-  readonly type: 'input_text' | 'output_text' | 'refusal'
-  readonly text?: string
-  readonly refusal?: string
-}
-
-interface ImagePart {
-  readonly type: 'input_image'
-  readonly image_url?: string | null
-  readonly file_id?: string | null
-  readonly detail?: string | null
-}
-
-type ContentPart = TextPart | ImagePart
-
-interface MessageItem {
-  readonly type?: 'message'
-  readonly role: 'user' | 'assistant' | 'system' | 'developer'
-  readonly content: string | readonly ContentPart[]
-}
-
-interface CallItem {
-  readonly type: 'function_call'
-  readonly call_id: string
-  readonly name: string
-  readonly arguments: string
-}
-
-interface CallOutputItem {
-  readonly type: 'function_call_output'
-  readonly call_id: string
-  readonly output: string | readonly ContentPart[]
-}
-
-/** The reasoning of another model: accepted in a conversation, but not shown to this model. */
-interface ReasoningItem {
-  readonly type: 'reasoning'
-}
-
-/** The input of a client: a user's text, or the conversation so far. */
-export type InputField =
-  | string
-  | readonly (MessageItem | CallItem | CallOutputItem | ReasoningItem)[]
-
-const TEXT = { type: 'string' }
-const PARTS = {
-  anyOf: [
-    { type: 'string' },
-    {
-      type: 'array',
-      items: variantSchema({
-        input_text: { required: ['text'], properties: { text: TEXT } },
-        output_text: {
-          required: ['text'],
-          // Clients send whole answers back; the model reads their text.
-          properties: {
-            text: TEXT,
-            annotations: { type: ['array', 'null'] },
-            logprobs: { type: ['array', 'null'] },
-            parsed: {},
-          },
-        },
-        refusal: { required: ['refusal'], properties: { refusal: TEXT } },
-        input_image: {
-          properties: {
-            image_url: {
-              type: ['string', 'null'],
-              description: 'A data URL, or an https URL that is fetched.',
-            },
-            file_id: { type: ['string', 'null'], description: 'An uploaded image instead.' },
-            detail: DETAIL,
-          },
-        },
-      }),
-    },
-  ],
-}
+const TEXT = Type.String()
+const PART = variantSchema({
+  input_text: { text: TEXT },
+  // Clients send whole answers back; the model reads their text.
+  output_text: {
+    text: TEXT,
+    annotations: optionalList(),
+    logprobs: optionalList(),
+    parsed: Type.Optional(Type.Unknown()),
+  },
+  refusal: { refusal: TEXT },
+  input_image: {
+    image_url: optionalString({ description: 'A data URL, or an https URL that is fetched.' }),
+    file_id: optionalString({ description: 'An uploaded image instead.' }),
+    detail: DETAIL,
+  },
+})
+type ContentPart = Static<typeof PART>
+type ImagePart = Extract<ContentPart, { type: 'input_image' }>
+const PARTS = Type.Union([Type.String(), Type.Array(PART)])
 
 const STORED = {
-  id: { type: ['string', 'null'] },
-  status: { type: ['string', 'null'], enum: ['in_progress', 'completed', 'incomplete', null] },
+  id: optionalString(),
+  status: optionalEnum(['in_progress', 'completed', 'incomplete']),
 }
 // Whole items that are sent back hold null for what they do not have.
-const NONE = { type: 'null' }
+const NONE = Type.Optional(Type.Null())
 const STORED_CALL = { ...STORED, caller: NONE, namespace: NONE }
-const CALL_ID = { type: 'string', minLength: 1, maxLength: 256 }
+const CALL_ID = Type.String({ minLength: 1, maxLength: 256 })
 
 /** The schema of one item of a conversation. */
-export const ITEM_SCHEMA = variantSchema(
+export const ITEM = variantSchema(
   {
     message: {
-      required: ['role', 'content'],
-      properties: {
-        role: { type: 'string', enum: ['user', 'assistant', 'system', 'developer'] },
-        content: PARTS,
-        phase: NONE,
-        ...STORED,
-      },
+      role: choice(['user', 'assistant', 'system', 'developer']),
+      content: PARTS,
+      phase: NONE,
+      ...STORED,
     },
     function_call: {
-      required: ['call_id', 'name', 'arguments'],
-      properties: {
-        call_id: CALL_ID,
-        name: { type: 'string', minLength: 1 },
-        arguments: TEXT,
-        parsed_arguments: {},
-        ...STORED_CALL,
-      },
+      call_id: CALL_ID,
+      name: Type.String({ minLength: 1 }),
+      arguments: TEXT,
+      parsed_arguments: Type.Optional(Type.Unknown()),
+      ...STORED_CALL,
     },
-    function_call_output: {
-      required: ['call_id', 'output'],
-      properties: { call_id: CALL_ID, output: PARTS, name: NONE, ...STORED_CALL },
-    },
+    function_call_output: { call_id: CALL_ID, output: PARTS, name: NONE, ...STORED_CALL },
+    // The reasoning of another model: accepted in a conversation, but not shown to this model.
     reasoning: {
-      properties: {
-        summary: { type: ['array', 'null'] },
-        content: { type: ['array', 'null'] },
-        encrypted_content: { type: ['string', 'null'] },
-        ...STORED,
-      },
+      summary: optionalList(),
+      content: optionalList(),
+      encrypted_content: optionalString(),
+      ...STORED,
     },
   },
-  'message',
+  { fallback: 'message' },
 )
 
-/** The schema of the field `input`. */
-export const INPUT_SCHEMA = {
-  anyOf: [
-    { type: 'string' },
-    {
-      type: 'array',
-      minItems: 1,
-      maxItems: ITEMS_MAX,
-      items: ITEM_SCHEMA,
-    },
-  ],
-  description:
-    'What the user says, or the whole conversation: messages (the type may be left out), function calls and their outputs. Reasoning of other models is passed over.',
-}
+/** The schema of the field `input`: a user's text, or the conversation so far. */
+export const INPUT = Type.Union(
+  [Type.String(), Type.Array(ITEM, { minItems: 1, maxItems: ITEMS_MAX })],
+  {
+    description:
+      'What the user says, or the whole conversation: messages (the type may be left out), function calls and their outputs. Reasoning of other models is passed over.',
+  },
+)
+export type InputField = Static<typeof INPUT>
 
 /**
  * The conversation as chat templates read it: the instructions first, the calls of one turn in one
@@ -203,7 +140,7 @@ function contentOf(
   const read = new MessageContent()
   for (const [index, part] of content.entries()) {
     if (part.type === 'input_image') read.addImage(imageOf(part, `${path}[${index}]`, images))
-    else read.addText(part.text ?? part.refusal ?? '')
+    else read.addText(part.type === 'refusal' ? part.refusal : part.text)
   }
   return read.fields
 }
