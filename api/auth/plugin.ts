@@ -5,14 +5,14 @@ import type {
   FastifySchema,
   RouteOptions,
 } from 'fastify'
-import type { TSchema } from 'typebox'
-import { Compile } from 'typebox/compile'
 
 import { checkMetadataFields } from '#api/auth/users/metadata-limit.ts'
 import { isBug, normalizeError } from '#api/http/normalize-error.ts'
 import { clientOf, plainAddress } from '#api/http/request.ts'
+import { schemaCompiler, type Validate } from '#api/http/validation.ts'
 import { withinTime } from '#shared/clock.ts'
 import { failure, type ServiceError } from '#shared/errors.ts'
+import { mismatchOf } from '#shared/validation.ts'
 
 import { badJson, registerBodyParsers } from './body-parser.ts'
 import type { Answer, AuthRequest, UserRequest } from './context.ts'
@@ -25,11 +25,11 @@ import type { AuthServices } from './services.ts'
 
 /** The user server as one encapsulated surface; register it once per prefix. */
 export function authPlugin(services: AuthServices): FastifyPluginAsync {
-  const compile = createCompiler()
+  const compile = schemaCompiler()
   return async (app) => {
     registerBodyParsers(app)
     app.setValidatorCompiler(({ schema, httpPart }) =>
-      validatorOf(compile(schema as TSchema), httpPart),
+      validatorOf(compile(schema as object), httpPart),
     )
     app.setErrorHandler((thrown, request, reply) => sendError(services, { thrown, request, reply }))
     // At the root the application says itself what is unknown: see unknown-paths.
@@ -234,25 +234,15 @@ function reasonOf(failed: Error): object | undefined {
   return { type: deepest.name, code, responseCode, command }
 }
 
-type Compiled = ReturnType<typeof Compile>
 type Validator = (value: unknown) => { value: unknown } | { error: Error }
 
-// The same schemas serve several addresses; compiling them is what takes time at the start.
-function createCompiler(): (schema: TSchema) => Compiled {
-  const known = new Map<TSchema, Compiled>()
-  return (schema) => {
-    const compiled = known.get(schema) ?? Compile(schema)
-    known.set(schema, compiled)
-    return compiled
-  }
-}
-
-function validatorOf(compiled: Compiled, httpPart: string | undefined): Validator {
+function validatorOf(validate: Validate, httpPart: string | undefined): Validator {
   return (value) => {
-    if (compiled.Check(value)) return { value }
-    const [first] = compiled.Errors(value)
-    const field = first?.instancePath.slice(1).replaceAll('/', '.') ?? ''
-    const reason = `${field === '' ? 'the value' : field} ${first?.message ?? 'is not valid'}`
+    if (validate(value)) return { value }
+    const [first] = validate.errors ?? []
+    if (first === undefined) throw new Error('a validator gave no reason')
+    const field = first.instancePath.slice(1).replaceAll('/', '.')
+    const reason = `${field === '' ? 'the value' : field} ${mismatchOf(first)}`
     return { error: httpPart === 'body' ? badJson(reason) : invalid(reason, field) }
   }
 }

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 
-import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js'
+import type { Ajv2020, ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
 import type {
   FastifyInstance,
   FastifyReply,
@@ -11,12 +11,10 @@ import type {
 
 import { failure, type ServiceError } from '#shared/errors.ts'
 import { judgeJson } from '#shared/json.ts'
+import { createAjv } from '#shared/validation.ts'
 
 import { nearestName } from './near-names.ts'
 import { readTexts } from './read-text.ts'
-
-// RFC 9562 as PostgreSQL takes it.
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /**
  * Validates client input. Bodies keep their types: a quoted number is an error. Text of URLs and
@@ -53,17 +51,17 @@ function readFirst(validate: Validate, schema: object): Validate {
 }
 
 /** Whether a value matches its schema; `errors` describes the last mismatch. */
-interface Validate {
+export interface Validate {
   (value: unknown): boolean
   errors?: ErrorObject[] | null
 }
 
-/** A validator for bodies that do not arrive through a route. */
-export function compileBodySchema(
-  schema: object,
+/** Compiles schemas of values that are not coerced, such as bodies that arrive in a batch. */
+export function schemaCompiler(
   unknownFields: UnknownFields = 'refuse',
-): Validate {
-  return compileLater(createChecker(unknownFields), schema)
+): (schema: object) => Validate {
+  const checker = createChecker(unknownFields)
+  return (schema) => compileLater(checker, schema)
 }
 
 /** For routes that check their body themselves: its schema is for the document alone. */
@@ -109,30 +107,6 @@ function createChecker(unknownFields: UnknownFields): Checker {
     return known
   }
   return { ajv, fields, prepare }
-}
-
-function createAjv(): Ajv2020 {
-  const ajv = new Ajv2020({
-    coerceTypes: false,
-    useDefaults: false,
-    removeAdditional: false,
-    allErrors: false,
-    // `verbose` hands the faulty value to the message; `strict` would refuse OpenAPI's own
-    // keywords.
-    verbose: true,
-    strict: false,
-    // Numbers that overflow to Infinity are refused: the queue's JSON cannot carry them.
-    strictNumbers: true,
-    // The first request of a route waits for the compilation; optimized code would take twice as
-    // long to compile.
-    code: { optimize: false },
-    // All schemas are our own and covered by tests.
-    validateSchema: false,
-  })
-  ajv.addFormat('uuid', UUID)
-  // Annotations only: files are not values of the body, and routes parse times themselves.
-  for (const format of ['binary', 'date-time', 'uri']) ajv.addFormat(format, true)
-  return ajv
 }
 
 /** Keywords whose values are no schemas. */

@@ -1,4 +1,4 @@
-import { compileBodySchema, type UnknownFields } from '#api/http/validation.ts'
+import { schemaCompiler, type UnknownFields } from '#api/http/validation.ts'
 import { collectResult, type JobOutcome } from '#api/jobs/run-inference.ts'
 import type { Caller } from '#api/v1/request-context.ts'
 import { freshHead } from '#api/v1/request-context.ts'
@@ -128,11 +128,9 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
 /** Opens the way for requests that come from a batch. */
 export function createBatchExecutor(services: Needs): ExecuteBatchable {
   const { unknownFields } = services
+  const compile = schemaCompiler(unknownFields)
   const validators = new Map(
-    Object.entries(ENDPOINTS).map(([path, { schema }]) => [
-      path,
-      compileBodySchema(schema, unknownFields),
-    ]),
+    Object.entries(ENDPOINTS).map(([path, { schema }]) => [path, compile(schema)]),
   )
   return async ({ endpoint, body, organizationId, modelIds, signal, ...account }) => {
     const row = ENDPOINTS[endpoint]

@@ -29,7 +29,7 @@ export type InvitationRow = OrganizationTables['invitations']['$inferSelect']
 
 /** The state of an invitation. */
 export const INVITATION_STATES = ['pending', 'accepted', 'declined', 'revoked', 'expired'] as const
-export type InvitationStatus = (typeof INVITATION_STATES)[number]
+type InvitationStatus = (typeof INVITATION_STATES)[number]
 
 /**
  * An invitation as its organization sees it; it grants nothing once its inviter lost the rights.

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox'
 
-import { compileBodySchema } from '#api/http/validation.ts'
+import { schemaCompiler } from '#api/http/validation.ts'
 import { invalidValue } from '#api/inference/field-schemas.ts'
 import { SchemaBudget } from '#api/inference/input-limits.ts'
 import { RequestImages } from '#api/inference/request-images.ts'
@@ -38,8 +38,9 @@ const PAIR_LINE = Type.Object(
  * its completion. Throws `invalidRequest` that names the field at fault.
  */
 export function createExampleReader(): (line: Record<string, unknown>) => TrainingExample {
-  const isChat = compileBodySchema(CHAT_LINE)
-  const isPair = compileBodySchema(PAIR_LINE)
+  const compile = schemaCompiler()
+  const isChat = compile(CHAT_LINE)
+  const isPair = compile(PAIR_LINE)
   return (line) => {
     if ('prompt' in line || 'completion' in line) {
       if (!isPair(line)) {

@@ -18,6 +18,7 @@ const post = (path: string, body: unknown): Promise<CallResult> =>
 
 describe('bodies that make no sense', () => {
   it('are refused with a code and the field at fault', async () => {
+    const TOO_LONG = expect.stringContaining('phone must not have more than 64 characters')
     const cases: readonly (readonly [path: string, body: unknown, expected: object])[] = [
       ['/signup', '{', { code: 400, error_code: 'bad_json' }],
       ['/signup', '', { code: 400, error_code: 'bad_json' }],
@@ -29,7 +30,15 @@ describe('bodies that make no sense', () => {
       [
         '/otp',
         { email: 'a@b.c', create_user: 'no' },
-        { msg: expect.stringContaining('create_user') },
+        { msg: expect.stringContaining('create_user must be boolean') },
+      ],
+      ['/otp', { phone: '+'.repeat(65) }, { msg: TOO_LONG }],
+      [
+        '/passkeys/authentication/verify',
+        { credential: { id: '!', type: 'public-key' } },
+        {
+          msg: expect.stringContaining('credential must have required properties rawId, response'),
+        },
       ],
       ['/signup', { email: 'a@b.c' }, { msg: 'Signup requires a valid password' }],
       [

@@ -1,0 +1,39 @@
+import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js'
+
+// RFC 9562 as PostgreSQL takes it.
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** The validator of all JSON that others write: requests, `models.json` and jobs. */
+export function createAjv(): Ajv2020 {
+  const ajv = new Ajv2020({
+    coerceTypes: false,
+    useDefaults: false,
+    removeAdditional: false,
+    allErrors: false,
+    // `verbose` hands the faulty value to the message; `strict` would refuse OpenAPI's own
+    // keywords.
+    verbose: true,
+    strict: false,
+    // Numbers that overflow to Infinity are refused: the queue's JSON cannot carry them.
+    strictNumbers: true,
+    // The first request of a route waits for the compilation; optimized code would take twice as
+    // long to compile.
+    code: { optimize: false },
+    // All schemas are our own and covered by tests.
+    validateSchema: false,
+  })
+  ajv.addFormat('uuid', UUID)
+  // Annotations only: files are not values of the body, and routes parse times themselves.
+  for (const format of ['binary', 'date-time', 'uri']) ajv.addFormat(format, true)
+  return ajv
+}
+
+/** What is wrong with the value at `instancePath`: `must be string`. */
+export function mismatchOf({ keyword, message, data, parentSchema }: ErrorObject): string {
+  if (keyword === 'required') {
+    const { required = [] } = parentSchema as { readonly required?: readonly string[] }
+    const missing = required.filter((name) => !Object.hasOwn(data as object, name))
+    return `must have required properties ${missing.join(', ')}`
+  }
+  return message?.replace('NOT', 'not') ?? 'is not valid'
+}
