@@ -3,7 +3,7 @@ import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js'
 // RFC 9562 as PostgreSQL takes it.
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** The validator of all JSON that others write: requests, `models.json` and jobs. */
+/** The validator of requests, on every surface. */
 export function createAjv(): Ajv2020 {
   const ajv = new Ajv2020({
     coerceTypes: false,
@@ -28,7 +28,7 @@ export function createAjv(): Ajv2020 {
   return ajv
 }
 
-/** What is wrong with the value at `instancePath`: `must be string`. */
+/** The mismatch of the value at `instancePath`, such as `must be string`. */
 export function mismatchOf({ keyword, message, data, parentSchema }: ErrorObject): string {
   if (keyword === 'required') {
     const { required = [] } = parentSchema as { readonly required?: readonly string[] }

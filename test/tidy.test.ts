@@ -1,10 +1,11 @@
+import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize, relative } from 'node:path'
 
 import { describe, expect, it } from 'vitest'
 
 import { describeConfig, renderEnvExample } from '#shared/config/config.ts'
-import { rejectedWords } from '#test/support/vocabulary.ts'
+import { rejectedSubjects, rejectedWords } from '#test/support/vocabulary.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const PRODUCT = ['api', 'workers', 'shared', 'launcher']
@@ -208,6 +209,15 @@ describe('the tree', () => {
     expect(all.flatMap(({ path, text }) => rejectedWords(path, text))).toEqual([])
   })
 
+  it('has Conventional Commits subjects on the branch, in the same terms', () => {
+    expect(rejectedSubjects(subjectsOfBranch())).toEqual([])
+    const rows = ['Add x', 'feat: Add x', 'fix(auth): reject x.', `fix: ${'x'.repeat(72)}`]
+    expect(rejectedSubjects([...rows, 'feat(auth): add x', 'fix: forget x'])).toEqual([
+      ...rows,
+      expect.stringContaining('forget'),
+    ])
+  })
+
   it('reads the environment in the configuration and the launcher alone', () => {
     // ONNX Runtime's C library reads its telemetry switch from the environment only.
     const exceptions = /^(shared\/config\/|launcher\/|workers\/runtime\/native\.ts$)/
@@ -239,6 +249,17 @@ describe('.env.example', () => {
     expect(names.filter((name, index) => names.indexOf(name) !== index)).toEqual([])
   })
 })
+
+/** Commits that the main branch lacks; none in a package or a shallow clone. */
+function subjectsOfBranch(): string[] {
+  const git = (...words: readonly string[]): string =>
+    spawnSync('git', words, { cwd: ROOT, encoding: 'utf8' }).stdout?.trim() ?? ''
+  const bases = ['origin/main', 'main'].map((name) => git('rev-parse', '--verify', '-q', name))
+  const base = bases.find((commit) => commit !== '')
+  if (base === undefined) return []
+  const log = git('log', '--no-merges', '--format=%s', `${base}..HEAD`)
+  return log === '' ? [] : log.split('\n')
+}
 
 const EXPORT =
   /^export (?:abstract )?(?:async )?(?:const|let|function\*?|class|interface|type|enum) (\w+)/gm

@@ -55,11 +55,27 @@ const PRIVATE_WORDS: readonly PrivateWord[] = [
   { pattern: /\bshut out\b|\bshown the door\b|\bkept out\b/, use: 'rejected, refused' },
   { pattern: /\b(stand|stands|stood)\b(?! ins?\b)/, use: 'is, appears' },
   { pattern: /\bbegs?\b/, use: 'request' },
+  { pattern: /\bguess(es|ed)? (a |the )?turn\b/, use: 'predict the ticket' },
+  { pattern: /\bkept services?\b/, use: 'supervised service' },
+  { pattern: /\bended users?\b/, use: 'account deletion' },
+  { pattern: /\b(keep|keeps|kept) to (it|them)sel(f|ves)\b/, use: 'log and ignore, hide' },
 ]
 
 /** Comments and documents have no sentence with one of these subjects. */
 const SENTENCE_FORMS =
   /(?:^|[.:;?!] )(?:who(?:m|se)?|what (?:is|was|are|were|has|had|have)) (?=.*\w)/
+
+const SUBJECT =
+  /^(feat|fix|perf|refactor|docs|test|build|ci|chore)(\([a-z0-9-]+\))?!?: [^A-Z\s].*[^.\s]$/
+const SUBJECT_LENGTH_MAX = 72
+
+/** The subjects of commits that are no `type(scope): imperative summary` in the field's terms. */
+export function rejectedSubjects(subjects: readonly string[]): string[] {
+  return subjects.flatMap((subject) => {
+    const isValid = SUBJECT.test(subject) && subject.length <= SUBJECT_LENGTH_MAX
+    return isValid ? inWords('', subject).map((fault) => `${subject}${fault}`) : [subject]
+  })
+}
 
 const PRODUCT = /^(api|workers|shared|launcher)\//
 const TEST_NAME = /\b(?:describe|it|test)(?:\.\w+)?(?:\(|\)\()\s*$/

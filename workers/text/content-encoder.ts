@@ -5,7 +5,7 @@ import type { ContentSpan, Origin } from './content-spans.ts'
 /** A token, or the words between two tokens, which the model takes apart. */
 export type EncodedPart = string | readonly string[]
 
-/** Parts of the library's tokenizer that its declarations keep to themselves. */
+/** Parts of the library's tokenizer that its declarations leave out. */
 interface Inside {
   readonly added_tokens: readonly AddedToken[]
   readonly added_tokens_map: ReadonlyMap<string, AddedToken>

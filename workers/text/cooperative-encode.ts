@@ -8,7 +8,7 @@ import type { EncodedPart } from './content-encoder.ts'
 const WORDS_PER_TURN = 2000
 const TOKENS_PER_TURN = 20_000
 
-/** Parts of the library's tokenizer that its declarations keep to themselves. */
+/** Parts of the library's tokenizer that its declarations leave out. */
 interface Inside {
   readonly model: Model
   readonly post_processor:

@@ -89,7 +89,7 @@ export const MESSAGE_FIELDS = {
   parsed: Type.Optional(Type.Unknown()),
 }
 
-/** What else the schema of one message says; other rules of its role are checked afterwards. */
+/** The rules of one message that its schema states; code checks those of its role. */
 export const MESSAGE_RULES = {
   additionalProperties: false,
   allOf: [
