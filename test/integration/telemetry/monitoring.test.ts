@@ -4,7 +4,7 @@ import { firingTimes, goOn, pendingMsOf } from '#test/support/alerting.ts'
 import { evaluate, type Snapshot } from '#test/support/promql.ts'
 
 import { FAULTS } from './faults.ts'
-import { readAlerts, readOperatorAlerts, readPanelQueries } from './monitoring.ts'
+import { readAlerts, readPanelQueries } from './monitoring.ts'
 import { makeTraffic, startWatchedStack, type WatchedStack } from './stack.ts'
 
 const PATIENCE_MS = 60_000
@@ -68,7 +68,6 @@ describe('the monitoring of a running installation', () => {
       expect(annotations.description).not.toBe('')
       expect(['critical', 'warning']).toContain(labels.severity)
     }
-    expect(readOperatorAlerts()).toEqual(alerts)
   })
 
   it.each(Object.keys(FAULTS))(

@@ -43,12 +43,6 @@ export function readAlerts(): AlertRule[] {
   return rulesOf(parse(readFileSync(join(FOLDER, 'monitoring/alerts.yml'), 'utf8')))
 }
 
-/** The same, as the Prometheus operator is given them. */
-export function readOperatorAlerts(): AlertRule[] {
-  const text = readFileSync(join(FOLDER, 'kubernetes/monitoring/rules.yaml'), 'utf8')
-  return rulesOf((parse(text) as { spec: Rules }).spec)
-}
-
 interface Rules {
   readonly groups: readonly { readonly rules: readonly AlertRule[] }[]
 }
