@@ -43,6 +43,12 @@ export function readAlerts(): AlertRule[] {
   return rulesOf(parse(readFileSync(join(FOLDER, 'monitoring/alerts.yml'), 'utf8')))
 }
 
+/** The alerts that have a runbook. */
+export function readRunbooks(): string[] {
+  const text = readFileSync(join(FOLDER, '../docs/runbooks.md'), 'utf8')
+  return [...text.matchAll(/^## (\w+)$/gm)].map(([, name = '']) => name)
+}
+
 interface Rules {
   readonly groups: readonly { readonly rules: readonly AlertRule[] }[]
 }
