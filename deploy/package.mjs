@@ -22,7 +22,7 @@ const CONTENT = [
     'LICENSE',
   ],
 ]
-const LEFT_OUT = /^(models\/training|deploy\/(docker|helm|kubernetes|k6))\//
+const LEFT_OUT = /^(models\/training|deploy\/(docker|helm|k6))\//
 
 const stage = mkdtempSync(join(tmpdir(), 'millrace-package-'))
 try {

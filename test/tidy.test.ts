@@ -281,13 +281,17 @@ function importCycles(sources: readonly Source[]): string[] {
 
 function readSources(folder: string, extension = '.ts'): Source[] {
   const entries = readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })
-  return entries
-    .filter((entry) => entry.isFile() && entry.name.endsWith(extension))
-    .map((entry) => relative(ROOT, join(entry.parentPath, entry.name)))
-    .map((path) => {
-      const text = readFileSync(join(ROOT, path), 'utf8')
-      return { path, text, imports: importsOf(path, text) }
-    })
+  return (
+    entries
+      .filter((entry) => entry.isFile() && entry.name.endsWith(extension))
+      .map((entry) => relative(ROOT, join(entry.parentPath, entry.name)))
+      // Packages and copied pages of the site.
+      .filter((path) => !/^docs\/(node_modules|\.vitepress\/source)\//.test(path))
+      .map((path) => {
+        const text = readFileSync(join(ROOT, path), 'utf8')
+        return { path, text, imports: importsOf(path, text) }
+      })
+  )
 }
 
 function importsOf(path: string, text: string): string[] {

@@ -21,7 +21,7 @@ export interface DependencyState {
   readonly sinceMs: number
 }
 
-/** Below the timeout of the probes in `deploy/kubernetes`. */
+/** Below the timeout of the probes in `deploy/helm`. */
 const CHECK_TIMEOUT_MS = 2000
 /** Probes, metrics and consoles of one interval share a check. */
 const KEPT_MS = 500

@@ -26,7 +26,7 @@ export interface ComposeFile {
 
 interface ComposeService {
   readonly environment?: Readonly<Record<string, string | number>>
-  readonly build?: { readonly dockerfile: string }
+  readonly build?: { readonly dockerfile: string; readonly target: string }
   readonly image?: string
 }
 
@@ -36,24 +36,22 @@ export async function readComposedService(name: string, secrets: string): Promis
   const service = file.services[name]
   if (service?.build === undefined) throw new Error(`${name} is built from no Dockerfile`)
   const stages = readStages(await readFile(join(ROOT, service.build.dockerfile), 'utf8'))
-  const last = stages.at(-1) ?? []
-  const cmd = argument(last, 'CMD')
-  const healthCheck = argument(last, 'HEALTHCHECK')
+  const lines = stages.linesOf(service.build.target)
+  const healthCheck = argument(lines, 'HEALTHCHECK')
+  const pairs = lines
+    .filter((line) => line.startsWith('ENV '))
+    .flatMap((line) => line.split(/\s+/).slice(1))
   return {
     env: {
-      ...Object.fromEntries(
-        argument(last, 'ENV')
-          .split(/\s+/)
-          .map((pair) => /^([^=]+)=(.*)$/.exec(pair)?.slice(1) ?? []),
-      ),
+      ...Object.fromEntries(pairs.map((pair) => /^([^=]+)=(.*)$/.exec(pair)?.slice(1) ?? [])),
       ...Object.fromEntries(
         Object.entries(service.environment ?? {}).map(([key, value]) => [key, String(value)]),
       ),
     },
-    command: JSON.parse(cmd) as string[],
+    command: JSON.parse(argument(lines, 'CMD')) as string[],
     healthCheck: JSON.parse(healthCheck.slice(healthCheck.indexOf('['))) as string[],
-    user: argument(last, 'USER'),
-    writeImage: (folder) => writeImage(folder, stages),
+    user: argument(lines, 'USER'),
+    writeImage: (folder) => writeImage(folder, { lines, stages }),
   }
 }
 
@@ -76,27 +74,41 @@ export async function readComposeFile(
   return parse(replaceInnermost(replaceInnermost(text)), { merge: true }) as ComposeFile
 }
 
-/** The instructions of each stage, continuation lines joined. */
-function readStages(text: string): string[][] {
-  const stages: string[][] = []
-  for (const line of text.replaceAll(/^#.*$/gm, '').replaceAll('\\\n', ' ').split('\n')) {
-    if (line.startsWith('FROM ')) stages.push([])
-    if (line.trim() !== '') stages.at(-1)?.push(line.trim())
-  }
-  return stages
+/** The stages of a Dockerfile by name. */
+interface Stages {
+  /** The instructions of a stage, after those of the stages that it starts from. */
+  linesOf(name: string): readonly string[]
 }
 
-function argument(stage: readonly string[], instruction: string): string {
-  const line = stage.find((text) => text.startsWith(`${instruction} `))
+function readStages(text: string): Stages {
+  const stages = new Map<string, { readonly parent: string; readonly lines: string[] }>()
+  let lines: string[] = []
+  for (const line of text.replaceAll(/^#.*$/gm, '').replaceAll('\\\n', ' ').split('\n')) {
+    const [, parent, name] = /^FROM (\S+) AS (\S+)$/.exec(line) ?? []
+    if (parent !== undefined && name !== undefined) {
+      lines = []
+      stages.set(name, { parent, lines })
+    } else if (line.trim() !== '') lines.push(line.trim())
+  }
+  const linesOf = (name: string): readonly string[] => {
+    const stage = stages.get(name)
+    return stage === undefined ? [] : [...linesOf(stage.parent), ...stage.lines]
+  }
+  return { linesOf }
+}
+
+function argument(lines: readonly string[], instruction: string): string {
+  const line = lines.find((text) => text.startsWith(`${instruction} `))
   if (line === undefined) throw new Error(`there is no ${instruction}`)
   return line.slice(instruction.length + 1)
 }
 
-async function writeImage(folder: string, stages: readonly string[][]): Promise<void> {
-  const last = stages.at(-1) ?? []
-  const install = stages.flat().find((line) => line.startsWith('RUN npm ci ')) ?? ''
-  await installDependencies(folder, install)
-  for (const line of last.filter((text) => text.startsWith('COPY ') && !text.includes('--from='))) {
+async function writeImage(
+  folder: string,
+  { lines, stages }: { readonly lines: readonly string[]; readonly stages: Stages },
+): Promise<void> {
+  const copies = lines.filter((line) => line.startsWith('COPY '))
+  for (const line of copies.filter((text) => !text.includes('--from='))) {
     const paths = line.split(/\s+/).slice(1)
     const target = paths.pop() ?? '.'
     for (const path of paths) {
@@ -107,27 +119,32 @@ async function writeImage(folder: string, stages: readonly string[][]): Promise<
       })
     }
   }
+  const packages = copies.map((line) => /--from=(\S+) \/app\/node_modules /.exec(line)?.[1])
+  await installDependencies(folder, stages.linesOf(packages.find(Boolean) ?? ''))
 }
 
 /**
- * What an instruction `RUN npm ci … && rm …` leaves: files of their own (hard links where the
+ * What the instructions `RUN npm ci … && …` leave: files of their own (hard links where the
  * system allows), because from a symbolic link a package would find in the tree what the image
  * lacks.
  */
-async function installDependencies(folder: string, run: string): Promise<void> {
-  const [install = '', ...cleaning] = run.slice('RUN '.length).split('&&')
+async function installDependencies(folder: string, lines: readonly string[]): Promise<void> {
   const source = join(ROOT, 'node_modules')
   await shell(folder, `cp -al '${source}' . 2>/dev/null || cp -a '${source}' .`)
+  await cp(join(ROOT, 'package-lock.json'), join(folder, 'package-lock.json'))
   const lock = JSON.parse(await readFile(join(ROOT, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, { dev?: boolean; optional?: boolean }>
+    packages: Record<string, { dev?: boolean }>
   }
-  const omitted = Object.entries(lock.packages).filter(
-    ([, { dev, optional }]) =>
-      (dev === true && install.includes('--omit=dev')) ||
-      (optional === true && install.includes('--omit=optional')),
-  )
-  for (const [path] of omitted) await rm(join(folder, path), { recursive: true, force: true })
-  for (const command of cleaning) await shell(folder, command)
+  const developed = Object.entries(lock.packages).filter(([, { dev }]) => dev === true)
+  for (const [path] of developed) await rm(join(folder, path), { recursive: true, force: true })
+  const runs = lines.filter((line) => line.startsWith('RUN ')).join(' && ')
+  for (const command of runs.replaceAll('RUN ', '').split('&&')) {
+    if (!command.trim().startsWith('npm ci ')) await shell(folder, command)
+  }
 }
 
-const shell = (cwd: string, command: string) => promisify(execFile)('sh', ['-c', command], { cwd })
+/** Without a registry, and without the download of an execution provider. */
+const IMAGE_ENV = { npm_config_offline: 'true', ONNXRUNTIME_NODE_INSTALL: 'skip' }
+
+const shell = (cwd: string, command: string) =>
+  promisify(execFile)('sh', ['-c', command], { cwd, env: { ...process.env, ...IMAGE_ENV } })

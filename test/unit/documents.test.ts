@@ -23,7 +23,7 @@ const pages = [
   ...readdirSync(ROOT).filter((name) => name.endsWith('.md')),
   ...FOLDERS.flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter((name) => name.endsWith('.md') && !name.includes('node_modules'))
+      .filter((name) => name.endsWith('.md') && !/node_modules|\.vitepress/.test(name))
       .map((name) => join(folder, name)),
   ),
 ].map((path): Page => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }))
@@ -67,6 +67,19 @@ describe('the documents', () => {
       return anchorsOf(content).has(anchor)
     }
     expect(broken(pages, /\]\((?![a-z]+:)([^)\s]+)\)/g, resolves)).toEqual([])
+  })
+
+  it('are on the site, each page of docs/ by its title', () => {
+    const config = readFileSync(join(ROOT, 'docs/.vitepress/config.mjs'), 'utf8')
+    const listed = [...config.matchAll(/page\('[^']+', '\/(.+?)\/?'\)/g)].map(
+      ([, link = '']) => link,
+    )
+    const inDocs = pages.map(({ path }) => path.replace(/(\/README)?\.md$/, ''))
+    const wanted = inDocs.filter((path) => /^docs\/(guides\/)?[\w-]+$/.test(path))
+    expect(wanted.filter((path) => !listed.includes(path))).toEqual([])
+    expect(
+      listed.filter((link) => !/^docs\/reference\//.test(link) && !inDocs.includes(link)),
+    ).toEqual([])
   })
 
   it('name paths that exist, or that git ignores because programs make them', () => {

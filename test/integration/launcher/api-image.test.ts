@@ -1,25 +1,26 @@
 import { spawnSync } from 'node:child_process'
-import { cp, readFile, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { describe, expect } from 'vitest'
 
+import { readComposedService } from '#test/support/compose.ts'
 import { it } from '#test/support/services.ts'
 
 import { envOf } from './installation.ts'
 
-const ROOT = join(import.meta.dirname, '../../..')
+// The compose file refuses to be read without them.
+const SECRETS = [
+  ...['AUTH_JWT_SECRET', 'MILLRACE_URL_SIGNING_SECRET', 'MILLRACE_ADMIN_TOKEN'],
+  ...['MILLRACE_ENCRYPTION_KEY', 'MILLRACE_BOOTSTRAP_API_KEY', 'POSTGRES_PASSWORD'],
+  ...['GRAFANA_PASSWORD', 'S3_ACCESS_KEY_ID', 'S3_SECRET_ACCESS_KEY'],
+]
+  .map((name) => `${name}=secret`)
+  .join('\n')
 
 describe('the image of the API tier', () => {
   it('checks itself and lists models without the worker tier', async ({ folder }) => {
-    const image = await readFile(join(ROOT, 'deploy/docker/api.Dockerfile'), 'utf8')
-    const copied = [...image.matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap(([, names = '']) =>
-      names.split(' '),
-    )
-    for (const name of new Set(copied)) {
-      await cp(join(ROOT, name), join(folder, name), { recursive: true })
-    }
-    await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+    const api = await readComposedService('api', SECRETS)
+    await api.writeImage(folder)
     const run = (...args: string[]) =>
       spawnSync(process.execPath, [join(folder, 'launcher/cli.ts'), ...args], {
         env: envOf(join(folder, 'data')),

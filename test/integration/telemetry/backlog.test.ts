@@ -6,7 +6,7 @@ import { Queue, Worker } from 'bullmq'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 
-import { renderKustomization } from '#test/support/kustomize.ts'
+import { readRendered } from '#test/support/helm.ts'
 import { freshPrefix } from '#test/support/queue.ts'
 import { createDatabase } from '#test/support/services.ts'
 import { startTiers, type Tiers } from '#test/support/tiers.ts'
@@ -19,7 +19,7 @@ interface Scaled {
   }[]
 }
 
-const objects = renderKustomization(join(import.meta.dirname, '../../../deploy/kubernetes/base'))
+const objects = readRendered('whole')
 const scaledObjects = objects.filter(({ kind }) => kind === 'ScaledObject')
 const triggers = scaledObjects.flatMap(({ spec }) => (spec as unknown as Scaled).triggers)
 

@@ -4,7 +4,7 @@ import { firingTimes, goOn, pendingMsOf } from '#test/support/alerting.ts'
 import { evaluate, type Snapshot } from '#test/support/promql.ts'
 
 import { FAULTS } from './faults.ts'
-import { readAlerts, readOperatorAlerts, readPanelQueries } from './monitoring.ts'
+import { readAlerts, readPanelQueries, readRunbooks } from './monitoring.ts'
 import { makeTraffic, startWatchedStack, type WatchedStack } from './stack.ts'
 
 const PATIENCE_MS = 60_000
@@ -61,14 +61,15 @@ describe('the monitoring of a running installation', () => {
     expect(firing.map(({ alert }) => alert)).toEqual([])
   })
 
-  it('has a fault for every alert, and says what to do about it', () => {
-    expect(alerts.map(({ alert }) => alert).sort()).toEqual(Object.keys(FAULTS).sort())
+  it('has a fault and a runbook for every alert, and says what to do about it', () => {
+    const names = alerts.map(({ alert }) => alert)
+    expect(names.toSorted()).toEqual(Object.keys(FAULTS).sort())
+    expect(readRunbooks().sort()).toEqual(names.toSorted())
     for (const { annotations, labels } of alerts) {
       expect(annotations.summary).not.toBe('')
       expect(annotations.description).not.toBe('')
       expect(['critical', 'warning']).toContain(labels.severity)
     }
-    expect(readOperatorAlerts()).toEqual(alerts)
   })
 
   it.each(Object.keys(FAULTS))(

@@ -43,10 +43,10 @@ export function readAlerts(): AlertRule[] {
   return rulesOf(parse(readFileSync(join(FOLDER, 'monitoring/alerts.yml'), 'utf8')))
 }
 
-/** The same, as the Prometheus operator is given them. */
-export function readOperatorAlerts(): AlertRule[] {
-  const text = readFileSync(join(FOLDER, 'kubernetes/monitoring/rules.yaml'), 'utf8')
-  return rulesOf((parse(text) as { spec: Rules }).spec)
+/** The alerts that have a runbook. */
+export function readRunbooks(): string[] {
+  const text = readFileSync(join(FOLDER, '../docs/runbooks.md'), 'utf8')
+  return [...text.matchAll(/^## (\w+)$/gm)].map(([, name = '']) => name)
 }
 
 interface Rules {
