@@ -14,6 +14,7 @@ import { ignoredHints, isTokenId, unknownTokenId } from '#workers/text/text-mode
 
 import { WorkBudget } from '../preparation/work-budget.ts'
 import { GrammarTooAmbiguousError } from '../sampling/constraint/automaton.ts'
+import { FollowingBudget } from '../sampling/constraint/token-constraint.ts'
 import { beginsInReasoning } from '../text/answer-dialect.ts'
 import { CandidateRun, DeltaOutlet } from './candidate-run.ts'
 import { findConstraint } from './completion-constraint.ts'
@@ -106,10 +107,14 @@ async function processGenerate(
   }
   const promptTokens = prompts.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0)
   const outlet = new DeltaOutlet({ isStreamed: input.stream, reply, clock })
+  const followingBudget = new FollowingBudget()
   const runs = prompts.flatMap((prompt, promptIndex) =>
     Array.from({ length: input.bestOf }, (_, k) => {
       const index = promptIndex * input.bestOf + k
-      return new CandidateRun({ model, input, prompt, index, constraint, outlet })
+      return new CandidateRun({
+        ...{ model, input, prompt, index, outlet },
+        ...{ constraint, followingBudget },
+      })
     }),
   )
   const dialect = dialectOf(model, prompts, { input, isFree })
