@@ -32,7 +32,8 @@ import { presentLogprob, presentPromptLogprobs, type TokenScore } from './token-
 
 const SPACE = 0x20
 
-interface CandidateOptions {
+/** What one candidate is made of. */
+export interface CandidateOptions {
   readonly model: CompletionModel
   readonly input: GenerateInput
   readonly prompt: PreparedPrompt
